@@ -1,17 +1,17 @@
-# longfat: `make demo` and `make test` do everything on a fresh Debian 12 machine with Rust and root. `make help` lists the rest.
+# `make demo` and `make test` do everything on a fresh Debian 12 machine with Rust and root. `make help` lists all targets.
 
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 LONGFAT = $(TARGET)/release/longfat
 DEMO = $(TARGET)/demo
 
-.PHONY: help demo test web test-web instructions bench fidelity lint fuzz build dist test-dist setup install docs-pictures clean
+.PHONY: help demo test web test-web instructions bench fidelity lint format fuzz build dist test-dist setup install docs-pictures clean
 
-help: ## this list
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
 
-demo: build ## install what is missing, build, run Lab 8, say where the report lies
+demo: build ## install missing packages, build, run Lab 8, print where the report is
 	@mkdir -p $(DEMO)
-	@# The second run is made even if the first one fails.
+	@# The second run starts even if the first one fails.
 	@status=0; for scenario in lab8-ping lab8; do \
 	    $(LONGFAT) --runs $(DEMO)/runs run scenarios/$$scenario.toml --engine model,lab --report $(DEMO)/$$scenario.html || status=$$?; \
 	done; \
@@ -20,41 +20,49 @@ demo: build ## install what is missing, build, run Lab 8, say where the report l
 	echo "The ping report:                        $(abspath $(DEMO))/lab8-ping.html"; \
 	exit $$status
 
-build: setup ## the program: target/release/longfat
+build: setup ## build the program: target/release/longfat
 	cargo build --release --locked -p longfat
 
-test: ## install the tools that tests compare with, run every test
+test: ## install the tools that tests compare with, run all tests
 	@scripts/setup.sh tests
 	@scripts/test.sh
 
-lint: setup ## format, clippy, documentation, pure crates for WebAssembly
+# cargo-deny is not installed by this: cargo install --locked cargo-deny
+lint: ## check formats, links of docs, clippy, rustdoc, licences, pure crates for WebAssembly
+	@scripts/setup.sh lint
 	cargo fmt --all --check
+	scripts/format-c.sh check
+	scripts/check-docs.sh
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	scripts/check-pure.sh
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check licenses bans sources; \
+	else echo "skipped: cargo-deny is not installed (cargo install --locked cargo-deny)"; fi
 
-# The page from its sources in web/ (Node 20), and its tests in a headless Chromium.
-web: ## the page of `longfat view` from web/ (Node 20)
+format: ## format the Rust and C files
+	cargo fmt --all
+	scripts/format-c.sh write
+
+web: ## build the page of `longfat view` from web/ (Node 20)
 	@scripts/setup.sh web
 	scripts/web.sh build
 
-test-web: build ## the page in a headless Chromium
+test-web: build ## test the page in a headless Chromium
 	@scripts/setup.sh web
 	LONGFAT=$(abspath $(LONGFAT)) scripts/web.sh test
 
-# Fuzzes every decoder for a minute each.
 fuzz: setup ## fuzz every decoder for a minute each
 	@scripts/fuzz.sh
 
-# Instructions that a simulated packet costs, by valgrind, against crates/sim/benches/tcp/instructions.csv; part of
-# `make test`. Where they are meant to change: cargo bench -p longfat-sim --bench tcp -- instructions write
-instructions: setup ## instructions that a simulated packet costs
+# Counts by valgrind, compared with crates/sim/benches/tcp/instructions.csv; part of `make test`. After an intended change:
+# cargo bench -p longfat-sim --bench tcp -- instructions write
+instructions: setup ## compare the instructions per simulated packet with the committed counts
 	cargo bench --locked -p longfat-sim --bench tcp -- instructions
 
-# The network in virtual time, what simulations cost with the targets beside it (and ns-3, where that is installed), the
-# lab against a plain veth pair and against the payload limit, what calls of congestion controls cost in the kernel, and
-# tests against iperf3's, TCP and UDP.
-bench: setup ## benchmarks, beside their targets
+# The network in virtual time; the cost of simulations beside the targets, and ns-3's where it is installed; the lab against
+# a veth pair and the payload limit; large records in the page; the cost of congestion controls' calls in the kernel; tests
+# against iperf3's, TCP and UDP; the cost of watching connections; the accuracy of probes. docs/benchmarks.md has figures.
+bench: setup ## run all benchmarks and print results beside their targets
 	cargo bench --locked -p longfat-net --bench hops
 	cargo bench --locked -p longfat-sim --bench tcp
 	scripts/bench-ns3.sh
@@ -64,35 +72,33 @@ bench: setup ## benchmarks, beside their targets
 	scripts/web.sh bench
 	cargo bench --locked -p longfat --bench cc
 	cargo bench --locked -p longfat --bench iperf3
-	ulimit -n 4096 && cargo bench --locked -p longfat-watch --bench look
+	ulimit -n 4096 && cargo bench --locked -p longfat-watch --bench sampling
 	LONGFAT_PATHS=1000 cargo test --release --locked -p longfat-probe -- --nocapture
 	cargo bench --locked -p longfat --bench probe
 
-# The simulator against this machine's kernel in the lab: retransmissions of 40 loss patterns, and a matrix of 62 scenarios
-# of a minute each, four at a time (half an hour). Runs are kept beside the program; docs/fidelity.md says what came out.
-fidelity: setup ## the simulator against this kernel, half an hour
+# The simulator against this machine's kernel in the lab: retransmissions of 40 loss patterns, and 62 scenarios of a minute
+# each, four at a time. Runs are kept below target/; the result is written to docs/fidelity.md.
+fidelity: setup ## compare the simulator with this kernel, half an hour
 	LONGFAT_PATTERNS=40 cargo test --release --locked -p longfat --test all differential:: -- --nocapture
 	cargo bench --locked -p longfat --bench fidelity
 
-# Installs what is missing for building: a C compiler, clang for eBPF, and what libbpf is built with.
-setup: ## install what building needs
+# A C compiler, clang for eBPF, and the libraries of libbpf.
+setup: ## install the packages that building needs
 	@scripts/setup.sh
 
-# For people without a compiler: a static program and a .deb, in $(TARGET)/dist.
-dist: ## a static program and a .deb, in target/dist
+dist: ## build a static program and a .deb in target/dist
 	@scripts/setup.sh dist
 	@scripts/dist.sh
 
-# Installs the .deb in a clean root, runs it, removes it, and sees that nothing is left (root, Debian's mirror).
-test-dist: dist ## install, run and remove the .deb in a clean root
+# Needs root and Debian's mirror.
+test-dist: dist ## install, run and remove the .deb in a clean root, check that nothing is left
 	@scripts/test-deb.sh
 
 install: build ## copy the program to /usr/local/bin (or DESTDIR)
 	install -m 755 $(LONGFAT) $(or $(DESTDIR),/usr/local/bin)/longfat
 
-# Draws the pictures of README and docs anew, by the program itself.
-docs-pictures: build ## draw the pictures of README and docs anew
+docs-pictures: build ## redraw the pictures of README and docs from fresh runs
 	@scripts/docs-pictures.sh $(LONGFAT)
 
-clean: ## remove what was built
+clean: ## remove everything that was built
 	cargo clean

@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# The simulator against ns-3 in one run: data packets per CPU second of both, and the ratio. For ns-3: apt-get install
-# libns3-dev g++. It takes two to four minutes; ns-3 gets 6 GB and three minutes for each case at most.
+# Compares the simulator with ns-3: data packets per CPU second of both, and the ratio. Needs ns-3 (apt-get install
+# libns3-dev g++) and two to four minutes. ns-3 is limited to 6 GB and three minutes for each case.
 set -eu
 cd "$(dirname "$0")/.."
 if ! echo '#include <ns3/core-module.h>' | g++ -E -x c++ - >/dev/null 2>&1; then
-    echo "skipped: no ns-3 here (Debian: apt-get install libns3-dev g++)"
+    echo "skipped: ns-3 is not installed (Debian: apt-get install libns3-dev g++)"
     exit 0
 fi
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/ns3
 mkdir -p "$target"
 if [ benches/ns3/bench.cc -nt "$target/bench" ]; then
-    # Not by pkg-config, which asks for libraries that these do not need.
+    # pkg-config would require libraries that these modules do not need.
     g++ -O2 -o "$target/bench" benches/ns3/bench.cc -Wl,--allow-shlib-undefined \
         -lns3-applications -lns3-internet -lns3-point-to-point -lns3-traffic-control -lns3-network -lns3-core
 fi
-# A field of a line of words.
+# The value after a name in a line of names and values.
 field() { awk -v name="$1" '{ for (i = 1; i < NF; i++) if ($i == name) print $(i + 1) }'; }
 compare() { # what, our case, its state, ns-3's arguments
     local theirs ours
     theirs=$(ulimit -v 6000000 && timeout 180 "$target/bench" "${@:4}") || {
-        echo "$1: ns-3 did not get to its end"
+        echo "$1: ns-3 did not finish"
         return
     }
     ours=$(cargo bench --quiet --locked -p longfat-sim --bench tcp -- case "$2")
@@ -31,7 +31,7 @@ compare() { # what, our case, its state, ns-3's arguments
             printf "%-52s longfat %10.0f   ns-3 %8.0f packets/CPU s   %6.0f times\n", what, a, b, a / b
         }'
 }
-# Segments, RTT ms, queue packets, buffer bytes, state, at most so many virtual and CPU seconds.
+# ns-3's arguments: segment bytes, RTT ms, queue packets, buffer bytes, state, maximum virtual and CPU seconds.
 compare "cubic, 1 Gb/s, 117 ms, MSS 8960, loss-free" loss-free open 8960 117 100000 14625000 open 20 8
 compare "  the same without super-packets" loss-free-single open 8960 117 100000 14625000 open 20 8
 compare "MSS 1460, recovery from the overshoot" recovery recovery 1460 100 4000 100000000 recovery 30 10

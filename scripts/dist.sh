@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Makes what people install without a compiler, in dist/ beside the build: a static program in a tar file, and a .deb with
-# manual pages, completions and a systemd unit. For this machine's architecture, and on x86_64 also for aarch64 where the
-# cross toolchain can be had.
+# Makes the packages in target/dist: a static program in a tar file, and a .deb with manual pages, completions and a systemd
+# unit. For this machine's architecture, and on x86_64 also for aarch64 if the cross toolchain can be installed.
 #
-# Static with glibc, not musl: libbpf needs libelf and zlib, which Debian has as static libraries for glibc alone. There is
-# no loader in a static program; crates/cc/src/native/static_image.rs is it for congestion controls.
+# Static with glibc, not musl: libbpf needs libelf and zlib, which Debian has as static libraries for glibc only. A static
+# program has no dynamic loader; crates/cc/src/native/static_image.rs loads congestion controls instead.
 set -eu
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -17,7 +16,7 @@ say() { echo "dist: $*" >&2; }
 # The static program of a Rust target, without debugging information.
 build() {
     local triple=$1 strip=$2
-    # With --target the flag is the program's alone, not that of build scripts and macros.
+    # With --target the flag applies to the program only, not to build scripts and macros.
     RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked -p longfat --target "$triple" >&2
     mkdir -p "$out/$triple"
     $strip -o "$out/$triple/longfat" "$target/$triple/release/longfat"
@@ -27,11 +26,11 @@ build() {
     fi
 }
 
-# Manual pages, completions, unit, licences: the same for each architecture, from a program that runs here.
+# Manual pages, completions, unit, licences: the same for each architecture, made by a program that runs here.
 share() {
     local program=$1 tree=$out/share shell
     rm -rf "$tree"
-    mkdir -p "$tree/man/man1" "$tree/completions" "$tree/doc"
+    mkdir -p "$tree/man/man1" "$tree/completions" "$tree/doc/docs"
     "$program" man -o "$tree/man/man1"
     for shell in bash zsh fish; do
         "$program" completions $shell >"$tree/completions/longfat.$shell"
@@ -41,11 +40,12 @@ share() {
         next
     } { print }' packaging/copyright >"$tree/doc/copyright"
     cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$tree/doc"
-    cp docs/coming-from-iperf3.md "$tree/doc"
+    # README.md links to the pages, and these to each other and to the pictures.
+    cp docs/*.md docs/*.svg docs/*.png "$tree/doc/docs"
 }
 
-# What aarch64 needs beside the compiler: Rust's library, and libelf and zlib. Those come from apt into a folder of the build;
-# the machine gets no second architecture.
+# Gets Rust's library, libelf and zlib for aarch64. apt downloads them into a folder of the build; the machine gets no
+# second architecture.
 prepare_aarch64() {
     local apt=$out/aarch64 options
     command -v aarch64-linux-gnu-gcc >/dev/null || { say "no aarch64-linux-gnu-gcc"; return 1; }
@@ -84,7 +84,8 @@ deb() {
     install -D -m 644 "$out/share/completions/longfat.zsh" "$tree/usr/share/zsh/vendor-completions/_longfat"
     install -D -m 644 "$out/share/completions/longfat.fish" "$tree/usr/share/fish/vendor_completions.d/longfat.fish"
     install -D -m 644 packaging/longfat.service "$tree/usr/lib/systemd/system/longfat.service"
-    install -D -m 644 -t "$tree/usr/share/doc/longfat" "$out/share/doc/copyright" README.md docs/coming-from-iperf3.md
+    install -D -m 644 -t "$tree/usr/share/doc/longfat" "$out/share/doc/copyright" README.md
+    install -D -m 644 -t "$tree/usr/share/doc/longfat/docs" docs/*.md docs/*.svg docs/*.png
     gzip -9nc CHANGELOG.md >"$tree/usr/share/doc/longfat/changelog.gz"
     mkdir "$tree/DEBIAN"
     install -m 755 packaging/postinst packaging/prerm packaging/postrm "$tree/DEBIAN"
@@ -109,9 +110,9 @@ else
     say "no .deb: dpkg-deb is missing"
 fi
 if [ "$machine" = x86_64 ]; then
-    # In a shell of its own: the settings are for this build alone.
+    # In a subshell: the settings are for this build only.
     (
-        prepare_aarch64 || { say "aarch64 is left out"; exit 0; }
+        prepare_aarch64 || { say "skipping aarch64"; exit 0; }
         build aarch64-unknown-linux-gnu aarch64-linux-gnu-strip
         archive aarch64-unknown-linux-gnu aarch64
         deb aarch64-unknown-linux-gnu arm64

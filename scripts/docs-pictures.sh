@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws the pictures in docs anew from fresh runs; $1 is the program. Those of congestion controls need root.
+# Redraws the pictures in docs/ from fresh runs; $1 is the program. Those of congestion controls need root.
 set -eu
 longfat=$1
 runs=$(mktemp -d)
@@ -8,7 +8,7 @@ trap 'rm -rf "$runs"' EXIT
 ids() { "$longfat" --runs "$runs" ls --json | grep -o '"id": "[^"]*"' | cut -d'"' -f4 | grep -- "-lab" | sort; }
 draw() { "$longfat" --runs "$runs" plot $(ids) "$@"; rm -rf "${runs:?}"/*; }
 
-# A busy machine may miss the published figure (exit code 3); the picture is drawn all the same.
+# Exit code 3 means that a published figure was missed, as on a busy machine; the picture is drawn anyway.
 "$longfat" --runs "$runs" run scenarios/lab8.toml --engine lab >/dev/null || test $? -eq 3
 draw --metric goodput,cwnd,rtt -o docs/lab8.svg
 "$longfat" --runs "$runs" run scenarios/l8-hol.toml >/dev/null
@@ -16,7 +16,7 @@ draw --metric link_rate,goodput,inflight --from 4.9s --to 5.3s -o docs/l8-hol.sv
 "$longfat" --runs "$runs" run scenarios/areas.toml >/dev/null
 draw --metric goodput,rtt --against inflight -o docs/areas.svg
 
-# The kernel's own congestion control beside the program's C file of the same name.
+# The kernel's own congestion control beside longfat's C file of the same name.
 for cc in reno cubic bbr; do
     "$longfat" --runs "$runs" run scenarios/cc-differential.toml --variant "$cc-kernel,$cc-file" --set repeat=1 >/dev/null
     draw --metric cwnd,goodput,rtt -o "docs/cc-differential-$cc.svg"
@@ -34,12 +34,12 @@ for pair in rttfair mtufair; do
     "$longfat" --runs "$runs" run "scenarios/g-$pair.toml" --engine sim --variant reno,griddt >/dev/null || test $? -eq 3
     "$longfat" --runs "$runs" plot $(simulated) --metric goodput,cwnd -o "docs/g-$pair.svg"; rm -rf "${runs:?}"/*
 done
-# How the G pairs vary with the queue and with a random loss, at a tenth of rate and time (windows and recovery are a tenth as well).
+# The G pairs over the queue and over a random loss, at a tenth of rate and time (windows and recovery are a tenth as well).
 tenth="--set duration=700s --set sample=100ms --set links.bottleneck.forward.rate=100mbit --set links.cern1-geneva.forward.rate=100mbit"
 tenth="$tenth --variant reno,griddt --set links.cern2-geneva.forward.rate=100mbit --set hosts.*.nic.tx_queue=10p"
 for flow in rtt181 mtu3000 mtu9000; do
     file="scenarios/g-${flow%%[0-9]*}fair.toml"
-    set -f # the star of hosts.*
+    set -f # keeps the shell from expanding hosts.*
     "$longfat" --runs "$runs" sweep "$file" $tenth --metric "flows.$flow.goodput" -o "docs/g-queue-$flow.svg" \
         --over links.bottleneck.forward.queue=40kB,54kB,64kB,76kB,90kB,128kB,250kB >/dev/null
     "$longfat" --runs "$runs" sweep "$file" $tenth --set links.bottleneck.forward.queue=76kB --metric "flows.$flow.goodput" \

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Fuzzes each target (or those named) for FUZZ_SECONDS, 60 unless told otherwise. What is new stays beside the build;
-# a crash is copied nowhere: put its file into fuzz/corpus/TARGET with its fix, where `make test` replays it.
+# Fuzzes each target, or the named ones, for FUZZ_SECONDS (60) each. New inputs stay below target/fuzz. Put the input of a
+# crash into fuzz/corpus/TARGET together with its fix; `make test` replays it.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${FUZZ_SECONDS:-60}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/fuzz
 cargo fuzz --version >/dev/null 2>&1 || cargo install cargo-fuzz --locked
-# The sanitizers' flags are of the nightly compiler; this has the stable one take them.
+# The sanitizers' flags belong to the nightly compiler; this makes the stable one accept them.
 export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$target
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(cargo fuzz list)

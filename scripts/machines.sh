@@ -1,17 +1,18 @@
 #!/bin/bash
-# machines.sh KERNEL [PROGRAM]: tries PROGRAM (target/debug/longfat) on kinds of machines and prints the table of
-# docs/machines.md. KERNEL is a User-Mode Linux kernel (`make ARCH=um linux`); it needs neither root nor KVM. This
-# machine's root is the guest's, read-only. Each row is one boot of a few seconds. ROWS="plain user" tries these only.
-# LIST=1 prints what each row's program said instead of the table. A machine that is busy makes the guest slow: the timer's,
-# the processor's and the tools' lines of `lab check` are left out of the table.
+# Tries a program on kinds of machines in User-Mode Linux and prints the table of docs/machines.md.
+#   machines.sh KERNEL [PROGRAM]                        KERNEL: a UML kernel; PROGRAM: target/debug/longfat unless given
+#   ROWS="plain user" machines.sh KERNEL                only these rows
+#   LIST=1 machines.sh KERNEL                           the output of each row's commands instead of the table
+# It needs neither root nor KVM. The guest sees this machine's root file system, read-only. Each row is one boot of a few
+# seconds. A busy machine makes the guest slow, so the table omits the lines of `lab check` for timer, processors and tools.
 set -u
 KERNEL=$(realpath "$1") PROGRAM=$(realpath "${2:-target/debug/longfat}")
 WORK=$(mktemp -d /var/tmp/longfat-machines.XXXXXX)
 trap 'rm -rf "$WORK"' EXIT
 chmod 755 "$WORK"
 
-# A container as Docker makes it: its capabilities and its filter of system calls, own mounts and processes, /proc/sys and
-# /sys read-only, no devices but the ordinary ones, a small /dev/shm or none, at most 40 processes. CAPS adds capabilities.
+# A container as Docker makes it: Docker's capabilities and seccomp filter, its own mount and PID namespaces, /proc/sys and
+# /sys read-only, only the ordinary devices, a small /dev/shm or none, at most 40 processes. Flags add capabilities and /dev/net/tun.
 CONTAINER=$(cat <<'C'
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -54,8 +55,8 @@ if "seccomp" in flags:
 os.execvp(program[0], program)
 C
 )
-# Rows: a name, what the machine is, options of its kernel, shell commands that make it so, and the command that
-# begins each program (a user, a container).
+# A row: its name, a description of the machine, kernel options, shell commands that prepare the machine, and the command
+# that starts each program (as a user, in a container).
 row() {
     local name=$1 what=$2 options=$3 prepare=$4 as=$5
     if [ -n "${ROWS:-}" ]; then case " $ROWS " in *" $name "*) ;; *) return ;; esac; fi
@@ -98,7 +99,7 @@ I
     chmod 755 "$WORK/init"; printf '%s\n' "$2" > "$WORK/mnt/prepare"
     if [ -n "$3" ]; then printf '%s\n' "$CONTAINER" > "$WORK/mnt/container"; fi
     cat > "$WORK/mnt/try" <<'T'
-# One cell for each command: "runs", or the exit code and what was said.
+# One cell for each command: "runs", or the exit code and the last line of the message.
 mkdir -p /tmp/mine && cd /tmp/mine || exit
 exec 3>> /tmp/mine/said
 attempt() {

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Fetches the congestion controls of the kernel's selftests from Debian's source packages, tries each in the kernel and in
-# the simulator, and writes the table in docs/write-your-own-cc.md anew. `selftests.sh check` compares only.
-# Needs root, apt and 500 MB in SELFTESTS_PLACE (/var/tmp/longfat-selftests), where what is fetched stays. The machine's
-# own package lists and sources are not touched.
+# Downloads the congestion controls of the kernel's selftests from Debian's source packages, and tries each in the kernel
+# and in the simulator.
+#   selftests.sh write   writes the table in docs/write-your-own-cc.md
+#   selftests.sh check   compares with the table
+# Needs root, apt and 500 MB in SELFTESTS_PLACE (/var/tmp/longfat-selftests), where the downloads stay. The machine's own
+# package lists and sources do not change.
 set -eu
 cd "$(dirname "$0")/.."
 place=$(realpath -m "${SELFTESTS_PLACE:-/var/tmp/longfat-selftests}")
-# Suites, oldest first: stable and its updates, the next stable, and the newest release that Debian has built.
+# Suites, oldest first: stable with its updates, the next stable, and the newest release that Debian has built.
 suites=("debian-security bookworm-security" "debian trixie-backports")
 series=(6.1 6.12)
 case ${1:-write} in

@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
-# Installs what building needs and this machine has not; `setup.sh tests` also what the tests run on the lab's hosts and
-# compare with, `setup.sh dist` what packages are made with, `setup.sh web` what the page of `longfat view` is built and tested with. Says what it installs.
+# Installs the packages that building needs, and prints which it installs.
+#   setup.sh         for building
+#   setup.sh tests   also the tools that tests compare with or run on a lab's hosts
+#   setup.sh lint    also clang-format
+#   setup.sh dist    also the tools that make packages
+#   setup.sh web     also npm and Chromium, which build and test the page of `longfat view`
 set -eu
 if ! command -v cargo >/dev/null; then
     echo "longfat needs Rust (cargo 1.95 or newer): see https://rustup.rs" >&2
@@ -8,7 +12,7 @@ if ! command -v cargo >/dev/null; then
 fi
 missing=()
 need() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
-# A library counts as there if the C compiler finds this header and this static library.
+# A library counts as installed if the C compiler finds its header and its static library.
 need_library() {
     local found=no
     if echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1 && [ "$(cc -print-file-name="$2" 2>/dev/null)" != "$2" ]; then
@@ -16,7 +20,7 @@ need_library() {
     fi
     [ $found = yes ] || missing+=("$3")
 }
-# Some clang of version 16 or newer, as crates/cc/src/kernel/clang.rs looks for it.
+# clang 16 or newer, under the names that crates/cc/src/kernel/clang.rs tries.
 need_clang() {
     local name major
     for name in ${LONGFAT_CLANG:+"$LONGFAT_CLANG"} clang clang-{16..22}; do
@@ -26,7 +30,7 @@ need_clang() {
     missing+=(clang-16)
 }
 need cc gcc libc6-dev
-# For congestion controls: their C files become eBPF, which libbpf loads.
+# clang compiles the C files of congestion controls to eBPF; libbpf needs the libraries.
 need_clang
 need make make
 need pkg-config pkg-config
@@ -46,28 +50,31 @@ if [ "${1:-}" = tests ]; then
     need mtr mtr-tiny
     need tshark tshark
     need valgrind valgrind
-    # Builds of kernels are tested with a makefile that is none; longfat asks for these all the same.
+    # Tests of `longfat kernel build` use a stub makefile, but the command checks for these first.
     need flex flex
     need bison bison
     need m4 m4
     need bc bc
     need xz xz-utils
 fi
+if [ "${1:-}" = lint ]; then
+    need clang-format-16 clang-format-16
+fi
 if [ "${1:-}" = web ]; then
-    # Building the page takes Node 20, which Debian 12 has not: see https://nodejs.org.
+    # The page needs Node 20, which Debian 12 does not have: see https://nodejs.org.
     need npm npm
     need chromium chromium
 fi
 if [ "${1:-}" = dist ]; then
     need dpkg-deb dpkg
     need readelf binutils
-    # Another architecture beside; without it that one is left out.
+    # The second architecture; dist.sh skips it without these.
     [ "$(uname -m)" = aarch64 ] || need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 fi
 if [ ${#missing[@]} -gt 0 ]; then
     echo "installing: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
     if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null; }; then
-        echo "could not install them (root and apt are needed); what needs them is skipped or fails" >&2
+        echo "setup: cannot install them: root and apt are needed; steps that need them are skipped or fail" >&2
     fi
 fi

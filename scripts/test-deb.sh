@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs the .deb in a clean Debian root, runs it there, removes it, and sees that nothing is left. As root; the root is
-# made by debootstrap from the mirror that apt uses.
+# Installs the .deb in a clean Debian root, runs it there, removes it, and checks that nothing is left. Needs root;
+# debootstrap makes the clean root from the mirror that apt uses.
 #   scripts/test-deb.sh [FILE.deb]
 set -eu
 cd "$(dirname "$0")/.."
 deb=${1:-$(ls "${CARGO_TARGET_DIR:-target}"/dist/longfat_*_"$(dpkg --print-architecture)".deb)}
-[ "$(id -u)" = 0 ] || { echo "test-deb: root is needed for a root of its own" >&2; exit 4; }
+[ "$(id -u)" = 0 ] || { echo "test-deb: root is needed to make a clean Debian root" >&2; exit 4; }
 command -v debootstrap >/dev/null || apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
 mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -1)
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
@@ -13,7 +13,7 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$root.log" 2>&1 || { tail "$root.log" >&2; rm -f "$root.log"; exit 1; }
 rm -f "$root.log"
-# dpkg's own notes of what it did are no leftovers of the package.
+# dpkg's own state and log do not count as leftovers of the package.
 files() { (cd "$root" && find . -path ./var/lib/dpkg -prune -o -path ./var/log/dpkg.log -prune -o -path ./test -prune -o -print | LC_ALL=C sort); }
 in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
 fail() { echo "test-deb: $*" >&2; exit 1; }
@@ -24,9 +24,9 @@ cp "$deb" "$root/test/longfat.deb"
 cp scenarios/lab8.toml "$root/test"
 in_root dpkg -i /test/longfat.deb
 in_root longfat --version
-# A simulation loads a congestion control; there is no loader and no library that it could need.
-in_root longfat --runs /test/runs run /test/lab8.toml --engine model,sim --set duration=2s >"$root/test/told"
-grep -q 'lab8\|sim' "$root/test/told" || fail "the simulator told nothing"
+# A simulation loads a congestion control; the clean root has no loader and no library for it.
+in_root longfat --runs /test/runs run /test/lab8.toml --engine model,sim --set duration=2s >"$root/test/output"
+grep -q 'lab8\|sim' "$root/test/output" || fail "the simulator printed nothing"
 in_root longfat --runs /test/runs ls | grep -q sim || fail "there is no record of the simulation"
 for file in usr/share/man/man1/longfat.1.gz usr/share/man/man1/longfat-run.1.gz usr/lib/systemd/system/longfat.service \
     usr/share/bash-completion/completions/longfat usr/share/zsh/vendor-completions/_longfat \
@@ -39,6 +39,6 @@ in_root sh -c 'cd / && dpkg -V longfat' || fail "files differ from the package's
 in_root dpkg -r longfat
 in_root dpkg -P longfat
 left=$(diff <(echo "$before") <(files)) || fail "left behind: $left"
-! in_root dpkg -s longfat >/dev/null 2>&1 || fail "dpkg still knows the package"
+! in_root dpkg -s longfat >/dev/null 2>&1 || fail "dpkg still lists the package"
 ! ls "$root"/var/lib/dpkg/info/longfat.* >/dev/null 2>&1 || fail "dpkg has files of the package"
 echo "test-deb: installed, ran and removed; nothing is left"

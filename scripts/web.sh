@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The page of `longfat view`, whose sources are in web/ and which is committed as built in crates/view/page/.
-#   web.sh build   builds it (Node 20 and npm)
-#   web.sh check   types, and whether what is committed is what the sources give
-#   web.sh test    builds the program and drives the page with Debian's Chromium; LONGFAT=PROGRAM takes one that is there
-#   web.sh bench   as test, with large records: how long they take to open, and how evenly frames come
-#   web.sh pictures   draws the pictures of docs/view.md from fresh runs, some of the lab
+# The page of `longfat view`. Its sources are in web/; the built page is committed in crates/view/page/.
+#   web.sh build     builds the page (Node 20 and npm)
+#   web.sh check     checks types and formatting, and that the committed page is the one that the sources give
+#   web.sh test      builds the program and tests the page in Debian's Chromium; LONGFAT=PROGRAM tests a built program
+#   web.sh bench     as test, with large records: how long they take to open, and how evenly frames come
+#   web.sh pictures  draws the pictures of docs/view.md from fresh runs, some of them of the lab
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root/web"
@@ -20,11 +20,12 @@ build)
     ;;
 check)
     npm run --silent check
+    npm run --silent format:check
     built=$(mktemp -d)
     trap 'rm -rf "$built"' EXIT
     LONGFAT_PAGE_OUT=$built npx --no-install vite build --logLevel warn
     if ! diff -rq "$built" "$root/crates/view/page"; then
-        echo "crates/view/page is not what web/ gives: run scripts/web.sh build and commit it" >&2
+        echo "crates/view/page is out of date: run scripts/web.sh build and commit the result" >&2
         exit 1
     fi
     ;;

@@ -1,14 +1,24 @@
-// What the server answers. The same as crates/view/src/page/documents.rs and crates/schema: the test
+// The server's documents. The same types as crates/view/src/page/documents.rs and crates/schema: the test
 // crates/view/tests/page_types.rs compares every field.
 
 export type Cause =
-  | 'receive_window' | 'send_buffer' | 'path_rate' | 'loss' | 'ecn_marks' | 'local_queue' | 'slow_start' | 'application' | 'pacing' | 'host_cpu';
+  | 'receive_window'
+  | 'send_buffer'
+  | 'path_rate'
+  | 'loss'
+  | 'ecn_marks'
+  | 'local_queue'
+  | 'slow_start'
+  | 'application'
+  | 'pacing'
+  | 'host_cpu';
 
-export type PublishedVerdict = 'within' | 'differs' | 'contradicted' | 'no_figure' | 'missed' | 'unreliable' | 'untrusted' | 'not_run';
+export type PublishedVerdict =
+  'within' | 'differs' | 'contradicted' | 'no_figure' | 'missed' | 'unreliable' | 'untrusted' | 'not_run';
 
 export interface RunList {
   runs_dir: string;
-  asked: string[];
+  requested: string[];
   runs: RunItem[];
 }
 
@@ -298,7 +308,7 @@ export interface SweepMetric {
   unit: string;
   points: MetricPoint[];
   knees: SweepKnee[];
-  told: string[];
+  knee_texts: string[];
 }
 
 export interface MetricPoint {

@@ -1,10 +1,10 @@
-// A canvas over the charts' time axis, drawn anew.
+// A canvas over the charts' time axis.
 import { page } from './page.svelte';
 import { left, RIGHT } from './panels';
 
 export interface Plot {
   context: CanvasRenderingContext2D;
-  /** Where the time axis begins, and how many pixels it has. */
+  /** The first pixel of the time axis, and its length in pixels. */
   start: number;
   plotted: number;
   /** The pixel of a time. */
@@ -13,7 +13,7 @@ export interface Plot {
   name: (text: string, middle: number) => void;
 }
 
-/** Clears the canvas at the screen's own resolution. */
+/** Clears the canvas and sets it to the screen's resolution. */
 export function plot(canvas: HTMLCanvasElement, width: number, height: number, span: { from: number; to: number }): Plot | null {
   const context = canvas.getContext('2d');
   if (!context) return null;
@@ -34,7 +34,7 @@ export function plot(canvas: HTMLCanvasElement, width: number, height: number, s
   return { context, start, plotted, x: (time) => start + ((time - span.from) / (span.to - span.from)) * plotted, name };
 }
 
-/** A line through all at the cursor's time. */
+/** Draws a vertical line at the cursor's time. */
 export function drawCursor({ context, x }: Plot, at: number | null, height: number): void {
   if (at === null) return;
   context.fillStyle = page.style('--text');

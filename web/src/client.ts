@@ -1,4 +1,4 @@
-// Questions to the server.
+// Requests to the server.
 import type { PublishedRow, RunDetail, RunList, SeriesHead, SweepDocument, Vocabulary } from './api';
 
 /** Which curves to draw; as `SeriesRequest` of crates/view/src/page/documents.rs. */
@@ -30,7 +30,7 @@ export interface Curve extends Points {
   mean: Points | null;
 }
 
-/** Of one flow: a byte for each column and cause, the share of 255. */
+/** The causes of one flow: one byte per column and cause, where 255 is the column's whole time. */
 export interface CauseShares {
   subject: string;
   columns: number;
@@ -46,14 +46,17 @@ export interface Series {
   causes: CauseShares[];
 }
 
-/** The server said no, or is not there any more (status 0). */
+/** The server refused a request, or has ended (status 0). */
 export class Refused extends Error {
-  constructor(public status: number, message: string) {
+  constructor(
+    public status: number,
+    message: string,
+  ) {
     super(message);
   }
 }
 
-async function ask(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
+async function request(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
   const init: RequestInit = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
   if (signal) init.signal = signal;
   let response: Response;
@@ -68,7 +71,7 @@ async function ask(path: string, body: unknown, signal?: AbortSignal): Promise<R
 }
 
 async function json<T>(path: string, body?: unknown): Promise<T> {
-  return (await ask(path, body)).json() as Promise<T>;
+  return (await request(path, body)).json() as Promise<T>;
 }
 
 export const vocabulary = () => json<Vocabulary>('/api/vocabulary');
@@ -77,12 +80,12 @@ export const sweeps = () => json<SweepDocument[]>('/api/sweeps');
 export const published = () => json<PublishedRow[]>('/api/published');
 export const open = (keys: string[]) => json<RunDetail[]>('/api/open', { runs: keys });
 
-export async function series(request: SeriesRequest, signal: AbortSignal): Promise<Series> {
-  const response = await ask('/api/series', request, signal);
-  return decode(await response.arrayBuffer(), request);
+export async function series(wanted: SeriesRequest, signal: AbortSignal): Promise<Series> {
+  const response = await request('/api/series', wanted, signal);
+  return decode(await response.arrayBuffer(), wanted);
 }
 
-/** As crates/view/src/page/wire.rs lays it out. */
+/** Decodes a response; crates/view/src/page/wire.rs documents the encoding. */
 function decode(buffer: ArrayBuffer, request: SeriesRequest): Series {
   const length = new DataView(buffer).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length))) as SeriesHead;

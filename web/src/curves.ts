@@ -1,5 +1,5 @@
-// Curves on a canvas. Where samples are denser than pixels and go up and down, each column of pixels is one bar from the least to
-// the largest: no peak is lost, and a bar takes a fraction of the time that stroking a zigzag does.
+// Curves on a canvas. Where samples are denser than pixels and vary, each column of pixels is one bar from the minimum to the
+// maximum: no peak is lost, and bars are much faster to draw than a zigzag line.
 import type { Points } from './client';
 
 /** A part of the time axis on a canvas. */
@@ -11,29 +11,30 @@ export interface View {
   /** The pixel of a time, and of a value. */
   x: (time: number) => number;
   y: (value: number) => number;
-  /** The canvas's pixels for one of the page. */
+  /** Canvas pixels per page pixel. */
   ratio: number;
 }
 
 export interface Stroke {
   colour: string;
-  /** In pixels of the page. */
+  /** In page pixels. */
   width: number;
   dash: number[];
   alpha: number;
-  /** Whether a value holds until the next sample, and the line does not slope. */
+  /** Whether a value holds until the next sample (a staircase). */
   isStepped?: boolean;
 }
 
-/** With so many samples for each column of pixels, and so many pixels from one to the next in the mean, these are bars. */
+/** A curve is drawn as bars with more than this many samples per column of pixels
+ * and more than this mean distance between consecutive values, pixels. */
 const DENSE = 1;
 const ROUGH_PX = 3;
-/** Points of a path: stroked as one, a zigzag of a thousand takes ten times as long. */
+/** Maximum number of points in a path: stroking a zigzag of a thousand points at once takes ten times as long. */
 const PATH_POINTS = 64;
-/** A dot's radius. */
+/** Radius of a dot. */
 const DOT_PX = 2;
 
-/** How many samples are not later than an instant. */
+/** The number of samples up to and including an instant. */
 export function until({ xs }: Points, time: number): number {
   let low = 0;
   let high = xs.length;
@@ -45,7 +46,7 @@ export function until({ xs }: Points, time: number): number {
   return low;
 }
 
-/** Draws what a view has of a curve, and of the samples on either side of it. */
+/** Draws the part of a curve in a view, with one more sample on each side. */
 export function drawCurve(view: View, points: Points, stroke: Stroke) {
   const { context, ratio } = view;
   const first = Math.max(0, until(points, view.from) - 1);
@@ -62,7 +63,7 @@ export function drawCurve(view: View, points: Points, stroke: Stroke) {
   context.restore();
 }
 
-/** How many pixels up or down it is from one sample to the next, in the mean. */
+/** Mean vertical distance between consecutive samples, pixels. */
 function roughness({ y }: View, { ys }: Points, first: number, end: number): number {
   let sum = 0;
   for (let i = first + 1; i < end; i++) {
@@ -72,13 +73,13 @@ function roughness({ y }: View, { ys }: Points, first: number, end: number): num
   return Math.abs(y(sum) - y(0)) / (end - first);
 }
 
-/** Of the pixel that something lies in. */
-const middle = (place: number) => Math.floor(place) + 0.5;
+/** The centre of the pixel at a coordinate. */
+const middle = (coordinate: number) => Math.floor(coordinate) + 0.5;
 
 function drawLine({ context, x, y }: View, { xs, ys }: Points, first: number, end: number, { dash, isStepped }: Stroke) {
   context.setLineDash(dash);
   let [lastX, lastY] = [NaN, NaN];
-  // Of samples on one level only the ends are in the path.
+  // Of consecutive equal values only the first and the last are in the path.
   let isHeld = false;
   let [points, length] = [0, 0];
   let [atX, atY] = [NaN, NaN];
@@ -122,14 +123,21 @@ function drawLine({ context, x, y }: View, { xs, ys }: Points, first: number, en
   stroke();
 }
 
-function drawBars({ context, x, y }: View, { xs, ys }: Points, first: number, end: number, { width, dash, alpha, isStepped }: Stroke) {
-  // What shines through must not be drawn over itself.
+function drawBars(
+  { context, x, y }: View,
+  { xs, ys }: Points,
+  first: number,
+  end: number,
+  { width, dash, alpha, isStepped }: Stroke,
+) {
+  // Translucent bars must not overlap.
   const wide = alpha < 1 ? 1 : Math.round(width);
   const period = dash.reduce((sum, px) => sum + px, 0);
   let column = NaN;
   let [top, bottom, last] = [0, 0, 0];
   const fill = () => {
-    if (period === 0 || isOn(dash, column % period)) context.fillRect(column - ((wide - 1) >> 1), top - width / 2, wide, bottom - top + width);
+    if (period === 0 || isOn(dash, column % period))
+      context.fillRect(column - ((wide - 1) >> 1), top - width / 2, wide, bottom - top + width);
   };
   context.beginPath();
   for (let i = first; i < end; i++) {
@@ -164,14 +172,14 @@ function drawBars({ context, x, y }: View, { xs, ys }: Points, first: number, en
   context.stroke();
 }
 
-/** Whether a dashed line has ink so far into its pattern. */
+/** Whether a dash pattern is drawn at a distance from its start. */
 function isOn(dash: number[], at: number): boolean {
-  let rest = at;
-  const place = dash.findIndex((px) => (rest -= px) < 0);
-  return place % 2 === 0;
+  let remaining = at;
+  const index = dash.findIndex((px) => (remaining -= px) < 0);
+  return index % 2 === 0;
 }
 
-/** Marks the samples themselves. */
+/** Draws a dot at each sample. */
 export function drawDots({ context, from, to, x, y, ratio }: View, points: Points, colour: string, ground: string) {
   context.strokeStyle = colour;
   context.fillStyle = ground;

@@ -1,9 +1,18 @@
-// Figures as engineers write them; the same forms as crates/view/src/number.rs.
+// Formats figures in the same way as crates/view/src/number.rs.
 
-const PREFIXES: [number, string][] = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k'], [1, '']];
-const SMALL: [number, string][] = [[1e-3, 'm'], [1e-6, 'µ']];
+const PREFIXES: [number, string][] = [
+  [1e12, 'T'],
+  [1e9, 'G'],
+  [1e6, 'M'],
+  [1e3, 'k'],
+  [1, ''],
+];
+const SMALL: [number, string][] = [
+  [1e-3, 'm'],
+  [1e-6, 'µ'],
+];
 
-/** The factor and prefix with which a figure of this size has one to three digits before the point. */
+/** The factor and prefix with which a figure of this magnitude has one to three digits before the point. */
 export function prefix(size: number, unit: string): [number, string] {
   const usable = unit === 's' ? [[1, ''] as [number, string], ...SMALL] : PREFIXES;
   const found = usable.find(([factor]) => Math.abs(size) >= factor * 0.9995);
@@ -46,14 +55,14 @@ export function share(part: number | null | undefined): string {
   return `${percent.toFixed(nearAnEnd ? 1 : 0)} %`;
 }
 
-/** A figure of a summary or published result, whose units are written out. */
+/** A figure of a summary or published result, with its unit as stored. */
 export function measured(value: number | null | undefined, unit: string): string {
   if (unit === 'bit/s') return rate(value);
   if (unit === '1') return value !== null && value !== undefined && value > 1 ? significant(value, 3) : share(value);
   return unit === 'B' || unit === 's' ? figure(value, unit) : `${count(value)} ${unit}`.trim();
 }
 
-/** `2026-11-21 22:19:58` of an RFC 3339 time, in the reader's own time zone. */
+/** An RFC 3339 time as `2026-11-21 22:19:58` in the reader's time zone. */
 export function moment(started: string): string {
   const at = new Date(started);
   if (Number.isNaN(at.getTime())) return '–';
@@ -62,7 +71,7 @@ export function moment(started: string): string {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
-/** How many decimals tell multiples of a step apart. */
+/** The number of decimals that distinguish multiples of a step. */
 function decimalsOf(step: number): number {
   for (let decimals = 0; decimals < 9; decimals++) {
     const scaled = step * 10 ** decimals;
@@ -71,16 +80,16 @@ function decimalsOf(step: number): number {
   return 9;
 }
 
-/** Tick texts of an axis, all with one prefix; the first says the unit. */
+/** Tick texts of an axis, all with the same prefix, and the unit. */
 export function ticks(values: number[], unit: string): { texts: string[]; unit: string } {
   const size = values.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
-  const [factor, name] = unit === '' && size < 1e4 ? [1, ''] as [number, string] : prefix(size || 1, unit);
+  const [factor, name] = unit === '' && size < 1e4 ? ([1, ''] as [number, string]) : prefix(size || 1, unit);
   const step = values.length > 1 ? Math.abs(((values[1] ?? 0) - (values[0] ?? 0)) / factor) : 1;
   const decimals = decimalsOf(step || 1);
   return { texts: values.map((v) => (v / factor).toFixed(decimals)), unit: name + unit };
 }
 
-/** Ticks of the time axis: seconds, with the digits that their distance needs; the last says the unit. */
+/** Tick texts of the time axis: seconds, with as many digits as their distance needs; the last has the unit. */
 export function timeTicks(values: number[]): string[] {
   const step = values.length > 1 ? (values[1] ?? 1) - (values[0] ?? 0) : 1;
   const decimals = Math.min(6, decimalsOf(step));

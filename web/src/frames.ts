@@ -1,81 +1,83 @@
-// Who draws in which frame: while the span moves, what is on the screen follows at once and is drawn anew in turns, so that no
-// frame takes long; all else is drawn once nothing moves.
+// Frame scheduler. While the span moves, visible charts follow at once by scaling their last picture and are redrawn one after
+// the other, so that no frame takes long. Everything else is redrawn once the span rests.
 
-/** Something with a picture. */
-export interface Sight {
+/** A part of the page that the scheduler draws. */
+export interface Drawable {
   element: Element;
-  /** Draws it as it is to be. */
+  /** Draws it for the current span. */
   draw(): void;
-  /** Of one that takes long to draw: whether the picture that is there will do while the span moves. */
+  /** If drawing is slow: whether the last picture is good enough while the span moves. */
   serves?(): boolean;
-  /** Shows that picture, where it belongs now. */
+  /** Shows the last picture, scaled to the current span. */
   follow?(): void;
 }
 
-/** In a frame nothing more is begun after so many milliseconds. */
+/** No further drawing begins in a frame after this time, milliseconds. */
 const BUDGET_MS = 4;
-/** The span moves until it has not for so many milliseconds. */
+/** The span rests after this time without a change, milliseconds. */
 const REST_MS = 150;
-/** Pixels above and below the screen that count as on it. */
+/** Distance from the screen up to which a chart counts as visible, pixels. */
 const NEAR_PX = 100;
 
 class Frames {
   isMoving = false;
-  private sights = new Map<Element, Sight>();
-  private near = new Set<Sight>();
-  /** Those whose picture is not what it is to be, longest first; whether it must be drawn anew even while the span moves. */
-  private waiting = new Map<Sight, boolean>();
-  private isAsked = false;
-  private rest: ReturnType<typeof setTimeout> | undefined;
-  private watcher = new IntersectionObserver((entries) => entries.forEach((entry) => this.look(entry)), { rootMargin: `${NEAR_PX}px 0px` });
+  private drawables = new Map<Element, Drawable>();
+  private near = new Set<Drawable>();
+  /** Drawables with an outdated picture, oldest first, and whether each must be redrawn even while the span moves. */
+  private waiting = new Map<Drawable, boolean>();
+  private isScheduled = false;
+  private restTimer: ReturnType<typeof setTimeout> | undefined;
+  private watcher = new IntersectionObserver((entries) => entries.forEach((entry) => this.updateVisibility(entry)), {
+    rootMargin: `${NEAR_PX}px 0px`,
+  });
 
   constructor() {
-    window.longfatRests = () => this.waiting.size === 0 && !this.isMoving;
+    window.longfatIsIdle = () => this.waiting.size === 0 && !this.isMoving;
   }
 
-  add(sight: Sight) {
-    this.sights.set(sight.element, sight);
-    this.watcher.observe(sight.element);
-    this.ask(sight, true);
+  add(drawable: Drawable) {
+    this.drawables.set(drawable.element, drawable);
+    this.watcher.observe(drawable.element);
+    this.request(drawable, true);
   }
 
-  remove(sight: Sight) {
-    this.watcher.unobserve(sight.element);
-    this.sights.delete(sight.element);
-    this.near.delete(sight);
-    this.waiting.delete(sight);
+  remove(drawable: Drawable) {
+    this.watcher.unobserve(drawable.element);
+    this.drawables.delete(drawable.element);
+    this.near.delete(drawable);
+    this.waiting.delete(drawable);
   }
 
-  /** Has it drawn in one of the next frames: where it belongs now, or `anew`. */
-  ask(sight: Sight, anew = false) {
-    this.waiting.set(sight, anew || this.waiting.get(sight) === true);
+  /** Requests a drawing in one of the next frames; with `anew` scaling the last picture is not enough. */
+  request(drawable: Drawable, anew = false) {
+    this.waiting.set(drawable, anew || this.waiting.get(drawable) === true);
     this.next();
   }
 
-  /** The span moves; `rested` is called when it no longer does. */
+  /** Notes that the span moves; `rested` is called when it rests. */
   move(rested: () => void) {
     this.isMoving = true;
-    clearTimeout(this.rest);
-    this.rest = setTimeout(() => {
+    clearTimeout(this.restTimer);
+    this.restTimer = setTimeout(() => {
       this.isMoving = false;
       rested();
-      for (const sight of this.sights.values()) this.ask(sight, true);
+      for (const drawable of this.drawables.values()) this.request(drawable, true);
     }, REST_MS);
   }
 
-  private look({ target, isIntersecting }: IntersectionObserverEntry) {
-    const sight = this.sights.get(target);
-    if (!sight) return;
-    if (isIntersecting) this.near.add(sight);
-    else this.near.delete(sight);
-    if (isIntersecting && this.waiting.has(sight)) this.next();
+  private updateVisibility({ target, isIntersecting }: IntersectionObserverEntry) {
+    const drawable = this.drawables.get(target);
+    if (!drawable) return;
+    if (isIntersecting) this.near.add(drawable);
+    else this.near.delete(drawable);
+    if (isIntersecting && this.waiting.has(drawable)) this.next();
   }
 
   private next() {
-    if (this.isAsked) return;
-    this.isAsked = true;
+    if (this.isScheduled) return;
+    this.isScheduled = true;
     requestAnimationFrame(() => {
-      this.isAsked = false;
+      this.isScheduled = false;
       this.draw();
     });
   }
@@ -84,29 +86,29 @@ class Frames {
     const begun = performance.now();
     let drawn = 0;
     const hasTime = () => drawn === 0 || performance.now() - begun < BUDGET_MS;
-    const draw = (sight: Sight) => {
-      this.waiting.delete(sight);
-      sight.draw();
+    const draw = (drawable: Drawable) => {
+      this.waiting.delete(drawable);
+      drawable.draw();
       drawn++;
     };
-    const asked = [...this.waiting];
-    const late: Sight[] = [];
-    for (const [sight, anew] of asked) {
-      if (!this.near.has(sight)) continue;
-      if (!sight.serves || !sight.follow) draw(sight);
-      else if (this.isMoving && !anew && sight.serves()) {
-        this.waiting.delete(sight);
-        sight.follow();
-      } else late.push(sight);
+    const outdated = [...this.waiting];
+    const late: Drawable[] = [];
+    for (const [drawable, anew] of outdated) {
+      if (!this.near.has(drawable)) continue;
+      if (!drawable.serves || !drawable.follow) draw(drawable);
+      else if (this.isMoving && !anew && drawable.serves()) {
+        this.waiting.delete(drawable);
+        drawable.follow();
+      } else late.push(drawable);
     }
     drawn = 0;
-    for (const sight of late) {
-      if (hasTime()) draw(sight);
-      else if (this.isMoving) sight.follow?.();
+    for (const drawable of late) {
+      if (hasTime()) draw(drawable);
+      else if (this.isMoving) drawable.follow?.();
     }
-    if (!this.isMoving) for (const [sight] of asked) if (!this.near.has(sight) && hasTime()) draw(sight);
-    const isLeft = [...this.waiting.keys()].some((sight) => this.near.has(sight) || !this.isMoving);
-    if (isLeft) this.next();
+    if (!this.isMoving) for (const [drawable] of outdated) if (!this.near.has(drawable) && hasTime()) draw(drawable);
+    const hasMore = [...this.waiting.keys()].some((drawable) => this.near.has(drawable) || !this.isMoving);
+    if (hasMore) this.next();
   }
 }
 

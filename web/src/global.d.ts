@@ -9,8 +9,8 @@ interface DrawnCurve {
 }
 
 interface Window {
-  /** By panel, what was drawn last. */
+  /** The last drawing of each panel. */
   longfatDrawn?: Record<string, () => DrawnCurve[]>;
-  /** Whether all is drawn as it is to be. */
-  longfatRests?: () => boolean;
+  /** Whether all pictures are up to date and the span rests. */
+  longfatIsIdle?: () => boolean;
 }

@@ -1,9 +1,9 @@
-// What all parts of the page share: the words and colours, the theme, and where in the page we are.
+// State shared by all parts of the page: the vocabulary and colours, the theme, and the route.
 import type { Cause, CauseWord, MeasureWord, Vocabulary } from './api';
 
 export type Theme = 'auto' | 'light' | 'dark';
 
-export interface Place {
+export interface Route {
   view: 'runs' | 'run' | 'sweeps' | 'published';
   runs: string[];
 }
@@ -17,12 +17,12 @@ function storedTheme(): Theme {
 }
 
 class Page {
-  words = $state.raw<Vocabulary | null>(null);
+  vocabulary = $state.raw<Vocabulary | null>(null);
   theme = $state<Theme>(storedTheme());
   systemIsDark = $state(dark.matches);
-  place = $state.raw<Place>({ view: 'runs', runs: [] });
+  route = $state.raw<Route>({ view: 'runs', runs: [] });
   helpIsOpen = $state(false);
-  /** What is wrong with the whole page, as when the server has ended. */
+  /** An error of the whole page, for instance when the server has ended. */
   trouble = $state('');
 
   isDark = $derived(this.theme === 'dark' || (this.theme === 'auto' && this.systemIsDark));
@@ -30,8 +30,8 @@ class Page {
 
   constructor() {
     dark.addEventListener('change', () => (this.systemIsDark = dark.matches));
-    window.addEventListener('hashchange', () => (this.place = placeOf(location.hash)));
-    this.place = placeOf(location.hash);
+    window.addEventListener('hashchange', () => (this.route = routeOf(location.hash)));
+    this.route = routeOf(location.hash);
   }
 
   nextTheme() {
@@ -41,12 +41,12 @@ class Page {
 
   /** The colour of curve number `index`. */
   colour(index: number): string {
-    const pairs = this.words?.colours ?? [['#0072b2', '#56b4e9'] as [string, string]];
+    const pairs = this.vocabulary?.colours ?? [['#0072b2', '#56b4e9'] as [string, string]];
     const pair = pairs[index % pairs.length] ?? ['#888', '#888'];
     return pair[this.isDark ? 1 : 0];
   }
 
-  /** A colour of the style sheet, as of `--grid`, in the theme that is shown. To ask for the style each time takes long. */
+  /** A colour of the style sheet, such as `--grid`, in the current theme. Cached, because reading a computed style is slow. */
   style(name: string): string {
     const key = `${name} ${this.isDark}`;
     const known = this.styles.get(key) ?? getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -55,7 +55,7 @@ class Page {
   }
 
   cause(cause: Cause): CauseWord | undefined {
-    return this.words?.causes.find((word) => word.cause === cause);
+    return this.vocabulary?.causes.find((word) => word.cause === cause);
   }
 
   causeColour(cause: Cause): string {
@@ -64,22 +64,26 @@ class Page {
   }
 
   measure(name: string): MeasureWord | undefined {
-    return this.words?.measures.find((word) => word.name === name);
+    return this.vocabulary?.measures.find((word) => word.name === name);
   }
 }
 
-/** `#/run/lab8/x&lab8/y`, `#/sweeps`, `#/published`, or the list. */
-function placeOf(hash: string): Place {
+/** The route of `#/run/lab8/x&lab8/y`, `#/sweeps` or `#/published`; else the list. */
+function routeOf(hash: string): Route {
   const path = hash.replace(/^#\/?/, '');
   if (path === 'sweeps' || path === 'published') return { view: path, runs: [] };
   if (path.startsWith('run/')) {
-    const runs = path.slice(4).split('&').map(decodeURIComponent).filter((key) => key.includes('/'));
+    const runs = path
+      .slice(4)
+      .split('&')
+      .map(decodeURIComponent)
+      .filter((key) => key.includes('/'));
     if (runs.length > 0) return { view: 'run', runs };
   }
   return { view: 'runs', runs: [] };
 }
 
-/** The address within the page of runs beside each other. */
+/** The address of one run, or of several to compare. */
 export function runAddress(keys: string[]): string {
   return `#/run/${keys.map((key) => key.split('/').map(encodeURIComponent).join('/')).join('&')}`;
 }

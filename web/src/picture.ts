@@ -1,8 +1,8 @@
-// What a chart shows of its samples, kept to be shown again, stretched to where it belongs, while the span moves.
+// The cached picture of a chart's samples, which is shown scaled while the span moves.
 import type { View } from './curves';
 import type { Span } from './runs.svelte';
 
-/** A canvas's rectangle, in its pixels. */
+/** A rectangle of a canvas, in canvas pixels. */
 export interface Box {
   left: number;
   top: number;
@@ -10,21 +10,22 @@ export interface Box {
   height: number;
 }
 
-/** Above and below the axis a line that is on its end has room, in pixels of the page. */
+/** Margin above and below, so that a line at the axis's end keeps its width; page pixels. */
 const EDGE_PX = 2;
-/** A picture does until it is stretched so much, or so much of the span is not on it. */
-const STRETCH_MOST = 4;
-const PRESENT_LEAST = 0.75;
+/** A picture is good enough up to this scaling, */
+const MAX_SCALING = 4;
+/** and down to this share of the span that it covers. */
+const MIN_COVERAGE = 0.75;
 
 export class Picture {
   private context = document.createElement('canvas').getContext('2d')!;
   private span: Span = { from: 0, to: 0 };
-  /** The values' axis. */
+  /** The range of the value axis. */
   range: [number, number] = [0, 1];
 
   constructor(private paint: (view: View) => void) {}
 
-  /** Draws it anew, in a box of this size. */
+  /** Draws the samples in a box of this size. */
   draw({ width, height }: Box, span: Span, range: [number, number]) {
     const { canvas } = this.context;
     const edge = Math.round(EDGE_PX * devicePixelRatio);
@@ -38,10 +39,10 @@ export class Picture {
   serves(span: Span): boolean {
     const length = span.to - span.from;
     const present = Math.min(span.to, this.span.to) - Math.max(span.from, this.span.from);
-    return present >= PRESENT_LEAST * length && this.span.to - this.span.from <= STRETCH_MOST * length;
+    return present >= MIN_COVERAGE * length && this.span.to - this.span.from <= MAX_SCALING * length;
   }
 
-  /** Shows what it has of a span, and draws the rest beside it. */
+  /** Shows the cached part of a span, and draws the remaining parts. */
   show(context: CanvasRenderingContext2D, box: Box, span: Span) {
     const { canvas } = this.context;
     const edge = Math.round(EDGE_PX * devicePixelRatio);
@@ -65,7 +66,17 @@ export class Picture {
     const perTime = canvas.width / (this.span.to - this.span.from);
     const [wide, width] = [(to - from) * perTime, view.x(to) - view.x(from)];
     context.imageSmoothingEnabled = wide > width;
-    context.drawImage(canvas, (from - this.span.from) * perTime, 0, wide, canvas.height, view.x(from), box.top - edge, width, box.height + 2 * edge);
+    context.drawImage(
+      canvas,
+      (from - this.span.from) * perTime,
+      0,
+      wide,
+      canvas.height,
+      view.x(from),
+      box.top - edge,
+      width,
+      box.height + 2 * edge,
+    );
     fill(span.from, from);
     fill(to, span.to);
   }
@@ -74,7 +85,10 @@ export class Picture {
     const [low, high] = this.range;
     const [perTime, perValue] = [width / (to - from), height / (high - low)];
     return {
-      context, from, to, ratio: devicePixelRatio,
+      context,
+      from,
+      to,
+      ratio: devicePixelRatio,
       x: (time) => left + (time - from) * perTime,
       y: (value) => top + (high - value) * perValue,
     };

@@ -1,24 +1,24 @@
-// The runs that are open beside each other: what is known of them, the span of time that is shown, and its series.
+// The open runs: their details, the shown time span, and its series.
 import type { RunDetail } from './api';
 import * as client from './client';
 import type { Curve, Series } from './client';
 import { until } from './curves';
 import { frames } from './frames';
 
-/** How often a run that goes on is asked for, milliseconds. */
-const AGAIN_MS = 1000;
-/** The shortest span, seconds. */
-const SHORTEST_S = 20e-6;
-const HISTORY_MAX = 50;
-/** While the span moves, what is there will do with so many columns for each pixel. */
-const COARSE_LEAST = 0.5;
+/** Interval between requests for a run in progress, milliseconds. */
+const REFRESH_MS = 1000;
+/** Minimum span, seconds. */
+const MIN_SPAN_S = 20e-6;
+const MAX_HISTORY = 50;
+/** Minimum number of columns per pixel in the series while the span moves. */
+const MIN_MOVING_DENSITY = 0.5;
 
 export interface Span {
   from: number;
   to: number;
 }
 
-/** What is asked for in every run. */
+/** The measures and flows requested of every run. */
 export interface Wanted {
   measures: string[];
   link_measures: string[];
@@ -28,13 +28,13 @@ export interface Wanted {
 
 export class OpenRuns {
   details = $state.raw<RunDetail[]>([]);
-  /** By run. */
+  /** One per run. */
   series = $state.raw<(Series | null)[]>([]);
   span = $state.raw<Span>({ from: 0, to: 1 });
-  /** Where the cursor is in time; null when it is nowhere. */
+  /** The cursor's time; null where there is no cursor. */
   cursor = $state<number | null>(null);
   trouble = $state('');
-  /** Width of the charts in pixels: what is asked for follows it. */
+  /** Width of the charts in pixels, which determines the requested resolution. */
   columns = 1200;
   wanted: Wanted = { measures: [], link_measures: [], trace: [], flows: [] };
 
@@ -43,8 +43,8 @@ export class OpenRuns {
   isGrowing = $derived(this.details.some((run) => run.partial));
 
   private history: Span[] = [];
-  private asking = false;
-  private again = false;
+  private isRequesting = false;
+  private isOutdated = false;
   private ended = false;
   private timer: ReturnType<typeof setInterval> | undefined;
   private abort = new AbortController();
@@ -61,7 +61,7 @@ export class OpenRuns {
     if (this.ended) return;
     this.series = this.keys.map(() => null);
     this.span = { from: 0, to: this.end };
-    this.timer = setInterval(() => void this.follow(), AGAIN_MS);
+    this.timer = setInterval(() => void this.follow(), REFRESH_MS);
   }
 
   close() {
@@ -70,7 +70,7 @@ export class OpenRuns {
     clearInterval(this.timer);
   }
 
-  /** Looks after runs that go on, and stays at their end while all is shown. */
+  /** Updates runs in progress. While the whole run is shown, the span grows with it. */
   private async follow() {
     if (!this.isGrowing || document.hidden || this.ended) return;
     const wasWhole = this.isWhole;
@@ -82,23 +82,23 @@ export class OpenRuns {
       this.trouble = '';
       if (!changed) return;
       if (wasWhole) this.span = { from: 0, to: this.end };
-      void this.ask(true);
+      void this.requestSeries(true);
     } catch (error) {
       this.trouble = (error as Error).message;
     }
   }
 
-  /** Shows a span; the one before can be gone back to. */
+  /** Shows a span. With `remember`, `back` returns to the previous one. */
   show(from: number, to: number, remember = true) {
-    const length = Math.max(SHORTEST_S, Math.min(to - from, this.end));
+    const length = Math.max(MIN_SPAN_S, Math.min(to - from, this.end));
     const start = Math.max(0, Math.min(from, this.end - length));
     if (remember) {
       this.history.push(this.span);
-      if (this.history.length > HISTORY_MAX) this.history.shift();
+      if (this.history.length > MAX_HISTORY) this.history.shift();
     }
     this.span = { from: start, to: start + length };
-    frames.move(() => void this.ask());
-    void this.ask();
+    frames.move(() => void this.requestSeries());
+    void this.requestSeries();
   }
 
   /** Zooms by a factor around an instant. */
@@ -107,7 +107,7 @@ export class OpenRuns {
     this.show(around - (around - from) * factor, around + (to - around) * factor, false);
   }
 
-  /** Moves along by a share of the span. */
+  /** Moves the span by a share of its length. */
   move(share: number) {
     const by = (this.span.to - this.span.from) * share;
     this.show(this.span.from + by, this.span.to + by, false);
@@ -123,7 +123,7 @@ export class OpenRuns {
     else this.show(0, this.end, false);
   }
 
-  /** A round trip around the cursor. */
+  /** Shows one round trip before and after the cursor. */
   roundTrip() {
     const flow = this.details[0]?.summary.flows.find((f) => f.mean_rtt_us !== null);
     const rtt = (flow?.mean_rtt_us ?? 1e5) / 1e6;
@@ -131,17 +131,17 @@ export class OpenRuns {
     this.show(middle - rtt, middle + rtt);
   }
 
-  /** Asks for the series of what is shown and as much again around it, one question at a time. */
-  async ask(anew = false) {
+  /** Requests the series of the shown span and half a span on each side, one request at a time. */
+  async requestSeries(anew = false) {
     if (this.details.length === 0 || this.ended) return;
-    if (!anew && this.isServed()) return;
-    if (this.asking) {
-      this.again = true;
+    if (!anew && this.isCovered()) return;
+    if (this.isRequesting) {
+      this.isOutdated = true;
       return;
     }
-    this.asking = true;
+    this.isRequesting = true;
     do {
-      this.again = false;
+      this.isOutdated = false;
       const { from, to } = this.span;
       const around = (to - from) / 2;
       const [from_s, to_s] = [Math.max(0, from - around), Math.min(this.end, to + around)];
@@ -149,7 +149,10 @@ export class OpenRuns {
       try {
         const found = await Promise.all(
           this.keys.map((run) =>
-            client.series({ run, from_s, to_s, columns, ...this.wanted, links: [], causes: true, events: true }, this.abort.signal),
+            client.series(
+              { run, from_s, to_s, columns, ...this.wanted, links: [], causes: true, events: true },
+              this.abort.signal,
+            ),
           ),
         );
         if (this.ended) break;
@@ -159,18 +162,18 @@ export class OpenRuns {
         if (this.ended) break;
         this.trouble = (error as Error).message;
       }
-    } while (this.again && !this.isServed());
-    this.asking = false;
+    } while (this.isOutdated && !this.isCovered());
+    this.isRequesting = false;
   }
 
-  /** Whether what is there covers the span as finely as it is drawn. */
-  private isServed(): boolean {
+  /** Whether the series cover the span at the resolution of the charts. */
+  private isCovered(): boolean {
     const first = this.series[0];
     if (!first) return false;
     const density = first.columns / (first.to_s - first.from_s);
     const needed = this.columns / (this.span.to - this.span.from);
     const covers = first.from_s <= this.span.from + 1e-9 && first.to_s >= Math.min(this.span.to, this.end) - 1e-9;
-    return covers && density > needed * (frames.isMoving ? COARSE_LEAST : 0.95) && density < needed * 3;
+    return covers && density > needed * (frames.isMoving ? MIN_MOVING_DENSITY : 0.95) && density < needed * 3;
   }
 }
 

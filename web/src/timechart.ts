@@ -1,44 +1,50 @@
-// A chart over the time axis: uPlot's axes, cursor and selection, and over them the picture of the samples.
+// A chart over the time axis: uPlot's axes, cursor and selection, and the picture of the samples on top.
 import uPlot from 'uplot';
 import { ticks, timeTicks } from './format';
-import { frames, type Sight } from './frames';
+import { frames, type Drawable } from './frames';
 import type { View } from './curves';
 import { page } from './page.svelte';
 import { left, RIGHT } from './panels';
 import { Picture } from './picture';
 import type { OpenRuns } from './runs.svelte';
 
-/** A sample that the cursor is at. */
+/** The sample at the cursor. */
 export interface Mark {
   time: number;
   value: number;
   colour: string;
 }
 
-/** What a chart shows. */
+/** The content of a chart. */
 export interface Content {
   unit: string;
-  /** The least and the largest value of the axis, for the span that is shown. */
+  /** The minimum and the maximum of the value axis for the shown span. */
   range: () => [number, number];
   /** Draws the samples. */
   paint: (view: View) => void;
-  /** Whether there are so many that this takes long. */
-  isMuch: () => boolean;
-  /** Draws over them. */
+  /** Whether drawing them is slow. */
+  isSlow: () => boolean;
+  /** Draws on top of the samples. */
   above?: (plot: uPlot) => void;
-  /** The samples at an instant, to be marked. */
+  /** The samples at an instant, which get a dot. */
   marks?: (time: number) => Mark[];
 }
 
 const FONT = '11px system-ui, sans-serif';
 
-export class TimeChart implements Sight {
+export class TimeChart implements Drawable {
   private plot: uPlot;
   private picture: Picture;
   private isFollowing = false;
   private dots: HTMLElement[] = [];
 
-  constructor(public element: HTMLElement, private runs: OpenRuns, private content: Content, width: number, height: number) {
+  constructor(
+    public element: HTMLElement,
+    private runs: OpenRuns,
+    private content: Content,
+    width: number,
+    height: number,
+  ) {
     this.picture = new Picture(content.paint);
     this.plot = new uPlot(this.options(width, height), [[0, 1]], element);
     frames.add(this);
@@ -64,7 +70,7 @@ export class TimeChart implements Sight {
   }
 
   serves(): boolean {
-    return this.content.isMuch() && this.picture.serves(this.runs.span);
+    return this.content.isSlow() && this.picture.serves(this.runs.span);
   }
 
   private update() {
@@ -74,7 +80,13 @@ export class TimeChart implements Sight {
 
   private options(width: number, height: number): uPlot.Options {
     const { runs, content } = this;
-    const axis = { stroke: () => page.style('--soft'), font: FONT, gap: 4, ticks: { show: false }, grid: { stroke: () => page.style('--grid'), width: 1 } };
+    const axis = {
+      stroke: () => page.style('--soft'),
+      font: FONT,
+      gap: 4,
+      ticks: { show: false },
+      grid: { stroke: () => page.style('--grid'), width: 1 },
+    };
     const values = (at: number[]) => {
       const { texts, unit } = ticks(at, content.unit);
       return texts.map((text, i) => (i === texts.length - 1 && unit ? `${text} ${unit}` : text));
@@ -88,7 +100,12 @@ export class TimeChart implements Sight {
         y: false,
         sync: { key: 'time', setSeries: false, scales: ['x', null] },
         drag: { x: true, y: false, setScale: false, dist: 4 },
-        bind: { dblclick: () => () => { runs.whole(); return null; } },
+        bind: {
+          dblclick: () => () => {
+            runs.whole();
+            return null;
+          },
+        },
       },
       scales: {
         x: { time: false, range: () => [runs.span.from, runs.span.to] },
@@ -104,30 +121,35 @@ export class TimeChart implements Sight {
         setSelect: [
           (plot) => {
             const { left: start, width: wide } = plot.select;
-            // The others only follow the chart that is dragged over.
+            // Only the chart with the pointer changes the span.
             if (wide >= 4 && plot.cursor.event) runs.show(plot.posToVal(start, 'x'), plot.posToVal(start + wide, 'x'));
             plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
           },
         ],
         setCursor: [
           (plot) => {
-            // Only the chart under the pointer says where it is.
+            // Only the chart under the pointer sets the cursor.
             if (plot.over.matches(':hover')) runs.cursor = cursorTime(plot);
             this.mark(plot);
           },
         ],
         ready: [
           (plot) => {
-            plot.over.addEventListener('wheel', (event) => {
-              event.preventDefault();
-              if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) runs.move((event.deltaX + event.deltaY) / 800);
-              else {
-                const { from, to } = runs.span;
-                // uPlot knows where the chart is; to ask the event would lay out the page.
-                const around = from + ((to - from) * (event.clientX - plot.rect.left)) / plot.rect.width;
-                runs.zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY)) / 300), around);
-              }
-            }, { passive: false });
+            plot.over.addEventListener(
+              'wheel',
+              (event) => {
+                event.preventDefault();
+                if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
+                  runs.move((event.deltaX + event.deltaY) / 800);
+                else {
+                  const { from, to } = runs.span;
+                  // uPlot caches the chart's position; reading it from the event would force a layout.
+                  const around = from + ((to - from) * (event.clientX - plot.rect.left)) / plot.rect.width;
+                  runs.zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY)) / 300), around);
+                }
+              },
+              { passive: false },
+            );
             plot.over.addEventListener('mouseleave', () => (runs.cursor = null));
           },
         ],
@@ -166,7 +188,7 @@ export class TimeChart implements Sight {
   }
 }
 
-/** Where the cursor is in time; null when it is nowhere. */
+/** The cursor's time; null where there is no cursor. */
 function cursorTime(plot: uPlot): number | null {
   const at = plot.cursor.left ?? -1;
   return at >= 0 ? plot.posToVal(at, 'x') : null;

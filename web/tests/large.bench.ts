@@ -1,6 +1,6 @@
-// How the page does with large records: a simulation of 7000 s and a capture of 100 MB. `scripts/web.sh bench`.
-// Prints how long all charts take to be there, and how evenly frames come while the wheel zooms and moves; and in a second pass,
-// traced, the processor time that the page's main thread needs for a frame, which other processes do not make longer.
+// The page's performance with large records: a simulation of 7000 s and a capture of 100 MB. `scripts/web.sh bench`.
+// Prints the time until all charts are drawn, and the frame times while the wheel zooms and moves; in a second, traced pass the
+// processor time of the page's main thread per frame, which other processes do not affect.
 import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Browser, type Page, expect, test } from '@playwright/test';
@@ -51,7 +51,7 @@ async function look(browser: Browser, page: Page, key: string) {
   await rests(page);
   console.log(`${key}: all charts after ${Date.now() - begun} ms`);
 
-  // Charts alone on the screen, as many as it takes.
+  // Only charts on the screen.
   await page.evaluate(() => scrollTo(0, document.querySelector('.tools')!.getBoundingClientRect().top - 44));
   for (const what of ['nothing', 'zoom', 'move'] as What[]) {
     await whole(page);
@@ -62,7 +62,9 @@ async function look(browser: Browser, page: Page, key: string) {
     const trace = JSON.parse((await browser.stopTracing()).toString('utf8')) as { traceEvents: TraceEvent[] };
     const busy = busyIn(trace.traceEvents);
     console.log(`${what}: ${spread(apart)}; ${share(apart, FRAME_MS + LATE_MS)} of ${apart.length} frames at 60 a second`);
-    console.log(`${what}: main thread ${spread(busy)}; fits into 60 a second in ${share(busy, FRAME_MS)} of ${busy.length} frames`);
+    console.log(
+      `${what}: main thread ${spread(busy)}; fits into 60 a second in ${share(busy, FRAME_MS)} of ${busy.length} frames`,
+    );
   }
 }
 
@@ -91,7 +93,7 @@ function busyIn(events: TraceEvent[]): number[] {
   const busy: number[] = [];
   let next = 0;
   for (const { ts, dur = 0, tdur = 0 } of own.filter((event) => event.name === 'RunTask')) {
-    // A task that calls what waits for a frame begins one.
+    // A task that runs animation-frame callbacks begins a frame.
     const known = next;
     while (next < begins.length && begins[next]! < ts + dur) next++;
     if (next > known) busy.push(0);
@@ -107,7 +109,16 @@ async function frames(page: Page, what: What): Promise<number[]> {
     const plot = document.querySelector('[data-panel=window] .u-over')!;
     const box = plot.getBoundingClientRect();
     const wheel = (deltaY: number, shiftKey: boolean) =>
-      plot.dispatchEvent(new WheelEvent('wheel', { deltaY, shiftKey, clientX: box.x + box.width * 0.4, clientY: box.y + 50, bubbles: true, cancelable: true }));
+      plot.dispatchEvent(
+        new WheelEvent('wheel', {
+          deltaY,
+          shiftKey,
+          clientX: box.x + box.width * 0.4,
+          clientY: box.y + 50,
+          bubbles: true,
+          cancelable: true,
+        }),
+      );
     if (what === 'move') for (let i = 0; i < 6; i++) wheel(-300, false);
     const apart: number[] = [];
     let before = await new Promise(requestAnimationFrame);

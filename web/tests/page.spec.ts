@@ -8,7 +8,7 @@ test.beforeAll(() => {
 });
 test.afterAll(() => site?.close());
 
-test('the list has every run, and finds', async ({ browser }) => {
+test('the list has every run and can be searched', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page());
   const rows = page.locator('table.runs tbody tr');
   await expect(rows).toHaveCount((JSON.parse(site.longfat('--json', 'ls')) as unknown[]).length);
@@ -34,13 +34,13 @@ for (const engine of ['sim', 'model', 'lab', 'test']) {
     await open(page, key);
     const summary = site.summary(key);
     if (isModel(key)) {
-      await expect(page.getByText('figures and no samples')).toBeVisible();
+      await expect(page.getByText('figures but no samples')).toBeVisible();
     } else {
       expect(values((await drawn(page, 'goodput'))[0]).length).toBeGreaterThan(3);
       const rtt = values((await drawn(page, 'rtt'))[0]);
       const cwnd = values((await drawn(page, 'window')).find((curve) => curve.measure === 'cwnd'));
       expect(Math.max(...cwnd)).toBe(summary.max_cwnd_bytes);
-      // A test's summary has what its end counted, which its last row was before.
+      // The summary of a test has the counts of its end, which is after its last row.
       const again = engine === 'test' ? site.largest(key, 'total_retrans_segs') : summary.retransmitted_segs;
       if (again > 0) expect(Math.max(...values((await drawn(page, 'retrans'))[0]))).toBe(again);
       expect(again).toBeLessThanOrEqual(summary.retransmitted_segs);
@@ -53,7 +53,7 @@ for (const engine of ['sim', 'model', 'lab', 'test']) {
   });
 }
 
-test('zoom by wheel, drag, buttons and keys, down to a round trip and back', async ({ browser }) => {
+test('zoom by wheel, drag, buttons and keys, down to one round trip and back', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page());
   await open(page, site.key('sim', 'cubic'));
   const whole = await span(page);
@@ -87,11 +87,15 @@ test('zoom by wheel, drag, buttons and keys, down to a round trip and back', asy
   await page.keyboard.press('r');
   const close = await span(page);
   expect(close.to - close.from).toBeLessThan(0.2);
-  // Seen that closely, what is drawn are the samples: 10 ms apart, each 20 ms of the span has two.
-  await expect.poll(async () => {
-    const xs = (await drawn(page, 'window')).find((curve) => curve.measure === 'cwnd')!.xs.filter((x) => x >= close.from && x <= close.to);
-    return xs.length;
-  }).toBeGreaterThan((close.to - close.from) / 0.0125 - 1);
+  // At this zoom level the samples are drawn: they are 10 ms apart, so 20 ms have two.
+  await expect
+    .poll(async () => {
+      const xs = (await drawn(page, 'window'))
+        .find((curve) => curve.measure === 'cwnd')!
+        .xs.filter((x) => x >= close.from && x <= close.to);
+      return xs.length;
+    })
+    .toBeGreaterThan((close.to - close.from) / 0.0125 - 1);
   await page.keyboard.press('Escape');
   expect((await span(page)).to - (await span(page)).from).toBeGreaterThan(close.to - close.from);
   await page.getByRole('button', { name: 'Whole' }).click();
@@ -115,7 +119,7 @@ test('zooming does not change what a sample is', async ({ browser }) => {
   for (const x of shared) expect(zoomed.ys[zoomed.xs.indexOf(x)]).toBe(known.get(x));
 });
 
-test('what is drawn in motion is drawn anew at rest', async ({ browser }) => {
+test('scaled pictures are redrawn when the span rests', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page());
   await open(page, site.key('sim', 'cubic'));
   const picture = () => page.locator('[data-panel=window] canvas').evaluate((canvas: HTMLCanvasElement) => canvas.toDataURL());
@@ -123,11 +127,13 @@ test('what is drawn in motion is drawn anew at rest', async ({ browser }) => {
   const [whole, farWhole] = [await picture(), await farther()];
   const box = (await page.locator('[data-panel=window] .u-over').boundingBox())!;
   await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
-  // What is shown meanwhile is stretched: not what was there, and not what will be.
+  // In the meantime a scaled picture is shown: neither the old one nor the final one.
   const moving = await page.locator('[data-panel=window]').evaluate(async (panel) => {
     const over = panel.querySelector('.u-over')!;
     const { x, y, width } = over.getBoundingClientRect();
-    over.dispatchEvent(new WheelEvent('wheel', { deltaY: -100, clientX: x + width / 2, clientY: y + 20, bubbles: true, cancelable: true }));
+    over.dispatchEvent(
+      new WheelEvent('wheel', { deltaY: -100, clientX: x + width / 2, clientY: y + 20, bubbles: true, cancelable: true }),
+    );
     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
     return panel.querySelector('canvas')!.toDataURL();
   });
@@ -137,9 +143,9 @@ test('what is drawn in motion is drawn anew at rest', async ({ browser }) => {
   await rests(page);
   const rested = await picture();
   expect(rested).not.toBe(moving);
-  // Also what lies below the screen.
+  // Also below the visible part of the page.
   expect(await farther()).not.toBe(farWhole);
-  // Made anew, as in the dark and back in the light, it is the same.
+  // A redraw, caused by switching the theme to dark and back, gives the same picture.
   await page.emulateMedia({ colorScheme: 'dark' });
   await expect.poll(picture).not.toBe(rested);
   await page.emulateMedia({ colorScheme: 'light' });
@@ -158,7 +164,8 @@ async function compare(page: Page, panel: string) {
     const { offsetLeft, offsetTop, offsetWidth: width, offsetHeight: height } = figure.querySelector<HTMLElement>('.u-over')!;
     const { data } = canvas.getContext('2d')!.getImageData(offsetLeft, offsetTop, width, height);
     const wanted = [1, 3, 5].map((at) => parseInt(colour!.slice(at, at + 2), 16));
-    const has = (x: number, y: number) => wanted.every((part, i) => Math.abs(data[4 * (y * width + x) + i]! - part) < 100) && data[4 * (y * width + x) + 3]! > 150;
+    const has = (x: number, y: number) =>
+      wanted.every((part, i) => Math.abs(data[4 * (y * width + x) + i]! - part) < 100) && data[4 * (y * width + x) + 3]! > 150;
     return Array.from({ length: width }, (_, x) => {
       const found = Array.from({ length: height }, (_, y) => y).filter((y) => has(x, y));
       return { top: found[0]!, bottom: found.at(-1)! };
@@ -168,7 +175,7 @@ async function compare(page: Page, panel: string) {
   const columns = rows.map(() => [] as number[]);
   curve!.xs.forEach((x, i) => columns[Math.floor((x / to) * rows.length)]?.push(curve!.ys[i]!));
   expect(curve!.xs.length).toBeGreaterThan(1.5 * rows.length);
-  // Where the axis puts values, from the largest and the least of all.
+  // The axis's scale, from the maximum and the minimum of all values.
   const all = values(curve);
   const [high, low] = [Math.max(...all), Math.min(...all)];
   const highest = rows[columns.findIndex((of) => of.includes(high))]!.top;
@@ -182,7 +189,7 @@ async function compare(page: Page, panel: string) {
   });
 }
 
-test('of samples denser than pixels none is lost', async ({ browser }) => {
+test('no peak is lost where samples are denser than pixels', async ({ browser }) => {
   const long = new Site(false);
   try {
     // More samples than a screen has pixels.
@@ -212,7 +219,7 @@ test('runs are compared in the same charts', async ({ browser }) => {
   expect(trouble).toEqual([]);
 });
 
-test('a traced flow has its time-sequence graph, another is told what it needs', async ({ browser }) => {
+test('a traced flow has a time-sequence graph, others a hint how to trace', async ({ browser }) => {
   const { page } = await visit(browser, await site.page());
   await open(page, site.key('sim', 'reno'));
   const lines = await drawn(page, 'trace');
@@ -221,7 +228,7 @@ test('a traced flow has its time-sequence graph, another is told what it needs',
   expect(Math.max(...by('acknowledged'))).toBeLessThanOrEqual(Math.max(...by('sent')) + 65_536);
   expect(by('retransmitted').length > 0).toBe(site.summary(site.key('sim', 'reno')).retransmitted_segs > 0);
   await open(page, site.key('test'));
-  await expect(page.getByText('A time-sequence graph needs each segment')).toBeVisible();
+  await expect(page.getByText('A time-sequence graph needs a trace of segments')).toBeVisible();
 });
 
 test('the theme follows the system and can be switched', async ({ browser }) => {
@@ -245,7 +252,7 @@ test('sweeps have their curve with the knee, or a map', async ({ browser }) => {
   const cards = page.locator('.sweep-card');
   await expect(cards).toHaveCount(2);
   await expect(cards.filter({ hasText: 'send_buffer' }).locator('circle.point')).toHaveCount(5);
-  await expect(page.getByText(/sim cubic: knee at send_buffer[^]*the window law, plateau x loaded RTT/)).toBeVisible();
+  await expect(page.getByText(/sim cubic: knee at send_buffer[^]*the window law \(plateau x loaded RTT/)).toBeVisible();
   const map = cards.filter({ hasText: 'forward.loss' });
   await expect(map.locator('rect')).toHaveCount(9);
   await map.locator('a').first().click();
@@ -253,7 +260,7 @@ test('sweeps have their curve with the knee, or a map', async ({ browser }) => {
   expect(trouble).toEqual([]);
 });
 
-test('a run shows up and grows while it runs, and is then complete', async ({ browser }) => {
+test('a run in progress appears and grows, and is complete at its end', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page());
   const before = (JSON.parse(site.longfat('--json', 'ls')) as unknown[]).length;
   const port = String(20_000 + (process.pid % 20_000));
@@ -271,31 +278,43 @@ test('a run shows up and grows while it runs, and is then complete', async ({ br
   expect(trouble).toEqual([]);
 });
 
-test('a narrow screen shows all without moving sideways, and nothing jumps', async ({ browser }) => {
+test('a narrow screen needs no horizontal scrolling, and the layout is stable', async ({ browser }) => {
   const { page, trouble } = await visit(browser, await site.page(), { viewport: { width: 390, height: 844 } });
   const sideways = () => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
   expect(await sideways()).toBe(0);
   await open(page, site.key('sim', 'cubic'));
   expect(await sideways()).toBe(0);
-  const jumped = await page.evaluate(() => new Promise<number>((done) => {
-    let sum = 0;
-    new PerformanceObserver((list) => {
-      for (const entry of list.getEntries()) sum += (entry as PerformanceEntry & { value: number }).value;
-    }).observe({ type: 'layout-shift', buffered: true });
-    setTimeout(() => done(sum), 300);
-  }));
+  const jumped = await page.evaluate(
+    () =>
+      new Promise<number>((done) => {
+        let sum = 0;
+        new PerformanceObserver((list) => {
+          for (const entry of list.getEntries()) sum += (entry as PerformanceEntry & { value: number }).value;
+        }).observe({ type: 'layout-shift', buffered: true });
+        setTimeout(() => done(sum), 300);
+      }),
+  );
   expect(jumped).toBeLessThan(0.1);
   expect(trouble).toEqual([]);
 });
 
-test('everything that can be pressed has a name, and keys have a help', async ({ browser }) => {
+test('every control has an accessible name, and there is keyboard help', async ({ browser }) => {
   const { page } = await visit(browser, await site.page());
   for (const place of ['list', 'run']) {
     if (place === 'run') await open(page, site.key('sim', 'cubic'));
     const nameless = await page.evaluate(() =>
-      [...document.querySelectorAll('button, a, select, input, svg[role=img], figure')].filter(
-        (one) => !(one.getAttribute('aria-label') || one.textContent?.trim() || one.getAttribute('placeholder') || one.closest('label')),
-      ).map((one) => one.outerHTML));
+      [...document.querySelectorAll('button, a, select, input, svg[role=img], figure')]
+        .filter(
+          (one) =>
+            !(
+              one.getAttribute('aria-label') ||
+              one.textContent?.trim() ||
+              one.getAttribute('placeholder') ||
+              one.closest('label')
+            ),
+        )
+        .map((one) => one.outerHTML),
+    );
     expect(nameless).toEqual([]);
   }
   await page.keyboard.press('?');
@@ -304,7 +323,7 @@ test('everything that can be pressed has a name, and keys have a help', async ({
   await expect(page.getByRole('dialog')).toHaveCount(0);
 });
 
-test('the address works for one browser, and the run that was named is open', async ({ browser }) => {
+test('the address is valid for one browser, and the named run is open', async ({ browser }) => {
   const url = await site.page(site.key('sim', 'reno'));
   const { page } = await visit(browser, url);
   await expect(page).toHaveURL(/#\/run\/pair\//);

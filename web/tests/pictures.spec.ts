@@ -1,4 +1,4 @@
-// The pictures of docs/view.md, drawn anew by `scripts/web.sh pictures`, which makes the runs.
+// Takes the pictures of docs/view.md for `scripts/web.sh pictures`, which makes the runs.
 import { execFileSync, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from '@playwright/test';
@@ -8,14 +8,22 @@ const LONGFAT = process.env.LONGFAT ?? '';
 const RUNS = process.env.LONGFAT_PICTURES ?? '';
 const DOCS = join(import.meta.dirname, '../../docs');
 
-interface Listed { scenario: string; id: string; engine: string; variant: string | null; sweep: string[] }
+interface Listed {
+  scenario: string;
+  id: string;
+  engine: string;
+  variant: string | null;
+  sweep: string[];
+}
 
 test('pictures', async ({ browser }) => {
-  test.skip(!RUNS, 'only where asked for');
+  test.skip(!RUNS, 'runs only in scripts/web.sh pictures');
   test.setTimeout(180_000);
   const all = JSON.parse(execFileSync(LONGFAT, ['--runs', RUNS, '--json', 'ls'], { encoding: 'utf8' })) as Listed[];
   const key = (scenario: string, engine: string, variant?: string) => {
-    const found = all.filter((run) => run.scenario === scenario && run.engine === engine && (!variant || run.variant === variant)).pop();
+    const found = all
+      .filter((run) => run.scenario === scenario && run.engine === engine && (!variant || run.variant === variant))
+      .pop();
     if (!found) throw new Error(`no run of ${scenario} by ${engine}`);
     return `${found.scenario}/${found.id}`;
   };
@@ -43,8 +51,11 @@ test('pictures', async ({ browser }) => {
     };
     await show('#/', 'view-list.png');
     await show(`#/run/${key('lab8', 'lab', 'default')}`, 'view-run.png', hover(0.6));
-    await show(`#/run/${key('lab8', 'lab', 'default')}&${key('lab8', 'lab', 'tuned')}&${key('lab8', 'sim', 'tuned')}`, 'view-compare.png');
-    // The first segments that CoDel drops, of a flow that began at 3 of 15 s.
+    await show(
+      `#/run/${key('lab8', 'lab', 'default')}&${key('lab8', 'lab', 'tuned')}&${key('lab8', 'sim', 'tuned')}`,
+      'view-compare.png',
+    );
+    // The first segments that CoDel drops, of a flow that started at 3 of 15 s.
     await show(`#/run/${key('dsl', 'sim', 'fq-codel')}`, 'view-trace.png', async () => {
       await page.locator('[data-panel=trace]').scrollIntoViewIfNeeded();
       const box = await page.locator('[data-panel=trace] .u-over').boundingBox();

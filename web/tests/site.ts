@@ -1,4 +1,4 @@
-// Records of every engine, made with the program itself, and the page that shows them.
+// Records of every engine, created with the program, and the page that shows them.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -70,9 +70,32 @@ export class Site {
     const file = join(this.dir, 'pair.toml');
     writeFileSync(file, SCENARIO);
     this.longfat('run', file, '--engine', 'sim,model', '--trace', 'bulk');
-    this.longfat('sweep', file, '--variant', 'cubic', '--set', 'duration=2s', '--engine', 'sim', '--over', 'flows.bulk.send_buffer=16kB,32kB,64kB,128kB,256kB');
-    this.longfat('sweep', file, '--variant', 'cubic', '--set', 'duration=1s', '--engine', 'sim',
-      '--over', 'links.h1-s1.forward.delay=5ms,10ms,20ms', '--over', 'links.h1-s1.forward.loss=0.01%,0.1%,1%');
+    this.longfat(
+      'sweep',
+      file,
+      '--variant',
+      'cubic',
+      '--set',
+      'duration=2s',
+      '--engine',
+      'sim',
+      '--over',
+      'flows.bulk.send_buffer=16kB,32kB,64kB,128kB,256kB',
+    );
+    this.longfat(
+      'sweep',
+      file,
+      '--variant',
+      'cubic',
+      '--set',
+      'duration=1s',
+      '--engine',
+      'sim',
+      '--over',
+      'links.h1-s1.forward.delay=5ms,10ms,20ms',
+      '--over',
+      'links.h1-s1.forward.loss=0.01%,0.1%,1%',
+    );
     this.hasLab = this.can('run', file, '--engine', 'lab', '--variant', 'cubic', '--set', 'duration=2s');
     const port = this.serve();
     this.longfat('test', '127.0.0.1', '-p', port, '-t', '2');
@@ -82,7 +105,9 @@ export class Site {
   simulate(path: { duration: string; delay: string; queue: string }, ...flows: string[]) {
     const file = join(this.dir, 'long.toml');
     const flow = (cc: string) => `[[flows]]\nname = "${cc}"\nfrom = "h1"\nto = "h2"\ncc = "${cc}"\n`;
-    writeFileSync(file, `duration = "${path.duration}"
+    writeFileSync(
+      file,
+      `duration = "${path.duration}"
 [hosts.h1]
 address = "10.0.0.1/24"
 [hosts.h2]
@@ -91,12 +116,17 @@ address = "10.0.0.2/24"
 ends = ["h1", "h2"]
 forward = { rate = "10mbit", delay = "${path.delay}", queue = "${path.queue}" }
 backward = { delay = "${path.delay}" }
-${flows.map(flow).join('')}`);
+${flows.map(flow).join('')}`,
+    );
     this.longfat('run', file, '--engine', 'sim');
   }
 
   longfat(...args: string[]): string {
-    return execFileSync(LONGFAT, ['--runs', this.runs, ...args], { encoding: 'utf8', timeout: 600_000, stdio: ['ignore', 'pipe', 'pipe'] });
+    return execFileSync(LONGFAT, ['--runs', this.runs, ...args], {
+      encoding: 'utf8',
+      timeout: 600_000,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
   }
 
   /** Whether the machine can do it (exit code 4 says that it cannot). */
@@ -132,7 +162,7 @@ ${flows.map(flow).join('')}`);
       try {
         return (JSON.parse(text) as { url: string }).url;
       } catch {
-        // Not all of it yet.
+        // Not complete yet.
       }
     }
     throw new Error('longfat view ended');
@@ -140,8 +170,16 @@ ${flows.map(flow).join('')}`);
 
   /** `scenario/id` of the newest record of this engine (and variant). */
   key(engine: string, variant?: string): string {
-    const all = JSON.parse(this.longfat('--json', 'ls')) as { scenario: string; id: string; engine: string; variant: string | null; sweep: string[] }[];
-    const found = all.filter((run) => run.engine === engine && run.sweep.length === 0 && (variant === undefined || run.variant === variant)).pop();
+    const all = JSON.parse(this.longfat('--json', 'ls')) as {
+      scenario: string;
+      id: string;
+      engine: string;
+      variant: string | null;
+      sweep: string[];
+    }[];
+    const found = all
+      .filter((run) => run.engine === engine && run.sweep.length === 0 && (variant === undefined || run.variant === variant))
+      .pop();
     if (!found) throw new Error(`no record of ${engine}`);
     return `${found.scenario}/${found.id}`;
   }
@@ -155,7 +193,10 @@ ${flows.map(flow).join('')}`);
 
   /** The largest value in a column of a run's rows. */
   largest(key: string, column: string): number {
-    const [names, ...rows] = this.longfat('export', 'csv', key).trim().split('\n').map((line) => line.split(','));
+    const [names, ...rows] = this.longfat('export', 'csv', key)
+      .trim()
+      .split('\n')
+      .map((line) => line.split(','));
     const at = names!.indexOf(column);
     return Math.max(...rows.map((row) => Number(row[at])));
   }
@@ -167,14 +208,26 @@ ${flows.map(flow).join('')}`);
 }
 
 /** A browser of its own with the page open. Whatever goes wrong in it fails the test. */
-export async function visit(browser: Browser, url: string, options: Parameters<Browser['newContext']>[0] = {}): Promise<{ page: Page; trouble: string[] }> {
+export async function visit(
+  browser: Browser,
+  url: string,
+  options: Parameters<Browser['newContext']>[0] = {},
+): Promise<{ page: Page; trouble: string[] }> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
   const trouble: string[] = [];
-  page.on('response', (response) => { if (response.status() >= 400) trouble.push(`${response.status()} of ${response.url()} ${response.request().postData() ?? ''}`); });
+  page.on('response', (response) => {
+    if (response.status() >= 400)
+      trouble.push(`${response.status()} of ${response.url()} ${response.request().postData() ?? ''}`);
+  });
   page.on('pageerror', (error) => trouble.push(error.message));
-  page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) trouble.push(message.text()); });
-  page.on('request', (request) => { if (new URL(request.url()).origin !== new URL(url).origin && !request.url().startsWith('data:')) trouble.push(`asked ${request.url()}`); });
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) trouble.push(message.text());
+  });
+  page.on('request', (request) => {
+    if (new URL(request.url()).origin !== new URL(url).origin && !request.url().startsWith('data:'))
+      trouble.push(`asked ${request.url()}`);
+  });
   await page.goto(url);
   await page.waitForSelector('header.top');
   return { page, trouble };
@@ -182,7 +235,7 @@ export async function visit(browser: Browser, url: string, options: Parameters<B
 
 /** Waits until everything is drawn as it is to be, and on the screen. */
 export async function rests(page: Page) {
-  await expect.poll(() => page.evaluate(() => window.longfatRests?.()), { intervals: [20] }).toBe(true);
+  await expect.poll(() => page.evaluate(() => window.longfatIsIdle?.()), { intervals: [20] }).toBe(true);
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 }
 

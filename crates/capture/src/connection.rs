@@ -1,4 +1,4 @@
-//! A TCP connection, from its handshake or from where the capture begins.
+//! A TCP connection, from its handshake or from the begin of the capture.
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
@@ -6,151 +6,161 @@ use schema::{Event, EventKind};
 
 use crate::{
     segment::Segment,
-    sender::{AckSays, Rows, Sender},
+    sender::{AckInfo, FlowSender, Rows},
 };
 
-/// Time stamps that may wait to come back.
-const STAMPS_MOST: usize = 256;
+/// Maximum number of time stamps of one endpoint that wait for their echo.
+const MAX_PENDING_TIMESTAMPS: usize = 256;
 
-/// One connection with its two directions.
+/// A connection with its two directions.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Of whom the first packet came, and the other.
-    pub(crate) ends: [End; 2],
-    /// It was closed or reset.
-    is_over: bool,
+    /// The sender of the first packet, then its peer.
+    pub(crate) endpoints: [CapturedEndpoint; 2],
+    /// Whether it was closed or reset.
+    is_closed: bool,
 }
 
-/// One end and what it sends.
+/// An endpoint and the direction in which it sends.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct CapturedEndpoint {
     pub(crate) address: SocketAddr,
-    pub(crate) sender: Sender,
-    /// What its SYN said.
-    syn: Option<Syn>,
+    pub(crate) sender: FlowSender,
+    /// Its latest SYN.
+    syn: Option<SynInfo>,
     has_fin: bool,
-    /// Its newest time stamps that have not come back yet, and when each first passed.
-    stamps: VecDeque<(u32, u64)>,
+    /// Its newest time stamps without an echo, and the time when each first passed.
+    pending_timestamps: VecDeque<(u32, u64)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Syn {
-    at_ns: u64,
+struct SynInfo {
+    time_ns: u64,
     seq: u32,
     window_scale: Option<u8>,
     mss: Option<u16>,
-    /// How often it was sent again.
+    /// Number of retransmissions.
     retries: u32,
 }
 
 impl Connection {
-    /// The `number`th between these ports, from 1.
+    /// A connection that begins with the segment `first`; the `number`th between these ports, counted from 1.
     pub(crate) fn new(first: &Segment, number: u32, every: Duration) -> Self {
-        let again = if number > 1 { format!("#{number}") } else { String::new() };
-        let end = |from: SocketAddr, to: SocketAddr| End {
+        let suffix = if number > 1 { format!("#{number}") } else { String::new() };
+        let endpoint = |from: SocketAddr, to: SocketAddr| CapturedEndpoint {
             address: from,
-            sender: Sender::new(format!("{from}-{to}{again}"), every),
+            sender: FlowSender::new(format!("{from}-{to}{suffix}"), every),
             syn: None,
             has_fin: false,
-            stamps: VecDeque::new(),
+            pending_timestamps: VecDeque::new(),
         };
-        let ends = [end(first.from, first.to), end(first.to, first.from)];
-        Connection { ends, is_over: false }
+        let endpoints = [endpoint(first.from, first.to), endpoint(first.to, first.from)];
+        Connection { endpoints, is_closed: false }
     }
 
-    /// A new connection between the same ports begins with this segment.
+    /// Whether this segment begins a new connection between the same ports.
     pub(crate) fn is_succeeded_by(&self, segment: &Segment) -> bool {
-        let before = self.end(segment.from).syn;
+        let earlier = self.endpoint(segment.from).syn;
         segment.flags.syn()
             && !segment.flags.ack()
-            && (self.is_over || before.is_some_and(|syn| syn.seq != segment.seq))
+            && (self.is_closed || earlier.is_some_and(|syn| syn.seq != segment.seq))
     }
 
-    fn end(&self, address: SocketAddr) -> &End {
-        &self.ends[usize::from(self.ends[0].address != address)]
+    fn endpoint(&self, address: SocketAddr) -> &CapturedEndpoint {
+        &self.endpoints[usize::from(self.endpoints[0].address != address)]
     }
 
     pub(crate) fn add(&mut self, now_ns: u64, segment: &Segment, rows: &mut Rows) {
-        let from = usize::from(self.ends[0].address != segment.from);
+        let from = usize::from(self.endpoints[0].address != segment.from);
         if segment.flags.syn() {
-            self.begin(now_ns, from, segment, rows);
+            self.on_syn(now_ns, from, segment, rows);
         }
-        let [one, two] = &mut self.ends;
-        let (end, other) = if from == 0 { (one, two) } else { (two, one) };
+        let [one, two] = &mut self.endpoints;
+        let (endpoint, peer) = if from == 0 { (one, two) } else { (two, one) };
         if segment.flags.ack() {
-            Self::measure_handshake(now_ns, end, other, segment);
-            let says = AckSays { window: end.window(other, segment), sack_blocks: segment.sack_blocks };
-            if other.sender.has_data() || !segment.flags.syn() {
-                other.sender.hears(now_ns, segment.ack, says, rows);
+            Self::measure_handshake(now_ns, endpoint, peer, segment);
+            let info = AckInfo {
+                window: endpoint.advertised_window(peer, segment),
+                sack_blocks: segment.sack_blocks,
+            };
+            if peer.sender.has_data() || !segment.flags.syn() {
+                peer.sender.on_ack(now_ns, segment.ack, info, rows);
             }
         }
         let mut since_ack_ns = None;
-        if let Some((value, echo)) = segment.stamps {
-            end.stamp(now_ns, value);
+        if let Some((value, echo)) = segment.timestamps {
+            endpoint.add_timestamp(now_ns, value);
             if segment.payload > 0 {
-                since_ack_ns = other.echoed(echo).map(|at_ns| now_ns.saturating_sub(at_ns));
+                since_ack_ns = peer.take_echoed(echo).map(|time_ns| now_ns.saturating_sub(time_ns));
             }
         }
         if segment.payload > 0 {
             let seq = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
-            end.learn_mss(other, segment.payload);
-            end.sender.measure_distance(now_ns, since_ack_ns);
-            end.sender.sends(now_ns, seq, segment.payload, rows);
+            endpoint.update_mss(peer, segment.payload);
+            endpoint.sender.measure_sender_side_rtt(now_ns, since_ack_ns);
+            endpoint.sender.on_data(now_ns, seq, segment.payload, rows);
         }
-        end.has_fin |= segment.flags.fin();
-        if segment.flags.rst() || (segment.flags.fin() && other.has_fin) {
-            self.is_over = true;
+        endpoint.has_fin |= segment.flags.fin();
+        if segment.flags.rst() || (segment.flags.fin() && peer.has_fin) {
+            self.is_closed = true;
         }
     }
 
-    fn begin(&mut self, now_ns: u64, from: usize, segment: &Segment, rows: &mut Rows) {
-        let end = &mut self.ends[from];
-        end.sender.begin_at(segment.seq.wrapping_add(1));
-        if let Some(syn) = &mut end.syn {
+    fn on_syn(&mut self, now_ns: u64, from: usize, segment: &Segment, rows: &mut Rows) {
+        let endpoint = &mut self.endpoints[from];
+        endpoint.sender.set_first_seq(segment.seq.wrapping_add(1));
+        if let Some(syn) = &mut endpoint.syn {
             syn.retries += 1;
-            (syn.at_ns, syn.seq) = (now_ns, segment.seq);
+            (syn.time_ns, syn.seq) = (now_ns, segment.seq);
             rows.events.push(Event {
                 time_us: i64::try_from(now_ns / 1000).unwrap_or(i64::MAX),
-                subject: end.sender.name.clone(),
+                subject: endpoint.sender.name.clone(),
                 kind: EventKind::HandshakeRetry,
                 value: syn.retries.into(),
             });
             return;
         }
         let (seq, window_scale, mss) = (segment.seq, segment.window_scale, segment.mss);
-        end.syn = Some(Syn { at_ns: now_ns, seq, window_scale, mss, retries: 0 });
+        endpoint.syn = Some(SynInfo { time_ns: now_ns, seq, window_scale, mss, retries: 0 });
     }
 
-    /// The ACK of a SYN: how far it is from here to the end that sends it, and back. That is what the other direction's
-    /// round-trip times lack.
-    fn measure_handshake(now_ns: u64, end: &mut End, other: &mut End, segment: &Segment) {
-        let Some(syn) = other.syn.filter(|syn| syn.retries == 0) else { return };
+    /// The time from a SYN to its ACK is the round-trip time between the capture point and the endpoint that
+    /// sends the ACK. It is missing from the round-trip times of that endpoint's data.
+    fn measure_handshake(
+        now_ns: u64,
+        endpoint: &mut CapturedEndpoint,
+        peer: &CapturedEndpoint,
+        segment: &Segment,
+    ) {
+        let Some(syn) = peer.syn.filter(|syn| syn.retries == 0) else { return };
         if segment.ack == syn.seq.wrapping_add(1) {
-            end.sender.distance.add_handshake(now_ns.saturating_sub(syn.at_ns));
+            endpoint.sender.sender_side_rtt.add_handshake(now_ns.saturating_sub(syn.time_ns));
         }
     }
 }
 
-impl End {
-    /// A time stamp of it passes.
-    fn stamp(&mut self, now_ns: u64, value: u32) {
-        if self.stamps.back().is_some_and(|(newest, _)| value.wrapping_sub(*newest) as i32 <= 0) {
+impl CapturedEndpoint {
+    /// Records a time stamp that this endpoint sends.
+    fn add_timestamp(&mut self, now_ns: u64, value: u32) {
+        if self.pending_timestamps.back().is_some_and(|(newest, _)| value.wrapping_sub(*newest) as i32 <= 0) {
             return;
         }
-        if self.stamps.len() == STAMPS_MOST {
-            self.stamps.pop_front();
+        if self.pending_timestamps.len() == MAX_PENDING_TIMESTAMPS {
+            self.pending_timestamps.pop_front();
         }
-        self.stamps.push_back((value, now_ns));
+        self.pending_timestamps.push_back((value, now_ns));
     }
 
-    /// When the time stamp first passed that comes back for the first time now.
-    fn echoed(&mut self, echo: u32) -> Option<u64> {
-        let place = self.stamps.iter().position(|(value, _)| *value == echo)?;
-        self.stamps.drain(..=place).next_back().map(|(_, at_ns)| at_ns)
+    /// Returns when the echoed time stamp first passed, and forgets it and all older ones; `None` if it was
+    /// echoed before.
+    fn take_echoed(&mut self, echo: u32) -> Option<u64> {
+        let index = self.pending_timestamps.iter().position(|(value, _)| *value == echo)?;
+        self.pending_timestamps.drain(..=index).next_back().map(|(_, time_ns)| time_ns)
     }
 
-    /// The window that a segment of this end tells (RFC 7323 section 2.2): a SYN's is as it stands.
-    fn window(&self, other: &End, segment: &Segment) -> Option<u32> {
+    /// The window that a segment of this endpoint advertises. In a SYN it is not scaled (RFC 7323 section
+    /// 2.2).
+    fn advertised_window(&self, peer: &CapturedEndpoint, segment: &Segment) -> Option<u32> {
         if segment.flags.rst() {
             return None;
         }
@@ -158,17 +168,17 @@ impl End {
         if segment.flags.syn() {
             return Some(window);
         }
-        match (self.syn?.window_scale, other.syn?.window_scale) {
+        match (self.syn?.window_scale, peer.syn?.window_scale) {
             (Some(shift), Some(_)) => Some(window << shift),
             _ => Some(window),
         }
     }
 
-    /// The largest payload of one segment: what was seen, within what both SYNs allow, for captures at the host have several
-    /// segments in one.
-    fn learn_mss(&mut self, other: &End, payload: u32) {
-        let told = [self.syn, other.syn].into_iter().flatten().filter_map(|syn| syn.mss).min();
-        let most = told.map_or(payload, |mss| payload.min(mss.into()));
-        self.sender.mss = self.sender.mss.max(most);
+    /// Updates the maximum payload of a segment. It is limited by the MSS options of both SYNs, because
+    /// captures on a host contain super-packets of several segments.
+    fn update_mss(&mut self, peer: &CapturedEndpoint, payload: u32) {
+        let announced = [self.syn, peer.syn].into_iter().flatten().filter_map(|syn| syn.mss).min();
+        let largest = announced.map_or(payload, |mss| payload.min(mss.into()));
+        self.sender.mss = self.sender.mss.max(largest);
     }
 }

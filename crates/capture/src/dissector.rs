@@ -1,4 +1,4 @@
-//! A capture's packets as connections, and these as rows.
+//! Groups a capture's packets into connections, and writes rows for each flow.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -6,134 +6,140 @@ use schema::{Event, FlowSample, TraceRow};
 
 use crate::{Packet, connection::Connection, segment::Segment, sender::Rows};
 
-/// Takes packets and makes rows.
+/// Converts packets to rows.
 #[derive(Debug)]
 pub struct Dissector {
-    every: Duration,
-    /// By both addresses, the smaller first.
-    open: BTreeMap<(SocketAddr, SocketAddr), Open>,
+    interval: Duration,
+    /// The latest connection between two addresses, the smaller first.
+    latest: BTreeMap<(SocketAddr, SocketAddr), LatestConnection>,
     connections: Vec<Connection>,
     rows: Rows,
     first_ns: Option<u64>,
     last_ns: u64,
     packets: u64,
-    others: u64,
+    skipped_packets: u64,
 }
 
-/// The newest connection between two ports.
+/// The latest connection between two ports.
 #[derive(Debug, Clone, Copy)]
-struct Open {
+struct LatestConnection {
     index: usize,
-    /// How many there have been.
+    /// Number of connections between these ports so far.
     number: u32,
 }
 
-/// One direction of a connection that had data.
+/// A direction of a connection that carried data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Flow {
-    /// `10.0.0.1:40000-10.0.0.2:5201`, the sender first; `#2` behind it for the second connection between these ports.
+pub struct CapturedFlow {
+    /// `10.0.0.1:40000-10.0.0.2:5201`, the sender first; with `#2` at the end for the second connection
+    /// between these ports.
     pub name: String,
-    /// Who sends.
+    /// The sender.
     pub from: SocketAddr,
-    /// To whom.
+    /// The receiver.
     pub to: SocketAddr,
-    /// Payload that was acknowledged; of a capture without ACKs, sent.
+    /// Payload that was acknowledged, bytes; in a capture without ACKs, payload sent.
     pub bytes: u64,
-    /// When its first and last packet passed, microseconds since the capture's first.
+    /// Times of its first and last packet, microseconds since the capture's first packet.
     pub span_us: (i64, i64),
-    /// How long it takes from here to the sender and back without queues, microseconds. Where that is not known, round-trip times
-    /// are those from here to the receiver and back, at least.
-    pub distance_us: Option<i64>,
-    /// The distance was followed over time, so that round-trip times have queues between the sender and here in them.
-    pub is_distance_followed: bool,
+    /// Round-trip time between the capture point and the sender without queues, microseconds. If it is
+    /// `None`, the flow's round-trip times are lower bounds, which contain at least the way between the
+    /// capture point and the receiver.
+    pub sender_side_rtt_us: Option<i64>,
+    /// Whether the sender-side round-trip time was tracked over time, so that round-trip times contain the
+    /// queues between the sender and the capture point.
+    pub is_sender_side_rtt_tracked: bool,
 }
 
-/// What became of a capture.
+/// The flows and rows of a capture.
 #[derive(Debug, Clone, Default)]
-pub struct Dissected {
-    /// Those with data, in order of their first packet.
-    pub flows: Vec<Flow>,
-    /// In order of time.
+pub struct Dissection {
+    /// Flows with data, ordered by their connection's first packet.
+    pub flows: Vec<CapturedFlow>,
+    /// Samples of the flows, ordered by time.
     pub rows: Vec<FlowSample>,
-    /// In order of time.
+    /// Events of the flows, ordered by time.
     pub events: Vec<Event>,
-    /// The first packet, nanoseconds since 1970.
-    pub began_ns: u64,
-    /// From the first packet to the last, microseconds.
+    /// Time of the first packet, nanoseconds since 1970.
+    pub start_ns: u64,
+    /// Time from the first packet to the last, microseconds.
     pub duration_us: i64,
-    /// Packets of all kinds.
+    /// Number of packets.
     pub packets: u64,
-    /// Of these, no TCP, fragments, or cut within their headers.
-    pub others: u64,
+    /// Number of packets that are not TCP, are fragments, or are truncated within their headers.
+    pub skipped_packets: u64,
 }
 
 impl Dissector {
-    /// With a row of each flow this often, in microseconds.
-    pub fn new(every_us: u64) -> Self {
+    /// A dissector that writes a row of each flow every `interval_us` microseconds.
+    pub fn new(interval_us: u64) -> Self {
         Dissector {
-            every: Duration::from_micros(every_us.max(1)),
-            open: BTreeMap::new(),
+            interval: Duration::from_micros(interval_us.max(1)),
+            latest: BTreeMap::new(),
             connections: Vec::new(),
             rows: Rows::default(),
             first_ns: None,
             last_ns: 0,
             packets: 0,
-            others: 0,
+            skipped_packets: 0,
         }
     }
 
-    /// The next packet. One that is stamped earlier than the one before counts as of the same time.
+    /// Adds the next packet. If its time stamp is earlier than the previous packet's, it gets the same time.
     pub fn add(&mut self, packet: &Packet<'_>) {
         self.packets += 1;
         let first = *self.first_ns.get_or_insert(packet.time_ns);
         self.last_ns = self.last_ns.max(packet.time_ns.saturating_sub(first));
-        let Some(segment) = Segment::of(packet) else {
-            self.others += 1;
+        let Some(segment) = Segment::parse(packet) else {
+            self.skipped_packets += 1;
             return;
         };
-        let ends = (segment.from.min(segment.to), segment.from.max(segment.to));
-        let known = self.open.get(&ends).copied();
-        let index = match known.filter(|open| !self.connections[open.index].is_succeeded_by(&segment)) {
-            Some(open) => open.index,
+        let addresses = (segment.from.min(segment.to), segment.from.max(segment.to));
+        let known = self.latest.get(&addresses).copied();
+        let index = match known.filter(|latest| !self.connections[latest.index].is_succeeded_by(&segment)) {
+            Some(latest) => latest.index,
             None => {
-                let (index, number) = (self.connections.len(), known.map_or(1, |open| open.number + 1));
-                self.connections.push(Connection::new(&segment, number, self.every));
-                self.open.insert(ends, Open { index, number });
+                let (index, number) = (self.connections.len(), known.map_or(1, |latest| latest.number + 1));
+                self.connections.push(Connection::new(&segment, number, self.interval));
+                self.latest.insert(addresses, LatestConnection { index, number });
                 index
             }
         };
         self.connections[index].add(self.last_ns, &segment, &mut self.rows);
     }
 
-    /// How many rows [`Dissector::take_trace`] would give.
+    /// Number of rows that [`Dissector::take_trace`] would return.
     pub fn trace_len(&self) -> usize {
         self.rows.trace.len()
     }
 
-    /// The trace of all packets since the last call: a row for each segment with data, and for each ACK.
+    /// Removes and returns the trace of all packets since the last call: a row for each segment with data,
+    /// and for each ACK.
     pub fn take_trace(&mut self) -> Vec<TraceRow> {
         std::mem::take(&mut self.rows.trace)
     }
 
-    /// What became of all.
-    pub fn finish(mut self) -> Dissected {
+    /// Writes the last rows, and returns the flows and all rows.
+    pub fn finish(mut self) -> Dissection {
         let mut flows = Vec::new();
         for connection in &mut self.connections {
-            for end in &mut connection.ends {
-                end.sender.end(&mut self.rows);
+            for endpoint in &mut connection.endpoints {
+                endpoint.sender.finish(&mut self.rows);
             }
-            let [one, two] = &connection.ends;
-            for (end, other) in [(one, two), (two, one)] {
+            let [one, two] = &connection.endpoints;
+            for (endpoint, peer) in [(one, two), (two, one)] {
                 let us = |ns: u64| i64::try_from(ns / 1000).unwrap_or(i64::MAX);
-                let Some((from, to)) = end.sender.span_ns.filter(|_| end.sender.has_data()) else { continue };
-                flows.push(Flow {
-                    name: end.sender.name.clone(),
-                    from: end.address,
-                    to: other.address,
-                    bytes: end.sender.delivered(),
+                let Some((from, to)) = endpoint.sender.span_ns.filter(|_| endpoint.sender.has_data()) else {
+                    continue;
+                };
+                flows.push(CapturedFlow {
+                    name: endpoint.sender.name.clone(),
+                    from: endpoint.address,
+                    to: peer.address,
+                    bytes: endpoint.sender.delivered(),
                     span_us: (us(from), us(to)),
-                    distance_us: end.sender.distance.unloaded_ns().map(us),
-                    is_distance_followed: end.sender.distance.is_followed(),
+                    sender_side_rtt_us: endpoint.sender.sender_side_rtt.unloaded_ns().map(us),
+                    is_sender_side_rtt_tracked: endpoint.sender.sender_side_rtt.is_tracked(),
                 });
             }
         }
@@ -143,13 +149,13 @@ impl Dissector {
         rows.retain(|row| has_data.contains(row.flow.as_str()));
         rows.sort_by_key(|row| row.time_us);
         events.sort_by_key(|event| event.time_us);
-        Dissected {
+        Dissection {
             rows,
             events,
-            began_ns: self.first_ns.unwrap_or(0),
+            start_ns: self.first_ns.unwrap_or(0),
             duration_us: i64::try_from(self.last_ns / 1000).unwrap_or(i64::MAX),
             packets: self.packets,
-            others: self.others,
+            skipped_packets: self.skipped_packets,
             flows,
         }
     }

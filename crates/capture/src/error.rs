@@ -1,17 +1,17 @@
-//! What is wrong with a file as a whole. What is wrong with single packets costs those alone.
+//! Errors of a file as a whole. Individual malformed packets are skipped.
 
 /// Why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It begins like neither kind.
+    /// It begins with the magic number of neither format.
     #[error("it is neither a pcap nor a pcapng file")]
-    Unknown,
-    /// A pcap file's header is not all there.
+    NotACapture,
+    /// A pcap file ends within its header.
     #[error("it ends within its header")]
-    Cut,
-    /// No line of it is of `ss -tin`.
+    TruncatedHeader,
+    /// It contains no output of `ss -tin`.
     #[error(
-        "no line of it is of `ss -tin` (a line with \"rtt:\" and \"cwnd:\" below one with two addresses)"
+        "it contains no output of `ss -tin` (a line with \"rtt:\" and \"cwnd:\" below one with two addresses)"
     )]
-    NoSs,
+    NotAnSsLog,
 }

@@ -1,28 +1,25 @@
-//! pcapng (draft-ietf-opsawg-pcapng): blocks, of which those are read that have packets or say how to read them: section header,
-//! interface description, enhanced, simple and old packet block.
+//! The pcapng format (draft-ietf-opsawg-pcapng). Of its blocks these are decoded: section header, interface
+//! description, enhanced, simple and obsolete packet block. All others are skipped.
 
-use crate::{
-    link::LinkType,
-    packets::{Order, Packet},
-};
+use crate::{byte_order::ByteOrder, link::LinkType, packet::Packet};
 
-const SECTION: u32 = 0x0a0d_0d0a;
-const BYTE_ORDER: u32 = 0x1a2b_3c4d;
-const INTERFACE: u32 = 1;
+pub(crate) const SECTION: u32 = 0x0a0d_0d0a;
+pub(crate) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+pub(crate) const INTERFACE: u32 = 1;
 const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
-const ENHANCED_PACKET: u32 = 6;
-/// Type and twice the length.
-const LEAST: usize = 12;
-/// Options of an interface.
-const IF_TSRESOL: u16 = 9;
+pub(crate) const ENHANCED_PACKET: u32 = 6;
+/// Minimum length of a block: type, and the length twice.
+const MIN_BLOCK_BYTES: usize = 12;
+/// Options of an interface description.
+pub(crate) const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 
 /// The packets of a pcapng file.
 #[derive(Debug, Clone)]
 pub(crate) struct Pcapng<'a> {
-    rest: &'a [u8],
-    order: Order,
+    remaining: &'a [u8],
+    order: ByteOrder,
     interfaces: Vec<Interface>,
 }
 
@@ -31,21 +28,21 @@ struct Interface {
     link: LinkType,
     snaplen: u32,
     resolution: Resolution,
-    /// Added to its stamps, seconds.
+    /// Added to time stamps, seconds.
     offset_s: i64,
 }
 
-/// What one of a stamp is.
+/// Unit of time stamps.
 #[derive(Debug, Clone, Copy)]
 enum Resolution {
-    /// So many in a second.
+    /// Units per second.
     PerSecond(u64),
-    /// Seconds over two to the power of this.
+    /// 2^-n seconds.
     Binary(u32),
 }
 
 impl Resolution {
-    fn of(byte: u8) -> Resolution {
+    fn decode(byte: u8) -> Resolution {
         match byte & 0x80 {
             0 => Resolution::PerSecond(10u64.checked_pow(u32::from(byte)).unwrap_or(u64::MAX)),
             _ => Resolution::Binary(u32::from(byte & 0x7f).min(63)),
@@ -63,37 +60,39 @@ impl Resolution {
 }
 
 impl<'a> Pcapng<'a> {
-    pub(crate) fn is_one(file: &[u8]) -> bool {
-        Order::Little.u32(file, 0) == Some(SECTION)
+    pub(crate) fn is_pcapng(file: &[u8]) -> bool {
+        ByteOrder::Little.u32(file, 0) == Some(SECTION)
     }
 
     pub(crate) fn new(file: &'a [u8]) -> Self {
-        Pcapng { rest: file, order: Order::Little, interfaces: Vec::new() }
+        Pcapng { remaining: file, order: ByteOrder::Little, interfaces: Vec::new() }
     }
 
-    pub(crate) fn is_cut(&self) -> bool {
-        !self.rest.is_empty()
+    pub(crate) fn is_truncated(&self) -> bool {
+        !self.remaining.is_empty()
     }
 
     /// Type and content of the next block.
-    fn block(&mut self) -> Option<(u32, &'a [u8])> {
-        let kind = self.order.u32(self.rest, 0)?;
+    fn next_block(&mut self) -> Option<(u32, &'a [u8])> {
+        let kind = self.order.u32(self.remaining, 0)?;
         if kind == SECTION {
-            // It tells the byte order of all that follows, its own length among it.
-            let orders = [Order::Little, Order::Big];
-            self.order = orders.into_iter().find(|order| order.u32(self.rest, 8) == Some(BYTE_ORDER))?;
+            // A section header determines the byte order of everything that follows, including its own
+            // length.
+            let orders = [ByteOrder::Little, ByteOrder::Big];
+            self.order =
+                orders.into_iter().find(|order| order.u32(self.remaining, 8) == Some(BYTE_ORDER_MAGIC))?;
             self.interfaces.clear();
         }
-        let len = usize::try_from(self.order.u32(self.rest, 4)?).ok()?;
-        if len < LEAST || !len.is_multiple_of(4) {
+        let len = usize::try_from(self.order.u32(self.remaining, 4)?).ok()?;
+        if len < MIN_BLOCK_BYTES || !len.is_multiple_of(4) {
             return None;
         }
-        let block = self.rest.get(..len)?;
-        self.rest = &self.rest[len..];
+        let block = self.remaining.get(..len)?;
+        self.remaining = &self.remaining[len..];
         Some((kind, &block[8..len - 4]))
     }
 
-    fn describe(&mut self, content: &[u8]) {
+    fn add_interface(&mut self, content: &[u8]) {
         let order = self.order;
         let mut interface = Interface {
             link: LinkType(order.u16(content, 0).unwrap_or(u16::MAX)),
@@ -108,11 +107,12 @@ impl<'a> Pcapng<'a> {
             match code {
                 0 => break,
                 IF_TSRESOL => {
-                    interface.resolution = value.first().map_or(interface.resolution, |b| Resolution::of(*b))
+                    interface.resolution =
+                        value.first().map_or(interface.resolution, |b| Resolution::decode(*b))
                 }
                 IF_TSOFFSET => {
                     if let (Some(low), Some(high)) = (order.u32(value, 0), order.u32(value, 4)) {
-                        let (low, high) = if order == Order::Little { (low, high) } else { (high, low) };
+                        let (low, high) = if order == ByteOrder::Little { (low, high) } else { (high, low) };
                         interface.offset_s = (u64::from(high) << 32 | u64::from(low)) as i64;
                     }
                 }
@@ -123,21 +123,22 @@ impl<'a> Pcapng<'a> {
         self.interfaces.push(interface);
     }
 
-    /// A packet block with its interface's number, stamp, lengths and where its bytes begin.
+    /// The packet of a block, from its interface number, time stamp, captured and original length, and the
+    /// offset of its bytes.
     fn packet(
         &self,
         content: &'a [u8],
         interface: u32,
         stamp: Option<u64>,
-        (kept, wire_len): (u32, u32),
-        from: usize,
+        (captured_len, wire_len): (u32, u32),
+        offset: usize,
     ) -> Option<Packet<'a>> {
         let interface = self.interfaces.get(usize::try_from(interface).ok()?)?;
-        let end = from.checked_add(usize::try_from(kept).ok()?)?;
+        let end = offset.checked_add(usize::try_from(captured_len).ok()?)?;
         let ns = stamp.map_or(0, |stamp| interface.resolution.nanoseconds(stamp));
         let offset_ns = interface.offset_s.saturating_mul(1_000_000_000);
         let time_ns = ns.saturating_add_signed(offset_ns);
-        Some(Packet { time_ns, link: interface.link, bytes: content.get(from..end)?, wire_len })
+        Some(Packet { time_ns, link: interface.link, bytes: content.get(offset..end)?, wire_len })
     }
 }
 
@@ -146,12 +147,12 @@ impl<'a> Iterator for Pcapng<'a> {
 
     fn next(&mut self) -> Option<Packet<'a>> {
         loop {
-            let (kind, content) = self.block()?;
-            let word = |at: usize| self.order.u32(content, at);
+            let (kind, content) = self.next_block()?;
+            let word = |offset: usize| self.order.u32(content, offset);
             let stamp = || Some(u64::from(word(4)?) << 32 | u64::from(word(8)?));
-            let found = match kind {
+            let packet = match kind {
                 INTERFACE => {
-                    self.describe(content);
+                    self.add_interface(content);
                     None
                 }
                 ENHANCED_PACKET => word(0).zip(stamp()).zip(word(12).zip(word(16))).and_then(
@@ -166,15 +167,15 @@ impl<'a> Iterator for Pcapng<'a> {
                     )
                 }
                 SIMPLE_PACKET => word(0).and_then(|wire_len| {
-                    let room = (content.len() - 4) as u32;
+                    let available = (content.len() - 4) as u32;
                     let snaplen = self.interfaces.first().map_or(0, |i| i.snaplen);
                     let limit = if snaplen == 0 { u32::MAX } else { snaplen };
-                    self.packet(content, 0, None, (wire_len.min(room).min(limit), wire_len), 4)
+                    self.packet(content, 0, None, (wire_len.min(available).min(limit), wire_len), 4)
                 }),
                 _ => None,
             };
-            if found.is_some() {
-                return found;
+            if packet.is_some() {
+                return packet;
             }
         }
     }

@@ -1,11 +1,13 @@
-//! One direction of a connection: what its sender sent, and what the ACKs say of it, as it passed where the packets were captured.
+//! One direction of a connection: the sender's data, and the ACKs for it, as both passed the capture point.
 //!
-//! - Segments that were seen before are retransmissions; so are those that fill a gap which is older than 3 ms, for the first try was
-//!   lost before it came here. A younger gap is reordering (Wireshark takes the same time).
-//! - Round-trip times are from a segment to the ACK that covers it, none where one of the segments covered was sent again (Karn), or waited for
-//!   one before it that came late.
-//!   As in the kernel the oldest of these segments counts for the smoothed time (RFC 6298) and the newest for the smallest.
-//!   What lies between the sender and here is added, see [`crate::distance`].
+//! - Segments that were seen before are retransmissions. So are segments that fill a gap older than 3 ms: the
+//!   original was lost before the capture point. A segment that fills a younger gap was reordered (Wireshark
+//!   uses the same time).
+//! - A round-trip time is the time from a segment to the ACK that covers it. There is none if a covered
+//!   segment was retransmitted (Karn's algorithm), or if its ACK waited for an earlier segment. As in the
+//!   kernel, the oldest covered segment counts for the smoothed time (RFC 6298) and the newest for the
+//!   minimum. The round-trip time between the sender and the capture point is added, see
+//!   [`crate::sender_side_rtt`].
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,16 +16,16 @@ use std::{
 
 use schema::{Event, EventKind, FlowSample, TraceKind, TraceRow};
 
-use crate::distance::Distance;
+use crate::sender_side_rtt::SenderSideRtt;
 
-/// A gap that is filled within this time was no loss, nanoseconds.
-const REORDERED_NS: u64 = 3_000_000;
-/// Segments that may wait for their ACKs: of a capture of one direction none ever comes.
-const PENDING_MOST: usize = 1 << 20;
-/// Gaps that are remembered.
-const GAPS_MOST: usize = 1 << 16;
+/// A gap that is filled within this time is reordering and not a loss, nanoseconds.
+const MAX_REORDERING_NS: u64 = 3_000_000;
+/// Maximum number of segments that wait for their ACKs; a capture of one direction contains no ACKs.
+const MAX_PENDING_SEGMENTS: usize = 1 << 20;
+/// Maximum number of gaps that are remembered.
+const MAX_GAPS: usize = 1 << 16;
 
-/// Rows of what happened.
+/// The rows of all flows so far.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) flows: Vec<FlowSample>,
@@ -31,50 +33,50 @@ pub(crate) struct Rows {
     pub(crate) trace: Vec<TraceRow>,
 }
 
-/// What an ACK says beside its number.
+/// The contents of an ACK besides its number.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct AckSays {
-    /// Scaled, where the scale is known.
+pub(crate) struct AckInfo {
+    /// Receive window, bytes; scaled if the scale is known. `None` in a reset.
     pub(crate) window: Option<u32>,
     pub(crate) sack_blocks: u8,
 }
 
-/// See the module.
+/// The sender of one flow; see the module.
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub(crate) struct FlowSender {
     pub(crate) name: String,
-    /// Between two rows, nanoseconds.
-    every_ns: u64,
-    /// The sequence number at place 0; places count bytes from there.
-    base: Option<u32>,
+    /// Interval between two rows, nanoseconds.
+    interval_ns: u64,
+    /// The sequence number at offset 0; `sent`, `acked` and gaps are byte offsets from there.
+    first_seq: Option<u32>,
     sent: i64,
     acked: i64,
-    pending: VecDeque<Pending>,
-    /// By where they begin.
+    pending: VecDeque<PendingSegment>,
+    /// Gaps in the sequence, by the offset of their first byte.
     gaps: BTreeMap<i64, Gap>,
     pub(crate) mss: u32,
     window: Option<u32>,
-    rtt: Rtt,
-    pub(crate) distance: Distance,
-    /// When it last sent data.
+    rtt: RttEstimator,
+    pub(crate) sender_side_rtt: SenderSideRtt,
+    /// Time of its latest data.
     last_data_ns: Option<u64>,
     bytes_sent: u64,
-    bytes_again: u64,
+    retransmitted_bytes: u64,
     segments: u64,
-    segments_again: u64,
-    /// First and last time that data or an ACK of it passed.
+    retransmitted_segments: u64,
+    /// Times when its first and last data or ACK passed.
     pub(crate) span_ns: Option<(u64, u64)>,
     next_row_ns: u64,
     last_row: Option<(u64, i64)>,
-    is_dirty: bool,
+    has_unreported_changes: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Pending {
+struct PendingSegment {
     end: i64,
-    at_ns: u64,
-    /// It was sent again, or its ACK waits for a segment before it that was.
-    waits: bool,
+    time_ns: u64,
+    /// Whether it yields no round-trip time: it was retransmitted, or its ACK waits for an earlier segment that arrived late.
+    is_ambiguous: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,16 +87,16 @@ struct Gap {
 
 /// RFC 6298 section 2, in nanoseconds.
 #[derive(Debug, Default, Clone, Copy)]
-struct Rtt {
+struct RttEstimator {
     smoothed: Option<u64>,
     variation: u64,
-    least: Option<u64>,
+    min: Option<u64>,
 }
 
-impl Rtt {
-    /// `sample` is smoothed; `shortest` counts for the least.
+impl RttEstimator {
+    /// Adds a measurement: `sample` for the smoothed time, `shortest` for the minimum.
     fn add(&mut self, sample: u64, shortest: u64) {
-        self.least = Some(self.least.map_or(shortest, |least| least.min(shortest)));
+        self.min = Some(self.min.map_or(shortest, |min| min.min(shortest)));
         match self.smoothed {
             None => (self.smoothed, self.variation) = (Some(sample), sample / 2),
             Some(smoothed) => {
@@ -105,103 +107,108 @@ impl Rtt {
     }
 }
 
-impl Sender {
-    pub(crate) fn new(name: String, every: Duration) -> Self {
-        Sender {
+impl FlowSender {
+    pub(crate) fn new(name: String, interval: Duration) -> Self {
+        FlowSender {
             name,
-            every_ns: u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1),
-            base: None,
+            interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1),
+            first_seq: None,
             sent: 0,
             acked: 0,
             pending: VecDeque::new(),
             gaps: BTreeMap::new(),
             mss: 0,
             window: None,
-            rtt: Rtt::default(),
-            distance: Distance::default(),
+            rtt: RttEstimator::default(),
+            sender_side_rtt: SenderSideRtt::default(),
             last_data_ns: None,
             bytes_sent: 0,
-            bytes_again: 0,
+            retransmitted_bytes: 0,
             segments: 0,
-            segments_again: 0,
+            retransmitted_segments: 0,
             span_ns: None,
             next_row_ns: 0,
             last_row: None,
-            is_dirty: false,
+            has_unreported_changes: false,
         }
     }
 
-    /// It sent data.
+    /// Whether it sent data.
     pub(crate) fn has_data(&self) -> bool {
         self.segments > 0
     }
 
-    /// Payload that was acknowledged in order; where no ACKs were captured, what was sent once.
+    /// Payload that was acknowledged in order, bytes; if no ACKs were captured, payload sent without
+    /// retransmissions.
     pub(crate) fn delivered(&self) -> u64 {
         u64::try_from(if self.acked > 0 { self.acked } else { self.sent }).unwrap_or(0)
     }
 
-    /// Data passes, the first that echoes an ACK of `since_ack_ns` ago, or none of these.
-    pub(crate) fn measure_distance(&mut self, now_ns: u64, since_ack_ns: Option<u64>) {
+    /// Updates the sender-side round-trip time when data passes. `since_ack_ns` is the age of the ACK whose
+    /// time stamp this data is the first to echo, if any.
+    pub(crate) fn measure_sender_side_rtt(&mut self, now_ns: u64, since_ack_ns: Option<u64>) {
         let last = self.last_data_ns.replace(now_ns);
         if let Some(since_ack_ns) = since_ack_ns {
             let silent_ns = last.map_or(u64::MAX, |last| now_ns.saturating_sub(last));
-            self.distance.add_echo(since_ack_ns, silent_ns);
+            self.sender_side_rtt.add_echo(since_ack_ns, silent_ns);
         }
     }
 
-    /// The first data byte's number.
-    pub(crate) fn begin_at(&mut self, seq: u32) {
-        self.base.get_or_insert(seq);
+    /// Sets the sequence number of the first data byte.
+    pub(crate) fn set_first_seq(&mut self, seq: u32) {
+        self.first_seq.get_or_insert(seq);
     }
 
-    /// A number as a place, near what was sent last.
-    fn place(&mut self, seq: u32) -> i64 {
-        let base = *self.base.get_or_insert(seq);
-        let sent = base.wrapping_add(self.sent as u32);
+    /// Converts a sequence number to an offset: the one nearest to the latest sent byte.
+    fn offset(&mut self, seq: u32) -> i64 {
+        let first_seq = *self.first_seq.get_or_insert(seq);
+        let sent = first_seq.wrapping_add(self.sent as u32);
         self.sent + i64::from(seq.wrapping_sub(sent) as i32)
     }
 
-    /// A segment with payload passes.
-    pub(crate) fn sends(&mut self, now_ns: u64, seq: u32, payload: u32, rows: &mut Rows) {
-        let begin = self.place(seq);
+    /// Processes a segment with payload.
+    pub(crate) fn on_data(&mut self, now_ns: u64, seq: u32, payload: u32, rows: &mut Rows) {
+        let begin = self.offset(seq);
         let end = begin + i64::from(payload);
         if payload <= 1 && begin < self.acked {
-            // Keep-alives repeat the byte before.
+            // Keep-alives repeat an acknowledged byte.
             return;
         }
-        self.passes(now_ns, rows);
-        let again = self.is_again(now_ns, begin, end);
+        self.advance(now_ns, rows);
+        let is_retransmission = self.fill_gaps(now_ns, begin, end);
         if begin < self.sent {
-            // ACKs of what was sent after it wait for it.
+            // ACKs of later segments wait for this one.
             let first = self.pending.partition_point(|p| p.end <= begin);
-            self.pending.iter_mut().skip(first).for_each(|p| p.waits = true);
+            self.pending.iter_mut().skip(first).for_each(|p| p.is_ambiguous = true);
         }
         self.segments += 1;
         self.bytes_sent += u64::from(payload);
-        if again {
-            self.segments_again += 1;
-            self.bytes_again += u64::from(payload);
-            self.event(now_ns, EventKind::Retransmit, 1, rows);
+        if is_retransmission {
+            self.retransmitted_segments += 1;
+            self.retransmitted_bytes += u64::from(payload);
+            self.push_event(now_ns, EventKind::Retransmit, 1, rows);
         }
-        if begin > self.sent && self.gaps.len() < GAPS_MOST {
+        if begin > self.sent && self.gaps.len() < MAX_GAPS {
             self.gaps.insert(self.sent, Gap { end: begin, since_ns: now_ns });
         }
         if end > self.sent {
             self.sent = end;
-            if self.pending.len() == PENDING_MOST {
+            if self.pending.len() == MAX_PENDING_SEGMENTS {
                 self.pending.pop_front();
             }
-            self.pending.push_back(Pending { end, at_ns: now_ns, waits: again });
+            self.pending.push_back(PendingSegment { end, time_ns: now_ns, is_ambiguous: is_retransmission });
         }
-        let kind = if again { TraceKind::Retransmit } else { TraceKind::Sent };
-        let trace =
-            TraceRow { seq_bytes: Some(begin), len_bytes: Some(payload.into()), ..self.trace(now_ns, kind) };
+        let kind = if is_retransmission { TraceKind::Retransmit } else { TraceKind::Sent };
+        let trace = TraceRow {
+            seq_bytes: Some(begin),
+            len_bytes: Some(payload.into()),
+            ..self.trace_row(now_ns, kind)
+        };
         rows.trace.push(trace);
     }
 
-    /// Whether bytes were sent before; closes the gaps that they fill.
-    fn is_again(&mut self, now_ns: u64, begin: i64, end: i64) -> bool {
+    /// Closes the gaps that these bytes fill. Returns whether the bytes are a retransmission.
+    fn fill_gaps(&mut self, now_ns: u64, begin: i64, end: i64) -> bool {
         if begin >= self.sent {
             return false;
         }
@@ -210,45 +217,47 @@ impl Sender {
             .range(..end)
             .rev()
             .take_while(|(_, gap)| gap.end > begin)
-            .map(|(at, gap)| (*at, *gap))
+            .map(|(begin, gap)| (*begin, *gap))
             .collect();
-        let young = |gap: &Gap| now_ns.saturating_sub(gap.since_ns) < REORDERED_NS;
-        let fits = filled.len() == 1 && filled[0].0 <= begin && filled[0].1.end >= end;
-        for (at, gap) in &filled {
-            self.gaps.remove(at);
-            if *at < begin {
-                self.gaps.insert(*at, Gap { end: begin, ..*gap });
+        let is_young = |gap: &Gap| now_ns.saturating_sub(gap.since_ns) < MAX_REORDERING_NS;
+        let is_within_one_gap = filled.len() == 1 && filled[0].0 <= begin && filled[0].1.end >= end;
+        for (gap_begin, gap) in &filled {
+            self.gaps.remove(gap_begin);
+            if *gap_begin < begin {
+                self.gaps.insert(*gap_begin, Gap { end: begin, ..*gap });
             }
             if gap.end > end {
                 self.gaps.insert(end, *gap);
             }
         }
-        !(fits && young(&filled[0].1))
+        !(is_within_one_gap && is_young(&filled[0].1))
     }
 
-    /// An ACK of what it sent passes.
-    pub(crate) fn hears(&mut self, now_ns: u64, ack: u32, says: AckSays, rows: &mut Rows) {
-        // An ACK of the end of a connection is one above its last byte.
-        let acked = self.place(ack).min(self.sent);
-        self.passes(now_ns, rows);
-        let mut oldest: Option<Pending> = None;
-        let mut newest: Option<Pending> = None;
-        let mut waited = false;
+    /// Processes an ACK of this sender's data.
+    pub(crate) fn on_ack(&mut self, now_ns: u64, ack: u32, info: AckInfo, rows: &mut Rows) {
+        // The ACK of a FIN is one above the last byte.
+        let acked = self.offset(ack).min(self.sent);
+        self.advance(now_ns, rows);
+        let mut oldest: Option<PendingSegment> = None;
+        let mut newest: Option<PendingSegment> = None;
+        let mut is_ambiguous = false;
         while let Some(first) = self.pending.front().copied().filter(|p| p.end <= acked) {
             self.pending.pop_front();
-            waited |= first.waits;
+            is_ambiguous |= first.is_ambiguous;
             oldest = oldest.or(Some(first));
             newest = Some(first);
         }
-        if let (Some(oldest), Some(newest), false) = (oldest, newest, waited) {
-            let since = |segment: Pending| now_ns.saturating_sub(segment.at_ns) + self.distance.now_ns();
+        if let (Some(oldest), Some(newest), false) = (oldest, newest, is_ambiguous) {
+            let since = |segment: PendingSegment| {
+                now_ns.saturating_sub(segment.time_ns) + self.sender_side_rtt.current_ns()
+            };
             self.rtt.add(since(oldest), since(newest));
         }
         self.acked = self.acked.max(acked);
-        if let Some(window) = says.window {
+        if let Some(window) = info.window {
             match (self.window, window) {
-                (None | Some(1..), 0) => self.event(now_ns, EventKind::ZeroWindow, 0, rows),
-                (Some(0), 1..) => self.event(now_ns, EventKind::WindowOpen, window.into(), rows),
+                (None | Some(1..), 0) => self.push_event(now_ns, EventKind::ZeroWindow, 0, rows),
+                (Some(0), 1..) => self.push_event(now_ns, EventKind::WindowOpen, window.into(), rows),
                 _ => {}
             }
             self.window = Some(window);
@@ -256,75 +265,75 @@ impl Sender {
         if !self.has_data() {
             return;
         }
-        let kind = if says.sack_blocks > 0 { TraceKind::Sack } else { TraceKind::Ack };
+        let kind = if info.sack_blocks > 0 { TraceKind::Sack } else { TraceKind::Ack };
         let trace = TraceRow {
             ack_bytes: Some(acked),
-            sack_blocks: Some(says.sack_blocks.into()),
-            ..self.trace(now_ns, kind)
+            sack_blocks: Some(info.sack_blocks.into()),
+            ..self.trace_row(now_ns, kind)
         };
         rows.trace.push(trace);
     }
 
-    /// Something happens now: the rows that were due before are written, and this will be in the next.
-    fn passes(&mut self, now_ns: u64, rows: &mut Rows) {
-        self.row_until(now_ns, rows);
-        self.is_dirty = true;
+    /// Advances the time to a packet: writes the rows that are due before it.
+    fn advance(&mut self, now_ns: u64, rows: &mut Rows) {
+        self.write_rows_until(now_ns, rows);
+        self.has_unreported_changes = true;
         self.span_ns = Some((self.span_ns.map_or(now_ns, |(first, _)| first), now_ns));
     }
 
-    /// Writes the rows that are due at multiples of the interval: one after what happened, and one where a silence ends.
-    fn row_until(&mut self, now_ns: u64, rows: &mut Rows) {
+    /// Writes the rows that are due, at multiples of the interval: the first due row after the latest packet, and after a silence the last due row.
+    fn write_rows_until(&mut self, now_ns: u64, rows: &mut Rows) {
         if self.last_row.is_none() {
             self.last_row = Some((now_ns, self.acked));
-            self.next_row_ns = (now_ns / self.every_ns + 1) * self.every_ns;
+            self.next_row_ns = (now_ns / self.interval_ns + 1) * self.interval_ns;
             return;
         }
         if now_ns < self.next_row_ns {
             return;
         }
-        if self.is_dirty {
-            self.row(self.next_row_ns, rows);
+        if self.has_unreported_changes {
+            self.write_row(self.next_row_ns, rows);
         }
-        let passed = (now_ns - self.next_row_ns) / self.every_ns;
+        let passed = (now_ns - self.next_row_ns) / self.interval_ns;
         if passed > 0 {
-            self.row(self.next_row_ns + passed * self.every_ns, rows);
+            self.write_row(self.next_row_ns + passed * self.interval_ns, rows);
         }
-        self.next_row_ns += (passed + 1) * self.every_ns;
+        self.next_row_ns += (passed + 1) * self.interval_ns;
     }
 
-    /// The last row.
-    pub(crate) fn end(&mut self, rows: &mut Rows) {
-        if let Some((_, last)) = self.span_ns.filter(|_| self.is_dirty) {
-            self.row(last.max(self.last_row.map_or(0, |(at, _)| at + 1000)), rows);
+    /// Writes the last row.
+    pub(crate) fn finish(&mut self, rows: &mut Rows) {
+        if let Some((_, last)) = self.span_ns.filter(|_| self.has_unreported_changes) {
+            self.write_row(last.max(self.last_row.map_or(0, |(time_ns, _)| time_ns + 1000)), rows);
         }
     }
 
-    fn row(&mut self, at_ns: u64, rows: &mut Rows) {
+    fn write_row(&mut self, time_ns: u64, rows: &mut Rows) {
         let count = |n: u64| i64::try_from(n).ok();
         let us = |ns: u64| i64::try_from(ns / 1000).ok();
-        let (last_ns, last_acked) = self.last_row.unwrap_or((at_ns, self.acked));
-        let seconds = at_ns.saturating_sub(last_ns) as f64 * 1e-9;
+        let (last_ns, last_acked) = self.last_row.unwrap_or((time_ns, self.acked));
+        let seconds = time_ns.saturating_sub(last_ns) as f64 * 1e-9;
         let goodput =
             (seconds > 0.0).then(|| ((self.acked - last_acked) as f64 * 8.0 / seconds).round() as i64);
         rows.flows.push(FlowSample {
-            time_us: us(at_ns).unwrap_or(i64::MAX),
+            time_us: us(time_ns).unwrap_or(i64::MAX),
             flow: self.name.clone(),
             goodput_bps: goodput,
             snd_mss_bytes: Some(i64::from(self.mss)).filter(|mss| *mss > 0),
             snd_wnd_bytes: self.window.map(i64::from),
             unacked_segs: self.inflight(),
-            total_retrans_segs: count(self.segments_again),
+            total_retrans_segs: count(self.retransmitted_segments),
             bytes_acked: Some(self.acked),
             bytes_sent: count(self.bytes_sent),
-            bytes_retrans: count(self.bytes_again),
+            bytes_retrans: count(self.retransmitted_bytes),
             data_segs_out_segs: count(self.segments),
             srtt_us: self.rtt.smoothed.and_then(us),
             rttvar_us: self.rtt.smoothed.and_then(|_| us(self.rtt.variation)),
-            min_rtt_us: self.rtt.least.and_then(us),
+            min_rtt_us: self.rtt.min.and_then(us),
             ..FlowSample::default()
         });
-        self.last_row = Some((at_ns, self.acked));
-        self.is_dirty = false;
+        self.last_row = Some((time_ns, self.acked));
+        self.has_unreported_changes = false;
     }
 
     fn inflight(&self) -> Option<i64> {
@@ -332,7 +341,7 @@ impl Sender {
         (mss > 0).then(|| (self.sent - self.acked).max(0).saturating_add(mss - 1) / mss)
     }
 
-    fn trace(&self, now_ns: u64, kind: TraceKind) -> TraceRow {
+    fn trace_row(&self, now_ns: u64, kind: TraceKind) -> TraceRow {
         let us = |ns: u64| i64::try_from(ns / 1000).ok();
         TraceRow {
             time_us: us(now_ns).unwrap_or(i64::MAX),
@@ -345,7 +354,7 @@ impl Sender {
         }
     }
 
-    fn event(&self, now_ns: u64, kind: EventKind, value: i64, rows: &mut Rows) {
+    fn push_event(&self, now_ns: u64, kind: EventKind, value: i64, rows: &mut Rows) {
         let time_us = i64::try_from(now_ns / 1000).unwrap_or(i64::MAX);
         rows.events.push(Event { time_us, subject: self.name.clone(), kind, value });
     }

@@ -1,27 +1,27 @@
-//! Connections of captures made by hand, whose figures can be worked out on paper.
+//! Hand-made captures, whose round-trip times, retransmissions and windows can be computed on paper.
 
 use crate::common;
-use capture::{Dissected, Dissector, Packets};
+use capture::{Dissection, Dissector, Packets};
 use common::{MS, Tcp, ethernet, pcap};
 use schema::{EventKind, TraceKind, TraceRow};
 
-/// The client's first number: the data goes over the end of the numbers.
+/// The client's initial sequence number, chosen so that the data wraps around.
 const ISN: u32 = u32::MAX - 2000;
 const FLOW: &str = "10.0.0.1:40000-10.0.0.2:5201";
 
-/// Segments at these milliseconds, dissected with a row each 10 ms.
-fn dissect(segments: &[(u64, Tcp)]) -> (Dissected, Vec<TraceRow>) {
-    let frames: Vec<_> = segments.iter().map(|(at, tcp)| (at * MS, ethernet(&tcp.ip()))).collect();
+/// Dissects segments at these times, ms, with a row every 10 ms.
+fn dissect(segments: &[(u64, Tcp)]) -> (Dissection, Vec<TraceRow>) {
+    let frames: Vec<_> = segments.iter().map(|(time_ms, tcp)| (time_ms * MS, ethernet(&tcp.ip()))).collect();
     let file = pcap(&frames, 80);
     let mut packets = Packets::new(&file).unwrap();
     let mut dissector = Dissector::new(10_000);
     packets.by_ref().for_each(|packet| dissector.add(&packet));
-    assert!(!packets.is_cut());
+    assert!(!packets.is_truncated());
     let trace = dissector.take_trace();
     (dissector.finish(), trace)
 }
 
-/// The handshake, seen at the client: the server is 20 ms away.
+/// The handshake, captured at the client; the round-trip time is 20 ms.
 fn handshake() -> Vec<(u64, Tcp)> {
     vec![
         (0, Tcp::client(ISN, 0, 0).syn(7, false)),
@@ -35,13 +35,13 @@ fn data(n: u32) -> Tcp {
     Tcp::client(ISN.wrapping_add(1 + n * 1000), 100, 1000)
 }
 
-/// The server's ACK of the first `n`.
+/// The server's ACK of the first `n` segments.
 fn ack(n: u32) -> Tcp {
     Tcp::server(100, ISN.wrapping_add(1 + n * 1000), 0)
 }
 
 #[test]
-fn a_plain_transfer() {
+fn a_transfer_without_losses() {
     let mut all = handshake();
     all.extend([
         (21, data(0)),
@@ -51,32 +51,35 @@ fn a_plain_transfer() {
         (42, data(3)),
         (72, ack(4)),
     ]);
-    let (seen, trace) = dissect(&all);
-    assert_eq!((seen.began_ns, seen.packets, seen.others), (common::BEGAN, 9, 0));
-    let flow = &seen.flows[0];
+    let (dissection, trace) = dissect(&all);
+    assert_eq!(
+        (dissection.start_ns, dissection.packets, dissection.skipped_packets),
+        (common::START_NS, 9, 0)
+    );
+    let flow = &dissection.flows[0];
     assert_eq!((flow.name.as_str(), flow.bytes, flow.span_us), (FLOW, 4000, (21_000, 72_000)));
-    assert_eq!(seen.flows.len(), 1, "the server sent no data");
-    let last = seen.rows.last().unwrap();
+    assert_eq!(dissection.flows.len(), 1, "the server sent no data");
+    let last = dissection.rows.last().unwrap();
     assert_eq!(
         (last.bytes_acked, last.data_segs_out_segs, last.unacked_segs),
         (Some(4000), Some(4), Some(0))
     );
     // RFC 6298: 20 ms, then 7/8 of that and 1/8 of 30 ms.
     assert_eq!((last.srtt_us, last.min_rtt_us), (Some(21_250), Some(20_000)));
-    assert_eq!(last.snd_wnd_bytes, Some(1000 << 9), "the server's scale");
-    let at_41 = seen.rows.iter().find(|row| row.time_us == 50_000).unwrap();
-    assert_eq!(at_41.snd_wnd_bytes, Some(4 << 9));
-    // 2000 bytes in the 10 ms from 40 on.
-    assert_eq!(at_41.goodput_bps, Some(1_600_000));
-    assert_eq!(at_41.unacked_segs, Some(2));
-    let places: Vec<_> = trace.iter().filter_map(|row| row.seq_bytes).collect();
-    assert_eq!(places, [0, 1000, 2000, 3000], "over the numbers' end");
+    assert_eq!(last.snd_wnd_bytes, Some(1000 << 9), "scaled by the server's window scale");
+    let at_50 = dissection.rows.iter().find(|row| row.time_us == 50_000).unwrap();
+    assert_eq!(at_50.snd_wnd_bytes, Some(4 << 9));
+    // 2000 bytes in the 10 ms since 40 ms.
+    assert_eq!(at_50.goodput_bps, Some(1_600_000));
+    assert_eq!(at_50.unacked_segs, Some(2));
+    let offsets: Vec<_> = trace.iter().filter_map(|row| row.seq_bytes).collect();
+    assert_eq!(offsets, [0, 1000, 2000, 3000], "sequence numbers wrap around");
 }
 
 #[test]
-fn what_is_sent_again_is_told_from_what_is_late() {
+fn retransmissions_are_distinguished_from_reordering() {
     let mut all = handshake();
-    // Segment 1 is lost on the way and sent again; 4 overtakes 3.
+    // Segment 1 is lost after the capture point and retransmitted; 4 overtakes 3.
     all.extend([
         (21, data(0)),
         (21, data(1)),
@@ -89,20 +92,21 @@ fn what_is_sent_again_is_told_from_what_is_late() {
         (64, data(3)),
         (84, ack(5)),
     ]);
-    let (seen, trace) = dissect(&all);
-    let retransmits: Vec<_> = seen
+    let (dissection, trace) = dissect(&all);
+    let retransmits: Vec<_> = dissection
         .events
         .iter()
         .filter(|event| event.kind == EventKind::Retransmit)
         .map(|event| event.time_us)
         .collect();
     assert_eq!(retransmits, [42_000]);
-    let last = seen.rows.last().unwrap();
+    let last = dissection.rows.last().unwrap();
     assert_eq!(
         (last.total_retrans_segs, last.bytes_retrans, last.bytes_sent),
         (Some(1), Some(1000), Some(6000))
     );
-    // Karn: the ACK at 62 ms covers what was sent again. Nothing is known of what overtook, either: its ACK waits.
+    // Karn's algorithm: the ACK at 62 ms covers a retransmission. The segment that overtook yields no sample
+    // either: its ACK waits.
     assert_eq!(last.min_rtt_us, Some(20_000));
     assert!(last.srtt_us.unwrap() < 20_500, "{last:?}");
     let kinds: Vec<_> = trace.iter().map(|row| row.kind).collect();
@@ -111,15 +115,15 @@ fn what_is_sent_again_is_told_from_what_is_late() {
 }
 
 #[test]
-fn a_loss_before_the_capture_shows_as_a_gap_that_is_filled_late() {
+fn a_loss_before_the_capture_point_is_a_gap_that_is_filled_late() {
     let mut all = handshake();
     all.extend([(21, data(0)), (21, data(2)), (45, data(1)), (65, ack(3))]);
-    let (seen, _) = dissect(&all);
-    assert_eq!(seen.rows.last().unwrap().total_retrans_segs, Some(1));
+    let (dissection, _) = dissect(&all);
+    assert_eq!(dissection.rows.last().unwrap().total_retrans_segs, Some(1));
 }
 
 #[test]
-fn seen_at_the_receiver_the_handshake_tells_how_far_the_sender_is() {
+fn at_the_receiver_the_handshake_measures_the_sender_side_rtt() {
     let all = [
         (0, Tcp::client(ISN, 0, 0).syn(7, false)),
         (0, Tcp::server(99, ISN.wrapping_add(1), 0).syn(9, true)),
@@ -129,81 +133,90 @@ fn seen_at_the_receiver_the_handshake_tells_how_far_the_sender_is() {
         (41, data(1)),
         (42, ack(2)),
     ];
-    let (seen, _) = dissect(&all);
-    assert_eq!(seen.rows.last().unwrap().min_rtt_us, Some(20_000));
+    let (dissection, _) = dissect(&all);
+    assert_eq!(dissection.rows.last().unwrap().min_rtt_us, Some(20_000));
 }
 
-/// Data passes the receiver every millisecond; each segment echoes the ACK that set it free `distance_ms` before.
-fn clocked_by_acks(first: u32, count: u32, from_ms: u64, distance_ms: u64) -> Vec<(u64, Tcp)> {
+/// Data passes the receiver every millisecond; each segment echoes the ACK, `rtt_ms` earlier, that released
+/// it.
+fn clocked_by_acks(first: u32, count: u32, from_ms: u64, rtt_ms: u64) -> Vec<(u64, Tcp)> {
     let one = |n: u32| {
-        let at = from_ms + u64::from(n - first);
-        let sent_free_by = 500 + (at as u32).saturating_sub(distance_ms as u32);
+        let time_ms = from_ms + u64::from(n - first);
+        let echoed = 500 + (time_ms as u32).saturating_sub(rtt_ms as u32);
         [
-            (at, data(n).stamps(1000 + at as u32, sent_free_by)),
-            (at, ack(n + 1).stamps(500 + at as u32, 1000 + at as u32)),
+            (time_ms, data(n).timestamps(1000 + time_ms as u32, echoed)),
+            (time_ms, ack(n + 1).timestamps(500 + time_ms as u32, 1000 + time_ms as u32)),
         ]
     };
     (first..first + count).flat_map(one).collect()
 }
 
 #[test]
-fn seen_at_the_receiver_time_stamps_measure_queues_before() {
+fn at_the_receiver_time_stamps_measure_queues_on_the_sender_side() {
     let mut all = vec![
         (0, Tcp::client(ISN, 0, 0).syn(7, false)),
         (0, Tcp::server(99, ISN.wrapping_add(1), 0).syn(9, true)),
         (20, Tcp::client(ISN.wrapping_add(1), 100, 0)),
     ];
-    // 40 ms, of which half is a queue.
+    // 40 ms, half of which is queueing delay.
     all.extend(clocked_by_acks(0, 200, 100, 40));
-    let (seen, _) = dissect(&all);
-    let last = seen.rows.last().unwrap();
+    let (dissection, _) = dissect(&all);
+    let last = dissection.rows.last().unwrap();
     assert!((39_000..=41_000).contains(&last.srtt_us.unwrap()), "{last:?}");
 }
 
-/// `iperf3 -b 20M`: a burst every 52 ms, which is acknowledged a round trip of 20 ms later; where the packets are captured
-/// it takes `before_ms` to the sender and back.
-fn bursts(before_ms: u64, has_stamps: bool) -> Vec<(u64, Tcp)> {
-    let behind_ms = 20 - before_ms;
+/// `iperf3 -b 20M`: a burst every 52 ms over a round-trip time of 20 ms. The round-trip time between the
+/// capture point and the sender is `sender_side_ms`.
+fn bursts(sender_side_ms: u64, has_timestamps: bool) -> Vec<(u64, Tcp)> {
+    let receiver_side_ms = 20 - sender_side_ms;
     let mut all = Vec::new();
     for burst in 0..40u32 {
-        let at = 100 + u64::from(burst) * 52;
-        let stamps = |tcp: Tcp, value, echo| if has_stamps { tcp.stamps(value, echo) } else { tcp };
-        let (sent, answered) = (at as u32 + 1000, (at + behind_ms) as u32 + 500);
-        // The last ACK that the sender had.
-        let before = if burst == 0 { 500 } else { answered - 52 };
-        all.extend((0..8).map(|n| (at, stamps(data(burst * 8 + n), sent, before))));
-        all.extend((1..=4).map(|n| (at + behind_ms, stamps(ack(burst * 8 + n * 2), answered, sent))));
+        let time_ms = 100 + u64::from(burst) * 52;
+        let stamped = |tcp: Tcp, value, echo| if has_timestamps { tcp.timestamps(value, echo) } else { tcp };
+        let (sent, acked) = (time_ms as u32 + 1000, (time_ms + receiver_side_ms) as u32 + 500);
+        // The latest ACK that the sender received.
+        let echoed = if burst == 0 { 500 } else { acked - 52 };
+        all.extend((0..8).map(|n| (time_ms, stamped(data(burst * 8 + n), sent, echoed))));
+        all.extend(
+            (1..=4).map(|n| (time_ms + receiver_side_ms, stamped(ack(burst * 8 + n * 2), acked, sent))),
+        );
     }
     all
 }
 
 #[test]
-fn an_idle_sender_is_no_round_trip() {
-    for (before_ms, has_stamps) in [(0, true), (0, false), (20, true), (20, false), (7, true)] {
+fn idle_time_of_the_sender_is_not_part_of_round_trip_times() {
+    for (sender_side_ms, has_timestamps) in [(0, true), (0, false), (20, true), (20, false), (7, true)] {
         let mut all = vec![
             (0, Tcp::client(ISN, 0, 0).syn(7, false)),
-            (20 - before_ms, Tcp::server(99, ISN.wrapping_add(1), 0).syn(9, true)),
+            (20 - sender_side_ms, Tcp::server(99, ISN.wrapping_add(1), 0).syn(9, true)),
             (20, Tcp::client(ISN.wrapping_add(1), 100, 0)),
         ];
-        all.extend(bursts(before_ms, has_stamps));
-        let (seen, _) = dissect(&all);
-        let last = seen.rows.last().unwrap();
+        all.extend(bursts(sender_side_ms, has_timestamps));
+        let (dissection, _) = dissect(&all);
+        let last = dissection.rows.last().unwrap();
         let rtts = (last.min_rtt_us, last.srtt_us);
-        assert_eq!(rtts, (Some(20_000), Some(20_000)), "{before_ms} ms before, stamps {has_stamps}");
-        assert_eq!(seen.flows[0].distance_us, Some(before_ms as i64 * 1000));
+        assert_eq!(
+            rtts,
+            (Some(20_000), Some(20_000)),
+            "{sender_side_ms} ms at the sender's side, time stamps {has_timestamps}"
+        );
+        assert_eq!(dissection.flows[0].sender_side_rtt_us, Some(sender_side_ms as i64 * 1000));
     }
 }
 
 #[test]
-fn without_a_handshake_idle_time_does_not_count_as_distance() {
-    let (seen, _) = dissect(&bursts(0, true));
-    let last = seen.rows.last().unwrap();
+fn without_a_handshake_idle_time_does_not_count_as_sender_side_rtt() {
+    let (dissection, _) = dissect(&bursts(0, true));
+    let last = dissection.rows.last().unwrap();
     assert_eq!((last.min_rtt_us, last.srtt_us), (Some(20_000), Some(20_000)));
-    assert_eq!(seen.flows[0].distance_us, None, "the sender never sent because an ACK came");
-    // Of a sender that ACKs clock, time stamps alone are enough.
-    let (seen, _) = dissect(&clocked_by_acks(0, 200, 100, 40));
-    assert!(seen.flows[0].distance_us.is_some() && seen.flows[0].is_distance_followed);
-    assert!((39_000..=41_000).contains(&seen.rows.last().unwrap().srtt_us.unwrap()));
+    assert_eq!(dissection.flows[0].sender_side_rtt_us, None, "no ACK ever released data");
+    // If ACKs clock the sender, time stamps alone are enough.
+    let (dissection, _) = dissect(&clocked_by_acks(0, 200, 100, 40));
+    assert!(
+        dissection.flows[0].sender_side_rtt_us.is_some() && dissection.flows[0].is_sender_side_rtt_tracked
+    );
+    assert!((39_000..=41_000).contains(&dissection.rows.last().unwrap().srtt_us.unwrap()));
 }
 
 #[test]
@@ -214,62 +227,63 @@ fn a_queue_is_forgotten_when_the_sender_becomes_idle() {
         (20, Tcp::client(ISN.wrapping_add(1), 100, 0)),
     ];
     all.extend(clocked_by_acks(0, 200, 100, 40));
-    // One segment every 100 ms, each sent 80 ms after the ACK of the one before had come.
+    // One segment every 100 ms, each sent 80 ms after the ACK of the previous one arrived.
     for n in 0..60u32 {
-        let at = 400 + u64::from(n) * 100;
-        let before = if n == 0 { 299 } else { at as u32 - 100 };
-        all.push((at, data(200 + n).stamps(1000 + at as u32, 500 + before)));
-        all.push((at, ack(201 + n).stamps(500 + at as u32, 1000 + at as u32)));
+        let time_ms = 400 + n * 100;
+        let echoed = if n == 0 { 299 } else { time_ms - 100 };
+        all.push((time_ms.into(), data(200 + n).timestamps(1000 + time_ms, 500 + echoed)));
+        all.push((time_ms.into(), ack(201 + n).timestamps(500 + time_ms, 1000 + time_ms)));
     }
-    let (seen, _) = dissect(&all);
-    let last = seen.rows.last().unwrap().srtt_us.unwrap();
+    let (dissection, _) = dissect(&all);
+    let last = dissection.rows.last().unwrap().srtt_us.unwrap();
     assert!((20_000..20_500).contains(&last), "{last}");
 }
 
-/// Without SACK a hole is filled each round trip, and all that was sent after it waits for its ACK.
+/// Without SACK one hole is filled per round trip, and the ACKs of all later segments wait for that.
 #[test]
-fn what_waits_for_a_hole_is_no_round_trip() {
+fn acks_that_wait_for_a_hole_are_no_round_trips() {
     let mut all = handshake();
     all.extend([(21, data(0)), (41, ack(1))]);
-    // The first try of segment 1 was lost before the capture.
+    // The original of segment 1 was lost before the capture point.
     all.extend((2..10).map(|n| (42, data(n))));
     all.extend((0..8).map(|_| (62, ack(1))));
     all.extend([(300, data(1)), (320, ack(10)), (321, data(10)), (341, ack(11))]);
-    let (seen, _) = dissect(&all);
-    let last = seen.rows.last().unwrap();
+    let (dissection, _) = dissect(&all);
+    let last = dissection.rows.last().unwrap();
     assert_eq!((last.min_rtt_us, last.srtt_us), (Some(20_000), Some(20_000)));
 }
 
-/// The kernel's smoothed round-trip time is of the oldest segment that an ACK covers, its smallest of the newest.
+/// The kernel's smoothed round-trip time uses the oldest segment that an ACK covers, its minimum the newest.
 #[test]
 fn delayed_acks_count_as_they_do_in_the_kernel() {
     let mut all = handshake();
     all.extend([(21, data(0)), (31, data(1)), (51, ack(2))]);
-    let (seen, _) = dissect(&all);
-    let last = seen.rows.last().unwrap();
+    let (dissection, _) = dissect(&all);
+    let last = dissection.rows.last().unwrap();
     assert_eq!((last.min_rtt_us, last.srtt_us), (Some(20_000), Some(30_000)));
 }
 
 #[test]
 fn a_capture_may_begin_in_the_middle() {
-    let (seen, _) = dissect(&[(0, ack(7)), (1, data(7)), (2, data(8)), (30, ack(9))]);
-    let flow = &seen.flows[0];
+    let (dissection, _) = dissect(&[(0, ack(7)), (1, data(7)), (2, data(8)), (30, ack(9))]);
+    let flow = &dissection.flows[0];
     assert_eq!((flow.name.as_str(), flow.bytes), (FLOW, 2000));
-    let last = seen.rows.last().unwrap();
+    let last = dissection.rows.last().unwrap();
     assert_eq!((last.min_rtt_us, last.total_retrans_segs), (Some(28_000), Some(0)));
 }
 
 #[test]
-fn windows_that_close_and_open_are_events() {
+fn closing_and_opening_windows_are_events() {
     let mut all = handshake();
     all.extend([(21, data(0)), (41, ack(1).window(0)), (60, ack(1).window(5)), (61, data(1)), (81, ack(2))]);
-    let (seen, _) = dissect(&all);
-    let events: Vec<_> = seen.events.iter().map(|event| (event.time_us, event.kind, event.value)).collect();
+    let (dissection, _) = dissect(&all);
+    let events: Vec<_> =
+        dissection.events.iter().map(|event| (event.time_us, event.kind, event.value)).collect();
     assert_eq!(events, [(41_000, EventKind::ZeroWindow, 0), (60_000, EventKind::WindowOpen, 5 << 9)]);
 }
 
 #[test]
-fn the_same_ports_again_are_another_connection() {
+fn reused_ports_are_another_connection() {
     let once = || {
         let mut all = handshake();
         all.extend([
@@ -279,18 +293,18 @@ fn the_same_ports_again_are_another_connection() {
         ]);
         all
     };
-    let later = once().into_iter().map(|(at, tcp)| (at + 1000, tcp));
-    let (seen, _) = dissect(&once().into_iter().chain(later).collect::<Vec<_>>());
-    let names: Vec<_> = seen.flows.iter().map(|flow| (flow.name.clone(), flow.bytes)).collect();
+    let later = once().into_iter().map(|(time_ms, tcp)| (time_ms + 1000, tcp));
+    let (dissection, _) = dissect(&once().into_iter().chain(later).collect::<Vec<_>>());
+    let names: Vec<_> = dissection.flows.iter().map(|flow| (flow.name.clone(), flow.bytes)).collect();
     assert_eq!(names, [(FLOW.to_string(), 1000), (format!("{FLOW}#2"), 1000)]);
 }
 
 #[test]
-fn a_silent_hour_is_two_rows() {
+fn a_silent_hour_adds_two_rows() {
     let mut all = handshake();
     all.extend([(21, data(0)), (41, ack(1)), (3_600_000, data(1)), (3_600_020, ack(2))]);
-    let (seen, _) = dissect(&all);
-    assert!(seen.rows.len() < 10, "{} rows", seen.rows.len());
-    let silent = seen.rows.iter().find(|row| row.time_us > 3_000_000_000).unwrap();
+    let (dissection, _) = dissect(&all);
+    assert!(dissection.rows.len() < 10, "{} rows", dissection.rows.len());
+    let silent = dissection.rows.iter().find(|row| row.time_us > 3_000_000_000).unwrap();
     assert_eq!(silent.goodput_bps, Some(0));
 }

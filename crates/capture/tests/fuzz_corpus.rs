@@ -1,6 +1,6 @@
-//! Every file of the fuzzers' corpus, replayed: what was found once is never found again.
+//! Replays the fuzzers' corpus, so that crashes found once stay fixed.
 
-#![allow(clippy::disallowed_methods, reason = "a test may write the files it is about")]
+#![allow(clippy::disallowed_methods, reason = "this test writes the corpus")]
 
 use testing::replay_corpus;
 
@@ -20,17 +20,18 @@ fn logs_of_ss() {
     });
 }
 
-/// Makes the captures of the corpus anew: `cargo test -p longfat-capture --test all make_the_corpus -- --ignored`.
+/// Writes the captures of the corpus again: `cargo test -p longfat-capture --test all write_the_corpus --
+/// --ignored`.
 #[test]
 #[ignore = "it writes fuzz/corpus/capture"]
-fn make_the_corpus() {
+fn write_the_corpus() {
     let frame = |tcp: Tcp| common::ethernet(&tcp.ip());
     let frames = vec![
         (0, frame(Tcp::client(99, 0, 0).syn(7, false))),
         (10 * MS, frame(Tcp::server(499, 100, 0).syn(9, true))),
         (10 * MS, frame(Tcp::client(100, 500, 0))),
-        (11 * MS, frame(Tcp::client(100, 500, 64).stamps(5, 0))),
-        (12 * MS, frame(Tcp::client(164, 500, 64).stamps(6, 0))),
+        (11 * MS, frame(Tcp::client(100, 500, 64).timestamps(5, 0))),
+        (12 * MS, frame(Tcp::client(164, 500, 64).timestamps(6, 0))),
         (21 * MS, frame(Tcp::server(500, 100, 0).sack(164, 228))),
         (32 * MS, frame(Tcp::client(100, 500, 64).fin())),
     ];
@@ -39,18 +40,21 @@ fn make_the_corpus() {
     let mut pcapng =
         common::block(0x0a0d_0d0a, words(&[0x1a2b_3c4d, 0x0001_0000, u32::MAX, u32::MAX]), order);
     pcapng.extend(common::block(1, words(&[1 << 16, 0]), order));
-    for (at, bytes) in &frames {
-        let us = (common::BEGAN + at) / 1000;
-        let head = [0, (us >> 32) as u32, us as u32, bytes.len() as u32, bytes.len() as u32];
-        pcapng.extend(common::block(6, [words(&head), bytes.clone()].concat(), order));
+    for (time_ns, bytes) in &frames {
+        let us = (common::START_NS + time_ns) / 1000;
+        let header = [0, (us >> 32) as u32, us as u32, bytes.len() as u32, bytes.len() as u32];
+        pcapng.extend(common::block(6, [words(&header), bytes.clone()].concat(), order));
     }
     let whole = common::pcap(&frames, 65_535);
-    let cut = whole[..whole.len() - 9].to_vec();
+    let truncated = whole[..whole.len() - 9].to_vec();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/capture");
     std::fs::create_dir_all(folder).unwrap();
-    for (name, bytes) in
-        [("connection", whole), ("headers-only", common::pcap(&frames, 60)), ("cut", cut), ("blocks", pcapng)]
-    {
+    for (name, bytes) in [
+        ("connection", whole),
+        ("headers-only", common::pcap(&frames, 60)),
+        ("cut", truncated),
+        ("blocks", pcapng),
+    ] {
         assert!(capture::Packets::new(&bytes).is_ok(), "{name}");
         std::fs::write(format!("{folder}/{name}"), bytes).unwrap();
     }

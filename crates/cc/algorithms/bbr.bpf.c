@@ -9,20 +9,20 @@
  *   pacing     = pacing_gain x bandwidth x 0.99                    cwnd   = cwnd_gain x bandwidth x rtprop + budget
  *   STARTUP (2.89, 2.89) -> DRAIN (1/2.89, 2.89) -> PROBE_BW (5/4, 3/4, 1 x 6; 2), and PROBE_RTT: 4 packets for 200 ms
  *
- * Departures from the paper and the draft (all but 3 are the kernel's, too):
- *  1. The window grows by a budget for three bursts of the sender, and by what ACK aggregation was seen to need.
- *  2. A policer's token rate is detected from loss (20 % and more over intervals of 4 to 16 round trips, two alike)
+ * Departures from the paper and the draft (all except 3 are also the kernel's):
+ *  1. The window includes a budget for three bursts of the sender, and the measured excess of ACK aggregation.
+ *  2. A policer's token rate is detected from loss (20 % and more over intervals of 4 to 16 round trips, two similar)
  *     and then used for 48 round trips.
  *  3. Gains are multiples of 1/256, as in the kernel; 2/ln 2 is 739/256.
  *
  * Departures from the kernel's tcp_bbr:
- *  1. Windows of time are counted by the low 32 bits of the socket's clock (tcp_mstamp, us), not in jiffies: HZ plays
- *     no part. After an hour's silence PROBE_RTT may come up to ten seconds late.
+ *  1. Time windows use the low 32 bits of the socket's clock (tcp_mstamp, us), not jiffies, so HZ does not
+ *     matter. After an idle hour PROBE_RTT may be up to ten seconds late.
  *  2. Products saturate where the kernel's would wrap: above 2^32 / 2^24 packets a microsecond of bandwidth, above 2^30
  *     packets of window.
- *  3. get_info is missing: BPF has none. The model is not visible in ss.
+ *  3. get_info is missing: BPF does not support it. The model is not visible in ss.
  *  4. The size of a burst follows the pacing rate one ACK later.
- *  5. The excess of aggregated ACKs is stored saturated at 65535 packets; the kernel's is cut to 16 bits.
+ *  5. The excess of aggregated ACKs is stored saturated at 65535 packets; the kernel truncates it to 16 bits.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -38,7 +38,7 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 /* Gains are in 1/256. */
 #define GAIN_SHIFT 8
 #define GAIN_ONE 256
-/* No window is larger: leaves room to add to it in 32 bits. */
+/* Maximum window: sums with it fit into 32 bits. */
 #define WINDOW_MAX (1U << 30)
 #define UNKNOWN_US 0xffffffffU
 #define CYCLE_PHASES 8
@@ -46,7 +46,7 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 #define BURST_MAX_BYTES (65536 - 1 - MAX_TCP_HEADER)
 #define BURST_MAX_SEGS 127
 
-/* Pacing and window gain while looking for the bandwidth: 2/ln 2, doubles the rate each round trip. */
+/* Pacing and window gain of STARTUP: 2/ln 2, doubles the rate each round trip. */
 const volatile __u16 startup_gain = 739;
 const volatile __u16 startup_gain_scale = GAIN_ONE;
 /* Pacing gain that removes the queue of STARTUP in one round trip. */
@@ -58,20 +58,20 @@ const volatile __u16 cwnd_gain_scale = GAIN_ONE;
 /* Pacing gain of the phase that probes for more bandwidth. */
 const volatile __u16 up_gain = 320;
 const volatile __u16 up_gain_scale = GAIN_ONE;
-/* Pacing gain of the phase that drains what the probe queued. */
+/* Pacing gain of the phase that drains the queue of the probe. */
 const volatile __u16 down_gain = 192;
 const volatile __u16 down_gain_scale = GAIN_ONE;
-/* How many round trips a bandwidth sample counts. */
+/* Length of the bandwidth filter, in round trips. */
 const volatile __u16 bw_window_rounds = 10;
-/* How long a smallest RTT is believed before PROBE_RTT, in milliseconds. */
+/* Lifetime of a minimum RTT before PROBE_RTT, in milliseconds. */
 const volatile __u32 min_rtt_window_ms = 10000;
-/* How long PROBE_RTT keeps the window at its minimum, in milliseconds; 0 for never. */
+/* Duration of PROBE_RTT with the minimum window, in milliseconds; 0 for never. */
 const volatile __u16 probe_rtt_ms = 200;
-/* The smallest window, and that of PROBE_RTT, in packets. */
+/* The minimum window, also that of PROBE_RTT, in packets. */
 const volatile __u8 min_cwnd = 4;
 /* How far below the estimate to pace, in percent. */
 const volatile __u8 pacing_margin_percent = 1;
-/* Take a steady rate under heavy loss for a policer's. */
+/* Treat a steady rate under heavy loss as that of a policer. */
 const volatile bool detect_policer = 1;
 
 /* The pipe is full after this many round trips without growth by a quarter. */
@@ -81,7 +81,7 @@ const volatile bool detect_policer = 1;
 #define POLICER_MAX_ROUNDS 16
 /* Lost of delivered, in 1/256: 20 %. */
 #define POLICER_LOSS 50
-/* Two intervals' rates are alike within an eighth, or within 4 kbit/s. */
+/* Two intervals' rates are similar within an eighth, or within 4 kbit/s. */
 #define POLICER_ALIKE_SHIFT 3
 #define POLICER_ALIKE_BYTES_PER_S 500
 #define POLICER_USE_ROUNDS 48
@@ -91,13 +91,13 @@ const volatile bool detect_policer = 1;
 
 enum mode { STARTUP, DRAIN, PROBE_BW, PROBE_RTT };
 
-/* A bandwidth and the round in which it was seen. */
+/* A bandwidth and the round in which it was measured. */
 struct peak {
 	__u32 round;
 	__u32 bw;
 };
 
-/* At most 104 bytes: the room that a socket has. */
+/* At most 104 bytes: the size of a socket's private area. */
 struct bbr_state {
 	__u32 min_rtt_us;
 	__u32 min_rtt_stamp_us;
@@ -116,8 +116,7 @@ struct bbr_state {
 	__u32 policer_lost;
 	__u32 policer_stamp_us;
 	__u16 extra_acked_0, extra_acked_1;
-	__u32 epoch_acked : 20, extra_rounds : 5, extra_index : 1, full_bw_rounds : 2, mode : 2,
-		probe_rtt_timed : 1;
+	__u32 epoch_acked : 20, extra_rounds : 5, extra_index : 1, full_bw_rounds : 2, mode : 2, probe_rtt_timed : 1;
 	__u32 prev_ca_state : 3, packet_conservation : 1, round_start : 1, idle_restart : 1, probe_rtt_round_done : 1,
 		full_bw_reached : 1, has_seen_rtt : 1, cycle_phase : 3, policer_sampling : 1, policer_in_use : 1,
 		policer_rounds : 7;
@@ -163,7 +162,7 @@ static __u32 max_bw(const struct bbr_state *b)
 	return b->first.bw;
 }
 
-/* The bandwidth in use: a policer's rate if one was found, else the largest seen. */
+/* The bandwidth in use: a policer's rate if one was detected, else the maximum of the filter. */
 static __u32 bandwidth(const struct bbr_state *b)
 {
 	return b->policer_in_use ? b->policer_bw : max_bw(b);
@@ -175,7 +174,7 @@ static void peaks_reset(struct bbr_state *b, __u32 round, __u32 bw)
 	b->first.bw = b->second.bw = b->third.bw = bw;
 }
 
-/* Largest of a sliding window from three candidates (K. Nichols' algorithm). */
+/* Maximum over a sliding window from three candidates (K. Nichols' algorithm). */
 static void peaks_add(struct bbr_state *b, __u32 round, __u32 bw)
 {
 	__u32 window = bw_window_rounds, age;
@@ -194,7 +193,7 @@ static void peaks_add(struct bbr_state *b, __u32 round, __u32 bw)
 
 	age = round - b->first.round;
 	if (age > window) {
-		/* The best is too old: the others move up, and again if the next is, too. */
+		/* The best is too old: the others move up, and again if the next is also too old. */
 		b->first = b->second;
 		b->second = b->third;
 		b->third.round = round;
@@ -231,7 +230,7 @@ static unsigned long pacing_rate(struct sock *sk, __u32 bw, __u32 gain)
 	return rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
 }
 
-/* Before anything is measured: startup_gain times the window in an RTT, 1 ms if that is not known either. */
+/* Before the first measurement: startup_gain times the window per RTT, or per 1 ms if the RTT is also unknown. */
 static __noinline void init_pacing_rate(struct sock *sk, struct bbr_state *b)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -256,18 +255,18 @@ static void set_pacing_rate(struct sock *sk, struct bbr_state *b, __u32 bw, __u3
 
 	if (!b->has_seen_rtt && tcp_sk(sk)->srtt_us)
 		init_pacing_rate(sk, b);
-	/* In STARTUP an estimate below the rate in use only says that the pipe is not full yet. */
+	/* In STARTUP an estimate below the current rate only means that the pipe is not full yet. */
 	if (b->full_bw_reached || rate > sk->sk_pacing_rate)
 		sk->sk_pacing_rate = rate;
 }
 
-/* Slow links send single packets, so that one burst is never a queue to speak of. */
+/* On slow links bursts are single packets, so that a burst never causes a significant queue. */
 static __u32 min_burst_segs(struct sock *sk)
 {
 	return sk->sk_pacing_rate < 1200000 / 8 ? 1 : 2;
 }
 
-/* How many segments the sender puts into one burst at this rate. */
+/* Segments per burst at this rate. */
 static __u32 burst_segs(struct sock *sk)
 {
 	__u64 bytes = (__u64)sk->sk_pacing_rate >> (sk->sk_pacing_shift & 63);
@@ -286,20 +285,20 @@ static __u32 bdp(const struct bbr_state *b, __u32 bw, __u32 gain)
 {
 	__u64 packets;
 
-	/* No RTT was ever measured: a window that is safe anywhere. */
+	/* No RTT sample yet: a window that is safe on any path. */
 	if (b->min_rtt_us == UNKNOWN_US)
 		return TCP_INIT_CWND;
 	packets = (scaled((__u64)bw * b->min_rtt_us, gain, GAIN_SHIFT) + BW_ONE - 1) >> BW_SHIFT;
 	return packets < WINDOW_MAX ? packets : WINDOW_MAX;
 }
 
-/* Adds room for three bursts (one queued at the sender, one in its adapter, one held by the receiver). */
+/* Adds a budget for three bursts (one queued at the sender, one in its adapter, one held by the receiver). */
 static __u32 with_budget(const struct bbr_state *b, __u32 cwnd, __u32 burst)
 {
 	cwnd += 3 * burst;
-	/* An even window needs no delayed ACK's timer. */
+	/* With an even window, the last ACK does not wait for the delayed ACK timer. */
 	cwnd = (cwnd + 1) & ~1U;
-	/* Small pipes, too, must get above their bandwidth-delay product when probing. */
+	/* Probing must exceed the bandwidth-delay product on small pipes as well. */
 	if (b->mode == PROBE_BW && b->cycle_phase == 0)
 		cwnd += 2;
 	return cwnd;
@@ -343,8 +342,8 @@ static __u32 current_cwnd_gain(const struct bbr_state *b)
 }
 
 /*
- * What will be in the network when the next packet may leave: pacing has its departure in the future, and until then
- * the bottleneck goes on delivering.
+ * Packets in the network when the next packet can leave: with pacing its departure is in the future, and until then
+ * the bottleneck continues to deliver.
  */
 static __u32 in_net_at_departure(const struct tcp_sock *tp, const struct bbr_state *b, __u32 inflight, __u32 burst)
 {
@@ -361,7 +360,7 @@ static __noinline void save_cwnd(struct sock *sk, struct bbr_state *b)
 {
 	__u32 cwnd = tcp_sk(sk)->snd_cwnd;
 
-	/* In recovery and PROBE_RTT the window is cut for a while; what it was before is what is known to be good. */
+	/* Recovery and PROBE_RTT reduce the window for a while; the window before is the last known good one. */
 	if ((b->prev_ca_state < TCP_CA_Recovery && b->mode != PROBE_RTT) || cwnd > b->prior_cwnd)
 		b->prior_cwnd = cwnd;
 }
@@ -372,7 +371,7 @@ static void next_phase(struct tcp_sock *tp, struct bbr_state *b)
 	b->cycle_stamp_us = tp->delivered_mstamp;
 }
 
-/* Begins at a random phase, so that flows do not probe together; never at the draining one, nothing is queued. */
+/* Starts with a random phase, so that flows do not probe together, except the draining one: nothing is queued yet. */
 static __noinline void enter_probe_bw(struct tcp_sock *tp, struct bbr_state *b)
 {
 	b->mode = PROBE_BW;
@@ -404,7 +403,7 @@ static __noinline void policer_forget(struct tcp_sock *tp, struct bbr_state *b)
 	policer_interval_start(tp, b);
 }
 
-/* An interval between losses has ended: two alike in a row are a policer. */
+/* At the end of an interval between losses: two consecutive similar ones indicate a policer. */
 static __noinline void policer_interval_end(struct tcp_sock *tp, struct bbr_state *b, __u32 bw)
 {
 	__u32 known = b->policer_bw;
@@ -424,7 +423,7 @@ static __noinline void policer_interval_end(struct tcp_sock *tp, struct bbr_stat
 	policer_interval_start(tp, b);
 }
 
-/* Token buckets let through at a high rate, then drop to a low one. Pacing at the low one avoids the loss. */
+/* Token buckets pass packets at a high rate until they are empty, then at a low one. Pacing at the low one avoids loss. */
 static void policer_sample(struct tcp_sock *tp, struct bbr_state *b, bool lost_now, bool app_limited)
 {
 	__u32 lost, delivered, elapsed_us;
@@ -444,7 +443,7 @@ static void policer_sample(struct tcp_sock *tp, struct bbr_state *b, bool lost_n
 		policer_interval_start(tp, b);
 		b->policer_sampling = 1;
 	}
-	/* What the application did not send does not tell of the bucket. */
+	/* An interval limited by the application says nothing about the bucket. */
 	if (app_limited) {
 		policer_forget(tp, b);
 		return;
@@ -457,7 +456,7 @@ static void policer_sample(struct tcp_sock *tp, struct bbr_state *b, bool lost_n
 		policer_forget(tp, b);
 		return;
 	}
-	/* And ends with one, when the bucket is empty again. */
+	/* It also ends with a loss, when the bucket is empty again. */
 	if (!lost_now)
 		return;
 	lost = tp->lost - b->policer_lost;
@@ -471,7 +470,7 @@ static void policer_sample(struct tcp_sock *tp, struct bbr_state *b, bool lost_n
 	policer_interval_end(tp, b, bw < ~0U ? bw : ~0U);
 }
 
-/* Counts rounds, and gives the filter the delivery rate. */
+/* Counts rounds, and adds the delivery rate to the filter. */
 static void update_bandwidth(struct sock *sk, struct bbr_state *b, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -496,7 +495,7 @@ static void update_bandwidth(struct sock *sk, struct bbr_state *b, const struct 
 		peaks_add(b, b->round, bw);
 }
 
-/* How much more was acknowledged than the bandwidth explains: ACKs were held up and came together. */
+/* Packets acknowledged in excess of the estimated bandwidth: ACKs were delayed and arrive together. */
 static void update_aggregation(struct tcp_sock *tp, struct bbr_state *b, const struct rate_sample *rs)
 {
 	__u64 epoch_us, expected;
@@ -520,7 +519,7 @@ static void update_aggregation(struct tcp_sock *tp, struct bbr_state *b, const s
 	epoch_us = since_us(tp->delivered_mstamp, b->epoch_stamp_us);
 	expected = epoch_us >> 32 ? ~0U : ((__u64)bandwidth(b) * epoch_us) >> BW_SHIFT;
 	if (b->epoch_acked <= expected || (__u64)b->epoch_acked + acked >= EPOCH_ACKED_MAX + 1) {
-		/* The ACK rate is no higher than expected: nothing is aggregated, a new epoch begins. */
+		/* The ACK rate is not above the expected one: no aggregation, a new epoch starts. */
 		b->epoch_acked = 0;
 		b->epoch_stamp_us = tp->delivered_mstamp;
 		expected = 0;
@@ -559,10 +558,10 @@ static bool phase_is_over(const struct tcp_sock *tp, const struct bbr_state *b, 
 	if (gain == GAIN_ONE)
 		return full_length;
 	inflight = in_net_at_departure(tp, b, rs->prior_in_flight, burst);
-	/* Probing lasts until the path holds what the gain asks for, or shows that it cannot. */
+	/* Probing lasts until the inflight data reaches the gain's target, or losses show that the path cannot hold it. */
 	if (gain > GAIN_ONE)
 		return full_length && (rs->losses > 0 || inflight >= inflight_target(b, gain, burst));
-	/* Draining ends early once the queue should be gone. */
+	/* Draining ends early once the queue should be empty. */
 	return full_length || inflight <= inflight_target(b, GAIN_ONE, burst);
 }
 
@@ -585,8 +584,7 @@ static void check_drain(struct tcp_sock *tp, struct bbr_state *b, __u32 burst)
 		b->mode = DRAIN;
 		tp->snd_ssthresh = inflight_target(b, GAIN_ONE, burst);
 	}
-	if (b->mode == DRAIN &&
-	    in_net_at_departure(tp, b, in_flight(tp), burst) <= inflight_target(b, GAIN_ONE, burst))
+	if (b->mode == DRAIN && in_net_at_departure(tp, b, in_flight(tp), burst) <= inflight_target(b, GAIN_ONE, burst))
 		enter_probe_bw(tp, b);
 }
 
@@ -602,7 +600,7 @@ static __noinline void check_probe_rtt_done(struct sock *sk, struct bbr_state *b
 	leave_probe_rtt(tp, b);
 }
 
-/* The smallest RTT of the window; when none was seen in it, all flows of a bottleneck drain it together and look. */
+/* Minimum RTT of the window. When it expires, all flows of a bottleneck drain the queue together and measure. */
 static void update_min_rtt(struct sock *sk, struct bbr_state *b, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -621,7 +619,7 @@ static void update_min_rtt(struct sock *sk, struct bbr_state *b, const struct ra
 	if (b->mode == PROBE_RTT) {
 		__u32 until = tp->delivered + inflight;
 
-		/* The samples of these small windows say nothing about the bandwidth. */
+		/* Samples with these small windows do not show the bandwidth. */
 		tp->app_limited = until ? until : 1;
 		if (!b->probe_rtt_timed) {
 			if (inflight <= min_cwnd) {
@@ -647,8 +645,8 @@ static __u32 add_capped(__u32 cwnd, __u32 acked)
 }
 
 /*
- * Recovery: in its first round as much is sent as is delivered; afterwards at most twice, and at its end the window
- * of before is restored. True when packet conservation decides alone.
+ * Recovery: in the first round the sender sends as much as is delivered, afterwards at most twice as much; at the end the
+ * previous window is restored. Returns true if packet conservation alone sets the window.
  */
 static bool recover_or_restore(struct sock *sk, struct bbr_state *b, const struct rate_sample *rs, __u32 *cwnd_out)
 {
@@ -704,7 +702,7 @@ void BPF_PROG(bbr_cong_control, struct sock *sk, __u32 ack, int flag, const stru
 {
 	struct bbr_state *b = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	/* At the rate until this ACK. */
+	/* Uses the rate before this ACK. */
 	__u32 bw, burst = burst_segs(sk);
 
 	update_bandwidth(sk, b, rs);
@@ -730,14 +728,14 @@ void BPF_PROG(bbr_init, struct sock *sk)
 	tp->snd_ssthresh = TCP_INFINITE_SSTHRESH;
 	b->round_end = tp->delivered;
 	b->prev_ca_state = TCP_CA_Open;
-	/* The smallest RTT that the socket knows already; all ones if none. */
+	/* The socket's minimum RTT so far; all ones if none. */
 	b->min_rtt_us = tp->rtt_min.s[0].v;
 	b->min_rtt_stamp_us = now_us(tp);
 	b->epoch_stamp_us = tp->tcp_mstamp;
 	init_pacing_rate(sk, b);
 	policer_forget(tp, b);
 	b->mode = STARTUP;
-	/* The fq discipline paces if it is there (then the status says so already), otherwise the socket does. */
+	/* If the device has the fq discipline, it paces (the status already says so); otherwise the socket paces. */
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 }
@@ -751,12 +749,12 @@ void BPF_PROG(bbr_set_state, struct sock *sk, __u8 new_state)
 		return;
 	b->prev_ca_state = TCP_CA_Loss;
 	b->full_bw = 0;
-	/* A timeout ends the round: what was out is gone. */
+	/* A timeout ends the round: all packets in flight are lost. */
 	b->round_start = 1;
 	policer_sample(tcp_sk(sk), b, true, false);
 }
 
-/* Sending begins again after a pause. */
+/* Sending resumes after a pause. */
 static __always_inline void resume(struct sock *sk)
 {
 	struct bbr_state *b = inet_csk_ca(sk);
@@ -767,7 +765,7 @@ static __always_inline void resume(struct sock *sk)
 	b->idle_restart = 1;
 	b->epoch_stamp_us = tp->tcp_mstamp;
 	b->epoch_acked = 0;
-	/* After a pause the pipe is empty: no need to be faster than it. */
+	/* After a pause the pipe is empty, so a rate above the bandwidth is not needed. */
 	if (b->mode == PROBE_BW)
 		set_pacing_rate(sk, b, bandwidth(b), GAIN_ONE);
 	else if (b->mode == PROBE_RTT)
@@ -781,7 +779,7 @@ void BPF_PROG(bbr_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		resume(sk);
 }
 
-/* Newer kernels (7.2 has it) call this instead; in others it is left out. */
+/* Called from Linux 7.2 on instead; ignored by older kernels. */
 SEC("?struct_ops")
 void BPF_PROG(bbr_cwnd_event_tx_start, struct sock *sk)
 {
@@ -792,7 +790,7 @@ SEC("struct_ops")
 __u32 BPF_PROG(bbr_ssthresh, struct sock *sk)
 {
 	save_cwnd(sk, inet_csk_ca(sk));
-	/* Loss is not congestion here: the threshold stays. */
+	/* BBR does not treat loss as congestion: the threshold does not change. */
 	return tcp_sk(sk)->snd_ssthresh;
 }
 
@@ -802,7 +800,7 @@ __u32 BPF_PROG(bbr_undo_cwnd, struct sock *sk)
 	struct bbr_state *b = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	/* The loss was none: what STARTUP and the policer's detection concluded from it is void. */
+	/* The recovery was spurious: discards the conclusions of STARTUP and of the policer detection. */
 	b->full_bw = 0;
 	b->full_bw_rounds = 0;
 	policer_forget(tp, b);
@@ -812,7 +810,7 @@ __u32 BPF_PROG(bbr_undo_cwnd, struct sock *sk)
 SEC("struct_ops")
 __u32 BPF_PROG(bbr_sndbuf_expand, struct sock *sk)
 {
-	/* Three windows: one in flight, one to go on sending in recovery, one for the application. */
+	/* Three windows: one in flight, one to continue sending in recovery, one for the application. */
 	return 3;
 }
 

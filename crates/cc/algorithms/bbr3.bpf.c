@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * BBR, version 3: paces at the measured bandwidth, within bounds of rate and of data in flight that losses teach it.
+ * BBR, version 3: paces at the measured bandwidth, within bounds of rate and inflight data that it learns from losses.
  *
  * Sources: draft-ietf-ccwg-bbr (N. Cardwell, I. Swett, J. Beshay), BBRv3; the constants of google/bbr, branch v3.
  *
- *   bandwidth = min(bw_hi, bw_lo)    bw_hi: largest delivery rate of this and the last probing cycle
+ *   bandwidth = min(bw_hi, bw_lo)    bw_hi: maximum delivery rate of this and the last probing cycle
  *   cwnd      = gain x bandwidth x min_rtt + budget, at most inflight_hi and inflight_lo
- *   inflight_hi: long-term bound, set where a probe lost over 2 %; inflight_lo, bw_lo: short-term, x 0.7 a lossy round
+ *   inflight_hi: long-term bound, set where a probe lost over 2 %; inflight_lo, bw_lo: short-term, x 0.7 per lossy round
  *
  *   STARTUP (2.77; window 2) -> DRAIN (0.35) -> PROBE_BW: DOWN (0.91) -> CRUISE (1) -> REFILL (1) -> UP (1.25; 2.25)
- *   PROBE_RTT: every 5 s half a bandwidth-delay product in flight for 200 ms
+ *   PROBE_RTT: every 5 s, half a bandwidth-delay product in flight for 200 ms
  *
- * Departures from the draft and from google/bbr; 1 to 4 because a loadable module of an unmodified kernel has no more:
- *  1. What was in flight when a packet was sent is not recorded with the packet. It is taken to be what was delivered
- *     and what was lost between its sending and its ACK: the same for a path that keeps the order.
- *  2. Losses between sending and ACK are those since the round began, not since the packet was sent: a probe that loses
- *     too much is found out up to one round trip later.
- *  3. Losses come with the ACK that reveals them (no call for each lost packet): inflight_hi is the estimate of 1 at
- *     that ACK, not computed for the packet at which the loss rate crossed 2 %. A loss repaired by a tail loss probe is
- *     not seen.
+ * Departures from the draft and from google/bbr; 1 to 4 are limits of a loadable module in an unmodified kernel:
+ *  1. The inflight data at the transmission of a packet is not recorded with the packet. It is estimated as the packets
+ *     delivered and lost between its transmission and its ACK, which is exact for a path that keeps the order.
+ *  2. Losses between transmission and ACK are those since the start of the round, not since the packet was sent: excessive
+ *     loss of a probe is detected up to one round trip later.
+ *  3. Losses are reported with the ACK that reveals them (no call for each lost packet): inflight_hi is the estimate of 1 at
+ *     that ACK, not computed for the packet at which the loss rate exceeded 2 %. A loss repaired by a tail loss probe is
+ *     not noticed.
  *  4. No ECN response (it needs a route feature and exact ACKs of the receiver), no path changes on congestion (PLB),
  *     no shortcut when limited by the application, bursts of the size that the kernel chooses.
- *  5. A spurious recovery lifts bw_lo and inflight_lo altogether, not to their old values: the private area is full.
+ *  5. A spurious recovery removes the bounds bw_lo and inflight_lo instead of restoring them: the private area is full.
  *  6. Times are the low 32 bits of the socket's clock in us, not jiffies; products saturate. The size of a burst
  *     follows the pacing rate one ACK later.
- *  7. get_info is missing: BPF has none.
+ *  7. get_info is missing: BPF does not support it.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -40,13 +40,13 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 /* Gains and fractions are in 1/256. */
 #define GAIN_SHIFT 8
 #define GAIN_ONE 256
-/* No window is larger: leaves room to add to it in 32 bits. */
+/* Maximum window: sums with it fit into 32 bits. */
 #define WINDOW_MAX (1U << 30)
 #define UNKNOWN_US 0xffffffffU
 #define UNBOUNDED 0xffffffffU
 #define BURST_MAX_BYTES (65536 - 1 - MAX_TCP_HEADER)
 
-/* Pacing gain while looking for the bandwidth: 4 ln 2. */
+/* Pacing gain of STARTUP: 4 ln 2. */
 const volatile __u16 startup_gain = 710;
 const volatile __u16 startup_gain_scale = GAIN_ONE;
 /* Pacing gain that removes the queue of STARTUP in one round trip. */
@@ -58,39 +58,39 @@ const volatile __u16 cwnd_gain_scale = GAIN_ONE;
 /* Pacing gain of PROBE_BW UP. */
 const volatile __u16 up_gain = 320;
 const volatile __u16 up_gain_scale = GAIN_ONE;
-/* What UP adds to the window gain. */
+/* Increase of the window gain in UP. */
 const volatile __u16 up_cwnd_gain = 64;
 const volatile __u16 up_cwnd_gain_scale = GAIN_ONE;
 /* Pacing gain of PROBE_BW DOWN. */
 const volatile __u16 down_gain = 232;
 const volatile __u16 down_gain_scale = GAIN_ONE;
-/* Part of a flight whose loss ends a probe. */
+/* Fraction of a flight whose loss ends a probe. */
 const volatile __u8 loss_threshold = 5;
 const volatile __u16 loss_threshold_scale = GAIN_ONE;
-/* Part by which a lossy round cuts the short-term bounds. */
+/* Fraction by which a lossy round reduces the short-term bounds. */
 const volatile __u8 beta = 76;
 const volatile __u16 beta_scale = GAIN_ONE;
-/* Part of inflight_hi that is left to others while cruising. */
+/* Fraction of inflight_hi that is left to other flows in CRUISE. */
 const volatile __u8 headroom = 38;
 const volatile __u16 headroom_scale = GAIN_ONE;
-/* How long a smallest RTT is believed, in milliseconds. */
+/* Lifetime of a minimum RTT, in milliseconds. */
 const volatile __u32 min_rtt_window_ms = 10000;
 /* Time from one PROBE_RTT to the next, in milliseconds. */
 const volatile __u32 probe_rtt_interval_ms = 5000;
-/* How long PROBE_RTT lasts, in milliseconds; 0 for never. */
+/* Duration of PROBE_RTT, in milliseconds; 0 for never. */
 const volatile __u16 probe_rtt_ms = 200;
-/* Part of a bandwidth-delay product that is in flight in PROBE_RTT. */
+/* Fraction of a bandwidth-delay product that is in flight in PROBE_RTT. */
 const volatile __u16 probe_rtt_gain = 128;
 const volatile __u16 probe_rtt_gain_scale = GAIN_ONE;
-/* Shortest time between two probes for bandwidth, in milliseconds. */
+/* Minimum time between two probes for bandwidth, in milliseconds. */
 const volatile __u16 probe_wait_ms = 2000;
-/* What chance adds to it at most, in milliseconds. */
+/* Maximum random addition to this time, in milliseconds. */
 const volatile __u16 probe_wait_random_ms = 1000;
-/* Most round trips between two probes: as long as Reno would take with this window. */
+/* Maximum round trips between two probes: Reno's recovery time with this window. */
 const volatile __u8 probe_wait_rounds = 63;
-/* Losses of a round that end STARTUP. */
+/* Number of losses in a round that ends STARTUP. */
 const volatile __u8 startup_losses = 6;
-/* The smallest window, in packets. */
+/* The minimum window, in packets. */
 const volatile __u8 min_cwnd = 4;
 /* How far below the estimate to pace, in percent. */
 const volatile __u8 pacing_margin_percent = 1;
@@ -105,22 +105,22 @@ const volatile __u8 pacing_margin_percent = 1;
 
 enum mode { STARTUP, DRAIN, PROBE_BW, PROBE_RTT };
 enum phase { UP, DOWN, CRUISE, REFILL };
-/* What the ACKs that arrive now tell of. */
+/* The phase that the currently arriving ACKs belong to. */
 enum ack_phase { ACKS_INIT, ACKS_REFILLING, ACKS_PROBE_STARTING, ACKS_PROBE_FEEDBACK, ACKS_PROBE_STOPPING };
 
-/* At most 104 bytes: the room that a socket has. Stamps in us are the clock's low 32 bits. */
+/* At most 104 bytes: the size of a socket's private area. Times in us are the clock's low 32 bits. */
 struct bbr3_state {
 	__u32 min_rtt_us;
 	__u32 min_rtt_stamp_us;
 	__u32 probe_rtt_min_us;
 	__u32 probe_rtt_stamp_us;
-	/* tp->delivered at which the round ends; the same for rounds that begin with a loss. */
+	/* tp->delivered at which the round ends; the same for rounds that start with a loss. */
 	__u32 round_end;
 	__u32 loss_round_end;
 	/* Start of the cycle; in PROBE_RTT its end. */
 	__u32 cycle_stamp;
 	__u32 epoch_stamp_us;
-	/* Largest of the round. */
+	/* Maxima of the round. */
 	__u32 bw_latest;
 	__u32 inflight_latest;
 	__u32 bw_lo;
@@ -128,7 +128,7 @@ struct bbr3_state {
 	__u32 inflight_lo;
 	__u32 inflight_hi;
 	__u32 undo_inflight_hi;
-	/* Packets to be acknowledged for each that inflight_hi grows by, and those counted so far. */
+	/* Acknowledged packets per packet of growth of inflight_hi, and those counted so far. */
 	__u32 up_acks_needed, up_acks;
 	__u32 probe_wait_us;
 	__u32 prior_cwnd;
@@ -144,12 +144,12 @@ struct bbr3_state {
 
 _Static_assert(sizeof(struct bbr3_state) <= 104, "the socket's private area has 104 bytes");
 
-/* What an ACK says, beyond the kernel's sample. */
+/* Data of an ACK in addition to the kernel's sample. */
 struct measured {
 	__u32 bw;
 	__u32 lost;
 	__u32 tx_in_flight;
-	/* Segments of a burst, at the rate until this ACK. */
+	/* Segments per burst at the rate before this ACK. */
 	__u32 burst;
 };
 
@@ -255,7 +255,7 @@ static void set_pacing_rate(struct sock *sk, struct bbr3_state *b, __u32 bw, __u
 		sk->sk_pacing_rate = rate;
 }
 
-/* How many segments the sender may put into one burst: at short RTTs up to 64 KiB more, halved every 512 us of RTT. */
+/* Maximum segments per burst: at short RTTs up to 64 KiB more, halved for every 512 us of RTT. */
 static __u32 burst_segs(struct sock *sk, const struct bbr3_state *b)
 {
 	__u64 bytes = (__u64)sk->sk_pacing_rate >> (sk->sk_pacing_shift & 63);
@@ -279,7 +279,7 @@ static __u32 bdp(const struct bbr3_state *b, __u32 bw, __u32 gain)
 	return packets < WINDOW_MAX ? packets : WINDOW_MAX;
 }
 
-/* Room for three bursts (one queued at the sender, one in its adapter, one held by the receiver). */
+/* Budget for three bursts (one queued at the sender, one in its adapter, one held by the receiver). */
 static __u32 with_budget(const struct bbr3_state *b, __u32 cwnd, __u32 burst)
 {
 	cwnd = most(most(cwnd, 3 * burst), min_cwnd);
@@ -336,7 +336,7 @@ static __u32 current_cwnd_gain(const struct bbr3_state *b)
 	return cwnd_gain;
 }
 
-/* What will be in the network when the next packet may leave; until then the bottleneck goes on delivering. */
+/* Packets in the network when the next packet can leave; until then the bottleneck continues to deliver. */
 static __u32 in_net_at_departure(const struct tcp_sock *tp, const struct bbr3_state *b, __u32 inflight, __u32 burst)
 {
 	__u64 now_ns = tp->tcp_clock_cache, next_ns = tp->tcp_wstamp_ns;
@@ -387,7 +387,7 @@ static void forget_signals(struct bbr3_state *b)
 	b->inflight_latest = 0;
 }
 
-/* Each round of UP lets inflight_hi grow twice as fast as the one before. */
+/* In each round of UP, inflight_hi grows twice as fast as in the one before. */
 static void raise_slope(const struct tcp_sock *tp, struct bbr3_state *b)
 {
 	__u32 needed = tp->snd_cwnd >> b->up_rounds;
@@ -418,7 +418,7 @@ static __noinline void start_up(const struct tcp_sock *tp, struct bbr3_state *b,
 	raise_slope(tp, b);
 }
 
-/* Begins a cycle; the wait until its probe is partly chance, so that flows do not probe together. */
+/* Starts a cycle. The time until its probe is partly random, so that flows do not probe together. */
 static __noinline void start_down(const struct tcp_sock *tp, struct bbr3_state *b)
 {
 	__u32 chance_us = probe_wait_random_ms * USEC_PER_MSEC;
@@ -450,7 +450,7 @@ static __noinline void leave_probe_rtt(struct tcp_sock *tp, struct bbr3_state *b
 		return;
 	}
 	b->mode = PROBE_BW;
-	/* The queue is empty: the wait for the next probe begins, and cruising with it. */
+	/* The queue is empty: CRUISE starts, until the next probe. */
 	start_down(tp, b);
 	start_cruise(b);
 }
@@ -482,7 +482,7 @@ static struct measured measure(const struct tcp_sock *tp, const struct bbr3_stat
 	return m;
 }
 
-/* The first loss of a round begins a round of its own: the whole flight after it tells what the path still carries. */
+/* The first loss of a round starts a separate loss round: the whole flight after it shows what the path can carry. */
 static void note_loss(const struct tcp_sock *tp, struct bbr3_state *b)
 {
 	if (!b->loss_in_round)
@@ -504,7 +504,7 @@ static void update_latest(struct tcp_sock *tp, struct bbr3_state *b, const struc
 	}
 }
 
-/* A round with losses, outside of probes, cuts the short-term bounds, but not below what was delivered in it. */
+/* A round with losses outside of probes reduces the short-term bounds, but not below the amount delivered in it. */
 static __noinline void adapt_lower_bounds(struct tcp_sock *tp, struct bbr3_state *b)
 {
 	if (is_probing(b) || !b->loss_in_round)
@@ -530,7 +530,7 @@ static void update_signals(struct tcp_sock *tp, struct bbr3_state *b, const stru
 	b->loss_in_round = 0;
 }
 
-/* How much more was acknowledged than the bandwidth explains: ACKs were held up and came together. */
+/* Packets acknowledged in excess of the estimated bandwidth: ACKs were delayed and arrive together. */
 static void update_aggregation(struct tcp_sock *tp, struct bbr3_state *b, const struct rate_sample *rs)
 {
 	__u32 extra, acked = rs->acked_sacked, expected;
@@ -579,9 +579,9 @@ static bool is_inflight_too_high(const struct measured *m)
 	return m->lost && m->tx_in_flight && m->lost > (__u64)m->tx_in_flight * loss_threshold >> GAIN_SHIFT;
 }
 
-/* STARTUP ends, too, when a round of recovery lost too much in too many places. */
+/* STARTUP also ends when a round of recovery has too many separate losses. */
 static __noinline void check_startup_loss(struct sock *sk, struct bbr3_state *b, const struct rate_sample *rs,
-			       const struct measured *m)
+					  const struct measured *m)
 {
 	__u8 state = BPF_CORE_READ_BITFIELD(inet_csk(sk), icsk_ca_state);
 
@@ -598,7 +598,7 @@ static __noinline void check_startup_loss(struct sock *sk, struct bbr3_state *b,
 	b->loss_events = 0;
 }
 
-/* Used in STARTUP and in each UP: has the bandwidth stopped growing? */
+/* Checks in STARTUP and in each UP whether the bandwidth has stopped growing. */
 static void check_full_bw(struct bbr3_state *b, const struct rate_sample *rs, const struct measured *m)
 {
 	if (b->full_bw_now || rs->is_app_limited)
@@ -623,17 +623,18 @@ static void check_drain(struct tcp_sock *tp, struct bbr3_state *b, const struct 
 		tp->snd_ssthresh = inflight_at(b, max_bw(b), m->burst);
 		forget_signals(b);
 	}
-	if (b->mode == DRAIN && in_net_at_departure(tp, b, in_flight(tp), m->burst) <= inflight_at(b, max_bw(b), m->burst)) {
+	if (b->mode == DRAIN &&
+	    in_net_at_departure(tp, b, in_flight(tp), m->burst) <= inflight_at(b, max_bw(b), m->burst)) {
 		b->mode = PROBE_BW;
 		start_down(tp, b);
 	}
 }
 
 static __noinline void inflight_too_high(struct tcp_sock *tp, struct bbr3_state *b, const struct rate_sample *rs,
-			      const struct measured *m)
+					 const struct measured *m)
 {
 	b->prev_probe_too_high = 1;
-	/* One reaction a probe. */
+	/* One reaction per probe. */
 	b->probe_samples = 0;
 	if (!rs->is_app_limited)
 		b->inflight_hi = most(m->tx_in_flight, cut(target_inflight(tp, b, m->burst), beta));
@@ -643,7 +644,7 @@ static __noinline void inflight_too_high(struct tcp_sock *tp, struct bbr3_state 
 
 static __noinline void probe_upward(struct tcp_sock *tp, struct bbr3_state *b, const struct rate_sample *rs)
 {
-	/* What is not used up is no proof that more would fit. */
+	/* An unused bound is no evidence that more would fit. */
 	if (!BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited) || tp->snd_cwnd < b->inflight_hi)
 		return;
 	b->up_acks = add_capped(b->up_acks, rs->acked_sacked);
@@ -657,21 +658,21 @@ static __noinline void probe_upward(struct tcp_sock *tp, struct bbr3_state *b, c
 		raise_slope(tp, b);
 }
 
-/* True if the phase was changed. */
+/* Returns whether the phase changed. */
 static bool adapt_upper_bounds(struct tcp_sock *tp, struct bbr3_state *b, const struct rate_sample *rs,
 			       const struct measured *m)
 {
 	if (b->ack_phase == ACKS_PROBE_STARTING && b->round_start)
 		b->ack_phase = ACKS_PROBE_FEEDBACK;
 	if (b->ack_phase == ACKS_PROBE_STOPPING && b->round_start) {
-		/* All that the probe sent is answered: the bandwidth of the cycle before last is forgotten. */
+		/* All packets of the probe are acknowledged: drops the bandwidth of the cycle before last. */
 		b->probe_samples = 0;
 		b->ack_phase = ACKS_INIT;
 		if (b->mode == PROBE_BW && !rs->is_app_limited && b->bw_hi_now) {
 			b->bw_hi_before = b->bw_hi_now;
 			b->bw_hi_now = 0;
 		}
-		/* Stopped out of caution and nothing was lost: try further at once. */
+		/* The probe stopped as a precaution and nothing was lost: continue probing at once. */
 		if (b->mode == PROBE_BW && b->stopped_risky_probe && !b->prev_probe_too_high) {
 			start_refill(tp, b);
 			return true;
@@ -684,7 +685,7 @@ static bool adapt_upper_bounds(struct tcp_sock *tp, struct bbr3_state *b, const 
 	}
 	if (b->inflight_hi == UNBOUNDED)
 		return false;
-	/* A level that was safe in any phase is safe. */
+	/* An inflight level that was safe in any phase is safe. */
 	b->inflight_hi = most(b->inflight_hi, m->tx_in_flight);
 	if (b->mode == PROBE_BW && b->phase == UP)
 		probe_upward(tp, b, rs);
@@ -697,11 +698,11 @@ static bool is_time_to_probe(const struct tcp_sock *tp, const struct bbr3_state 
 
 	if (waited_us > 0)
 		return true;
-	/* The count of rounds changes with a round only. */
+	/* The number of rounds changes only at the start of a round. */
 	return b->round_start && b->rounds_since_probe >= least(probe_wait_rounds, target_inflight(tp, b, burst));
 }
 
-/* UP ends where an earlier probe lost too much, or where the bandwidth does not grow although it may. */
+/* UP ends at the level where an earlier probe lost too much, or if the bandwidth does not grow although it could. */
 static bool is_probe_done(struct tcp_sock *tp, struct bbr3_state *b, __u32 inflight, __u32 bw)
 {
 	if (b->prev_probe_too_high && inflight >= b->inflight_hi) {
@@ -735,7 +736,7 @@ static void update_phase(struct tcp_sock *tp, struct bbr3_state *b, const struct
 			start_refill(tp, b);
 		break;
 	case REFILL:
-		/* After one round trip the pipe is full, and samples begin to tell of it. */
+		/* After one round trip the pipe is full, and the samples start to show it. */
 		if (b->round_start) {
 			b->probe_samples = 1;
 			start_up(tp, b, m->bw);
@@ -760,7 +761,7 @@ static __noinline void check_probe_rtt_done(struct tcp_sock *tp, struct bbr3_sta
 	leave_probe_rtt(tp, b);
 }
 
-/* Two windows: the smallest RTT of 5 s decides when to look again, that of 10 s is the estimate. */
+/* Two windows: the minimum RTT of 5 s decides when to measure again, that of 10 s is the estimate. */
 static void update_min_rtt(struct sock *sk, struct bbr3_state *b, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -770,7 +771,8 @@ static void update_min_rtt(struct sock *sk, struct bbr3_state *b, const struct r
 		b->probe_rtt_min_us = rs->rtt_us < UNKNOWN_US ? rs->rtt_us : UNKNOWN_US - 1;
 		b->probe_rtt_stamp_us = now_us(tp);
 	}
-	if (b->probe_rtt_min_us <= b->min_rtt_us || now_us(tp) - b->min_rtt_stamp_us > min_rtt_window_ms * USEC_PER_MSEC) {
+	if (b->probe_rtt_min_us <= b->min_rtt_us ||
+	    now_us(tp) - b->min_rtt_stamp_us > min_rtt_window_ms * USEC_PER_MSEC) {
 		b->min_rtt_us = b->probe_rtt_min_us;
 		b->min_rtt_stamp_us = b->probe_rtt_stamp_us;
 	}
@@ -785,7 +787,7 @@ static void update_min_rtt(struct sock *sk, struct bbr3_state *b, const struct r
 	if (b->mode == PROBE_RTT) {
 		__u32 inflight = in_flight(tp);
 
-		/* The samples of these small windows say nothing about the bandwidth. */
+		/* Samples with these small windows do not show the bandwidth. */
 		tp->app_limited = most(tp->delivered + inflight, 1);
 		if (!b->probe_rtt_timed) {
 			if (inflight <= probe_rtt_cwnd(b)) {
@@ -805,7 +807,7 @@ static void update_min_rtt(struct sock *sk, struct bbr3_state *b, const struct r
 		b->idle_restart = 0;
 }
 
-/* The bound that the model puts on the window in this phase. */
+/* The model's bound of the window in this phase. */
 static __u32 inflight_bound(const struct bbr3_state *b)
 {
 	__u32 cap = UNBOUNDED;
@@ -879,7 +881,7 @@ void BPF_PROG(bbr3_init, struct sock *sk)
 	b->round_end = tp->delivered;
 	b->loss_round_end = tp->delivered + 1;
 	b->lost_before_round = tp->lost;
-	/* The smallest RTT that the socket knows already; all ones if none. */
+	/* The socket's minimum RTT so far; all ones if none. */
 	b->min_rtt_us = b->probe_rtt_min_us = tp->rtt_min.s[0].v;
 	b->min_rtt_stamp_us = b->probe_rtt_stamp_us = now_us(tp);
 	b->epoch_stamp_us = now_us(tp);
@@ -910,7 +912,7 @@ void BPF_PROG(bbr3_set_state, struct sock *sk, __u8 new_state)
 	}
 }
 
-/* Sending begins again after a pause. */
+/* Sending resumes after a pause. */
 static __always_inline void resume(struct sock *sk)
 {
 	struct bbr3_state *b = inet_csk_ca(sk);
@@ -934,7 +936,7 @@ void BPF_PROG(bbr3_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		resume(sk);
 }
 
-/* Newer kernels (7.2 has it) call this instead; in others it is left out. */
+/* Called from Linux 7.2 on instead; ignored by older kernels. */
 SEC("?struct_ops")
 void BPF_PROG(bbr3_cwnd_event_tx_start, struct sock *sk)
 {
@@ -956,7 +958,7 @@ __u32 BPF_PROG(bbr3_undo_cwnd, struct sock *sk)
 {
 	struct bbr3_state *b = inet_csk_ca(sk);
 
-	/* The loss was none: what was concluded from it is void. */
+	/* The recovery was spurious: discards its conclusions. */
 	full_bw_restart(b, 0);
 	b->loss_in_round = 0;
 	lift_lower_bounds(b);
@@ -967,7 +969,7 @@ __u32 BPF_PROG(bbr3_undo_cwnd, struct sock *sk)
 SEC("struct_ops")
 __u32 BPF_PROG(bbr3_sndbuf_expand, struct sock *sk)
 {
-	/* Three windows: one in flight, one to go on sending in recovery, one for the application. */
+	/* Three windows: one in flight, one to continue sending in recovery, one for the application. */
 	return 3;
 }
 

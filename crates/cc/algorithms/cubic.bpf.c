@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * CUBIC with HyStart: after a loss the window is a cubic function of time, flat where the loss was.
+ * CUBIC with HyStart: after a loss the window is a cubic function of time, with its plateau at the window of the loss.
  *
  * Source: RFC 9438 (CUBIC, 2023); S. Ha and I. Rhee, "Taming the elephants: new TCP slow start", Computer Networks
- * 55(9), 2011 (HyStart). With w_max the window at the loss and t the time since growth began again:
+ * 55(9), 2011 (HyStart). With w_max the window at the loss and t the time since growth resumed:
  *     W(t) = C (t - K)^3 + w_max,   K = cbrt((w_max - cwnd) / C),   C = 0.4 segments / s^3;   a loss: cwnd = 0.7 w_max
- * A Reno flow that loses as often grows by alpha = 3 (1 - beta) / (1 + beta) a round trip; where that is more, it is
- * taken. HyStart ends slow start before the loss: when the ACKs of one round trip have come in a row for half the
- * smallest RTT (the whole of it if the sender paces), or when the smallest of 8 RTTs of a round is 1/8 above the
- * smallest ever.
+ * A Reno flow with the same losses grows by alpha = 3 (1 - beta) / (1 + beta) per round trip; the larger growth
+ * applies. HyStart ends slow start before the loss: when the ACK train of one round trip lasts for half the
+ * minimum RTT (for all of it if the sender paces), or when the minimum of 8 RTTs of a round is 1/8 above the
+ * minimum so far.
  *
  * Departures from RFC 9438:
- *  1. W(t + RTT) is aimed at with the smallest RTT, not the smoothed one. It is evaluated when the window has
- *     changed, at most once a jiffy, and otherwise each 1/32 s: on paths shorter than that growth comes in bursts.
- *  2. Where the last w_max is unknown (no loss yet) growth is at least 5 % a round trip.
- *  3. HyStart instead of HyStart++ (RFC 9406): there is no conservative slow start, what it finds is final.
+ *  1. The target W(t + RTT) uses the minimum RTT, not the smoothed one. It is evaluated when the window has
+ *     changed, at most once per jiffy, and otherwise every 1/32 s: on shorter paths growth comes in bursts.
+ *  2. If the last w_max is unknown (no loss yet), growth is at least 5 % per round trip.
+ *  3. HyStart instead of HyStart++ (RFC 9406): there is no conservative slow start, and its decision is final.
  *  4. The Reno-friendly window is an integer that counts acknowledged segments; alpha is 8/15 for the default beta.
- * All four are Linux's, which this file follows. Its departures from the kernel's tcp_cubic:
+ * All four are as in Linux. Departures from the kernel's tcp_cubic:
  *  1. The cube root is exact; the kernel's is off by 0.2 % on average.
  *  2. (t - K)^3 does not overflow for large windows and long times.
- *  3. No counters of what HyStart found (TcpExtTCPHystart...): BPF may not write the kernel's.
+ *  3. No HyStart counters (TcpExtTCPHystart...): BPF cannot write the kernel's counters.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -35,13 +35,13 @@ const volatile __u32 c_scale = 1024;
 /* Share of the window that is kept after a loss. */
 const volatile __u32 beta = 717;
 const volatile __u32 beta_scale = 1024;
-/* A loss below the last w_max makes the next one smaller still, which gives room to new flows (RFC 9438, 4.7). */
+/* A loss below the last w_max reduces w_max further, which frees bandwidth for new flows (RFC 9438, 4.7). */
 const volatile bool fast_convergence = true;
-/* Never slower than a Reno flow that loses as often (RFC 9438, 4.3). */
+/* Never slower than a Reno flow with the same losses (RFC 9438, 4.3). */
 const volatile bool tcp_friendliness = true;
 /* Leaves slow start before the first loss. */
 const volatile bool hystart = true;
-/* What HyStart looks at: 1 = trains of ACKs, 2 = delay, 3 = both. */
+/* HyStart's criteria: 1 = ACK trains, 2 = delay, 3 = both. */
 const volatile __u32 hystart_detect = 3;
 /* Windows below this stay in slow start, in segments. */
 const volatile __u32 hystart_low_window = 16;
@@ -63,14 +63,14 @@ const volatile __u32 initial_ssthresh = 0;
 #define MAX_C (1ULL << 20)
 
 struct cubic {
-	__u32 per_increment;	/* acknowledged segments for one of growth */
-	__u32 w_max;		/* window before the last reduction; 0: none yet */
-	__u32 origin;		/* W(K) */
-	__u32 k;		/* in 1/1024 s */
-	__u32 epoch_start;	/* jiffies; 0: growth has not begun again since the last reduction */
-	__u32 w_est;		/* window of the Reno flow */
-	__u32 est_acked;	/* segments acknowledged that w_est has not taken in */
-	__u32 last_cwnd;	/* window and time when per_increment was last computed */
+	__u32 per_increment; /* acknowledged segments per segment of growth */
+	__u32 w_max;	     /* window before the last reduction; 0: none yet */
+	__u32 origin;	     /* W(K) */
+	__u32 k;	     /* in 1/1024 s */
+	__u32 epoch_start;   /* jiffies; 0: growth has not resumed since the last reduction */
+	__u32 w_est;	     /* window of the Reno flow */
+	__u32 est_acked;     /* acknowledged segments not yet counted in w_est */
+	__u32 last_cwnd;     /* window and time when per_increment was last computed */
 	__u32 last_time;
 	__u32 min_rtt_us;
 	/* HyStart, for the current round: */
@@ -115,7 +115,7 @@ static __always_inline void begin_round(struct sock *sk)
 
 /*
  * The largest root with root^3 <= value, for a value below 2^63, bit by bit. Without branches: the verifier would
- * follow both ways of each of the 21.
+ * explore both paths at each of the 21 bits.
  */
 static __always_inline __u32 cube_root(__u64 value)
 {
@@ -157,7 +157,7 @@ static __always_inline __u64 jiffies_from_us(__u32 us)
 	return (us + us_per_jiffy - 1) / us_per_jiffy;
 }
 
-/* Segments for one of growth, from the cubic function: it is to reach W(t + RTT) in a round trip. */
+/* Segments per segment of growth from the cubic function, to reach W(t + RTT) in a round trip. */
 static __always_inline __u32 cubic_increment(const struct cubic *ca, __u32 cwnd, __u32 now)
 {
 	__s32 elapsed = now - ca->epoch_start;
@@ -174,13 +174,13 @@ static __always_inline __u32 cubic_increment(const struct cubic *ca, __u32 cwnd,
 	}
 	if (target > cwnd)
 		per_increment = cwnd / (target - cwnd);
-	/* Nothing is known of the path yet: at least 5 % a round trip. */
+	/* The path is still unknown: at least 5 % per round trip. */
 	if (!ca->w_max)
 		per_increment = min(per_increment, 20ULL);
 	return min(per_increment, (__u64)~0U);
 }
 
-/* The Reno flow's window; where it is ahead, segments for one of growth are at most what it takes to catch up. */
+/* The Reno flow's window; if it is larger, limits the segments per segment of growth so that cwnd catches up. */
 static __always_inline void follow_reno(struct cubic *ca, __u32 cwnd)
 {
 	__u64 scale = max(beta_scale, 1U), kept = min((__u64)beta, scale);
@@ -218,7 +218,7 @@ static __always_inline void update(struct cubic *ca, __u32 cwnd, __u32 acked)
 	ca->est_acked += acked;
 	if (ca->last_cwnd == cwnd && (__s32)(now - ca->last_time) <= (__s32)(CONFIG_HZ / 32))
 		return;
-	/* The cubic function moves once a jiffy. */
+	/* The cubic function changes once per jiffy. */
 	if (!ca->epoch_start || now != ca->last_time) {
 		ca->last_cwnd = cwnd;
 		ca->last_time = now;
@@ -228,7 +228,7 @@ static __always_inline void update(struct cubic *ca, __u32 cwnd, __u32 acked)
 	}
 	if (tcp_friendliness)
 		follow_reno(ca, cwnd);
-	/* Never more than half the window a round trip. */
+	/* At most half the window per round trip. */
 	ca->per_increment = max(ca->per_increment, 2U);
 }
 
@@ -282,7 +282,7 @@ void BPF_PROG(cubic_set_state, struct sock *sk, __u8 new_state)
 	begin_round(sk);
 }
 
-/* Sending begins again after a pause: the time without data does not count for W(t). */
+/* Sending resumes after a pause: the time without data does not count for W(t). */
 static __always_inline void resume(struct sock *sk)
 {
 	struct cubic *ca = inet_csk_ca(sk);
@@ -303,14 +303,14 @@ void BPF_PROG(cubic_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		resume(sk);
 }
 
-/* Newer kernels (7.2 has it) call this instead; in others it is left out. */
+/* Called from Linux 7.2 on instead; ignored by older kernels. */
 SEC("?struct_ops")
 void BPF_PROG(cubic_cwnd_event_tx_start, struct sock *sk)
 {
 	resume(sk);
 }
 
-/* What a TSO burst of the sender and its aggregation at the receiver may add to a train of ACKs, at most 1 ms. */
+/* Time that a TSO burst and its aggregation at the receiver may add to an ACK train, at most 1 ms. */
 static __always_inline __u32 burst_us(const struct sock *sk)
 {
 	__u64 rate = sk->sk_pacing_rate;
@@ -328,7 +328,7 @@ static __always_inline bool long_train(const struct sock *sk, struct cubic *ca)
 	if ((__s32)(now - ca->train_end_us) > (__s32)hystart_ack_delta_us)
 		return false;
 	ca->train_end_us = now;
-	/* Pacing spreads a slow start's round over half the RTT. */
+	/* Pacing spreads a round of slow start over half the RTT. */
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		limit /= 2;
 	return (__s32)(now - ca->round_start_us) > (__s32)limit;
@@ -371,7 +371,7 @@ void BPF_PROG(cubic_pkts_acked, struct sock *sk, const struct ack_sample *sample
 
 	if (sample->rtt_us < 0)
 		return;
-	/* The first second after a reduction says little about the empty path. */
+	/* RTTs of the first second after a reduction include queues, and say little about the empty path. */
 	if (ca->epoch_start && (__s32)(tcp_jiffies32 - ca->epoch_start) < (__s32)CONFIG_HZ)
 		return;
 
@@ -390,13 +390,13 @@ __u32 BPF_PROG(cubic_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops cubic = {
-	.init		= (void *)cubic_init,
-	.ssthresh	= (void *)cubic_ssthresh,
-	.cong_avoid	= (void *)cubic_cong_avoid,
-	.set_state	= (void *)cubic_set_state,
-	.cwnd_event	= (void *)cubic_cwnd_event,
+	.init = (void *)cubic_init,
+	.ssthresh = (void *)cubic_ssthresh,
+	.cong_avoid = (void *)cubic_cong_avoid,
+	.set_state = (void *)cubic_set_state,
+	.cwnd_event = (void *)cubic_cwnd_event,
 	.cwnd_event_tx_start = (void *)cubic_cwnd_event_tx_start,
-	.pkts_acked	= (void *)cubic_pkts_acked,
-	.undo_cwnd	= (void *)cubic_undo_cwnd,
-	.name		= "cubic",
+	.pkts_acked = (void *)cubic_pkts_acked,
+	.undo_cwnd = (void *)cubic_undo_cwnd,
+	.name = "cubic",
 };

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * DCTCP: shrinks the window by half the fraction of packets that were marked.
+ * DCTCP: reduces the window by half the fraction of marked packets.
  *
- * Source: RFC 8257; M. Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010. Once each round trip:
+ * Source: RFC 8257; M. Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010. Once per round trip:
  *
  *   alpha = (1 - g) alpha + g F            F: marked of delivered, g = 1/16
- *   cwnd  = cwnd (1 - alpha / 2)           when marks came
+ *   cwnd  = cwnd (1 - alpha / 2)           if there were marks
  *
- * The receiver's half answers each change of the mark at once, so that the sender can count marked packets (RFC 8257,
+ * The receiver acknowledges each change of the mark at once, so that the sender can count marked packets (RFC 8257,
  * section 3.2).
  *
  * Departures from the RFC:
  *  1. F counts packets, not bytes (the kernel's as well).
- *  2. A loss halves the window, by choice of section 3.5 (the kernel's as well).
+ *  2. A loss halves the window, an option of section 3.5 (the kernel's as well).
  *
  * Departures from the kernel's tcp_dctcp:
  *  1. Without negotiated ECN it behaves as Reno inside this file; the kernel swaps the whole set of functions.
- *     ss goes on to show this file's name.
- *  2. ECN marking of what is sent (ECT on SYN and retransmissions) is the kernel's matter, by the NEEDS_ECN flag.
- *  3. alpha is exact to 1/1024 of its own (1/2^20): below 16/1024 the kernel's goes down by whole steps of 1/1024.
- *  4. get_info is missing: BPF has none.
+ *     ss still shows this file's name.
+ *  2. The kernel sets ECT on sent packets (also SYN and retransmissions) because of the NEEDS_ECN flag.
+ *  3. alpha is exact to 1/1024 of its own (1/2^20): below 16/1024 the kernel's alpha decreases in steps of 1/1024.
+ *  4. get_info is missing: BPF does not support it.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -36,7 +36,7 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 /* g: weight of the last round's marks. */
 const volatile __u16 g = 64;
 const volatile __u16 g_scale = ONE;
-/* alpha before anything is known: 1 halves the window at the first mark. */
+/* Initial alpha: 1 halves the window at the first mark. */
 const volatile __u16 initial_alpha = ONE;
 const volatile __u16 initial_alpha_scale = ONE;
 
@@ -44,7 +44,7 @@ struct dctcp_state {
 	__u32 alpha;
 	__u32 delivered;
 	__u32 delivered_ce;
-	/* snd_nxt when the round began: the round ends with the ACK of it. */
+	/* snd_nxt at the start of the round: the round ends with its ACK. */
 	__u32 round_end;
 	__u32 prior_rcv_nxt;
 	__u32 loss_cwnd;
@@ -70,7 +70,7 @@ static void halve(struct tcp_sock *tp, struct dctcp_state *d)
 	tp->snd_ssthresh = half < 2 ? 2 : half;
 }
 
-/* The receiver's half: whether the ACKs it sends say that a mark was seen. */
+/* The receiver's part: whether its ACKs report a mark. */
 static void echo(struct tcp_sock *tp, bool ce)
 {
 	if (ce)
@@ -131,7 +131,7 @@ void BPF_PROG(dctcp_set_state, struct sock *sk, __u8 new_state)
 {
 	__u8 old_state = BPF_CORE_READ_BITFIELD(inet_csk(sk), icsk_ca_state);
 
-	/* What ssthresh gave is for marks; this is a loss. */
+	/* ssthresh was computed for marks; this is a loss. */
 	if (new_state == TCP_CA_Recovery && old_state != TCP_CA_Recovery)
 		halve(tcp_sk(sk), inet_csk_ca(sk));
 }
@@ -148,14 +148,14 @@ void BPF_PROG(dctcp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		return;
 	}
 	if (event == CA_EVENT_TX_START) {
-		/* All is acknowledged: a round that spans the pause would mix two states of the path. */
+		/* Everything is acknowledged: a round across the pause would mix two states of the path. */
 		start_round(tp, d);
 		return;
 	}
 	if (!d->ecn || (!ce && event != CA_EVENT_ECN_NO_CE))
 		return;
 	if (ce != d->ce) {
-		/* The ACK that was held back is for packets with the mark from before: it goes first, on its own. */
+		/* The delayed ACK is for packets with the previous mark: it is sent first, separately. */
 		if (inet_csk(sk)->icsk_ack.pending & ICSK_ACK_TIMER) {
 			echo(tp, d->ce);
 			bpf_tcp_send_ack(tp, d->prior_rcv_nxt);
@@ -167,7 +167,7 @@ void BPF_PROG(dctcp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 	echo(tp, ce);
 }
 
-/* Newer kernels (7.2 has it) call this instead when sending begins; in others it is left out. */
+/* Called from Linux 7.2 on when sending starts after a pause; ignored by older kernels. */
 SEC("?struct_ops")
 void BPF_PROG(dctcp_cwnd_event_tx_start, struct sock *sk)
 {

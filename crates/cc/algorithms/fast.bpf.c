@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * FAST: an equation for the window, solved when exactly alpha packets of the flow are queued.
+ * FAST: the window follows an equation whose solution keeps exactly alpha packets of the flow in the queue.
  *
  * Source: C. Jin, D. X. Wei, S. H. Low, "FAST TCP: Motivation, Architecture, Algorithms, Performance", INFOCOM 2004
- * (journal version: IEEE/ACM Transactions on Networking 14(6), 2006). Once each round trip:
+ * (journal version: IEEE/ACM Transactions on Networking 14(6), 2006). Once per round trip:
  *
  *   w = min(2 w, (1 - gamma) w + gamma (baseRTT / RTT x w + alpha))
  *
  * Departures from the paper (the kernel has no FAST):
  *  1. RTT is the mean of the round's samples; the paper smooths with a weight that depends on the window.
- *  2. Slow start doubles the window until the flow has alpha packets queued, or until a loss: then the equation begins.
+ *  2. Slow start doubles the window until the flow has alpha packets queued, or until a loss: then the equation applies.
  *     The paper's own start phase is not published in detail.
- *  3. Between two rounds the window moves to its new value by one packet more for each packet acknowledged, so that an
- *     increase is no burst; a decrease is immediate.
- *  4. alpha is fixed for a flow; the paper also tells of alpha chosen by the measured rate. After a loss the window is
+ *  3. Between two rounds the window grows to its new value by one packet per acknowledged packet, so that an
+ *     increase causes no burst; a decrease is immediate.
+ *  4. alpha is fixed for a flow; the paper also describes a choice of alpha by the measured rate. After a loss the window is
  *     Reno's half, as in the paper's experiments.
  *  5. Fractions of packets are kept (1/1024): without them the window stops up to 1/gamma packets from the solution.
  */
@@ -27,12 +27,12 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 
 #define ONE 1024
 #define NO_RTT_US 0x7fffffffU
-/* No window is larger: leaves room to add to it in 32 bits. */
+/* Maximum window: sums with it fit into 32 bits. */
 #define WINDOW_MAX (1U << 30)
 
 /* Packets that the flow keeps in the queue: at least one for each 10 Mb/s, so that the delay can be measured. */
 const volatile __u32 alpha = 100;
-/* How much of the way to the solution a round goes. */
+/* Fraction of the distance to the solution that a round covers. */
 const volatile __u16 gain = 512;
 const volatile __u16 gain_scale = ONE;
 
@@ -40,9 +40,9 @@ struct fast_state {
 	__u64 rtt_sum_us;
 	__u32 samples;
 	__u32 base_rtt_us;
-	/* snd_nxt when the round began: the round ends with the ACK of it. */
+	/* snd_nxt at the start of the round: the round ends with its ACK. */
 	__u32 round_end;
-	/* The window that the equation gave, in packets and 1/1024; 0 packets: none yet. */
+	/* The window from the equation, in packets and 1/1024; 0 packets: none yet. */
 	__u32 target;
 	__u32 fraction;
 	bool on;
@@ -73,7 +73,7 @@ static void end_round(struct sock *sk, struct fast_state *f)
 	if (!rtt_us)
 		rtt_us = 1;
 
-	/* All in 1/1024 packets; empty is the window that would leave no queue. */
+	/* All in 1/1024 packets; empty is the window without a queue. */
 	window = (__u64)(tp->snd_cwnd < WINDOW_MAX ? tp->snd_cwnd : WINDOW_MAX) * ONE;
 	if (tp->snd_cwnd == f->target)
 		window += f->fraction;
@@ -99,7 +99,7 @@ static void end_round(struct sock *sk, struct fast_state *f)
 	f->fraction = next % ONE;
 	if (f->target < tp->snd_cwnd) {
 		tp->snd_cwnd = f->target;
-		/* Or slow start would begin again. */
+		/* Otherwise slow start would start again. */
 		if (tp->snd_ssthresh > f->target)
 			tp->snd_ssthresh = f->target;
 	}
@@ -151,7 +151,7 @@ void BPF_PROG(fast_set_state, struct sock *sk, __u8 new_state)
 {
 	struct fast_state *f = inet_csk_ca(sk);
 
-	/* In recovery RTTs tell nothing, and the window is the kernel's matter. */
+	/* In recovery RTTs are meaningless, and the kernel sets the window. */
 	f->on = new_state == TCP_CA_Open;
 	f->target = 0;
 	start_round(tcp_sk(sk), f);

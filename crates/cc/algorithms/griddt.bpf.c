@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Grid DT: Reno with a settable increment, slow start and back-off.
+ * Grid DT: Reno with configurable increment, slow start and back-off.
  *
  * Source: S. Ravot, "TCP transfers over high latency/bandwidth networks - Grid DT", PFLDnet 2003, a patch to Linux 2.4:
- * initial ssthresh settable; congestion avoidance cwnd += A * MSS * MSS / cwnd per ACK, that is A segments a round
+ * configurable initial ssthresh; congestion avoidance cwnd += A * MSS * MSS / cwnd per ACK, that is A segments per round
  * trip; slow start cwnd += M segments per ACK; a smaller back-off after a loss. Only the sender changes. As "next
- * work" it names A from the MTU (9000 bytes gives 1, 3000 gives 3, 1500 gives 6) and from the square of the RTT (10 ms
+ * work" it proposes A from the MTU (9000 bytes gives 1, 3000 gives 3, 1500 gives 6) and from the square of the RTT (10 ms
  * gives 1, 100 ms gives 100).
  *
  * With its default parameters this is Linux's Reno, ACK for ACK.
  *
  * Departures from the patch:
- *  1. Per acknowledged segment, not per ACK, as Linux's Reno counts since 4.0: delayed and stretched ACKs cost no
+ *  1. Growth per acknowledged segment, not per ACK, as in Linux's Reno since 4.0: delayed and stretched ACKs cost no
  *     growth.
- *  2. A, M and the back-off may be fractions. What an ACK earns beyond whole segments is kept, so that A = 0.01
+ *  2. A, M and the back-off may be fractions. Fractions of segments accumulate, so that A = 0.01
  *     grows by one segment in 100 round trips.
- *  3. `auto_rtt` uses the smallest RTT the kernel has seen, not the smoothed one: a queue of the flow's own making
- *     would otherwise raise A, and that the queue.
- *  4. `auto_mtu` and `auto_rtt` multiply `a`; the product stays between 1/65536 and 65536.
+ *  3. `auto_rtt` uses the kernel's minimum RTT, not the smoothed one: otherwise the flow's own queue would increase
+ *     A, which increases the queue.
+ *  4. `auto_mtu` and `auto_rtt` multiply `a`; the product is limited to between 1/65536 and 65536.
  *
  * The kernel has no module of this name.
  */
@@ -29,10 +29,10 @@
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-/* Additive increase A: segments a round trip in congestion avoidance. */
+/* Additive increase A: segments per round trip in congestion avoidance. */
 const volatile __u32 a = 65536;
 const volatile __u32 a_scale = 65536;
-/* Slow-start increment M: segments for each one acknowledged. */
+/* Slow-start increment M: segments per acknowledged segment. */
 const volatile __u32 m = 65536;
 const volatile __u32 m_scale = 65536;
 /* Share of the window that is kept after a loss. */
@@ -44,14 +44,14 @@ const volatile __u32 initial_ssthresh = 0;
 const volatile bool auto_mtu = false;
 /* Multiplies A by the square of RTT / reference_rtt_us. */
 const volatile bool auto_rtt = false;
-/* MTU for which auto_mtu leaves A as it is. */
+/* MTU for which auto_mtu does not change A. */
 const volatile __u32 reference_mtu_bytes = 9000;
-/* RTT for which auto_rtt leaves A as it is. */
+/* RTT for which auto_rtt does not change A. */
 const volatile __u32 reference_rtt_us = 10000;
 
 extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 
-/* The MTU that this connection's segments fill: payload, TCP header with the options of every segment, IP header. */
+/* The connection's MTU: payload of a full segment, TCP header with the usual options, IP header. */
 static __always_inline __u32 mtu_bytes(const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -60,7 +60,7 @@ static __always_inline __u32 mtu_bytes(const struct sock *sk)
 	return tp->mss_cache + tp->tcp_header_len + ip_header;
 }
 
-/* A, in 1/65536 segments a round trip. */
+/* A, in 1/65536 segments per round trip. */
 static __always_inline __u64 increment(const struct sock *sk)
 {
 	__u32 rtt_us = tcp_sk(sk)->rtt_min.s[0].v;
@@ -68,7 +68,7 @@ static __always_inline __u64 increment(const struct sock *sk)
 
 	if (auto_mtu)
 		is = min(is * min(reference_mtu_bytes, 65536U) / max(mtu_bytes(sk), 1U), FRACTION_MAX);
-	/* 0 or all ones: there is no sample yet. */
+	/* 0 or all ones: no sample yet. */
 	if (auto_rtt && rtt_us && rtt_us != ~0U) {
 		/* Once for each factor of the square, so that each product fits into 64 bits. */
 		is = min(is * rtt_us / max(reference_rtt_us, 1U), FRACTION_MAX);
@@ -120,9 +120,9 @@ __u32 BPF_PROG(griddt_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops griddt = {
-	.init		= (void *)griddt_init,
-	.ssthresh	= (void *)griddt_ssthresh,
-	.cong_avoid	= (void *)griddt_cong_avoid,
-	.undo_cwnd	= (void *)griddt_undo_cwnd,
-	.name		= "griddt",
+	.init = (void *)griddt_init,
+	.ssthresh = (void *)griddt_ssthresh,
+	.cong_avoid = (void *)griddt_cong_avoid,
+	.undo_cwnd = (void *)griddt_undo_cwnd,
+	.name = "griddt",
 };

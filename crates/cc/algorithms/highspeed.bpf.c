@@ -2,14 +2,14 @@
 /*
  * HighSpeed TCP: the larger the window, the larger the increase and the smaller the decrease.
  *
- * Source: RFC 3649 (S. Floyd, 2003). At an average window of w segments TCP is to see a loss rate of
+ * Source: RFC 3649 (S. Floyd, 2003). An average window of w segments corresponds to a loss rate of
  * p(w) = 0.078 / w^1.2, for w from Low_Window 38 (below it: Reno) to High_Window 83000. Then
- *     b(w) = 0.5 - 0.4 (ln w - ln 38) / (ln 83000 - ln 38)        share of the window given up after a loss
- *     a(w) = w^2 p(w) 2 b(w) / (2 - b(w))                         segments a round trip
+ *     b(w) = 0.5 - 0.4 (ln w - ln 38) / (ln 83000 - ln 38)        share of the window subtracted after a loss
+ *     a(w) = w^2 p(w) 2 b(w) / (2 - b(w))                         segments per round trip
  *
  * Departures from the RFC:
- *  1. a and b come from the rows of its Appendix B, which are the windows where a(w) has just grown by a further
- *     segment, with straight lines between the rows. Above the last row (94717) a and b stay what they are there.
+ *  1. a and b come from the rows of its Appendix B, which are the windows where a(w) reaches the next whole
+ *     segment, with linear interpolation between the rows. Above the last row (94717) a and b are constant.
  *  2. Per acknowledged segment, not per ACK.
  *
  * Departures from the kernel's tcp_highspeed:
@@ -17,7 +17,7 @@
  *  2. The kernel grows by a(w) / w per ACK, so that delayed ACKs halve the increase; here it is per acknowledged
  *     segment.
  *  3. The window at the time of the loss gives b; the kernel uses that of the last ACK in congestion avoidance.
- *  4. What slow start leaves of an ACK counts for congestion avoidance, as in Reno.
+ *  4. The part of an ACK that slow start does not use counts for congestion avoidance, as in Reno.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -32,26 +32,26 @@ static const struct {
 	__u32 window;
 	__u32 decrease;
 } rows[] = {
-	{ 38, 32768 }, { 118, 28905 }, { 221, 26766 }, { 347, 25227 }, { 495, 24016 }, { 663, 23020 },
-	{ 851, 22169 }, { 1058, 21427 }, { 1284, 20767 }, { 1529, 20171 }, { 1793, 19628 }, { 2076, 19129 },
-	{ 2378, 18666 }, { 2699, 18234 }, { 3039, 17829 }, { 3399, 17448 }, { 3778, 17087 }, { 4177, 16745 },
-	{ 4596, 16419 }, { 5036, 16107 }, { 5497, 15809 }, { 5979, 15522 }, { 6483, 15246 }, { 7009, 14980 },
-	{ 7558, 14723 }, { 8130, 14474 }, { 8726, 14233 }, { 9346, 13999 }, { 9991, 13772 }, { 10661, 13550 },
-	{ 11358, 13334 }, { 12082, 13124 }, { 12834, 12918 }, { 13614, 12717 }, { 14424, 12520 },
-	{ 15265, 12327 }, { 16137, 12137 }, { 17042, 11951 }, { 17981, 11768 }, { 18955, 11588 },
-	{ 19965, 11411 }, { 21013, 11237 }, { 22101, 11065 }, { 23230, 10895 }, { 24402, 10727 },
-	{ 25618, 10561 }, { 26881, 10397 }, { 28193, 10235 }, { 29557, 10074 }, { 30975, 9914 },
-	{ 32450, 9755 }, { 33986, 9598 }, { 35586, 9441 }, { 37253, 9285 }, { 38992, 9129 }, { 40808, 8974 },
-	{ 42707, 8819 }, { 44694, 8664 }, { 46776, 8509 }, { 48961, 8353 }, { 51258, 8197 }, { 53677, 8040 },
-	{ 56230, 7881 }, { 58932, 7721 }, { 61799, 7559 }, { 64851, 7395 }, { 68113, 7228 }, { 71617, 7057 },
-	{ 75401, 6881 }, { 79517, 6700 }, { 84035, 6511 }, { 89053, 6314 }, { 94717, 6103 },
+	{ 38, 32768 },	  { 118, 28905 },   { 221, 26766 },   { 347, 25227 },	{ 495, 24016 },	  { 663, 23020 },
+	{ 851, 22169 },	  { 1058, 21427 },  { 1284, 20767 },  { 1529, 20171 },	{ 1793, 19628 },  { 2076, 19129 },
+	{ 2378, 18666 },  { 2699, 18234 },  { 3039, 17829 },  { 3399, 17448 },	{ 3778, 17087 },  { 4177, 16745 },
+	{ 4596, 16419 },  { 5036, 16107 },  { 5497, 15809 },  { 5979, 15522 },	{ 6483, 15246 },  { 7009, 14980 },
+	{ 7558, 14723 },  { 8130, 14474 },  { 8726, 14233 },  { 9346, 13999 },	{ 9991, 13772 },  { 10661, 13550 },
+	{ 11358, 13334 }, { 12082, 13124 }, { 12834, 12918 }, { 13614, 12717 }, { 14424, 12520 }, { 15265, 12327 },
+	{ 16137, 12137 }, { 17042, 11951 }, { 17981, 11768 }, { 18955, 11588 }, { 19965, 11411 }, { 21013, 11237 },
+	{ 22101, 11065 }, { 23230, 10895 }, { 24402, 10727 }, { 25618, 10561 }, { 26881, 10397 }, { 28193, 10235 },
+	{ 29557, 10074 }, { 30975, 9914 },  { 32450, 9755 },  { 33986, 9598 },	{ 35586, 9441 },  { 37253, 9285 },
+	{ 38992, 9129 },  { 40808, 8974 },  { 42707, 8819 },  { 44694, 8664 },	{ 46776, 8509 },  { 48961, 8353 },
+	{ 51258, 8197 },  { 53677, 8040 },  { 56230, 7881 },  { 58932, 7721 },	{ 61799, 7559 },  { 64851, 7395 },
+	{ 68113, 7228 },  { 71617, 7057 },  { 75401, 6881 },  { 79517, 6700 },	{ 84035, 6511 },  { 89053, 6314 },
+	{ 94717, 6103 },
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
 struct response {
-	__u64 increase;		/* a, segments a round trip, in 1/65536 */
-	__u64 decrease;		/* b, share of the window, in 1/65536 */
+	__u64 increase; /* a, segments per round trip, in 1/65536 */
+	__u64 decrease; /* b, share of the window, in 1/65536 */
 };
 
 extern __u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked) __ksym;
@@ -121,9 +121,9 @@ __u32 BPF_PROG(highspeed_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops highspeed = {
-	.init		= (void *)highspeed_init,
-	.ssthresh	= (void *)highspeed_ssthresh,
-	.cong_avoid	= (void *)highspeed_cong_avoid,
-	.undo_cwnd	= (void *)highspeed_undo_cwnd,
-	.name		= "highspeed",
+	.init = (void *)highspeed_init,
+	.ssthresh = (void *)highspeed_ssthresh,
+	.cong_avoid = (void *)highspeed_cong_avoid,
+	.undo_cwnd = (void *)highspeed_undo_cwnd,
+	.name = "highspeed",
 };

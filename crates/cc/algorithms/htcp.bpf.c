@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * H-TCP: the longer since the last loss, the faster the window grows; how much a loss costs follows the queue.
+ * H-TCP: the growth increases with the time since the last loss; the reduction depends on the queueing delay.
  *
  * Source: D. Leith and R. Shorten, "H-TCP: TCP for high-speed and long-distance networks", PFLDnet 2004; their
- * draft-leith-tcp-htcp. With Delta the seconds since the last loss, the window grows each round trip by
+ * draft-leith-tcp-htcp. With Delta the seconds since the last loss, the window grows per round trip by
  *     alpha = 2 (1 - beta) f,   f = 1 up to Delta = 1 s, then 1 + 10 (Delta - 1) + ((Delta - 1) / 2)^2
  * where f is scaled by the RTT, f RTT / 100 ms, with RTT between 10 and 200 ms, so that rates grow alike on all
  * paths; it is at least 1. After a loss w = beta w with beta = RTT_min / RTT_max, from 0.5 to 0.8, which just
- * empties the bottleneck's queue; 0.5 where the throughput has moved by more than a fifth since the loss before.
+ * empties the bottleneck's queue; 0.5 if the throughput has changed by more than a fifth since the previous loss.
  *
- * Departures from the paper, both of them Linux's:
- *  1. RTT_max takes in only samples of at most 20 ms more, in state Open, and forgets 5 % of its distance to RTT_min
+ * Departures from the paper, both as in Linux:
+ *  1. RTT_max increases by at most 20 ms per sample, only in state Open, and decays by 5 % of its distance to RTT_min
  *     at each loss.
- *  2. beta is 0.5 where RTT_min is at most 10 ms.
+ *  2. beta is 0.5 if RTT_min is at most 10 ms.
  *
  * Departures from the kernel's tcp_htcp:
  *  1. Times are in microseconds, not in jiffies, f and alpha have 10 fraction bits (the kernel's f is a whole
  *     number, also after the scaling), and beta is at most 0.8 where the kernel's is 0.797.
- *  2. alpha follows Delta with each ACK; the kernel's with each segment that the window has grown.
- *  3. Growth is per acknowledged segment, and what an ACK earned beyond a whole segment is kept.
- *  4. Delta is at most 1000 s. A sample of the throughput takes a whole window; the kernel's alpha segments less.
- *  5. An undo brings back RTT_max and the throughput from before the loss; the kernel saves them when the loss has
+ *  2. alpha follows Delta with each ACK; in the kernel with each segment of growth.
+ *  3. Growth is per acknowledged segment, and fractions of segments accumulate.
+ *  4. Delta is at most 1000 s. A throughput sample takes a whole window; in the kernel alpha segments less.
+ *  5. An undo restores RTT_max and the throughput from before the loss; the kernel saves them after the loss has
  *     changed them.
  */
 #include "vmlinux.h"
@@ -33,12 +33,12 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 
 /* Scales growth by the RTT. */
 const volatile bool rtt_scaling = true;
-/* Takes the least back-off share again where the throughput has moved by over a fifth between two losses. */
+/* Resets the share to its minimum if the throughput has changed by over a fifth between two losses. */
 const volatile bool bandwidth_switch = true;
-/* Least share of the window that is kept after a loss. */
+/* Minimum share of the window that is kept after a loss. */
 const volatile __u32 beta_min = 512;
 const volatile __u32 beta_min_scale = 1024;
-/* Largest share of the window that is kept after a loss. */
+/* Maximum share of the window that is kept after a loss. */
 const volatile __u32 beta_max = 819;
 const volatile __u32 beta_max_scale = 1024;
 /* Time after a loss in which growth is Reno's. */
@@ -50,27 +50,27 @@ const volatile __u32 low_speed_us = 1000000;
 #define ALPHA_MOST_RTT_US 200000U
 #define ALPHA_REFERENCE_RTT_US 100000U
 #define BETA_LEAST_RTT_US 10000U
-/* RTT_max grows by at most this a sample. */
+/* Maximum increase of RTT_max per sample. */
 #define RTT_STEP_US 20000U
 #define DELTA_MAX_MS 1000000ULL
 
 struct htcp {
 	struct fractions kept;
-	__u64 last_loss_us;	/* start of Delta */
+	__u64 last_loss_us; /* start of Delta */
 	__u64 undo_last_loss_us;
-	__u64 interval_start_us;	/* throughput is measured from here */
+	__u64 interval_start_us; /* throughput is measured from here */
 	__u32 interval_segs;
 	__u32 beta;
-	__u32 min_rtt_us;	/* 0: no sample yet */
+	__u32 min_rtt_us; /* 0: no sample yet */
 	__u32 max_rtt_us;
 	__u32 undo_max_rtt_us;
-	/* Throughput in segments a second: smoothed, its maximum since the last loss, and that of the time before. */
+	/* Throughput in segments per second: smoothed, its maximum since the last loss, and the maximum before that. */
 	__u32 rate;
 	__u32 max_rate;
 	__u32 old_max_rate;
 	__u32 undo_old_max_rate;
 	bool may_undo;
-	bool adapt;		/* beta has been 0.5 once since the throughput moved */
+	bool adapt; /* beta has been 0.5 once since the throughput changed */
 };
 
 extern __u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked) __ksym;
@@ -98,13 +98,13 @@ static __always_inline __u64 growth(const struct htcp *ca, __u64 now_us)
 	return f;
 }
 
-/* Whether two throughputs are within a fifth of the older. */
+/* Whether two throughputs differ by at most a fifth of the older. */
 static __always_inline bool alike(__u64 newer, __u64 older)
 {
 	return 5 * newer >= 4 * older && 5 * newer <= 6 * older;
 }
 
-/* At a loss: beta for it, from the RTTs and throughputs since the one before. */
+/* At a loss: computes beta from the RTTs and throughputs since the previous one. */
 static __always_inline void adapt_beta(struct htcp *ca)
 {
 	__u64 least = least_beta(), most = min(beta_max * ONE / max(beta_max_scale, 1U), ONE);
@@ -136,7 +136,7 @@ static __always_inline void measure_rtt(struct htcp *ca, __u32 rtt_us, __u8 stat
 		ca->max_rtt_us = rtt_us;
 }
 
-/* A sample for each window that was acknowledged, and at most one a round trip. */
+/* One sample per acknowledged window, and at most one per round trip. */
 static __always_inline void measure_rate(struct tcp_sock *tp, struct htcp *ca, __u32 acked, __u8 state)
 {
 	__u64 now_us = tp->tcp_mstamp, taken_us = now_us - ca->interval_start_us;
@@ -228,7 +228,7 @@ __u32 BPF_PROG(htcp_ssthresh, struct sock *sk)
 	return max(kept, 2ULL);
 }
 
-/* Delta begins when the window is reduced, and again when the losses are repaired. */
+/* Delta starts when the window is reduced, and again when the losses are repaired. */
 SEC("struct_ops")
 void BPF_PROG(htcp_set_state, struct sock *sk, __u8 new_state)
 {
@@ -261,11 +261,11 @@ __u32 BPF_PROG(htcp_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops htcp = {
-	.init		= (void *)htcp_init,
-	.ssthresh	= (void *)htcp_ssthresh,
-	.cong_avoid	= (void *)htcp_cong_avoid,
-	.set_state	= (void *)htcp_set_state,
-	.pkts_acked	= (void *)htcp_pkts_acked,
-	.undo_cwnd	= (void *)htcp_undo_cwnd,
-	.name		= "htcp",
+	.init = (void *)htcp_init,
+	.ssthresh = (void *)htcp_ssthresh,
+	.cong_avoid = (void *)htcp_cong_avoid,
+	.set_state = (void *)htcp_set_state,
+	.pkts_acked = (void *)htcp_pkts_acked,
+	.undo_cwnd = (void *)htcp_undo_cwnd,
+	.name = "htcp",
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Illinois: loss decides when the window shrinks, the queueing delay how fast it grows and how much it shrinks.
+ * Illinois: losses trigger reductions; the queueing delay sets the growth and the size of reductions.
  *
  * Source: S. Liu, T. Basar, R. Srikant, "TCP-Illinois: A loss- and delay-based congestion control algorithm for
- * high-speed networks", Performance Evaluation 65, 2008. Once each round trip, with da the mean and dm the largest
+ * high-speed networks", Performance Evaluation 65, 2008. Once per round trip, with da the mean and dm the largest
  * queueing delay (RTT less the smallest RTT):
  *
  *   alpha = alpha_max                     if da <= d1            d1 = 1 % of dm
@@ -11,18 +11,18 @@
  *   beta  = beta_min                      if da <= d2            d2 = 10 % of dm
  *           k3 + k4 da                    between                linear
  *           beta_max                      if da >= d3            d3 = 80 % of dm
- *   cwnd grows by alpha packets a round trip; a loss takes beta of it away
+ *   cwnd grows by alpha packets per round trip; a loss reduces it by beta cwnd
  *
  * Departures from the paper (the kernel's as well):
- *  1. Below window_min packets alpha is 1 and beta a half: Reno's.
+ *  1. Below window_min packets alpha is 1 and beta 1/2, as in Reno.
  *  2. After a timeout alpha and beta are Reno's until the next round.
  *
  * Departures from the kernel's tcp_illinois:
  *  1. alpha and beta are multiples of 1/1024 (there 1/128 and 1/64): alpha_min is 0.2998, not 0.2969.
- *  2. What is left over when the window grows by whole packets is kept; the kernel drops it. One ACK adds at most as
+ *  2. Fractions that remain when the window grows by whole packets are kept; the kernel drops them. One ACK adds at most as
  *     many packets as it acknowledges.
- *  3. Products have 64 bits; RTTs above 3.3 s are not cut.
- *  4. get_info is missing: BPF has none.
+ *  3. Products have 64 bits; RTTs above 3.3 s are not truncated.
+ *  4. get_info is missing: BPF does not support it.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -34,39 +34,39 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 
 #define ONE 1024
 
-/* Packets a round trip at full delay. */
+/* Growth at full delay, packets per round trip. */
 const volatile __u32 alpha_min = 307;
 const volatile __u32 alpha_min_scale = ONE;
-/* Packets a round trip without delay. */
+/* Growth without delay, packets per round trip. */
 const volatile __u32 alpha_max = 10240;
 const volatile __u32 alpha_max_scale = ONE;
-/* Part of the window that a loss costs at little delay. */
+/* Fraction of the window that a loss costs at little delay. */
 const volatile __u16 beta_min = 128;
 const volatile __u16 beta_min_scale = ONE;
-/* Part of the window that a loss costs at much delay. */
+/* Fraction of the window that a loss costs at much delay. */
 const volatile __u16 beta_max = 512;
 const volatile __u16 beta_max_scale = ONE;
-/* Delay up to which alpha is the largest, in percent of the largest delay. */
+/* Delay up to which alpha is at its maximum, in percent of the largest delay. */
 const volatile __u8 alpha_delay_percent = 1;
-/* Delay up to which beta is the smallest, in percent of the largest delay. */
+/* Delay up to which beta is at its minimum, in percent of the largest delay. */
 const volatile __u8 beta_low_percent = 10;
-/* Delay from which beta is the largest, in percent of the largest delay. */
+/* Delay from which beta is at its maximum, in percent of the largest delay. */
 const volatile __u8 beta_high_percent = 80;
-/* Round trips in a row with little delay before alpha is the largest again. */
+/* Consecutive round trips with little delay before alpha returns to its maximum. */
 const volatile __u16 theta = 5;
-/* Windows below this many packets are Reno's. */
+/* Windows below this many packets behave as in Reno. */
 const volatile __u32 window_min = 15;
 
 #define NO_RTT_US 0x7fffffffU
 
 struct illinois_state {
 	__u64 rtt_sum_us;
-	/* Growth that is less than a packet so far, in packets of window times 1/1024 packets. */
+	/* Accumulated growth of less than a packet, in packets of window times 1/1024 packets. */
 	__u64 earned;
 	__u32 samples;
 	__u32 base_rtt_us;
 	__u32 max_rtt_us;
-	/* snd_nxt when the round began: the round ends with the ACK of it. */
+	/* snd_nxt at the start of the round: the round ends with its ACK. */
 	__u32 round_end;
 	/* In 1/1024. */
 	__u32 alpha;
@@ -101,7 +101,7 @@ static __u32 increase(struct illinois_state *i, __u64 delay_us, __u64 max_us)
 	__u64 low_us = max_us * alpha_delay_percent / 100, range, steeper;
 
 	if (delay_us <= low_us) {
-		/* One good round after many bad ones proves nothing. */
+		/* One good round after many bad ones is not sufficient. */
 		if (i->was_delayed && ++i->low_delay_rounds < theta)
 			return i->alpha;
 		i->low_delay_rounds = 0;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Reno: one segment more a round trip, half the window after a loss.
+ * Reno: grows by one segment per round trip, halves the window after a loss.
  *
  * Source: V. Jacobson, "Congestion avoidance and control", ACM SIGCOMM 1988; RFC 5681. Slow start w += 1 for each
  * segment acknowledged, up to ssthresh; congestion avoidance w += 1 / w for each; after a loss ssthresh = w / 2, at
  * least 2.
  *
  * Departures from RFC 5681, all of them Linux's:
- *  1. Growth counts acknowledged segments, not ACKs: delayed and stretched ACKs cost none, and one ACK may add more
+ *  1. Growth counts acknowledged segments, not ACKs: delayed and stretched ACKs cost no growth, and one ACK may add more
  *     than one segment.
- *  2. ssthresh is half of the window, not of what is in flight.
- *  3. The window grows only while it, and not the application, holds the sender back (RFC 7661 in spirit).
+ *  2. ssthresh is half of the window, not of the packets in flight.
+ *  3. The window grows only while it limits the sender, not the application (in the spirit of RFC 7661).
  *
- * Departures from the kernel's reno: none; all of it is what the kernel offers every congestion control.
+ * Departures from the kernel's reno: none; it consists of functions that the kernel offers to all congestion controls.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -44,8 +44,8 @@ __u32 BPF_PROG(reno_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops reno = {
-	.ssthresh	= (void *)reno_ssthresh,
-	.cong_avoid	= (void *)reno_cong_avoid,
-	.undo_cwnd	= (void *)reno_undo_cwnd,
-	.name		= "reno",
+	.ssthresh = (void *)reno_ssthresh,
+	.cong_avoid = (void *)reno_cong_avoid,
+	.undo_cwnd = (void *)reno_undo_cwnd,
+	.name = "reno",
 };

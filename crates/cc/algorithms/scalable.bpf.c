@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Scalable TCP: both steps proportional to the window, so that the time between two losses does not depend on it.
+ * Scalable TCP: increase and decrease are proportional to the window, so the time between losses does not depend on it.
  *
  * Source: T. Kelly, "Scalable TCP: improving performance in highspeed wide area networks", ACM CCR 33(2), 2003. For
- * each segment acknowledged without loss w += 0.01, for a loss w -= 0.125 w. After a loss the old window is back in
+ * each segment acknowledged without loss w += 0.01, for a loss w -= 0.125 w. After a loss the old window is restored in
  * ln(1 / 0.875) / ln(1.01) = 13.4 round trips, whatever it was.
  *
  * Departures from the paper:
- *  1. Below 100 segments growth is Reno's (one segment a round trip), which is then the faster of the two.
+ *  1. Below 100 segments growth is Reno's (one segment per round trip), which is then faster.
  *
  * Departures from the kernel's tcp_scalable: none in behaviour; its two constants are parameters here.
  */
@@ -18,7 +18,7 @@
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-/* Acknowledged segments for which the window grows by one; a smaller window asks for a whole window of them. */
+/* Acknowledged segments per segment of growth; for a smaller window, a whole window of segments. */
 const volatile __u32 segments_per_increment = 100;
 /* Share of the window that is kept after a loss. */
 const volatile __u32 backoff = 896;
@@ -49,7 +49,7 @@ __u32 BPF_PROG(scalable_ssthresh, struct sock *sk)
 	__u64 cwnd = tcp_sk(sk)->snd_cwnd;
 	__u32 scale = max(backoff_scale, 1U);
 
-	/* The share given up is rounded down, as in the kernel: 15 gives 14. */
+	/* The reduction is rounded down, as in the kernel: 15 becomes 14. */
 	return max(cwnd - cwnd * (scale - min(backoff, scale)) / scale, 2ULL);
 }
 
@@ -61,8 +61,8 @@ __u32 BPF_PROG(scalable_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops scalable = {
-	.ssthresh	= (void *)scalable_ssthresh,
-	.cong_avoid	= (void *)scalable_cong_avoid,
-	.undo_cwnd	= (void *)scalable_undo_cwnd,
-	.name		= "scalable",
+	.ssthresh = (void *)scalable_ssthresh,
+	.cong_avoid = (void *)scalable_cong_avoid,
+	.undo_cwnd = (void *)scalable_undo_cwnd,
+	.name = "scalable",
 };

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Vegas: holds between alpha and beta packets in the queue, as the round-trip time tells of it.
+ * Vegas: keeps between alpha and beta packets in the queue, estimated from the round-trip time.
  *
  * Source: L. S. Brakmo, L. L. Peterson, "TCP Vegas: End to End Congestion Avoidance on a Global Internet", IEEE JSAC
- * 13(8), 1995. Once each round trip:
+ * 13(8), 1995. Once per round trip:
  *
  *   diff = cwnd x (RTT - baseRTT) / baseRTT        cwnd + 1 if diff < alpha, cwnd - 1 if diff > beta
  *   slow start ends when diff > gamma
  *
  * Departures from the paper (the kernel's as well):
  *  1. diff is divided by baseRTT, not by RTT: it is the queue that the window would build at the uncongested rate.
- *  2. Slow start doubles the window each round trip, not every other.
- *  3. RTT is the smallest of the round, so that a delayed ACK is not taken for a queue; a round needs three samples,
- *     otherwise Reno's increase is used.
- *  4. Losses are the kernel's matter: no early retransmission, and Reno's half after each.
+ *  2. Slow start doubles the window every round trip, not every other one.
+ *  3. RTT is the smallest of the round, so that a delayed ACK does not count as a queue; a round needs three samples,
+ *     otherwise it has Reno's increase.
+ *  4. The kernel handles losses: no early retransmission, and half the window after each loss, as in Reno.
  *
  * Departures from the kernel's tcp_vegas:
  *  1. Products have 64 bits: a window of 2^30 packets or an RTT of 100 s does not wrap.
- *  2. get_info is missing: BPF has none.
+ *  2. get_info is missing: BPF does not support it.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -38,12 +38,12 @@ const volatile __u32 slow_start_gamma = 1;
 #define MIN_SAMPLES 3
 
 struct vegas_state {
-	/* snd_nxt when the round began: the round ends with the ACK of it. */
+	/* snd_nxt at the start of the round: the round ends with its ACK. */
 	__u32 round_end;
 	__u32 samples;
 	__u32 round_rtt_us;
 	__u32 base_rtt_us;
-	/* Off during recovery: RTTs tell nothing then. */
+	/* Off during recovery, when RTTs are meaningless. */
 	bool on;
 };
 
@@ -66,7 +66,7 @@ static void restart(const struct tcp_sock *tp, struct vegas_state *v)
 	start_round(tp, v);
 }
 
-/* Out of slow start for good: the window that was found is the threshold. */
+/* Ends slow start: the window reached becomes the threshold. */
 static void end_slow_start(struct tcp_sock *tp)
 {
 	if (tp->snd_ssthresh > tp->snd_cwnd)
@@ -91,7 +91,7 @@ static void set_window(struct tcp_sock *tp, __u32 cwnd)
 	tp->snd_cwnd = cwnd < 2 ? 2 : cwnd;
 }
 
-/* Once a round trip: compares what is in the queue with what should be. */
+/* Compares the packets in the queue with the target, once per round trip. */
 static void adjust(struct sock *sk, const struct vegas_state *v, __u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -105,7 +105,7 @@ static void adjust(struct sock *sk, const struct vegas_state *v, __u32 acked)
 
 	if (tcp_in_slow_start(tp)) {
 		if (queued > slow_start_gamma) {
-			/* As much as fits without a queue, and one for the division. */
+			/* The window without a queue, plus one because the division rounds down. */
 			set_window(tp, target + 1 < cwnd ? target + 1 : cwnd);
 			end_slow_start(tp);
 		} else {
@@ -152,7 +152,7 @@ void BPF_PROG(vegas_pkts_acked, struct sock *sk, const struct ack_sample *sample
 
 	if (sample->rtt_us < 0)
 		return;
-	/* Never 0: it divides. */
+	/* Never 0: it is a divisor. */
 	rtt_us = (__u32)sample->rtt_us < NO_RTT_US ? (__u32)sample->rtt_us + 1 : NO_RTT_US;
 	if (rtt_us < v->base_rtt_us)
 		v->base_rtt_us = rtt_us;
@@ -174,12 +174,12 @@ void BPF_PROG(vegas_set_state, struct sock *sk, __u8 new_state)
 SEC("struct_ops")
 void BPF_PROG(vegas_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
-	/* After a pause the path may be another: measure anew. */
+	/* The path may have changed during the pause: measure again. */
 	if (event == CA_EVENT_CWND_RESTART || event == CA_EVENT_TX_START)
 		restart(tcp_sk(sk), inet_csk_ca(sk));
 }
 
-/* Newer kernels (7.2 has it) call this instead when sending begins; in others it is left out. */
+/* Called from Linux 7.2 on when sending starts after a pause; ignored by older kernels. */
 SEC("?struct_ops")
 void BPF_PROG(vegas_cwnd_event_tx_start, struct sock *sk)
 {

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Westwood+: Reno, but after a loss the window is what the measured rate fills at the smallest RTT.
+ * Westwood+: Reno, but after a loss the window is the product of measured bandwidth and minimum RTT.
  *
  * Sources: C. Casetti, M. Gerla, S. Mascolo, M. Y. Sanadidi, R. Wang, "TCP Westwood: End-to-End Congestion Control for
  * Wired/Wireless Networks", Wireless Networks 8, 2002; L. A. Grieco, S. Mascolo, "Performance Evaluation and Comparison
  * of Westwood+, New Reno and Vegas TCP Congestion Control", ACM CCR 34(2), 2004.
  *
- *   sample   = bytes acknowledged in an interval of max(RTT, 50 ms) / its length
+ *   sample   = bytes acknowledged in an interval of max(RTT, 50 ms), divided by its length
  *   bandwidth: the sample through two cascaded filters, each 7/8 old + 1/8 new
- *   ssthresh = bandwidth x RTTmin / MSS, at the end of a recovery (cwnd, too) and at a timeout
+ *   ssthresh = bandwidth x RTTmin / MSS, at the end of a recovery (also cwnd) and at a timeout
  *
  * Departures from the papers (the kernel's as well):
  *  1. Two filters in cascade, where the paper has one.
- *  2. After a timeout the smallest RTT is measured anew: the path may be another.
+ *  2. After a timeout the minimum RTT is measured again: the path may have changed.
  *
  * Departures from the kernel's tcp_westwood:
  *  1. Times are in microseconds and the bandwidth in bytes per second: neither depends on HZ, and RTTs below one tick
- *     count in full.
- *  2. A loss before the first interval has ended leaves Reno's half; the kernel's goes down to 2 packets.
- *  3. Duplicate ACKs count one segment each while data is outstanding, taken back when the sequence advances over them,
- *     without the kernel's own treatment of the header-predicted ("fast") path: the sum is the same.
- *  4. get_info is missing: BPF has none.
+ *     are exact.
+ *  2. A loss before the end of the first interval halves the window as in Reno; in the kernel it becomes 2 packets.
+ *  3. Duplicate ACKs count one segment each while data is outstanding, subtracted when the sequence advances over them,
+ *     without the kernel's special case for the header-predicted ("fast") path: the sum is the same.
+ *  4. get_info is missing: BPF does not support it.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -30,7 +30,7 @@
 char _license[] SEC("license") = "Dual MIT/GPL";
 
 #define FILTER_ONE 1024
-/* No bandwidth is larger: 8.8 Tb/s. */
+/* Maximum bandwidth: 8.8 Tb/s. */
 #define BW_MAX (1ULL << 40)
 
 /* The shortest interval of a bandwidth sample, in microseconds. */
@@ -39,7 +39,7 @@ const volatile __u32 min_interval_us = 50000;
 const volatile __u16 filter = 896;
 const volatile __u16 filter_scale = FILTER_ONE;
 
-/* Before any RTT was measured; the kernel's 20 s. */
+/* Initial RTT before the first sample: 20 s as in the kernel. */
 #define INITIAL_RTT_US 20000000U
 
 struct westwood_state {
@@ -49,7 +49,7 @@ struct westwood_state {
 	__u64 interval_start_us;
 	__u64 interval_bytes;
 	__u32 snd_una;
-	/* Bytes of duplicate ACKs that are counted already. */
+	/* Bytes of duplicate ACKs that are already counted. */
 	__u32 accounted;
 	__u32 rtt_us;
 	__u32 min_rtt_us;
@@ -74,7 +74,7 @@ static void update_interval(const struct tcp_sock *tp, struct westwood_state *w)
 {
 	__u64 now_us = tp->tcp_mstamp, length_us = now_us - w->interval_start_us, sample;
 
-	/* The handshake's ACK is no data. */
+	/* The handshake's ACK acknowledges no data. */
 	if (w->first_ack) {
 		w->snd_una = tp->snd_una;
 		w->first_ack = false;
@@ -90,7 +90,7 @@ static void update_interval(const struct tcp_sock *tp, struct westwood_state *w)
 		w->bw_once = filtered(w->bw_once, sample);
 		w->bw = filtered(w->bw, w->bw_once);
 	} else if (w->interval_bytes) {
-		/* The filters start at the first sample: from 0 they would take long to fill. */
+		/* The filters start at the first sample: from 0 they would converge slowly. */
 		w->bw_once = w->bw = sample;
 		w->measured = true;
 	}
@@ -98,20 +98,20 @@ static void update_interval(const struct tcp_sock *tp, struct westwood_state *w)
 	w->interval_start_us = now_us;
 }
 
-/* The bytes that this ACK says were delivered. */
+/* Bytes that this ACK reports as delivered. */
 static __u32 newly_delivered(const struct tcp_sock *tp, struct westwood_state *w)
 {
 	__u32 advance = tp->snd_una - w->snd_una, mss = tp->mss_cache;
 
 	w->snd_una = tp->snd_una;
-	/* A duplicate: one segment has left the network, which one is not known. */
+	/* A duplicate ACK: an unknown segment has left the network. */
 	if (!advance) {
 		if (!tp->packets_out)
 			return 0;
 		w->accounted += mss;
 		return mss;
 	}
-	/* Beyond one segment, the advance covers what duplicates have announced: those bytes are not counted again. */
+	/* Beyond one segment, the advance covers bytes that duplicates reported: these are not counted again. */
 	if (advance > mss) {
 		if (w->accounted >= advance) {
 			w->accounted -= advance;
@@ -131,7 +131,7 @@ static void update_min_rtt(struct westwood_state *w)
 	}
 }
 
-/* What the measured bandwidth fills in the smallest RTT, in packets. */
+/* Product of the measured bandwidth and the minimum RTT, in packets. */
 static __u32 pipe_packets(struct sock *sk, const struct westwood_state *w)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -139,7 +139,7 @@ static __u32 pipe_packets(struct sock *sk, const struct westwood_state *w)
 
 	if (!w->measured)
 		return tcp_reno_ssthresh(sk);
-	/* 2^40 bytes per second times 2^24 us is what fits; a longer RTT loses its last bits. */
+	/* 2^40 bytes per second times 2^24 us fits into 64 bits; a longer RTT loses its last bits. */
 	if (w->min_rtt_us >> 24)
 		packets = w->bw * (w->min_rtt_us >> 8) / USEC_PER_SEC * 256 / mss;
 	else

@@ -1,14 +1,15 @@
-//! Nanoseconds of a native call, for each built-in algorithm: `cargo bench -p longfat-cc --bench calls`.
+//! Duration of a native call, for each built-in algorithm: `cargo bench -p longfat-cc --bench calls`.
 //!
-//! The calls of one ACK (in_ack_event, pkts_acked, then cong_avoid or cong_control) in avoidance at a window of 1000.
+//! The calls of one ACK (in_ack_event, pkts_acked, then cong_avoid or cong_control) in avoidance at a window
+//! of 1000.
 
 use cc::native::Library;
-use cc::{Algorithm, Source, Values};
+use cc::{Algorithm, ParameterValues, Source};
 use tcp::{AckSample, CongestionControl, Operation, RateSample, TcpSock};
 
 const ACKS: u32 = 2_000_000;
 
-/// This thread's processor time: the machine may have other work.
+/// This thread's processor time, ns, because other programs may use the machine.
 fn processor_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has schedstat");
     text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("schedstat begins with nanoseconds")
@@ -16,7 +17,7 @@ fn processor_ns() -> u64 {
 
 fn main() {
     for algorithm in Algorithm::all() {
-        let library = Library::open(&Source::BuiltIn(algorithm), &Values::new()).unwrap();
+        let library = Library::open(&Source::BuiltIn(algorithm), &ParameterValues::new()).unwrap();
         let mut cc = library.controller(None).unwrap();
         let mut sk = TcpSock { snd_cwnd: 1000, snd_ssthresh: 500, ..TcpSock::default() };
         sk.set_is_cwnd_limited(true);
@@ -62,6 +63,6 @@ fn main() {
         }
         let ns = (processor_ns() - start) as f64;
         let (an_ack, a_call) = (ns / f64::from(ACKS), ns / calls as f64);
-        println!("{:12} {an_ack:6.1} ns an ACK, {a_call:6.1} ns a call", algorithm.name);
+        println!("{:12} {an_ack:6.1} ns per ACK, {a_call:6.1} ns per call", algorithm.name);
     }
 }

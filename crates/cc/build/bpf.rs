@@ -1,4 +1,5 @@
-//! The eBPF half: one relocatable object with BTF, with the compiler and options that a user's files get at run time.
+//! The eBPF build: one relocatable object with BTF, with the compiler and options for user's files at run
+//! time.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,8 +11,8 @@ use crate::clang;
 pub fn find() -> PathBuf {
     clang::find().unwrap_or_else(|found| {
         panic!(
-            "longfat's congestion controls need clang {} or newer, and {found}: apt install clang-16, or `make setup`; \
-             LONGFAT_CLANG names another one",
+            "longfat's congestion controls need clang {} or newer, but {found}: apt install clang-16, or `make setup`; \
+             LONGFAT_CLANG selects another one",
             clang::OLDEST
         )
     })
@@ -21,7 +22,7 @@ pub fn compile(clang: &Path, here: &Path, source: &Path, object: &Path) -> Resul
     let output = Command::new(clang)
         .args(clang::OPTIONS)
         .arg("-Werror")
-        // Verifier messages name the file as the repository does, wherever it was built.
+        // Verifier messages have the file's path in the repository, wherever it was built.
         .arg(format!("-ffile-prefix-map={}/=", here.display()))
         .arg("-I")
         .arg(here.join("shim"))
@@ -29,6 +30,6 @@ pub fn compile(clang: &Path, here: &Path, source: &Path, object: &Path) -> Resul
         .arg("-o")
         .arg(object)
         .output()
-        .map_err(|e| format!("starting {}: {e}", clang.display()))?;
+        .map_err(|e| format!("cannot start {}: {e}", clang.display()))?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }

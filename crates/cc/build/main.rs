@@ -1,4 +1,5 @@
-//! Compiles every algorithms/*.bpf.c twice, natively and to eBPF, and writes the table of built-in algorithms.
+//! Compiles every algorithms/*.bpf.c twice, natively and to eBPF, and writes the table of built-in
+//! algorithms.
 //!
 //! OUT_DIR gets NAME.so, NAME.bpf.o and algorithms.rs.
 
@@ -24,7 +25,7 @@ fn main() {
     let mut table = String::from("&[\n");
     for source in sources(&here.join("algorithms")) {
         let name = source.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".bpf.c"));
-        let name = name.expect("sources() gives only *.bpf.c").to_owned();
+        let name = name.expect("sources() returns only *.bpf.c").to_owned();
         let (object, shared) = (out.join(format!("{name}.bpf.o")), out.join(format!("{name}.so")));
         native::compile(&here, &source, &shared).unwrap_or_else(|why| fail(&source, "natively", &why));
         bpf::compile(&clang, &here, &source, &object).unwrap_or_else(|why| fail(&source, "to eBPF", &why));
@@ -39,7 +40,8 @@ fn main() {
 
 /// All *.bpf.c of a folder, by name.
 fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("reading {}: {e}", folder.display()));
+    let entries =
+        std::fs::read_dir(folder).unwrap_or_else(|e| panic!("cannot read {}: {e}", folder.display()));
     let mut found: Vec<PathBuf> = entries
         .filter_map(|entry| entry.ok().map(|e| e.path()))
         .filter(|path| path.to_str().is_some_and(|p| p.ends_with(".bpf.c")))
@@ -49,5 +51,5 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn fail(source: &Path, how: &str, why: &str) -> ! {
-    panic!("compiling {} {how}: {why}", source.display())
+    panic!("cannot compile {} {how}: {why}", source.display())
 }

@@ -1,4 +1,4 @@
-//! The native half: a shared object, with the compiler and options that foreign files get at run time.
+//! The native build: a shared object, with the compiler and options for user's files at run time.
 
 use crate::compiler;
 use std::path::Path;
@@ -17,6 +17,6 @@ pub fn compile(here: &Path, source: &Path, shared: &Path) -> Result<(), String> 
         .arg("-o")
         .arg(shared)
         .output()
-        .map_err(|e| format!("starting {}: {e}", compiler.display()))?;
+        .map_err(|e| format!("cannot start {}: {e}", compiler.display()))?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }

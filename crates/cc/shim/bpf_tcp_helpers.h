@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* The older name of bpf_tracing_net.h, with the older macros that begin a program. */
+/* The older name of bpf_tracing_net.h, with the older macros for the start of a program. */
 #ifndef __LONGFAT_BPF_TCP_HELPERS_H__
 #define __LONGFAT_BPF_TCP_HELPERS_H__
 

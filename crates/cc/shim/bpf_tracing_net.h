@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What a congestion control includes as "bpf_tracing_net.h": constants that are macros in the kernel (and so not in
- * its type information), and the small inline functions of include/net/tcp.h.
+ * Included by congestion controls as "bpf_tracing_net.h": constants that are macros in the kernel (and so not in
+ * its type information), and small inline functions of include/net/tcp.h.
  */
 #ifndef __BPF_TRACING_NET_H__
 #define __BPF_TRACING_NET_H__
@@ -36,7 +36,7 @@
 #define TCP_INIT_CWND 10
 #define MAX_TCP_HEADER 320
 
-/* What an ACK did (net/ipv4/tcp_input.c): the flag of cong_control. */
+/* Effects of an ACK (net/ipv4/tcp_input.c): the argument flag of cong_control. */
 #define FLAG_DATA 0x01
 #define FLAG_WIN_UPDATE 0x02
 #define FLAG_DATA_ACKED 0x04
@@ -88,7 +88,7 @@
 
 /*
  * Order of sequence numbers, which wrap. In kernels up to 6.12 each selftest defines before() itself, later ones expect it
- * here: the compiler is run with __LONGFAT_FILE_DEFINES_BEFORE where the file has its own.
+ * here: __LONGFAT_FILE_DEFINES_BEFORE is defined if the file has its own.
  */
 #ifndef __LONGFAT_FILE_DEFINES_BEFORE
 static __always_inline bool before(__u32 seq1, __u32 seq2)
@@ -120,14 +120,14 @@ static __always_inline bool tcp_in_slow_start(const struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh;
 }
 
-/* Whether the window, not the application, was what held the sender back: only then may it grow. */
+/* Whether the window, not the application, limits the sender: only then may it grow. */
 static __always_inline bool tcp_is_cwnd_limited(const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
 		return true;
-	/* In slow start the window may be twice what was in flight. */
+	/* In slow start the window may be twice the packets in flight. */
 	return tcp_in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * tcp_slow_start and tcp_cong_avoid_ai of the kernel for increments that are no whole numbers.
+ * The kernel's tcp_slow_start and tcp_cong_avoid_ai for fractional increments.
  *
- * Growth is in 1/65536 segments (FRACTION_ONE). What an ACK earns beyond whole segments is kept: in congestion
- * avoidance the whole part of the credit in snd_cwnd_cnt, where Linux has it too and clears it after a timeout, and
- * the fraction in the caller's struct. With a growth of FRACTION_ONE both functions do exactly what the kernel's do.
+ * Growth is in 1/65536 segments (FRACTION_ONE). The remainder beyond whole segments is kept: in congestion avoidance the
+ * whole part of the credit in snd_cwnd_cnt, where Linux also has it and clears it after a timeout, and the fraction in the
+ * caller's struct. With a growth of FRACTION_ONE both functions do exactly the same as the kernel's.
  *
  * Not part of the kernel or of libbpf: a file that includes it needs this folder to build.
  */
@@ -16,7 +16,7 @@
 #include "bpf_tracing_net.h"
 
 #define FRACTION_ONE 65536ULL
-/* Largest growth a segment or a window: 65536 segments. Times 2^28 acknowledged segments it fits into 64 bits. */
+/* Maximum growth per segment or window: 65536 segments. The product with 2^28 acknowledged segments fits into 64 bits. */
 #define FRACTION_MAX (1ULL << 32)
 
 /* Credit in 1/65536 segments, each below one. */
@@ -32,7 +32,7 @@ static __always_inline void add_to_cwnd(struct tcp_sock *tp, __u64 segments)
 	tp->snd_cwnd = min(cwnd, (__u64)tp->snd_cwnd_clamp);
 }
 
-/* cwnd += per_segment for each segment acknowledged, up to ssthresh; returns the segments not needed for it. */
+/* cwnd += per_segment for each segment acknowledged, up to ssthresh; returns the unused segments. */
 static __always_inline __u32 fractional_slow_start(struct tcp_sock *tp, struct fractions *kept, __u64 per_segment,
 						   __u32 acked)
 {
@@ -61,7 +61,7 @@ static __always_inline void fractional_avoidance(struct tcp_sock *tp, struct fra
 	__u64 credit = tp->snd_cwnd_cnt * FRACTION_ONE + kept->avoidance % FRACTION_ONE;
 	__u64 segments = 0;
 
-	/* Earned at a larger window: worth one segment now. */
+	/* Credit earned at a larger window counts as one segment now. */
 	if (credit >= window) {
 		credit = 0;
 		segments = 1;

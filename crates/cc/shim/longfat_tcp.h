@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * More of include/net/tcp.h than bpf_tracing_net.h has: files for the kernel define these themselves, so they cannot
- * stand there. Not part of the kernel or of libbpf.
+ * Definitions of include/net/tcp.h that are missing in bpf_tracing_net.h: files for the kernel define these themselves, so
+ * they cannot be in that header. Not part of the kernel or of libbpf.
  */
 #ifndef __LONGFAT_TCP_H__
 #define __LONGFAT_TCP_H__

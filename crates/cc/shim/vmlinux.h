@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The part of the kernel's types that a congestion control sees, for both builds of a file.
+ * The part of the kernel's types that congestion controls use, for both builds of a file.
  *
- * Names and types are the kernel's (6.18); members that no congestion control reads are left out.
- *   - eBPF: the loader finds each member in the running kernel by name (CO-RE), so that order and omissions
+ * Names and types are the kernel's (6.18); members that no congestion control reads are omitted.
+ *   - eBPF: libbpf finds each member in the running kernel by name (CO-RE), so order and omissions
  *     here do not matter.
  *   - native: this *is* the layout. crates/tcp/src/sock.rs mirrors it, and a test compares every offset.
  *
- * Members marked __kernel_owned may only be read by a congestion control in the kernel. Natively they are const,
- * so that a write fails to compile, with the line, as it would fail to load.
+ * A congestion control in the kernel must not write members marked __kernel_owned. Natively they are const,
+ * so a write fails to compile, with the line, as it would fail to load.
  */
 #ifndef __LONGFAT_VMLINUX_H__
 #define __LONGFAT_VMLINUX_H__
@@ -30,7 +30,7 @@ typedef unsigned int __u32;
 typedef long long __s64;
 typedef unsigned long long __u64;
 #else
-/* As in the headers of the machine, which a file may include as well. */
+/* As in the machine's headers, which a file may also include. */
 __extension__ typedef long long __s64;
 __extension__ typedef unsigned long long __u64;
 #endif
@@ -123,7 +123,7 @@ enum {
 	TCP_CLOSING = 11,
 };
 
-/* eBPF: the kinds of maps and flags that map definitions and helpers take. */
+/* eBPF: map types and flags for map definitions and helpers. */
 enum bpf_map_type {
 	BPF_MAP_TYPE_UNSPEC = 0,
 	BPF_MAP_TYPE_HASH = 1,
@@ -208,7 +208,7 @@ struct inet_sock {
 
 struct tcp_congestion_ops;
 
-/* 104 bytes of a congestion control's own, a socket: what inet_csk_ca() points to. */
+/* 104 bytes per socket for the congestion control: inet_csk_ca() points to them. */
 #define ICSK_CA_PRIV_SIZE 104
 
 struct inet_connection_sock {
@@ -289,7 +289,7 @@ struct tcp_sock {
 	__kernel_owned u32 prior_ssthresh;
 	__kernel_owned u32 prr_delivered;
 	__kernel_owned u32 prr_out;
-	/* What is out. */
+	/* Packets that are not acknowledged. */
 	__kernel_owned u32 packets_out;
 	__kernel_owned u32 sacked_out;
 	__kernel_owned u32 lost_out;
@@ -372,7 +372,7 @@ struct tcp_sock {
 	struct tcp_options_received rx_opt;
 };
 
-/* What the kernel measured over the round trip that the last ACK ended (net/ipv4/tcp_rate.c). */
+/* The kernel's measurement over the round trip that the last ACK ended (net/ipv4/tcp_rate.c). */
 struct rate_sample {
 	u64 prior_mstamp;
 	u32 prior_delivered;
@@ -392,7 +392,7 @@ struct rate_sample {
 	bool is_ack_delayed;
 };
 
-/* One ACK, for pkts_acked. rtt_us is -1 if it gave no sample. */
+/* One ACK, for pkts_acked. rtt_us is -1 without a sample. */
 struct ack_sample {
 	u32 pkts_acked;
 	s32 rtt_us;
@@ -433,7 +433,7 @@ struct tcp_congestion_ops {
 	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
 	void (*set_state)(struct sock *sk, u8 new_state);
 	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event ev);
-	/* Newer kernels (7.2 has it) call this instead of cwnd_event with CA_EVENT_TX_START. */
+	/* Called instead of cwnd_event with CA_EVENT_TX_START from Linux 7.2 on. */
 	void (*cwnd_event_tx_start)(struct sock *sk);
 	void (*in_ack_event)(struct sock *sk, u32 flags);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);

@@ -1,10 +1,11 @@
-//! The headers that a user's file is compiled with: the shim's, written out for a compiler at run time, and those beside
-//! the file.
+//! The headers for compiling a user's file: the shim's headers, written to a folder at run time, and those
+//! beside the file.
 //!
-//! A header beside the file is found before the shim's of the same name, as a compiler would find it. Exceptions are the headers
-//! that give both builds their meaning ([`FIXED`]): the kernel's types, which natively are the layout of this program's own
-//! structures, and libbpf's macros, which natively make plain C functions. To hold this for headers that include others as
-//! well, the compiler sees the user's folder through a folder of symbolic links, in which these are the shim's.
+//! A header beside the file takes precedence over the shim's header of the same name, as a compiler would
+//! find it. Exceptions are the headers that both builds depend on ([`FIXED`]): the kernel's types, which
+//! natively have the layout of this program's structures, and libbpf's macros, which natively define plain C
+//! functions. To apply this to headers that include others as well, the compiler gets a folder of symbolic
+//! links to the user's headers, in which the fixed ones link to the shim.
 
 use std::{
     ffi::OsString,
@@ -13,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Path below the shim's folder, and text.
+/// The shim's files: path below the shim's folder, and text.
 const FILES: &[(&str, &str)] = &[
     ("vmlinux.h", include_str!("../shim/vmlinux.h")),
     ("bpf_tracing_net.h", include_str!("../shim/bpf_tracing_net.h")),
@@ -42,7 +43,7 @@ const FILES: &[(&str, &str)] = &[
     ("native/maps.c", include_str!("../shim/native/maps.c")),
 ];
 
-/// What a header beside the file never stands in for: names in the shim's folder.
+/// Names in the shim's folder that a header beside the file never replaces.
 const FIXED: [&str; 9] = [
     "vmlinux.h",
     "linux",
@@ -52,36 +53,39 @@ const FIXED: [&str; 9] = [
     "bpf_core_read.h",
     "bpf_tracing.h",
     "bpf_trace_helpers.h",
-    // Kernels up to 6.8 define struct tcp_sock and its kin in it.
+    // In kernels up to 6.8 it defines struct tcp_sock and related structures.
     "bpf_tcp_helpers.h",
 ];
 
-/// The build whose headers are meant.
+/// The kind of build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Build {
-    /// eBPF, for which the C library's headers do not compile: the shim has those that make sense.
+    /// eBPF. The C library's headers do not compile for it, so the shim replaces the commonly used ones.
     Bpf,
-    /// Natively, with the C library's own.
+    /// Native, with the C library's headers.
     Native,
 }
 
-/// The folders of one run of a compiler, gone when it is dropped.
+/// The folders of one compiler run. Dropping it removes them.
 #[derive(Debug)]
 pub struct Headers {
-    place: tempfile::TempDir,
-    /// The user's folder, absolute and as it was written.
+    folder: tempfile::TempDir,
+    /// The user's folder, as absolute path and as given.
     beside: PathBuf,
     written: PathBuf,
 }
 
 impl Headers {
-    /// Writes the shim and links to what is beside the file at `path`.
+    /// Writes the shim, and links to the headers beside the file at `path`.
+    ///
+    /// # Errors
+    /// If a temporary folder, file or link cannot be created.
     pub fn lay_out(path: &Path) -> io::Result<Headers> {
         let written = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(""));
         let beside =
             std::path::absolute(if written.as_os_str().is_empty() { Path::new(".") } else { written })?;
-        let place = tempfile::Builder::new().prefix("longfat-cc-").tempdir()?;
-        let headers = Headers { place, beside, written: written.to_owned() };
+        let folder = tempfile::Builder::new().prefix("longfat-cc-").tempdir()?;
+        let headers = Headers { folder, beside, written: written.to_owned() };
         for (name, text) in FILES {
             let path = headers.shim().join(name);
             if let Some(parent) = path.parent() {
@@ -94,8 +98,8 @@ impl Headers {
         for name in FIXED {
             symlink(headers.shim().join(name), headers.links().join(name))?;
         }
-        // A folder that cannot be read has no headers; where the file needs one, the compiler says which.
-        // Only headers include others by their place; anything else is found in the folder itself.
+        // An unreadable folder counts as one without headers; the compiler reports a missing one. Only
+        // headers include others relative to their folder; other files are found in the user's folder itself.
         let is_header = |entry: &fs::DirEntry| {
             entry.path().extension().is_some_and(|e| e == "h") || entry.file_type().is_ok_and(|t| t.is_dir())
         };
@@ -110,21 +114,22 @@ impl Headers {
 
     /// The shim's folder.
     pub fn shim(&self) -> PathBuf {
-        self.place.path().join("shim")
+        self.folder.path().join("shim")
     }
 
-    /// An empty folder for the compiler to run in: what standard input includes is looked for there first.
+    /// An empty working directory for the compiler, which first searches there for includes of a file on
+    /// standard input.
     pub fn working_folder(&self) -> PathBuf {
-        self.place.path().join("work")
+        self.folder.path().join("work")
     }
 
     /// A path for the compiler's output.
     pub fn output(&self, name: &str) -> PathBuf {
-        self.place.path().join(name)
+        self.folder.path().join(name)
     }
 
     fn links(&self) -> PathBuf {
-        self.place.path().join("beside")
+        self.folder.path().join("beside")
     }
 
     /// The compiler's options for the user's file, whose text is `text`.
@@ -133,7 +138,7 @@ impl Headers {
         let mut folder = |option: &str, folder: PathBuf| options.extend([option.into(), folder.into()]);
         folder("-I", self.links());
         folder("-I", self.shim());
-        // For "../other.h" and "other.c", to which no links lead.
+        // For "../other.h" and "other.c", which are not linked.
         folder("-I", self.beside.clone());
         if build == Build::Bpf {
             folder("-I", self.shim().join("libc"));
@@ -144,32 +149,32 @@ impl Headers {
         options
     }
 
-    /// The name for messages of a file that the compiler named.
+    /// Converts a file name in a compiler's message to the name that the user knows.
     pub fn as_written(&self, file: &Path) -> PathBuf {
         if let Ok(header) = file.strip_prefix(self.shim()) {
             return Path::new("(longfat's headers)").join(header);
         }
-        let user_s = file.strip_prefix(self.links()).or_else(|_| file.strip_prefix(&self.beside));
-        user_s.map_or_else(|_| file.to_owned(), |header| self.written.join(header))
+        let users = file.strip_prefix(self.links()).or_else(|_| file.strip_prefix(&self.beside));
+        users.map_or_else(|_| file.to_owned(), |header| self.written.join(header))
     }
 }
 
-/// Whether a C file has its own function `before`, as the selftests of kernels up to 6.12 have.
+/// Whether a C file defines its own function `before`, as the selftests of kernels up to 6.12 do.
 fn defines_before(text: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices("before").any(|(at, name)| {
-        let (ahead, behind) = (&text[..at], &text[at + name.len()..]);
-        // A type and blanks ahead: calls have an operator, a bracket or `return` there.
-        let kind = ahead.trim_end();
-        let last = kind.rsplit(|c| !is_word(c)).next().unwrap_or_default();
-        kind.len() < ahead.len()
+        let (preceding, following) = (&text[..at], &text[at + name.len()..]);
+        // A definition has a type and a blank before the name; a call has an operator, a bracket or `return`.
+        let head = preceding.trim_end();
+        let last = head.rsplit(|c| !is_word(c)).next().unwrap_or_default();
+        head.len() < preceding.len()
             && !last.is_empty()
             && !["return", "else", "define"].contains(&last)
-            && begins_with_body(behind)
+            && begins_with_body(following)
     })
 }
 
-/// Whether parameters in brackets and an opening brace come first.
+/// Whether the text starts with parameters in brackets and an opening brace.
 fn begins_with_body(text: &str) -> bool {
     let parameters = text.trim_start().strip_prefix('(').and_then(|rest| rest.split_once(')'));
     parameters.is_some_and(|(_, rest)| rest.trim_start().starts_with('{'))
@@ -180,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_s_own_before_is_a_definition_and_no_call() {
+    fn a_definition_of_before_is_distinguished_from_a_call() {
         assert!(defines_before("static bool before(__u32 seq1, __u32 seq2)\n{"));
         assert!(defines_before("static inline bool\nbefore (__u32 a, __u32 b)\n{"));
         for call in [
@@ -196,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_compiler_s_names_become_the_user_s() {
+    fn file_names_of_the_compiler_become_those_of_the_user() {
         let folder = tempfile::tempdir().unwrap();
         let headers = Headers::lay_out(&folder.path().join("mine.bpf.c")).unwrap();
         let named = |file: PathBuf| headers.as_written(&file);

@@ -1,7 +1,9 @@
-//! Congestion controls: one C file each, compiled natively for the simulator and to eBPF for the running kernel.
+//! Congestion controls: one C file each, compiled natively for the simulator and to eBPF for the running
+//! kernel.
 //!
-//! A [`Source`] is a built-in algorithm or a file of the user; its [`Parameter`]s are the `const volatile` globals of
-//! the C file. [`native`] runs it in this process behind [`tcp::CongestionControl`]; [`kernel`] loads it into the kernel.
+//! A [`Source`] is a built-in algorithm or a user's file. Its [`Parameter`]s are the `const volatile` globals
+//! of the C file. [`native`] runs it in this process behind [`tcp::CongestionControl`]; [`kernel`] loads it
+//! into the kernel. `examples/drive.rs` compiles a C file and drives its controller.
 
 mod headers;
 pub mod kernel;
@@ -9,5 +11,5 @@ pub mod native;
 mod parameters;
 mod source;
 
-pub use parameters::{Parameter, ParameterError, Type, Value, Values, encode};
+pub use parameters::{Parameter, ParameterError, ParameterType, ParameterValue, ParameterValues, encode};
 pub use source::{Algorithm, Source, SourceError};

@@ -1,4 +1,4 @@
-//! Where a congestion control comes from: the program's own files, or one of the user.
+//! The C source of a congestion control: a built-in file, or a user's file.
 
 use crate::{Parameter, native};
 use std::{
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// No congestion control has a longer text; a file of this size was meant to be something else.
+/// Maximum size of a C file, bytes: a larger file is no congestion control.
 const LARGEST_BYTES: u64 = 4_000_000;
 
 /// A built-in algorithm: its text and both of its builds.
@@ -22,24 +22,24 @@ pub struct Algorithm {
     bpf: Aligned,
 }
 
-/// Bytes of an ELF file that is read in place.
+/// An aligned ELF file, which is read in place.
 #[derive(Debug)]
 struct Aligned(&'static [u8]);
 
 const BUILT_IN: &[Algorithm] = include!(concat!(env!("OUT_DIR"), "/algorithms.rs"));
 
 impl Algorithm {
-    /// All, by name.
+    /// All built-in algorithms, by name.
     pub fn all() -> &'static [Algorithm] {
         BUILT_IN
     }
 
-    /// The object of the eBPF build.
+    /// The eBPF object.
     pub fn bpf(&self) -> &'static [u8] {
         self.bpf.0
     }
 
-    /// The first sentence of the file's opening comment: what the algorithm is.
+    /// The first line of the file's opening comment, which describes the algorithm.
     pub fn summary(&self) -> &'static str {
         let comments = self.text.split("/*").skip(1).filter_map(|c| c.split("*/").next());
         let lines = comments.flat_map(str::lines).map(|l| l.trim().trim_start_matches('*').trim());
@@ -51,11 +51,11 @@ impl Algorithm {
 /// A congestion control's C file.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// One of the program's own.
+    /// A built-in algorithm.
     BuiltIn(&'static Algorithm),
-    /// A file of the user.
+    /// A user's file.
     File {
-        /// Where it was read; headers beside it are found.
+        /// Path of the file; headers beside it are found.
         path: PathBuf,
         /// Its text.
         text: String,
@@ -66,11 +66,11 @@ pub enum Source {
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The file cannot be read.
-    #[error("reading congestion control {path}: {cause}")]
+    #[error("cannot read congestion control {path}: {cause}")]
     Read {
         /// The file.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         cause: std::io::Error,
     },
     /// The file does not compile.
@@ -79,12 +79,15 @@ pub enum SourceError {
 }
 
 impl Source {
-    /// The program's own file of that name.
+    /// The built-in algorithm of this name.
     pub fn built_in(name: &str) -> Option<Source> {
         Algorithm::all().iter().find(|a| a.name == name).map(Source::BuiltIn)
     }
 
-    /// A file of the user.
+    /// Reads a user's file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is no regular file or is too large.
     pub fn file(path: &Path) -> Result<Source, SourceError> {
         match read(path) {
             Ok(text) => Ok(Source::File { path: path.to_owned(), text }),
@@ -112,19 +115,22 @@ impl Source {
     }
 
     /// The parameters, in the order of the file. A user's file is compiled natively for this.
+    ///
+    /// # Errors
+    /// If the native build fails.
     pub fn parameters(&self) -> Result<Vec<Parameter>, SourceError> {
         Ok(native::build(self)?.parameters().to_vec())
     }
 }
 
-/// The text of a regular file. A pipe or a device might never end.
+/// Reads a regular file. A pipe or a device might never end.
 fn read(path: &Path) -> io::Result<String> {
     let about = std::fs::metadata(path)?;
     if !about.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     if about.len() > LARGEST_BYTES {
-        return Err(io::Error::other(format!("it has more than {} MB", LARGEST_BYTES / 1_000_000)));
+        return Err(io::Error::other(format!("larger than {} MB", LARGEST_BYTES / 1_000_000)));
     }
     std::fs::read_to_string(path)
 }

@@ -1,4 +1,4 @@
-//! The tests of this crate, one program: each file is a module, and linking costs once.
+//! The tests of this crate in one program: each file is a module, and only one program is linked.
 
 mod copies;
 mod driver;

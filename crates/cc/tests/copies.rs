@@ -1,10 +1,10 @@
-//! A copy of a built-in algorithm is where a user's own file begins: it builds with what the program carries along.
+//! Users start from a copy of a built-in algorithm: it builds with the headers that the program includes.
 
 use cc::native::Library;
-use cc::{Algorithm, Source, Values};
+use cc::{Algorithm, ParameterValues, Source};
 use tcp::{CongestionControl, Operation, TcpSock};
 
-/// The algorithm's text as a file of the user, beside which there is nothing.
+/// The algorithm's text as a user's file in an empty folder.
 fn copy(algorithm: &Algorithm) -> Source {
     Source::File {
         path: format!("/nowhere/{}.bpf.c", algorithm.name).into(),
@@ -25,10 +25,11 @@ fn a_copy_of_every_algorithm_builds_and_has_the_same_parameters() {
 }
 
 #[test]
-fn a_copy_of_griddt_does_what_the_original_does() {
+fn a_copy_of_griddt_behaves_like_the_original() {
     let griddt = Algorithm::all().iter().find(|a| a.name == "griddt").unwrap();
     let grown = |source: &Source| {
-        let mut controller = Library::open(source, &Values::new()).unwrap().controller(None).unwrap();
+        let mut controller =
+            Library::open(source, &ParameterValues::new()).unwrap().controller(None).unwrap();
         assert!(controller.has(Operation::CongAvoid));
         let mut sk = TcpSock { snd_cwnd: 100, snd_ssthresh: 150, ..TcpSock::default() };
         sk.set_is_cwnd_limited(true);

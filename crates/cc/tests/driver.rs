@@ -1,12 +1,12 @@
-//! Reno in C through the driver: the figures that everything else is built on.
+//! Reno in C with the test kit: the results on which all other tests depend.
 
 use cc::native::Library;
-use cc::{Source, Values};
+use cc::{ParameterValues, Source};
 use tcp::CaState;
-use tcp::rounds::{Path, Rounds};
+use tcp::test_kit::{Path, Rounds};
 
 fn reno(path: Path) -> Rounds<cc::native::Controller> {
-    let library = Library::open(&Source::built_in("reno").unwrap(), &Values::new()).unwrap();
+    let library = Library::open(&Source::built_in("reno").unwrap(), &ParameterValues::new()).unwrap();
     Rounds::new(path, library.controller(None).unwrap())
 }
 
@@ -49,7 +49,7 @@ fn the_same_seed_gives_the_same_rows() {
 }
 
 #[test]
-fn a_timeout_begins_again_from_one_packet_and_recovers() {
+fn a_timeout_restarts_from_one_packet_and_recovers() {
     let mut rounds = reno(Path::default());
     rounds.run(4);
     rounds.timeout();
@@ -60,7 +60,7 @@ fn a_timeout_begins_again_from_one_packet_and_recovers() {
 }
 
 #[test]
-fn a_mark_halves_once_a_round_trip_without_a_loss() {
+fn marks_halve_the_window_once_per_round_trip_without_a_loss() {
     let mut rounds = reno(Path { ecn: true, rate_bps: 10_000_000_000, ..Path::default() });
     rounds.sk_mut().snd_ssthresh = 100;
     rounds.run(6);
@@ -71,7 +71,7 @@ fn a_mark_halves_once_a_round_trip_without_a_loss() {
 }
 
 #[test]
-fn an_undo_gives_the_window_back() {
+fn an_undo_restores_the_window() {
     let mut rounds = reno(Path { rate_bps: 10_000_000_000, ..Path::default() });
     rounds.sk_mut().snd_ssthresh = 100;
     rounds.run(6);
@@ -84,7 +84,7 @@ fn an_undo_gives_the_window_back() {
 }
 
 #[test]
-fn the_window_does_not_grow_when_the_application_is_slow() {
+fn the_window_does_not_grow_if_the_application_is_slow() {
     let mut rounds = reno(Path { rate_bps: 10_000_000_000, ..Path::default() });
     rounds.sk_mut().snd_ssthresh = 5;
     for _ in 0..20 {

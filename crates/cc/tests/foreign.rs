@@ -1,7 +1,7 @@
-//! Files of users, natively: what they may use works, what they may not is an error with its line.
+//! Users' files in native builds: supported features work, unsupported ones are errors with their lines.
 
 use cc::native::{BuildError, Controller, Library, build};
-use cc::{Source, Value, Values};
+use cc::{ParameterValue, ParameterValues, Source};
 use std::path::{Path, PathBuf};
 use tcp::{CongestionControl, NEEDS_ECN, Operation, RateSample, TcpSock};
 
@@ -9,12 +9,12 @@ fn maps() -> Source {
     Source::file(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign/maps.bpf.c")).unwrap()
 }
 
-fn open(values: &[(&str, Value)]) -> Library {
-    let values: Values = values.iter().map(|(n, v)| (n.to_string(), *v)).collect();
+fn open(values: &[(&str, ParameterValue)]) -> Library {
+    let values: ParameterValues = values.iter().map(|(n, v)| (n.to_string(), *v)).collect();
     Library::open(&maps(), &values).unwrap()
 }
 
-/// The file's answers, which it leaves in the socket's private area.
+/// The file's results, which it stores in the socket's private area.
 fn seen(sk: &TcpSock) -> Vec<u32> {
     sk.icsk_ca_priv.iter().flat_map(|w| [*w as u32, (*w >> 32) as u32]).collect()
 }
@@ -43,9 +43,9 @@ fn maps_globals_clocks_and_storage_work() {
     assert_eq!(first[..6], [0, 1, 3, 1, 7654, 7_654_321]);
     assert_eq!((first[7], first[8] as i32), (1000, -3));
     let other = ack(&mut b, &mut skb, 4);
-    // The socket's storage is its own, the array and the global are the registration's.
+    // The storage belongs to the socket, the array and the global to the registration.
     assert_eq!(other[..4], [0, 1, 7, 2]);
-    assert_ne!(first[6], other[6], "each socket has its own random numbers");
+    assert_ne!(first[6], other[6], "each socket has separate random numbers");
     // The third window does not fit into a hash of two.
     ska.snd_cwnd = 20;
     ack(&mut a, &mut ska, 1);
@@ -59,36 +59,36 @@ fn maps_globals_clocks_and_storage_work() {
 #[test]
 fn parameters_are_read_with_their_comments_and_set() {
     let parameters = maps().parameters().unwrap();
-    let names: Vec<(&str, &str, Value)> =
+    let names: Vec<(&str, &str, ParameterValue)> =
         parameters.iter().map(|p| (p.name.as_str(), p.doc.as_str(), p.default())).collect();
     assert_eq!(
         names,
         [
-            ("keep", "Share of the window that a loss leaves.", Value::Decimal(0.5)),
-            ("give_up", "Hand sockets without ECN to reno.", Value::Bool(false)),
-            ("small", "From -128.", Value::Integer(-3)),
+            ("keep", "Share of the window that is kept after a loss.", ParameterValue::Decimal(0.5)),
+            ("give_up", "Switch sockets without ECN to reno.", ParameterValue::Bool(false)),
+            ("small", "From -128.", ParameterValue::Integer(-3)),
         ]
     );
-    let library = open(&[("keep", Value::Decimal(0.75)), ("small", Value::Integer(-128))]);
+    let library = open(&[("keep", ParameterValue::Decimal(0.75)), ("small", ParameterValue::Integer(-128))]);
     let mut controller = library.controller(None).unwrap();
     let mut sk = TcpSock { snd_cwnd: 100, ..TcpSock::default() };
     assert_eq!(controller.ssthresh(&mut sk), 75);
     assert_eq!(ack(&mut controller, &mut sk, 1)[8] as i32, -128);
     for (name, value, why) in [
-        ("beta", Value::Integer(1), "maps has no parameter beta; it has keep, give_up, small"),
-        ("small", Value::Decimal(0.5), "small = 0.5: small takes whole numbers only"),
-        ("small", Value::Integer(128), "small = 128: must be from -128 to 127"),
-        ("keep", Value::Decimal(-0.1), "keep = -0.1: must be from 0 to 4194303.9990234375"),
-        ("give_up", Value::Integer(2), "give_up = 2: give_up is true or false"),
+        ("beta", ParameterValue::Integer(1), "maps has no parameter beta; it has keep, give_up, small"),
+        ("small", ParameterValue::Decimal(0.5), "small = 0.5: small takes whole numbers only"),
+        ("small", ParameterValue::Integer(128), "small = 128: must be from -128 to 127"),
+        ("keep", ParameterValue::Decimal(-0.1), "keep = -0.1: must be from 0 to 4194303.9990234375"),
+        ("give_up", ParameterValue::Integer(2), "give_up = 2: give_up is true or false"),
     ] {
-        let values = Values::from([(name.to_owned(), value)]);
+        let values = ParameterValues::from([(name.to_owned(), value)]);
         assert_eq!(Library::open(&maps(), &values).unwrap_err().to_string(), why);
     }
 }
 
 #[test]
-fn a_socket_may_be_handed_to_another_algorithm() {
-    let library = open(&[("give_up", Value::Bool(true))]);
+fn a_socket_can_be_switched_to_another_algorithm() {
+    let library = open(&[("give_up", ParameterValue::Bool(true))]);
     let mut controller = library.controller(None).unwrap();
     let mut sk = TcpSock { snd_cwnd: 100, ..TcpSock::default() };
     assert_eq!(controller.name(), "t_first");
@@ -109,7 +109,7 @@ fn cong_control_gets_its_sample() {
     assert!(open(&[]).controller(Some("third")).unwrap_err().to_string().contains("first, second"));
 }
 
-/// What a file is refused for: line and message.
+/// Lines and messages for which a file is refused.
 fn refused(body: &str) -> Vec<(u32, String)> {
     let head = "#include \"bpf_tracing_net.h\"\n#include <bpf/bpf_tracing.h>\n";
     let rest = "\nextern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym; extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym;\n\
@@ -131,13 +131,13 @@ fn assert_refused(body: &str, line: u32, what: &str) {
 }
 
 #[test]
-fn what_a_file_may_not_do_is_an_error_with_its_line() {
+fn unsupported_code_is_an_error_with_its_line() {
     let init = |body: &str| {
         format!(
             "SEC(\"struct_ops\") void BPF_PROG(t_init, struct sock *sk) {{\n{body}\n}}@@.init = (void *)t_init,"
         )
     };
-    // Line 4: after two includes and the function's own.
+    // Line 4: after two includes and the line of the function.
     assert_refused(&init("tcp_sk(sk)->srtt_us = 1;"), 4, "may not write this member in the kernel");
     assert_refused(&init("nonsense(sk);"), 4, "nonsense");
     assert_refused(&init("int x = ;"), 4, "expected expression");
@@ -172,14 +172,14 @@ fn an_operation_with_another_signature_is_refused() {
 }
 
 #[test]
-fn a_map_that_the_native_build_lacks_is_refused() {
+fn an_unsupported_map_is_refused() {
     let ring =
         "struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); } ring SEC(\".maps\");\n";
     assert_refused(ring, 3, "map ring: type 27 is not supported natively");
 }
 
 #[test]
-fn a_file_without_a_whole_congestion_control_is_refused() {
+fn a_file_without_a_complete_congestion_control_is_refused() {
     let refused = |text: &str| {
         let source = Source::File { path: PathBuf::from("t.bpf.c"), text: text.to_owned() };
         build(&source).unwrap_err().to_string()
@@ -193,7 +193,7 @@ fn a_file_without_a_whole_congestion_control_is_refused() {
     );
 }
 
-/// A file of these operations beside Reno's.
+/// A file with these operations in addition to Reno's.
 fn operations(body: &str, members: &str) -> Source {
     let text = format!(
         "#include \"bpf_tracing_net.h\"\n#include <bpf/bpf_tracing.h>\n{body}\n\
@@ -205,11 +205,11 @@ fn operations(body: &str, members: &str) -> Source {
 }
 
 fn controller(source: &Source) -> Controller {
-    Library::open(source, &Values::new()).unwrap_or_else(|e| panic!("{e}")).controller(None).unwrap()
+    Library::open(source, &ParameterValues::new()).unwrap_or_else(|e| panic!("{e}")).controller(None).unwrap()
 }
 
 #[test]
-fn the_kernel_s_functions_of_its_own_congestion_controls_do_what_these_do() {
+fn functions_of_kernel_modules_behave_like_the_built_in_algorithms() {
     let body = "extern void cubictcp_init(struct sock *sk) __ksym;\n\
                 extern void cubictcp_cong_avoid(struct sock *sk, __u32 ack, __u32 acked) __ksym;\n\
                 extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;\n\
@@ -229,24 +229,24 @@ fn the_kernel_s_functions_of_its_own_congestion_controls_do_what_these_do() {
     let text = text.replace("(void *)tcp_reno_ssthresh", "(void *)t_ssthresh");
     let wrapper = Source::File { path, text };
     let names: Vec<String> = wrapper.parameters().unwrap().into_iter().map(|p| p.name).collect();
-    assert_eq!(names, ["fast_convergence"], "the algorithm's own parameters are not the file's");
+    assert_eq!(names, ["fast_convergence"], "the algorithm's parameters are not parameters of the file");
     let run = |source: &Source| {
-        let mut library = Library::open(source, &Values::new()).unwrap_or_else(|e| panic!("{e}"));
+        let mut library = Library::open(source, &ParameterValues::new()).unwrap_or_else(|e| panic!("{e}"));
         library.set_hz(1000);
-        let path = tcp::rounds::Path { loss: 0.0005, ..Default::default() };
-        let mut rounds = tcp::rounds::Rounds::new(path, library.controller(None).unwrap());
+        let path = tcp::test_kit::Path { loss: 0.0005, ..Default::default() };
+        let mut rounds = tcp::test_kit::Rounds::new(path, library.controller(None).unwrap());
         let mut all = rounds.run(300);
         rounds.timeout();
         all.extend(rounds.run(300));
         all
     };
     let (wrapped, itself) = (run(&wrapper), run(&Source::built_in("cubic").unwrap()));
-    assert!(wrapped == itself, "the wrapper goes another way than cubic");
+    assert!(wrapped == itself, "the wrapper differs from cubic");
     assert!(wrapped != run(&Source::built_in("reno").unwrap()));
 }
 
 #[test]
-fn functions_of_bbr_and_dctcp_may_be_called_beside_each_other() {
+fn functions_of_bbr_and_dctcp_can_be_called_in_one_file() {
     let body = "extern void bbr_init(struct sock *sk) __ksym;\nextern u32 bbr_sndbuf_expand(struct sock *sk) __ksym;\n\
                 extern u32 bbr_min_tso_segs(struct sock *sk) __ksym;\nextern u32 dctcp_ssthresh(struct sock *sk) __ksym;\n\
                 extern void dctcp_init(struct sock *sk) __ksym;\n\
@@ -257,12 +257,12 @@ fn functions_of_bbr_and_dctcp_may_be_called_beside_each_other() {
     let mut t = controller(&operations(body, members));
     let mut sk = TcpSock { snd_cwnd: 100, ecn_flags: 1, ..TcpSock::default() };
     t.init(&mut sk);
-    // BBR wants three windows of buffer; dctcp begins with a share of marks of 1, so it halves.
+    // BBR requests three windows of buffer; dctcp starts with alpha 1, so it halves the window.
     assert_eq!(t.sndbuf_expand(&mut sk), 3 + 10 * 50);
 }
 
 #[test]
-fn cong_control_may_have_the_form_that_it_had_before_linux_6_10() {
+fn cong_control_may_have_the_form_before_linux_6_10() {
     let body = "SEC(\"struct_ops\") void BPF_PROG(t_main, struct sock *sk, const struct rate_sample *rs)\n\
                 { tcp_sk(sk)->snd_cwnd = rs->acked_sacked; }";
     let mut t = controller(&operations(body, ".cong_control = (void *)t_main,"));
@@ -272,7 +272,7 @@ fn cong_control_may_have_the_form_that_it_had_before_linux_6_10() {
 }
 
 #[test]
-fn the_beginning_of_sending_is_an_operation_of_its_own_where_a_file_has_it() {
+fn tx_start_calls_the_separate_operation_if_the_file_has_it() {
     use tcp::CaEvent;
     let body = "void t_event(struct sock *sk, enum tcp_ca_event ev) { tcp_sk(sk)->snd_cwnd = 10 + ev; }\n\
                 void t_start(struct sock *sk) { tcp_sk(sk)->snd_cwnd = 30; }\n\
@@ -289,11 +289,11 @@ fn the_beginning_of_sending_is_an_operation_of_its_own_where_a_file_has_it() {
     assert_eq!(window(start, CaEvent::TxStart), 30);
     assert_eq!(window(&format!("{event} {start}"), CaEvent::TxStart), 30);
     assert_eq!(window(&format!("{event} {start}"), CaEvent::Loss), 13);
-    assert_eq!(window(start, CaEvent::Loss), 0, "only when sending begins");
+    assert_eq!(window(start, CaEvent::Loss), 0, "only for CA_EVENT_TX_START");
 }
 
 #[test]
-fn a_file_may_define_before_itself_or_leave_it_to_the_header() {
+fn a_file_may_define_before_itself_or_use_that_of_the_header() {
     for own in [
         "",
         "static bool before(__u32 a, __u32 b)\n{\n\treturn (__s32)(a - b) < 0;\n}\n#define after(seq2, seq1) before(seq1, seq2)\n",
@@ -308,7 +308,7 @@ fn a_file_may_define_before_itself_or_leave_it_to_the_header() {
 }
 
 #[test]
-fn a_header_beside_the_file_comes_first_but_for_the_kernel_s_types() {
+fn a_header_beside_the_file_takes_precedence_except_for_the_kernels_types() {
     let folder = tempfile::tempdir().unwrap();
     let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     put("vmlinux.h", "#error the wrong vmlinux.h");
@@ -323,7 +323,7 @@ fn a_header_beside_the_file_comes_first_but_for_the_kernel_s_types() {
 }
 
 #[test]
-fn integers_of_sixteen_bytes_are_no_parameters() {
+fn integers_of_sixteen_bytes_are_not_parameters() {
     let text = "#include \"vmlinux.h\"\n#include <bpf/bpf_tracing.h>\n\
                 const volatile __int128 wide = 1;\nconst volatile unsigned __int128 wider = 2;\nconst volatile u8 narrow = 3;\n\
                 u32 t_cwnd(struct sock *sk) { return wide + wider + narrow; }\nvoid t_avoid(struct sock *sk, u32 ack, u32 acked) {}\n\
@@ -334,28 +334,28 @@ fn integers_of_sixteen_bytes_are_no_parameters() {
 }
 
 #[test]
-fn structures_of_a_files_own_are_refused() {
+fn other_definitions_of_shared_structures_are_refused() {
     let text = "typedef unsigned int u32;\nstruct sock { int a; };\nstruct tcp_sock { int a, b; };\n\
                 struct tcp_congestion_ops { u32 (*ssthresh)(struct sock *); u32 (*undo_cwnd)(struct sock *);\n\
                 void (*cong_avoid)(struct sock *, u32, u32); char name[16]; };\n\
                 u32 t_cwnd(struct sock *sk) { return ((struct tcp_sock *)sk)->b; }\nvoid t_avoid(struct sock *sk, u32 ack, u32 acked) {}\n\
                 struct tcp_congestion_ops t = { .ssthresh = t_cwnd, .undo_cwnd = t_cwnd, .cong_avoid = t_avoid };";
     let source = Source::File { path: PathBuf::from("t.bpf.c"), text: text.to_owned() };
-    let told = build(&source).unwrap_err().to_string();
+    let message = build(&source).unwrap_err().to_string();
     assert!(
-        told.contains("t.bpf.c:4: struct tcp_congestion_ops is not the one of longfat's vmlinux.h"),
-        "{told}"
+        message.contains("t.bpf.c:4: struct tcp_congestion_ops differs from that of longfat's vmlinux.h"),
+        "{message}"
     );
-    assert!(told.contains("t.bpf.c:3: struct tcp_sock"), "{told}");
+    assert!(message.contains("t.bpf.c:3: struct tcp_sock"), "{message}");
 }
 
 #[test]
-fn what_never_ends_or_is_far_too_large_is_not_read() {
-    let told = |path: &Path| Source::file(path).unwrap_err().to_string();
-    assert!(told(Path::new("/dev/zero")).contains("/dev/zero: it is no file"));
+fn devices_folders_and_very_large_files_are_not_read() {
+    let message = |path: &Path| Source::file(path).unwrap_err().to_string();
+    assert!(message(Path::new("/dev/zero")).contains("/dev/zero: not a regular file"));
     let folder = tempfile::tempdir().unwrap();
-    assert!(told(folder.path()).contains("it is no file"));
+    assert!(message(folder.path()).contains("not a regular file"));
     let large = folder.path().join("large.bpf.c");
     std::fs::File::create(&large).unwrap().set_len(100_000_000).unwrap();
-    assert!(told(&large).contains("more than 4 MB"));
+    assert!(message(&large).contains("larger than 4 MB"));
 }

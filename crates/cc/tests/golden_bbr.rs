@@ -1,24 +1,25 @@
-//! BBR (v1) against its description: gains, bandwidth filter, window of two bandwidth-delay products, PROBE_RTT.
+//! BBR (v1) against its description: gains, bandwidth filter, window of two bandwidth-delay products,
+//! PROBE_RTT.
 
 use crate::support;
-use cc::Value;
+use cc::ParameterValue;
 use std::collections::BTreeSet;
 use support::{Flow, MSS, controller, path};
 use tcp::CongestionControl;
-use tcp::rounds::Path;
+use tcp::test_kit::Path;
 
-/// 100 packets of bandwidth-delay product, and a queue that nothing overflows.
+/// A bandwidth-delay product of 100 packets, and a queue that never overflows.
 const PATH: Path = path(5_000, 20_000, 10_000);
 /// Long enough for STARTUP, DRAIN and the first cycle.
 const STEADY_S: f64 = 2.0;
 
-/// Pacing rate as a multiple of the path's, in percent.
+/// Pacing rate in percent of the path's rate.
 fn gain_percent(flow: &Flow) -> f64 {
     flow.sk().sk_pacing_rate as f64 / f64::from(MSS) / flow.rate_pps() * 100.0
 }
 
 #[test]
-fn startup_paces_at_2_89_windows_a_round_trip() {
+fn startup_paces_at_2_89_windows_per_round_trip() {
     let flow = Flow::new(controller("bbr", &[]), PATH);
     let expected = 739.0 / 256.0 * 10.0 * 1448.0 / 0.020 * 0.99;
     let rate = flow.sk().sk_pacing_rate as f64;
@@ -35,7 +36,7 @@ fn startup_doubles_each_round_and_ends_after_three_rounds_without_growth() {
             full_s = Some(flow.seconds());
         }
     });
-    // log2(100 / 10) round trips to fill the pipe, three more, longer by the queue that is built meanwhile.
+    // log2(100 / 10) round trips to fill the pipe and three more, each longer because of the growing queue.
     let full_s = full_s.expect("STARTUP ends");
     assert!((0.12..0.40).contains(&full_s), "STARTUP took {full_s} s");
 }
@@ -60,7 +61,7 @@ fn the_cycle_has_three_gains_and_paces_one_percent_below() {
     });
     for seen in &percent {
         let of = [74.25, 99.0, 123.75].map(|gain: f64| (f64::from(*seen) - gain).abs());
-        assert!(of.iter().any(|difference| *difference < 1.5), "paced at {seen} %, seen were {percent:?}");
+        assert!(of.iter().any(|difference| *difference < 1.5), "paced at {seen} %, expected {percent:?}");
     }
     assert!(percent.len() >= 3, "{percent:?}");
 }
@@ -87,7 +88,8 @@ fn a_cycle_is_one_probe_one_drain_and_six_cruises() {
     assert!(text.trim_start_matches(['c', 'd']).starts_with("udcudcudc"), "{text}");
     let periods = ups.windows(2).map(|pair| pair[1] - pair[0]);
     let mean = periods.clone().sum::<f64>() / periods.len() as f64;
-    // Eight phases of one smallest RTT each, ended by the ACK after; DRAIN may end early, and UP waits for its target.
+    // Eight phases of one minimum RTT each, which end with the next ACK; the drain may end early, and the
+    // probe waits for its target.
     assert!((0.14..0.20).contains(&mean), "a cycle takes {mean} s");
 }
 
@@ -104,13 +106,13 @@ fn the_first_phase_is_chosen_at_random_but_never_the_draining_one() {
                 gains.push(gain);
             }
         });
-        // The first gain after DRAIN's, and how often it was seen in a row.
+        // The first gain after DRAIN, and for how many consecutive rounds.
         (gains[0], gains.iter().take_while(|gain| (**gain - gains[0]).abs() < 3.0).count())
     };
     let firsts: Vec<(f64, usize)> = (1..20).map(first).collect();
     assert!(firsts.iter().all(|(gain, _)| *gain > 90.0), "{firsts:?}");
     let lengths: BTreeSet<usize> = firsts.iter().map(|(_, length)| length / 90).collect();
-    assert!(lengths.len() >= 4, "cruises before the first probe: {firsts:?}");
+    assert!(lengths.len() >= 4, "cruise phases before the first probe: {firsts:?}");
 }
 
 #[test]
@@ -144,14 +146,14 @@ fn a_bandwidth_sample_counts_for_ten_rounds() {
             round_end = flow.sk().delivered + flow.sk().packets_out;
             rounds += 1;
         }
-        // The largest gain of half the rate is 62 % of what it was.
+        // The largest gain at half the rate is 62 % of the old rate.
         if gain_percent(flow) < 2.0 * 70.0 && rounds > 2 && forgotten.is_none() && gain_percent(flow) > 120.0
         {
             forgotten = Some(rounds);
         }
     });
-    let forgotten = forgotten.expect("the old bandwidth is forgotten");
-    assert!((10..=13).contains(&forgotten), "the old bandwidth was forgotten after {forgotten} rounds");
+    let forgotten = forgotten.expect("the old bandwidth leaves the filter");
+    assert!((10..=13).contains(&forgotten), "the old bandwidth left the filter after {forgotten} rounds");
 }
 
 #[test]
@@ -167,7 +169,7 @@ fn probe_rtt_comes_every_ten_seconds_for_200_ms() {
         }
         was_low = low;
     });
-    // The smallest RTT is seen in each PROBE_RTT, so that the next follows ten seconds later.
+    // Each PROBE_RTT measures the minimum RTT, so the next one follows ten seconds later.
     assert!((3..=4).contains(&spans.len()), "{spans:?}");
     for (begin, end) in &spans {
         assert!((0.2..0.3).contains(&(end - begin)), "{spans:?}");
@@ -177,12 +179,12 @@ fn probe_rtt_comes_every_ten_seconds_for_200_ms() {
         assert!((9.9..10.5).contains(&gap), "{spans:?}");
     }
     let prior = flow.sk().snd_cwnd;
-    assert!(prior > 150, "the window is back, at {prior}");
+    assert!(prior > 150, "the window is restored to {prior}");
 }
 
 #[test]
 fn a_loss_does_not_halve_the_window() {
-    // Less than a probe adds to the pipe.
+    // Queue smaller than the excess of a probe.
     let mut flow = Flow::new(controller("bbr", &[]), Path { queue_packets: 15, ..PATH });
     flow.run_until(STEADY_S, |_| ());
     let (rate, lost) = flow.delivery(7.0);
@@ -200,10 +202,10 @@ fn a_slow_link_gets_single_packets() {
     assert_eq!(flow.controller().sndbuf_expand(&mut sk), 3);
 }
 
-/// Most rounds in a row at one pacing rate, under a loss of 30 %.
+/// Maximum of consecutive rounds at one pacing rate under a loss of 30 %.
 fn steady_rounds(detect: bool) -> u32 {
     let path = Path { loss: 0.3, ..PATH };
-    let mut flow = Flow::new(controller("bbr", &[("detect_policer", Value::Bool(detect))]), path);
+    let mut flow = Flow::new(controller("bbr", &[("detect_policer", ParameterValue::Bool(detect))]), path);
     let (mut rate, mut round_end, mut rounds, mut longest) = (0, 0, 0, 0);
     flow.run_until(9.0, |flow| {
         let sk = flow.sk();
@@ -220,11 +222,12 @@ fn steady_rounds(detect: bool) -> u32 {
 }
 
 #[test]
-fn a_steady_rate_under_heavy_loss_is_a_policers_for_48_rounds() {
+fn a_steady_rate_under_heavy_loss_counts_as_a_policers_for_48_rounds() {
     let with = steady_rounds(true);
-    // Counted from the ACK of what was in flight; with losses among it BBR's own rounds are somewhat shorter.
+    // Rounds are counted from the ACK of the packets in flight; with losses among them BBR's rounds are
+    // slightly shorter.
     assert!((36..=50).contains(&with), "one rate for {with} rounds");
-    // Otherwise no phase is longer than six rounds; under loss a bandwidth may last some phases more.
+    // Otherwise no phase is longer than six rounds; under loss a bandwidth may last for a few more phases.
     let without = steady_rounds(false);
     assert!(without < 15, "one rate for {without} rounds");
 }

@@ -1,25 +1,25 @@
-//! BBR, version 3: gains, the times of its probes, PROBE_RTT, and what it learns from loss.
+//! BBR, version 3: gains, the times of its probes, PROBE_RTT, and the bounds learned from losses.
 
 use crate::support;
-use cc::Value;
+use cc::ParameterValue;
 use std::collections::BTreeSet;
 use support::{Flow, MSS, controller, path};
-use tcp::rounds::Path;
+use tcp::test_kit::Path;
 
-/// 100 packets of bandwidth-delay product, and a queue that nothing overflows.
+/// A bandwidth-delay product of 100 packets, and a queue that never overflows.
 const PATH: Path = path(5_000, 20_000, 10_000);
-/// A queue that version 1 overflows again and again.
+/// A queue that version 1 overflows repeatedly.
 const SHALLOW: Path = Path { queue_packets: 30, ..PATH };
 /// Long enough for STARTUP and DRAIN.
 const STEADY_S: f64 = 2.0;
 
-/// Pacing rate as a multiple of the path's, in percent.
+/// Pacing rate in percent of the path's rate.
 fn gain_percent(flow: &Flow) -> f64 {
     flow.sk().sk_pacing_rate as f64 / f64::from(MSS) / flow.rate_pps() * 100.0
 }
 
 #[test]
-fn startup_paces_at_2_77_windows_a_round_trip() {
+fn startup_paces_at_2_77_windows_per_round_trip() {
     let flow = Flow::new(controller("bbr3", &[]), PATH);
     let expected = 710.0 / 256.0 * 10.0 * 1448.0 / 0.020 * 0.99;
     let rate = flow.sk().sk_pacing_rate as f64;
@@ -36,17 +36,17 @@ fn the_phases_have_three_gains() {
     });
     for seen in &percent {
         let of = [0.90625, 1.0, 1.25].map(|gain: f64| (f64::from(*seen) - gain * 99.0).abs());
-        assert!(of.iter().any(|difference| *difference < 1.5), "paced at {seen} %, seen were {percent:?}");
+        assert!(of.iter().any(|difference| *difference < 1.5), "paced at {seen} %, expected {percent:?}");
     }
     assert!(percent.len() >= 3, "{percent:?}");
 }
 
 #[test]
 fn probes_for_bandwidth_are_two_to_three_seconds_apart() {
-    // With 100 packets in flight and 100 ms, Reno would take longer: the clock decides.
+    // With 100 packets in flight and 100 ms, Reno would take longer, so the clock decides.
     let path = path(1_000, 100_000, 10_000);
-    // PROBE_RTT starts the wait again.
-    let mut flow = Flow::new(controller("bbr3", &[("probe_rtt_ms", Value::Integer(0))]), path);
+    // PROBE_RTT restarts the wait.
+    let mut flow = Flow::new(controller("bbr3", &[("probe_rtt_ms", ParameterValue::Integer(0))]), path);
     let (mut probes, mut probing) = (Vec::new(), true);
     flow.run_until(60.0, |flow| {
         let now = gain_percent(flow) > 115.0;
@@ -57,7 +57,8 @@ fn probes_for_bandwidth_are_two_to_three_seconds_apart() {
     });
     let gaps: Vec<f64> = probes.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.len() >= 12, "{probes:?}");
-    // A cycle is the wait (from the start of DOWN), a round trip of REFILL, and UP: three rounds without growth.
+    // A cycle is the wait (from the start of DOWN), one round trip of REFILL, and UP with three rounds
+    // without growth.
     assert!(gaps.iter().all(|gap| (2.3..4.2).contains(gap)), "{gaps:?}");
     let distinct: BTreeSet<u32> = gaps.iter().map(|gap| (gap * 20.0) as u32).collect();
     assert!(distinct.len() > 3, "nothing random in {gaps:?}");
@@ -105,7 +106,7 @@ fn probe_rtt_comes_every_five_seconds_with_half_the_pipe_in_flight() {
 }
 
 #[test]
-fn a_deep_queue_is_left_empty() {
+fn a_deep_queue_remains_empty() {
     let mut flow = Flow::new(controller("bbr3", &[]), PATH);
     flow.run_until(STEADY_S, |_| ());
     let queue = flow.mean_until(12.0, Flow::queued);
@@ -129,12 +130,12 @@ fn a_shallow_queue_costs_less_loss_than_version_1() {
 }
 
 #[test]
-fn losses_bound_what_is_in_flight_while_cruising() {
+fn losses_bound_the_inflight_data_in_cruise() {
     let path = Path { queue_packets: 15, ..PATH };
     let mut flow = Flow::new(controller("bbr3", &[]), path);
     flow.run_until(STEADY_S, |_| ());
     assert!(flow.sk().lost > 0, "STARTUP lost nothing");
-    // inflight_hi is about what fits (a pipe and its queue), and cruising stays 15 % below it.
+    // inflight_hi is about the size of pipe and queue, and CRUISE stays 15 % below it.
     let cwnd = flow.mean_until(12.0, |flow| f64::from(flow.sk().snd_cwnd));
     let fits = PATH.bdp_packets() + 15.0;
     assert!(cwnd < 1.15 * fits, "{cwnd} packets of window where {fits} fit");

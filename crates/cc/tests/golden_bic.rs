@@ -1,7 +1,7 @@
 //! BIC's growth between two losses against its closed form.
 
 use crate::ideal;
-use cc::{Value, Values};
+use cc::{ParameterValue, ParameterValues};
 use ideal::{Flow, assert_close, values};
 
 /// Round trips from one window to another.
@@ -18,7 +18,7 @@ fn rounds_until(flow: &mut Flow, window: u32) -> f64 {
 
 /// A flow right after a loss at this window.
 fn after_loss(w_max: u32) -> Flow {
-    let mut flow = Flow::new("bic", &Values::new(), 100_000).at_window(w_max);
+    let mut flow = Flow::new("bic", &ParameterValues::new(), 100_000).at_window(w_max);
     flow.lose();
     flow
 }
@@ -29,12 +29,13 @@ fn growth_between_two_losses_is_the_closed_form() {
     let mut flow = after_loss(w_max);
     assert_eq!(flow.sk.snd_cwnd, w_max * 819 / 1024);
 
-    // A line of 16 segments a round trip until the gap is 4 x 16; increments are whole numbers of ACKs, 1 in 600.
+    // Linear growth of 16 segments per round trip until the gap is 4 x 16; increments are whole numbers of
+    // ACKs, 1 in 600.
     let line = f64::from(w_max - 64) - flow.cwnd();
     assert_close(rounds_until(&mut flow, w_max - 64), line / 16.0, 0.02, "line");
-    // A quarter of the gap a round trip, gap = 64 exp(-n / 4), until it is 8.
+    // A quarter of the gap per round trip, gap = 64 exp(-n / 4), until it is 8.
     assert_close(rounds_until(&mut flow, w_max - 8), 4.0 * (64.0_f64 / 8.0).ln(), 0.05, "search");
-    // At a gap of 8 still two segments a round trip, then a fifth of one until 4 above.
+    // At a gap of 8 still two segments per round trip, then a fifth of one until 4 above.
     assert_close(rounds_until(&mut flow, w_max + 4), 0.5 + 11.0 * 5.0, 0.02, "plateau");
     // A third of the distance: exp(n / 3) from 4 to 48.
     let probing = rounds_until(&mut flow, w_max + 48);
@@ -43,7 +44,7 @@ fn growth_between_two_losses_is_the_closed_form() {
 }
 
 #[test]
-fn each_segment_of_the_search_takes_a_window_by_its_quarter() {
+fn each_segment_of_the_search_takes_a_window_per_increment() {
     // The same curve step by step: the time at each window is the sum of window / increment.
     let w_max = 2_000_u32;
     let mut flow = after_loss(w_max);
@@ -58,40 +59,40 @@ fn each_segment_of_the_search_takes_a_window_by_its_quarter() {
 }
 
 #[test]
-fn a_loss_below_the_last_maximum_lowers_it_further() {
+fn a_loss_below_the_last_maximum_reduces_it_further() {
     // Fast convergence: the maximum becomes 800 x (1 + 0.8) / 2 = 720, which is reached on a plateau.
     let mut flow = after_loss(1000);
     flow.sk.snd_cwnd = 800;
     flow.lose();
     assert_eq!(flow.sk.snd_cwnd, 800 * 819 / 1024);
     flow.sk.snd_cwnd = 716;
-    assert_close(flow.growth_a_round(50), 0.2, 0.02, "near 719");
-    let mut flow =
-        Flow::new("bic", &values([("fast_convergence", Value::Bool(false))]), 100_000).at_window(1000);
+    assert_close(flow.growth_per_round(50), 0.2, 0.02, "near 719");
+    let mut flow = Flow::new("bic", &values([("fast_convergence", ParameterValue::Bool(false))]), 100_000)
+        .at_window(1000);
     flow.lose();
     flow.sk.snd_cwnd = 800;
     flow.lose();
     flow.sk.snd_cwnd = 796;
-    assert_close(flow.growth_a_round(50), 0.2, 0.02, "near 800");
+    assert_close(flow.growth_per_round(50), 0.2, 0.02, "near 800");
 }
 
 #[test]
 fn small_windows_are_reno_and_an_unknown_path_gives_5_percent() {
-    let mut flow = Flow::new("bic", &Values::new(), 100_000).at_window(10);
-    assert_close(flow.growth_a_round(100), 1.0, 0.001, "10 segments");
+    let mut flow = Flow::new("bic", &ParameterValues::new(), 100_000).at_window(10);
+    assert_close(flow.growth_per_round(100), 1.0, 0.001, "10 segments");
     flow.lose();
     assert_eq!(flow.sk.snd_cwnd, 5);
-    let mut flow = Flow::new("bic", &Values::new(), 100_000).at_window(200);
+    let mut flow = Flow::new("bic", &ParameterValues::new(), 100_000).at_window(200);
     assert_close(
-        flow.growth_a_round(100),
+        flow.growth_per_round(100),
         200.0 / 12.0,
         0.01,
         "16 a round trip, by whole numbers of ACKs: 1 in 12",
     );
-    let mut flow = Flow::new("bic", &Values::new(), 100_000).at_window(2000);
-    assert_close(flow.growth_a_round(100), 100.0, 0.001, "5 %");
+    let mut flow = Flow::new("bic", &ParameterValues::new(), 100_000).at_window(2000);
+    assert_close(flow.growth_per_round(100), 100.0, 0.001, "5 %");
     flow.lose();
     flow.time_out();
     flow = flow.at_window(2000);
-    assert_close(flow.growth_a_round(100), 100.0, 0.001, "after a timeout");
+    assert_close(flow.growth_per_round(100), 100.0, 0.001, "after a timeout");
 }

@@ -1,7 +1,8 @@
-//! CUBIC's growth between two losses against RFC 9438's closed form, and HyStart's two ways out of slow start.
+//! CUBIC's growth between two losses against RFC 9438's closed form, and HyStart's two criteria for the end
+//! of slow start.
 
 use crate::ideal;
-use cc::{Value, Values};
+use cc::{ParameterValue, ParameterValues};
 use ideal::{Flow, assert_close, values};
 use tcp::{CaEvent, CongestionControl};
 
@@ -14,15 +15,15 @@ fn w_cubic(t: f64, w_max: f64, cwnd: f64) -> f64 {
     C * (t - k).powi(3) + w_max
 }
 
-fn cubic(rtt_us: u64, values: &Values) -> Flow {
+fn cubic(rtt_us: u64, values: &ParameterValues) -> Flow {
     Flow::new("cubic", values, rtt_us)
 }
 
 #[test]
 fn growth_between_two_losses_is_the_closed_form() {
-    // Window, RTT: so that the cubic function, not the Reno flow, decides; K is 9, 20 and 42 s.
+    // Windows and RTTs for which the cubic function decides, not the Reno flow; K is 9, 20 and 42 s.
     for (w_max, rtt_us) in [(1_000_u32, 200_000), (10_000, 100_000), (100_000, 50_000)] {
-        let mut flow = cubic(rtt_us, &Values::new()).at_window(w_max);
+        let mut flow = cubic(rtt_us, &ParameterValues::new()).at_window(w_max);
         flow.per_ack = 2;
         flow.round();
         flow.sk.snd_cwnd = w_max;
@@ -42,8 +43,8 @@ fn growth_between_two_losses_is_the_closed_form() {
 }
 
 #[test]
-fn the_plateau_is_where_the_loss_was_and_k_seconds_after_it() {
-    let mut flow = cubic(100_000, &Values::new()).at_window(10_000);
+fn the_plateau_is_at_the_window_of_the_loss_k_seconds_later() {
+    let mut flow = cubic(100_000, &ParameterValues::new()).at_window(10_000);
     flow.lose();
     let start_s = flow.now_s();
     while flow.sk.snd_cwnd < 9_990 {
@@ -60,7 +61,7 @@ fn the_plateau_is_where_the_loss_was_and_k_seconds_after_it() {
 
 #[test]
 fn c_and_beta_are_parameters() {
-    let values = values([("c", Value::Decimal(4.0)), ("beta", Value::Decimal(0.5))]);
+    let values = values([("c", ParameterValue::Decimal(4.0)), ("beta", ParameterValue::Decimal(0.5))]);
     let mut flow = cubic(100_000, &values).at_window(10_000);
     flow.lose();
     assert_eq!(flow.sk.snd_cwnd, 5_000);
@@ -78,10 +79,13 @@ fn c_and_beta_are_parameters() {
 
 #[test]
 fn it_is_never_slower_than_reno_with_its_back_off() {
-    // alpha = 3 (1 - beta) / (1 + beta) = 0.53 a round trip (8/15 here), where the cubic function hardly moves.
-    // W(3 s) = 100 - 0.001 (31.1 - 3)^3 is 8 more.
+    // alpha = 3 (1 - beta) / (1 + beta) = 0.53 per round trip (8/15 here), where the cubic function hardly
+    // grows. W(3 s) = 100 - 0.001 (31.1 - 3)^3, 8 more than at the start.
     for (friendly, expected) in [(true, 100.0 * 8.0 / 15.0), (false, 8.0)] {
-        let values = values([("c", Value::Decimal(0.001)), ("tcp_friendliness", Value::Bool(friendly))]);
+        let values = values([
+            ("c", ParameterValue::Decimal(0.001)),
+            ("tcp_friendliness", ParameterValue::Bool(friendly)),
+        ]);
         let mut flow = cubic(30_000, &values).at_window(100);
         flow.lose();
         let before = flow.cwnd();
@@ -91,14 +95,14 @@ fn it_is_never_slower_than_reno_with_its_back_off() {
 }
 
 #[test]
-fn a_loss_below_the_last_maximum_lowers_it_further() {
-    let plateau = |values: &Values| {
+fn a_loss_below_the_last_maximum_reduces_it_further() {
+    let plateau = |values: &ParameterValues| {
         let mut flow = cubic(100_000, values).at_window(10_000);
         flow.lose();
         flow.sk.snd_cwnd = 8_000;
         flow.lose();
         assert_eq!(flow.sk.snd_cwnd, 8_000 * 717 / 1024);
-        // Where growth is least.
+        // At the slowest growth.
         let mut slowest = (f64::MAX, 0.0);
         for _ in 0..250 {
             let before = flow.cwnd();
@@ -109,15 +113,20 @@ fn a_loss_below_the_last_maximum_lowers_it_further() {
         }
         slowest.1
     };
-    assert_close(plateau(&Values::new()), 8000.0 * (1.0 + BETA) / 2.0, 0.01, "with fast convergence");
-    let off = values([("fast_convergence", Value::Bool(false))]);
+    assert_close(
+        plateau(&ParameterValues::new()),
+        8000.0 * (1.0 + BETA) / 2.0,
+        0.01,
+        "with fast convergence",
+    );
+    let off = values([("fast_convergence", ParameterValue::Bool(false))]);
     assert_close(plateau(&off), 8000.0, 0.01, "without");
 }
 
 #[test]
 fn a_pause_of_the_application_does_not_count() {
     let grown = |tell: bool| {
-        let mut flow = cubic(100_000, &Values::new()).at_window(10_000);
+        let mut flow = cubic(100_000, &ParameterValues::new()).at_window(10_000);
         flow.lose();
         flow.rounds(20);
         let before = flow.cwnd();
@@ -129,27 +138,27 @@ fn a_pause_of_the_application_does_not_count() {
         flow.rounds(20);
         flow.cwnd() - before
     };
-    let mut steady = cubic(100_000, &Values::new()).at_window(10_000);
+    let mut steady = cubic(100_000, &ParameterValues::new()).at_window(10_000);
     steady.lose();
     steady.rounds(20);
     let before = steady.cwnd();
     steady.rounds(20);
     assert_close(grown(true), steady.cwnd() - before, 0.05, "after a pause");
-    assert!(grown(false) > 4.0 * grown(true), "the clock runs on if nobody tells");
+    assert!(grown(false) > 4.0 * grown(true), "without the event the pause counts");
 }
 
 #[test]
 fn a_timeout_forgets_the_maximum() {
-    let mut flow = cubic(100_000, &Values::new()).at_window(10_000);
+    let mut flow = cubic(100_000, &ParameterValues::new()).at_window(10_000);
     flow.lose();
     flow.time_out();
     flow = flow.at_window(1000);
-    assert_close(flow.growth_a_round(20), 50.0, 0.05, "5 % a round trip while no maximum is known");
+    assert_close(flow.growth_per_round(20), 50.0, 0.05, "5 % a round trip while no maximum is known");
 }
 
 #[test]
-fn growth_is_at_most_half_the_window_a_round_trip() {
-    let mut flow = cubic(10_000_000, &Values::new()).at_window(1000);
+fn growth_is_at_most_half_the_window_per_round_trip() {
+    let mut flow = cubic(10_000_000, &ParameterValues::new()).at_window(1000);
     flow.lose();
     let before = flow.cwnd();
     flow.round();
@@ -157,22 +166,22 @@ fn growth_is_at_most_half_the_window_a_round_trip() {
     assert!(flow.cwnd() <= before * 2.25, "{} from {before}", flow.cwnd());
 }
 
-/// In slow start at this window, in the middle of nothing; the RTT has been seen.
-fn starting(rtt_us: u64, window: u32, values: &Values) -> Flow {
+/// A flow in slow start at this window with one RTT sample.
+fn starting(rtt_us: u64, window: u32, values: &ParameterValues) -> Flow {
     let mut flow = cubic(rtt_us, values);
     flow.ack(1);
     flow.sk.snd_cwnd = window;
     flow.ack(1);
-    // The next ACK begins a round.
+    // The next ACK starts a round.
     flow.sk.snd_una = flow.sk.snd_nxt;
     flow
 }
 
 #[test]
-fn a_train_of_acks_of_half_an_rtt_ends_slow_start() {
+fn an_ack_train_of_half_an_rtt_ends_slow_start() {
     // (pacing, share of the RTT at which it ends)
     for (pacing_status, share) in [(0, 0.5), (1, 1.0)] {
-        let mut flow = starting(100_000, 1000, &Values::new());
+        let mut flow = starting(100_000, 1000, &ParameterValues::new());
         flow.sk.sk_pacing_status = pacing_status;
         flow.sk.sk_pacing_rate = 10_000_000_000;
         flow.ack(1);
@@ -185,8 +194,8 @@ fn a_train_of_acks_of_half_an_rtt_ends_slow_start() {
         // 65536 x 4 bytes at 10 GB/s are 26 us more.
         assert_close(flow.now_s() - start_s, 0.1 * share, 0.05, "end of slow start");
     }
-    // ACKs 3 ms apart are no train.
-    let mut flow = starting(100_000, 1000, &Values::new());
+    // ACKs with gaps of 3 ms are not a train.
+    let mut flow = starting(100_000, 1000, &ParameterValues::new());
     for _ in 0..60 {
         flow.wait_us(3_000);
         flow.ack(1);
@@ -196,10 +205,10 @@ fn a_train_of_acks_of_half_an_rtt_ends_slow_start() {
 
 #[test]
 fn a_longer_delay_ends_slow_start_after_8_samples() {
-    // An eighth of the least RTT, between 4 and 16 ms.
+    // An eighth of the minimum RTT, between 4 and 16 ms.
     for (rtt_us, margin_us) in [(8_000, 4_000), (100_000, 12_500), (400_000, 16_000)] {
         for (more_us, ends) in [(margin_us - 100, false), (margin_us + 100, true)] {
-            let mut flow = starting(rtt_us, 1000, &values([("hystart_detect", Value::Integer(2))]));
+            let mut flow = starting(rtt_us, 1000, &values([("hystart_detect", ParameterValue::Integer(2))]));
             flow.set_rtt(rtt_us + more_us);
             for sample in 0..20 {
                 assert!(sample > 8 || flow.sk.in_slow_start(), "too early");
@@ -211,8 +220,10 @@ fn a_longer_delay_ends_slow_start_after_8_samples() {
 }
 
 #[test]
-fn small_windows_and_a_hystart_turned_off_stay_in_slow_start() {
-    for (window, values) in [(10, Values::new()), (1000, values([("hystart", Value::Bool(false))]))] {
+fn small_windows_and_flows_without_hystart_stay_in_slow_start() {
+    for (window, values) in
+        [(10, ParameterValues::new()), (1000, values([("hystart", ParameterValue::Bool(false))]))]
+    {
         let mut flow = starting(100_000, window, &values);
         flow.set_rtt(200_000);
         for _ in 0..200 {
@@ -222,7 +233,12 @@ fn small_windows_and_a_hystart_turned_off_stay_in_slow_start() {
         }
         assert_eq!(flow.sk.snd_ssthresh, tcp::INFINITE_SSTHRESH);
     }
-    let flow =
-        cubic(100_000, &values([("hystart", Value::Bool(false)), ("initial_ssthresh", Value::Integer(77))]));
+    let flow = cubic(
+        100_000,
+        &values([
+            ("hystart", ParameterValue::Bool(false)),
+            ("initial_ssthresh", ParameterValue::Integer(77)),
+        ]),
+    );
     assert_eq!(flow.sk.snd_ssthresh, 77);
 }

@@ -1,10 +1,11 @@
-//! DCTCP: alpha's fixed point and dynamics, the reduction by alpha / 2, the receiver's echo, Reno without ECN.
+//! DCTCP: alpha's fixed point and dynamics, the reduction by alpha / 2, the receiver's echo, Reno without
+//! ECN.
 
 use crate::support;
-use cc::Value;
+use cc::ParameterValue;
 use cc::native::Controller;
 use support::{Flow, controller, path};
-use tcp::rounds::Path;
+use tcp::test_kit::Path;
 use tcp::{CaEvent, CaState, CongestionControl, NEEDS_ECN, TcpSock};
 
 const ECN_OK: u8 = 1;
@@ -18,7 +19,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(ecn_flags: u8, values: &[(&str, Value)]) -> Bench {
+    fn new(ecn_flags: u8, values: &[(&str, ParameterValue)]) -> Bench {
         let mut bench = Bench { cc: controller("dctcp", values), sk: TcpSock::default() };
         bench.sk.ecn_flags = ecn_flags;
         bench.sk.snd_cwnd = 100_000;
@@ -55,7 +56,7 @@ fn alpha_settles_at_the_fraction_of_marks() {
 #[test]
 fn alpha_moves_by_g_each_round() {
     let mut bench = Bench::new(ECN_OK, &[]);
-    assert!((bench.alpha() - 1.0).abs() < 1e-4, "alpha begins at 1");
+    assert!((bench.alpha() - 1.0).abs() < 1e-4, "alpha starts at 1");
     let mut expected = 1.0;
     for round in 0..40 {
         let marked = if round < 20 { 0 } else { 300 };
@@ -68,7 +69,7 @@ fn alpha_moves_by_g_each_round() {
 
 #[test]
 fn g_is_a_parameter() {
-    let mut bench = Bench::new(ECN_OK, &[("g", Value::Decimal(0.25))]);
+    let mut bench = Bench::new(ECN_OK, &[("g", ParameterValue::Decimal(0.25))]);
     bench.round(0);
     assert!((bench.alpha() - 0.75).abs() < 1e-3);
 }
@@ -104,7 +105,7 @@ fn a_change_of_marks_is_acknowledged_at_once() {
     assert_eq!(bench.sk.icsk_ack_pending & ACK_NOW, 0);
     assert_eq!(bench.cc.take_ack_request(), None);
 
-    // An ACK is held back when the first mark comes: it goes for what came before, without the echo.
+    // An ACK is delayed when the first mark arrives: it is sent for the data before, without ECE.
     bench.sk.icsk_ack_pending = ACK_TIMER;
     bench.sk.rcv_nxt = 2000;
     bench.cc.cwnd_event(&mut bench.sk, CaEvent::EcnIsCe);
@@ -112,13 +113,13 @@ fn a_change_of_marks_is_acknowledged_at_once() {
     assert_eq!(bench.sk.icsk_ack_pending & ACK_NOW, ACK_NOW);
     assert_eq!(bench.sk.ecn_flags & DEMAND_CWR, DEMAND_CWR);
 
-    // More marks: ACKs as usual.
+    // Further marks: normal ACKs.
     bench.sk.icsk_ack_pending = 0;
     bench.sk.rcv_nxt = 3000;
     bench.cc.cwnd_event(&mut bench.sk, CaEvent::EcnIsCe);
     assert_eq!((bench.cc.take_ack_request(), bench.sk.icsk_ack_pending), (None, 0));
 
-    // None is held back at the next change.
+    // No ACK is delayed at the next change.
     bench.cc.cwnd_event(&mut bench.sk, CaEvent::EcnNoCe);
     assert_eq!((bench.cc.take_ack_request(), bench.sk.icsk_ack_pending), (None, ACK_NOW));
     assert_eq!(bench.sk.ecn_flags & DEMAND_CWR, 0);
@@ -132,7 +133,7 @@ fn the_queue_stays_near_the_marking_threshold() {
     let mut largest: f64 = 0.0;
     flow.run_until(2.0, |flow| largest = largest.max(flow.queued()));
     let (rate, lost) = flow.delivery(1.0);
-    // RFC 8257: the queue oscillates about K by a few packets; Reno's half would empty it each time.
+    // RFC 8257: the queue oscillates around K by a few packets; Reno would empty it each time.
     assert!(rate > 0.99, "{rate} of the path's rate");
     assert!(largest < 45.0, "{largest} packets were queued");
     assert_eq!(lost, 0.0);

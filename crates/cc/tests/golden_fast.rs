@@ -1,18 +1,18 @@
-//! FAST's equilibrium: alpha packets in the queue; and its approach, gamma of the way each round trip.
+//! FAST's equilibrium: alpha packets in the queue; and its approach, gamma of the distance per round trip.
 
 use crate::support;
-use cc::Value;
+use cc::ParameterValue;
 use support::{Flow, controller, path};
-use tcp::rounds::Path;
+use tcp::test_kit::Path;
 
-/// 200 packets of bandwidth-delay product, and a queue that nothing overflows.
+/// A bandwidth-delay product of 200 packets, and a queue that never overflows.
 const PATH: Path = path(10_000, 20_000, 10_000);
 
 #[test]
 fn alpha_packets_are_queued() {
     for alpha in [10, 30, 100, 400] {
         for gain in [0.25, 0.5, 0.9] {
-            let values = [("alpha", Value::Integer(alpha)), ("gain", Value::Decimal(gain))];
+            let values = [("alpha", ParameterValue::Integer(alpha)), ("gain", ParameterValue::Decimal(gain))];
             let mut flow = Flow::new(controller("fast", &values), PATH);
             flow.run_until(4.0, |_| ());
             let queue = flow.mean_until(6.0, Flow::queued);
@@ -42,8 +42,8 @@ fn two_flows_worth_of_rate_change_leaves_alpha_packets() {
 
 #[test]
 fn the_window_at_most_doubles_in_a_round_trip() {
-    // In equilibrium with a tiny window, then a hundred times the rate.
-    let values = [("alpha", Value::Integer(5))];
+    // In equilibrium with a small window, then at a hundred times the rate.
+    let values = [("alpha", ParameterValue::Integer(5))];
     let mut flow = Flow::new(controller("fast", &values), path(100, 20_000, 10_000));
     flow.run_until(20.0, |_| ());
     flow.path_mut().rate_bps = path(100_000, 0, 0).rate_bps;

@@ -1,20 +1,20 @@
-//! Grid DT against its formulae: A segments a round trip, M segments an ACK, back-off, sawtooth, recovery time,
-//! automatic A.
+//! Grid DT against its formulae: A segments per round trip, M segments per ACK, back-off, sawtooth, recovery
+//! time, automatic A.
 
 use crate::ideal;
-use Value::{Bool, Decimal, Integer};
-use cc::{Value, Values};
+use ParameterValue::{Bool, Decimal, Integer};
+use cc::{ParameterValue, ParameterValues};
 use ideal::{Flow, assert_close, values};
 use tcp::TcpSock;
 
-fn griddt<const N: usize>(pairs: [(&str, Value); N]) -> Flow {
+fn griddt<const N: usize>(pairs: [(&str, ParameterValue); N]) -> Flow {
     Flow::new("griddt", &values(pairs), 100_000)
 }
 
 #[test]
 fn with_its_defaults_it_is_reno_ack_for_ack() {
     let mut griddt = griddt([]);
-    let mut reno = Flow::new("reno", &Values::new(), 100_000);
+    let mut reno = Flow::new("reno", &ParameterValues::new(), 100_000);
     let mut random = 1_u32;
     for step in 0..200_000 {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -34,7 +34,7 @@ fn with_its_defaults_it_is_reno_ack_for_ack() {
 }
 
 #[test]
-fn it_grows_by_a_segments_a_round_trip() {
+fn it_grows_by_a_segments_per_round_trip() {
     // A, window, round trips.
     for (a, window, rounds) in [(0.01, 1000, 2010), (0.5, 1000, 200), (1.0, 1000, 100), (7.0, 10_000, 100)] {
         for per_ack in [1, 2, 44] {
@@ -45,11 +45,11 @@ fn it_grows_by_a_segments_a_round_trip() {
             assert_close(grown, a, 0.02, &format!("A = {a}, {per_ack} segments an ACK"));
         }
     }
-    // Whole numbers need no decimal point, and the window need not be larger than A.
+    // Whole numbers need no decimal point, and the window may be smaller than A.
     let mut flow = griddt([("a", Integer(10_000))]).at_window(1_000_000);
-    assert_close(flow.growth_a_round(1), 10_000.0, 0.0001, "A = 10000");
+    assert_close(flow.growth_per_round(1), 10_000.0, 0.0001, "A = 10000");
     let mut flow = griddt([("a", Integer(10_000))]).at_window(100);
-    assert_close(flow.growth_a_round(1), 10_000.0, 0.0001, "A = 10000 at a window of 100");
+    assert_close(flow.growth_per_round(1), 10_000.0, 0.0001, "A = 10000 at a window of 100");
 }
 
 #[test]
@@ -63,7 +63,8 @@ fn slow_start_adds_m_segments_for_each_acknowledged() {
             assert_close(flow.cwnd(), 1000.0 * factor, 0.002, &format!("M = {m}"));
         }
     }
-    // It ends at ssthresh exactly, and what an ACK leaves counts for congestion avoidance: 10 of 15 are needed.
+    // Slow start ends exactly at ssthresh, and the rest of an ACK counts for congestion avoidance: 10 of 15
+    // are needed.
     let mut flow = griddt([("m", Integer(4)), ("initial_ssthresh", Integer(50))]);
     assert_eq!((flow.sk.snd_cwnd, flow.sk.snd_ssthresh), (10, 50));
     flow.ack(15);
@@ -79,7 +80,7 @@ fn a_loss_keeps_the_share_of_backoff() {
     }
 }
 
-/// Losses whenever the window has reached `w`: from b w to w in (1 - b) w / A round trips, on average (1 + b) w / 2.
+/// Losses at window `w`: from b w to w in (1 - b) w / A round trips, (1 + b) w / 2 on average.
 #[test]
 fn the_sawtooth_has_the_period_and_mean_of_the_closed_form() {
     let w = 2000;
@@ -96,7 +97,7 @@ fn the_sawtooth_has_the_period_and_mean_of_the_closed_form() {
             }
         }
         let w = f64::from(w);
-        // A loss is seen at the end of a round trip.
+        // A loss is detected at the end of a round trip.
         let (period, expected) = (rounds / f64::from(teeth), (1.0 - b) * w / a);
         assert!(
             (expected..expected + 1.0).contains(&period),
@@ -106,7 +107,7 @@ fn the_sawtooth_has_the_period_and_mean_of_the_closed_form() {
     }
 }
 
-/// After a loss a flow that filled capacity C is back after C RTT^2 / (2 A MSS).
+/// After a loss, a flow that filled capacity C recovers in C RTT^2 / (2 A MSS).
 #[test]
 fn recovery_takes_c_rtt_squared_by_2_a_mss() {
     let mss_bytes = 8948.0;
@@ -133,15 +134,15 @@ fn recovery_takes_c_rtt_squared_by_2_a_mss() {
 }
 
 #[test]
-fn a_follows_mtu_and_rtt_if_asked() {
-    let grown = |mtu: u32, rtt_us, pairs: &[(&str, Value)]| {
+fn a_follows_mtu_and_rtt_if_enabled() {
+    let grown = |mtu: u32, rtt_us, pairs: &[(&str, ParameterValue)]| {
         let values = pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         // 20 bytes of IPv4, 32 of TCP with timestamps.
         let sk = TcpSock { mss_cache: mtu - 52, ..TcpSock::default() };
-        Flow::with("griddt", &values, rtt_us, sk).at_window(1000).growth_a_round(100)
+        Flow::with("griddt", &values, rtt_us, sk).at_window(1000).growth_per_round(100)
     };
     let (mtu, rtt) = (("auto_mtu", Bool(true)), ("auto_rtt", Bool(true)));
-    // By the reference: MTU 9000 gives 1, 3000 gives 3, 1500 gives 6; RTT 10 ms gives 1, 100 ms gives 100.
+    // From the reference: MTU 9000 gives 1, 3000 gives 3, 1500 gives 6; RTT 10 ms gives 1, 100 ms gives 100.
     for (bytes, a) in [(9000, 1.0), (3000, 3.0), (1500, 6.0)] {
         assert_close(grown(bytes, 50_000, &[mtu]), a, 0.01, &format!("MTU {bytes}"));
     }
@@ -157,7 +158,7 @@ fn a_follows_mtu_and_rtt_if_asked() {
 
 #[test]
 fn automatic_a_makes_rates_grow_alike() {
-    // Segments of 1500 and 9000 bytes, 20 and 200 ms: the same bit/s gained in the same time.
+    // MTUs of 1500 and 9000 bytes, 20 and 200 ms: the same increase in bit/s in the same time.
     let gain = |mtu: u32, rtt_us: u64| {
         let sk = TcpSock { mss_cache: mtu - 52, ..TcpSock::default() };
         let values = values([("auto_mtu", Bool(true)), ("auto_rtt", Bool(true))]);

@@ -1,7 +1,7 @@
-//! HighSpeed TCP against the table of RFC 3649, Appendix B, and the formulae it was computed from.
+//! HighSpeed TCP against the table of RFC 3649, Appendix B, and its formulae.
 
 use crate::ideal;
-use cc::Values;
+use cc::ParameterValues;
 use ideal::Flow;
 
 /// The table: window w, a(w), b(w), as printed.
@@ -32,19 +32,19 @@ fn a(w: f64) -> f64 {
 }
 
 fn highspeed(window: u32) -> Flow {
-    Flow::new("highspeed", &Values::new(), 100_000).at_window(window)
+    Flow::new("highspeed", &ParameterValues::new(), 100_000).at_window(window)
 }
 
-/// Growth at this window, in segments a window acknowledged.
+/// Growth at this window, in segments per acknowledged window.
 fn measured_a(window: u32) -> f64 {
     let mut flow = highspeed(window);
     flow.per_ack = window.div_ceil(1000);
     let acks = window / flow.per_ack;
-    // A window that is no whole number of ACKs counts as what was acknowledged.
+    // If the window is no whole number of ACKs, the acknowledged segments count.
     flow.growth_at_once(100) * f64::from(window) / f64::from(acks * flow.per_ack)
 }
 
-/// The share of the window that a loss costs, and how far it may be off for the window is whole.
+/// The share of the window that a loss costs, and its rounding error because the window is a whole number.
 fn measured_b(window: u32) -> (f64, f64) {
     let mut flow = highspeed(window);
     flow.lose();
@@ -53,7 +53,7 @@ fn measured_b(window: u32) -> (f64, f64) {
 
 #[test]
 fn the_formulae_give_the_printed_table() {
-    // The program prints a row whenever a(w) has grown by 1 since the row before.
+    // The program prints a row whenever a(w) has grown by 1 since the previous row.
     let mut rows = vec![(38, 1, 0.50)];
     let mut last = 1.0;
     for w in 38..100_000 {
@@ -82,7 +82,7 @@ fn the_algorithm_has_the_b_of_the_table() {
     for (w, _, b) in TABLE {
         let (measured, whole) = measured_b(w);
         assert!((measured - b).abs() <= 0.005 + whole, "b({w}) = {measured} instead of {b}");
-        // More exactly than printed, by the formula.
+        // More precise than the table, from the formula.
         assert!((measured - self::b(f64::from(w))).abs() <= 0.0001 + whole, "b({w}) = {measured}");
     }
 }
@@ -91,7 +91,7 @@ fn the_algorithm_has_the_b_of_the_table() {
 fn between_the_rows_it_follows_the_formulae() {
     for w in [60, 150, 300, 1000, 5000, 20_000, 50_000, 83_000, 92_000] {
         let (measured, formula) = (measured_a(w), a(f64::from(w)));
-        // The rows' a is cut to whole segments: up to 0.07 less than the formula's.
+        // a in the rows is truncated to whole segments: up to 0.07 less than the formula.
         assert!((measured - formula).abs() <= 0.1, "a({w}) = {measured} instead of {formula}");
         let (measured, whole) = measured_b(w);
         let formula = b(f64::from(w));
@@ -116,6 +116,6 @@ fn below_38_segments_it_is_reno_and_above_the_table_its_last_row() {
 fn delayed_acks_do_not_slow_it() {
     let mut flow = highspeed(10_661);
     flow.per_ack = 44;
-    let measured = flow.growth_a_round(100);
+    let measured = flow.growth_per_round(100);
     assert!((measured - 30.0).abs() < 0.2, "{measured}");
 }

@@ -1,11 +1,11 @@
-//! Hybla: a long path's rate grows as a short one's.
+//! Hybla: the rate grows as fast on a long path as on a short one.
 
 use crate::ideal;
-use cc::Values;
+use cc::ParameterValues;
 use ideal::{Flow, assert_close};
 
 fn hybla(rtt_us: u64) -> Flow {
-    Flow::new("hybla", &Values::new(), rtt_us)
+    Flow::new("hybla", &ParameterValues::new(), rtt_us)
 }
 
 #[test]
@@ -23,16 +23,17 @@ fn slow_start_adds_2_to_the_rho_minus_1() {
 }
 
 #[test]
-fn congestion_avoidance_adds_rho_squared_a_round_trip() {
+fn congestion_avoidance_adds_rho_squared_per_round_trip() {
     for (rtt_us, rho) in [(10_000, 1.0), (30_000, 1.2), (100_000, 4.0), (600_000, 24.0)] {
-        let growth = hybla(rtt_us).at_window(5000).growth_a_round(100);
+        let growth = hybla(rtt_us).at_window(5000).growth_per_round(100);
         assert_close(growth, rho * rho, 0.01, &format!("rho {rho}"));
     }
 }
 
 #[test]
 fn rates_grow_alike_at_any_rtt() {
-    // Slow start from a window of rho x 10, then congestion avoidance: after the same time w / rho is the same.
+    // Slow start from a window of rho x 10, then congestion avoidance: after the same time w / rho is the
+    // same.
     let rates = |rtt_us: u64| {
         let rho = rtt_us as f64 / 25_000.0;
         let mut flow = hybla(rtt_us);
@@ -63,8 +64,8 @@ fn the_smallest_smoothed_rtt_counts_and_the_first_window_is_at_least_rho() {
     assert_eq!(flow.sk.snd_cwnd, 16);
     flow = flow.at_window(1000);
     flow.set_rtt(500_000);
-    assert_close(flow.growth_a_round(10), 256.0, 0.01, "a longer RTT is a queue");
+    assert_close(flow.growth_per_round(10), 256.0, 0.01, "a longer RTT counts as queueing");
     flow.set_rtt(100_000);
-    assert_close(flow.growth_a_round(10), 16.0, 0.02, "a shorter one is a better sample");
+    assert_close(flow.growth_per_round(10), 16.0, 0.02, "a shorter one is a better sample");
     assert_eq!(hybla(25_000).sk.snd_cwnd, 10);
 }

@@ -1,7 +1,7 @@
 //! Illinois' alpha and beta against the paper's curves, at their thresholds and between.
 
 use crate::support;
-use cc::Value;
+use cc::ParameterValue;
 use cc::native::Controller;
 use support::controller;
 use tcp::{AckSample, CaState, CongestionControl, TcpSock};
@@ -9,14 +9,14 @@ use tcp::{AckSample, CaState, CongestionControl, TcpSock};
 const BASE_MS: f64 = 100.0;
 const LARGEST_MS: f64 = 100.0;
 
-/// The socket of a flow in congestion avoidance that has seen delays from 0 to `LARGEST_MS`.
+/// The socket of a flow in congestion avoidance with samples of delays from 0 to `LARGEST_MS`.
 struct Bench {
     cc: Controller,
     sk: TcpSock,
 }
 
 impl Bench {
-    fn new(cwnd: u32, values: &[(&str, Value)]) -> Bench {
+    fn new(cwnd: u32, values: &[(&str, ParameterValue)]) -> Bench {
         let mut bench = Bench { cc: controller("illinois", values), sk: TcpSock::default() };
         bench.sk.snd_cwnd = cwnd;
         bench.sk.snd_ssthresh = 2;
@@ -46,7 +46,7 @@ impl Bench {
         self.end_round();
     }
 
-    /// Packets of growth in a round trip, over a thousand at the same window.
+    /// Growth per round trip, packets: mean of a thousand at the same window.
     fn alpha(&mut self) -> f64 {
         let (cwnd, mut grown) = (self.sk.snd_cwnd, 0);
         self.sk.snd_cwnd_cnt = 0;
@@ -59,7 +59,7 @@ impl Bench {
         f64::from(grown) / 1000.0
     }
 
-    /// Part of the window that a loss costs.
+    /// Fraction of the window that a loss costs.
     fn beta(&mut self) -> f64 {
         1.0 - f64::from(self.cc.ssthresh(&mut self.sk)) / f64::from(self.sk.snd_cwnd)
     }
@@ -82,7 +82,7 @@ fn paper_beta(delay_ms: f64) -> f64 {
 fn alpha_follows_the_paper() {
     for delay_ms in [0.0, 0.5, 1.0, 1.5, 2.0, 5.0, 10.0, 25.0, 50.0, 75.0, 99.0, 100.0] {
         let mut bench = Bench::new(100, &[]);
-        // After the delays of the first round alpha returns to 10 after five rounds only.
+        // After the delays of the first round alpha returns to 10 only after five rounds.
         for _ in 0..6 {
             bench.round(delay_ms);
         }
@@ -102,7 +102,7 @@ fn beta_follows_the_paper() {
 }
 
 #[test]
-fn five_good_rounds_bring_the_largest_alpha_back() {
+fn five_good_rounds_restore_the_maximum_of_alpha() {
     let mut bench = Bench::new(100, &[]);
     bench.round(50.0);
     let slow = bench.alpha();
@@ -115,7 +115,7 @@ fn five_good_rounds_bring_the_largest_alpha_back() {
 }
 
 #[test]
-fn small_windows_are_renos() {
+fn small_windows_behave_as_in_reno() {
     let mut bench = Bench::new(14, &[]);
     bench.round(0.0);
     let alpha = bench.alpha();
@@ -124,7 +124,7 @@ fn small_windows_are_renos() {
 }
 
 #[test]
-fn a_timeout_makes_reno_of_it() {
+fn after_a_timeout_it_behaves_as_reno() {
     let mut bench = Bench::new(100, &[]);
     bench.round(2.0);
     bench.cc.set_state(&mut bench.sk, CaState::Loss);
@@ -135,7 +135,7 @@ fn a_timeout_makes_reno_of_it() {
 
 #[test]
 fn parameters_are_fractions() {
-    let values = [("alpha_max", Value::Decimal(4.5)), ("beta_min", Value::Decimal(0.25))];
+    let values = [("alpha_max", ParameterValue::Decimal(4.5)), ("beta_min", ParameterValue::Decimal(0.25))];
     let mut bench = Bench::new(100, &values);
     for _ in 0..6 {
         bench.round(0.0);

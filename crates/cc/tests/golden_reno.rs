@@ -1,15 +1,15 @@
-//! Reno: slow start, one segment a window, half after a loss.
+//! Reno: slow start, growth by one segment per window, half the window after a loss.
 
 use crate::ideal;
-use cc::Values;
+use cc::ParameterValues;
 use ideal::Flow;
 
 fn reno() -> Flow {
-    Flow::new("reno", &Values::new(), 50_000)
+    Flow::new("reno", &ParameterValues::new(), 50_000)
 }
 
 #[test]
-fn slow_start_doubles_each_round_trip_whatever_an_ack_acknowledges() {
+fn slow_start_doubles_per_round_trip_however_many_segments_an_ack_covers() {
     for per_ack in [1, 2, 10] {
         let mut flow = reno();
         flow.per_ack = per_ack;
@@ -19,7 +19,7 @@ fn slow_start_doubles_each_round_trip_whatever_an_ack_acknowledges() {
 }
 
 #[test]
-fn what_slow_start_leaves_of_an_ack_counts_for_congestion_avoidance() {
+fn the_rest_of_an_ack_after_slow_start_counts_for_congestion_avoidance() {
     let mut flow = reno();
     flow.sk.snd_ssthresh = 12;
     flow.ack(5);
@@ -27,7 +27,7 @@ fn what_slow_start_leaves_of_an_ack_counts_for_congestion_avoidance() {
 }
 
 #[test]
-fn congestion_avoidance_adds_a_segment_a_window() {
+fn congestion_avoidance_adds_one_segment_per_window() {
     for per_ack in [1, 2, 44] {
         let mut flow = reno().at_window(1000);
         flow.per_ack = per_ack;
@@ -37,7 +37,7 @@ fn congestion_avoidance_adds_a_segment_a_window() {
 }
 
 #[test]
-fn a_loss_halves_and_an_undo_brings_back() {
+fn a_loss_halves_the_window_and_an_undo_restores_it() {
     for (window, kept) in [(1000, 500), (7, 3), (3, 2), (1, 2)] {
         let mut flow = reno().at_window(window);
         flow.lose();
@@ -47,12 +47,12 @@ fn a_loss_halves_and_an_undo_brings_back() {
 }
 
 #[test]
-fn the_window_grows_only_while_it_is_what_limits() {
+fn the_window_grows_only_while_it_limits_the_sender() {
     let mut flow = reno().at_window(100);
     flow.sk.set_is_cwnd_limited(false);
     flow.rounds(10);
     assert_eq!(flow.sk.snd_cwnd, 100);
-    // In slow start up to twice what was in flight.
+    // In slow start up to twice the packets in flight.
     let mut flow = reno();
     flow.sk.set_is_cwnd_limited(false);
     flow.sk.max_packets_out = 5;

@@ -1,22 +1,23 @@
-//! Sawteeth over a drop-tail link, with recovery, delayed ACKs and a queue: closed forms of AIMD, and HyStart.
+//! Sawteeth over a drop-tail link, with recovery, delayed ACKs and a queue: closed forms of AIMD, and
+//! HyStart.
 
 use cc::native::{Controller, Library};
-use cc::{Source, Value, Values};
-use tcp::rounds::{Path, Round, Rounds};
+use cc::{ParameterValue, ParameterValues, Source};
+use tcp::test_kit::{Path, Round, Rounds};
 
-fn rounds<const N: usize>(name: &str, path: Path, values: [(&str, Value); N]) -> Rounds<Controller> {
-    let values: Values = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+fn rounds<const N: usize>(name: &str, path: Path, values: [(&str, ParameterValue); N]) -> Rounds<Controller> {
+    let values: ParameterValues = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let library =
         Library::open(&Source::built_in(name).expect("built in"), &values).expect("values that fit");
     Rounds::new(path, library.controller(None).expect("a main one"))
 }
 
-/// Numbers of the rounds that ended with a smaller window than the round before.
+/// Indices of the rounds that ended with a smaller window than the previous round.
 fn reductions(rows: &[Round]) -> Vec<usize> {
     (1..rows.len()).filter(|i| rows[*i].cwnd < rows[i - 1].cwnd * 19 / 20).collect()
 }
 
-/// Mean of the rounds' windows over whole teeth, and mean round trips of one, once slow start's losses are over.
+/// Mean window over complete sawteeth, and mean round trips per sawtooth, after the losses of slow start.
 fn teeth(rows: &[Round]) -> (f64, f64) {
     let at = reductions(rows);
     let at = &at[at.len() / 2..];
@@ -32,15 +33,16 @@ fn assert_close(measured: f64, expected: f64, tolerance: f64, what: &str) {
 
 #[test]
 fn griddt_s_sawtooth_over_a_queue_is_the_closed_form() {
-    // One BDP of queue: losses at 2 BDP. From b w to w in (1 - b) w / A round trips, (1 + b) w / 2 on average.
+    // One BDP of queue: losses at 2 BDP. From b w to w in (1 - b) w / A round trips, (1 + b) w / 2 on
+    // average.
     let path = Path { rate_bps: 200_000_000, rtt_us: 50_000, queue_packets: 863, ..Path::default() };
     let full = path.bdp_packets() + 863.0;
     for (a, b) in [(1.0, 0.5), (3.0, 0.5), (7.0, 0.5), (7.0, 0.75), (20.0, 0.875)] {
-        let values = [("a", Value::Decimal(a)), ("backoff", Value::Decimal(b))];
+        let values = [("a", ParameterValue::Decimal(a)), ("backoff", ParameterValue::Decimal(b))];
         let mut flow = rounds("griddt", path.clone(), values);
         let rows = flow.run(8 * ((1.0 - b) * full / a) as u64 + 50);
         let (mean, period) = teeth(&rows);
-        // A round trip passes before a loss is seen, and one in recovery.
+        // A round trip passes until a loss is detected, and one in recovery.
         let expected = (1.0 - b) * full / a;
         assert!(
             (expected..expected + 3.0).contains(&period),
@@ -79,7 +81,8 @@ fn initial_ssthresh_and_m_start_a_long_path_without_loss() {
     // Reno's slow start ends in a loss at BDP + queue; Grid DT's at the BDP, with M = 4 in fewer round trips.
     let mut reno = rounds("reno", path.clone(), []);
     assert!(reno.run(14).last().unwrap().lost > 0);
-    let values = [("initial_ssthresh", Value::Integer(bdp as i64)), ("m", Value::Integer(4))];
+    let values =
+        [("initial_ssthresh", ParameterValue::Integer(bdp as i64)), ("m", ParameterValue::Integer(4))];
     let mut griddt = rounds("griddt", path, values);
     let rows = griddt.run(14);
     assert_eq!(rows[13].lost, 0);
@@ -94,13 +97,13 @@ fn cubic_s_hystart_leaves_slow_start_before_the_loss() {
     let mut flow = rounds("cubic", path.clone(), []);
     let row = flow.run(15).pop().unwrap();
     assert_eq!(row.lost, 0);
-    // The train of ACKs is half an RTT long at half the BDP, or the queue's delay is seen.
+    // The ACK train takes half an RTT at half the BDP, or the queueing delay is detected.
     assert!(
         (path.bdp_packets() * 0.4..path.bdp_packets() * 1.5).contains(&f64::from(row.ssthresh)),
         "{}",
         row.ssthresh
     );
-    let mut flow = rounds("cubic", path, [("hystart", Value::Bool(false))]);
+    let mut flow = rounds("cubic", path, [("hystart", ParameterValue::Bool(false))]);
     assert!(flow.run(15).pop().unwrap().lost > 0);
 }
 
@@ -108,19 +111,20 @@ fn cubic_s_hystart_leaves_slow_start_before_the_loss() {
 fn cubic_s_sawtooth_returns_after_k_seconds() {
     let path = Path { rate_bps: 200_000_000, rtt_us: 100_000, queue_packets: 400, ..Path::default() };
     let full = path.bdp_packets() + 400.0;
-    let mut flow = rounds("cubic", path, [("fast_convergence", Value::Bool(false))]);
+    let mut flow = rounds("cubic", path, [("fast_convergence", ParameterValue::Bool(false))]);
     let rows = flow.run_until(120_000_000);
     let at = reductions(&rows);
     let (first, last) = (at[2], at[at.len() - 1]);
     let period_s = (rows[last].time_us - rows[first].time_us) as f64 / 1e6 / (at.len() - 3) as f64;
-    // Back at the last maximum after K = cbrt(0.3 w / C). The plateau is flat: 10 segments are cbrt(10 / C) s.
+    // The last maximum is reached after K = cbrt(0.3 w / C). The plateau is flat: 10 segments are cbrt(10 /
+    // C) s.
     let c = 410.0 / 1024.0;
     let k = (full * (1.0 - 717.0 / 1024.0) / c).cbrt();
     assert!((period_s - k).abs() <= (10.0 / c).cbrt(), "{period_s} s between losses, K = {k}");
 }
 
 #[test]
-fn scalable_loses_as_often_at_any_window() {
+fn scalable_has_the_same_loss_interval_at_any_window() {
     let period = |rate_bps, queue_packets| {
         let path = Path { rate_bps, rtt_us: 100_000, queue_packets, ..Path::default() };
         teeth(&rounds("scalable", path, []).run(200)).1

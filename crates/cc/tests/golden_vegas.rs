@@ -1,14 +1,14 @@
 //! Vegas keeps between alpha and beta packets in the queue.
 
 use crate::support;
-use cc::Value;
+use cc::ParameterValue;
 use support::{Flow, controller, path};
-use tcp::rounds::Path;
+use tcp::test_kit::Path;
 
-/// 100 packets of bandwidth-delay product, and a queue that nothing overflows.
+/// A bandwidth-delay product of 100 packets, and a queue that never overflows.
 const PATH: Path = path(5_000, 20_000, 10_000);
 
-fn settled(values: &[(&str, Value)]) -> (f64, f64) {
+fn settled(values: &[(&str, ParameterValue)]) -> (f64, f64) {
     let mut flow = Flow::new(controller("vegas", values), PATH);
     flow.run_until(10.0, |_| ());
     let queue = flow.mean_until(12.0, Flow::queued);
@@ -18,10 +18,10 @@ fn settled(values: &[(&str, Value)]) -> (f64, f64) {
 #[test]
 fn between_alpha_and_beta_packets_are_queued() {
     for (alpha, beta) in [(2, 4), (10, 12), (30, 40)] {
-        let values = [("alpha", Value::Integer(alpha)), ("beta", Value::Integer(beta))];
+        let values = [("alpha", ParameterValue::Integer(alpha)), ("beta", ParameterValue::Integer(beta))];
         let (queue, cwnd) = settled(&values);
         let extra = cwnd - PATH.bdp_packets();
-        // One packet for the one in service, one for the rule's whole packets.
+        // One packet for that in service, one for the rounding to whole packets.
         let range = alpha as f64 - 1.0..=beta as f64 + 1.0;
         assert!(range.contains(&extra), "alpha {alpha}: {extra} packets above the bandwidth-delay product");
         assert!((alpha as f64 - 1.0..=beta as f64 + 2.0).contains(&queue), "alpha {alpha}: {queue} queued");
@@ -30,7 +30,7 @@ fn between_alpha_and_beta_packets_are_queued() {
 
 #[test]
 fn slow_start_ends_within_two_rounds_of_a_full_pipe() {
-    // Reno goes on until something is lost; here nothing ever is.
+    // Reno would continue until a loss; here there are none.
     let mut flow = Flow::new(controller("vegas", &[]), PATH);
     let mut largest = 0;
     flow.run_until(1.0, |flow| largest = largest.max(flow.sk().snd_cwnd));
@@ -39,7 +39,7 @@ fn slow_start_ends_within_two_rounds_of_a_full_pipe() {
 }
 
 #[test]
-fn the_window_moves_by_one_packet_a_round_trip() {
+fn the_window_changes_by_one_packet_per_round_trip() {
     let mut flow = Flow::new(controller("vegas", &[]), PATH);
     flow.run_until(20.0, |_| ());
     // Twice the rate: the queue empties, and the window grows.

@@ -1,14 +1,15 @@
-//! Westwood+ sets the window after a loss to what the measured bandwidth fills at the smallest RTT.
+//! Westwood+ sets the window after a loss to the product of measured bandwidth and minimum RTT.
 
 use crate::support;
 use support::{Flow, controller, path};
-use tcp::rounds::Path;
+use tcp::test_kit::Path;
 use tcp::{CaEvent, CaState, CongestionControl, TcpSock};
 
-/// 400 packets of bandwidth-delay product, and as much queue.
+/// A bandwidth-delay product of 400 packets, and a queue of the same size.
 const PATH: Path = path(4_000, 100_000, 400);
 
-/// Threshold and window at the end of each recovery, but for the time in which slow start's low rates still count.
+/// Threshold and window at the end of each recovery, after the time in which slow start's low rates still
+/// count.
 fn after_recoveries(path: Path) -> Vec<(u32, u32)> {
     let mut flow = Flow::new(controller("westwood", &[]), path);
     let (mut ends, mut before) = (Vec::new(), CaState::Open);
@@ -23,7 +24,7 @@ fn after_recoveries(path: Path) -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn without_a_measurement_a_loss_leaves_half() {
+fn without_a_measurement_a_loss_halves_the_window() {
     let mut cc = controller("westwood", &[]);
     let mut sk = TcpSock { snd_cwnd: 100, ..TcpSock::default() };
     cc.init(&mut sk);
@@ -32,7 +33,7 @@ fn without_a_measurement_a_loss_leaves_half() {
 }
 
 #[test]
-fn ssthresh_is_bandwidth_times_smallest_rtt() {
+fn ssthresh_is_bandwidth_times_minimum_rtt() {
     let ends = after_recoveries(PATH);
     assert!(ends.len() >= 3, "{ends:?}");
     for (ssthresh, cwnd) in &ends {

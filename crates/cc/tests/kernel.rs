@@ -1,4 +1,5 @@
-//! The kernel's side: loading, names, removal, refusals. Each needs root and a kernel with BTF, and says so where it is skipped.
+//! Tests in the kernel: loading, names, removal, refusals. Each needs root and a kernel with BTF; otherwise
+//! it is skipped with a message.
 
 use std::{
     collections::BTreeSet,
@@ -9,13 +10,13 @@ use std::{
 };
 
 use cc::{
-    Source, Value, Values,
-    kernel::{self, Error, Name},
+    ParameterValue, ParameterValues, Source,
+    kernel::{self, Error, KernelName},
 };
 
-/// Whether this machine loads congestion controls.
+/// Whether this machine can load congestion controls.
 fn able() -> bool {
-    match kernel::missing() {
+    match kernel::missing_requirement() {
         None => true,
         Some(missing) => {
             testing::skip(testing::Missing::Feature, missing);
@@ -24,13 +25,13 @@ fn able() -> bool {
     }
 }
 
-/// All that came by BPF. (What /proc/sys tells is cut at 2 KiB.)
+/// All congestion controls registered by BPF. (The list in /proc/sys is truncated at 2 KiB.)
 fn names_by_bpf() -> BTreeSet<String> {
-    kernel::loaded().unwrap().into_iter().map(|l| l.name).collect()
+    kernel::loaded_controls().unwrap().into_iter().map(|l| l.name).collect()
 }
 
-/// Whether none of these is registered. Another test's process that is just being started may hold their descriptors for a moment:
-/// between fork and exec.
+/// Whether none of these is registered. A process that another test is starting may briefly hold their
+/// descriptors, between fork and exec.
 fn are_gone(names: &BTreeSet<String>) -> bool {
     (0..100).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
@@ -51,7 +52,7 @@ fn file(name: &str, text: &str) -> Source {
     Source::File { path: PathBuf::from(name), text: format!("{headers}{text}") }
 }
 
-/// A congestion control that keeps half, named as given; `init` is the body of its first operation.
+/// A congestion control of this name that halves the window; `init` is the body of its first operation.
 fn half(name: &str, init: &str) -> String {
     format!(
         "SEC(\"struct_ops\") void BPF_PROG({name}_init, struct sock *sk)\n{{\n{init}\n}}\n\
@@ -64,29 +65,29 @@ fn half(name: &str, init: &str) -> String {
 }
 
 #[test]
-fn a_registration_is_there_while_it_lives_and_changes_nothing_else() {
+fn a_registration_exists_while_its_value_does_and_changes_nothing_else() {
     if !able() {
         return;
     }
-    let before = kernel::machine().unwrap();
-    let loaded = kernel::load(&reno(), &Values::new(), None).unwrap();
+    let before = kernel::kernel_controls().unwrap();
+    let loaded = kernel::load(&reno(), &ParameterValues::new(), None).unwrap();
     let name = loaded.name().to_string();
     assert!(name.starts_with("reno_") && name.len() <= 15, "{name}");
     assert!(names_by_bpf().contains(&name));
-    let during = kernel::machine().unwrap();
+    let during = kernel::kernel_controls().unwrap();
     assert_eq!(during.default, before.default);
-    let told = kernel::loaded().unwrap().into_iter().find(|l| l.name == name).unwrap();
-    assert!(told.unrestricted && told.link_id.is_some());
-    assert!(told.held_by.iter().any(|(pid, _)| *pid == std::process::id()), "{told:?}");
+    let message = kernel::loaded_controls().unwrap().into_iter().find(|l| l.name == name).unwrap();
+    assert!(message.unrestricted && message.link_id.is_some());
+    assert!(message.held_by.iter().any(|(pid, _)| *pid == std::process::id()), "{message:?}");
     drop(loaded);
     assert!(are_gone(&BTreeSet::from([name])));
 }
 
-/// Not a test of its own: what `a_killed_process_leaves_no_registration` kills.
+/// Not a separate test: the process that `a_killed_process_leaves_no_registration` kills.
 #[test]
 fn holder() {
     if std::env::var_os("LONGFAT_TEST_HOLDS").is_some() {
-        let loaded = kernel::load(&reno(), &Values::new(), None).unwrap();
+        let loaded = kernel::load(&reno(), &ParameterValues::new(), None).unwrap();
         println!("\nholding {}", loaded.name());
         std::thread::sleep(Duration::from_secs(60));
     }
@@ -105,14 +106,14 @@ fn a_killed_process_leaves_no_registration() {
         .unwrap();
     let said = BufReader::new(holder.stdout.take().unwrap()).lines().map(|l| l.unwrap());
     let name = said.filter_map(|l| l.strip_prefix("holding ").map(str::to_string)).next().unwrap();
-    let told = kernel::loaded().unwrap().into_iter().find(|l| l.name == name).unwrap();
-    assert!(told.held_by.iter().any(|(pid, _)| *pid == holder.id()), "{told:?}");
+    let message = kernel::loaded_controls().unwrap().into_iter().find(|l| l.name == name).unwrap();
+    assert!(message.held_by.iter().any(|(pid, _)| *pid == holder.id()), "{message:?}");
     holder.kill().unwrap();
     holder.wait().unwrap();
     assert!(are_gone(&BTreeSet::from([name])));
 }
 
-/// Not a test of its own: the unprivileged part of the next one.
+/// Not a separate test: the unprivileged part of the next one.
 #[test]
 fn chooser() {
     if let Ok(name) = std::env::var("LONGFAT_TEST_CHOOSES") {
@@ -122,16 +123,17 @@ fn chooser() {
 }
 
 #[test]
-fn sockets_of_any_user_may_choose_it() {
+fn sockets_of_any_user_can_select_it() {
     if !able() {
         return;
     }
-    let loaded = kernel::load(&reno(), &Values::new(), None).unwrap();
-    // Out of the target directory, which need not be open to everybody.
+    let loaded = kernel::load(&reno(), &ParameterValues::new(), None).unwrap();
+    // Outside of the target directory, which other users may not be able to access.
     let place = tempfile::tempdir().unwrap();
     std::fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let program = place.path().join("chooser");
-    // By another program: what this process has open for writing is open in processes that other tests start at that moment, too.
+    // Copied by another program: a file that this process has open for writing is also open in processes that
+    // other tests are starting.
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
     assert!(copied.unwrap().success());
     let chooses = |name: &str| {
@@ -149,7 +151,8 @@ fn two_hundred_at_once() {
     if !able() {
         return;
     }
-    let all: Vec<_> = (0..200).map(|_| kernel::load(&reno(), &Values::new(), None).unwrap()).collect();
+    let all: Vec<_> =
+        (0..200).map(|_| kernel::load(&reno(), &ParameterValues::new(), None).unwrap()).collect();
     let names: BTreeSet<String> = all.iter().map(|l| l.name().to_string()).collect();
     assert_eq!(names.len(), 200);
     assert!(names.is_subset(&names_by_bpf()));
@@ -158,66 +161,66 @@ fn two_hundred_at_once() {
 }
 
 #[test]
-fn a_name_can_be_given_and_is_refused_where_it_is_taken_or_unfit() {
+fn a_given_name_is_refused_if_it_is_taken_or_invalid() {
     if !able() {
         return;
     }
     let name = format!("t_{}", std::process::id());
-    let load = |name: &str| kernel::load(&reno(), &Values::new(), Some(name));
+    let load = |name: &str| kernel::load(&reno(), &ParameterValues::new(), Some(name));
     let first = load(&name).unwrap();
     assert_eq!(first.name(), name);
     assert!(matches!(load(&name), Err(Error::Taken { name: taken }) if taken == name));
     assert!(matches!(load("sixteen_letters_"), Err(Error::Name { .. })));
-    assert!(matches!(load("reno"), Err(Error::Taken { .. })), "the kernel's own stays what it is");
+    assert!(matches!(load("reno"), Err(Error::Taken { .. })), "the kernel's own is not replaced");
     drop(first);
     load(&name).unwrap();
 }
 
 #[test]
-fn every_algorithm_of_the_program_passes_the_verifier() {
+fn every_built_in_algorithm_passes_the_verifier() {
     if !able() {
         return;
     }
     for algorithm in cc::Algorithm::all() {
-        let loaded =
-            kernel::load(&Source::BuiltIn(algorithm), &Values::new(), None).unwrap_or_else(|e| panic!("{e}"));
+        let loaded = kernel::load(&Source::BuiltIn(algorithm), &ParameterValues::new(), None)
+            .unwrap_or_else(|e| panic!("{e}"));
         let calls = loaded.calls().unwrap();
         assert!(calls.iter().any(|c| c.verified_instructions > 0), "{}", algorithm.name);
     }
 }
 
 #[test]
-fn a_files_congestion_controls_are_all_registered_and_its_own_is_the_main_one() {
+fn all_congestion_controls_of_a_file_are_registered_and_that_of_its_name_is_the_main_one() {
     if !able() {
         return;
     }
     let tail = std::process::id() % 10_000;
     let (first, main) = (format!("ta_{tail}"), format!("tb_{tail}"));
     let source = file(&format!("{main}.bpf.c"), &(half(&first, "") + &half(&main, "")));
-    let loaded = kernel::load(&source, &Values::new(), None).unwrap();
+    let loaded = kernel::load(&source, &ParameterValues::new(), None).unwrap();
     assert!(loaded.name().starts_with(&format!("{main}_")), "{:?}", loaded.names());
     assert_eq!(loaded.names()[1], first, "a program may switch to it by this name");
     // A second time that name is taken.
-    let again = kernel::load(&source, &Values::new(), None).unwrap();
+    let again = kernel::load(&source, &ParameterValues::new(), None).unwrap();
     assert_ne!(again.names()[1], first);
     let names: BTreeSet<String> = loaded.names().iter().chain(again.names()).cloned().collect();
     assert!(names.len() == 4 && names.is_subset(&names_by_bpf()));
-    let as_written = kernel::load_named(&source, &Values::new(), Name::OfTheFile).unwrap_err();
+    let as_written = kernel::load_named(&source, &ParameterValues::new(), KernelName::FromFile).unwrap_err();
     assert!(matches!(as_written, Error::Taken { name } if name == first));
 }
 
 #[test]
-fn each_of_a_files_congestion_controls_is_found_by_what_the_file_calls_it() {
+fn each_congestion_control_is_found_by_its_name_in_the_file() {
     if !able() {
         return;
     }
-    // Names of which one begins as the other does, and which look like generated ones.
+    // One name is a prefix of the other, and both look like generated ones.
     let tail = std::process::id() % 10_000;
     let (long, short) = (format!("n{tail}_x"), format!("n{tail}"));
     let source = file("several.bpf.c", &(half("several", "") + &half(&long, "") + &half(&short, "")));
     let (first, second) = (
-        kernel::load(&source, &Values::new(), None).unwrap(),
-        kernel::load(&source, &Values::new(), None).unwrap(),
+        kernel::load(&source, &ParameterValues::new(), None).unwrap(),
+        kernel::load(&source, &ParameterValues::new(), None).unwrap(),
     );
     for loaded in [&first, &second] {
         assert_eq!(loaded.named("several"), Some(&*loaded.names()[0]));
@@ -229,15 +232,16 @@ fn each_of_a_files_congestion_controls_is_found_by_what_the_file_calls_it() {
 }
 
 #[test]
-fn two_of_one_name_in_a_file_are_told_of_and_told_apart_where_names_are_generated() {
+fn duplicate_names_in_a_file_are_reported_unless_names_are_generated() {
     if !able() {
         return;
     }
     let same = half("one", "") + &half("other", "").replace(".name = \"other\"", ".name = \"one\"");
     let source = file("one.bpf.c", &same);
-    let told = kernel::load_named(&source, &Values::new(), Name::OfTheFile).unwrap_err().to_string();
-    assert!(told.contains("one has two of this name"), "{told}");
-    let loaded = kernel::load(&source, &Values::new(), None).unwrap();
+    let message =
+        kernel::load_named(&source, &ParameterValues::new(), KernelName::FromFile).unwrap_err().to_string();
+    assert!(message.contains("one has two of this name"), "{message}");
+    let loaded = kernel::load(&source, &ParameterValues::new(), None).unwrap();
     assert_ne!(loaded.names()[0], loaded.names()[1]);
 }
 
@@ -252,14 +256,22 @@ fn two_sets_of_parameters_are_two_registrations() {
     );
     let source = file("fixed.bpf.c", &text);
     let with = |window: i64| {
-        kernel::load(&source, &Values::from([("window".to_string(), Value::Integer(window))]), None)
+        kernel::load(
+            &source,
+            &ParameterValues::from([("window".to_string(), ParameterValue::Integer(window))]),
+            None,
+        )
     };
     let (ten, ninety) = (with(10).unwrap(), with(90).unwrap());
-    // The window that a connection begins with is what its own registration says.
+    // The initial window of a connection is set by its own registration.
     let window = |name: &str| initial_window(name);
     assert_eq!((window(ten.name()), window(ninety.name())), (10, 90));
-    assert!(matches!(with(-1), Err(Error::Parameter(_))), "the C type is the range");
-    let unknown = kernel::load(&source, &Values::from([("winbow".to_string(), Value::Integer(1))]), None);
+    assert!(matches!(with(-1), Err(Error::Parameter(_))), "the C type defines the range");
+    let unknown = kernel::load(
+        &source,
+        &ParameterValues::from([("winbow".to_string(), ParameterValue::Integer(1))]),
+        None,
+    );
     assert!(unknown.unwrap_err().to_string().contains("window, on"));
 }
 
@@ -272,7 +284,7 @@ fn initial_window(name: &str) -> u32 {
     socket.connect(&listener.local_addr().unwrap().into()).unwrap();
     let mut info = [0u8; 104];
     let mut length = 104;
-    // SAFETY: the buffer is of the length given, and both outlive the call.
+    // SAFETY: the buffer has the given length, and both outlive the call.
     let ret = unsafe {
         libc::getsockopt(
             std::os::fd::AsRawFd::as_raw_fd(&socket),
@@ -288,62 +300,64 @@ fn initial_window(name: &str) -> u32 {
 }
 
 #[test]
-fn what_the_verifier_refuses_is_told_with_the_line() {
+fn the_verifiers_reason_has_the_line() {
     if !able() {
         return;
     }
     let source = file("dir/forbidden.bpf.c", &half("forbidden", "\ttcp_sk(sk)->srtt_us = 5;"));
-    let told = kernel::load(&source, &Values::new(), None).unwrap_err().to_string();
-    assert!(told.contains("dir/forbidden.bpf.c:10: in forbidden_init"), "{told}");
-    assert!(told.contains("srtt_us = 5;"), "{told}");
-    assert!(told.lines().count() <= 3, "{told}");
-    let told = kernel::load(
+    let message = kernel::load(&source, &ParameterValues::new(), None).unwrap_err().to_string();
+    assert!(message.contains("dir/forbidden.bpf.c:10: in forbidden_init"), "{message}");
+    assert!(message.contains("srtt_us = 5;"), "{message}");
+    assert!(message.lines().count() <= 3, "{message}");
+    let message = kernel::load(
         &file(
             "endless.bpf.c",
             &half("endless", "\tfor (;;)\n\t\tif (tcp_sk(sk)->snd_cwnd == ~0U)\n\t\t\tbreak;"),
         ),
-        &Values::new(),
+        &ParameterValues::new(),
         None,
     );
-    let told = told.unwrap_err().to_string();
-    assert!(told.contains("infinite loop detected"), "{told}");
+    let message = message.unwrap_err().to_string();
+    assert!(message.contains("infinite loop detected"), "{message}");
     let source = file(
         "absent.bpf.c",
         &("extern void no_such_function(struct sock *sk) __ksym;\n".to_owned()
             + &half("absent", "no_such_function(sk);")),
     );
-    let told = kernel::load(&source, &Values::new(), None).unwrap_err().to_string();
-    assert!(told.contains("no_such_function"), "{told}");
+    let message = kernel::load(&source, &ParameterValues::new(), None).unwrap_err().to_string();
+    assert!(message.contains("no_such_function"), "{message}");
 }
 
-/// As the kernel's selftests have them: one that is never registered beside the one that is meant.
+/// As in the kernel's selftests: an incomplete congestion control beside the main one.
 #[test]
-fn one_that_is_incomplete_hinders_no_other_and_is_told_of_where_it_is_the_main_one() {
+fn an_incomplete_congestion_control_is_an_error_only_if_it_is_the_main_one() {
     if !able() {
         return;
     }
     let part = "SEC(\".struct_ops\") struct tcp_congestion_ops unused = { .init = (void *)whole_init, .name = \"unused\" };\n";
     let loaded =
-        kernel::load(&file("whole.bpf.c", &(half("whole", "") + part)), &Values::new(), None).unwrap();
+        kernel::load(&file("whole.bpf.c", &(half("whole", "") + part)), &ParameterValues::new(), None)
+            .unwrap();
     assert_eq!(loaded.names().len(), 1, "{loaded:?}");
     let main = file("unused.bpf.c", &(half("whole", "") + part));
-    let told = kernel::load(&main, &Values::new(), None).unwrap_err().to_string();
-    assert!(told.contains("needs ssthresh"), "{told}");
+    let message = kernel::load(&main, &ParameterValues::new(), None).unwrap_err().to_string();
+    assert!(message.contains("needs ssthresh"), "{message}");
 }
 
 #[test]
-fn what_the_compiler_refuses_is_told_with_the_line() {
+fn compiler_errors_have_the_line() {
     if kernel::compile(&file("fine.bpf.c", &half("fine", ""))).is_err() {
         testing::skip(testing::Missing::Tool, "no clang");
         return;
     }
-    let told = kernel::compile(&file("dir/wrong.bpf.c", &half("wrong", "\tx = 5;"))).unwrap_err().to_string();
-    assert!(told.starts_with("dir/wrong.bpf.c:10:2: ") && told.contains("'x'"), "{told}");
+    let message =
+        kernel::compile(&file("dir/wrong.bpf.c", &half("wrong", "\tx = 5;"))).unwrap_err().to_string();
+    assert!(message.starts_with("dir/wrong.bpf.c:10:2: ") && message.contains("'x'"), "{message}");
     assert!(matches!(kernel::ops(&file("none.bpf.c", "")), Err(Error::NoOps { .. })));
 }
 
 #[test]
-fn headers_beside_a_file_come_first_but_for_those_that_define_the_kernel_s_types_and_libbpf_s_macros() {
+fn headers_beside_a_file_take_precedence_except_for_kernel_types_and_libbpf_macros() {
     if kernel::compile(&file("fine.bpf.c", &half("fine", ""))).is_err() {
         testing::skip(testing::Missing::Tool, "no clang");
         return;
@@ -359,7 +373,7 @@ fn headers_beside_a_file_come_first_but_for_those_that_define_the_kernel_s_types
         "#include <vmlinux.h>\nstatic struct tcp_sock *tcp_sk(const struct sock *sk) { return (struct tcp_sock *)sk; }\n\
          static bool before(u32 a, u32 b) { return a == b; }\n",
     );
-    // They include others by their own places, of which one is the user's folder.
+    // They include others relative to their folders, one of which is the user's folder.
     std::fs::create_dir(place.path().join("sub")).unwrap();
     put("sub/start.h", "#include \"../window.h\"\n#define START WINDOW\n");
     put("window.h", "#define WINDOW 20\n");
@@ -373,18 +387,18 @@ fn headers_beside_a_file_come_first_but_for_those_that_define_the_kernel_s_types
     let source = Source::File { path: place.path().join(path), text };
     kernel::compile(&source).unwrap_or_else(|e| panic!("{e}"));
     cc::native::build(&source).unwrap_or_else(|e| panic!("{e}"));
-    // Its mistakes are told with its own name.
+    // Errors in the header have its name.
     put("mine.h", "#include \"vmlinux.h\"\nint x = ;\n");
-    let told = kernel::compile(&source).unwrap_err().to_string();
-    assert!(told.starts_with(&format!("{}/mine.h:2:9: ", place.path().display())), "{told}");
-    let told =
+    let message = kernel::compile(&source).unwrap_err().to_string();
+    assert!(message.starts_with(&format!("{}/mine.h:2:9: ", place.path().display())), "{message}");
+    let message =
         cc::native::build(&Source::File { path: place.path().join("b.c"), text: source.text().into() });
-    let told = told.unwrap_err().to_string();
-    assert!(told.contains(&format!("{}/mine.h:2:9: ", place.path().display())), "{told}");
+    let message = message.unwrap_err().to_string();
+    assert!(message.contains(&format!("{}/mine.h:2:9: ", place.path().display())), "{message}");
 }
 
 #[test]
-fn the_c_library_s_headers_that_files_include_are_there_for_ebpf() {
+fn ebpf_builds_have_the_c_library_headers_that_files_include() {
     if kernel::compile(&file("fine.bpf.c", &half("fine", ""))).is_err() {
         testing::skip(testing::Missing::Tool, "no clang");
         return;
@@ -401,7 +415,8 @@ fn the_c_library_s_headers_that_files_include_are_there_for_ebpf() {
     kernel::compile(&source).unwrap_or_else(|e| panic!("{e}"));
     cc::native::build(&source).unwrap_or_else(|e| panic!("{e}"));
     if able() {
-        kernel::load(&file("libc.bpf.c", &text), &Values::new(), None).unwrap_or_else(|e| panic!("{e}"));
+        kernel::load(&file("libc.bpf.c", &text), &ParameterValues::new(), None)
+            .unwrap_or_else(|e| panic!("{e}"));
     }
 }
 
@@ -410,55 +425,56 @@ fn refusals_name_file_line_reason_and_remedy() {
     if !able() {
         return;
     }
-    let refusal =
-        |text: &str| kernel::load(&file("dir/x.c", text), &Values::new(), None).unwrap_err().to_string();
+    let refusal = |text: &str| {
+        kernel::load(&file("dir/x.c", text), &ParameterValues::new(), None).unwrap_err().to_string()
+    };
     let with = |member: &str, program: &str| {
         program.to_owned() + &half("x", "").replace(".init =", &format!("{member}\n.init ="))
     };
-    let assert_told = |text: &str, parts: [&str; 3]| {
-        let told = refusal(text);
-        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+    let assert_refusal = |text: &str, parts: [&str; 3]| {
+        let message = refusal(text);
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
     };
-    // An operation that no program may have, and one that this kernel may not have.
+    // An operation that no program may have, and one that this kernel may lack.
     let info = "SEC(\"struct_ops\") size_t BPF_PROG(x_info, struct sock *sk, u32 ext, int *attr, union tcp_cc_info *i) { return 0; }\n";
-    assert_told(
+    assert_refusal(
         &with(".get_info = (void *)x_info,", info),
-        ["dir/x.c:16: ", "unsupported member get_info", "leave get_info out"],
+        ["dir/x.c:16: ", "unsupported member get_info", "remove get_info"],
     );
     let start = "SEC(\"struct_ops\") void BPF_PROG(x_start, struct sock *sk) { }\n";
     let member = ".cwnd_event_tx_start = (void *)x_start,";
     if kernel_has_no("cwnd_event_tx_start") {
-        assert_told(
+        assert_refusal(
             &with(member, start),
             ["dir/x.c:16: ", "has no member cwnd_event_tx_start", "CA_EVENT_TX_START"],
         );
     }
     let optional = with(member, &start.replace("struct_ops", "?struct_ops"));
-    kernel::load(&file("x.c", &optional), &Values::new(), None).unwrap_or_else(|e| panic!("{e}"));
-    // A helper for all but one operation.
+    kernel::load(&file("x.c", &optional), &ParameterValues::new(), None).unwrap_or_else(|e| panic!("{e}"));
+    // A helper for all operations except one.
     let release = "SEC(\"struct_ops\") void BPF_PROG(x_end, struct sock *sk) {\n\tbpf_setsockopt(sk, 6, 13, \"reno\", 5);\n}\n";
-    assert_told(
+    assert_refusal(
         &with(".release = (void *)x_end,", release),
         ["dir/x.c:9: in x_end: ", "cannot use helper bpf_setsockopt", "release may not change options"],
     );
     // A function that no kernel has.
     let absent = "extern void bbr_none(struct sock *sk) __ksym;\n";
-    assert_told(
+    assert_refusal(
         &(absent.to_owned() + &half("x", "\tbbr_none(sk);")),
         ["dir/x.c:8: ", "no function bbr_none", "modprobe tcp_bbr"],
     );
-    assert_told(
+    assert_refusal(
         &half("x", "\tsk->sk_mark = 1;"),
         ["dir/x.c:10: in x_init: ", "no write support", "may write snd_cwnd"],
     );
-    assert_told(
+    assert_refusal(
         "SEC(\".struct_ops\")\nstruct tcp_congestion_ops x = { .name = \"x\" };\n",
         ["dir/x.c:9: ", "x needs ssthresh", "one of cong_avoid and cong_control"],
     );
     let Source::File { path, text } = file("dir/x.c", &half("x", "")) else { unreachable!() };
     let source = Source::File { path, text: text.replace("\"GPL\"", "\"X\"") };
-    let told = kernel::load(&source, &Values::new(), None).unwrap_err().to_string();
-    assert!(told.contains("dir/x.c:5: ") && told.contains("= \"GPL\" is needed"), "{told}");
+    let message = kernel::load(&source, &ParameterValues::new(), None).unwrap_err().to_string();
+    assert!(message.contains("dir/x.c:5: ") && message.contains("= \"GPL\" is needed"), "{message}");
 }
 
 /// Whether the running kernel's congestion controls lack an operation.
@@ -468,9 +484,9 @@ fn kernel_has_no(member: &str) -> bool {
     !types.windows(name.len()).any(|window| window == name)
 }
 
-/// A program with one section and one congestion control after the other.
+/// Tests all sections of programs and congestion controls.
 #[test]
-fn all_ways_of_writing_sections_and_programs_are_taken() {
+fn all_forms_of_sections_and_programs_are_accepted() {
     if !able() {
         return;
     }
@@ -480,13 +496,13 @@ fn all_ways_of_writing_sections_and_programs_are_taken() {
                 .replace(".struct_ops\"", &format!("{section}\""))
                 .replace("SEC(\"struct_ops\")", &format!("SEC(\"{program}\")"));
             let source = file("x.c", &(text + &half("y", "")));
-            let loaded = kernel::load(&source, &Values::new(), None)
+            let loaded = kernel::load(&source, &ParameterValues::new(), None)
                 .unwrap_or_else(|e| panic!("{section} {program}: {e}"));
             assert_eq!(loaded.names().len(), 2, "{section} {program}");
             cc::native::build(&source).unwrap_or_else(|e| panic!("{section} {program}: {e}"));
         }
     }
-    // Without BPF_PROG, as its expansion is.
+    // Without BPF_PROG, as its expansion.
     let text = half("x", "")
         .replace("void BPF_PROG(x_init, struct sock *sk)", "int x_init(unsigned long long *ctx)");
     let bare = text.replacen(
@@ -494,10 +510,10 @@ fn all_ways_of_writing_sections_and_programs_are_taken() {
         "{ struct sock *sk = (void *)ctx[0]; tcp_sk(sk)->snd_cwnd = 8; return 0; }",
         1,
     );
-    kernel::load(&file("x.c", &bare), &Values::new(), None).unwrap_or_else(|e| panic!("{e}"));
+    kernel::load(&file("x.c", &bare), &ParameterValues::new(), None).unwrap_or_else(|e| panic!("{e}"));
 }
 
-/// Since Linux 6.10 the sample is the fourth argument. A file from before gets it all the same.
+/// Since Linux 6.10 the sample is the fourth argument. A file for older kernels gets it too.
 #[test]
 fn a_cong_control_of_two_arguments_gets_its_sample() {
     if !able() {
@@ -515,24 +531,27 @@ fn a_cong_control_of_two_arguments_gets_its_sample() {
                 "SEC(\"?struct_ops\") void BPF_PROG(x_avoid",
             ),
         ),
-        &Values::new(),
+        &ParameterValues::new(),
         None,
     )
     .unwrap_or_else(|e| panic!("{e}"));
-    let trial = loaded.try_out(loaded.name(), Duration::from_millis(200)).unwrap();
+    let trial = loaded.run_trial(loaded.name(), Duration::from_millis(200)).unwrap();
     assert!(trial.bytes > 1_000_000, "{trial:?}");
-    // The older form without BPF_PROG is refused with what has changed.
+    // The older form without BPF_PROG is refused with a message about the change.
     let bare = text.replace("void BPF_PROG(x_control, struct sock *sk, const struct rate_sample *rs) {", "int x_control(unsigned long long *ctx) {\n\tstruct sock *sk = (void *)ctx[0];\n\tconst struct rate_sample *rs = (void *)ctx[1];").replace("= 77;", "= 77;\n\treturn 0;");
     let bare = bare
         .replace("SEC(\"struct_ops\") void BPF_PROG(x_avoid", "SEC(\"?struct_ops\") void BPF_PROG(x_avoid");
-    let told = kernel::load(&file("dir/x.c", &bare), &Values::new(), None).unwrap_err().to_string();
+    let message =
+        kernel::load(&file("dir/x.c", &bare), &ParameterValues::new(), None).unwrap_err().to_string();
     assert!(
-        told.contains("dir/x.c:11: in x_control") && told.contains("(sk, ack, flag, rs) since Linux 6.10"),
-        "{told}"
+        message.contains("dir/x.c:11: in x_control")
+            && message.contains("(sk, ack, flag, rs) since Linux 6.10"),
+        "{message}"
     );
 }
 
-/// Kernels that call cwnd_event_tx_start are newer than those of most machines: the programs for it take another place here.
+/// Kernels that call cwnd_event_tx_start are newer than those of most machines, so its programs replace
+/// another operation here.
 #[test]
 fn programs_for_newer_kernels_pass_the_verifier() {
     if !able() {
@@ -544,7 +563,8 @@ fn programs_for_newer_kernels_pass_the_verifier() {
         if text != algorithm.text {
             found += 1;
             let source = Source::File { path: format!("{}.bpf.c", algorithm.name).into(), text };
-            let loaded = kernel::load(&source, &Values::new(), None).unwrap_or_else(|e| panic!("{e}"));
+            let loaded =
+                kernel::load(&source, &ParameterValues::new(), None).unwrap_or_else(|e| panic!("{e}"));
             let calls = loaded.calls().unwrap();
             assert!(
                 calls.iter().any(|c| c.program.contains("tx_start") && c.verified_instructions > 0),
@@ -556,15 +576,15 @@ fn programs_for_newer_kernels_pass_the_verifier() {
 }
 
 #[test]
-fn calls_are_counted_while_measuring() {
+fn calls_are_counted_during_a_measurement() {
     if !able() {
         return;
     }
-    let loaded = kernel::load(&reno(), &Values::new(), None).unwrap();
-    let _measuring = kernel::Measuring::begin().unwrap();
-    let trial = loaded.try_out(loaded.name(), Duration::from_millis(200)).unwrap();
+    let loaded = kernel::load(&reno(), &ParameterValues::new(), None).unwrap();
+    let _measuring = kernel::CallMeasurement::begin().unwrap();
+    let trial = loaded.run_trial(loaded.name(), Duration::from_millis(200)).unwrap();
     assert!(trial.bytes > 1_000_000, "{trial:?}");
     let calls = loaded.calls().unwrap();
     let avoid = calls.iter().find(|c| c.program == "reno_cong_avoid").unwrap();
-    assert!(avoid.calls > 0 && avoid.ns_a_call().unwrap() > 0.0, "{calls:?}");
+    assert!(avoid.calls > 0 && avoid.ns_per_call().unwrap() > 0.0, "{calls:?}");
 }

@@ -1,13 +1,13 @@
 //! Built-in algorithms natively: they load, are called, and share nothing.
 
 use cc::native::Library;
-use cc::{Algorithm, Source, Values};
+use cc::{Algorithm, ParameterValues, Source};
 use tcp::{CongestionControl, Operation, TcpSock};
 
 #[test]
-fn every_built_in_algorithm_loads_and_is_its_own_file_s_main_one() {
+fn every_built_in_algorithm_loads_and_is_the_main_one_of_its_file() {
     for algorithm in Algorithm::all() {
-        let library = Library::open(&Source::BuiltIn(algorithm), &Values::new()).unwrap();
+        let library = Library::open(&Source::BuiltIn(algorithm), &ParameterValues::new()).unwrap();
         assert_eq!(library.main_name(), algorithm.name);
         let controller = library.controller(None).unwrap();
         assert!(controller.has(Operation::Ssthresh), "{}", algorithm.name);
@@ -16,13 +16,13 @@ fn every_built_in_algorithm_loads_and_is_its_own_file_s_main_one() {
 }
 
 #[test]
-fn reno_grows_by_one_a_window_and_halves() {
-    let library = Library::open(&Source::built_in("reno").unwrap(), &Values::new()).unwrap();
+fn reno_grows_by_one_per_window_and_halves() {
+    let library = Library::open(&Source::built_in("reno").unwrap(), &ParameterValues::new()).unwrap();
     let mut reno = library.controller(None).unwrap();
     let mut sk = TcpSock { snd_cwnd: 10, snd_ssthresh: 12, max_packets_out: 10, ..TcpSock::default() };
     sk.set_is_cwnd_limited(true);
     reno.init(&mut sk);
-    // Slow start up to the threshold, the rest counts as avoidance.
+    // Slow start up to the threshold, the remainder counts for congestion avoidance.
     reno.cong_avoid(&mut sk, 0, 5);
     assert_eq!((sk.snd_cwnd, sk.snd_cwnd_cnt), (12, 3));
     reno.cong_avoid(&mut sk, 0, 9);
@@ -30,16 +30,16 @@ fn reno_grows_by_one_a_window_and_halves() {
     assert_eq!(reno.ssthresh(&mut sk), 6);
 }
 
-/// A griddt flow of so many rounds, with its parameter a.
-fn griddt(a: i64, rounds: u64) -> Vec<tcp::rounds::Round> {
-    let values = Values::from([("a".to_owned(), cc::Value::Integer(a))]);
+/// The rounds of a griddt flow with the parameter a.
+fn griddt(a: i64, rounds: u64) -> Vec<tcp::test_kit::Round> {
+    let values = ParameterValues::from([("a".to_owned(), cc::ParameterValue::Integer(a))]);
     let library = Library::open(&Source::built_in("griddt").unwrap(), &values).unwrap();
-    let path = tcp::rounds::Path { loss: 0.0005, ..Default::default() };
-    tcp::rounds::Rounds::new(path, library.controller(None).unwrap()).run(rounds)
+    let path = tcp::test_kit::Path { loss: 0.0005, ..Default::default() };
+    tcp::test_kit::Rounds::new(path, library.controller(None).unwrap()).run(rounds)
 }
 
 #[test]
-fn libraries_with_other_parameters_side_by_side_do_not_interfere() {
+fn parallel_libraries_with_different_parameters_do_not_interfere() {
     let alone: Vec<_> = [1, 7, 30].map(|a| griddt(a, 400)).into();
     assert_ne!(alone[0], alone[1]);
     let together: Vec<Vec<_>> = std::thread::scope(|scope| {
@@ -54,10 +54,10 @@ fn libraries_with_other_parameters_side_by_side_do_not_interfere() {
 }
 
 #[test]
-fn calls_may_alternate_between_libraries_and_hundreds_may_be_open() {
+fn calls_can_alternate_between_hundreds_of_open_libraries() {
     let source = Source::built_in("griddt").unwrap();
     let open = |a: i64| {
-        let values = Values::from([("a".to_owned(), cc::Value::Integer(a))]);
+        let values = ParameterValues::from([("a".to_owned(), cc::ParameterValue::Integer(a))]);
         Library::open(&source, &values).unwrap().controller(None).unwrap()
     };
     let mut all: Vec<_> = (1..=200).map(|a| (a, open(a), TcpSock::default())).collect();
@@ -75,7 +75,8 @@ fn calls_may_alternate_between_libraries_and_hundreds_may_be_open() {
             controller.cong_avoid(sk, 0, 2);
         }
     }
-    // 100 packets of a window of 100 acknowledged: a segments more, less what the window's own growth takes.
+    // 100 packets of a window of 100 are acknowledged: growth of a segments, slightly less because the window
+    // grows.
     for (a, _, sk) in &all {
         let more = f64::from(sk.snd_cwnd - 100);
         let exact = (100.0f64 * 100.0 + 2.0 * 100.0 * *a as f64).sqrt() - 100.0;

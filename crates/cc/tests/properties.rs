@@ -1,12 +1,13 @@
-//! Every algorithm, with every parameter at its default or its extremes, under anything a path could do.
+//! Every algorithm, with every parameter at its default or its extremes, under random events of a path.
 //!
-//! Random sequences of ACKs, losses, timeouts, marks, undos and idle times, with windows from 1 to 2^30 packets, up to
-//! 2^20 packets acknowledged at once, round-trip times from 1 us to 100 s and clocks that jump: no window is ever 0, no
-//! threshold below 2 after a loss, nothing wraps. All of it again with the compiler's checks for undefined behaviour
-//! (division by zero, shifts, bounds, alignment), which end the process.
+//! Random sequences of ACKs, losses, timeouts, marks, undos and idle times, with windows from 1 to 2^30
+//! packets, up to 2^20 packets acknowledged at once, round-trip times from 1 us to 100 s and clocks that
+//! jump: no window is ever 0, no threshold below 2 after a loss, nothing wraps. All tests run again with the
+//! compiler's checks for undefined behaviour (division by zero, shifts, bounds, alignment), which end the
+//! process.
 
 use cc::native::{Library, SharedObject, build};
-use cc::{Algorithm, Parameter, Source, Type, Values};
+use cc::{Algorithm, Parameter, ParameterType, ParameterValues, Source};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use std::os::unix::fs::PermissionsExt;
@@ -14,14 +15,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tcp::{AckSample, CaEvent, CaState, CongestionControl, Operation, RateSample, TcpSock};
 
-/// Tells the child process to build the files anew, with `LONGFAT_CC`.
+/// Makes the child process rebuild the files with `LONGFAT_CC`.
 const FROM_SOURCE: &str = "LONGFAT_TEST_FROM_SOURCE";
-/// No window may be larger, with default parameters: 2^30 and what 300 ACKs of 2^20 packets may add, three for each.
+/// Maximum window with default parameters: 2^30 plus the growth of 300 ACKs of 2^20 packets, three packets
+/// for each.
 const WINDOW_MAX: u32 = 2_200_000_000;
 /// Algorithms whose window shrinks without a loss.
 const DELAY_BASED: &[&str] = &["vegas", "fast", "bbr", "bbr3"];
 
-/// One thing that happens.
+/// One event.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Ack {
@@ -32,7 +34,7 @@ enum Step {
         app_limited: bool,
         wait_us: u64,
     },
-    /// An ACK of nothing new.
+    /// A duplicate ACK.
     Duplicate {
         marked: bool,
     },
@@ -47,13 +49,13 @@ enum Step {
     Received {
         marked: bool,
     },
-    /// PRR and the validation of the window set it as they please.
+    /// PRR or the window validation sets the window.
     SetWindow {
         cwnd: u32,
     },
 }
 
-/// A number of up to this many bits, each length as likely.
+/// A number of up to this many bits; all lengths have the same probability.
 fn bits(most: u32) -> impl Strategy<Value = u64> {
     (0..=most, any::<u64>()).prop_map(|(length, value)| if length == 0 { 0 } else { value >> (64 - length) })
 }
@@ -86,7 +88,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a connection begins with.
+/// Initial state of a connection.
 #[derive(Debug, Clone)]
 struct Start {
     cwnd: u32,
@@ -94,7 +96,7 @@ struct Start {
     ecn: bool,
     srtt_us: u32,
     now_us: u64,
-    /// For each parameter: its default, its least or its greatest value.
+    /// For each parameter: default, minimum or maximum.
     extremes: Vec<u8>,
 }
 
@@ -111,16 +113,18 @@ fn start() -> impl Strategy<Value = Start> {
 
 fn extreme(parameter: &Parameter, which: u8) -> i64 {
     match (which, parameter.ty) {
-        (1, Type::Integer { bytes, signed: true }) => i64::MIN >> (64 - 8 * u32::from(bytes)),
+        (1, ParameterType::Integer { bytes, signed: true }) => i64::MIN >> (64 - 8 * u32::from(bytes)),
         (1, _) => 0,
-        (2, Type::Bool) => 1,
-        (2, Type::Integer { bytes, signed: true }) => i64::MAX >> (64 - 8 * u32::from(bytes)),
-        (2, Type::Integer { bytes, signed: false }) => (u64::MAX >> (64 - 8 * u32::from(bytes))) as i64,
+        (2, ParameterType::Bool) => 1,
+        (2, ParameterType::Integer { bytes, signed: true }) => i64::MAX >> (64 - 8 * u32::from(bytes)),
+        (2, ParameterType::Integer { bytes, signed: false }) => {
+            (u64::MAX >> (64 - 8 * u32::from(bytes))) as i64
+        }
         _ => parameter.default_raw,
     }
 }
 
-/// A socket with its algorithm, and the kernel's part of what happens to it.
+/// A socket with its algorithm, and the kernel's side of the events.
 struct Connection<C> {
     cc: C,
     sk: TcpSock,
@@ -140,7 +144,7 @@ impl<C: CongestionControl> Connection<C> {
         sk.tcp_clock_cache = start.now_us * 1000;
         sk.delivered_mstamp = start.now_us;
         cc.init(&mut sk);
-        // Greatest parameters may give any window; that none wraps is seen by its never shrinking without a loss.
+        // With maximum parameters any window is possible. A wrap would show as a decrease without a loss.
         let defaults = start.extremes.iter().all(|which| *which == 0);
         let window_max = if defaults { WINDOW_MAX } else { u32::MAX };
         let mut connection = Connection { cc, sk, loss_based, window_max };
@@ -148,7 +152,7 @@ impl<C: CongestionControl> Connection<C> {
         connection
     }
 
-    /// Sends what the window allows, but not more than sequence numbers can tell apart.
+    /// Sends what the window allows, limited to the range of sequence numbers.
     fn fill(&mut self) {
         let most = (1 << 30) / self.sk.mss_cache;
         let window = self.sk.snd_cwnd.min(most.max(1));
@@ -262,7 +266,7 @@ impl<C: CongestionControl> Connection<C> {
         self.cc.cong_control(&mut self.sk, ack, 0, &sample);
     }
 
-    /// `tcp_init_cwnd_reduction` and what leads to it.
+    /// `tcp_init_cwnd_reduction` and its callers.
     fn reduce(&mut self, to: CaState) -> Result<(), TestCaseError> {
         if self.sk.ca_state() >= to {
             return Ok(());
@@ -341,7 +345,7 @@ fn object(algorithm: &'static Algorithm) -> Arc<SharedObject> {
     } else {
         Source::BuiltIn(algorithm)
     };
-    build(&source).unwrap_or_else(|e| panic!("building {}: {e}", algorithm.name))
+    build(&source).unwrap_or_else(|e| panic!("cannot build {}: {e}", algorithm.name))
 }
 
 #[test]
@@ -356,7 +360,7 @@ fn no_window_is_zero_and_nothing_overflows() {
         let strategy = (start(), proptest::collection::vec(step(), 1..300));
         let result = runner.run(&strategy, |(start, steps)| {
             let chosen = object.parameters().iter().zip(&start.extremes);
-            let values: Values =
+            let values: ParameterValues =
                 chosen.map(|(p, which)| (p.name.clone(), p.decode(extreme(p, *which)))).collect();
             let library = Library::load(&object, &values).map_err(|e| TestCaseError::fail(e.to_string()))?;
             let cc = library.controller(None).map_err(|e| TestCaseError::fail(e.to_string()))?;
@@ -381,7 +385,7 @@ fn the_same_without_undefined_behaviour() {
     let Some(clang) = clang else { panic!("no clang found; install the package clang-16") };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let compiler = folder.path().join("cc");
-    // A trap needs no library of the compiler. That addition wraps is meant (-fwrapv).
+    // A trap needs no library of the compiler. Additions may wrap (-fwrapv).
     let script = format!(
         "#!/bin/sh\nexec {clang} -fsanitize=undefined -fno-sanitize=function -fsanitize-trap=undefined \"$@\"\n"
     );

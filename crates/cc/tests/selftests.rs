@@ -1,8 +1,9 @@
-//! The congestion controls of the kernel's own selftests: what becomes of each is a table in docs/write-your-own-cc.md.
+//! The congestion controls of the kernel's selftests. A table in docs/write-your-own-cc.md has the result of
+//! each.
 //!
-//! The files are those of Debian's source packages and are not part of this repository. They are found in the folder that
-//! `LONGFAT_SELFTESTS` names (as `linux-source-VERSION/tools/testing/selftests/bpf/progs`), else in
-//! /usr/src/linux-source-*.tar.xz. scripts/selftests.sh fetches them, runs this test, and writes the table anew.
+//! The files are those of Debian's source packages and are not part of this repository. They are read from
+//! the folder `LONGFAT_SELFTESTS` (as `linux-source-VERSION/tools/testing/selftests/bpf/progs`), else in
+//! /usr/src/linux-source-*.tar.xz. scripts/selftests.sh fetches them, runs this test, and rewrites the table.
 
 use std::{
     collections::BTreeMap,
@@ -13,17 +14,17 @@ use std::{
 };
 
 use cc::{
-    Source, Values, kernel,
+    ParameterValues, Source, kernel,
     native::{Library, build},
 };
-use tcp::rounds;
+use tcp::test_kit;
 
-/// The kernel on which the table's column for eBPF was made.
-const TABLE_S_KERNEL: &str = "6.18";
+/// The kernel of the table's column for eBPF.
+const TABLE_KERNEL: &str = "6.18";
 const BEGIN: &str = "<!-- selftests: written by scripts/selftests.sh -->";
 const END: &str = "<!-- end of selftests -->";
 const PROGS: &str = "tools/testing/selftests/bpf/progs";
-/// Files that test a refusal, and what is wrong with each on purpose.
+/// Files that test a refusal, and their deliberate error.
 const MEANT: [(&str, &str); 5] = [
     ("bpf_dctcp_release.c", "release may not change options"),
     ("bpf_tcp_nogpl.c", "another license"),
@@ -32,7 +33,7 @@ const MEANT: [(&str, &str); 5] = [
     ("tcp_ca_untrusted_btf_write.c", "a write through an untrusted pointer"),
 ];
 
-/// The source trees by version ("6.12"), with a folder to keep while they are used.
+/// The source trees by version ("6.12"), and a temporary folder that must exist while they are used.
 fn trees() -> Option<(BTreeMap<Version, PathBuf>, Option<tempfile::TempDir>)> {
     if let Some(folder) = std::env::var_os("LONGFAT_SELFTESTS") {
         let found = versions(Path::new(&folder), "");
@@ -100,23 +101,23 @@ fn files(tree: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether the running kernel takes the file. Nothing uses it meanwhile: some of these programs are made to be loaded, not
-/// to be run.
+/// Whether the running kernel accepts the file. No socket uses it: some of these programs are only meant to
+/// be loaded, not to run.
 fn in_kernel(path: &Path) -> Result<(), String> {
     let source = Source::file(path).map_err(|e| e.to_string())?;
-    kernel::load(&source, &Values::new(), None).map(drop).map_err(|e| e.to_string())
+    kernel::load(&source, &ParameterValues::new(), None).map(drop).map_err(|e| e.to_string())
 }
 
-/// Not a test of its own: one file natively, in a process that may crash.
+/// Not a separate test: one file natively, in a process that may crash.
 #[test]
 fn native_trial() {
     let Some(path) = std::env::var_os("LONGFAT_TEST_NATIVE") else { return };
     let source = Source::file(Path::new(&path)).unwrap();
     let trial = || -> Result<(), String> {
         build(&source).map_err(|e| e.to_string())?;
-        let library = Library::open(&source, &Values::new()).map_err(|e| e.to_string())?;
+        let library = Library::open(&source, &ParameterValues::new()).map_err(|e| e.to_string())?;
         let controller = library.controller(None).map_err(|e| e.to_string())?;
-        let mut rounds = rounds::Rounds::new(rounds::Path::default(), controller);
+        let mut rounds = test_kit::Rounds::new(test_kit::Path::default(), controller);
         rounds.run(200);
         rounds.timeout();
         rounds.run(200);
@@ -150,7 +151,7 @@ fn natively(path: &Path) -> Result<(), String> {
     }
 }
 
-/// A cell of the table: what was wrong in which line, without the path, the name, and the advice.
+/// A cell of the table: line and message without path, name and remedy.
 fn cell(result: &Result<(), String>, good: &str, path: &Path) -> String {
     let Err(why) = result else { return good.into() };
     let first = why.lines().next().unwrap_or_default();
@@ -160,7 +161,7 @@ fn cell(result: &Result<(), String>, good: &str, path: &Path) -> String {
     format!("refused: {named}{}", reason.replace('|', "\\|").replace('*', "\\*"))
 }
 
-/// The same, where the selftest may be about the refusal.
+/// Like [`cell`], for selftests that may expect the refusal.
 fn cell_in_kernel(result: &Result<(), String>, path: &Path) -> String {
     let cell = cell(result, "loads", path);
     let file = path.file_name().unwrap_or_default();
@@ -200,7 +201,7 @@ fn rows(trees: &BTreeMap<Version, PathBuf>, kernel: bool) -> Vec<Row> {
 
 fn write(rows: &[Row]) -> String {
     let mut text =
-        format!("| file | of Linux | eBPF on Linux {TABLE_S_KERNEL} | simulator |\n|---|---|---|---|\n");
+        format!("| file | of Linux | eBPF on Linux {TABLE_KERNEL} | simulator |\n|---|---|---|---|\n");
     for Row { file, version, in_kernel, natively } in rows {
         text.push_str(&format!("| `{file}` | {version} | {in_kernel} | {natively} |\n"));
     }
@@ -218,15 +219,16 @@ fn read(table: &str) -> Vec<Row> {
 }
 
 #[test]
-fn the_kernel_s_selftests_do_what_the_table_says() {
+fn the_kernels_selftests_have_the_results_of_the_table() {
     let Some((trees, _place)) = trees() else {
         let why = "no /usr/src/linux-source-*.tar.xz; scripts/selftests.sh fetches what is needed";
         return testing::skip(testing::Missing::Feature, why);
     };
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let on_table_s_kernel = release.starts_with(&format!("{TABLE_S_KERNEL}.")) && kernel::missing().is_none();
-    let found = rows(&trees, on_table_s_kernel);
-    for registered in kernel::loaded().unwrap_or_default() {
+    let on_table_kernel =
+        release.starts_with(&format!("{TABLE_KERNEL}.")) && kernel::missing_requirement().is_none();
+    let found = rows(&trees, on_table_kernel);
+    for registered in kernel::loaded_controls().unwrap_or_default() {
         assert!(
             !registered.held_by.iter().any(|(pid, _)| *pid == std::process::id())
                 || !registered.name.starts_with("bpf_"),
@@ -238,7 +240,7 @@ fn the_kernel_s_selftests_do_what_the_table_says() {
     let (before, rest) = text.split_once(BEGIN).expect("the table's beginning is marked");
     let (table, after) = rest.split_once(END).expect("the table's end is marked");
     if std::env::var_os("LONGFAT_SELFTESTS_WRITE").is_some() {
-        assert!(on_table_s_kernel, "the table is of Linux {TABLE_S_KERNEL} with BTF, as root");
+        assert!(on_table_kernel, "the table is for Linux {TABLE_KERNEL} with BTF, as root");
         return fs::write(&docs, format!("{before}{BEGIN}\n{}{END}{after}", write(&found))).unwrap();
     }
     let expected: Vec<Row> =
@@ -249,19 +251,19 @@ fn the_kernel_s_selftests_do_what_the_table_says() {
         trees.keys()
     );
     let strip = |rows: Vec<Row>| -> Vec<Row> {
-        if on_table_s_kernel {
+        if on_table_kernel {
             return rows;
         }
         rows.into_iter().map(|row| Row { in_kernel: String::new(), ..row }).collect()
     };
     for (found, expected) in found.iter().zip(&strip(expected)) {
-        // The table's kernel has no dctcp; another of the same series may.
+        // The table's kernel has no dctcp; another one of the same series may have it.
         if found.in_kernel == "loads" && expected.in_kernel.contains("has no function dctcp_") {
             continue;
         }
-        assert_eq!(found, expected, "scripts/selftests.sh writes the table anew");
+        assert_eq!(found, expected, "scripts/selftests.sh rewrites the table");
     }
-    if !on_table_s_kernel {
-        testing::skip(testing::Missing::Feature, format!("the column for eBPF is of Linux {TABLE_S_KERNEL}"));
+    if !on_table_kernel {
+        testing::skip(testing::Missing::Feature, format!("the column for eBPF is of Linux {TABLE_KERNEL}"));
     }
 }

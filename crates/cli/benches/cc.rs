@@ -6,8 +6,8 @@
 use std::process::Command;
 
 use cc::{
-    Algorithm, Source, Values,
-    kernel::{self, Measuring},
+    Algorithm, ParameterValues, Source,
+    kernel::{self, CallMeasurement},
 };
 
 const LAB: &str = r#"
@@ -29,19 +29,19 @@ cc = "NAME"
 const ENOUGH: u64 = 200;
 
 fn main() {
-    if let Some(missing) = kernel::missing() {
+    if let Some(missing) = kernel::missing_requirement() {
         println!("skipped: {missing}");
         return;
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let place = tempfile::tempdir().expect("a temporary directory");
-    let _measuring = Measuring::begin().unwrap_or_else(|e| panic!("{e}"));
+    let _measuring = CallMeasurement::begin().unwrap_or_else(|e| panic!("{e}"));
     println!("{:<10}  {:>8}  {:>10}  {:>8}  {:>26}", "", "Gb/s", "calls", "ns each", "the dearest");
     for algorithm in
         Algorithm::all().iter().filter(|a| wanted.is_empty() || wanted.iter().any(|w| w == a.name))
     {
-        let loaded =
-            kernel::load(&Source::BuiltIn(algorithm), &Values::new(), None).unwrap_or_else(|e| panic!("{e}"));
+        let loaded = kernel::load(&Source::BuiltIn(algorithm), &ParameterValues::new(), None)
+            .unwrap_or_else(|e| panic!("{e}"));
         let scenario = place.path().join("bench.toml");
         std::fs::write(&scenario, LAB.replace("NAME", loaded.name())).expect("the scenario can be written");
         let mut run = Command::new(env!("CARGO_BIN_EXE_longfat"));
@@ -58,9 +58,9 @@ fn main() {
         let (count, time) = calls.iter().fold((0, 0), |(n, t), c| (n + c.calls, t + c.time_ns));
         let often = calls.iter().filter(|c| c.calls >= ENOUGH);
         let dearest =
-            often.max_by(|a, b| a.ns_a_call().unwrap_or(0.0).total_cmp(&b.ns_a_call().unwrap_or(0.0)));
+            often.max_by(|a, b| a.ns_per_call().unwrap_or(0.0).total_cmp(&b.ns_per_call().unwrap_or(0.0)));
         let dearest = dearest
-            .map_or(String::new(), |c| format!("{} {:.0} ns", c.program, c.ns_a_call().unwrap_or(0.0)));
+            .map_or(String::new(), |c| format!("{} {:.0} ns", c.program, c.ns_per_call().unwrap_or(0.0)));
         let each = time as f64 / count.max(1) as f64;
         println!("{:<10}  {:>8.2}  {count:>10}  {each:>8.0}  {dearest:>26}", algorithm.name, goodput / 1e9);
     }

@@ -1,26 +1,34 @@
-//! The command line: what there is, and where it goes.
+//! The command line: all commands, and the dispatch to them.
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    bdp, cc_command, diagnose_command, exit, export_command, guest_command, import_command, kernel_command,
-    lab_command, manual, output, probe_command, records, reproduce_command, run, scenario_command,
-    serve_command, sweep_command, test_args, test_command, tune_command, view_command, watch_command,
+    commands::{
+        bdp, cc, diagnose, export, guest, import, kernel, lab, manual, probe, records, reproduce, run,
+        scenario, serve, sweep, test, tune, view, watch,
+    },
+    exit, log, output,
 };
+
+const ENVIRONMENT: &str = "\
+Environment:
+  LONGFAT_RUNS  Directory of records, as --runs
+  LONGFAT_LOG   Diagnostic log on standard error: error, warn, info, debug or trace, for all or by
+                crate, as in lab=debug,iperf3=trace";
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
 ///
-/// Exit codes: 0 fine, 1 the work failed, 2 usage or bad input, 3 a published figure was missed,
-/// 4 the machine cannot do it.
+/// Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 a published figure was missed or
+/// `tune --check` failed, 4 this machine lacks a privilege or feature.
 #[derive(Debug, Parser)]
-#[command(name = "longfat", version, max_term_width = 100)]
+#[command(name = "longfat", version, max_term_width = 100, after_help = ENVIRONMENT)]
 struct Cli {
     /// Print one JSON document on standard output and nothing else there
     #[arg(long, global = true)]
     json: bool,
-    /// Where records are kept
+    /// Directory of records
     #[arg(long, global = true, value_name = "DIR", env = "LONGFAT_RUNS", default_value = "runs")]
     runs: PathBuf,
     #[command(subcommand)]
@@ -29,77 +37,77 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Every closed form for a path, each with the sentence that explains it
+    /// Calculate window, buffer and goodput figures of a path, with explanations
     Bdp(bdp::BdpArgs),
-    /// Run a scenario: progress, verdict table, published figures
+    /// Run a scenario and show what limited each flow
     Run(run::RunArgs),
-    /// Run a scenario over the values of fields, and find knees; or search unknowns by published figures
-    Sweep(sweep_command::SweepArgs),
-    /// The published experiments: published, model, simulated and emulated, side by side
-    Reproduce(reproduce_command::ReproduceArgs),
-    /// Import topologies of other programs
+    /// Run a scenario over ranges of its values and find knees, or fit unknown values to published figures
+    Sweep(sweep::SweepArgs),
+    /// Reproduce the published experiments: published, predicted, simulated and emulated figures side by side
+    Reproduce(reproduce::ReproduceArgs),
+    /// Import topologies from other programs
     #[command(subcommand)]
-    Scenario(scenario_command::ScenarioCommand),
-    /// Networks that stay up, and what this machine can do
+    Scenario(scenario::ScenarioCommand),
+    /// Bring emulated networks up and down, run programs on their hosts, check this machine
     #[command(subcommand)]
-    Lab(lab_command::LabCommand),
-    /// Kernels for labs in virtual time: build, list, remove
+    Lab(lab::LabCommand),
+    /// Build, list and remove kernels for labs in virtual time
     #[command(subcommand)]
-    Kernel(kernel_command::KernelCommand),
-    /// Congestion controls: of this kernel, of this program, and your own
+    Kernel(kernel::KernelCommand),
+    /// List, check, load and build congestion controls: the kernel's, longfat's and your own
     #[command(subcommand)]
-    Cc(cc_command::CcCommand),
-    /// Test with another host: iperf3's protocol and flags, with a record and a verdict
-    Test(Box<test_args::TestArgs>),
-    /// Serve tests, of `longfat test` and of any iperf3 client
-    Serve(Box<serve_command::ServeArgs>),
-    /// Measure a path by packets: capacity, what is available, its links, the bottleneck's buffer, delay, MTU
+    Cc(cc::CcCommand),
+    /// Measure throughput to a host: iperf3's protocol and flags, with a record and a verdict
+    Test(Box<test::args::TestArgs>),
+    /// Serve tests for `longfat test` and any iperf3 client
+    Serve(Box<serve::ServeArgs>),
+    /// Probe a path: capacity, available bandwidth, bottleneck buffer, hops, delay, MTU
     #[command(subcommand)]
-    Probe(probe_command::ProbeCommand),
-    /// What limits TCP to a host, how that is known, and what to change
-    Diagnose(Box<diagnose_command::DiagnoseArgs>),
-    /// A host's settings for a path: shown, planned, applied, reverted, checked, exported
-    Tune(Box<tune_command::TuneArgs>),
-    /// Watch live TCP connections: every variable, and what limits each
-    Watch(Box<watch_command::WatchArgs>),
-    /// List the runs on record
+    Probe(probe::ProbeCommand),
+    /// Find what limits TCP throughput to a host and how to fix it
+    Diagnose(Box<diagnose::DiagnoseArgs>),
+    /// Show, plan, apply, revert, check or export a host's settings for a path
+    Tune(Box<tune::TuneArgs>),
+    /// Watch live TCP connections and what limits each
+    Watch(Box<watch::WatchArgs>),
+    /// List recorded runs
     Ls(records::LsArgs),
     /// Show one run
     Show(records::ShowArgs),
-    /// Compare two runs, metric by metric
+    /// Compare two runs by each metric
     Compare(records::CompareArgs),
-    /// Draw a run's metrics over time as SVG, PNG or PDF
+    /// Plot a run's metrics over time as SVG, PNG or PDF
     Plot(records::PlotArgs),
     /// Write a report of runs as one HTML file
     Report(records::ReportArgs),
-    /// Show all runs in the browser: zoom, compare, watch them while they run
-    View(view_command::ViewArgs),
-    /// Make records of other programs' measurements
+    /// Show runs in the browser: zoom, compare, follow them while they run
+    View(view::ViewArgs),
+    /// Import measurements of iperf3, packet captures and ss logs
     #[command(subcommand)]
-    Import(import_command::ImportCommand),
-    /// Write a run in another program's form
+    Import(import::ImportCommand),
+    /// Export a run for iperf3's tools, CSV, gnuplot or xplot
     #[command(subcommand)]
-    Export(export_command::ExportCommand),
-    /// Print the manual page, or write those of all commands
+    Export(export::ExportCommand),
+    /// Print the manual page, or write the pages of all commands
     Man(manual::ManArgs),
-    /// Inside a guest kernel: what `--engine kernel` starts there
+    /// Inside a guest kernel: the processes that `--engine kernel` starts
     #[command(subcommand, hide = true)]
-    Guest(guest_command::GuestCommand),
-    /// Print a shell's completions, as in `longfat completions bash > /etc/bash_completion.d/longfat`
+    Guest(guest::GuestCommand),
+    /// Print shell completions, as in `longfat completions bash > /etc/bash_completion.d/longfat`
     Completions(manual::CompletionsArgs),
 }
 
-/// Parses the command line, runs the command, and tells errors.
+/// Parses the command line, runs the command, and prints errors.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let code = match dispatch(&cli) {
+    let code = match log::start().and_then(|()| dispatch(&cli)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::report(&error),
     };
     match output::finish() {
         Err(error) if code == ExitCode::SUCCESS => {
             let code = exit::report(&error);
-            // The note about it.
+            // Writes the message about the error.
             let _ = output::finish();
             code
         }
@@ -111,27 +119,27 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Command::Bdp(args) => bdp::run(args, cli.json),
         Command::Run(args) => run::run(args, &cli.runs, cli.json),
-        Command::Sweep(args) => sweep_command::run(args, &cli.runs, cli.json),
-        Command::Reproduce(args) => reproduce_command::run(args, &cli.runs, cli.json),
-        Command::Scenario(command) => scenario_command::run(command, cli.json),
-        Command::Lab(command) => lab_command::run(command, cli.json),
-        Command::Kernel(command) => kernel_command::run(command, cli.json),
-        Command::Cc(command) => cc_command::run(command, cli.json),
-        Command::Test(args) => test_command::run(args, &cli.runs, cli.json),
-        Command::Serve(args) => serve_command::run(args, cli.json),
-        Command::Probe(command) => probe_command::run(command, cli.json),
-        Command::Diagnose(args) => diagnose_command::run(args, &cli.runs, cli.json),
-        Command::Tune(args) => tune_command::run(args, cli.json),
-        Command::Watch(args) => watch_command::run(args, &cli.runs, cli.json),
+        Command::Sweep(args) => sweep::run(args, &cli.runs, cli.json),
+        Command::Reproduce(args) => reproduce::run(args, &cli.runs, cli.json),
+        Command::Scenario(command) => scenario::run(command, cli.json),
+        Command::Lab(command) => lab::run(command, cli.json),
+        Command::Kernel(command) => kernel::run(command, cli.json),
+        Command::Cc(command) => cc::run(command, cli.json),
+        Command::Test(args) => test::run(args, &cli.runs, cli.json),
+        Command::Serve(args) => serve::run(args, cli.json),
+        Command::Probe(command) => probe::run(command, cli.json),
+        Command::Diagnose(args) => diagnose::run(args, &cli.runs, cli.json),
+        Command::Tune(args) => tune::run(args, cli.json),
+        Command::Watch(args) => watch::run(args, &cli.runs, cli.json),
         Command::Ls(args) => records::ls(args, &cli.runs, cli.json),
         Command::Show(args) => records::show(args, &cli.runs, cli.json),
         Command::Compare(args) => records::compare(args, &cli.runs, cli.json),
         Command::Plot(args) => records::plot(args, &cli.runs, cli.json),
         Command::Report(args) => records::report(args, &cli.runs, cli.json),
-        Command::View(args) => view_command::run(args, &cli.runs, cli.json),
-        Command::Import(command) => import_command::run(command, &cli.runs, cli.json),
-        Command::Export(command) => export_command::run(command, &cli.runs, cli.json),
-        Command::Guest(command) => guest_command::run(command),
+        Command::View(args) => view::run(args, &cli.runs, cli.json),
+        Command::Import(command) => import::run(command, &cli.runs, cli.json),
+        Command::Export(command) => export::run(command, &cli.runs, cli.json),
+        Command::Guest(command) => guest::run(command),
         Command::Man(args) => manual::man(args, Cli::command()),
         Command::Completions(args) => manual::completions(args, Cli::command()),
     }

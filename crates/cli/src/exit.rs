@@ -1,40 +1,41 @@
-//! Exit codes, and how an error is printed.
+//! Exit codes, and the printing of errors.
 
 use std::process::ExitCode;
 
 use experiment::{Error as ExperimentError, ErrorKind};
+use measurement::path::Error as PathError;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 
 use crate::output;
 
-/// The work failed.
+/// Failure.
 const FAILED: u8 = 1;
 /// Usage or bad input.
 const BAD_INPUT: u8 = 2;
 /// A published figure was missed.
 const MISSED: u8 = 3;
-/// The machine cannot do it.
+/// This machine lacks a privilege or feature.
 const MISSING: u8 = 4;
 
-/// An error with an exit code of its own; everything else is 1.
+/// An error that determines the exit code; all other errors exit with 1.
 #[derive(Debug, thiserror::Error)]
 pub enum Exit {
-    /// Bad input: a message for people.
+    /// Bad input, with the message for the user.
     #[error("{0}")]
     BadInput(String),
-    /// Published figures that this run should have met and did not.
+    /// Published figures were missed.
     #[error("{0}")]
     Missed(String),
-    /// The machine lacks a privilege or a feature.
+    /// This machine lacks a privilege or feature.
     #[error("{0}")]
     Missing(String),
-    /// The work failed, as this says.
+    /// The command failed.
     #[error("{0}")]
     Failed(String),
-    /// A program that was run ended so; it has said all itself.
+    /// The exit code of a program that was run; that program has printed its own messages.
     #[error("a program ended with code {0}")]
     Child(i32),
-    /// Ended by a signal; what was measured is kept.
+    /// Ended by a signal; measurements so far are recorded.
     #[error("interrupted")]
     Interrupted,
 }
@@ -54,8 +55,9 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 
 /// The exit code of an error.
 pub fn code(error: &anyhow::Error) -> u8 {
-    if let Some(error) = error.downcast_ref::<ExperimentError>() {
-        return match error.kind() {
+    let experiment = error.downcast_ref::<ExperimentError>().map(ExperimentError::kind);
+    if let Some(kind) = experiment.or_else(|| Some(error.downcast_ref::<PathError>()?.kind())) {
+        return match kind {
             ErrorKind::BadInput => BAD_INPUT,
             ErrorKind::Missing => MISSING,
             ErrorKind::Interrupted | ErrorKind::Failed => FAILED,
@@ -90,7 +92,7 @@ fn print_mistakes(error: &scenario::Error) {
     let handler = GraphicalReportHandler::new_themed(theme).with_links(false);
     for mistake in error.mistakes() {
         let mut text = String::new();
-        // A message that cannot be drawn is still printed in one line.
+        // Fallback: the message in one line.
         if handler.render_report(&mut text, mistake).is_err() {
             text = mistake.line();
         }

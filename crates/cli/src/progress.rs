@@ -1,5 +1,4 @@
-//! How runs are going: a changing line for each that is under way on a terminal, a line now and then elsewhere. All on
-//! standard error.
+//! Progress of runs on standard error: a progress bar per active run on a terminal, occasional lines elsewhere.
 
 use std::{
     collections::VecDeque,
@@ -15,27 +14,27 @@ use units::{BitRate, Bytes, Time, three_digits};
 
 use crate::output;
 
-/// How often a line is written where there is no terminal.
+/// Interval of lines without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
-/// The goodput shown is that of about the last second: single samples jump.
+/// The displayed goodput is an average over the last second, because single samples vary.
 const GOODPUT_SPAN_US: i64 = 1_000_000;
 
-/// More runs than these are counted, where there is no terminal, and not shown one by one.
-const SHOWN_ONE_BY_ONE: usize = 8;
+/// Maximum number of runs that have their own lines without a terminal; more runs are only counted.
+const MAX_RUNS_WITH_LINES: usize = 8;
 
-/// Shows how the runs of one command are going.
+/// Shows the progress of the runs of one command.
 pub struct ProgressDisplay {
     terminal: Option<Terminal>,
     completed: Mutex<Completed>,
 }
 
-/// A line for each run that is under way, and under them how many are made.
+/// A progress bar per active run, and below them the number of completed runs.
 struct Terminal {
     lines: MultiProgress,
     count: ProgressBar,
 }
 
-/// How many runs are made of how many, and when that was last said.
+/// The number of completed runs, and when it was last printed.
 struct Completed {
     runs: usize,
     of: usize,
@@ -48,7 +47,7 @@ impl ProgressDisplay {
         let terminal = std::io::stderr().is_terminal().then(|| {
             let lines = MultiProgress::new();
             let count = ProgressBar::hidden();
-            set_style(&count, "{pos} of {len} runs made");
+            set_style(&count, "{pos} of {len} runs completed");
             Terminal { lines, count }
         });
         ProgressDisplay {
@@ -80,7 +79,7 @@ impl Observer for ProgressDisplay {
             bar.set_prefix(title.to_string());
             bar
         });
-        let is_quiet = self.completed().of > SHOWN_ONE_BY_ONE;
+        let is_quiet = self.completed().of > MAX_RUNS_WITH_LINES;
         if bar.is_none() && !is_quiet {
             output::note(&format!("{title}: {duration} to go"));
         }
@@ -102,9 +101,9 @@ impl Observer for ProgressDisplay {
         }
         let mut completed = self.completed();
         completed.runs += 1;
-        if completed.of > SHOWN_ONE_BY_ONE && completed.last_line.elapsed() >= LINE_INTERVAL {
+        if completed.of > MAX_RUNS_WITH_LINES && completed.last_line.elapsed() >= LINE_INTERVAL {
             completed.last_line = Instant::now();
-            output::note(&format!("{} of {} runs made", completed.runs, completed.of));
+            output::note(&format!("{} of {} runs completed", completed.runs, completed.of));
         }
     }
 
@@ -115,7 +114,7 @@ impl Observer for ProgressDisplay {
     }
 }
 
-/// How a bar looks from now on.
+/// Sets the style of a progress bar.
 pub fn set_style(bar: &ProgressBar, template: &str) {
     // The templates are constant and valid.
     if let Ok(style) = ProgressStyle::with_template(template) {
@@ -123,15 +122,15 @@ pub fn set_style(bar: &ProgressBar, template: &str) {
     }
 }
 
-/// Shows how one run is going.
+/// Shows the progress of one run.
 struct RunLine {
     title: String,
     duration: Time,
     bar: Option<ProgressBar>,
-    /// Says nothing without a terminal: there are too many runs.
+    /// Whether it prints no lines without a terminal, because there are too many runs.
     is_quiet: bool,
     last_line: Instant,
-    /// For each flow: when how many bytes had been received, over the last second.
+    /// For each flow: times and received bytes of the last second.
     received: Vec<(String, VecDeque<(i64, i64)>)>,
 }
 

@@ -34,5 +34,6 @@ mod test_command;
 mod tune;
 mod udp;
 mod unattended;
+mod user_texts;
 mod view;
 mod watch;

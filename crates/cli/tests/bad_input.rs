@@ -49,7 +49,7 @@ fn delay_on_an_unknown_link() {
 #[test]
 fn a_variant_that_changes_nothing() {
     let variant = "[[variants]]\nname = \"same\"\nflows.bulk.cc = \"cubic\"\n";
-    refused_text(&format!("{SMALL}{variant}"), &["same", "changes nothing"]);
+    refused_text(&format!("{SMALL}{variant}"), &["same", "has no effect"]);
 }
 
 #[test]

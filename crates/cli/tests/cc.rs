@@ -122,7 +122,7 @@ fn what_is_loaded_stays_until_it_is_unloaded() {
             "$L cc load my.bpf.c beta=0.8 --as {name}\n\
              $L cc list | grep '{name} .*longfat cc load'\n\
              $L cc load reno --as {name}2 >/dev/null\n\
-             $L lab clean | grep 'left alone: congestion control {name}2;'\n\
+             $L lab clean | grep 'skipped: congestion control {name}2;'\n\
              if $L cc load reno --as {name}; then exit 9; fi\n\
              $L cc unload {name}\n\
              $L cc list | grep -c '{name} ' || true\n\
@@ -133,7 +133,7 @@ fn what_is_loaded_stays_until_it_is_unloaded() {
         let ran = alone(&place, prepare, &script);
         assert_eq!(ran.code, 0, "{ran:?}");
         assert!(ran.stdout.contains(&format!("loaded {name}:")), "{ran:?}");
-        assert!(ran.stdout.contains(&format!("removed {name};")) && ran.stdout.contains("\n0\n"), "{ran:?}");
+        assert!(ran.stdout.contains(&format!("unloaded {name};")) && ran.stdout.contains("\n0\n"), "{ran:?}");
         assert!(ran.stdout.ends_with("nothing to unload\n"), "{ran:?}");
         assert!(
             ran.stderr.contains(&format!("already has a congestion control named {name}; give it another")),
@@ -152,7 +152,8 @@ fn only_ones_own_are_unloaded() {
     let ran = place.run(&["cc", "unload", "reno"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("longfat has loaded no congestion control named reno"), "{ran:?}");
-    let others = cc::kernel::load(&cc::Source::built_in("reno").unwrap(), &cc::Values::new(), None).unwrap();
+    let others =
+        cc::kernel::load(&cc::Source::built_in("reno").unwrap(), &cc::ParameterValues::new(), None).unwrap();
     let ran = place.run(&["cc", "unload", others.name()]);
     assert!(
         ran.code == 2 && ran.stderr.contains(&format!("belongs to process {}", std::process::id())),
@@ -233,7 +234,7 @@ fn bad_input_is_exit_code_2() {
         let ran = place.run(args);
         assert!(ran.code == 2 && ran.stderr.contains(why), "{args:?}: {ran:?}");
     };
-    refused(&["cc", "load", "nothing"], "neither one of this program's congestion controls");
+    refused(&["cc", "load", "nothing"], "neither one of longfat's congestion controls");
     refused(&["cc", "check", "nothing.bpf.c"], "nothing.bpf.c");
     refused(&["cc", "load", "reno", "--as", "sixteen_letters_"], "16 characters");
     refused(&["cc", "load", "reno", "a"], "PARAMETER=VALUE");
@@ -368,7 +369,7 @@ fn what_fails_natively_is_not_tried_in_the_kernel() {
     let ran = place.run(&["cc", "check", "my.bpf.c"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stdout.contains("it crashed (signal 8)"), "{ran:?}");
-    assert!(ran.stdout.contains("not tried: what goes wrong natively could stop the machine"), "{ran:?}");
+    assert!(ran.stdout.contains("skipped: an error in the native build could stop this machine"), "{ran:?}");
     assert!(ran.stdout.contains("instructions followed"), "the verifier was asked: {ran:?}");
     // A constructor is a section that libbpf skips, and says so to whom it was not asked to.
     let constructor = "__attribute__((constructor)) static void first(void) { }\n";

@@ -1,7 +1,7 @@
 //! Commands that need no lab: closed forms, the model engine, records, help.
 
 use crate::common;
-use common::{Place, SMALL, shipped};
+use common::{Place, Ran, SMALL, shipped};
 
 #[test]
 fn bdp_has_the_published_figures() {
@@ -121,4 +121,21 @@ fn help_and_usage() {
     }
     assert_eq!(place.run(&["frobnicate"]).code, 2);
     assert_eq!(place.run(&["lab", "clean"]).code, 0);
+}
+
+#[test]
+fn the_log_shows_what_it_is_asked_for_on_standard_error() {
+    let place = Place::new(SMALL);
+    let run = |filter: &str| {
+        let mut command = place.longfat(&["run", "s.toml", "--engine", "sim"]);
+        Ran::of(command.env("LONGFAT_LOG", filter).output().unwrap())
+    };
+    let logged = run("experiment=info");
+    assert_eq!(logged.code, 0, "{logged:?}");
+    assert!(logged.stderr.contains(" INFO experiment::job: starts run=\"s"), "{}", logged.stderr);
+    assert!(!logged.stdout.contains("INFO"), "{}", logged.stdout);
+    assert!(!run("lab=trace").stderr.contains("INFO"), "another crate's");
+    let refused = run("experiment=loud");
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("LONGFAT_LOG=experiment=loud is not a log filter"), "{}", refused.stderr);
 }

@@ -33,7 +33,7 @@ SEC(".struct_ops.link") struct tcp_congestion_ops f = {
 
 /// Fine where congestion controls can be loaded; says so where not.
 fn can_load() -> bool {
-    let can = is_root() && cc::kernel::missing().is_none();
+    let can = is_root() && cc::kernel::missing_requirement().is_none();
     if !can {
         testing::skip(testing::Missing::Feature, "congestion controls cannot be loaded here");
     }
@@ -139,8 +139,7 @@ fn a_name_that_nobody_has_is_told_with_what_there_is() {
     let place = Place::new(&small("\"cubci\""));
     let ran = place.run(&["run", "s.toml"]);
     assert_eq!(ran.code, 4, "{ran:?}");
-    let wanted =
-        "neither this kernel nor longfat has a congestion control \"cubci\"; `longfat cc list` tells";
+    let wanted = "neither this kernel nor longfat has a congestion control \"cubci\"; see `longfat cc list`";
     assert!(ran.stderr.contains("flow bulk: ") && ran.stderr.contains(wanted), "{}", ran.stderr);
 }
 

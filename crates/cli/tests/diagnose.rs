@@ -155,7 +155,7 @@ fn a_path_that_falls_in_the_middle_has_changed() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(diagnosing.stderr.take().unwrap()).lines().map_while(Result::ok);
-        assert!(lines.any(|line| line.contains("TCP, for 10 s")), "the test never began");
+        assert!(lines.any(|line| line.contains("testing TCP for 10 s")), "the test never began");
         std::thread::sleep(Duration::from_secs(5));
         let fell = lab.shell(&["link s1-s2 forward rate 20mbit"]);
         assert_eq!(fell.code, 0, "{fell:?}");

@@ -7,11 +7,11 @@
 use crate::common;
 use std::{collections::BTreeSet, error::Error, fmt::Write, fs, path::Path, process::Command};
 
-use cc::{Source, Values, native::Library};
+use cc::{ParameterValues, Source, native::Library};
 use common::{Place, Ran, is_root, turn::the_only_lab};
-use scenario::{Flow, ScenarioFile};
+use scenario::{FlowSpec, ScenarioFile};
 use schema::{Event, FlowSample, LinkSample, TraceKind, TraceRow};
-use sim::{Controllers, Machine, Observer, Side};
+use sim::{Controllers, HostDefaults, Observer, Side};
 use units::{KernelVersion, Time};
 
 /// So often a lab run is tried until it can be trusted.
@@ -168,7 +168,8 @@ fn simulated(text: &str) -> BTreeSet<u32> {
     let scenario = ScenarioFile::parse("s.toml", text).unwrap().resolve(None, &[]).unwrap();
     let kernel: KernelVersion =
         fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim().parse().unwrap();
-    let machine = Machine { kernel: (kernel.major as u8, kernel.minor as u8), ..Machine::default() };
+    let machine =
+        HostDefaults { kernel: (kernel.major as u8, kernel.minor as u8), ..HostDefaults::default() };
     let mut again = SentAgain::default();
     sim::run(&scenario, &machine, &mut Native::default(), &mut again).unwrap();
     again.0
@@ -180,13 +181,13 @@ struct Native(Vec<Library>);
 impl Controllers for Native {
     fn controller(
         &mut self,
-        flow: &Flow,
+        flow: &FlowSpec,
         _: Side,
     ) -> Result<Box<dyn tcp::CongestionControl>, Box<dyn Error + Send + Sync>> {
-        let scenario::Kind::Tcp(tcp) = &flow.kind else { return Err("no TCP".into()) };
+        let scenario::FlowKind::Tcp(tcp) = &flow.kind else { return Err("no TCP".into()) };
         let name = tcp.cc.as_ref().map_or("cubic", |cc| cc.name());
         let source = Source::built_in(name).ok_or("unknown")?;
-        self.0.push(Library::open(&source, &Values::new())?);
+        self.0.push(Library::open(&source, &ParameterValues::new())?);
         Ok(Box::new(self.0[self.0.len() - 1].controller(None)?))
     }
 }
@@ -209,11 +210,11 @@ impl Observer for SentAgain {
         true
     }
 
-    fn traces(&self, _: &Flow) -> bool {
+    fn is_traced(&self, _: &FlowSpec) -> bool {
         true
     }
 
-    fn traced(&mut self, rows: &[TraceRow]) -> Result<(), Box<dyn Error + Send + Sync>> {
+    fn trace_rows(&mut self, rows: &[TraceRow]) -> Result<(), Box<dyn Error + Send + Sync>> {
         for row in rows.iter().filter(|row| row.kind == TraceKind::Retransmit) {
             let (first, len) = (row.seq_bytes.unwrap_or(0), row.len_bytes.unwrap_or(0));
             self.0.extend((first..first + len).step_by(MSS).map(|offset| offset as u32));

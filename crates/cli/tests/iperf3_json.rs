@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// A file that Debian's iperf3 3.12 made.
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../perf/tests/iperf3").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../iperf3/tests/documents").join(name)
 }
 
 fn import(place: &Place, name: &str) -> Value {
@@ -158,12 +158,12 @@ fn what_cannot_be_imported_is_told_and_leaves_nothing() {
     for (file, message) in [
         ("text.json", "expected value"),
         ("other.json", "it has no start"),
-        ("empty.json", "there is no test in it"),
+        ("empty.json", "it has no test"),
         ("binary.json", "UTF-8"),
         ("cut.json", "EOF"),
         ("refused.json", "Connection refused"),
         ("none.json", "No such file"),
-        (".", "it is no file"),
+        (".", "it is not a regular file"),
     ] {
         let ran = place.run(&["import", "iperf3", file]);
         assert_eq!(ran.code, 2, "{file}: {ran:?}");

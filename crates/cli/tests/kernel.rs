@@ -13,7 +13,7 @@ fn an_empty_cache_is_listed_and_left_alone() {
     let place = Place::new(SMALL);
     let listed = kernel(&place, &["list"]);
     assert_eq!(listed.code, 0, "{listed:?}");
-    assert!(listed.stdout.contains("make one with: longfat kernel build 6.1"), "{listed:?}");
+    assert!(listed.stdout.contains("build one with: longfat kernel build 6.1"), "{listed:?}");
     let json = kernel(&place, &["list", "--json"]).json();
     assert_eq!((&json["schema"], json["kernels"].as_array().unwrap().len()), (&"longfat.kernel/1".into(), 0));
     let removed = kernel(&place, &["remove", "--all", "--json"]).json();
@@ -34,11 +34,11 @@ fn what_a_killed_build_left_is_removed() {
 fn mistakes_end_with_code_2_and_a_reason() {
     let place = Place::new(SMALL);
     for (args, reason) in [
-        (&["remove", "6.1"][..], "there is no kernel 6.1"),
+        (&["remove", "6.1"][..], "no kernel 6.1"),
         (&["remove"], "required"),
         (&["build", "6.1", "--source", "."], "cannot be used with"),
-        (&["build", "--source", "."], "is no kernel tree: it has no Makefile"),
-        (&["build", "--image", "s.toml"], "is no User-Mode Linux kernel with time travel"),
+        (&["build", "--source", "."], "is not a kernel tree: it has no Makefile"),
+        (&["build", "--image", "s.toml"], "is not a User-Mode Linux kernel with time travel"),
         (&["build", "--image", "s.toml", "--name", "6.1"], "cannot be the name of a kernel"),
         (&["build", "--jobs", "0"], "--jobs"),
     ] {

@@ -155,7 +155,7 @@ fn another_kernel_runs_what_the_check_says() {
     if guest.code("long") != 0 {
         let error = guest.error("long");
         assert_eq!(guest.code("long"), 4, "{error}");
-        assert!(error.contains("h1-eth0: this kernel refuses nic.tx_queue = 1000000 packets"), "{error}");
+        assert!(error.contains("h1-eth0: this kernel rejects nic.tx_queue = 1000000 packets"), "{error}");
     }
     let item = |check: &Value, name: &str| {
         let items = check["items"].as_array().cloned().unwrap_or_default();
@@ -165,7 +165,7 @@ fn another_kernel_runs_what_the_check_says() {
         assert!([0, 124].contains(&guest.code("up")), "{}", guest.error("up"));
     }
     assert_eq!(guest.code("no-up"), 4, "{}", guest.error("no-up"));
-    assert!(guest.error("no-up").contains("cannot make a PID namespace"), "{}", guest.error("no-up"));
+    assert!(guest.error("no-up").contains("cannot create a PID namespace"), "{}", guest.error("no-up"));
     let check = guest.json("packet-check");
     assert_eq!(item(&check, "tap ports").as_deref(), Some("limited"), "{check}");
     assert_eq!(item(&check, "packet ports").as_deref(), Some("ok"), "{check}");

@@ -46,7 +46,7 @@ fn file(name: &str) -> PathBuf {
 fn every_pair_talks(name: &str, hosts: usize, wire: Wire) {
     let place = Place::new(SMALL);
     let lab = Lab::of(&place, &file(name), &[]);
-    let controllers = lab.told.stderr.matches("1 controller left out").count();
+    let controllers = lab.told.stderr.matches("1 controller not imported").count();
     assert_eq!(controllers, 1, "a note is told once: {:?}", lab.told);
     let hosts: Vec<String> = (1..=hosts).map(|i| format!("h{i}")).collect();
     hosts.iter().for_each(|host| lab.serve_iperf3(host));
@@ -95,7 +95,7 @@ fn imported_scenarios_come_up() {
         let plain = place.run(&["scenario", "import", path.to_str().unwrap()]);
         assert_eq!(plain.code, 0, "{name}: {plain:?}");
         let json = place.run(&["scenario", "import", path.to_str().unwrap(), "--json"]).json();
-        assert!(json["notes"].to_string().contains("1 controller left out"), "{name}: {json}");
+        assert!(json["notes"].to_string().contains("1 controller not imported"), "{name}: {json}");
         assert_eq!(json["toml"].as_str().unwrap().trim(), plain.stdout.trim(), "{name}");
         std::fs::write(place.path("imported.toml"), json["toml"].as_str().unwrap()).unwrap();
         let lab = Lab::of(&place, Path::new("imported.toml"), &[]);
@@ -125,7 +125,7 @@ fn start_and_stop_commands_run_where_asked_for() {
     assert!(!mark.exists(), "nothing runs unasked");
 
     let lab = Lab::of(&place, Path::new("d.mn"), &["--run-commands"]);
-    assert_eq!(lab.told.stderr.matches("1 controller left out").count(), 1, "{:?}", lab.told);
+    assert_eq!(lab.told.stderr.matches("1 controller not imported").count(), 1, "{:?}", lab.told);
     assert_eq!(control(&lab, "h1"), "reno");
     assert_ne!(control(&lab, "h2"), "reno");
     assert!(!mark.exists());

@@ -277,12 +277,12 @@ fn captures_of_a_standing_lab_start_and_stop() {
     let lab = Lab::up(&place, &[]);
     assert_eq!(lab.shell(&["pcap h1 a.pcapng"]).code, 0);
     let again = lab.shell(&["pcap h2 a.pcapng"]);
-    assert!(again.code == 1 && again.stderr.contains("is being written already"), "{again:?}");
+    assert!(again.code == 1 && again.stderr.contains("a capture already writes to"), "{again:?}");
     assert_eq!(lab.shell(&["pcap h1 b.pcapng"]).code, 0, "one host in two files");
     assert_eq!(lab.exec("h1", &["ping", "-c", "2", "-i", "0.2", "h2"]).code, 0);
     assert_eq!(lab.shell(&["pcap stop a.pcapng"]).code, 0);
     let twice = lab.shell(&["pcap stop a.pcapng"]);
-    assert!(twice.code == 1 && twice.stderr.contains("is not being written"), "{twice:?}");
+    assert!(twice.code == 1 && twice.stderr.contains("no capture writes to"), "{twice:?}");
     assert_eq!(lab.exec("h1", &["ping", "-c", "3", "-i", "0.2", "h2"]).code, 0);
     assert_eq!(lab.shell(&["pcap stop b.pcapng"]).code, 0);
     let echoes = |name: &str| fields(&place.path(name), "icmp", &["frame.number"]).len();

@@ -31,7 +31,7 @@ fn least_rate(record: &std::path::Path, from_s: f64, to_s: f64, span_s: f64) -> 
     let links = record::Run::open(record).unwrap().links().unwrap();
     let sent: Vec<(f64, f64)> = links
         .iter()
-        .filter(|row| row.direction == "forward")
+        .filter(|row| row.direction == schema::LinkDirection::Forward)
         .map(|row| (row.time_us as f64 * 1e-6, row.sent_bytes.unwrap() as f64))
         .collect();
     let rate = |(at, bytes): &(f64, f64)| {

@@ -29,7 +29,7 @@ fn programs_run_on_hosts_that_know_each_other() {
     let all = lab.shell(&["pingall"]);
     assert!(all.stdout.contains("0% dropped (2/2 received)"), "{all:?}");
     let typo = lab.shell(&["h1 true", "hh1 true"]);
-    assert!(typo.code == 1 && typo.stderr.contains("there is no hh1"), "{typo:?}");
+    assert!(typo.code == 1 && typo.stderr.contains("unknown command hh1"), "{typo:?}");
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn a_stopped_keeper_is_told_and_hides_no_other() {
     let began = Instant::now();
     let ran = place.run(&["lab", "status"]);
     kill("-CONT", &keeper);
-    assert!(ran.stdout.contains(&other.name) && ran.stderr.contains("does not answer"), "{ran:?}");
+    assert!(ran.stdout.contains(&other.name) && ran.stderr.contains("does not reply"), "{ran:?}");
     assert!(began.elapsed() < Duration::from_secs(60));
 }
 

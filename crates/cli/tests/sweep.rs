@@ -224,7 +224,7 @@ fn bad_input_is_said() {
             vec!["--over", "flows.bulk.cc=reno", "--metric", "flows.bulk.first_rtt"],
             "a tcp flow has no first_rtt; it has goodput",
         ),
-        (vec!["--over", "flows.bulk.cc=reno", "-o", "no/where.svg"], "no such directory"),
+        (vec!["--over", "flows.bulk.cc=reno", "-o", "no/where.svg"], "its directory does not exist"),
         (vec!["--fit", "links.h1-s1.forward.queue=1p..9p"], "no published figure"),
         (vec!["--fit", "links.h1-s1.forward.queue=9p..1p"], "two ascending values"),
         (vec!["--fit", "duration=1s..2s", "--over", "seed=1"], "cannot be used with"),

@@ -71,7 +71,7 @@ fn processor_time_is_no_application() {
         assert_eq!(share(flow, "application"), 0.0, "{options:?}: {flow:#}");
         assert_eq!(flow["verdict"], "pacing", "{options:?}: {flow:#}");
         let evidence = flow["evidence"][0].as_str().unwrap();
-        assert!(evidence.contains("10 Mb/s that it was asked to (-b)"), "{evidence}");
+        assert!(evidence.contains("requested rate of 10 Mb/s (-b)"), "{evidence}");
     }
 }
 
@@ -206,7 +206,7 @@ fn mistakes_are_told_before_anything_is_connected() {
     let place = Place::new("");
     for (args, word) in [
         (&["-P", "129"][..], "129"),
-        (&["-t", "0"], "some time"),
+        (&["-t", "0"], "above zero"),
         (&["-t", "1", "-n", "1M"], "cannot be used with"),
         (&["-l", "2M"], "len"),
         (&["-w", "1G"], "window"),
@@ -215,7 +215,7 @@ fn mistakes_are_told_before_anything_is_connected() {
         (&["-u", "-l", "10"], "len"),
         (&["--max-time", "5"], "auto"),
         (&["--username", "me"], "rsa-public-key-path"),
-        (&["-J", "--json"], "longfat's own"),
+        (&["-J", "--json"], "longfat's document"),
     ] {
         let ran = place.run(&[&["test", "127.0.0.1", "-p", "1"], args].concat());
         assert_eq!(ran.code, 2, "{args:?}: {ran:?}");

@@ -36,7 +36,7 @@ fn what_cannot_work_is_refused_with_a_reason() {
     let place = Place::new("");
     for (args, expected) in [
         (vec!["tune", "--rate", "100gbit", "--rtt", "1s", "--plan"], "RFC 7323"),
-        (vec!["tune", "--rate", "10gbit", "--rtt", "20ms", "--streams", "100000", "--plan"], "half of that"),
+        (vec!["tune", "--rate", "10gbit", "--rtt", "20ms", "--streams", "100000", "--plan"], "at most half"),
         (vec!["tune", "--rate", "10gbit"], "--rtt"),
         (vec!["tune", "--rtt", "10ms"], "--rate"),
         (vec!["tune", "--rate", "10gbit", "--rtt", "0ms"], "above zero"),
@@ -85,10 +85,10 @@ fn a_labs_host_is_tuned_and_put_back() {
         (3, Some("net.ipv4.tcp_no_metrics_save"))
     );
     let elsewhere = lab.exec("h2", &[common::binary(), "tune", "--revert"]);
-    assert!(elsewhere.code == 0 && elsewhere.stdout.contains("Nothing to put back"), "{elsewhere:?}");
+    assert!(elsewhere.code == 0 && elsewhere.stdout.contains("Nothing to restore"), "{elsewhere:?}");
     assert_eq!(longfat(&["--revert"]).code, 0);
     assert_eq!(settings("h1"), before);
-    assert!(longfat(&["--revert"]).stdout.contains("Nothing to put back"));
+    assert!(longfat(&["--revert"]).stdout.contains("Nothing to restore"));
 }
 
 /// Mounts and network of its own, as root of a container has them.

@@ -35,16 +35,16 @@ fn both(link: &str, flow: &str) -> (Place, [Value; 2], f64) {
     let run =
         |engine: &str| all["runs"].as_array().unwrap().iter().find(|run| run["engine"] == engine).unwrap();
     let flows = ["sim", "lab"].map(|engine| run(engine)["flows"][0].clone());
-    (place, flows, left_out_s(run("lab")) / 2.0)
+    (place, flows, skipped_s(run("lab")) / 2.0)
 }
 
-/// Seconds for which the emulator stalled, and that the sender's notes say were left out.
-fn left_out_s(run: &Value) -> f64 {
+/// Seconds for which the emulator stalled, and that the sender skipped according to the notes.
+fn skipped_s(run: &Value) -> f64 {
     let quality = &run["quality"];
     let notes = quality["notes"].as_array().unwrap().iter().filter_map(Value::as_str);
-    let left_out_ms =
-        |note: &str| -> Option<f64> { note.split_once("left out ")?.1.split(' ').next()?.parse().ok() };
-    notes.filter_map(left_out_ms).sum::<f64>() * 1e-3 + quality["stalled_total_us"].as_f64().unwrap() * 1e-6
+    let skipped_ms =
+        |note: &str| -> Option<f64> { note.split_once("skipped ")?.1.split(' ').next()?.parse().ok() };
+    notes.filter_map(skipped_ms).sum::<f64>() * 1e-3 + quality["stalled_total_us"].as_f64().unwrap() * 1e-6
 }
 
 fn figure(flow: &Value, name: &str) -> f64 {
@@ -76,7 +76,8 @@ fn a_steady_flow_has_the_simulators_figures_and_columns() {
     // The same columns are filled.
     let filled = |engine: &str| {
         let runs = record::list(&place.path("runs")).unwrap();
-        let run = runs.into_iter().filter_map(|entry| entry.run.ok()).find(|run| run.run().engine == engine);
+        let run =
+            runs.into_iter().filter_map(|entry| entry.run.ok()).find(|run| run.run().engine.name() == engine);
         let row = run.unwrap().flows().unwrap().pop().unwrap();
         let known = FlowSample::COLUMNS.iter().map(|c| c.name).filter(|name| row.get(name).is_some());
         known.collect::<Vec<_>>()
@@ -148,7 +149,7 @@ fn gigabit_ethernet_carries_957_and_941_megabits() {
     let document = place.run(&["run", "s.toml", "--engine", "sim,lab", "--json"]).parsed();
     let lab = document["runs"].as_array().unwrap().iter().find(|run| run["engine"] == "lab").unwrap();
     // Each flow lasts ten seconds.
-    let left_out = left_out_s(lab) / 10.0;
+    let left_out = skipped_s(lab) / 10.0;
     let published = document["published"].as_array().unwrap();
     assert_eq!(published.len(), 2);
     for figures in published {

@@ -194,5 +194,5 @@ fn what_cannot_be_is_refused_before_anything_is_connected() {
     std::thread::sleep(Duration::from_millis(50));
     server.interrupt();
     let said = String::from_utf8_lossy(&server.output().stderr).into_owned();
-    assert!(said.contains("cannot make /none/none"), "{said}");
+    assert!(said.contains("cannot create /none/none"), "{said}");
 }

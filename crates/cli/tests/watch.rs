@@ -165,7 +165,7 @@ fn a_lab_host_is_watched_and_what_is_traced_is_what_the_lab_dropped() {
     lab.exec("h1", &["iperf3", "-c", "h2", "-t", "2", "-C", "reno"]);
     let ran = Ran::of(watching.wait_with_output().unwrap());
     assert_eq!(ran.code, 0, "{ran:?}");
-    if ran.stderr.contains("round trips are not traced") {
+    if ran.stderr.contains("round-trip samples are not traced") {
         testing::skip(testing::Missing::Feature, "there is no cgroup2 here");
         return;
     }
@@ -181,7 +181,12 @@ fn a_lab_host_is_watched_and_what_is_traced_is_what_the_lab_dropped() {
     let dropped = forward["dropped_queue"].as_u64().unwrap();
     assert!(dropped > 0, "{status}");
     assert_eq!(traced, kernel, "each retransmission was told");
-    assert_eq!(traced - for_nothing, dropped, "what was dropped was sent again, and nothing else");
+    // iperf3 closes its connection at the end of the time, with data on the way: the last drops may stay unrepaired.
+    let repaired = traced - for_nothing;
+    assert!(
+        (dropped - 3..=dropped).contains(&repaired),
+        "{dropped} drops, {repaired} retransmissions of them"
+    );
     let bulk = all.iter().max_by_key(|c| c["tcp_info"]["bytes_acked"].as_u64()).unwrap();
     assert_eq!((&bulk["namespace"], &bulk["closed"]), (&"h1".into(), &true.into()));
     let counted = &bulk["counted"];

@@ -1,149 +1,151 @@
-//! When the datagrams of a source are sent: at exact times, in one go or in bursts.
+//! The schedule of a source of datagrams: at exact times, continuously or in on/off bursts.
 
 use units::{BitRate, Bytes, Time};
 
 use crate::draws::Draws;
 
-/// An on/off source's times.
+/// The periods of an on/off source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bursts {
-    /// How long it sends.
+    /// Length of a burst.
     pub on: Time,
-    /// How long it is silent.
+    /// Length of a pause.
     pub off: Time,
-    /// Whether these are lengths or means.
+    /// Whether the lengths are fixed or means.
     pub lengths: BurstLengths,
 }
 
-/// How long bursts and pauses are.
+/// The distribution of burst and pause lengths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BurstLengths {
-    /// As said.
+    /// Always the given length.
     #[default]
     Fixed,
-    /// Exponentially distributed around what is said.
+    /// Exponentially distributed with the given mean.
     Exponential,
 }
 
-/// What a source sends.
+/// Rate, size and bursts of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourcePlan {
-    /// Payload a second, while it sends.
+    /// Payload rate during a burst.
     pub rate: BitRate,
     /// Payload of a datagram, bytes.
     pub payload: u32,
-    /// Datagrams that are due at the same instant; 0 is one.
+    /// Datagrams sent back to back at the same instant; 0 counts as 1.
     pub together: u32,
-    /// Payload to send; `None` has no end.
+    /// Payload to send in all; `None` for no limit.
     pub size: Option<Bytes>,
-    /// Sends for a while and is silent for a while, in turn; `None` sends all the time.
+    /// Bursts and pauses; `None` sends continuously.
     pub bursts: Option<Bursts>,
 }
 
 impl Default for SourcePlan {
-    /// Single datagrams of a byte at a bit a second, without end.
+    /// Single datagrams of one byte at 1 bit/s, without a limit.
     fn default() -> Self {
         SourcePlan { rate: BitRate(1), payload: 1, together: 1, size: None, bursts: None }
     }
 }
 
-/// When datagrams are sent: the n-th when n datagrams' time has passed in bursts.
+/// Says when datagrams are due: the n-th after the transmission time of n datagrams, not counting pauses. So
+/// rounding errors do not accumulate.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub struct DatagramSource {
     rate: BitRate,
     payload: u32,
     together: u64,
-    /// Payload still to be sent; `u64::MAX` is without end.
-    left: u64,
+    /// Payload not sent yet, bytes; `u64::MAX` for no limit.
+    remaining_bytes: u64,
     /// Datagrams sent.
     pub sent: u64,
-    /// Payload sent.
+    /// Payload sent, bytes.
     pub sent_bytes: u64,
     /// When the last datagram was due.
     pub last: Time,
     next: Time,
-    burst: Burst,
+    burst: CurrentBurst,
 }
 
-/// The present burst.
 #[derive(Debug, Clone)]
-struct Burst {
+struct CurrentBurst {
     start: Time,
-    /// Time spent in bursts before, ns.
-    before_ns: u64,
-    length_ns: u64,
+    length: Time,
+    /// Total length of the bursts before.
+    earlier_bursts: Time,
     bursts: Option<Bursts>,
     draws: Draws,
 }
 
-impl Source {
-    /// `draws` make the lengths of bursts, where those are random; the first datagram is due at `start`.
+impl DatagramSource {
+    /// The first datagram is due at `start`. `draws` gives the lengths of random bursts.
     pub fn new(plan: &SourcePlan, draws: Draws, start: Time) -> Self {
-        let mut burst = Burst { start, before_ns: 0, length_ns: u64::MAX, bursts: plan.bursts, draws };
-        burst.length_ns = burst.bursts.map_or(u64::MAX, |bursts| burst.length(bursts.on, bursts.lengths).0);
-        let mut source = Source {
+        let (length, earlier_bursts) = (Time::MAX, Time::ZERO);
+        let mut burst = CurrentBurst { start, length, earlier_bursts, bursts: plan.bursts, draws };
+        burst.length = burst.bursts.map_or(Time::MAX, |bursts| burst.draw_length(bursts.on, bursts.lengths));
+        let mut source = DatagramSource {
             rate: plan.rate,
             payload: plan.payload.max(1),
             together: u64::from(plan.together.max(1)),
-            left: plan.size.map_or(u64::MAX, |size| size.0),
+            remaining_bytes: plan.size.map_or(u64::MAX, |size| size.0),
             sent: 0,
             sent_bytes: 0,
             last: start,
             next: start,
             burst,
         };
-        source.next = source.burst.at(0);
+        source.next = source.burst.instant_after(Time::ZERO);
         source
     }
 
-    /// Payload of all datagrams but the last.
+    /// Payload of each datagram but the last, bytes.
     pub fn payload(&self) -> u32 {
         self.payload
     }
 
-    /// When the next datagram is due; none where all are sent.
+    /// When the next datagram is due; `None` if all are sent.
     pub fn next(&self) -> Option<Time> {
-        (self.left > 0).then_some(self.next)
+        (self.remaining_bytes > 0).then_some(self.next)
     }
 
-    /// The next datagram's number, from 0, and payload.
+    /// Takes the next datagram: its number, from 0, and its payload in bytes.
     pub fn take(&mut self) -> (u64, u32) {
-        let payload = u64::from(self.payload).min(self.left);
+        let payload = u64::from(self.payload).min(self.remaining_bytes);
         let number = self.sent;
-        if self.left != u64::MAX {
-            self.left -= payload;
+        if self.remaining_bytes != u64::MAX {
+            self.remaining_bytes -= payload;
         }
         self.sent += 1;
         self.sent_bytes += payload;
         self.last = self.next;
         if self.sent.is_multiple_of(self.together) {
             let bits = u128::from(self.sent) * u128::from(self.payload) * 8;
-            let passed = bits * 1_000_000_000 / u128::from(self.rate.0.max(1));
-            self.next = self.burst.at(u64::try_from(passed).unwrap_or(u64::MAX));
+            let elapsed = bits * 1_000_000_000 / u128::from(self.rate.0.max(1));
+            self.next = self.burst.instant_after(u64::try_from(elapsed).map_or(Time::MAX, Time));
         }
         (number, payload as u32)
     }
 }
 
-impl Burst {
-    /// The instant at which so much time has been spent in bursts.
-    fn at(&mut self, spent_ns: u64) -> Time {
+impl CurrentBurst {
+    /// The instant at which bursts of this total length have passed.
+    fn instant_after(&mut self, total: Time) -> Time {
         while let Some(bursts) = self.bursts
-            && spent_ns - self.before_ns >= self.length_ns
-            && self.start < Time(u64::MAX / 2)
+            && total.since(self.earlier_bursts) >= self.length
+            // Livelock guard: bursts of length zero never add up to `total`.
+            && self.start < Time::MAX / 2
         {
-            let pause = self.length(bursts.off, bursts.lengths);
-            self.before_ns += self.length_ns;
-            self.start = Time(self.start.0.saturating_add(self.length_ns).saturating_add(pause.0));
-            self.length_ns = self.length(bursts.on, bursts.lengths).0;
+            let pause = self.draw_length(bursts.off, bursts.lengths);
+            self.earlier_bursts += self.length;
+            self.start = self.start + self.length + pause;
+            self.length = self.draw_length(bursts.on, bursts.lengths);
         }
-        Time(self.start.0.saturating_add(spent_ns - self.before_ns))
+        self.start + total.since(self.earlier_bursts)
     }
 
-    fn length(&mut self, said: Time, lengths: BurstLengths) -> Time {
+    fn draw_length(&mut self, given: Time, lengths: BurstLengths) -> Time {
         match lengths {
-            BurstLengths::Fixed => said,
-            BurstLengths::Exponential => self.draws.exponential(said),
+            BurstLengths::Fixed => given,
+            BurstLengths::Exponential => self.draws.exponential(given),
         }
     }
 }
@@ -153,17 +155,17 @@ mod tests {
     use super::*;
 
     fn times(plan: &SourcePlan, count: usize) -> Vec<u64> {
-        let mut source = Source::new(plan, Draws::new(1, 1), Time(1_000));
+        let mut source = DatagramSource::new(plan, Draws::new(1, 1), Time(1_000));
         let mut times = Vec::new();
         while let Some(at) = source.next().filter(|_| times.len() < count) {
-            times.push(at.0);
+            times.push(at.as_nanos());
             source.take();
         }
         times
     }
 
     #[test]
-    fn spaces_are_exact_and_errors_never_add_up() {
+    fn intervals_are_exact_and_errors_do_not_accumulate() {
         // 1000 bytes at 3 Mb/s: 2,666,666.67 ns.
         let plan = SourcePlan { rate: BitRate(3_000_000), payload: 1000, ..SourcePlan::default() };
         assert_eq!(times(&plan, 4), [1_000, 2_667_666, 5_334_333, 8_001_000]);

@@ -11,23 +11,23 @@ const ROUND_TRIPS: i64 = 4;
 const MIN_PIECE_US: i64 = 200_000;
 /// Maximum number of pieces, give or take the last: every split of them is tried, which takes quadratic time.
 const MAX_PIECES: i64 = 500;
-/// Share of a test's beginning that is skipped: TCP is still growing.
-const GROWING: f64 = 0.1;
+/// Share of a test's beginning that is skipped: slow start.
+const SKIPPED_SHARE: f64 = 0.1;
 /// Minimum number of pieces before a change, and after it.
 const MIN_PIECES: usize = 4;
 /// Minimum ratio of the rates before and after a change.
-const CHANGED: f64 = 1.3;
+const MIN_CHANGE_RATIO: f64 = 1.3;
 /// Maximum distance of rates from their median, as a share of it, where the path has one rate.
 const MAX_SPREAD: f64 = 0.15;
-/// Minimum share of full pieces among those of a full path.
+/// Minimum share of pieces limited by the path's rate, on a full path.
 const MIN_FULL: f64 = 0.7;
-/// Pieces that TCP needs after a change to find the new rate.
-const FINDING: usize = 3;
+/// Pieces that TCP needs to adapt to a new rate.
+const ADAPTATION_PIECES: usize = 3;
 
 /// A change of a path's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Change {
-    /// When, since the beginning of the test.
+    /// Time since the beginning of the test.
     pub at: Time,
     /// Goodput of the test before, bit/s.
     pub before_bps: f64,
@@ -43,22 +43,22 @@ struct Piece {
 }
 
 impl Change {
-    /// Of a TCP test's samples in order of time: the moment between two steady rates of a full path, the one with the steadiest rate before it;
-    /// `None` where the path was not full before and after, or its rate stayed the same.
+    /// The change in a TCP test's samples, in order of time: the boundary between two steady rates of a full path, the one with the steadiest
+    /// rate before it. `None` if the path was not full before and after, or its rate did not change.
     pub fn of(rows: &[FlowSample]) -> Option<Self> {
         let pieces = pieces(rows);
-        let skipped = (pieces.len() as f64 * GROWING).ceil() as usize;
+        let skipped = (pieces.len() as f64 * SKIPPED_SHARE).ceil() as usize;
         let pieces = pieces.get(skipped..)?;
-        let splits = MIN_PIECES..pieces.len().saturating_sub(MIN_PIECES + FINDING);
+        let splits = MIN_PIECES..pieces.len().saturating_sub(MIN_PIECES + ADAPTATION_PIECES);
         let changes = splits.filter_map(|split| {
-            let (before, after) = (steady(&pieces[..split])?, steady(&pieces[split + FINDING..])?);
+            let (before, after) = (steady(&pieces[..split])?, steady(&pieces[split + ADAPTATION_PIECES..])?);
             let ratio = (before / after).max(after / before);
-            (ratio >= CHANGED).then(|| {
+            (ratio >= MIN_CHANGE_RATIO).then(|| {
                 let at = Time::from_micros(u64::try_from(pieces[split].from_us).unwrap_or(0));
                 (Change { at, before_bps: before, after_bps: after }, spread(&pieces[..split], before))
             })
         });
-        // The last split before which the test still had one rate.
+        // The last split before which the test had one rate.
         changes.min_by(|a, b| a.1.total_cmp(&b.1).then(b.0.at.cmp(&a.0.at))).map(|(change, _)| change)
     }
 }
@@ -87,7 +87,7 @@ fn pieces(rows: &[FlowSample]) -> Vec<Piece> {
     pieces
 }
 
-/// The one rate of these pieces of a full path; `None` where they have none.
+/// The steady rate of these pieces; `None` if the path was not full or the rate not steady.
 fn steady(pieces: &[Piece]) -> Option<f64> {
     let full = pieces.iter().filter(|piece| piece.is_full).count();
     let mut rates: Vec<f64> = pieces.iter().map(|piece| piece.bps).collect();

@@ -1,7 +1,7 @@
-//! What limits TCP between two hosts: which measurements to make ([`diagnose`]), and what they say ([`rank`]).
+//! What limits TCP between two hosts: which measurements to make ([`diagnose`]), and what they show ([`rank`]).
 //!
-//! Pure: whoever implements [`Path`] measures. So the same diagnosis is made of real hosts, of a lab's, and of simulated paths whose
-//! faults are known.
+//! No I/O: an implementation of [`Path`] measures. The same diagnosis runs on real hosts, labs, and simulated paths with known
+//! faults.
 
 mod capacity;
 mod change;
@@ -13,13 +13,13 @@ mod path;
 mod predict;
 mod procedure;
 mod rank;
-mod twin;
+mod simulated_path;
 
 pub use change::Change;
 pub use limit::{Doubt, Kind, Limit, Ranking, Together};
 pub use losses::Losses;
 pub use native::Native;
 pub use observed::{Capacity, Datagrams, Mtu, Observed, is_busy};
-pub use path::{Arrived, Burst, DatagramPlan, Path, RoundTrips, TcpPlan, TcpSeen};
-pub use procedure::{Options, again, diagnose};
+pub use path::{Arrived, Burst, DatagramPlan, Path, RoundTrips, TcpPlan, TcpResult};
+pub use procedure::{Options, diagnose, repeat};
 pub use rank::rank;

@@ -1,7 +1,7 @@
-//! The limits of a path ([`crate::rank()`] makes them of what was observed), and how they stand to each other.
+//! The limits of a path ([`crate::rank()`] finds them in the observations) and their order.
 //!
-//! What a setting allows is computed (`model`); what limited the test has what the test got. A computed limit below what was reached is wrong
-//! by that much, and counts as just above it.
+//! What a setting allows is computed (`model`); a limit that bound the test allows the test's goodput. A computed limit below the test's
+//! goodput is disproved, and set to just above it.
 
 use serde::Serialize;
 
@@ -11,39 +11,39 @@ use serde::Serialize;
 pub enum Kind {
     /// Packets above some size are dropped, and no ICMP error reports it.
     MtuBlackHole,
-    /// A host does not scale windows.
+    /// Window scaling is disabled on a host.
     WindowScaling,
-    /// The receiver's buffer.
+    /// The receive buffer.
     ReceiveBuffer,
-    /// The sender's buffer.
+    /// The send buffer.
     SendBuffer,
-    /// The receiving host has no time.
+    /// The CPU of the receiving host.
     ReceiverCpu,
-    /// The sending host has no time.
+    /// The CPU of the sending host.
     SenderCpu,
-    /// Packets are lost though the path is not full.
+    /// Packet loss on a path that is not full.
     Loss,
-    /// The queue before the slowest link is too short.
+    /// The queue of the slowest link is too short.
     ShortQueue,
-    /// Packets beyond a rate are dropped, and none waits.
+    /// A policer: packets above a rate are dropped, not queued.
     Policer,
-    /// A host does not acknowledge selectively, so that losses take long to repair.
+    /// Selective acknowledgement is disabled on a host, so that losses take long to repair.
     SackOff,
-    /// Routers mark packets (ECN) though the path is not full.
+    /// Congestion marks (ECN) on a path that is not full.
     EcnMarks,
-    /// The sending host's own device or queueing discipline drops packets.
+    /// The sending host's device or queueing discipline drops packets.
     LocalQueue,
-    /// A link of the path is slower than it should be.
+    /// A link of the path is slower than expected.
     SlowHop,
-    /// What the path gives changed during the test.
+    /// The path's rate changed during the test.
     PathChanged,
     /// Other traffic on the path.
     CompetingTraffic,
-    /// The path's rate, as it should be.
+    /// The path's rate, as expected.
     PathRate,
-    /// The reading or the writing program.
+    /// The reading or writing application.
     Application,
-    /// The connection was still growing.
+    /// The test ended in slow start.
     SlowStart,
     /// A pacing rate.
     Pacing,
@@ -52,55 +52,55 @@ pub enum Kind {
 /// One limit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Limit {
-    /// What kind.
+    /// The kind of the limit.
     pub kind: Kind,
-    /// The host that it is on, where it is on one.
+    /// The host, for limits of a host.
     pub host: Option<String>,
     /// The goodput that it allows, bit/s.
     pub allows_bps: f64,
-    /// The test showed it; else it is computed.
+    /// Whether the test showed it; otherwise it is computed.
     pub measured: bool,
-    /// How that is known.
+    /// The evidence, as sentences.
     pub evidence: Vec<String>,
-    /// What to do.
+    /// The fix.
     pub change: Option<String>,
-    /// What the test would get beyond what it got if this one limit were gone, bit/s; `None` where that is not known.
+    /// Goodput gained by removing this limit alone, bit/s; `None` if unknown.
     pub gain_bps: Option<f64>,
-    /// The gain is a maximum: other limits cannot be seen while this one is there.
+    /// The gain is a maximum: this limit hides others.
     pub gain_is_most: bool,
-    /// Why it may be another; `None` where it is sure.
+    /// Why it may be another limit; `None` if it is certain.
     pub doubt: Option<Doubt>,
 }
 
-/// Why a limit is not sure.
+/// Why a limit is uncertain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Doubt {
-    /// What it may be instead, where that is known.
+    /// The alternative, if known.
     pub instead: Option<Kind>,
-    /// Why that cannot be excluded.
+    /// Why the alternative cannot be excluded.
     pub why: String,
-    /// What would decide.
+    /// The measurement that would decide.
     pub decide: String,
 }
 
-/// All limits that are known.
+/// All known limits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ranking {
-    /// Those that bound the test first, by what would be gained without each; then the others, the lowest first.
+    /// First the limits that bound the test, by the gain of removing each; then the others, lowest first.
     pub limits: Vec<Limit>,
-    /// TCP has what the path gives, and that is as it should be.
+    /// TCP gets the path's full rate, and that rate is as expected.
     pub healthy: bool,
-    /// Two limits that hide each other: neither alone is worth removing.
+    /// Two limits that hide each other: removing only one gains little.
     pub together: Option<Together>,
-    /// The measured path as a scenario file, where its limits were simulated.
+    /// The measured path as a scenario file, if it was simulated.
     pub scenario: Option<String>,
 }
 
-/// What is gained without two limits.
+/// The gain of removing two limits.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Together {
-    /// Which.
+    /// The two kinds.
     pub kinds: [Kind; 2],
-    /// What the test would get beyond what it got, bit/s.
+    /// Goodput gained, bit/s.
     pub gain_bps: f64,
 }

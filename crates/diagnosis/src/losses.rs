@@ -1,23 +1,23 @@
-//! What the samples of a TCP test show of its losses, and of queues.
+//! Losses and queues in the samples of a TCP test.
 
 use schema::FlowSample;
 use serde::Serialize;
 
-/// Losses come in episodes: those within two round trips are one.
+/// Loss episodes of a test: losses within two round trips are one episode.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Losses {
-    /// How many.
+    /// Number of episodes.
     pub episodes: usize,
-    /// What was on the way when they came, bytes: the median over episodes of the most in the two round trips before.
+    /// Data in flight at the losses, bytes: the median over episodes of the maximum in the two preceding round trips.
     pub outstanding_bytes: f64,
-    /// The round-trip time when they came, microseconds: the median over episodes of the longest in the two round trips before.
+    /// Round-trip time at the losses, microseconds: the median over episodes of the maximum in the two preceding round trips.
     pub rtt_us: Option<f64>,
-    /// The longest of those.
+    /// The maximum of these.
     pub longest_rtt_us: Option<f64>,
 }
 
 impl Losses {
-    /// Of a flow's samples in order of time; `None` without losses.
+    /// The losses in a flow's samples, in order of time; `None` without losses.
     pub fn of(rows: &[FlowSample]) -> Option<Self> {
         let (mut outstanding, mut rtts): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
         let mut quiet_until = i64::MIN;
@@ -30,8 +30,8 @@ impl Losses {
             quiet_until = pair[1].time_us + reach;
             let since = pair[1].time_us - reach.max(1);
             let before = || rows[..=index].iter().rev().take_while(|row| row.time_us >= since);
-            let on_the_way = |row: &FlowSample| Some((row.unacked_segs? * row.snd_mss_bytes?) as f64);
-            outstanding.extend(before().filter_map(on_the_way).reduce(f64::max));
+            let in_flight = |row: &FlowSample| Some((row.unacked_segs? * row.snd_mss_bytes?) as f64);
+            outstanding.extend(before().filter_map(in_flight).reduce(f64::max));
             rtts.extend(before().filter_map(|row| Some(row.srtt_us? as f64)).reduce(f64::max));
         }
         Some(Losses {
@@ -43,38 +43,38 @@ impl Losses {
     }
 }
 
-/// A queue stands where round trips take longer by this share, and by this time, microseconds.
-const QUEUED: (f64, f64) = (0.1, 500.0);
-/// And by so many times what they vary by.
-const DEVIATIONS: f64 = 2.0;
+/// Minimum increase of the round-trip time that shows a queue, as a share and in microseconds.
+const MIN_VISIBLE_QUEUE: (f64, f64) = (0.1, 500.0);
+/// The same in deviations of the round-trip time.
+const MIN_DEVIATIONS: f64 = 2.0;
 
-/// How long a queue must be to be seen, microseconds, where the round-trip time without one is `base_us`.
+/// Minimum visible queueing delay, microseconds, for a round-trip time of `base_us` without a queue.
 pub(crate) fn visible_queue_us(base_us: f64) -> f64 {
-    (QUEUED.0 * base_us).max(QUEUED.1)
+    (MIN_VISIBLE_QUEUE.0 * base_us).max(MIN_VISIBLE_QUEUE.1)
 }
 
-/// The share of the samples in the second half of a test that show a queue: then the slowest link was busy. `None` without samples.
+/// Share of the samples in the second half of a test with a queue, which shows that the slowest link was busy. `None` without samples.
 pub(crate) fn queued_share(rows: &[FlowSample], base_us: f64) -> Option<f64> {
     settled_share(rows, |row| {
-        // What varies is no queue that stands, but bursts that wait for themselves.
-        let varies = DEVIATIONS * row.rttvar_us.unwrap_or(0) as f64;
-        Some(row.srtt_us? as f64 - base_us >= visible_queue_us(base_us).max(varies))
+        // Variation shows queueing of the flow's own bursts, not a standing queue.
+        let variation_us = MIN_DEVIATIONS * row.rttvar_us.unwrap_or(0) as f64;
+        Some(row.srtt_us? as f64 - base_us >= visible_queue_us(base_us).max(variation_us))
     })
 }
 
-/// The share of the same samples in which packets waited longer than all that the test had on its way can make them wait on a link that
-/// carries `carried_bps`: others' packets stood in the queue. `None` without samples.
-pub(crate) fn behind_others_share(rows: &[FlowSample], base_us: f64, carried_bps: f64) -> Option<f64> {
+/// Share of the same samples with more queueing delay than the test's data in flight can cause on a link of `capacity_bps`: others'
+/// packets were in the queue. `None` without samples.
+pub(crate) fn behind_others_share(rows: &[FlowSample], base_us: f64, capacity_bps: f64) -> Option<f64> {
     settled_share(rows, |row| {
-        let own_us = (row.unacked_segs? * row.snd_mss_bytes?) as f64 * 8e6 / carried_bps.max(1.0);
+        let own_us = (row.unacked_segs? * row.snd_mss_bytes?) as f64 * 8e6 / capacity_bps.max(1.0);
         Some(row.srtt_us? as f64 - base_us >= visible_queue_us(base_us) + own_us)
     })
 }
 
-/// Of the samples in the second half that answer at all, the share that says yes.
-fn settled_share(rows: &[FlowSample], answer: impl Fn(&FlowSample) -> Option<bool>) -> Option<f64> {
-    let answers: Vec<bool> = rows[rows.len() / 2..].iter().filter_map(answer).collect();
-    (!answers.is_empty()).then(|| answers.iter().filter(|yes| **yes).count() as f64 / answers.len() as f64)
+/// Share of the samples in the second half for which the predicate is true, of those for which it is known.
+fn settled_share(rows: &[FlowSample], predicate: impl Fn(&FlowSample) -> Option<bool>) -> Option<f64> {
+    let known: Vec<bool> = rows[rows.len() / 2..].iter().filter_map(predicate).collect();
+    (!known.is_empty()).then(|| known.iter().filter(|yes| **yes).count() as f64 / known.len() as f64)
 }
 
 /// The upper median; `None` without values. Sorts them.

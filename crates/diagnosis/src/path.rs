@@ -1,64 +1,68 @@
-//! What a diagnosis asks of whoever measures.
+//! The measurements that a diagnosis needs, as a trait.
 
-use probe::AvailableAnswer;
+use probe::AvailableBandwidthResult;
 use schema::{FlowSample, FlowSummary};
 use tune::HostFacts;
 use units::{BitRate, Time};
 
 use crate::Mtu;
 
-/// A path between two hosts that can be measured, one measurement after another.
+/// A path between two hosts that can be measured.
 pub trait Path {
     /// Why a measurement failed; it ends the diagnosis.
     type Error;
 
-    /// Told before each measurement.
-    fn doing(&mut self, what: &str);
+    /// Called before each measurement with its description.
+    fn report_step(&mut self, what: &str);
 
-    /// The round-trip times without load, the fastest and the median where there are several, and what packets pass.
+    /// Measures the round-trip times without load and the packet sizes that pass.
     ///
     /// # Errors
-    /// Where the path cannot be measured at all.
+    /// Where the path cannot be measured.
     fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Self::Error>;
 
-    /// The fastest of a few round trips from now on; `None` where that cannot be measured.
+    /// Measures the minimum of a few round-trip times now; `None` if that is not possible.
     fn round_trip(&mut self) -> Option<Time>;
 
-    /// The MTU of the route as this host knows it by now, where it does: larger packets leave in fragments.
+    /// The path MTU in this host's routing cache, if known: larger packets are fragmented.
     fn route_mtu(&mut self) -> Option<u32>;
 
-    /// A burst of datagrams; `None` where the other end takes none.
+    /// Sends a burst of datagrams; `None` if the other end accepts none.
     ///
     /// # Errors
     /// Where the test failed.
     fn datagrams(&mut self, plan: &DatagramPlan) -> Result<Option<Burst>, Self::Error>;
 
-    /// A TCP test; `None` where no data flowed.
+    /// Runs a TCP test; `None` if no data flowed.
     ///
     /// # Errors
     /// Where the test failed.
-    fn tcp(&mut self, plan: &TcpPlan) -> Result<Option<TcpSeen>, Self::Error>;
+    fn tcp(&mut self, plan: &TcpPlan) -> Result<Option<TcpResult>, Self::Error>;
 
-    /// Goodput of this many TCP connections together, bit/s; `None` where that cannot be tested.
+    /// Measures the total goodput of parallel TCP connections, bit/s; `None` if that is not possible.
     ///
     /// # Errors
     /// Where the test failed.
-    fn several(&mut self, connections: u32, plan: &TcpPlan) -> Result<Option<f64>, Self::Error>;
+    fn parallel_goodput(&mut self, connections: u32, plan: &TcpPlan) -> Result<Option<f64>, Self::Error>;
 
-    /// What other traffic leaves, by a probe that sends no more than `most` over any second in packets of `mtu` bytes at most; `None` where
-    /// the other end does not take part.
+    /// Measures the available bandwidth by a probe with at most `max_rate` over any second and packets of at most `mtu` bytes; `None` if the
+    /// other end does not support probes.
     ///
     /// # Errors
     /// Where the probe failed.
-    fn available(&mut self, most: BitRate, mtu: Option<u32>) -> Result<Option<AvailableAnswer>, Self::Error>;
+    fn available(
+        &mut self,
+        max_rate: BitRate,
+        mtu: Option<u32>,
+    ) -> Result<Option<AvailableBandwidthResult>, Self::Error>;
 }
 
-/// Round trips without load.
+/// Round-trip times without load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTrips {
-    /// The fastest.
-    pub fastest: Time,
-    /// The median; `None` where there was one only.
+    /// The minimum.
+    pub min: Time,
+    /// The median; `None` if only one was measured.
     pub median: Option<Time>,
 }
 
@@ -69,61 +73,60 @@ pub struct DatagramPlan {
     pub rate: BitRate,
     /// Payload of each, bytes.
     pub payload: u32,
-    /// For how long.
+    /// Duration.
     pub time: Time,
-    /// They come evenly or not at all: late ones that come together would overflow short queues, and be taken for loss.
+    /// Datagrams behind schedule are skipped: sent together they would overflow short queues and count as loss.
     pub is_even: bool,
 }
 
-/// What came of a burst.
+/// The result of a burst.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Burst {
     /// Payload that was sent, bit/s.
     pub sent_bps: f64,
     /// Datagrams sent.
     pub sent: u64,
-    /// Datagrams that never came.
+    /// Datagrams lost.
     pub lost: u64,
-    /// Packets that this host's device or its queueing discipline dropped meanwhile; they are among the lost.
+    /// Packets dropped by this host's device or queueing discipline meanwhile; included in `lost`.
     pub dropped_here: u64,
-    /// What the receiver measured.
+    /// The receiver's measurements.
     pub arrived: Arrived,
-    /// The receiver had no time: what it did not take says nothing of the path.
+    /// The receiving thread was saturated: its losses say nothing about the path.
     pub receiver_was_busy: bool,
 }
 
-/// A burst as its receiver measured it.
+/// A burst as measured by its receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Arrived {
-    /// Payload that arrived once the queue on the way was full, bit/s.
+    /// Rate of payload arriving after the queue had filled, bit/s.
     pub bps: f64,
-    /// The shortest and the longest one-way delay, microseconds, by two clocks: only differences between the bursts of one diagnosis mean
-    /// something.
+    /// Minimum and maximum one-way delay, microseconds, by two unsynchronized clocks: only differences between bursts are meaningful.
     pub delays_us: Option<(i64, i64)>,
-    /// Payload that came sooner than at that rate, bytes: what a policer let pass at once.
+    /// Payload in excess of that rate at the start, bytes: a policer's bucket.
     pub at_once_bytes: f64,
 }
 
 /// A TCP test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TcpPlan {
-    /// For how long.
+    /// Duration.
     pub time: Time,
-    /// The sender's congestion control, where it is not the host's own choice.
+    /// The sender's congestion control; `None`: the host's default.
     pub congestion: Option<String>,
 }
 
-/// What came of a TCP test.
+/// The result of a TCP test.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct TcpSeen {
+pub struct TcpResult {
     /// The flow's summary, with its verdict.
     pub flow: FlowSummary,
     /// Both ends' samples.
     pub rows: Vec<FlowSample>,
-    /// The receiving host, where it said what it is.
+    /// Settings of the receiving host, if it reports them.
     pub receiver: Option<HostFacts>,
-    /// How much of the time the sending thread was busy, 0 to 1.
+    /// Share of the time that the sending thread was busy, 0 to 1.
     pub sender_busy: Option<f64>,
-    /// The same of the receiving one.
+    /// The same of the receiving thread.
     pub receiver_busy: Option<f64>,
 }

@@ -1,29 +1,29 @@
-//! Predicts what is gained without each limit by simulating the measured path without it, and orders the limits by that.
+//! Predicts the gain of removing each limit by simulating the measured path without it, and orders the limits by gain.
 
 use units::{BitRate, Time, three_digits};
 
 use crate::{
     limit::{Doubt, Kind, Limit, Ranking, Together},
     observed::Observed,
-    twin::Twin,
+    simulated_path::SimulatedPath,
 };
 
-/// Minimum ratio of goodput without a limit to goodput with it. Below that its removal gains nothing.
+/// Minimum ratio of goodput without a limit to goodput with it that counts as a gain.
 const MIN_RATIO: f64 = 1.03;
 /// Minimum gain that is worth a change, as a share of what the test got.
 const MIN_WORTHWHILE: f64 = 0.15;
-/// Maximum number of limits of which pairs are made.
+/// Maximum number of limits that are tried in pairs.
 const MAX_PAIRED: usize = 4;
-/// Minimum gain of the second limit, as a share of the first one's, that makes the first one unsure.
-const NEAR: f64 = 0.6;
+/// Minimum gain of the second limit, as a share of the first one's, that makes the first one uncertain.
+const MIN_NEAR_GAIN: f64 = 0.6;
 
-/// Corrects the limits' gains by simulating the path without each, and their order, where enough is known of the path.
+/// Sets the gains of the limits by simulating the path without each, and their order, if the path is known well enough.
 pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
-    let got = seen.got();
-    let twin = if ranking.healthy { None } else { Twin::of(seen, time, &ranking.limits) };
-    let Some((twin, now)) = twin.and_then(|twin| twin.fitted(got)) else { return };
-    ranking.scenario = Some(twin.scenario());
-    if !Twin::is_like(now, got) {
+    let got = seen.test_goodput_bps();
+    let path = if ranking.healthy { None } else { SimulatedPath::of(seen, time, &ranking.limits) };
+    let Some((path, now)) = path.and_then(|path| path.fitted(got)) else { return };
+    ranking.scenario = Some(path.scenario());
+    if !SimulatedPath::matches(now, got) {
         doubt(ranking, now, got);
         return;
     }
@@ -31,23 +31,23 @@ pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
         .limits
         .iter()
         .map(|limit| {
-            let then = twin.without(limit.kind)?.usual_goodput()?;
-            // Another run of the same path differs by that much, too.
+            let then = path.without(limit.kind)?.mean_goodput()?;
+            // Repeated runs of the same path differ by as much.
             Some(if then < MIN_RATIO * now { 0.0 } else { (then - got).max(0.0) })
         })
         .collect();
     for (limit, gain) in ranking.limits.iter_mut().zip(gains) {
         if gain.is_some() {
             limit.gain_bps = gain;
-            limit.gain_is_most = twin.hides_what_is_behind(limit.kind);
+            limit.gain_is_most = path.hides_other_limits(limit.kind);
         }
     }
     sort(ranking, got);
-    ranking.together = together(&twin, ranking, got);
+    ranking.together = together(&path, ranking, got);
 }
 
-/// The two limits whose removal gains the maximum of all pairs, where none alone is worth removing.
-fn together(twin: &Twin, ranking: &Ranking, got: f64) -> Option<Together> {
+/// The pair of limits whose removal gains most, if removing a single one gains little.
+fn together(path: &SimulatedPath, ranking: &Ranking, got: f64) -> Option<Together> {
     let alone = ranking.limits.iter().filter_map(|limit| limit.gain_bps).fold(0.0, f64::max);
     if alone >= MIN_WORTHWHILE * got {
         return None;
@@ -56,9 +56,9 @@ fn together(twin: &Twin, ranking: &Ranking, got: f64) -> Option<Together> {
     let pairs = kinds
         .iter()
         .enumerate()
-        .flat_map(|(place, one)| kinds[..place].iter().map(move |other| [*other, *one]));
+        .flat_map(|(index, one)| kinds[..index].iter().map(move |other| [*other, *one]));
     let gains = pairs.filter_map(|[one, other]| {
-        let then = twin.without(one)?.without(other)?.usual_goodput()?;
+        let then = path.without(one)?.without(other)?.mean_goodput()?;
         Some(Together { kinds: [one, other], gain_bps: then - got })
     });
     gains
@@ -66,10 +66,10 @@ fn together(twin: &Twin, ranking: &Ranking, got: f64) -> Option<Together> {
         .max_by(|a, b| a.gain_bps.total_cmp(&b.gain_bps))
 }
 
-/// Sorts limits by gain, and adds a doubt where the second one gains nearly as much as the first.
+/// Sorts limits by gain, and marks the first as uncertain if the second gains nearly as much.
 fn sort(ranking: &mut Ranking, got: f64) {
     let gain = |limit: &Limit| limit.gain_bps.filter(|gain| *gain >= (MIN_RATIO - 1.0) * got).unwrap_or(0.0);
-    // Stable: those that gain nothing stay as they were.
+    // Stable sort: limits without gain keep their order.
     ranking.limits.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
     let bound = ranking.limits.iter().find(|limit| limit.measured).map(|limit| limit.kind);
     let [first, second, ..] = ranking.limits.as_mut_slice() else { return };
@@ -77,15 +77,15 @@ fn sort(ranking: &mut Ranking, got: f64) {
     if first.doubt.is_none() && !first.measured && bound.is_some() {
         first.doubt = Some(Doubt {
             instead: bound,
-            why: "it gains most on a simulated path, and did not bind in the test".into(),
-            decide: "change one, and test again".into(),
+            why: "its removal gains most in the simulation, but it did not bind in the test".into(),
+            decide: "remove one of them and test again".into(),
         });
     }
-    if first.doubt.is_none() && next > 0.0 && next >= NEAR * largest {
+    if first.doubt.is_none() && next > 0.0 && next >= MIN_NEAR_GAIN * largest {
         first.doubt = Some(Doubt {
             instead: Some(second.kind),
-            why: "without that one limit a connection gains nearly as much, or together they gain more than each".into(),
-            decide: "change one, and test again".into(),
+            why: "removing that one gains nearly as much, or removing both gains more than either".into(),
+            decide: "remove one of them and test again".into(),
         });
     }
 }
@@ -103,11 +103,11 @@ fn doubt(ranking: &mut Ranking, simulated: f64, got: f64) {
         first.doubt = Some(Doubt {
             instead: second.filter(|kind| *kind != Kind::PathRate),
             why: format!(
-                "a simulated path with these limits gives {}, and the test got {}",
+                "a simulated path with these limits gives {}, but the test got {}",
                 rate(simulated),
                 rate(got)
             ),
-            decide: "the same again, at another time and for longer (--time 60)".into(),
+            decide: "repeat the diagnosis at another time and for longer (--time 60)".into(),
         });
     }
 }

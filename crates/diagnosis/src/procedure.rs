@@ -1,4 +1,4 @@
-//! Which measurements are made, one after another, each with what those before it found.
+//! The measurements of a diagnosis, one after another; each uses the results of those before it.
 
 use schema::FlowSample;
 use tune::HostFacts;
@@ -10,46 +10,46 @@ use crate::{
     limit::Ranking,
     losses::{Losses, behind_others_share, queued_share},
     observed::Observed,
-    path::{Path, TcpPlan, TcpSeen},
+    path::{Path, TcpPlan, TcpResult},
     predict::predict,
     rank::rank,
 };
 
-/// An MTU where nothing is known of it.
-const MTU: u32 = 1500;
+/// MTU if unknown, bytes.
+const DEFAULT_MTU: u32 = 1500;
 
-/// Maximum time of the search for packets that are lost by chance: where TCP lost some, and where it did not.
+/// Maximum duration of the measurement of random loss: if TCP lost packets, and if it did not.
 const MAX_LOSS_TIME: Time = Time::from_secs(20);
 const MAX_NO_LOSS_TIME: Time = Time::from_secs(10);
 
-/// Connections that are tested together where a path seems slow: beside others' they get more than one does if each is served in turn.
-const SEVERAL: u32 = 4;
-const SEVERAL_TIME: Time = Time::from_secs(4);
+/// Number of parallel connections that test a slow path for fair queueing: then they get more than one connection.
+const PARALLEL_CONNECTIONS: u32 = 4;
+const PARALLEL_TIME: Time = Time::from_secs(4);
 
-/// What is asked for.
+/// Options of a diagnosis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// The sending host's name.
+    /// Name of the sending host.
     pub from: String,
-    /// The receiving host's.
+    /// Name of the receiving host.
     pub to: String,
-    /// What the path should carry as goodput, bit/s, and who says so.
+    /// Expected goodput of the path, bit/s, and the source of the expectation.
     pub expected: Option<(f64, String)>,
-    /// Datagrams go no faster than this.
+    /// Maximum rate of datagrams.
     pub max_rate: BitRate,
-    /// Whether any may be sent at all.
+    /// Whether bursts of datagrams may be sent.
     pub datagrams: bool,
     /// IP and UDP headers of a datagram, bytes.
     pub datagram_headers: u32,
-    /// Whether the other end may be probed.
+    /// Whether probe sessions may be opened.
     pub probes: bool,
-    /// How long the TCP test sends.
+    /// Duration of the TCP test.
     pub time: Time,
-    /// The sender's congestion control, where it is not the host's own choice.
+    /// The sender's congestion control; `None`: the host's default.
     pub congestion: Option<String>,
 }
 
-/// Measures a path and says what limits it. `sender` is what was read of the sending host.
+/// Measures a path and ranks its limits. `sender`: the settings of the sending host.
 ///
 /// # Errors
 /// The first measurement that failed.
@@ -58,75 +58,79 @@ pub fn diagnose<P: Path>(
     options: &Options,
     sender: Option<HostFacts>,
 ) -> Result<(Observed, Ranking), P::Error> {
-    path.doing("the round trip, and packets of all sizes");
+    path.report_step("measuring the round-trip time and the path MTU");
     let (round_trips, mtu) = path.round_trips_and_mtu()?;
-    let mut rtt = round_trips.fastest;
+    let mut rtt = round_trips.min;
     let route = path.route_mtu().unwrap_or(mtu.device);
-    let packet = mtu.passes.unwrap_or(MTU).min(mtu.device).min(route);
+    let packet = mtu.passes.unwrap_or(DEFAULT_MTU).min(mtu.device).min(route);
     let payload = packet.saturating_sub(options.datagram_headers);
     let mut capacity = None;
     if options.datagrams {
-        path.doing(&format!("what the path carries: bursts of datagrams, up to {}", options.max_rate));
-        capacity = capacity::find(path, rtt, payload, options.max_rate)?;
-        // Connections whose packets stood in the queue have lost some to the burst, and wait.
+        path.report_step(&format!(
+            "measuring the capacity by bursts of datagrams, up to {}",
+            options.max_rate
+        ));
+        capacity = capacity::measure(path, rtt, payload, options.max_rate)?;
+        // Other connections have reduced their rate after the burst: the queue is shorter now.
         rtt = path.round_trip().map_or(rtt, |after| after.min(rtt));
     }
-    path.doing(&format!("TCP, for {} s", options.time.as_secs_f64()));
+    path.report_step(&format!("testing TCP for {} s", options.time.as_secs_f64()));
     let (test, rows) = observed(options, sender, rtt, test_tcp(path, options)?);
-    let mut seen = Observed { usual_rtt: round_trips.median, mtu, capacity, ..test };
+    let mut seen = Observed { median_rtt: round_trips.median, mtu, capacity, ..test };
     if options.datagrams && options.probes && seen.receiver.is_some() {
-        path.doing(&format!(
-            "what other traffic leaves: streams of datagrams, {} within a second at most",
+        path.report_step(&format!(
+            "measuring the available bandwidth by streams of datagrams, at most {} over any second",
             options.max_rate
         ));
         seen.available = path.available(options.max_rate, seen.mtu.passes)?;
     }
     if seen.is_slow() {
-        path.doing(&format!("what {SEVERAL} connections get together"));
-        let plan = TcpPlan { time: SEVERAL_TIME, congestion: options.congestion.clone() };
-        seen.several = path.several(SEVERAL, &plan)?.map(|bps| (SEVERAL, bps));
+        path.report_step(&format!("testing {PARALLEL_CONNECTIONS} parallel connections"));
+        let plan = TcpPlan { time: PARALLEL_TIME, congestion: options.congestion.clone() };
+        seen.parallel =
+            path.parallel_goodput(PARALLEL_CONNECTIONS, &plan)?.map(|bps| (PARALLEL_CONNECTIONS, bps));
     }
     if options.datagrams
         && seen.may_be_policed()
         && let Some(capacity) = &mut seen.capacity
     {
-        path.doing("whether the path lets as much pass for longer");
-        capacity::later(path, payload, capacity)?;
+        path.report_step("testing for a policer by a longer burst");
+        capacity::measure_long_overload(path, payload, capacity)?;
     }
     seen.behind_others = behind_others(&seen, &rows);
-    if let Some((free, share)) = seen.free_bps().zip(seen.share_to_find()).filter(|_| options.datagrams) {
-        path.doing("whether packets are lost at half of what is free");
+    if let Some((free, share)) = seen.safe_bps().zip(seen.loss_rate_to_find()).filter(|_| options.datagrams) {
+        path.report_step("measuring random loss at half of the safe rate");
         let max_time = if seen.losses.is_some() { MAX_LOSS_TIME } else { MAX_NO_LOSS_TIME };
-        seen.datagrams = capacity::losses(path, free, payload, share, max_time)?;
+        seen.datagrams = capacity::measure_loss(path, free, payload, share, max_time)?;
     }
     let ranking = ranked(path, options, &seen);
     Ok((seen, ranking))
 }
 
-/// The limits, and what is gained without each.
+/// The ranked limits, with the gain of removing each.
 fn ranked<P: Path>(path: &mut P, options: &Options, seen: &Observed) -> Ranking {
     let mut ranking = rank(seen);
     if !ranking.healthy {
-        path.doing("what is gained without each limit: simulating the path");
+        path.report_step("simulating the path to predict the gain of removing each limit");
     }
     predict(seen, options.time, &mut ranking);
     ranking
 }
 
-fn test_tcp<P: Path>(path: &mut P, options: &Options) -> Result<Option<TcpSeen>, P::Error> {
+fn test_tcp<P: Path>(path: &mut P, options: &Options) -> Result<Option<TcpResult>, P::Error> {
     path.tcp(&TcpPlan { time: options.time, congestion: options.congestion.clone() })
 }
 
 fn behind_others(seen: &Observed, rows: &[FlowSample]) -> Option<f64> {
-    behind_others_share(rows, seen.base_rtt_us(), seen.carried_bps()?)
+    behind_others_share(rows, seen.base_rtt_us(), seen.capacity_bps()?)
 }
 
-/// What the TCP test showed, and its samples.
+/// The observations of the TCP test, and its samples.
 fn observed(
     options: &Options,
     sender: Option<HostFacts>,
     rtt: Time,
-    tcp: Option<TcpSeen>,
+    tcp: Option<TcpResult>,
 ) -> (Observed, Vec<FlowSample>) {
     let seen = Observed {
         from: options.from.clone(),
@@ -151,11 +155,11 @@ fn observed(
     (Observed { queued, ..seen }, tcp.rows)
 }
 
-/// The same path after something was changed: the TCP test again, all other measurements as they were made before the change.
+/// Diagnoses the path again after a change: repeats the TCP test and keeps all other measurements.
 ///
 /// # Errors
 /// Where the test failed.
-pub fn again<P: Path>(
+pub fn repeat<P: Path>(
     path: &mut P,
     options: &Options,
     before: &Observed,
@@ -163,12 +167,12 @@ pub fn again<P: Path>(
 ) -> Result<(Observed, Ranking), P::Error> {
     let (test, rows) = observed(options, Some(sender), before.rtt, test_tcp(path, options)?);
     let mut seen = Observed {
-        usual_rtt: before.usual_rtt,
+        median_rtt: before.median_rtt,
         mtu: before.mtu,
         capacity: before.capacity.clone(),
         datagrams: before.datagrams,
         available: before.available.clone(),
-        several: before.several,
+        parallel: before.parallel,
         ..test
     };
     seen.behind_others = behind_others(&seen, &rows);

@@ -1,4 +1,4 @@
-//! From what was observed to the list of limits: a method for each family of causes, and the order at the end.
+//! From observations to the ranked list of limits: a method per family of causes, and the order at the end.
 
 use schema::Cause;
 use tune::HostFacts;
@@ -14,23 +14,23 @@ mod hosts;
 mod losses;
 mod path;
 
-/// What another connection has where TCP connections share a path, of what that carries, about.
-const FAIR: f64 = 0.4;
-/// A limit that the test disproved is above what it reached by so much.
-const ABOVE: f64 = 1.02;
+/// Approximate share of the capacity that one more TCP connection gets on a shared path.
+const FAIR_SHARE: f64 = 0.4;
+/// A computed limit that the test exceeded is set to this multiple of the test's goodput.
+const DISPROVED_FACTOR: f64 = 1.02;
 
-/// Ranks what limits.
+/// Ranks the limits of a path.
 pub fn rank(seen: &Observed) -> Ranking {
-    let mut limits = Limits { seen, got: seen.got(), found: Vec::new() };
+    let mut limits = Limits { seen, got: seen.test_goodput_bps(), found: Vec::new() };
     limits.mtu();
     limits.busy();
     limits.windows();
     limits.losses();
     limits.reductions();
-    limits.losses_to_come();
+    limits.latent_losses();
     limits.sack();
     limits.path();
-    limits.rest();
+    limits.add_verdict();
     limits.ranked()
 }
 
@@ -50,8 +50,8 @@ impl<'a> Limits<'a> {
         change: Option<String>,
     ) {
         let (allows_bps, measured) = match allows {
-            Allows::WhatWasGot => (self.got, true),
-            Allows::Computed(bps) if bps < self.got => (self.got * ABOVE, false),
+            Allows::TestGoodput => (self.got, true),
+            Allows::Computed(bps) if bps < self.got => (self.got * DISPROVED_FACTOR, false),
             Allows::Computed(bps) => (bps, false),
         };
         let host = host.map(Into::into);
@@ -68,8 +68,8 @@ impl<'a> Limits<'a> {
         });
     }
 
-    /// The host that has a setting of connections at 0: one end is enough to switch it off for both.
-    fn switched_off(&self, sysctl: &str) -> Option<&'a str> {
+    /// The host on which a setting is 0: one end is enough to disable it for the connection.
+    fn host_with_disabled(&self, sysctl: &str) -> Option<&'a str> {
         let seen = self.seen;
         let is_off =
             |facts: &Option<HostFacts>| facts.as_ref().is_some_and(|facts| facts.number(sysctl) == Some(0));
@@ -80,28 +80,29 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// What the test's verdict names and nothing else explained.
-    fn rest(&mut self) {
+    /// The test's verdict, if no other limit explains the test.
+    fn add_verdict(&mut self) {
         let seen = self.seen;
-        if self.found.iter().any(|limit| limit.measured) || seen.is_whole() {
+        if self.found.iter().any(|limit| limit.measured) || seen.got_full_rate() {
             return;
         }
         let Some(flow) = &seen.flow else { return };
         let (kind, change) = match flow.verdict {
             Some(Cause::Application) => (
                 Kind::Application,
-                Some("look at the program: it read or wrote more slowly than the path carries".into()),
+                Some("check the application: it read or wrote more slowly than the path carries".into()),
             ),
-            Some(Cause::SlowStart) => {
-                (Kind::SlowStart, Some("test for longer (--time): the connection was still growing".into()))
-            }
+            Some(Cause::SlowStart) => (
+                Kind::SlowStart,
+                Some("test for longer (--time): the connection was still in slow start".into()),
+            ),
             Some(Cause::Pacing) => (Kind::Pacing, Some("raise the pacing rate".into())),
             Some(Cause::HostCpu) => {
-                (Kind::SenderCpu, Some(format!("give the sender on {} more of a processor", seen.from)))
+                (Kind::SenderCpu, Some(format!("give the sender on {} more CPU time", seen.from)))
             }
             _ => return,
         };
-        self.add(kind, None, Allows::WhatWasGot, flow.evidence.clone(), change);
+        self.add(kind, None, Allows::TestGoodput, flow.evidence.clone(), change);
     }
 
     fn ranked(mut self) -> Ranking {
@@ -111,14 +112,14 @@ impl<'a> Limits<'a> {
             .map(|limit| self.without(limit).map(|without| (without - self.got).max(0.0)))
             .collect();
         for (limit, gain) in self.found.iter_mut().zip(gains) {
-            // What bounds nothing gains nothing; the path's rate is nobody's to change.
+            // A limit that does not bind gains nothing; the path's rate cannot be changed.
             let is_bound = limit.measured && limit.kind != Kind::PathRate;
             limit.gain_bps = if is_bound { gain } else { gain.map(|_| 0.0) };
         }
-        // Stable: of two that are alike, the one that was looked at first.
+        // Stable sort: equal limits keep the order in which they were found.
         let gain = |limit: &Limit| limit.gain_bps.unwrap_or(0.0);
         self.found.sort_by(|a, b| {
-            // A path that changed explains what the rest of the test looks like.
+            // A change of the path explains the remainder of the test.
             let changed = (b.kind == Kind::PathChanged).cmp(&(a.kind == Kind::PathChanged));
             let bound = b.measured.cmp(&a.measured);
             changed.then(bound).then(gain(b).total_cmp(&gain(a))).then(a.allows_bps.total_cmp(&b.allows_bps))
@@ -128,9 +129,9 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// Where a limit's figure comes from.
+/// The source of a limit's figure.
 enum Allows {
-    WhatWasGot,
+    TestGoodput,
     Computed(f64),
 }
 
@@ -138,7 +139,7 @@ fn rate(bps: f64) -> BitRate {
     BitRate(three_digits(bps))
 }
 
-/// As the command line takes it.
+/// In the notation of the command line.
 fn plain(bps: f64) -> String {
     format!("{}mbit", (bps / 1e6).ceil().max(1.0))
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 
 use diagnosis::{Kind, Native, Observed, Options, Ranking, diagnose};
 use scenario::{Scenario, ScenarioFile};
-use sim::{Machine, Session};
+use sim::{HostDefaults, MeasurementSession};
 use units::{BitRate, Time};
 
 use crate::{
@@ -28,9 +28,10 @@ const CLOSE: f64 = 0.25;
 fn with_path<T>(case: &Case, measure: impl FnOnce(&mut VirtualPath<'_>) -> T) -> T {
     let file =
         ScenarioFile::parse("case.toml", &case.text()).unwrap_or_else(|e| panic!("{e}\n{}", case.text()));
-    let scenario: Scenario = Session::room(file.resolve(None, &[]).unwrap(), "h1", "h2", PLACES);
-    let (machine, mut native) = (Machine::default(), Native::default());
-    let session = Session::new(&scenario, PLACES, &machine, &mut native).unwrap();
+    let scenario: Scenario =
+        MeasurementSession::reserve(file.resolve(None, &[]).unwrap(), "h1", "h2", PLACES);
+    let (machine, mut native) = (HostDefaults::default(), Native::default());
+    let session = MeasurementSession::new(&scenario, PLACES, &machine, &mut native).unwrap();
     measure(&mut VirtualPath::new(session, &scenario, case.cc))
 }
 
@@ -106,7 +107,7 @@ fn scored(case: Case) -> Scored {
     let without = truth(&case);
     let (seen, ranking) = answer(&case);
     // Beside other traffic no two tests get the same: what counts is what this one would gain.
-    let got = seen.got();
+    let got = seen.test_goodput_bps();
     let gain = |without: f64| (without - got) / got.max(1.0);
     let best = without.iter().map(|(_, without)| gain(*without)).fold(0.0, f64::max);
     let mut right: Vec<Kind> = without
@@ -351,6 +352,6 @@ fn generated_cases_are_diagnosed() {
     assert!(share(2, Score::RightFirst) >= 0.75, "two faults: {}", share(2, Score::RightFirst));
     assert!(share(1, Score::Wrong) <= 0.03 && share(2, Score::Wrong) <= 0.08, "wrong");
     let promises = [1, 2].map(|faults| Promises::of(&done, faults).right_share());
-    // Of 30 promises one is 3 %; docs/diagnosis.md has 300 cases, where 82 % are right.
+    // Of 30 promises one is 3 %; docs/diagnose.md has 300 cases, where 82 % are right.
     assert!(promises[0] >= 0.9 && promises[1] >= 0.6, "gains: {promises:?}");
 }

@@ -4,12 +4,12 @@ use std::convert::Infallible;
 
 use diagnosis::{
     Arrived, Burst, Capacity, Change, DatagramPlan, Datagrams, Kind, Limit, Losses, Mtu, Observed, Options,
-    Path, RoundTrips, TcpPlan, TcpSeen, again, rank,
+    Path, RoundTrips, TcpPlan, TcpResult, rank, repeat,
 };
-use probe::AvailableAnswer;
+use probe::AvailableBandwidthResult;
 use proptest::prelude::*;
 use schema::{Cause, FlowSample, FlowSummary, Limited};
-use tune::{HostFacts, Reading, Setting};
+use tune::{HostFacts, Reading, SysctlValue};
 use units::{BitRate, Time};
 
 const RTT: Time = Time::from_millis(20);
@@ -24,7 +24,7 @@ fn facts(settings: &[(&str, &str)]) -> HostFacts {
         ("net.ipv4.tcp_window_scaling", "1"),
     ];
     for (name, value) in defaults.iter().chain(settings) {
-        let setting = Setting { value: (*value).into(), read_only: false };
+        let setting = SysctlValue { value: (*value).into(), read_only: false };
         facts.sysctls.insert((*name).into(), Reading::Known(setting));
     }
     facts
@@ -54,7 +54,7 @@ fn seen(got_bps: f64, cause: Cause) -> Observed {
         sender: Some(facts(&[])),
         receiver: Some(facts(&[])),
         rtt: RTT,
-        usual_rtt: None,
+        median_rtt: None,
         expected: Some((94.1e6, "--rate 100 Mb/s".into())),
         mtu: Mtu { device: 1500, passes: Some(1500) },
         capacity: Some(capacity(CAPACITY)),
@@ -74,7 +74,7 @@ fn seen(got_bps: f64, cause: Cause) -> Observed {
             ..FlowSummary::default()
         }),
         losses: None,
-        several: None,
+        parallel: None,
         change: None,
         marked_segs: 0,
         queued: None,
@@ -132,18 +132,18 @@ fn a_path_that_changed_comes_first() {
     assert_eq!(ranking.limits[0].gain_bps, Some(34e6), "{ranking:?}");
     let evidence = &ranking.limits[0].evidence[0];
     assert!(
-        evidence.starts_with("at 6.2 s of the test what the path gives fell from 94 Mb/s to 20 Mb/s"),
+        evidence.starts_with("at 6.2 s of the test the path's rate fell from 94 Mb/s to 20 Mb/s"),
         "{evidence}"
     );
 }
 
 #[test]
 fn a_fair_share_is_no_slow_hop() {
-    let share = |several| Observed { several, capacity: Some(capacity(32e6)), ..seen(31e6, Cause::Loss) };
+    let share = |parallel| Observed { parallel, capacity: Some(capacity(32e6)), ..seen(31e6, Cause::Loss) };
     // Four of six shares.
     let fair = rank(&share(Some((4, 63e6))));
     assert_eq!((fair.limits[0].kind, fair.healthy), (Kind::CompetingTraffic, false), "{fair:?}");
-    assert!(fair.limits[0].evidence[0].contains("about 2 others"), "{fair:?}");
+    assert!(fair.limits[0].evidence[0].contains("about 2 other connections"), "{fair:?}");
     assert!((55e6..70e6).contains(&fair.limits[0].gain_bps.unwrap()), "{fair:?}");
     let slow = rank(&share(Some((4, 32e6))));
     assert_eq!(slow.limits[0].kind, Kind::SlowHop, "{slow:?}");
@@ -155,11 +155,11 @@ struct TcpOnly(FlowSummary);
 impl Path for TcpOnly {
     type Error = Infallible;
 
-    fn doing(&mut self, _: &str) {}
+    fn report_step(&mut self, _: &str) {}
 
-    fn tcp(&mut self, _: &TcpPlan) -> Result<Option<TcpSeen>, Infallible> {
+    fn tcp(&mut self, _: &TcpPlan) -> Result<Option<TcpResult>, Infallible> {
         let (flow, receiver) = (self.0.clone(), Some(facts(&[])));
-        Ok(Some(TcpSeen { flow, receiver, ..TcpSeen::default() }))
+        Ok(Some(TcpResult { flow, receiver, ..TcpResult::default() }))
     }
 
     fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Infallible> {
@@ -178,19 +178,23 @@ impl Path for TcpOnly {
         unreachable!()
     }
 
-    fn several(&mut self, _: u32, _: &TcpPlan) -> Result<Option<f64>, Infallible> {
+    fn parallel_goodput(&mut self, _: u32, _: &TcpPlan) -> Result<Option<f64>, Infallible> {
         unreachable!()
     }
 
-    fn available(&mut self, _: BitRate, _: Option<u32>) -> Result<Option<AvailableAnswer>, Infallible> {
+    fn available(
+        &mut self,
+        _: BitRate,
+        _: Option<u32>,
+    ) -> Result<Option<AvailableBandwidthResult>, Infallible> {
         unreachable!()
     }
 }
 
 #[test]
 fn a_fair_share_is_no_slow_hop_after_tuning_either() {
-    let several = Some((4, 63e6));
-    let before = Observed { several, capacity: Some(capacity(32e6)), ..seen(18e6, Cause::SendBuffer) };
+    let parallel = Some((4, 63e6));
+    let before = Observed { parallel, capacity: Some(capacity(32e6)), ..seen(18e6, Cause::SendBuffer) };
     let options = Options {
         from: "h1".into(),
         to: "h2".into(),
@@ -203,8 +207,8 @@ fn a_fair_share_is_no_slow_hop_after_tuning_either() {
         congestion: None,
     };
     let mut path = TcpOnly(seen(31e6, Cause::Loss).flow.unwrap());
-    let Ok((after, ranking)) = again(&mut path, &options, &before, facts(&[]));
-    assert_eq!(after.several, several, "as it was measured before");
+    let Ok((after, ranking)) = repeat(&mut path, &options, &before, facts(&[]));
+    assert_eq!(after.parallel, parallel, "as it was measured before");
     assert_eq!(ranking.limits[0].kind, Kind::CompetingTraffic, "{ranking:?}");
 }
 
@@ -256,7 +260,7 @@ fn losses_are_told_apart_by_how_full_the_path_was_and_by_datagrams() {
         ..seen(9e6, Cause::Loss)
     };
     assert_eq!(first(&lossy).kind, Kind::Loss);
-    // Retransmissions of what was not lost make TCP's share several times that of datagrams.
+    // Spurious retransmissions make TCP's loss rate several times that of datagrams.
     let flow = lossy.flow.clone().map(|flow| FlowSummary { retransmitted_segs: Some(250), ..flow });
     assert_eq!(first(&Observed { flow, ..lossy }).kind, Kind::Loss);
     let full = Observed { losses: outstanding(1.05 * bdp), ..seen(70e6, Cause::Loss) };

@@ -1,7 +1,7 @@
 //! Sweeps the queue of a path on all processors and prints the goodput of each point:
 //! `cargo run --release -p longfat-experiment --example sweep`.
 
-use experiment::{EarlierRuns, EngineChoice, Experiment, RunOptions, Selection};
+use experiment::{EngineChoice, Experiment, RecordedRuns, RunOptions, Selection};
 
 fn main() -> experiment::Result<()> {
     let experiment = Experiment::from_file("scenarios/gallery/dsl.toml")?.set("duration", "10s");
@@ -9,9 +9,9 @@ fn main() -> experiment::Result<()> {
     let selection = Selection {
         variants: vec!["bufferbloat".into()],
         over: vec![("links.modem-server.forward.queue".into(), queues)],
-        ..Selection::by(EngineChoice::Sim)
+        ..Selection::with_engine(EngineChoice::Sim)
     };
-    let plan = experiment.plan_sweep(&selection, Some("flows.ping.max_rtt"), &EarlierRuns::none())?;
+    let plan = experiment.plan_sweep(&selection, Some("flows.ping.max_rtt"), &RecordedRuns::none())?;
     let sweep = plan.run(&RunOptions::default())?;
     for point in &sweep.points {
         println!("{:>6}: {:.1} ms", point.values[0].text, point.mean.unwrap_or(f64::NAN) * 1e3);

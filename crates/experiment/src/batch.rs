@@ -1,5 +1,5 @@
-//! Batches of runs: simulations and guests in parallel on all cores, lab runs one after another with the machine to themselves.
-//! Results do not depend on the parallelism.
+//! Batches of runs. Simulations and guests run in parallel on all cores. Lab runs follow one after another, because parallel
+//! load would disturb them. Results do not depend on the parallelism.
 
 use std::{
     num::NonZeroUsize,
@@ -12,40 +12,40 @@ use schema::RunSummary;
 
 use crate::{CompletedRun, EngineChoice, Error, Job, Result, RunOptions, job::run_job};
 
-/// Executes jobs and returns their runs in the same order. After an interruption, or a run of which a flow failed, the remaining
-/// jobs are skipped; after an error, too, and the error is returned.
+/// Executes jobs and returns their runs in the same order. The remaining jobs are skipped after an interruption, after a run with
+/// a failed flow, and after an error.
 ///
 /// # Errors
-/// Of the first run that gave nothing.
+/// The error of the first run without a result.
 pub fn run_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<CompletedRun>> {
     options.observer.begin(jobs.len());
-    let ended = AtomicBool::new(false);
-    let one = |(place, job)| {
-        if ended.load(Ordering::Relaxed) || options.stop.load(Ordering::Relaxed) {
+    let skip_remaining = AtomicBool::new(false);
+    let execute = |(index, job)| {
+        if skip_remaining.load(Ordering::Relaxed) || options.stop.load(Ordering::Relaxed) {
             return None;
         }
-        let made = run_job(job, options);
+        let result = run_job(job, options);
         options.observer.run_ended();
-        if made.as_ref().map_or(true, |made| made.failed.is_some()) {
-            ended.store(true, Ordering::Relaxed);
+        if result.as_ref().map_or(true, |run| run.failed.is_some()) {
+            skip_remaining.store(true, Ordering::Relaxed);
         }
-        Some((place, made))
+        Some((index, result))
     };
-    let (alone, beside): (Vec<_>, Vec<_>) =
+    let (sequential, parallel): (Vec<_>, Vec<_>) =
         jobs.iter().enumerate().partition(|(_, job)| job.engine == EngineChoice::Lab);
-    let mut all: Vec<(usize, Result<CompletedRun>)> =
-        pool(options.side_by_side)?.install(|| beside.into_iter().par_bridge().filter_map(one).collect());
-    all.extend(alone.into_iter().filter_map(one));
+    let mut all: Vec<(usize, Result<CompletedRun>)> = pool(options.parallel_runs)?
+        .install(|| parallel.into_iter().par_bridge().filter_map(execute).collect());
+    all.extend(sequential.into_iter().filter_map(execute));
     options.observer.end();
-    all.sort_by_key(|(place, _)| *place);
-    all.into_iter().map(|(_, made)| made).collect()
+    all.sort_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The summaries of [`run_all`].
+/// Executes jobs as [`run_all`] does and returns the summaries of their runs.
 ///
 /// # Errors
-/// Also if a flow of a run failed, or the runs were interrupted.
-pub(crate) fn summaries_of_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<RunSummary>> {
+/// As [`run_all`]; also if a flow of a run failed, or if the batch was interrupted.
+pub(crate) fn run_all_for_summaries(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<RunSummary>> {
     let mut completed = run_all(jobs, options)?;
     if let Some(error) = completed.iter_mut().find_map(|run| run.failed.take()) {
         return Err(error);
@@ -56,9 +56,9 @@ pub(crate) fn summaries_of_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Re
     Ok(completed.into_iter().map(|run| run.summary).collect())
 }
 
-/// As many threads as runs are to be made side by side; as many as there are processors where that is not said.
-fn pool(side_by_side: Option<NonZeroUsize>) -> Result<rayon::ThreadPool> {
-    let threads = side_by_side.map_or(0, NonZeroUsize::get);
+/// A thread pool with one thread per parallel run; `None`: one per processor.
+fn pool(parallel_runs: Option<NonZeroUsize>) -> Result<rayon::ThreadPool> {
+    let threads = parallel_runs.map_or(0, NonZeroUsize::get);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     pool.map_err(|error| Error::Failed(format!("cannot start threads for the runs: {error}")))
 }

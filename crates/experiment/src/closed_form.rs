@@ -1,16 +1,16 @@
-//! Published figures that need no run: closed forms for the path of a flow, the same as `longfat bdp` prints.
+//! Published figures that need no run: closed forms for a flow's path. `longfat bdp` prints the same figures.
 
-use model::report::{Inputs, report};
-use scenario::{Figure, Kind, Published, Scenario};
+use model::report::{ReportInputs, report};
+use scenario::{FlowKind, MetricPath, Published, Scenario};
 use units::{Bytes, KernelVersion, Time};
 
 use crate::flow_context::FlowPath;
 
-/// The published figure's closed form in `scenario`; `None` where it is no closed form, or the path has no rate or no
-/// delay.
+/// Evaluates the closed form of a published figure in `scenario`. `None` if the figure has no closed form, or if the path has no
+/// rate or no delay.
 pub fn closed_form(scenario: &Scenario, published: &Published, kernel: KernelVersion) -> Option<f64> {
-    let value = |figure: &Figure| {
-        let Figure::Form { flow, key } = figure else { return None };
+    let value = |figure: &MetricPath| {
+        let MetricPath::ClosedForm { flow, key } = figure else { return None };
         let inputs = inputs(scenario, flow, published.window, kernel)?;
         let figures = report(&inputs).into_iter().flat_map(|group| group.figures);
         figures.into_iter().find(|f| f.key == *key).map(|f| f.value)
@@ -21,17 +21,22 @@ pub fn closed_form(scenario: &Scenario, published: &Published, kernel: KernelVer
     }
 }
 
-/// A segment's payload is what the flow asks for; publications give it without the options of TCP.
-fn inputs(scenario: &Scenario, flow: &str, window: Option<Bytes>, kernel: KernelVersion) -> Option<Inputs> {
+/// Inputs of the closed forms for a flow. The MSS is the flow's; publications state it without TCP options.
+fn inputs(
+    scenario: &Scenario,
+    flow: &str,
+    window: Option<Bytes>,
+    kernel: KernelVersion,
+) -> Option<ReportInputs> {
     let flow = scenario.flows.iter().find(|f| f.name == flow)?;
     let path = FlowPath::of(scenario, flow)?;
     let (slowest, rate) = path.slowest()?;
     let mss = match &flow.kind {
-        Kind::Tcp(tcp) => tcp.mss,
+        FlowKind::Tcp(tcp) => tcp.mss,
         _ => None,
     };
     let loss = path.loss();
-    (path.rtt > Time::ZERO).then(|| Inputs {
+    (path.rtt > Time::ZERO).then(|| ReportInputs {
         rate,
         rtt: path.rtt,
         mtu: path.mtu,
@@ -48,7 +53,7 @@ fn inputs(scenario: &Scenario, flow: &str, window: Option<Bytes>, kernel: Kernel
 
 #[cfg(test)]
 mod tests {
-    use scenario::{FORMS, ScenarioFile};
+    use scenario::{CLOSED_FORM_KEYS, ScenarioFile};
 
     use super::*;
 
@@ -82,14 +87,14 @@ mss = 1460
     }
 
     #[test]
-    fn every_form_that_files_may_name_is_one_that_the_model_has() {
-        for key in FORMS {
+    fn the_model_has_every_closed_form_that_a_file_can_name() {
+        for key in CLOSED_FORM_KEYS {
             assert!(form(key).is_some_and(f64::is_finite), "{key}: {:?}", form(key));
         }
     }
 
     #[test]
-    fn forms_take_the_path_of_the_flow() {
+    fn closed_forms_use_the_path_of_the_flow() {
         assert_eq!(form("bdp_bytes"), Some(62_500_000.0));
         assert_eq!(form("utilization"), Some(0.0168));
         // 10 Gb/s x (50 ms)^2 / (2 x 1460 B)

@@ -1,12 +1,12 @@
-//! How far a mean of few figures may be from the true one.
+//! Confidence intervals of means of a few figures.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The interval holds the true mean with this probability, two-sided.
+/// Confidence level of the two-sided interval.
 const CONFIDENCE: f64 = 0.95;
 
-/// Half the width of the confidence interval around `mean`, that of `figures`: t s / sqrt(n), with Student's t of n - 1 degrees
-/// of freedom. `None` of fewer than two figures.
+/// Half the width of the confidence interval around `mean`, the mean of `figures`: t s / sqrt(n), with Student's t for n - 1
+/// degrees of freedom. `None` for fewer than two figures.
 pub fn half_width(figures: &[f64], mean: f64) -> Option<f64> {
     let degrees = figures.len().checked_sub(1).filter(|degrees| *degrees > 0)? as f64;
     let variance = figures.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / degrees;

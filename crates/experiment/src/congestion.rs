@@ -1,23 +1,29 @@
-//! Congestion controls of a scenario's flows: checked before a run, registered with the kernel for the time of one.
+//! Congestion controls of a scenario's flows: checks them before a run and registers them with the kernel during a run.
 
 use std::{collections::BTreeMap, path::Path};
 
-use cc::{Parameter, ParameterError, Source, SourceError, Value, Values, kernel, native::BuildError};
-use scenario::{Cc, CcMistake, CcValue, CcValues, Flow, Kind, Scenario, ScenarioFile};
+use cc::{
+    Parameter, ParameterError, ParameterValue, ParameterValues, Source, SourceError, kernel,
+    native::BuildError,
+};
+use scenario::{Cc, CcMistake, CcValue, CcValues, FlowKind, FlowSpec, Scenario, ScenarioFile};
 use schema::{FlowSummary, Setting};
 
 use crate::{Error, Result, error, scenario_file::folder};
 
-/// Where a congestion control came from that the kernel has by itself.
+/// Source of congestion controls that are part of the kernel.
 const FROM_KERNEL: &str = "kernel";
-/// Where the program's own came from.
-pub const FROM_US: &str = "longfat";
-/// Where it came from that `longfat cc load` put into the kernel before.
-const LOADED: &str = "longfat cc load";
+/// Source of congestion controls that are part of this program.
+pub const FROM_LONGFAT: &str = "longfat";
+/// Source of congestion controls that `longfat cc load` registered earlier.
+const FROM_CC_LOAD: &str = "longfat cc load";
 
-/// Finds what no scenario can know: algorithms that the program has not, and parameters that an algorithm has not.
+/// Checks what parsing cannot: whether the program has the algorithms, and whether the algorithms have the parameters.
 ///
-/// A bare name is the kernel's business first, so the lab looks at it; see [`register`].
+/// Bare names are not checked here: the kernel may have the algorithm. [`register`] checks them for the lab.
+///
+/// # Errors
+/// Unknown algorithms and wrong parameters, each with its position in the file; a missing C compiler.
 pub fn check(
     file: &ScenarioFile,
     path: &Path,
@@ -26,19 +32,19 @@ pub fn check(
     scenario: &Scenario,
 ) -> Result<()> {
     let mut mistakes = Vec::new();
-    for (flow, cc) in asked(scenario) {
+    for (flow, cc) in flows_with_cc(scenario) {
         if let Cc::Named(_) = cc {
             continue;
         }
-        let mistake = |parameter: Option<&str>, message: String, help: String| CcMistake {
+        let cc_mistake = |parameter: Option<&str>, message: String, help: String| CcMistake {
             flow: flow.name.clone(),
             parameter: parameter.map(Into::into),
             message,
             help,
         };
         let Some(source) = source(cc, path) else {
-            let help = format!("it has {}", own_names().join(", "));
-            mistakes.push(mistake(
+            let help = format!("it has {}", built_in_names().join(", "));
+            mistakes.push(cc_mistake(
                 None,
                 format!("longfat has no congestion control \"{}\"", cc.name()),
                 help,
@@ -47,18 +53,18 @@ pub fn check(
         };
         match source.parameters() {
             Ok(known) => mistakes.extend(cc.set().iter().filter_map(|(name, value)| {
-                let (message, help) = wrong(&source, &known, name, *value)?;
-                Some(mistake(Some(name), message, help))
+                let (message, help) = parameter_mistake(&source, &known, name, *value)?;
+                Some(cc_mistake(Some(name), message, help))
             })),
             Err(SourceError::Build(BuildError::NoCompiler)) => {
                 return Err((&BuildError::NoCompiler).into());
             }
-            // The kernel may have what the simulator has not; the simulator says so itself.
+            // The file does not build for the simulator, but does for the kernel. The simulator reports this error itself.
             Err(SourceError::Build(BuildError::Refused { .. }))
                 if cc.set().is_empty() && kernel::compile(&source).is_ok() => {}
             Err(error) => {
-                let help = format!("`longfat cc check {}` says more", source.name());
-                mistakes.push(mistake(None, error.to_string(), help));
+                let help = format!("`longfat cc check {}` shows the details", source.name());
+                mistakes.push(cc_mistake(None, error.to_string(), help));
             }
         }
     }
@@ -68,9 +74,14 @@ pub fn check(
     }
 }
 
-/// What is wrong with one parameter, and what would be right.
-fn wrong(source: &Source, known: &[Parameter], name: &str, value: CcValue) -> Option<(String, String)> {
-    let one = Values::from([(name.to_owned(), as_value(value))]);
+/// What is wrong with one parameter, and how to correct it.
+fn parameter_mistake(
+    source: &Source,
+    known: &[Parameter],
+    name: &str,
+    value: CcValue,
+) -> Option<(String, String)> {
+    let one = ParameterValues::from([(name.to_owned(), as_value(value))]);
     match cc::encode(source.name(), known, &one).err()? {
         ParameterError::Unknown { algorithm, name, known } => {
             Some((format!("{algorithm} has no parameter \"{name}\""), format!("it has {known}")))
@@ -84,38 +95,40 @@ fn wrong(source: &Source, known: &[Parameter], name: &str, value: CcValue) -> Op
     }
 }
 
-/// The congestion controls of a run, for as long as this value lives.
+/// The congestion controls of a run. They stay registered until this value is dropped.
 #[derive(Default)]
 pub struct Registered {
     /// The kernel's name, by flow.
     pub kernel_names: BTreeMap<String, String>,
     from: BTreeMap<String, String>,
-    /// One for each algorithm and set of parameters; the kernel forgets it when it is dropped, or when this process ends.
+    /// One per algorithm and set of parameters. Dropping it, or the end of this process, unregisters the algorithm.
     registrations: Vec<(Cc, String, kernel::Registration)>,
 }
 
-/// Registers what the flows of `scenario` need and the kernel has not.
+/// Registers the congestion controls that the flows of `scenario` need and the kernel lacks.
+///
+/// # Errors
+/// Neither the kernel nor the program has an algorithm, or the kernel rejects it.
 pub fn register(scenario: &Scenario, path: &Path) -> Result<Registered> {
     let mut all = Registered::default();
-    for (flow, cc) in asked(scenario) {
+    for (flow, cc) in flows_with_cc(scenario) {
         let (name, from) = match cc {
             Cc::Named(name) if lab::has_congestion_control(name)? => {
-                let from = if is_loaded(name) { LOADED } else { FROM_KERNEL };
+                let from = if is_loaded(name) { FROM_CC_LOAD } else { FROM_KERNEL };
                 (name.clone(), from)
             }
             Cc::Named(name) if source(cc, path).is_none() => {
                 return Err(Error::Missing(format!(
-                    "flow {}: neither this kernel nor longfat has a congestion control \"{name}\"; `longfat cc list` tells \
-                     what there is",
+                    "flow {}: neither this kernel nor longfat has a congestion control \"{name}\"; see `longfat cc list`",
                     flow.name
                 )));
             }
             Cc::File { path: file, .. } => (all.register(cc, path)?, file.as_str()),
             Cc::Named(name) => {
                 let own = Cc::Own { name: name.clone(), set: CcValues::new() };
-                (all.register(&own, path)?, FROM_US)
+                (all.register(&own, path)?, FROM_LONGFAT)
             }
-            Cc::Own { .. } => (all.register(cc, path)?, FROM_US),
+            Cc::Own { .. } => (all.register(cc, path)?, FROM_LONGFAT),
         };
         all.kernel_names.insert(flow.name.clone(), name);
         all.from.insert(flow.name.clone(), from.to_owned());
@@ -124,9 +137,9 @@ pub fn register(scenario: &Scenario, path: &Path) -> Result<Registered> {
 }
 
 impl Registered {
-    /// Completes what is said of a flow's congestion control; `used` is the kernel's name of what its socket had.
-    pub fn describe(&self, flow: &Flow, used: Option<&str>, summary: &mut FlowSummary) {
-        let Kind::Tcp(tcp) = &flow.kind else { return };
+    /// Adds the congestion control to a flow's summary; `used` is the kernel's name of the socket's congestion control.
+    pub fn describe(&self, flow: &FlowSpec, used: Option<&str>, summary: &mut FlowSummary) {
+        let FlowKind::Tcp(tcp) = &flow.kind else { return };
         summary.cc_kernel_name = used.map(Into::into);
         summary.cc_from = used.map(|_| self.from.get(&flow.name).map_or(FROM_KERNEL, String::as_str).into());
         if let Some(cc) = &tcp.cc {
@@ -135,7 +148,7 @@ impl Registered {
         }
     }
 
-    /// The kernel's name of `cc`, which is registered once.
+    /// Registers `cc` unless it is registered, and returns the kernel's name of it.
     fn register(&mut self, cc: &Cc, path: &Path) -> Result<String> {
         if let Some((_, name, _)) = self.registrations.iter().find(|(known, ..)| known == cc) {
             return Ok(name.clone());
@@ -151,14 +164,14 @@ impl Registered {
     }
 }
 
-/// Which of a registration's names is meant: where the file has several algorithms, the scenario may say which.
+/// The kernel's name of the algorithm that `cc` selects: a file can define several, and the scenario can name one.
 fn kernel_name(cc: &Cc, registration: &kernel::Registration) -> Result<String> {
     let Cc::File { path, name: Some(wanted), .. } = cc else { return Ok(registration.name().into()) };
-    let found = registration.named(wanted).map(Into::into);
-    found.ok_or_else(|| Error::BadInput(format!("{path} has no congestion control named {wanted:?}")))
+    let name = registration.named(wanted).map(Into::into);
+    name.ok_or_else(|| Error::BadInput(format!("{path} has no congestion control named {wanted:?}")))
 }
 
-/// The parameters as the summary has them.
+/// The parameters in the form of the summary.
 pub fn settings(cc: &Cc) -> BTreeMap<String, Setting> {
     let setting = |value: &CcValue| match *value {
         CcValue::Integer(number) => Setting::Integer(number),
@@ -168,45 +181,46 @@ pub fn settings(cc: &Cc) -> BTreeMap<String, Setting> {
     cc.set().iter().map(|(name, value)| (name.clone(), setting(value))).collect()
 }
 
-/// The flows that say which congestion control they want.
-fn asked(scenario: &Scenario) -> impl Iterator<Item = (&Flow, &Cc)> {
+/// The flows that name a congestion control.
+fn flows_with_cc(scenario: &Scenario) -> impl Iterator<Item = (&FlowSpec, &Cc)> {
     scenario.flows.iter().filter_map(|flow| match &flow.kind {
-        Kind::Tcp(tcp) => Some((flow, tcp.cc.as_ref()?)),
-        Kind::Ping(_) | Kind::Udp(_) | Kind::Xcp(_) => None,
+        FlowKind::Tcp(tcp) => Some((flow, tcp.cc.as_ref()?)),
+        FlowKind::Ping(_) | FlowKind::Udp(_) | FlowKind::Xcp(_) => None,
     })
 }
 
-/// Whether `longfat cc load` has loaded it. For users who may not read the pins: false, as for the kernel's own.
+/// Whether `longfat cc load` registered it. False for users without permission to read the BPF pins, as for algorithms of the
+/// kernel.
 fn is_loaded(name: &str) -> bool {
     let pinned = kernel::pins::pinned().unwrap_or_default();
     pinned.iter().flat_map(|p| &p.names).any(|known| known == name)
 }
 
-/// The C file of `cc`; `None` where the program has none of that name. `path` is the scenario's.
+/// The C source of `cc`; `None` if the program has no algorithm of that name. `path` is the scenario file's.
 pub fn source(cc: &Cc, path: &Path) -> Option<Source> {
     match cc {
         Cc::Named(name) | Cc::Own { name, .. } => Source::built_in(name),
-        // The text is the scenario's, which may be a record; headers are found beside the file.
+        // The text comes from the scenario, which may be read from a record. Headers are found beside the file.
         Cc::File { path: file, text, .. } => {
             Some(Source::File { path: folder(path).join(file), text: text.to_string() })
         }
     }
 }
 
-/// The names of the congestion controls that come with the program.
-pub fn own_names() -> Vec<&'static str> {
+/// The names of the congestion controls that are part of this program.
+pub fn built_in_names() -> Vec<&'static str> {
     cc::Algorithm::all().iter().map(|algorithm| algorithm.name).collect()
 }
 
-/// The parameters as an algorithm takes them.
-pub fn values(cc: &Cc) -> Values {
+/// The parameters in the form that algorithms take.
+pub fn values(cc: &Cc) -> ParameterValues {
     cc.set().iter().map(|(name, value)| (name.clone(), as_value(*value))).collect()
 }
 
-fn as_value(value: CcValue) -> Value {
+fn as_value(value: CcValue) -> ParameterValue {
     match value {
-        CcValue::Integer(number) => Value::Integer(number),
-        CcValue::Decimal(number) => Value::Decimal(number),
-        CcValue::Boolean(yes) => Value::Bool(yes),
+        CcValue::Integer(number) => ParameterValue::Integer(number),
+        CcValue::Decimal(number) => ParameterValue::Decimal(number),
+        CcValue::Boolean(yes) => ParameterValue::Bool(yes),
     }
 }

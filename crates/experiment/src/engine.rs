@@ -1,8 +1,10 @@
-//! The engines that a scenario can be run by, as people choose them.
+//! The choice of engines that run a scenario, and its syntax on the command line.
 
 use std::str::FromStr;
 
-/// An engine, as people choose it.
+use schema::EngineName;
+
+/// A chosen engine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EngineChoice {
     /// Closed forms.
@@ -11,28 +13,28 @@ pub enum EngineChoice {
     Sim,
     /// The kernel's TCP over an emulated network on this machine.
     Lab,
-    /// The lab inside a guest kernel in virtual time: of this version or name; `None`: the newest that there is.
+    /// The lab inside a guest kernel of this version or name, in virtual time; `None`: the newest kernel in the cache.
     Kernel(Option<String>),
 }
 
 impl EngineChoice {
-    /// The name on the command line and in the record.
-    pub fn name(&self) -> &'static str {
+    /// The engine's name in the record.
+    pub fn name(&self) -> EngineName {
         match self {
-            EngineChoice::Model => "model",
-            EngineChoice::Sim => "sim",
-            EngineChoice::Lab => "lab",
-            EngineChoice::Kernel(_) => "kernel",
+            EngineChoice::Model => EngineName::Model,
+            EngineChoice::Sim => EngineName::Sim,
+            EngineChoice::Lab => EngineName::Lab,
+            EngineChoice::Kernel(_) => EngineName::Kernel,
         }
     }
 }
 
-/// One engine or several, as on the command line.
+/// One or several engines: the value of `--engine`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineChoices(Vec<EngineChoice>);
 
 impl EngineChoices {
-    /// Those chosen, each once. The model comes first: it knows nothing of what the others measure.
+    /// All chosen engines without duplicates. The model comes first: it does not depend on measurements of the others.
     pub fn chosen(choices: &[EngineChoices]) -> Vec<EngineChoice> {
         let mut engines: Vec<EngineChoice> = choices.iter().flat_map(|choice| choice.0.clone()).collect();
         engines.sort_unstable();

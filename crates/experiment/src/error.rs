@@ -1,30 +1,30 @@
-//! What goes wrong with experiments.
+//! Errors of experiments, and their categories.
 
 use std::io;
 
 use cc::{SourceError, kernel, native::BuildError};
 use serde::{Deserialize, Serialize};
 
-/// Shorthand.
+/// Result with [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An experiment, or one of its runs, that failed.
+/// Why an experiment or one of its runs failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was asked for makes no sense, as this says.
+    /// The request is invalid; the text says why.
     #[error("{0}")]
     BadInput(String),
-    /// A scenario with mistakes, each with its place in the file.
+    /// A scenario with mistakes, each with its position in the file.
     #[error("{0}")]
     Scenario(#[from] scenario::Error),
-    /// The machine lacks a privilege, a feature or a kernel.
+    /// The machine lacks a privilege, a feature or a kernel; the text says which.
     #[error("{0}")]
     Missing(String),
-    /// The work failed, as this says.
+    /// An operation failed; the text says why.
     #[error("{0}")]
     Failed(String),
-    /// It was asked to stop.
+    /// The stop flag was set.
     #[error("interrupted")]
     Interrupted,
     /// The lab failed.
@@ -33,7 +33,7 @@ pub enum Error {
     /// The simulator failed.
     #[error(transparent)]
     Sim(sim::Error),
-    /// No congestion control could be made for a flow of the simulator.
+    /// The simulator cannot create the congestion control of a flow.
     #[error("flow {flow}")]
     Controller {
         /// The flow's name.
@@ -50,38 +50,38 @@ pub enum Error {
     /// A record could not be written or read.
     #[error(transparent)]
     Record(#[from] record::Error),
-    /// Whoever took the rows of a run failed.
+    /// The receiver of a run's rows failed.
     #[error(transparent)]
     Observer(Box<dyn std::error::Error + Send + Sync>),
-    /// The operating system refused something.
+    /// A system call failed.
     #[error("cannot {attempted}")]
     Os {
-        /// What was attempted.
+        /// The attempted operation and its object.
         attempted: String,
         /// Why it failed.
         source: io::Error,
     },
-    /// What the guest and this program exchange cannot be read.
+    /// A file that the guest and this program exchange is not valid JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
 
-/// Whose business an error is. Programs end with a code for each.
+/// The category of an error. The program has an exit code for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The user's, who asked for something wrong.
+    /// The user's input is invalid.
     BadInput,
-    /// The machine's, which lacks something.
+    /// The machine lacks a privilege, a feature or a kernel.
     Missing,
-    /// Somebody interrupted it.
+    /// The run was interrupted.
     Interrupted,
     /// Any other failure.
     Failed,
 }
 
 impl Error {
-    /// Whose business it is.
+    /// The category of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::BadInput(_) | Error::Scenario(_) | Error::Sim(sim::Error::Sysctl { .. }) => {
@@ -136,14 +136,14 @@ impl From<&BuildError> for Error {
     }
 }
 
-/// An error of the kernel's side of congestion control; `hint` follows what is the user's business.
+/// Converts an error from loading a congestion control into the kernel; `hint` is appended to errors in the user's input.
 pub fn congestion_control(error: &kernel::Error, hint: &str) -> Error {
     use kernel::Error as E;
     match error {
         E::Missing(missing) => Error::Missing(missing.to_string()),
         E::Source(error) => error.into(),
         E::Os { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied => {
-            Error::Missing(format!("{error}: root's privilege is needed; the simulator still works"))
+            Error::Missing(format!("{error}: root privilege is required; the simulator still works"))
         }
         E::Os { .. } => Error::Failed(error.to_string()),
         _ => Error::BadInput(format!("{error}{hint}")),
@@ -179,21 +179,21 @@ fn kind_of_guest(error: &guest::Error) -> ErrorKind {
     }
 }
 
-/// An error and its causes in one line; a cause that its parent already quotes is left out.
+/// Formats an error and its causes in one line. Omits causes that the text already contains.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let message = cause.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         source = cause.source();
     }
     text
 }
 
-/// Adds what was attempted to an error of the operating system.
+/// Adds the attempted operation to an error of the operating system.
 pub(crate) trait Attempted<T> {
     fn attempted(self, what: impl FnOnce() -> String) -> Result<T>;
 }

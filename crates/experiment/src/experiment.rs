@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use scenario::{Kind, Published, ScenarioFile};
+use scenario::{FlowKind, Published, ScenarioFile};
 use schema::{HostInfo, PublishedResult, PublishedVerdict, RunSummary, SUMMARY_SCHEMA, Summary};
 use units::KernelVersion;
 
 use crate::{
-    EngineChoice, Error, Job, Result, RunOptions, Selection, batch::summaries_of_all, engines::without_run,
-    published, scenario_file,
+    EngineChoice, Error, Job, Result, RunOptions, Selection, batch::run_all_for_summaries,
+    engines::without_run, published, scenario_file,
 };
 
 /// A scenario file and the settings that all of its runs share.
@@ -24,20 +24,20 @@ pub struct Experiment {
     pub kernel: Option<KernelVersion>,
     /// Flows whose segments the simulator records, by name.
     pub traced: Vec<String>,
-    /// Overridden values as (path, text). With overrides, figures are not held against the published ones.
+    /// Overridden values as (path, text). With overrides, a deviation from a published figure is not a miss.
     pub sets: Vec<(String, String)>,
 }
 
 impl Experiment {
-    /// Of a scenario file (TOML or MiniEdit's .mn) or a sweep that comes with the program, by its name.
+    /// Reads a scenario file (TOML or MiniEdit's .mn), or a built-in sweep by its name.
     ///
     /// # Errors
-    /// Where the file cannot be read or has mistakes, each with its place.
+    /// The file cannot be read or has mistakes, each with its position.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         Experiment::from_file_noting(path.as_ref(), |_| {})
     }
 
-    /// As [`Self::from_file`]; `note` gets what a MiniEdit topology has that means nothing here.
+    /// As [`Self::from_file`]; `note` receives a sentence about each ignored setting of a MiniEdit topology.
     ///
     /// # Errors
     /// As [`Self::from_file`].
@@ -47,7 +47,7 @@ impl Experiment {
         Ok(Experiment::new(file, path))
     }
 
-    /// Of a file that was read from `path`.
+    /// An experiment with a file that was read from `path`.
     pub fn new(file: ScenarioFile, path: &Path) -> Self {
         Experiment {
             file,
@@ -59,7 +59,7 @@ impl Experiment {
         }
     }
 
-    /// With a value changed, as in `set("duration", "5s")`.
+    /// Overrides a value, as in `set("duration", "5s")`.
     #[must_use]
     pub fn set(mut self, path: &str, value: &str) -> Self {
         self.sets.push((path.into(), value.into()));
@@ -69,27 +69,27 @@ impl Experiment {
     /// Executes the selected runs and compares them with published figures.
     ///
     /// # Errors
-    /// If a run is impossible, the error of the first run that failed, or [`Error::Interrupted`].
+    /// A selected run is impossible or has failed (the error of the first one), or [`Error::Interrupted`].
     pub fn run(&self, selection: &Selection, options: &RunOptions<'_>) -> Result<Summary> {
         let jobs = self.jobs(selection)?;
         self.check(&jobs)?;
-        Ok(self.summary(summaries_of_all(&jobs, options)?))
+        Ok(self.summary(run_all_for_summaries(&jobs, options)?))
     }
 
-    /// The summary document of these runs, with the published figures of their variants. Points of sweeps are not compared.
+    /// The summary document of these runs, compared with the published figures of their variants. Sweep points are not compared.
     pub fn summary(&self, runs: Vec<RunSummary>) -> Summary {
         let file = &self.file;
-        let unswept: Vec<RunSummary> = runs.iter().filter(|r| r.sweep.is_empty()).cloned().collect();
+        let outside_sweeps: Vec<RunSummary> = runs.iter().filter(|r| r.sweep.is_empty()).cloned().collect();
         let of_these: Vec<Published> = file
             .published()
             .iter()
-            .filter(|p| unswept.iter().any(|r| r.variant == p.variant))
+            .filter(|p| outside_sweeps.iter().any(|r| r.variant == p.variant))
             .cloned()
             .collect();
         let model = |p: &Published| without_run(file, p);
-        let mut published = published::compare(&of_these, &unswept, &self.host.kernel, model);
+        let mut published = published::compare(&of_these, &outside_sweeps, &self.host.kernel, model);
         if self.is_changed() {
-            published.iter_mut().for_each(not_as_published);
+            published.iter_mut().for_each(excuse_miss);
         }
         Summary {
             schema: SUMMARY_SCHEMA.into(),
@@ -101,7 +101,7 @@ impl Experiment {
         }
     }
 
-    /// Whether values of the file are changed.
+    /// Whether values of the file are overridden.
     pub(crate) fn is_changed(&self) -> bool {
         !self.sets.is_empty()
     }
@@ -109,17 +109,17 @@ impl Experiment {
     /// Checks before the first run that the lab can run its flows and that traced flows exist.
     ///
     /// # Errors
-    /// If not.
+    /// The lab cannot run a flow, or a traced flow does not exist.
     pub fn check(&self, jobs: &[Job<'_>]) -> Result<()> {
         for job in jobs.iter().filter(|job| job.engine == EngineChoice::Lab) {
             lab::check_flows(&job.scenario)?;
         }
         let simulated = || jobs.iter().filter(|job| job.engine == EngineChoice::Sim);
         if !self.traced.is_empty() && simulated().next().is_none() {
-            return Err(Error::BadInput("--trace is the simulator's: add --engine sim".into()));
+            return Err(Error::BadInput("only the simulator has --trace: add --engine sim".into()));
         }
         for (name, job) in self.traced.iter().flat_map(|name| simulated().map(move |job| (name, job))) {
-            let mut tcp = job.scenario.flows.iter().filter(|flow| matches!(flow.kind, Kind::Tcp(_)));
+            let mut tcp = job.scenario.flows.iter().filter(|flow| matches!(flow.kind, FlowKind::Tcp(_)));
             if !tcp.any(|flow| flow.name == *name) {
                 return Err(Error::BadInput(format!("--trace {name}: there is no TCP flow of this name")));
             }
@@ -128,8 +128,8 @@ impl Experiment {
     }
 }
 
-/// A figure of a scenario that was changed with `--set` is no proof against the published one.
-fn not_as_published(result: &mut PublishedResult) {
+/// A miss with values changed by `--set` does not contradict the published figure.
+fn excuse_miss(result: &mut PublishedResult) {
     if result.verdict == PublishedVerdict::Missed {
         result.verdict = PublishedVerdict::Differs;
         result.why = Some("the scenario was changed with --set".into());

@@ -1,17 +1,18 @@
-//! The values of unknown fields with which the published figures of one or several scenario files are met best. One value holds
-//! for all of the files, as it does for experiments on one testbed.
+//! Fits unknown fields: finds the values with which the published figures of one or several scenario files are reproduced best.
+//! All files share the values, as experiments on one testbed do.
 
 use std::{num::NonZeroUsize, str::FromStr};
 
-use model::{Range, root_mean_square};
+use model::{SearchRange, root_mean_square};
 use scenario::{Amount, Published};
-use schema::{Fit, FitFigure, FitTried, PublishedResult, RunSummary, SweptValue, Unknown};
+use schema::{FigureBound, Fit, FitFigure, FitTried, PublishedResult, RunSummary, SweptValue, Unknown};
 
 use crate::{
-    EngineChoice, Error, Experiment, Job, Result, RunOptions, batch::summaries_of_all, selection::repeated,
+    EngineChoice, Error, Experiment, Job, Result, RunOptions, batch::run_all_for_summaries,
+    selection::repeated,
 };
 
-/// Where a field is searched.
+/// The range in which a field is searched.
 #[derive(Debug, Clone)]
 pub struct FitRange {
     field: String,
@@ -27,7 +28,7 @@ impl FromStr for FitRange {
         let parts = text.split_once('=').and_then(|(path, range)| Some((path, range.split_once("..")?)));
         let (path, (low, high)) = parts.ok_or_else(|| format!("{text:?} is not PATH=LOW..HIGH"))?;
         let amount =
-            |text: &str| Amount::parse(text).ok_or_else(|| format!("{text:?} is no number with a unit"));
+            |text: &str| Amount::parse(text).ok_or_else(|| format!("{text:?} is not a number with a unit"));
         let (low, high) = (amount(low)?, amount(high)?);
         if !low.is_like(high) || low.value >= high.value {
             return Err(format!("{text:?}: write two ascending values in the same unit"));
@@ -36,7 +37,7 @@ impl FromStr for FitRange {
     }
 }
 
-/// What is to be searched.
+/// Settings of a search.
 #[derive(Debug, Clone)]
 pub struct Search {
     /// The simulator or the model.
@@ -47,20 +48,20 @@ pub struct Search {
     pub ids: Vec<String>,
     /// Only these variants; empty: all.
     pub variants: Vec<String>,
-    /// How often, where that is not as the file says.
+    /// Number of repeats; `None`: as the file says.
     pub repeat: Option<u32>,
-    /// How many runs to spend.
-    pub most_runs: NonZeroUsize,
+    /// Maximum number of runs.
+    pub max_runs: NonZeroUsize,
 }
 
-/// One scenario file and the variants that have figures to be met.
-struct Family<'a> {
+/// One scenario file and its variants with target figures.
+struct Target<'a> {
     experiment: &'a Experiment,
     variants: Vec<Option<String>>,
 }
 
-/// What one set of values gave.
-struct Outcome {
+/// The result of one set of values.
+struct Trial {
     point: Vec<f64>,
     figures: Vec<PublishedFigure>,
 }
@@ -73,71 +74,75 @@ struct PublishedFigure {
 }
 
 impl PublishedFigure {
-    /// Ours over the published one, less 1; within a bound there is nothing left over.
+    /// Relative deviation from the published figure: `ours / published - 1`; 0 within a bound.
     fn residual(&self) -> Option<f64> {
         let residual = self.ours? / self.published - 1.0;
-        match self.result.bound.as_deref() {
-            Some("below") => Some(residual.max(0.0)),
+        match &self.result.bound {
+            Some(FigureBound::Below) => Some(residual.max(0.0)),
             Some(_) => Some(residual.min(0.0)),
             None => Some(residual),
         }
     }
 }
 
-/// Searches the values with which the published figures of these experiments are met best.
+/// Searches the values with which the published figures of these experiments are reproduced best.
 ///
 /// # Errors
-/// Where there is nothing to be met, or a run fails.
+/// No published figure matches, the engine is neither simulator nor model, `max_runs` is too small, or a run fails.
 pub fn fit(experiments: &[Experiment], search: &Search, options: &RunOptions<'_>) -> Result<Fit> {
     if !matches!(search.engine, EngineChoice::Sim | EngineChoice::Model) {
         return Err(Error::BadInput("--fit takes one engine, sim or model".into()));
     }
-    let families = families(experiments, search)?;
+    let targets = targets(experiments, search)?;
     let lows: Vec<f64> = search.ranges.iter().map(|range| range.low.value).collect();
-    let per_point = jobs(search, &families, &lows)?.len();
-    let most = search.most_runs.get() / per_point.max(1);
-    if most == 0 {
-        let message = format!("one set of values takes {per_point} runs: give --most-runs more than that");
+    let per_point = jobs(search, &targets, &lows)?.len();
+    let max_points = search.max_runs.get() / per_point.max(1);
+    if max_points == 0 {
+        let message =
+            format!("one set of values takes {per_point} runs: increase --most-runs to at least this number");
         return Err(Error::BadInput(message));
     }
-    let mut outcomes: Vec<Outcome> = Vec::new();
+    let mut trials: Vec<Trial> = Vec::new();
     let costs = |points: &[Vec<f64>]| -> Result<Vec<f64>> {
         let all: Vec<Vec<Job<'_>>> =
-            points.iter().map(|point| jobs(search, &families, point)).collect::<Result<_>>()?;
+            points.iter().map(|point| jobs(search, &targets, point)).collect::<Result<_>>()?;
         let flat: Vec<Job<'_>> = all.iter().flatten().cloned().collect();
-        let mut runs = summaries_of_all(&flat, options)?.into_iter();
-        let mut found = Vec::new();
+        let mut runs = run_all_for_summaries(&flat, options)?.into_iter();
+        let mut costs = Vec::new();
         for (point, jobs) in points.iter().zip(&all) {
             let runs: Vec<RunSummary> = runs.by_ref().take(jobs.len()).collect();
-            let figures = figures(search, &families, jobs, &runs);
-            found.push(cost(&figures));
-            outcomes.push(Outcome { point: point.clone(), figures });
+            let figures = figures(search, &targets, jobs, &runs);
+            costs.push(cost(&figures));
+            trials.push(Trial { point: point.clone(), figures });
         }
-        Ok(found)
+        Ok(costs)
     };
-    let ranges: Vec<Range> =
-        search.ranges.iter().map(|range| Range { low: range.low.value, high: range.high.value }).collect();
+    let ranges: Vec<SearchRange> = search
+        .ranges
+        .iter()
+        .map(|range| SearchRange { low: range.low.value, high: range.high.value })
+        .collect();
     let snap = |point: Vec<f64>| amounts(search, &point).iter().map(|amount| amount.value).collect();
-    model::search(&ranges, most, snap, costs)?;
-    result(experiments, search, outcomes, per_point)
+    model::search(&ranges, max_points, snap, costs)?;
+    result(experiments, search, trials, per_point)
 }
 
-/// The files with the variants whose figures are wanted.
-fn families<'a>(experiments: &'a [Experiment], search: &Search) -> Result<Vec<Family<'a>>> {
-    let mut families = Vec::new();
+/// The files with the variants whose figures are selected.
+fn targets<'a>(experiments: &'a [Experiment], search: &Search) -> Result<Vec<Target<'a>>> {
+    let mut targets = Vec::new();
     for experiment in experiments {
         let file = &experiment.file;
         if file.points().iter().any(|point| !point.is_empty()) {
-            let message = format!("{}: --fit does not go with [[sweeps]]", experiment.path.display());
+            let message = format!("{}: --fit cannot be combined with [[sweeps]]", experiment.path.display());
             return Err(Error::BadInput(message));
         }
         let has_figure = |variant: &Option<String>| {
-            file.published().iter().any(|p| p.variant == *variant && is_wanted(search, p))
+            file.published().iter().any(|p| p.variant == *variant && is_selected(search, p))
         };
         let mut variants = experiment.variants(&search.variants);
         variants.retain(has_figure);
         if !variants.is_empty() {
-            families.push(Family { experiment, variants });
+            targets.push(Target { experiment, variants });
         }
     }
     let known =
@@ -145,27 +150,27 @@ fn families<'a>(experiments: &'a [Experiment], search: &Search) -> Result<Vec<Fa
     if let Some(unknown) = search.ids.iter().find(|id| !known(id)) {
         return Err(Error::BadInput(format!("--to {unknown}: no published figure has this id")));
     }
-    match families.is_empty() {
-        true => Err(Error::BadInput("there is no published figure to be met".into())),
-        false => Ok(families),
+    match targets.is_empty() {
+        true => Err(Error::BadInput("no published figure to fit".into())),
+        false => Ok(targets),
     }
 }
 
-/// Figures of runs; where the source contradicts itself only if asked for by name.
-fn is_wanted(search: &Search, published: &Published) -> bool {
+/// Whether a search includes a published figure: figures of runs; contradictory sources only if selected by id.
+fn is_selected(search: &Search, published: &Published) -> bool {
     let is_named = search.ids.contains(&published.id);
     published.value.is_some()
         && !published.figure.is_closed_form()
         && (is_named || search.ids.is_empty() && published.contradiction.is_none())
 }
 
-/// All runs that one set of values takes.
-fn jobs<'a>(search: &Search, families: &[Family<'a>], point: &[f64]) -> Result<Vec<Job<'a>>> {
+/// All runs of one set of values.
+fn jobs<'a>(search: &Search, targets: &[Target<'a>], point: &[f64]) -> Result<Vec<Job<'a>>> {
     let unknowns = search.ranges.iter().zip(amounts(search, point));
     let fields: Vec<(String, String)> =
         unknowns.map(|(range, amount)| (range.field.clone(), amount.text())).collect();
     let mut jobs = Vec::new();
-    for Family { experiment, variants } in families {
+    for Target { experiment, variants } in targets {
         for variant in variants {
             let scenario = experiment.resolve(variant.as_deref(), &fields)?;
             let repeats = search.repeat.unwrap_or(scenario.repeat);
@@ -184,15 +189,15 @@ fn jobs<'a>(search: &Search, families: &[Family<'a>], point: &[f64]) -> Result<V
     Ok(jobs)
 }
 
-/// The published figures that are wanted beside those of the runs.
+/// The selected published figures and the figures of the runs.
 fn figures(
     search: &Search,
-    families: &[Family<'_>],
+    targets: &[Target<'_>],
     jobs: &[Job<'_>],
     runs: &[RunSummary],
 ) -> Vec<PublishedFigure> {
     let mut all = Vec::new();
-    for Family { experiment, .. } in families {
+    for Target { experiment, .. } in targets {
         let of_file = jobs.iter().zip(runs).filter(|(job, _)| std::ptr::eq(job.experiment, *experiment));
         let summary = experiment.summary(of_file.map(|(_, run)| run.clone()).collect());
         let of = |result: &PublishedResult| {
@@ -201,9 +206,9 @@ fn figures(
             };
             experiment.file.published().iter().find(same)
         };
-        let wanted =
-            summary.published.into_iter().filter(|result| of(result).is_some_and(|p| is_wanted(search, p)));
-        all.extend(wanted.filter_map(|result| {
+        let selected =
+            summary.published.into_iter().filter(|result| of(result).is_some_and(|p| is_selected(search, p)));
+        all.extend(selected.filter_map(|result| {
             Some(PublishedFigure {
                 scenario: summary.scenario.clone(),
                 published: result.published?,
@@ -221,19 +226,19 @@ fn cost(figures: &[PublishedFigure]) -> f64 {
     residuals.map_or(f64::INFINITY, |residuals| root_mean_square(&residuals))
 }
 
-/// What was found.
+/// The best set of values and all trials.
 fn result(
     experiments: &[Experiment],
     search: &Search,
-    mut outcomes: Vec<Outcome>,
+    mut trials: Vec<Trial>,
     per_point: usize,
 ) -> Result<Fit> {
     let finite = |x: f64| x.is_finite().then_some(x);
     let swept = |amount: Amount| SweptValue { text: amount.text(), number: Some(amount.value) };
-    outcomes.sort_by(|a, b| a.point.partial_cmp(&b.point).unwrap_or(std::cmp::Ordering::Equal));
-    let by_cost = |a: &&Outcome, b: &&Outcome| cost(&a.figures).total_cmp(&cost(&b.figures));
-    let Some(best) = outcomes.iter().min_by(by_cost) else {
-        return Err(Error::Failed("nothing was tried".into()));
+    trials.sort_by(|a, b| a.point.partial_cmp(&b.point).unwrap_or(std::cmp::Ordering::Equal));
+    let by_cost = |a: &&Trial, b: &&Trial| cost(&a.figures).total_cmp(&cost(&b.figures));
+    let Some(best) = trials.iter().min_by(by_cost) else {
+        return Err(Error::Failed("no set of values was tried".into()));
     };
     let unknowns = search.ranges.iter().zip(amounts(search, &best.point));
     let figure = |f: &PublishedFigure| FitFigure {
@@ -247,14 +252,14 @@ fn result(
         ours: f.ours,
         residual: f.residual(),
     };
-    let tried = |outcome: &Outcome| FitTried {
-        values: amounts(search, &outcome.point).into_iter().map(swept).collect(),
-        error: finite(cost(&outcome.figures)),
-        figures: outcome.figures.iter().map(|f| f.ours).collect(),
+    let tried = |trial: &Trial| FitTried {
+        values: amounts(search, &trial.point).into_iter().map(swept).collect(),
+        error: finite(cost(&trial.figures)),
+        figures: trial.figures.iter().map(|f| f.ours).collect(),
     };
     Ok(Fit {
         scenarios: experiments.iter().map(|one| one.file.name().to_owned()).collect(),
-        engine: search.engine.name().into(),
+        engine: search.engine.name(),
         unknowns: unknowns
             .map(|(range, best)| Unknown {
                 field: range.field.clone(),
@@ -266,12 +271,12 @@ fn result(
             .collect(),
         error: finite(cost(&best.figures)),
         figures: best.figures.iter().map(figure).collect(),
-        tried: outcomes.iter().map(tried).collect(),
-        runs: (outcomes.len() * per_point) as u32,
+        tried: trials.iter().map(tried).collect(),
+        runs: (trials.len() * per_point) as u32,
     })
 }
 
-/// A point in the fields' own units, rounded to what they take.
+/// A point in the units of the fields, rounded to values that they accept.
 fn amounts(search: &Search, point: &[f64]) -> Vec<Amount> {
     search.ranges.iter().zip(point).map(|(range, value)| range.low.with(*value)).collect()
 }

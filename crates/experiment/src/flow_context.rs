@@ -1,38 +1,38 @@
-//! What the verdict and the model need to know of a flow beside its samples: its path and its buffers.
+//! The path and the buffers of a flow: context for the verdict and input of the model.
 
 use std::fs;
 
-use model::{Ip, Transport};
-use net::{LossUnit, PipeSpec};
-use scenario::{Flow, Host, Kind, Scenario, Tcp, Udp};
+use model::{IpVersion, Transport};
+use net::{Direction, LossUnit, PipeSpec};
+use scenario::{FlowKind, FlowSpec, Host, Scenario, TcpSpec, UdpSpec};
 use units::{BitRate, Time};
 use verdict::{Buffer, FlowContext, Generator, PathLink};
 
-/// The most that a host with segmentation offload hands over at once (GSO_LEGACY_MAX_SIZE, linux/netdevice.h).
+/// Maximum size of a packet that a host with segmentation offload sends to its device (GSO_LEGACY_MAX_SIZE, linux/netdevice.h).
 const SUPER_PACKET_BYTES: u32 = 65_536;
 
-/// A flow's way through the network and back.
+/// A flow's path through the network, in both directions.
 pub struct FlowPath<'a> {
-    /// The directions of links that data crosses, with the links' names.
-    pub there: Vec<(&'a str, bool, &'a PipeSpec)>,
+    /// The link directions that data crosses, with the names of the links.
+    pub there: Vec<(&'a str, Direction, &'a PipeSpec)>,
     /// Two-way propagation delay.
     pub rtt: Time,
-    /// MTU that both hosts keep to once routers have reported smaller links.
+    /// Path MTU: the MTU of both hosts after routers have reported links with a smaller MTU.
     pub mtu: u32,
-    /// MTU of the sender's host, which knows nothing else when it makes a datagram.
+    /// MTU of the sender's host, which determines the size of UDP datagrams (the path MTU does not).
     pub host_mtu: u32,
     /// IP version.
-    pub ip: Ip,
+    pub ip: IpVersion,
 }
 
 impl<'a> FlowPath<'a> {
-    /// The path of a flow; `None` where there is none (a resolved scenario always has one).
-    pub fn of(scenario: &'a Scenario, flow: &Flow) -> Option<Self> {
-        let directions = |from: &str, to: &str| -> Option<Vec<(&'a str, bool, &'a PipeSpec)>> {
+    /// The path of a flow; `None` without a path (a resolved scenario always has one).
+    pub fn of(scenario: &'a Scenario, flow: &FlowSpec) -> Option<Self> {
+        let directions = |from: &str, to: &str| -> Option<Vec<(&'a str, Direction, &'a PipeSpec)>> {
             let hops = scenario.path(from, to)?;
-            let direction = |hop: &scenario::Hop| {
+            let direction = |hop: &scenario::PathHop| {
                 let link = &scenario.links[hop.link];
-                (link.name.as_str(), hop.reversed, link.direction(hop.reversed))
+                (link.name.as_str(), hop.direction, link.pipe(hop.direction))
             };
             Some(hops.iter().map(direction).collect())
         };
@@ -41,7 +41,7 @@ impl<'a> FlowPath<'a> {
         let rtt = there.iter().chain(&back).map(|(_, _, d)| d.delay.0).sum();
         let (from, to) = (scenario.host(&flow.from)?, scenario.host(&flow.to)?);
         let (address, _) = scenario.flow_addresses(flow)?;
-        let ip = if address.is_ipv4() { Ip::V4 } else { Ip::V6 };
+        let ip = if address.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
         let mtu = scenario.path_mtu_from(flow, from.mtu.min(to.mtu))?.mtu;
         Some(FlowPath { there, rtt: Time(rtt), mtu, host_mtu: from.mtu, ip })
     }
@@ -51,9 +51,9 @@ impl<'a> FlowPath<'a> {
         self.there.iter().filter_map(|(_, _, d)| Some((*d, d.rate.mean()?))).min_by_key(|(_, rate)| *rate)
     }
 
-    /// Goodput of TCP that the links allow with this MSS.
-    pub fn wire_limit_bps(&self, asked_mss: Option<u32>) -> Option<f64> {
-        let mss = model::mss(self.mtu, self.ip, asked_mss);
+    /// Maximum TCP goodput on the links with this MSS.
+    pub fn wire_limit_bps(&self, requested_mss: Option<u32>) -> Option<f64> {
+        let mss = model::mss(self.mtu, self.ip, requested_mss);
         let headers = self.ip.header_bytes() + Transport::Tcp.header_bytes();
         self.there
             .iter()
@@ -61,7 +61,7 @@ impl<'a> FlowPath<'a> {
             .reduce(f64::min)
     }
 
-    /// Payload that the links allow to datagrams of this size.
+    /// Maximum UDP goodput on the links with datagrams of this size.
     pub fn datagram_limit_bps(&self, payload: u32) -> Option<f64> {
         self.there
             .iter()
@@ -71,7 +71,7 @@ impl<'a> FlowPath<'a> {
             .reduce(f64::min)
     }
 
-    /// Goodput that the links allow to XCP with full packets.
+    /// Maximum XCP goodput on the links with full-sized packets.
     pub fn xcp_limit_bps(&self) -> Option<f64> {
         let headers = self.ip.header_bytes() + sim::XCP_HEADER_BYTES;
         let payload = self.mtu.saturating_sub(headers);
@@ -82,9 +82,9 @@ impl<'a> FlowPath<'a> {
     }
 
     /// Payload of a udp flow's datagrams.
-    pub fn datagram_payload(&self, udp: &Udp) -> u32 {
-        let most = model::payload_bytes(self.host_mtu, self.ip, Transport::Udp);
-        udp.packet.map_or(most, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX))
+    pub fn datagram_payload(&self, udp: &UdpSpec) -> u32 {
+        let max_payload = model::payload_bytes(self.host_mtu, self.ip, Transport::Udp);
+        udp.packet.map_or(max_payload, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX))
     }
 
     /// Bytes that the queue of the slowest link holds, with packets of the path's MTU.
@@ -97,7 +97,7 @@ impl<'a> FlowPath<'a> {
         direction.queue.bytes(u64::from(self.mtu + direction.overhead)).map(|bytes| bytes.0)
     }
 
-    /// How often losses happen on the way there, by segment: super-packets that are lost whole are one loss each.
+    /// Probability of a loss on the forward path, per segment. The loss of a whole super-packet counts as one.
     pub fn loss(&self) -> f64 {
         let per_segment = |d: &PipeSpec| match d.loss_unit {
             LossUnit::Segment => d.loss.mean(),
@@ -107,8 +107,8 @@ impl<'a> FlowPath<'a> {
     }
 }
 
-/// The verdict's view of a flow.
-pub fn flow_context(scenario: &Scenario, flow: &Flow) -> FlowContext {
+/// The context of a flow for the verdict.
+pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
     let mut context = FlowContext {
         name: flow.name.clone(),
         from: flow.from.clone(),
@@ -117,24 +117,24 @@ pub fn flow_context(scenario: &Scenario, flow: &Flow) -> FlowContext {
     };
     if let Some(path) = FlowPath::of(scenario, flow) {
         context.wire_limit_bps = match &flow.kind {
-            Kind::Tcp(tcp) => path.wire_limit_bps(tcp.mss),
-            Kind::Udp(udp) => path.datagram_limit_bps(path.datagram_payload(udp)),
-            Kind::Xcp(_) => path.xcp_limit_bps(),
-            Kind::Ping(_) => return context,
+            FlowKind::Tcp(tcp) => path.wire_limit_bps(tcp.mss),
+            FlowKind::Udp(udp) => path.datagram_limit_bps(path.datagram_payload(udp)),
+            FlowKind::Xcp(_) => path.xcp_limit_bps(),
+            FlowKind::Ping(_) => return context,
         };
         context.path = path
             .there
             .iter()
-            .filter_map(|(name, reversed, direction)| {
+            .filter_map(|(name, direction, pipe)| {
                 Some(PathLink {
                     name: (*name).into(),
-                    direction: if *reversed { "backward" } else { "forward" }.into(),
-                    rate_bps: direction.rate.mean()?.as_f64(),
+                    direction: direction.name().into(),
+                    rate_bps: pipe.rate.mean()?.as_f64(),
                 })
             })
             .collect();
     }
-    let Kind::Tcp(tcp) = &flow.kind else { return context };
+    let FlowKind::Tcp(tcp) = &flow.kind else { return context };
     context.pacing_bps = tcp.pacing.map(BitRate::as_f64);
     context.pacing_option = "the flow's pacing".into();
     context.generator = Some(Generator {
@@ -149,9 +149,9 @@ pub fn flow_context(scenario: &Scenario, flow: &Flow) -> FlowContext {
 }
 
 /// The sender's and the receiver's buffers.
-pub fn buffers(scenario: &Scenario, flow: &Flow, tcp: &Tcp) -> (Buffer, Buffer) {
-    let buffer = |asked: Option<units::Bytes>, host: &str, name: &str| match asked {
-        Some(asked) => Buffer::Fixed(asked.0),
+pub fn buffers(scenario: &Scenario, flow: &FlowSpec, tcp: &TcpSpec) -> (Buffer, Buffer) {
+    let buffer = |requested: Option<units::Bytes>, host: &str, name: &str| match requested {
+        Some(bytes) => Buffer::Fixed(bytes.0),
         None => scenario.host(host).and_then(|h| tuned(h, name)).map_or(Buffer::Unknown, Buffer::Tuned),
     };
     (
@@ -160,27 +160,27 @@ pub fn buffers(scenario: &Scenario, flow: &Flow, tcp: &Tcp) -> (Buffer, Buffer) 
     )
 }
 
-/// A host's three values of a setting: its own, else the machine's, which namespaces begin with.
+/// The three values of a host's sysctl (minimum, default, maximum): the host's, else the machine's, as a new namespace has them.
 fn tuned(host: &Host, name: &str) -> Option<[u64; 3]> {
     let text = setting(Some(host), name)?;
     let values: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
     values.try_into().ok()
 }
 
-/// A host's setting: its own, else that of the Linux 2.4 which the scenario gives it, else the machine's.
+/// A host's sysctl: the host's value, else the default of Linux 2.4 if the scenario simulates it, else this machine's value.
 pub fn setting(host: Option<&Host>, name: &str) -> Option<String> {
-    let old = host.is_some_and(|host| host.kernel == Some((2, 4)));
+    let is_linux_24 = host.is_some_and(|host| host.kernel == Some((2, 4)));
     match host.and_then(|host| host.sysctl.get(name)) {
         Some(text) => Some(text.clone()),
-        None if old => setting_24(name),
+        None if is_linux_24 => linux_24_default(name),
         None => fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok(),
     }
 }
 
-/// What Linux 2.4 begins with; its congestion control is in the stack.
-fn setting_24(name: &str) -> Option<String> {
+/// The defaults of Linux 2.4. Its congestion control is not a sysctl but built into the stack.
+fn linux_24_default(name: &str) -> Option<String> {
     let config = tcp::Config::linux24();
-    let three = |[least, default, most]: [u32; 3]| format!("{least} {default} {most}");
+    let three = |[min, default, max]: [u32; 3]| format!("{min} {default} {max}");
     match name {
         "net.ipv4.tcp_congestion_control" => Some("reno".into()),
         "net.ipv4.tcp_rmem" => Some(three(config.rmem)),

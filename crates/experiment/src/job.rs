@@ -11,28 +11,28 @@ use std::{
 use guest::Image;
 use record::Writer;
 use scenario::Scenario;
-use schema::{DiscardedRun, Event, FlowSample, LinkSample, Quality, RunSummary};
+use schema::{DiscardedRun, Event, FlowSample, LinkSample, Quality, Reliability, RunSummary};
 
 use crate::{
     EngineChoice, Error, Experiment, LabSetup, Observer, Outcome, Result, congestion,
     engines::{Engine, Kernel, Lab, Model, Sim, Task},
     instant::{compact, now},
-    reliability::{self, Unreliable},
+    reliability::{self, Unreliability},
     repeat::{MAX_TRIES, RepeatTime, Try, until_undisturbed},
 };
 
 /// One run that can be executed.
 #[derive(Debug, Clone)]
 pub struct Job<'a> {
-    /// The experiment that it belongs to.
+    /// The experiment of the run.
     pub experiment: &'a Experiment,
-    /// The engine that executes it.
+    /// The engine that executes the run.
     pub engine: EngineChoice,
     /// The kernel to boot (kernel engine only).
     pub guest: Option<Image>,
     /// The scenario's variant; `None` in a file without variants.
     pub variant: Option<String>,
-    /// The point of the sweep that it belongs to.
+    /// The point of the sweep; `None` outside sweeps.
     pub point: Option<Point>,
     /// Repeat number, from 1.
     pub repeat: u32,
@@ -99,8 +99,8 @@ pub struct RunOptions<'a> {
     pub stop: &'a AtomicBool,
     /// Time budget for repeating lab runs that the machine disturbed.
     pub repeat_time: RepeatTime,
-    /// Number of simulations and guests in parallel; `None`: one per processor.
-    pub side_by_side: Option<NonZeroUsize>,
+    /// Maximum number of simulations and guests in parallel; `None`: one per processor.
+    pub parallel_runs: Option<NonZeroUsize>,
 }
 
 impl Default for RunOptions<'_> {
@@ -112,26 +112,26 @@ impl Default for RunOptions<'_> {
             observer: &(),
             stop: &NEVER,
             repeat_time: RepeatTime::default(),
-            side_by_side: None,
+            parallel_runs: None,
         }
     }
 }
 
-/// Executes a run; repeats a lab run that the machine disturbed. A failed run leaves no record.
+/// Executes a run; repeats a lab run that the machine disturbed. The record of a failed run is deleted.
 pub(crate) fn run_job(job: &Job<'_>, options: &RunOptions<'_>) -> Result<CompletedRun> {
     let (Retention::Record(runs_dir) | Retention::RecordAndRows(runs_dir)) = options.retention else {
-        let outcome = run(job, begin(job), options, None)?;
+        let outcome = run(job, initial_summary(job), options, None)?;
         return Ok(CompletedRun { summary: outcome.summary, rows: None, failed: outcome.failed });
     };
     until_undisturbed(
         &options.repeat_time,
         |discarded| attempt(job, options, runs_dir, discarded),
         |(writer, outcome), why, tries| {
-            // A record that is replaced would only fill the list of runs.
+            // A later try replaces this record; keeping it would only clutter the list of runs.
             writer.abort();
             drop(outcome);
             options.observer.note(&format!(
-                "{}: the machine disturbed try {tries} of {MAX_TRIES}, it is repeated: {}",
+                "{}: the machine disturbed try {tries} of {MAX_TRIES}; repeating the run: {}",
                 title(job),
                 why.faults.join("; ")
             ));
@@ -148,12 +148,14 @@ fn attempt(
     discarded: &[DiscardedRun],
 ) -> Result<Try<(Writer, Outcome)>> {
     let experiment = job.experiment;
-    let mut begun = begin(job);
-    let initial = experiment.summary(vec![begun.clone()]);
+    let mut initial = initial_summary(job);
+    tracing::info!(run = title(job), "starts");
+    let initial_document = experiment.summary(vec![initial.clone()]);
     let toml = job.scenario.to_toml();
-    let mut writer = Writer::create(runs_dir, experiment.file.name(), &id(job, &begun), &toml, &initial)?;
-    begun.id = writer.id().to_string();
-    let mut outcome = match run(job, begun, options, Some(&mut writer)) {
+    let mut writer =
+        Writer::create(runs_dir, experiment.file.name(), &id(job, &initial), &toml, &initial_document)?;
+    initial.id = writer.id().to_string();
+    let mut outcome = match run(job, initial, options, Some(&mut writer)) {
         Ok(outcome) => outcome,
         Err(error) => {
             writer.abort();
@@ -161,11 +163,17 @@ fn attempt(
         }
     };
     note_discarded(&mut outcome.summary, discarded);
-    let is_whole =
+    tracing::info!(
+        run = title(job),
+        wall_s = outcome.summary.wall_s,
+        partial = outcome.summary.partial,
+        "has ended"
+    );
+    let is_complete =
         outcome.failed.is_none() && !outcome.summary.partial && !options.stop.load(Ordering::Relaxed);
-    let disturbed = if is_whole { disturbed(job, &outcome.summary) } else { None };
-    let took = Duration::from_secs_f64(outcome.summary.wall_s.max(0.0));
-    Ok(Try { took, made: (writer, outcome), disturbed })
+    let disturbed = if is_complete { disturbed(job, &outcome.summary) } else { None };
+    let duration = Duration::from_secs_f64(outcome.summary.wall_s.max(0.0));
+    Ok(Try { duration, result: (writer, outcome), disturbed })
 }
 
 /// Adds to a run's summary how often it was repeated and why.
@@ -182,16 +190,16 @@ fn note_discarded(summary: &mut RunSummary, discarded: &[DiscardedRun]) {
     ));
 }
 
-/// Why a lab run is to be repeated: the machine disturbed a figure of it that is compared with a published one.
+/// Why a lab run must be repeated: the machine disturbed one of its figures that has a published counterpart.
 fn disturbed(job: &Job<'_>, run: &RunSummary) -> Option<DiscardedRun> {
     if job.engine != EngineChoice::Lab || job.point.is_some() || job.experiment.is_changed() {
         return None;
     }
     let published = job.experiment.file.published().iter();
-    let of_this = published.filter(|p| p.variant == job.variant && !p.figure.is_closed_form());
-    let mut unreliable = Unreliable::default();
-    of_this.map(|p| reliability::judge(p, run)).filter(|u| u.disturbed).for_each(|u| unreliable.merge(u));
-    unreliable.is_so().then(|| DiscardedRun { started: run.started.clone(), faults: unreliable.faults })
+    let of_variant = published.filter(|p| p.variant == job.variant && !p.figure.is_closed_form());
+    let mut unreliable = Unreliability::default();
+    of_variant.map(|p| reliability::judge(p, run)).filter(|u| u.disturbed).for_each(|u| unreliable.merge(u));
+    unreliable.has_faults().then(|| DiscardedRun { started: run.started.clone(), faults: unreliable.faults })
 }
 
 /// Completes the record of a run.
@@ -207,42 +215,44 @@ fn finish(job: &Job<'_>, options: &RunOptions<'_>, writer: Writer, outcome: Outc
 
 fn run(
     job: &Job<'_>,
-    begun: RunSummary,
+    initial: RunSummary,
     options: &RunOptions<'_>,
     writer: Option<&mut Writer>,
 ) -> Result<Outcome> {
     let Experiment { path, host, kernel, traced, .. } = job.experiment;
     let mut observer: Box<dyn crate::RunObserver + '_> = match job.engine {
-        // It is there at once.
+        // The model returns at once: no progress.
         EngineChoice::Model => Box::new(()),
         _ => options.observer.run(&title(job), job.scenario.duration),
     };
     let task =
-        Task { scenario: &job.scenario, begun, observer: observer.as_mut(), writer, stop: options.stop };
+        Task { scenario: &job.scenario, initial, observer: observer.as_mut(), writer, stop: options.stop };
     match &job.engine {
         EngineChoice::Model => Model { host }.run(task),
         EngineChoice::Sim => Sim { path, host, kernel: *kernel, traced }.run(task),
         EngineChoice::Lab => {
             let Some(setup) = options.lab else {
-                return Err(Error::BadInput("a lab needs the right to make namespaces".into()));
+                return Err(Error::BadInput(
+                    "a lab run needs RunOptions::lab (the privilege to create network namespaces)".into(),
+                ));
             };
             let registered = congestion::register(&job.scenario, path)?;
             Lab { setup, registered: &registered }.run(task)
         }
         EngineChoice::Kernel(_) => {
             let Some(image) = &job.guest else {
-                return Err(Error::BadInput("a guest needs its kernel".into()));
+                return Err(Error::BadInput("a guest run needs a guest kernel (Job::guest)".into()));
             };
             Kernel { image }.run(task)
         }
     }
 }
 
-/// A run's summary before anything has happened.
-fn begin(job: &Job<'_>) -> RunSummary {
+/// A run's summary before its start.
+fn initial_summary(job: &Job<'_>) -> RunSummary {
     RunSummary {
         id: String::new(),
-        engine: job.engine.name().into(),
+        engine: job.engine.name(),
         variant: job.variant.clone(),
         kernel: simulated_kernel(job),
         sweep: job.point.as_ref().map(|point| point.values.clone()).unwrap_or_default(),
@@ -255,12 +265,12 @@ fn begin(job: &Job<'_>) -> RunSummary {
         flows: Vec::new(),
         links: Vec::new(),
         fairness_jain: None,
-        quality: Quality { ok: true, ..Quality::default() },
+        quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
         discarded: Vec::new(),
     }
 }
 
-/// The kernel of the sending hosts, where it is simulated or a guest's and not the machine's.
+/// The kernel of the sending hosts if it is not the machine's: a simulated one or a guest's.
 pub(crate) fn simulated_kernel(job: &Job<'_>) -> Option<String> {
     match &job.engine {
         EngineChoice::Lab => return None,
@@ -278,17 +288,17 @@ pub(crate) fn simulated_kernel(job: &Job<'_>) -> Option<String> {
 }
 
 /// The record's name.
-fn id(job: &Job<'_>, begun: &RunSummary) -> String {
-    // Two guest kernels may begin in one second.
-    let engine = begun.engine_label().replace(' ', "-");
-    let mut id = record::new_id(&compact(&begun.started), &engine, job.variant.as_deref(), job.repeat);
+fn id(job: &Job<'_>, initial: &RunSummary) -> String {
+    // Runs of two guest kernels can start in the same second.
+    let engine = initial.engine_label().replace(' ', "-");
+    let mut id = record::new_id(&compact(&initial.started), &engine, job.variant.as_deref(), job.repeat);
     if let Some(point) = &job.point {
         id.push_str(&format!("-p{}", point.number));
     }
     id
 }
 
-/// The run for people, as in `lab8 tuned queue=100p 2/5`.
+/// The display name of a run, as in `lab8 tuned queue=100p 2/5`.
 fn title(job: &Job<'_>) -> String {
     let mut title = job.experiment.file.name().to_string();
     if let Some(variant) = &job.variant {

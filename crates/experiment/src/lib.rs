@@ -1,4 +1,4 @@
-//! Experiments: a scenario file in, runs out, by closed forms, simulation, the lab or a guest kernel.
+//! Runs the experiments of a scenario file by closed forms, in the simulator, in the lab or in a guest kernel.
 //!
 //! An [`Experiment`] is a scenario file with the settings that all its runs share. A [`Selection`] names the runs: engines,
 //! variants, points of sweeps, repeats. [`RunOptions`] configure execution: records, progress, parallelism. [`Experiment::run`]
@@ -10,7 +10,7 @@
 //!
 //! # fn main() -> experiment::Result<()> {
 //! let experiment = Experiment::from_file("../../scenarios/lab8.toml")?.set("duration", "5s");
-//! let summary = experiment.run(&Selection::by(EngineChoice::Model), &RunOptions::default())?;
+//! let summary = experiment.run(&Selection::with_engine(EngineChoice::Model), &RunOptions::default())?;
 //! for run in &summary.runs {
 //!     println!("{:?}: {:?}", run.variant, run.flows[0].goodput_bps);
 //! }
@@ -19,18 +19,18 @@
 //! # }
 //! ```
 //!
-//! The kernel engine runs the calling program once more, inside the guest: it must call [`guest::init`] for the arguments `guest
-//! init SEED` and [`guest::run`] for `guest run`. The lab must be set up ([`LabSetup::acquire`]) before the process has a second
+//! The kernel engine starts the calling program again inside the guest. That program must call [`guest::init`] for the arguments
+//! `guest init SEED` and [`guest::run`] for `guest run`. Call [`LabSetup::acquire`] before the process starts a second
 //! thread.
 //!
-//! Not here: tables, plots and pages (`view`), and measurements between real hosts (`perf`, `diagnosis`).
+//! Not here: tables, plots and pages (`view`), and measurements between real hosts (`measurement`, `diagnosis`).
 
 mod batch;
+mod built_in_sweeps;
 mod cc_law;
 mod closed_form;
 pub mod confidence;
 pub mod congestion;
-mod earlier;
 mod engine;
 mod engines;
 pub mod error;
@@ -43,8 +43,8 @@ mod job;
 mod nothing_arrived;
 mod observer;
 mod outcome;
-mod presets;
 mod published;
+mod recorded_runs;
 mod reliability;
 mod repeat;
 pub mod reproduce;
@@ -53,7 +53,6 @@ mod selection;
 mod sweep;
 
 pub use batch::run_all;
-pub use earlier::EarlierRuns;
 pub use engine::{EngineChoice, EngineChoices};
 pub use engines::{LabSetup, check_guest, clean_journal, find_guest, guest};
 pub use error::{Error, ErrorKind, Result};
@@ -64,6 +63,7 @@ pub use job::{CompletedRun, Job, Point, Retention, Rows, RunOptions};
 pub use lab::Progress;
 pub use observer::{Observer, RunObserver};
 pub use outcome::Outcome;
+pub use recorded_runs::RecordedRuns;
 pub use repeat::RepeatTime;
 pub use selection::Selection;
 pub use sweep::SweepPlan;

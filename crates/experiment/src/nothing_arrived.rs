@@ -1,24 +1,24 @@
-//! Flows of which nothing arrives, and why: a run that gives 0 b/s names the cause, or is not sound.
+//! Flows that deliver nothing: a run with 0 b/s names the cause, or is marked as faulty.
 
 use net::PipeSpec;
-use scenario::{Flow, Kind, PathMtu, Scenario};
+use scenario::{FlowKind, FlowSpec, PathMtu, Scenario};
 use schema::{FlowSummary, RunSummary};
 use units::Time;
 
-/// A connection needs so many round trips before its first data is read.
-const ROUND_TRIPS_TO_CONNECT: u64 = 3;
+/// Number of round trips until a receiver reads the first data of a connection.
+const ROUND_TRIPS_TO_FIRST_DATA: u64 = 3;
 
-/// Says of each flow whose packets are too large for its path that they are, and of each flow that delivered nothing why. A flow
-/// that delivered nothing for no known reason makes the run unsound.
+/// Adds evidence to flows whose packets are too large for their path, and a note to flows that delivered nothing. A flow that
+/// delivered nothing for no known reason adds a fault to the run.
 pub fn explain(scenario: &Scenario, summary: &mut RunSummary) {
     for flow in &scenario.flows {
         let Some(result) = summary.flows.iter_mut().find(|result| result.name == flow.name) else { continue };
-        let is_empty = delivered_nothing(flow, result);
+        let is_silent = delivered_nothing(flow, result);
         if let Some((sentence, remedy)) = black_hole(scenario, flow) {
             result.evidence.insert(0, sentence);
             result.remedy = Some(remedy);
         }
-        if !is_empty || summary.partial {
+        if !is_silent || summary.partial {
             continue;
         }
         let name = &flow.name;
@@ -32,82 +32,84 @@ pub fn explain(scenario: &Scenario, summary: &mut RunSummary) {
     }
 }
 
-fn delivered_nothing(flow: &Flow, result: &FlowSummary) -> bool {
+fn delivered_nothing(flow: &FlowSpec, result: &FlowSummary) -> bool {
     match flow.kind {
-        Kind::Tcp(_) | Kind::Udp(_) | Kind::Xcp(_) => {
+        FlowKind::Tcp(_) | FlowKind::Udp(_) | FlowKind::Xcp(_) => {
             result.bytes.unwrap_or(0) == 0 && result.goodput_bps.unwrap_or(0.0) == 0.0
         }
-        Kind::Ping(_) => result.min_rtt_us.is_none(),
+        FlowKind::Ping(_) => result.min_rtt_us.is_none(),
     }
 }
 
-/// Why nothing of a flow can arrive, as the scenario describes its path.
-fn cause(scenario: &Scenario, flow: &Flow) -> Option<String> {
+/// Why no packet of a flow can arrive, according to the scenario.
+fn cause(scenario: &Scenario, flow: &FlowSpec) -> Option<String> {
     if let Some((sentence, _)) = black_hole(scenario, flow) {
         return Some(sentence);
     }
     if let Some(link) = down_link(scenario, flow) {
-        return Some(format!("link {link} of its path is down"));
+        return Some(format!("link {link} on its path is down"));
     }
     let path = hops(scenario, flow);
     if let Some((link, _)) = path.iter().find(|(_, direction)| direction.loss.mean() >= 1.0) {
-        return Some(format!("link {link} of its path loses every packet"));
+        return Some(format!("link {link} on its path loses every packet"));
     }
     let end = flow.stop.unwrap_or(scenario.duration).min(scenario.duration);
     let active = end.0.saturating_sub(flow.start.0);
     if active == 0 {
-        return Some("it starts when the run has ended".into());
+        return Some("it starts after the end of the run".into());
     }
     let rtt: u64 = path.iter().map(|(_, direction)| direction.delay.0).sum();
-    if active < rtt.saturating_mul(ROUND_TRIPS_TO_CONNECT) {
+    if active < rtt.saturating_mul(ROUND_TRIPS_TO_FIRST_DATA) {
         let (active, rtt) = (Time(active), Time(rtt));
-        return Some(format!("it lasts {active}, less than {ROUND_TRIPS_TO_CONNECT} round trips of {rtt}"));
+        return Some(format!(
+            "it lasts {active}, less than {ROUND_TRIPS_TO_FIRST_DATA} round trips of {rtt}"
+        ));
     }
     match &flow.kind {
-        Kind::Tcp(tcp) if tcp.reader_stops.is_some_and(|at| at <= flow.start) => {
+        FlowKind::Tcp(tcp) if tcp.reader_stops.is_some_and(|at| at <= flow.start) => {
             Some("its receiver reads nothing (reader_stops)".into())
         }
         _ => None,
     }
 }
 
-/// What is to be said where a flow's packets are too large for a link that does not report it, and what helps.
-fn black_hole(scenario: &Scenario, flow: &Flow) -> Option<(String, String)> {
+/// The problem and its remedy if a flow's packets are too large for a link that does not report it (path MTU black hole).
+fn black_hole(scenario: &Scenario, flow: &FlowSpec) -> Option<(String, String)> {
     let PathMtu { mtu, black_hole } = scenario.path_mtu(flow)?;
     let hole = black_hole?;
-    let search = match flow.kind {
-        Kind::Tcp(_) => {
+    let probing = match flow.kind {
+        FlowKind::Tcp(_) => {
             format!(
-                ", or let its TCP search: hosts.{}.sysctl.\"net.ipv4.tcp_mtu_probing\" = \"1\"",
+                ", or enable its TCP MTU probing: hosts.{}.sysctl.\"net.ipv4.tcp_mtu_probing\" = \"1\"",
                 flow.from
             )
         }
         _ => String::new(),
     };
-    let remedy = format!("give {} an MTU of {}{search}", flow.from, hole.mtu);
+    let remedy = format!("give {} an MTU of {}{probing}", flow.from, hole.mtu);
     Some((hole.sentence(mtu), remedy))
 }
 
-/// A link of a flow's path that is down from the start and stays so, in either direction.
-pub fn down_link<'a>(scenario: &'a Scenario, flow: &Flow) -> Option<&'a str> {
+/// A link on a flow's path, in either direction, that is down for the whole run.
+pub fn down_link<'a>(scenario: &'a Scenario, flow: &FlowSpec) -> Option<&'a str> {
     [(&flow.from, &flow.to), (&flow.to, &flow.from)].into_iter().find_map(|(from, to)| {
         let hops = scenario.path(from, to)?;
         hops.iter().find_map(|hop| {
             let link = &scenario.links[hop.link];
-            let later = link.changes.iter().map(|c| if hop.reversed { &c.backward } else { &c.forward });
-            let stays = link.direction(hop.reversed).down && later.clone().all(|direction| direction.down);
-            stays.then_some(link.name.as_str())
+            let later = link.changes.iter().map(|change| change.pipe(hop.direction));
+            let stays_down = link.pipe(hop.direction).down && later.clone().all(|direction| direction.down);
+            stays_down.then_some(link.name.as_str())
         })
     })
 }
 
-/// The directions of links that data and answers cross.
-fn hops<'a>(scenario: &'a Scenario, flow: &Flow) -> Vec<(&'a str, &'a PipeSpec)> {
+/// The link directions that data and replies cross.
+fn hops<'a>(scenario: &'a Scenario, flow: &FlowSpec) -> Vec<(&'a str, &'a PipeSpec)> {
     let there = scenario.path(&flow.from, &flow.to).unwrap_or_default();
     let back = scenario.path(&flow.to, &flow.from).unwrap_or_default();
-    let of = |hop: scenario::Hop| {
+    let of = |hop: scenario::PathHop| {
         let link = &scenario.links[hop.link];
-        (link.name.as_str(), link.direction(hop.reversed))
+        (link.name.as_str(), link.pipe(hop.direction))
     };
     there.into_iter().chain(back).map(of).collect()
 }

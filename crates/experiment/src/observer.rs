@@ -1,4 +1,4 @@
-//! Progress and rows of runs, as they come.
+//! Receivers of progress and rows during runs.
 
 use lab::Progress;
 use schema::{Event, FlowSample, LinkSample};

@@ -1,38 +1,37 @@
-//! What a run yields: the rows that an engine measured and the summary computed from them.
+//! The outcome of a run: the rows that an engine measured and the summary computed from them.
 
 use std::time::Duration;
 
+use engine_common::{FlowTotals, LinkTotals};
 use lab::Progress;
 use record::Writer;
-use scenario::{
-    Flow, Kind, Scenario,
-    rows::{FlowEnd, LinkEnd},
+use scenario::{FlowKind, FlowSpec, Scenario};
+use schema::{
+    EngineName, Event, EventKind, FlowSample, FlowSummary, LinkSample, LinkSummary, Quality, RunSummary,
 };
-use schema::{Event, EventKind, FlowSample, FlowSummary, LinkSample, LinkSummary, Quality, RunSummary};
 use units::Time;
 use verdict::{FlowContext, FlowTimes};
 
 use crate::{
-    EngineChoice, Error, RunObserver, flow_context::flow_context, host_bursts::unexplained_drops,
-    nothing_arrived,
+    Error, RunObserver, flow_context::flow_context, host_bursts::unexplained_drops, nothing_arrived,
 };
 
-/// Share of samples with computing as the limit from which on a measurement is unreliable.
-const HOST_LIMITED: f64 = 0.2;
+/// A measurement is unreliable if at least this share of a flow's samples was limited by a host's processors.
+const UNRELIABLE_HOST_SHARE: f64 = 0.2;
 
-/// An echo's time may be noted so late, microseconds.
-const NOTED_LATE_US: i64 = 50_000;
+/// Maximum delay between the arrival of an echo and its timestamp, microseconds.
+const MAX_TIMESTAMP_DELAY_US: i64 = 50_000;
 
 /// A run's summary and its rows.
 #[derive(Debug)]
 pub struct Outcome {
     /// The summary, complete.
     pub summary: RunSummary,
-    /// Samples of flows, each with what limited it.
+    /// Samples of flows, each with the cause that limited the flow.
     pub flows: Vec<FlowSample>,
     /// Samples of links.
     pub links: Vec<LinkSample>,
-    /// Losses, changes of state and the like.
+    /// Events: losses, state changes and others.
     pub events: Vec<Event>,
     /// Why a flow failed, if other flows were measured.
     pub failed: Option<Error>,
@@ -45,33 +44,34 @@ impl From<RunSummary> for Outcome {
     }
 }
 
-/// What an engine measured, without verdicts.
-pub(crate) struct Measured {
+/// Measurement of an engine, without verdicts.
+pub(crate) struct Measurement {
     pub flows: Vec<FlowSample>,
     pub links: Vec<LinkSample>,
     pub events: Vec<Event>,
-    /// How each flow ended, in the scenario's order.
-    pub flow_ends: Vec<FlowEnd>,
-    pub link_ends: Vec<LinkEnd>,
+    /// Totals of each flow, in the scenario's order.
+    pub flow_totals: Vec<FlowTotals>,
+    /// Totals of each link direction.
+    pub link_totals: Vec<LinkTotals>,
     pub quality: Quality,
-    /// How long it took.
+    /// Real time of the run.
     pub wall: Duration,
-    /// How long it was in the run's own time.
+    /// Duration in the run's own time, real or virtual.
     pub duration: Time,
-    /// It was ended early.
+    /// The run was ended early.
     pub interrupted: bool,
-    /// Why a flow failed, where others were measured all the same.
+    /// Why a flow failed, if other flows were measured.
     pub failed: Option<Error>,
 }
 
-impl From<lab::Outcome> for Measured {
+impl From<lab::Outcome> for Measurement {
     fn from(outcome: lab::Outcome) -> Self {
-        Measured {
+        Measurement {
             flows: outcome.flows,
             links: outcome.links,
             events: outcome.events,
-            flow_ends: outcome.flow_ends,
-            link_ends: outcome.link_ends,
+            flow_totals: outcome.flow_ends,
+            link_totals: outcome.link_ends,
             quality: outcome.quality,
             wall: outcome.wall,
             duration: outcome.duration,
@@ -81,7 +81,7 @@ impl From<lab::Outcome> for Measured {
     }
 }
 
-/// Rows go to the record and the observer as they are measured.
+/// Passes rows to the record and the observer as they are measured.
 pub(crate) struct Recording<'a> {
     pub writer: Option<&'a mut Writer>,
     pub observer: &'a mut dyn RunObserver,
@@ -106,61 +106,62 @@ impl lab::Observer for Recording<'_> {
     }
 }
 
-/// Labels the rows of a run with what limited each flow and computes the summary; `describe_cc` adds each flow's congestion
-/// control.
+/// Labels the rows of a run with the cause that limited each flow, and computes the summary; `describe_cc` adds each flow's
+/// congestion control.
 pub(crate) fn complete(
     scenario: &Scenario,
-    describe_cc: impl Fn(&Flow, Option<&str>, &mut FlowSummary),
+    describe_cc: impl Fn(&FlowSpec, Option<&str>, &mut FlowSummary),
     mut summary: RunSummary,
-    mut outcome: Measured,
+    mut measurement: Measurement,
 ) -> Outcome {
-    outcome.flows.sort_by_key(|row| row.time_us);
-    outcome.events.sort_by_key(|event| event.time_us);
-    for (flow, end) in scenario.flows.iter().zip(&outcome.flow_ends) {
-        let virtual_time = summary.engine != EngineChoice::Lab.name();
-        let idle = outcome.quality.cpu_idle_min.filter(|_| !virtual_time);
+    measurement.flows.sort_by_key(|row| row.time_us);
+    measurement.events.sort_by_key(|event| event.time_us);
+    for (flow, totals) in scenario.flows.iter().zip(&measurement.flow_totals) {
+        let virtual_time = summary.engine != EngineName::Lab;
+        let idle = measurement.quality.cpu_idle_min.filter(|_| !virtual_time);
         let idle =
             idle.map(|idle| format!("the processors were {:.0} % idle in the busiest second", idle * 100.0));
         let host_use = idle.into_iter().collect();
         let context = FlowContext { virtual_time, host_use, ..flow_context(scenario, flow) };
-        verdict::decide(&mut outcome.flows, &outcome.links, &context);
+        verdict::decide(&mut measurement.flows, &measurement.links, &context);
         let micros = |time: Time| (time.0 / 1000) as i64;
         let times = FlowTimes {
             kind: flow.kind.name().into(),
-            cc: end.cc.clone(),
-            started_us: end.started.map(micros),
-            ended_us: end.ended.map(micros),
-            bytes: end.bytes,
+            cc: totals.cc.clone(),
+            started_us: totals.started.map(micros),
+            ended_us: totals.ended.map(micros),
+            bytes: totals.bytes,
         };
-        let mut flow_summary = verdict::summarize(&outcome.flows, &outcome.events, &times, &context);
-        if matches!(flow.kind, Kind::Ping(_)) {
-            stalled_echoes(&outcome, &mut flow_summary);
+        let mut flow_summary = verdict::summarize(&measurement.flows, &measurement.events, &times, &context);
+        if matches!(flow.kind, FlowKind::Ping(_)) {
+            add_echo_stalls(&measurement, &mut flow_summary);
         }
-        describe_cc(flow, end.cc.as_deref(), &mut flow_summary);
+        describe_cc(flow, totals.cc.as_deref(), &mut flow_summary);
         summary.flows.push(flow_summary);
     }
-    summary.links =
-        outcome.link_ends.iter().map(|end| link_summary(scenario, end, outcome.duration)).collect();
+    summary.links = measurement
+        .link_totals
+        .iter()
+        .map(|totals| link_summary(scenario, totals, measurement.duration))
+        .collect();
     let goodputs: Vec<f64> =
         summary.flows.iter().filter(|f| f.has_window()).map(|f| f.goodput_bps.unwrap_or(0.0)).collect();
     summary.fairness_jain = model::jain_index(&goodputs);
-    summary.duration_s = outcome.duration.as_secs_f64();
-    summary.wall_s = (outcome.wall.as_secs_f64() * 1000.0).round() / 1000.0;
-    summary.partial = outcome.interrupted || outcome.failed.is_some();
-    summary.quality = outcome.quality;
-    if let Some(error) = &outcome.failed {
+    summary.duration_s = measurement.duration.as_secs_f64();
+    summary.wall_s = (measurement.wall.as_secs_f64() * 1000.0).round() / 1000.0;
+    summary.partial = measurement.interrupted || measurement.failed.is_some();
+    summary.quality = measurement.quality;
+    if let Some(error) = &measurement.failed {
         summary.quality.add_fault(error.to_string());
     }
-    if summary.engine == EngineChoice::Lab.name() {
+    if summary.engine == EngineName::Lab {
         for fault in unexplained_drops(scenario, &summary) {
-            summary.quality.disturbed = true;
-            summary.quality.add_fault(fault);
+            summary.quality.add_disturbance(fault);
         }
     }
-    for flow in summary.flows.iter().filter(|f| f.limited_steady.host_cpu >= HOST_LIMITED) {
-        summary.quality.disturbed = true;
-        summary.quality.add_fault(format!(
-            "flow {} waited for the computers in {:.0} % of its samples",
+    for flow in summary.flows.iter().filter(|f| f.limited_steady.host_cpu >= UNRELIABLE_HOST_SHARE) {
+        summary.quality.add_disturbance(format!(
+            "flow {} waited for the processors of its hosts in {:.0} % of its samples",
             flow.name,
             flow.limited_steady.host_cpu * 100.0
         ));
@@ -168,23 +169,23 @@ pub(crate) fn complete(
     nothing_arrived::explain(scenario, &mut summary);
     Outcome {
         summary,
-        flows: outcome.flows,
-        links: outcome.links,
-        events: outcome.events,
-        failed: outcome.failed,
+        flows: measurement.flows,
+        links: measurement.links,
+        events: measurement.events,
+        failed: measurement.failed,
     }
 }
 
-/// For how long the measurement stalled while the first and the longest echo of a flow were under way.
-fn stalled_echoes(outcome: &Measured, flow_summary: &mut FlowSummary) {
-    let echoes = || outcome.flows.iter().filter(|row| row.flow == flow_summary.name);
+/// Adds how long the measurement stalled while the first and the longest echo of a flow were under way.
+fn add_echo_stalls(measurement: &Measurement, flow_summary: &mut FlowSummary) {
+    let echoes = || measurement.flows.iter().filter(|row| row.flow == flow_summary.name);
     let stalled = |echo: &FlowSample| {
         let rtt_us = echo.srtt_us.unwrap_or(0);
-        let stalls = outcome.events.iter().filter(|event| event.kind == EventKind::Stall);
-        // The thread that notes the time may itself be late.
+        let stalls = measurement.events.iter().filter(|event| event.kind == EventKind::Stall);
+        // The thread that takes the timestamp can be delayed too.
         let under_way = stalls.filter(|stall| {
             stall.time_us <= echo.time_us
-                && stall.time_us + stall.value + rtt_us + NOTED_LATE_US >= echo.time_us
+                && stall.time_us + stall.value + rtt_us + MAX_TIMESTAMP_DELAY_US >= echo.time_us
         });
         let total: i64 = under_way.map(|stall| stall.value).sum();
         (total > 0).then_some(total as f64)
@@ -194,14 +195,14 @@ fn stalled_echoes(outcome: &Measured, flow_summary: &mut FlowSummary) {
     (flow_summary.first_rtt_stalled_us, flow_summary.max_rtt_stalled_us) = (first, longest);
 }
 
-fn link_summary(scenario: &Scenario, end: &LinkEnd, duration: Time) -> LinkSummary {
-    let link = &scenario.links[end.link];
-    let rate = link.direction(end.reversed).rate.mean().map(units::BitRate::as_f64);
+fn link_summary(scenario: &Scenario, totals: &LinkTotals, duration: Time) -> LinkSummary {
+    let link = &scenario.links[totals.link];
+    let rate = link.pipe(totals.direction).rate.mean().map(units::BitRate::as_f64);
     let seconds = duration.as_secs_f64();
-    let counters = &end.counters;
+    let counters = &totals.counters;
     LinkSummary {
         name: link.name.clone(),
-        direction: if end.reversed { "backward" } else { "forward" }.into(),
+        direction: totals.direction.name().into(),
         rate_bps: rate,
         utilization: rate
             .filter(|_| seconds > 0.0)

@@ -1,13 +1,16 @@
-//! The published figures beside ours.
+//! Compares published figures with measured and predicted ones.
 
-use scenario::{Figure, LinkMetric, Metric, Published, RunMetric, Sense};
-use schema::{FlowSummary, KernelFigure, PublishedResult, PublishedVerdict, RunSummary};
+use scenario::{Comparison, LinkMetric, Metric, MetricPath, Published, RunMetric};
+use schema::{
+    EngineName, FigureBound, FlowSummary, KernelFigure, LinkDirection, PublishedResult, PublishedVerdict,
+    RunSummary,
+};
 use units::sorted_releases;
 
-use crate::reliability::{self, Unreliable};
+use crate::reliability::{self, Unreliability};
 
-/// Compares each published figure with the runs of its variant, made on this `kernel` where they say no other.
-/// `model` gives what the model knows without a run: closed forms, and figures for a kernel that a published one holds for.
+/// Compares each published figure with the runs of its variant. Runs that name no kernel used `kernel`. `model` returns the
+/// model's figure without a run: closed forms, and predictions for a kernel for which the published figure holds.
 pub fn compare(
     published: &[Published],
     runs: &[RunSummary],
@@ -23,8 +26,8 @@ fn compare_one(
     kernel: &str,
     without_run: &impl Fn(&Published) -> Option<f64>,
 ) -> PublishedResult {
-    let closed = published.figure.is_closed_form();
-    let candidate = |engine: &'static str, own_kernel: Option<&str>| {
+    let is_closed_form = published.figure.is_closed_form();
+    let candidate = |engine: EngineName, own_kernel: Option<&str>| {
         let of_engine = |run: &&RunSummary| {
             run.engine == engine
                 && run.variant == published.variant
@@ -34,24 +37,28 @@ fn compare_one(
         let runs: Vec<&RunSummary> = runs.iter().filter(of_engine).collect();
         let values: Vec<f64> = runs.iter().filter_map(|run| value(published, run)).collect();
         let figure = match engine {
-            "model" if closed => without_run(published),
+            EngineName::Model if is_closed_form => without_run(published),
             _ => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
         };
         let on = runs.iter().find_map(|run| run.kernel.as_deref()).unwrap_or(kernel);
-        Some(Candidate { holds: published.holds_on(on), figure: figure?, runs })
+        Some(Candidate { is_applicable: published.holds_on(on), figure: figure?, runs })
     };
-    let (model, sim, lab) = (candidate("model", None), candidate("sim", None), candidate("lab", None));
+    let (model, sim, lab) = (
+        candidate(EngineName::Model, None),
+        candidate(EngineName::Sim, None),
+        candidate(EngineName::Lab, None),
+    );
     let guests: Vec<(&str, Candidate<'_>)> = guest_kernels(runs)
         .into_iter()
-        .filter_map(|version| Some((version, candidate(GUEST, Some(version))?)))
+        .filter_map(|version| Some((version, candidate(EngineName::Kernel, Some(version))?)))
         .collect();
-    // What is nearest to reality judges, of those that are what the publication speaks of. A guest kernel is, and nothing
-    // disturbs it.
-    let known: Vec<&Candidate<'_>> =
+    // The verdict comes from the candidate nearest to reality whose kernel is one for which the published figure holds. Guest
+    // kernels come first: they run the real code, and nothing disturbs them.
+    let candidates: Vec<&Candidate<'_>> =
         guests.iter().map(|(_, guest)| guest).rev().chain(&lab).chain(&sim).chain(&model).collect();
-    let judge = known.iter().find(|candidate| candidate.holds).or(known.first());
+    let judge = candidates.iter().find(|candidate| candidate.is_applicable).or(candidates.first());
     let (verdict, unreliable) = match judge {
-        None => (PublishedVerdict::NotRun, Unreliable::default()),
+        None => (PublishedVerdict::NotRun, Unreliability::default()),
         Some(judge) => judge.verdict(published),
     };
     PublishedResult {
@@ -59,10 +66,10 @@ fn compare_one(
         metric: published.metric_path(),
         variant: published.variant.clone(),
         published: published.value,
-        bound: match published.sense {
-            Sense::About => None,
-            Sense::Below => Some("below".into()),
-            Sense::Above => Some("above".into()),
+        bound: match published.comparison {
+            Comparison::About => None,
+            Comparison::Below => Some(FigureBound::Below),
+            Comparison::Above => Some(FigureBound::Above),
         },
         unit: published.unit().into(),
         tolerance: published.tolerance,
@@ -77,7 +84,7 @@ fn compare_one(
                 verdict: guest.verdict(published).0,
             })
             .collect(),
-        model_published_kernel: if closed || published.holds_on(kernel) {
+        model_published_kernel: if is_closed_form || published.holds_on(kernel) {
             None
         } else {
             without_run(published)
@@ -92,31 +99,28 @@ fn compare_one(
     }
 }
 
-/// The engine of guest kernels, in the record.
-const GUEST: &str = "kernel";
-
-/// An engine's figure beside a published one, with the runs whose mean it is.
+/// An engine's figure for comparison with a published one: the mean of these runs.
 struct Candidate<'a> {
     figure: f64,
     runs: Vec<&'a RunSummary>,
-    /// The published figure holds for its kernel.
-    holds: bool,
+    /// Whether the published figure holds for the kernel of the runs.
+    is_applicable: bool,
 }
 
 impl Candidate<'_> {
-    fn verdict(&self, published: &Published) -> (PublishedVerdict, Unreliable) {
-        let mut unreliable = Unreliable::default();
+    fn verdict(&self, published: &Published) -> (PublishedVerdict, Unreliability) {
+        let mut unreliable = Unreliability::default();
         for run in self.runs.iter().filter(|_| !published.figure.is_closed_form()) {
             unreliable.merge(reliability::judge(published, run));
         }
         let verdict = match () {
             () if published.value.is_none() => PublishedVerdict::NoFigure,
-            // Whether it agrees or not: an unreliable figure proves nothing.
-            () if unreliable.is_so() && unreliable.disturbed => PublishedVerdict::Unreliable,
-            () if unreliable.is_so() => PublishedVerdict::Untrusted,
+            // Even if it agrees: an unreliable figure proves nothing.
+            () if unreliable.has_faults() && unreliable.disturbed => PublishedVerdict::Unreliable,
+            () if unreliable.has_faults() => PublishedVerdict::Untrusted,
             () if published.agrees(self.figure) == Some(true) => PublishedVerdict::Within,
             () if published.contradiction.is_some() => PublishedVerdict::Contradicted,
-            () if !self.holds => PublishedVerdict::Differs,
+            () if !self.is_applicable => PublishedVerdict::Differs,
             () => PublishedVerdict::Missed,
         };
         (verdict, unreliable)
@@ -125,11 +129,11 @@ impl Candidate<'_> {
 
 /// The versions of all guest kernels among the runs, oldest first.
 fn guest_kernels(runs: &[RunSummary]) -> Vec<&str> {
-    let of_guests = runs.iter().filter(|run| run.engine == GUEST);
+    let of_guests = runs.iter().filter(|run| run.engine == EngineName::Kernel);
     sorted_releases(of_guests.filter_map(|run| run.kernel.as_deref()))
 }
 
-/// A run's figure, in the published one's unit.
+/// A run's figure in the unit of the published one.
 pub fn value(published: &Published, run: &RunSummary) -> Option<f64> {
     let figure = figure(&published.figure, run)?;
     match &published.over {
@@ -138,12 +142,12 @@ pub fn value(published: &Published, run: &RunSummary) -> Option<f64> {
     }
 }
 
-/// A figure of a run, in its unit; closed forms are of no run.
-pub fn figure(figure: &Figure, run: &RunSummary) -> Option<f64> {
+/// A figure of a run in its unit. `None` for closed forms, which need no run.
+pub fn figure(figure: &MetricPath, run: &RunSummary) -> Option<f64> {
     match figure {
-        Figure::Flow { flow, metric: of } => metric(run.flows.iter().find(|f| f.name == *flow)?, *of),
-        Figure::Link { link, reversed, metric } => {
-            let direction = if *reversed { "backward" } else { "forward" };
+        MetricPath::Flow { flow, metric: of } => metric(run.flows.iter().find(|f| f.name == *flow)?, *of),
+        MetricPath::Link { link, direction, metric } => {
+            let direction = LinkDirection::from(direction.name());
             let link = run.links.iter().find(|l| l.name == *link && l.direction == direction)?;
             match metric {
                 LinkMetric::Utilization => link.utilization,
@@ -151,12 +155,12 @@ pub fn figure(figure: &Figure, run: &RunSummary) -> Option<f64> {
                 LinkMetric::MaxQueue => Some(link.max_queue_bytes as f64),
             }
         }
-        Figure::Run(RunMetric::Goodput) => {
+        MetricPath::Run(RunMetric::Goodput) => {
             let goodputs: Vec<f64> = run.flows.iter().filter_map(|f| f.goodput_bps).collect();
             (!goodputs.is_empty()).then(|| goodputs.iter().sum())
         }
-        Figure::Run(RunMetric::Jain) => run.fairness_jain,
-        Figure::Form { .. } => None,
+        MetricPath::Run(RunMetric::Jain) => run.fairness_jain,
+        MetricPath::ClosedForm { .. } => None,
     }
 }
 
@@ -189,7 +193,7 @@ pub fn metric(flow: &FlowSummary, metric: Metric) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use scenario::ScenarioFile;
-    use schema::Quality;
+    use schema::{Quality, Reliability};
 
     use super::*;
 
@@ -219,9 +223,9 @@ why = "because"
     }
 
     fn run(engine: &str, goodput: f64, reliable: bool) -> RunSummary {
-        let mut quality = Quality { ok: true, disturbed: !reliable, ..Quality::default() };
+        let mut quality = Quality { reliability: Reliability::Reliable, ..Quality::default() };
         if !reliable {
-            quality.add_fault("late".into());
+            quality.add_disturbance("late".into());
         }
         RunSummary {
             engine: engine.into(),
@@ -236,8 +240,8 @@ why = "because"
         }
     }
 
-    /// The first published figure of `PUBLISHED` with one line replaced, beside these runs.
-    fn compared(line: &str, by: &str, runs: &[RunSummary]) -> PublishedResult {
+    /// Replaces one line of `PUBLISHED` and compares its first figure with these runs.
+    fn compare_replaced(line: &str, by: &str, runs: &[RunSummary]) -> PublishedResult {
         assert!(PUBLISHED.contains(line), "{line}");
         let file = ScenarioFile::parse("x.toml", &PUBLISHED.replace(line, by)).unwrap();
         compare(file.published(), runs, "6.1.0", |_| None).remove(0)
@@ -249,7 +253,7 @@ why = "because"
         assert_eq!(verdict("6.1.0", 1.2e9, true), PublishedVerdict::Missed);
         assert_eq!(verdict("6.1.0", 1.2e9, false), PublishedVerdict::Unreliable);
         assert_eq!(verdict("6.18.1", 1.2e9, true), PublishedVerdict::Differs);
-        // One flag, whatever the figure would have said.
+        // Unreliability takes precedence over agreement.
         assert_eq!(verdict("6.18.1", 0.95e9, false), PublishedVerdict::Unreliable);
         assert_eq!(verdict("6.18.1", 1.2e9, false), PublishedVerdict::Unreliable);
     }
@@ -257,17 +261,17 @@ why = "because"
     #[test]
     fn an_unreliable_figure_has_its_reasons() {
         let mut one = run("lab", 1.2e9, false);
-        let result = compared("why", "why", std::slice::from_ref(&one));
+        let result = compare_replaced("why", "why", std::slice::from_ref(&one));
         assert_eq!((result.verdict, result.faults), (PublishedVerdict::Unreliable, vec!["late".to_owned()]));
-        // Nothing that a quiet machine would change.
-        one.quality.disturbed = false;
-        let result = compared("why", "why", &[one, run("lab", 1.2e9, true)]);
+        // A fault that a quiet machine would not change.
+        one.quality.reliability = Reliability::Invalid;
+        let result = compare_replaced("why", "why", &[one, run("lab", 1.2e9, true)]);
         assert_eq!((result.verdict, result.faults.len()), (PublishedVerdict::Untrusted, 1));
-        assert_eq!(compared("why", "why", &[run("lab", 1.2e9, true)]).faults, [""; 0]);
+        assert_eq!(compare_replaced("why", "why", &[run("lab", 1.2e9, true)]).faults, [""; 0]);
     }
 
     #[test]
-    fn the_model_of_the_published_kernel_stands_where_ours_differs() {
+    fn the_prediction_for_the_published_kernel_is_added_if_the_kernel_differs() {
         let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
         let result =
             |kernel| compare(file.published(), &[], kernel, |_| Some(0.9e9))[0].model_published_kernel;
@@ -276,9 +280,9 @@ why = "because"
     }
 
     #[test]
-    fn bounds_are_met_on_one_side_alone() {
+    fn bounds_are_one_sided() {
         let of = |value: &str, goodput| {
-            compared(
+            compare_replaced(
                 "value = \"1gbit\"\ntolerance = \"10%\"",
                 &format!("value = \"{value}\""),
                 &[run("sim", goodput, true)],
@@ -295,10 +299,10 @@ why = "because"
     fn a_source_that_contradicts_itself_is_not_missed() {
         let line = "why = \"because\"";
         let by = "contradiction = \"the row does not follow from its formula\"";
-        let result = compared(line, by, &[run("sim", 2e9, true)]);
+        let result = compare_replaced(line, by, &[run("sim", 2e9, true)]);
         assert_eq!(result.verdict, PublishedVerdict::Contradicted);
         assert!(result.contradiction.is_some());
-        assert_eq!(compared(line, by, &[run("sim", 1e9, true)]).verdict, PublishedVerdict::Within);
+        assert_eq!(compare_replaced(line, by, &[run("sim", 1e9, true)]).verdict, PublishedVerdict::Within);
     }
 
     #[test]
@@ -307,14 +311,17 @@ why = "because"
         one.fairness_jain = Some(0.9);
         one.links = vec![schema::LinkSummary {
             name: "a-b".into(),
-            direction: "forward".into(),
+            direction: LinkDirection::Forward,
             utilization: Some(0.7),
             ..schema::LinkSummary::default()
         }];
         let of = |metric: &str, value: &str| {
             let by = format!("metric = \"{metric}\"\nvalue = \"{value}\"");
-            let result =
-                compared("metric = \"flows.f.goodput\"\nvalue = \"1gbit\"", &by, std::slice::from_ref(&one));
+            let result = compare_replaced(
+                "metric = \"flows.f.goodput\"\nvalue = \"1gbit\"",
+                &by,
+                std::slice::from_ref(&one),
+            );
             (result.sim, result.unit)
         };
         assert_eq!(of("run.jain", "0.9"), (Some(0.9), "1".into()));
@@ -325,7 +332,7 @@ why = "because"
     }
 
     #[test]
-    fn a_simulated_kernel_that_is_meant_judges_before_a_real_one_that_is_not() {
+    fn a_simulated_kernel_for_which_the_figure_holds_precedes_a_real_one_for_which_it_does_not() {
         let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
         let simulated = RunSummary { kernel: Some("6.1".into()), ..run("sim", 1e9, true) };
         let runs = [run("lab", 2e9, true), simulated];

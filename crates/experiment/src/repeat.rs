@@ -9,12 +9,12 @@ use schema::DiscardedRun;
 
 use crate::Result;
 
-/// Maximum number of times a run is made.
+/// Maximum number of tries of a run.
 pub const MAX_TRIES: usize = 3;
-/// Maximum time that all repeats of a command take together.
+/// Maximum total time of all repeats of a command.
 const MAX_REPEAT_TIME: Duration = Duration::from_secs(5 * 60);
 
-/// How much time a command's repeats may still take.
+/// Remaining time for the repeats of a command.
 pub struct RepeatTime(Mutex<Duration>);
 
 impl Default for RepeatTime {
@@ -24,12 +24,12 @@ impl Default for RepeatTime {
 }
 
 impl RepeatTime {
-    /// Takes `needed` from what is left, if there is as much.
+    /// Deducts `needed` from the remaining time; returns false if less remains.
     fn take(&self, needed: Duration) -> bool {
-        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match left.checked_sub(needed) {
-            Some(rest) => {
-                *left = rest;
+        let mut remaining = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match remaining.checked_sub(needed) {
+            Some(remainder) => {
+                *remaining = remainder;
                 true
             }
             None => false,
@@ -37,17 +37,20 @@ impl RepeatTime {
     }
 }
 
-/// A run that was made, and why it is to be made again.
+/// One try of a run.
 pub struct Try<T> {
-    pub made: T,
-    /// How long it took.
-    pub took: Duration,
-    /// Where the machine disturbed it: what is said of it if it is discarded.
+    pub result: T,
+    /// Real time of the try.
+    pub duration: Duration,
+    /// What is recorded of the try if the machine disturbed it and it is discarded.
     pub disturbed: Option<DiscardedRun>,
 }
 
-/// Makes a run until it is not disturbed, at most [`MAX_TRIES`] times, and returns the last. Each try gets those that were
-/// discarded before it; a run is handed to `discard` before the next is begun.
+/// Repeats a run until it is undisturbed, at most [`MAX_TRIES`] times, and returns the last try. Each try receives the discarded
+/// tries before it; `discard` receives a try before the next one starts.
+///
+/// # Errors
+/// The error of the try that failed; it is not repeated.
 pub fn until_undisturbed<T>(
     time: &RepeatTime,
     mut attempt: impl FnMut(&[DiscardedRun]) -> Result<Try<T>>,
@@ -55,14 +58,14 @@ pub fn until_undisturbed<T>(
 ) -> Result<T> {
     let mut discarded = Vec::new();
     loop {
-        let Try { made, took, disturbed } = attempt(&discarded)?;
+        let Try { result, duration, disturbed } = attempt(&discarded)?;
         let tries = discarded.len() + 1;
         match disturbed {
-            Some(why) if tries < MAX_TRIES && time.take(took) => {
-                discard(made, &why, tries);
+            Some(why) if tries < MAX_TRIES && time.take(duration) => {
+                discard(result, &why, tries);
                 discarded.push(why);
             }
-            _ => return Ok(made),
+            _ => return Ok(result),
         }
     }
 }
@@ -72,26 +75,31 @@ mod tests {
     use super::*;
     use crate::Error;
 
-    /// Makes runs numbered from 1, of which the first `disturbed` are disturbed; returns which is kept and which were discarded.
-    fn runs(disturbed: usize, took: Duration, time: &RepeatTime) -> (usize, Vec<usize>, usize) {
-        let (mut begun, mut discarded, mut known) = (0, Vec::new(), 0);
+    /// Executes runs numbered from 1, the first `disturbed` of which are disturbed. Returns the kept run, the discarded
+    /// ones, and how many discarded ones the last try received.
+    fn runs(disturbed: usize, duration: Duration, time: &RepeatTime) -> (usize, Vec<usize>, usize) {
+        let (mut started, mut discarded, mut received) = (0, Vec::new(), 0);
         let attempt = |discarded: &[DiscardedRun]| {
-            begun += 1;
-            known = discarded.len();
-            let why = DiscardedRun { started: format!("run {begun}"), faults: vec!["stalled".into()] };
-            Ok(Try { made: begun, took, disturbed: (begun <= disturbed).then_some(why) })
+            started += 1;
+            received = discarded.len();
+            let why = DiscardedRun { started: format!("run {started}"), faults: vec!["stalled".into()] };
+            Ok(Try { result: started, duration, disturbed: (started <= disturbed).then_some(why) })
         };
-        let kept = until_undisturbed(time, attempt, |made, why, tries| {
-            assert_eq!((why.started.as_str(), tries), (format!("run {made}").as_str(), made));
-            discarded.push(made);
+        let kept = until_undisturbed(time, attempt, |run, why, tries| {
+            assert_eq!((why.started.as_str(), tries), (format!("run {run}").as_str(), run));
+            discarded.push(run);
         });
-        (kept.unwrap(), discarded, known)
+        (kept.unwrap(), discarded, received)
     }
 
     #[test]
     fn a_disturbed_run_is_repeated_at_most_twice() {
         let second = Duration::from_secs(1);
-        assert_eq!(runs(0, second, &RepeatTime::default()), (1, vec![], 0), "a quiet run is made once");
+        assert_eq!(
+            runs(0, second, &RepeatTime::default()),
+            (1, vec![], 0),
+            "an undisturbed run is not repeated"
+        );
         assert_eq!(runs(1, second, &RepeatTime::default()), (2, vec![1], 1));
         assert_eq!(runs(9, second, &RepeatTime::default()), (3, vec![1, 2], 2), "the last is kept");
     }
@@ -100,7 +108,7 @@ mod tests {
     fn all_repeats_of_a_command_share_a_limited_time() {
         let time = RepeatTime::default();
         assert_eq!(runs(9, Duration::from_secs(100), &time).0, 3);
-        assert_eq!(runs(9, Duration::from_secs(100), &time).0, 2, "100 s are left");
+        assert_eq!(runs(9, Duration::from_secs(100), &time).0, 2, "100 s remain");
         assert_eq!(runs(9, Duration::from_secs(100), &time).0, 1);
         assert_eq!(runs(9, MAX_REPEAT_TIME * 2, &RepeatTime::default()).0, 1, "too long to be repeated");
     }

@@ -1,16 +1,16 @@
-//! Scenario files as people name them: TOML, a MiniEdit topology (.mn), or a sweep that comes with the program.
+//! Reads scenario files: TOML, a MiniEdit topology (.mn), or a built-in sweep by its name.
 
 use std::{fs, path::Path};
 
 use scenario::{Imported, Scenario, ScenarioFile, import_mn};
 
-use crate::{Error, Result, presets};
+use crate::{Error, Result, built_in_sweeps};
 
-/// Reads and checks a scenario file, or the sweep of this name that comes with the program. `note` gets what a MiniEdit
-/// topology has that means nothing here.
+/// Reads and checks a scenario file, or the built-in sweep of this name. `note` receives a sentence about each ignored
+/// setting of a MiniEdit topology.
 ///
 /// # Errors
-/// Where it cannot be read or has mistakes.
+/// The file cannot be read or has mistakes.
 pub fn read(path: &Path, note: impl Fn(&str)) -> Result<ScenarioFile> {
     let name = path.display().to_string();
     let text = read_text(path)?;
@@ -19,20 +19,20 @@ pub fn read(path: &Path, note: impl Fn(&str)) -> Result<ScenarioFile> {
         imported.notes.iter().for_each(|text| note(text));
         return Ok(ScenarioFile::parse(&name, &imported.toml)?);
     }
-    Ok(ScenarioFile::parse_with(&name, &text, &beside(path))?)
+    Ok(ScenarioFile::parse_with(&name, &text, &reader_beside(path))?)
 }
 
-/// The base or a variant of a scenario file with changed values over it.
+/// Resolves the base or a variant of a scenario file with overridden values.
 ///
 /// # Errors
-/// Where they do not fit together.
+/// A value or the variant is invalid for this file.
 pub fn resolve(
     file: &ScenarioFile,
     path: &Path,
     variant: Option<&str>,
     sets: &[(String, String)],
 ) -> Result<Scenario> {
-    Ok(file.resolve_with(variant, sets, &beside(path))?)
+    Ok(file.resolve_with(variant, sets, &reader_beside(path))?)
 }
 
 /// The folder of the scenario file at `path`.
@@ -40,15 +40,15 @@ pub fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Reads files in the folder of the scenario file at `path`.
-fn beside(path: &Path) -> impl Fn(&str) -> std::result::Result<String, String> {
+/// Returns a function that reads files in the folder of the scenario file at `path`.
+fn reader_beside(path: &Path) -> impl Fn(&str) -> std::result::Result<String, String> {
     let folder = folder(path).to_owned();
     move |file| {
         let file = folder.join(file);
-        // A pipe or a device might never end.
+        // Reading a pipe or a device might never end.
         match fs::metadata(&file).map_err(|e| e.to_string())?.is_file() {
             true => fs::read_to_string(&file).map_err(|e| e.to_string()),
-            false => Err("it is no file".into()),
+            false => Err("it is not a regular file".into()),
         }
     }
 }
@@ -56,7 +56,7 @@ fn beside(path: &Path) -> impl Fn(&str) -> std::result::Result<String, String> {
 /// Reads a MiniEdit topology as a scenario file.
 ///
 /// # Errors
-/// Where it cannot be read or is none.
+/// The file cannot be read or is not a MiniEdit topology.
 pub fn read_mn(path: &Path) -> Result<Imported> {
     import(path, &read_text(path)?)
 }
@@ -70,10 +70,10 @@ fn is_mn(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("mn"))
 }
 
-/// The text of a file; where there is none, of the preset with this name.
+/// The text of a file; if the file does not exist, the built-in sweep of this name.
 fn read_text(path: &Path) -> Result<String> {
     if !path.exists()
-        && let Some(text) = presets::find(path)
+        && let Some(text) = built_in_sweeps::find(path)
     {
         return Ok(text.into());
     }

@@ -1,4 +1,4 @@
-//! Which runs of an experiment are executed: variants, points of sweeps, engines, repeats.
+//! Selects the runs of an experiment: variants, sweep points, engines, repeats.
 
 use guest::Image;
 use scenario::{MAX_POINTS, Scenario};
@@ -12,7 +12,7 @@ use crate::{
 /// Selects runs of an experiment.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Engines.
+    /// Engines that execute the runs.
     pub engines: Vec<EngineChoice>,
     /// Variants; empty: all of the file.
     pub variants: Vec<String>,
@@ -24,7 +24,7 @@ pub struct Selection {
 
 impl Selection {
     /// All variants with one engine, repeated as the file says.
-    pub fn by(engine: EngineChoice) -> Self {
+    pub fn with_engine(engine: EngineChoice) -> Self {
         Selection { engines: vec![engine], ..Selection::default() }
     }
 }
@@ -33,7 +33,7 @@ impl Experiment {
     /// The selected runs in display order.
     ///
     /// # Errors
-    /// What does not fit together: fields, variants, congestion controls; guest kernels that are not there.
+    /// Unknown or conflicting fields, variants or congestion controls; missing guest kernels.
     pub fn jobs(&self, selection: &Selection) -> Result<Vec<Job<'_>>> {
         let points = self.points(selection)?;
         let with_guest = |engine: &EngineChoice| Ok((engine.clone(), guest_of(engine)?));
@@ -47,7 +47,7 @@ impl Experiment {
                 let point = (!fields.is_empty())
                     .then(|| Point { number: index + 1, values: fields.iter().cloned().collect() });
                 if point.is_some() {
-                    // The record of one repeat of a point is the same however many there are.
+                    // The record of a repeat must not depend on the number of repeats, so that later sweeps can reuse it.
                     scenario.repeat = 1;
                 }
                 for (engine, guest) in &engines {
@@ -70,10 +70,10 @@ impl Experiment {
         Ok(jobs)
     }
 
-    /// A variant's scenario with these fields and the experiment's changed values, in this order.
+    /// A variant's scenario with these fields and then the experiment's overridden values.
     ///
     /// # Errors
-    /// What does not fit together.
+    /// Unknown or conflicting fields, variants or congestion controls.
     pub(crate) fn resolve(&self, variant: Option<&str>, fields: &[(String, String)]) -> Result<Scenario> {
         let sets = [fields, self.sets.as_slice()].concat();
         let scenario = scenario_file::resolve(&self.file, &self.path, variant, &sets)?;
@@ -81,9 +81,9 @@ impl Experiment {
         Ok(scenario)
     }
 
-    /// The variants asked for; one without a name where the file has none.
-    pub(crate) fn variants(&self, asked: &[String]) -> Vec<Option<String>> {
-        let mut variants: Vec<Option<String>> = asked.iter().cloned().map(Some).collect();
+    /// The requested variants (default: all); one `None` if the file has no variants.
+    pub(crate) fn variants(&self, requested: &[String]) -> Vec<Option<String>> {
+        let mut variants: Vec<Option<String>> = requested.iter().cloned().map(Some).collect();
         if variants.is_empty() {
             variants = self.file.variants().map(|name| Some(name.to_owned())).collect();
         }
@@ -93,26 +93,30 @@ impl Experiment {
         variants
     }
 
-    /// The points of the file's sweeps, and at each those of the selection's, as path and value of every field.
+    /// All combinations of the file's sweep points with those of the selection, as path and value of every field.
     fn points(&self, selection: &Selection) -> Result<Vec<Vec<(String, String)>>> {
         let mut points = self.file.points();
         for (field, values) in &selection.over {
             if points.iter().flatten().any(|(swept, _)| swept == field) {
-                return Err(Error::BadInput(format!("{field} is swept already")));
+                return Err(Error::BadInput(format!(
+                    "--over {field}: the scenario file sweeps this field already"
+                )));
             }
             let with = |point: &Vec<(String, String)>, value: &String| {
                 [point.as_slice(), &[(field.clone(), value.clone())]].concat()
             };
             if points.len() * values.len() > MAX_POINTS {
                 let count = points.len() * values.len();
-                return Err(Error::BadInput(format!("{count} points; at most {MAX_POINTS} are run")));
+                return Err(Error::BadInput(format!(
+                    "the sweep has {count} points; the maximum is {MAX_POINTS}"
+                )));
             }
             points =
                 points.iter().flat_map(|point| values.iter().map(move |value| with(point, value))).collect();
         }
-        let set_too =
+        let set_and_swept =
             self.sets.iter().find(|(set, _)| points.iter().flatten().any(|(swept, _)| swept == set));
-        match set_too {
+        match set_and_swept {
             Some((path, _)) => Err(Error::BadInput(format!("--set {path}: this field is swept"))),
             None => Ok(points),
         }
@@ -127,7 +131,7 @@ fn guest_of(engine: &EngineChoice) -> Result<Option<Image>> {
     }
 }
 
-/// A run and its repeats, each with its own seed. The model is deterministic and needs one.
+/// A job for each repeat of a run, with its own seed. The model is deterministic: one run.
 pub(crate) fn repeated<'a>(job: &Job<'a>) -> Vec<Job<'a>> {
     let repeats = if job.engine == EngineChoice::Model { 1 } else { job.repeats };
     let one = |repeat: u32| {

@@ -1,58 +1,60 @@
-//! A metric over the values of fields: the runs of each point, their mean with its confidence, and where the metric levels off.
+//! Sweeps: a metric as a function of fields, with the runs of each point, their mean and its confidence interval, and the
+//! knees where the metric levels off.
 
 use model::KneePoint;
-use scenario::{Amount, Figure, Kind, Metric, RunMetric, Scenario};
+use scenario::{Amount, FlowKind, Metric, MetricPath, RunMetric, Scenario};
 use schema::{RunSummary, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField, SweptValue};
 
 use crate::{
-    Error, Experiment, Job, Result, RunOptions, Selection, batch::summaries_of_all, confidence::half_width,
-    earlier::EarlierRuns, published,
+    Error, Experiment, Job, Result, RunOptions, Selection, batch::run_all_for_summaries,
+    confidence::half_width, published, recorded_runs::RecordedRuns,
 };
 
-/// A run of a point; `earlier` if it was on record already.
+/// A run of a point.
 struct PointRun<'a> {
     job: &'a Job<'a>,
     run: RunSummary,
-    earlier: bool,
+    /// The run comes from an existing record.
+    is_recorded: bool,
 }
 
 /// A sweep that can be executed.
 pub struct SweepPlan<'a> {
     experiment: &'a Experiment,
-    /// All runs, including those on record.
+    /// All runs, including recorded ones.
     jobs: Vec<Job<'a>>,
-    /// For each run its summary, if it is on record.
-    earlier: Vec<Option<RunSummary>>,
+    /// For each run its recorded summary, if any.
+    recorded: Vec<Option<RunSummary>>,
     fields: Vec<String>,
-    measured: Figure,
+    measured: MetricPath,
 }
 
 impl Experiment {
-    /// Plans a sweep of `metric`, as in `flows.bulk.goodput`; `None`: the first TCP flow's goodput. Runs in `earlier` are not
+    /// Plans a sweep of `metric`, as in `flows.bulk.goodput`; `None`: the first TCP flow's goodput. Runs in `recorded` are not
     /// repeated.
     ///
     /// # Errors
-    /// If nothing is swept, or the metric does not exist.
+    /// Nothing is swept, the metric does not exist, or a run is invalid.
     pub fn plan_sweep(
         &self,
         selection: &Selection,
         metric: Option<&str>,
-        earlier: &EarlierRuns,
+        recorded: &RecordedRuns,
     ) -> Result<SweepPlan<'_>> {
         let jobs = self.jobs(selection)?;
         let fields = self.swept_fields(selection);
         let measured = match (metric, jobs.first()) {
-            (_, None) => return Err(Error::BadInput("there is nothing to run".into())),
+            (_, None) => return Err(Error::BadInput("the selection has no runs".into())),
             _ if fields.is_empty() => {
                 return Err(Error::BadInput(
-                    "nothing is swept: say --over PATH=V1,V2, or write [[sweeps]]".into(),
+                    "nothing is swept: add --over PATH=V1,V2, or write [[sweeps]]".into(),
                 ));
             }
             (Some(text), Some(job)) => self::metric(text, &job.scenario)?,
             (None, Some(_)) => default_metric(&jobs)?,
         };
-        let earlier = jobs.iter().map(|job| earlier.find(job)).collect();
-        Ok(SweepPlan { experiment: self, jobs, earlier, fields, measured })
+        let recorded = jobs.iter().map(|job| recorded.find(job)).collect();
+        Ok(SweepPlan { experiment: self, jobs, recorded, fields, measured })
     }
 
     /// The swept fields: the file's, then the selection's.
@@ -64,18 +66,18 @@ impl Experiment {
 }
 
 impl<'a> SweepPlan<'a> {
-    /// The runs that are not on record.
+    /// The runs without a record.
     pub fn missing(&self) -> Vec<Job<'a>> {
-        let all = self.jobs.iter().zip(&self.earlier);
-        all.filter(|(_, earlier)| earlier.is_none()).map(|(job, _)| job.clone()).collect()
+        let all = self.jobs.iter().zip(&self.recorded);
+        all.filter(|(_, recorded)| recorded.is_none()).map(|(job, _)| job.clone()).collect()
     }
 
-    /// Executes the missing runs. After an error, the completed ones are on record.
+    /// Executes the missing runs. After an error, the records of the completed ones remain.
     ///
     /// # Errors
     /// The error of the first run that failed, or [`Error::Interrupted`].
     pub fn run(&self, options: &RunOptions<'_>) -> Result<Sweep> {
-        Ok(self.sweep(&self.make(options)?, &self.measured))
+        Ok(self.sweep(&self.execute(options)?, &self.measured))
     }
 
     /// Executes the missing runs and returns the sweep of each metric.
@@ -83,24 +85,24 @@ impl<'a> SweepPlan<'a> {
     /// # Errors
     /// As [`Self::run`], and if a metric does not exist.
     pub fn run_for(&self, metrics: &[&str], options: &RunOptions<'_>) -> Result<Vec<Sweep>> {
-        let runs = self.make(options)?;
+        let runs = self.execute(options)?;
         let of = |text: &&str| Ok(self.sweep(&runs, &metric(text, &self.jobs[0].scenario)?));
         metrics.iter().map(of).collect()
     }
 
-    fn make(&self, options: &RunOptions<'_>) -> Result<Vec<PointRun<'_>>> {
-        let mut made = summaries_of_all(&self.missing(), options)?.into_iter();
+    fn execute(&self, options: &RunOptions<'_>) -> Result<Vec<PointRun<'_>>> {
+        let mut executed = run_all_for_summaries(&self.missing(), options)?.into_iter();
         let mut runs = Vec::new();
-        for (job, earlier) in self.jobs.iter().zip(&self.earlier) {
-            if let Some(run) = earlier.clone().or_else(|| made.next()) {
-                runs.push(PointRun { job, run, earlier: earlier.is_some() });
+        for (job, recorded) in self.jobs.iter().zip(&self.recorded) {
+            if let Some(run) = recorded.clone().or_else(|| executed.next()) {
+                runs.push(PointRun { job, run, is_recorded: recorded.is_some() });
             }
         }
         Ok(runs)
     }
 
-    /// What became of `measured` in these runs.
-    fn sweep(&self, runs: &[PointRun<'_>], measured: &Figure) -> Sweep {
+    /// The sweep of the metric `measured` in these runs.
+    fn sweep(&self, runs: &[PointRun<'_>], measured: &MetricPath) -> Sweep {
         let points = points(runs, &self.fields, |run| published::figure(measured, run));
         let swept = self::fields(&self.fields, &points);
         let knees = knees(runs, &points, &swept, &measured.to_string());
@@ -118,32 +120,33 @@ impl<'a> SweepPlan<'a> {
     }
 }
 
-/// What a metric's text names.
-fn metric(text: &str, scenario: &Scenario) -> Result<Figure> {
+/// Parses the name of a metric.
+fn metric(text: &str, scenario: &Scenario) -> Result<MetricPath> {
     let found = scenario.figure(text).map_err(|why| Error::BadInput(format!("--metric {text}: {why}")))?;
     match found.is_closed_form() {
-        true => Err(Error::BadInput(format!("--metric {text}: a closed form is a figure of no run"))),
+        true => Err(Error::BadInput(format!("--metric {text}: a closed form does not depend on runs"))),
         false => Ok(found),
     }
 }
 
-/// What is measured where nothing is said: the first TCP flow's goodput, else the first flow's that has one, else the first flow's
-/// mean round-trip time; where the runs have not the same flows, as when streams are swept, all flows' goodput together.
-fn default_metric(jobs: &[Job<'_>]) -> Result<Figure> {
+/// The default metric: the goodput of the first TCP flow, else of the first flow that has a goodput, else the mean
+/// round-trip time of the first flow. If the runs differ in their flows, as when streams are swept: the total goodput of all
+/// flows.
+fn default_metric(jobs: &[Job<'_>]) -> Result<MetricPath> {
     let flows = jobs.first().map_or(&[][..], |job| &job.scenario.flows);
-    let of = |flow: &scenario::Flow, metric| Figure::Flow { flow: flow.name.clone(), metric };
-    let tcp = flows.iter().find(|flow| matches!(flow.kind, Kind::Tcp(_)));
+    let of = |flow: &scenario::FlowSpec, metric| MetricPath::Flow { flow: flow.name.clone(), metric };
+    let tcp = flows.iter().find(|flow| matches!(flow.kind, FlowKind::Tcp(_)));
     let found = tcp
         .or_else(|| flows.iter().find(|flow| Metric::Goodput.applies_to(&flow.kind)))
         .map(|flow| of(flow, Metric::Goodput))
         .or_else(|| flows.first().map(|flow| of(flow, Metric::MeanRtt)))
         .ok_or_else(|| Error::BadInput("the scenario has no flows".into()))?;
     let names = |job: &Job<'_>| job.scenario.flows.iter().map(|flow| flow.name.clone()).collect::<Vec<_>>();
-    let same = jobs.windows(2).all(|pair| names(&pair[0]) == names(&pair[1]));
-    Ok(if same { found } else { Figure::Run(RunMetric::Goodput) })
+    let have_same_flows = jobs.windows(2).all(|pair| names(&pair[0]) == names(&pair[1]));
+    Ok(if have_same_flows { found } else { MetricPath::Run(RunMetric::Goodput) })
 }
 
-/// The swept fields, in the order given, with the unit that their numbers have.
+/// The swept fields in the given order, with the units of their numbers.
 fn fields(names: &[String], points: &[SweepPoint]) -> Vec<SweptField> {
     let unit = |index: usize| {
         let first = points.first().and_then(|point| Amount::parse(&point.values.get(index)?.text));
@@ -156,7 +159,7 @@ fn fields(names: &[String], points: &[SweepPoint]) -> Vec<SweptField> {
         .collect()
 }
 
-/// Neighbouring runs that differ in their repeat alone, as one point each.
+/// Groups consecutive runs that differ only in their repeat into points.
 fn points(
     runs: &[PointRun<'_>],
     fields: &[String],
@@ -185,11 +188,11 @@ fn point(
         variant: job.variant.clone(),
         values: fields.iter().map(value).collect(),
         runs: repeats.iter().map(|one| one.run.id.clone()).collect(),
-        earlier: repeats.iter().filter(|one| one.earlier).count() as u32,
+        earlier: repeats.iter().filter(|one| one.is_recorded).count() as u32,
         confidence: mean.and_then(|mean| confidence(&figures, mean)),
         mean,
         figures,
-        quality_ok: repeats.iter().all(|one| one.run.quality.ok),
+        quality_ok: repeats.iter().all(|one| one.run.quality.is_reliable()),
     }
 }
 
@@ -197,12 +200,12 @@ fn mean(figures: &[f64]) -> Option<f64> {
     (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
 }
 
-/// Mean less and plus half the interval's width.
+/// Lower and upper end of the confidence interval.
 fn confidence(figures: &[f64], mean: f64) -> Option<(f64, f64)> {
     half_width(figures, mean).map(|half| (mean - half, mean + half))
 }
 
-/// Where the metric levels off over the first field.
+/// Finds the knees: the values of the first field from which on the metric levels off.
 fn knees(
     runs: &[PointRun<'_>],
     points: &[SweepPoint],
@@ -231,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn confidence_is_students() {
+    fn the_confidence_interval_uses_students_t() {
         // t(0.975) of 4 degrees is 2.7764 (NIST handbook, 1.3.6.7.2), the standard deviation 1.5811.
         let (low, high) = confidence(&[1.0, 2.0, 3.0, 4.0, 5.0], 3.0).unwrap();
         assert!((high - 3.0 - 2.7764 * 1.5811 / 5f64.sqrt()).abs() < 1e-3, "{high}");

@@ -1,8 +1,8 @@
-//! Source packages by apt, without root and without a trace outside the work directory.
+//! Downloads source packages with apt, without root; writes to the work directory only.
 //!
-//! First the machine's own package lists are read. Where they have no source package, or are so old that the mirror has the
-//! package no more, apt gets lists of its own into the work directory. A suite's lists are always got: they are not the
-//! machine's. apt checks signatures by the machine's keyrings in each case.
+//! First apt reads the machine's package lists. If they have no source package, or are so old that the mirror no longer has the
+//! package, apt downloads lists to the work directory. A suite's lists are always downloaded, because the machine need not
+//! have them. In each case apt checks signatures with the machine's keyrings.
 
 use std::{
     fs,
@@ -11,27 +11,27 @@ use std::{
 };
 
 use crate::{
-    Error, Progress, Result, Stage,
+    BuildProgress, BuildStage, Error, Result,
     children::Runner,
     error::Attempted,
     package::{self, Package},
-    sys, tools,
+    tools,
 };
 
-/// The programs of apt and dpkg that are used here.
+/// The required programs of apt and dpkg.
 const PROGRAMS: [&str; 4] = ["apt-get", "apt-cache", "apt-config", "dpkg-deb"];
-/// Keyrings of distributions, and what a mirror's address ends with.
+/// Distributions: the end of a mirror's address, the main mirror, and the keyring.
 const DISTRIBUTIONS: [(&str, &str, &str); 2] = [
     ("/debian", "http://deb.debian.org/debian", "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("/ubuntu", "http://archive.ubuntu.com/ubuntu", "/usr/share/keyrings/ubuntu-archive-keyring.gpg"),
 ];
 
-/// Where package lists come from.
+/// Source of the package lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lists<'a> {
-    /// Those of the machine, as they are.
+    /// The machine's existing lists.
     Machine,
-    /// The machine's sources, got anew.
+    /// Lists downloaded from the machine's sources.
     Fresh,
     /// A suite of the machine's distribution.
     Suite(&'a str),
@@ -47,7 +47,7 @@ impl<'a> Apt<'a> {
     /// apt with its files in `directory`, and the lists of `suite` instead of the machine's.
     ///
     /// # Errors
-    /// Where there is no apt, or the suite cannot be one.
+    /// Where apt is not installed, or the name of the suite is invalid.
     pub(crate) fn new(directory: PathBuf, suite: Option<&'a str>) -> Result<Self> {
         if let Some(program) = PROGRAMS.into_iter().find(|program| tools::find(program).is_none()) {
             return Err(Error::NoApt(program));
@@ -66,16 +66,16 @@ impl<'a> Apt<'a> {
         &self,
         version: Option<&str>,
         runner: &mut Runner<'_>,
-        report: &mut dyn FnMut(Progress),
+        report: &mut dyn FnMut(BuildProgress),
     ) -> Result<Package> {
-        report(Progress::start(Stage::PackageLists));
-        let ways = match self.suite {
+        report(BuildProgress::start(BuildStage::PackageLists));
+        let candidates = match self.suite {
             Some(suite) => vec![Lists::Suite(suite)],
             None => vec![Lists::Machine, Lists::Fresh],
         };
         let mut available = Vec::new();
-        for lists in ways {
-            // One source of several may fail; what counts is whether there are packages.
+        for lists in candidates {
+            // One of several sources may fail; that is an error only if no list has packages.
             let updated = match self.configure(lists, runner) {
                 Err(failed @ Error::Failed { .. }) => Err(failed),
                 other => Ok(other?),
@@ -100,38 +100,38 @@ impl<'a> Apt<'a> {
         })
     }
 
-    /// Gets a package into `directory`, and returns its file.
+    /// Downloads a package to `directory`, and returns its file.
     ///
     /// # Errors
-    /// Where the mirror does not have it, or not what its signed lists say.
+    /// Where the mirror does not have it, or it does not match the signed lists.
     pub(crate) fn download(
         &self,
         package: &mut Package,
         version: Option<&str>,
         directory: &Path,
         runner: &mut Runner<'_>,
-        report: &mut dyn FnMut(Progress),
+        report: &mut dyn FnMut(BuildProgress),
     ) -> Result<PathBuf> {
-        let got = self.get(package, directory, runner, report);
-        if !matches!(got, Err(Error::Failed { .. })) || self.suite.is_some() {
-            return got;
+        let result = self.download_once(package, directory, runner, report);
+        if !matches!(result, Err(Error::Failed { .. })) || self.suite.is_some() {
+            return result;
         }
-        // Lists that are a few weeks old name packages that mirrors have no more.
+        // Lists that are a few weeks old have packages that mirrors no longer have.
         match self.configure(Lists::Fresh, runner) {
             Err(Error::Failed { .. }) => {}
             other => other?,
         }
-        let Some(newer) = package::choose(&self.packages(runner)?, version).cloned() else { return got };
+        let Some(newer) = package::choose(&self.packages(runner)?, version).cloned() else { return result };
         *package = newer;
-        self.get(package, directory, runner, report)
+        self.download_once(package, directory, runner, report)
     }
 
-    fn get(
+    fn download_once(
         &self,
         package: &Package,
         directory: &Path,
         runner: &mut Runner<'_>,
-        report: &mut dyn FnMut(Progress),
+        report: &mut dyn FnMut(BuildProgress),
     ) -> Result<PathBuf> {
         let mut command = self.program("apt-get", runner);
         command.args(["download", "--print-uris", &package.request()]);
@@ -139,9 +139,9 @@ impl<'a> Apt<'a> {
         let total = size_of_uri(&line);
         let mut command = self.program("apt-get", runner);
         command.args(["download", "-q=2", &package.request()]).current_dir(directory);
-        report(Progress { stage: Stage::Download, done: 0, total });
-        runner.run_watched("getting the source package", command, |_| {
-            report(Progress { stage: Stage::Download, done: bytes_in(directory), total });
+        report(BuildProgress { stage: BuildStage::Download, done: 0, total });
+        runner.run_watched("downloading the source package", command, |_| {
+            report(BuildProgress { stage: BuildStage::Download, done: bytes_in(directory), total });
         })?;
         let files = fs::read_dir(directory).attempted(|| format!("list {}", directory.display()))?;
         let debs = files
@@ -150,7 +150,7 @@ impl<'a> Apt<'a> {
             .filter(|path| path.extension().is_some_and(|e| e == "deb"));
         debs.last().ok_or_else(|| Error::NoPackage {
             wanted: package.request(),
-            lists: "what apt-get download wrote".into(),
+            lists: "the download directory of apt-get".into(),
             available: Vec::new(),
             with_suite: false,
         })
@@ -170,14 +170,14 @@ impl<'a> Apt<'a> {
         Ok(package::listed(&runner.output("reading package lists", command, None)?))
     }
 
-    /// Writes apt's configuration for these lists, and gets them.
+    /// Writes apt's configuration for these lists, and downloads them if necessary.
     fn configure(&self, lists: Lists<'_>, runner: &mut Runner<'_>) -> Result<()> {
-        let make = |name: &str| {
+        let create = |name: &str| {
             let path = self.directory.join(name);
-            fs::create_dir_all(&path).attempted(|| format!("make {}", path.display()))
+            fs::create_dir_all(&path).attempted(|| format!("create {}", path.display()))
         };
-        make("lists/partial")?;
-        make("cache/archives/partial")?;
+        create("lists/partial")?;
+        create("cache/archives/partial")?;
         let mut dump = runner.program("apt-config");
         dump.arg("dump");
         let machine = runner.output("reading apt's configuration", dump, None)?;
@@ -185,7 +185,7 @@ impl<'a> Apt<'a> {
         if let Lists::Suite(suite) = lists {
             let mut targets = runner.program("apt-get");
             targets.args(["indextargets", "--format", "$(REPO_URI) $(COMPONENT)", "Created-By: Packages"]);
-            // Without sources the distribution's main mirror will do.
+            // Without sources the distribution's main mirror is used.
             let targets = runner.output("reading apt's sources", targets, None).unwrap_or_default();
             let sources = self.directory.join("suite.list");
             let os = fs::read_to_string("/etc/os-release").unwrap_or_default();
@@ -205,9 +205,9 @@ impl<'a> Apt<'a> {
             return Ok(());
         }
         let mut update = self.program("apt-get", runner);
-        // Without the option a mirror that cannot be reached is a warning.
+        // Without the option an unreachable mirror is only a warning.
         update.args(["update", "-q", "-o", "APT::Update::Error-Mode=any"]);
-        runner.run("getting package lists", update)
+        runner.run("downloading package lists", update)
     }
 
     fn program(&self, name: &str, runner: &Runner<'_>) -> Command {
@@ -221,7 +221,7 @@ impl<'a> Apt<'a> {
     }
 }
 
-/// apt's configuration: how the machine reaches mirrors (proxies, timeouts), and nothing of its hooks, which could change
+/// apt's configuration: the machine's settings for reaching mirrors (proxies, timeouts), without its hooks, which could change
 /// files elsewhere.
 fn configuration(machine: &str, directory: &Path) -> String {
     let kept = machine
@@ -236,8 +236,8 @@ fn configuration(machine: &str, directory: &Path) -> String {
          Acquire::Languages \"none\";\n",
         cache.display()
     );
-    if sys::is_root() {
-        // The user _apt cannot write to root's cache; apt would say so and go on as root.
+    if os::is_root() {
+        // The user _apt cannot write to root's cache; apt would print a warning and continue as root.
         text += "APT::Sandbox::User \"root\";\n";
     }
     text
@@ -257,7 +257,7 @@ fn source_line(targets: &str, os_release: &str, suite: &str) -> String {
     format!("deb {signed}{mirror} {suite} main\n")
 }
 
-/// Suites are words of lower-case letters, digits, and `. - /`.
+/// Whether this is a valid name of a suite: lower-case letters, digits, and `. - /`.
 fn is_suite(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-/".contains(&b);
     text.starts_with(|c: char| c.is_ascii_lowercase()) && text.bytes().all(allowed)
@@ -269,7 +269,7 @@ fn size_of_uri(text: &str) -> u64 {
     line.and_then(|line| line.split_whitespace().nth(2)).and_then(|size| size.parse().ok()).unwrap_or(0)
 }
 
-/// The sizes of all files in a directory, together.
+/// Total size of all files in a directory.
 fn bytes_in(directory: &Path) -> u64 {
     let files = fs::read_dir(directory).into_iter().flatten().flatten();
     files
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_suite_comes_from_the_machines_mirror() {
+    fn a_suite_uses_the_machines_mirror() {
         let targets = "\
 http://packages.cloud.google.com/apt/ main
 http://deb.debian.org/debian-security/ main
@@ -306,7 +306,7 @@ http://mirror.example.org/debian/ main
     }
 
     #[test]
-    fn the_machines_proxies_are_kept_and_its_hooks_are_not() {
+    fn the_machines_proxies_are_used_and_its_hooks_are_not() {
         let machine = "\
 APT::Update::Post-Invoke:: \"rm -f /var/cache/apt/*.bin\";
 Acquire::http::Proxy \"http://proxy:3128\";
@@ -323,7 +323,7 @@ Dir::Cache \"var/cache/apt\";
     }
 
     #[test]
-    fn the_size_of_a_download_is_read() {
+    fn the_size_of_a_download_is_parsed() {
         let line = "'http://deb.debian.org/x_6.1%7e.deb' x_6.1~.deb 139331676 SHA256:e849\n";
         assert_eq!(size_of_uri(line), 139_331_676);
         assert_eq!(size_of_uri("E: nothing"), 0);

@@ -1,4 +1,4 @@
-//! Boots a guest and follows what it prints, until it ends or is killed.
+//! Boots a guest and reads its console, until it ends or is killed.
 
 use std::{
     ffi::OsString,
@@ -12,11 +12,11 @@ use std::{
 
 use crate::{Error, error::Attempted, memory_dir, sys};
 
-/// Virtual time begins here: the same in every run, 2020-01-01 UTC, nanoseconds since 1970.
+/// Start of virtual time, the same in every run: 2020-01-01 UTC, nanoseconds since 1970.
 const START_NS: u64 = 1_577_836_800_000_000_000;
-/// The path by which the guest's first process knows the shared directory: hostfs opens it as the kernel's process.
+/// The shared directory's path for the guest's hostfs mount: the kernel's process opens it, so this is its working directory.
 pub const SHARED_DIR: &str = "/proc/self/cwd";
-/// How long a line of the console is waited for.
+/// Maximum wait for a line of the console.
 const LINE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A guest to boot.
@@ -24,32 +24,33 @@ const LINE_TIMEOUT: Duration = Duration::from_millis(100);
 pub struct Guest<'a> {
     /// The kernel: a UML executable.
     pub kernel: &'a Path,
-    /// Its memory, bytes. Only what it uses is taken from this machine.
+    /// Its memory, bytes. It uses memory of this machine only for pages that it has touched.
     pub memory: u64,
-    /// A directory that the guest may write to, where the kernel also puts its process id and the like. The kernel mixes its
-    /// command line into its random numbers, so this path is not in it: [`SHARED_DIR`] is, which is the same in every run.
+    /// A directory that the guest may write to; the kernel also puts its pid file and console socket there. The kernel mixes its
+    /// command line into its random numbers, so the command line has [`SHARED_DIR`], which is the same in every run, and not
+    /// this path.
     pub shared: &'a Path,
     /// Its first process; the guest sees this machine's files read-only, at the same paths.
     pub init: &'a Path,
-    /// The arguments of its first process. UML adds one of its own, `console=tty0`.
+    /// The arguments of its first process. UML adds the argument `console=tty0`.
     pub arguments: &'a [OsString],
 }
 
-/// What a guest prints: messages of its kernel. Its programs print nothing: the interrupt that follows comes at another
-/// instant in every run, and the kernel mixes that into its random numbers.
+/// Output on a guest's console: messages of its kernel. Its programs do not write to the console, because the interrupt after
+/// a write comes at a different instant in every run, and the kernel mixes that into its random numbers.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
-    /// A line of its console.
+pub enum ConsoleOutput {
+    /// A line of the console.
     Text(String),
-    /// Nothing for a tenth of a second.
+    /// No output for a tenth of a second.
     Silence,
-    /// It has ended.
+    /// The guest has ended.
     End,
 }
 
-/// A guest that runs. It is killed when this value is dropped.
+/// A running guest. It is killed when this value is dropped.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningGuest {
     child: Child,
     lines: Receiver<String>,
 }
@@ -58,15 +59,15 @@ impl Guest<'_> {
     /// Starts the kernel in virtual time. It ends with this thread at the latest, and its helper processes end with it.
     ///
     /// # Errors
-    /// Where the kernel cannot be started, or its memory cannot be kept anywhere.
-    pub fn boot(&self) -> Result<Running, Error> {
+    /// Where the kernel cannot be started, or no directory can hold its memory.
+    pub fn boot(&self) -> Result<RunningGuest, Error> {
         let mut command = Command::new(self.kernel);
         command
             .arg(format!("mem={}M", self.memory >> 20))
             .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"])
             .arg(parameter("init=", self.init.as_os_str().into())?)
             .args(["con=null", "con0=null,fd:1", "quiet", "panic=-1"])
-            // From 6.16 on system calls are handled without ptrace where the machine allows it; older kernels ignore it.
+            // From 6.16 on UML handles system calls without ptrace where the machine allows it; older kernels ignore this.
             .arg("seccomp=auto")
             .args(["time-travel=inf-cpu".into(), format!("time-travel-start={START_NS}")])
             .args(["uml_dir=uml", "umid=guest"])
@@ -84,6 +85,7 @@ impl Guest<'_> {
             .stderr(Stdio::null())
             .process_group(0);
         sys::prepare_kernel(&mut command);
+        tracing::info!(?command, "boots");
         let what = || format!("start the guest kernel {}", self.kernel.display());
         let mut child = command.spawn().attempted(what)?;
         let output = child.stdout.take().map(BufReader::new);
@@ -93,35 +95,36 @@ impl Guest<'_> {
             let mut line = Vec::new();
             while output.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
                 let text = String::from_utf8_lossy(&line).trim_end().to_string();
+                tracing::trace!(text, "console");
                 if sender.send(text).is_err() {
                     return;
                 }
                 line.clear();
             }
         });
-        let running = Running { child, lines };
+        let running = RunningGuest { child, lines };
         reading.attempted(what)?;
         Ok(running)
     }
 }
 
-impl Running {
-    /// The next line that it prints.
-    pub fn next_line(&mut self) -> Line {
+impl RunningGuest {
+    /// The next line of its console.
+    pub fn next_line(&mut self) -> ConsoleOutput {
         match self.lines.recv_timeout(LINE_TIMEOUT) {
-            Ok(text) => Line::Text(text),
-            Err(RecvTimeoutError::Timeout) => Line::Silence,
-            Err(RecvTimeoutError::Disconnected) => Line::End,
+            Ok(text) => ConsoleOutput::Text(text),
+            Err(RecvTimeoutError::Timeout) => ConsoleOutput::Silence,
+            Err(RecvTimeoutError::Disconnected) => ConsoleOutput::End,
         }
     }
 
-    /// Processor time that its kernel has used. The code of its programs runs in processes of their own.
+    /// Processor time that its kernel has used. The guest's programs run in other processes, which are not included.
     pub fn processor_time(&self) -> Duration {
         sys::processor_time(self.child.id())
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningGuest {
     fn drop(&mut self) {
         // The helper processes are in its process group.
         sys::kill_group(self.child.id());
@@ -129,21 +132,21 @@ impl Drop for Running {
     }
 }
 
-/// A word of the kernel's command line, in quotation marks where it has spaces.
+/// A parameter for the kernel's command line, in quotation marks if it has spaces.
 fn parameter(name: &str, value: OsString) -> Result<OsString, Error> {
     let text = value.to_string_lossy();
     if text.contains(['"', '\n']) {
         return Err(Error::Path(PathBuf::from(value.clone())));
     }
-    let mut word = OsString::from(name);
+    let mut parameter = OsString::from(name);
     if text.contains(char::is_whitespace) {
-        word.push("\"");
-        word.push(&value);
-        word.push("\"");
+        parameter.push("\"");
+        parameter.push(&value);
+        parameter.push("\"");
     } else {
-        word.push(&value);
+        parameter.push(&value);
     }
-    Ok(word)
+    Ok(parameter)
 }
 
 #[cfg(test)]
@@ -151,14 +154,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_with_spaces_are_quoted() {
+    fn parameters_with_spaces_are_quoted() {
         assert_eq!(parameter("init=", "/bin/true".into()).unwrap(), "init=/bin/true");
         assert_eq!(parameter("init=", "/a b/true".into()).unwrap(), "init=\"/a b/true\"");
         assert!(parameter("", "/a\"b".into()).is_err());
     }
 
     #[test]
-    fn a_program_that_is_no_kernel_ends_at_once() {
+    fn a_program_that_is_not_a_kernel_ends_at_once() {
         let guest = Guest {
             kernel: Path::new("/bin/true"),
             memory: 1 << 20,
@@ -166,7 +169,7 @@ mod tests {
             init: Path::new("/bin/true"),
             arguments: &[],
         };
-        assert_eq!(guest.boot().unwrap().next_line(), Line::End);
+        assert_eq!(guest.boot().unwrap().next_line(), ConsoleOutput::End);
         let missing = Guest { kernel: Path::new("/nonexistent/linux"), ..guest };
         assert!(missing.boot().unwrap_err().to_string().contains("/nonexistent/linux"));
     }

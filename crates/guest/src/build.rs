@@ -1,4 +1,4 @@
-//! How a kernel is made: its source is got or copied, configured, compiled, checked, and put into the cache.
+//! Builds a kernel: downloads or copies its source, configures, compiles and checks it, and adds it to the cache.
 
 use std::{
     fs::{self, Permissions},
@@ -11,121 +11,123 @@ use std::{
 use units::KernelVersion;
 
 use crate::{
-    Cache, Error, Image, Origin, Progress, Result, Stage, apt::Apt, cache, children::Runner, config,
-    error::Attempted, image, sys, tools, tree, uml, work::WorkDirectory,
+    BuildProgress, BuildStage, Cache, Error, Image, Origin, Result, apt::Apt, cache, children::Runner,
+    config, error::Attempted, image, sys, tools, tree, uml, work::WorkDirectory,
 };
 
-/// A source package, its tree (1.8 GB of Linux 7.2) and the objects take this much at most.
-const NEED_MIB: u64 = 2600;
-/// Objects that are compiled, by version: what `kernel.config` makes of Debian's packages.
+/// Maximum disk space of a source package, its tree (1.8 GB for Linux 7.2) and the objects.
+const MAX_BUILD_MIB: u64 = 2600;
+/// Number of compiled objects, by version, of Debian's packages with `kernel.config`.
 const OBJECTS: [(KernelVersion, u64); 3] =
     [(KernelVersion::new(6, 1), 824), (KernelVersion::new(6, 12), 864), (KernelVersion::new(7, 2), 898)];
-/// What make prints before the name of an object that it compiles.
+/// Prefix of make's output lines for compiled objects.
 const COMPILED: &str = "  CC  ";
 
-/// What to make a kernel of.
+/// Source of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum KernelSource {
     /// The distribution's source package.
     Package {
-        /// `6.1`: the newest 6.1.x, `6.1.192`: this one, `None`: the newest that there is.
+        /// `6.1`: the newest 6.1.x; `6.1.192`: exactly this one; `None`: the newest.
         version: Option<String>,
-        /// A suite whose package lists are to be used instead of the machine's, such as `sid`.
+        /// A suite whose package lists are used instead of the machine's, such as `sid`.
         suite: Option<String>,
     },
     /// A kernel tree, which is copied.
     Tree(PathBuf),
-    /// A finished kernel, which is copied.
+    /// A compiled kernel, which is copied.
     File(PathBuf),
 }
 
-/// A kernel to be made.
+/// Request to build a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// Of what.
-    pub source: Source,
-    /// Its name in the cache; without it a package's kernel is named by its release, another by its directory or file.
+pub struct BuildRequest {
+    /// Its source.
+    pub source: KernelSource,
+    /// Its name in the cache; by default a package's kernel is named by its release, others by their directory or file.
     pub name: Option<String>,
-    /// Compilers that run at once.
+    /// Number of parallel compilers.
     pub jobs: usize,
-    /// Makes it even if it is there.
+    /// Build it even if it is in the cache.
     pub force: bool,
 }
 
-/// What came of a request.
+/// Result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is made.
+pub enum BuildOutcome {
+    /// It was built.
     Built(Image),
-    /// It was there, made of the same package and configuration or with the same name.
+    /// The cache already had it, from the same package and configuration or with the same name.
     Exists(Image),
 }
 
-impl Outcome {
+impl BuildOutcome {
     /// The kernel.
     pub fn image(&self) -> &Image {
         match self {
-            Outcome::Built(image) | Outcome::Exists(image) => image,
+            BuildOutcome::Built(image) | BuildOutcome::Exists(image) => image,
         }
     }
 }
 
-/// Makes a kernel and puts it into the cache. While it goes on `report` is called; when `stop` is set it ends early.
+/// Builds a kernel and adds it to the cache. Calls `report` with its progress; ends early when `stop` is set.
 ///
 /// # Errors
-/// Where programs, disk space or the source are missing, or a program fails: its log is then kept in the cache.
+/// Where programs, disk space or the source are missing, or a program fails: its log then stays in the cache.
 pub fn build(
     cache: &Cache,
-    request: &Request,
+    request: &BuildRequest,
     stop: &AtomicBool,
-    report: &mut dyn FnMut(Progress),
-) -> Result<Outcome> {
+    report: &mut dyn FnMut(BuildProgress),
+) -> Result<BuildOutcome> {
     let name = match (&request.name, &request.source) {
         (Some(name), _) => {
             cache::check_name(name)?;
             Some(name.clone())
         }
-        (None, Source::Package { .. }) => None,
-        (None, Source::Tree(path) | Source::File(path)) => Some(cache::name_of(&absolute(path)?)),
+        (None, KernelSource::Package { .. }) => None,
+        (None, KernelSource::Tree(path) | KernelSource::File(path)) => Some(cache::name_of(&absolute(path)?)),
     };
     cache.remove_leftovers()?;
-    let work = WorkDirectory::make(cache.directory())?;
+    let work = WorkDirectory::create(cache.directory())?;
     let log = work.join(image::LOG);
     let runner = Runner::new(log.clone(), work.join("tmp"), stop)?;
     let mut build = Build { cache, request, name: name.clone(), work, runner, report };
-    let made = build.run();
-    // The work directory goes, its log stays.
-    let Err(Error::Failed { what, lines, log: _ }) = made else { return made };
+    let result = build.run();
+    // The work directory is removed, but the log of a failure stays.
+    let Err(Error::Failed { what, lines, log: _ }) = result else { return result };
     let label = name.unwrap_or_else(|| match &request.source {
-        Source::Package { version: Some(version), .. } => version.replace('/', "-"),
+        KernelSource::Package { version: Some(version), .. } => version.replace('/', "-"),
         _ => "latest".into(),
     });
-    let kept = cache.failure_log(&label);
-    fs::rename(&log, &kept).attempted(|| format!("write {}", kept.display()))?;
-    Err(Error::Failed { what, lines, log: kept })
+    let failure_log = cache.failure_log(&label);
+    fs::rename(&log, &failure_log).attempted(|| format!("write {}", failure_log.display()))?;
+    Err(Error::Failed { what, lines, log: failure_log })
 }
 
-/// A build under way.
+/// A running build.
 struct Build<'a> {
     cache: &'a Cache,
-    request: &'a Request,
+    request: &'a BuildRequest,
     name: Option<String>,
     work: WorkDirectory,
     runner: Runner<'a>,
-    report: &'a mut dyn FnMut(Progress),
+    report: &'a mut dyn FnMut(BuildProgress),
 }
 
 impl Build<'_> {
-    fn run(&mut self) -> Result<Outcome> {
+    fn run(&mut self) -> Result<BuildOutcome> {
         match &self.request.source {
-            Source::Package { version, suite } => self.of_package(version.as_deref(), suite.as_deref()),
-            Source::Tree(directory) => self.of_tree(&absolute(directory)?),
-            Source::File(file) => self.of_file(&absolute(file)?),
+            KernelSource::Package { version, suite } => {
+                self.build_package(version.as_deref(), suite.as_deref())
+            }
+            KernelSource::Tree(directory) => self.build_tree(&absolute(directory)?),
+            KernelSource::File(file) => self.add_file(&absolute(file)?),
         }
     }
 
-    fn of_package(&mut self, version: Option<&str>, suite: Option<&str>) -> Result<Outcome> {
-        let apt = Apt::new(self.work.directory("apt")?, suite)?;
+    fn build_package(&mut self, version: Option<&str>, suite: Option<&str>) -> Result<BuildOutcome> {
+        let apt = Apt::new(self.work.create_directory("apt")?, suite)?;
         let mut package = apt.choose(version, &mut self.runner, self.report)?;
         let origin = |package: &crate::package::Package| Origin::Package {
             package: package.name.clone(),
@@ -133,26 +135,26 @@ impl Build<'_> {
             suite: suite.map(Into::into),
         };
         if let Some(image) = self.existing(|image| is_same_package(&image.origin, &origin(&package)))? {
-            return Ok(Outcome::Exists(image));
+            return Ok(BuildOutcome::Exists(image));
         }
         self.check_machine()?;
-        let download = self.work.directory("download")?;
+        let download = self.work.create_directory("download")?;
         let deb = apt.download(&mut package, version, &download, &mut self.runner, self.report)?;
-        (self.report)(Progress::start(Stage::Unpack));
-        let tree = self.work.directory("tree")?;
-        tree::unpack(&deb, &self.work.directory("package")?, &tree, &mut self.runner)?;
+        (self.report)(BuildProgress::start(BuildStage::Unpack));
+        let tree = self.work.create_directory("tree")?;
+        tree::unpack(&deb, &self.work.create_directory("package")?, &tree, &mut self.runner)?;
         self.compile(&tree, package.kernel, origin(&package))
     }
 
-    fn of_tree(&mut self, directory: &Path) -> Result<Outcome> {
+    fn build_tree(&mut self, directory: &Path) -> Result<BuildOutcome> {
         tree::check(directory)?;
         if let Some(image) = self.existing(|_| true)? {
-            return Ok(Outcome::Exists(image));
+            return Ok(BuildOutcome::Exists(image));
         }
         self.check_machine()?;
-        (self.report)(Progress::start(Stage::Unpack));
+        (self.report)(BuildProgress::start(BuildStage::Unpack));
         let commit = tree::commit(directory, &mut self.runner);
-        let tree = self.work.directory("tree")?;
+        let tree = self.work.create_directory("tree")?;
         tree::copy(directory, &tree, &mut self.runner)?;
         let mut command = self.make(&tree);
         command.args(["-s", "kernelversion"]);
@@ -161,11 +163,11 @@ impl Build<'_> {
         self.compile(&tree, version, Origin::Tree { directory: directory.into(), commit })
     }
 
-    fn of_file(&mut self, file: &Path) -> Result<Outcome> {
+    fn add_file(&mut self, file: &Path) -> Result<BuildOutcome> {
         if let Some(image) = self.existing(|_| true)? {
-            return Ok(Outcome::Exists(image));
+            return Ok(BuildOutcome::Exists(image));
         }
-        let directory = self.work.directory("image")?;
+        let directory = self.work.create_directory("image")?;
         let binary = directory.join(image::BINARY);
         let copied =
             fs::copy(file, &binary).and_then(|_| fs::set_permissions(&binary, Permissions::from_mode(0o755)));
@@ -173,10 +175,10 @@ impl Build<'_> {
         self.finish(&directory, Origin::File { file: file.into() }, None, Vec::new())
     }
 
-    /// The kernel that is there already, unless it is damaged, out of date or unwanted.
+    /// The matching kernel that is in the cache already, unless it is damaged, out of date or to be rebuilt.
     fn existing(&self, is_wanted: impl Fn(&Image) -> bool) -> Result<Option<Image>> {
         let is_current = |image: &Image| match self.request.source {
-            Source::File(_) => true,
+            KernelSource::File(_) => true,
             _ => image.configuration.as_deref() == Some(&configuration()),
         };
         let has_name =
@@ -186,24 +188,24 @@ impl Build<'_> {
         Ok(found.filter(|image| !self.request.force && image.verify().is_ok()))
     }
 
-    /// Refuses to begin what could not be finished.
+    /// Checks in advance that the build has the programs and the disk space that it needs.
     fn check_machine(&mut self) -> Result<()> {
         tools::check(&mut self.runner, &self.work.join("tmp"))?;
         let directory = self.cache.directory();
         let free = sys::file_system(directory)
             .map(|system| system.free_bytes)
-            .attempted(|| format!("ask for the space in {}", directory.display()))?;
+            .attempted(|| format!("get the free space in {}", directory.display()))?;
         let free_mib = free >> 20;
-        if free_mib < NEED_MIB {
-            return Err(Error::NoSpace { directory: directory.into(), need_mib: NEED_MIB, free_mib });
+        if free_mib < MAX_BUILD_MIB {
+            return Err(Error::NoSpace { directory: directory.into(), need_mib: MAX_BUILD_MIB, free_mib });
         }
         Ok(())
     }
 
-    /// Compiles a tree of one's own.
-    fn compile(&mut self, tree: &Path, version: KernelVersion, origin: Origin) -> Result<Outcome> {
-        (self.report)(Progress::start(Stage::Configure));
-        tree::change(tree)?;
+    /// Configures and compiles the copy of a tree.
+    fn compile(&mut self, tree: &Path, version: KernelVersion, origin: Origin) -> Result<BuildOutcome> {
+        (self.report)(BuildProgress::start(BuildStage::Configure));
+        tree::patch(tree)?;
         let options = self.work.join("options");
         fs::write(&options, config::OPTIONS).attempted(|| format!("write {}", options.display()))?;
         let mut command = self.make(tree);
@@ -215,32 +217,32 @@ impl Build<'_> {
 
         let total = objects(version);
         let mut done = 0;
-        (self.report)(Progress { stage: Stage::Compile, done, total });
+        (self.report)(BuildProgress { stage: BuildStage::Compile, done, total });
         let mut command = self.make(tree);
         command.arg(format!("-j{}", self.request.jobs.max(1))).arg("linux");
         let report = &mut self.report;
         self.runner.run_watched("compiling the kernel", command, |output| {
             done += output.lines().filter(|line| line.starts_with(COMPILED)).count() as u64;
-            report(Progress { stage: Stage::Compile, done, total: total.max(done) });
+            report(BuildProgress { stage: BuildStage::Compile, done, total: total.max(done) });
         })?;
 
-        let directory = self.work.directory("image")?;
+        let directory = self.work.create_directory("image")?;
         let mut strip = self.runner.program("strip");
         strip.arg("-o").arg(directory.join(image::BINARY)).arg(tree.join("linux"));
         self.runner.run("stripping the kernel", strip)?;
-        let kept = directory.join(image::CONFIGURATION);
-        fs::copy(&config, &kept).attempted(|| format!("write {}", kept.display()))?;
+        let copy = directory.join(image::CONFIGURATION);
+        fs::copy(&config, &copy).attempted(|| format!("write {}", copy.display()))?;
         self.finish(&directory, origin, Some(configuration()), lacks)
     }
 
-    /// Checks the kernel in `directory` and puts it into the cache.
+    /// Checks the kernel in `directory` and adds it to the cache.
     fn finish(
         &mut self,
         directory: &Path,
         origin: Origin,
         configuration: Option<String>,
         lacks: Vec<String>,
-    ) -> Result<Outcome> {
+    ) -> Result<BuildOutcome> {
         let binary = directory.join(image::BINARY);
         let from = match &origin {
             Origin::File { file } => file,
@@ -264,10 +266,10 @@ impl Build<'_> {
         image.write(directory)?;
         let log = directory.join(image::LOG);
         fs::rename(self.work.join(image::LOG), &log).attempted(|| format!("write {}", log.display()))?;
-        self.cache.put(directory, &name).map(Outcome::Built)
+        self.cache.put(directory, &name).map(BuildOutcome::Built)
     }
 
-    /// make in a tree, for User-Mode Linux. Who built the kernel, where and when is not in it: the same source and the same
+    /// make in a tree, for User-Mode Linux. Builder, host name and date of the build are constants, so that the same source and
     /// compiler give the same bytes.
     fn make(&self, tree: &Path) -> std::process::Command {
         let mut command = self.runner.program("make");
@@ -281,12 +283,12 @@ impl Build<'_> {
     }
 }
 
-/// Which list of options kernels are built with now.
+/// Identifies the current list of options.
 fn configuration() -> String {
     image::sha256_of_text(config::OPTIONS)
 }
 
-/// The suite whose lists named a package makes no difference.
+/// Whether both are the same package, from whichever suite.
 fn is_same_package(one: &Origin, other: &Origin) -> bool {
     let package = |origin: &Origin| match origin {
         Origin::Package { package, version, .. } => Some((package.clone(), version.clone())),
@@ -295,7 +297,7 @@ fn is_same_package(one: &Origin, other: &Origin) -> bool {
     package(one).is_some() && package(one) == package(other)
 }
 
-/// An estimate of the objects that a version has: those of the nearest version before it.
+/// Estimates the number of objects of a version: that of the nearest earlier version.
 fn objects(version: KernelVersion) -> u64 {
     let before = OBJECTS.iter().rev().find(|(known, _)| *known <= version);
     before.unwrap_or(&OBJECTS[0]).1
@@ -310,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn estimates_are_those_of_the_version_before() {
+    fn estimates_are_those_of_the_nearest_earlier_version() {
         assert_eq!(objects(KernelVersion::new(5, 10)), OBJECTS[0].1);
         assert_eq!(objects("6.1.192".parse().unwrap()), OBJECTS[0].1);
         assert_eq!(objects(KernelVersion::new(6, 18)), OBJECTS[1].1);

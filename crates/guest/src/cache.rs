@@ -1,6 +1,6 @@
 //! The user's cache of kernels: a directory for each, named by release or by the user.
 //!
-//! A kernel is put into place, replaced and taken away by renaming its directory, so others see it whole or not at all.
+//! Kernels are added, replaced and removed by renaming their directories, so other processes see complete kernels only.
 
 use std::{
     env, fs, io,
@@ -14,12 +14,12 @@ use crate::{
     work::{self, WorkDirectory},
 };
 
-/// Names are at most so long.
+/// Maximum length of a name.
 const MAX_NAME_BYTES: usize = 64;
-/// Logs of builds that failed begin so.
+/// Prefix of the logs of failed builds.
 const FAILED_PREFIX: &str = "failed-";
 
-/// Where kernels are kept.
+/// The directory of kernels.
 #[derive(Debug, Clone)]
 pub struct Cache(PathBuf);
 
@@ -31,7 +31,7 @@ impl Cache {
     pub fn of_this_user() -> Result<Cache> {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let own = variable("LONGFAT_KERNELS");
-        // The XDG Base Directory Specification: relative paths are to be ignored.
+        // The XDG Base Directory Specification requires that relative paths are ignored.
         let xdg = || variable("XDG_CACHE_HOME").filter(|path| path.is_absolute());
         let home = || variable("HOME").map(|home| home.join(".cache"));
         let directory = own.or_else(|| xdg().or_else(home).map(|cache| cache.join("longfat/kernels")));
@@ -41,7 +41,7 @@ impl Cache {
         Ok(Cache(absolute))
     }
 
-    /// A cache in a directory of one's own.
+    /// A cache in the given directory.
     pub fn at(directory: impl Into<PathBuf>) -> Cache {
         Cache(directory.into())
     }
@@ -69,13 +69,13 @@ impl Cache {
         Ok(images)
     }
 
-    /// A kernel by name (`my-cubic`, `6.1.192`) or version (`6.1`: the newest 6.1.x); without a request the newest of all.
+    /// Finds a kernel by name (`my-cubic`, `6.1.192`) or version (`6.1`: the newest 6.1.x); without a request the newest of all.
     ///
-    /// Kernels of the distribution come before those that the user named or changed, which a version finds only where
-    /// nothing else has it.
+    /// Kernels of the distribution take precedence over those that the user named or changed, which a version finds only if
+    /// no distribution kernel has it.
     ///
     /// # Errors
-    /// Where there is none; the error names the command that makes one.
+    /// Where there is none; the error names the command that builds one.
     pub fn find(&self, request: Option<&str>) -> Result<Image> {
         let images = self.images()?;
         let found = match request {
@@ -91,25 +91,25 @@ impl Cache {
         })
     }
 
-    /// Removes a kernel, found as [`Cache::find`] finds it.
+    /// Removes the kernel that [`Cache::find`] finds.
     ///
     /// # Errors
     /// Where there is none, or it cannot be removed.
     pub fn remove(&self, request: &str) -> Result<Image> {
         let image = self.find(Some(request))?;
-        self.take_away(&image.name)?;
+        self.remove_directory(&image.name)?;
         let _ = fs::remove_file(self.failure_log(&image.name));
         Ok(image)
     }
 
-    /// Removes all kernels, and the logs of builds that failed.
+    /// Removes all kernels, and the logs of failed builds.
     ///
     /// # Errors
     /// Where one cannot be removed.
     pub fn remove_all(&self) -> Result<Vec<Image>> {
         let images = self.images()?;
         for image in &images {
-            self.take_away(&image.name)?;
+            self.remove_directory(&image.name)?;
         }
         for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(FAILED_PREFIX) {
@@ -119,27 +119,27 @@ impl Cache {
         Ok(images)
     }
 
-    /// Removes what killed builds left, and returns how many of them there were.
+    /// Removes the work directories of killed builds, and returns their number.
     ///
     /// # Errors
-    /// Where something cannot be removed.
+    /// Where one cannot be removed.
     pub fn remove_leftovers(&self) -> Result<usize> {
         work::remove_leftovers(&self.0)
     }
 
-    /// Puts a kernel's directory into place, instead of one with this name.
+    /// Adds a kernel by moving its directory here; replaces a kernel with the same name.
     pub(crate) fn put(&self, directory: &Path, name: &str) -> Result<Image> {
         let target = self.0.join(name);
         let put = match fs::rename(directory, &target) {
-            // The one that was there goes with the work directory.
+            // The previous kernel is then in the work directory and is removed with it.
             Err(_) if target.exists() => sys::exchange(directory, &target).or_else(|_| {
-                // Not every file system can exchange.
+                // Not every file system supports RENAME_EXCHANGE.
                 fs::rename(&target, directory.with_extension("old"))?;
                 fs::rename(directory, &target)
             }),
             renamed => renamed,
         };
-        put.attempted(|| format!("put the kernel into {}", target.display()))?;
+        put.attempted(|| format!("move the kernel to {}", target.display()))?;
         let _ = fs::remove_file(self.failure_log(name));
         Image::read(&target)?.ok_or_else(|| Error::NoKernel {
             wanted: Some(name.into()),
@@ -148,19 +148,19 @@ impl Cache {
         })
     }
 
-    /// The log of the last build under this name that failed.
+    /// The log of the last failed build of a kernel with this name.
     pub(crate) fn failure_log(&self, name: &str) -> PathBuf {
         self.0.join(format!("{FAILED_PREFIX}{name}.log"))
     }
 
-    fn take_away(&self, name: &str) -> Result<()> {
-        let work = WorkDirectory::make(&self.0)?;
+    fn remove_directory(&self, name: &str) -> Result<()> {
+        let work = WorkDirectory::create(&self.0)?;
         let path = self.0.join(name);
         fs::rename(&path, work.join("removed")).attempted(|| format!("remove {}", path.display()))
     }
 }
 
-/// The newest; those of the distribution before others.
+/// The newest kernel of the distribution, else the newest of all.
 fn newest<'a>(images: impl Iterator<Item = &'a Image>) -> Option<&'a Image> {
     images.max_by_key(|image| (image.is_of_distribution(), image.version))
 }
@@ -170,25 +170,27 @@ fn of_version<'a>(images: &'a [Image], request: &str) -> Option<&'a Image> {
     newest(images.iter().filter(|image| wanted.matches(image.version)))
 }
 
-/// A name for a kernel, as the user gave it.
+/// Checks a name that the user gave to a kernel.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let wrong = |why| Err(Error::Name { name: name.into(), why });
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
         return wrong("names have 1 to 64 characters");
     }
     if name.starts_with(|c: char| !c.is_ascii_alphabetic()) {
-        return wrong("names begin with a letter; versions are the distribution's kernels");
+        return wrong(
+            "names begin with a letter; version numbers are reserved for the distribution's kernels",
+        );
     }
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._+-".contains(&b)) {
         return wrong("names have letters, digits, and . _ + - only");
     }
     if name.starts_with(FAILED_PREFIX) || name == "latest" {
-        return wrong("it has another meaning");
+        return wrong("it is reserved");
     }
     Ok(())
 }
 
-/// A name for a kernel that came from this path.
+/// Derives a kernel's name from the path of its source.
 pub(crate) fn name_of(path: &Path) -> String {
     let last = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "._+-".contains(c) { c } else { '-' };
@@ -205,19 +207,19 @@ mod tests {
     use super::*;
     use crate::{Origin, image};
 
-    /// A cache with an image for each of these names and releases; equal ones are the distribution's.
+    /// A cache with an image for each of these names and releases; where both are equal it is a distribution kernel.
     fn cache(images: &[(&str, &str)]) -> (tempfile::TempDir, Cache) {
-        let place = tempfile::tempdir().unwrap();
-        let cache = Cache::at(place.path().join("kernels"));
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path().join("kernels"));
         for (name, release) in images {
             put(&cache, name, release, b"a kernel");
         }
-        (place, cache)
+        (dir, cache)
     }
 
     fn put(cache: &Cache, name: &str, release: &str, bytes: &[u8]) -> Image {
-        let work = WorkDirectory::make(cache.directory()).unwrap();
-        let directory = work.directory("image").unwrap();
+        let work = WorkDirectory::create(cache.directory()).unwrap();
+        let directory = work.create_directory("image").unwrap();
         let path = directory.join(image::BINARY);
         fs::write(&path, bytes).unwrap();
         let origin = match name == release {
@@ -246,7 +248,7 @@ mod tests {
 
     #[test]
     fn kernels_are_found_by_version_and_name() {
-        let (_place, cache) = cache(&[
+        let (_dir, cache) = cache(&[
             ("6.1.99", "6.1.99"),
             ("6.1.192", "6.1.192"),
             ("6.12.117", "6.12.117"),
@@ -256,9 +258,9 @@ mod tests {
         let found = |request| cache.find(request).map(|image| image.name).map_err(|e| e.to_string());
         assert_eq!(found(Some("6.1")), Ok("6.1.192".into()));
         assert_eq!(found(Some("6.1.99")), Ok("6.1.99".into()));
-        assert_eq!(found(Some("6.12")), Ok("6.12.117".into()), "not the user's own newer one");
+        assert_eq!(found(Some("6.12")), Ok("6.12.117".into()), "not the newer one that the user named");
         assert_eq!(found(Some("mine")), Ok("mine".into()));
-        assert_eq!(found(Some("7.9")), Ok("new".into()), "nothing else has this version");
+        assert_eq!(found(Some("7.9")), Ok("new".into()), "no distribution kernel has this version");
         assert_eq!(found(None), Ok("6.12.117".into()));
         for none in ["6.2", "6.1.1", "6", "min", "", "../mine", "<6.6"] {
             let error = found(Some(none)).unwrap_err();
@@ -269,17 +271,17 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_cache_says_how_to_fill_it() {
-        let (_place, cache) = cache(&[]);
+    fn the_error_of_an_empty_cache_names_the_command_that_fills_it() {
+        let (_dir, cache) = cache(&[]);
         assert!(cache.images().unwrap().is_empty());
         assert!(cache.find(None).unwrap_err().to_string().ends_with("longfat kernel build 6.1"));
         assert_eq!(cache.remove_leftovers().unwrap(), 0);
-        assert!(!cache.directory().exists(), "reading makes nothing");
+        assert!(!cache.directory().exists(), "reading does not create it");
     }
 
     #[test]
-    fn a_kernel_is_replaced_whole_and_removed_whole() {
-        let (_place, cache) = cache(&[("6.1.192", "6.1.192"), ("mine", "6.1.192")]);
+    fn kernels_are_replaced_and_removed_completely() {
+        let (_dir, cache) = cache(&[("6.1.192", "6.1.192"), ("mine", "6.1.192")]);
         put(&cache, "6.1.192", "6.1.192", b"another kernel");
         let image = cache.find(Some("6.1")).unwrap();
         assert_eq!(fs::read(&image.path).unwrap(), b"another kernel");
@@ -292,12 +294,12 @@ mod tests {
         assert_eq!(cache.remove_all().unwrap().len(), 1);
         let left: Vec<_> =
             fs::read_dir(cache.directory()).unwrap().flatten().map(|e| e.file_name()).collect();
-        assert_eq!(left, [".lock"], "nothing but the lock is left");
+        assert_eq!(left, [".lock"], "only the lock remains");
     }
 
     #[test]
     fn a_record_that_cannot_be_read_is_named() {
-        let (_place, cache) = cache(&[("6.1.192", "6.1.192")]);
+        let (_dir, cache) = cache(&[("6.1.192", "6.1.192")]);
         let record = cache.directory().join("6.1.192").join(image::RECORD);
         fs::write(&record, "{").unwrap();
         let error = cache.images().unwrap_err().to_string();
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_checked_and_made() {
+    fn names_are_checked_and_derived_from_paths() {
         for good in ["mine", "linux-6.12.5", "net-next_2+x"] {
             check_name(good).unwrap();
         }

@@ -1,9 +1,9 @@
-//! Programs that a build runs: their output goes to a log, they end when they are to be stopped, and they end with this
+//! Programs that a build runs: their output goes to a log, they are killed when the build is stopped, and they end with this
 //! process, however it ends.
 //!
-//! A program and all its children are one process group. A shell in another group waits on a pipe that this process holds:
-//! when the pipe closes, because the build is stopped or this process was killed, the shell kills the group. It has another
-//! name than this program, so that `killall -9 longfat` spares it.
+//! A program and all its children are one process group. A watcher, a shell in another group, waits on a pipe that this process
+//! holds: when the pipe closes, because the build is stopped or this process was killed, the shell kills the group. Its name
+//! differs from that of this program, so that `killall -9 longfat` does not kill it.
 
 use std::{
     env,
@@ -21,16 +21,16 @@ use crate::{Error, Result, error::Attempted, sys};
 
 /// How often a running program is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Lines of output that an error quotes, at most.
+/// Maximum number of output lines that an error quotes.
 const MAX_ERROR_LINES: usize = 10;
-/// Bytes of output that are searched for them.
+/// Maximum number of output bytes that are searched for them, from the end.
 const MAX_ERROR_BYTES: u64 = 256 << 10;
-/// What lines that say why a program failed contain: gcc, ld, make, kconfig, apt, tar.
+/// Marks of lines with the cause of a failure, in the output of gcc, ld, make, kconfig, apt and tar.
 const ERROR_MARKS: [&str; 7] =
     ["error:", "Error ", "*** ", "E: ", "undefined reference", "No space left", "annot "];
-/// The first line that the shell reads names the group; the second never comes.
+/// The script of the watcher. The first line that it reads is the group's id; the second never comes.
 const WATCH: &str = r#"trap "" INT TERM HUP; read -r group || exit 0; read -r never; kill -KILL "-$group""#;
-/// Variables that programs get from this process. Others could change what is built: make's, kbuild's, the compiler's.
+/// Environment variables that programs inherit. Others could change the result: those of make, kbuild and the compiler.
 const VARIABLES: [&str; 10] = [
     "PATH",
     "HOME",
@@ -53,7 +53,7 @@ pub(crate) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// Programs write to the file `log` and keep temporary files in `temporary`; when `stop` is set the running one is killed.
+    /// Programs write to the file `log` and their temporary files to `temporary`; when `stop` is set the running one is killed.
     pub(crate) fn new(log: PathBuf, temporary: PathBuf, stop: &'a AtomicBool) -> Result<Self> {
         let open = || File::options().append(true).create(true).open(&log);
         Ok(Runner {
@@ -64,7 +64,7 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// A program, with the environment that all of them have.
+    /// A program, with the environment that all programs get.
     pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(name);
         command.env_clear().env("LC_ALL", "C").env("TMPDIR", &self.temporary);
@@ -79,12 +79,15 @@ impl<'a> Runner<'a> {
     /// Runs a program to its end.
     ///
     /// # Errors
-    /// Where it fails; `what` says what it is for.
+    /// Where it fails; `what` describes its purpose in the error.
     pub(crate) fn run(&mut self, what: &str, command: Command) -> Result<()> {
         self.run_watched(what, command, |_| {})
     }
 
-    /// The same; `on_output` gets the whole lines that the program has written since the last call, often none.
+    /// The same; `on_output` gets the complete lines that the program has written since the last call, often none.
+    ///
+    /// # Errors
+    /// Where it fails.
     pub(crate) fn run_watched(
         &mut self,
         what: &str,
@@ -122,7 +125,7 @@ impl<'a> Runner<'a> {
         mut on_output: impl FnMut(&str),
     ) -> Result<()> {
         let writing = || format!("write {}", self.log_path.display());
-        writeln!(self.log, "$ {}", words(&command)).attempted(writing)?;
+        writeln!(self.log, "$ {}", command_line(&command)).attempted(writing)?;
         let start = self.log.seek(SeekFrom::End(0)).attempted(writing)?;
         let errors = self.log.try_clone().attempted(|| "copy a descriptor".into())?;
         command.stdin(Stdio::null()).stderr(errors);
@@ -136,7 +139,7 @@ impl<'a> Runner<'a> {
                 Some(status) => break status,
                 None if self.stop.load(Ordering::Relaxed) => return Err(Error::Interrupted),
                 None if limit.is_some_and(|limit| begun.elapsed() > limit) => {
-                    let lines = vec![format!("it ran for {} s without an end", begun.elapsed().as_secs())];
+                    let lines = vec![format!("it did not end within {} s", begun.elapsed().as_secs())];
                     return Err(self.failed(what, lines));
                 }
                 None => thread::sleep(POLL_INTERVAL),
@@ -157,7 +160,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// A program that runs; dropped, it is killed with all its children.
+/// A running program; when dropped, it is killed with all its children.
 struct Running {
     program: Child,
     /// `None` when it has ended.
@@ -171,7 +174,7 @@ impl Running {
         let mut watcher =
             watch.stderr(Stdio::null()).process_group(0).spawn().attempted(|| "run /bin/sh".into())?;
         command.process_group(0);
-        // Until the shell knows the group.
+        // Needed until the shell has the group's id.
         sys::kill_with_parent(&mut command);
         let name = command.get_program().to_string_lossy().into_owned();
         let program = match command.spawn() {
@@ -184,16 +187,16 @@ impl Running {
         };
         let sent = watcher.stdin.as_mut().map(|pipe| writeln!(pipe, "{}", program.id()));
         let running = Running { program, watcher: Some(watcher) };
-        sent.transpose().attempted(|| "reach the shell that ends the build with this program".into())?;
+        sent.transpose().attempted(|| "write to the shell that watches this program".into())?;
         Ok(running)
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     fn poll(&mut self) -> Result<Option<ExitStatus>> {
         let Some(status) = self.program.try_wait().attempted(|| "wait for a program".into())? else {
             return Ok(None);
         };
-        // Its group may be another program's now.
+        // The group's id may be reused from now on.
         if let Some(mut watcher) = self.watcher.take() {
             let _ = watcher.kill();
             let _ = watcher.wait();
@@ -214,10 +217,10 @@ impl Drop for Running {
     }
 }
 
-/// The lines of a file that is being written.
+/// Reads the lines of a file that is being written.
 struct Lines {
     file: File,
-    /// A line whose end has not been written.
+    /// A line that is not complete yet.
     begun: Vec<u8>,
 }
 
@@ -231,7 +234,7 @@ impl Lines {
         Ok(Lines { file: open().attempted(|| format!("read {}", path.display()))?, begun: Vec::new() })
     }
 
-    /// Whole lines since the last call.
+    /// Complete lines since the last call.
     fn read(&mut self) -> Result<String> {
         self.file.read_to_end(&mut self.begun).attempted(|| "read the build's log".into())?;
         let end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -240,13 +243,13 @@ impl Lines {
     }
 }
 
-/// A command as it could be typed.
-fn words(command: &Command) -> String {
+/// The command line of a command.
+fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
-/// The lines of a log, from `start` on, that say why a program failed; without any its last ones.
+/// The lines of a log, from `start` on, with the cause of a failure; if there are none, the last lines.
 fn error_lines(log: &Path, start: u64) -> Vec<String> {
     let read = || {
         let mut file = File::open(log)?;
@@ -276,35 +279,37 @@ mod tests {
 
     #[test]
     fn output_is_read_and_failures_are_quoted() {
-        let place = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let stop = AtomicBool::new(false);
-        let mut runner = Runner::new(place.path().join("log"), place.path().into(), &stop).unwrap();
+        let mut runner = Runner::new(dir.path().join("log"), dir.path().into(), &stop).unwrap();
         let mut seen = String::new();
         let command = shell(&runner, "echo one; sleep 0.2; printf tw; sleep 0.2; echo o; printf half");
         runner.run_watched("counting", command, |text| seen += text).unwrap();
         assert_eq!(seen, "one\ntwo\n");
         let command = shell(&runner, "echo $TMPDIR$MAKEFLAGS; echo hidden >&2");
         let output = runner.output("printing", command, None).unwrap();
-        assert_eq!(output, format!("{}\n", place.path().display()));
+        assert_eq!(output, format!("{}\n", dir.path().display()));
         let command = shell(&runner, "echo fine; echo 'a.c:1: error: bad'; echo more; exit 3");
         let error = runner.run("compiling", command).unwrap_err().to_string();
-        assert!(error.starts_with("compiling failed:\na.c:1: error: bad\nthe whole log is "), "{error}");
+        assert!(error.starts_with("compiling failed:\na.c:1: error: bad\nthe complete log is "), "{error}");
         let command = shell(&runner, "exit 3");
         let error = runner.run("compiling", command).unwrap_err().to_string();
         assert!(error.contains("exit status: 3"), "{error}");
         let command = shell(&runner, "sleep 60");
         let limit = Some(Duration::from_millis(200));
-        assert!(runner.output("waiting", command, limit).unwrap_err().to_string().contains("without an end"));
+        assert!(
+            runner.output("waiting", command, limit).unwrap_err().to_string().contains("did not end within")
+        );
         let missing = runner.program("no-such-program");
         assert!(runner.run("x", missing).unwrap_err().to_string().contains("cannot run no-such-program"));
-        assert!(fs::read_to_string(place.path().join("log")).unwrap().contains("$ sh -c exit 3\n"));
+        assert!(fs::read_to_string(dir.path().join("log")).unwrap().contains("$ sh -c exit 3\n"));
     }
 
     #[test]
     fn a_stopped_program_ends_with_its_children() {
-        let place = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let stop = AtomicBool::new(false);
-        let mut runner = Runner::new(place.path().join("log"), place.path().into(), &stop).unwrap();
+        let mut runner = Runner::new(dir.path().join("log"), dir.path().into(), &stop).unwrap();
         let command = shell(&runner, "sh -c 'echo $$; sleep 60; echo $$' & echo $$; wait");
         let mut processes = Vec::new();
         let result = runner.run_watched("sleeping", command, |text| {
@@ -315,9 +320,9 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(5);
         for process in processes {
             let status = || fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-            // A zombie has ended; who reaps it is another matter.
+            // A zombie has ended, although nobody has reaped it yet.
             while !status().is_empty() && !status().contains(") Z ") {
-                assert!(Instant::now() < deadline, "process {process} lives");
+                assert!(Instant::now() < deadline, "process {process} still runs");
                 thread::sleep(POLL_INTERVAL);
             }
         }

@@ -1,5 +1,5 @@
-//! The configuration of the kernels that are built: one list of options, in the file `kernel.config`, and the check that a
-//! kernel takes them.
+//! The configuration of built kernels: one list of options, in the file `kernel.config`, and the check that a
+//! kernel supports them.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use crate::{Error, Result};
 
 /// The options.
 pub(crate) const OPTIONS: &str = include_str!("../kernel.config");
-/// Before this line a kernel must take each option, after it a kernel may lack some.
+/// A kernel must support each option before this line; it may lack those after it.
 const OPTIONAL: &str = "# ---- optional ----";
 
-/// Compares a `.config` with [`OPTIONS`] and returns the lines that it does not have and may lack.
+/// Compares a `.config` with [`OPTIONS`] and returns the optional lines that it lacks.
 ///
 /// # Errors
-/// Where it does not have a line that it must have.
+/// Where it lacks a required line.
 pub(crate) fn check(version: &str, config: &str) -> Result<Vec<String>> {
     check_options(OPTIONS, version, config)
 }
@@ -32,7 +32,7 @@ fn check_options(options: &str, version: &str, config: &str) -> Result<Vec<Strin
     }
 }
 
-/// Whether a configuration has what `line` asks for. An option that is to be off may be unknown.
+/// Whether a configuration satisfies `line`. An option that should be off may be unknown to the kernel.
 fn has(lines: &BTreeSet<&str>, line: &str) -> bool {
     if line.starts_with("CONFIG_") {
         return lines.contains(line);

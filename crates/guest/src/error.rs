@@ -1,36 +1,36 @@
-//! What can go wrong with kernels.
+//! The error type of this crate.
 
 use std::{io, path::PathBuf};
 
 /// Why a kernel could not be built, found or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused something.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     Os {
-        /// What was attempted, with its object.
+        /// The operation and its object.
         what: String,
         /// Why it failed.
         source: io::Error,
     },
-    /// No directory for kernels is known.
+    /// The environment determines no directory for kernels.
     #[error("no directory for kernels: set LONGFAT_KERNELS, XDG_CACHE_HOME or HOME")]
     NoDirectory,
     /// The cache has no such kernel.
-    #[error("there is no kernel{} in {directory}{}; make one with: longfat kernel build{}",
+    #[error("no kernel{} in {directory}{}; build one with: longfat kernel build{}",
         of(" ", wanted.as_deref()), have(available), suggestion(wanted.as_deref()))]
     NoKernel {
-        /// The version or name that was asked for; `None`: any.
+        /// The requested version or name; `None`: any.
         wanted: Option<String>,
         /// The cache.
         directory: String,
         /// The names of the kernels in it.
         available: Vec<String>,
     },
-    /// A kernel's file is not the one that was built.
+    /// A kernel's file has changed since it was built.
     #[error(
-        "the kernel {name} is damaged: {path} has another SHA-256 than when it was built; \
-        build it anew with --force, or remove it with: longfat kernel remove {name}"
+        "the kernel {name} is damaged: the SHA-256 of {path} has changed since it was built; \
+        rebuild it with --force, or remove it with: longfat kernel remove {name}"
     )]
     Damaged {
         /// The kernel's name.
@@ -41,46 +41,46 @@ pub enum Error {
     /// User-Mode Linux does not exist for this processor.
     #[error("User-Mode Linux runs on x86-64 only, and this machine is {0}")]
     Processor(&'static str),
-    /// Programs that building needs.
+    /// Programs that a build needs are missing.
     #[error("building a kernel needs {}, which this machine does not have; install with: sudo apt install {}",
         tools.join(", "), packages.join(" "))]
     MissingTools {
         /// The programs.
         tools: Vec<&'static str>,
-        /// Debian's packages that have them.
+        /// The Debian packages that contain them.
         packages: Vec<&'static str>,
     },
     /// A distribution without apt.
     #[error(
-        "this machine has no {0}: kernel source packages come by apt; \
+        "this machine has no {0}, which downloads kernel source packages; \
         unpack a kernel from https://kernel.org and give its directory: longfat kernel build --source DIR"
     )]
     NoApt(&'static str),
     /// No source package of this version.
     #[error("no source package of kernel {wanted} in {lists}{}; {}", offers(available), elsewhere(*with_suite))]
     NoPackage {
-        /// The version that was asked for.
+        /// The requested version.
         wanted: String,
         /// The package lists that were searched.
         lists: String,
         /// The kernel versions that they have.
         available: Vec<String>,
-        /// Whether a suite was named.
+        /// Whether a suite was requested.
         with_suite: bool,
     },
-    /// A directory without a kernel in it.
-    #[error("{0} is no kernel tree: it has no {1}")]
+    /// A directory without a kernel tree.
+    #[error("{0} is not a kernel tree: it has no {1}")]
     NotATree(PathBuf, &'static str),
-    /// A binary that the lab cannot boot.
-    #[error("{path} is no User-Mode Linux kernel with time travel: {why}")]
+    /// A file that cannot be booted as a guest kernel.
+    #[error("{path} is not a User-Mode Linux kernel with time travel: {why}")]
     NotAKernel {
         /// The file.
         path: PathBuf,
-        /// What it lacks.
+        /// Why.
         why: String,
     },
     /// A kernel without options that the lab needs.
-    #[error("kernel {version} cannot be configured for the lab: it does not take {}", options.join(", "))]
+    #[error("kernel {version} cannot be configured for the lab: it does not support {}", options.join(", "))]
     Configuration {
         /// The kernel's version.
         version: String,
@@ -88,16 +88,16 @@ pub enum Error {
         options: Vec<String>,
     },
     /// A program failed.
-    #[error("{what} failed:\n{}\nthe whole log is {}", lines.join("\n"), log.display())]
+    #[error("{what} failed:\n{}\nthe complete log is {}", lines.join("\n"), log.display())]
     Failed {
-        /// What was being done.
+        /// The operation.
         what: String,
-        /// The lines of its output that say why.
+        /// Lines of its output with the cause.
         lines: Vec<String>,
-        /// All of its output.
+        /// File with all of its output.
         log: PathBuf,
     },
-    /// A name that cannot be given to a kernel.
+    /// An invalid name for a kernel.
     #[error("{name:?} cannot be the name of a kernel: {why}")]
     Name {
         /// The name.
@@ -105,24 +105,24 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
-    /// A suite that cannot be one.
-    #[error("{0:?} is no suite of Debian; write for example trixie-backports or sid")]
+    /// An invalid name of a suite.
+    #[error("{0:?} is not the name of a Debian suite; write for example trixie-backports or sid")]
     Suite(String),
     /// The disk is too full.
     #[error(
-        "building needs {need_mib} MiB in {directory}, and {free_mib} MiB are free; \
-        free some, or set LONGFAT_KERNELS to another directory"
+        "building a kernel needs {need_mib} MiB in {directory}, but only {free_mib} MiB are free; \
+        free space, or set LONGFAT_KERNELS to another directory"
     )]
     NoSpace {
         /// The cache.
         directory: PathBuf,
-        /// Mebibytes that a build takes.
+        /// Mebibytes that a build needs.
         need_mib: u64,
         /// Mebibytes that are free.
         free_mib: u64,
     },
-    /// A path that the kernel's command line cannot hold.
-    #[error("a guest kernel cannot be given the path {0:?}: it has a quotation mark or a line break in it")]
+    /// A path that cannot be written to the kernel's command line.
+    #[error("cannot pass the path {0:?} to a guest kernel: it contains a quotation mark or a line break")]
     Path(PathBuf),
     /// No directory can hold a guest's memory.
     #[error(
@@ -132,7 +132,7 @@ pub enum Error {
     NoMemory {
         /// Mebibytes that are needed.
         needed_mib: u64,
-        /// The directories that were tried, and why each is unfit.
+        /// The directories that were tried, and why each is unsuitable.
         tried: String,
     },
     /// The user stopped it.
@@ -148,7 +148,7 @@ fn have(names: &[String]) -> String {
     if names.is_empty() { String::new() } else { format!(" (it has {})", names.join(", ")) }
 }
 
-/// What comes after `longfat kernel build`.
+/// The arguments to suggest for `longfat kernel build`.
 fn suggestion(wanted: Option<&str>) -> String {
     match wanted {
         None => " 6.1".into(),
@@ -163,14 +163,14 @@ fn offers(available: &[String]) -> String {
 
 fn elsewhere(with_suite: bool) -> &'static str {
     match with_suite {
-        true => "name another suite, or give a kernel tree with --source DIR",
+        true => "use another suite, or a kernel tree with --source DIR",
         false => {
-            "search another suite, as with --suite trixie-backports or --suite sid, or give a kernel tree with --source DIR"
+            "use another suite, as with --suite trixie-backports or --suite sid, or a kernel tree with --source DIR"
         }
     }
 }
 
-/// Says what was attempted where the operating system refuses.
+/// Adds the attempted operation to an I/O error.
 pub(crate) trait Attempted<T> {
     /// Adds `what`, as in "read /proc/meminfo".
     fn attempted(self, what: impl FnOnce() -> String) -> Result<T, Error>;
@@ -198,12 +198,12 @@ mod tests {
         };
         assert_eq!(
             missing(Some("6.1"), &["6.12.117"]),
-            "there is no kernel 6.1 in /c (it has 6.12.117); make one with: longfat kernel build 6.1"
+            "no kernel 6.1 in /c (it has 6.12.117); build one with: longfat kernel build 6.1"
         );
-        assert_eq!(missing(None, &[]), "there is no kernel in /c; make one with: longfat kernel build 6.1");
+        assert_eq!(missing(None, &[]), "no kernel in /c; build one with: longfat kernel build 6.1");
         assert!(
             missing(Some("mine"), &[])
-                .ends_with("make one with: longfat kernel build --source DIR --name mine")
+                .ends_with("build one with: longfat kernel build --source DIR --name mine")
         );
         let tools = Error::MissingTools { tools: vec!["flex", "bc"], packages: vec!["flex", "bc"] };
         assert_eq!(
@@ -216,6 +216,6 @@ mod tests {
             available: vec!["6.1".into(), "6.12".into()],
             with_suite: false,
         };
-        assert!(package.to_string().contains("which have 6.1, 6.12; search another suite"), "{package}");
+        assert!(package.to_string().contains("which have 6.1, 6.12; use another suite"), "{package}");
     }
 }

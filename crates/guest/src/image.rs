@@ -1,4 +1,4 @@
-//! A kernel that is built: its file, and what is known about it.
+//! A kernel in the cache: its file and its record.
 
 use std::{
     fs::{self, File},
@@ -14,11 +14,11 @@ use crate::{Error, Result, error::Attempted};
 
 /// The kernel's file in its directory.
 pub(crate) const BINARY: &str = "linux";
-/// What is known about it.
+/// Its record.
 pub(crate) const RECORD: &str = "image.json";
 /// The configuration it was built with.
 pub(crate) const CONFIGURATION: &str = "config";
-/// The output of all programs that built it.
+/// The output of all programs of the build.
 pub(crate) const LOG: &str = "build.log";
 
 /// A User-Mode Linux kernel in the cache.
@@ -40,9 +40,9 @@ pub struct Image {
     pub size_bytes: u64,
     /// When it was added to the cache, in seconds since 1970.
     pub built_unix_s: u64,
-    /// SHA-256 of the list of options that longfat built it with; `None` for a finished file.
+    /// SHA-256 of the list of options that longfat built it with; `None` for a kernel added as a file.
     pub configuration: Option<String>,
-    /// Lines of that list that this version does not take.
+    /// Lines of that list that this version does not support.
     pub lacks: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ pub enum Origin {
         package: String,
         /// Its version, such as 6.1.192-2.
         version: String,
-        /// The suite whose lists named it, where one was asked for.
+        /// The suite from whose lists it was chosen, if one was requested.
         #[serde(default)]
         suite: Option<String>,
     },
@@ -64,11 +64,11 @@ pub enum Origin {
     Tree {
         /// The directory.
         directory: PathBuf,
-        /// Its commit, as `git describe --always --dirty` prints it.
+        /// Its commit, from `git describe --always --dirty`.
         #[serde(default)]
         commit: Option<String>,
     },
-    /// A finished kernel.
+    /// A compiled kernel.
     File {
         /// The file that was copied.
         file: PathBuf,
@@ -76,7 +76,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// In a few words, for tables.
+    /// A short text, for tables.
     pub fn text(&self) -> String {
         match self {
             Origin::Package { package, version, suite: None } => format!("{package} {version}"),
@@ -107,7 +107,7 @@ struct Record {
 }
 
 impl Image {
-    /// Reads what is known about the kernel in `directory`; `None` where none is.
+    /// Reads the record of the kernel in `directory`; `None` if there is none.
     pub(crate) fn read(directory: &Path) -> Result<Option<Image>> {
         let path = directory.join(RECORD);
         let text = match fs::read_to_string(&path) {
@@ -121,7 +121,7 @@ impl Image {
             source: io::Error::new(io::ErrorKind::InvalidData, why),
         };
         let record: Record = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
-        let version = record.release.parse().map_err(|e: units::KernelError| wrong(e.to_string()))?;
+        let version = record.release.parse().map_err(|e: units::KernelVersionError| wrong(e.to_string()))?;
         let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Ok(Some(Image {
             name,
@@ -137,7 +137,7 @@ impl Image {
         }))
     }
 
-    /// Writes what is known about the kernel beside its file.
+    /// Writes the record of the kernel to its directory.
     pub(crate) fn write(&self, directory: &Path) -> Result<()> {
         let record = Record {
             release: self.release.clone(),
@@ -153,7 +153,7 @@ impl Image {
         text.and_then(|text| fs::write(&path, text + "\n")).attempted(|| format!("write {}", path.display()))
     }
 
-    /// True if it is a distribution's kernel under its release, not one that the user named or changed.
+    /// Whether it is a distribution's kernel named by its release, not one that the user named or changed.
     pub fn is_of_distribution(&self) -> bool {
         self.name == self.release && matches!(self.origin, Origin::Package { .. })
     }

@@ -1,4 +1,4 @@
-//! The first process inside a guest: mounts what programs expect, runs one program, and switches the guest off.
+//! The first process inside a guest: mounts the file systems that programs expect, runs one program, and powers the guest off.
 
 use std::{
     fs::{self, File},
@@ -9,32 +9,32 @@ use std::{
 
 use crate::{Error, SHARED_DIR, error::Attempted, sys};
 
-/// Where the directory that is shared with this machine is mounted. /tmp is the guest's own.
+/// Mount point of the directory that is shared with this machine. /tmp itself is a tmpfs of the guest.
 pub const SHARED: &str = "/tmp/shared";
 
-/// What the program prints, in the shared directory.
+/// File with the program's output, in the shared directory.
 pub const OUTPUT: &str = "output";
-/// Memory that TCP may use, in pages: that of a machine with 64 GB (net/ipv4/tcp.c, tcp_init_mem).
+/// Memory that TCP may use, in pages: the value on a machine with 64 GB (net/ipv4/tcp.c, tcp_init_mem).
 const TCP_MEM: (&str, &str) = ("/proc/sys/net/ipv4/tcp_mem", "786432 1048576 1572864");
 
-/// What the first process is to do. The shared directory of [`crate::Guest`] is mounted at [`SHARED`].
+/// The first process. The shared directory of [`crate::Guest`] is mounted at [`SHARED`].
 #[derive(Debug)]
 pub struct Init {
-    /// The kernel's random numbers follow from it: the phases of BBR's cycles, sequence numbers, ports.
+    /// Seed of the kernel's random numbers: the phases of BBR's cycles, sequence numbers, ports.
     pub seed: u64,
 }
 
 impl Init {
-    /// Runs `program` in a guest that was just booted, and switches the guest off. What the program prints goes to
-    /// [`OUTPUT`]; where it failed, the kernel's log says why.
+    /// Runs `program` in a guest that has just booted, and powers the guest off. The program's output goes to
+    /// [`OUTPUT`]; a failure is written to the kernel's log.
     pub fn run(&self, program: &mut Command) -> ! {
-        let failure = match self.prepare().and_then(|()| status_of(program)) {
+        let failure = match self.prepare().and_then(|()| run_program(program)) {
             Ok(status) if status.success() => None,
-            Ok(status) => Some(how_it_ended(status)),
+            Ok(status) => Some(describe_status(status)),
             Err(error) => Some(error.to_string()),
         };
         if let Some(failure) = failure {
-            // <2>: critical, so that it is printed however quiet the kernel is (dmesg(1)). Nothing else can be done.
+            // <2>: critical, so that it is printed at every log level (dmesg(1)). If writing fails, nothing else can be done.
             let _ = fs::write("/dev/kmsg", format!("<2>{failure}\n"));
         }
         sys::power_off()
@@ -52,16 +52,16 @@ impl Init {
         }
         sys::seed_random_numbers(self.seed).attempted(|| "seed the kernel's random numbers".into())?;
         for dir in ["/dev/shm", SHARED] {
-            fs::create_dir_all(dir).attempted(|| format!("make {dir}"))?;
+            fs::create_dir_all(dir).attempted(|| format!("create {dir}"))?;
         }
         sys::mount("tmpfs", "/dev/shm", "mode=1777").attempted(|| "mount tmpfs at /dev/shm".into())?;
         sys::mount("hostfs", SHARED, SHARED_DIR).attempted(|| "mount the shared directory".into())?;
-        // The limit follows from the machine's memory, and a guest has little: hosts of the labs are large.
+        // The kernel derives the limit from the guest's memory, which is small, but emulated hosts should have a large one.
         fs::write(TCP_MEM.0, TCP_MEM.1).attempted(|| format!("set {}", TCP_MEM.0))
     }
 }
 
-fn status_of(program: &mut Command) -> Result<ExitStatus, Error> {
+fn run_program(program: &mut Command) -> Result<ExitStatus, Error> {
     let path = Path::new(SHARED).join(OUTPUT);
     let output = File::create(&path).attempted(|| format!("create {}", path.display()))?;
     let errors = output.try_clone().attempted(|| format!("open {}", path.display()))?;
@@ -69,7 +69,7 @@ fn status_of(program: &mut Command) -> Result<ExitStatus, Error> {
     program.status().attempted(|| "start the guest's program".into())
 }
 
-fn how_it_ended(status: ExitStatus) -> String {
+fn describe_status(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("the guest's program ended with code {code}"),
         (None, Some(signal)) => format!("the guest's program was killed by signal {signal}"),

@@ -1,11 +1,11 @@
 //! Linux kernels of any version as ordinary programs: User-Mode Linux (UML) guests in virtual time.
 //!
-//! [`build`] makes a kernel from a distribution's source package or a kernel tree, [`Cache`] keeps them in the user's cache,
-//! [`Image`] is one of them. [`Guest::boot`] starts one; inside, [`init::Init`] is its first process. Nothing here needs root.
-//! Builds write to the cache alone, and a guest to the directory that it shares.
+//! [`build`] compiles a kernel from a distribution's source package or a kernel tree and stores it in the user's [`Cache`];
+//! [`Image`] is a stored kernel. [`Guest::boot`] boots one; inside, [`init::Init`] is its first process. None of this needs
+//! root. Builds write to the cache only, and a guest to the directory that it shares.
 //!
 //! A guest boots in a second and sees this machine's files read-only. Its time is virtual (`time-travel=inf-cpu`): computing
-//! takes no time, and while all its threads sleep the clock jumps to the next timer. So a guest does the same in every run,
+//! takes no time, and while all its threads sleep the clock jumps to the next timer. So a guest behaves the same in every run,
 //! however busy the machine is.
 //!
 //! ```no_run
@@ -35,12 +35,12 @@ mod tree;
 mod uml;
 mod work;
 
-pub use boot::{Guest, Line, Running, SHARED_DIR};
-pub use build::{Outcome, Request, Source, build};
+pub use boot::{ConsoleOutput, Guest, RunningGuest, SHARED_DIR};
+pub use build::{BuildOutcome, BuildRequest, KernelSource, build};
 pub use cache::Cache;
 pub use error::Error;
 pub use image::{Image, Origin};
-pub use progress::{Progress, Stage};
+pub use progress::{BuildProgress, BuildStage};
 
-/// What functions here return.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

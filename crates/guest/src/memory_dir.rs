@@ -1,18 +1,18 @@
-//! Where a guest's memory is kept: UML maps a file, unlinked at once, as the guest's physical memory. It must be a directory
-//! with space that allows execution, best one in memory.
+//! Chooses the directory of a guest's memory file: UML maps an unlinked file as the guest's physical memory. The directory
+//! must have enough space and not be mounted noexec; a tmpfs is best.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Error, sys};
 
-/// The first fit directory for `bytes` of memory. The file is sparse, so only what the guest uses must fit; but a full
+/// The first suitable directory for `bytes` of memory. The file is sparse, so the guest may need less; but a full
 /// /dev/shm (64 MB in most containers) kills the guest.
 pub(crate) fn choose(bytes: u64) -> Result<PathBuf, Error> {
     let own = std::env::var_os("TMPDIR").map(PathBuf::from);
     let candidates = ["/dev/shm", "/tmp", "/var/tmp"].map(PathBuf::from);
     let mut tried = Vec::new();
     for dir in own.into_iter().chain(candidates) {
-        match unfit(&dir, bytes) {
+        match why_unsuitable(&dir, bytes) {
             None => return Ok(dir),
             Some(why) => tried.push(format!("{} {why}", dir.display())),
         }
@@ -20,7 +20,7 @@ pub(crate) fn choose(bytes: u64) -> Result<PathBuf, Error> {
     Err(Error::NoMemory { needed_mib: bytes >> 20, tried: tried.join(", ") })
 }
 
-fn unfit(dir: &Path, bytes: u64) -> Option<String> {
+fn why_unsuitable(dir: &Path, bytes: u64) -> Option<String> {
     let Ok(system) = sys::file_system(dir) else { return Some("does not exist".into()) };
     if system.noexec {
         return Some("is mounted noexec".into());
@@ -40,6 +40,6 @@ mod tests {
         assert!(choose(1 << 20).is_ok());
         let error = choose(1 << 62).unwrap_err().to_string();
         assert!(error.contains("/var/tmp has ") && error.contains("TMPDIR"), "{error}");
-        assert_eq!(unfit(Path::new("/nonexistent"), 1).as_deref(), Some("does not exist"));
+        assert_eq!(why_unsuitable(Path::new("/nonexistent"), 1).as_deref(), Some("does not exist"));
     }
 }

@@ -1,8 +1,8 @@
-//! Source packages of kernels: their names and versions, and which one is meant.
+//! Source packages of kernels: parses their names and versions, and chooses the requested one.
 
 use units::{KernelRequirement, KernelVersion};
 
-/// How Debian and Ubuntu name them: linux-source-6.1, linux-source-6.8.0.
+/// Prefix of their names in Debian and Ubuntu: linux-source-6.1, linux-source-6.8.0.
 pub(crate) const PREFIX: &str = "linux-source-";
 
 /// A version of a source package that apt can get.
@@ -17,8 +17,8 @@ pub(crate) struct Package {
 }
 
 impl Package {
-    /// Of a line of `apt-cache madison`: `linux-source-6.1 | 6.1.192-2 | http://... Packages`.
-    fn of_line(line: &str) -> Option<Package> {
+    /// Parses a line of `apt-cache madison`: `linux-source-6.1 | 6.1.192-2 | http://... Packages`.
+    fn parse(line: &str) -> Option<Package> {
         let mut fields = line.split('|').map(str::trim);
         let (name, version) = (fields.next()?, fields.next()?);
         if !is_kernel_source(name) || !fields.next()?.ends_with("Packages") {
@@ -27,7 +27,7 @@ impl Package {
         Some(Package { name: name.into(), version: version.into(), kernel: upstream(version).parse().ok()? })
     }
 
-    /// What to ask apt for.
+    /// The argument for apt: `name=version`.
     pub(crate) fn request(&self) -> String {
         format!("{}={}", self.name, self.version)
     }
@@ -35,7 +35,7 @@ impl Package {
 
 /// The packages that `apt-cache madison` lists.
 pub(crate) fn listed(text: &str) -> Vec<Package> {
-    text.lines().filter_map(Package::of_line).collect()
+    text.lines().filter_map(Package::parse).collect()
 }
 
 /// True for linux-source-6.1, false for linux-source and linux-source-6.1-rt.
@@ -51,25 +51,25 @@ fn upstream(version: &str) -> &str {
     version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)
 }
 
-/// A version as people ask for one: `6.1` is any 6.1.x, `6.1.187` this one. Not `<6.6`, nor a name.
+/// Parses a requested version: `6.1` is any 6.1.x, `6.1.187` exactly this one. Not `<6.6`, nor a name.
 pub(crate) fn version_request(text: &str) -> Option<KernelRequirement> {
     let is_version = text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     text.parse().ok().filter(|_| is_version)
 }
 
-/// The package for a request: `6.1` is the newest 6.1.x, `6.1.187` this one, none the newest of all.
+/// Chooses the package for a request: `6.1` is the newest 6.1.x, `6.1.187` exactly this one, `None` the newest of all.
 pub(crate) fn choose<'a>(packages: &'a [Package], request: Option<&str>) -> Option<&'a Package> {
     let wanted = request.map(version_request);
     let is_wanted = |package: &&Package| match wanted {
         None => true,
         Some(wanted) => wanted.is_some_and(|wanted| wanted.matches(package.kernel)),
     };
-    // apt lists the newest revision of a package first, and the last maximum would win.
+    // apt lists the newest revision of a package first, but max_by_key returns the last maximum.
     packages.iter().rev().filter(is_wanted).max_by_key(|package| package.kernel)
 }
 
-/// The versions that a request could name, in order: 6.1, 6.12.
+/// The available series, in order: 6.1, 6.12.
 pub(crate) fn series(packages: &[Package]) -> Vec<String> {
     let mut all: Vec<KernelVersion> =
         packages.iter().map(|p| KernelVersion::new(p.kernel.major, p.kernel.minor)).collect();
@@ -95,7 +95,7 @@ N: nothing
 ";
 
     #[test]
-    fn packages_are_read_and_chosen() {
+    fn packages_are_parsed_and_chosen() {
         let packages = listed(MADISON);
         assert_eq!(packages.len(), 6, "{packages:?}");
         let chosen = |request| choose(&packages, request).map(Package::request);
@@ -112,7 +112,7 @@ N: nothing
     }
 
     #[test]
-    fn names_of_other_packages_are_left_out() {
+    fn names_of_other_packages_are_ignored() {
         for (name, is) in [
             ("linux-source-6.1", true),
             ("linux-source-6.8.0", true),

@@ -1,34 +1,34 @@
-//! How far a build is.
+//! Progress of a kernel build.
 
-/// What is being done.
+/// Stage of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// apt reads package lists, or gets them.
+pub enum BuildStage {
+    /// apt reads or downloads package lists.
     PackageLists,
-    /// apt gets the source package: bytes.
+    /// apt downloads the source package; counted in bytes.
     Download,
-    /// The source is unpacked, or copied.
+    /// The source is unpacked or copied.
     Unpack,
-    /// The configuration is made and checked.
+    /// The configuration is generated and checked.
     Configure,
-    /// The kernel is compiled: objects, of an estimate.
+    /// The kernel is compiled; counted in objects, of an estimated total.
     Compile,
 }
 
-/// How far a build is.
+/// Progress of a kernel build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// What is being done.
-    pub stage: Stage,
-    /// Bytes or objects so far; 0 where nothing is counted.
+pub struct BuildProgress {
+    /// The current stage.
+    pub stage: BuildStage,
+    /// Bytes or objects so far; 0 in stages without a count.
     pub done: u64,
-    /// Of how many; 0 where that is not known.
+    /// Total number; 0 if unknown.
     pub total: u64,
 }
 
-impl Progress {
+impl BuildProgress {
     /// The start of a stage.
-    pub(crate) fn start(stage: Stage) -> Self {
-        Progress { stage, done: 0, total: 0 }
+    pub(crate) fn start(stage: BuildStage) -> Self {
+        BuildProgress { stage, done: 0, total: 0 }
     }
 }

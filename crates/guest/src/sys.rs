@@ -1,4 +1,4 @@
-//! The system calls that the standard library does not have, each as one small safe function.
+//! System calls that the standard library does not offer, each as one small safe function.
 #![allow(unsafe_code)]
 
 use std::{
@@ -14,14 +14,12 @@ use std::{
     time::Duration,
 };
 
+use os::check;
+
 /// `_IOW('R', 0x03, int[2])`: adds random bytes and counts them (random(4)).
 const RNDADDENTROPY: libc::c_ulong = 0x4008_5203;
 /// Random bytes that the generator is seeded with.
 const SEED_BYTES: usize = 64;
-
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
 
 fn text(text: &str) -> io::Result<CString> {
     CString::new(text).map_err(io::Error::from)
@@ -31,13 +29,7 @@ fn path_text(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
 }
 
-/// True for root.
-pub(crate) fn is_root() -> bool {
-    // SAFETY: always succeeds, has no arguments.
-    unsafe { libc::geteuid() == 0 }
-}
-
-/// The command's process gets SIGKILL when the thread that starts it ends, however it ends.
+/// Makes the kernel send SIGKILL to the command's process when the thread that starts it ends.
 pub(crate) fn kill_with_parent(command: &mut Command) {
     // SAFETY: between fork and exec only prctl(2) is called, which is safe after a fork.
     unsafe {
@@ -47,19 +39,19 @@ pub(crate) fn kill_with_parent(command: &mut Command) {
 
 fn die_with_parent() -> io::Result<()> {
     // SAFETY: plain arguments.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) })
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) }).map(drop)
 }
 
-/// The command becomes a guest's kernel: it is killed with the thread that starts it, leaves no core file, and has neither
-/// random numbers nor random addresses of this machine.
+/// Prepares the process of a guest's kernel: it is killed with the thread that starts it, leaves no core file, and gets neither
+/// random numbers nor randomized addresses from this machine.
 pub(crate) fn prepare_kernel(command: &mut Command) {
     // SAFETY: between fork and exec only system calls are made, which is safe after a fork.
     unsafe {
         command.pre_exec(|| {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             die_with_parent()?;
-            // UML computes the guest's memory from its own addresses: they are to be the same in every run. Docker's filter
-            // of system calls refuses this; then a run may differ from another by a few pages of memory.
+            // UML computes the guest's memory size from its own addresses, which must be the same in every run. Docker's seccomp
+            // filter denies this; then runs may differ by a few pages of memory.
             libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
             check(libc::setrlimit(libc::RLIMIT_CORE, &raw const none))?;
             refuse_random_numbers()
@@ -67,17 +59,18 @@ pub(crate) fn prepare_kernel(command: &mut Command) {
     }
 }
 
-/// Two directories change places in one step.
+/// Exchanges two directories atomically.
 pub(crate) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     let (one, other) = (path_text(one)?, path_text(other)?);
     // SAFETY: both texts end with a zero byte and live during the call.
     check(unsafe {
         libc::renameat2(libc::AT_FDCWD, one.as_ptr(), libc::AT_FDCWD, other.as_ptr(), libc::RENAME_EXCHANGE)
     })
+    .map(drop)
 }
 
-/// From now on getrandom(2) of this process and its children fails (ENOSYS). UML would seed the guest's random numbers with it,
-/// and then no run would be like the other. UML copes with the failure, as on Linux before 3.17.
+/// Makes getrandom(2) of this process and its children fail (ENOSYS). UML would seed the guest's random numbers with it,
+/// and then no two runs would be the same. UML handles the failure, as on Linux before 3.17.
 fn refuse_random_numbers() -> io::Result<()> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -94,7 +87,7 @@ fn refuse_random_numbers() -> io::Result<()> {
     // SAFETY: plain arguments; the program and its lines live across the call.
     unsafe {
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-        check(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program))
+        check(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)).map(drop)
     }
 }
 
@@ -104,10 +97,10 @@ pub(crate) fn kill_group(group: u32) {
     unsafe { libc::kill(-(group as libc::pid_t), libc::SIGKILL) };
 }
 
-/// Processor time that a process has used by itself; zero where it has gone.
+/// Processor time of a process without its children; zero if it has ended.
 pub(crate) fn processor_time(process: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name, in parentheses, may hold anything. Then utime is the 12th field and stime the 13th (proc(5)).
+    // The name, in parentheses, may contain any characters. After it, utime is the 12th field and stime the 13th (proc(5)).
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     let ticks: u64 = fields.iter().skip(11).take(2).flat_map(|field| field.parse::<u64>()).sum();
     // SAFETY: takes a number and returns one.
@@ -115,7 +108,7 @@ pub(crate) fn processor_time(process: u32) -> Duration {
     Duration::from_millis(ticks * 1000 / per_second)
 }
 
-/// What a file system allows.
+/// Properties of a file system.
 pub(crate) struct FileSystem {
     pub(crate) free_bytes: u64,
     pub(crate) noexec: bool,
@@ -134,25 +127,25 @@ pub(crate) fn file_system(path: &Path) -> io::Result<FileSystem> {
     Ok(FileSystem { free_bytes, noexec: stat.f_flag & libc::ST_NOEXEC != 0 })
 }
 
-/// Whether this process may make files in `dir`.
+/// Whether this process may create files in `dir`.
 pub(crate) fn is_writable(dir: &Path) -> bool {
     let Ok(path) = path_text(dir) else { return false };
     // SAFETY: the path ends in a zero.
     unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
-/// Mounts a file system of this kind; one that is there already stays.
+/// Mounts a file system of this kind; succeeds if one is mounted there already.
 pub(crate) fn mount(kind: &str, at: &str, options: &str) -> io::Result<()> {
     let (name, target, data) = (text(kind)?, text(at)?, text(options)?);
     // SAFETY: all strings end in zeros and live across the call.
     let done = unsafe { libc::mount(name.as_ptr(), target.as_ptr(), name.as_ptr(), 0, data.as_ptr().cast()) };
     match check(done) {
         Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Ok(()),
-        other => other,
+        other => other.map(drop),
     }
 }
 
-/// Seeds the kernel's random numbers, so that nobody waits for them and every run has the same.
+/// Seeds the kernel's random numbers, so that programs do not wait for entropy and every run has the same numbers.
 pub(crate) fn seed_random_numbers(seed: u64) -> io::Result<()> {
     /// `struct rand_pool_info` (linux/random.h).
     #[repr(C)]
@@ -165,11 +158,11 @@ pub(crate) fn seed_random_numbers(seed: u64) -> io::Result<()> {
     data[..8].copy_from_slice(&seed.to_le_bytes());
     let pool = Pool { entropy_bits: SEED_BYTES as libc::c_int * 8, bytes: SEED_BYTES as libc::c_int, data };
     let device = OpenOptions::new().write(true).open("/dev/urandom")?;
-    // SAFETY: RNDADDENTROPY reads a `struct rand_pool_info` with as many bytes as it says.
-    check(unsafe { libc::ioctl(device.as_raw_fd(), RNDADDENTROPY as _, &raw const pool) })
+    // SAFETY: RNDADDENTROPY reads a `struct rand_pool_info` with the number of bytes in its field.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), RNDADDENTROPY as _, &raw const pool) }).map(drop)
 }
 
-/// Switches the guest off.
+/// Powers the guest off.
 pub(crate) fn power_off() -> ! {
     // SAFETY: plain arguments.
     unsafe {

@@ -1,10 +1,10 @@
-//! The programs that building needs: all that are missing are named at once.
+//! Checks for the programs that a build needs; the error names all missing ones.
 
 use std::{env, os::unix::fs::PermissionsExt, path::PathBuf};
 
 use crate::{Error, Result, children::Runner};
 
-/// Programs and Debian's packages that have them.
+/// Programs, and the Debian packages that contain them.
 const TOOLS: [(&str, &str); 10] = [
     ("make", "make"),
     ("gcc", "gcc"),
@@ -17,15 +17,15 @@ const TOOLS: [(&str, &str); 10] = [
     ("tar", "tar"),
     ("xz", "xz-utils"),
 ];
-/// What the C library's headers come with.
+/// The C library's headers and their package.
 const HEADERS: (&str, &str) = ("the C library's headers", "libc6-dev");
-/// A header of the C library and one of the kernel's, which it comes with.
+/// A program that includes a header of the C library and one of the kernel, which the package also contains.
 const PROBE: &str = "#include <sys/ptrace.h>\n#include <linux/types.h>\n";
 
-/// Finds out whether this machine can build kernels.
+/// Checks whether this machine can build kernels.
 ///
 /// # Errors
-/// Where programs are missing, or the processor has no User-Mode Linux.
+/// Where programs are missing, or User-Mode Linux does not support the processor.
 pub(crate) fn check(runner: &mut Runner<'_>, temporary: &std::path::Path) -> Result<()> {
     if env::consts::ARCH != "x86_64" {
         return Err(Error::Processor(env::consts::ARCH));
@@ -35,7 +35,7 @@ pub(crate) fn check(runner: &mut Runner<'_>, temporary: &std::path::Path) -> Res
     if find("gcc").is_some() && std::fs::write(&probe, PROBE).is_ok() {
         let mut command = runner.program("gcc");
         command.arg("-fsyntax-only").arg(&probe);
-        match runner.run("looking for headers", command) {
+        match runner.run("checking for headers", command) {
             Err(Error::Failed { .. }) => missing.push(HEADERS),
             other => other?,
         }
@@ -50,7 +50,7 @@ pub(crate) fn check(runner: &mut Runner<'_>, temporary: &std::path::Path) -> Res
     Err(Error::MissingTools { tools: missing.iter().map(|(tool, _)| *tool).collect(), packages })
 }
 
-/// Where a program is, as execvp(3) looks for it.
+/// The path of a program, searched for as by execvp(3).
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|directory| directory.join(name)).find(|file| {

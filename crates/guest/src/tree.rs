@@ -1,8 +1,8 @@
-//! The source of a kernel: unpacked or copied into a work directory, and changed there in two ways.
+//! The source of a kernel: unpacked or copied into a work directory, and patched there in two ways.
 //!
-//! 1. `arch/um/Kconfig` fixes HZ at 100, distributions have 250. TCP's timers go by it.
-//! 2. Reading the clock takes 256 ns of virtual time in User-Mode Linux, and its unit is 256 ns. Here it takes none, unless a
-//!    program reads it without end, and the unit is 1 ns: programs act at the instant at which their timers end.
+//! 1. `arch/um/Kconfig` fixes HZ at 100; distributions have 250. TCP's timers depend on it.
+//! 2. Reading the clock takes 256 ns of virtual time in User-Mode Linux, and its resolution is 256 ns. With the patch it takes
+//!    none, except in an endless loop, and the resolution is 1 ns: programs act at the instant at which their timers expire.
 
 use std::{
     fs, io,
@@ -11,19 +11,19 @@ use std::{
 
 use crate::{Error, Result, children::Runner, error::Attempted, package::PREFIX};
 
-/// Files without which a directory is no kernel that can be built for User-Mode Linux.
-const MARKS: [&str; 3] = ["Makefile", "Kconfig", "arch/um/Kconfig"];
-/// Not copied: history, which a build does not need.
-const HISTORY: &str = ".git";
+/// Files of every kernel tree that can be built for User-Mode Linux.
+const REQUIRED_FILES: [&str; 3] = ["Makefile", "Kconfig", "arch/um/Kconfig"];
+/// The repository, which is not copied because a build does not need it.
+const REPOSITORY: &str = ".git";
 
-/// The file that has HZ, the one that reads the clock, and the one with the clock's unit.
+/// The files with HZ, with the function that reads the clock, and with the clock's resolution.
 const KCONFIG: &str = "arch/um/Kconfig";
 const CLOCK: &str = "arch/um/kernel/time.c";
 const CLOCK_UNIT: &str = "arch/um/include/linux/time-internal.h";
-/// The function that reads the clock, and the call in it that moves it.
+/// The function that reads the clock, and the call in it that advances the clock.
 const READ_CLOCK: &str = "static u64 timer_read(struct clocksource *cs)\n";
-const MOVE_CLOCK: &str = "\ttime_travel_update_time_rel(TIMER_MULTIPLIER);\n";
-/// What stands before that function instead of the call. 10,000 readings at one instant are a loop that waits.
+const ADVANCE_CLOCK: &str = "\ttime_travel_update_time_rel(TIMER_MULTIPLIER);\n";
+/// Inserted before that function to replace the call. It takes 10,000 readings at one instant for a busy-waiting loop.
 const CLOCK_WAS_READ: &str = "\
 /*
  * longfat: reading the clock takes no time, so that programs act at the instant at which their timers end. A loop that
@@ -44,21 +44,24 @@ static void time_travel_clock_was_read(void)
 
 ";
 
-/// Refuses a directory that is no kernel tree.
+/// Checks that a directory is a kernel tree.
+///
+/// # Errors
+/// [`Error::NotATree`].
 pub(crate) fn check(directory: &Path) -> Result<()> {
-    match MARKS.into_iter().find(|mark| !directory.join(mark).is_file()) {
+    match REQUIRED_FILES.into_iter().find(|file| !directory.join(file).is_file()) {
         None => Ok(()),
-        Some(mark) => Err(Error::NotATree(directory.into(), mark)),
+        Some(file) => Err(Error::NotATree(directory.into(), file)),
     }
 }
 
-/// Copies a tree without its history and without what was built in it; the original is not touched.
+/// Copies a tree without its repository and build products; does not change the original.
 pub(crate) fn copy(from: &Path, to: &Path, runner: &mut Runner<'_>) -> Result<()> {
     let entries = fs::read_dir(from).attempted(|| format!("list {}", from.display()))?;
     let parts: Vec<PathBuf> =
-        entries.flatten().filter(|entry| entry.file_name() != HISTORY).map(|entry| entry.path()).collect();
+        entries.flatten().filter(|entry| entry.file_name() != REPOSITORY).map(|entry| entry.path()).collect();
     let mut command = runner.program("cp");
-    // Ownership is not kept: the copy is this user's.
+    // Ownership is not preserved: this user owns the copy.
     command
         .args(["-R", "-P", "--preserve=mode,timestamps", "--reflink=auto", "--target-directory"])
         .arg(to)
@@ -69,16 +72,16 @@ pub(crate) fn copy(from: &Path, to: &Path, runner: &mut Runner<'_>) -> Result<()
     runner.run("cleaning the copy of the kernel tree", clean)
 }
 
-/// The commit of a tree in git, if it is in git.
+/// The commit of a tree, if it is in a git repository.
 pub(crate) fn commit(directory: &Path, runner: &mut Runner<'_>) -> Option<String> {
     let mut command = runner.program("git");
     command.arg("-C").arg(directory).args(["describe", "--always", "--dirty"]);
-    // A repository of another user, no git, or no repository.
+    // Fails for a repository of another user, without git, and without a repository.
     let text = runner.output("reading the commit", command, None).ok()?;
     Some(text.trim().to_string()).filter(|commit| !commit.is_empty())
 }
 
-/// Unpacks the tree in a source package into `to`, with the package's files in `package` meanwhile.
+/// Unpacks the tree in a source package to `to`; `package` is a temporary directory for the package's files.
 pub(crate) fn unpack(deb: &Path, package: &Path, to: &Path, runner: &mut Runner<'_>) -> Result<()> {
     let mut command = runner.program("dpkg-deb");
     command.arg("-x").arg(deb).arg(package);
@@ -89,13 +92,13 @@ pub(crate) fn unpack(deb: &Path, package: &Path, to: &Path, runner: &mut Runner<
     let mut command = runner.program("tar");
     command.args(["--strip-components=1", "--no-same-owner", "-C"]).arg(to).arg("-xf").arg(archive);
     runner.run("unpacking the kernel's source", command)?;
-    // 300 MB that the build needs no more.
+    // The build no longer needs these 300 MB.
     let _ = fs::remove_dir_all(package);
     let _ = fs::remove_file(deb);
     check(to)
 }
 
-/// The archive of the source, in usr/src (Debian) or a directory there (Ubuntu).
+/// The archive of the source, in usr/src (Debian) or in a directory there (Ubuntu).
 fn find_archive(directory: &Path) -> io::Result<Option<PathBuf>> {
     let mut directories = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -112,22 +115,22 @@ fn find_archive(directory: &Path) -> io::Result<Option<PathBuf>> {
     directories.iter().find_map(|directory| find_archive(directory).transpose()).transpose()
 }
 
-/// Makes the changes that this module's head lists. A tree that does not have the places is left as it is: the check of the
-/// configuration finds a wrong HZ, and a run on a clock that takes time says how late packets were.
-pub(crate) fn change(tree: &Path) -> Result<()> {
+/// Applies the patches listed at the top of this module. Files without the expected lines stay unchanged: then the check of the
+/// configuration detects a wrong HZ, and a run whose clock takes time reports how late packets were.
+pub(crate) fn patch(tree: &Path) -> Result<()> {
     replace(&tree.join(KCONFIG), with_hz_250)?;
     replace(&tree.join(CLOCK), with_free_clock)?;
     replace(&tree.join(CLOCK_UNIT), with_exact_clock)
 }
 
-/// The clock whose reading takes no time.
+/// Patches the clock so that reading it takes no time.
 fn with_free_clock(source: &str) -> String {
     let Some((before, after)) = source.split_once(READ_CLOCK) else { return source.into() };
-    let after = after.replacen(MOVE_CLOCK, "\ttime_travel_clock_was_read();\n", 1);
+    let after = after.replacen(ADVANCE_CLOCK, "\ttime_travel_clock_was_read();\n", 1);
     format!("{before}{CLOCK_WAS_READ}{READ_CLOCK}{after}")
 }
 
-/// The clock's unit, and the shortest time until a timer, of 1 ns.
+/// Sets the clock's resolution, and the minimum time until a timer, to 1 ns.
 fn with_exact_clock(header: &str) -> String {
     let line = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
         ["#define", "TIMER_MULTIPLIER", "256"] => "#define TIMER_MULTIPLIER 1\n".into(),
@@ -142,7 +145,7 @@ fn replace(file: &Path, change: impl Fn(&str) -> String) -> Result<()> {
     fs::write(file, change(&text)).attempted(|| format!("write {}", file.display()))
 }
 
-/// `config HZ` with the default 250.
+/// Sets the default of `config HZ` to 250.
 fn with_hz_250(kconfig: &str) -> String {
     let Some((before, entry)) = kconfig.split_once("config HZ\n") else { return kconfig.into() };
     format!("{before}config HZ\n{}", entry.replacen("default 100\n", "default 250\n", 1))
@@ -153,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hz_becomes_250_and_nothing_else() {
+    fn only_hz_is_changed_to_250() {
         let kconfig =
             "config A\n\tdefault 100\n\nconfig HZ\n\tint\n\tdefault 100\n\nconfig B\n\tdefault 100\n";
         let changed =
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_free_and_exact() {
+    fn reading_the_clock_takes_no_time_and_its_resolution_is_1_ns() {
         let source = "a\n\nstatic u64 timer_read(struct clocksource *cs)\n{\n\t\t\ttime_travel_update_time_rel(TIMER_MULTIPLIER);\n}\n";
         let changed = with_free_clock(source);
         assert!(changed.contains("{\n\t\t\ttime_travel_clock_was_read();\n}\n"), "{changed}");
@@ -181,8 +184,8 @@ mod tests {
 
     #[test]
     fn the_archive_is_found_in_both_distributions_packages() {
-        let place = tempfile::tempdir().unwrap();
-        let (debian, ubuntu) = (place.path().join("debian"), place.path().join("ubuntu"));
+        let dir = tempfile::tempdir().unwrap();
+        let (debian, ubuntu) = (dir.path().join("debian"), dir.path().join("ubuntu"));
         fs::create_dir_all(ubuntu.join("linux-source-6.8.0/debian")).unwrap();
         fs::create_dir(&debian).unwrap();
         fs::write(debian.join("linux-config-6.1.tar.xz"), "").unwrap();

@@ -1,4 +1,4 @@
-//! Whether a file is a kernel that the lab can boot. A User-Mode Linux kernel prints its release and its options like any
+//! Checks that a file is a kernel that the lab can boot. A User-Mode Linux kernel prints its release and its options like any
 //! program.
 
 use std::{fs::File, io::Read, path::Path, time::Duration};
@@ -7,17 +7,17 @@ use units::KernelVersion;
 
 use crate::{Error, Result, children::Runner, error::Attempted};
 
-/// How long a kernel may take to print its release: it does so at once, and other programs may do anything.
-const LIMIT: Duration = Duration::from_secs(10);
+/// Timeout for printing the release: a kernel does so at once, but the file may be any program.
+const PRINT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The option of the kernel's command line for virtual time.
 const TIME_TRAVEL: &str = "time-travel=inf-cpu";
-/// How programs begin (elf(5)). Other files are not run at all.
+/// The first bytes of a program (elf(5)). Other files are not run.
 const ELF: [u8; 4] = *b"\x7fELF";
 
-/// The release of the kernel in `file`, which errors call `origin`.
+/// The release of the kernel in `file`; errors name it `origin`.
 ///
 /// # Errors
-/// Where it is no User-Mode Linux kernel, or one without time travel.
+/// Where it is not a User-Mode Linux kernel, or one without time travel.
 pub(crate) fn release_of(
     file: &Path,
     origin: &Path,
@@ -28,12 +28,12 @@ pub(crate) fn release_of(
     let read = File::open(file).and_then(|file| file.take(ELF.len() as u64).read_to_end(&mut magic));
     read.attempted(|| format!("read {}", file.display()))?;
     if magic != ELF {
-        return Err(wrong("it is no program (ELF)".into()));
+        return Err(wrong("it is not an ELF program".into()));
     }
     let mut print = |option: &str| {
         let mut command = runner.program(&file.to_string_lossy());
         command.arg(option);
-        match runner.output("asking the kernel for its release", command, Some(LIMIT)) {
+        match runner.output("reading the kernel's release", command, Some(PRINT_TIMEOUT)) {
             Err(Error::Failed { lines, .. }) => {
                 Err(wrong(format!("it does not run with {option} ({})", lines.join("; "))))
             }
@@ -45,7 +45,7 @@ pub(crate) fn release_of(
     let version = release.parse::<KernelVersion>().ok().filter(|_| !release.contains(char::is_whitespace));
     let shown: String = release.chars().take(60).collect();
     let version =
-        version.ok_or_else(|| wrong(format!("it answers --version with {shown:?}, not with a release")))?;
+        version.ok_or_else(|| wrong(format!("with --version it prints {shown:?}, not a release")))?;
     if print("--help")?.contains(TIME_TRAVEL) {
         return Ok((release, version));
     }

@@ -1,5 +1,5 @@
-//! Directories in which kernels are built, inside the cache. Each has a file that its process keeps locked (flock(2)); the
-//! lock ends with the process, however that ends, and the next command removes the directory.
+//! Directories in which kernels are built, inside the cache. Each has a file that its process locks (flock(2)); the
+//! lock ends with the process, however that ends, and then the next command removes the directory.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -10,14 +10,14 @@ use std::{
 
 use crate::{Error, Result, error::Attempted};
 
-/// Names of work directories begin so; names of kernels never begin with a dot.
+/// Prefix of names of work directories; names of kernels never begin with a dot.
 const PREFIX: &str = ".work-";
 /// The file that is locked while the directory is in use.
 const LOCK: &str = "lock";
-/// Held while work directories are made or removed.
+/// Locked while work directories are created or removed.
 const CACHE_LOCK: &str = ".lock";
 
-/// A directory that is removed when this is dropped, or by the next command if this process is killed.
+/// A directory that is removed when this value is dropped, or by the next command if this process is killed.
 #[derive(Debug)]
 pub(crate) struct WorkDirectory {
     path: PathBuf,
@@ -25,18 +25,18 @@ pub(crate) struct WorkDirectory {
 }
 
 impl WorkDirectory {
-    /// Makes one in the cache's directory.
-    pub(crate) fn make(cache: &Path) -> Result<Self> {
-        fs::create_dir_all(cache).attempted(|| format!("make {}", cache.display()))?;
-        let _making = lock_cache(cache)?;
+    /// Creates one in the cache's directory.
+    pub(crate) fn create(cache: &Path) -> Result<Self> {
+        fs::create_dir_all(cache).attempted(|| format!("create {}", cache.display()))?;
+        let _cache_lock = lock_cache(cache)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let path = cache.join(format!("{PREFIX}{}-{:x}", std::process::id(), now.as_nanos()));
-        fs::create_dir(&path).attempted(|| format!("make {}", path.display()))?;
+        fs::create_dir(&path).attempted(|| format!("create {}", path.display()))?;
         let lock = File::create(path.join(LOCK))
             .and_then(|lock| lock.lock().map(|()| lock))
             .attempted(|| format!("lock {}", path.join(LOCK).display()))?;
         let work = WorkDirectory { path, _lock: lock };
-        work.directory("tmp")?;
+        work.create_directory("tmp")?;
         Ok(work)
     }
 
@@ -45,22 +45,22 @@ impl WorkDirectory {
         self.path.join(name)
     }
 
-    /// Makes a directory in it.
-    pub(crate) fn directory(&self, name: &str) -> Result<PathBuf> {
+    /// Creates a directory in it.
+    pub(crate) fn create_directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.join(name);
-        fs::create_dir_all(&path).attempted(|| format!("make {}", path.display()))?;
+        fs::create_dir_all(&path).attempted(|| format!("create {}", path.display()))?;
         Ok(path)
     }
 }
 
 impl Drop for WorkDirectory {
     fn drop(&mut self) {
-        // Remains are removed by the next command.
+        // If this fails, the next command removes the directory.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes what killed processes left in the cache, and returns how many directories that were.
+/// Removes the work directories of killed processes, and returns their number.
 pub(crate) fn remove_leftovers(cache: &Path) -> Result<usize> {
     let entries = match fs::read_dir(cache) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -73,8 +73,8 @@ pub(crate) fn remove_leftovers(cache: &Path) -> Result<usize> {
     if directories.is_empty() {
         return Ok(0);
     }
-    let _removing = match lock_cache(cache) {
-        // Somebody else's cache, theirs to clean.
+    let _cache_lock = match lock_cache(cache) {
+        // The cache of another user, who can clean it.
         Err(Error::Os { source, .. })
             if matches!(
                 source.kind(),
@@ -89,7 +89,7 @@ pub(crate) fn remove_leftovers(cache: &Path) -> Result<usize> {
     for directory in directories.iter().filter(|directory| !is_in_use(directory)) {
         match fs::remove_dir_all(directory) {
             Ok(()) => removed += 1,
-            // Its owner removed it meanwhile.
+            // The process that used it has removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             failed => failed.attempted(|| format!("remove {}", directory.display()))?,
         }
@@ -104,7 +104,7 @@ fn is_in_use(directory: &Path) -> bool {
     }
 }
 
-/// Without it a directory could be taken for a leftover between its making and its locking.
+/// Locks the cache. Without this a directory could be removed between its creation and its locking.
 fn lock_cache(cache: &Path) -> Result<File> {
     let path = cache.join(CACHE_LOCK);
     File::create(&path)
@@ -117,10 +117,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leftovers_are_removed_and_live_directories_are_not() {
+    fn only_unused_work_directories_are_removed() {
         let cache = tempfile::tempdir().unwrap();
         assert_eq!(remove_leftovers(&cache.path().join("none")).unwrap(), 0);
-        let live = WorkDirectory::make(cache.path()).unwrap();
+        let live = WorkDirectory::create(cache.path()).unwrap();
         for dead in [".work-1-a", ".work-2-b"] {
             fs::create_dir_all(cache.path().join(dead).join("tree/arch")).unwrap();
         }

@@ -1,10 +1,10 @@
-//! `make bench`, the lab's part, all in one run. Ratios count; single figures depend on the machine's mood.
+//! The lab's part of `make bench`. Compare ratios: absolute figures vary from run to run on the same machine.
 //!
-//! - goodput against a plain veth pair and against the payload limit, at 10 Gb/s x 20 ms and 25 Gb/s x 10 ms
-//! - how exact round-trip times are
-//! - how exactly a rate is held, by packet size, and how many small packets a second the lab carries
+//! - goodput relative to a plain veth pair and to the payload limit, at 10 Gb/s x 20 ms and 25 Gb/s x 10 ms
+//! - error of round-trip times
+//! - error of a link's rate, by packet size, and packets per second for small packets
 //!
-//! Words run parts of it: `goodput`, `fast`, `echoes`, `packets`.
+//! Arguments select parts: `goodput`, `fast`, `echoes`, `packets`.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -28,7 +28,7 @@ cc = "cubic"
 "#;
 
 /// A part of the bench.
-type Part = fn(&lab::Options<'_>);
+type Part = fn(&lab::RunOptions<'_>);
 
 struct Quiet;
 
@@ -44,8 +44,8 @@ impl lab::Observer for Quiet {
     fn progress(&mut self, _: &lab::Progress) {}
 }
 
-/// Goodput of the last `SPAN`, bit/s, and whether the run can be trusted.
-fn lab(mtu: u32, link: &str, options: &lab::Options<'_>) -> (f64, schema::Quality) {
+/// Goodput of the last `SPAN`, bit/s, and the quality of the run.
+fn lab(mtu: u32, link: &str, options: &lab::RunOptions<'_>) -> (f64, schema::Quality) {
     let scenario = scenario(mtu, link);
     let outcome = lab::run(&scenario, options, &mut Quiet).unwrap_or_else(|e| panic!("{e}"));
     let end = outcome.flows.last().map_or(0, |row| row.time_us);
@@ -64,13 +64,13 @@ fn scenario(mtu: u32, link: &str) -> Scenario {
     file.resolve(None, &sets).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The most payload that a link of `rate` carries: headers and time stamps take 52 bytes of each packet, Ethernet's 14 more.
+/// Maximum goodput over a link of `rate`: headers with timestamps take 52 bytes of each packet, Ethernet's 14 more.
 fn payload_limit(mtu: u32, rate: f64) -> f64 {
     rate * f64::from(mtu - 52) / f64::from(mtu + 14)
 }
 
-/// Goodput of one flow at 10 Gb/s and 20 ms, beside what the hosts themselves can do.
-fn goodput(options: &lab::Options<'_>) {
+/// Goodput of one flow at 10 Gb/s and 20 ms, compared with the hosts' maximum.
+fn goodput(options: &lab::RunOptions<'_>) {
     println!("Goodput of one cubic flow over {} s, Gb/s", SPAN.as_secs());
     println!(
         "{:>5}  {:>9}  {:>9}  {:>9}  {:>15}  {:>14}  {:>8}",
@@ -91,12 +91,12 @@ fn goodput(options: &lab::Options<'_>) {
             limit * 1e-9,
             limited / limit * 100.0
         );
-        tell(&quality);
+        print_quality(&quality);
     }
 }
 
 /// Goodput at 25 Gb/s and 10 ms with jumbo packets.
-fn fast(options: &lab::Options<'_>) {
+fn fast(options: &lab::RunOptions<'_>) {
     let (mtu, rate) = (9000u32, 25e9);
     let shaped = "forward = { rate = \"25gbit\", delay = \"10ms\", queue = \"60MB\" }";
     let (goodput, quality) = lab(mtu, shaped, options);
@@ -106,23 +106,23 @@ fn fast(options: &lab::Options<'_>) {
         goodput * 1e-9,
         goodput / limit * 100.0,
     );
-    tell(&quality);
+    print_quality(&quality);
 }
 
-/// How well it went, and what was the limit.
-fn tell(quality: &schema::Quality) {
+/// Prints the quality of a run.
+fn print_quality(quality: &schema::Quality) {
     println!(
-        "       emulator late p50 {:.0} us, p99 {:.0} us; least idle {:.0} %{}",
+        "       emulator late p50 {:.0} us, p99 {:.0} us; minimum idle {:.0} %{}",
         quality.emulator_late_p50_us.unwrap_or(f64::NAN),
         quality.emulator_late_p99_us.unwrap_or(f64::NAN),
         quality.cpu_idle_min.unwrap_or(f64::NAN) * 100.0,
-        if quality.ok { "" } else { "; not to be trusted" }
+        if quality.is_reliable() { "" } else { "; unreliable" }
     );
     quality.notes.iter().for_each(|note| println!("       {note}"));
 }
 
-/// Echoes over 10 ms each way: how much longer they take than 20 ms, and how long the hosts themselves take for one.
-fn round_trips(options: &lab::Options<'_>) {
+/// Echoes over 10 ms each way: their error relative to 20 ms, and the share of the hosts themselves.
+fn round_trips(options: &lab::RunOptions<'_>) {
     let text = r#"
         duration = "11s"
         hosts.h1.address = "10.0.0.1/24"
@@ -139,7 +139,7 @@ fn round_trips(options: &lab::Options<'_>) {
     println!("\nRound-trip time error over {} echoes at 20 ms: {}", errors.len(), quantiles(errors));
     let echoes = lab::baseline::veth_echoes(2000, Time::from_millis(5)).unwrap_or_else(|e| panic!("{e}"));
     let own: Vec<i64> = echoes.iter().skip(1).map(|rtt| rtt.as_micros() as i64).collect();
-    println!("of that the hosts' own, over a plain veth pair: {}", quantiles(own));
+    println!("share of the hosts, over a plain veth pair: {}", quantiles(own));
 }
 
 fn quantiles(mut us: Vec<i64>) -> String {
@@ -148,9 +148,9 @@ fn quantiles(mut us: Vec<i64>) -> String {
     format!("p50 {} us, p90 {} us, p99 {} us", at(0.5), at(0.9), at(0.99))
 }
 
-/// A flood of UDP packets of each size over 1 Gb/s, and of 64 B over a link without a rate.
-fn packets(options: &lab::Options<'_>) {
-    println!("\nUDP flood over 1 Gb/s for 10 s (sizes are of the frame; the link counts it whole)");
+/// A flood of UDP packets of each size over 1 Gb/s, and of two sizes over a link without a rate.
+fn packets(options: &lab::RunOptions<'_>) {
+    println!("\nUDP flood over 1 Gb/s for 10 s (sizes are of the whole frame, as the link counts it)");
     println!(
         "{:>7}  {:>12}  {:>12}  {:>12}  {:>8}",
         "bytes", "sent pkt/s", "link pkt/s", "link Mb/s", "of rate"
@@ -165,7 +165,7 @@ fn packets(options: &lab::Options<'_>) {
     }
 }
 
-fn flood(frame: usize, link: &str, rate: f64, span: Duration, options: &lab::Options<'_>) {
+fn flood(frame: usize, link: &str, rate: f64, span: Duration, options: &lab::RunOptions<'_>) {
     let scenario = scenario(9000, link);
     let flood = lab::flood::udp_flood(&scenario, options.backend, frame - 14, span);
     let flood = flood.unwrap_or_else(|e| panic!("{e}"));
@@ -181,11 +181,11 @@ fn flood(frame: usize, link: &str, rate: f64, span: Duration, options: &lab::Opt
 
 fn main() {
     let journal = lab::Journal::of_this_user();
-    let privilege = lab::acquire().unwrap_or_else(|e| panic!("{e}"));
+    let privilege = lab::acquire_privilege().unwrap_or_else(|e| panic!("{e}"));
     let stop = AtomicBool::new(false);
     let backend = lab::Backend::for_this_machine();
     let congestion_controls = &std::collections::BTreeMap::from([("bulk".into(), "cubic".into())]);
-    let options = lab::Options {
+    let options = lab::RunOptions {
         privilege,
         time: lab::TimeMode::Real,
         backend,
@@ -194,7 +194,7 @@ fn main() {
         congestion_controls,
         stop: &stop,
     };
-    // Words say which parts to run; cargo's own `--bench` is none.
+    // Arguments select parts; `--bench` comes from cargo.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
     let parts: [(&str, Part); 4] =
         [("goodput", goodput), ("fast", fast), ("echoes", round_trips), ("packets", packets)];

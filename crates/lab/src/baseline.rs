@@ -1,11 +1,11 @@
-//! For benches: a plain veth pair between two namespaces, without any emulator, and the lab's flow and echoes over it.
+//! Baseline for benchmarks: TCP goodput and echoes over a plain veth pair between two namespaces, without an emulator.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-use perf::{Listener, PingOptions, PingSocket, Stop, TcpOptions};
+use traffic::{Listener, PingOptions, PingSocket, Stop, TcpOptions};
 use units::{Bytes, Time};
 
 use crate::{
@@ -25,7 +25,10 @@ pub struct VethPair {
 }
 
 impl VethPair {
-    /// With packets of up to `mtu` bytes of IP.
+    /// Creates both namespaces and the pair, with IP packets of up to `mtu` bytes.
+    ///
+    /// # Errors
+    /// Where the namespaces or devices cannot be created.
     pub fn new(mtu: u32) -> Result<Self, Error> {
         let (left, right) = (Namespace::new()?, Namespace::new()?);
         let set_up = |device: &str, host: usize| {
@@ -46,32 +49,44 @@ impl VethPair {
         Ok(VethPair { left, right })
     }
 
-    /// Does `work` in the left namespace; processes that it starts stay there.
+    /// Runs `work` in the left namespace; processes that it starts stay there.
+    ///
+    /// # Errors
+    /// Where a thread in the namespace cannot be started.
     pub fn left<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         self.left.run(|| Ok(work()))
     }
 
-    /// Does `work` in the right namespace.
+    /// Runs `work` in the right namespace.
+    ///
+    /// # Errors
+    /// As of [`VethPair::left`].
     pub fn right<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         self.right.run(|| Ok(work()))
     }
 }
 
-/// Round-trip times of `count` echoes, one each `interval`, between two namespaces joined by a veth pair: what the hosts
-/// themselves take.
+/// Round-trip times of `count` echoes, one every `interval`, between two namespaces joined by a veth pair: the share of the
+/// hosts themselves.
+///
+/// # Errors
+/// Where the pair cannot be created or an echo cannot be sent.
 pub fn veth_echoes(count: u32, interval: Time) -> Result<Vec<Duration>, Error> {
     let VethPair { left, .. } = &VethPair::new(1500)?;
     let failed = |source| Error::Flow { flow: "baseline".into(), source };
     let socket = left.run(|| PingSocket::new([10, 0, 0, 2].into(), 1).map_err(failed))?;
-    let patience = Duration::from_secs(1);
-    let options = PingOptions { interval, count: Some(count), payload: Bytes(56), patience };
+    let timeout = Duration::from_secs(1);
+    let options = PingOptions { interval, count: Some(count), payload: Bytes(56), timeout };
     let mut times = Vec::new();
     socket.run(&options, &Stop::default(), |echo| times.extend(echo.rtt)).map_err(failed)?;
     Ok(times)
 }
 
 /// Goodput in bit/s of one TCP flow between two namespaces joined by a veth pair, over `span` after a
-/// second of warming up.
+/// second of warm-up.
+///
+/// # Errors
+/// Where the pair cannot be created or the flow cannot be connected.
 pub fn veth_goodput(mtu: u32, cc: &str, span: Duration) -> Result<f64, Error> {
     let VethPair { left, right } = VethPair::new(mtu)?;
     let options = TcpOptions { cc: Some(cc.into()), ..TcpOptions::default() };
@@ -82,7 +97,7 @@ pub fn veth_goodput(mtu: u32, cc: &str, span: Duration) -> Result<f64, Error> {
     let address = listener.address().map_err(failed)?;
     std::thread::scope(|scope| {
         let receiver = scope.spawn(|| listener.accept(&stop)?.run(&stop, &received));
-        let sender = left.run(|| perf::connect(address, &options, &stop).map_err(failed))?;
+        let sender = left.run(|| traffic::connect(address, &options, &stop).map_err(failed))?;
         let sender = scope.spawn(|| sender.run(&stop));
         std::thread::sleep(Duration::from_secs(1));
         let (from, before) = (sys::monotonic(), received.load(Ordering::Relaxed));
@@ -90,7 +105,7 @@ pub fn veth_goodput(mtu: u32, cc: &str, span: Duration) -> Result<f64, Error> {
         let bytes = received.load(Ordering::Relaxed) - before;
         let seconds = sys::monotonic().as_secs_f64() - from.as_secs_f64();
         stop.set();
-        // Both were told to stop: how they ended says nothing more.
+        // Both were stopped, so their results do not matter.
         let _ = (sender.join(), receiver.join());
         Ok(bytes as f64 * 8.0 / seconds)
     })

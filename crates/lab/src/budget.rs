@@ -1,78 +1,83 @@
-//! How the emulator's thread waits, and how it lets others have their part of the processor.
+//! How the emulator's thread waits, and how it yields the processor to other programs.
 
 use units::Time;
 
-/// Waits shorter than this are spent polling: a sleep would end too late (timers of a virtual machine
+/// Waits shorter than this are spent polling, ns: a sleep would end too late (timers of a virtual machine
 /// were 20 to 45 us late).
-const SPIN: u64 = 40_000;
-/// Longest sleep, so that a stop is seen soon.
-const LONGEST_SLEEP: u64 = 20_000_000;
-/// At real-time priority one part in so many of the time is for others: a little more than the twentieth that the kernel
-/// would take otherwise, in one piece (sched_rt_runtime_us; from Linux 6.12 on the fair server). Not even rest that nobody
-/// wants can be left out: on 6.18 that made one packet in a hundred 20 ms late.
-const REST_SHARE: u64 = 16;
-/// What a nap asks for. It takes some 15 us more, and the kernel charges those to the thread: shorter naps would have to be so
-/// many that a third of all packets met one.
-pub(crate) const NAP: u64 = 40_000;
-/// A nap is not begun so shortly before a departure, unless by force.
-const NAP_ROOM: u64 = 80_000;
-/// So much rest owed is taken when nothing is due soon, or else later by force.
-const NAP_DEBT: u64 = 40_000;
-const FORCED_DEBT: u64 = 100_000;
-/// How often the thread's processor time is read.
-const METER_INTERVAL: u64 = 50_000;
-/// How to wait for the next thing to do.
+const MIN_SLEEP_NS: u64 = 40_000;
+/// Maximum sleep, ns: a stop is noticed within it.
+const MAX_SLEEP_NS: u64 = 20_000_000;
+/// At real-time priority the thread leaves 1/16 of the time to other programs: a little more than the 1/20 that the kernel
+/// would otherwise take in one piece (sched_rt_runtime_us; from Linux 6.12 on the fair server). It pauses even if no other
+/// program is ready to run: on 6.18, skipping those pauses made one packet in a hundred 20 ms late.
+const PAUSE_DIVISOR: u64 = 16;
+/// Requested length of a pause, ns. It takes some 15 us more, which the kernel charges to the thread: shorter pauses would
+/// have to be so frequent that a third of all packets met one.
+pub(crate) const PAUSE_NS: u64 = 40_000;
+/// A voluntary pause does not begin this shortly before a departure, ns.
+const MIN_TIME_TO_DEPARTURE_NS: u64 = 80_000;
+/// Pause time owed from which the thread pauses if nothing is due soon, ns.
+const PAUSE_DEBT_NS: u64 = 40_000;
+/// Pause time owed from which the thread pauses in any case, ns.
+const MAX_PAUSE_DEBT_NS: u64 = 100_000;
+/// How often the thread's processor time is read, ns.
+const METER_INTERVAL_NS: u64 = 50_000;
+
+/// How to wait for the next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// For input, and at most so long; 0 only looks.
+    /// Wait for input for at most this many nanoseconds; 0 checks without waiting.
     Poll(u64),
-    /// Let others run for a moment, whatever comes.
-    Nap,
+    /// Let other programs run for a moment, even if input arrives.
+    Pause,
 }
 
-/// Sees to it that others get their part of the processor.
+/// Decides when the thread yields the processor to other programs.
 ///
-/// What counts is the time that the kernel did not charge to the thread, not how long a wait took.
+/// It counts the time that the kernel did not charge to the thread, not how long a wait took.
 pub(crate) struct Budget {
     may_spin: bool,
     real_time: bool,
-    /// When the thread's processor time was last read, and what it was.
+    /// When the thread's processor time was last read, and its value.
     metered: u64,
     used: u64,
-    /// Rest owed since `begin`, and taken.
+    /// Pause time owed accrues from `begin` on; `paused` of it is taken.
     begin: u64,
-    rested: u64,
+    paused: u64,
 }
 
 impl Budget {
     /// `used` is the thread's processor time.
     pub(crate) fn new(now: Time, used: Time, may_spin: bool, real_time: bool) -> Self {
-        Budget { may_spin, real_time, metered: now.0, used: used.0, begin: now.0, rested: 0 }
+        Budget { may_spin, real_time, metered: now.0, used: used.0, begin: now.0, paused: 0 }
     }
 
-    /// How to wait now, with something due at `due`, and input expected from `latest` on at the latest.
+    /// How to wait now, with an event at `due`, and input expected from `latest` on at the latest.
     pub(crate) fn wait(&self, now: Time, due: Time, latest: Time) -> Wait {
-        let wait = due.0.saturating_sub(now.0).min(LONGEST_SLEEP);
-        let owed = ((now.0 - self.begin) / REST_SHARE).saturating_sub(self.rested);
-        let nap = owed >= FORCED_DEBT || (owed >= NAP_DEBT && wait > NAP_ROOM);
-        match (self.real_time && nap, self.may_spin) {
-            (true, _) => Wait::Nap,
-            (false, true) => Wait::Poll(wait.min(latest.0.saturating_sub(now.0)).saturating_sub(SPIN)),
+        let wait = due.0.saturating_sub(now.0).min(MAX_SLEEP_NS);
+        let owed = ((now.0 - self.begin) / PAUSE_DIVISOR).saturating_sub(self.paused);
+        let must_pause =
+            owed >= MAX_PAUSE_DEBT_NS || (owed >= PAUSE_DEBT_NS && wait > MIN_TIME_TO_DEPARTURE_NS);
+        match (self.real_time && must_pause, self.may_spin) {
+            (true, _) => Wait::Pause,
+            (false, true) => {
+                Wait::Poll(wait.min(latest.0.saturating_sub(now.0)).saturating_sub(MIN_SLEEP_NS))
+            }
             (false, false) => Wait::Poll(wait),
         }
     }
 
     pub(crate) fn meter_is_due(&self, now: Time) -> bool {
-        now.0 - self.metered >= METER_INTERVAL
+        now.0 - self.metered >= METER_INTERVAL_NS
     }
 
-    /// Takes in how much processor time the thread has `used` so far.
+    /// Updates the pause time taken from the processor time that the thread has `used` so far.
     pub(crate) fn meter(&mut self, now: Time, used: Time) {
-        self.rested += (now.0 - self.metered).saturating_sub(used.0 - self.used);
+        self.paused += (now.0 - self.metered).saturating_sub(used.0 - self.used);
         (self.metered, self.used) = (now.0, used.0);
-        // Rest is not saved up for later.
-        if self.rested > (now.0 - self.begin) / REST_SHARE {
-            (self.begin, self.rested) = (now.0, 0);
+        // A long pause earns no credit for later.
+        if self.paused > (now.0 - self.begin) / PAUSE_DIVISOR {
+            (self.begin, self.paused) = (now.0, 0);
         }
     }
 }
@@ -88,34 +93,37 @@ mod tests {
         let budget = Budget::new(ZERO, ZERO, true, true);
         assert_eq!(budget.wait(ZERO, Time(1_000_000), Time(1_000_000)), Wait::Poll(960_000));
         assert_eq!(budget.wait(ZERO, Time(30_000), Time(30_000)), Wait::Poll(0));
-        assert_eq!(budget.wait(ZERO, Time(u64::MAX), Time(u64::MAX)), Wait::Poll(LONGEST_SLEEP - SPIN));
+        assert_eq!(
+            budget.wait(ZERO, Time(u64::MAX), Time(u64::MAX)),
+            Wait::Poll(MAX_SLEEP_NS - MIN_SLEEP_NS)
+        );
         assert_eq!(budget.wait(ZERO, Time(1_000_000), ZERO), Wait::Poll(0), "input is near");
-        let shy = Budget::new(ZERO, ZERO, false, true);
-        assert_eq!(shy.wait(ZERO, Time(30_000), Time(30_000)), Wait::Poll(30_000));
-        // Whoever may not poll must rest all the same when there is always something to do.
-        assert_eq!(shy.wait(Time(1_600_000), ZERO, ZERO), Wait::Nap);
+        let sleeper = Budget::new(ZERO, ZERO, false, true);
+        assert_eq!(sleeper.wait(ZERO, Time(30_000), Time(30_000)), Wait::Poll(30_000));
+        // A thread that may not poll must also pause when it always has work.
+        assert_eq!(sleeper.wait(Time(1_600_000), ZERO, ZERO), Wait::Pause);
     }
 
     #[test]
-    fn rest_is_taken_when_it_does_least_harm() {
+    fn pauses_avoid_departures_until_too_much_is_owed() {
         let mut budget = Budget::new(ZERO, ZERO, true, true);
-        // 40 us are owed after 640 us: a nap if nothing is due soon, by force only at 100 us.
-        let at_once = |now, due| budget.wait(Time(now), Time(due), ZERO);
-        assert_eq!(at_once(639_000, 900_000), Wait::Poll(0));
-        assert_eq!(at_once(640_000, 900_000), Wait::Nap);
-        assert_eq!(at_once(640_000, 690_000), Wait::Poll(0));
-        assert_eq!(budget.wait(Time(1_600_000), ZERO, ZERO), Wait::Nap);
+        // 40 us are owed after 640 us: a pause if nothing is due soon, in any case only at 100 us.
+        let wait_at = |now, due| budget.wait(Time(now), Time(due), ZERO);
+        assert_eq!(wait_at(639_000, 900_000), Wait::Poll(0));
+        assert_eq!(wait_at(640_000, 900_000), Wait::Pause);
+        assert_eq!(wait_at(640_000, 690_000), Wait::Poll(0));
+        assert_eq!(budget.wait(Time(1_600_000), ZERO, ZERO), Wait::Pause);
         budget.meter(Time(1_630_000), Time(1_600_000));
         assert_eq!(budget.wait(Time(1_630_000), ZERO, ZERO), Wait::Poll(0));
         budget.real_time = false;
         let wait = budget.wait(Time(9_000_000), ZERO, ZERO);
-        assert_eq!(wait, Wait::Poll(0), "at ordinary priority others get theirs anyway");
+        assert_eq!(wait, Wait::Poll(0), "at ordinary priority the scheduler serves others anyway");
     }
 
     #[test]
-    fn long_rest_is_not_saved_up() {
+    fn a_long_pause_earns_no_credit() {
         let mut budget = Budget::new(ZERO, ZERO, true, true);
         budget.meter(Time(20_000_000), Time(1_000_000));
-        assert_eq!(budget.wait(Time(20_640_000), Time(20_900_000), ZERO), Wait::Nap);
+        assert_eq!(budget.wait(Time(20_640_000), Time(20_900_000), ZERO), Wait::Pause);
     }
 }

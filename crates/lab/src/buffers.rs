@@ -1,4 +1,4 @@
-//! Buffers for frames, used again and again, so that memory stays near what is in flight.
+//! A pool of reusable buffers for frames, which bounds memory to about the bytes in flight.
 
 use scenario::Link;
 
@@ -7,14 +7,14 @@ use crate::{
     sys,
 };
 
-/// Frames up to this size (all but super-frames and jumbo frames) move to a small buffer.
+/// Frames up to this size (all but super-frames and jumbo frames) are copied to a small buffer.
 const SMALL_BYTES: usize = 2048;
-/// Large buffers made at once, side by side: memory that no frame has used yet costs nothing.
+/// Number of large buffers allocated together: memory that no frame has used yet costs nothing.
 const GROWTH: usize = 64;
-/// Idle buffers kept of each size.
-const KEPT: usize = 4096;
-/// Large buffers that are prepared at most: 134 MB.
-const PREPARED: usize = 2048;
+/// Maximum number of idle buffers of each size.
+const MAX_IDLE: usize = 4096;
+/// Maximum number of large buffers that are prepared: 134 MB.
+const MAX_PREPARED: usize = 2048;
 
 /// Idle buffers.
 #[derive(Debug, Default)]
@@ -24,11 +24,11 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Buffers for what these links and their queues hold, with memory behind them. A virtual machine's host may have to find
-    /// each 2 MB first when they are used, which stops the thread that uses them for 5 ms.
+    /// Allocates buffers for the bytes that these links and their queues hold, and touches their pages. On a virtual machine
+    /// the first use of each 2 MB may have to wait for the hypervisor, which stalls the thread for 5 ms.
     pub(crate) fn for_links(links: &[Link]) -> Self {
         let held: u64 = links.iter().map(Self::held_by).fold(0, u64::saturating_add);
-        let count = (held / FRAME_BYTES as u64).min(PREPARED as u64) as usize;
+        let count = (held / FRAME_BYTES as u64).min(MAX_PREPARED as u64) as usize;
         let mut buffers = Buffers::default();
         while buffers.large.len() < count {
             buffers.grow();
@@ -37,13 +37,13 @@ impl Buffers {
         buffers
     }
 
-    /// Bytes on a link and in its queues, both ways, where it has a rate.
+    /// Bytes in flight on a link and in its queues, in both directions; 0 for directions without a rate.
     fn held_by(link: &Link) -> u64 {
         let pipes = [&link.forward, &link.backward].into_iter();
         let of_pipe = |pipe: &net::PipeSpec| {
-            let on_the_way = pipe.rate.mean()?.bytes_in(pipe.delay).0;
+            let in_flight = pipe.rate.mean()?.bytes_in(pipe.delay).0;
             let queued = pipe.queue.bytes(SMALL_BYTES as u64).map_or(0, |bytes| bytes.0);
-            Some(on_the_way.saturating_add(queued))
+            Some(in_flight.saturating_add(queued))
         };
         pipes.filter_map(of_pipe).fold(0, u64::saturating_add)
     }
@@ -54,7 +54,7 @@ impl Buffers {
         sys::advise_huge_pages(&self.large[first..]);
     }
 
-    /// A buffer that any frame fits into.
+    /// Takes a buffer that any frame fits into.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         if self.large.is_empty() {
             self.grow();
@@ -62,8 +62,8 @@ impl Buffers {
         self.large.pop().unwrap_or_else(|| vec![0; FRAME_BYTES])
     }
 
-    /// Makes a frame of the first `len` bytes of `buffer`, in a small buffer if it fits into one.
-    /// `None` where that is no frame.
+    /// Creates a frame from the first `len` bytes of `buffer`, copied to a small buffer if it fits.
+    /// `None` if they are not a frame.
     pub(crate) fn frame(&mut self, buffer: Vec<u8>, len: usize) -> Option<Frame> {
         let buffer = if len <= SMALL_BYTES {
             let mut small = self.small.pop().unwrap_or_else(|| vec![0; SMALL_BYTES]);
@@ -76,20 +76,20 @@ impl Buffers {
         Frame::new(buffer, len).map_err(|unused| self.put(unused)).ok()
     }
 
-    /// Takes a frame's buffer back.
+    /// Returns a frame's buffer to the pool.
     pub(crate) fn recycle(&mut self, frame: Frame) {
         self.put(frame.into_buffer());
     }
 
-    /// Takes an unused buffer back.
+    /// Returns an unused buffer to the pool.
     pub(crate) fn put(&mut self, buffer: Vec<u8>) {
-        // Parts of split frames have sizes of their own and are freed.
+        // Parts of split frames have other sizes and are freed.
         let pool = match buffer.len() {
             FRAME_BYTES => &mut self.large,
             SMALL_BYTES => &mut self.small,
             _ => return,
         };
-        if pool.len() < KEPT {
+        if pool.len() < MAX_IDLE {
             pool.push(buffer);
         }
     }
@@ -110,17 +110,17 @@ mod tests {
     }
 
     #[test]
-    fn what_the_links_hold_is_prepared() {
-        // 25 MB on the way, 50 MB in the queue, in whole growths of 64.
+    fn buffers_are_prepared_for_the_bytes_that_links_hold() {
+        // 25 MB in flight, 50 MB in the queue, rounded up to multiples of 64 buffers.
         let fast = "forward = { rate = '10gbit', delay = '20ms', queue = '50MB' }";
         assert_eq!(prepared(fast), 75_000_000 / FRAME_BYTES / GROWTH * GROWTH + GROWTH);
         assert_eq!(prepared("both = { delay = '20ms' }"), 0);
         assert_eq!(prepared("both = { rate = '1mbit', delay = '20ms', queue = '10kB' }"), 0);
-        assert_eq!(prepared("both = { rate = '100gbit', delay = '1s', queue = '1GB' }"), PREPARED);
+        assert_eq!(prepared("both = { rate = '100gbit', delay = '1s', queue = '1GB' }"), MAX_PREPARED);
     }
 
     #[test]
-    fn buffers_come_back_and_sizes_do_not_mix() {
+    fn buffers_return_to_the_pool_of_their_size() {
         let mut buffers = Buffers::default();
         for _ in 0..3 {
             let large = buffers.take();
@@ -133,6 +133,6 @@ mod tests {
         }
         assert_eq!((buffers.large.len(), buffers.small.len()), (GROWTH, 1));
         assert!(buffers.frame(vec![0; FRAME_BYTES], 5).is_none());
-        assert_eq!(buffers.small.len(), 1, "the buffer of a frame that is none comes back too");
+        assert_eq!(buffers.small.len(), 1, "the buffer of an invalid frame returns too");
     }
 }

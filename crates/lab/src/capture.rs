@@ -1,16 +1,16 @@
-//! Captures: packets of a host or of a link's direction, as files that Wireshark and tcpdump read.
+//! Captures: packets of a host or of a link's direction, in files that Wireshark and tcpdump read.
 //!
-//! The emulator's thread makes the blocks of a file ([`crate::pcapng`]) and hands them to a thread that writes; it
-//! never waits for the disk. What does not fit into the bytes that may wait is counted as missed, in the file
-//! (epb_dropcount) and in the capture's end. Only whole blocks are handed to the kernel. Where the process is killed
-//! in the middle of such a write, the file ends inside a block: readers say so and show all packets before it.
+//! The emulator's thread encodes the blocks of a file ([`::capture::pcapng_writer`]) and passes them to a writer thread; it
+//! never waits for the disk. Packets that exceed the limit of pending bytes are counted as missed, in the file
+//! (epb_dropcount) and in [`CaptureEnd`]. Only whole blocks are passed to the kernel. If the process is killed
+//! during such a write, the file ends inside a block: readers report that and show all packets before it.
 //!
-//! Stamps are of the run's own clock, set once to UTC: steps of the machine's clock do not show. A host's packets
-//! are stamped when the emulator read them and when they were due at the host; a link's when they come out of it.
-//! The segments of a super-packet are spread evenly over the time in which it came.
+//! Timestamps are of the run's clock, set to UTC once: steps of the machine's clock have no effect. A host's packets
+//! are timestamped when the emulator read them and when they were due at the host; a link's packets when they leave the link.
+//! The segments of a super-packet are spread evenly over its duration.
 //!
-//! Known limits: segments stand in the file in the order in which their super-packets were done, so where a file
-//! has both directions of a link, stamps can go back by a super-packet's length (`reordercap` sorts them).
+//! Known limit: segments are written in the order in which their super-packets completed, so in a file
+//! with both directions of a link, timestamps can decrease by a super-packet's duration (`reordercap` sorts them).
 
 use std::{
     fs::File,
@@ -25,75 +25,71 @@ use std::{
     thread::JoinHandle,
 };
 
-use net::{PipeId, Train};
+use net::{PipeId, TrainTimes};
 use units::{Bytes, Time};
 
-pub(crate) use crate::pcapng::Way;
-use crate::{
-    Error,
-    error::Attempted,
-    pcapng::{self, Interface},
-    sys,
-};
+use crate::{Error, error::Attempted, sys};
+pub(crate) use ::capture::pcapng_writer::PacketDirection;
+use ::capture::pcapng_writer::{self as pcapng, Interface};
 
-/// Bytes that may wait for the disk unless asked otherwise: half a second at 1 Gb/s.
-const WAITING_BYTES: Bytes = Bytes(64 << 20);
-/// So much is written in one call where so much waits.
+/// Default limit of bytes that wait for the disk: half a second at 1 Gb/s.
+const MAX_PENDING_BYTES: Bytes = Bytes(64 << 20);
+/// Pending blocks are combined up to this size for one write.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// A place where packets are seen.
+/// A point at which packets are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// A host's interface, by the number that the network knows it by; both ways.
+pub(crate) enum CapturePoint {
+    /// A host's interface, by its station number; both directions.
     Host(u32),
     /// One direction of a link, at its far end.
     Pipe(PipeId),
 }
 
-/// A target and what it is called in the file.
+/// A point and its interface name in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tap {
-    pub(crate) target: Target,
+    pub(crate) point: CapturePoint,
     /// Such as `h1-eth0`.
     pub(crate) name: String,
-    /// For people.
+    /// Text for the reader of the file.
     pub(crate) description: String,
 }
 
-/// How to capture.
+/// Options of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CaptureOptions {
-    /// Most bytes kept of each packet.
+    /// Maximum number of bytes stored of each packet.
     pub(crate) snaplen: Option<u32>,
-    /// Most bytes that wait for the disk.
-    pub(crate) waiting: Bytes,
+    /// Maximum number of bytes that wait for the disk.
+    pub(crate) max_pending: Bytes,
 }
 
 impl Default for CaptureOptions {
     fn default() -> Self {
-        CaptureOptions { snaplen: None, waiting: WAITING_BYTES }
+        CaptureOptions { snaplen: None, max_pending: MAX_PENDING_BYTES }
     }
 }
 
-/// A capture that was started.
+/// Identifier of a started capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CaptureId(u64);
 
 /// How a capture ended.
 #[derive(Debug)]
 pub(crate) struct CaptureEnd {
-    /// What it was called.
+    /// Its name.
     pub(crate) name: String,
-    /// Packets in the file; where writing failed, some of them are not.
+    /// Packets in the file; if writing failed, some of them are missing.
     pub(crate) packets: u64,
     /// Packets that are not in the file.
     pub(crate) missed: u64,
-    /// Why it could not be written to its end.
+    /// Why the file is not complete.
     pub(crate) failed: Option<Error>,
 }
 
 impl CaptureEnd {
-    /// What is to be said of it, if it is not complete.
+    /// A note for the run's quality, if the capture is not complete.
     pub(crate) fn note(&self) -> Option<String> {
         let (name, missed, all) = (&self.name, self.missed, self.missed + self.packets);
         match &self.failed {
@@ -106,7 +102,7 @@ impl CaptureEnd {
     }
 }
 
-/// All captures of a lab. Clones are handles of the same ones, for any thread.
+/// All captures of a lab. Clones share them, for use on any thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Captures(Arc<Inner>);
 
@@ -114,8 +110,8 @@ pub(crate) struct Captures(Arc<Inner>);
 struct Inner {
     /// UTC at the run's start, nanoseconds since 1970.
     epoch_ns: u64,
-    /// Whether there is any capture: all that the emulator looks at where there is none.
-    on: AtomicBool,
+    /// Whether there is any capture. Without one the emulator reads only this.
+    is_active: AtomicBool,
     list: Mutex<List>,
 }
 
@@ -126,17 +122,17 @@ struct List {
 }
 
 impl Captures {
-    /// No capture yet; `start` is CLOCK_MONOTONIC at the run's start, which may lie a little back.
+    /// No capture yet; `start` is CLOCK_MONOTONIC at the run's start, which may be in the past.
     pub(crate) fn new(start: Time) -> Self {
         let since = sys::monotonic().0.saturating_sub(start.0);
-        Self::with_epoch(sys::wall_clock().0.saturating_sub(since))
+        Self::with_epoch((os::realtime_ns() as u64).saturating_sub(since))
     }
 
     fn with_epoch(epoch_ns: u64) -> Self {
-        Captures(Arc::new(Inner { epoch_ns, on: AtomicBool::new(false), list: Mutex::default() }))
+        Captures(Arc::new(Inner { epoch_ns, is_active: AtomicBool::new(false), list: Mutex::default() }))
     }
 
-    /// Starts to write what `taps` see to `path`. An existing file is overwritten.
+    /// Starts to capture the packets at `taps` to the file `path`. An existing file is overwritten.
     pub(crate) fn start(
         &self,
         name: &str,
@@ -162,17 +158,17 @@ impl Captures {
         list.started += 1;
         capture.id = CaptureId(list.started);
         list.active.push(capture);
-        self.0.on.store(true, Ordering::Release);
+        self.0.is_active.store(true, Ordering::Release);
         Ok(CaptureId(list.started))
     }
 
-    /// Ends a capture and waits until its file is complete. `None` where there is no such capture (any more).
+    /// Ends a capture and waits until its file is complete. `None` if there is no such capture, or if it has ended.
     pub(crate) fn stop(&self, id: CaptureId) -> Option<CaptureEnd> {
         let mut list = self.list();
         let index = list.active.iter().position(|capture| capture.id == id)?;
         let capture = list.active.remove(index);
-        self.0.on.store(!list.active.is_empty(), Ordering::Release);
-        // The disk may take its time; the emulator must not wait for it.
+        self.0.is_active.store(!list.active.is_empty(), Ordering::Release);
+        // Unlock first: the disk may be slow, and the emulator must not wait for it.
         drop(list);
         Some(capture.end())
     }
@@ -183,37 +179,37 @@ impl Captures {
         ids.into_iter().filter_map(|id| self.stop(id)).collect()
     }
 
-    /// Whether anything is captured at all. This is what a run without captures pays.
+    /// Whether any capture is active. This is the whole cost for a run without captures.
     #[inline]
-    pub(crate) fn on(&self) -> bool {
-        self.0.on.load(Ordering::Relaxed)
+    pub(crate) fn is_active(&self) -> bool {
+        self.0.is_active.load(Ordering::Relaxed)
     }
 
-    /// Whether a capture wants the packets of `target`.
+    /// Whether packets of `point` are captured.
     #[inline]
-    pub(crate) fn wants(&self, target: Target) -> bool {
-        self.on() && self.list().active.iter().any(|capture| capture.interface(target).is_some())
+    pub(crate) fn is_captured(&self, point: CapturePoint) -> bool {
+        self.is_active() && self.list().active.iter().any(|capture| capture.interface(point).is_some())
     }
 
-    /// Takes in a packet of `count` segments seen at `target`; `train` is when its first and last segment came, since
-    /// the run's start. `segments` calls what it is given once with the Ethernet bytes of each, in order.
+    /// Captures a packet of `count` segments at `point`; `train` has the times of its first and last segment since
+    /// the run's start. `segments` calls its argument with the Ethernet bytes of each segment, in order.
     pub(crate) fn take(
         &self,
-        target: Target,
-        way: Way,
-        train: Train,
+        point: CapturePoint,
+        direction: PacketDirection,
+        train: TrainTimes,
         count: u32,
         segments: impl Fn(&mut dyn FnMut(&[u8])),
     ) {
         for capture in &mut self.list().active {
-            if let Some(interface) = capture.interface(target) {
-                capture.take(interface, way, &|i| self.stamp(train, i, count), &segments);
+            if let Some(interface) = capture.interface(point) {
+                capture.take(interface, direction, &|i| self.timestamp(train, i, count), &segments);
             }
         }
     }
 
-    /// When segment `index` of `count` came, in nanoseconds since 1970.
-    fn stamp(&self, train: Train, index: u64, count: u32) -> u64 {
+    /// Timestamp of segment `index` of `count`, ns since 1970.
+    fn timestamp(&self, train: TrainTimes, index: u64, count: u32) -> u64 {
         let span = u128::from(train.last.0.saturating_sub(train.first.0));
         let gaps = u128::from(count.saturating_sub(1).max(1));
         let into = span * u128::from(index).min(gaps) / gaps;
@@ -221,36 +217,36 @@ impl Captures {
         self.0.epoch_ns + at
     }
 
-    /// A thread that panicked with the lock held leaves the list usable.
+    /// Locks the list; it stays valid if a thread panicked while holding the lock.
     fn list(&self) -> MutexGuard<'_, List> {
         self.0.list.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
-/// Makes the file at `path`, never waiting for anybody. A named pipe is refused: its reader could hold the lab up.
+/// Creates the file at `path` without blocking. A named pipe is refused: its reader could block the lab.
 fn create(path: &Path) -> io::Result<File> {
     if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a named pipe, not a file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a named pipe, not a regular file"));
     }
     File::options().write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// A capture under way. Dropping it completes its file.
+/// An active capture. Dropping it completes its file.
 #[derive(Debug)]
 struct Capture {
     id: CaptureId,
     name: String,
-    targets: Vec<Target>,
+    points: Vec<CapturePoint>,
     snaplen: u32,
-    most_waiting: u64,
-    waiting: Arc<AtomicU64>,
+    max_pending: u64,
+    pending: Arc<AtomicU64>,
     packets: u64,
     missed: u64,
-    /// Of these, those since the last packet that was taken, for each interface.
+    /// Packets missed since the last captured one, for each interface.
     missed_before: Vec<u64>,
     blocks: Option<Sender<Vec<u8>>>,
     writer: Option<JoinHandle<io::Result<()>>>,
-    /// What the writer attempts, for its error.
+    /// The operation of the writer, for its error.
     what: String,
 }
 
@@ -269,22 +265,22 @@ impl Capture {
             let interface = Interface { name: &tap.name, description: &tap.description, snaplen };
             pcapng::interface(&mut begin, &interface);
         }
-        let waiting = Arc::new(AtomicU64::new(begin.len() as u64));
-        let (blocks, taken) = channel();
-        // The thread below holds the other end until it ends.
+        let pending = Arc::new(AtomicU64::new(begin.len() as u64));
+        let (blocks, queued) = channel();
+        // Cannot fail: this function still has the receiver.
         let _ = blocks.send(begin);
-        let counter = Arc::clone(&waiting);
+        let counter = Arc::clone(&pending);
         let writer = std::thread::Builder::new()
             .name("capture".into())
-            .spawn(move || write_out(out, &taken, &counter))
-            .attempted(|| "start a thread that writes a capture".into())?;
+            .spawn(move || write_blocks(out, &queued, &counter))
+            .attempted(|| "start the writer thread of a capture".into())?;
         Ok(Capture {
             id: CaptureId(0),
             name: name.into(),
-            targets: taps.iter().map(|tap| tap.target).collect(),
+            points: taps.iter().map(|tap| tap.point).collect(),
             snaplen,
-            most_waiting: options.waiting.0,
-            waiting,
+            max_pending: options.max_pending.0,
+            pending,
             packets: 0,
             missed: 0,
             missed_before: vec![0; taps.len()],
@@ -294,25 +290,25 @@ impl Capture {
         })
     }
 
-    /// The number of `target` among the file's interfaces.
-    fn interface(&self, target: Target) -> Option<usize> {
-        self.targets.iter().position(|t| *t == target)
+    /// The index of `point` among the file's interfaces.
+    fn interface(&self, point: CapturePoint) -> Option<usize> {
+        self.points.iter().position(|t| *t == point)
     }
 
     fn take(
         &mut self,
         interface: usize,
-        way: Way,
-        stamp: &impl Fn(u64) -> u64,
+        direction: PacketDirection,
+        timestamp: &impl Fn(u64) -> u64,
         segments: &impl Fn(&mut dyn FnMut(&[u8])),
     ) {
-        let room = self.most_waiting.saturating_sub(self.waiting.load(Ordering::Relaxed));
+        let space = self.max_pending.saturating_sub(self.pending.load(Ordering::Relaxed));
         let (mut blocks, mut taken, mut index) = (Vec::new(), 0, 0);
         segments(&mut |frame| {
-            let packet = pcapng::Captured {
+            let packet = pcapng::CapturedPacket {
                 interface: interface as u32,
-                stamp_ns: stamp(index),
-                way,
+                timestamp_ns: timestamp(index),
+                direction,
                 frame,
                 snaplen: self.snaplen,
                 missed: self.missed_before[interface],
@@ -320,7 +316,7 @@ impl Capture {
             index += 1;
             let before = blocks.len();
             pcapng::packet(&mut blocks, &packet);
-            if blocks.len() as u64 <= room {
+            if blocks.len() as u64 <= space {
                 self.missed_before[interface] = 0;
                 taken += 1;
             } else {
@@ -332,10 +328,10 @@ impl Capture {
         if taken == 0 {
             return;
         }
-        self.waiting.fetch_add(blocks.len() as u64, Ordering::Relaxed);
+        self.pending.fetch_add(blocks.len() as u64, Ordering::Relaxed);
         match self.blocks.as_ref().map(|sender| sender.send(blocks)) {
             Some(Ok(())) => self.packets += taken,
-            // The writer has failed; its error is told at the end.
+            // The writer has failed; its error is reported at the end.
             _ => self.missed += taken,
         }
     }
@@ -350,7 +346,7 @@ impl Capture {
         }
     }
 
-    /// Has the writer write what waits, and waits for it.
+    /// Waits until the writer has written all pending blocks.
     fn close(&mut self) -> Result<(), Error> {
         self.blocks = None;
         let Some(writer) = self.writer.take() else { return Ok(()) };
@@ -361,16 +357,16 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // Who wants to know how it went asks `end`.
+        // Errors are reported by `end` only.
         let _ = self.close();
     }
 }
 
-/// Writes blocks as they come, whole ones only, until nobody can send any more.
-fn write_out(
+/// Writes whole blocks as they arrive, until the sender is dropped.
+fn write_blocks(
     mut out: Box<dyn Write + Send>,
     blocks: &Receiver<Vec<u8>>,
-    waiting: &AtomicU64,
+    pending: &AtomicU64,
 ) -> io::Result<()> {
     while let Ok(mut bytes) = blocks.recv() {
         while bytes.len() < WRITE_BYTES
@@ -379,7 +375,7 @@ fn write_out(
             bytes.extend_from_slice(&more);
         }
         out.write_all(&bytes)?;
-        waiting.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+        pending.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
     }
     out.flush()
 }
@@ -389,21 +385,21 @@ mod tests {
     use std::{process::Command, sync::mpsc};
 
     use super::*;
-    use crate::pcapng::tests::read;
+    use ::capture::pcapng_writer::inspect::read;
 
     const EPOCH: u64 = 1_790_000_000_000_000_000;
 
-    fn taps(targets: &[Target]) -> Vec<Tap> {
-        let tap = |(i, target): (usize, &Target)| Tap {
-            target: *target,
+    fn taps(points: &[CapturePoint]) -> Vec<Tap> {
+        let tap = |(i, point): (usize, &CapturePoint)| Tap {
+            point: *point,
             name: format!("tap{i}"),
             description: "for a test".into(),
         };
-        targets.iter().enumerate().map(tap).collect()
+        points.iter().enumerate().map(tap).collect()
     }
 
-    fn host(n: u32) -> Target {
-        Target::Host(n)
+    fn host(n: u32) -> CapturePoint {
+        CapturePoint::Host(n)
     }
 
     /// An ARP request of 42 bytes; `n` is part of the sender's address.
@@ -414,31 +410,40 @@ mod tests {
         bytes
     }
 
-    fn take(captures: &Captures, target: Target, way: Way, train: Train, frames: &[Vec<u8>]) {
-        captures.take(target, way, train, frames.len() as u32, |each| frames.iter().for_each(|f| each(f)));
+    fn take(
+        captures: &Captures,
+        point: CapturePoint,
+        direction: PacketDirection,
+        train: TrainTimes,
+        frames: &[Vec<u8>],
+    ) {
+        captures
+            .take(point, direction, train, frames.len() as u32, |each| frames.iter().for_each(|f| each(f)));
     }
 
     #[test]
-    fn a_file_has_what_its_taps_saw_with_utc_stamps() {
+    fn a_file_has_the_packets_of_its_taps_with_utc_timestamps() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("h1.pcapng");
         let captures = Captures::with_epoch(EPOCH);
-        assert!(!captures.wants(host(0)));
-        let pipe = Target::Pipe(PipeId { link: 3, direction: net::Direction::Backward });
+        assert!(!captures.is_captured(host(0)));
+        let pipe = CapturePoint::Pipe(PipeId { link: 3, direction: net::Direction::Backward });
         let id = captures.start("h1", &taps(&[host(0), pipe]), &path, &CaptureOptions::default()).unwrap();
-        assert!(captures.wants(host(0)) && captures.wants(pipe) && !captures.wants(host(1)));
-        take(&captures, host(0), Way::Out, Train::at(Time(5)), &[frame(1)]);
-        take(&captures, host(1), Way::Out, Train::at(Time(6)), &[frame(2)]);
-        let train = Train { first: Time(1000), last: Time(4000) };
-        take(&captures, pipe, Way::Past, train, &[frame(3), frame(4), frame(5), frame(6)]);
+        assert!(
+            captures.is_captured(host(0)) && captures.is_captured(pipe) && !captures.is_captured(host(1))
+        );
+        take(&captures, host(0), PacketDirection::Out, TrainTimes::at(Time(5)), &[frame(1)]);
+        take(&captures, host(1), PacketDirection::Out, TrainTimes::at(Time(6)), &[frame(2)]);
+        let train = TrainTimes { first: Time(1000), last: Time(4000) };
+        take(&captures, pipe, PacketDirection::Unspecified, train, &[frame(3), frame(4), frame(5), frame(6)]);
         let end = captures.stop(id).unwrap();
         assert_eq!((end.packets, end.missed, end.note()), (5, 0, None));
-        assert!(!captures.on() && captures.stop(id).is_none());
+        assert!(!captures.is_active() && captures.stop(id).is_none());
 
         let (names, packets) = read(&std::fs::read(&path).unwrap());
         assert_eq!(names, ["tap0", "tap1"]);
-        let stamps: Vec<u64> = packets.iter().map(|p| p.stamp_ns - EPOCH).collect();
-        assert_eq!(stamps, [5, 1000, 2000, 3000, 4000], "a train's segments are spread evenly");
+        let timestamps: Vec<u64> = packets.iter().map(|p| p.timestamp_ns - EPOCH).collect();
+        assert_eq!(timestamps, [5, 1000, 2000, 3000, 4000], "a train's segments are spread evenly");
         assert_eq!((packets[0].flags, packets[0].interface, &packets[0].bytes), (Some(2), 0, &frame(1)));
         assert_eq!((packets[4].flags, packets[4].interface, &packets[4].bytes), (None, 1, &frame(6)));
     }
@@ -454,8 +459,8 @@ mod tests {
         let captures = Captures::with_epoch(EPOCH);
         let options = CaptureOptions { snaplen: Some(30), ..CaptureOptions::default() };
         captures.start("h1", &taps(&[host(0)]), &path, &options).unwrap();
-        take(&captures, host(0), Way::Out, Train::at(Time(1)), &[frame(1)]);
-        take(&captures, host(0), Way::In, Train::at(Time(1_000_000_007)), &[frame(2)]);
+        take(&captures, host(0), PacketDirection::Out, TrainTimes::at(Time(1)), &[frame(1)]);
+        take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(1_000_000_007)), &[frame(2)]);
         assert_eq!(captures.stop_all().len(), 1);
         let fields = [
             "frame.time_epoch",
@@ -490,12 +495,12 @@ mod tests {
         }
     }
 
-    /// Writes nothing until told to go on.
+    /// A writer that blocks until its channel is closed.
     struct Stuck(mpsc::Receiver<()>, Arc<Mutex<Vec<u8>>>);
 
     impl Write for Stuck {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // Once its sender is gone it writes freely.
+            // Once the sender is dropped, writes no longer block.
             let _ = self.0.recv();
             self.1.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -506,33 +511,33 @@ mod tests {
     }
 
     #[test]
-    fn what_the_disk_cannot_take_is_counted_and_told() {
+    fn packets_missed_because_of_a_slow_disk_are_counted_and_reported() {
         let (go_on, wait) = channel();
         let written = Arc::new(Mutex::new(Vec::new()));
         let captures = Captures::with_epoch(EPOCH);
-        let options = CaptureOptions { waiting: Bytes(1000), ..CaptureOptions::default() };
+        let options = CaptureOptions { max_pending: Bytes(1000), ..CaptureOptions::default() };
         let out = Box::new(Stuck(wait, Arc::clone(&written)));
         let id = captures.begin("h1", &taps(&[host(0)]), out, "write".into(), &options).unwrap();
         for n in 0..20 {
-            take(&captures, host(0), Way::In, Train::at(Time(n)), &[frame(1)]);
+            take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(n)), &[frame(1)]);
         }
-        // Nothing waits for the disk here: this is reached although nothing can be written.
+        // `take` does not wait for the disk: this line is reached although writes block.
         drop(go_on);
         let capture = captures.list();
-        let counter = Arc::clone(&capture.active[0].waiting);
+        let counter = Arc::clone(&capture.active[0].pending);
         drop(capture);
         while counter.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
         }
-        take(&captures, host(0), Way::In, Train::at(Time(99)), &[frame(9)]);
+        take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(99)), &[frame(9)]);
         let end = captures.stop(id).unwrap();
         assert!(end.missed > 0 && end.packets + end.missed == 21, "{end:?}");
-        let said = format!("the capture of h1 missed {} of 21 packets: the disk was too slow", end.missed);
-        assert_eq!(end.note(), Some(said));
+        let note = format!("the capture of h1 missed {} of 21 packets: the disk was too slow", end.missed);
+        assert_eq!(end.note(), Some(note));
         let (_, packets) = read(&written.lock().unwrap());
         assert_eq!(packets.len() as u64, end.packets);
         let last = packets.last().unwrap();
-        assert_eq!((last.missed, &last.bytes), (Some(end.missed), &frame(9)), "the file says where");
+        assert_eq!((last.missed, &last.bytes), (Some(end.missed), &frame(9)), "the file shows where");
     }
 
     #[test]
@@ -545,30 +550,30 @@ mod tests {
         }
         let id = captures.start("h1", &taps(&[host(0)]), path, &CaptureOptions::default()).unwrap();
         for n in 0..1000 {
-            take(&captures, host(0), Way::In, Train::at(Time(n)), &[frame(1)]);
+            take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(n)), &[frame(1)]);
         }
         let note = captures.stop(id).unwrap().note().unwrap();
         assert!(note.starts_with("the capture of h1 is not complete: cannot write /dev/full: "), "{note}");
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_told_at_once() {
+    fn a_path_that_cannot_be_written_fails_at_the_start() {
         let captures = Captures::with_epoch(EPOCH);
         let path = Path::new("/nonexistent/x.pcapng");
         let error = captures.start("x", &taps(&[host(0)]), path, &CaptureOptions::default()).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/x.pcapng"), "{error}");
-        assert!(!captures.on());
+        assert!(!captures.is_active());
     }
 
     #[test]
-    fn dropping_everything_completes_the_files() {
+    fn dropping_all_captures_completes_their_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("h1.pcapng");
         let captures = Captures::with_epoch(EPOCH);
         captures.start("h1", &taps(&[host(0)]), &path, &CaptureOptions::default()).unwrap();
         let frames: Vec<Vec<u8>> = (0..40).map(frame).collect();
         for n in 0..500 {
-            take(&captures, host(0), Way::In, Train::at(Time(n)), &frames);
+            take(&captures, host(0), PacketDirection::In, TrainTimes::at(Time(n)), &frames);
         }
         drop(captures);
         assert_eq!(read(&std::fs::read(&path).unwrap()).1.len(), 20_000);

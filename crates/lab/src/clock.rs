@@ -1,13 +1,14 @@
-//! The emulator's clock: the time since a run's start, less its emulator's stalls.
+//! The emulator's clock: the time since a run's start, minus the emulator's stalls.
 //!
-//! When a machine's hypervisor, or work in its kernel that cannot be interrupted, stops the emulator for some milliseconds,
-//! packets fall due meanwhile. Delivered all at once they would make a burst of ACKs, and that a burst of data, which fills
-//! short queues: losses that no network made. So what was on the way goes on as if nothing had happened, at its proper
-//! distances; round trips during a stall are longer by it. A run goes by this clock altogether: its rows, when its flows begin
-//! and end, and what udp flows send. A stall then takes nothing from a goodput.
+//! When the hypervisor, or uninterruptible work in the kernel, stops the emulator for some milliseconds,
+//! packets fall due meanwhile. Delivered together they would form a burst of ACKs, which triggers a burst of data, which
+//! overflows short queues: losses that the emulated network did not cause. Therefore the clock stops during a stall, and packets
+//! in flight continue with their original spacing; round trips during a stall take longer by its length. The whole run uses
+//! this clock: the times of its rows, the start and end of its flows, and the schedule of udp flows. So a stall does not reduce
+//! goodput.
 //!
-//! In virtual time nothing stalls, and reading the clock costs a system call that is dear in User-Mode Linux. There the driver
-//! computes the time from how long it waited: computing takes none.
+//! In virtual time nothing stalls, and reading the clock costs a system call, which is expensive in User-Mode Linux. There the
+//! driver computes the time from how long it waited, because computing takes no virtual time.
 
 use std::{
     sync::{
@@ -22,26 +23,26 @@ use units::{BitRate, Time};
 
 use crate::{stalls::Stalls, sys};
 
-/// A turn of the emulator that takes so much longer than planned was interrupted, ns.
-const STALL: u64 = 300_000;
-/// The same where a link is faster than [`FAST`]: there many turns are long because there is much to do. What they held up
-/// is caught up with, or the links' rates would suffer.
-const STALL_WHEN_FAST: u64 = 2_000_000;
-const FAST: BitRate = BitRate(1_000_000_000);
-const SECOND: u64 = 1_000_000_000;
+/// An iteration of the emulator that takes this much longer than planned is a stall, ns.
+const STALL_NS: u64 = 300_000;
+/// The same if a link is faster than [`FAST_LINK`]: then many iterations are long because of load. The emulator catches up
+/// after those; stopping the clock for them would reduce the links' rates.
+const STALL_ON_FAST_LINKS_NS: u64 = 2_000_000;
+const FAST_LINK: BitRate = BitRate(1_000_000_000);
+const SECOND_NS: u64 = 1_000_000_000;
 
-/// A run's time for those who do not drive it. It may go back by a stall that the driver has only just noticed.
+/// A run's time for threads other than the driver. It decreases when the driver notices a stall, by the stall's length.
 #[derive(Debug, Clone)]
 pub(crate) struct RunTime {
     /// CLOCK_MONOTONIC at the run's start.
     start: Arc<AtomicU64>,
-    /// All stalls so far together, nanoseconds.
+    /// Total length of all stalls so far, ns.
     stalled: Arc<AtomicU64>,
     mode: TimeMode,
 }
 
 impl RunTime {
-    /// Begins now; or anew when the emulator's thread runs, see [`Clock::start`].
+    /// Starts now; restarts when the emulator's thread runs, see [`Clock::start`].
     pub(crate) fn begin(mode: TimeMode) -> Self {
         RunTime { start: Arc::new(AtomicU64::new(sys::monotonic().0)), stalled: Arc::default(), mode }
     }
@@ -51,7 +52,7 @@ impl RunTime {
         self.mode
     }
 
-    /// How long it is until `at`, a time since the run's start.
+    /// Time remaining until `at`, a time since the run's start.
     pub(crate) fn until(&self, at: Time) -> Duration {
         let monotonic = self.start().0 + self.stalled.load(Ordering::Relaxed) + at.0;
         Duration::from_nanos(monotonic.saturating_sub(sys::monotonic().0))
@@ -62,12 +63,12 @@ impl RunTime {
         Time(self.start.load(Ordering::Relaxed))
     }
 
-    /// Time since the run's start, less all stalls.
+    /// Time since the run's start, minus all stalls.
     pub(crate) fn now(&self) -> Time {
         self.at(sys::monotonic())
     }
 
-    /// All stalls so far together, nanoseconds, for a clock of one's own.
+    /// The shared counter of all stalls so far, ns, for callers that have their own clock.
     pub(crate) fn stalled(&self) -> Arc<AtomicU64> {
         self.stalled.clone()
     }
@@ -80,14 +81,15 @@ impl RunTime {
 /// How time passes for a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TimeMode {
-    /// As on the wall: threads compete for processors, and computing takes time.
+    /// Real time: threads compete for processors, and computing takes time.
     #[default]
     Real,
-    /// As in User-Mode Linux with `time-travel=inf-cpu`: computing takes no time, and the time jumps to the next timer.
+    /// Virtual time, as in User-Mode Linux with `time-travel=inf-cpu`: computing takes no time, and the clock jumps to the next
+    /// timer.
     Virtual,
 }
 
-/// The driver's clock. In real time it stops when its reader does.
+/// The driver's clock. In real time it stops while the driver stalls.
 #[derive(Debug)]
 pub(crate) struct Clock {
     time: RunTime,
@@ -95,26 +97,26 @@ pub(crate) struct Clock {
     /// Reading the clock takes virtual time: 256 ns in a kernel that `longfat kernel build` did not make
     /// (arch/um/kernel/time.c, timer_read). Then waits take longer than planned.
     reading_takes_time: bool,
-    /// Longer is a stall, ns.
-    patience: u64,
-    /// For how long it stopped in all, ns.
+    /// Delays longer than this are stalls, ns.
+    stall_threshold: u64,
+    /// Total time for which the clock stopped, ns.
     stopped: u64,
-    /// Why: when its reader did not run.
+    /// The stalls for which it stopped.
     pub(crate) stalls: Stalls,
 }
 
 impl Clock {
-    /// The clock that makes `time`; `links`: what it is to carry.
+    /// A clock that advances `time`, for an emulator of `links`.
     pub(crate) fn new(time: RunTime, links: &[Link]) -> Self {
         let last = time.now();
         let pipes = links.iter().flat_map(|link| [&link.forward, &link.backward]);
         let fastest = pipes.filter_map(|pipe| pipe.rate.mean()).max();
-        let fast = fastest.is_none_or(|rate| rate > FAST);
+        let fast = fastest.is_none_or(|rate| rate > FAST_LINK);
         Clock {
             time,
             last,
             reading_takes_time: false,
-            patience: if fast { STALL_WHEN_FAST } else { STALL },
+            stall_threshold: if fast { STALL_ON_FAST_LINKS_NS } else { STALL_NS },
             stopped: 0,
             stalls: Stalls::default(),
         }
@@ -125,20 +127,20 @@ impl Clock {
         self.time.mode
     }
 
-    /// What it tells others.
+    /// Its time, for other threads.
     pub(crate) fn time(&self) -> RunTime {
         self.time.clone()
     }
 
-    /// Begins the run's time: a busy machine takes tens of milliseconds until a new thread runs, which is no stall of the run.
+    /// Starts the run's time: a busy machine takes tens of milliseconds until a new thread runs, which is no stall of the run.
     ///
-    /// Virtual time begins at the next whole second but one, so that every run begins at the same phase of the kernel's ticks.
+    /// Virtual time starts at the next whole second but one, so that every run starts at the same phase of the kernel's ticks.
     pub(crate) fn start(&mut self) {
         let now = sys::monotonic();
         self.reading_takes_time = self.time.mode == TimeMode::Virtual && sys::monotonic() > now;
         self.start_at(match self.time.mode {
             TimeMode::Real => now,
-            TimeMode::Virtual => Time((now.0 / SECOND + 2) * SECOND),
+            TimeMode::Virtual => Time((now.0 / SECOND_NS + 2) * SECOND_NS),
         });
     }
 
@@ -155,8 +157,8 @@ impl Clock {
         }
     }
 
-    /// The time, after the reader meant to wait for at most `planned` nanoseconds since it last read the clock. `remaining` is
-    /// how much of that it did not wait, as the kernel reports it.
+    /// The time after a wait of at most `planned` nanoseconds since the last reading. `remaining` is
+    /// the part of that which the kernel reports as not waited.
     pub(crate) fn after_waiting(&mut self, planned: u64, remaining: u64) -> Time {
         match self.time.mode {
             TimeMode::Real => self.read(sys::monotonic(), planned),
@@ -171,7 +173,7 @@ impl Clock {
         }
     }
 
-    /// Compares virtual time with the kernel's; returns by how much the driver had lagged behind, nanoseconds.
+    /// Sets virtual time to the kernel's; returns the driver's lag behind it, ns.
     pub(crate) fn synchronize(&mut self) -> u64 {
         if self.time.mode == TimeMode::Real {
             return 0;
@@ -183,7 +185,7 @@ impl Clock {
 
     fn read(&mut self, monotonic: Time, planned: u64) -> Time {
         let over = self.time.at(monotonic).0.saturating_sub(self.last.0 + planned);
-        if over > self.patience {
+        if over > self.stall_threshold {
             self.stalls.add(Time(self.last.0 + planned), over);
             self.stopped += over;
             self.time.stalled.store(self.stopped, Ordering::Relaxed);
@@ -198,20 +200,20 @@ mod tests {
     use super::*;
     use crate::stalls::Stall;
 
-    /// A clock at 0 to which 2 ms are a stall.
+    /// A clock at 0 with a stall threshold of 2 ms.
     fn clock(time: &RunTime) -> Clock {
         Clock {
             time: time.clone(),
             last: Time(0),
             reading_takes_time: false,
-            patience: 2_000_000,
+            stall_threshold: 2_000_000,
             stopped: 0,
             stalls: Stalls::default(),
         }
     }
 
     #[test]
-    fn what_was_not_planned_does_not_count() {
+    fn the_clock_stops_during_stalls() {
         let ms = |ms: u64| Time(ms * 1_000_000);
         let time = RunTime { start: Arc::default(), stalled: Arc::default(), mode: TimeMode::Real };
         let mut clock = clock(&time);
@@ -219,14 +221,14 @@ mod tests {
         assert_eq!(clock.stalls.total, 0, "as planned");
         assert_eq!(clock.read(ms(290), ms(20).0), ms(40));
         assert_eq!(clock.read(ms(300), 0), ms(40));
-        assert_eq!(time.at(ms(300)), ms(40), "others see it too");
+        assert_eq!(time.at(ms(300)), ms(40), "it stops for other threads too");
         assert_eq!((clock.stalls.total, clock.stalls.longest), (ms(260).0, ms(250).0));
         assert_eq!(
-            clock.stalls.kept[0],
+            clock.stalls.stored[0],
             Stall { at: ms(40), length: ms(250).0 },
-            "it begins where the clock stopped"
+            "it starts where the clock stopped"
         );
-        assert_eq!(clock.read(Time(300_100_000), 0), Time(40_100_000), "a little late is no stall");
+        assert_eq!(clock.read(Time(300_100_000), 0), Time(40_100_000), "a short delay is no stall");
     }
 
     #[test]
@@ -236,6 +238,6 @@ mod tests {
         let mut clock = clock(&time);
         clock.start_at(ms(80));
         assert_eq!((clock.read(ms(81), 0), clock.stalls.count), (ms(1), 0));
-        assert_eq!((time.start(), time.at(ms(90))), (ms(80), ms(10)), "others' time begins with it");
+        assert_eq!((time.start(), time.at(ms(90))), (ms(80), ms(10)), "other threads' time starts with it");
     }
 }

@@ -1,14 +1,14 @@
-//! The emulator's one thread: carries frames between the hosts' ports through [`net`].
+//! The emulator's thread: carries frames between the hosts' ports through [`net`].
 //!
 //! In virtual time ([`TimeMode::Virtual`]) it sleeps until the network's next event or a frame, and everything happens at its
-//! nominal time. The rest is for real time.
+//! nominal time. The following applies to real time.
 //!
 //! It sleeps until just before the next departure and then polls, at real-time priority where that is
-//! allowed. Events run at their nominal time however late the thread is, so lateness never adds up;
-//! how late each delivery was is recorded. When the thread stalls, its clock stops (see [`Clock`]).
+//! allowed. Events run at their nominal time however late the thread is, so lateness does not accumulate;
+//! the lateness of each delivery is recorded. When the thread stalls, its clock stops (see [`Clock`]).
 //!
-//! At real-time priority it rests now and then, however much there is to do (see [`Budget`]). Too much to do shows as
-//! lateness, which is what the run is judged by.
+//! At real-time priority it pauses regularly, even under overload (see [`Budget`]). Overload therefore shows as
+//! lateness, by which the run's quality is judged.
 
 use std::{
     io,
@@ -21,15 +21,15 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
-use net::{Counters, DropCause, Network, Packet, PipeId, PipeSpec, Sink, Train};
+use net::{DropCause, Network, Packet, PacketSink, PipeCounters, PipeId, PipeSpec, TrainTimes};
 use units::Time;
 
 use crate::{
-    awake::Awake,
-    budget::{Budget, NAP, Wait},
+    budget::{Budget, PAUSE_NS, Wait},
     buffers::Buffers,
-    capture::{Captures, Target, Way},
+    capture::{CapturePoint, Captures, PacketDirection},
     clock::{Clock, TimeMode},
+    cpu_latency::CpuLatency,
     frame::Frame,
     port::{Port, is_gone},
     processors::{Placement, move_to},
@@ -38,23 +38,23 @@ use crate::{
     writer::{Writer, Written},
 };
 
-/// So long after the last frame came in the thread goes on polling: longer than the pause between two pings, so that only an
-/// idle lab gives its processor away.
-const LINGER: u64 = 2_000_000_000;
-/// With no frame for so long little comes.
-const QUIET: u64 = 200_000;
-/// What a card's ring holds, as the time that the link takes for it: enough to bridge this thread's lateness.
-const RING: u64 = 100_000;
+/// The thread polls for this long after the last frame arrived, ns: longer than the interval between two pings, so that it
+/// releases its processor only in an idle lab.
+const LINGER_NS: u64 = 2_000_000_000;
+/// Without a frame for this long traffic is sparse, and a frame may interrupt a pause, ns.
+const SPARSE_AFTER_NS: u64 = 200_000;
+/// Capacity of a network card's ring, as the time that the link takes to send it, ns: enough to bridge this thread's lateness.
+const RING_NS: u64 = 100_000;
 /// Maximum sleep in virtual time, ns: a stop is noticed within it.
-const MAX_VIRTUAL_SLEEP: u64 = 100_000_000;
-/// Frames read from one port before the others get their turn.
-const BATCH: usize = 16;
-/// How often others look whether the thread runs.
+const MAX_VIRTUAL_SLEEP_NS: u64 = 100_000_000;
+/// Maximum number of frames read from one port before the next port is read.
+const READ_BATCH_FRAMES: usize = 16;
+/// How often other threads check whether the driver runs.
 const START_POLL: Duration = Duration::from_micros(500);
 /// Real-time priority of the driver; the sampler's is lower.
-const PRIORITY: i32 = 20;
+pub(crate) const DRIVER_PRIORITY: i32 = 20;
 
-/// Something that other threads wait for.
+/// A one-time event that other threads wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Flag(AtomicBool);
 
@@ -63,7 +63,7 @@ impl Flag {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Waits until it is set, or `is_over` says that it never will be.
+    /// Waits until it is set, or until `is_over` reports that it never will be.
     pub(crate) fn wait_until_set(&self, is_over: impl Fn() -> bool) {
         while !self.0.load(Ordering::Acquire) && !is_over() {
             std::thread::sleep(START_POLL);
@@ -71,7 +71,7 @@ impl Flag {
     }
 }
 
-/// What the thread shares with the run.
+/// State that the thread shares with the run.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// Set when the sampler's thread runs.
@@ -80,78 +80,81 @@ pub(crate) struct Shared {
     pub(crate) running: Flag,
     /// Set to end the thread.
     pub(crate) stop: AtomicBool,
-    /// Nanoseconds spent polling with nothing to do: idle time, really.
+    /// Time spent polling with nothing to do, ns: idle time of the processor.
     pub(crate) spun: AtomicU64,
 }
 
 /// The counters of all sampled pipes at one instant of the run.
 pub(crate) struct LinkRow {
     pub(crate) at: Time,
-    pub(crate) counters: Vec<Counters>,
+    pub(crate) counters: Vec<PipeCounters>,
 }
 
-/// What the thread may be told while it runs.
+/// A command to the running thread.
 pub(crate) enum Command {
-    /// From now on a pipe is this.
+    /// Replace the parameters of a pipe.
     Change(PipeId, Box<PipeSpec>),
-    /// Tell how these pipes are.
+    /// Send the current state of these pipes.
     Report(Vec<PipeId>, Sender<LiveReport>),
 }
 
-/// How it goes.
+/// State of the emulator during a run.
 #[derive(Debug)]
 pub(crate) struct LiveReport {
-    /// Of each pipe that was asked about.
-    pub(crate) counters: Vec<Counters>,
-    /// How late deliveries were so far, 99th percentile.
+    /// One entry for each pipe requested.
+    pub(crate) counters: Vec<PipeCounters>,
+    /// Lateness of deliveries so far, 99th percentile.
     pub(crate) late_p99_ns: u64,
-    /// Its stalls so far, but for one that may go on: how many, all of them together and the longest, nanoseconds.
+    /// Completed stalls so far: their number, their total length and the longest, ns.
     pub(crate) stalls: (u64, u64, u64),
 }
 
-/// How the thread did.
+/// Report of the thread at its end.
 #[derive(Debug)]
 pub(crate) struct DriverReport {
-    /// How late deliveries were, in nanoseconds.
+    /// Lateness of deliveries, ns.
     pub(crate) lateness: Histogram<u64>,
-    /// Frames that a host's device refused.
+    /// Frames that a host's device did not accept.
     pub(crate) refused: u64,
-    /// Maximum of the driver's lag behind the kernel's virtual time, nanoseconds; 0 where everything happened at its time.
+    /// Maximum lag of the driver behind the kernel's virtual time, ns; 0 if every event happened at its time.
     pub(crate) lag_max: u64,
-    /// When nothing was delivered, or late.
+    /// Periods in which frames were not delivered, or late.
     pub(crate) stalls: Stalls,
-    /// Why there was no real-time priority.
+    /// Why the thread has no real-time priority.
     pub(crate) not_real_time: Option<io::Error>,
 }
 
-/// Everything the thread needs.
+/// Input of the thread.
 pub(crate) struct Driver<'a> {
     pub(crate) network: Network<Frame>,
     pub(crate) ports: &'a [Port],
     /// Pipes to sample, in the order of [`LinkRow::counters`].
     pub(crate) sampled: Vec<PipeId>,
     pub(crate) interval: Time,
-    /// Begun at the run's start.
+    /// Starts at 0 when the run starts.
     pub(crate) clock: Clock,
-    /// For frames that are read.
+    /// Buffers for frames that are read.
     pub(crate) buffers: Buffers,
-    /// The processors this thread and the others may use.
+    /// Processors that this thread and the others may use.
     pub(crate) placement: Placement,
-    /// Poll instead of sleeping before a departure. Off where another lab polls on this machine.
+    /// Poll instead of sleeping before a departure. False where another lab polls on this machine.
     pub(crate) may_spin: bool,
-    /// Where it is told what to do.
+    /// Commands to the thread.
     pub(crate) commands: Receiver<Command>,
-    /// What is captured.
+    /// Active packet captures.
     pub(crate) captures: Captures,
 }
 
 impl Driver<'_> {
-    /// Runs until stopped. Errors are those of reading a port.
+    /// Runs until stopped.
+    ///
+    /// # Errors
+    /// Those of polling and reading a port.
     pub(crate) fn run(self, shared: &Arc<Shared>, rows: &Sender<LinkRow>) -> io::Result<DriverReport> {
-        // First of all: at ordinary priority each step waits for other programs.
-        let not_real_time = sys::set_real_time(PRIORITY).err();
+        // Before everything else: at ordinary priority each step waits for other programs.
+        let not_real_time = sys::set_real_time(DRIVER_PRIORITY).err();
         move_to(self.placement.driver.as_deref());
-        // Where the driver has a processor to itself, the writer has the others.
+        // Only a driver with a dedicated processor has a writer, which runs on the others.
         let Some(cpus) = self.placement.flows.clone() else {
             return self.drive(shared, rows, None, not_real_time);
         };
@@ -169,9 +172,9 @@ impl Driver<'_> {
         writer: Option<Writer>,
         not_real_time: Option<io::Error>,
     ) -> io::Result<DriverReport> {
-        sys::set_timer_slack();
+        os::reduce_timer_slack();
         let mut poll = PollSet::new(self.ports.iter().map(Port::file));
-        let mut hands = Hands {
+        let mut sink = FrameSink {
             clock: self.clock,
             ports: self.ports,
             captures: self.captures.clone(),
@@ -181,159 +184,162 @@ impl Driver<'_> {
             lag_max: 0,
             writer,
         };
-        hands.clock.start();
+        sink.clock.start();
         shared.running.set();
-        let mode = hands.clock.mode();
-        std::thread::sleep(hands.clock.time().until(Time(0)));
-        let mut budget = Budget::new(hands.now(), sys::thread_time(), self.may_spin, not_real_time.is_none());
-        let mut gates = Gates::new(self.ports);
-        let mut awake = Awake::default();
+        let mode = sink.clock.mode();
+        std::thread::sleep(sink.clock.time().until(Time(0)));
+        let mut budget = Budget::new(sink.now(), thread_time(), self.may_spin, not_real_time.is_none());
+        let mut gates = TransmitGates::new(self.ports);
+        let mut cpu_latency = CpuLatency::default();
         let (mut next_row, mut active) = (Time(0), Time(0));
         while !shared.stop.load(Ordering::Relaxed) {
-            let now = hands.now();
-            self.network.run_until(now, &mut hands);
-            hands.collect_written();
+            let now = sink.now();
+            self.network.run_until(now, &mut sink);
+            sink.collect_written();
             while let Ok(command) = self.commands.try_recv() {
-                obey(command, &mut self.network, now, &hands);
+                handle_command(command, &mut self.network, now, &sink);
             }
             if now >= next_row {
-                let lag = hands.clock.synchronize();
-                hands.lag_max = hands.lag_max.max(lag);
+                let lag = sink.clock.synchronize();
+                sink.lag_max = sink.lag_max.max(lag);
                 let counters = self.sampled.iter().map(|pipe| self.network.sample(*pipe, now)).collect();
-                // The run may have ended its side already.
+                // The receiver may have ended already.
                 let _ = rows.send(LinkRow { at: now, counters });
                 next_row = Time((now.0 / self.interval.0 + 1) * self.interval.0);
             }
-            let due = self.network.next_wake().map_or(next_row, |wake| wake.min(next_row));
-            let before = hands.now();
+            let due = self.network.next_event().map_or(next_row, |wake| wake.min(next_row));
+            let before = sink.now();
             let due = due.min(gates.open_due(before, &mut poll));
-            // A frame that finds the thread asleep is stamped when it wakes, 50 to 100 us later.
-            let is_active = before.0 < active.0 + LINGER;
+            // Frames that arrive during a sleep are timestamped when the thread wakes, 50 to 100 us later.
+            let is_active = before.0 < active.0 + LINGER_NS;
             let latest = if is_active { before } else { due };
-            awake.keep(is_active && self.may_spin);
+            cpu_latency.set_low(is_active && self.may_spin);
             let wait = match mode {
                 TimeMode::Real => budget.wait(before, due, latest),
-                TimeMode::Virtual => Wait::Poll(due.0.saturating_sub(before.0).min(MAX_VIRTUAL_SLEEP)),
+                TimeMode::Virtual => Wait::Poll(due.0.saturating_sub(before.0).min(MAX_VIRTUAL_SLEEP_NS)),
             };
             let remaining = match wait {
                 Wait::Poll(span) => poll.wait(Duration::from_nanos(span))?,
-                // Where little comes, what does come may end the nap.
-                Wait::Nap if before.0 > active.0 + QUIET => poll.wait(Duration::from_nanos(NAP))?,
-                Wait::Nap => {
-                    std::thread::sleep(Duration::from_nanos(NAP));
+                // While traffic is sparse a frame may end the pause.
+                Wait::Pause if before.0 > active.0 + SPARSE_AFTER_NS => {
+                    poll.wait(Duration::from_nanos(PAUSE_NS))?
+                }
+                Wait::Pause => {
+                    std::thread::sleep(Duration::from_nanos(PAUSE_NS));
                     poll.wait(Duration::ZERO)?
                 }
             };
             let planned = match wait {
                 Wait::Poll(span) => span,
-                Wait::Nap => NAP,
+                Wait::Pause => PAUSE_NS,
             };
-            let after = hands.clock.after_waiting(planned, remaining.as_nanos() as u64);
-            // What came in a nap came in its middle, for all that is known: half the error of taking its end, and none in the mean.
-            let came = (wait == Wait::Nap).then(|| Time(before.0.midpoint(after.0)));
-            let read = read_ports(&mut self.network, &mut poll, &mut gates, &mut hands, came)?;
-            let now = hands.now();
+            let after = sink.clock.after_waiting(planned, remaining.as_nanos() as u64);
+            // Arrival times during a pause are unknown. Its middle halves the error of taking its end, and has no error in the mean.
+            let arrival = (wait == Wait::Pause).then(|| Time(before.0.midpoint(after.0)));
+            let read = read_ports(&mut self.network, &mut poll, &mut gates, &mut sink, arrival)?;
+            let now = sink.now();
             if read {
                 active = now;
             }
             if mode == TimeMode::Real
                 && wait == Wait::Poll(0)
                 && !read
-                && self.network.next_wake().is_none_or(|wake| wake > after)
+                && self.network.next_event().is_none_or(|wake| wake > after)
             {
                 shared.spun.fetch_add(now.0 - before.0, Ordering::Relaxed);
             }
-            // A nap counts at once, or the next turn would take another.
-            if wait == Wait::Nap || (mode == TimeMode::Real && budget.meter_is_due(now)) {
-                budget.meter(now, sys::thread_time());
+            // A pause counts at once, or the next turn would take another.
+            if wait == Wait::Pause || (mode == TimeMode::Real && budget.meter_is_due(now)) {
+                budget.meter(now, thread_time());
             }
         }
-        if let Some(writer) = hands.writer.take() {
-            writer.finish().for_each(|written| hands.wrote(written));
+        if let Some(writer) = sink.writer.take() {
+            writer.finish().for_each(|written| sink.record_written(written));
         }
-        let Hands { lateness, refused, lag_max, clock, .. } = hands;
+        let FrameSink { lateness, refused, lag_max, clock, .. } = sink;
         Ok(DriverReport { lateness, refused, lag_max, stalls: clock.stalls.finished(), not_real_time })
     }
 }
 
-fn obey(command: Command, network: &mut Network<Frame>, now: Time, hands: &Hands<'_>) {
+fn handle_command(command: Command, network: &mut Network<Frame>, now: Time, sink: &FrameSink<'_>) {
     match command {
-        Command::Change(pipe, spec) => network.change(pipe, now, &spec),
+        Command::Change(pipe, spec) => network.change_pipe(pipe, now, &spec),
         Command::Report(pipes, to) => {
             let counters = pipes.iter().map(|pipe| network.sample(*pipe, now)).collect();
-            // Whoever asked may have given up.
-            let stalls = &hands.clock.stalls;
+            // The receiver may have timed out.
+            let stalls = &sink.clock.stalls;
             let _ = to.send(LiveReport {
                 counters,
-                late_p99_ns: hands.lateness.value_at_quantile(0.99),
+                late_p99_ns: sink.lateness.value_at_quantile(0.99),
                 stalls: (stalls.count, stalls.total, stalls.longest),
             });
         }
     }
 }
 
-/// Takes in what the hosts sent, as of `came`, or of when it is read; true if there was anything.
+/// Reads the frames that hosts sent and passes them to the network, with arrival time `arrival` or else the time of reading.
+/// Returns whether there were any.
 fn read_ports(
     network: &mut Network<Frame>,
     poll: &mut PollSet,
-    gates: &mut Gates,
-    hands: &mut Hands<'_>,
-    came: Option<Time>,
+    gates: &mut TransmitGates,
+    sink: &mut FrameSink<'_>,
+    arrival: Option<Time>,
 ) -> io::Result<bool> {
-    let ports = hands.ports;
-    // In virtual time the next poll says whether there is more; a read that finds nothing would be one system call too many.
-    let batch = if hands.clock.mode() == TimeMode::Virtual { 1 } else { BATCH };
+    let ports = sink.ports;
+    // In virtual time the next poll reports whether there are more; reading an empty port would waste a system call.
+    let batch = if sink.clock.mode() == TimeMode::Virtual { 1 } else { READ_BATCH_FRAMES };
     let mut any = false;
     for (host, port) in ports.iter().enumerate() {
-        if !poll.ready(host) {
+        if !poll.is_ready(host) {
             continue;
         }
         for _ in 0..batch {
-            if port.has_tx_queue && !gates.may_read(host, hands.now(), network, poll) {
+            if port.has_tx_queue && !gates.may_read(host, sink.now(), network, poll) {
                 break;
             }
-            let mut buffer = hands.buffers.take();
+            let mut buffer = sink.buffers.take();
             let len = match port.read(&mut buffer) {
                 Ok(Some(len)) => len,
                 Ok(None) => {
-                    hands.buffers.put(buffer);
+                    sink.buffers.put(buffer);
                     break;
                 }
-                // Whose device is gone hears nothing more; the others' network stays.
+                // The host removed its device: stop polling it, and continue with the others.
                 Err(e) if is_gone(&e) => {
-                    poll.forget(host);
+                    poll.remove(host);
                     break;
                 }
                 Err(e) => return Err(e),
             };
             any = true;
-            let Some(frame) = hands.buffers.frame(buffer, len) else { continue };
-            let now = came.unwrap_or_else(|| hands.now());
-            network.run_until(now, hands);
-            hands.capture(Target::Host(host as u32), Way::Out, Train::at(now), &frame);
-            network.send(host as u32, now, frame.destination(network.stations()), frame, hands);
+            let Some(frame) = sink.buffers.frame(buffer, len) else { continue };
+            let now = arrival.unwrap_or_else(|| sink.now());
+            network.run_until(now, sink);
+            sink.capture(CapturePoint::Host(host as u32), PacketDirection::Out, TrainTimes::at(now), &frame);
+            network.send(host as u32, now, frame.destination(network.stations()), frame, sink);
         }
     }
     Ok(any)
 }
 
-/// The side of the thread that the network hands packets to.
-struct Hands<'a> {
+/// Delivers the packets that leave the network to the hosts' ports and captures.
+struct FrameSink<'a> {
     clock: Clock,
     ports: &'a [Port],
     captures: Captures,
     buffers: Buffers,
     lateness: Histogram<u64>,
     refused: u64,
-    /// Longest lag of virtual time behind the kernel's, ns.
+    /// Maximum lag of virtual time behind the kernel's, ns.
     lag_max: u64,
-    /// Helps where there is a processor for it.
+    /// Writes large frames while the driver is behind; `None` without a processor for it.
     writer: Option<Writer>,
 }
 
-impl Hands<'_> {
-    /// Gives a frame that is `late` by so many nanoseconds to its host.
-    fn give(&mut self, station: u32, at: Time, late: u64, frame: Frame) {
+impl FrameSink<'_> {
+    /// Writes a frame that is `late` nanoseconds late to its host, or passes it to the writer.
+    fn write_to_host(&mut self, station: u32, at: Time, late: u64, frame: Frame) {
         let frame = match &mut self.writer {
             Some(writer) => match writer.take(station, at, late, frame) {
                 Ok(()) => return,
@@ -341,20 +347,20 @@ impl Hands<'_> {
             },
             None => frame,
         };
-        let taken = self.ports[station as usize].write(frame.bytes());
-        self.wrote(Written { station, at, frame, late, taken });
+        let accepted = self.ports[station as usize].write(frame.bytes());
+        self.record_written(Written { station, at, frame, late, accepted });
     }
 
-    fn wrote(&mut self, Written { frame, at, late, taken, .. }: Written) {
+    fn record_written(&mut self, Written { frame, at, late, accepted, .. }: Written) {
         self.lateness.saturating_record(late);
         self.clock.stalls.delivered(at, late);
-        self.refused += u64::from(!taken);
+        self.refused += u64::from(!accepted);
         self.buffers.recycle(frame);
     }
 
     fn collect_written(&mut self) {
         while let Some(written) = self.writer.as_mut().and_then(Writer::written) {
-            self.wrote(written);
+            self.record_written(written);
         }
     }
 
@@ -363,55 +369,61 @@ impl Hands<'_> {
         self.clock.now()
     }
 
-    /// Shows a frame to the captures that want it.
-    fn capture(&self, target: Target, way: Way, train: Train, frame: &Frame) {
-        if self.captures.wants(target) {
-            self.captures.take(target, way, train, frame.segments(), |each| {
+    /// Passes a frame to the captures of `point`.
+    fn capture(&self, point: CapturePoint, direction: PacketDirection, train: TrainTimes, frame: &Frame) {
+        if self.captures.is_captured(point) {
+            self.captures.take(point, direction, train, frame.segments(), |each| {
                 frame.wire_segments().for_each(|segment| each(&segment));
             });
         }
     }
 }
 
-impl Sink<Frame> for Hands<'_> {
+impl PacketSink<Frame> for FrameSink<'_> {
     fn deliver(&mut self, station: u32, at: Time, frame: Frame) {
         self.collect_written();
         let late = self.now().0.saturating_sub(at.0);
-        self.capture(Target::Host(station), Way::In, Train::at(at), &frame);
+        self.capture(CapturePoint::Host(station), PacketDirection::In, TrainTimes::at(at), &frame);
         let gro = self.ports[station as usize].gro;
         let mut frame = frame;
-        while let Some(most) = gro.filter(|most| frame.segments() > *most) {
-            let rest = frame.split_off(most);
-            self.give(station, at, late, std::mem::replace(&mut frame, rest));
+        while let Some(max) = gro.filter(|max| frame.segments() > *max) {
+            let remainder = frame.split_off(max);
+            self.write_to_host(station, at, late, std::mem::replace(&mut frame, remainder));
         }
-        self.give(station, at, late, frame);
+        self.write_to_host(station, at, late, frame);
     }
 
     fn drop(&mut self, _pipe: PipeId, _at: Time, _cause: DropCause, frame: Frame) {
         self.buffers.recycle(frame);
     }
 
-    fn pass(&mut self, pipe: PipeId, train: Train, frame: &Frame) {
-        self.capture(Target::Pipe(pipe), Way::Past, train, frame);
+    fn pass(&mut self, pipe: PipeId, train: TrainTimes, frame: &Frame) {
+        self.capture(CapturePoint::Pipe(pipe), PacketDirection::Unspecified, train, frame);
     }
 }
 
-/// Holds back what hosts with a transmit queue send, until their link has sent most of what it has: a card's ring is
-/// small, and what does not fit waits in the kernel's own queue, which drops what does not fit there.
-struct Gates(Vec<Time>);
+/// Processor time that this thread has used.
+fn thread_time() -> Time {
+    Time(os::thread_cpu_time().as_nanos() as u64)
+}
 
-impl Gates {
+/// Flow control of hosts with a transmit queue: their ports are not read while their link has more than a ring's worth of
+/// packets. A network card's ring is small; further packets wait in the kernel's transmit queue, which drops those beyond its
+/// length. Per port: when it is read again; 0 if it is open.
+struct TransmitGates(Vec<Time>);
+
+impl TransmitGates {
     fn new(ports: &[Port]) -> Self {
-        Gates(vec![Time(0); ports.len()])
+        TransmitGates(vec![Time(0); ports.len()])
     }
 
-    /// Heeds again the ports whose time has come; says when the next one's comes.
+    /// Opens the ports whose time has come; returns when the next one opens.
     fn open_due(&mut self, now: Time, poll: &mut PollSet) -> Time {
         let mut next = Time(u64::MAX);
         for (host, until) in self.0.iter_mut().enumerate().filter(|(_, until)| **until > Time(0)) {
             if *until <= now {
                 *until = Time(0);
-                poll.heed(host, true);
+                poll.set_enabled(host, true);
             } else {
                 next = next.min(*until);
             }
@@ -419,14 +431,14 @@ impl Gates {
         next
     }
 
-    /// Whether the ring of `host` has room; if not, its port is left alone until it has.
+    /// Whether the ring of `host` has space; if not, its port is closed until it has.
     fn may_read(&mut self, host: usize, now: Time, network: &mut Network<Frame>, poll: &mut PollSet) -> bool {
-        let busy = network.busy(host as u32, now).0;
-        if busy <= RING {
+        let busy = network.drain_time(host as u32, now).0;
+        if busy <= RING_NS {
             return true;
         }
-        self.0[host] = Time(now.0 + busy - RING / 2);
-        poll.heed(host, false);
+        self.0[host] = Time(now.0 + busy - RING_NS / 2);
+        poll.set_enabled(host, false);
         false
     }
 }

@@ -1,13 +1,13 @@
-//! What can go wrong in the lab.
+//! The lab's error type.
 
 use std::{io, path::PathBuf};
 
-/// An error of the lab. [`Error::is_missing`] tells what the machine lacks from what failed.
+/// An error of the lab. [`Error::is_missing`] separates what the machine lacks from failures.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Neither root nor user namespaces.
     #[error(
-        "the lab cannot make network namespaces: {source} ({cause}); {remedy}; --engine sim needs no namespaces"
+        "the lab cannot create network namespaces: {source} ({cause}); {remedy}; --engine sim needs no namespaces"
     )]
     NoPrivilege {
         /// The kernel's error.
@@ -17,75 +17,75 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
-    /// Neither a TAP device nor a packet socket, or not the kind that was asked for.
+    /// Neither a TAP device nor a packet socket, or not the requested one.
     #[error(
-        "cannot {attempted}: {source}; `longfat lab check` tells what hosts can be connected by here, and what to do"
+        "cannot {attempted}: {source}; `longfat lab check` reports how hosts can be connected on this machine, and what to do"
     )]
     NoPort {
-        /// What was attempted, on what.
+        /// The operation and its object.
         attempted: String,
         /// Why it failed.
         source: io::Error,
     },
-    /// Fewer threads are allowed than a run needs.
+    /// The machine allows fewer threads than a run needs.
     #[error(
         "cannot start {threads} thread{} at once, as this needs: {source}; raise the limit (docker run --pids-limit, TasksMax= \
-         of a systemd service, ulimit -u) or take fewer flows",
+         of a systemd service, ulimit -u) or use fewer flows",
         if *threads == 1 { "" } else { "s" }
     )]
     NoThreads {
-        /// How many are needed at once.
+        /// The number of threads needed at once.
         threads: usize,
         /// The kernel's error.
         source: io::Error,
     },
-    /// Namespaces that only labs which stay up need.
+    /// No namespace of a kind that only `longfat lab up` needs.
     #[error("`longfat lab up` cannot {attempted}: {source}; {remedy}; `longfat run` works without")]
     NoStanding {
-        /// What was attempted.
+        /// The operation.
         attempted: &'static str,
         /// Why it failed.
         source: io::Error,
         /// What to do.
         remedy: &'static str,
     },
-    /// A congestion control that the kernel has not.
+    /// A congestion control that the kernel does not have.
     #[error("flow {flow}: this kernel has no congestion control {cc:?}; it has {available}")]
     NoCongestionControl {
         /// The flow.
         flow: String,
-        /// What it asked for.
+        /// The requested congestion control.
         cc: String,
-        /// What there is.
+        /// The available ones.
         available: String,
     },
-    /// A kind of flow that the lab has not yet.
-    #[error("flow {flow}: the lab has no flows of kind {kind} yet; the simulator has: --engine sim")]
+    /// A kind of flow that the lab does not support.
+    #[error("flow {flow}: the lab does not support flows of kind {kind}; the simulator does: --engine sim")]
     NotInLab {
         /// The flow.
         flow: String,
         /// Its kind.
         kind: &'static str,
     },
-    /// Datagrams that have no room for what the lab writes into them.
+    /// Datagrams without space for the header that the lab writes into them.
     #[error(
-        "flow {flow}: the lab writes {least} bytes into each datagram, its number and time, and {packet} hold less; write \
-         packet = \"{least}B\" or more, or run it with --engine sim"
+        "flow {flow}: packet = {packet} is too small for the lab's header of {min} bytes (sequence number and time); write \
+         packet = \"{min}B\" or more, or run it with --engine sim"
     )]
     ShortDatagrams {
         /// The flow.
         flow: String,
         /// The datagrams' payload.
         packet: units::Bytes,
-        /// What the lab needs.
-        least: u64,
+        /// Minimum payload, bytes.
+        min: u64,
     },
-    /// A setting that a network namespace has not, or that refuses the value.
+    /// A sysctl that a network namespace does not have, or that rejects the value.
     #[error("host {host}: cannot set {name} = {value:?}: {source}{hint}")]
     Sysctl {
         /// The host.
         host: String,
-        /// The setting.
+        /// The sysctl.
         name: String,
         /// The value.
         value: String,
@@ -94,37 +94,37 @@ pub enum Error {
         /// What to do, beginning with "; ", or empty.
         hint: &'static str,
     },
-    /// A setting whose value reads back differently.
+    /// A sysctl whose value reads back differently.
     #[error("host {host}: {name} was set to {value:?} but reads {got:?}")]
     SysctlRefused {
         /// The host.
         host: String,
-        /// The setting.
+        /// The sysctl.
         name: String,
-        /// The value asked for.
+        /// The requested value.
         value: String,
-        /// What the kernel made of it.
+        /// The value read back.
         got: String,
     },
-    /// A transmit queue of a length that the kernel refuses.
+    /// A length of a transmit queue that the kernel rejects.
     #[error(
-        "{device}: this kernel refuses nic.tx_queue = {packets} packets: {source}; {}, or run it with --engine sim",
+        "{device}: this kernel rejects nic.tx_queue = {packets} packets: {source}; {}, or run it with --engine sim",
         max.map_or("write a smaller tx_queue".into(), |max| format!("it allows {max}: write tx_queue = {max} or less"))
     )]
     TxQueue {
         /// The host's device.
         device: String,
-        /// What the scenario asks for.
+        /// The length in the scenario.
         packets: u32,
-        /// A length that the kernel accepts, where one was found.
+        /// A length that the kernel accepts, if one was found.
         max: Option<u32>,
         /// The kernel's error.
         source: io::Error,
     },
-    /// An operation of the system failed.
+    /// A system call or an operation on a file failed.
     #[error("cannot {attempted}: {source}")]
     System {
-        /// What was attempted, on what.
+        /// The operation and its object.
         attempted: String,
         /// Why it failed.
         source: io::Error,
@@ -135,18 +135,18 @@ pub enum Error {
         /// The flow.
         flow: String,
         /// What failed.
-        source: perf::Error,
+        source: traffic::Error,
     },
-    /// The network's plan cannot work.
+    /// The scenario's topology is not valid.
     #[error("the topology cannot be built: {0}")]
     Topology(#[from] net::TopologyError),
-    /// The emulator ended before its time.
+    /// The emulator ended prematurely.
     #[error("the emulator stopped: {0}")]
     Emulator(String),
-    /// The observer refused to go on (a full disk, say); its own error tells why.
-    #[error("the run was given up: {0}")]
+    /// The observer failed (a full disk, for example); its error has the reason.
+    #[error("the run was aborted: {0}")]
     Observer(Box<dyn std::error::Error + Send + Sync>),
-    /// A lab of this name stays up already.
+    /// A lab of this name is up already.
     #[error(
         "a lab called {name} is up already; end it with `longfat lab down {name}`, or give this one another --name"
     )]
@@ -195,7 +195,7 @@ impl Error {
     }
 }
 
-/// Adds what was attempted to an I/O error.
+/// Adds the attempted operation to an I/O error.
 pub(crate) trait Attempted<T> {
     fn attempted(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }

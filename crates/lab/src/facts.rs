@@ -1,4 +1,4 @@
-//! Facts about this machine that decide what a lab can do on it: what works is tried, not guessed.
+//! Facts about this machine that determine what a lab can do on it. Features are tried, not inferred from versions.
 
 use std::{
     fs, io,
@@ -8,88 +8,87 @@ use std::{
 };
 
 use crate::{
-    awake,
     child::in_child,
+    cpu_latency::request_low_latency,
+    driver::DRIVER_PRIORITY,
     port::{Backend, Port},
     standing::try_isolation,
     sys,
 };
 
-/// Programs that people run on a lab's hosts.
+/// Programs that users often run on a lab's hosts.
 const TOOLS: [&str; 7] = ["iperf3", "ping", "tc", "ifconfig", "traceroute", "tcpdump", "tshark"];
-/// How the timer's lateness is measured: so many sleeps of so long take 0.3 s.
+/// Number and length of the sleeps that measure the timer's lateness: 0.3 s in total.
 const SLEEPS: usize = 300;
 const SLEEP: Duration = Duration::from_millis(1);
-/// What the emulator's thread asks for.
-const PRIORITY: i32 = 20;
 
-/// What came of trying something.
+/// Result of an attempt to use a feature.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Try {
-    /// It was not tried, because what it needs failed.
+pub(crate) enum Attempt {
+    /// Not tried, because a feature that it needs failed.
     #[default]
-    Untried,
-    Worked,
+    NotMade,
+    Succeeded,
     /// The kernel's error number.
     Failed(i32),
 }
 
-impl Try {
+impl Attempt {
     fn of<T>(result: io::Result<T>) -> Self {
         match result {
-            Ok(_) => Try::Worked,
-            Err(e) => Try::Failed(e.raw_os_error().unwrap_or(libc::EIO)),
+            Ok(_) => Attempt::Succeeded,
+            Err(e) => Attempt::Failed(e.raw_os_error().unwrap_or(libc::EIO)),
         }
     }
 
-    /// A port, made as a run makes it.
+    /// Creates a port as a run does.
     fn of_port(backend: Backend) -> Self {
         match Port::try_one(backend) {
-            Ok(()) => Try::Worked,
-            Err(e) => Try::Failed(e.os_error().unwrap_or(libc::EIO)),
+            Ok(()) => Attempt::Succeeded,
+            Err(e) => Attempt::Failed(e.os_error().unwrap_or(libc::EIO)),
         }
     }
 
     fn to_number(self) -> i32 {
         match self {
-            Try::Untried => -1,
-            Try::Worked => 0,
-            Try::Failed(errno) => errno,
+            Attempt::NotMade => -1,
+            Attempt::Succeeded => 0,
+            Attempt::Failed(errno) => errno,
         }
     }
 
     fn of_number(number: i32) -> Self {
         match number {
-            -1 => Try::Untried,
-            0 => Try::Worked,
-            errno => Try::Failed(errno),
+            -1 => Attempt::NotMade,
+            0 => Attempt::Succeeded,
+            errno => Attempt::Failed(errno),
         }
     }
 
-    pub(crate) fn worked(self) -> bool {
-        self == Try::Worked
+    pub(crate) fn succeeded(self) -> bool {
+        self == Attempt::Succeeded
     }
 }
 
-/// What was tried in a child process, each in the namespaces that the ones before made.
+/// Attempts made in a child process, each inside the namespaces that the previous ones created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Tries {
-    /// A network namespace as the user that we are.
-    pub(crate) network: Try,
-    /// A user namespace, where the former failed, and the user's id in it.
-    pub(crate) user: Try,
-    /// A network namespace in it.
-    pub(crate) user_network: Try,
-    /// A TAP device with offloads, in whichever network namespace there is.
-    pub(crate) tap: Try,
+pub(crate) struct Attempts {
+    /// A network namespace as the current user.
+    pub(crate) network: Attempt,
+    /// If that failed: a user namespace and the user's id mapping in it.
+    pub(crate) user: Attempt,
+    /// A network namespace inside the user namespace.
+    pub(crate) user_network: Attempt,
+    /// A TAP device with offloads, in the network namespace.
+    pub(crate) tap: Attempt,
     /// A packet socket with offloads there.
-    pub(crate) packet: Try,
+    pub(crate) packet: Attempt,
     /// Real-time priority there.
-    pub(crate) real_time: Try,
-    /// Mount and process id namespaces there.
-    pub(crate) mounts_and_pids: Try,
+    pub(crate) real_time: Attempt,
+    /// Mount and PID namespaces there.
+    pub(crate) mounts_and_pids: Attempt,
     /// Writing a sysctl of a network namespace.
-    pub(crate) settings: Try,
+    pub(crate) settings: Attempt,
 }
 
 /// /dev/net/tun.
@@ -97,11 +96,11 @@ pub(crate) struct Tries {
 pub(crate) struct Tun {
     /// Permission bits.
     pub(crate) mode: u32,
-    /// Opened by us.
-    pub(crate) opens: Try,
+    /// Whether this process can open it.
+    pub(crate) opens: Attempt,
 }
 
-/// Numbers of /proc/sys; `None` where this kernel has no such setting.
+/// Sysctls of the machine; `None` where this kernel does not have them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) rt_runtime_us: Option<i64>,
@@ -109,7 +108,7 @@ pub(crate) struct Settings {
     pub(crate) wmem_max: Option<i64>,
 }
 
-/// What can keep this process from making namespaces.
+/// What can prevent this process from creating namespaces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct NamespaceLimits {
     pub(crate) unprivileged_userns_clone: Option<i64>,
@@ -130,48 +129,48 @@ impl NamespaceLimits {
             max_net_namespaces: number("user.max_net_namespaces"),
             apparmor_restrict_userns: number("kernel.apparmor_restrict_unprivileged_userns"),
             seccomp: status.lines().any(|l| l.starts_with("Seccomp:") && l.ends_with('2')),
-            root: sys::is_root(),
+            root: os::is_root(),
         }
     }
 }
 
-/// Everything that is judged.
+/// All facts that the check judges.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) kernel: String,
     pub(crate) root: bool,
-    pub(crate) tries: Tries,
-    /// Whether idle processors may be kept awake.
-    pub(crate) awake: Try,
+    pub(crate) attempts: Attempts,
+    /// Whether deep idle states can be disabled.
+    pub(crate) low_latency: Attempt,
     pub(crate) settings: Settings,
     pub(crate) limits: NamespaceLimits,
     pub(crate) tun: Option<Tun>,
     /// RLIMIT_RTPRIO.
     pub(crate) rt_limit: Option<u64>,
     pub(crate) cpus: usize,
-    /// How late sleeps end, nanoseconds: median and 99th percentile.
+    /// How late sleeps end, ns: median and 99th percentile.
     pub(crate) late_ns: (u64, u64),
     pub(crate) cc_available: Vec<String>,
     pub(crate) cc_allowed: Vec<String>,
     pub(crate) cc_default: String,
-    /// Programs looked for and where they are.
+    /// Each of [`TOOLS`] and its path, if installed.
     pub(crate) tools: Vec<(String, Option<PathBuf>)>,
 }
 
 impl Facts {
-    /// Gathers them, in about a third of a second. Before other threads are started.
+    /// Gathers them, in about a third of a second. The process must have one thread only.
     pub(crate) fn gather() -> io::Result<Self> {
-        let tries = try_in_child()?;
+        let attempts = try_in_child()?;
         let words = |name: &str| sysctl(name).split_whitespace().map(Into::into).collect();
         let tun = fs::metadata("/dev/net/tun").ok().map(|found| Tun {
             mode: found.permissions().mode() & 0o777,
-            opens: Try::of(fs::File::options().read(true).write(true).open("/dev/net/tun")),
+            opens: Attempt::of(fs::File::options().read(true).write(true).open("/dev/net/tun")),
         });
         Ok(Facts {
             kernel: sysctl("kernel.osrelease"),
-            root: sys::is_root(),
-            tries,
-            awake: Try::of(awake::ask()),
+            root: os::is_root(),
+            attempts,
+            low_latency: Attempt::of(request_low_latency()),
             settings: Settings {
                 rt_runtime_us: number("kernel.sched_rt_runtime_us"),
                 rmem_max: number("net.core.rmem_max"),
@@ -180,7 +179,7 @@ impl Facts {
             limits: NamespaceLimits::of_this_process(),
             tun,
             rt_limit: real_time_limit(&fs::read_to_string("/proc/self/limits").unwrap_or_default()),
-            cpus: sys::allowed_cpus().map_or(1, |cpus| cpus.len()),
+            cpus: os::allowed_cpus().map_or(1, |cpus| cpus.len()),
             late_ns: lateness(),
             cc_available: words("net.ipv4.tcp_available_congestion_control"),
             cc_allowed: words("net.ipv4.tcp_allowed_congestion_control"),
@@ -190,7 +189,7 @@ impl Facts {
     }
 }
 
-/// A setting's text; empty where there is none.
+/// The value of a sysctl; empty if it does not exist.
 fn sysctl(name: &str) -> String {
     let path = format!("/proc/sys/{}", name.replace('.', "/"));
     fs::read_to_string(path).unwrap_or_default().trim().into()
@@ -200,13 +199,13 @@ fn number(name: &str) -> Option<i64> {
     sysctl(name).parse().ok()
 }
 
-/// The soft limit in /proc/self/limits; `None` is unlimited or unknown.
+/// The soft limit of real-time priority in /proc/self/limits; `None` if unlimited or unknown.
 fn real_time_limit(limits: &str) -> Option<u64> {
     let rest = limits.lines().find_map(|line| line.strip_prefix("Max realtime priority"))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// Where a program is on PATH, or where system programs are.
+/// The path of a program in PATH or in the directories of system programs.
 fn find(tool: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -217,47 +216,47 @@ fn is_program(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-fn try_in_child() -> io::Result<Tries> {
+fn try_in_child() -> io::Result<Attempts> {
     let [network, user, user_network, tap, packet, real_time, mounts_and_pids, settings] =
-        in_child(|| try_all().map(Try::to_number))?.map(Try::of_number);
-    Ok(Tries { network, user, user_network, tap, packet, real_time, mounts_and_pids, settings })
+        in_child(|| try_all().map(Attempt::to_number))?.map(Attempt::of_number);
+    Ok(Attempts { network, user, user_network, tap, packet, real_time, mounts_and_pids, settings })
 }
 
-/// In the order of the fields of [`Tries`].
-fn try_all() -> [Try; 8] {
-    let mut tries = [Try::Untried; 8];
-    tries[0] = Try::of(sys::unshare_network());
-    if !tries[0].worked() {
-        tries[1] = Try::of(become_root_of_a_user_namespace());
-        if tries[1].worked() {
-            tries[2] = Try::of(sys::unshare_network());
+/// In the order of the fields of [`Attempts`].
+fn try_all() -> [Attempt; 8] {
+    let mut attempts = [Attempt::NotMade; 8];
+    attempts[0] = Attempt::of(os::unshare_network());
+    if !attempts[0].succeeded() {
+        attempts[1] = Attempt::of(become_root_of_a_user_namespace());
+        if attempts[1].succeeded() {
+            attempts[2] = Attempt::of(os::unshare_network());
         }
     }
-    if tries[0].worked() || tries[2].worked() {
-        tries[3] = Try::of_port(Backend::Tap);
-        tries[4] = Try::of_port(Backend::Packet);
-        tries[5] = Try::of(sys::set_real_time(PRIORITY));
-        tries[7] = Try::of(fs::File::options().write(true).open("/proc/sys/net/ipv4/tcp_sack"));
-        tries[6] = Try::of(try_isolation());
+    if attempts[0].succeeded() || attempts[2].succeeded() {
+        attempts[3] = Attempt::of_port(Backend::Tap);
+        attempts[4] = Attempt::of_port(Backend::Packet);
+        attempts[5] = Attempt::of(sys::set_real_time(DRIVER_PRIORITY));
+        attempts[7] = Attempt::of(fs::File::options().write(true).open("/proc/sys/net/ipv4/tcp_sack"));
+        attempts[6] = Attempt::of(try_isolation());
     }
-    tries
+    attempts
 }
 
-/// As [`crate::acquire`] does.
+/// The same steps as [`crate::acquire_privilege`].
 fn become_root_of_a_user_namespace() -> io::Result<()> {
-    let (user, group) = sys::effective_ids();
+    let (user, group) = os::effective_ids();
     sys::unshare_user()?;
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("0 {group} 1"))
 }
 
-/// How late sleeps end on a thread like the emulator's.
+/// Measures how late sleeps end on a thread like the emulator's.
 fn lateness() -> (u64, u64) {
     let measure = || {
-        sys::set_timer_slack();
-        let _ = sys::set_real_time(PRIORITY);
-        let _awake = awake::ask();
+        os::reduce_timer_slack();
+        let _ = sys::set_real_time(DRIVER_PRIORITY);
+        let _low_latency = request_low_latency();
         let mut late: Vec<u64> = (0..SLEEPS)
             .map(|_| {
                 let before = sys::monotonic().0;
@@ -276,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_of_priorities_is_found() {
+    fn the_limit_of_real_time_priority_is_parsed() {
         let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
                       Max realtime priority     95                   99\n\
                       Max realtime timeout      unlimited            unlimited            us\n";
@@ -286,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_and_others_not() {
+    fn only_installed_programs_are_found() {
         assert!(find("sh").is_some());
         assert_eq!(find("no-such-program-of-longfat"), None);
     }
 
     #[test]
-    fn a_child_tells_what_it_tried() {
-        let tries = [Try::Untried, Try::Worked, Try::Failed(libc::EPERM)];
-        assert_eq!(in_child(|| tries.map(Try::to_number)).unwrap().map(Try::of_number), tries);
+    fn a_child_returns_its_results() {
+        let attempts = [Attempt::NotMade, Attempt::Succeeded, Attempt::Failed(libc::EPERM)];
+        assert_eq!(in_child(|| attempts.map(Attempt::to_number)).unwrap().map(Attempt::of_number), attempts);
     }
 }

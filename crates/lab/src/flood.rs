@@ -1,4 +1,4 @@
-//! For the bench: UDP packets of one size from the first host to the second, as fast as one thread sends them.
+//! For the benchmark: sends UDP packets of one size from the first host to the second, as fast as one thread can.
 
 use std::{
     net::UdpSocket,
@@ -22,24 +22,26 @@ use crate::{
     driver::{Driver, Shared},
     error::Attempted,
     frame::Frame,
-    plan,
     processors::{Placement, move_to},
     run::Lab,
 };
 
-/// What a flood gave, over the measured span.
+/// Result of a flood, over the measured span.
 #[derive(Debug, Clone, Copy)]
 pub struct Flood {
-    /// Packets that the program sent, a second.
+    /// Packets per second that the program sent.
     pub sent_pps: f64,
-    /// Packets that the first link sent on, a second.
+    /// Packets per second that the first link forwarded.
     pub carried_pps: f64,
     /// The rate on that link in bit/s, overhead included.
     pub carried_bps: f64,
 }
 
 /// Floods the first link's forward direction with packets of `ip_bytes` (28 at least) for `span`, after half a second
-/// of warming up.
+/// of warm-up.
+///
+/// # Errors
+/// Where the lab cannot be created or the scenario does not have two hosts.
 pub fn udp_flood(
     scenario: &Scenario,
     backend: Backend,
@@ -50,12 +52,12 @@ pub fn udp_flood(
     let [from, to] = &lab.hosts[..] else {
         return Err(Error::Emulator("a flood needs two hosts".into()));
     };
-    let network: Network<Frame> = plan::network(scenario)?;
+    let network: Network<Frame> = engine_common::build_network(scenario)?;
     let pipe = PipeId { link: 0, direction: Direction::Forward };
     let buffers = Buffers::for_links(&scenario.links);
     let time = RunTime::begin(TimeMode::Real);
     let placement = Placement::choose(true);
-    let (_nobody, commands) = channel();
+    let (_command_sender, commands) = channel();
     let driver = Driver {
         network,
         ports: &lab.ports,
@@ -93,7 +95,7 @@ pub fn udp_flood(
             move_to(cpus.as_deref());
             let mut sent = 0u64;
             while !over.load(Ordering::Relaxed) {
-                // What the device does not take is only not sent.
+                // A datagram that the device does not accept is not counted.
                 sent += u64::from(source.send(&payload).is_ok());
             }
             sent

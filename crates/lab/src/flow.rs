@@ -1,4 +1,4 @@
-//! A flow of the scenario as threads: sender and receiver, or ping; and what the sampler sees of it.
+//! The threads of a flow of the scenario (sender and receiver, or ping), and the state that they share with the sampler.
 
 use std::{
     sync::{
@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use perf::{Echo, Listener, PingOptions, PingSocket, ReadPause, Stop, TcpOptions, TcpSender};
-use scenario::{Flow as FlowSpec, Kind, Ping, Tcp};
+use scenario::{FlowKind, FlowSpec, PingSpec, TcpSpec};
 use socket2::Socket;
+use traffic::{Echo, Listener, PingOptions, PingSocket, ReadPause, Stop, TcpOptions, TcpSender};
 use units::Time;
 
 use crate::{
@@ -22,42 +22,42 @@ use crate::{
     sys,
 };
 
-/// How often a flow that has not started yet looks whether the run is over.
-const NAP: Duration = Duration::from_millis(20);
+/// How often a flow that has not started yet checks whether the run has ended.
+const STOP_POLL: Duration = Duration::from_millis(20);
 
-/// What a flow's threads share with the sampler.
+/// A flow and the state that its threads share with the sampler.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) spec: FlowSpec,
     time: RunTime,
-    /// The kernel's name of the congestion control asked for.
+    /// The kernel's name of the requested congestion control.
     cc: Option<String>,
-    /// What is sent from where to where, of a udp flow.
+    /// Source and addresses, if it is a udp flow.
     datagrams: Option<DatagramPlan>,
     pub(crate) stop: Stop,
     /// Application bytes read by the receiver.
     pub(crate) received: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<FlowState>,
     done: AtomicBool,
 }
 
-/// How far a flow is.
+/// Progress of a flow.
 #[derive(Debug, Default)]
-pub(crate) struct State {
-    /// Sockets to be watched.
+pub(crate) struct FlowState {
+    /// Sockets to be sampled.
     pub(crate) sender: Option<Socket>,
     pub(crate) receiver: Option<Socket>,
-    /// What a udp flow has sent and received.
+    /// Counters of a udp flow.
     pub(crate) datagrams: Option<Arc<DatagramCounts>>,
     /// Congestion control in use.
     pub(crate) cc: Option<String>,
     /// When it was connected, and when its last byte was read, since the run's start.
     pub(crate) started: Option<Time>,
     pub(crate) ended: Option<Time>,
-    /// Echoes not yet taken by the sampler: when they came, and what.
+    /// Echoes not yet taken by the sampler, with their arrival times.
     pub(crate) echoes: Vec<(Time, Echo)>,
     pub(crate) failed: Option<Error>,
-    /// What the run's quality should mention.
+    /// A note for the run's quality.
     pub(crate) note: Option<String>,
 }
 
@@ -80,12 +80,12 @@ impl Flow {
         }
     }
 
-    /// The flow's state; a thread that panicked leaves it usable.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    /// Locks the flow's state; it stays valid if a thread panicked while holding the lock.
+    pub(crate) fn state(&self) -> MutexGuard<'_, FlowState> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Packets that its receiver's socket had no room for.
+    /// Packets dropped because the receiver's socket buffer was full.
     pub(crate) fn dropped_at_socket(&self) -> u64 {
         self.state().datagrams.as_ref().map_or(0, |counts| counts.tally.lock().dropped_at_socket)
     }
@@ -95,27 +95,27 @@ impl Flow {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Runs the flow from its start to its end on this thread and those it makes.
-    /// `patience` is how long an echo may take.
-    pub(crate) fn run(self: &Arc<Self>, from: &Host, to: &Host, patience: Duration, cpus: Option<&[usize]>) {
+    /// Runs the flow from its start to its end on this thread and threads that it starts.
+    /// `timeout` limits the wait for an echo or for the last datagrams.
+    pub(crate) fn run(self: &Arc<Self>, from: &Host, to: &Host, timeout: Duration, cpus: Option<&[usize]>) {
         move_to(cpus);
-        // Where other programs use the processors too, the network and not the processors is to be the limit. Without root this is
-        // refused, and the run's quality shows it.
-        let _ = sys::go_before_others();
+        // So that the network limits the flow, and not other programs on its processors. The kernel refuses this without root,
+        // and then the run's quality shows the effect.
+        let _ = sys::set_highest_nice();
         let now = || self.time.now();
-        sys::set_timer_slack();
+        os::reduce_timer_slack();
         while let wait = self.time.until(self.spec.start)
             && !wait.is_zero()
             && !self.stop.is_set()
         {
-            std::thread::sleep(NAP.min(wait));
+            std::thread::sleep(STOP_POLL.min(wait));
         }
         let result = match &self.spec.kind {
             _ if self.stop.is_set() => Ok(()),
-            Kind::Tcp(tcp) => self.run_tcp(tcp, from, to, &now),
-            Kind::Ping(ping) => self.run_ping(ping, from, to, patience, &now),
-            Kind::Udp(_) => self.run_datagrams(from, to, patience, &now),
-            // Such a scenario is refused before any flow begins.
+            FlowKind::Tcp(tcp) => self.run_tcp(tcp, from, to, &now),
+            FlowKind::Ping(ping) => self.run_ping(ping, from, to, timeout, &now),
+            FlowKind::Udp(_) => self.run_datagrams(from, to, timeout, &now),
+            // `check_flows` rejects such a scenario before any flow starts.
             other => Err(Error::NotInLab { flow: self.spec.name.clone(), kind: other.name() }),
         };
         self.ended_with(result);
@@ -123,7 +123,7 @@ impl Flow {
         self.done.store(true, Ordering::Release);
     }
 
-    /// Notes an error, unless it is only the consequence of being told to stop, and then stops the flow.
+    /// Records an error, unless it is only a consequence of a stop, and stops the flow.
     fn ended_with(&self, result: Result<(), Error>) {
         if let Err(error) = result {
             if !self.stop.is_set() {
@@ -135,7 +135,7 @@ impl Flow {
 
     fn run_tcp(
         &self,
-        tcp: &Tcp,
+        tcp: &TcpSpec,
         from: &Host,
         to: &Host,
         now: &(impl Fn() -> Time + Sync),
@@ -149,15 +149,15 @@ impl Flow {
             scope.spawn(|| self.ended_with(self.receive(listener, now).map_err(failed)));
             let sender = from
                 .namespace
-                .run(|| perf::connect(address, &options, &self.stop).map_err(|e| self.explain(e)))
+                .run(|| traffic::connect(address, &options, &self.stop).map_err(|e| self.explain(e)))
                 .and_then(|sender| self.send(sender, now).map_err(failed));
-            // Told here, so that a receiver that still waits for its sender ends as well.
+            // Inside the scope, so that a receiver that still waits for its sender is stopped.
             self.ended_with(sender);
         });
         Ok(())
     }
 
-    fn receive(&self, listener: Listener, now: &impl Fn() -> Time) -> Result<(), perf::Error> {
+    fn receive(&self, listener: Listener, now: &impl Fn() -> Time) -> Result<(), traffic::Error> {
         let receiver = listener.accept(&self.stop)?;
         self.state().receiver = Some(receiver.socket()?);
         receiver.run(&self.stop, &self.received)?;
@@ -165,7 +165,7 @@ impl Flow {
         Ok(())
     }
 
-    fn send(&self, sender: TcpSender, now: &impl Fn() -> Time) -> Result<(), perf::Error> {
+    fn send(&self, sender: TcpSender, now: &impl Fn() -> Time) -> Result<(), traffic::Error> {
         let mut state = self.state();
         state.cc = sender.cc().ok();
         state.sender = Some(sender.socket()?);
@@ -178,7 +178,7 @@ impl Flow {
         &self,
         from: &Host,
         to: &Host,
-        patience: Duration,
+        timeout: Duration,
         now: &impl Fn() -> Time,
     ) -> Result<(), Error> {
         let Some(plan) = &self.datagrams else { return Ok(()) };
@@ -187,11 +187,11 @@ impl Flow {
         state.datagrams = Some(ends.counts.clone());
         state.started = Some(now());
         drop(state);
-        let ended = ends.run(&self.stop, patience);
+        let ended = ends.run(&self.stop, timeout);
         let mut state = self.state();
         let ended = match ended {
             Ok(ended) => ended,
-            // It was no consequence of a stop; but now all is stopped.
+            // `run` has set `stop` itself, so `ended_with` would discard the error.
             Err(source) => {
                 state.failed.get_or_insert(Error::Flow { flow: self.spec.name.clone(), source });
                 return Ok(());
@@ -204,25 +204,25 @@ impl Flow {
 
     fn run_ping(
         &self,
-        ping: &Ping,
+        ping: &PingSpec,
         from: &Host,
         to: &Host,
-        patience: Duration,
+        timeout: Duration,
         now: &impl Fn() -> Time,
     ) -> Result<(), Error> {
         let failed = |source| Error::Flow { flow: self.spec.name.clone(), source };
-        // Keeps the pings of this process apart, whichever hosts they share.
+        // Each ping of this process has its own identifier, because several can share a host.
         static NEXT: AtomicU16 = AtomicU16::new(1);
         let identifier = NEXT.fetch_add(1, Ordering::Relaxed);
         let socket = from.namespace.run(|| PingSocket::new(to.address, identifier).map_err(failed))?;
         let options =
-            PingOptions { interval: ping.interval, count: ping.count, payload: ping.payload, patience };
+            PingOptions { interval: ping.interval, count: ping.count, payload: ping.payload, timeout };
         self.state().started = Some(now());
         socket.run(&options, &self.stop, |echo| self.state().echoes.push((now(), echo))).map_err(failed)
     }
 
-    /// Says in the lab's words why a connection could not be made.
-    fn explain(&self, source: perf::Error) -> Error {
+    /// The lab's error for a connection that failed.
+    fn explain(&self, source: traffic::Error) -> Error {
         if let Some(cc) = &self.cc
             && source.source.kind() == std::io::ErrorKind::NotFound
         {
@@ -232,7 +232,7 @@ impl Flow {
     }
 }
 
-/// Finds out before a run whether the kernel has a flow's congestion control, by the kernel's name.
+/// Checks that the kernel has a flow's congestion control (by the kernel's name), before the run.
 pub(crate) fn check_congestion_control((flow, cc): (&String, &String)) -> Result<(), Error> {
     let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
     match socket.and_then(|s| s.set_tcp_congestion(cc.as_bytes())) {
@@ -242,13 +242,16 @@ pub(crate) fn check_congestion_control((flow, cc): (&String, &String)) -> Result
     }
 }
 
-/// True where the kernel has a congestion control of this name, whoever may use it; a module of that name is loaded
-/// where we may.
+/// Whether the kernel has a congestion control of this name, even if this process is not allowed to use it. Loads the module
+/// of that name if this process may.
+///
+/// # Errors
+/// [`Error::System`] for other errors of the kernel.
 pub fn has_congestion_control(name: &str) -> Result<bool, Error> {
     let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
     match socket.and_then(|s| s.set_tcp_congestion(name.as_bytes())) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        // It is there, and restricted.
+        // It exists, but is restricted (tcp_allowed_congestion_control).
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => Ok(true),
         Err(e) => Err(Error::System { attempted: format!("use congestion control {name:?}"), source: e }),
         Ok(()) => Ok(true),
@@ -265,7 +268,7 @@ fn no_congestion_control(flow: &str, cc: &str) -> Error {
     }
 }
 
-fn tcp_options(tcp: &Tcp) -> TcpOptions {
+fn tcp_options(tcp: &TcpSpec) -> TcpOptions {
     TcpOptions {
         cc: None,
         size: tcp.size,
@@ -279,11 +282,11 @@ fn tcp_options(tcp: &Tcp) -> TcpOptions {
     }
 }
 
-/// When the reader pauses, on this process's clock; `now` is the time since the run's start.
-fn read_pause(tcp: &Tcp, now: Time) -> Option<ReadPause> {
-    let here = Instant::now();
-    // What lies before this instant is as good as this instant.
-    let instant = |at: Time| here + Duration::from_nanos(at.0.saturating_sub(now.0));
+/// The reader's pause on this process's clock; `now` is the time since the run's start.
+fn read_pause(tcp: &TcpSpec, now: Time) -> Option<ReadPause> {
+    let this_instant = Instant::now();
+    // Earlier times are set to this instant, which has the same effect.
+    let instant = |at: Time| this_instant + Duration::from_nanos(at.0.saturating_sub(now.0));
     match (tcp.reader_stops, tcp.reader_resumes) {
         (None, None) => None,
         (stops, resumes) => {
@@ -297,15 +300,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_has_what_it_has() {
+    fn existing_and_unknown_congestion_controls_are_distinguished() {
         assert!(has_congestion_control("reno").unwrap());
         assert!(!has_congestion_control("nosuchcc").unwrap());
     }
 
     #[test]
-    fn a_pause_is_told_since_the_runs_start() {
+    fn times_of_a_pause_are_since_the_runs_start() {
         let second = |n: u64| Some(Time(n * 1_000_000_000));
-        let tcp = |stops, resumes| Tcp { reader_stops: stops, reader_resumes: resumes, ..Tcp::default() };
+        let tcp =
+            |stops, resumes| TcpSpec { reader_stops: stops, reader_resumes: resumes, ..TcpSpec::default() };
         let now = Time(2_000_000_000);
         let pause = read_pause(&tcp(second(3), second(5)), now).unwrap();
         assert_eq!(pause.until.unwrap() - pause.from, Duration::from_secs(2));

@@ -1,7 +1,7 @@
-//! A udp flow of the scenario between two hosts: the simulator's source in real time, and the kernel's times of arrival.
+//! A udp flow of the scenario between two hosts: the simulator's source in real time, and arrival times from the kernel.
 //!
-//! Both ends read the machine's one wall clock, so one-way delays are true. They are as exact as the header's microseconds, and
-//! include what the hosts' kernels take: some 10 us of a quiet machine.
+//! Both ends read the same wall clock, so one-way delays need no clock synchronization. They have the resolution of the header,
+//! 1 us, and include the time in the hosts' kernels: some 10 us on a quiet machine.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -9,13 +9,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use datagrams::Source;
-use perf::{
-    Stop,
-    udp::{Arrivals, Buffer, Numbers, Receiver, SendEnd, Sender, Sent, Tally, Watch},
-};
-use scenario::{Kind, Scenario, Udp, plan};
+use datagrams::DatagramSource;
+use engine_common::{UDP_HEADER_BYTES, datagram_source};
+use scenario::{FlowKind, Scenario, UdpSpec};
 use socket2::{Domain, Protocol, Socket, Type};
+use traffic::{
+    Stop,
+    udp::{
+        ArrivalTimes, NumberWidth, ReceiveBuffer, Receiver, SendSummary, Sender, SentCounts,
+        SharedStatistics, SpinPolicy,
+    },
+};
 use units::Time;
 
 use crate::{
@@ -23,29 +27,29 @@ use crate::{
     clock::{RunTime, TimeMode},
     error::Attempted,
     host::Host,
-    sys,
 };
 
-/// The shortest payload: the header with number and time.
-const LEAST_PAYLOAD: u64 = 16;
-/// What a sender makes up for. More would be bursts that the scenario does not have, and losses that no network made.
-const MOST_LATE: Duration = Duration::from_millis(10);
-/// How often a sender that is done looks whether all has come.
-const NAP: Duration = Duration::from_millis(2);
+/// Minimum payload, bytes: the header with sequence number and time.
+const MIN_PAYLOAD_BYTES: u64 = 16;
+/// Maximum delay that a sender catches up with. More would cause bursts that the scenario does not have, and losses that the
+/// network did not cause.
+const MAX_CATCH_UP: Duration = Duration::from_millis(10);
+/// How often a finished sender checks whether all datagrams have arrived.
+const ARRIVAL_POLL: Duration = Duration::from_millis(2);
 
-/// What is sent, and between which addresses.
+/// The source of a flow's datagrams and its addresses.
 #[derive(Debug, Clone)]
 pub(crate) struct DatagramPlan {
-    source: Source,
+    source: DatagramSource,
     from: IpAddr,
     to: IpAddr,
 }
 
-/// What both ends count.
+/// Counters of both ends.
 #[derive(Debug)]
 pub(crate) struct DatagramCounts {
-    pub(crate) sent: Sent,
-    pub(crate) tally: Tally,
+    pub(crate) sent: SentCounts,
+    pub(crate) tally: SharedStatistics,
 }
 
 /// Both ends, connected.
@@ -55,37 +59,41 @@ pub(crate) struct DatagramEnds {
     pub(crate) counts: Arc<DatagramCounts>,
 }
 
-/// How a flow ended.
+/// Result of a flow.
 pub(crate) struct DatagramEnd {
-    /// How long ago the last datagram came; no time at all where it was stopped.
+    /// Time since the last datagram arrived; zero if the flow was stopped.
     pub(crate) since_last: Duration,
-    /// What the run's quality should mention.
+    /// A note for the run's quality.
     pub(crate) note: Option<String>,
 }
 
 impl DatagramPlan {
-    /// Of flow number `index`; `None` where that is no udp flow.
+    /// The plan of flow number `index`; `None` if it is not a udp flow.
     pub(crate) fn new(scenario: &Scenario, index: usize) -> Option<Self> {
         let flow = &scenario.flows[index];
-        let Kind::Udp(udp) = &flow.kind else { return None };
+        let FlowKind::Udp(udp) = &flow.kind else { return None };
         let (from, to) = scenario.flow_addresses(flow)?;
         let ip_header = if from.is_ipv4() { 20 } else { 40 };
-        let most = scenario.host(&flow.from)?.mtu - ip_header - plan::UDP_HEADER;
-        Some(DatagramPlan { source: plan::source(udp, most, scenario.seed, index, Time(0)), from, to })
+        let max_payload = scenario.host(&flow.from)?.mtu - ip_header - UDP_HEADER_BYTES;
+        Some(DatagramPlan {
+            source: datagram_source(udp, max_payload, scenario.seed, index, Time(0)),
+            from,
+            to,
+        })
     }
 }
 
-/// Whether the flow's datagrams have room for their header.
-pub(crate) fn check(flow: &str, udp: &Udp) -> Result<(), Error> {
+/// Checks that the flow's datagrams have space for their header.
+pub(crate) fn check(flow: &str, udp: &UdpSpec) -> Result<(), Error> {
     match udp.packet {
-        Some(packet) if packet.0 < LEAST_PAYLOAD => {
-            Err(Error::ShortDatagrams { flow: flow.into(), packet, least: LEAST_PAYLOAD })
+        Some(packet) if packet.0 < MIN_PAYLOAD_BYTES => {
+            Err(Error::ShortDatagrams { flow: flow.into(), packet, min: MIN_PAYLOAD_BYTES })
         }
         _ => Ok(()),
     }
 }
 
-/// Makes both ends of flow `name`. Its source pauses while the emulator of the run with this `time` stalls.
+/// Connects both ends of flow `name`. Its source pauses while the emulator stalls, according to the run's `time`.
 pub(crate) fn connect(
     name: &str,
     plan: &DatagramPlan,
@@ -95,27 +103,29 @@ pub(crate) fn connect(
 ) -> Result<DatagramEnds, Error> {
     let here = from.namespace.run(|| bound(plan.from))?;
     let there = to.namespace.run(|| bound(plan.to))?;
-    join(&here, &there)?;
-    join(&there, &here)?;
+    connect_to(&here, &there)?;
+    connect_to(&there, &here)?;
     let failed = |source| Error::Flow { flow: name.into(), source };
-    let receiver = Receiver::new(there, Arrivals::Exact, Buffer::Wide).map_err(failed)?;
-    let counts = DatagramCounts { sent: Sent::default(), tally: Tally::new(Numbers::Bits64) };
+    let receiver = Receiver::new(there, ArrivalTimes::Exact, ReceiveBuffer::Wide).map_err(failed)?;
+    let counts =
+        DatagramCounts { sent: SentCounts::default(), tally: SharedStatistics::new(NumberWidth::Bits64) };
     Ok(DatagramEnds {
-        sender: Sender::of_source(here, plan.source.clone())
-            .making_up(MOST_LATE)
-            .watching(match time.mode() {
-                TimeMode::Real => Watch::Little,
-                TimeMode::Virtual => Watch::Never,
+        sender: Sender::from_source(here, plan.source.clone())
+            .with_max_lateness(MAX_CATCH_UP)
+            .with_spin_policy(match time.mode() {
+                TimeMode::Real => SpinPolicy::Limited,
+                TimeMode::Virtual => SpinPolicy::Never,
             })
-            .pausing(time.stalled()),
+            .with_pauses(time.stalled()),
         receiver,
         counts: Arc::new(counts),
     })
 }
 
 impl DatagramEnds {
-    /// Runs both ends until all has been sent and has come, or will not come any more, or `stop` is set. It is set in the end.
-    pub(crate) fn run(self, stop: &Stop, patience: Duration) -> Result<DatagramEnd, perf::Error> {
+    /// Runs both ends until all datagrams have arrived, or `timeout` has passed since the last was sent, or `stop` is set. Sets
+    /// `stop` at the end.
+    pub(crate) fn run(self, stop: &Stop, timeout: Duration) -> Result<DatagramEnd, traffic::Error> {
         let DatagramEnds { sender, receiver, counts } = self;
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
@@ -125,30 +135,30 @@ impl DatagramEnds {
             });
             let sending = sender.run(stop, &counts.sent);
             if sending.is_ok() {
-                counts.wait(stop, patience);
+                counts.wait(stop, timeout);
             }
             let since_last = counts.since_last(stop);
             stop.set();
             let received = receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let note = given_up(&sending?);
+            let note = skipped_note(&sending?);
             received.map(|()| DatagramEnd { since_last, note })
         })
     }
 }
 
 impl DatagramCounts {
-    /// Waits until what was sent has come, but no longer than `patience`.
-    fn wait(&self, stop: &Stop, patience: Duration) {
-        let until = Instant::now() + patience;
+    /// Waits until all sent datagrams have arrived, for at most `timeout`.
+    fn wait(&self, stop: &Stop, timeout: Duration) {
+        let until = Instant::now() + timeout;
         let sent = self.sent.datagrams.load(Ordering::Relaxed);
         while self.tally.lock().counts.received < sent && Instant::now() < until && !stop.is_set() {
-            std::thread::sleep(NAP);
+            std::thread::sleep(ARRIVAL_POLL);
         }
     }
 
-    /// How long ago the last datagram came, where the flow ended by itself.
+    /// Time since the last datagram arrived; zero if the flow was stopped.
     fn since_last(&self, stop: &Stop) -> Duration {
-        let now = sys::wall_clock().0;
+        let now = os::realtime_ns() as u64;
         match self.tally.lock().counts.last_ns {
             Some(last) if !stop.is_set() => Duration::from_nanos(now.saturating_sub(last.max(0) as u64)),
             _ => Duration::ZERO,
@@ -156,10 +166,10 @@ impl DatagramCounts {
     }
 }
 
-fn given_up(end: &SendEnd) -> Option<String> {
-    (!end.given_up.is_zero()).then(|| {
-        let ms = end.given_up.as_secs_f64() * 1e3;
-        format!("its sender stood still and left out {ms:.0} ms of its schedule")
+fn skipped_note(end: &SendSummary) -> Option<String> {
+    (!end.skipped.is_zero()).then(|| {
+        let ms = end.skipped.as_secs_f64() * 1e3;
+        format!("the sender stalled and skipped {ms:.0} ms of its schedule")
     })
 }
 
@@ -167,12 +177,12 @@ fn given_up(end: &SendEnd) -> Option<String> {
 fn bound(address: IpAddr) -> Result<Socket, Error> {
     let at = SocketAddr::new(address, 0);
     let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))
-        .attempted(|| "make a UDP socket".into())?;
+        .attempted(|| "create a UDP socket".into())?;
     socket.bind(&at.into()).attempted(|| format!("bind a UDP socket to {address}"))?;
     Ok(socket)
 }
 
-fn join(one: &Socket, other: &Socket) -> Result<(), Error> {
+fn connect_to(one: &Socket, other: &Socket) -> Result<(), Error> {
     let connect = || one.connect(&other.local_addr()?);
     connect().attempted(|| "connect a UDP socket".into())
 }

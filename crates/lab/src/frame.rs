@@ -1,16 +1,16 @@
 //! An Ethernet frame or a GSO super-frame as it crosses between kernels, after its virtio-net header.
 //!
-//! A super-frame travels whole; where some of its segments are dropped it is split, and each part gets
-//! headers of its own: IP length, identification and checksum, TCP sequence number, UDP length, and
-//! the pseudo-header's sum that the receiving kernel (or none: the parts stay marked as unfinished)
-//! completes. FIN and PSH stay on the last part, CWR on the first. Formats: virtio 1.2 section 5.1.6;
-//! `frame_layers.rs` has those of the headers.
+//! A super-frame travels whole. When some of its segments are dropped it is split, and the headers of each part are
+//! rewritten: IP length, identification and checksum, TCP sequence number, UDP length, and the sum over the
+//! pseudo-header, which the receiving kernel completes if it needs the checksum (parts stay marked as needing one).
+//! FIN and PSH stay on the last part, CWR on the first. Formats: virtio 1.2 section 5.1.6; `frame_layers.rs` for
+//! the headers.
 //!
-//! Anything a host can emit comes through here, so nothing in a frame is trusted: what cannot be
-//! understood as a super-frame travels as one segment.
+//! Frames are untrusted input, because hosts can send anything: a frame that does not parse as a super-frame travels
+//! as one segment.
 
 use net::{
-    Arrival, Destination, Ecn, Emission, Packet, Router, Way,
+    Destination, Ecn, NextHop, Packet, RoutablePacket, Router, RouterAction, RouterArrival, XcpPacket,
     ip::{
         self, EthernetPacket,
         checksum::finish,
@@ -18,11 +18,11 @@ use net::{
     },
 };
 
-use crate::frame_layers::{self as headers, Place, TCP, UDP, layers};
+use crate::frame_layers::{self as headers, PartPosition, TCP, UDP, layers};
 
-/// Bytes of the virtio-net header before each frame.
+/// Length of the virtio-net header before each frame, bytes.
 pub(crate) const VNET_HEADER: usize = 10;
-/// Room for a frame: the largest super-packet, an Ethernet header, and some.
+/// Size of a buffer for any frame: the largest super-packet, an Ethernet header, and some spare bytes.
 pub(crate) const FRAME_BYTES: usize = VNET_HEADER + 65_536 + 64;
 const VNET_NEEDS_CSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
@@ -39,19 +39,19 @@ pub(crate) fn mac(index: usize) -> Mac {
 /// A frame in its buffer.
 #[derive(Clone)]
 pub(crate) struct Frame {
-    /// The virtio-net header and the frame; longer than both.
+    /// The virtio-net header and the frame, and unused bytes.
     buffer: Vec<u8>,
-    /// Bytes used.
+    /// Number of bytes used.
     len: usize,
-    /// From the frame's begin to the payload of TCP or UDP; 0 where it is not a super-frame.
+    /// Length of the headers up to the payload of TCP or UDP; 0 if it is not a super-frame.
     headers: usize,
-    /// Payload bytes of each segment but the last; 0 where it is not a super-frame.
+    /// Payload bytes of each segment but the last; 0 if it is not a super-frame.
     segment: usize,
     segments: u32,
 }
 
 impl Frame {
-    /// Takes the first `len` bytes of `buffer`, as read from a port. `None` if too short to be a frame.
+    /// Parses the first `len` bytes of `buffer`, as read from a port. Returns the buffer if they are too short for a frame.
     pub(crate) fn new(buffer: Vec<u8>, len: usize) -> Result<Self, Vec<u8>> {
         if len < VNET_HEADER + ETHERNET_HEADER || len > buffer.len() {
             return Err(buffer);
@@ -66,20 +66,20 @@ impl Frame {
         &self.buffer[..self.len]
     }
 
-    /// Gives the buffer back for another frame.
+    /// Returns the buffer, for another frame.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }
 
-    /// Where the frame goes, among `stations` stations.
+    /// The destination of the frame, in a network of `stations` stations.
     pub(crate) fn destination(&self, stations: u32) -> Destination {
         let mut to: Mac = [0; 6];
         to.copy_from_slice(&self.frame()[..6]);
         destination(to, stations)
     }
 
-    /// Each segment as it would be on a wire: an Ethernet frame of its own, without virtio header, with all
-    /// checksums in order.
+    /// Each segment as it would be on the wire: a separate Ethernet frame without virtio header, with correct
+    /// checksums.
     pub(crate) fn wire_segments(&self) -> impl Iterator<Item = Vec<u8>> {
         (0..self.segments).map(|i| {
             let mut single = self.part(i, i + 1);
@@ -125,12 +125,12 @@ impl Frame {
         buffer.extend_from_slice(&self.buffer[..prefix]);
         buffer.extend_from_slice(&self.buffer[at(from)..at(to)]);
         let mut part = Frame { len: buffer.len(), buffer, ..*self };
-        part.finish_part(Place { skipped: from, left: self.segments - to });
+        part.finish_part(PartPosition { before: from, after: self.segments - to });
         part
     }
 
     /// Rewrites the headers of what has become a part of a super-frame.
-    fn finish_part(&mut self, place: Place) {
+    fn finish_part(&mut self, position: PartPosition) {
         let payload = self.len - VNET_HEADER - self.headers;
         self.segments = payload.div_ceil(self.segment) as u32;
         let (virtio, frame) = self.buffer[..self.len].split_at_mut(VNET_HEADER);
@@ -139,8 +139,8 @@ impl Frame {
             virtio[4..6].fill(0);
         }
         if let Some(layers) = layers(frame) {
-            headers::rewrite(frame, &layers, place, self.segment);
-            // A super-frame's checksum is unfinished by its nature, whatever its flag says; virtio asks for the flag.
+            headers::rewrite(frame, &layers, position, self.segment);
+            // A super-frame's checksum is always partial, whatever its flag says; virtio requires the flag.
             virtio[0] = VNET_NEEDS_CSUM;
             virtio[6..8].copy_from_slice(&(layers.transport as u16).to_ne_bytes());
             virtio[8..10].copy_from_slice(&(layers.checksum_offset() as u16).to_ne_bytes());
@@ -152,7 +152,7 @@ impl Frame {
         }
     }
 
-    /// Completes the checksum of a single frame where its kernel left that to us.
+    /// Completes the checksum of a single frame if its kernel offloaded it.
     fn finish_checksum(&mut self) {
         let (virtio, frame) = self.buffer[..self.len].split_at_mut(VNET_HEADER);
         if virtio[0] & VNET_NEEDS_CSUM != 0 {
@@ -182,9 +182,9 @@ impl Packet for Frame {
 
     fn split_off(&mut self, at: u32) -> Self {
         let rest = self.part(at, self.segments);
-        let left = self.segments - at;
+        let after = self.segments - at;
         self.len = VNET_HEADER + self.headers + at as usize * self.segment;
-        self.finish_part(Place { skipped: 0, left });
+        self.finish_part(PartPosition { before: 0, after });
         rest
     }
 
@@ -200,7 +200,7 @@ impl Packet for Frame {
         headers::flow_hash(self.frame())
     }
 
-    /// The checksum is that of the frame before, so that the receiver can tell.
+    /// Flips one bit; the checksum stays that of the original frame, so the receiver detects the corruption.
     fn corrupt(&mut self, random: u64) {
         self.finish_checksum();
         let packet = &mut self.frame_mut()[ETHERNET_HEADER..];
@@ -209,15 +209,19 @@ impl Packet for Frame {
             packet[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
     }
+}
 
-    fn at_router(self, router: &Router, arrival: Arrival, out: &mut Vec<Emission<Self>>) {
-        ip::at_router(self, router, arrival, out);
+impl RoutablePacket for Frame {
+    fn process_at_router(self, router: &Router, arrival: RouterArrival, out: &mut Vec<RouterAction<Self>>) {
+        ip::process_at_router(self, router, arrival, out);
     }
 
-    fn way_at(&self, router: &Router, _to: Destination) -> Option<Way> {
-        ip::way_at(self, router)
+    fn next_hop_at(&self, router: &Router, _to: Destination) -> Option<NextHop> {
+        ip::next_hop_at(self, router)
     }
 }
+
+impl XcpPacket for Frame {}
 
 impl EthernetPacket for Frame {
     fn frame(&self) -> &[u8] {
@@ -263,13 +267,14 @@ pub(crate) mod tests {
         bytes.extend((0..payload).map(|i| i as u8));
         let frame = &mut bytes[VNET_HEADER..];
         let layers = layers(frame).unwrap();
-        headers::rewrite(frame, &layers, Place { skipped: 0, left: 0 }, usize::from(segment));
+        headers::rewrite(frame, &layers, PartPosition { before: 0, after: 0 }, usize::from(segment));
         headers::write_pseudo_header_sum(frame, &layers);
         let len = bytes.len();
         Frame::new(bytes, len).ok().unwrap()
     }
 
-    /// What a NIC makes of an unfinished TCP frame, checked for consistency on the way: sequence and payload.
+    /// Segments of a TCP frame as a NIC with TSO would send them: sequence number, flags and payload. Checks lengths and
+    /// checksums on the way.
     fn finished(frame: &Frame) -> Vec<(u32, u8, Vec<u8>)> {
         let bytes = frame.frame();
         let layers = layers(bytes).unwrap();
@@ -289,9 +294,9 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Split anywhere, as often as you like: every byte keeps its sequence number.
+        /// However often and wherever a frame is split, every byte keeps its sequence number.
         #[test]
-        fn parts_carry_the_same_bytes_at_the_same_place(
+        fn parts_carry_the_same_bytes_at_the_same_sequence_numbers(
             payload in 1449usize..60_000, segment in 500u16..9000, cuts in proptest::collection::vec(any::<u32>(), 1..6),
         ) {
             let whole = tcp_v4(payload, segment, 0x18);
@@ -308,7 +313,7 @@ pub(crate) mod tests {
             let total: u32 = parts.iter().map(Packet::segments).sum();
             prop_assert_eq!(total as usize, payload.div_ceil(usize::from(segment)));
             for part in &parts {
-                // A part's virtio header and what it says of itself agree when read again.
+                // Parsing a part's bytes again gives the same sizes.
                 let again = Frame::new(part.bytes().to_vec(), part.len).ok().unwrap();
                 prop_assert_eq!(again.segments(), part.segments());
                 prop_assert_eq!(again.last_segment_bytes(), part.last_segment_bytes());
@@ -317,9 +322,9 @@ pub(crate) mod tests {
             prop_assert_eq!(got, expected);
         }
 
-        /// Whatever a host emits, nothing panics, and splitting keeps the count of segments.
+        /// Arbitrary bytes do not cause a panic, and splitting keeps the number of segments.
         #[test]
-        fn garbage_is_carried_not_trusted(
+        fn arbitrary_frames_are_carried(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..400), kind in 0u8..6, version in 0usize..2,
         ) {
             if bytes.len() > 23 {
@@ -354,7 +359,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn flags_stay_where_they_belong() {
+    fn flags_stay_on_the_right_part() {
         let mut first = tcp_v4(5000, 1000, TCP_FIN | TCP_PSH | TCP_CWR | 0x10);
         let mut middle = first.split_off(1);
         let last = middle.split_off(2);
@@ -367,11 +372,11 @@ pub(crate) mod tests {
         assert_eq!(
             (first.buffer[1], &first.buffer[4..6]),
             (GSO_NONE, &[0, 0][..]),
-            "a single segment is no GSO"
+            "a single segment has GSO_NONE"
         );
     }
 
-    /// A finished frame's TCP payload, after an independent reader has found its lengths and checksums right.
+    /// Sequence number and payload of a TCP frame, after checking its lengths and checksums with etherparse.
     pub(crate) fn read_tcp(frame: &[u8]) -> (u32, Vec<u8>) {
         let sliced = SlicedPacket::from_ethernet(frame).unwrap();
         let Some(NetSlice::Ipv4(ip)) = &sliced.net else { panic!("no IPv4") };
@@ -385,9 +390,9 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// On a wire every segment is a packet of its own, in order in every respect.
+        /// Each segment is a complete packet with correct lengths and checksums.
         #[test]
-        fn wire_segments_are_what_a_card_would_send(payload in 1usize..60_000, segment in 500u16..9000) {
+        fn wire_segments_are_those_a_network_card_would_send(payload in 1usize..60_000, segment in 500u16..9000) {
             let frame = tcp_v4(payload, segment, 0x18);
             let before = frame.bytes().to_vec();
             let (mut sequence, mut bytes) = (0xffff_ff00_u32, Vec::new());
@@ -402,9 +407,9 @@ pub(crate) mod tests {
             prop_assert_eq!(frame.bytes(), before);
         }
 
-        /// One bit behind the Ethernet header, and the checksum is that of the bits before.
+        /// The bit is after the Ethernet header, and the checksum is that of the original bits.
         #[test]
-        fn corruption_flips_one_bit_of_what_would_be_on_the_wire(payload in 1usize..1448, random in any::<u64>()) {
+        fn corruption_flips_one_bit_of_the_frame_on_the_wire(payload in 1usize..1448, random in any::<u64>()) {
             let mut frame = tcp_v4(payload, 1448, 0x10);
             let wire: Vec<u8> = frame.wire_segments().next().unwrap();
             frame.corrupt(random);
@@ -415,9 +420,9 @@ pub(crate) mod tests {
         }
     }
 
-    /// The other super-frames that there are: UDP, and both over IPv6.
+    /// The kinds other than TCP over IPv4.
     #[test]
-    fn all_kinds_of_super_frames_become_segments_in_order() {
+    fn all_kinds_of_super_frames_are_segmented() {
         let payload: Vec<u8> = (0..2500u32).map(|i| i as u8).collect();
         for (kind, ipv6) in [(GSO_UDP_L4, false), (GSO_UDP_L4, true), (GSO_TCPV6, true)] {
             let ethernet = PacketBuilder::ethernet2(mac(0), mac(1));
@@ -443,7 +448,7 @@ pub(crate) mod tests {
                     NetHeaders::Ipv6(header, _) => transport.update_checksum_ipv6(header, bytes).unwrap(),
                     NetHeaders::Arp(_) => panic!("ARP is no IP"),
                 }
-                assert_eq!(sums.transport, parsed.transport, "checksum as an independent writer has it");
+                assert_eq!(sums.transport, parsed.transport, "checksum as computed by etherparse");
                 carried.extend(bytes.to_vec());
             }
             assert_eq!((frame.segments(), &carried), (3, &payload), "kind {kind}");
@@ -451,7 +456,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn congestion_is_marked_in_every_segment() {
+    fn ce_is_set_in_every_segment() {
         let mut frame = tcp_v4(3000, 1000, 0x10);
         assert_eq!(frame.ecn(), Ecn::NotCapable);
         for (bits, ecn) in [(1, Ecn::Ect1), (2, Ecn::Ect0)] {
@@ -475,7 +480,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn flows_hash_alike_whole_or_in_parts_and_spread_evenly() {
+    fn the_flow_hash_is_the_same_for_parts_and_evenly_distributed() {
         let mut first = tcp_v4(3000, 1000, 0x10);
         let hash = first.flow_hash();
         let rest = first.split_off(2);
@@ -489,7 +494,7 @@ pub(crate) mod tests {
         }
         // 100 expected in each, with a standard deviation of 10.
         assert!(low.iter().chain(&high).all(|n| (60..140).contains(n)), "{low:?} {high:?}");
-        // Fragments go by their addresses: the later ones have no ports.
+        // Fragments are hashed by address only: all but the first have no ports.
         first.buffer[VNET_HEADER + 20] = 0x20;
         let fragment = first.flow_hash();
         first.buffer[VNET_HEADER + 34] ^= 1;
@@ -497,7 +502,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn destinations_are_hosts_or_everybody() {
+    fn destinations_are_stations_or_all() {
         let mut frame = tcp_v4(100, 1448, 0x10);
         assert_eq!(frame.destination(2), Destination::Station(1));
         assert_eq!(frame.destination(1), Destination::All);

@@ -1,20 +1,17 @@
-//! Super-frames at routers, through a network that is made from a scenario: tests only.
+//! Tests of super-frames at routers, in a network built from a scenario.
 
 use std::collections::BTreeMap;
 
 use etherparse::{
     Icmpv4Type, SlicedPacket, TransportSlice, defrag::IpDefragPool, icmpv4::DestUnreachableHeader,
 };
-use net::{Direction, DropCause, Network, Packet, PipeId, PipeSpec, Sink, ip::EthernetPacket};
-use scenario::{Change, Cidr, Host, Interface, Link, Nic, Router, Scenario, StaticRoute};
+use net::{Direction, DropCause, Network, Packet, PacketSink, PipeId, PipeSpec, ip::EthernetPacket};
+use scenario::{Cidr, Host, Interface, Link, LinkChange, Nic, Router, Scenario, StaticRoute};
 use units::Time;
 
-use crate::{
-    frame::{
-        Frame, VNET_HEADER, mac,
-        tests::{read_tcp, tcp_v4},
-    },
-    plan,
+use crate::frame::{
+    Frame, VNET_HEADER, mac,
+    tests::{read_tcp, tcp_v4},
 };
 
 fn cidr(text: &str) -> Cidr {
@@ -50,7 +47,7 @@ fn link(a: &str, b: &str, spec: PipeSpec) -> Link {
     }
 }
 
-/// h1 - s1 - r1 -(spec)- h2, with the addresses that `tcp_v4` has for its hosts.
+/// h1 - s1 - r1 -(spec)- h2, with the addresses of frames from `tcp_v4`.
 fn scenario(spec: PipeSpec) -> Scenario {
     Scenario {
         name: "routed".into(),
@@ -92,7 +89,7 @@ struct Log {
     dropped: Vec<(PipeId, DropCause, u32)>,
 }
 
-impl Sink<Frame> for Log {
+impl PacketSink<Frame> for Log {
     fn deliver(&mut self, station: u32, at: Time, frame: Frame) {
         self.delivered.push((station, at, frame));
     }
@@ -101,7 +98,7 @@ impl Sink<Frame> for Log {
     }
 }
 
-/// A super-frame of three segments from h1 by way of r1, with the flags and fragment offset given.
+/// A super-frame of three segments from h1 through r1, with the given flags and fragment offset.
 fn super_frame(flags: u16) -> Frame {
     let mut frame = tcp_v4(2500, 1000, 0x18);
     let bytes = frame.frame_mut();
@@ -124,12 +121,12 @@ fn send(network: &mut Network<Frame>, frame: Frame) -> Log {
 }
 
 fn network(spec: PipeSpec) -> Network<Frame> {
-    plan::network(&scenario(spec)).unwrap()
+    engine_common::build_network(&scenario(spec)).unwrap()
 }
 
 #[test]
 fn a_super_frame_crosses_a_router_whole() {
-    // 1052 B are a segment with its headers: the MTU is compared with that, not with the whole.
+    // A segment with its headers has 1052 B: the MTU is compared with that, not with the super-frame.
     let log = send(&mut network(narrow(1052)), super_frame(DONT_FRAGMENT));
     let (station, _, frame) = &log.delivered[0];
     assert_eq!((*station, log.delivered.len(), frame.segments()), (H2, 1, 3));
@@ -141,21 +138,21 @@ fn a_super_frame_crosses_a_router_whole() {
 }
 
 #[test]
-fn of_a_super_frame_that_is_too_big_one_segment_is_answered() {
+fn a_super_frame_that_is_too_big_gets_one_icmp_error() {
     let log = send(&mut network(narrow(1051)), super_frame(DONT_FRAGMENT));
     assert_eq!(log.dropped, [(SLOW, DropCause::Mtu, 3)]);
-    let [(H1, _, frame)] = &log.delivered[..] else { panic!("not one answer") };
+    let [(H1, _, frame)] = &log.delivered[..] else { panic!("expected one frame") };
     assert_eq!((frame.segments(), &frame.bytes()[..VNET_HEADER]), (1, &[0; VNET_HEADER][..]));
     let sliced = SlicedPacket::from_ethernet(frame.frame()).unwrap();
     let Some(TransportSlice::Icmpv4(icmp)) = sliced.transport else { panic!("no ICMP") };
     let too_big = DestUnreachableHeader::FragmentationNeeded { next_hop_mtu: 1051 };
     assert_eq!(icmp.icmp_type(), Icmpv4Type::DestinationUnreachable(too_big));
     let first = super_frame(DONT_FRAGMENT).wire_segments().next().unwrap();
-    assert_eq!(icmp.payload(), &first[14..14 + 548], "the quotation is of what would be on the wire");
+    assert_eq!(icmp.payload(), &first[14..14 + 548], "it quotes the first segment as on the wire");
 }
 
 #[test]
-fn without_the_flag_each_segment_is_fragmented() {
+fn without_dont_fragment_each_segment_is_fragmented() {
     let log = send(&mut network(narrow(600)), super_frame(0));
     let mut pool: IpDefragPool = IpDefragPool::new();
     let mut whole = Vec::new();
@@ -168,7 +165,7 @@ fn without_the_flag_each_segment_is_fragmented() {
         let sliced = SlicedPacket::from_ethernet(frame.frame()).unwrap();
         match pool.process_sliced_packet(&sliced, (), ()).unwrap() {
             Some(packet) => whole.push(packet.payload),
-            // The last segment fits as it is.
+            // The last segment fits unfragmented.
             None if frame.segment_bytes() == 552 => whole.push(frame.frame()[34..].to_vec()),
             None => {}
         }
@@ -178,13 +175,13 @@ fn without_the_flag_each_segment_is_fragmented() {
 }
 
 #[test]
-fn links_change_as_the_scenario_says() {
+fn links_change_at_the_times_of_the_scenario() {
     let mut scenario = scenario(PipeSpec::default());
     let slow = PipeSpec { delay: Time::from_millis(30), ..PipeSpec::default() };
-    let change = Change { at: Time::from_millis(5), forward: slow, backward: PipeSpec::default() };
+    let change = LinkChange { at: Time::from_millis(5), forward: slow, backward: PipeSpec::default() };
     scenario.links[2].changes = vec![change];
-    assert_eq!(plan::sampled_pipes(&scenario).len(), 1, "the direction that will not stay ideal");
-    let mut network = plan::network(&scenario).unwrap();
+    assert_eq!(engine_common::sampled_pipes(&scenario).len(), 1, "only the direction that changes");
+    let mut network = engine_common::build_network(&scenario).unwrap();
     assert_eq!(send(&mut network, super_frame(0)).delivered[0].1, Time(0));
     let mut log = Log::default();
     let now = Time::from_secs(11);
@@ -199,7 +196,7 @@ fn routes_of_routers_and_hosts_are_taken_from_the_scenario() {
     let mut scenario = scenario(PipeSpec::default());
     let via = "10.0.0.2".parse().unwrap();
     scenario.routers[0].routes = vec![StaticRoute { to: cidr("192.168.0.0/16"), via }];
-    let mut network: Network<Frame> = plan::network(&scenario).unwrap();
+    let mut network: Network<Frame> = engine_common::build_network(&scenario).unwrap();
     let mut frame = super_frame(0);
     frame.frame_mut()[30..34].copy_from_slice(&[192, 168, 7, 7]);
     frame.frame_mut()[24..26].fill(0);
@@ -207,5 +204,5 @@ fn routes_of_routers_and_hosts_are_taken_from_the_scenario() {
     frame.frame_mut()[24..26].copy_from_slice(&sum.to_be_bytes());
     assert_eq!(send(&mut network, frame).delivered[0].0, H2);
     scenario.routers[0].routes[0].via = "10.9.9.9".parse().unwrap();
-    assert!(plan::network::<Frame>(&scenario).is_err());
+    assert!(engine_common::build_network::<Frame>(&scenario).is_err());
 }

@@ -1,6 +1,6 @@
-//! The headers inside a frame: where they lie, what they say, and how parts of a super-frame get their own.
+//! The headers inside a frame: their offsets and values, and how they are rewritten for parts of a super-frame.
 //!
-//! Nothing in a frame is trusted. Formats: RFC 791, RFC 8200, RFC 9293, RFC 768.
+//! Frames are untrusted input. Formats: RFC 791, RFC 8200, RFC 9293, RFC 768.
 
 use net::{
     Ecn,
@@ -16,7 +16,7 @@ pub(crate) const UDP: u8 = 17;
 pub(crate) const TCP_FIN: u8 = 0x01;
 pub(crate) const TCP_PSH: u8 = 0x08;
 pub(crate) const TCP_CWR: u8 = 0x80;
-/// The bits of an IPv4 header's field that make a packet a fragment.
+/// More Fragments flag and fragment offset: nonzero in fragments (RFC 791).
 const FRAGMENT_BITS: u16 = 0x3fff;
 /// The lowest two bits of the traffic class, in the second byte of an IPv6 header.
 const IPV6_ECN: u8 = 0x30;
@@ -24,7 +24,7 @@ const IPV6_ECN: u8 = 0x30;
 const FNV_START: u32 = 0x811c_9dc5;
 const FNV_PRIME: u32 = 0x0100_0193;
 
-/// Where the layers of an IP packet with TCP or UDP lie, from the frame's begin.
+/// Offsets of the layers of an IP packet with TCP or UDP, from the frame's start.
 pub(crate) struct Layers {
     pub(crate) ip: usize,
     pub(crate) ipv4: bool,
@@ -33,23 +33,23 @@ pub(crate) struct Layers {
     pub(crate) payload: usize,
 }
 
-/// The place of a part in the super-frame that it was cut from.
+/// The position of a part in the super-frame that it was split from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Segments before it.
-    pub(crate) skipped: u32,
-    /// Segments after it.
-    pub(crate) left: u32,
+pub(crate) struct PartPosition {
+    /// Number of segments before it.
+    pub(crate) before: u32,
+    /// Number of segments after it.
+    pub(crate) after: u32,
 }
 
 impl Layers {
-    /// Where the transport's checksum lies, from its header's begin.
+    /// Offset of the transport's checksum from its header's start.
     pub(crate) fn checksum_offset(&self) -> usize {
         if self.protocol == TCP { 16 } else { 6 }
     }
 }
 
-/// Finds TCP or UDP in an Ethernet frame; `None` for anything else, for fragments, and for garbage.
+/// Finds TCP or UDP in an Ethernet frame; `None` for other protocols, fragments and malformed frames.
 pub(crate) fn layers(frame: &[u8]) -> Option<Layers> {
     let ip = ETHERNET_HEADER;
     let byte = |at: usize| frame.get(at).copied();
@@ -62,7 +62,7 @@ pub(crate) fn layers(frame: &[u8]) -> Option<Layers> {
             }
             (true, byte(ip + 9)?, ip + header)
         }
-        // Extension headers do not occur in super-frames that a host hands over.
+        // Super-frames from a host's kernel have no extension headers.
         IPV6 => (false, byte(ip + 6)?, ip + 40),
         _ => return None,
     };
@@ -72,27 +72,34 @@ pub(crate) fn layers(frame: &[u8]) -> Option<Layers> {
             UDP => 8,
             _ => return None,
         };
-    let least = transport + if protocol == TCP { 20 } else { 8 };
-    (payload >= least && payload <= frame.len()).then_some(Layers { ip, ipv4, protocol, transport, payload })
+    let min_payload = transport + if protocol == TCP { 20 } else { 8 };
+    (payload >= min_payload && payload <= frame.len()).then_some(Layers {
+        ip,
+        ipv4,
+        protocol,
+        transport,
+        payload,
+    })
 }
 
-/// Gives a part of a super-frame with `segment` bytes of payload a segment its own lengths, numbers and flags.
-pub(crate) fn rewrite(frame: &mut [u8], layers: &Layers, place: Place, segment: usize) {
-    rewrite_ip(frame, layers, place.skipped);
+/// Rewrites lengths, identification, sequence number and flags for a part of a super-frame with `segment` payload bytes per
+/// segment.
+pub(crate) fn rewrite(frame: &mut [u8], layers: &Layers, position: PartPosition, segment: usize) {
+    rewrite_ip(frame, layers, position.before);
     if layers.protocol == TCP {
-        rewrite_tcp(&mut frame[layers.transport..], place, segment);
+        rewrite_tcp(&mut frame[layers.transport..], position, segment);
     } else {
         let length = (frame.len() - layers.transport) as u16;
         frame[layers.transport + 4..layers.transport + 6].copy_from_slice(&length.to_be_bytes());
     }
 }
 
-fn rewrite_ip(frame: &mut [u8], layers: &Layers, skipped: u32) {
+fn rewrite_ip(frame: &mut [u8], layers: &Layers, segments_before: u32) {
     let ip = layers.ip;
     if layers.ipv4 {
         let length = (frame.len() - ip) as u16;
         frame[ip + 2..ip + 4].copy_from_slice(&length.to_be_bytes());
-        let id = u16::from_be_bytes([frame[ip + 4], frame[ip + 5]]).wrapping_add(skipped as u16);
+        let id = u16::from_be_bytes([frame[ip + 4], frame[ip + 5]]).wrapping_add(segments_before as u16);
         frame[ip + 4..ip + 6].copy_from_slice(&id.to_be_bytes());
         frame[ip + 10..ip + 12].fill(0);
         let sum = checksum(&frame[ip..layers.transport]);
@@ -103,19 +110,19 @@ fn rewrite_ip(frame: &mut [u8], layers: &Layers, skipped: u32) {
     }
 }
 
-fn rewrite_tcp(tcp: &mut [u8], place: Place, segment: usize) {
-    let skipped = place.skipped.wrapping_mul(segment as u32);
-    let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(skipped);
+fn rewrite_tcp(tcp: &mut [u8], position: PartPosition, segment: usize) {
+    let bytes_before = position.before.wrapping_mul(segment as u32);
+    let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(bytes_before);
     tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
-    if place.skipped > 0 {
+    if position.before > 0 {
         tcp[13] &= !TCP_CWR;
     }
-    if place.left > 0 {
+    if position.after > 0 {
         tcp[13] &= !(TCP_FIN | TCP_PSH);
     }
 }
 
-/// Writes into the transport's checksum what an unfinished one holds: the sum over the pseudo-header, folded, not
+/// Writes the partial transport checksum that checksum offload expects: the folded sum over the pseudo-header, not
 /// inverted.
 pub(crate) fn write_pseudo_header_sum(frame: &mut [u8], layers: &Layers) {
     let addresses = if layers.ipv4 {
@@ -128,7 +135,7 @@ pub(crate) fn write_pseudo_header_sum(frame: &mut [u8], layers: &Layers) {
     frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The IP header of a frame, by its version; `None` for anything else.
+/// The IP header of a frame, by version.
 enum Ip<'a> {
     V4(&'a [u8; 20]),
     V6(&'a [u8; 40]),
@@ -143,7 +150,7 @@ fn ip(frame: &[u8]) -> Option<Ip<'_>> {
     }
 }
 
-/// What the IP header says about congestion notification (RFC 3168 section 5).
+/// The ECN codepoint of the IP header (RFC 3168 section 5).
 pub(crate) fn ecn(frame: &[u8]) -> Ecn {
     let bits = match ip(frame) {
         Some(Ip::V4(header)) => header[1] & 3,
@@ -158,7 +165,7 @@ pub(crate) fn ecn(frame: &[u8]) -> Ecn {
     }
 }
 
-/// Sets "congestion experienced".
+/// Sets the CE codepoint and updates the IPv4 header checksum.
 pub(crate) fn mark_ce(frame: &mut [u8]) {
     match ip(frame) {
         Some(Ip::V4(header)) => {
@@ -172,7 +179,7 @@ pub(crate) fn mark_ce(frame: &mut [u8]) {
     }
 }
 
-/// A hash of addresses, protocol and ports; of fragments without ports, of what is not IP over the Ethernet header.
+/// A hash of addresses, protocol and ports; without ports for fragments; of the Ethernet header for frames that are not IP.
 pub(crate) fn flow_hash(frame: &[u8]) -> u32 {
     let ports = layers(frame).map_or(&[][..], |l| &frame[l.transport..l.transport + 4]);
     let hash = match ip(frame) {
@@ -180,7 +187,7 @@ pub(crate) fn flow_hash(frame: &[u8]) -> u32 {
         Some(Ip::V6(header)) => hash_of([&header[8..40], &header[6..7], ports]),
         None => hash_of([&frame[..frame.len().min(ETHERNET_HEADER)], &[], &[]]),
     };
-    // MurmurHash3's finalizer: also the high bits depend on every port.
+    // MurmurHash3's finalizer, so that the high bits depend on every port too.
     let hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
     let hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
     hash ^ hash >> 16

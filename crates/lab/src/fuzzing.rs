@@ -1,21 +1,21 @@
-//! What is fuzzed, and replayed from `fuzz/corpus` by a test: any frames from a host, through a network.
+//! Fuzz targets, also run by a test over `fuzz/corpus`: arbitrary frames from a host, through a network.
 
-use net::{Cidr, DropCause, Network, Node, Packet, PipeId, PipeSpec, QueueLimit, Rate, Sink, Topology};
+use net::{Cidr, DropCause, Network, Node, Packet, PacketSink, PipeId, PipeSpec, QueueLimit, Rate, Topology};
 use units::{BitRate, Time};
 
 use crate::frame::{Frame, VNET_HEADER, mac};
 
-/// Counts segments that came through and that were dropped.
+/// Counts segments that were delivered and dropped.
 #[derive(Default)]
 struct Count {
     delivered: u64,
     dropped: u64,
 }
 
-impl Sink<Frame> for Count {
+impl PacketSink<Frame> for Count {
     fn deliver(&mut self, _host: u32, _at: Time, frame: Frame) {
         self.delivered += u64::from(frame.segments());
-        // What is written to a host's device can be read as a frame of the same size again.
+        // The bytes written to a host's device parse as a frame of the same size.
         let bytes = frame.bytes().to_vec();
         let len = bytes.len();
         let again = Frame::new(bytes, len).map_err(|_| "too short").expect("it was a frame before");
@@ -27,8 +27,8 @@ impl Sink<Frame> for Count {
     }
 }
 
-/// Reads `data` as frames, each after a byte that tells its host and gap and two that tell its length, and sends them
-/// through two slow links with small queues. Nothing may panic, and no segment may be lost without a word.
+/// Reads `data` as frames, each after a byte with its host and gap and two with its length, and sends them
+/// through two slow links with small queues. Nothing may panic, and each segment must be delivered or reported as dropped.
 pub fn frames(mut data: &[u8]) {
     let mut network = network();
     let (mut count, mut sent, mut now) = (Count::default(), 0, Time(0));
@@ -40,18 +40,18 @@ pub fn frames(mut data: &[u8]) {
         let Ok(frame) = Frame::new(bytes.to_vec(), len) else { continue };
         let host = u32::from(head & 1);
         let to = net::Destination::Station(1 - host);
-        // Broadcasts are copied and hosts do not hear themselves; both would only blur the count.
+        // Broadcasts are copied, and hosts do not receive their own frames: both would make the count ambiguous.
         let _ = frame.destination(2);
         sent += u64::from(frame.segments());
         network.run_until(now, &mut count);
         network.send(host, now, to, frame, &mut count);
     }
     network.run_until(Time(u64::MAX), &mut count);
-    assert_eq!(count.delivered + count.dropped, sent, "segments are delivered or dropped, and none twice");
+    assert_eq!(count.delivered + count.dropped, sent, "each segment is delivered or dropped exactly once");
 }
 
-/// The same frames through two routers with a narrow link between them, each sent to the first router whatever its Ethernet address
-/// says. Nothing may panic; what comes out, answers and fragments included, must be frames.
+/// Sends the same frames through two routers joined by a link with a small MTU, each to the host's router whatever its
+/// Ethernet address. Nothing may panic; the output, including ICMP replies and fragments, must be valid frames.
 pub fn frames_at_routers(mut data: &[u8]) {
     let mut network = routers();
     let (mut count, mut now) = (Count::default(), Time(0));
@@ -61,7 +61,7 @@ pub fn frames_at_routers(mut data: &[u8]) {
         data = after;
         now = Time(now.0 + u64::from(head >> 1) * 10_000);
         let mut bytes = bytes.to_vec();
-        // Stations 0 and 1 are the hosts'; 2 and 5 those of the routers at their links.
+        // Stations 0 and 1 are the hosts; 2 and 5 are the routers' interfaces towards them.
         let host = usize::from(head & 1);
         let router = [2, 5][host];
         if let Some(to) = bytes.get_mut(VNET_HEADER..VNET_HEADER + 6) {
@@ -78,19 +78,19 @@ pub fn frames_at_routers(mut data: &[u8]) {
 /// h0 - s0 - h1.
 fn network() -> Network<Frame> {
     let mut topology = Topology::new(2, 1);
-    topology.link(Node::Host(0), Node::Switch(0), slow(20_000), slow(20_000));
-    topology.link(Node::Switch(0), Node::Host(1), slow(9_000), slow(9_000));
+    topology.add_link(Node::Host(0), Node::Switch(0), slow(20_000), slow(20_000));
+    topology.add_link(Node::Switch(0), Node::Host(1), slow(9_000), slow(9_000));
     topology.build(1).expect("a valid plan")
 }
 
 /// h0 - r0 - r1 - h1, of both families, with an MTU of 600 in the middle.
 fn routers() -> Network<Frame> {
     let mut topology = Topology::new(2, 0);
-    let (r0, r1) = (topology.router(), topology.router());
+    let (r0, r1) = (topology.add_router(), topology.add_router());
     let narrow = || PipeSpec { mtu: Some(600), ..slow(9_000) };
-    topology.link(Node::Host(0), r0, slow(20_000), slow(20_000));
-    topology.link(r0, r1, narrow(), narrow());
-    topology.link(r1, Node::Host(1), slow(20_000), slow(20_000));
+    topology.add_link(Node::Host(0), r0, slow(20_000), slow(20_000));
+    topology.add_link(r0, r1, narrow(), narrow());
+    topology.add_link(r1, Node::Host(1), slow(20_000), slow(20_000));
     for (node, interface, v4, v6) in [
         (Node::Host(0), 0, "10.0.0.1", "fd00::1"),
         (r0, 0, "10.0.0.254", "fd00::fe"),
@@ -100,8 +100,8 @@ fn routers() -> Network<Frame> {
         (Node::Host(1), 0, "10.0.1.1", "fd01::1"),
     ] {
         let address = |text: &str| text.parse().expect("a valid address");
-        topology.address(node, interface, Cidr { address: address(v4), prefix: 24 });
-        topology.address(node, interface, Cidr { address: address(v6), prefix: 64 });
+        topology.add_address(node, interface, Cidr { address: address(v4), prefix: 24 });
+        topology.add_address(node, interface, Cidr { address: address(v6), prefix: 64 });
     }
     topology.build(1).expect("a valid plan")
 }

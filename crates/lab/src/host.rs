@@ -1,4 +1,4 @@
-//! A host: a network namespace with devices, addresses, routes and settings of its own.
+//! A host: a network namespace with devices, addresses, routes and settings.
 
 use std::{fs, io, net::IpAddr};
 
@@ -12,8 +12,8 @@ use crate::{
     port::{Backend, Port, PortSetup},
 };
 
-/// What to do where /proc/sys cannot be written.
-const READ_ONLY_SETTINGS: &str = "; /proc/sys is read-only, as in most containers: start the container with --privileged, or run it with --engine sim";
+/// Advice where /proc/sys cannot be written.
+const READ_ONLY_SETTINGS: &str = "; /proc/sys is read-only, as in most containers: start the container with --privileged, or run the scenario with --engine sim";
 
 /// A host of the lab.
 #[derive(Debug)]
@@ -22,16 +22,16 @@ pub(crate) struct Host {
     pub(crate) address: IpAddr,
     pub(crate) devices: Vec<String>,
     pub(crate) namespace: Namespace,
-    /// Its transmit queue is part of the scenario, and so is what that drops.
+    /// The scenario sets its transmit queue, so drops there are part of the experiment.
     has_tx_queue: bool,
 }
 
-/// What hosts' devices dropped.
+/// Packets dropped by the devices of hosts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct HostDrops {
-    /// Where no scenario asks for it.
+    /// Outside the emulated network, so not part of the experiment.
     pub(crate) outside: u64,
-    /// At transmit queues that the scenario asks for.
+    /// At transmit queues that the scenario sets.
     pub(crate) tx_queue: u64,
 }
 
@@ -45,7 +45,7 @@ impl std::iter::Sum for HostDrops {
 }
 
 impl Host {
-    /// Makes the host and its ports, one for each of its `links`. Their stations begin at `station`.
+    /// Creates the host and its ports, one for each of its `links`. Their station numbers start at `station`.
     pub(crate) fn new(
         station: usize,
         links: usize,
@@ -60,11 +60,11 @@ impl Host {
         namespace.run(|| {
             Netlink::open()
                 .and_then(|n| n.set_up_loopback())
-                .attempted(|| format!("set up the loopback device of {}", spec.name))?;
+                .attempted(|| format!("bring up the loopback device of {}", spec.name))?;
             if !has_ipv6 {
                 silence_ipv6("default");
             }
-            // Before the device comes up, so that what a device inherits is already set.
+            // Before a device comes up, so that settings which devices inherit are already in place.
             spec.sysctl.iter().try_for_each(|(name, value)| set_sysctl(&spec.name, name, value))
         })?;
         let (mut ports, mut devices) = (Vec::new(), Vec::new());
@@ -84,9 +84,9 @@ impl Host {
         namespace.run(|| {
             let netlink = Netlink::open().attempted(|| format!("set up the routes of {}", spec.name))?;
             spec.routes.iter().try_for_each(|route| {
-                netlink.add_route(route.to.address, route.to.prefix, route.via).attempted(|| {
-                    format!("give {} the route to {} by way of {}", spec.name, route.to, route.via)
-                })
+                netlink
+                    .add_route(route.to.address, route.to.prefix, route.via)
+                    .attempted(|| format!("add to {} the route to {} via {}", spec.name, route.to, route.via))
             })
         })?;
         let (name, address) = (spec.name.clone(), spec.address());
@@ -94,7 +94,7 @@ impl Host {
         Ok((Host { name, address, devices, namespace, has_tx_queue }, ports))
     }
 
-    /// What the host's devices dropped so far.
+    /// Packets dropped by the host's devices so far.
     pub(crate) fn drops(&self) -> Result<HostDrops, Error> {
         self.namespace.run(|| {
             let netlink = Netlink::open().attempted(|| format!("read the counters of {}", self.name))?;
@@ -110,14 +110,15 @@ impl Host {
     }
 }
 
-/// Keeps the kernel from sending packets of IPv6's own (router solicitations and the like) on a device, or on those that are
-/// made later (`default`). They are only noise: where there is no IPv6 or /proc/sys is read-only (containers), nothing is done.
+/// Disables IPv6 on a device, or on devices created later (`default`), so that the kernel sends no router solicitations and
+/// the like. Those are only noise: without IPv6, or with a read-only /proc/sys (containers), nothing is done.
 pub(crate) fn silence_ipv6(device: &str) {
     let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1");
 }
 
-/// Sets a setting of this thread's network namespace and checks that it took.
+/// Sets a sysctl of this thread's network namespace and verifies it by reading it back.
 fn set_sysctl(host: &str, name: &str, value: &str) -> Result<(), Error> {
+    tracing::debug!(host, name, value, "setting a sysctl");
     let path = format!("/proc/sys/{}", name.replace('.', "/"));
     fs::write(&path, value).map_err(|source| Error::Sysctl {
         host: host.into(),
@@ -125,10 +126,10 @@ fn set_sysctl(host: &str, name: &str, value: &str) -> Result<(), Error> {
         value: value.into(),
         hint: match source.kind() {
             io::ErrorKind::NotFound => {
-                "; the kernel has no such setting, or it belongs to the whole machine and not to a host"
+                "; the kernel has no such sysctl, or it is global and not per network namespace"
             }
-            io::ErrorKind::PermissionDenied => "; this setting belongs to the whole machine, not to a host",
-            io::ErrorKind::InvalidInput => "; the kernel refuses the value",
+            io::ErrorKind::PermissionDenied => "; this sysctl is global, not per network namespace",
+            io::ErrorKind::InvalidInput => "; the kernel rejects the value",
             io::ErrorKind::ReadOnlyFilesystem => READ_ONLY_SETTINGS,
             _ => "",
         },

@@ -1,10 +1,10 @@
-//! Which labs live on this machine.
+//! The journal: which labs run on this machine.
 //!
-//! A lab's namespaces, devices and sockets are held by its process alone and die with it, however it
-//! ends. What can outlast it is its entry here, with the owner's process id and start time (ids are
-//! used again, the pair is not), which [`Journal::clean`] removes. Process ids mean something in their own process
-//! namespace only (a host of a standing lab has another, so has a container): entries of other ones are left alone. A run changes nothing of the machine
-//! outside its own namespaces; what ever would, must be noted in the entry first.
+//! A lab's namespaces, devices and sockets are held by its process alone and end with it, however it
+//! ends. Only its entry here can outlast it; [`Journal::clean`] removes it. An entry has the owner's process id and start time
+//! (ids are reused, the pair is not). Process ids are valid in their own PID namespace only (a host of a standing lab has
+//! another one, and so has a container): entries of other namespaces are not touched. A run changes nothing on the machine
+//! outside its own namespaces; a change that could outlast it would have to be written to the entry first.
 
 use std::{
     fs::{self, File},
@@ -25,104 +25,107 @@ use crate::{Error, error::Attempted};
 
 /// One lab's entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct JournalEntry {
     /// The owner's process id.
     pub pid: u32,
-    /// The owner's start, in clock ticks since the machine's (proc(5), field 22 of stat).
+    /// The owner's start time, in clock ticks since boot (proc(5), field 22 of stat).
     pub start_time: u64,
-    /// The PID namespace in which these mean something (inode of /proc/self/ns/pid); 0 on kernels without them.
+    /// The PID namespace in which both are valid (inode of /proc/self/ns/pid); 0 on kernels without PID namespaces.
     #[serde(default)]
     pub pid_namespace: u64,
-    /// What it runs.
+    /// Name of its scenario.
     pub scenario: String,
-    /// The lab's name and control socket, where it stays up.
+    /// Name and control socket, if it is a standing lab (`longfat lab up`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standing: Option<Standing>,
+    pub standing: Option<StandingLab>,
 }
 
-/// How to find a lab that stays up.
+/// Name and control socket of a standing lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
-    /// Its name; only one lab of a user has it.
+pub struct StandingLab {
+    /// Its name, unique among the standing labs of a user.
     pub name: String,
     /// Its control socket.
     pub socket: PathBuf,
 }
 
-/// The directory of entries: /run/longfat for root, else one of the user's own.
+/// The directory of entries: /run/longfat for root, a private one for other users.
 #[derive(Debug, Clone)]
 pub struct Journal(PathBuf);
 
 /// Removes its entry when dropped.
 #[derive(Debug)]
-pub struct Guard {
+pub struct JournalGuard {
     path: PathBuf,
     socket: PathBuf,
 }
 
-impl Guard {
-    /// Where the control socket of a lab that stays up is to be.
+impl JournalGuard {
+    /// The path for the control socket of a standing lab.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 }
 
-/// What a clean-up found.
+/// Result of [`Journal::clean`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Cleaned {
-    /// Entries of dead owners, now removed.
-    pub removed: Vec<Entry>,
-    /// Labs that live, and were left alone.
-    pub alive: Vec<Entry>,
+pub struct CleanupReport {
+    /// Removed entries, whose owners no longer run.
+    pub removed: Vec<JournalEntry>,
+    /// Running labs, whose entries were not touched.
+    pub alive: Vec<JournalEntry>,
 }
 
 impl Journal {
     /// This user's journal.
     pub fn of_this_user() -> Self {
-        if crate::sys::is_root() && Path::new("/run").is_dir() {
+        if os::is_root() && Path::new("/run").is_dir() {
             return Journal("/run/longfat".into());
         }
         match std::env::var_os("XDG_RUNTIME_DIR") {
             Some(dir) if Path::new(&dir).is_dir() => Journal(Path::new(&dir).join("longfat")),
-            _ => Journal(std::env::temp_dir().join(format!("longfat-{}", crate::sys::effective_ids().0))),
+            _ => Journal(std::env::temp_dir().join(format!("longfat-{}", os::effective_ids().0))),
         }
     }
 
-    /// A journal in a directory of one's own.
+    /// A journal in the given directory.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
         Journal(directory.into())
     }
 
-    /// Enters this process as the owner of a lab.
-    pub fn enter(&self, scenario: &str) -> Result<Guard, Error> {
+    /// Registers this process as the owner of a lab.
+    ///
+    /// # Errors
+    /// Where the entry cannot be written, or others may write to the journal's directory.
+    pub fn enter(&self, scenario: &str) -> Result<JournalGuard, Error> {
         self.write_entry(scenario, None)
     }
 
-    /// Enters this process as the owner of a lab that stays up under `name`.
+    /// Registers this process as the owner of the standing lab `name`.
     ///
     /// # Errors
-    /// Also where a lab of this name is up.
-    pub fn enter_standing(&self, scenario: &str, name: &str) -> Result<Guard, Error> {
-        self.make_directory().attempted(|| format!("make {}", self.0.display()))?;
-        // Held until this lab's entry is written: of two that begin at once with one name, one is refused.
+    /// As of [`Journal::enter`], and [`Error::AlreadyUp`] if a lab of this name is up.
+    pub fn enter_standing(&self, scenario: &str, name: &str) -> Result<JournalGuard, Error> {
+        self.make_directory().attempted(|| format!("create {}", self.0.display()))?;
+        // Held until this lab's entry is written: if two start at once with the same name, one is refused.
         let _lock = self.lock().attempted(|| format!("lock {}", self.0.display()))?;
         if self.clean()?.alive.iter().filter_map(|e| e.standing.as_ref()).any(|s| s.name == name) {
             return Err(Error::AlreadyUp { name: name.into() });
         }
         let guard = self.write_entry(scenario, Some(name))?;
-        // The process that had our number may have left one.
+        // An earlier process with the same id may have left a socket.
         let _ = fs::remove_file(&guard.socket);
         Ok(guard)
     }
 
-    fn write_entry(&self, scenario: &str, name: Option<&str>) -> Result<Guard, Error> {
-        self.make_directory().attempted(|| format!("make {}", self.0.display()))?;
+    fn write_entry(&self, scenario: &str, name: Option<&str>) -> Result<JournalGuard, Error> {
+        self.make_directory().attempted(|| format!("create {}", self.0.display()))?;
         let pid = std::process::id();
         let start_time = start_time(pid).attempted(|| "read this process's start time".into())?;
         let socket = self.0.join(format!("lab-{pid}.sock"));
-        let standing = name.map(|name| Standing { name: name.into(), socket: socket.clone() });
+        let standing = name.map(|name| StandingLab { name: name.into(), socket: socket.clone() });
         let pid_namespace = pid_namespace();
-        let entry = Entry { pid, start_time, pid_namespace, scenario: scenario.into(), standing };
+        let entry = JournalEntry { pid, start_time, pid_namespace, scenario: scenario.into(), standing };
         let path = self.0.join(format!("lab-{pid}.json"));
         let beside = self.0.join(format!(".lab-{pid}.json"));
         let text = serde_json::to_string(&entry).map_err(io::Error::from);
@@ -133,10 +136,10 @@ impl Journal {
             fs::rename(&beside, &path)
         })
         .attempted(|| format!("write {}", path.display()))?;
-        Ok(Guard { path, socket })
+        Ok(JournalGuard { path, socket })
     }
 
-    /// The directory, for its owner alone; another user's is refused.
+    /// Creates the directory with access for its owner only; an existing one of another user is refused.
     fn make_directory(&self) -> io::Result<()> {
         match fs::DirBuilder::new().mode(0o700).create(&self.0) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -147,31 +150,37 @@ impl Journal {
         }
     }
 
-    /// An error unless nobody but this user can have put entries here: they say which files are removed, and where
-    /// commands come from.
+    /// Fails unless only this user can write entries here: entries decide which files are removed, and to which socket
+    /// commands are sent.
     fn check_owner(&self) -> io::Result<()> {
         let found = fs::symlink_metadata(&self.0)?;
         let why = match () {
-            () if !found.is_dir() => "it is no directory",
-            () if found.uid() != crate::sys::effective_ids().0 => {
-                "it belongs to somebody else; set XDG_RUNTIME_DIR to a directory of your own"
+            () if !found.is_dir() => "it is not a directory",
+            () if found.uid() != os::effective_ids().0 => {
+                "it belongs to another user; set XDG_RUNTIME_DIR to a directory that you own"
             }
-            () if found.mode() & 0o022 != 0 => "others may write there; take that away with chmod go-w",
+            () if found.mode() & 0o022 != 0 => {
+                "other users can write to it; remove that permission with chmod go-w"
+            }
             () => return Ok(()),
         };
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
-    /// A lock of the directory that ends when dropped.
+    /// Locks the directory until the returned file is dropped.
     fn lock(&self) -> io::Result<File> {
         let directory = File::open(&self.0)?;
         directory.lock()?;
         Ok(directory)
     }
 
-    /// Removes what dead owners left and spares what lives.
-    pub fn clean(&self) -> Result<Cleaned, Error> {
-        let mut cleaned = Cleaned::default();
+    /// Removes the entries and sockets of owners that no longer run.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] for a file that is not an entry; [`Error::System`] where the directory cannot be used or an entry
+    /// cannot be read or removed.
+    pub fn clean(&self) -> Result<CleanupReport, Error> {
+        let mut cleaned = CleanupReport::default();
         match self.check_owner() {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
             other => other.attempted(|| format!("use {}", self.0.display()))?,
@@ -188,7 +197,7 @@ impl Journal {
             if let Some(pid) = owner_of_unfinished(name)
                 && start_time(pid).is_err()
             {
-                // Killed before its entry was whole; somebody else may have removed it already.
+                // Its owner was killed while writing it; another process may have removed it already.
                 let _ = fs::remove_file(&path);
             }
             if !(name.starts_with("lab-") && name.ends_with(".json")) {
@@ -200,11 +209,11 @@ impl Journal {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => return Err(e).attempted(|| format!("read {}", path.display())),
             };
-            let entry: Entry = serde_json::from_str(&text)
+            let entry: JournalEntry = serde_json::from_str(&text)
                 .map_err(|e| Error::Journal { path: path.clone(), why: e.to_string() })?;
-            // 0: from before this field was written, or from a kernel without PID namespaces.
+            // 0: written by a version without this field, or on a kernel without PID namespaces.
             if entry.pid_namespace != here && entry.pid_namespace != 0 {
-                if answers(&entry) {
+                if is_listening(&entry) {
                     cleaned.alive.push(entry);
                 }
                 continue;
@@ -213,7 +222,7 @@ impl Journal {
                 cleaned.alive.push(entry);
                 continue;
             }
-            // Where it is gone already there is nothing to do.
+            // Not every entry has a socket.
             let _ = fs::remove_file(path.with_extension("sock"));
             match fs::remove_file(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -227,11 +236,11 @@ impl Journal {
 }
 
 /// Whether a standing lab listens at its socket.
-fn answers(entry: &Entry) -> bool {
+fn is_listening(entry: &JournalEntry) -> bool {
     entry.standing.as_ref().is_some_and(|standing| UnixStream::connect(&standing.socket).is_ok())
 }
 
-/// This process's PID namespace; 0 on kernels without CONFIG_PID_NS, where process ids mean the same everywhere.
+/// This process's PID namespace; 0 on kernels without CONFIG_PID_NS, where process ids are valid everywhere.
 fn pid_namespace() -> u64 {
     namespace_inode(Path::new("/proc/self/ns/pid"))
 }
@@ -240,37 +249,37 @@ fn namespace_inode(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |found| found.ino())
 }
 
-/// The right to poll at real-time priority and to have a processor for oneself: one lab of a machine has it
-/// at a time, whoever runs it. `None` where another lab has it; it ends when dropped or with the process.
-pub(crate) fn take_spin_right() -> Option<UnixListener> {
-    take_right("longfat-spin")
+/// Acquires the machine-wide lock on busy polling at real-time priority on a dedicated processor: one lab of a machine holds it
+/// at a time, of whichever user. `None` if another lab holds it; it is released when dropped or when the process ends.
+pub(crate) fn acquire_busy_poll_lock() -> Option<UnixListener> {
+    acquire_lock("longfat-spin")
 }
 
-/// An abstract socket's name can be bound once, and leaves nothing behind.
-fn take_right(name: &str) -> Option<UnixListener> {
+/// Binds an abstract socket's name, which only one process can do, and which leaves no file behind.
+fn acquire_lock(name: &str) -> Option<UnixListener> {
     let address = SocketAddr::from_abstract_name(name).ok()?;
     UnixListener::bind_addr(&address).ok()
 }
 
-impl Drop for Guard {
+impl Drop for JournalGuard {
     fn drop(&mut self) {
-        // If it fails the next clean-up finds the entry of a dead owner.
+        // If it fails, the next clean-up removes the entry.
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_file(&self.socket);
     }
 }
 
-/// The process that an entry's unfinished file belongs to, by its name.
+/// The owner of an unfinished entry, from its file name.
 fn owner_of_unfinished(name: &str) -> Option<u32> {
     name.strip_prefix(".lab-")?.strip_suffix(".json")?.parse().ok()
 }
 
-/// A process's start time; an error if there is no such process, or only its remains.
+/// A process's start time; an error if there is no such process, or if it is a zombie.
 fn start_time(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The command's name is in brackets and may itself contain brackets and blanks.
-    let (_, rest) = stat.rsplit_once(')').ok_or(io::ErrorKind::InvalidData)?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let (_, after_name) = stat.rsplit_once(')').ok_or(io::ErrorKind::InvalidData)?;
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
     if matches!(fields.first(), Some(&"Z" | &"X")) {
         return Err(io::ErrorKind::NotFound.into());
     }
@@ -284,12 +293,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dead_are_cleaned_and_the_living_spared() {
+    fn only_entries_of_dead_owners_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::at(directory.path());
-        assert_eq!(journal.clean().unwrap(), Cleaned::default());
+        assert_eq!(journal.clean().unwrap(), CleanupReport::default());
         let guard = journal.enter("mine").unwrap();
-        // Our process id with another start time: whoever had the id before is dead.
+        // Our process id with another start time: the process that had the id before no longer runs.
         let mut dead = journal.clean().unwrap().alive.pop().unwrap();
         dead.start_time += 1;
         let path = directory.path().join("lab-1.json");
@@ -301,27 +310,27 @@ mod tests {
         assert_eq!((cleaned.alive.len(), cleaned.removed), (1, vec![dead]));
         assert!(!path.exists() && !unfinished.exists());
         drop(guard);
-        assert_eq!(journal.clean().unwrap(), Cleaned::default());
+        assert_eq!(journal.clean().unwrap(), CleanupReport::default());
     }
 
-    /// To this process the other's id is nobody's.
+    /// In this process's namespace no process has that id.
     #[test]
-    fn entries_of_other_process_namespaces_are_left_alone() {
+    fn entries_of_other_pid_namespaces_are_not_touched() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::at(directory.path());
         let socket = directory.path().join("lab-4194305.sock");
-        let entry = Entry {
+        let entry = JournalEntry {
             pid: 4_194_305,
             start_time: 1,
             pid_namespace: pid_namespace() + 1,
             scenario: "elsewhere".into(),
-            standing: Some(Standing { name: "elsewhere".into(), socket: socket.clone() }),
+            standing: Some(StandingLab { name: "elsewhere".into(), socket: socket.clone() }),
         };
         let path = directory.path().join("lab-4194305.json");
         fs::write(&path, serde_json::to_string(&entry).unwrap()).unwrap();
-        assert_eq!(journal.clean().unwrap(), Cleaned::default());
+        assert_eq!(journal.clean().unwrap(), CleanupReport::default());
         let _listener = UnixListener::bind(&socket).unwrap();
-        assert_eq!(journal.clean().unwrap().alive, [entry], "one that listens is up");
+        assert_eq!(journal.clean().unwrap().alive, [entry], "a lab that listens is up");
         assert!(path.exists() && socket.exists());
     }
 
@@ -333,7 +342,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::at(directory.path());
         let write = |pid: u32, start_time| {
-            let entry = Entry { pid, start_time, pid_namespace: 0, scenario: "s".into(), standing: None };
+            let entry =
+                JournalEntry { pid, start_time, pid_namespace: 0, scenario: "s".into(), standing: None };
             let path = directory.path().join(format!("lab-{pid}.json"));
             fs::write(path, serde_json::to_string(&entry).unwrap()).unwrap();
             entry
@@ -341,17 +351,18 @@ mod tests {
         let pid = std::process::id();
         let alive = write(pid, start_time(pid).unwrap());
         let dead = write(4_194_305, 1);
-        assert_eq!(journal.clean().unwrap(), Cleaned { removed: vec![dead], alive: vec![alive] });
+        assert_eq!(journal.clean().unwrap(), CleanupReport { removed: vec![dead], alive: vec![alive] });
     }
 
     #[test]
-    fn a_directory_that_others_may_write_is_not_believed() {
+    fn a_directory_that_others_can_write_to_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::at(directory.path());
         let precious = directory.path().join("precious");
         fs::write(&precious, "").unwrap();
-        let standing = Some(Standing { name: "trap".into(), socket: precious.clone() });
-        let planted = Entry { pid: 1, start_time: 1, pid_namespace: 0, scenario: "trap".into(), standing };
+        let standing = Some(StandingLab { name: "trap".into(), socket: precious.clone() });
+        let planted =
+            JournalEntry { pid: 1, start_time: 1, pid_namespace: 0, scenario: "trap".into(), standing };
         let path = directory.path().join("lab-1.json");
         fs::write(&path, serde_json::to_string(&planted).unwrap()).unwrap();
         fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
@@ -363,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_labs_with_one_name_that_begin_at_once_one_is_refused() {
+    fn of_two_labs_that_start_at_once_with_one_name_one_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::at(directory.path());
         let lock = journal.lock().unwrap();
@@ -379,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_owner_is_dead_before_its_parent_buries_it() {
+    fn a_killed_owner_is_dead_before_its_parent_reaps_it() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         assert!(start_time(child.id()).is_ok());
         child.kill().unwrap();
@@ -392,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_an_error_that_names_the_file() {
+    fn an_invalid_entry_is_an_error_that_names_the_file() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("lab-7.json"), "{}").unwrap();
         let error = Journal::at(directory.path()).clean().unwrap_err();
@@ -400,11 +411,11 @@ mod tests {
     }
 
     #[test]
-    fn one_lab_at_a_time_may_spin() {
+    fn one_lab_at_a_time_holds_the_busy_poll_lock() {
         let name = format!("longfat-test-{}", std::process::id());
-        let first = take_right(&name).unwrap();
-        assert!(take_right(&name).is_none());
+        let first = acquire_lock(&name).unwrap();
+        assert!(acquire_lock(&name).is_none());
         drop(first);
-        assert!(take_right(&name).is_some());
+        assert!(acquire_lock(&name).is_some());
     }
 }

@@ -3,13 +3,11 @@
 //! A host is a network namespace with a device; everything between the devices is [`net`], driven in
 //! real time by one thread, or in virtual time inside a guest kernel ([`TimeMode`]). All of it is held by file descriptors of
 //! this process, so it dies with it.
-//! Works for root, and for everybody where user namespaces are allowed ([`acquire`] says which).
+//! Works for root, and for every user where user namespaces are allowed ([`acquire_privilege`] reports which of the two applies).
 //!
-//! [`run`] takes a resolved scenario and gives rows of the record and the run's quality; [`standing`] keeps a
+//! [`run`] takes a resolved scenario and returns the rows of the record and the run's quality; [`standing`] keeps a
 //! network up for programs of all kinds.
 
-#[doc(hidden)]
-mod awake;
 pub mod baseline;
 mod budget;
 mod buffers;
@@ -17,6 +15,7 @@ mod capture;
 mod check;
 mod child;
 mod clock;
+mod cpu_latency;
 mod driver;
 mod error;
 mod facts;
@@ -36,7 +35,6 @@ mod machine;
 mod namespace;
 mod netlink;
 mod outcome;
-mod pcapng;
 mod port;
 mod processors;
 mod quality;
@@ -50,14 +48,12 @@ mod sys;
 mod taps;
 mod writer;
 
-use scenario::plan;
-
 pub use check::{Check, CheckItem, CheckState, check};
 pub use clock::TimeMode;
 pub use error::Error;
 pub use flow::has_congestion_control;
-pub use journal::{Cleaned, Entry, Journal, Standing};
-pub use machine::{Privilege, acquire, host_info};
-pub use outcome::{Observer, Options, Outcome, Progress};
+pub use journal::{CleanupReport, Journal, JournalEntry, StandingLab};
+pub use machine::{Privilege, acquire_privilege, host_info};
+pub use outcome::{Observer, Outcome, Progress, RunOptions};
 pub use port::Backend;
 pub use run::{check_flows, run};

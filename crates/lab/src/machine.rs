@@ -6,7 +6,7 @@ use schema::HostInfo;
 
 use crate::{Error, error::Attempted, facts::NamespaceLimits, sys};
 
-/// By what right the lab runs.
+/// The privilege with which the lab runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privilege {
     /// Root: everything works.
@@ -15,17 +15,20 @@ pub enum Privilege {
     UserNamespace,
 }
 
-/// Makes sure that this process may make network namespaces: as root, or by moving into a user
-/// namespace of its own. Must be called before any other thread exists.
-pub fn acquire() -> Result<Privilege, Error> {
-    if sys::is_root() && crate::namespace::Namespace::new().is_ok() {
+/// Gets the privilege to create network namespaces: as root, or by moving this process into a new user
+/// namespace. Must be called before any other thread exists.
+///
+/// # Errors
+/// [`Error::NoPrivilege`], with the cause and what to do.
+pub fn acquire_privilege() -> Result<Privilege, Error> {
+    if os::is_root() && crate::namespace::Namespace::new().is_ok() {
         return Ok(Privilege::Root);
     }
-    let (user, group) = sys::effective_ids();
-    // Before the user namespace is entered, which has limits of its own.
+    let (user, group) = os::effective_ids();
+    // Read before the user namespace is entered, which has other limits.
     let limits = NamespaceLimits::of_this_process();
     unshare_user().map_err(|e| limits.explain(e))?;
-    // Where the id of the group is to be mapped, setgroups must be given up (user_namespaces(7)).
+    // setgroups(2) must be denied before a group id can be mapped (user_namespaces(7)).
     for (path, text) in [
         ("/proc/self/setgroups", "deny".to_string()),
         ("/proc/self/uid_map", format!("0 {user} 1")),
@@ -40,8 +43,8 @@ pub fn acquire() -> Result<Privilege, Error> {
     Ok(Privilege::UserNamespace)
 }
 
-/// Moves the process into a user namespace. The thread that tried without one may not be quite gone yet,
-/// and the kernel allows this to processes with one thread only (EINVAL).
+/// Moves the process into a user namespace. The kernel allows this only to processes with one thread (EINVAL), and
+/// the thread of the attempt without one may not have exited completely yet.
 fn unshare_user() -> io::Result<()> {
     let mut tries = 50;
     loop {
@@ -55,32 +58,32 @@ fn unshare_user() -> io::Result<()> {
     }
 }
 
-/// The machine, for the summary.
+/// Kernel and processors of this machine, for the summary.
 pub fn host_info() -> HostInfo {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string();
     HostInfo { kernel, cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32) }
 }
 
-/// Processor time of the whole machine since its start.
+/// Processor time of the whole machine since boot, in clock ticks (proc(5), /proc/stat).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CpuTimes {
     total: u64,
     idle: u64,
-    /// Of programs' own code.
+    /// In user mode.
     user: u64,
-    /// Of programs at a lower priority than the ordinary one.
+    /// In user mode at a positive nice value.
     nice: u64,
     stolen: u64,
     cpus: u64,
 }
 
-/// How a span of time was used, in shares of all processors.
+/// Use of processor time, as shares of all processors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct CpuUse {
     pub(crate) idle: f64,
-    /// Taken by the hypervisor for others.
+    /// Used by the hypervisor for other virtual machines.
     pub(crate) stolen: f64,
-    /// Taken by other programs of this machine.
+    /// Used by other programs of this machine.
     pub(crate) others: f64,
 }
 
@@ -88,7 +91,7 @@ impl CpuTimes {
     pub(crate) fn now() -> Result<Self, Error> {
         let text = fs::read_to_string("/proc/stat").attempted(|| "read /proc/stat".into())?;
         Self::parse(&text).ok_or_else(|| Error::System {
-            attempted: "understand /proc/stat".into(),
+            attempted: "parse /proc/stat".into(),
             source: io::Error::from(io::ErrorKind::InvalidData),
         })
     }
@@ -109,19 +112,19 @@ impl CpuTimes {
         })
     }
 
-    /// The same for whoever runs at real-time priority, to whom programs at a low priority give way at once.
+    /// The same with nice time counted as idle: a real-time process preempts programs at a low priority at once.
     pub(crate) fn with_nice_as_idle(self) -> Self {
         CpuTimes { idle: self.idle + self.nice, ..self }
     }
 
-    /// The share of all processors that other programs' user code used since `before`, of which this program's own took `own`.
+    /// The share of all processors that other programs used in user mode since `before`, if this program used `own`.
     pub(crate) fn others_since(&self, before: &CpuTimes, wall: Duration, own: Duration) -> f64 {
         let total = self.total.saturating_sub(before.total).max(1) as f64;
         let own = own.as_secs_f64() / (wall.as_secs_f64() * self.cpus.max(1) as f64).max(1e-9);
         (self.user.saturating_sub(before.user) as f64 / total - own).clamp(0.0, 1.0)
     }
 
-    /// The use of the time since `before`; `spun` is time that we spent waiting actively.
+    /// The use of processor time since `before`; `spun` is the time that this program spent busy-waiting.
     pub(crate) fn since(&self, before: &CpuTimes, wall: Duration, spun: Duration) -> CpuUse {
         let total = self.total.saturating_sub(before.total).max(1) as f64;
         let spun = spun.as_secs_f64() / (wall.as_secs_f64() * self.cpus.max(1) as f64).max(1e-9);
@@ -138,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_time_counts_active_waiting() {
+    fn busy_waiting_counts_as_idle_time() {
         let before = CpuTimes::parse("cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0\ncpu1 0\nintr 1\n").unwrap();
         let after = CpuTimes::parse("cpu  80 0 20 90 0 0 0 10 0 0\ncpu0 0\ncpu1 0\nintr 1\n").unwrap();
         let used = after.since(&before, Duration::from_secs(1), Duration::from_millis(400));
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_programs_used_is_all_less_our_own() {
+    fn use_of_other_programs_excludes_this_program() {
         let before = CpuTimes::parse("cpu  0 0 0 0 0 0 0 0\ncpu0 0\ncpu1 0\n").unwrap();
         let after = CpuTimes::parse("cpu  80 20 30 70 0 0 0 0\ncpu0 0\ncpu1 0\n").unwrap();
         let others =
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_give_way_leave_the_processor_idle_for_real_time() {
+    fn nice_time_counts_as_idle_for_a_real_time_process() {
         let times = |text| CpuTimes::parse(text).unwrap().with_nice_as_idle();
         let before = times("cpu  0 0 0 0 0 0 0 0\ncpu0 0\n");
         let after = times("cpu  30 60 0 10 0 0 0 0\ncpu0 0\n");
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_understood() {
+    fn proc_stat_of_this_machine_is_parsed() {
         assert!(CpuTimes::now().unwrap().cpus >= 1);
         assert!(!host_info().kernel.is_empty());
         assert!(CpuTimes::parse("nonsense").is_none() && CpuTimes::parse("cpu 1 2").is_none());

@@ -1,4 +1,4 @@
-//! Network namespaces held by nothing but a file descriptor: they die with the process.
+//! Network namespaces that exist only as long as a file descriptor refers to them, so they end with the process.
 
 use std::{
     fs::File,
@@ -6,36 +6,36 @@ use std::{
     sync::Mutex,
 };
 
-use crate::{Error, error::Attempted, sys};
+use crate::{Error, error::Attempted};
 
 /// A network namespace.
 #[derive(Debug)]
 pub(crate) struct Namespace(File);
 
 impl Namespace {
-    /// Makes an empty namespace.
+    /// Creates an empty namespace.
     pub(crate) fn new() -> Result<Self, Error> {
         on_thread(|| {
-            sys::unshare_network().attempted(|| "make a network namespace".into())?;
+            os::unshare_network().attempted(|| "create a network namespace".into())?;
             let path = "/proc/thread-self/ns/net";
             File::open(path).map(Namespace).attempted(|| format!("open {path}"))
         })
     }
 
-    /// Runs `work` on a thread inside the namespace. Sockets and devices that it makes stay there.
+    /// Runs `work` on a thread inside the namespace. Sockets and devices that it creates stay there.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
         on_thread(|| {
-            sys::enter_network(self.0.as_fd()).attempted(|| "enter a network namespace".into())?;
+            os::enter_network(self.0.as_fd()).attempted(|| "enter a network namespace".into())?;
             work()
         })
     }
 
-    /// For others to enter.
+    /// Its descriptor, for setns(2).
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// For netlink, which moves devices between namespaces by descriptor.
+    /// Its descriptor as a number, for netlink attributes such as IFLA_NET_NS_FD.
     pub(crate) fn raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
@@ -51,15 +51,15 @@ fn on_thread<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<
     })
 }
 
-/// Starts `threads` threads at once and ends them.
+/// Checks that `threads` threads can exist at once, by starting and ending them.
 ///
 /// # Errors
-/// [`Error::NoThreads`] where the machine does not allow that many (RLIMIT_NPROC, a cgroup's pids.max): later, in the middle of
-/// a run, that would be a panic.
+/// [`Error::NoThreads`] if the machine does not allow that many (RLIMIT_NPROC, a cgroup's pids.max): in the middle of
+/// a run that would be a panic.
 pub(crate) fn check_threads(threads: usize) -> Result<(), Error> {
     let gate = Mutex::new(());
     std::thread::scope(|scope| {
-        // Threads wait for this; it opens however the scope ends.
+        // Threads wait for this lock; it is released however the scope ends.
         let _closed = gate.lock();
         (0..threads).try_for_each(|_| {
             let wait = || drop(gate.lock());
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_can_be_had_are_tried_and_ended() {
+    fn threads_within_the_limit_are_started_and_ended() {
         check_threads(50).unwrap();
         let error = Error::NoThreads { threads: 50, source: std::io::Error::from_raw_os_error(libc::EAGAIN) };
         assert!(

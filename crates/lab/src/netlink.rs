@@ -1,46 +1,41 @@
-//! The rtnetlink requests of the lab: devices, addresses, counters.
+//! The rtnetlink requests of the lab: devices, addresses, routes, counters.
 
 use std::{io, net::IpAddr};
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressHeaderFlags, AddressMessage},
     link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
     route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
 };
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use os::netlink::RouteSocket;
 
-/// Headers that a super-packet has beside its first packet's MTU.
-const GSO_HEADER_ROOM: u32 = 120;
+/// Maximum header bytes of a super-packet beyond one packet's MTU.
+const GSO_HEADER_BYTES: u32 = 120;
 
-/// A connection to the kernel of the thread's network namespace.
-pub(crate) struct Netlink(Socket);
+/// An rtnetlink socket in the thread's network namespace.
+pub(crate) struct Netlink(RouteSocket);
 
-/// What a device counted outside the emulated network.
+/// Packets that a device dropped, including errors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DeviceDrops {
     pub(crate) received: u64,
     pub(crate) sent: u64,
 }
 
-/// How a host's device is set up.
+/// Configuration of a host's device.
 pub(crate) struct DeviceSetup<'a> {
     pub(crate) name: &'a str,
     pub(crate) mac: [u8; 6],
     pub(crate) mtu: u32,
-    /// Largest super-packet, in bytes of IP.
+    /// Maximum size of a super-packet's IP packet.
     pub(crate) gso_bytes: Option<u32>,
 }
 
 impl Netlink {
     pub(crate) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Netlink(socket))
+        RouteSocket::open().map(Netlink)
     }
 
     /// Configures a device by name and returns its index. It stays down until [`Netlink::bring_up`].
@@ -50,29 +45,29 @@ impl Netlink {
         message.header.index = index;
         message.attributes = vec![LinkAttribute::Mtu(setup.mtu), LinkAttribute::Address(setup.mac.to_vec())];
         if let Some(bytes) = setup.gso_bytes {
-            // A limit below one packet is none at all to the kernel; one segment at a time is what is meant.
+            // The kernel ignores a GSO size below one packet. Such a limit means one segment per packet, which GsoMaxSegs sets.
             let segments = (bytes / setup.mtu.max(1)).max(1);
-            message.attributes.push(LinkAttribute::GsoMaxSize(bytes.max(setup.mtu + GSO_HEADER_ROOM)));
+            message.attributes.push(LinkAttribute::GsoMaxSize(bytes.max(setup.mtu + GSO_HEADER_BYTES)));
             message.attributes.push(LinkAttribute::GsoMaxSegs(segments));
         }
-        self.ask(RouteNetlinkMessage::SetLink(message), 0)?;
+        self.0.change(RouteNetlinkMessage::SetLink(message), 0)?;
         Ok(index)
     }
 
-    /// Sets the length of a device's transmit queue, in packets. Kernels limit it (ERANGE).
+    /// Sets the length of a device's transmit queue, in packets. The kernel rejects too large a length (ERANGE).
     pub(crate) fn set_queue_length(&self, index: u32, packets: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         message.attributes = vec![LinkAttribute::TxQueueLen(packets)];
-        self.ask(RouteNetlinkMessage::SetLink(message), 0).map(drop)
+        self.0.change(RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Takes the loopback device into service.
+    /// Brings the loopback device up.
     pub(crate) fn set_up_loopback(&self) -> io::Result<()> {
         self.bring_up(self.link("lo")?.header.index)
     }
 
-    /// Makes a pair of devices, the second in the namespace that `peer_namespace` describes.
+    /// Creates a pair of devices, the second in the namespace with descriptor `peer_namespace`.
     pub(crate) fn add_veth(&self, name: &str, peer: &str, peer_namespace: i32) -> io::Result<()> {
         let mut other = LinkMessage::default();
         other.attributes = vec![LinkAttribute::IfName(peer.into()), LinkAttribute::NetNsFd(peer_namespace)];
@@ -84,22 +79,22 @@ impl Netlink {
                 LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(other))),
             ]),
         ];
-        self.ask(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
+        self.0.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Gives a device an address, and with it the route to its subnet.
+    /// Adds an address to a device; the kernel adds the route to its subnet.
     pub(crate) fn add_address(&self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.index = index;
         message.header.prefix_len = prefix;
         message.header.family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-        // No duplicate address detection: it would hold the address back for a second.
+        // No duplicate address detection: it would delay the address by a second.
         message.header.flags = AddressHeaderFlags::Nodad;
         message.attributes = vec![AddressAttribute::Address(address), AddressAttribute::Local(address)];
-        self.ask(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
+        self.0.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Adds a route by way of a router.
+    /// Adds a route through the gateway `via`.
     pub(crate) fn add_route(&self, to: IpAddr, prefix: u8, via: IpAddr) -> io::Result<()> {
         let address = |address| match address {
             IpAddr::V4(v4) => RouteAddress::Inet(v4),
@@ -117,10 +112,10 @@ impl Netlink {
             message.attributes.push(RouteAttribute::Destination(address(to)));
         }
         message.attributes.push(RouteAttribute::Gateway(address(via)));
-        self.ask(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
+        self.0.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// What a device dropped since it was made.
+    /// Packets that a device dropped since it was created.
     pub(crate) fn drops(&self, name: &str) -> io::Result<DeviceDrops> {
         let link = self.link(name)?;
         let stats = link.attributes.iter().find_map(|a| match a {
@@ -133,41 +128,22 @@ impl Netlink {
         }))
     }
 
-    /// Takes a device into service.
+    /// Brings a device up.
     pub(crate) fn bring_up(&self, index: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         message.header.flags = LinkFlags::Up;
         message.header.change_mask = LinkFlags::Up;
-        self.ask(RouteNetlinkMessage::SetLink(message), 0).map(drop)
+        self.0.change(RouteNetlinkMessage::SetLink(message), 0)
     }
 
     /// A device by name.
     pub(crate) fn link(&self, name: &str) -> io::Result<LinkMessage> {
         let mut message = LinkMessage::default();
         message.attributes = vec![LinkAttribute::IfName(name.into())];
-        match self.ask(RouteNetlinkMessage::GetLink(message), 0)? {
+        match self.0.get(RouteNetlinkMessage::GetLink(message))? {
             Some(RouteNetlinkMessage::NewLink(link)) => Ok(link),
-            _ => Err(io::Error::other(format!("the kernel gave no answer about device {name}"))),
-        }
-    }
-
-    /// Sends one request; returns the kernel's message, or nothing where it only acknowledged.
-    fn ask(&self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Option<RouteNetlinkMessage>> {
-        let mut header = NetlinkHeader::default();
-        let wants_answer = matches!(message, RouteNetlinkMessage::GetLink(_));
-        header.flags = NLM_F_REQUEST | flags | if wants_answer { 0 } else { NLM_F_ACK };
-        let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
-        request.finalize();
-        let mut bytes = vec![0; request.buffer_len()];
-        request.serialize(&mut bytes);
-        self.0.send(&bytes, 0)?;
-        let (answer, _) = self.0.recv_from_full()?;
-        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map_err(io::Error::other)?;
-        match answer.payload {
-            NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
-            NetlinkPayload::InnerMessage(message) => Ok(Some(message)),
-            _ => Ok(None),
+            _ => Err(io::Error::other(format!("the kernel sent no reply about device {name}"))),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What goes into a run and what comes out of it.
+//! Input and output of a run.
 
 use std::{collections::BTreeMap, path::Path, sync::atomic::AtomicBool, time::Duration};
 
-use scenario::rows::{FlowEnd, LinkEnd};
+use engine_common::{FlowTotals, LinkTotals};
 use schema::{Event, FlowSample, LinkSample, Quality};
 use units::Time;
 
@@ -10,26 +10,29 @@ use crate::{Error, Journal, clock::TimeMode, machine::Privilege, port::Backend};
 
 /// How to run.
 #[derive(Debug)]
-pub struct Options<'a> {
-    /// By what right, see [`crate::acquire`].
+pub struct RunOptions<'a> {
+    /// Returned by [`crate::acquire_privilege`].
     pub privilege: Privilege,
-    /// How time passes: virtual only inside a guest kernel whose time is.
+    /// How time passes: virtual only inside a guest kernel with virtual time.
     pub time: TimeMode,
-    /// How ports are made.
+    /// How hosts are connected to the emulator.
     pub backend: Backend,
-    /// Where this lab is entered.
+    /// Where this lab is registered.
     pub journal: &'a Journal,
-    /// Where captured packets are written; without it the scenario's captures are not made.
+    /// Directory of the capture files; without it the scenario's captures are skipped.
     pub capture_dir: Option<&'a Path>,
-    /// The kernel's names of the congestion controls of flows that have one, by flow.
+    /// The kernel's names of congestion controls, by flow, for flows that set one.
     pub congestion_controls: &'a BTreeMap<String, String>,
-    /// Set from outside to end the run early.
+    /// The caller sets it to end the run early.
     pub stop: &'a AtomicBool,
 }
 
-/// Sees a run while it goes on.
+/// Receives rows and progress during a run.
 pub trait Observer {
-    /// Rows since the last call, in order of time. An error ends the run.
+    /// Rows since the last call, in order of time.
+    ///
+    /// # Errors
+    /// Any error ends the run, which then fails with [`Error::Observer`].
     fn rows(
         &mut self,
         flows: &[FlowSample],
@@ -49,7 +52,7 @@ pub struct Progress {
     pub flows: Vec<FlowSample>,
 }
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// All samples in order of time.
@@ -59,17 +62,17 @@ pub struct Outcome {
     /// All events.
     pub events: Vec<Event>,
     /// The flows' ends, in the scenario's order.
-    pub flow_ends: Vec<FlowEnd>,
-    /// The counters of links that are not ideal.
-    pub link_ends: Vec<LinkEnd>,
-    /// How far the run can be trusted.
+    pub flow_ends: Vec<FlowTotals>,
+    /// Final counters of links that are not ideal.
+    pub link_ends: Vec<LinkTotals>,
+    /// Whether the measurement is reliable.
     pub quality: Quality,
-    /// Time on the wall's clock, set-up included.
+    /// Wall-clock time, set-up included.
     pub wall: Duration,
     /// How long the flows ran.
     pub duration: Time,
-    /// True where it was ended early from outside.
+    /// True if the caller ended the run early.
     pub interrupted: bool,
-    /// The first flow's failure, where other flows were measured all the same.
+    /// The first failure of a flow, if other flows were measured nevertheless.
     pub failed: Option<Error>,
 }

@@ -1,5 +1,5 @@
-//! Where frames leave and enter a host's kernel: a TAP device, or one end of a veth pair behind a
-//! packet socket where TAP devices may not be made.
+//! Ports, through which frames leave and enter a host's kernel: a TAP device, or a packet socket on the far end of a veth pair
+//! where TAP devices cannot be created.
 
 use std::{
     fs::File,
@@ -23,12 +23,12 @@ use crate::{
 const QUEUE_LENGTHS: [u32; 2] = [65_536, MAX_QUEUE_LENGTH_OF_NEWER_KERNELS];
 /// Limit of IFLA_TXQLEN in the netlink policy of those kernels (net/core/rtnetlink.c).
 const MAX_QUEUE_LENGTH_OF_NEWER_KERNELS: u32 = 32_767;
-/// MTU of the other end of a veth pair: the host's own may change.
+/// MTU of the far end of a veth pair: the maximum, because the MTU of the host's end may change.
 const WIRE_MTU: u32 = 65_535;
-/// Receive buffer asked for on packet sockets; the machine may grant less.
+/// Requested receive buffer of packet sockets, bytes; the kernel may grant less.
 const PACKET_BUFFER: i32 = 64 << 20;
 
-/// How ports are made.
+/// How hosts are connected to the emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
     /// TAP devices.
@@ -45,13 +45,13 @@ impl std::str::FromStr for Backend {
         match text {
             "tap" => Ok(Backend::Tap),
             "packet" => Ok(Backend::Packet),
-            other => Err(format!("there are no ports called {other:?}; there are tap and packet")),
+            other => Err(format!("unknown kind of ports {other:?}; write tap or packet")),
         }
     }
 }
 
 impl Backend {
-    /// As it is written: `tap` or `packet`.
+    /// `tap` or `packet`.
     pub fn name(self) -> &'static str {
         match self {
             Backend::Tap => "tap",
@@ -59,10 +59,10 @@ impl Backend {
         }
     }
 
-    /// TAP where a TAP device can be made, else packet sockets. To be called once network namespaces may be made.
+    /// TAP if a TAP device can be created, else packet sockets. To be called after [`crate::acquire_privilege`].
     pub fn for_this_machine() -> Self {
         let tap = Namespace::new().and_then(|namespace| {
-            namespace.run(|| sys::open_tap("lf-check").attempted(|| "make a TAP device".into()))
+            namespace.run(|| sys::open_tap("lf-check").attempted(|| "create a TAP device".into()))
         });
         match tap {
             Ok(_) => Backend::Tap,
@@ -76,15 +76,15 @@ impl Backend {
 pub(crate) struct Port {
     file: File,
     backend: Backend,
-    /// Most segments that the host takes at once.
+    /// Maximum number of segments per frame that the host accepts.
     pub(crate) gro: Option<u32>,
-    /// The host's kernel sees its transmit queue fill: packets are taken no faster than the link sends them.
+    /// The scenario sets a transmit queue: frames are read no faster than the link sends them, so that the queue fills.
     pub(crate) has_tx_queue: bool,
 }
 
-/// What a port's device needs to know.
+/// Configuration of a port's device.
 pub(crate) struct PortSetup<'a> {
-    /// The number that the device's Ethernet address tells.
+    /// The station number, which determines the device's Ethernet address.
     pub(crate) station: usize,
     pub(crate) device: &'a str,
     pub(crate) mtu: u32,
@@ -93,7 +93,7 @@ pub(crate) struct PortSetup<'a> {
 }
 
 impl Port {
-    /// Makes the port of a host in its namespace. `wires` holds the other ends of veth pairs.
+    /// Creates the port of a host in its namespace. The far ends of veth pairs are in the namespace `wires`.
     pub(crate) fn open(
         setup: &PortSetup<'_>,
         backend: Backend,
@@ -106,11 +106,11 @@ impl Port {
             let what = || format!("set up device {device}");
             let netlink = Netlink::open().attempted(what)?;
             let tap = match backend {
-                Backend::Tap => Some(sys::open_tap(device).map_err(no_port("make TAP device", device))?),
+                Backend::Tap => Some(sys::open_tap(device).map_err(no_port("create TAP device", device))?),
                 Backend::Packet => {
                     netlink
                         .add_veth(device, &wire, wires.raw_fd())
-                        .map_err(no_port("make veth device", device))?;
+                        .map_err(no_port("create veth device", device))?;
                     None
                 }
             };
@@ -136,7 +136,7 @@ impl Port {
             for cidr in setup.addresses {
                 netlink
                     .add_address(index, cidr.address, cidr.prefix)
-                    .attempted(|| format!("give {device} the address {cidr}"))?;
+                    .attempted(|| format!("add address {cidr} to {device}"))?;
             }
             Ok(tap)
         })?;
@@ -147,13 +147,13 @@ impl Port {
         Ok(Port { file, backend, gro: setup.nic.gro, has_tx_queue: setup.nic.tx_queue.is_some() })
     }
 
-    /// A port onto any file, for tests of what is written.
+    /// A port that writes to any file, for tests.
     #[cfg(test)]
     pub(crate) fn onto(file: File) -> Self {
         Port { file, backend: Backend::Tap, gro: None, has_tx_queue: false }
     }
 
-    /// Makes a port as a run does and removes it again.
+    /// Creates a port as a run does and removes it again.
     pub(crate) fn try_one(backend: Backend) -> Result<(), Error> {
         let nic = Nic::default();
         let setup = PortSetup { station: 0, device: "lf-check", mtu: 1500, addresses: &[], nic: &nic };
@@ -165,23 +165,23 @@ impl Port {
         &self.file
     }
 
-    /// Reads one frame; `None` where there is none. An error of [`is_gone`] is for ever.
+    /// Reads one frame; `None` if there is none. An error of [`is_gone`] is permanent.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.file).read(buffer) {
             Ok(len) => Ok(Some(len)),
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
-            // The host took its device down for a moment.
+            // The host's device is down.
             Err(e) if e.raw_os_error() == Some(libc::ENETDOWN) => Ok(None),
             Err(e) => Err(e),
         }
     }
 
-    /// Writes one frame; false where the host did not take it.
+    /// Writes one frame; false if the host did not accept it.
     pub(crate) fn write(&self, frame: &[u8]) -> bool {
         matches!((&self.file).write(frame), Ok(len) if len == frame.len())
     }
 
-    /// Frames that were lost between the host and us since the last call, beyond the device's own counters.
+    /// Frames that the packet socket dropped since the last call, which the device's counters do not include.
     pub(crate) fn drops(&self) -> u64 {
         match self.backend {
             Backend::Tap => 0,
@@ -190,7 +190,7 @@ impl Port {
     }
 }
 
-/// True for the error of reading a device that its host removed (`ip link del`; tun.c: no device is attached any more).
+/// True for the error of reading a device that its host removed (`ip link del`; tun.c: no device is attached).
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBADFD)
 }
@@ -208,7 +208,7 @@ fn set_longest_queue(mut set: impl FnMut(u32) -> io::Result<()>) -> io::Result<O
     Ok(None)
 }
 
-/// Sets the length that a scenario asks for. Never another one: it decides what the host drops.
+/// Sets exactly the length of the scenario, because it determines what the host drops.
 fn set_exact_queue(
     device: &str,
     packets: u32,
@@ -223,14 +223,14 @@ fn set_exact_queue(
     Err(Error::TxQueue { device: device.into(), packets, max, source })
 }
 
-/// Whether the kernel refuses this length of a queue; another one may work.
+/// Whether the kernel rejects this length of a queue; another one may work.
 fn is_length_refused(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ERANGE | libc::EINVAL | libc::ENOMEM))
 }
 
 fn open_wire(wire: &str, setup: &PortSetup<'_>) -> Result<File, Error> {
-    let what = || format!("set up the other end of {}", setup.device);
-    // Ours is only a wire: without this the kernel would announce itself on it.
+    let what = || format!("set up the far end of {}", setup.device);
+    // Otherwise the kernel of this namespace would send neighbour discovery through it.
     silence_ipv6(wire);
     let netlink = Netlink::open().attempted(what)?;
     let mut wire_mac = mac(setup.station);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_queue_that_a_kernel_allows_is_set() {
+    fn the_longest_accepted_queue_is_set() {
         for (max, expected) in [(u32::MAX, 65_536), (32_767, 32_767), (1_000, 500)] {
             let mut kernel = FakeKernel::new(max, libc::ERANGE);
             let set = set_longest_queue(|packets| kernel.set(packets)).unwrap();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_other_than_the_length_is_reported() {
+    fn errors_other_than_a_rejected_length_are_reported() {
         let mut kernel = FakeKernel::new(0, libc::EPERM);
         let error = set_longest_queue(|packets| kernel.set(packets)).unwrap_err();
         assert_eq!((error.raw_os_error(), kernel.requested.len()), (Some(libc::EPERM), 1));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_of_a_scenario_is_set_exactly_or_refused() {
+    fn the_queue_of_a_scenario_is_set_exactly_or_rejected() {
         let mut kernel = FakeKernel::new(32_767, libc::ERANGE);
         set_exact_queue("h1-eth0", 20, |packets| kernel.set(packets)).unwrap();
         assert_eq!(kernel.length, 20);
@@ -302,7 +302,7 @@ mod tests {
         assert!(error.is_missing(), "{error}");
         assert_eq!(
             error.to_string(),
-            "h1-eth0: this kernel refuses nic.tx_queue = 100000 packets: Numerical result out of range (os error 34); \
+            "h1-eth0: this kernel rejects nic.tx_queue = 100000 packets: Numerical result out of range (os error 34); \
              it allows 32767: write tx_queue = 32767 or less, or run it with --engine sim"
         );
         let mut kernel = FakeKernel::new(10, libc::ERANGE);

@@ -1,4 +1,4 @@
-//! Which processors a run's threads use, and how busy the machine's processors are meanwhile.
+//! Which processors a run's threads use, and how busy the machine's processors are during the run.
 
 use std::{
     sync::atomic::Ordering,
@@ -14,8 +14,8 @@ use crate::{
     sys,
 };
 
-/// Which processors the threads use: the emulator has one for itself where there are two and no other
-/// lab has done the same.
+/// Which processors the threads use: the emulator has a dedicated one if there are at least two and it holds the busy-poll
+/// lock. `None`: the scheduler decides.
 #[derive(Debug, Clone)]
 pub(crate) struct Placement {
     pub(crate) driver: Option<Vec<usize>>,
@@ -23,67 +23,67 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    pub(crate) fn choose(alone: bool) -> Self {
-        Placement::among(&sys::allowed_cpus().unwrap_or_default(), alone)
+    pub(crate) fn choose(has_busy_poll_lock: bool) -> Self {
+        Placement::among(&os::allowed_cpus().unwrap_or_default(), has_busy_poll_lock)
     }
 
-    fn among(cpus: &[usize], alone: bool) -> Self {
+    fn among(cpus: &[usize], has_busy_poll_lock: bool) -> Self {
         match cpus {
-            [others @ .., last] if alone && !others.is_empty() => {
+            [others @ .., last] if has_busy_poll_lock && !others.is_empty() => {
                 Placement { driver: Some(vec![*last]), flows: Some(others.to_vec()) }
             }
             _ => Placement { driver: None, flows: None },
         }
     }
 
-    /// Whether the emulator may poll all the time. On the only processor it would keep the hosts from theirs.
+    /// Whether the emulator may poll continuously. On the only processor it would starve the hosts.
     pub(crate) fn may_spin(&self) -> bool {
         self.driver.is_some()
     }
 }
 
-/// Moves this thread to `cpus`, if any; where that is refused the scheduler places it.
+/// Restricts this thread to `cpus`, if any; if the kernel refuses, the scheduler decides.
 pub(crate) fn move_to(cpus: Option<&[usize]>) {
     if let Some(cpus) = cpus {
-        let _ = sys::set_allowed_cpus(cpus);
+        let _ = os::set_allowed_cpus(cpus);
     }
 }
 
-/// Follows how the machine's processors are used, second by second.
-pub(crate) struct CpuWatch {
+/// Measures the use of the machine's processors, second by second.
+pub(crate) struct CpuMonitor {
     before: CpuTimes,
     at: Instant,
     spun: u64,
-    /// When the watch began: the machine's times, when, and this program's.
+    /// At the start: the machine's times, the wall clock, and this program's user time.
     first: (CpuTimes, Instant, Time),
-    /// This process, flows and all, was begun at real-time priority.
-    outranks_others: bool,
-    /// The smallest idle share and the largest stolen share so far; other programs' share of the whole time.
+    /// This process, including its flows, was started at real-time priority.
+    is_real_time: bool,
+    /// The minimum idle share and the maximum stolen share so far; other programs' share of the whole time.
     pub(crate) result: CpuUse,
 }
 
-impl CpuWatch {
+impl CpuMonitor {
     pub(crate) fn begin() -> Result<Self, Error> {
         let (before, at) = (CpuTimes::now()?, Instant::now());
-        Ok(CpuWatch {
+        Ok(CpuMonitor {
             before,
             at,
             first: (before, at, sys::own_user_time()),
             spun: 0,
-            outranks_others: sys::is_real_time(),
+            is_real_time: sys::is_real_time(),
             result: CpuUse { idle: 1.0, stolen: 0.0, others: 0.0 },
         })
     }
 
-    /// Takes the use since the last time, if that is at least `least` ago.
-    pub(crate) fn take(&mut self, shared: &Shared, least: Duration) -> Result<(), Error> {
+    /// Updates the result with the CPU use since the last update, if that was at least `min` ago.
+    pub(crate) fn update(&mut self, shared: &Shared, min: Duration) -> Result<(), Error> {
         let wall = self.at.elapsed();
-        if wall < least {
+        if wall < min {
             return Ok(());
         }
         let (now, spun) = (CpuTimes::now()?, shared.spun.load(Ordering::Relaxed));
         let spinning = Duration::from_nanos(spun - self.spun);
-        let used = match self.outranks_others {
+        let used = match self.is_real_time {
             true => now.with_nice_as_idle().since(&self.before.with_nice_as_idle(), wall, spinning),
             false => now.since(&self.before, wall, spinning),
         };
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_emulator_polls_only_on_a_processor_of_its_own() {
+    fn the_emulator_polls_only_on_a_dedicated_processor() {
         let two = Placement::among(&[0, 1], true);
         assert_eq!((two.driver.as_deref(), two.flows.as_deref()), (Some(&[1][..]), Some(&[0][..])));
         assert!(two.may_spin());

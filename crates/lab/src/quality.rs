@@ -2,67 +2,71 @@
 
 use std::time::Duration;
 
-use schema::Quality;
+use schema::{Quality, Reliability};
 
 use crate::{
     Backend, Privilege,
     clock::TimeMode,
     driver::DriverReport,
     machine::CpuUse,
-    stalls::{LATE, Stalls},
+    stalls::{LATE_NS, Stalls},
 };
 
-/// Idle processor time below which computing may have been the limit.
+/// Minimum idle share of the processors; below it they may have limited throughput.
 const IDLE_SHARE: f64 = 0.02;
 /// Share of the run for which the emulator stalled that makes the measurement unreliable.
 const STALLED_SHARE: f64 = 0.01;
 /// Share of time taken by the hypervisor that is worth a warning.
 const STOLEN_SHARE: f64 = 0.05;
 
-/// Lateness in virtual time from which on a reader must know of it, ns: records have microseconds.
-const VISIBLE_LATENESS: u64 = 1_000;
-/// Lateness in virtual time above which something is wrong, ns. A stock kernel's clock costs 256 ns a reading.
-const MAX_VIRTUAL_LATENESS: u64 = 50_000;
+/// Lateness in virtual time that is worth a warning, ns: it is visible, because records have microseconds.
+const VISIBLE_LATENESS_NS: u64 = 1_000;
+/// Lateness in virtual time above which the emulator has a defect, ns. Reading a stock kernel's clock takes 256 ns.
+const MAX_VIRTUAL_LATENESS_NS: u64 = 50_000;
 
-/// What a run was made under.
+/// The conditions of a run.
 #[derive(Debug)]
-pub(crate) struct Conditions {
+pub(crate) struct RunConditions {
     pub(crate) privilege: Privilege,
     pub(crate) backend: Backend,
-    /// No other lab ran when this one began.
+    /// No other lab ran when this one started.
     pub(crate) alone: bool,
     pub(crate) outside_drops: u64,
-    /// Super-packets dropped at transmit queues that the scenario asks for.
+    /// Super-packets dropped at transmit queues that the scenario sets.
     pub(crate) tx_queue_drops: u64,
-    /// The scenario asks for a transmit queue where ports have none.
+    /// The scenario sets a transmit queue, but ports have none.
     pub(crate) no_tx_queue: bool,
     /// How long the run took.
     pub(crate) wall: Duration,
     /// The smallest idle share and the largest stolen share of any second; other programs' share.
     pub(crate) cpu: CpuUse,
-    /// Some flow's bytes pass through programs. Echoes are the kernel's, whatever the processors do beside.
+    /// A program sends and receives data in some flow. Echoes are handled by the kernel, however busy the processors are.
     pub(crate) has_bulk: bool,
-    /// When samples are missing.
+    /// Periods in which samples are missing.
     pub(crate) sampler: Stalls,
-    /// What stalls can have changed, see [`crate::stall_effects`].
+    /// Results that stalls can have changed, see [`crate::stall_effects`].
     pub(crate) stall_effects: Vec<String>,
     pub(crate) time: TimeMode,
 }
 
-/// The quality of a run.
-pub(crate) fn judge(report: &DriverReport, conditions: &Conditions) -> Quality {
+/// Judges a run.
+pub(crate) fn judge(report: &DriverReport, conditions: &RunConditions) -> Quality {
     if conditions.time == TimeMode::Virtual {
         return judge_virtual(report, conditions);
     }
     let percentile = |p: f64| report.lateness.value_at_quantile(p) as f64 / 1000.0;
     let stalls = &report.stalls;
     let disturbances = disturbances(report, conditions);
-    let disturbed = !disturbances.is_empty();
-    let faults: Vec<String> = disturbances.into_iter().chain(other_faults(conditions)).collect();
+    let others = other_faults(conditions);
+    let reliability = match (disturbances.is_empty(), others.is_empty()) {
+        (true, true) => Reliability::Reliable,
+        (false, _) => Reliability::Disturbed,
+        (true, false) => Reliability::Invalid,
+    };
+    let faults: Vec<String> = disturbances.into_iter().chain(others).collect();
     let notes = faults.iter().cloned().chain(warnings(report, conditions)).collect();
     Quality {
-        ok: faults.is_empty(),
-        disturbed,
+        reliability,
         emulator_late_p50_us: Some(percentile(0.5)),
         emulator_late_p99_us: Some(percentile(0.99)),
         emulator_late_max_us: Some(report.lateness.max().max(stalls.longest) as f64 / 1000.0),
@@ -77,23 +81,23 @@ pub(crate) fn judge(report: &DriverReport, conditions: &Conditions) -> Quality {
     }
 }
 
-/// The quality of a run in virtual time: no processor, timer or other program can disturb it.
-fn judge_virtual(report: &DriverReport, conditions: &Conditions) -> Quality {
+/// Judges a run in virtual time, which no processor, timer or other program can disturb.
+fn judge_virtual(report: &DriverReport, conditions: &RunConditions) -> Quality {
     let late = report.lag_max.max(report.lateness.max());
-    let much = (late > MAX_VIRTUAL_LATENESS).then(|| {
-        format!("the emulator was up to {:.1} us late in virtual time: please report this", late as f64 / 1e3)
+    let fault = (late > MAX_VIRTUAL_LATENESS_NS).then(|| {
+        format!("the emulator was up to {:.1} us late in virtual time; please report this", late as f64 / 1e3)
     });
-    let little = (VISIBLE_LATENESS..=MAX_VIRTUAL_LATENESS).contains(&late).then(|| {
+    let warning = (VISIBLE_LATENESS_NS..=MAX_VIRTUAL_LATENESS_NS).contains(&late).then(|| {
         format!(
-            "packets were up to {:.1} us late, because this kernel's clock takes time to read; \
-             the kernels of `longfat kernel build` are exact",
+            "packets were up to {:.1} us late, because reading this kernel's clock takes virtual time; \
+             kernels from `longfat kernel build` are exact",
             late as f64 / 1e3
         )
     });
-    let faults: Vec<String> = much.into_iter().chain(other_faults(conditions)).collect();
-    let notes = faults.iter().cloned().chain(little).chain(tx_queue_drops(conditions)).collect();
+    let faults: Vec<String> = fault.into_iter().chain(other_faults(conditions)).collect();
+    let notes = faults.iter().cloned().chain(warning).chain(tx_queue_drops(conditions)).collect();
     Quality {
-        ok: faults.is_empty(),
+        reliability: if faults.is_empty() { Reliability::Reliable } else { Reliability::Invalid },
         outside_drops: conditions.outside_drops,
         faults,
         notes,
@@ -101,11 +105,11 @@ fn judge_virtual(report: &DriverReport, conditions: &Conditions) -> Quality {
     }
 }
 
-/// Faults of the machine: it was busy, or stalled.
-fn disturbances(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
+/// Faults because the machine was busy or stalled; a repetition may succeed.
+fn disturbances(report: &DriverReport, conditions: &RunConditions) -> Vec<String> {
     let mut faults = Vec::new();
     let p99 = report.lateness.value_at_quantile(0.99);
-    if p99 > LATE {
+    if p99 > LATE_NS {
         faults.push(format!(
             "the emulator was late: 1 % of packets arrived {:.1} ms or more behind schedule \
              (close other programs, or lower the rate)",
@@ -115,7 +119,7 @@ fn disturbances(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
     let stalled = report.stalls.total as f64 / conditions.wall.as_nanos().max(1) as f64;
     if stalled > STALLED_SHARE {
         faults.push(format!(
-            "the emulator stalled {} or {:.1} % of the time",
+            "the emulator stalled {}, {:.1} % of the run",
             report.stalls.extent(),
             stalled * 100.0
         ));
@@ -123,15 +127,15 @@ fn disturbances(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
     faults.extend(conditions.stall_effects.iter().cloned());
     if conditions.has_bulk && conditions.cpu.idle < IDLE_SHARE {
         faults.push(format!(
-            "the processors were busy: only {:.1} % idle in one second, so computing may have been the limit",
+            "the processors were busy: only {:.1} % idle in one second, so they may have limited throughput",
             conditions.cpu.idle * 100.0
         ));
     }
     faults
 }
 
-/// Faults that are there however quiet the machine is.
-fn other_faults(conditions: &Conditions) -> Vec<String> {
+/// Faults that do not depend on how busy the machine is.
+fn other_faults(conditions: &RunConditions) -> Vec<String> {
     let mut faults = Vec::new();
     if conditions.outside_drops > 0 {
         faults.push(format!(
@@ -141,13 +145,13 @@ fn other_faults(conditions: &Conditions) -> Vec<String> {
     }
     if conditions.no_tx_queue {
         faults.push(
-            "packet ports have no transmit queue such as the scenario asks for; use TAP devices".into(),
+            "the scenario sets nic.tx_queue, but packet ports have no transmit queue; use TAP devices".into(),
         );
     }
     faults
 }
 
-fn warnings(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
+fn warnings(report: &DriverReport, conditions: &RunConditions) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(error) = &report.not_real_time {
         warnings.push(format!(
@@ -156,12 +160,12 @@ fn warnings(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
     }
     if conditions.privilege == Privilege::UserNamespace {
         warnings.push(
-            "run without root: socket buffers that a flow asks for are capped by the machine's net.core limits".into(),
+            "run without root: net.core.rmem_max and wmem_max cap the socket buffers that flows set".into(),
         );
     }
     if conditions.backend == Backend::Packet {
         warnings.push(
-            "no TAP devices here: hosts are connected by veth and packet sockets, which cost more time"
+            "no TAP devices: hosts are connected by veth pairs and packet sockets, which cost more processor time"
                 .into(),
         );
     }
@@ -173,11 +177,11 @@ fn warnings(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
         warnings.push(format!("the sampler stalled {}; this machine was busy", conditions.sampler.extent()));
     }
     if !conditions.alone {
-        warnings.push("another lab ran when this one began; both share the processors".into());
+        warnings.push("another lab was running when this one started; both share the processors".into());
     }
     if conditions.cpu.stolen > STOLEN_SHARE {
         warnings.push(format!(
-            "the hypervisor took up to {:.0} % of the processors for other machines",
+            "the hypervisor took up to {:.0} % of processor time for other virtual machines",
             conditions.cpu.stolen * 100.0
         ));
     }
@@ -190,10 +194,10 @@ fn warnings(report: &DriverReport, conditions: &Conditions) -> Vec<String> {
     warnings
 }
 
-fn tx_queue_drops(conditions: &Conditions) -> Option<String> {
+fn tx_queue_drops(conditions: &RunConditions) -> Option<String> {
     (conditions.tx_queue_drops > 0).then(|| {
         format!(
-            "{} packets (of up to 64 KiB, see nic.gso) were dropped at the hosts' transmit queues, which the scenario asks for",
+            "{} packets (of up to 64 KiB, see nic.gso) were dropped at the hosts' transmit queues, which the scenario sets",
             conditions.tx_queue_drops
         )
     })
@@ -212,8 +216,8 @@ mod tests {
         DriverReport { lateness, refused: 0, lag_max: 0, stalls: Stalls::default(), not_real_time: None }
     }
 
-    fn conditions() -> Conditions {
-        Conditions {
+    fn conditions() -> RunConditions {
+        RunConditions {
             privilege: Privilege::Root,
             backend: Backend::Tap,
             alone: true,
@@ -232,45 +236,45 @@ mod tests {
     #[test]
     fn a_quiet_run_is_reliable_without_warnings() {
         let quality = judge(&report(20_000), &conditions());
-        assert!(quality.ok && quality.notes.is_empty(), "{quality:?}");
+        assert!(quality.is_reliable() && quality.notes.is_empty(), "{quality:?}");
         assert!((quality.emulator_late_p50_us.unwrap() - 10.0).abs() < 0.1);
     }
 
     #[test]
     fn each_fault_alone_is_enough() {
-        assert!(!judge(&report(5_000_000), &conditions()).ok);
-        assert!(!judge(&report(0), &Conditions { outside_drops: 1, ..conditions() }).ok);
+        assert!(!judge(&report(5_000_000), &conditions()).is_reliable());
+        assert!(!judge(&report(0), &RunConditions { outside_drops: 1, ..conditions() }).is_reliable());
         let cpu = CpuUse { idle: 0.01, stolen: 0.0, others: 0.6 };
-        let busy = judge(&report(0), &Conditions { cpu, ..conditions() });
-        assert!(!busy.ok && busy.warnings()[0].contains("60 %"), "{busy:?}");
+        let busy = judge(&report(0), &RunConditions { cpu, ..conditions() });
+        assert!(!busy.is_reliable() && busy.warnings()[0].contains("60 %"), "{busy:?}");
         assert_eq!(busy.other_programs_cpu, Some(0.6));
-        let echoes = judge(&report(0), &Conditions { cpu, has_bulk: false, ..conditions() });
-        assert!(echoes.ok, "echoes are the kernel's: {echoes:?}");
+        let echoes = judge(&report(0), &RunConditions { cpu, has_bulk: false, ..conditions() });
+        assert!(echoes.is_reliable(), "the kernel handles echoes: {echoes:?}");
     }
 
     #[test]
-    fn a_transmit_queue_that_is_asked_for_may_drop_and_must_be_there() {
-        let dropped = judge(&report(0), &Conditions { tx_queue_drops: 8, ..conditions() });
-        assert!(dropped.ok && dropped.outside_drops == 0, "{dropped:?}");
+    fn a_transmit_queue_of_the_scenario_may_drop_and_must_exist() {
+        let dropped = judge(&report(0), &RunConditions { tx_queue_drops: 8, ..conditions() });
+        assert!(dropped.is_reliable() && dropped.outside_drops == 0, "{dropped:?}");
         assert!(dropped.notes[0].starts_with("8 packets"), "{dropped:?}");
-        assert!(!judge(&report(0), &Conditions { no_tx_queue: true, ..conditions() }).ok);
+        assert!(!judge(&report(0), &RunConditions { no_tx_queue: true, ..conditions() }).is_reliable());
     }
 
     #[test]
-    fn a_stall_is_a_warning_until_it_is_a_fault() {
+    fn short_stalls_are_a_warning_and_long_ones_a_fault() {
         let stalled = |lengths_ms: &[u64]| {
             let mut stalls = Stalls::default();
             lengths_ms.iter().for_each(|ms| stalls.add(units::Time::from_secs(1), ms * 1_000_000));
             DriverReport { stalls, ..report(0) }
         };
         let short = judge(&stalled(&[2, 20]), &conditions());
-        assert!(short.ok && !short.disturbed && short.faults.is_empty(), "{short:?}");
+        assert!(short.is_reliable() && !short.is_disturbed() && short.faults.is_empty(), "{short:?}");
         assert_eq!(
             short.warnings(),
             ["the emulator stalled for up to 20 ms (22 ms in total); this machine was busy"]
         );
         let long = judge(&stalled(&[250]), &conditions());
-        assert!(!long.ok && long.disturbed && long.reasons().len() == 1, "{long:?}");
+        assert!(!long.is_reliable() && long.is_disturbed() && long.reasons().len() == 1, "{long:?}");
         assert_eq!(long.warnings().len(), 1, "faults are no warnings: {long:?}");
     }
 
@@ -284,20 +288,23 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stall_can_have_changed_makes_a_run_unreliable() {
-        let changed = Conditions { stall_effects: vec!["395 drops".into()], ..conditions() };
+    fn effects_of_stalls_make_a_run_unreliable() {
+        let changed = RunConditions { stall_effects: vec!["395 drops".into()], ..conditions() };
         let quality = judge(&report(0), &changed);
-        assert!(!quality.ok && quality.disturbed && quality.faults == ["395 drops"], "{quality:?}");
-        // Another time the same machine does no better.
-        let dropped = judge(&report(0), &Conditions { no_tx_queue: true, ..conditions() });
-        assert!(!dropped.ok && !dropped.disturbed, "{dropped:?}");
+        assert!(
+            !quality.is_reliable() && quality.is_disturbed() && quality.faults == ["395 drops"],
+            "{quality:?}"
+        );
+        // A repetition on the same machine would not help.
+        let dropped = judge(&report(0), &RunConditions { no_tx_queue: true, ..conditions() });
+        assert!(!dropped.is_reliable() && !dropped.is_disturbed(), "{dropped:?}");
     }
 
     #[test]
     fn warnings_do_not_make_a_run_unreliable() {
         let quality =
-            judge(&report(0), &Conditions { alone: false, backend: Backend::Packet, ..conditions() });
-        assert!(quality.ok);
+            judge(&report(0), &RunConditions { alone: false, backend: Backend::Packet, ..conditions() });
+        assert!(quality.is_reliable());
         assert_eq!(quality.notes.len(), 2);
     }
 }

@@ -1,6 +1,6 @@
-//! Collects what the driver and the sampler see, and hands it on in rows.
+//! Collects the rows of driver and sampler, and passes them to the observer.
 
-use scenario::rows::LinkTable;
+use engine_common::{LinkSampler, SampledPipe};
 use schema::{Event, FlowSample, LinkSample};
 use units::Time;
 
@@ -8,25 +8,24 @@ use crate::{
     Error,
     driver::LinkRow,
     outcome::{Observer, Progress},
-    plan::SampledPipe,
-    sampler::Look,
+    sampler::SampleBatch,
 };
 
-/// Rows so far.
+/// All rows so far.
 pub(crate) struct Recorder<'a> {
     observer: &'a mut dyn Observer,
     pub(crate) flows: Vec<FlowSample>,
     pub(crate) links: Vec<LinkSample>,
     pub(crate) events: Vec<Event>,
-    /// How many rows the observer has.
-    told: Told,
-    pub(crate) links_counted: LinkTable<'a>,
+    /// Number of rows that the observer has received.
+    delivered: RowCounts,
+    pub(crate) links_counted: LinkSampler<'a>,
     latest: Vec<FlowSample>,
 }
 
-/// Rows of each table.
+/// Number of rows of each table.
 #[derive(Debug, Clone, Copy, Default)]
-struct Told {
+struct RowCounts {
     flows: usize,
     links: usize,
     events: usize,
@@ -39,38 +38,39 @@ impl<'a> Recorder<'a> {
             flows: Vec::new(),
             links: Vec::new(),
             events: Vec::new(),
-            told: Told::default(),
-            links_counted: LinkTable::new(sampled),
+            delivered: RowCounts::default(),
+            links_counted: LinkSampler::new(sampled),
             latest: Vec::new(),
         }
     }
 
-    pub(crate) fn take_look(&mut self, look: Look) {
-        for row in &look.flows {
+    pub(crate) fn take_samples(&mut self, batch: SampleBatch) {
+        for row in &batch.flows {
             match self.latest.iter_mut().find(|l| l.flow == row.flow) {
                 Some(latest) => *latest = row.clone(),
                 None => self.latest.push(row.clone()),
             }
         }
-        self.flows.extend(look.flows);
-        self.events.extend(look.events);
+        self.flows.extend(batch.flows);
+        self.events.extend(batch.events);
     }
 
     pub(crate) fn take_row(&mut self, row: LinkRow) {
-        self.links_counted.take(row.at, row.counters, &mut self.links, &mut self.events);
+        self.links_counted.add_rows(row.at, row.counters, &mut self.links, &mut self.events);
     }
 
-    /// Hands new rows to the observer.
+    /// Passes new rows to the observer.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
-        let Told { flows, links, events } = self.told;
-        self.told = Told { flows: self.flows.len(), links: self.links.len(), events: self.events.len() };
+        let RowCounts { flows, links, events } = self.delivered;
+        self.delivered =
+            RowCounts { flows: self.flows.len(), links: self.links.len(), events: self.events.len() };
         self.observer
             .rows(&self.flows[flows..], &self.links[links..], &self.events[events..])
             .map_err(Error::Observer)
     }
 
-    /// Tells the observer how far the run is.
-    pub(crate) fn tell(&mut self, elapsed: Time) {
+    /// Reports progress to the observer.
+    pub(crate) fn report_progress(&mut self, elapsed: Time) {
         self.observer.progress(&Progress { elapsed, flows: self.latest.clone() });
     }
 }

@@ -1,4 +1,4 @@
-//! One run: hosts, links and flows made, driven, sampled and taken down again.
+//! One run: creates hosts, links and flows, drives and samples them, and removes them again.
 
 use std::{
     sync::{
@@ -9,8 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use engine_common::{FlowTotals, build_network, echo_timeout, sampled_pipes};
 use net::Network;
-use scenario::{Kind, Scenario, rows::FlowEnd};
+use scenario::{FlowKind, Scenario};
 use units::Time;
 
 use crate::{
@@ -23,45 +24,45 @@ use crate::{
     flow_udp::{self, DatagramPlan},
     frame::Frame,
     host::{Host, HostDrops},
-    journal::take_spin_right,
+    journal::acquire_busy_poll_lock,
     machine::CpuUse,
     namespace::{Namespace, check_threads},
-    outcome::{Observer, Options, Outcome},
-    plan::{network, patience, sampled_pipes},
+    outcome::{Observer, Outcome, RunOptions},
     port::{Backend, Port},
-    processors::{CpuWatch, Placement, move_to},
-    quality::{self, Conditions},
+    processors::{CpuMonitor, Placement, move_to},
+    quality::{self, RunConditions},
     recorder::Recorder,
-    sampler::{Look, Sampler, take_echoes},
+    sampler::{SampleBatch, Sampler, take_echoes},
     stall_effects,
     stalls::{self, Stalls},
     sys,
     taps::start_captures,
 };
 
-/// The shortest sample interval that real time allows.
-const LEAST_INTERVAL: Time = Time::from_millis(1);
-/// How often progress is told.
+/// Minimum sample interval in real time.
+const MIN_INTERVAL: Time = Time::from_millis(1);
+/// Interval between two progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// The span over which processor use is taken.
+/// Interval over which processor use is averaged.
 const CPU_INTERVAL: Duration = Duration::from_secs(1);
-/// The shortest span at a run's end that still tells something of it.
-const LEAST_CPU_INTERVAL: Duration = Duration::from_millis(200);
-/// Threads beside the first: the driver, its writer, the sampler, and one that enters a namespace.
-const THREADS_OF_A_RUN: usize = 4;
+/// Minimum interval at a run's end: over less, averages of processor use mean nothing.
+const MIN_CPU_INTERVAL: Duration = Duration::from_millis(200);
+/// Threads besides the main thread: the driver, its writer, the sampler, and one that enters a namespace.
+const THREADS_PER_RUN: usize = 4;
 /// Threads of a flow: its two ends, and one that enters a namespace.
-const THREADS_OF_A_FLOW: usize = 3;
-/// How long flows may take to end after they were told to.
+const THREADS_PER_FLOW: usize = 3;
+/// How long flows may take to end after they were stopped.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether the lab has every kind of flow that a scenario has: XCP has no threads here yet.
+/// Checks that the lab supports every kind of flow of a scenario: it has no XCP yet.
 ///
 /// # Errors
-/// [`Error::NotInLab`], and [`Error::ShortDatagrams`] for those of fewer bytes than what the lab writes into them.
+/// [`Error::NotInLab`] for an unsupported kind; [`Error::ShortDatagrams`] for datagrams shorter than the header that the
+/// lab writes into them.
 pub fn check_flows(scenario: &Scenario) -> Result<(), Error> {
     scenario.flows.iter().try_for_each(|flow| match &flow.kind {
-        Kind::Tcp(_) | Kind::Ping(_) => Ok(()),
-        Kind::Udp(udp) => flow_udp::check(&flow.name, udp),
+        FlowKind::Tcp(_) | FlowKind::Ping(_) => Ok(()),
+        FlowKind::Udp(udp) => flow_udp::check(&flow.name, udp),
         other => Err(Error::NotInLab { flow: flow.name.clone(), kind: other.name() }),
     })
 }
@@ -72,26 +73,29 @@ pub fn check_flows(scenario: &Scenario) -> Result<(), Error> {
 /// See [`Error`]; whatever goes wrong, nothing of the lab remains.
 pub fn run(
     scenario: &Scenario,
-    options: &Options<'_>,
+    options: &RunOptions<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, Error> {
     let began = Instant::now();
     check_flows(scenario)?;
-    check_threads(THREADS_OF_A_RUN + THREADS_OF_A_FLOW * scenario.flows.len())?;
-    // In a namespace of our own, where every congestion control of the kernel is allowed to us.
+    check_threads(THREADS_PER_RUN + THREADS_PER_FLOW * scenario.flows.len())?;
+    // In a new namespace this process has CAP_NET_ADMIN, so it may use every congestion control of the kernel.
     Namespace::new()?.run(|| options.congestion_controls.iter().try_for_each(check_congestion_control))?;
     let _entry = options.journal.enter(&scenario.name)?;
-    let spin_right = take_spin_right();
+    let busy_poll_lock = acquire_busy_poll_lock();
+    tracing::debug!(has_lock = busy_poll_lock.is_some(), "busy-poll lock");
     let lab = Lab::build(scenario, options.backend)?;
+    tracing::info!(hosts = scenario.hosts.len(), links = scenario.links.len(), ports = ?options.backend, "network is up");
     let drops_before = lab.device_drops()?;
     let sampled = sampled_pipes(scenario);
     let mut recorder = Recorder::new(&sampled, observer);
-    // In virtual time nothing polls, and no processor is to be had for one thread alone.
-    let has_processor = spin_right.is_some() && options.time == TimeMode::Real;
+    // In virtual time nothing polls, and no thread gets a dedicated processor.
+    let has_processor = busy_poll_lock.is_some() && options.time == TimeMode::Real;
     let driven = drive(scenario, options, &lab, &mut recorder, has_processor)?;
 
+    tracing::info!(wall = ?driven.wall, "all flows have ended");
     let stalls = stalls::events(&driven.report.stalls, &driven.sampler);
-    let recorded = stall_effects::Recorded {
+    let recorded = stall_effects::RecordedRun {
         scenario,
         stalls: &stalls,
         flows: &recorder.flows,
@@ -100,10 +104,10 @@ pub fn run(
     let stall_effects = stall_effects::judge(&recorded);
     let drops = lab.device_drops()?;
     let device_drops = drops.outside.saturating_sub(drops_before.outside);
-    let conditions = Conditions {
+    let conditions = RunConditions {
         privilege: options.privilege,
         backend: options.backend,
-        alone: spin_right.is_some(),
+        alone: busy_poll_lock.is_some(),
         outside_drops: device_drops
             + driven.report.refused
             + lab.ports.iter().map(Port::drops).sum::<u64>()
@@ -113,7 +117,7 @@ pub fn run(
             && scenario.hosts.iter().any(|h| h.nic.tx_queue.is_some()),
         wall: driven.wall,
         cpu: driven.cpu,
-        has_bulk: scenario.flows.iter().any(|flow| !matches!(flow.kind, Kind::Ping(_))),
+        has_bulk: scenario.flows.iter().any(|flow| !matches!(flow.kind, FlowKind::Ping(_))),
         sampler: driven.sampler,
         stall_effects,
         time: options.time,
@@ -125,7 +129,7 @@ pub fn run(
     quality.notes.extend(flows.iter().filter_map(|flow| flow.state().note.take()));
     Ok(Outcome {
         flow_ends: flows.iter().map(|f| flow_end(f)).collect(),
-        link_ends: recorder.links_counted.ends(),
+        link_ends: recorder.links_counted.totals(),
         quality,
         wall: began.elapsed(),
         duration: flows
@@ -142,8 +146,8 @@ pub fn run(
     })
 }
 
-/// What driving the flows gave beside the recorded rows.
-struct Driven {
+/// Results of driving the flows, besides the recorded rows.
+struct DriveResult {
     flows: Vec<Arc<Flow>>,
     report: DriverReport,
     sampler: Stalls,
@@ -153,15 +157,15 @@ struct Driven {
     failed: Option<Error>,
 }
 
-/// Runs driver, flows and sampler on threads of their own until all flows have ended.
+/// Runs driver, flows and sampler on their threads until all flows have ended.
 fn drive(
     scenario: &Scenario,
-    options: &Options<'_>,
+    options: &RunOptions<'_>,
     lab: &Lab,
     recorder: &mut Recorder<'_>,
     alone: bool,
-) -> Result<Driven, Error> {
-    let network: Network<Frame> = network(scenario)?;
+) -> Result<DriveResult, Error> {
+    let network: Network<Frame> = build_network(scenario)?;
     let placement = Placement::choose(alone);
     let buffers = Buffers::for_links(&scenario.links);
     let time = RunTime::begin(options.time);
@@ -174,13 +178,13 @@ fn drive(
             Arc::new(Flow::new(flow.clone(), cc, DatagramPlan::new(scenario, index), time.clone()))
         })
         .collect();
-    let (_nobody, commands) = channel();
+    let (_command_sender, commands) = channel();
     let captures = Captures::new(time.start());
     let driver = Driver {
         network,
         ports: &lab.ports,
         sampled: recorder.links_counted.pipes().collect(),
-        interval: scenario.sample.max(LEAST_INTERVAL),
+        interval: scenario.sample.max(MIN_INTERVAL),
         clock: Clock::new(time.clone(), &scenario.links),
         buffers,
         placement: placement.clone(),
@@ -190,43 +194,43 @@ fn drive(
     };
     let sampler = Sampler {
         flows: flows.clone(),
-        interval: scenario.sample.max(LEAST_INTERVAL),
+        interval: scenario.sample.max(MIN_INTERVAL),
         duration: scenario.duration,
         time: time.clone(),
         cpus: placement.flows.clone(),
     };
     let shared = Arc::new(Shared::default());
-    let give_up = AtomicBool::new(false);
-    let stopped = || give_up.load(Ordering::Relaxed) || options.stop.load(Ordering::Relaxed);
-    let patience = Duration::from_nanos(patience(scenario).0);
+    let cancel = AtomicBool::new(false);
+    let is_stopped = || cancel.load(Ordering::Relaxed) || options.stop.load(Ordering::Relaxed);
+    let timeout = Duration::from_nanos(echo_timeout(scenario).0);
     let (row_sender, rows) = channel();
-    let (look_sender, looks) = channel();
+    let (sample_sender, samples) = channel();
 
-    let everywhere = sys::allowed_cpus().ok();
+    let original_cpus = os::allowed_cpus().ok();
     move_to(placement.flows.as_deref());
     if let Some(dir) = options.capture_dir {
-        start_captures(scenario, &captures, dir).inspect_err(|_| move_to(everywhere.as_deref()))?;
+        start_captures(scenario, &captures, dir).inspect_err(|_| move_to(original_cpus.as_deref()))?;
     }
     let (driven, sampled, watched) = std::thread::scope(|scope| {
         let shared = &shared;
-        // However this scope ends, by a panic as well, its threads are told to end.
-        let _ending = Ending { shared, give_up: &give_up, flows: &flows };
-        // Flows begin when their network and whoever samples them run: on a busy machine that takes a while.
-        let sampling = scope.spawn(move || sampler.run(shared, stopped, &look_sender));
+        // However this scope ends, also by a panic, its threads are stopped.
+        let _stop_on_drop = StopOnDrop { shared, cancel: &cancel, flows: &flows };
+        // Flows start once driver and sampler run: on a busy machine starting a thread takes a while.
+        let sampling = scope.spawn(move || sampler.run(shared, is_stopped, &sample_sender));
         shared.sampler_ready.wait_until_set(|| sampling.is_finished());
         let driver = scope.spawn(move || driver.run(shared, &row_sender));
         shared.running.wait_until_set(|| driver.is_finished());
         for flow in &flows {
             if let (Some(from), Some(to)) = (lab.host(&flow.spec.from), lab.host(&flow.spec.to)) {
                 let cpus = placement.flows.as_deref();
-                scope.spawn(move || flow.run(from, to, patience, cpus));
+                scope.spawn(move || flow.run(from, to, timeout, cpus));
             }
         }
-        let watched = watch_over(recorder, &rows, &looks, shared, &time, &give_up);
+        let watched = collect_rows(recorder, &rows, &samples, shared, &time, &cancel);
         if watched.is_err() {
-            give_up.store(true, Ordering::Relaxed);
+            cancel.store(true, Ordering::Relaxed);
         }
-        // Flows still need their network to say goodbye.
+        // Flows still need the network to close their connections.
         let ended = Instant::now();
         while !flows.iter().all(|f| f.is_done()) && ended.elapsed() < END_TIMEOUT {
             std::thread::sleep(Duration::from_millis(2));
@@ -234,7 +238,7 @@ fn drive(
         shared.stop.store(true, Ordering::Relaxed);
         (driver.join(), sampling.join(), watched)
     });
-    move_to(everywhere.as_deref());
+    move_to(original_cpus.as_deref());
     let wall = Duration::from_nanos(sys::monotonic().0 - time.start().0);
     let captured = captures.stop_all();
     let cpu = watched?;
@@ -244,33 +248,33 @@ fn drive(
 
     let sampler = sampled.map_err(|_| Error::Emulator("its sampler panicked; please report this".into()))?;
 
-    let mut rest = Look::default();
-    flows.iter().for_each(|flow| take_echoes(&flow.spec.name, &mut flow.state(), &mut rest));
-    recorder.take_look(rest);
+    let mut remainder = SampleBatch::default();
+    flows.iter().for_each(|flow| take_echoes(&flow.spec.name, &mut flow.state(), &mut remainder));
+    recorder.take_samples(remainder);
     rows.try_iter().for_each(|row| recorder.take_row(row));
     recorder.flush()?;
     match flows.iter().find_map(|flow| flow.state().failed.take()) {
-        // Nothing was measured, so there is nothing to keep.
+        // Nothing was measured, so there is no partial result to return.
         Some(error) if recorder.flows.is_empty() => Err(error),
-        failed => Ok(Driven { flows, report, sampler, cpu, wall, captured, failed }),
+        failed => Ok(DriveResult { flows, report, sampler, cpu, wall, captured, failed }),
     }
 }
 
-/// Takes rows in and tells progress until the sampler ends; returns how the processors were used.
-fn watch_over(
+/// Receives rows and reports progress until the sampler ends; returns how the processors were used.
+fn collect_rows(
     recorder: &mut Recorder<'_>,
     rows: &Receiver<LinkRow>,
-    looks: &Receiver<Look>,
+    samples: &Receiver<SampleBatch>,
     shared: &Shared,
     time: &RunTime,
-    give_up: &AtomicBool,
+    cancel: &AtomicBool,
 ) -> Result<CpuUse, Error> {
-    let mut cpu = CpuWatch::begin()?;
-    let mut told = Instant::now();
+    let mut cpu = CpuMonitor::begin()?;
+    let mut reported = Instant::now();
     let mut failed = None;
     loop {
-        match looks.recv_timeout(PROGRESS_INTERVAL / 2) {
-            Ok(look) => recorder.take_look(look),
+        match samples.recv_timeout(PROGRESS_INTERVAL / 2) {
+            Ok(batch) => recorder.take_samples(batch),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -279,48 +283,48 @@ fn watch_over(
                 Ok(row) => recorder.take_row(row),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
-                    // The driver is gone; its own result says why.
-                    give_up.store(true, Ordering::Relaxed);
+                    // The driver has ended; its result has the reason.
+                    cancel.store(true, Ordering::Relaxed);
                     break;
                 }
             }
         }
-        if told.elapsed() >= PROGRESS_INTERVAL {
-            told = Instant::now();
+        if reported.elapsed() >= PROGRESS_INTERVAL {
+            reported = Instant::now();
             if failed.is_none() {
-                failed = recorder.flush().and_then(|()| cpu.take(shared, CPU_INTERVAL)).err();
-                recorder.tell(time.now());
+                failed = recorder.flush().and_then(|()| cpu.update(shared, CPU_INTERVAL)).err();
+                recorder.report_progress(time.now());
             }
             if failed.is_some() {
-                give_up.store(true, Ordering::Relaxed);
+                cancel.store(true, Ordering::Relaxed);
             }
         }
     }
     match failed {
         Some(error) => Err(error),
         None => {
-            cpu.take(shared, LEAST_CPU_INTERVAL)?;
+            cpu.update(shared, MIN_CPU_INTERVAL)?;
             Ok(cpu.result)
         }
     }
 }
 
-/// Tells all threads of a run to end when dropped.
-struct Ending<'a> {
+/// Stops all threads of a run when dropped.
+struct StopOnDrop<'a> {
     shared: &'a Shared,
-    give_up: &'a AtomicBool,
+    cancel: &'a AtomicBool,
     flows: &'a [Arc<Flow>],
 }
 
-impl Drop for Ending<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        self.give_up.store(true, Ordering::Relaxed);
+        self.cancel.store(true, Ordering::Relaxed);
         self.flows.iter().for_each(|flow| flow.stop.set());
         self.shared.stop.store(true, Ordering::Relaxed);
     }
 }
 
-/// Hosts and their ports, by station.
+/// Hosts, and their ports indexed by station.
 pub(crate) struct Lab {
     pub(crate) hosts: Vec<Host>,
     pub(crate) ports: Vec<Port>,
@@ -328,14 +332,15 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn build(scenario: &Scenario, backend: Backend) -> Result<Self, Error> {
-        // A host takes a descriptor, and each of its links another. Where more are refused, making them says so.
+        // Each host and each of its links takes a descriptor. If the limit stays too low, opening one reports it.
         let _ = sys::raise_file_limit();
-        // The other ends of veth pairs live in a namespace of their own; ports keep what they need of it.
+        // The far ends of veth pairs are in a separate namespace; ports hold the descriptors that they need.
         let wires = Namespace::new()?;
         let mut lab = Lab { hosts: Vec::new(), ports: Vec::new() };
         for spec in &scenario.hosts {
             let links = scenario.link_count(&spec.name);
             let (host, ports) = Host::new(lab.ports.len(), links, spec, backend, &wires)?;
+            tracing::debug!(host = spec.name, ports = ports.len(), "is up");
             lab.hosts.push(host);
             lab.ports.extend(ports);
         }
@@ -346,15 +351,15 @@ impl Lab {
         self.hosts.iter().find(|h| h.name == name)
     }
 
-    /// What all hosts' devices dropped since they were made.
+    /// Packets dropped by the devices of all hosts since they were created.
     fn device_drops(&self) -> Result<HostDrops, Error> {
         self.hosts.iter().map(Host::drops).sum()
     }
 }
 
-fn flow_end(flow: &Flow) -> FlowEnd {
+fn flow_end(flow: &Flow) -> FlowTotals {
     let state = flow.state();
-    FlowEnd {
+    FlowTotals {
         name: flow.spec.name.clone(),
         cc: state.cc.clone(),
         started: state.started,

@@ -1,4 +1,4 @@
-//! Looks at every flow at a fixed interval, and ends flows when their time has come.
+//! Samples every flow at a fixed interval, and ends flows at their stop times.
 
 use std::{
     os::fd::AsFd,
@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
-use scenario::rows::{datagram_row, micros};
+use engine_common::{datagram_row, micros};
 use schema::{Event, EventKind, FlowSample};
 use units::Time;
 
 use crate::{
     clock::RunTime,
     driver::Shared,
-    flow::{Flow, State},
+    flow::{Flow, FlowState},
     flow_udp::DatagramCounts,
     processors::move_to,
     stalls::Stalls,
@@ -23,17 +23,17 @@ use crate::{
 /// Real-time priority of the sampler, below the driver's.
 const PRIORITY: i32 = 10;
 
-/// A stop is seen within this time, however long the interval.
-const NAP: Duration = Duration::from_millis(20);
+/// Maximum sleep: a stop is noticed within it, however long the interval.
+const MAX_SLEEP: Duration = Duration::from_millis(20);
 
-/// What one look found.
+/// The rows of one sampling round.
 #[derive(Default)]
-pub(crate) struct Look {
+pub(crate) struct SampleBatch {
     pub(crate) flows: Vec<FlowSample>,
     pub(crate) events: Vec<Event>,
 }
 
-/// Looks at flows until all have ended.
+/// Samples flows until all have ended.
 pub(crate) struct Sampler {
     pub(crate) flows: Vec<Arc<Flow>>,
     pub(crate) interval: Time,
@@ -42,57 +42,63 @@ pub(crate) struct Sampler {
     pub(crate) cpus: Option<Vec<usize>>,
 }
 
-/// What the sampler remembers of a flow between two looks.
+/// State of a flow between two samples.
 #[derive(Default)]
-struct Memory {
+struct SampledFlow {
     last: FlowSample,
     received: u64,
-    seen: bool,
-    started: bool,
-    over: bool,
+    /// Whether `last` and `received` hold a sample.
+    has_sample: bool,
+    has_started: bool,
+    has_ended: bool,
 }
 
-impl Memory {
-    /// The rate at which bytes were received since the last look, if there was one.
+impl SampledFlow {
+    /// The rate at which bytes were received since the last sample, if there was one.
     fn goodput_bps(&self, now_us: i64, received: u64) -> Option<i64> {
         let span = now_us - self.last.time_us;
         let bits = received.saturating_sub(self.received) as f64 * 8.0;
-        (self.seen && span > 1).then(|| (bits / (span as f64 * 1e-6)) as i64)
+        (self.has_sample && span > 1).then(|| (bits / (span as f64 * 1e-6)) as i64)
     }
 
-    /// Whether the last row is so recent that the next waits for another look: after a look that was late, and where the run's
-    /// time went back by a stall. Rates over next to no time would say nothing.
-    fn is_fresh(&self, now: Time, interval: Time) -> bool {
-        self.seen && micros(now) < self.last.time_us + micros(interval) / 2
+    /// Whether it is too early for another row: after a late sample, or when a stall set the run's clock back.
+    /// Rates over such a short time would be meaningless.
+    fn is_too_recent(&self, now: Time, interval: Time) -> bool {
+        self.has_sample && micros(now) < self.last.time_us + micros(interval) / 2
     }
 
-    /// The time of a row that is taken now: rows are in order of time.
+    /// The time of a row taken now, adjusted so that rows are in order of time.
     fn row_time(&self, now: Time) -> i64 {
-        if self.seen { micros(now).max(self.last.time_us + 1) } else { micros(now) }
+        if self.has_sample { micros(now).max(self.last.time_us + 1) } else { micros(now) }
     }
 }
 
 impl Sampler {
-    /// Runs until every flow is over or `stop` says so; returns when samples are missing.
-    pub(crate) fn run(self, shared: &Shared, stop: impl Fn() -> bool, looks: &Sender<Look>) -> Stalls {
-        // Without real-time priority samples come later on a busy machine; their time stamps stay true.
+    /// Runs until every flow has ended or `stop` returns true; returns the periods in which samples are missing.
+    pub(crate) fn run(
+        self,
+        shared: &Shared,
+        stop: impl Fn() -> bool,
+        samples: &Sender<SampleBatch>,
+    ) -> Stalls {
+        // Without real-time priority samples are later on a busy machine; their timestamps stay exact.
         let _ = sys::set_real_time(PRIORITY);
         move_to(self.cpus.as_deref());
-        sys::set_timer_slack();
+        os::reduce_timer_slack();
         shared.sampler_ready.set();
         shared.running.wait_until_set(&stop);
-        let mut memories: Vec<Memory> = self.flows.iter().map(|_| Memory::default()).collect();
+        let mut states: Vec<SampledFlow> = self.flows.iter().map(|_| SampledFlow::default()).collect();
         let mut stalls = Stalls::default();
         let mut tick = 1;
-        while !memories.iter().all(|m| m.over) {
-            let due = self.sleep_until(Time(tick * self.interval.0), &memories, &stop);
+        while !states.iter().all(|state| state.has_ended) {
+            let due = self.sleep_until(Time(tick * self.interval.0), &states, &stop);
             stalls.sampled(due, self.time.now(), self.interval);
-            let cut_short = stop();
-            let mut look = Look::default();
-            for (flow, memory) in self.flows.iter().zip(&mut memories) {
-                self.look_at(flow, memory, cut_short, &mut look);
+            let is_stopped = stop();
+            let mut batch = SampleBatch::default();
+            for (flow, sampled) in self.flows.iter().zip(&mut states) {
+                self.sample_flow(flow, sampled, is_stopped, &mut batch);
             }
-            if looks.send(look).is_err() {
+            if samples.send(batch).is_err() {
                 break;
             }
             tick = (self.time.now().0 / self.interval.0 + 1).max(tick + 1);
@@ -101,27 +107,27 @@ impl Sampler {
         stalls.finished()
     }
 
-    /// Sleeps until the next look, the end of a flow or a stop, whichever comes first; returns which of the first two it was.
-    fn sleep_until(&self, tick: Time, memories: &[Memory], stop: &impl Fn() -> bool) -> Time {
-        let going = self.flows.iter().zip(memories).filter(|(_, memory)| !memory.over);
-        let due = going.map(|(flow, _)| self.end_of(flow)).fold(tick, Time::min);
+    /// Sleeps until the next tick, the end of a flow or a stop; returns the earlier time of the first two.
+    fn sleep_until(&self, tick: Time, states: &[SampledFlow], stop: &impl Fn() -> bool) -> Time {
+        let running = self.flows.iter().zip(states).filter(|(_, state)| !state.has_ended);
+        let due = running.map(|(flow, _)| self.end_of(flow)).fold(tick, Time::min);
         loop {
-            let left = due.0.saturating_sub(self.time.now().0);
-            if left == 0 || stop() {
+            let remaining = due.0.saturating_sub(self.time.now().0);
+            if remaining == 0 || stop() {
                 break;
             }
-            std::thread::sleep(Duration::from_nanos(left).min(NAP));
+            std::thread::sleep(Duration::from_nanos(remaining).min(MAX_SLEEP));
         }
         due
     }
 
-    /// When a flow is to end at the latest.
+    /// When the flow ends at the latest: its stop time or the end of the run.
     fn end_of(&self, flow: &Flow) -> Time {
         flow.spec.stop.unwrap_or(self.duration).min(self.duration)
     }
 
-    fn look_at(&self, flow: &Flow, memory: &mut Memory, cut_short: bool, look: &mut Look) {
-        if memory.over {
+    fn sample_flow(&self, flow: &Flow, sampled: &mut SampledFlow, is_stopped: bool, batch: &mut SampleBatch) {
+        if sampled.has_ended {
             return;
         }
         let now = self.time.now();
@@ -129,16 +135,16 @@ impl Sampler {
         let event = |at: Time, kind, value| Event { time_us: micros(at), subject: name.clone(), kind, value };
         let mut state = flow.state();
         if let Some(started) = state.started
-            && !memory.started
+            && !sampled.has_started
         {
-            memory.started = true;
-            look.events.push(event(started, EventKind::Start, 0));
+            sampled.has_started = true;
+            batch.events.push(event(started, EventKind::Start, 0));
         }
-        take_echoes(name, &mut state, look);
+        take_echoes(name, &mut state, batch);
         let due = self.end_of(flow);
         let finished = flow.is_done();
-        let is_over = finished || now >= due || cut_short;
-        if memory.is_fresh(now, self.interval) && !is_over {
+        let has_ended = finished || now >= due || is_stopped;
+        if sampled.is_too_recent(now, self.interval) && !has_ended {
             return;
         }
         if let (Some(sender), Some(receiver)) = (&state.sender, &state.receiver) {
@@ -146,62 +152,67 @@ impl Sampler {
             let read = watch::read_sender(sender.as_fd(), &mut row)
                 .and_then(|_| watch::read_receiver(receiver.as_fd(), &mut row));
             if read.is_ok() {
-                row.time_us = memory.row_time(self.time.now());
+                row.time_us = sampled.row_time(self.time.now());
                 let received = flow.received.load(Ordering::Relaxed);
-                row.goodput_bps = memory.goodput_bps(row.time_us, received);
-                if memory.seen {
-                    watch::notice(&memory.last, &row, &mut look.events);
+                row.goodput_bps = sampled.goodput_bps(row.time_us, received);
+                if sampled.has_sample {
+                    watch::detect_events(&sampled.last, &row, &mut batch.events);
                 }
-                memory.received = received;
-                memory.seen = true;
-                memory.last = row.clone();
-                look.flows.push(row);
+                sampled.received = received;
+                sampled.has_sample = true;
+                sampled.last = row.clone();
+                batch.flows.push(row);
             }
         }
         if let Some(counts) = &state.datagrams {
-            look.flows.push(self.look_at_datagrams(flow, counts, memory));
+            batch.flows.push(self.sample_datagrams(flow, counts, sampled));
         }
-        if is_over {
-            memory.over = true;
+        if has_ended {
+            sampled.has_ended = true;
             let ended = if finished { state.ended.unwrap_or(now) } else { now };
             state.ended = Some(ended);
             (state.sender, state.receiver) = (None, None);
             drop(state);
-            look.events.push(event(ended, EventKind::Stop, 0));
+            batch.events.push(event(ended, EventKind::Stop, 0));
             flow.stop.set();
         }
     }
 
-    /// A row of what a udp flow's ends have counted; the flow's bytes are those of the last row.
-    fn look_at_datagrams(&self, flow: &Flow, counts: &DatagramCounts, memory: &mut Memory) -> FlowSample {
+    /// A row of the counters of a udp flow's ends; also sets the flow's received bytes to those of the row.
+    fn sample_datagrams(
+        &self,
+        flow: &Flow,
+        counts: &DatagramCounts,
+        sampled: &mut SampledFlow,
+    ) -> FlowSample {
         let mut statistics = counts.tally.lock();
         let now = self.time.now();
         let sent = &counts.sent;
         let sent = (sent.datagrams.load(Ordering::Relaxed), sent.bytes.load(Ordering::Relaxed));
         let mut row = datagram_row(&flow.spec.name, now, sent, &mut statistics.counts);
-        row.time_us = memory.row_time(now);
+        row.time_us = sampled.row_time(now);
         let received = statistics.counts.bytes;
         drop(statistics);
         flow.received.store(received, Ordering::Relaxed);
-        row.goodput_bps = memory.goodput_bps(row.time_us, received);
-        (memory.received, memory.seen) = (received, true);
-        memory.last = row.clone();
+        row.goodput_bps = sampled.goodput_bps(row.time_us, received);
+        (sampled.received, sampled.has_sample) = (received, true);
+        sampled.last = row.clone();
         row
     }
 }
 
-/// Moves the echoes that a flow has collected into rows and events.
-pub(crate) fn take_echoes(flow: &str, state: &mut State, look: &mut Look) {
+/// Turns the echoes that a flow has collected into rows and events.
+pub(crate) fn take_echoes(flow: &str, state: &mut FlowState, batch: &mut SampleBatch) {
     for (at, echo) in state.echoes.drain(..) {
         let time_us = micros(at);
         match echo.rtt {
-            Some(rtt) => look.flows.push(FlowSample {
+            Some(rtt) => batch.flows.push(FlowSample {
                 time_us,
                 flow: flow.into(),
                 srtt_us: i64::try_from(rtt.as_micros()).ok(),
                 ..FlowSample::default()
             }),
-            None => look.events.push(Event {
+            None => batch.events.push(Event {
                 time_us,
                 subject: flow.into(),
                 kind: EventKind::PingLost,
@@ -216,19 +227,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_in_order_though_the_time_goes_back() {
+    fn rows_stay_in_order_when_a_stall_decreases_the_time() {
         let ms = Time::from_millis;
-        let first = Memory::default();
-        assert!(!first.is_fresh(ms(10), ms(10)));
+        let first = SampledFlow::default();
+        assert!(!first.is_too_recent(ms(10), ms(10)));
         assert_eq!((first.row_time(ms(0)), first.goodput_bps(0, 5)), (0, None));
-        // A look at 110 ms, of which the emulator then says that 5 had stood still.
+        // A sample at 110 ms, 5 ms of which the emulator later reports as a stall.
         let last = FlowSample { time_us: 110_000, ..FlowSample::default() };
-        let memory = Memory { last, received: 1_000_000, seen: true, ..Memory::default() };
-        assert!(memory.is_fresh(ms(105), ms(10)) && memory.is_fresh(ms(114), ms(10)));
-        assert!(!memory.is_fresh(ms(115), ms(10)));
-        assert_eq!(memory.goodput_bps(115_000, 1_625_000), Some(1_000_000_000));
-        // The end waits for nothing: what arrived counts, but gives no rate.
-        assert_eq!(memory.row_time(ms(105)), 110_001);
-        assert_eq!(memory.goodput_bps(110_001, 1_625_000), None);
+        let flow = SampledFlow { last, received: 1_000_000, has_sample: true, ..SampledFlow::default() };
+        assert!(flow.is_too_recent(ms(105), ms(10)) && flow.is_too_recent(ms(114), ms(10)));
+        assert!(!flow.is_too_recent(ms(115), ms(10)));
+        assert_eq!(flow.goodput_bps(115_000, 1_625_000), Some(1_000_000_000));
+        // The last row of a flow is taken in any case: its bytes count, but it has no rate.
+        assert_eq!(flow.row_time(ms(105)), 110_001);
+        assert_eq!(flow.goodput_bps(110_001, 1_625_000), None);
     }
 }

@@ -1,49 +1,49 @@
-//! What held a run up: the one definition of a stall, which the events, the warnings and the verdict of a run share.
+//! Stalls of a run. Its events, warnings and quality share this definition.
 //!
-//! The emulator stalls where
+//! The emulator stalls when
 //!
-//! - its thread does not run although it wants to (the run's clock stops meanwhile, see [`crate::clock`]), or
-//! - it delivers frames [`LATE`] or more after their time; late frames less than [`EPISODE`] apart are one stall, as long as
-//!   the latest of them was late.
+//! - its thread is ready but does not run (the run's clock stops meanwhile, see [`crate::clock`]), or
+//! - it delivers frames [`LATE_NS`] or more after their time; late frames less than [`EPISODE_NS`] apart form one stall, whose
+//!   length is the maximum lateness of its frames.
 //!
-//! The sampler stalls where it misses a sample.
+//! The sampler stalls when it misses a sample.
 
 use schema::{EMULATOR, Event, EventKind, SAMPLER};
 use units::Time;
 
-/// A frame delivered this late stalled, ns.
-pub(crate) const LATE: u64 = 1_000_000;
-/// Late frames this close to each other are one stall, ns.
-const EPISODE: u64 = 10_000_000;
-/// A sample taken this late, or later by a whole interval if that is longer, is missing at its time, ns.
-const SAMPLE_LATE: u64 = 10_000_000;
-/// Maximum number of stalls that are kept one by one; more are counted.
-const MAX_KEPT: usize = 10_000;
+/// Lateness from which on a delivered frame counts as stalled, ns.
+pub(crate) const LATE_NS: u64 = 1_000_000;
+/// Late frames at most this far apart belong to one stall, ns.
+const EPISODE_NS: u64 = 10_000_000;
+/// A sample later than this, and later than one interval, counts as missing, ns.
+const SAMPLE_LATE_NS: u64 = 10_000_000;
+/// Maximum number of stalls that are stored individually; further ones are only counted.
+const MAX_STORED: usize = 10_000;
 
-/// A span for which nothing was delivered, or no sample taken.
+/// A period in which nothing was delivered, or no sample taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stall {
-    /// When it began, by the run's clock.
+    /// Its start, by the run's clock.
     pub(crate) at: Time,
-    /// For how long, nanoseconds.
+    /// Its length, ns.
     pub(crate) length: u64,
 }
 
 /// All stalls of one thread.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stalls {
-    /// In order of time; at most [`MAX_KEPT`].
-    pub(crate) kept: Vec<Stall>,
+    /// In order of time; at most [`MAX_STORED`].
+    pub(crate) stored: Vec<Stall>,
     pub(crate) count: u64,
-    /// All of them together, nanoseconds.
+    /// Total length, ns.
     pub(crate) total: u64,
-    /// The longest.
+    /// Maximum length, ns.
     pub(crate) longest: u64,
-    /// Late frames that may get company.
+    /// The current series of late frames, to which more may be added.
     episode: Option<Episode>,
 }
 
-/// Late frames close to each other.
+/// A series of late frames close to each other.
 #[derive(Debug, Clone, Copy)]
 struct Episode {
     stall: Stall,
@@ -52,23 +52,29 @@ struct Episode {
 }
 
 impl Stalls {
-    /// The thread did not run for `length` nanoseconds from `at` on.
+    /// Records that the thread did not run for `length` nanoseconds from `at` on.
     pub(crate) fn add(&mut self, at: Time, length: u64) {
+        tracing::warn!(
+            at_us = at.0 / 1000,
+            us = length / 1000,
+            thread = std::thread::current().name(),
+            "stalled"
+        );
         self.count += 1;
         self.total += length;
         self.longest = self.longest.max(length);
-        if self.kept.len() < MAX_KEPT {
-            self.kept.push(Stall { at, length });
+        if self.stored.len() < MAX_STORED {
+            self.stored.push(Stall { at, length });
         }
     }
 
-    /// A frame that was due at `due` was delivered `late` nanoseconds after.
+    /// Records that a frame due at `due` was delivered `late` nanoseconds later.
     pub(crate) fn delivered(&mut self, due: Time, late: u64) {
-        if late < LATE {
+        if late < LATE_NS {
             return;
         }
         if let Some(episode) = &mut self.episode
-            && due.0 <= episode.until.0 + EPISODE
+            && due.0 <= episode.until.0 + EPISODE_NS
         {
             episode.until = episode.until.max(due);
             episode.stall.length = episode.stall.length.max(late);
@@ -78,18 +84,18 @@ impl Stalls {
         self.episode = Some(Episode { stall: Stall { at: due, length: late }, until: due });
     }
 
-    /// A sample that was due at `due` was taken at `taken`, with an `interval` between samples.
+    /// Records that a sample due at `due` was taken at `taken`, with an `interval` between samples.
     pub(crate) fn sampled(&mut self, due: Time, taken: Time, interval: Time) {
         let late = taken.0.saturating_sub(due.0);
-        if late > SAMPLE_LATE.max(interval.0) {
+        if late > SAMPLE_LATE_NS.max(interval.0) {
             self.add(due, late);
         }
     }
 
-    /// All of them, complete.
+    /// The completed list, at the end of the run.
     pub(crate) fn finished(mut self) -> Self {
         self.close();
-        self.kept.sort_by_key(|stall| stall.at);
+        self.stored.sort_by_key(|stall| stall.at);
         self
     }
 
@@ -102,7 +108,7 @@ impl Stalls {
     /// Their rows of the record.
     pub(crate) fn events<'a>(&'a self, subject: &'a str) -> impl Iterator<Item = Event> + 'a {
         let micros = |ns: u64| i64::try_from(ns / 1000).unwrap_or(i64::MAX);
-        self.kept.iter().map(move |stall| Event {
+        self.stored.iter().map(move |stall| Event {
             time_us: micros(stall.at.0),
             subject: subject.into(),
             kind: EventKind::Stall,
@@ -110,7 +116,7 @@ impl Stalls {
         })
     }
 
-    /// As in "stalled for up to 20 ms (22 ms in total)".
+    /// The part of a message such as "stalled for up to 20 ms (22 ms in total)".
     pub(crate) fn extent(&self) -> String {
         let ms = |ns: u64| match ns as f64 / 1e6 {
             ms if ms < 9.95 => format!("{ms:.1} ms"),
@@ -141,24 +147,24 @@ mod tests {
     }
 
     #[test]
-    fn late_frames_without_a_stopped_clock_are_a_stall() {
+    fn a_series_of_late_frames_is_one_stall() {
         let mut stalls = Stalls::default();
         stalls.delivered(ms(10), MS - 1);
-        // One hold-up of 64 ms: frames due meanwhile are less and less late.
+        // One interruption of 64 ms: the later frames are due within it, the less late they are.
         for due in 0..64 {
             stalls.delivered(ms(100 + due), 64 * MS - due * MS);
         }
         stalls.delivered(ms(300), 2 * MS);
         let stalls = stalls.finished();
         assert_eq!(
-            stalls.kept,
+            stalls.stored,
             [Stall { at: ms(100), length: 64 * MS }, Stall { at: ms(300), length: 2 * MS }]
         );
         assert_eq!((stalls.count, stalls.longest, stalls.total), (2, 64 * MS, 66 * MS));
     }
 
     #[test]
-    fn stopped_clocks_and_late_frames_are_of_one_kind() {
+    fn stopped_clocks_and_late_frames_give_the_same_events() {
         let mut stalls = Stalls::default();
         stalls.delivered(ms(50), 3 * MS);
         stalls.add(ms(20), 20 * MS);
@@ -167,10 +173,10 @@ mod tests {
         sampler.sampled(ms(60), ms(165), ms(10));
         sampler.sampled(ms(200), ms(290), ms(100));
         let (stalls, sampler) = (stalls.finished(), sampler.finished());
-        let told: Vec<_> =
+        let rows: Vec<_> =
             events(&stalls, &sampler).into_iter().map(|e| (e.time_us, e.subject, e.value)).collect();
         assert_eq!(
-            told,
+            rows,
             [
                 (20_000, "emulator".into(), 20_000),
                 (50_000, "emulator".into(), 3_000),
@@ -182,9 +188,9 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_stalls_all_the_time_does_not_fill_the_memory() {
+    fn the_number_of_stored_stalls_is_limited() {
         let mut stalls = Stalls::default();
-        (0..2 * MAX_KEPT as u64).for_each(|n| stalls.add(ms(n), MS));
-        assert_eq!((stalls.kept.len(), stalls.count, stalls.total), (MAX_KEPT, 20_000, 20_000 * MS));
+        (0..2 * MAX_STORED as u64).for_each(|n| stalls.add(ms(n), MS));
+        assert_eq!((stalls.stored.len(), stalls.count, stalls.total), (MAX_STORED, 20_000, 20_000 * MS));
     }
 }

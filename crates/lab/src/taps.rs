@@ -1,4 +1,4 @@
-//! What a scenario's captures are: from the names of hosts and links to the places where packets are seen.
+//! Resolves the captures of a scenario: from names of hosts and links to the points at which packets are captured.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use scenario::Scenario;
 
 use crate::{
     Error,
-    capture::{CaptureOptions, Captures, Tap, Target},
+    capture::{CaptureOptions, CapturePoint, Captures, Tap},
 };
 
 /// Starts the scenario's captures; each writes `NAME.pcapng` into `dir`.
@@ -19,14 +19,14 @@ pub(crate) fn start_captures(scenario: &Scenario, captures: &Captures, dir: &Pat
     Ok(())
 }
 
-/// Where the packets of the host or link called `name` are seen; nowhere where there is none.
+/// The taps of the host or link `name`; empty if there is none.
 pub(crate) fn taps(scenario: &Scenario, name: &str) -> Vec<Tap> {
     if let Some(host) = scenario.hosts.iter().position(|h| h.name == name) {
         let links = |host: &scenario::Host| scenario.link_count(&host.name);
         // Stations count the links of all hosts, in order.
         let before: usize = scenario.hosts[..host].iter().map(links).sum();
         let tap = |interface: usize| Tap {
-            target: Target::Host((before + interface) as u32),
+            point: CapturePoint::Host((before + interface) as u32),
             name: format!("{name}-eth{interface}"),
             description: format!("host {name}"),
         };
@@ -36,9 +36,9 @@ pub(crate) fn taps(scenario: &Scenario, name: &str) -> Vec<Tap> {
     let [a, b] = &scenario.links[link].ends;
     [(Direction::Forward, a, b), (Direction::Backward, b, a)]
         .map(|(direction, from, to)| Tap {
-            target: Target::Pipe(PipeId { link: link as u32, direction }),
+            point: CapturePoint::Pipe(PipeId { link: link as u32, direction }),
             name: format!("{from}>{to}"),
-            description: format!("link {name} where it comes out at {to}"),
+            description: format!("link {name}, output at {to}"),
         })
         .into()
 }

@@ -1,8 +1,8 @@
 //! A second thread that writes large frames to their hosts while the driver is behind.
 //!
-//! Beyond some 20 Gb/s copying each frame twice is more than one processor does. Then the driver hands what is due to this
-//! thread and goes on reading. It runs where the hosts' programs do; it sleeps unless it is needed. Frames for one host
-//! keep their order: while the writer has some of a host, it gets all of that host's.
+//! Beyond some 20 Gb/s copying each frame twice takes more than one processor. Then the driver passes due frames to this
+//! thread and continues reading. It runs on the processors of the hosts' programs, and sleeps unless it is needed. Frames for one
+//! host keep their order: while the writer has frames of a host, it gets all further frames of that host.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
@@ -10,91 +10,91 @@ use units::Time;
 
 use crate::{clock::RunTime, frame::Frame, port::Port, processors::move_to, sys};
 
-/// So late the driver lets the writer help, ns: later than a nap makes it.
-const BEHIND: u64 = 60_000;
-/// Shorter frames are copied faster than handed over, bytes.
-const LARGE: usize = 16 << 10;
-/// Most frames handed over and not yet written: the driver waits for the writer then.
-const QUEUE: usize = 256;
-/// Its real-time priority: below the driver's.
+/// Lateness from which on the driver uses the writer, ns: more than a pause causes.
+const MIN_LATENESS_NS: u64 = 60_000;
+/// Minimum size of a frame for the writer, bytes: smaller ones are copied faster than passed on.
+const MIN_FRAME_BYTES: usize = 16 << 10;
+/// Maximum number of frames passed on and not yet written; the driver waits for the writer then.
+const MAX_QUEUED_FRAMES: usize = 256;
+/// Real-time priority of the writer, below the driver's.
 const PRIORITY: i32 = 15;
 
-/// A frame on its way to a host's port, due at `at`.
-struct Job {
+/// A frame to be written to a host's port, due at `at`.
+struct WriteJob {
     station: u32,
     at: Time,
     frame: Frame,
 }
 
-/// What became of a frame.
+/// A frame after writing.
 pub(crate) struct Written {
     pub(crate) station: u32,
     /// When it was due.
     pub(crate) at: Time,
-    /// To be used again.
+    /// Its buffer can be reused.
     pub(crate) frame: Frame,
-    /// How long after its time it was written, ns.
+    /// How late it was written, ns.
     pub(crate) late: u64,
-    /// The host took it.
-    pub(crate) taken: bool,
+    /// The host accepted it.
+    pub(crate) accepted: bool,
 }
 
 /// The driver's side.
 pub(crate) struct Writer {
-    jobs: SyncSender<Job>,
+    jobs: SyncSender<WriteJob>,
     written: Receiver<Written>,
-    /// Frames that the writer has, by station.
+    /// Number of frames that the writer has, by station.
     pending: Vec<u32>,
 }
 
 impl Writer {
-    /// The driver's side, and the thread's work: to be run until this side is dropped.
+    /// Returns the driver's side, and the function of the thread, which runs until this side is dropped.
     pub(crate) fn new<'a>(
         ports: &'a [Port],
         time: RunTime,
         cpus: &'a [usize],
     ) -> (Self, impl FnOnce() + Send + use<'a>) {
-        let (jobs, inbox) = sync_channel::<Job>(QUEUE);
+        let (jobs, inbox) = sync_channel::<WriteJob>(MAX_QUEUED_FRAMES);
         let (outbox, written) = channel();
         let work = move || {
             move_to(Some(cpus));
-            // Where it is refused the driver's is as well, and says so.
+            // If the kernel refuses, it refuses the driver's as well, which reports it.
             let _ = sys::set_real_time(PRIORITY);
             run(&inbox, &outbox, ports, &time);
         };
         (Writer { jobs, written, pending: vec![0; ports.len()] }, work)
     }
 
-    /// Takes a frame for `station` that is `late` nanoseconds late, or gives it back where the driver is to write it.
+    /// Takes a frame for `station` that is `late` nanoseconds late, or returns it if the driver should write it.
     pub(crate) fn take(&mut self, station: u32, at: Time, late: u64, frame: Frame) -> Result<(), Frame> {
         let pending = &mut self.pending[station as usize];
-        if *pending == 0 && (late < BEHIND || frame.bytes().len() < LARGE) {
+        if *pending == 0 && (late < MIN_LATENESS_NS || frame.bytes().len() < MIN_FRAME_BYTES) {
             return Err(frame);
         }
         *pending += 1;
-        self.jobs.send(Job { station, at, frame }).map_err(|e| e.0.frame)
+        self.jobs.send(WriteJob { station, at, frame }).map_err(|e| e.0.frame)
     }
 
-    /// What was written since.
+    /// The next frame that the writer has written.
     pub(crate) fn written(&mut self) -> Option<Written> {
         let written = self.written.try_recv().ok()?;
         self.pending[written.station as usize] -= 1;
         Some(written)
     }
 
-    /// Ends the thread when it has written what it has; the rest of what was written.
+    /// Ends the thread after it has written its frames; returns those not yet collected.
     pub(crate) fn finish(self) -> impl Iterator<Item = Written> {
         drop(self.jobs);
         self.written.into_iter()
     }
 }
 
-fn run(jobs: &Receiver<Job>, written: &Sender<Written>, ports: &[Port], time: &RunTime) {
-    while let Ok(Job { station, at, frame }) = jobs.recv() {
+fn run(jobs: &Receiver<WriteJob>, written: &Sender<Written>, ports: &[Port], time: &RunTime) {
+    while let Ok(WriteJob { station, at, frame }) = jobs.recv() {
         let late = time.now().0.saturating_sub(at.0);
-        let taken = ports[station as usize].write(frame.bytes());
+        let accepted = ports[station as usize].write(frame.bytes());
         // The driver may have ended.
-        let _ = written.send(Written { station, at, frame, late, taken });
+        let _ = written.send(Written { station, at, frame, late, accepted });
     }
 }
 
@@ -106,9 +106,9 @@ mod tests {
     };
 
     use super::*;
-    use crate::{clock::TimeMode, sys};
+    use crate::clock::TimeMode;
 
-    /// A frame of `len` bytes that says its number.
+    /// A frame of `len` bytes with its number in the last.
     fn frame(number: u8, len: usize) -> Frame {
         let mut bytes = vec![0; len];
         bytes[len - 1] = number;
@@ -116,19 +116,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_taken_by_need_and_keeps_its_order() {
+    fn late_large_frames_go_to_the_writer_and_keep_their_order() {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         let ports = [Port::onto(File::from(OwnedFd::from(ours)))];
-        let cpus = sys::allowed_cpus().unwrap();
+        let cpus = os::allowed_cpus().unwrap();
         let (mut writer, work) = Writer::new(&ports, RunTime::begin(TimeMode::Real), &cpus);
-        assert!(writer.take(0, Time(0), BEHIND - 1, frame(0, LARGE)).is_err(), "in time");
-        assert!(writer.take(0, Time(0), BEHIND, frame(0, 100)).is_err(), "small");
-        assert!(writer.take(0, Time(0), BEHIND, frame(1, LARGE)).is_ok());
+        assert!(writer.take(0, Time(0), MIN_LATENESS_NS - 1, frame(0, MIN_FRAME_BYTES)).is_err(), "in time");
+        assert!(writer.take(0, Time(0), MIN_LATENESS_NS, frame(0, 100)).is_err(), "small");
+        assert!(writer.take(0, Time(0), MIN_LATENESS_NS, frame(1, MIN_FRAME_BYTES)).is_ok());
         assert!(writer.take(0, Time(0), 0, frame(2, 100)).is_ok(), "in time and small, but behind another");
         std::thread::scope(|scope| {
             scope.spawn(work);
             for number in [1, 2] {
-                let mut bytes = vec![0; LARGE];
+                let mut bytes = vec![0; MIN_FRAME_BYTES];
                 let len = theirs.recv(&mut bytes).unwrap();
                 assert_eq!(bytes[len - 1], number);
             }
@@ -136,11 +136,11 @@ mod tests {
             while written.len() < 2 {
                 written.extend(writer.written());
             }
-            assert!(written.iter().all(|w| w.taken && w.late > 0));
-            assert!(writer.take(0, Time(0), 0, frame(3, 100)).is_err(), "nothing is before it any more");
-            assert!(writer.take(0, Time(0), BEHIND, frame(4, LARGE)).is_ok());
-            let rest: Vec<Frame> = writer.finish().map(|written| written.frame).collect();
-            assert_eq!(rest[0].bytes().last(), Some(&4), "what it still had is written first");
+            assert!(written.iter().all(|w| w.accepted && w.late > 0));
+            assert!(writer.take(0, Time(0), 0, frame(3, 100)).is_err(), "no other frame is pending");
+            assert!(writer.take(0, Time(0), MIN_LATENESS_NS, frame(4, MIN_FRAME_BYTES)).is_ok());
+            let remaining: Vec<Frame> = writer.finish().map(|written| written.frame).collect();
+            assert_eq!(remaining[0].bytes().last(), Some(&4), "pending frames are written before it ends");
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The tests of this crate, one program: each file is a module, and linking costs once.
+//! The integration tests of this crate in one program, so that it is linked only once.
 
 mod captures;
 mod fuzz_corpus;

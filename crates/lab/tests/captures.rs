@@ -1,4 +1,4 @@
-//! Captures of a run, read by tshark: a ping over 10 ms as its sending host and as the link see it.
+//! Captures of a run, read by tshark: a ping over 10 ms, captured at its sending host and on the link.
 
 use std::{path::Path, process::Command, sync::atomic::AtomicBool};
 
@@ -55,21 +55,24 @@ fn echoes(path: &Path) -> Vec<(f64, String, u32)> {
 }
 
 #[test]
-fn a_host_and_a_link_are_captured_where_packets_are_seen() {
+fn packets_are_captured_at_a_host_and_on_a_link() {
     if Command::new("tshark").arg("--version").output().is_err() {
         testing::skip(testing::Missing::Tool, "there is no tshark here");
         return;
     }
     if !std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0) {
-        testing::skip(testing::Missing::Privilege, "only root can have a lab in a process with threads");
+        testing::skip(
+            testing::Missing::Privilege,
+            "only root can run a lab in a process with several threads",
+        );
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let file = ScenarioFile::parse("ping.toml", PING).unwrap_or_else(|e| panic!("{e}"));
     let mut scenario = file.resolve(None, &[]).unwrap_or_else(|e| panic!("{e}"));
     scenario.captures = vec!["h1".into(), "h1-h2".into()];
-    let options = lab::Options {
-        privilege: lab::acquire().unwrap(),
+    let options = lab::RunOptions {
+        privilege: lab::acquire_privilege().unwrap(),
         time: lab::TimeMode::Real,
         backend: lab::Backend::for_this_machine(),
         journal: &lab::Journal::at(dir.path().join("journal")),
@@ -80,13 +83,13 @@ fn a_host_and_a_link_are_captured_where_packets_are_seen() {
     let outcome = lab::run(&scenario, &options, &mut Quiet).unwrap();
     assert!(!outcome.quality.notes.iter().any(|n| n.contains("capture")), "{:?}", outcome.quality.notes);
 
-    // Request and reply, in turn; the reply 20 ms after the request and never earlier.
+    // Requests and replies alternate; a reply comes 20 ms after its request and never earlier.
     let host = echoes(&dir.path().join("h1.pcapng"));
     assert_eq!(host.iter().map(|e| e.2).collect::<Vec<_>>(), [8, 0, 8, 0, 8, 0]);
     assert!(host.iter().all(|e| e.1 == "h1-eth0"));
     assert!(host.chunks(2).all(|pair| pair[1].0 - pair[0].0 >= 0.019_999), "{host:?}");
 
-    // On the link both are seen where they come out, half a round trip apart.
+    // On the link both are captured at its output, half a round trip apart.
     let link = echoes(&dir.path().join("h1-h2.pcapng"));
     let names: Vec<&str> = link.iter().map(|e| e.1.as_str()).collect();
     assert_eq!(names, ["h1>h2", "h2>h1"].repeat(3));

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use ::record::Writer;
 use capture::{Dissector, Packets, ss::parse};
 use experiment::rfc3339;
-use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use schema::{
+    EngineName, FlowKind, FlowSample, FlowSummary, HostInfo, Quality, Reliability, RunSummary,
+    SUMMARY_SCHEMA, Summary,
+};
 use units::Time;
 use verdict::{FlowContext, FlowTimes};
 
@@ -22,27 +25,27 @@ pub struct ForeignFile<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Rows of the trace that wait to be written.
-const TRACE_ROWS: usize = 1 << 16;
+/// Rows of the trace that are buffered before they are written.
+const TRACE_BUFFER_ROWS: usize = 1 << 16;
 
-/// Maximum distance of a capture point at the sender, as a share of the minimum round-trip time.
-const FAR: f64 = 0.05;
+/// Maximum distance between the sender and a capture point that counts as at the sender, as a share of the minimum round-trip time.
+const MAX_DISTANCE: f64 = 0.05;
 
 /// Makes a record of a capture, with a row of each flow every `sample`, and returns its directory.
 ///
 /// # Errors
-/// If it is no capture, has no TCP connection with data, or the record cannot be written.
+/// If it is not a capture, has no TCP connection with data, or the record cannot be written.
 pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<PathBuf> {
     let bad = |why: String| Error::BadInput(format!("{}: {why}", file.path.display()));
     let mut packets = Packets::new(file.bytes).map_err(|e| bad(e.to_string()))?;
     let mut dissector = Dissector::new(sample.0 / 1000);
-    let Some(first) = packets.next() else { return Err(bad("there is no packet in it".into())) };
+    let Some(first) = packets.next() else { return Err(bad("it has no packets".into())) };
     dissector.add(&first);
-    let run = record::begun("pcap", started(first.time_ns as f64 * 1e-9));
+    let run = record::initial_run(EngineName::Pcap, started(first.time_ns as f64 * 1e-9));
     let mut writer = create(runs_dir, file, "the packets of", &run)?;
     for packet in packets.by_ref() {
         dissector.add(&packet);
-        if dissector.trace_len() >= TRACE_ROWS {
+        if dissector.trace_len() >= TRACE_BUFFER_ROWS {
             writer.append_trace(&dissector.take_trace())?;
         }
     }
@@ -50,7 +53,10 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
     let mut seen = dissector.finish();
     if seen.flows.is_empty() {
         writer.abort();
-        return Err(bad(format!("none of its {} packets is of a TCP connection with data", seen.packets)));
+        return Err(bad(format!(
+            "none of its {} packets belongs to a TCP connection with data",
+            seen.packets
+        )));
     }
     let flows: Vec<FlowSummary> = seen
         .flows
@@ -63,7 +69,7 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
                 verdict::decide(&mut seen.rows, &[], &context);
             }
             let times = FlowTimes {
-                kind: "tcp".into(),
+                kind: FlowKind::Tcp,
                 cc: None,
                 started_us: Some(flow.span_us.0),
                 ended_us: Some(flow.span_us.1),
@@ -79,12 +85,12 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
         })
         .collect();
     let mut notes = vec![
-        format!("imported from {}: {} packets, {} of them not TCP", file.path.display(), seen.packets, seen.others),
-        "what is in flight, lost and acknowledged is as it passed where the packets were captured; no window of the sender's is known"
+        format!("imported from {}: {} packets, {} of them not TCP", file.path.display(), seen.packets, seen.skipped_packets),
+        "data in flight, losses and acknowledgements are those seen at the capture point; the sender's windows are unknown"
             .into(),
     ];
     notes.extend(distance_notes(&seen.flows, &flows));
-    notes.extend(packets.is_cut().then(|| "the file is cut: what came after is missing".into()));
+    notes.extend(packets.is_truncated().then(|| "the file is truncated: later packets are missing".into()));
     let seconds = seen.duration_us as f64 * 1e-6;
     let run = RunSummary {
         id: writer.id().to_string(),
@@ -92,17 +98,17 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
         wall_s: seconds,
         fairness_jain: record::fairness(&flows),
         flows,
-        quality: Quality { ok: true, notes, ..Quality::default() },
+        quality: Quality { reliability: Reliability::Reliable, notes, ..Quality::default() },
         ..run
     };
     let summary = summary(file, "the packets of", run);
     Ok(writer.finish(&summary, &seen.rows, &[], &seen.events)?)
 }
 
-/// What the round-trip times lack, where the capture point is not at the sender.
-fn distance_notes(seen: &[capture::Flow], flows: &[FlowSummary]) -> Vec<String> {
-    let named = |is_meant: &dyn Fn(&capture::Flow, &FlowSummary) -> bool| {
-        let meant: Vec<&capture::Flow> = seen
+/// Notes on the part of the path that the round-trip times do not cover, for captures not taken at the sender.
+fn distance_notes(seen: &[capture::CapturedFlow], flows: &[FlowSummary]) -> Vec<String> {
+    let named = |is_meant: &dyn Fn(&capture::CapturedFlow, &FlowSummary) -> bool| {
+        let meant: Vec<&capture::CapturedFlow> = seen
             .iter()
             .zip(flows)
             .filter(|(seen, flow)| is_meant(seen, flow))
@@ -114,9 +120,9 @@ fn distance_notes(seen: &[capture::Flow], flows: &[FlowSummary]) -> Vec<String> 
             count => format!("{largest} and {} other flows", count - 1),
         })
     };
-    let is_unknown = |seen: &capture::Flow, _: &FlowSummary| seen.distance_us.is_none();
-    let is_far_unfollowed = |seen: &capture::Flow, flow: &FlowSummary| {
-        !seen.is_distance_followed && is_far(seen, flow.min_rtt_us.unwrap_or(0.0)) == Some(true)
+    let is_unknown = |seen: &capture::CapturedFlow, _: &FlowSummary| seen.sender_side_rtt_us.is_none();
+    let is_far_unfollowed = |seen: &capture::CapturedFlow, flow: &FlowSummary| {
+        !seen.is_sender_side_rtt_tracked && is_far(seen, flow.min_rtt_us.unwrap_or(0.0)) == Some(true)
     };
     let unknown = named(&is_unknown).map(|names| {
         format!(
@@ -134,15 +140,15 @@ fn distance_notes(seen: &[capture::Flow], flows: &[FlowSummary]) -> Vec<String> 
 }
 
 /// Whether the capture shows outstanding data and round-trip times as the sender sees them.
-fn is_at_sender(flow: &capture::Flow, rows: &[FlowSample]) -> bool {
+fn is_at_sender(flow: &capture::CapturedFlow, rows: &[FlowSample]) -> bool {
     let own = rows.iter().filter(|row| row.flow == flow.name);
     let min_rtt_us = own.filter_map(|row| row.min_rtt_us).min().unwrap_or(0);
     is_far(flow, min_rtt_us as f64) == Some(false)
 }
 
 /// Whether the capture point is not at the sender; `None` where its distance is unknown.
-fn is_far(flow: &capture::Flow, min_rtt_us: f64) -> Option<bool> {
-    flow.distance_us.map(|us| us as f64 > FAR * min_rtt_us)
+fn is_far(flow: &capture::CapturedFlow, min_rtt_us: f64) -> Option<bool> {
+    flow.sender_side_rtt_us.map(|us| us as f64 > MAX_DISTANCE * min_rtt_us)
 }
 
 /// Whether at least half of a flow's samples are labelled with what limited it.
@@ -155,7 +161,7 @@ fn is_mostly_judged(rows: &[FlowSample], flow: &str) -> bool {
 /// times.
 ///
 /// # Errors
-/// If it is no such log, or the record cannot be written.
+/// If it is not such a log, or the record cannot be written.
 pub fn ss(file: ForeignFile<'_>, every: Time, runs_dir: &Path) -> Result<PathBuf> {
     let every_us = i64::try_from(every.0 / 1000).unwrap_or(i64::MAX);
     let log = parse(&String::from_utf8_lossy(file.bytes), every_us)
@@ -175,7 +181,7 @@ pub fn ss(file: ForeignFile<'_>, every: Time, runs_dir: &Path) -> Result<PathBuf
         let acked = |row: &&FlowSample| row.bytes_acked;
         let (before, after) = (own.first().and_then(acked), own.last().and_then(acked));
         let times = FlowTimes {
-            kind: "tcp".into(),
+            kind: FlowKind::Tcp,
             cc: socket.cc.clone(),
             started_us: own.first().map(|row| row.time_us),
             ended_us: own.last().map(|row| row.time_us),
@@ -190,15 +196,15 @@ pub fn ss(file: ForeignFile<'_>, every: Time, runs_dir: &Path) -> Result<PathBuf
         fairness_jain: record::fairness(&flows),
         flows,
         quality: Quality {
-            ok: true,
+            reliability: Reliability::Reliable,
             notes: vec![format!("imported from {}", file.path.display())],
             ..Quality::default()
         },
-        ..record::begun("ss", started(log.began_s.unwrap_or(0.0)))
+        ..record::initial_run(EngineName::Ss, started(log.start_s.unwrap_or(0.0)))
     };
-    let writer = create(runs_dir, file, "ss's look at", &run)?;
+    let writer = create(runs_dir, file, "ss's samples of", &run)?;
     let run = RunSummary { id: writer.id().to_string(), ..run };
-    Ok(writer.finish(&summary(file, "ss's look at", run), &rows, &[], &[])?)
+    Ok(writer.finish(&summary(file, "ss's samples of", run), &rows, &[], &[])?)
 }
 
 /// RFC 3339 of seconds since 1970.

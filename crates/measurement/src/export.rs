@@ -1,20 +1,20 @@
-//! Any run as the report of a test: what iperf3 would have told of its flows, at the client.
+//! Any run as an iperf3 report, as its client would have printed it.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     time::{Duration, SystemTime},
 };
 
-use perf::report::{Amount, Connection, Cpu, Direction, End, Interval, Report, Role, Start, TestSpec};
+use iperf3::report::{Amount, Connection, Cpu, Direction, End, Interval, Report, Role, Start, TestSpec};
 use record::Run;
 use scenario::ScenarioFile;
-use schema::FlowSummary;
+use schema::{FlowKind, FlowSummary};
 use units::{Bytes, Time};
 
 use crate::{Error, Result, exported_stream::Stream};
 
-/// Of a scenario's hosts, the port that iperf3 listens on.
-const PORT: u16 = 5201;
+/// iperf3's default port, for runs of scenarios.
+const IPERF3_PORT: u16 = 5201;
 
 /// The report of these flows of a run; of all if none is named.
 ///
@@ -22,7 +22,7 @@ const PORT: u16 = 5201;
 /// If there is no such flow, or the interval does not fit.
 pub fn report(run: &Run, names: &[String], interval: Time) -> Result<Report> {
     let summary = run.run();
-    let flows = chosen(&summary.flows, names)?;
+    let flows = select_flows(&summary.flows, names)?;
     let rows = run.flows()?;
     let duration_s = summary.duration_s;
     let (interval_s, count) = intervals(duration_s, interval)?;
@@ -30,7 +30,7 @@ pub fn report(run: &Run, names: &[String], interval: Time) -> Result<Report> {
     let forward = |flow: &FlowSummary| !(flow.from == first.to && flow.to == first.from);
     let mut streams: Vec<Stream<'_>> =
         flows.iter().map(|flow| Stream::of(flow, forward(flow), &rows, duration_s)).collect();
-    // iperf3's own order; its numbers leave 2 out.
+    // iperf3's order and numbers, which skip 2.
     streams.sort_by_key(|stream| !stream.forward);
     streams.iter_mut().enumerate().for_each(|(i, one)| one.id = if i == 0 { 1 } else { i as u32 + 2 });
     let bounds = |i: usize| (i as f64 * interval_s, ((i + 1) as f64 * interval_s).min(duration_s));
@@ -52,11 +52,11 @@ pub fn report(run: &Run, names: &[String], interval: Time) -> Result<Report> {
             server_output: None,
         }),
         latency: None,
-        error: run.partial.then(|| "the run was cut short".into()),
+        error: run.partial.then(|| "the run ended early".into()),
     })
 }
 
-/// The most intervals that one document has.
+/// Maximum number of intervals of a document.
 const MAX_INTERVALS: f64 = 1e6;
 
 fn intervals(duration_s: f64, interval: Time) -> Result<(f64, usize)> {
@@ -71,23 +71,24 @@ fn intervals(duration_s: f64, interval: Time) -> Result<(f64, usize)> {
     Ok((seconds, count as usize))
 }
 
-/// The flows named, all of one protocol that iperf3 has.
-fn chosen<'a>(flows: &'a [FlowSummary], names: &[String]) -> Result<Vec<&'a FlowSummary>> {
+/// The named flows, which must have the same protocol, TCP or UDP.
+fn select_flows<'a>(flows: &'a [FlowSummary], names: &[String]) -> Result<Vec<&'a FlowSummary>> {
     let bad = |why: String| Err(Error::BadInput(why));
     let known = || flows.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>().join(", ");
     if let Some(name) = names.iter().find(|name| !flows.iter().any(|flow| flow.name == **name)) {
-        return bad(format!("there is no flow {name:?}; there are {}", known()));
+        return bad(format!("there is no flow {name:?}; the flows are {}", known()));
     }
     let chosen: Vec<&FlowSummary> = match names.is_empty() {
-        true => flows.iter().filter(|flow| matches!(flow.kind.as_str(), "tcp" | "udp")).collect(),
+        true => flows.iter().filter(|flow| matches!(flow.kind, FlowKind::Tcp | FlowKind::Udp)).collect(),
         false => flows.iter().filter(|flow| names.contains(&flow.name)).collect(),
     };
-    let Some(first) = chosen.first() else { return bad("the run has no TCP and no UDP flow".into()) };
-    if let Some(other) =
-        chosen.iter().find(|flow| flow.kind != first.kind || !matches!(flow.kind.as_str(), "tcp" | "udp"))
+    let Some(first) = chosen.first() else { return bad("the run has neither TCP nor UDP flows".into()) };
+    if let Some(other) = chosen
+        .iter()
+        .find(|flow| flow.kind != first.kind || !matches!(flow.kind, FlowKind::Tcp | FlowKind::Udp))
     {
         return bad(format!(
-            "iperf3 has TCP or UDP in one test, and {} is {}, {} is {}; --flow chooses among {}",
+            "an iperf3 test has only TCP or only UDP, but {} is {} and {} is {}; select flows with --flow: {}",
             first.name,
             first.kind,
             other.name,
@@ -108,7 +109,7 @@ fn start(run: &Run, streams: &[Stream<'_>], interval: Duration) -> Start {
     Start {
         role: Role::Client,
         peer: address(&first.to),
-        port: PORT,
+        port: IPERF3_PORT,
         peer_name: first.to.clone(),
         version: format!("longfat {}", env!("CARGO_PKG_VERSION")),
         system_info: format!("Linux {} {}", first.from, run.summary.host.kernel),
@@ -118,33 +119,12 @@ fn start(run: &Run, streams: &[Stream<'_>], interval: Duration) -> Start {
         sndbuf_actual: 0,
         rcvbuf_actual: 0,
         spec: TestSpec {
-            protocol: streams[0].protocol(),
             direction: if reverse > 0 { Direction::Both } else { Direction::Forward },
             streams: (streams.len() - reverse) as u32,
-            amount: Amount::Time(duration),
-            omit: Duration::ZERO,
             block: Bytes(0),
             interval,
-            rate: None,
-            burst: 0,
-            fq_rate: None,
-            window: None,
-            mss: None,
-            nodelay: false,
-            congestion: None,
-            tos: 0,
-            flow_label: None,
-            repeating_payload: false,
-            server_affinity: None,
-            zerocopy: false,
-            skip_rx_copy: false,
-            dont_fragment: false,
-            udp_counters_64bit: false,
-            most_late: None,
-            file: None,
-            get_server_output: false,
             title: Some(run.summary.title.clone()).filter(|title| !title.is_empty()),
-            extra_data: None,
+            ..TestSpec::new(streams[0].protocol(), Amount::Time(duration))
         },
         connections: streams
             .iter()
@@ -157,14 +137,14 @@ fn start(run: &Run, streams: &[Stream<'_>], interval: Duration) -> Start {
                     id: stream.id,
                     sender: stream.forward,
                     local: SocketAddr::new(address(near), 0),
-                    remote: SocketAddr::new(address(far), PORT),
+                    remote: SocketAddr::new(address(far), IPERF3_PORT),
                 }
             })
             .collect(),
     }
 }
 
-/// The addresses of the scenario's hosts; 0.0.0.0 where the scenario cannot be read any more.
+/// The addresses of the scenario's hosts; 0.0.0.0 if the scenario cannot be read.
 fn addresses(run: &Run) -> impl Fn(&str) -> IpAddr {
     let text = run.scenario_toml().unwrap_or_default();
     let scenario = ScenarioFile::parse("scenario.toml", &text).and_then(|file| file.resolve(None, &[])).ok();

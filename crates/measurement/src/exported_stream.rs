@@ -1,18 +1,18 @@
-//! A flow of a record as a stream of iperf3's: its samples as intervals, its summary as the test's end.
+//! A flow of a record as an iperf3 stream: samples become intervals, the summary becomes the end of the test.
 
-use perf::report::{Account, Datagrams, Protocol, StreamEnd, StreamInterval, TcpState, TcpSummary};
-use schema::{FlowSample, FlowSummary};
+use iperf3::report::{Datagrams, Protocol, StreamEnd, StreamInterval, StreamTotals, TcpState, TcpSummary};
+use schema::{FlowKind, FlowSample, FlowSummary};
 
-/// IPv4 and TCP with timestamps.
+/// IPv4 and TCP headers with timestamps, bytes.
 const HEADERS_BYTES: u64 = 52;
 
 /// A flow as a stream, with its rows.
 pub struct Stream<'a> {
-    /// iperf3's number.
+    /// Its number in iperf3's document.
     pub id: u32,
     /// Its summary.
     pub flow: &'a FlowSummary,
-    /// From client to server.
+    /// Whether the client sends.
     pub forward: bool,
     rows: Vec<&'a FlowSample>,
     /// Payload bytes received until each row's time, seconds.
@@ -21,7 +21,7 @@ pub struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// The flow of a run that took so long.
+    /// The stream of a flow in a run of this duration.
     pub fn of(flow: &'a FlowSummary, forward: bool, rows: &'a [FlowSample], duration_s: f64) -> Self {
         let rows: Vec<&FlowSample> = rows.iter().filter(|row| row.flow == flow.name).collect();
         let (mut received, mut bytes, mut last_s) = (vec![(0.0, 0.0)], 0.0, 0.0);
@@ -34,12 +34,12 @@ impl<'a> Stream<'a> {
         Stream { id: 0, flow, forward, rows, received, duration_s }
     }
 
-    /// What carries it.
+    /// Its protocol.
     pub fn protocol(&self) -> Protocol {
-        if self.flow.kind == "udp" { Protocol::Udp } else { Protocol::Tcp }
+        if self.flow.kind == FlowKind::Udp { Protocol::Udp } else { Protocol::Tcp }
     }
 
-    /// Bytes received until a time, between two rows in proportion.
+    /// Bytes received until a time, interpolated between rows.
     fn received_at(&self, time_s: f64) -> f64 {
         let after = self.received.partition_point(|(at, _)| *at < time_s);
         let (Some(before), Some(next)) =
@@ -57,7 +57,7 @@ impl<'a> Stream<'a> {
         self.rows[..after].last().copied()
     }
 
-    /// Its part of an interval.
+    /// Its statistics of an interval.
     pub fn interval(&self, (start_s, end_s): (f64, f64)) -> StreamInterval {
         let (before, now) = (self.row_at(start_s), self.row_at(end_s));
         let grown = |count: fn(&FlowSample) -> Option<i64>| {
@@ -98,7 +98,7 @@ impl<'a> Stream<'a> {
             sender: self.forward,
             start_s,
             end_s,
-            // Differences of rounded counts, so that intervals add up to the whole.
+            // Differences of rounded counts, so that intervals add up to the total.
             bytes: (self.received_at(end_s).round() - self.received_at(start_s).round()).max(0.0) as u64,
             omitted: false,
             tcp,
@@ -106,7 +106,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// The whole of it.
+    /// Its statistics of the whole test.
     pub fn end(&self) -> StreamEnd {
         let flow = self.flow;
         let received = flow.bytes.unwrap_or_else(|| self.received_at(self.duration_s).round() as u64);
@@ -120,7 +120,7 @@ impl<'a> Stream<'a> {
             let lost = i64::try_from(lost).unwrap_or(i64::MAX);
             udp.then_some(Datagrams { packets, lost, out_of_order, jitter_s: jitter_us * 1e-6 })
         };
-        let account = |bytes, udp| Account { start_s: 0.0, end_s: self.duration_s, bytes, udp };
+        let account = |bytes, udp| StreamTotals { start_s: 0.0, end_s: self.duration_s, bytes, udp };
         let micros = |value: Option<f64>| value.map_or(0, |us| us.round() as u64);
         let windows = self.rows.iter().filter_map(|row| row.snd_wnd_bytes);
         StreamEnd {

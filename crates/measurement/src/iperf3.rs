@@ -1,32 +1,32 @@
-//! iperf3's JSON as records.
+//! Records from iperf3's JSON.
 
 use std::path::{Path, PathBuf};
 
-use perf::{
-    iperf3_json,
+use iperf3::{
+    document,
     report::{Protocol, Report, Role, Start, StreamEnd},
 };
-use schema::{FlowSample, FlowSummary, HostInfo, Quality, RunSummary};
+use schema::{EngineName, FlowKind, FlowSample, FlowSummary, HostInfo, Quality, Reliability, RunSummary};
 use verdict::{FlowContext, FlowTimes};
 
 use crate::{
     Error, Result,
-    record::{self, complete, started},
+    record::{self, set_totals, started},
     streams::{Stream, counted_from, rows, streams},
 };
 
-/// The engine's name in a record that iperf3's JSON made.
-const ENGINE: &str = "iperf3";
+/// The engine's name in records imported from iperf3's JSON.
+const ENGINE: EngineName = EngineName::Iperf3;
 
 /// The tests in a JSON file of iperf3 (`-J` or `--json-stream`).
 ///
 /// # Errors
-/// If it is no such file or has no test.
+/// If it is not such a file or has no test.
 pub fn reports(file: &Path, text: &str) -> Result<Vec<Report>> {
     let bad = |why: String| Error::BadInput(format!("{}: {why}", file.display()));
-    let reports = iperf3_json::reports(text).map_err(|error| bad(error.to_string()))?;
+    let reports = document::reports(text).map_err(|error| bad(error.to_string()))?;
     if reports.is_empty() {
-        return Err(bad("there is no test in it".into()));
+        return Err(bad("it has no test".into()));
     }
     Ok(reports)
 }
@@ -40,7 +40,7 @@ pub fn import(name: &str, report: &Report, start: &Start, runs_dir: &Path) -> Re
     let rows = rows(report, &streams);
     let host = HostInfo { kernel: kernel(&start.system_info), cpus: 0 };
     let summary = record::summary(name, start, host, run_summary(report, start, &streams, &rows));
-    let writer = record::create(runs_dir, &record::is_a_test(), &summary)?;
+    let writer = record::create(runs_dir, &record::test_comment(), &summary)?;
     record::write(writer, &summary, report, &rows, &[])
 }
 
@@ -58,8 +58,12 @@ fn run_summary(report: &Report, start: &Start, streams: &[Stream], rows: &[FlowS
         partial: is_partial(report),
         fairness_jain: record::fairness(&flows),
         flows,
-        quality: Quality { ok: true, notes: notes(report, start), ..Quality::default() },
-        ..record::begun(ENGINE, started(start))
+        quality: Quality {
+            reliability: Reliability::Reliable,
+            notes: notes(report, start),
+            ..Quality::default()
+        },
+        ..record::initial_run(ENGINE, started(start))
     }
 }
 
@@ -72,7 +76,7 @@ fn notes(report: &Report, start: &Start) -> Vec<String> {
     let mut notes = vec![format!("imported from the JSON of {}", start.version)];
     if report.intervals.iter().flat_map(|interval| &interval.streams).any(|stream| stream.sender) {
         notes.push(
-            "over time, the goodput of a stream that the reporting end sent is what it handed to its kernel"
+            "goodput over time of streams sent by the reporting end is the rate of its writes to the kernel"
                 .into(),
         );
     }
@@ -93,7 +97,7 @@ fn flow(report: &Report, start: &Start, stream: &Stream, rows: &[FlowSample]) ->
     let seconds = |time_s: f64| ((time_s + counted_from(report)) * 1e6).round() as i64;
     let tcp = start.spec.protocol == Protocol::Tcp;
     let times = FlowTimes {
-        kind: if tcp { "tcp" } else { "udp" }.into(),
+        kind: if tcp { FlowKind::Tcp } else { FlowKind::Udp },
         cc: end.and_then(|end| end.sender_congestion.clone()).filter(|_| tcp),
         started_us: ended.map(|one| seconds(one.received.start_s)),
         ended_us: ended.map(|one| seconds(one.received.end_s)),
@@ -102,7 +106,7 @@ fn flow(report: &Report, start: &Start, stream: &Stream, rows: &[FlowSample]) ->
     let mut flow = verdict::summarize(rows, &[], &times, &context);
     match ended {
         Some(ended) => {
-            complete(&mut flow, ended);
+            set_totals(&mut flow, ended);
             add_sender_totals(&mut flow, ended);
         }
         None => flow.bytes = None,

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use perf::report::{Latency, LatencyProbe, Start};
-use schema::{Event, EventKind, FlowSample, FlowSummary};
+use iperf3::report::{Latency, LatencyProbe, Start};
+use schema::{Event, EventKind, FlowKind, FlowSample, FlowSummary};
 use serde_json::{Value, json};
 use verdict::{FlowContext, FlowTimes};
 
 /// The flow's name in a record.
 const FLOW: &str = "latency";
 
-/// Rows and events of the probes that went beside the data: a ping flow, as the lab and the simulator have them.
+/// Rows and events of the probes during the test, in the form of a ping flow.
 pub fn rows(latency: &Latency) -> (Vec<FlowSample>, Vec<Event>) {
     let (mut rows, mut events) = (Vec::new(), Vec::new());
     for (number, probe) in (1..).zip(latency.loaded()) {
@@ -39,7 +39,7 @@ pub fn rows(latency: &Latency) -> (Vec<FlowSample>, Vec<Event>) {
 pub fn summary(rows: &[FlowSample], events: &[Event], start: &Start, here: String) -> FlowSummary {
     let context =
         FlowContext { name: FLOW.into(), from: here, to: start.peer_name.clone(), ..FlowContext::default() };
-    let times = FlowTimes { kind: "ping".into(), ..FlowTimes::default() };
+    let times = FlowTimes { kind: FlowKind::Ping, ..FlowTimes::default() };
     verdict::summarize(rows, events, &times, &context)
 }
 
@@ -90,7 +90,7 @@ impl Spread {
         self.times.len() + self.lost
     }
 
-    /// The least time that a share `q` of the answers does not exceed.
+    /// The quantile `q` of the replies' times.
     fn quantile(&self, q: f64) -> Option<Duration> {
         let rank = (q * self.times.len() as f64).ceil() as usize;
         self.times.get(rank.saturating_sub(1)).copied()

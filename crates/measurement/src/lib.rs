@@ -1,19 +1,21 @@
-//! Records of measurements between real hosts: tests that longfat made, and those of other programs.
+//! Measurements between real hosts and their records: longfat's tests, and measurements of other programs.
 //!
 //! [`test`](mod@test) turns a test's samples and report into a record with its verdict; [`iperf3`] imports iperf3's JSON, [`captures`] captures
-//! and logs of `ss`; [`export`] is any record as iperf3's report. [`steadiness`] finds out during a test whether its goodput is
-//! known well enough.
+//! and logs of `ss`; [`export`] converts any record to iperf3's report. [`steadiness`] decides during a test whether its goodput is
+//! known well enough. [`watched`] records live connections. [`path`] measures a path between this host and another, for a [`diagnosis`].
 //!
-//! Not here: the tests themselves (`perf`), and the diagnosis of a path (`diagnosis`).
+//! Not here: the tests themselves ([`iperf3`](::iperf3)).
 
 pub mod captures;
 pub mod export;
 mod exported_stream;
 pub mod iperf3;
 pub mod latency;
+pub mod path;
 pub mod record;
 pub mod steadiness;
 mod streams;
 pub mod test;
+pub mod watched;
 
 pub use experiment::{Error, Result, error};

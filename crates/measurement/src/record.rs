@@ -1,28 +1,31 @@
-//! What the records of tests between hosts have in common, whether we made the test or read it: the summary before and after,
-//! and the report as iperf3's JSON beside the series.
+//! Common parts of records of tests between hosts, own or imported: the summary at the beginning and end, and iperf3's JSON beside
+//! the series.
 
 use std::path::{Path, PathBuf};
 
 use ::record::Writer;
 use experiment::{compact, rfc3339};
-use perf::{
-    iperf3_json::{self, FILE_NAME},
+use iperf3::{
+    document::{self, FILE_NAME},
     report::{Amount, Direction, Protocol, Report, Role, Start, StreamEnd},
 };
-use schema::{Event, FlowSample, FlowSummary, HostInfo, Quality, RunSummary, SUMMARY_SCHEMA, Summary};
+use schema::{
+    EngineName, Event, FlowSample, FlowSummary, HostInfo, Quality, Reliability, RunSummary, SUMMARY_SCHEMA,
+    Summary,
+};
 
 use crate::{Error, Result};
 
-/// When the test began, RFC 3339.
+/// Start time of the test, RFC 3339.
 pub fn started(start: &Start) -> String {
     rfc3339(jiff::Timestamp::try_from(start.time).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
 }
 
-/// A run before anything has happened.
-pub fn begun(engine: &str, started: String) -> RunSummary {
+/// The summary of a run at its beginning.
+pub fn initial_run(engine: EngineName, started: String) -> RunSummary {
     RunSummary {
         id: String::new(),
-        engine: engine.into(),
+        engine,
         variant: None,
         kernel: None,
         sweep: Default::default(),
@@ -35,12 +38,12 @@ pub fn begun(engine: &str, started: String) -> RunSummary {
         flows: Vec::new(),
         links: Vec::new(),
         fairness_jain: None,
-        quality: Quality { ok: true, ..Quality::default() },
+        quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
         discarded: Vec::new(),
     }
 }
 
-/// The document of this one run. `host` is the reporting end.
+/// The summary document of one run. `host` is the reporting end.
 pub fn summary(name: &str, start: &Start, host: HostInfo, run: RunSummary) -> Summary {
     Summary {
         schema: SUMMARY_SCHEMA.into(),
@@ -52,12 +55,12 @@ pub fn summary(name: &str, start: &Start, host: HostInfo, run: RunSummary) -> Su
     }
 }
 
-/// What the record of a test between hosts says where others have their scenario.
-pub fn is_a_test() -> String {
+/// The comment that replaces the scenario in the record of a test.
+pub fn test_comment() -> String {
     format!("A test between real hosts ({FILE_NAME})")
 }
 
-/// Begins the record of one run. Its scenario file has a comment in place of a scenario: `what` it is, and its title.
+/// Creates the record of one run. Its scenario file has the comment `what` and a title instead of a scenario.
 ///
 /// # Errors
 /// If the record cannot be written.
@@ -65,7 +68,7 @@ pub fn create(runs_dir: &Path, what: &str, summary: &Summary) -> Result<Writer> 
     let title = serde_json::to_string(&summary.title)?;
     let toml = format!("# {what}; there is no scenario.\ntitle = {title}\n");
     let run = &summary.runs[0];
-    let id = ::record::new_id(&compact(&run.started), &run.engine, None, 1);
+    let id = ::record::new_id(&compact(&run.started), run.engine.name(), None, 1);
     Ok(Writer::create(runs_dir, &summary.scenario, &id, &toml, summary)?)
 }
 
@@ -80,7 +83,7 @@ pub fn write(
     rows: &[FlowSample],
     events: &[Event],
 ) -> Result<PathBuf> {
-    let document = serde_json::to_string_pretty(&iperf3_json::to_json(report))? + "\n";
+    let document = serde_json::to_string_pretty(&document::to_json(report))? + "\n";
     let beside = writer.path().join(FILE_NAME);
     if let Err(error) = std::fs::write(&beside, document) {
         writer.abort();
@@ -89,15 +92,15 @@ pub fn write(
     Ok(writer.finish(summary, rows, &[], events)?)
 }
 
-/// Jain's index of the goodputs that are known.
+/// Jain's fairness index of the known goodputs.
 pub fn fairness(flows: &[FlowSummary]) -> Option<f64> {
     let goodputs: Vec<f64> =
         flows.iter().filter(|flow| flow.has_window()).filter_map(|flow| flow.goodput_bps).collect();
     model::jain_index(&goodputs)
 }
 
-/// What the test's end tells better than the rows.
-pub fn complete(flow: &mut FlowSummary, ended: &StreamEnd) {
+/// Sets the totals that the end of a test knows more exactly than its rows.
+pub fn set_totals(flow: &mut FlowSummary, ended: &StreamEnd) {
     if let Some(retransmits) = ended.tcp.and_then(|tcp| tcp.retransmits) {
         flow.retransmitted_segs = Some(retransmits);
     }
@@ -113,7 +116,7 @@ pub fn complete(flow: &mut FlowSummary, ended: &StreamEnd) {
     }
 }
 
-/// The test in words, as in `TCP to far, 10 s, 2 streams, reverse`.
+/// The title of a test: `TCP to far, 10 s, 2 streams, reverse`.
 pub fn title(start: &Start) -> String {
     let spec = &start.spec;
     let protocol = if spec.protocol == Protocol::Tcp { "TCP" } else { "UDP" };

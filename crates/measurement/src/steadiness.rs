@@ -1,7 +1,7 @@
-//! When a test has shown enough (`-t auto`): its slow start is over, and the mean of the goodput since is known within 2 %.
+//! The end of a test of automatic length (`-t auto`): slow start is over, and the mean goodput since then is known within 2 %.
 //!
 //! The confidence interval is that of batch means (Law and Kelton, Simulation Modeling and Analysis, chapter 9): samples of a
-//! sawtooth depend on each other, means over whole teeth hardly do. So the time since slow start is cut into at least ten
+//! sawtooth are correlated, means over whole teeth hardly. So the time since slow start is cut into at least ten
 //! batches of the same length, and there must have been at least as many loss epochs as batches. A flow without losses has
 //! "epochs" of twenty round trips.
 
@@ -11,53 +11,53 @@ use schema::FlowSample;
 
 use experiment::confidence::half_width;
 
-/// Batches, at least; more time makes them longer, not more.
+/// Number of batches; more time makes them longer, not more.
 const BATCHES: usize = 10;
-/// Half the confidence interval's width over the mean.
+/// Required half-width of the confidence interval, relative to the mean.
 const PRECISION: f64 = 0.02;
-/// Without losses an epoch is so many round trips, and never shorter than this, seconds.
-const ROUND_TRIPS: f64 = 20.0;
-const EPOCH_MIN_S: f64 = 0.1;
-/// Losses within so many round trips are one loss.
-const SAME_LOSS: f64 = 2.0;
-/// Goodput that grows by more than this from one epoch to the next is still starting.
-const GROWTH: f64 = 1.05;
-/// It is not looked more often than this, seconds.
-const LOOK_S: f64 = 0.1;
+/// Length of an epoch without losses, in round trips, and its minimum, seconds.
+const EPOCH_ROUND_TRIPS: f64 = 20.0;
+const MIN_EPOCH_S: f64 = 0.1;
+/// Losses within this number of round trips are one loss epoch.
+const SAME_EPOCH_ROUND_TRIPS: f64 = 2.0;
+/// Minimum growth of the goodput from one epoch to the next in slow start.
+const MIN_SLOW_START_GROWTH: f64 = 1.05;
+/// Interval between two evaluations, seconds.
+const EVALUATION_INTERVAL_S: f64 = 0.1;
 
-/// What was seen of a test's streams.
+/// The samples of a test's streams.
 #[derive(Debug, Default)]
 pub struct Steadiness {
     /// Time and payload of all streams since the start, seconds and bytes.
     arrived: Vec<(f64, f64)>,
     bytes: f64,
-    streams: BTreeMap<String, Seen>,
+    streams: BTreeMap<String, Totals>,
     losses: Vec<f64>,
     rtt_s: f64,
     looked_s: f64,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Totals {
     last_us: i64,
     retransmitted: i64,
 }
 
-/// What is known of the goodput.
+/// An estimate of the goodput.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// Since when, seconds since the data began.
+    /// Start of the averaged time, seconds since the data began.
     pub from_s: f64,
-    /// bit/s.
+    /// The mean goodput, bit/s.
     pub goodput_bps: f64,
-    /// Half the width of its confidence interval over it.
+    /// Half-width of its confidence interval, relative to it.
     pub precision: f64,
-    /// Loss epochs, or what stands for them.
+    /// Number of loss epochs, or of epochs without losses.
     pub epochs: usize,
 }
 
 impl Steadiness {
-    /// Takes looks at the streams in order of time.
+    /// Adds samples of the streams, in order of time.
     pub fn add(&mut self, rows: &[FlowSample]) {
         for row in rows {
             let time_s = row.time_us as f64 * 1e-6;
@@ -66,7 +66,8 @@ impl Steadiness {
             self.bytes += row.goodput_bps.unwrap_or(0) as f64 / 8.0 * span_s;
             seen.last_us = row.time_us;
             let retransmitted = row.total_retrans_segs.unwrap_or(0);
-            let far = self.losses.last().is_none_or(|last| time_s - last > SAME_LOSS * self.rtt_s);
+            let far =
+                self.losses.last().is_none_or(|last| time_s - last > SAME_EPOCH_ROUND_TRIPS * self.rtt_s);
             if retransmitted > seen.retransmitted && far {
                 self.losses.push(time_s);
             }
@@ -81,14 +82,14 @@ impl Steadiness {
     /// True once the estimate is good enough.
     pub fn is_enough(&mut self) -> bool {
         let now_s = self.arrived.last().map_or(0.0, |(time_s, _)| *time_s);
-        if now_s - self.looked_s < LOOK_S {
+        if now_s - self.looked_s < EVALUATION_INTERVAL_S {
             return false;
         }
         self.looked_s = now_s;
         self.estimate().is_some_and(|estimate| estimate.precision < PRECISION)
     }
 
-    /// The goodput since slow start; `None` while that lasts, or as long as there are too few epochs.
+    /// The goodput since slow start; `None` during slow start or with too few epochs.
     pub fn estimate(&self) -> Option<Estimate> {
         let (end_s, _) = *self.arrived.last()?;
         let from_s = self.settled_s()?;
@@ -108,7 +109,7 @@ impl Steadiness {
         (mean > 0.0).then_some(Estimate { from_s, goodput_bps: mean, precision: half / mean, epochs })
     }
 
-    /// When slow start was over: at the first loss, or when goodput has stopped to grow for two epochs.
+    /// End of slow start: the first loss, or when the goodput has not grown for two epochs.
     fn settled_s(&self) -> Option<f64> {
         let epoch_s = self.epoch_s();
         let (end_s, _) = *self.arrived.last()?;
@@ -118,7 +119,7 @@ impl Steadiness {
         let whole = (end_s / epoch_s) as usize;
         let flat = (0..whole.saturating_sub(2)).find(|i| {
             let (first, second, third) = (rate(*i), rate(i + 1), rate(i + 2));
-            first > 0.0 && second <= GROWTH * first && third <= GROWTH * second
+            first > 0.0 && second <= MIN_SLOW_START_GROWTH * first && third <= MIN_SLOW_START_GROWTH * second
         });
         let flat = flat.map(|index| index as f64 * epoch_s);
         match (self.losses.first(), flat) {
@@ -129,10 +130,10 @@ impl Steadiness {
     }
 
     fn epoch_s(&self) -> f64 {
-        (ROUND_TRIPS * self.rtt_s).max(EPOCH_MIN_S)
+        (EPOCH_ROUND_TRIPS * self.rtt_s).max(MIN_EPOCH_S)
     }
 
-    /// Payload until a time, between two looks in proportion.
+    /// Payload until a time, interpolated between samples.
     fn arrived_at(&self, time_s: f64) -> f64 {
         let after = self.arrived.partition_point(|(at, _)| *at <= time_s);
         let before = after.checked_sub(1).map_or((0.0, 0.0), |index| self.arrived[index]);
@@ -147,7 +148,7 @@ impl Steadiness {
 mod tests {
     use super::*;
 
-    /// A flow at 20 ms that gets `rate(t)` and loses at multiples of `tooth_s`, looked at each 10 ms.
+    /// A flow at 20 ms that gets `rate(t)` and loses at multiples of `tooth_s`, sampled every 10 ms.
     fn after(seconds: f64, tooth_s: Option<f64>, rate: impl Fn(f64) -> f64) -> Steadiness {
         let mut steadiness = Steadiness::default();
         for i in 1..=(seconds * 100.0) as i64 {

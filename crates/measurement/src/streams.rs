@@ -1,26 +1,25 @@
-//! A report of a test between hosts as the record's rows: a flow for each stream, a row for each interval, blank where iperf3
-//! knows nothing.
+//! An iperf3 report as the record's rows: a flow per stream, a row per interval; values that iperf3 does not report stay empty.
 
-use perf::report::{Protocol, Report, Start, StreamInterval};
+use iperf3::report::{Protocol, Report, Start, StreamInterval};
 use schema::FlowSample;
 
-/// A stream by the name that its flow has in the record.
+/// A stream and the name of its flow in the record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stream {
-    /// iperf3's number.
+    /// Its number in iperf3's document.
     pub id: u32,
     /// `stream-1`, `stream-3` and so on.
     pub name: String,
-    /// From client to server.
+    /// Whether the client sends.
     pub forward: bool,
-    /// The sender's segments, payload bytes; `None` where nothing tells.
+    /// Payload of the sender's segments, bytes; `None` if unknown.
     pub mss_bytes: Option<u64>,
 }
 
 /// The streams of a report, those that the client sends first.
 pub fn streams(report: &Report) -> Vec<Stream> {
     let Some(start) = &report.start else { return Vec::new() };
-    let client = start.role == perf::report::Role::Client;
+    let client = start.role == iperf3::report::Role::Client;
     let mut found: Vec<(u32, bool)> = Vec::new();
     let ended = report.end.iter().flat_map(|end| &end.streams).map(|stream| (stream.id, stream.forward));
     let connected = start.connections.iter().map(|one| (one.id, one.sender == client));
@@ -33,20 +32,20 @@ pub fn streams(report: &Report) -> Vec<Stream> {
     found.sort_by_key(|(id, forward)| (!forward, *id));
     let named = |(id, forward)| Stream {
         id,
-        name: perf::iperf3::flow_name(id),
+        name: iperf3::flow_name(id),
         forward,
         mss_bytes: mss(report, start, id),
     };
     found.into_iter().map(named).collect()
 }
 
-/// Headers that a path MTU has beside the payload: IPv4 and IPv6, with and without TCP timestamps.
+/// IP and TCP headers, bytes: IPv4 and IPv6, with and without timestamps.
 const HEADERS_BYTES: [u64; 4] = [52, 40, 72, 60];
-/// What TCP timestamps take of the MSS that the ends agreed on.
+/// TCP timestamps, which reduce the payload below the negotiated MSS, bytes.
 const TIMESTAMPS_BYTES: u64 = 12;
 
-/// iperf3 tells the window in bytes, which is the kernel's in segments times the segment size, and not that size itself. It
-/// is the first plausible one of which all windows are multiples; failing that, the control connection's.
+/// The segment size. iperf3 reports the congestion window in bytes (segments times segment size) but not the segment size, which is
+/// therefore the first plausible one of which all windows are multiples; otherwise the control connection's.
 fn mss(report: &Report, start: &Start, id: u32) -> Option<u64> {
     if start.spec.protocol == Protocol::Udp {
         return None;
@@ -66,7 +65,7 @@ fn of_stream(report: &Report, id: u32) -> impl Iterator<Item = &StreamInterval> 
     report.intervals.iter().flat_map(|interval| &interval.streams).filter(move |stream| stream.id == id)
 }
 
-/// When the counted part began, seconds since the data did: iperf3's times start anew after `-O`.
+/// Start of the counted part, seconds since the data began: iperf3's times restart after `-O`.
 pub fn counted_from(report: &Report) -> f64 {
     let all = || report.intervals.iter().flat_map(|interval| &interval.streams);
     if !all().any(|stream| stream.omitted) {
@@ -74,7 +73,7 @@ pub fn counted_from(report: &Report) -> f64 {
     }
     let omitted_s = report.start.as_ref().map_or(0.0, |start| start.spec.omit.as_secs_f64());
     let first_s = all().find(|stream| !stream.omitted).map_or(0.0, |stream| stream.start_s);
-    // Half of it later is not anew.
+    // Times within half an interval are not a restart.
     if first_s < omitted_s / 2.0 { omitted_s } else { 0.0 }
 }
 
@@ -89,7 +88,7 @@ pub fn rows(report: &Report, streams: &[Stream]) -> Vec<FlowSample> {
 
 fn stream_rows(report: &Report, stream: &Stream, shift_s: f64) -> Vec<FlowSample> {
     let mut totals = Totals::default();
-    // Where the first interval begins.
+    // Start of the first interval.
     let begun = FlowSample { flow: stream.name.clone(), ..FlowSample::default() };
     let intervals = of_stream(report, stream.id);
     std::iter::once(begun)
@@ -121,7 +120,7 @@ fn row(interval: &StreamInterval, stream: &Stream, shift_s: f64, totals: &mut To
     if !interval.sender {
         row.bytes_received = Some(signed(totals.bytes));
     }
-    // iperf3 tells 0 for what it does not know.
+    // iperf3 reports 0 for unknown values.
     let known = |value: u64| (value > 0).then(|| signed(value));
     if let Some(tcp) = &interval.tcp {
         totals.retransmits = totals.retransmits.saturating_add(tcp.retransmits);

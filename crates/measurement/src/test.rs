@@ -1,37 +1,40 @@
-//! A test as a run on record: both ends' samples on one time axis, the summary with its verdict, and iperf3's JSON beside.
+//! The record of a test: both ends' samples on one time axis, the summary with its verdict, and iperf3's JSON.
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use ::record::Writer;
-use perf::{
-    iperf3::{ClientOptions, flow_name},
+use iperf3::{
+    ClientOptions, SampleBuffer, flow_name,
     report::{Protocol, Report, Start, StreamEnd, TestSpec},
 };
-use schema::{FlowSample, Metrics, RunSummary, Summary};
+use schema::{EngineName, FlowKind, FlowSample, Metrics, RunSummary, Summary};
 use serde_json::{Value, json};
-use tune::Outgoing;
+use tune::TxCounters;
 use verdict::{Buffer, FlowContext, FlowTimes, Generator};
 
 use crate::{
-    Result, latency,
-    record::{self, begun, complete, started},
-    steadiness::Estimate,
+    Result,
+    error::chain,
+    latency,
+    record::{self, initial_run, set_totals, started},
+    steadiness::{Estimate, Steadiness},
 };
 
 /// The engine's name in a record of a test between hosts.
-const ENGINE: &str = "test";
-/// A sample of the other end belongs to ours if it is not further away than so many sample intervals.
-const NEAR: i64 = 2;
-/// Of a connection whose segments were not seen, bytes.
-const USUAL_MSS: u64 = 1448;
+const ENGINE: EngineName = EngineName::Test;
+/// Maximum distance in time of samples of both ends that are joined, in sample intervals.
+const MAX_JOIN_DISTANCE: i64 = 2;
+/// Segment size if unknown, bytes.
+const DEFAULT_MSS: u64 = 1448;
 
-/// What is known of a test beside its report.
+/// CPU use of both ends of a test.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ends {
-    /// How much of the time this end's busiest stream ran or waited for a processor, 0 to 1.
+    /// Share of the time that this end's busiest stream ran or waited for a CPU, 0 to 1.
     pub busy: Option<f64>,
     /// The same of the other end.
     pub peer_busy: Option<f64>,
@@ -54,8 +57,77 @@ pub struct Recording {
     runs_dir: PathBuf,
     name: String,
     writer: Option<Writer>,
-    /// What this end's device had sent when the data began.
-    before: Option<Outgoing>,
+    /// Transmit counters of this end's device when the data began.
+    before: Option<TxCounters>,
+}
+
+/// Collects the samples of a running test, in memory and in the record being written.
+pub struct SampleCollector {
+    samples: SampleBuffer,
+    notes: Vec<String>,
+    recording: Option<Recording>,
+    steadiness: Option<Steadiness>,
+}
+
+impl SampleCollector {
+    /// A collector of samples taken every `interval`; `is_auto`: the test ends when its goodput is known.
+    pub fn new(interval: Duration, is_auto: bool, recording: Option<Recording>) -> Self {
+        SampleCollector {
+            samples: SampleBuffer::new(interval),
+            notes: Vec::new(),
+            recording,
+            steadiness: is_auto.then(Steadiness::default),
+        }
+    }
+
+    /// Adds a note to the record.
+    pub fn note(&mut self, text: &str) {
+        self.notes.push(text.into());
+    }
+
+    /// Data begins to flow.
+    ///
+    /// # Errors
+    /// A note for the user if the record cannot be written; the test continues without one.
+    pub fn start(&mut self, start: &Start) -> std::result::Result<(), String> {
+        let begun = self.recording.as_mut().map_or(Ok(()), |recording| recording.begin(start));
+        self.keep_recording(begun)
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// As [`SampleCollector::start`].
+    pub fn samples(&mut self, rows: &[FlowSample]) -> std::result::Result<(), String> {
+        self.samples.add(rows);
+        if let Some(steadiness) = &mut self.steadiness {
+            steadiness.add(rows);
+        }
+        let appended = self.recording.as_mut().map_or(Ok(()), |recording| recording.append(rows));
+        self.keep_recording(appended)
+    }
+
+    /// Whether a test of automatic length may end.
+    pub fn is_enough(&mut self) -> bool {
+        self.steadiness.as_mut().is_some_and(Steadiness::is_enough)
+    }
+
+    /// All samples and notes.
+    pub fn finish(self) -> TestSamples {
+        TestSamples {
+            rows: self.samples.into_rows(),
+            notes: self.notes,
+            recording: self.recording,
+            steady: self.steadiness.map(|steadiness| steadiness.estimate()),
+        }
+    }
+
+    fn keep_recording(&mut self, written: Result<()>) -> std::result::Result<(), String> {
+        written.map_err(|error| {
+            self.recording = None;
+            format!("no record is written: {}", chain(&error))
+        })
+    }
 }
 
 /// A test with its verdict.
@@ -68,25 +140,25 @@ pub struct RecordedTest {
     pub steady: Option<Option<Estimate>>,
     /// Both ends' samples.
     pub rows: Vec<FlowSample>,
-    /// Segments that this end's device dropped meanwhile, about.
+    /// Approximate number of segments that this end's device dropped.
     pub dropped_here: u64,
 }
 
 impl Recording {
-    /// Of a test that has not begun.
+    /// The record of a test that has not begun.
     pub fn new(runs_dir: &Path, options: &ClientOptions) -> Self {
         let name = format!("test-{}", options.host);
         Recording { runs_dir: runs_dir.into(), name, writer: None, before: None }
     }
 
-    /// The data begins: from now on a killed test leaves what it had.
+    /// Creates the record when the data begins: from now on a killed test leaves a partial record.
     ///
     /// # Errors
     /// If the record cannot be written.
     pub fn begin(&mut self, start: &Start) -> Result<()> {
         self.before = outgoing(start);
-        let summary = summary(&self.name, start, begun(ENGINE, started(start)));
-        self.writer = Some(record::create(&self.runs_dir, &record::is_a_test(), &summary)?);
+        let summary = summary(&self.name, start, initial_run(ENGINE, started(start)));
+        self.writer = Some(record::create(&self.runs_dir, &record::test_comment(), &summary)?);
         Ok(())
     }
 
@@ -116,7 +188,7 @@ pub fn complete_record(
     let Some(start) = &report.start else { return Ok(None) };
     let mut rows = join(seen.rows, &peer);
     rows.sort_by_key(|row| row.time_us);
-    let mut run = begun(ENGINE, started(start));
+    let mut run = initial_run(ENGINE, started(start));
     run.duration_s = rows.last().map_or(0.0, |row| row.time_us as f64 * 1e-6);
     run.wall_s = run.duration_s;
     run.partial = report.end.is_none();
@@ -126,7 +198,7 @@ pub fn complete_record(
     let mss = rows.iter().filter_map(|row| row.snd_mss_bytes).max().and_then(|mss| u64::try_from(mss).ok());
     let dropped = before
         .zip(outgoing(start))
-        .map_or(0, |(before, now)| now.segments_dropped_since(before, mss.unwrap_or(USUAL_MSS)));
+        .map_or(0, |(before, now)| now.segments_dropped_since(before, mss.unwrap_or(DEFAULT_MSS)));
     for connection in &start.connections {
         let name = flow_name(connection.id);
         let here = connection.local.ip().to_string();
@@ -142,7 +214,7 @@ pub fn complete_record(
         context.host_use = host_use(&ends, &context, connection.sender);
         context.generator = Some(Generator {
             uses_file: options.spec.file.is_some(),
-            // Whatever ended it: when all is written, the application is no limit.
+            // After all data is written the application is not a limit.
             size_bytes: stream.map(|stream| stream.sent.bytes).filter(|bytes| *bytes > 0),
             ..Generator::default()
         });
@@ -150,7 +222,7 @@ pub fn complete_record(
         let mut flow = verdict::summarize(&rows, &[], &times(start, report, stream, &rows, &name), &context);
         flow.cc_kernel_name = options.congestion.clone();
         if let Some(stream) = stream {
-            complete(&mut flow, stream);
+            set_totals(&mut flow, stream);
         }
         run.flows.push(flow);
     }
@@ -174,17 +246,17 @@ pub fn complete_record(
     Ok(Some(RecordedTest { run, path, steady: seen.steady, rows, dropped_here: dropped }))
 }
 
-/// What the device of this end sent and dropped so far.
-fn outgoing(start: &Start) -> Option<Outgoing> {
-    tune::outgoing(start.connections.first()?.local.ip())
+/// Transmit counters of this end's device.
+fn outgoing(start: &Start) -> Option<TxCounters> {
+    tune::read_tx_counters(start.connections.first()?.local.ip())
 }
 
 fn summary(name: &str, start: &Start, run: RunSummary) -> Summary {
     record::summary(name, start, lab::host_info(), run)
 }
 
-/// The samples of both ends in one row each: what the other end saw at nearly the same time is added to ours. Its times are
-/// since the data began there, which is half a round trip from here.
+/// Joins the samples of both ends: values of the other end at nearly the same time are added to this end's rows. The other end's
+/// times start half a round trip apart.
 fn join(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
     let mut by_flow: BTreeMap<&str, Vec<&FlowSample>> = BTreeMap::new();
     for row in peer {
@@ -205,12 +277,12 @@ fn join(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
         let Some(nearest) = around.min_by_key(|sample| (sample.time_us - row.time_us).abs()) else {
             continue;
         };
-        if (nearest.time_us - row.time_us).abs() > NEAR * spacing {
+        if (nearest.time_us - row.time_us).abs() > MAX_JOIN_DISTANCE * spacing {
             continue;
         }
         let receiver_is_peer = nearest.rcvbuf_bytes.or(nearest.datagrams_received).is_some();
         if receiver_is_peer {
-            // Goodput is what was received, over the time between our rows: the other end's samples lie elsewhere.
+            // Goodput is computed over the time between this end's rows: the other end's samples have other times.
             row.bytes_received = bytes_at(samples, after, row.time_us);
             row.goodput_bps = rate_since(&before, row).or(nearest.goodput_bps).or(row.goodput_bps);
             before.insert(row.flow.clone(), (row.time_us, row.bytes_received));
@@ -224,7 +296,7 @@ fn join(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
     rows
 }
 
-/// What had been received at an instant: between the two samples around it, `after` being the second, as if it came evenly.
+/// Bytes received until an instant, interpolated between the two samples around it; `after` is the second.
 fn bytes_at(samples: &[&FlowSample], after: usize, time_us: i64) -> Option<i64> {
     let known =
         |index: usize| samples.get(index).and_then(|sample| Some((sample.time_us, sample.bytes_received?)));
@@ -237,14 +309,14 @@ fn bytes_at(samples: &[&FlowSample], after: usize, time_us: i64) -> Option<i64> 
     }
 }
 
-/// Goodput since the row before of the same flow, bit/s.
+/// Goodput since the flow's previous row, bit/s.
 fn rate_since(before: &BTreeMap<String, (i64, Option<i64>)>, row: &FlowSample) -> Option<i64> {
     let (from, first) = before.get(&row.flow)?;
     let span_us = (row.time_us - from).max(0) as f64;
     (span_us > 0.0).then_some(((row.bytes_received? - (*first)?) as f64 * 8e6 / span_us) as i64)
 }
 
-/// What is known of a stream beside its samples. Of the other host's settings only those are known that were asked for.
+/// The context of a stream for its verdict. Of the other host's settings only the requested ones are known.
 fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String) -> FlowContext {
     let there = start.peer_name.clone();
     let (from, to) = if sends { (here, there) } else { (there, here) };
@@ -272,14 +344,14 @@ fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String
     }
 }
 
-/// How busy the threads were that sent and received.
+/// CPU use of the sending and receiving threads as sentences.
 fn host_use(ends: &Ends, context: &FlowContext, sends: bool) -> Vec<String> {
     let (from, to) = if sends { (ends.busy, ends.peer_busy) } else { (ends.peer_busy, ends.busy) };
     [("sender", &context.from, from), ("receiver", &context.to, to)]
         .into_iter()
         .filter_map(|(what, host, busy)| {
             let percent = busy? * 100.0;
-            Some(format!("the {what} on {host} ran, or waited for a processor, {percent:.0} % of the time"))
+            Some(format!("the {what} on {host} ran, or waited for a CPU, {percent:.0} % of the time"))
         })
         .collect()
 }
@@ -296,7 +368,7 @@ fn times(
     let omit_us = start.spec.omit.as_micros() as i64;
     let seconds = |time_s: f64| (time_s * 1e6) as i64 + omit_us;
     FlowTimes {
-        kind: if tcp { "tcp" } else { "udp" }.into(),
+        kind: if tcp { FlowKind::Tcp } else { FlowKind::Udp },
         cc: report.end.as_ref().and_then(|end| end.sender_congestion.clone()).filter(|_| tcp),
         started_us: Some(stream.map_or(0, |stream| seconds(stream.received.start_s))),
         ended_us: stream.map(|stream| seconds(stream.received.end_s)).or(last.map(|row| row.time_us)),
@@ -309,7 +381,7 @@ fn times(
     }
 }
 
-/// What `-t auto` came to.
+/// The result of `-t auto` as JSON.
 pub fn steady_json(steady: &Option<Estimate>) -> Value {
     match steady {
         None => json!({ "known": false }),

@@ -1,4 +1,5 @@
-//! Additive increase, multiplicative decrease: recovery after a loss, and the sawtooth's use of a link.
+//! Additive increase, multiplicative decrease (AIMD): recovery after a loss, and the link utilization of the
+//! sawtooth.
 //!
 //! Sources: S. Ravot, "TCP transfers over high latency/bandwidth networks - Grid DT", PFLDnet 2003
 //! (responsiveness); RFC 5681 (Reno); RFC 9438 (CUBIC's constants and curve). One flow alone on its
@@ -11,59 +12,62 @@ use crate::bdp_f64;
 /// CUBIC's scaling constant, segments per second cubed (RFC 9438, section 4.1).
 pub const CUBIC_C: f64 = 0.4;
 
-/// What CUBIC keeps of its window after a loss (RFC 9438, section 4.6).
+/// Share of its window that CUBIC keeps after a loss (RFC 9438, section 4.6).
 pub const CUBIC_BETA: f64 = 0.7;
 
 /// An AIMD rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Aimd {
-    /// Segments that the window grows by in a round trip (the A of Grid DT).
+    /// Growth of the window in segments per round trip (the A of Grid DT).
     pub increase_segs: f64,
-    /// Share of the window that a loss takes away.
+    /// Share by which a loss reduces the window.
     pub decrease: f64,
 }
 
 impl Aimd {
     /// Reno: one segment per round trip, half the window lost.
     pub const RENO: Aimd = Aimd { increase_segs: 1.0, decrease: 0.5 };
-    /// Reno where each ACK counts once although it acknowledges two segments (Linux 2.4; Linux today counts segments).
+    /// Reno that counts ACKs, with delayed ACKs for two segments each (Linux 2.4; current kernels count
+    /// segments).
     pub const RENO_DELAYED_ACK: Aimd = Aimd { increase_segs: 0.5, decrease: 0.5 };
 
     /// Mean window in segments at loss rate `loss`: sqrt(A (1 - d/2) / (d p)); for Reno sqrt(3 / 2p).
     ///
-    /// One loss a period of 1/p segments: from (1 - d) W to W by A a round trip, d W / A round trips of (1 - d/2) W.
+    /// One loss per period of 1/p segments. The window grows from (1 - d) W to W by A per round trip: d W / A
+    /// round trips of (1 - d/2) W on average.
     pub fn window_segs(self, loss: f64) -> f64 {
         (self.increase_segs * (1.0 - self.decrease / 2.0) / (self.decrease * loss)).sqrt()
     }
 }
 
-/// Responsiveness in seconds: how long until the link is full again after one loss at a window of one BDP.
+/// Responsiveness in seconds: the time until the link is full again after one loss at a window of one BDP.
 ///
-/// The lost share of C RTT / MSS segments returns by `increase_segs` a round trip:
+/// The window regains the lost share of C RTT / MSS segments by `increase_segs` per round trip:
 /// r = decrease C RTT^2 / (increase MSS); for Reno C RTT^2 / (2 MSS). MSS in bytes here.
 pub fn responsiveness(rule: Aimd, rate: BitRate, rtt: Time, mss: u32) -> f64 {
     let window_segs = bdp_f64(rate, rtt) / f64::from(mss);
     rule.decrease * window_segs / rule.increase_segs * rtt.as_secs_f64()
 }
 
-/// Seconds in which the rule's increase regains `rate` (bit/s of payload): one MSS / RTT each round trip.
+/// Seconds in which the rule's increase regains `rate` (bit/s of payload), by `increase_segs` MSS / RTT each
+/// round trip.
 pub fn regain_time(rule: Aimd, rate: BitRate, rtt: Time, mss: u32) -> f64 {
     let lost_segs = bdp_f64(rate, rtt) / f64::from(mss);
     lost_segs / rule.increase_segs * rtt.as_secs_f64()
 }
 
-/// Seconds until CUBIC is back at its window after one loss: K = cbrt(W (1 - beta) / C), W in segments.
+/// Seconds until CUBIC has regained its window after one loss: K = cbrt(W (1 - beta) / C), W in segments.
 ///
 /// Source: RFC 9438, equation 2. Independent of the round-trip time except through the window.
 pub fn cubic_recovery_time(window_segs: f64) -> f64 {
     (window_segs * (1.0 - CUBIC_BETA) / CUBIC_C).cbrt()
 }
 
-/// Share of the link that the sawtooth uses with a bottleneck queue of `queue_bdp` BDPs.
+/// Link utilization of the sawtooth with a bottleneck queue of `queue_bdp` BDPs.
 ///
 /// In units of the BDP the window runs from (1 - decrease)(1 + q) to 1 + q, linear per round trip. Below 1
 /// the link delivers the window each base RTT; above, the link is full and the RTT grows with the window.
-/// Without a queue Reno uses 3/4, with one BDP everything.
+/// Reno uses 3/4 without a queue, and the whole link with a queue of one BDP.
 pub fn sawtooth_utilization(rule: Aimd, queue_bdp: f64) -> f64 {
     let top = 1.0 + queue_bdp;
     let bottom = (1.0 - rule.decrease) * top;
@@ -76,21 +80,21 @@ pub fn sawtooth_utilization(rule: Aimd, queue_bdp: f64) -> f64 {
     (partial_delivered + full_time) / (partial_time + full_time)
 }
 
-/// Share of the link that CUBIC uses with a bottleneck queue of `queue_bdp` BDPs.
+/// Link utilization of CUBIC with a bottleneck queue of `queue_bdp` BDPs.
 ///
 /// W(t) = top - u (1 - t/K)^3 with u = 0.3 top, from the loss to K; below 1 BDP the shortfall is unused.
-/// Without a queue 92.5 %. The Reno-friendly region of short paths and the probing beyond K are left out.
+/// Without a queue 92.5 %. Ignores the Reno-friendly region of short paths and the probing beyond K.
 pub fn cubic_utilization(queue_bdp: f64) -> f64 {
     let lost = (1.0 - CUBIC_BETA) * (1.0 + queue_bdp);
     if queue_bdp >= lost {
         return 1.0;
     }
-    // The share of K that is left when the window passes one BDP.
-    let left = (queue_bdp / lost).cbrt();
-    1.0 - (lost / 4.0 * (1.0 - left.powi(4)) - queue_bdp * (1.0 - left))
+    // The share of K that remains when the window reaches one BDP.
+    let remaining = (queue_bdp / lost).cbrt();
+    1.0 - (lost / 4.0 * (1.0 - remaining.powi(4)) - queue_bdp * (1.0 - remaining))
 }
 
-/// The queue in BDPs from which a loss leaves the link full: decrease / (1 - decrease).
+/// The smallest queue in BDPs with which the link stays full after a loss: decrease / (1 - decrease).
 pub fn queue_for_full_use(decrease: f64) -> f64 {
     decrease / (1.0 - decrease)
 }
@@ -139,7 +143,7 @@ mod tests {
                 1e-12,
             );
         }
-        // A sawtooth walked through: from half of 200 to 200 by 5 a round trip, then a loss.
+        // A sawtooth step by step: from half of 200 to 200 by 5 a round trip, then a loss.
         let (rule, top) = (Aimd { increase_segs: 5.0, decrease: 0.5 }, 200.0);
         let windows: Vec<f64> = (0..20).map(|n| top / 2.0 + 5.0 * (f64::from(n) + 0.5)).collect();
         let sent: f64 = windows.iter().sum();
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn cubic_comes_back_in_k() {
+    fn cubic_recovers_in_k() {
         near(cubic_recovery_time(17_265.0), 23.48, 0.001); // 10 Gb/s x 20 ms
     }
 }

@@ -1,4 +1,4 @@
-//! Socket buffers: what they make of a path, and how large to set them.
+//! Socket buffers: the windows that they allow, and recommended sizes.
 //!
 //! Sources: net/ipv4/tcp.c and net/core/stream.c (the writer wakes when a third of the send buffer is
 //! free); University of South Carolina, Lab 8 (twice the BDP; for BBR with losses four times that).
@@ -7,55 +7,56 @@ use units::{BitRate, Bytes, KernelVersion, Time};
 
 use crate::window_share;
 
-/// How a socket buffer is limited.
+/// The limit of a socket buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Buffer {
-    /// Tuned by the kernel up to the third value of `tcp_rmem` or `tcp_wmem`.
+pub enum SocketBuffer {
+    /// Autotuned by the kernel up to the third value of `tcp_rmem` or `tcp_wmem`.
     Tuned {
         /// That value.
         largest: Bytes,
     },
-    /// Asked for with SO_RCVBUF or SO_SNDBUF; the kernel doubles it.
+    /// Set with SO_RCVBUF or SO_SNDBUF; the kernel doubles it.
     Fixed {
-        /// As asked.
+        /// The value of the socket option.
         asked: Bytes,
     },
 }
 
-impl Buffer {
-    /// What the kernel charges packets against, in bytes.
+impl SocketBuffer {
+    /// The limit for the memory that the kernel charges, in bytes.
     pub fn charged(self) -> f64 {
         match self {
-            Buffer::Tuned { largest } => largest.as_f64(),
-            Buffer::Fixed { asked } => 2.0 * asked.as_f64(),
+            SocketBuffer::Tuned { largest } => largest.as_f64(),
+            SocketBuffer::Fixed { asked } => 2.0 * asked.as_f64(),
         }
     }
 }
 
-/// Share of a send buffer that is payload in flight on average: a blocked writer is woken when a third is
-/// free, so use swings between two thirds and all of it. Measured on Linux 6.18, nine buffers and paths: 0.79 to 0.98.
-pub const SENT_SHARE: f64 = 0.88;
+/// Share of a send buffer that is payload in flight on average: the kernel wakes a blocked writer when a
+/// third is free, so use swings between two thirds and all of it. Measured on Linux 6.18, nine buffers and
+/// paths: 0.79 to 0.98.
+pub const SEND_BUFFER_SHARE_IN_FLIGHT: f64 = 0.88;
 
-/// Payload bytes that a send buffer keeps in flight on average.
-pub fn send_buffer_window(buffer: Buffer) -> f64 {
-    buffer.charged() * SENT_SHARE
+/// Average payload bytes in flight that a send buffer allows.
+pub fn send_buffer_window(buffer: SocketBuffer) -> f64 {
+    buffer.charged() * SEND_BUFFER_SHARE_IN_FLIGHT
 }
 
 /// Goodput in bit/s that a send buffer allows over a path of `rtt` and `rate`.
 ///
-/// The writer refills a third at once, and that burst queues before the slowest link: it adds its
-/// transmission time to the round trip.
-pub fn send_buffer_bps(buffer: Buffer, rate: Option<BitRate>, rtt: Time) -> f64 {
+/// The writer refills a third at once. This burst queues before the slowest link and adds its transmission
+/// time to the round trip.
+pub fn send_buffer_bps(buffer: SocketBuffer, rate: Option<BitRate>, rtt: Time) -> f64 {
     let burst_s = rate.map_or(0.0, |rate| buffer.charged() / 3.0 / rate.bytes_per_sec_f64());
     send_buffer_window(buffer) * 8.0 / (rtt.as_secs_f64() + burst_s)
 }
 
 /// The window that a receive buffer allows, in payload bytes.
-pub fn receive_buffer_window(buffer: Buffer, kernel: KernelVersion, mss: u32, rtt: Time) -> f64 {
+pub fn receive_buffer_window(buffer: SocketBuffer, kernel: KernelVersion, mss: u32, rtt: Time) -> f64 {
     buffer.charged() * window_share(kernel, mss, rtt)
 }
 
-/// How large to set the third value of `tcp_rmem` and `tcp_wmem`.
+/// Recommended third values of `tcp_rmem` and `tcp_wmem`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferAdvice {
     /// Twice the BDP, in whole MiB.
@@ -67,13 +68,13 @@ pub struct BufferAdvice {
 /// Twice the bandwidth-delay product (L8-linux2), and four times that for BBR with losses (L8-bbr4).
 ///
 /// Twice, because older kernels offer half of a buffer as window, because the sender keeps as little as two
-/// thirds in flight, and because data piles up behind a lost segment for a round trip (L8-hol).
+/// thirds in flight, and because data accumulates behind a lost segment for a round trip (L8-hol).
 pub fn buffer_advice(bdp: f64) -> BufferAdvice {
     let usual = round_up_mib(2.0 * bdp);
     BufferAdvice { usual, bbr_with_loss: Bytes(usual.0.saturating_mul(4)) }
 }
 
-/// The next whole MiB.
+/// Rounds up to whole MiB.
 pub fn round_up_mib(bytes: f64) -> Bytes {
     const MIB: f64 = 1_048_576.0;
     Bytes(((bytes / MIB).ceil() * MIB) as u64)
@@ -93,10 +94,10 @@ mod tests {
 
     #[test]
     fn a_fixed_buffer_is_doubled() {
-        assert_eq!(Buffer::Fixed { asked: Bytes(1 << 20) }.charged(), 2_097_152.0);
+        assert_eq!(SocketBuffer::Fixed { asked: Bytes(1 << 20) }.charged(), 2_097_152.0);
         let old = KernelVersion::new(6, 1);
         let window = receive_buffer_window(
-            Buffer::Tuned { largest: Bytes(16 << 20) },
+            SocketBuffer::Tuned { largest: Bytes(16 << 20) },
             old,
             1448,
             Time::from_millis(20),
@@ -106,10 +107,10 @@ mod tests {
 
     /// Goodputs of Linux 6.18 in the lab, where the send buffer alone was the limit.
     #[test]
-    fn agrees_with_what_was_measured() {
+    fn agrees_with_measurements() {
         for (largest, rate, measured) in [(16_777_216, 10_000_000_000, 4.42e9), (262_144, 200_000_000, 82e6)]
         {
-            let buffer = Buffer::Tuned { largest: Bytes(largest) };
+            let buffer = SocketBuffer::Tuned { largest: Bytes(largest) };
             let bps = send_buffer_bps(buffer, Some(BitRate(rate)), Time::from_millis(20));
             assert!((bps / measured - 1.0).abs() < 0.12, "{largest}: {bps}");
         }

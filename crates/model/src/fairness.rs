@@ -1,4 +1,4 @@
-//! How evenly flows share, and which increase would make them share evenly.
+//! Fairness of flows, and the increase with which they would share evenly.
 
 use units::Time;
 
@@ -14,7 +14,7 @@ pub fn jain_index(shares: &[f64]) -> Option<f64> {
 }
 
 /// The additive increase (segments per round trip) with which a flow of `rtt` and `mss` shares evenly
-/// with a flow of increase 1 at `reference_rtt` and `reference_mss`, where both lose at the same instants.
+/// with a flow of increase 1 at `reference_rtt` and `reference_mss`, if both lose at the same times.
 ///
 /// An AIMD flow gains A MSS / RTT^2 in a second, so even gains need A proportional to RTT^2 / MSS.
 pub fn fair_increase(rtt: Time, mss: u32, reference_rtt: Time, reference_mss: u32) -> f64 {
@@ -24,7 +24,7 @@ pub fn fair_increase(rtt: Time, mss: u32, reference_rtt: Time, reference_mss: u3
 
 /// An AIMD flow among others on a full link.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sharer {
+pub struct CompetingFlow {
     /// Its rule.
     pub rule: Aimd,
     /// Its round-trip time, above 0.
@@ -33,12 +33,13 @@ pub struct Sharer {
     pub mss: u32,
 }
 
-/// Each flow's share of what they have together, where all lose at the same instants.
+/// Each flow's share of their total rate, if all lose at the same times.
 ///
-/// A flow gains A MSS / RTT^2 a second and loses the same between two losses, so its mean rate is as A MSS / RTT^2 times
-/// (1 - d/2) / d for a back-off of d. Where each loses by itself, shares are nearer to each other.
-pub fn synchronous_shares(flows: &[Sharer]) -> Vec<f64> {
-    let weight = |flow: &Sharer| {
+/// A flow gains A MSS / RTT^2 per second and loses the same amount at each loss, so its mean rate is
+/// proportional to A MSS / RTT^2 (1 - d/2) / d for a back-off of d. With independent losses, shares are
+/// closer to each other.
+pub fn synchronous_shares(flows: &[CompetingFlow]) -> Vec<f64> {
+    let weight = |flow: &CompetingFlow| {
         let (rtt, d) = (flow.rtt.as_secs_f64(), flow.rule.decrease);
         flow.rule.increase_segs * f64::from(flow.mss) / (rtt * rtt) * (1.0 - d / 2.0) / d
     };
@@ -60,20 +61,22 @@ mod tests {
     }
 
     #[test]
-    fn shares_go_with_increase_and_segment_and_against_the_square_of_the_rtt() {
-        let flow = |a: f64, rtt_ms, mss| Sharer {
+    fn shares_are_proportional_to_increase_times_mss_over_squared_rtt() {
+        let flow = |a: f64, rtt_ms, mss| CompetingFlow {
             rule: Aimd { increase_segs: a, ..Aimd::RENO },
             rtt: Time::from_millis(rtt_ms),
             mss,
         };
-        let first = |flows: [Sharer; 2]| synchronous_shares(&flows)[0];
+        let first = |flows: [CompetingFlow; 2]| synchronous_shares(&flows)[0];
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-3, "{a} {b}");
         near(first([flow(1.0, 117, 3_000), flow(1.0, 117, 9_000)]), 0.25);
         // 117^2 / (117^2 + 181^2); with A = 7 and 3 nearly half (G-griddt-rtt).
         near(first([flow(1.0, 181, 9_000), flow(1.0, 117, 9_000)]), 0.2947);
         near(first([flow(7.0, 181, 9_000), flow(3.0, 117, 9_000)]), 0.4937);
-        // As a sawtooth walked through: the gentler back-off of two equal increases has three times as much.
-        let gentle = Sharer { rule: Aimd { increase_segs: 1.0, decrease: 0.2 }, ..flow(1.0, 117, 9_000) };
+        // As for a sawtooth step by step: the gentler back-off of two equal increases has three times as
+        // much.
+        let gentle =
+            CompetingFlow { rule: Aimd { increase_segs: 1.0, decrease: 0.2 }, ..flow(1.0, 117, 9_000) };
         near(first([gentle, flow(1.0, 117, 9_000)]), 0.75);
     }
 }

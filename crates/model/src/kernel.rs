@@ -1,20 +1,21 @@
-//! What changed between Linux versions.
+//! Differences between Linux versions.
 
 use units::{Bytes, KernelVersion};
 
-/// From here on the receive window's share of the buffer is learnt from the packets (`scaling_ratio`).
-pub const LEARNT_WINDOW_SHARE: KernelVersion = KernelVersion::new(6, 6);
+/// The first kernel that derives the receive window's share of the buffer from received packets
+/// (`scaling_ratio`).
+pub const SCALING_RATIO_SINCE: KernelVersion = KernelVersion::new(6, 6);
 
-/// The limits of socket buffers that a kernel starts with.
+/// A kernel's default limits of socket buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferDefaults {
-    /// `net.ipv4.tcp_rmem`, third value: how far the receive buffer grows by itself.
+    /// `net.ipv4.tcp_rmem`, third value: the limit of the receive buffer's autotuning.
     pub tcp_rmem_max: Bytes,
-    /// `net.ipv4.tcp_wmem`, third value: how far the send buffer grows by itself.
+    /// `net.ipv4.tcp_wmem`, third value: the limit of the send buffer's autotuning.
     pub tcp_wmem_max: Bytes,
 }
 
-/// The buffer limits of an untouched machine with some gigabytes of memory.
+/// The default buffer limits of a machine with some gigabytes of memory.
 ///
 /// Source: `tcp_init` (net/ipv4/tcp.c); 32 MiB read on 6.18, 6 MiB on 6.1. The change came in 6.16.
 pub fn buffer_defaults(kernel: KernelVersion) -> BufferDefaults {

@@ -1,14 +1,14 @@
-//! Where a curve that rises and then levels off has its knee: two straight lines by least squares.
+//! The knee of a curve that rises and then levels off, by a least-squares fit of two straight lines.
 //!
-//! The points left of a split make the rise (a line through them, from the origin where there is one only), those right
-//! of it the plateau (their mean); the knee is where the two meet. Of all splits the one with the least squares is
-//! taken. There is none where one straight line explains the points as well: a curve that only rises, or is level.
+//! Each split of the points gives a rise (a line through the points left of it; through the origin for a
+//! single point) and a plateau (the mean of the points right of it). The split with the smallest squared
+//! error is used; the knee is where its two lines meet. There is none if one straight line fits about as
+//! well: a curve that only rises, or is level.
 
-/// A curve that rises in equal steps has its knee where it meets the plateau: so many times smaller must the squared
-/// error of two lines be than that of one.
-const BETTER_THAN_ONE_LINE: f64 = 4.0;
-/// A curve varies no more than this where it is level (share of its plateau).
-const LEVEL: f64 = 0.05;
+/// The squared error of one line must exceed that of two lines by this factor; otherwise there is no knee.
+const MIN_ERROR_RATIO: f64 = 4.0;
+/// Largest variation of a level curve, as a share of its plateau.
+const MAX_LEVEL_VARIATION: f64 = 0.05;
 
 /// The knee of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,33 +17,34 @@ pub struct Knee {
     pub at: f64,
     /// The height of the plateau.
     pub plateau: f64,
-    /// The first point from which on all are within 5 % of the plateau; `None` where the last is not.
+    /// The first point from which all are within 5 % of the plateau; `None` if the last is not.
     pub level_from: Option<f64>,
 }
 
-/// The knee of points in ascending order of their first number; `None` below four points or without a knee.
+/// The knee of points in ascending order of their first number. `None` for fewer than four points or without
+/// a knee.
 pub fn knee(points: &[(f64, f64)]) -> Option<Knee> {
     let heights = points.iter().map(|p| p.1);
     let (low, high) = (heights.clone().fold(f64::INFINITY, f64::min), heights.fold(0.0, f64::max));
-    if points.len() < 4 || high - low <= LEVEL * high {
+    if points.len() < 4 || high - low <= MAX_LEVEL_VARIATION * high {
         return None;
     }
-    // A plateau of one point is no plateau.
-    let splits = (1..=points.len() - 2).filter_map(|rising| broken_at(points, rising));
+    // A plateau has at least two points.
+    let splits = (1..=points.len() - 2).filter_map(|rising| fit_split(points, rising));
     let (error, at, plateau) = splits.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let (offset, slope) = line(points);
     let one_line = squares(points, |x| offset + slope * x);
-    if error * BETTER_THAN_ONE_LINE > one_line {
+    if error * MIN_ERROR_RATIO > one_line {
         return None;
     }
-    let uneven = points.iter().rposition(|(_, y)| (y / plateau - 1.0).abs() > LEVEL);
+    let uneven = points.iter().rposition(|(_, y)| (y / plateau - 1.0).abs() > MAX_LEVEL_VARIATION);
     let level_from = points.get(uneven.map_or(0, |last| last + 1)).map(|p| p.0);
     Some(Knee { at, plateau, level_from })
 }
 
-/// The squared error of a rise over the first `rising` points and a plateau over the others, where they meet, and how
-/// high; `None` where they do not meet between the points.
-fn broken_at(points: &[(f64, f64)], rising: usize) -> Option<(f64, f64, f64)> {
+/// Fits a rise over the first `rising` points and a plateau over the others. Returns the squared error, where
+/// the lines meet, and the plateau's height; `None` if they do not meet between the points.
+fn fit_split(points: &[(f64, f64)], rising: usize) -> Option<(f64, f64, f64)> {
     let (rise, level) = points.split_at(rising);
     let plateau = level.iter().map(|p| p.1).sum::<f64>() / level.len() as f64;
     let (offset, slope) = match rise {
@@ -52,11 +53,11 @@ fn broken_at(points: &[(f64, f64)], rising: usize) -> Option<(f64, f64, f64)> {
     };
     let at = (plateau - offset) / slope;
     let meets = slope > 0.0 && at >= points[0].0 && at <= points[points.len() - 1].0;
-    let broken = |x: f64| if x < at { offset + slope * x } else { plateau };
-    meets.then(|| (squares(points, broken), at, plateau))
+    let fitted = |x: f64| if x < at { offset + slope * x } else { plateau };
+    meets.then(|| (squares(points, fitted), at, plateau))
 }
 
-/// Offset and slope of the line with the least squares.
+/// Offset and slope of the least-squares line.
 fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let n = points.len() as f64;
     let (mean_x, mean_y) = points.iter().fold((0.0, 0.0), |m, p| (m.0 + p.0 / n, m.1 + p.1 / n));
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_rise_alone_nor_a_level_has_one() {
+    fn a_straight_line_has_no_knee() {
         assert_eq!(knee(&curve(&SIZES, |x| 3.0 * x)), None);
         assert_eq!(knee(&curve(&SIZES, |x| 5.0 + 3.0 * x)), None);
         assert_eq!(knee(&curve(&SIZES, |x| 941.0 + x / 10.0)), None);

@@ -1,12 +1,13 @@
-//! Closed forms for TCP on a path: what a calculator can say before anything is run.
+//! Closed forms for TCP on a path: predictions that need no run.
 //!
 //! Each module is one family of formulas with its sources: bandwidth-delay product and windows,
-//! socket buffers and what a kernel makes of them, headers on the wire, loss-throughput laws,
-//! additive increase and recovery, the start, fairness; and what sweeps need: knees, and the search for unknowns. [`predict`] combines them into the model
-//! engine's answer for one flow, [`report`] into the page that `longfat bdp` prints.
+//! socket buffers and the windows that a kernel derives from them, headers on the wire, loss-throughput laws,
+//! additive increase and recovery, slow start, fairness. For sweeps it has knees and the search for unknowns.
+//! [`predict`] combines the formulas into the model engine's result for one flow, [`report`] into the output
+//! of `longfat bdp`.
 //!
-//! Pure: no I/O, no clock. A single flow over one bottleneck; several flows sharing a link are the
-//! simulator's and the lab's business.
+//! Pure: no I/O, no clock. The formulas are for a single flow over one bottleneck, except
+//! [`synchronous_shares`]; use the simulator or the lab for several flows on a link.
 //!
 //! ```
 //! use units::Bytes;
@@ -39,23 +40,25 @@ pub use aimd::{
     responsiveness, sawtooth_utilization,
 };
 pub use buffer::{
-    Buffer, BufferAdvice, SENT_SHARE, buffer_advice, receive_buffer_window, round_up_mib, send_buffer_bps,
-    send_buffer_window,
+    BufferAdvice, SEND_BUFFER_SHARE_IN_FLIGHT, SocketBuffer, buffer_advice, receive_buffer_window,
+    round_up_mib, send_buffer_bps, send_buffer_window,
 };
-pub use fairness::{Sharer, fair_increase, jain_index, synchronous_shares};
-pub use kernel::{BufferDefaults, LEARNT_WINDOW_SHARE, buffer_defaults};
+pub use fairness::{CompetingFlow, fair_increase, jain_index, synchronous_shares};
+pub use kernel::{BufferDefaults, SCALING_RATIO_SINCE, buffer_defaults};
 pub use knee::{Knee, knee};
 pub use loss::{
     cubic_window_segs, loss_for_cubic, loss_for_reno, mathis_bps, pftk_bps, reno_window_segs,
     window_throughput_bps,
 };
-pub use predict::{Law, Limit, PathInputs, Prediction, predict};
+pub use predict::{ControlLaw, GoodputLimit, PathInputs, Prediction, predict};
 pub use receive_share::{HALF, first_packet_segs, received_truesize, window_share};
-pub use search::{Range, Tried, root_mean_square, search};
-pub use start::{INITIAL_WINDOW_SEGS, Start, initial_window_bytes};
+pub use search::{SearchRange, Trial, root_mean_square, search};
+pub use start::{INITIAL_WINDOW_SEGS, SlowStart, initial_window_bytes};
 pub use sweep_knees::{KneePoint, knees};
 pub use window::{
     MAX_WINDOW, MAX_WINDOW_SCALE, bdp, bdp_f64, hol_throughput_share, scaled_window, throughput_bps,
     window_scale, window_utilization,
 };
-pub use wire::{Ip, Transport, datagram_goodput_bps, datagram_packets, goodput_bps, mss, payload_bytes};
+pub use wire::{
+    IpVersion, Transport, datagram_goodput_bps, datagram_packets, goodput_bps, mss, payload_bytes,
+};

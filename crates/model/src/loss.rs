@@ -1,4 +1,4 @@
-//! Loss-throughput laws: what a random loss rate leaves of a path.
+//! Loss-throughput laws: the throughput at a random loss rate.
 //!
 //! Sources: Mathis, Semke, Mahdavi, Ott, "The Macroscopic Behavior of the TCP Congestion Avoidance
 //! Algorithm", CCR 27(3), 1997; Padhye, Firoiu, Towsley, Kurose, "Modeling TCP Reno Performance",
@@ -15,7 +15,8 @@ pub fn reno_window_segs(loss: f64, segments_per_ack: f64) -> f64 {
     (1.5 / (segments_per_ack * loss)).sqrt()
 }
 
-/// CUBIC's mean window in segments at loss rate `loss` (RFC 9438, section 5.1 and the Reno-friendly region of 4.3).
+/// CUBIC's mean window in segments at loss rate `loss` (RFC 9438, section 5.1 and the Reno-friendly region of
+/// 4.3).
 ///
 /// (C (3 + beta) / (4 (1 - beta)))^(1/4) (RTT / p)^(3/4) with RTT in seconds, at least Reno's.
 pub fn cubic_window_segs(loss: f64, rtt: Time) -> f64 {
@@ -27,7 +28,8 @@ fn cubic_factor() -> f64 {
     (CUBIC_C * (3.0 + CUBIC_BETA) / (4.0 * (1.0 - CUBIC_BETA))).powf(0.25)
 }
 
-/// The loss rate at which Reno's mean window is `window_segs`: the largest that keeps such a path full.
+/// The loss rate at which Reno's mean window is `window_segs`: the largest loss rate that keeps such a path
+/// full.
 pub fn loss_for_reno(window_segs: f64) -> f64 {
     (1.5 / (window_segs * window_segs)).min(1.0)
 }
@@ -51,7 +53,7 @@ pub fn mathis_bps(loss: f64, mss: u32, rtt: Time, segments_per_ack: f64) -> f64 
 /// The full model of Padhye et al. with timeouts, in bits per second of payload sent.
 ///
 /// `max_window_segs` is the receiver's window, `rto` the first timeout, `segments_per_ack` 1 or 2.
-/// Returns the window's rate at loss 0 and nothing at loss 1.
+/// Returns the window's rate at loss 0, and 0 at loss 1.
 pub fn pftk_bps(
     loss: f64,
     mss: u32,
@@ -127,7 +129,8 @@ mod tests {
         near(mathis_bps(1e-4, 1_448, RTT, 2.0) / mathis_bps(1e-4, 1_448, RTT, 1.0), 0.5_f64.sqrt(), 1e-12);
     }
 
-    /// Linux 6.1: 100 Mb/s, 50 ms, loss 1e-4, second half of eight runs: Reno 26.9, CUBIC 33.8 Mb/s in the mean.
+    /// Linux 6.1: 100 Mb/s, 50 ms, loss 1e-4, second half of eight runs: Reno 26.9, CUBIC 33.8 Mb/s in the
+    /// mean.
     #[test]
     fn laws_against_the_kernel() {
         let rtt = Time::from_millis(50);
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn pftk_falls_with_loss() {
+    fn pftk_decreases_with_loss() {
         let rate = |p| pftk_bps(p, 1_448, RTT, Time::from_millis(300), 1.0, 1e6);
         for p in [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5] {
             assert!(rate(p) > rate(p * 1.5), "{p}");

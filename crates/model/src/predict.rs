@@ -1,78 +1,78 @@
-//! The model engine: what the closed forms say of one flow, told its path, its buffers and the kernel.
+//! The model engine: predicts one flow by closed forms from its path, its buffers and the kernel.
 //!
-//! Each thing that can hold a flow down allows some goodput; the smallest is the steady goodput, and
-//! what allows it is the verdict. The goodput over the whole duration counts the start as well.
+//! Each possible limit allows some goodput. The lowest is the steady goodput, and its cause is the verdict.
+//! The goodput over the whole duration includes slow start.
 //!
-//! Left out: other flows on the path, and what the kernel's congestion control does beyond its law.
+//! Not considered: other flows on the path, and behaviour of the congestion control beyond its law.
 
 use schema::Cause;
 use units::{BitRate, Bytes, KernelVersion, Time};
 
 use crate::{
-    Aimd, Buffer, Ip, Start, Transport, bdp_f64, cubic_utilization, cubic_window_segs, goodput_bps, mss,
-    receive_buffer_window, responsiveness, sawtooth_utilization, send_buffer_bps, send_buffer_window,
-    window_share, window_throughput_bps,
+    Aimd, IpVersion, SlowStart, SocketBuffer, Transport, bdp_f64, cubic_utilization, cubic_window_segs,
+    goodput_bps, mss, receive_buffer_window, responsiveness, sawtooth_utilization, send_buffer_bps,
+    send_buffer_window, window_share, window_throughput_bps,
 };
 
-/// The law of a congestion control, as far as it has a closed form.
+/// The law of a congestion control, if it has a closed form.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Law {
+pub enum ControlLaw {
     /// Additive increase, multiplicative decrease: Reno, and Grid DT with its A and its back-off.
     Aimd(Aimd),
     /// CUBIC.
     Cubic,
-    /// BBR: neither losses nor queues hold it down.
+    /// BBR: neither losses nor queues limit it.
     Bbr,
     /// None of these.
     Unknown,
 }
 
-/// What is known of a flow before it runs.
+/// The properties of a flow and its path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathInputs {
-    /// Rate of the slowest link; `None` where no link has one.
+    /// Rate of the slowest link; `None` if no link has a rate.
     pub rate: Option<BitRate>,
-    /// Bytes that this link counts beside IP.
+    /// Bytes per packet that this link counts in addition to IP.
     pub overhead: u32,
-    /// What the queue before it holds, bytes; `None` where nothing is ever dropped.
+    /// Capacity of its queue, bytes; `None` if it never drops.
     pub queue: Option<Bytes>,
     /// Two-way propagation delay.
     pub rtt: Time,
     /// MTU of the path, bytes of IP.
     pub mtu: u32,
-    /// Largest segment as asked for with TCP_MAXSEG.
+    /// Requested segment size (TCP_MAXSEG).
     pub mss: Option<u32>,
     /// IP version.
-    pub ip: Ip,
-    /// Probability that a segment is lost on the way.
+    pub ip: IpVersion,
+    /// Probability that a segment is lost.
     pub loss: f64,
     /// The kernel of both hosts.
     pub kernel: KernelVersion,
-    /// Congestion control, for people.
+    /// Name of the congestion control, for sentences.
     pub cc: String,
     /// Its law.
-    pub law: Law,
+    pub law: ControlLaw,
     /// The receiver's buffer.
-    pub receive_buffer: Buffer,
+    pub receive_buffer: SocketBuffer,
     /// Whether both ends scale windows (RFC 7323); without it no window is larger than 65,535 bytes.
     pub window_scaling: bool,
     /// The sender's buffer.
-    pub send_buffer: Buffer,
-    /// How fast the receiving application reads.
+    pub send_buffer: SocketBuffer,
+    /// Rate at which the receiving application reads.
     pub read_rate: Option<BitRate>,
-    /// How fast the sending application writes.
+    /// Rate at which the sending application writes.
     pub write_rate: Option<BitRate>,
-    /// The largest pacing rate.
+    /// Maximum pacing rate.
     pub pacing: Option<BitRate>,
-    /// Bytes to send; `None` until the end.
+    /// Bytes to send; `None` sends until the end.
     pub size: Option<Bytes>,
-    /// How long the flow runs at most.
+    /// Longest duration of the flow.
     pub duration: Time,
 }
 
-/// What one cause allows.
+/// The goodput that one cause allows.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Limit {
+pub struct GoodputLimit {
     /// The cause.
     pub cause: Cause,
     /// Goodput that it allows, bit/s.
@@ -81,18 +81,18 @@ pub struct Limit {
     pub sentence: String,
 }
 
-/// What the closed forms say.
+/// The prediction of the closed forms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
-    /// Over the whole duration, the start included, bit/s.
+    /// Goodput over the whole duration, slow start included, bit/s.
     pub goodput_bps: f64,
-    /// Once settled, bit/s.
+    /// Goodput after slow start, bit/s.
     pub steady_goodput_bps: f64,
-    /// When it settles, seconds since the flow's start.
+    /// End of slow start, seconds since the flow's start.
     pub settled_s: f64,
     /// Bytes delivered in the duration.
     pub bytes: f64,
-    /// Payload bytes in flight once settled.
+    /// Payload bytes in flight after slow start.
     pub window_bytes: f64,
     /// The receiver's window, bytes.
     pub receive_window_bytes: f64,
@@ -103,17 +103,17 @@ pub struct Prediction {
     /// Payload bytes of a segment.
     pub mss_bytes: u32,
     /// All limits, the lowest first.
-    pub limits: Vec<Limit>,
-    /// What holds the flow down: the lowest limit; the start where the flow ends before it settles; the
-    /// computers where nothing else does.
+    pub limits: Vec<GoodputLimit>,
+    /// The cause of the lowest limit; slow start if the flow ends during it; the hosts' processors without
+    /// any limit.
     pub verdict: Cause,
-    /// The other window, where the verdict is one of the two and the other allows hardly more.
+    /// The other window, if the verdict is one of the two windows and the other allows hardly more.
     pub verdict_also: Option<Cause>,
 }
 
-/// Two windows of which the larger allows less than so much more both bind: what the closed forms leave out, the kernel's version
-/// and the length of the run decide which of them is filled for longer.
-const NEAR: f64 = 0.15;
+/// Two windows both bind if the larger allows at most this share more. Which of them is filled for longer
+/// then depends on effects that the closed forms ignore, the kernel's version and the run's length.
+const MAX_DIFFERENCE_OF_BINDING_WINDOWS: f64 = 0.15;
 
 /// Predicts one flow alone on its path.
 pub fn predict(inputs: &PathInputs) -> Prediction {
@@ -121,9 +121,9 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
     let headers = inputs.ip.header_bytes() + Transport::Tcp.header_bytes();
     let wire_limit_bps = inputs.rate.map(|rate| goodput_bps(rate, segment, headers, inputs.overhead));
     let share = window_share(inputs.kernel, segment, inputs.rtt);
-    let most = if inputs.window_scaling { f64::INFINITY } else { f64::from(u16::MAX) };
+    let max_window = if inputs.window_scaling { f64::INFINITY } else { f64::from(u16::MAX) };
     let receive_window =
-        receive_buffer_window(inputs.receive_buffer, inputs.kernel, segment, inputs.rtt).min(most);
+        receive_buffer_window(inputs.receive_buffer, inputs.kernel, segment, inputs.rtt).min(max_window);
     let send_window = send_buffer_window(inputs.send_buffer);
 
     let mut limits = Vec::new();
@@ -135,7 +135,7 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
 
     let steady = limits.first().map_or(f64::INFINITY, |limit| limit.bps);
     let window_bytes = steady / 8.0 * inputs.rtt.as_secs_f64();
-    let start = Start::new(window_bytes, segment, inputs.rtt);
+    let start = SlowStart::new(window_bytes, segment, inputs.rtt);
     let duration = inputs.duration.as_secs_f64();
     let (elapsed, bytes) = match inputs.size {
         Some(size) => match start.time_for_bytes(size.as_f64(), steady / 8.0) {
@@ -151,7 +151,7 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
     };
     let verdict_also = match limits.as_slice() {
         [first, second, ..] if first.cause == verdict && is_window(first) && is_window(second) => {
-            (second.bps <= (1.0 + NEAR) * first.bps).then_some(second.cause)
+            (second.bps <= (1.0 + MAX_DIFFERENCE_OF_BINDING_WINDOWS) * first.bps).then_some(second.cause)
         }
         _ => None,
     };
@@ -171,45 +171,58 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
     }
 }
 
-fn is_window(limit: &Limit) -> bool {
+fn is_window(limit: &GoodputLimit) -> bool {
     matches!(limit.cause, Cause::ReceiveWindow | Cause::SendBuffer)
 }
 
-/// The slowest link, and what the congestion control's sawtooth leaves of it with the queue before it.
-/// A window that cannot overflow the queue has no sawtooth.
-fn path_limit(inputs: &PathInputs, wire_limit_bps: Option<f64>, window: f64, segment: u32) -> Option<Limit> {
+/// The limit of the slowest link, which the congestion control's sawtooth does not fully use if its queue is
+/// short. A window that cannot overflow the queue has no sawtooth.
+fn path_limit(
+    inputs: &PathInputs,
+    wire_limit_bps: Option<f64>,
+    window: f64,
+    segment: u32,
+) -> Option<GoodputLimit> {
     let (wire, rate) = wire_limit_bps.zip(inputs.rate)?;
     let bdp = bdp_f64(rate, inputs.rtt);
     let overflows = |queue: Bytes| bdp > 0.0 && window > bdp + queue.as_f64();
     let used = match (inputs.law, inputs.queue) {
-        // 1 % pacing margin and the probing of the minimum round-trip time (tcp_bbr.c); what is lost is lost.
-        (Law::Bbr, _) => 0.96 * (1.0 - inputs.loss),
-        (Law::Cubic, Some(queue)) if overflows(queue) => cubic_utilization(queue.as_f64() / bdp),
-        (Law::Aimd(rule), Some(queue)) if overflows(queue) => {
+        // 1 % pacing margin and the probing of the minimum round-trip time (tcp_bbr.c); losses reduce
+        // goodput.
+        (ControlLaw::Bbr, _) => 0.96 * (1.0 - inputs.loss),
+        (ControlLaw::Cubic, Some(queue)) if overflows(queue) => cubic_utilization(queue.as_f64() / bdp),
+        (ControlLaw::Aimd(rule), Some(queue)) if overflows(queue) => {
             sawtooth_utilization(rule, queue.as_f64() / bdp)
         }
         _ => 1.0,
     };
-    let carries =
+    let capacity =
         format!("the slowest link carries {} of payload with its headers", BitRate(wire.round() as u64));
     let (cc, percent) = (&inputs.cc, used * 100.0);
     let sentence = match inputs.law {
-        Law::Unknown => format!("{carries}; {cc} has no closed form here, so this is the most it can be"),
-        Law::Aimd(rule) if bdp > 0.0 => format!(
-            "{carries}, and {cc} uses {percent:.0} % of it with this queue; a loss at a full link takes {:.3} s to make good",
+        ControlLaw::Unknown => {
+            format!("{capacity}; {cc} has no closed form here, so this is the most it can be")
+        }
+        ControlLaw::Aimd(rule) if bdp > 0.0 => format!(
+            "{capacity}, and {cc} uses {percent:.0} % of it with this queue; a loss at a full link takes {:.3} s to make good",
             responsiveness(rule, rate, inputs.rtt, segment)
         ),
-        _ => format!("{carries}, and {cc} uses {percent:.0} % of it with this queue"),
+        _ => format!("{capacity}, and {cc} uses {percent:.0} % of it with this queue"),
     };
-    Some(Limit { cause: Cause::PathRate, bps: wire * used, sentence })
+    Some(GoodputLimit { cause: Cause::PathRate, bps: wire * used, sentence })
 }
 
-fn window_limits(inputs: &PathInputs, receive_window: f64, send_window: f64, share: f64) -> Vec<Limit> {
+fn window_limits(
+    inputs: &PathInputs,
+    receive_window: f64,
+    send_window: f64,
+    share: f64,
+) -> Vec<GoodputLimit> {
     let rtt = inputs.rtt.as_secs_f64();
     if rtt <= 0.0 {
         return Vec::new();
     }
-    let receive = Limit {
+    let receive = GoodputLimit {
         cause: Cause::ReceiveWindow,
         bps: receive_window * 8.0 / rtt,
         sentence: format!(
@@ -218,7 +231,7 @@ fn window_limits(inputs: &PathInputs, receive_window: f64, send_window: f64, sha
             Bytes(receive_window as u64)
         ),
     };
-    let send = Limit {
+    let send = GoodputLimit {
         cause: Cause::SendBuffer,
         bps: send_buffer_bps(inputs.send_buffer, inputs.rate, inputs.rtt),
         sentence: format!(
@@ -229,27 +242,31 @@ fn window_limits(inputs: &PathInputs, receive_window: f64, send_window: f64, sha
     vec![receive, send]
 }
 
-/// The loss-throughput law of the congestion control; BBR has none at small loss rates.
-fn loss_limit(inputs: &PathInputs, segment: u32) -> Option<Limit> {
+/// The limit by the loss-throughput law of the congestion control; BBR has none at small loss rates.
+fn loss_limit(inputs: &PathInputs, segment: u32) -> Option<GoodputLimit> {
     if inputs.loss <= 0.0 || inputs.rtt == Time::ZERO {
         return None;
     }
     let segments = match inputs.law {
-        Law::Cubic => cubic_window_segs(inputs.loss, inputs.rtt),
-        Law::Aimd(rule) => rule.window_segs(inputs.loss),
-        Law::Bbr | Law::Unknown => return None,
+        ControlLaw::Cubic => cubic_window_segs(inputs.loss, inputs.rtt),
+        ControlLaw::Aimd(rule) => rule.window_segs(inputs.loss),
+        ControlLaw::Bbr | ControlLaw::Unknown => return None,
     };
     let sentence = format!(
         "at a loss of {:.3} % {} holds {segments:.0} segments on average",
         inputs.loss * 100.0,
         inputs.cc
     );
-    Some(Limit { cause: Cause::Loss, bps: window_throughput_bps(segments, segment, inputs.rtt), sentence })
+    Some(GoodputLimit {
+        cause: Cause::Loss,
+        bps: window_throughput_bps(segments, segment, inputs.rtt),
+        sentence,
+    })
 }
 
-fn application_limits(inputs: &PathInputs) -> Vec<Limit> {
+fn application_limits(inputs: &PathInputs) -> Vec<GoodputLimit> {
     let limit = |rate: Option<BitRate>, cause, what: &str| {
-        rate.map(|rate| Limit { cause, bps: rate.as_f64(), sentence: format!("{what} at {rate}") })
+        rate.map(|rate| GoodputLimit { cause, bps: rate.as_f64(), sentence: format!("{what} at {rate}") })
     };
     [
         limit(inputs.read_rate, Cause::Application, "the receiving application reads"),
@@ -267,7 +284,7 @@ mod tests {
 
     /// Lab 8 with buffers of at most `largest` bytes.
     fn lab8(kernel: KernelVersion, largest: u64) -> PathInputs {
-        let buffer = Buffer::Tuned { largest: Bytes(largest) };
+        let buffer = SocketBuffer::Tuned { largest: Bytes(largest) };
         PathInputs {
             rate: Some(BitRate(10_000_000_000)),
             overhead: 14,
@@ -275,11 +292,11 @@ mod tests {
             rtt: Time::from_millis(20),
             mtu: 1500,
             mss: None,
-            ip: Ip::V4,
+            ip: IpVersion::V4,
             loss: 0.0,
             kernel,
             cc: "cubic".into(),
-            law: Law::Cubic,
+            law: ControlLaw::Cubic,
             window_scaling: true,
             receive_buffer: buffer,
             send_buffer: buffer,
@@ -316,7 +333,7 @@ mod tests {
     #[test]
     fn two_windows_that_are_nearly_alike_both_bind() {
         let sent = |send: u64| {
-            let send_buffer = Buffer::Tuned { largest: Bytes(send) };
+            let send_buffer = SocketBuffer::Tuned { largest: Bytes(send) };
             let prediction = predict(&PathInputs { send_buffer, ..lab8(NEW, 16_777_216) });
             (prediction.verdict, prediction.verdict_also)
         };
@@ -347,7 +364,7 @@ mod tests {
         let tuned = || lab8(NEW, 52_428_800);
         let verdict = |inputs: &PathInputs| predict(inputs).verdict;
         assert_eq!(verdict(&PathInputs { loss: 0.001, ..tuned() }), Cause::Loss);
-        assert_eq!(verdict(&PathInputs { loss: 0.001, law: Law::Bbr, ..tuned() }), Cause::PathRate);
+        assert_eq!(verdict(&PathInputs { loss: 0.001, law: ControlLaw::Bbr, ..tuned() }), Cause::PathRate);
         let slow = Some(BitRate(1_000_000_000));
         assert_eq!(verdict(&PathInputs { read_rate: slow, ..tuned() }), Cause::Application);
         assert_eq!(verdict(&PathInputs { pacing: slow, ..tuned() }), Cause::Pacing);
@@ -358,7 +375,8 @@ mod tests {
         let with = |law| predict(&PathInputs { law, cc: "it".into(), loss: 1e-6, ..lab8(NEW, 52_428_800) });
         let loss = |p: &Prediction| p.limits.iter().find(|l| l.cause == Cause::Loss).map(|l| l.bps);
         let (one, four) = (Aimd::RENO, Aimd { increase_segs: 4.0, ..Aimd::RENO });
-        let (reno, grid, none) = (with(Law::Aimd(one)), with(Law::Aimd(four)), with(Law::Unknown));
+        let (reno, grid, none) =
+            (with(ControlLaw::Aimd(one)), with(ControlLaw::Aimd(four)), with(ControlLaw::Unknown));
         assert!((loss(&grid).unwrap() / loss(&reno).unwrap() - 2.0).abs() < 1e-9, "{grid:?}");
         assert_eq!(loss(&none), None);
         let says = |p: &Prediction, what: &str| p.limits.iter().any(|l| l.sentence.contains(what));
@@ -386,8 +404,11 @@ mod tests {
 
     #[test]
     fn a_window_that_cannot_fill_the_queue_has_no_sawtooth() {
-        let small =
-            PathInputs { law: Law::Aimd(Aimd::RENO), queue: Some(Bytes(2_500_000)), ..lab8(OLD, 45_000_000) };
+        let small = PathInputs {
+            law: ControlLaw::Aimd(Aimd::RENO),
+            queue: Some(Bytes(2_500_000)),
+            ..lab8(OLD, 45_000_000)
+        };
         let prediction = predict(&small);
         assert_eq!(prediction.verdict, Cause::ReceiveWindow);
         assert!((prediction.steady_goodput_bps / 9.0e9 - 1.0).abs() < 0.001, "{prediction:?}");

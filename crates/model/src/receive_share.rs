@@ -1,69 +1,70 @@
-//! What share of a receive buffer the kernel offers as window.
+//! The share of a receive buffer that the kernel offers as window.
 //!
-//! Up to Linux 6.5 it is a half (`tcp_adv_win_scale` = 1). From 6.6 on it is learnt: `tcp_measure_rcv_mss`
-//! (net/ipv4/tcp_input.c) takes payload over memory (`truesize`) of a received packet, but only when the
-//! segment size differs from the last one seen. On a bulk flow that happens once: at the first data, so
-//! the first packet's shape decides for the whole connection.
+//! Up to Linux 6.5 it is a half (`tcp_adv_win_scale` = 1). From 6.6 on the kernel measures it:
+//! `tcp_measure_rcv_mss` (net/ipv4/tcp_input.c) takes payload over memory (`truesize`) of a received packet,
+//! but only when the segment size differs from the previous one. On a bulk flow that happens once, at the
+//! first data, so the first packet determines the share of the whole connection.
 //!
-//! That first packet is what the sender's TSO autosizing makes at its initial pacing rate: two segments
+//! The sender's TSO autosizing at its initial pacing rate determines the first packet: two segments
 //! on a long path, more on a short one (`tcp_tso_autosize`, net/ipv4/tcp_output.c). Its memory depends
-//! on the receiver's device; here are the two forms of a TAP device, which [`crate::predict`] is about. Real
-//! drivers lie between 60 and 85 %.
+//! on the receiver's device. The two forms here are those of a TAP device, which [`crate::predict`] assumes;
+//! with real drivers the share is between 60 and 85 %.
 
 use units::{KernelVersion, Time};
 
-use crate::{INITIAL_WINDOW_SEGS, LEARNT_WINDOW_SHARE};
+use crate::{INITIAL_WINDOW_SEGS, SCALING_RATIO_SINCE};
 
 /// Window over buffer up to Linux 6.5.
 pub const HALF: f64 = 0.5;
 const PAGE: f64 = 4096.0;
 /// `sk_buff` and `skb_shared_info` on 64-bit machines, aligned to cache lines.
 const BOOKKEEPING: f64 = 256.0 + 320.0;
-/// Room that a driver leaves before a packet (NET_SKB_PAD).
+/// Bytes that a driver reserves before a packet (NET_SKB_PAD).
 const HEADROOM: f64 = 64.0;
 const CACHE_LINE: f64 = 64.0;
 /// Ethernet, IPv4 and TCP headers with timestamps.
 const HEADERS: f64 = 14.0 + 20.0 + 32.0;
-/// At most so much is handed to the device at once.
-const GSO_BYTES: f64 = 65_536.0;
+/// Largest super-packet.
+const MAX_GSO_BYTES: f64 = 65_536.0;
 
-/// Segments of the first packet that a sender hands over after the handshake.
+/// Segments of the first super-packet that a sender passes to its device after the handshake.
 ///
-/// `tcp_tso_autosize`: what the pacing rate (twice the initial window per round trip) sends in 2^-10 s, plus 64 KiB
-/// halved for each 512 us of round-trip time; at least two segments, at most half of the initial window
-/// (`tcp_cwnd_test`).
+/// `tcp_tso_autosize`: what the pacing rate (twice the initial window per round trip) sends in 2^-10 s, plus
+/// 64 KiB halved for each 512 us of round-trip time; at least two segments, at most half of the initial
+/// window (`tcp_cwnd_test`).
 pub fn first_packet_segs(mss: u32, rtt: Time) -> u32 {
     let mss = f64::from(mss.max(1));
     let pacing = 2.0 * f64::from(INITIAL_WINDOW_SEGS) * mss / rtt.as_secs_f64().max(1e-6);
     let halvings = (rtt.as_micros_f64() / 512.0).floor();
-    let bytes = pacing / 1024.0 + GSO_BYTES * (-halvings).exp2();
-    let segments = (bytes.min(GSO_BYTES - 1.0) / mss).floor();
+    let bytes = pacing / 1024.0 + MAX_GSO_BYTES * (-halvings).exp2();
+    let segments = (bytes.min(MAX_GSO_BYTES - 1.0) / mss).floor();
     segments.clamp(2.0, f64::from(INITIAL_WINDOW_SEGS / 2)) as u32
 }
 
-/// Memory that a received packet of `payload` bytes is charged: in one piece where it fits into a page,
-/// else in pages of their own.
+/// Memory that the kernel charges for a received packet of `payload` bytes: contiguous if it fits into a
+/// page, else in separate pages.
 pub fn received_truesize(payload: u32) -> f64 {
     let packet = f64::from(payload) + HEADERS;
-    let in_place = ((packet + HEADROOM) / CACHE_LINE).ceil() * CACHE_LINE + BOOKKEEPING;
-    if in_place - 256.0 <= PAGE {
-        return in_place;
+    let contiguous = ((packet + HEADROOM) / CACHE_LINE).ceil() * CACHE_LINE + BOOKKEEPING;
+    if contiguous - 256.0 <= PAGE {
+        return contiguous;
     }
     (packet / PAGE).ceil() * PAGE + BOOKKEEPING
 }
 
-/// From here on half of a buffer was window (`tcp_adv_win_scale` = 1, net/ipv4/tcp_input.c of 3.4); before, three quarters
-/// (`tcp_adv_win_scale` = 2).
-const HALF_A_BUFFER: KernelVersion = KernelVersion::new(3, 4);
-/// The share that older kernels offer.
+/// The first kernel that offers half of a buffer (`tcp_adv_win_scale` = 1, net/ipv4/tcp_input.c of 3.4).
+/// Earlier kernels offer three quarters (`tcp_adv_win_scale` = 2).
+const HALF_SINCE: KernelVersion = KernelVersion::new(3, 4);
+/// The share that earlier kernels offer.
 const THREE_QUARTERS: f64 = 0.75;
 
-/// The share of a receive buffer that `kernel` offers as window to a bulk flow with this MSS and round-trip time.
+/// The share of a receive buffer that `kernel` offers as window to a bulk flow with this MSS and round-trip
+/// time.
 pub fn window_share(kernel: KernelVersion, mss: u32, rtt: Time) -> f64 {
-    if kernel < HALF_A_BUFFER {
+    if kernel < HALF_SINCE {
         return THREE_QUARTERS;
     }
-    if kernel < LEARNT_WINDOW_SHARE {
+    if kernel < SCALING_RATIO_SINCE {
         return HALF;
     }
     let payload = first_packet_segs(mss, rtt) * mss;
@@ -83,7 +84,7 @@ mod tests {
 
     /// Windows that Linux 6.18 offered in the lab over 20 ms, of a buffer of 16 MiB.
     #[test]
-    fn agrees_with_what_was_measured() {
+    fn agrees_with_measurements() {
         let kernel = KernelVersion::new(6, 18);
         let small = window_share(kernel, 1448, Time::from_millis(20));
         assert!((small / (13_297_152.0 / 16_777_216.0) - 1.0).abs() < 0.01, "{small}");

@@ -1,43 +1,44 @@
-//! Every closed form for one path, each with the sentence that explains it: what `longfat bdp` prints.
+//! All closed forms for one path, each with an explanation: the output of `longfat bdp`.
 
 use units::{BitRate, Bytes, KernelVersion, Time, group_digits};
 
 use crate::{
-    Aimd, Ip, LEARNT_WINDOW_SHARE, MAX_WINDOW, Start, Transport, bdp, bdp_f64, buffer_advice,
+    Aimd, IpVersion, MAX_WINDOW, SCALING_RATIO_SINCE, SlowStart, Transport, bdp, bdp_f64, buffer_advice,
     cubic_recovery_time, cubic_utilization, cubic_window_segs, fair_increase, goodput_bps,
     hol_throughput_share, loss_for_cubic, loss_for_reno, mathis_bps, mss, payload_bytes, pftk_bps,
     queue_for_full_use, responsiveness, sawtooth_utilization, throughput_bps, window_scale, window_share,
     window_throughput_bps, window_utilization,
 };
 
-/// What tbf counts beside IP.
-const TBF_OVERHEAD: u32 = 14;
+/// Bytes per packet that tbf counts in addition to IP.
+const TBF_OVERHEAD_BYTES: u32 = 14;
 /// The path and the MTU for which an increase of 1 is fair, as in S. Ravot's "Grid DT" (2003).
 const FAIR_RTT: Time = Time::from_millis(10);
 const FAIR_MTU: u32 = 9_000;
-/// Retransmission timeout of Linux at the least (TCP_RTO_MIN).
-const LEAST_RTO: Time = Time(200_000_000);
+/// Smallest retransmission timeout of Linux (TCP_RTO_MIN).
+const MIN_RTO: Time = Time(200_000_000);
 
-/// The path and what is asked about it.
+/// The path and the optional inputs of the report.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Inputs {
+pub struct ReportInputs {
     /// Rate of the slowest link, above 0.
     pub rate: BitRate,
     /// Round-trip time, above 0.
     pub rtt: Time,
     /// MTU, bytes of IP.
     pub mtu: u32,
-    /// Payload bytes of a segment, where they are not what the MTU leaves.
+    /// Payload bytes of a segment; `None` derives them from the MTU.
     pub mss: Option<u32>,
     /// IP version.
-    pub ip: Ip,
-    /// Bytes that a packet counts on the wire beside IP.
+    pub ip: IpVersion,
+    /// Bytes per packet on the wire in addition to IP.
     pub overhead: u32,
     /// Loss rate per segment.
     pub loss: Option<f64>,
     /// A window, as advertised or held in flight.
     pub window: Option<Bytes>,
-    /// A socket buffer as the kernel charges it (the third value of tcp_rmem or tcp_wmem; twice what SO_RCVBUF asks for).
+    /// A socket buffer as the kernel charges it (the third value of tcp_rmem or tcp_wmem; twice the value of
+    /// SO_RCVBUF).
     pub buffer: Option<Bytes>,
     /// The queue before the slowest link.
     pub queue: Option<Bytes>,
@@ -47,14 +48,14 @@ pub struct Inputs {
 
 /// One figure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Figure {
+pub struct ReportFigure {
     /// Its key in JSON, with the unit as suffix.
     pub key: &'static str,
     /// Its value in that unit.
     pub value: f64,
-    /// What it is, in few words.
+    /// Its name in a few words.
     pub name: &'static str,
-    /// Its value for people.
+    /// Its formatted value.
     pub text: String,
     /// The sentence that explains it.
     pub sentence: String,
@@ -62,18 +63,18 @@ pub struct Figure {
 
 /// Figures that belong together.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Group {
+pub struct ReportGroup {
     /// A heading.
     pub title: String,
     /// The figures.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<ReportFigure>,
 }
 
-/// All figures that the inputs allow.
-pub fn report(inputs: &Inputs) -> Vec<Group> {
+/// All figures for which the inputs suffice.
+pub fn report(inputs: &ReportInputs) -> Vec<ReportGroup> {
     let mut groups = vec![path(inputs), buffers(inputs)];
-    groups.extend(inputs.window.map(|window| of_window(inputs, window)));
-    groups.extend(inputs.buffer.map(|buffer| of_buffer(inputs, buffer)));
+    groups.extend(inputs.window.map(|window| window_group(inputs, window)));
+    groups.extend(inputs.buffer.map(|buffer| buffer_group(inputs, buffer)));
     groups.push(wire(inputs));
     groups.push(start_and_recovery(inputs));
     groups.push(queue(inputs));
@@ -81,18 +82,18 @@ pub fn report(inputs: &Inputs) -> Vec<Group> {
     groups
 }
 
-fn path(inputs: &Inputs) -> Group {
+fn path(inputs: &ReportInputs) -> ReportGroup {
     let product = bdp(inputs.rate, inputs.rtt);
     let segment = segment(inputs);
     let segments = bdp_f64(inputs.rate, inputs.rtt) / f64::from(segment);
-    Group {
+    ReportGroup {
         title: "The path".into(),
         figures: vec![
             bytes(
                 "bdp_bytes",
                 "bandwidth-delay product",
                 product.as_f64(),
-                "rate x RTT: so much must be in flight to keep the path full",
+                "rate x RTT: the bytes in flight that keep the path full",
             ),
             plain(
                 "mss_bytes",
@@ -119,13 +120,13 @@ fn path(inputs: &Inputs) -> Group {
     }
 }
 
-fn buffers(inputs: &Inputs) -> Group {
+fn buffers(inputs: &ReportInputs) -> ReportGroup {
     let product = bdp_f64(inputs.rate, inputs.rtt);
     let advice = buffer_advice(product);
     let share = share(inputs);
-    let learnt = if inputs.kernel >= LEARNT_WINDOW_SHARE {
+    let learnt = if inputs.kernel >= SCALING_RATIO_SINCE {
         format!(
-            "from 6.6 on the kernel learns the share from the packets; about {} of this MTU's on this path, 60 to 85 % elsewhere",
+            "from 6.6 on the kernel derives the share from the packets; about {} with this MTU on this path, 60 to 85 % elsewhere",
             percent(share)
         )
     } else {
@@ -133,31 +134,31 @@ fn buffers(inputs: &Inputs) -> Group {
     };
     let scale = window_scale(Bytes(product.ceil() as u64));
     let scale_text = scale.map_or("impossible".into(), |s| s.to_string());
-    Group {
+    ReportGroup {
         title: format!("Socket buffers, for Linux {}.{}", inputs.kernel.major, inputs.kernel.minor),
         figures: vec![
             bytes("buffer_bytes", "buffer to set", advice.usual.as_f64(),
                 "third value of net.ipv4.tcp_rmem and tcp_wmem on both hosts: twice the product, rounded up to whole MiB, because only a part of a buffer becomes window, \
-                 the sender keeps as little as two thirds in flight, and data piles up for a round trip behind a lost segment"),
+                 the sender keeps as little as two thirds in flight, and data accumulates for a round trip behind a lost segment"),
             bytes("buffer_bbr_loss_bytes", "the same for BBR with losses", advice.bbr_with_loss.as_f64(),
-                "four times that: BBR goes on sending through moderate to high loss, and several round trips pile up"),
+                "four times that: BBR keeps sending through moderate to high loss, and data of several round trips accumulates"),
             plain("window_share", "window of a buffer", share, percent(share), learnt),
             plain("window_scale", "window scale needed", scale.map_or(f64::NAN, f64::from), scale_text, format!(
                 "the header's 16 bits times 2^scale must reach the product; at most 2^14, {} B", group_digits(MAX_WINDOW.0))),
-            bytes("largest_window_bytes", "largest window there is", MAX_WINDOW.as_f64(),
-                "65,535 times 2^14: beyond it one connection is held by its header's 16 bits, whatever the buffers"),
+            bytes("largest_window_bytes", "largest possible window", MAX_WINDOW.as_f64(),
+                "65,535 times 2^14: the 16-bit header field limits one connection to it, whatever the buffers"),
             plain("hol_share_1bdp", "one loss, receive buffer of 1 BDP", hol_throughput_share(Bytes(product as u64), inputs.rate, inputs.rtt),
                 percent(hol_throughput_share(Bytes(product as u64), inputs.rate, inputs.rtt)),
-                "behind one lost segment nothing is delivered for a round trip: with a window of one product the sender stalls and two round trips carry half".into()),
+                "after one lost segment nothing is delivered for a round trip: with a window of one product the sender stalls, and two round trips deliver half".into()),
         ],
     }
 }
 
-fn of_window(inputs: &Inputs, window: Bytes) -> Group {
+fn window_group(inputs: &ReportInputs, window: Bytes) -> ReportGroup {
     let utilization = window_utilization(window, inputs.rate, inputs.rtt);
     let throughput = throughput_bps(window, inputs.rtt).min(inputs.rate.as_f64());
     let on_wire = inputs.rate.transmit_time(window).as_secs_f64();
-    Group {
+    ReportGroup {
         title: format!("A window of {window} (in flight, as the peer advertises it)"),
         figures: vec![
             plain(
@@ -165,7 +166,7 @@ fn of_window(inputs: &Inputs, window: Bytes) -> Group {
                 "share of the path used",
                 round(utilization, 4),
                 percent(utilization),
-                "window / product: the window leaves once a round trip, the path could carry the product"
+                "window / product: the window is sent once per round trip, the path could carry the product"
                     .into(),
             ),
             rate("window_throughput_bps", "throughput", throughput, "window / RTT, at most the rate"),
@@ -183,14 +184,14 @@ fn of_window(inputs: &Inputs, window: Bytes) -> Group {
     }
 }
 
-fn of_buffer(inputs: &Inputs, buffer: Bytes) -> Group {
+fn buffer_group(inputs: &ReportInputs, buffer: Bytes) -> ReportGroup {
     let window = Bytes((buffer.as_f64() * share(inputs)) as u64);
-    let tuned = crate::Buffer::Tuned { largest: buffer };
+    let tuned = crate::SocketBuffer::Tuned { largest: buffer };
     let sent = Bytes(crate::send_buffer_window(tuned) as u64);
     let limit = inputs.rate.as_f64();
-    Group {
+    ReportGroup {
         title: format!(
-            "A socket buffer of {buffer} (as the kernel charges it: the sysctl's value, or twice what SO_RCVBUF asks for)"
+            "A socket buffer of {buffer} (as the kernel charges it: the sysctl's value, or twice the value of SO_RCVBUF)"
         ),
         figures: vec![
             bytes(
@@ -228,7 +229,7 @@ fn of_buffer(inputs: &Inputs, buffer: Bytes) -> Group {
     }
 }
 
-fn wire(inputs: &Inputs) -> Group {
+fn wire(inputs: &ReportInputs) -> ReportGroup {
     let tcp = |overhead| {
         goodput_bps(
             inputs.rate,
@@ -243,7 +244,7 @@ fn wire(inputs: &Inputs) -> Group {
         inputs.ip.header_bytes() + Transport::Udp.header_bytes(),
         inputs.overhead,
     );
-    Group {
+    ReportGroup {
         title: format!("Goodput at wire rate, MTU {}", inputs.mtu),
         figures: vec![
             rate(
@@ -258,7 +259,7 @@ fn wire(inputs: &Inputs) -> Group {
             rate(
                 "tcp_goodput_tbf_bps",
                 "TCP behind tbf",
-                tcp(TBF_OVERHEAD),
+                tcp(TBF_OVERHEAD_BYTES),
                 "the same where only the Ethernet header of 14 B counts, as in Linux's tbf",
             ),
             rate("udp_goodput_bps", "UDP", udp, "as TCP, with a header of 8 B: the first test of a host"),
@@ -266,30 +267,30 @@ fn wire(inputs: &Inputs) -> Group {
     }
 }
 
-fn start_and_recovery(inputs: &Inputs) -> Group {
+fn start_and_recovery(inputs: &ReportInputs) -> ReportGroup {
     let product = bdp_f64(inputs.rate, inputs.rtt);
     let segment = segment(inputs);
-    let start = Start::new(product, segment, inputs.rtt);
+    let start = SlowStart::new(product, segment, inputs.rtt);
     let reno = responsiveness(Aimd::RENO, inputs.rate, inputs.rtt, segment);
     let delayed = responsiveness(Aimd::RENO_DELAYED_ACK, inputs.rate, inputs.rtt, segment);
     let cubic = cubic_recovery_time(product / f64::from(segment));
-    let hour = |s: f64| plain_seconds(s);
+    let duration = |s: f64| plain_seconds(s);
     let fair = fair_increase(inputs.rtt, inputs.mtu, FAIR_RTT, FAIR_MTU);
-    Group {
-        title: "From nothing to full, and back after one loss".into(),
+    ReportGroup {
+        title: "Slow start, and recovery after one loss".into(),
         figures: vec![
-            hour(start.settled_s()).named("slow_start_s", "slow start", format!(
+            duration(start.settled_s()).named("slow_start_s", "slow start", format!(
                 "handshake and {:.1} doublings from ten segments until the path is full; a shorter test measures the start", start.rounds())),
-            hour(reno).named("reno_recovery_s", "Reno's recovery", "C x RTT^2 / (2 MSS): one segment more each round trip until the lost half is back".into()),
-            hour(delayed).named("reno_delayed_ack_recovery_s", "the same, counting ACKs", "twice as long on stacks that count delayed ACKs instead of segments (Linux 2.4)".into()),
+            duration(reno).named("reno_recovery_s", "Reno's recovery", "C x RTT^2 / (2 MSS): one segment more each round trip until the lost half is restored".into()),
+            duration(delayed).named("reno_delayed_ack_recovery_s", "the same, counting ACKs", "twice as long on stacks that count delayed ACKs instead of segments (Linux 2.4)".into()),
             plain("fair_increase", "increase that is fair", round(fair, 3), format!("{fair:.2}"), format!(
-                "Grid DT's A for as much as Reno has with {} and an MTU of {FAIR_MTU}: the square of the RTTs' ratio, over that of the MTUs", FAIR_RTT)),
-            hour(cubic).named("cubic_recovery_s", "CUBIC's recovery", "cbrt(0.3 W / 0.4) for a window W in segments: grows with the cube root, not with the RTT".into()),
+                "Grid DT's A for the same share as Reno with {} and an MTU of {FAIR_MTU}: the square of the RTTs' ratio, over that of the MTUs", FAIR_RTT)),
+            duration(cubic).named("cubic_recovery_s", "CUBIC's recovery", "cbrt(0.3 W / 0.4) for a window W in segments: grows with the cube root, not with the RTT".into()),
         ],
     }
 }
 
-fn queue(inputs: &Inputs) -> Group {
+fn queue(inputs: &ReportInputs) -> ReportGroup {
     let product = bdp_f64(inputs.rate, inputs.rtt);
     let mut figures = vec![bytes(
         "queue_full_use_reno_bytes",
@@ -321,14 +322,14 @@ fn queue(inputs: &Inputs) -> Group {
                 "CUBIC uses",
                 round(cubic, 4),
                 percent(cubic),
-                "the same for CUBIC, which gives up 30 % at a loss".into(),
+                "the same for CUBIC, which reduces its window by 30 % at a loss".into(),
             ),
         ]);
     }
-    Group { title: "The queue before the slowest link".into(), figures }
+    ReportGroup { title: "The queue before the slowest link".into(), figures }
 }
 
-fn losses(inputs: &Inputs) -> Group {
+fn losses(inputs: &ReportInputs) -> ReportGroup {
     let segment = segment(inputs);
     let segments = bdp_f64(inputs.rate, inputs.rtt) / f64::from(segment);
     let (reno, cubic) = (loss_for_reno(segments), loss_for_cubic(segments, inputs.rtt));
@@ -336,14 +337,14 @@ fn losses(inputs: &Inputs) -> Group {
     let mut figures = vec![
         plain(
             "full_path_loss_reno",
-            "loss that Reno bears",
+            "loss that Reno tolerates",
             reno,
             one_in(reno),
-            "at more than this random loss Reno cannot hold a window of one product".into(),
+            "above this random loss Reno cannot sustain a window of one product".into(),
         ),
         plain(
             "full_path_loss_cubic",
-            "loss that CUBIC bears",
+            "loss that CUBIC tolerates",
             cubic,
             one_in(cubic),
             "the same for CUBIC".into(),
@@ -351,7 +352,7 @@ fn losses(inputs: &Inputs) -> Group {
     ];
     if let Some(loss) = inputs.loss.filter(|loss| *loss > 0.0) {
         let limit = inputs.rate.as_f64();
-        let rto = Time(inputs.rtt.0.max(LEAST_RTO.0));
+        let rto = Time(inputs.rtt.0.max(MIN_RTO.0));
         let cubic = window_throughput_bps(cubic_window_segs(loss, inputs.rtt), segment, inputs.rtt);
         figures.extend([
             rate(
@@ -380,31 +381,31 @@ fn losses(inputs: &Inputs) -> Group {
             ),
         ]);
     }
-    Group { title: "Random loss".into(), figures }
+    ReportGroup { title: "Random loss".into(), figures }
 }
 
-fn segment(inputs: &Inputs) -> u32 {
+fn segment(inputs: &ReportInputs) -> u32 {
     inputs.mss.unwrap_or_else(|| mss(inputs.mtu, inputs.ip, None)).max(1)
 }
 
-fn share(inputs: &Inputs) -> f64 {
-    // As it is printed, so that products of it can be computed from what is printed.
+fn share(inputs: &ReportInputs) -> f64 {
+    // Rounded as printed, so that figures derived from it agree with the printed value.
     round(window_share(inputs.kernel, segment(inputs), inputs.rtt), 4)
 }
 
-fn plain(key: &'static str, name: &'static str, value: f64, text: String, sentence: String) -> Figure {
-    Figure { key, value, name, text, sentence }
+fn plain(key: &'static str, name: &'static str, value: f64, text: String, sentence: String) -> ReportFigure {
+    ReportFigure { key, value, name, text, sentence }
 }
 
-fn bytes(key: &'static str, name: &'static str, value: f64, sentence: &str) -> Figure {
-    // A whole number of bytes that rounding of floating point left just below it is that number.
+fn bytes(key: &'static str, name: &'static str, value: f64, sentence: &str) -> ReportFigure {
+    // Corrects whole numbers of bytes that floating-point rounding left just below.
     let whole = Bytes((value * (1.0 + 4.0 * f64::EPSILON)) as u64);
     let mib = value / 1_048_576.0;
     let text = format!("{} B ({mib:.1} MiB)", group_digits(whole.0));
     plain(key, name, whole.as_f64(), text, sentence.into())
 }
 
-fn rate(key: &'static str, name: &'static str, bps: f64, sentence: &str) -> Figure {
+fn rate(key: &'static str, name: &'static str, bps: f64, sentence: &str) -> ReportFigure {
     let text = match bps {
         b if b >= 1e9 => format!("{:.3} Gb/s", b * 1e-9),
         b if b >= 1e6 => format!("{:.2} Mb/s", b * 1e-6),
@@ -413,15 +414,15 @@ fn rate(key: &'static str, name: &'static str, bps: f64, sentence: &str) -> Figu
     plain(key, name, round(bps, 0), text, sentence.into())
 }
 
-/// A duration that still lacks its names.
-struct Seconds(f64);
+/// A duration without its key, name and sentence.
+struct UnnamedSeconds(f64);
 
-fn plain_seconds(value: f64) -> Seconds {
-    Seconds(value)
+fn plain_seconds(value: f64) -> UnnamedSeconds {
+    UnnamedSeconds(value)
 }
 
-impl Seconds {
-    fn named(self, key: &'static str, name: &'static str, sentence: String) -> Figure {
+impl UnnamedSeconds {
+    fn named(self, key: &'static str, name: &'static str, sentence: String) -> ReportFigure {
         plain(key, name, round(self.0, 6), seconds(self.0), sentence)
     }
 }
@@ -449,13 +450,13 @@ fn round(value: f64, digits: i32) -> f64 {
 mod tests {
     use super::*;
 
-    fn inputs(rate: u64, rtt_ms: u64) -> Inputs {
-        Inputs {
+    fn inputs(rate: u64, rtt_ms: u64) -> ReportInputs {
+        ReportInputs {
             rate: BitRate(rate),
             rtt: Time::from_millis(rtt_ms),
             mtu: 1500,
             mss: None,
-            ip: Ip::V4,
+            ip: IpVersion::V4,
             overhead: 38,
             loss: Some(0.001),
             window: Some(Bytes(1 << 20)),
@@ -465,18 +466,18 @@ mod tests {
         }
     }
 
-    fn figure(inputs: &Inputs, key: &str) -> f64 {
+    fn figure(inputs: &ReportInputs, key: &str) -> f64 {
         report(inputs).iter().flat_map(|g| &g.figures).find(|f| f.key == key).unwrap().value
     }
 
-    /// Where a sentence makes one figure of others, it is so for the figures as they are printed.
+    /// A figure that a sentence derives from others follows from them as printed.
     #[test]
     fn figures_follow_from_those_that_their_sentences_name() {
         let number =
             |text: &str| -> f64 { text.split_whitespace().next().unwrap().replace(',', "").parse().unwrap() };
         for rate in [1_000_000, 9_999_999, 100_000_000, 622_080_000, 10_000_000_000, 99_000_000_001] {
             for (rtt_us, kernel) in [(150, (6, 1)), (7_300, (6, 6)), (50_000, (6, 12)), (299_999, (6, 18))] {
-                let inputs = Inputs {
+                let inputs = ReportInputs {
                     rtt: Time(rtt_us * 1000),
                     kernel: KernelVersion::new(kernel.0, kernel.1),
                     ..inputs(rate, 1)
@@ -541,12 +542,12 @@ mod tests {
         assert!((figure(&ten, "tcp_goodput_tbf_bps") / 9.564e9 - 1.0).abs() < 0.0005);
     }
 
-    /// Every sentence is one, no key occurs twice, and every figure is a number.
+    /// Every figure has a sentence and a finite value, and no key occurs twice.
     #[test]
     fn every_figure_is_explained() {
         for (rate, rtt) in [(10_000_000_000, 50), (1_000, 1), (1_000_000_000_000, 3_600_000)] {
             let groups = report(&inputs(rate, rtt));
-            let figures: Vec<&Figure> = groups.iter().flat_map(|g| &g.figures).collect();
+            let figures: Vec<&ReportFigure> = groups.iter().flat_map(|g| &g.figures).collect();
             let keys: std::collections::BTreeSet<&str> = figures.iter().map(|f| f.key).collect();
             assert_eq!(keys.len(), figures.len());
             for figure in figures {

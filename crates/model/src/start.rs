@@ -1,4 +1,4 @@
-//! Slow start: how long until a window is reached, and what is delivered meanwhile.
+//! Slow start: the time until a window is reached, and the bytes delivered until then.
 //!
 //! Source: RFC 5681 (doubling each round trip), RFC 6928 (initial window of 10 segments).
 //! Not considered: HyStart's early exit, losses by overshooting the queue, address resolution.
@@ -16,21 +16,21 @@ pub fn initial_window_bytes(mss: u32) -> f64 {
     f64::from(INITIAL_WINDOW_SEGS * mss).min(FIRST_RECEIVE_WINDOW_BYTES)
 }
 
-/// The way from a connection's first segment to a constant rate.
+/// Slow start from a connection's first segment to a constant rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Start {
+pub struct SlowStart {
     initial_bytes: f64,
     window_bytes: f64,
     rtt_s: f64,
 }
 
-impl Start {
-    /// Towards `window_bytes` of payload per round trip.
+impl SlowStart {
+    /// Slow start up to `window_bytes` of payload per round trip.
     pub fn new(window_bytes: f64, mss: u32, rtt: Time) -> Self {
-        Start { initial_bytes: initial_window_bytes(mss), window_bytes, rtt_s: rtt.as_secs_f64() }
+        SlowStart { initial_bytes: initial_window_bytes(mss), window_bytes, rtt_s: rtt.as_secs_f64() }
     }
 
-    /// Round trips of doubling, a fraction for the last; 0 where the first flight suffices.
+    /// Round trips of doubling, with a fraction for the last; 0 if the first flight suffices.
     pub fn rounds(&self) -> f64 {
         (self.window_bytes / self.initial_bytes).log2().max(0.0)
     }
@@ -40,13 +40,14 @@ impl Start {
         self.rounds() * self.rtt_s
     }
 
-    /// When the rate settles, in seconds since the connection was asked for: the handshake's round
-    /// trip, half a one for the first data to arrive, and the doubling.
+    /// End of slow start, in seconds since the connection request: the handshake's round trip, half a round
+    /// trip until the first data arrives, and the doubling.
     pub fn settled_s(&self) -> f64 {
         1.5 * self.rtt_s + self.seconds()
     }
 
-    /// Bytes delivered `elapsed_s` after the connection was asked for, if the settled rate is `bytes_per_s`.
+    /// Bytes delivered `elapsed_s` after the connection request, if the rate after slow start is
+    /// `bytes_per_s`.
     pub fn delivered_bytes(&self, elapsed_s: f64, bytes_per_s: f64) -> f64 {
         let since_first = elapsed_s - 1.5 * self.rtt_s;
         if since_first <= 0.0 {
@@ -59,7 +60,7 @@ impl Start {
         self.doubling_bytes(since_first / self.rtt_s)
     }
 
-    /// Seconds from the connection's request until `bytes` are delivered; `None` where they never are.
+    /// Seconds from the connection's request until `bytes` are delivered; `None` if they never are.
     pub fn time_for_bytes(&self, bytes: f64, bytes_per_s: f64) -> Option<f64> {
         let doubled = self.doubling_bytes(self.rounds());
         if bytes < doubled {
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn ten_gigabits_at_20_ms_take_eleven_rounds() {
-        let start = Start::new(25e6, 1_448, Time::from_millis(20));
+        let start = SlowStart::new(25e6, 1_448, Time::from_millis(20));
         assert!((start.rounds() - 10.75).abs() < 0.01);
         assert!((start.seconds() - 0.215).abs() < 0.001);
     }
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_small_window_needs_no_doubling() {
-        let start = Start::new(5_000.0, 1_448, Time::from_millis(20));
+        let start = SlowStart::new(5_000.0, 1_448, Time::from_millis(20));
         assert_eq!(start.rounds(), 0.0);
         assert_eq!(start.delivered_bytes(0.02, 1e6), 0.0);
         assert!((start.delivered_bytes(1.03, 1e6) - 1e6).abs() < 1.0);
@@ -107,7 +108,7 @@ mod tests {
     proptest! {
         #[test]
         fn delivery_and_its_inverse_agree(window in 1e4..1e8f64, rtt_ms in 1_u64..300, elapsed in 0.5..100.0f64) {
-            let start = Start::new(window, 1_448, Time::from_millis(rtt_ms));
+            let start = SlowStart::new(window, 1_448, Time::from_millis(rtt_ms));
             let rate = window / (rtt_ms as f64 / 1e3);
             let bytes = start.delivered_bytes(elapsed, rate);
             prop_assume!(bytes > 0.0);

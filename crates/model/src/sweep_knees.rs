@@ -1,10 +1,10 @@
-//! Where the curves of a sweep level off, from its points: for `longfat sweep` and the page alike.
+//! The knees of a sweep's curves, for `longfat sweep` and the page.
 
 use schema::{RunSummary, SweepKnee, SweptValue};
 
 use crate::{
     knee,
-    window_law::{self, Line},
+    window_law::{Line, window_law},
 };
 
 /// A point of a sweep.
@@ -22,7 +22,8 @@ pub struct KneePoint<'a> {
     pub runs: Vec<&'a RunSummary>,
 }
 
-/// Where `metric` levels off over `field`, the first of those swept, for each engine, variant and value of the other fields.
+/// The knees of `metric` over `field`, the first swept field, for each engine, variant and value of the other
+/// fields.
 pub fn knees(points: &[KneePoint<'_>], field: &str, metric: &str) -> Vec<SweepKnee> {
     let mut lines: Vec<Vec<&KneePoint<'_>>> = Vec::new();
     for point in points.iter().filter(|point| !point.values.is_empty()) {
@@ -54,7 +55,7 @@ fn knee_of(line: Vec<&KneePoint<'_>>, field: &str, metric: &str) -> Option<Sweep
         at: found.at,
         plateau: found.plateau,
         level_from: found.level_from,
-        law: window_law::of(field, metric, &found, &runs),
+        law: window_law(field, metric, &found, &runs),
     })
 }
 
@@ -83,8 +84,8 @@ mod tests {
             })
             .collect();
         let found = knees(&points, "queue", "goodput");
-        let told: Vec<_> =
+        let found: Vec<_> =
             found.iter().map(|k| (k.others[0].text.as_str(), k.at.round(), k.law.is_some())).collect();
-        assert_eq!(told, [("a", 4.0, false), ("b", 8.0, false)]);
+        assert_eq!(found, [("a", 4.0, false), ("b", 8.0, false)]);
     }
 }

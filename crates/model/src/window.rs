@@ -1,4 +1,4 @@
-//! The bandwidth-delay product and what a window makes of it.
+//! The bandwidth-delay product (BDP), and the throughput of a window.
 //!
 //! Source: RFC 7323 (window scale); throughput = window / RTT is the definition of a sliding window.
 
@@ -7,10 +7,10 @@ use units::{BitRate, Bytes, Time};
 /// The largest shift of the window scale option (RFC 7323, section 2.3).
 pub const MAX_WINDOW_SCALE: u8 = 14;
 
-/// The largest window that a 16-bit field and the largest scale can say: 65,535 x 2^14 bytes.
+/// The largest window that a 16-bit field can express with the largest scale: 65,535 x 2^14 bytes.
 pub const MAX_WINDOW: Bytes = Bytes(65_535 << MAX_WINDOW_SCALE);
 
-/// The bandwidth-delay product: the bytes that fill the path for one round trip, rounded down.
+/// The bandwidth-delay product: the bytes that the path carries in one round trip, rounded down.
 pub fn bdp(rate: BitRate, rtt: Time) -> Bytes {
     rate.bytes_in(rtt)
 }
@@ -20,12 +20,12 @@ pub fn bdp_f64(rate: BitRate, rtt: Time) -> f64 {
     rate.bytes_per_sec_f64() * rtt.as_secs_f64()
 }
 
-/// Bits per second of a window of `window` bytes a round trip; infinite where `rtt` is zero.
+/// Bits per second of a window of `window` bytes per round trip; infinite if `rtt` is zero.
 pub fn throughput_bps(window: Bytes, rtt: Time) -> f64 {
     window.bits_f64() / rtt.as_secs_f64()
 }
 
-/// Share of the path that a window of `window` bytes fills: window / BDP, at most 1; 1 where the BDP is zero.
+/// Share of the path that a window of `window` bytes fills: window / BDP, at most 1; 1 if the BDP is zero.
 pub fn window_utilization(window: Bytes, rate: BitRate, rtt: Time) -> f64 {
     let bdp = bdp_f64(rate, rtt);
     if bdp > 0.0 { (window.as_f64() / bdp).min(1.0) } else { 1.0 }
@@ -36,16 +36,16 @@ pub fn window_scale(window: Bytes) -> Option<u8> {
     (0..=MAX_WINDOW_SCALE).find(|scale| scaled_window(u16::MAX, *scale) >= window)
 }
 
-/// The window in bytes that a header's 16-bit field says under a window scale (at most 14).
+/// The window in bytes of a header's 16-bit field with a window scale (at most 14).
 pub fn scaled_window(field: u16, scale: u8) -> Bytes {
     Bytes(u64::from(field) << scale.min(MAX_WINDOW_SCALE))
 }
 
-/// Share of the path used over the two round trips around one lost segment, head-of-line blocking considered.
+/// Utilization over the two round trips around one lost segment, with head-of-line blocking.
 ///
-/// The loss at t = 0 is known to the sender at t = RTT. Until the retransmission is acknowledged at
-/// 2 RTT the application gets nothing, so the sender may have no more than one receive window beyond
-/// the hole: window / (2 BDP), at most 1. One BDP gives one half, two BDPs never stall.
+/// The sender detects the loss at t = 0 at t = RTT. Until the retransmission is acknowledged at 2 RTT the
+/// application gets nothing, so the sender can send at most one receive window beyond the lost segment:
+/// window / (2 BDP), at most 1. One BDP gives one half, two BDPs never stall.
 pub fn hol_throughput_share(window: Bytes, rate: BitRate, rtt: Time) -> f64 {
     let bdp = bdp_f64(rate, rtt);
     if bdp > 0.0 { (window.as_f64() / (2.0 * bdp)).min(1.0) } else { 1.0 }

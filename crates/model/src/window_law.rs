@@ -1,46 +1,47 @@
-//! What the window law says of a knee: goodput = window / RTT, so the plateau needs a window of plateau x RTT, at the
-//! round-trip time of the loaded path (a queue that stands makes it longer than that of a ping). That time is what was in
-//! flight over what arrived (Little's law): the clocks of old kernels tick every 10 ms. What buffer the window takes: the
-//! kernel makes a size that is asked for twice as large, and uses a share of that.
+//! The knee by the window law: goodput = window / RTT, so the plateau needs a window of plateau x RTT, with
+//! the round-trip time of the loaded path (a standing queue makes it longer than a ping's). It is computed as
+//! bytes in flight over the rate of arrivals (Little's law), because clocks of old kernels tick every 10 ms.
+//! The buffer for the window: the kernel doubles the requested size, and uses a share of that.
 
 use schema::{FlowSummary, RunSummary, WindowLaw};
 
-use crate::{Knee, SENT_SHARE};
+use crate::{Knee, SEND_BUFFER_SHARE_IN_FLIGHT};
 
-/// The kernel doubles what is asked for (net/core/sock.c, sock_setsockopt).
-const DOUBLED: f64 = 2.0;
+/// The kernel doubles the requested size (net/core/sock.c, sock_setsockopt).
+const DOUBLING: f64 = 2.0;
 
 /// The runs of each value of a field.
 pub(crate) type Line<'a> = Vec<(f64, Vec<&'a RunSummary>)>;
 
-/// The law for a sweep over `field`; `None` where that is no socket buffer of the flow whose goodput `metric` is.
-pub(crate) fn of(field: &str, metric: &str, knee: &Knee, line: &Line<'_>) -> Option<WindowLaw> {
+/// The law for a sweep over `field`; `None` unless that is a socket buffer of the flow whose goodput `metric`
+/// is.
+pub(crate) fn window_law(field: &str, metric: &str, knee: &Knee, line: &Line<'_>) -> Option<WindowLaw> {
     let flow = ["goodput", "steady_goodput"]
         .iter()
         .find_map(|name| metric.strip_prefix("flows.")?.strip_suffix(name)?.strip_suffix('.'))?;
     let buffer = field.strip_prefix("flows.")?.strip_prefix(flow)?.strip_prefix('.')?;
     let loaded_rtt_us = at_knee(flow, knee.at, line, loaded_rtt_us)?;
     let share = match buffer {
-        "send_buffer" => SENT_SHARE,
+        "send_buffer" => SEND_BUFFER_SHARE_IN_FLIGHT,
         "receive_buffer" => at_knee(flow, knee.at, line, |flow| flow.window_share)?,
         _ => return None,
     };
     let window_bytes = knee.plateau * loaded_rtt_us * 1e-6 / 8.0;
     Some(WindowLaw {
-        real_bytes: DOUBLED * knee.at,
+        real_bytes: DOUBLING * knee.at,
         loaded_rtt_us,
         window_bytes,
-        at: window_bytes / (DOUBLED * share),
+        at: window_bytes / (DOUBLING * share),
     })
 }
 
-/// Bytes in flight over bytes a second; `None` where either is unknown.
+/// Bytes in flight over bytes per second; `None` if either is unknown.
 fn loaded_rtt_us(flow: &FlowSummary) -> Option<f64> {
     let rtt_us = flow.binding_window_bytes? as f64 * 8e6 / flow.steady_or_overall_goodput_bps()?;
     rtt_us.is_finite().then_some(rtt_us)
 }
 
-/// A figure of the flow at the knee, between its values at the points on both sides.
+/// A value of the flow at the knee, interpolated between the points on both sides.
 fn at_knee(
     flow: &str,
     knee: f64,

@@ -1,13 +1,13 @@
-//! Goodput at wire rate: what headers leave of a link.
+//! Goodput at wire rate: the link rate less headers.
 //!
 //! Sources: RFC 791 and 8200 (IP header 20 and 40 bytes), RFC 9293 and 7323 (TCP 20 bytes and 12 of
-//! timestamps), RFC 768 (UDP 8 bytes), IEEE 802.3 (Ethernet header 14, check sum 4, preamble 8, gap 12).
+//! timestamps), RFC 768 (UDP 8 bytes), IEEE 802.3 (Ethernet header 14, checksum 4, preamble 8, gap 12).
 
 use units::BitRate;
 
 /// The version of IP, for its header's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ip {
+pub enum IpVersion {
     /// 20 bytes.
     V4,
     /// 40 bytes.
@@ -23,12 +23,12 @@ pub enum Transport {
     Udp,
 }
 
-impl Ip {
+impl IpVersion {
     /// Header bytes.
     pub fn header_bytes(self) -> u32 {
         match self {
-            Ip::V4 => 20,
-            Ip::V6 => 40,
+            IpVersion::V4 => 20,
+            IpVersion::V6 => 40,
         }
     }
 }
@@ -44,40 +44,41 @@ impl Transport {
 }
 
 /// Payload bytes of a full packet at `mtu`; 0 where the headers do not fit.
-pub fn payload_bytes(mtu: u32, ip: Ip, transport: Transport) -> u32 {
+pub fn payload_bytes(mtu: u32, ip: IpVersion, transport: Transport) -> u32 {
     mtu.saturating_sub(ip.header_bytes() + transport.header_bytes())
 }
 
-/// TCP's payload bytes per segment with timestamps, at `mtu` or as asked for with TCP_MAXSEG.
+/// TCP's payload bytes per segment with timestamps, for `mtu` and a requested MSS (TCP_MAXSEG).
 ///
-/// The option counts as the kernel counts it: an asked MSS includes the 12 bytes of timestamps.
-pub fn mss(mtu: u32, ip: Ip, asked: Option<u32>) -> u32 {
+/// As in the kernel, a requested MSS includes the 12 bytes of timestamps.
+pub fn mss(mtu: u32, ip: IpVersion, requested: Option<u32>) -> u32 {
     let path = payload_bytes(mtu, ip, Transport::Tcp);
-    asked.map_or(path, |asked| path.min(asked.saturating_sub(12)))
+    requested.map_or(path, |requested| path.min(requested.saturating_sub(12)))
 }
 
 /// Goodput in bits per second of back-to-back packets on a link of `rate`.
 ///
-/// `payload` bytes of each packet are the application's; `headers` are IP and transport, and
-/// `overhead` is what the link counts beside IP (14 as tbf does, 38 for Ethernet with preamble and gap).
+/// Each packet has `payload` bytes of the application, `headers` bytes of IP and transport, and `overhead`
+/// bytes that the link counts in addition (14 as tbf does, 38 for Ethernet with preamble and gap).
 pub fn goodput_bps(rate: BitRate, payload: u32, headers: u32, overhead: u32) -> f64 {
     let wire = u64::from(payload) + u64::from(headers) + u64::from(overhead);
     if wire == 0 { 0.0 } else { rate.as_f64() * f64::from(payload) / wire as f64 }
 }
 
-/// Payload in bits per second of back-to-back datagrams of `payload` bytes on a link of `rate`; what exceeds `mtu`
-/// goes in fragments of a multiple of 8 bytes (RFC 791 section 3.2), each with its own IP header and `overhead`.
-pub fn datagram_goodput_bps(rate: BitRate, payload: u32, mtu: u32, ip: Ip, overhead: u32) -> f64 {
+/// Payload in bits per second of back-to-back datagrams of `payload` bytes on a link of `rate`. Datagrams
+/// larger than `mtu` are fragmented at multiples of 8 bytes (RFC 791 section 3.2); each fragment has an IP
+/// header and `overhead`.
+pub fn datagram_goodput_bps(rate: BitRate, payload: u32, mtu: u32, ip: IpVersion, overhead: u32) -> f64 {
     let packets = datagram_packets(payload, mtu, ip);
     let body = payload + Transport::Udp.header_bytes();
     let wire = u64::from(body) + u64::from(packets) * u64::from(ip.header_bytes() + overhead);
     rate.as_f64() * f64::from(payload) / wire as f64
 }
 
-/// In how many packets a datagram of `payload` bytes goes.
-pub fn datagram_packets(payload: u32, mtu: u32, ip: Ip) -> u32 {
-    let (body, room) = (payload + Transport::Udp.header_bytes(), mtu.saturating_sub(ip.header_bytes()));
-    if body <= room { 1 } else { body.div_ceil((room / 8 * 8).max(8)) }
+/// Number of packets of a datagram of `payload` bytes.
+pub fn datagram_packets(payload: u32, mtu: u32, ip: IpVersion) -> u32 {
+    let (body, max_body) = (payload + Transport::Udp.header_bytes(), mtu.saturating_sub(ip.header_bytes()));
+    if body <= max_body { 1 } else { body.div_ceil((max_body / 8 * 8).max(8)) }
 }
 
 #[cfg(test)]
@@ -86,22 +87,22 @@ mod tests {
 
     #[test]
     fn segment_sizes() {
-        assert_eq!(mss(1_500, Ip::V4, None), 1_448);
-        assert_eq!(mss(9_000, Ip::V4, None), 8_948);
-        assert_eq!(mss(1_500, Ip::V6, None), 1_428);
-        assert_eq!(mss(1_500, Ip::V4, Some(536)), 524);
-        assert_eq!(mss(1_500, Ip::V4, Some(9_000)), 1_448);
-        assert_eq!(payload_bytes(1_500, Ip::V4, Transport::Udp), 1_472);
-        assert_eq!(payload_bytes(20, Ip::V6, Transport::Tcp), 0);
+        assert_eq!(mss(1_500, IpVersion::V4, None), 1_448);
+        assert_eq!(mss(9_000, IpVersion::V4, None), 8_948);
+        assert_eq!(mss(1_500, IpVersion::V6, None), 1_428);
+        assert_eq!(mss(1_500, IpVersion::V4, Some(536)), 524);
+        assert_eq!(mss(1_500, IpVersion::V4, Some(9_000)), 1_448);
+        assert_eq!(payload_bytes(1_500, IpVersion::V4, Transport::Udp), 1_472);
+        assert_eq!(payload_bytes(20, IpVersion::V6, Transport::Tcp), 0);
     }
 
     #[test]
     fn datagrams() {
         let gigabit = BitRate(1_000_000_000);
-        let whole = datagram_goodput_bps(gigabit, 1_472, 1_500, Ip::V4, 38);
+        let whole = datagram_goodput_bps(gigabit, 1_472, 1_500, IpVersion::V4, 38);
         assert_eq!((whole / 1e6).round(), 957.0);
-        assert_eq!(datagram_packets(8_000, 1_500, Ip::V4), 6);
-        let cut = datagram_goodput_bps(gigabit, 8_000, 1_500, Ip::V4, 38);
+        assert_eq!(datagram_packets(8_000, 1_500, IpVersion::V4), 6);
+        let cut = datagram_goodput_bps(gigabit, 8_000, 1_500, IpVersion::V4, 38);
         assert_eq!(cut, 1e9 * 8_000.0 / (8_008.0 + 6.0 * 58.0));
     }
 

@@ -1,10 +1,9 @@
-//! The closed forms against the published tables: what the formulas give, and where the publication does not
-//! follow from its own formula.
+//! The closed forms against the published tables, and rows that contradict the publication's own formula.
 
 use model::{
-    Aimd, Ip, MAX_WINDOW, Transport, bdp, fair_increase, goodput_bps, hol_throughput_share, payload_bytes,
-    queue_for_full_use, regain_time, responsiveness, sawtooth_utilization, scaled_window, throughput_bps,
-    window_utilization,
+    Aimd, IpVersion, MAX_WINDOW, Transport, bdp, fair_increase, goodput_bps, hol_throughput_share,
+    payload_bytes, queue_for_full_use, regain_time, responsiveness, sawtooth_utilization, scaled_window,
+    throughput_bps, window_utilization,
 };
 use units::{BitRate, Bytes, Time};
 
@@ -49,7 +48,8 @@ fn responsiveness_of_grid_dt() {
     near(at(GB, 1_500, 1460), 0.096, 0.01, "G-r2 at 1.5 ms");
 }
 
-/// G-recover: regaining 120 Mb/s at 117 ms takes 141 s, twice that with delayed ACKs counted; published: over 6 min.
+/// G-recover: regaining 120 Mb/s at 117 ms takes 141 s, twice that with delayed ACKs counted; published: over
+/// 6 min.
 #[test]
 fn regaining_after_one_loss() {
     let (rate, rtt) = (BitRate(120 * MB), Time::from_millis(117));
@@ -69,7 +69,8 @@ fn increases_for_fairness() {
     near(increase(10, 3000, 10, 9000), 3.0, 1e-9, "G-auto, MTU 3000");
 }
 
-/// G-areas and G-endbuf: below the product throughput is window / RTT; a queue of one product keeps Reno's path full.
+/// G-areas and G-endbuf: below the product throughput is window / RTT; a queue of one product keeps Reno's
+/// path full.
 #[test]
 fn windows_and_queues() {
     let (rate, rtt) = (BitRate(GB), Time::from_millis(117));
@@ -85,7 +86,7 @@ fn windows_and_queues() {
 #[test]
 fn wire_rates() {
     let goodput = |rate, mtu, transport: Transport, overhead| {
-        let payload = payload_bytes(mtu, Ip::V4, transport);
+        let payload = payload_bytes(mtu, IpVersion::V4, transport);
         goodput_bps(BitRate(rate), payload, mtu - payload, overhead)
     };
     near(goodput(GB, 1500, Transport::Udp, 38), 957e6, 0.0005, "H-udp957");

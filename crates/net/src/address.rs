@@ -1,21 +1,21 @@
-//! An IP address with its network.
+//! An IP address with its network prefix.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address and the length of its network's prefix, as in `10.0.0.1/8`.
+/// An address and its prefix length, as in `10.0.0.1/8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cidr {
     /// The address.
     pub address: IpAddr,
-    /// Bits of the network's prefix.
+    /// Prefix length in bits.
     pub prefix: u8,
 }
 
 impl Cidr {
-    /// Whether `address` is of this network.
+    /// Whether `address` belongs to this network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let differs = |bits: u128, width: u32| {
-            // A prefix of 0 bits asks for a shift by the whole width: nothing is left that could differ.
+            // A prefix of 0 bits shifts by the whole width: no bits remain that could differ.
             bits.checked_shr(width.saturating_sub(u32::from(self.prefix))).unwrap_or(0) != 0
         };
         match (self.address, address) {
@@ -25,7 +25,7 @@ impl Cidr {
         }
     }
 
-    /// The first address of the network: all bits behind the prefix zero.
+    /// The first address of the network: all host bits zero.
     pub fn first(&self) -> IpAddr {
         match self.address {
             IpAddr::V4(a) => {
@@ -37,7 +37,7 @@ impl Cidr {
         }
     }
 
-    /// The last address of the network: all bits behind the prefix one.
+    /// The last address of the network: all host bits one.
     pub fn last(&self) -> IpAddr {
         match self.address {
             IpAddr::V4(a) => {
@@ -54,8 +54,8 @@ impl Cidr {
         self.contains(other.first()) || other.contains(self.first())
     }
 
-    /// Whether `address` is this network's broadcast address (RFC 922 section 7; none in networks of one or two
-    /// addresses, RFC 3021).
+    /// Whether `address` is this network's broadcast address (RFC 922 section 7). Networks of one or two
+    /// addresses have none (RFC 3021).
     pub fn is_broadcast(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(v4) if self.prefix < 31 => {
@@ -72,7 +72,7 @@ impl std::fmt::Display for Cidr {
     }
 }
 
-/// Whether `address` is only of use on its own link (RFC 3927, RFC 4291 section 2.5.6).
+/// Whether `address` is link-local (RFC 3927, RFC 4291 section 2.5.6).
 pub(crate) fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),

@@ -1,19 +1,19 @@
-//! The queue disciplines and their parameters. The defaults are those of the documents named.
+//! The queue disciplines and their parameters. The defaults are those of the cited documents.
 
 use units::{Bytes, Time};
 
-use crate::spec::QueueLimit;
+use crate::queue_limit::QueueLimit;
 
-/// Which packet of a queue goes next, and which is dropped or marked.
+/// Which packet of a queue is sent next, and which is dropped or marked.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Discipline {
-    /// First in, first out; what does not fit is dropped. With `mark_above`, packets of ECN-capable flows are
-    /// marked where the queue holds more than this on their arrival (the step of RFC 8257).
+    /// FIFO; packets that do not fit are dropped. With `mark_above`, ECN-capable packets that find more than
+    /// this in the queue are marked (the step marking of RFC 8257).
     DropTail {
-        /// Where marking begins.
+        /// The marking threshold.
         mark_above: Option<QueueLimit>,
     },
-    /// First in, first out; what does not fit pushes out the oldest.
+    /// FIFO; a packet that does not fit displaces the oldest packets.
     DropHead,
     /// Random early detection (Floyd and Jacobson 1993).
     Red(Red),
@@ -21,11 +21,11 @@ pub enum Discipline {
     Codel(Codel),
     /// Fair queueing with controlled delay (RFC 8290).
     FqCodel(FqCodel),
-    /// Plain fair queueing: deficit round robin over flows, the longest queue drops.
+    /// Plain fair queueing: deficit round robin over flows; the longest queue drops.
     Fq(Fq),
     /// Dual queue coupled AQM, DualPI2 (RFC 9332).
     DualPi2(DualPi2),
-    /// First in, first out, with explicit feedback to the senders (Katabi et al. 2002).
+    /// FIFO with explicit feedback to the senders (Katabi et al. 2002).
     Xcp(Xcp),
 }
 
@@ -38,14 +38,14 @@ impl Default for Discipline {
 /// RED's parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Red {
-    /// Average queue below which nothing is dropped.
+    /// Average queue below which no packet is dropped.
     pub min: Bytes,
-    /// Average queue from which everything is dropped, or with `gentle` from which the probability rises from
-    /// `max_probability` to 1, reached at twice `max`.
+    /// Average queue from which all packets are dropped. With `gentle` the probability rises from
+    /// `max_probability` at `max` to 1 at twice `max`.
     pub max: Bytes,
     /// Drop probability at `max`.
     pub max_probability: f64,
-    /// Weight of a new value in the average queue (w_q, 0.002 in the paper).
+    /// Weight of a new sample in the average queue (w_q, 0.002 in the paper).
     pub weight: f64,
     /// The gentle variant (Floyd 2000).
     pub gentle: bool,
@@ -66,18 +66,18 @@ pub struct Codel {
 
 impl Default for Codel {
     fn default() -> Self {
-        Codel { target: Time(5_000_000), interval: Time(100_000_000), ecn: false }
+        Codel { target: Time::from_millis(5), interval: Time::from_millis(100), ecn: false }
     }
 }
 
 /// FQ-CoDel's parameters (RFC 8290 section 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FqCodel {
-    /// Of each queue.
+    /// CoDel's parameters for each queue.
     pub codel: Codel,
     /// Number of queues: 1024 (section 5.2.2).
     pub flows: u32,
-    /// Bytes a queue may send in its turn: 1514 (section 5.2.3).
+    /// Bytes that a queue may send in each round: 1514 (section 5.2.3).
     pub quantum: u32,
 }
 
@@ -92,7 +92,7 @@ impl Default for FqCodel {
 pub struct Fq {
     /// Number of queues.
     pub flows: u32,
-    /// Bytes a queue may send in its turn.
+    /// Bytes that a queue may send in each round.
     pub quantum: u32,
 }
 
@@ -115,14 +115,20 @@ pub struct DualPi2 {
     pub beta: f64,
     /// Coupling factor between the queues: 2.
     pub coupling: f64,
-    /// Delay of the low-latency queue above which all its packets are marked: 1 ms.
+    /// Delay of the low-latency queue above which all of its packets are marked: 1 ms.
     pub step: Time,
 }
 
 impl Default for DualPi2 {
     fn default() -> Self {
-        let (target, update, coupling, step) = (Time(15_000_000), Time(16_000_000), 2.0, Time(1_000_000));
-        DualPi2 { target, update, alpha: 0.16, beta: 3.2, coupling, step }
+        DualPi2 {
+            target: Time::from_millis(15),
+            update: Time::from_millis(16),
+            alpha: 0.16,
+            beta: 3.2,
+            coupling: 2.0,
+            step: Time::from_millis(1),
+        }
     }
 }
 

@@ -1,34 +1,34 @@
-//! Random draws: one seeded generator for each purpose, so that a change of one does not move the others.
+//! Random numbers: one seeded generator for each purpose, so that a change of one does not affect the others.
 //!
-//! Logarithms and roots come from `libm`: the same numbers on every machine.
+//! Logarithms and roots are those of `libm`, so that results are the same on every machine.
 
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 
 use crate::spec::Distribution;
 
-/// What a generator is for; its number is part of its seed.
+/// The purpose of a generator; its number is part of the seed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Purpose {
-    /// Which packets are lost.
+    /// Packet loss.
     Loss = 0,
-    /// Everything else that happens on the wire.
+    /// All other impairments of the wire.
     Wire = 1,
-    /// The decisions of a queue's discipline.
+    /// Decisions of the queue discipline.
     Queue = 2,
 }
 
-/// A generator.
+/// A random number generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Draws(Pcg64Mcg);
 
 impl Draws {
-    /// `stream` keeps the pipes of one network apart.
+    /// `stream` distinguishes the pipes of one network.
     pub(crate) fn new(seed: u64, stream: u64, purpose: Purpose) -> Self {
         let stream = stream ^ ((purpose as u64) << 56);
         let state = (u128::from(seed) << 64) | u128::from(stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut rng = Pcg64Mcg::new(state ^ 0xcafe_f00d_d15e_a5e5_0000_0000_0000_0001);
-        // Neighbouring seeds give correlated first numbers in a multiplicative generator.
+        // The first numbers of a multiplicative generator are correlated for adjacent seeds.
         for _ in 0..8 {
             rng.next_u64();
         }
@@ -45,7 +45,7 @@ impl Draws {
         ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// True with this probability; takes no draw where it is 0 or 1.
+    /// True with this probability; takes no draw if it is 0 or 1.
     pub(crate) fn happens(&mut self, probability: f64) -> bool {
         if probability <= 0.0 {
             return false;
@@ -53,7 +53,7 @@ impl Draws {
         probability >= 1.0 || self.uniform() <= probability
     }
 
-    /// A deviation of mean 0: within -1 and 1 if uniform, else of standard deviation 1.
+    /// A deviation with mean 0: between -1 and 1 if uniform, otherwise with standard deviation 1.
     pub(crate) fn deviation(&mut self, distribution: Distribution) -> f64 {
         match distribution {
             Distribution::Uniform => 2.0 * self.uniform() - 1.0,
@@ -62,13 +62,14 @@ impl Draws {
         }
     }
 
-    /// Box and Muller 1958; the second value of each pair is not used.
+    /// Box and Muller 1958; the second value of each pair is discarded.
     fn normal(&mut self) -> f64 {
         let (radius, angle) = (self.uniform(), self.uniform());
         libm::sqrt(-2.0 * libm::log(radius)) * libm::cos(2.0 * std::f64::consts::PI * angle)
     }
 
-    /// x^-(1/a) of a uniform x is Pareto of shape a = 3: mean a / (a - 1) = 3/2, variance a / ((a-1)^2 (a-2)) = 3/4.
+    /// x^-(1/a) of a uniform x is Pareto of shape a = 3: mean a / (a - 1) = 3/2, variance a / ((a-1)^2 (a-2))
+    /// = 3/4.
     fn pareto(&mut self) -> f64 {
         (1.0 / libm::cbrt(self.uniform()) - 1.5) / libm::sqrt(0.75)
     }
@@ -92,7 +93,7 @@ mod tests {
         for (distribution, width, tolerance) in [
             (Distribution::Uniform, (1.0f64 / 3.0).sqrt(), 0.003),
             (Distribution::Normal, 1.0, 0.004),
-            // Shape 3 has no fourth moment: the sample's variance converges slowly.
+            // With shape 3 there is no fourth moment, so the sample variance converges slowly.
             (Distribution::Pareto, 1.0, 0.1),
         ] {
             let (mean, deviation) = mean_and_deviation(distribution);

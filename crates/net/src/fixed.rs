@@ -1,7 +1,7 @@
 //! Instants and spans in nanoseconds with 32 binary fraction bits.
 //!
-//! 3 Gb/s is no whole number of picoseconds a byte; with 32 fraction bits the rate's relative error is
-//! below 1e-8 at 100 Gb/s and below 1e-9 at 10 Gb/s, the same on every machine.
+//! At 3 Gb/s a byte does not take a whole number of picoseconds. With 32 fraction bits the rate's relative
+//! error is below 1e-8 at 100 Gb/s and below 1e-9 at 10 Gb/s, the same on every machine.
 
 use std::ops::{Add, Mul};
 
@@ -16,13 +16,13 @@ pub(crate) struct Fixed(u128);
 impl Fixed {
     pub(crate) const ZERO: Fixed = Fixed(0);
 
-    /// The time that one byte takes at `rate`, rounded up so that no link is faster than its rate;
-    /// a rate of 0 counts as 1 bit/s.
+    /// The transmission time of one byte at `rate`, rounded up so that no link is faster than its rate. A
+    /// rate of 0 counts as 1 bit/s.
     pub(crate) fn per_byte(rate: BitRate) -> Fixed {
         Fixed((8_000_000_000u128 << FRACTION_BITS).div_ceil(u128::from(rate.0.max(1))))
     }
 
-    /// The first whole nanosecond not before this instant: nothing leaves early.
+    /// Rounds up to a whole nanosecond, so that nothing leaves early.
     pub(crate) fn ceil(self) -> Time {
         Time(u64::try_from((self.0 + ((1 << FRACTION_BITS) - 1)) >> FRACTION_BITS).unwrap_or(u64::MAX))
     }
@@ -35,26 +35,27 @@ impl Fixed {
         Fixed(self.0 / u128::from(by))
     }
 
-    /// How many whole `step`s fit; `step` of zero gives `u64::MAX`.
+    /// The number of whole `step`s that fit; `u64::MAX` if `step` is zero.
     pub(crate) fn count(self, step: Fixed) -> u64 {
         self.0.checked_div(step.0).and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX)
     }
 
-    /// How many `step`s are needed to cover this span; `step` of zero gives 0.
+    /// The number of `step`s that cover this span; 0 if `step` is zero.
     pub(crate) fn count_up(self, step: Fixed) -> u64 {
         if step.0 == 0 { 0 } else { u64::try_from(self.0.div_ceil(step.0)).unwrap_or(u64::MAX) }
     }
 
-    /// So many nanoseconds; negative ones and NaN give zero.
+    /// Converts from nanoseconds; negative values and NaN give zero.
     pub(crate) fn from_nanos_f64(nanos: f64) -> Fixed {
         Fixed((nanos * (1u64 << FRACTION_BITS) as f64) as u128)
     }
 
-    /// Nanoseconds times 2^32, and back.
+    /// Nanoseconds times 2^32.
     pub(crate) fn raw(self) -> u128 {
         self.0
     }
 
+    /// Converts from nanoseconds times 2^32.
     pub(crate) fn from_raw(raw: u128) -> Fixed {
         Fixed(raw)
     }
@@ -64,7 +65,7 @@ impl Fixed {
     }
 
     pub(crate) fn as_nanos_f64(self) -> f64 {
-        // Most spans fit 64 bits, whose conversion is one instruction.
+        // Most spans fit into 64 bits, which one instruction converts.
         let raw = u64::try_from(self.0).map_or_else(|_| self.0 as f64, |raw| raw as f64);
         raw / (1u64 << FRACTION_BITS) as f64
     }
@@ -72,7 +73,7 @@ impl Fixed {
 
 impl From<Time> for Fixed {
     fn from(time: Time) -> Self {
-        Fixed(u128::from(time.0) << FRACTION_BITS)
+        Fixed(u128::from(time.as_nanos()) << FRACTION_BITS)
     }
 }
 
@@ -95,9 +96,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_takes_what_the_rate_says() {
+    fn the_time_per_byte_matches_the_rate() {
         let byte = Fixed::per_byte(BitRate(10_000_000_000));
-        let ten_seconds = (byte * 12_500_000_000).ceil().0;
+        let ten_seconds = (byte * 12_500_000_000).ceil().as_nanos();
         assert!((10_000_000_000..=10_000_000_004).contains(&ten_seconds), "{ten_seconds}");
         let odd = Fixed::per_byte(BitRate(3_000_000_000));
         let ten_seconds = (odd * 3_750_000_000).as_nanos_f64();
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_is_upward() {
+    fn ceil_rounds_up() {
         assert_eq!((Fixed::per_byte(BitRate(10_000_000_000)) * 1).ceil(), Time(1));
         assert_eq!(Fixed::from(Time(7)).ceil(), Time(7));
     }

@@ -1,8 +1,9 @@
 //! Which segments are lost on the wire: the models of [`LossModel`].
 //!
-//! With independent loss the number of segments between two losses is geometric, so one logarithm a loss is
-//! enough. The Gilbert-Elliott model (Gilbert 1960, Elliott 1963; as in netem's `gemodel`) starts in the good
-//! state; each segment is lost by the present state's probability, then the state may change.
+//! With independent losses the number of segments between two losses has a geometric distribution, so one
+//! logarithm per loss is enough. The Gilbert-Elliott model (Gilbert 1960, Elliott 1963; as in netem's
+//! `gemodel`) starts in the good state; each segment is lost with the probability of the current state, then
+//! the state may change.
 
 use std::sync::Arc;
 
@@ -16,13 +17,13 @@ use crate::{
 /// Decides which segments are lost, in the order in which they reach the wire.
 #[derive(Debug, Clone)]
 pub(crate) struct Loss {
-    model: Model,
+    state: ModelState,
     draws: Draws,
 }
 
 #[derive(Debug, Clone)]
-enum Model {
-    /// `passing`: segments that still pass before the next loss.
+enum ModelState {
+    /// `passing` segments pass before the next loss.
     Independent {
         probability: f64,
         passing: u64,
@@ -33,128 +34,131 @@ enum Model {
     },
     Every {
         n: u64,
-        seen: u64,
+        sent: u64,
     },
-    /// `next` is the place in `numbers` of the next to be lost.
+    /// `next` is the index in `numbers` of the next loss.
     Packets {
         numbers: Arc<[u64]>,
         next: usize,
-        seen: u64,
+        sent: u64,
     },
-    /// `next` is the place in `at` of the next instant; `left` segments are still to be lost for those before.
+    /// `next` is the index in `at` of the next instant; `pending` losses remain of the instants before.
     Times {
         at: Arc<[Time]>,
         count: u32,
         next: usize,
-        left: u64,
+        pending: u64,
     },
 }
 
 impl Loss {
-    /// `None` where nothing is ever lost. `stream` keeps the links of one network apart.
+    /// `None` if no packet is ever lost. `stream` distinguishes the pipes of one network.
     pub(crate) fn new(model: &LossModel, seed: u64, stream: u64) -> Option<Self> {
         Loss::with_draws(model, Draws::new(seed, stream, Purpose::Loss))
     }
 
-    /// The same with a generator that has been used before.
+    /// As [`Loss::new`], with an existing generator.
     pub(crate) fn with_draws(model: &LossModel, mut draws: Draws) -> Option<Self> {
-        let model = match model {
+        let state = match model {
             LossModel::None => return None,
             LossModel::Independent(p) if *p <= 0.0 => return None,
-            LossModel::Independent(p) => Model::Independent { probability: *p, passing: gap(*p, &mut draws) },
-            LossModel::GilbertElliott(chain) => Model::GilbertElliott { chain: *chain, bad: false },
-            LossModel::Every(n) => Model::Every { n: (*n).max(1), seen: 0 },
+            LossModel::Independent(p) => {
+                ModelState::Independent { probability: *p, passing: draw_gap(*p, &mut draws) }
+            }
+            LossModel::GilbertElliott(chain) => ModelState::GilbertElliott { chain: *chain, bad: false },
+            LossModel::Every(n) => ModelState::Every { n: (*n).max(1), sent: 0 },
             LossModel::Packets(numbers) => {
-                Model::Packets { numbers: numbers.as_slice().into(), next: 0, seen: 0 }
+                ModelState::Packets { numbers: numbers.as_slice().into(), next: 0, sent: 0 }
             }
             LossModel::Times { at, count } => {
-                Model::Times { at: at.as_slice().into(), count: *count, next: 0, left: 0 }
+                ModelState::Times { at: at.as_slice().into(), count: *count, next: 0, pending: 0 }
             }
         };
-        Some(Loss { model, draws })
+        Some(Loss { state, draws })
     }
 
-    /// Its generator as it stands.
+    /// The generator in its current state.
     pub(crate) fn draws(&self) -> &Draws {
         &self.draws
     }
 
-    /// Takes the next `segments` if it is known that none of them is lost; otherwise takes nothing and says false.
+    /// Passes the next `segments` if it is certain that none of them is lost. Otherwise returns false and
+    /// changes nothing.
     pub(crate) fn all_pass(&mut self, segments: u32) -> bool {
         let segments = u64::from(segments);
-        match &mut self.model {
-            Model::Independent { passing, .. } => take(passing, segments),
-            Model::Every { n, seen } => {
-                let pass = *seen + segments < *n;
-                *seen += if pass { segments } else { 0 };
+        match &mut self.state {
+            ModelState::Independent { passing, .. } => take(passing, segments),
+            ModelState::Every { n, sent } => {
+                let pass = *sent + segments < *n;
+                *sent += if pass { segments } else { 0 };
                 pass
             }
-            Model::Packets { numbers, next, seen } => {
-                let pass = numbers.get(*next).is_none_or(|number| *seen + segments < *number);
-                *seen += if pass { segments } else { 0 };
+            ModelState::Packets { numbers, next, sent } => {
+                let pass = numbers.get(*next).is_none_or(|number| *sent + segments < *number);
+                *sent += if pass { segments } else { 0 };
                 pass
             }
-            Model::Times { at, next, left, .. } => *left == 0 && *next == at.len(),
-            Model::GilbertElliott { .. } => false,
+            ModelState::Times { at, next, pending, .. } => *pending == 0 && *next == at.len(),
+            ModelState::GilbertElliott { .. } => false,
         }
     }
 
-    /// Takes the next segment, which reaches the wire at `at`; true where it is lost.
+    /// Decides on the next segment, which reaches the wire at `at`: true if it is lost.
     pub(crate) fn next_is_lost(&mut self, at: Time) -> bool {
-        match &mut self.model {
-            Model::Independent { probability, passing } => {
+        match &mut self.state {
+            ModelState::Independent { probability, passing } => {
                 let lost = !take(passing, 1);
                 if lost {
-                    *passing = gap(*probability, &mut self.draws);
+                    *passing = draw_gap(*probability, &mut self.draws);
                 }
                 lost
             }
-            Model::GilbertElliott { chain, bad } => {
+            ModelState::GilbertElliott { chain, bad } => {
                 let (lost, change) =
                     if *bad { (chain.loss_bad, chain.to_good) } else { (chain.loss_good, chain.to_bad) };
                 let lost = self.draws.happens(lost);
                 *bad ^= self.draws.happens(change);
                 lost
             }
-            Model::Every { n, seen } => {
-                *seen = (*seen + 1) % *n;
-                *seen == 0
+            ModelState::Every { n, sent } => {
+                *sent = (*sent + 1) % *n;
+                *sent == 0
             }
-            Model::Packets { numbers, next, seen } => {
-                *seen += 1;
-                // What lies behind was doubled or out of order: it is never reached.
-                while numbers.get(*next).is_some_and(|number| *number < *seen) {
+            ModelState::Packets { numbers, next, sent } => {
+                *sent += 1;
+                // Skips numbers that are duplicates or out of order, which can no longer match.
+                while numbers.get(*next).is_some_and(|number| *number < *sent) {
                     *next += 1;
                 }
-                numbers.get(*next) == Some(seen)
+                numbers.get(*next) == Some(sent)
             }
-            Model::Times { at: instants, count, next, left } => {
+            ModelState::Times { at: instants, count, next, pending } => {
                 while instants.get(*next).is_some_and(|instant| *instant <= at) {
                     *next += 1;
-                    *left += u64::from((*count).max(1));
+                    *pending += u64::from((*count).max(1));
                 }
-                take(left, 1)
+                take(pending, 1)
             }
         }
     }
 }
 
-/// Takes `n` from what is left, if there is enough.
-fn take(left: &mut u64, n: u64) -> bool {
-    let enough = *left >= n;
-    if enough {
-        *left -= n;
+/// Subtracts `n` from `remaining` if that is possible.
+fn take(remaining: &mut u64, n: u64) -> bool {
+    let is_enough = *remaining >= n;
+    if is_enough {
+        *remaining -= n;
     }
-    enough
+    is_enough
 }
 
-/// Segments between two independent losses.
-fn gap(probability: f64, draws: &mut Draws) -> u64 {
+/// Draws the number of segments between two independent losses.
+fn draw_gap(probability: f64, draws: &mut Draws) -> u64 {
     if probability >= 1.0 {
         return 0;
     }
     let gap = libm::floor(libm::log(draws.uniform()) / libm::log1p(-probability));
-    // A float-to-integer cast saturates, so a tiny probability gives a very long gap.
+    // The cast from float to integer saturates, so a tiny probability gives a very long gap.
     gap as u64
 }
 
@@ -162,7 +166,7 @@ fn gap(probability: f64, draws: &mut Draws) -> u64 {
 mod tests {
     use super::*;
 
-    /// For a two-sided 99 % confidence interval of a normal distribution.
+    /// Half the width of a 99 % confidence interval of a normal distribution, in standard deviations.
     const SIGMAS: f64 = 2.576;
 
     fn independent(p: f64, seed: u64, stream: u64) -> Loss {
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_lost_is_within_its_confidence_interval() {
+    fn the_loss_rate_is_within_its_confidence_interval() {
         let n = 1_000_000u32;
         for p in [0.5, 0.01, 0.001] {
             let mut loss = independent(p, 7, 3);
@@ -194,10 +198,11 @@ mod tests {
         assert!(Loss::new(&LossModel::None, 1, 1).is_none());
     }
 
-    /// Gilbert's closed forms with loss in the bad state only: share p / (p + r), bursts of mean length 1 / r.
-    /// Successive draws are correlated by 1 - p - r, which widens the share's interval.
+    /// Gilbert's closed forms with loss in the bad state only: loss rate p / (p + r), mean burst length 1 /
+    /// r. Successive draws have a correlation of 1 - p - r, which widens the confidence interval of the loss
+    /// rate.
     #[test]
-    fn gilbert_elliott_has_its_share_and_its_bursts() {
+    fn gilbert_elliott_has_the_expected_loss_rate_and_burst_length() {
         let (p, r) = (0.01, 0.25);
         let chain = GilbertElliott { to_bad: p, to_good: r, loss_bad: 1.0, loss_good: 0.0 };
         let n = 2_000_000;
@@ -215,14 +220,15 @@ mod tests {
         assert!((mean - 1.0 / r).abs() < SIGMAS * deviation, "bursts of {mean}, {} expected", 1.0 / r);
     }
 
-    /// With losses in both states the share is the mixture.
+    /// With losses in both states the loss rate is the weighted mean.
     #[test]
-    fn gilbert_elliott_loses_in_both_states() {
+    fn gilbert_elliott_has_losses_in_both_states() {
         let chain = GilbertElliott { to_bad: 0.1, to_good: 0.3, loss_bad: 0.6, loss_good: 0.02 };
         let model = LossModel::GilbertElliott(chain);
         let n = 1_000_000;
         let share = pattern(model.clone(), n).iter().filter(|l| **l).count() as f64 / n as f64;
-        // The mixture's variance per draw is at most that of the correlated chain; three times is ample.
+        // The correlation of the chain increases the variance; three times the independent variance is a safe
+        // bound.
         let deviation = (0.165 * 0.835 / n as f64 * 3.0).sqrt();
         assert!((model.mean() - 0.165).abs() < 1e-12);
         assert!((share - 0.165).abs() < SIGMAS * deviation, "{share}");
@@ -242,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn at_each_instant_so_many_are_lost() {
+    fn count_packets_are_lost_at_each_instant() {
         let times = LossModel::Times { at: vec![Time(10), Time(20)], count: 2 };
         let mut loss = Loss::new(&times, 1, 1).unwrap();
         let lost: Vec<bool> =
@@ -251,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_many_at_once_takes_the_same_draws() {
+    fn deciding_on_many_segments_at_once_takes_the_same_draws() {
         let models = [
             LossModel::Independent(0.02),
             LossModel::Every(17),

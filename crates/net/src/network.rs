@@ -1,63 +1,68 @@
-//! The whole network: packets go in at a station, come out at a station, and time is an argument.
+//! The network: packets enter and leave at stations, and time is an argument.
 //!
-//! A packet from one pipe enters the next in the same call where nothing is in between; everything else waits in
-//! the pipes, and [`Network::run_until`] does it in order of time, ties by pipe.
+//! A packet that leaves one pipe enters the next in the same call. Everything later waits in the pipes;
+//! [`Network::run_until`] processes it in order of time, and of pipe index at one instant.
 
 use std::collections::BTreeMap;
 
 use units::Time;
 
 use crate::{
-    Arrival, Counters, Destination, DropCause, Emission, Node, Packet, PipeId, PipeSpec, Router, Shape, Sink,
-    Train, Way,
-    graph::{Graph, Station, twin},
+    Destination, DropCause, NextHop, Node, PacketShape, PacketSink, PipeCounters, PipeId, PipeSpec,
+    RoutablePacket, Router, RouterAction, RouterArrival, Station, TimerQueue, TrainTimes, XcpPacket,
+    graph::Graph,
+    ids::opposite,
     pipe::Pipe,
     routed::{Routed, Target},
-    router::Table,
-    wakes::Wakes,
+    router::RoutingTable,
 };
 
-/// Later than anything that happens.
-const NEVER: Time = Time(u64::MAX);
+/// Limit of routers that a packet passes, replies on the way back included. Ends routing loops for packets
+/// without a time to live; twice what a time to live of 255 allows (RFC 791 section 3.1).
+const MAX_ROUTERS_PASSED: u16 = 512;
 
-/// A packet goes through no more routers than this, answers on its way back included: twice what a time to live of
-/// 255 allows (RFC 791 section 3.1), for packets that have none.
-const MOST_ROUTERS: u16 = 512;
+/// All that a network needs of its packets. Implemented for every type with both traits.
+pub trait NetworkPacket: RoutablePacket + XcpPacket {}
 
-/// Links, switches and routers in motion.
+impl<P: RoutablePacket + XcpPacket> NetworkPacket for P {}
+
+/// A running network of links, switches and routers.
 pub struct Network<P> {
-    links: Vec<OneWay<P>>,
+    links: Vec<LinkDirection<P>>,
     stations: Vec<Station>,
-    /// For each station the group of those that it reaches through switches alone.
+    /// The broadcast domain of each station: those that it reaches through switches only.
     domains: Vec<u32>,
-    /// The pipe to take from a switch to a station of its domain, by switch, then by station; else [`NO_WAY`].
-    ways: Vec<u32>,
-    /// For each switch the pipes to take to all.
-    floods: Vec<Vec<u32>>,
+    /// The pipe from a switch towards a station of its domain, by switch, then by station; otherwise
+    /// [`NO_PIPE`].
+    switch_pipes: Vec<u32>,
+    /// For each switch the pipes on which it sends broadcasts.
+    flood_pipes: Vec<Vec<u32>>,
     routers: Vec<Router>,
-    /// For each host; none where there are no routers.
-    host_tables: Vec<Table>,
-    wakes: Wakes,
-    /// By time, then in the order they were given.
+    /// The routing table of each host; empty if there are no routers.
+    host_tables: Vec<RoutingTable>,
+    /// When each pipe has its next event.
+    timers: TimerQueue,
+    /// Scheduled changes by time, then in the order of the calls.
     changes: BTreeMap<(Time, u64), (usize, PipeSpec)>,
-    /// When the first is due; later than any time, if there is none.
+    /// When the first change is due; [`Time::NEVER`] if there is none.
     next_change: Time,
+    /// Number of changes scheduled so far.
     scheduled: u64,
 }
 
 /// One direction of a link.
-struct OneWay<P> {
+struct LinkDirection<P> {
     pipe: Pipe<Routed<P>>,
-    end: End,
+    far_end: FarEnd,
     /// The largest packet in bytes of IP that may enter.
     mtu: u32,
-    /// Packets that were larger.
-    too_large: u64,
+    /// Packets dropped because they were larger than `mtu`.
+    dropped_mtu: u64,
 }
 
 /// What is at a pipe's far end.
 #[derive(Debug, Clone, Copy)]
-enum End {
+enum FarEnd {
     /// A host's station.
     Host(u32),
     /// A switch.
@@ -66,56 +71,67 @@ enum End {
     Router(u32, u32),
 }
 
-/// No pipe.
-const NO_WAY: u32 = u32::MAX;
+/// A switch cannot reach the station.
+const NO_PIPE: u32 = u32::MAX;
 
-impl<P: Packet> Network<P> {
+impl<P: NetworkPacket> Network<P> {
     pub(crate) fn new(
         graph: &Graph,
         domains: Vec<u32>,
-        host_tables: Vec<Table>,
+        host_tables: Vec<RoutingTable>,
         routers: Vec<Router>,
         specs: &[PipeSpec],
         seed: u64,
     ) -> Self {
-        let end = |pipe: usize| match (graph.hops[pipe].to, graph.arrives_at[pipe]) {
-            (Node::Switch(switch), _) => End::Switch(switch),
-            (Node::Router(router), Some(s)) => End::Router(router, graph.stations[s as usize].interface),
-            (_, station) => End::Host(station.unwrap_or(u32::MAX)),
+        let far_end = |pipe: usize| match (graph.pipes[pipe].to, graph.arrives_at[pipe]) {
+            (Node::Switch(switch), _) => FarEnd::Switch(switch),
+            (Node::Router(router), Some(s)) => FarEnd::Router(router, graph.stations[s as usize].interface),
+            (_, station) => FarEnd::Host(station.unwrap_or(u32::MAX)),
         };
-        let one_way = |(i, spec): (usize, &PipeSpec)| OneWay {
+        let link_direction = |(i, spec): (usize, &PipeSpec)| LinkDirection {
             pipe: Pipe::new(spec, seed, i as u64),
-            end: end(i),
+            far_end: far_end(i),
             mtu: spec.mtu.unwrap_or(u32::MAX),
-            too_large: 0,
+            dropped_mtu: 0,
         };
-        let (floods, stations) = (graph.flood_tree(), graph.stations.len());
-        let mut ways = vec![NO_WAY; floods.len() * stations];
+        let (flood_pipes, stations) = (graph.flood_tree(), graph.stations.len());
+        let mut switch_pipes = vec![NO_PIPE; flood_pipes.len() * stations];
         for station in 0..stations {
-            for (switch, way) in graph.switch_ways(station).into_iter().enumerate() {
-                ways[switch * stations + station] = way.unwrap_or(NO_WAY);
+            for (switch, pipe) in graph.switch_pipes(station).into_iter().enumerate() {
+                switch_pipes[switch * stations + station] = pipe.unwrap_or(NO_PIPE);
             }
         }
         Network {
-            links: specs.iter().enumerate().map(one_way).collect(),
+            links: specs.iter().enumerate().map(link_direction).collect(),
             stations: graph.stations.clone(),
             domains,
-            ways,
-            floods,
+            switch_pipes,
+            flood_pipes,
             routers,
             host_tables,
-            wakes: Wakes::new(specs.len()),
+            timers: TimerQueue::new(specs.len()),
             changes: BTreeMap::new(),
-            next_change: NEVER,
+            next_change: Time::NEVER,
             scheduled: 0,
         }
     }
 
-    /// A station sends a packet now (panics if there is no such station). `now` must not lie before any earlier
-    /// instant given; call [`Network::run_until`] with it first.
-    // In one piece with what makes the packet: a processor waits for what was just written if that is moved in larger pieces.
+    /// Sends a packet from a station. `now` must not be earlier than in any previous call; call
+    /// [`Network::run_until`] with it first.
+    ///
+    /// # Panics
+    /// There is no such station.
+    // Inlined where the packet is built: copying it with wider loads than the stores that have just written
+    // it would be a store-forwarding stall.
     #[inline(always)]
-    pub fn send(&mut self, station: u32, now: Time, to: Destination, packet: P, sink: &mut impl Sink<P>) {
+    pub fn send(
+        &mut self,
+        station: u32,
+        now: Time,
+        to: Destination,
+        packet: P,
+        sink: &mut impl PacketSink<P>,
+    ) {
         if to == Destination::Station(station) {
             return;
         }
@@ -127,85 +143,95 @@ impl<P: Packet> Network<P> {
                 Node::Switch(_) => None,
             };
             match to {
-                Destination::Station(far) => table?.toward(far).filter(|way| way.interface == own.interface),
+                Destination::Station(far) => {
+                    table?.next_hop_to(far).filter(|hop| hop.interface == own.interface)
+                }
                 Destination::All => None,
             }
         });
         match next {
             Some(next) => {
-                let routed = Routed::new(to.into(), next, MOST_ROUTERS, packet);
-                self.enter(own.out.index(), now, Train::at(now), routed, sink);
+                let routed = Routed::new(to.into(), next, MAX_ROUTERS_PASSED, packet);
+                self.enter_pipe(own.out.index(), now, TrainTimes::at(now), routed, sink);
             }
             None => sink.drop(own.out, now, DropCause::Router, packet),
         }
     }
 
-    /// A router sends a packet of its own to a station, by the interface that its table says. One that no way leads to is
-    /// dropped. `now` must not lie before any earlier instant given.
-    pub fn send_from_router(&mut self, router: u32, now: Time, to: u32, packet: P, sink: &mut impl Sink<P>) {
-        let Some(view) = self.routers.get(router as usize) else { return };
-        let connected = view.interfaces.iter().find(|own| {
+    /// Sends a packet from a router to a station, on the interface that its routing table gives. Does nothing
+    /// if the station is unreachable. `now` must not be earlier than in any previous call.
+    pub fn send_from_router(
+        &mut self,
+        router: u32,
+        now: Time,
+        to: u32,
+        packet: P,
+        sink: &mut impl PacketSink<P>,
+    ) {
+        let Some(router) = self.routers.get(router as usize) else { return };
+        let connected = router.interfaces.iter().find(|own| {
             self.domains.get(own.station as usize) == self.domains.get(to as usize) && own.station != to
         });
-        let routed = || view.toward(to).and_then(|way| view.interfaces.get(way.interface as usize));
+        let routed = || router.next_hop_to(to).and_then(|hop| router.interfaces.get(hop.interface as usize));
         if let Some(station) = connected.or_else(routed).map(|own| own.station) {
             self.send(station, now, Destination::Station(to), packet, sink);
         }
     }
 
-    /// The MTU of one direction of a link, if it has one.
+    /// The MTU of one direction of a link in bytes of IP; `None` for no limit.
     pub fn mtu(&self, pipe: PipeId) -> Option<u32> {
         self.links.get(pipe.index()).map(|link| link.mtu).filter(|mtu| *mtu != u32::MAX)
     }
 
-    /// How many stations there are; [`crate::Topology::stations`] says which.
+    /// The number of stations. [`Topology::stations`](crate::Topology::stations) lists them.
     pub fn stations(&self) -> u32 {
         self.stations.len() as u32
     }
 
-    /// The next step of host `host` towards a station; none for its own, or where no way leads there.
-    pub fn way(&self, host: u32, to: u32) -> Option<Way> {
+    /// The next hop from host `host` towards a station; `None` if the station is its own or unreachable.
+    pub fn next_hop(&self, host: u32, to: u32) -> Option<NextHop> {
         if let Some(table) = self.host_tables.get(host as usize) {
-            return table.toward(to);
+            return table.next_hop_to(to);
         }
         let domain = self.domains.get(to as usize)?;
         let own =
             self.stations.iter().zip(&self.domains).find(|(s, d)| s.node == Node::Host(host) && *d == domain);
         let is_own = self.stations[to as usize].node == Node::Host(host);
-        own.filter(|_| !is_own).map(|(s, _)| Way { interface: s.interface, station: to })
+        own.filter(|_| !is_own).map(|(s, _)| NextHop { interface: s.interface, station: to })
     }
 
-    /// When something next happens by itself.
+    /// The instant of the next event: a departure, an arrival or a change of a link; `None` if the network is
+    /// idle.
     #[inline]
-    pub fn next_wake(&self) -> Option<Time> {
-        Some(self.wakes.next().min(self.next_change)).filter(|next| *next < NEVER)
+    pub fn next_event(&self) -> Option<Time> {
+        Some(self.timers.next().min(self.next_change)).filter(|next| *next < Time::NEVER)
     }
 
-    /// Does all that is due up to and including `now`, or [`Sink::until`], if that comes first.
-    pub fn run_until(&mut self, now: Time, sink: &mut impl Sink<P>) {
+    /// Processes all events up to and including `now`, or [`PacketSink::stop_at`] if that is earlier.
+    pub fn run_until(&mut self, now: Time, sink: &mut impl PacketSink<P>) {
         loop {
-            let (wake, until) = (self.wakes.next(), now.min(sink.until()));
-            if self.next_change <= until.min(wake) && self.next_change < NEVER {
-                self.apply_next();
-            } else if let Some((at, pipe)) = self.wakes.due(until) {
-                self.wake(pipe, at, sink);
+            let (next_timer, until) = (self.timers.next(), now.min(sink.stop_at()));
+            if self.next_change <= until.min(next_timer) && self.next_change < Time::NEVER {
+                self.apply_next_change();
+            } else if let Some((at, pipe)) = self.timers.due(until) {
+                self.process_event(pipe, at, sink);
             } else {
                 return;
             }
         }
     }
 
-    /// Changes one direction of a link now; what is in it stays in it. Does nothing where there is no such pipe.
-    /// `now` must not lie before any earlier instant given; call [`Network::run_until`] with it first.
-    pub fn change(&mut self, pipe: PipeId, now: Time, spec: &PipeSpec) {
+    /// Changes one direction of a link now; packets in it stay in it. Does nothing if there is no such pipe.
+    /// `now` must not be earlier than in any previous call; call [`Network::run_until`] with it first.
+    pub fn change_pipe(&mut self, pipe: PipeId, now: Time, spec: &PipeSpec) {
         if pipe.index() < self.links.len() {
-            self.apply(pipe.index(), now, spec);
+            self.apply_change(pipe.index(), now, spec);
         }
     }
 
-    /// Changes one direction of a link at `at`, which is yet to come, before any packet of that instant. Of several
-    /// changes at one instant the last counts.
-    pub fn schedule(&mut self, at: Time, pipe: PipeId, spec: PipeSpec) {
+    /// Schedules a change of one direction of a link at the future instant `at`, before any packet of that
+    /// instant. Of several changes at one instant the last one remains in effect.
+    pub fn schedule_change(&mut self, at: Time, pipe: PipeId, spec: PipeSpec) {
         if pipe.index() < self.links.len() {
             self.changes.insert((at, self.scheduled), (pipe.index(), spec));
             self.scheduled += 1;
@@ -213,180 +239,195 @@ impl<P: Packet> Network<P> {
         }
     }
 
-    /// How long the link that `station` sends on will be busy with what it has taken in, if nothing more comes.
-    pub fn busy(&self, station: u32, now: Time) -> Time {
+    /// The time until the queue of the link on which `station` sends is empty, if no more packets arrive.
+    pub fn drain_time(&self, station: u32, now: Time) -> Time {
         let out = self.stations.get(station as usize).map(|s| s.out.index());
-        out.map_or(Time(0), |pipe| self.links[pipe].pipe.busy(now))
+        out.map_or(Time::ZERO, |pipe| self.links[pipe].pipe.drain_time(now))
     }
 
-    /// The counters of one direction of a link as of `now`; its `max_queue_bytes_since` starts anew.
-    pub fn sample(&mut self, pipe: PipeId, now: Time) -> Counters {
+    /// The counters of one direction of a link as of `now`. Resets `max_queue_bytes_since`.
+    pub fn sample(&mut self, pipe: PipeId, now: Time) -> PipeCounters {
         let index = pipe.index();
         let Some(own) = self.links.get_mut(index) else {
-            return Counters::default();
+            return PipeCounters::default();
         };
-        Counters { dropped_mtu: own.too_large, ..own.pipe.sample(now) }
+        PipeCounters { dropped_mtu: own.dropped_mtu, ..own.pipe.sample(now) }
     }
 
     #[cold]
-    fn apply_next(&mut self) {
+    fn apply_next_change(&mut self) {
         if let Some(((at, _), (pipe, spec))) = self.changes.pop_first() {
-            self.next_change = self.changes.first_key_value().map_or(NEVER, |(key, _)| key.0);
-            self.apply(pipe, at, &spec);
+            self.next_change = self.changes.first_key_value().map_or(Time::NEVER, |(key, _)| key.0);
+            self.apply_change(pipe, at, &spec);
         }
     }
 
-    fn apply(&mut self, pipe: usize, now: Time, spec: &PipeSpec) {
+    fn apply_change(&mut self, pipe: usize, now: Time, spec: &PipeSpec) {
         self.links[pipe].pipe.change(now, spec);
         self.links[pipe].mtu = spec.mtu.unwrap_or(u32::MAX);
-        if let End::Router(router, interface) = self.links[twin(pipe)].end {
+        if let FarEnd::Router(router, interface) = self.links[opposite(pipe)].far_end {
             self.routers[router as usize].interfaces[interface as usize].mtu = spec.mtu;
         }
-        self.wakes.arm(pipe, self.links[pipe].pipe.next_wake());
+        self.timers.arm(pipe, self.links[pipe].pipe.next_event());
     }
 
-    /// Does what `pipe` has to do at `at`.
+    /// Processes the event of `pipe` at `at`.
     #[inline]
-    fn wake(&mut self, pipe: usize, at: Time, sink: &mut impl Sink<P>) {
+    fn process_event(&mut self, pipe: usize, at: Time, sink: &mut impl PacketSink<P>) {
         let own = &mut self.links[pipe].pipe;
         let popped = own.pop(at, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
-        self.wakes.arm(pipe, own.next_wake());
+        self.timers.arm(pipe, own.next_event());
         if let Some((delivery, routed)) = popped {
             let shape = routed.packet.shape();
-            self.leave(pipe, at, delivery, shape, routed, sink);
+            self.leave_pipe(pipe, at, delivery, shape, routed, sink);
         }
     }
 
-    /// A packet enters a pipe. Its segments come as `arrival` says, which may differ from `now`.
+    /// A packet enters a pipe at `now`. Its segments arrive at `arrival`, which may differ from `now`.
     #[inline(always)]
-    fn enter(&mut self, pipe: usize, now: Time, arrival: Train, routed: Routed<P>, sink: &mut impl Sink<P>) {
+    fn enter_pipe(
+        &mut self,
+        pipe: usize,
+        now: Time,
+        arrival: TrainTimes,
+        routed: Routed<P>,
+        sink: &mut impl PacketSink<P>,
+    ) {
         let shape = routed.packet.shape();
         if self.passes_at_once(pipe, shape) {
-            self.leave(pipe, now, arrival, shape, routed, sink);
+            self.leave_pipe(pipe, now, arrival, shape, routed, sink);
         } else {
-            self.take_in(pipe, now, arrival, shape, routed, sink);
+            self.accept(pipe, now, arrival, shape, routed, sink);
         }
     }
 
-    /// Whether a packet comes out of a pipe as it went in. It is counted there, if so.
+    /// Whether a packet passes a pipe at once and unchanged. If so, the pipe counts it.
     #[inline]
-    fn passes_at_once(&mut self, pipe: usize, shape: Shape) -> bool {
+    fn passes_at_once(&mut self, pipe: usize, shape: PacketShape) -> bool {
         let own = &mut self.links[pipe];
         shape.segment_bytes <= own.mtu && own.pipe.passes_at_once(shape)
     }
 
-    /// A packet enters a pipe that is not ideal, or that it is too large for.
+    /// A packet enters a pipe that is not ideal, or whose MTU it exceeds. The common case: a single segment
+    /// for a pipe that is a plain FIFO.
     #[inline(always)]
-    fn take_in(
+    fn accept(
         &mut self,
         pipe: usize,
         now: Time,
-        arrival: Train,
-        shape: Shape,
+        arrival: TrainTimes,
+        shape: PacketShape,
         routed: Routed<P>,
-        sink: &mut impl Sink<P>,
+        sink: &mut impl PacketSink<P>,
     ) {
         let own = &mut self.links[pipe];
         if shape.segments > 1 || arrival.first < arrival.last || shape.segment_bytes > own.mtu {
-            return self.take_in_any(pipe, now, arrival, shape, routed, sink);
+            return self.accept_slow_path(pipe, now, arrival, shape, routed, sink);
         }
-        match own.pipe.take_in_one(arrival.first, shape.segment_bytes, routed) {
+        match own.pipe.accept_single(arrival.first, shape.segment_bytes, routed) {
             Ok(None) => {}
-            Ok(wake) => self.wakes.arm(pipe, wake),
-            Err(routed) => self.take_in_any(pipe, now, arrival, shape, routed, sink),
+            Ok(next_event) => self.timers.arm(pipe, next_event),
+            Err(routed) => self.accept_slow_path(pipe, now, arrival, shape, routed, sink),
         }
     }
 
-    /// The same where more than the everyday case has to be thought of.
+    /// The slow path of [`Network::accept`]: any packet, any pipe.
     #[inline(never)]
-    fn take_in_any(
+    fn accept_slow_path(
         &mut self,
         pipe: usize,
         now: Time,
-        arrival: Train,
-        shape: Shape,
+        arrival: TrainTimes,
+        shape: PacketShape,
         routed: Routed<P>,
-        sink: &mut impl Sink<P>,
+        sink: &mut impl PacketSink<P>,
     ) {
         if shape.segment_bytes > self.links[pipe].mtu {
-            return self.refuse(pipe, now, shape, routed, sink);
+            return self.drop_too_big(pipe, now, shape, routed, sink);
         }
-        let cut_through = shape.segments > 1 && self.slower_follows(pipe, &routed);
+        let cut_through = shape.segments > 1 && self.slower_queue_follows(pipe, &routed);
         let own = &mut self.links[pipe].pipe;
-        let may_wake_anew = own.take_in(arrival, shape, routed, cut_through, |at, cause, routed| {
+        let next_event_may_change = own.accept(arrival, shape, routed, cut_through, |at, cause, routed| {
             sink.drop(PipeId::from_index(pipe), at, cause, routed.packet);
         });
-        if may_wake_anew {
-            self.wakes.arm(pipe, own.next_wake());
+        if next_event_may_change {
+            self.timers.arm(pipe, own.next_event());
         }
     }
 
-    /// A packet is too large for a pipe.
+    /// Drops a packet that exceeds a pipe's MTU.
     #[cold]
-    fn refuse(&mut self, pipe: usize, now: Time, shape: Shape, routed: Routed<P>, sink: &mut impl Sink<P>) {
-        self.links[pipe].too_large += u64::from(shape.segments);
+    fn drop_too_big(
+        &mut self,
+        pipe: usize,
+        now: Time,
+        shape: PacketShape,
+        routed: Routed<P>,
+        sink: &mut impl PacketSink<P>,
+    ) {
+        self.links[pipe].dropped_mtu += u64::from(shape.segments);
         sink.drop(PipeId::from_index(pipe), now, DropCause::Mtu, routed.packet);
     }
 
-    /// A packet comes out of a pipe, and goes on through whatever holds nothing up.
+    /// A packet leaves a pipe, and continues through all ideal pipes and switches that follow.
     #[inline(always)]
-    fn leave(
+    fn leave_pipe(
         &mut self,
         pipe: usize,
         now: Time,
-        delivery: Train,
-        shape: Shape,
+        delivery: TrainTimes,
+        shape: PacketShape,
         routed: Routed<P>,
-        sink: &mut impl Sink<P>,
+        sink: &mut impl PacketSink<P>,
     ) {
         let mut pipe = pipe;
         loop {
             sink.pass(PipeId::from_index(pipe), delivery, &routed.packet);
-            let switch = match self.links[pipe].end {
-                End::Host(station) => return sink.deliver(station, delivery.last, routed.packet),
-                End::Router(router, interface) => {
+            let switch = match self.links[pipe].far_end {
+                FarEnd::Host(station) => return sink.deliver(station, delivery.last, routed.packet),
+                FarEnd::Router(router, interface) => {
                     return self.arrive_at_router(pipe, router, interface, (now, delivery), routed, sink);
                 }
-                End::Switch(switch) => switch as usize,
+                FarEnd::Switch(switch) => switch as usize,
             };
             let Some(station) = routed.next().station() else {
                 return self.flood(pipe, switch, now, delivery, routed, sink);
             };
-            let Some(next) = self.way_from(switch, station) else {
+            let Some(next) = self.switch_pipe(switch, station) else {
                 return sink.drop(PipeId::from_index(pipe), now, DropCause::Router, routed.packet);
             };
             pipe = next as usize;
             if !self.passes_at_once(pipe, shape) {
-                return self.take_in(pipe, now, delivery, shape, routed, sink);
+                return self.accept(pipe, now, delivery, shape, routed, sink);
             }
         }
     }
 
-    /// The pipe to take from a switch to a station.
+    /// The pipe from a switch towards a station.
     #[inline]
-    fn way_from(&self, switch: usize, station: u32) -> Option<u32> {
-        let way = self.ways[switch * self.stations.len() + station as usize];
-        (way != NO_WAY).then_some(way)
+    fn switch_pipe(&self, switch: usize, station: u32) -> Option<u32> {
+        let pipe = self.switch_pipes[switch * self.stations.len() + station as usize];
+        (pipe != NO_PIPE).then_some(pipe)
     }
 
-    /// A switch sends a packet to all, but not back on `pipe` that it came from.
+    /// A switch floods a packet that arrived on `pipe` to all its other links.
     #[inline(never)]
     fn flood(
         &mut self,
         pipe: usize,
         switch: usize,
         now: Time,
-        delivery: Train,
+        delivery: TrainTimes,
         routed: Routed<P>,
-        sink: &mut impl Sink<P>,
+        sink: &mut impl PacketSink<P>,
     ) {
-        for i in 0..self.floods[switch].len() {
-            let next = self.floods[switch][i] as usize;
-            // The pipe's twin leads back to where the packet came from.
-            if next != twin(pipe) {
-                self.enter(next, now, delivery, routed.clone(), sink);
+        for i in 0..self.flood_pipes[switch].len() {
+            let next = self.flood_pipes[switch][i] as usize;
+            // The opposite direction leads back to the sender.
+            if next != opposite(pipe) {
+                self.enter_pipe(next, now, delivery, routed.clone(), sink);
             }
         }
     }
@@ -397,54 +438,61 @@ impl<P: Packet> Network<P> {
         pipe: usize,
         router: u32,
         interface: u32,
-        (now, delivery): (Time, Train),
+        (now, delivery): (Time, TrainTimes),
         routed: Routed<P>,
-        sink: &mut impl Sink<P>,
+        sink: &mut impl PacketSink<P>,
     ) {
-        let arrival = Arrival { interface, to: routed.to().into() };
+        let arrival = RouterArrival { interface, to: routed.to().into() };
         let (segments, routers_left) = (routed.packet.segments(), routed.routers_left() - 1);
-        let mut emissions = Vec::new();
+        let mut actions = Vec::new();
         if routers_left == 0 {
-            emissions.push(Emission::Refuse(routed.packet));
+            actions.push(RouterAction::Drop(routed.packet));
         } else {
-            routed.packet.at_router(&self.routers[router as usize], arrival, &mut emissions);
+            routed.packet.process_at_router(&self.routers[router as usize], arrival, &mut actions);
         }
-        for emission in emissions {
-            let view = &self.routers[router as usize];
-            match emission {
-                Emission::Send { interface, to, packet } => {
-                    let station = view.interfaces[interface as usize].station;
+        for action in actions {
+            let router = &self.routers[router as usize];
+            match action {
+                RouterAction::Send { interface, to, packet } => {
+                    let station = router.interfaces[interface as usize].station;
                     let out = self.stations[station as usize].out;
                     let next = self.next_station(station, to, || match to {
-                        Destination::Station(to) => view.toward(to).filter(|way| way.interface == interface),
+                        Destination::Station(to) => {
+                            router.next_hop_to(to).filter(|hop| hop.interface == interface)
+                        }
                         Destination::All => None,
                     });
-                    // What a router makes of several segments is sent when it has been made.
-                    let train = if packet.segments() == segments { delivery } else { Train::at(now) };
+                    // Fragments and replies leave when the router has produced them.
+                    let train = if packet.segments() == segments { delivery } else { TrainTimes::at(now) };
                     match next {
                         Some(next) => {
                             let routed = Routed::new(to.into(), next, routers_left, packet);
-                            self.enter(out.index(), now, train, routed, sink);
+                            self.enter_pipe(out.index(), now, train, routed, sink);
                         }
                         None => sink.drop(out, now, DropCause::Router, packet),
                     }
                 }
-                Emission::Refuse(packet) => {
+                RouterAction::Drop(packet) => {
                     sink.drop(PipeId::from_index(pipe), now, DropCause::Router, packet);
                 }
-                Emission::TooBig(interface, packet) => {
-                    let station = view.interfaces[interface as usize].station;
+                RouterAction::DropTooBig(interface, packet) => {
+                    let station = router.interfaces[interface as usize].station;
                     let out = self.stations[station as usize].out;
-                    self.links[out.index()].too_large += u64::from(packet.segments());
+                    self.links[out.index()].dropped_mtu += u64::from(packet.segments());
                     sink.drop(out, now, DropCause::Mtu, packet);
                 }
             }
         }
     }
 
-    /// Where a packet for `to` goes next on the link of station `from`: there itself, or else to the router that
-    /// `way` says.
-    fn next_station(&self, from: u32, to: Destination, way: impl FnOnce() -> Option<Way>) -> Option<Target> {
+    /// The target on the link of station `from` for a packet to `to`: `to` itself if it is in the same
+    /// broadcast domain, otherwise the router that `next_hop` gives.
+    fn next_station(
+        &self,
+        from: u32,
+        to: Destination,
+        next_hop: impl FnOnce() -> Option<NextHop>,
+    ) -> Option<Target> {
         match to {
             Destination::All => Some(to.into()),
             Destination::Station(far)
@@ -452,24 +500,24 @@ impl<P: Packet> Network<P> {
             {
                 Some(to.into())
             }
-            Destination::Station(_) => way().map(|way| Destination::Station(way.station).into()),
+            Destination::Station(_) => next_hop().map(|hop| Destination::Station(hop.station).into()),
         }
     }
 
-    /// Whether a queue that is no faster follows on the way of a packet, which can send a train's first segments
-    /// before its last has come.
+    /// Whether the next queue on the packet's path is no faster than this one. Such a queue can send a
+    /// train's first segments before the last has arrived.
     #[inline(never)]
-    fn slower_follows(&self, pipe: usize, routed: &Routed<P>) -> bool {
+    fn slower_queue_follows(&self, pipe: usize, routed: &Routed<P>) -> bool {
         let mut at = pipe;
         let mut next = routed.next();
-        for _ in 0..MOST_ROUTERS {
-            let following = match (self.links[at].end, next.station()) {
-                (End::Switch(switch), Some(to)) => self.way_from(switch as usize, to),
-                (End::Router(router, _), Some(_)) => {
-                    let view = &self.routers[router as usize];
-                    routed.packet.way_at(view, routed.to().into()).and_then(|way| {
-                        next = Destination::Station(way.station).into();
-                        let station = view.interfaces.get(way.interface as usize)?.station;
+        for _ in 0..MAX_ROUTERS_PASSED {
+            let following = match (self.links[at].far_end, next.station()) {
+                (FarEnd::Switch(switch), Some(to)) => self.switch_pipe(switch as usize, to),
+                (FarEnd::Router(router, _), Some(_)) => {
+                    let router = &self.routers[router as usize];
+                    routed.packet.next_hop_at(router, routed.to().into()).and_then(|hop| {
+                        next = Destination::Station(hop.station).into();
+                        let station = router.interfaces.get(hop.interface as usize)?.station;
                         Some(self.stations[station as usize].out.index() as u32)
                     })
                 }

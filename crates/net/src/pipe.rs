@@ -1,123 +1,124 @@
-//! One direction of a link, whatever it is made of: an enum, so that the hot path has no indirect call.
+//! One direction of a link, of any kind: an enum, so that the packet path has no indirect call.
 
 use units::{Bytes, Time};
 
 use crate::{
-    Counters, Discipline, DropCause, LossModel, LossUnit, Packet, PipeSpec, Rate, Shape, Train,
-    fifo::Fifo,
-    managed::{Legacy, Managed},
+    Discipline, DropCause, LossModel, LossUnit, PacketShape, PipeCounters, PipeSpec, Rate, TrainTimes,
+    XcpPacket, event_pipe::EventPipe, fifo_pipe::FifoPipe, handover::Handover,
 };
 
-/// One direction of a link: its kind, and what a pipe of another kind needs to take over.
+/// One direction of a link: its implementation, and what another implementation needs to take over.
+///
+/// The network calls [`Pipe::accept`] with each packet that does not pass at once, and [`Pipe::pop`] at the
+/// instant of [`Pipe::next_event`]. After both calls it queries the next event again. Instants never
+/// decrease.
 pub(crate) struct Pipe<P> {
-    kind: Kind<P>,
-    /// Apart, so that what is asked of pipes for each packet lies close together.
+    kind: PipeKind<P>,
+    /// Boxed, so that the fields that every packet needs are close together in memory.
     spec: Box<PipeSpec>,
     seed: u64,
     stream: u64,
 }
 
-/// What serves.
-///
-/// The network calls [`Pipe::take_in`] with each packet that does not pass at once, [`Pipe::pop`] when [`Pipe::next_wake`] has come, and
-/// asks for the next wake after each of both. Instants never go back.
-enum Kind<P> {
+enum PipeKind<P> {
     /// Packets pass at once and unharmed.
-    Ideal(Ideal),
-    /// First in, first out, and the departure is known on arrival.
-    Fifo(Box<Fifo<P>>),
-    /// Everything else, run by events.
-    Managed(Box<Managed<P>>),
+    Ideal(IdealPipe),
+    /// A FIFO where each departure is known on arrival.
+    Fifo(Box<FifoPipe<P>>),
+    /// Every other pipe, driven by events.
+    Event(Box<EventPipe<P>>),
 }
 
-/// What an ideal pipe counts.
+/// The counters of an ideal pipe.
 #[derive(Debug, Default)]
-struct Ideal {
+struct IdealPipe {
     packets: u64,
     bytes: u64,
     overhead: u32,
 }
 
-impl<P: Packet> Pipe<P> {
-    /// `stream` keeps the random draws of one network's pipes apart.
+impl<P: XcpPacket> Pipe<P> {
+    /// `stream` distinguishes the random numbers of one network's pipes.
     pub(crate) fn new(spec: &PipeSpec, seed: u64, stream: u64) -> Self {
         let kind = if spec.is_ideal() {
-            Kind::Ideal(Ideal { overhead: spec.overhead, ..Ideal::default() })
+            PipeKind::Ideal(IdealPipe { overhead: spec.overhead, ..IdealPipe::default() })
         } else if is_plain(spec) {
-            Kind::Fifo(Box::new(Fifo::new(spec, seed, stream)))
+            PipeKind::Fifo(Box::new(FifoPipe::new(spec, seed, stream)))
         } else {
-            Kind::Managed(Box::new(Managed::new(spec, seed, stream)))
+            PipeKind::Event(Box::new(EventPipe::new(spec, seed, stream)))
         };
         Pipe { kind, spec: Box::new(spec.clone()), seed, stream }
     }
 
-    /// New values from `now` on: what is queued stays queued and leaves at the new rate, what is on the wire keeps its
-    /// arrival; counters and generators go on. The pipe is a managed one from then on.
+    /// Applies a new specification from `now` on. Queued packets stay queued and leave at the new rate;
+    /// packets on the wire keep their arrival time; counters and generators continue. From then on the pipe
+    /// is an [`EventPipe`].
     pub(crate) fn change(&mut self, now: Time, spec: &PipeSpec) {
-        // The MTU is the network's business.
+        // The network applies the MTU itself.
         if *self.spec == (PipeSpec { mtu: self.spec.mtu, ..spec.clone() }) {
             return;
         }
-        if let Kind::Ideal(ideal) = &mut self.kind
+        if let PipeKind::Ideal(ideal) = &mut self.kind
             && spec.is_ideal()
         {
             ideal.overhead = spec.overhead;
             self.spec.as_mut().clone_from(spec);
             return;
         }
-        if !matches!(self.kind, Kind::Managed(_)) {
-            let kind = std::mem::replace(&mut self.kind, Kind::Ideal(Ideal::default()));
-            let legacy = match kind {
-                Kind::Fifo(fifo) => fifo.into_legacy(now),
-                Kind::Ideal(ideal) => Legacy::new(ideal.counters()),
-                Kind::Managed(_) => return,
+        if !matches!(self.kind, PipeKind::Event(_)) {
+            let kind = std::mem::replace(&mut self.kind, PipeKind::Ideal(IdealPipe::default()));
+            let handover = match kind {
+                PipeKind::Fifo(fifo) => fifo.into_handover(now),
+                PipeKind::Ideal(ideal) => Handover::new(ideal.counters()),
+                PipeKind::Event(_) => return,
             };
-            let managed = Managed::with_legacy(&self.spec, self.seed, self.stream, now, legacy);
-            self.kind = Kind::Managed(Box::new(managed));
+            let pipe = EventPipe::with_handover(&self.spec, self.seed, self.stream, now, handover);
+            self.kind = PipeKind::Event(Box::new(pipe));
         }
-        if let Kind::Managed(managed) = &mut self.kind {
-            managed.change(now, spec);
+        if let PipeKind::Event(pipe) = &mut self.kind {
+            pipe.change(now, spec);
         }
         self.spec.as_mut().clone_from(spec);
     }
 
-    /// Whether a packet comes out at once, unchanged (an ideal pipe). It is counted, if so.
+    /// Whether a packet passes at once and unchanged, because the pipe is ideal. If so, counts it.
     #[inline]
-    pub(crate) fn passes_at_once(&mut self, shape: Shape) -> bool {
-        let Kind::Ideal(ideal) = &mut self.kind else { return false };
+    pub(crate) fn passes_at_once(&mut self, shape: PacketShape) -> bool {
+        let PipeKind::Ideal(ideal) = &mut self.kind else { return false };
         ideal.packets += u64::from(shape.segments);
         ideal.bytes += shape.wire_bytes(ideal.overhead);
         true
     }
 
-    /// Takes in a single segment of so many bytes of IP that comes at `came`, if that is all there is to it here. Gives when
-    /// the next wake is, if that has changed; else the packet, for [`Pipe::take_in`].
+    /// Accepts a single segment of `bytes` IP bytes that arrives at `arrived`, if this is the common case of
+    /// a plain FIFO. Returns the next event if that has changed. In the other cases returns the packet, for
+    /// [`Pipe::accept`].
     #[inline(always)]
-    pub(crate) fn take_in_one(&mut self, came: Time, bytes: u32, packet: P) -> Result<Option<Time>, P> {
-        let Kind::Fifo(fifo) = &mut self.kind else { return Err(packet) };
-        let Some(due) = fifo.admit_one(came, bytes) else { return Err(packet) };
-        // The first in line is due next, whoever joins behind it.
+    pub(crate) fn accept_single(&mut self, arrived: Time, bytes: u32, packet: P) -> Result<Option<Time>, P> {
+        let PipeKind::Fifo(fifo) = &mut self.kind else { return Err(packet) };
+        let Some(due) = fifo.admit_single(arrived, bytes) else { return Err(packet) };
+        // The first packet in the FIFO is due next, so appending another does not change that.
         let was_empty = fifo.next_due().is_none();
-        fifo.launch_one(due, packet);
+        fifo.launch_single(due, packet);
         Ok(was_empty.then_some(due))
     }
 
-    /// Takes a packet in, which measures so, that does not pass at once. `cut_through` says that another queue follows, so that a train may come out when its first segment
-    /// arrives there, not its last. `drop` gets what is dropped, with its instant. Says whether the next wake may have
-    /// changed.
+    /// Accepts a packet of this shape that does not pass at once. With `cut_through` another queue follows: a
+    /// train may leave when its first segment arrives there, instead of its last. `drop` receives dropped
+    /// packets and the instant. Returns whether the next event may have changed.
     #[inline]
-    pub(crate) fn take_in(
+    pub(crate) fn accept(
         &mut self,
-        arrival: Train,
-        shape: Shape,
+        arrival: TrainTimes,
+        shape: PacketShape,
         packet: P,
         cut_through: bool,
         mut drop: impl FnMut(Time, DropCause, P),
     ) -> bool {
         match &mut self.kind {
-            Kind::Ideal(_) => false,
-            Kind::Fifo(fifo) => {
-                // The first in line is due next, whoever joins behind it.
+            PipeKind::Ideal(_) => false,
+            PipeKind::Fifo(fifo) => {
+                // The first packet in the FIFO is due next, so appending another does not change that.
                 let was_empty = fifo.next_due().is_none();
                 match fifo.admit(arrival, shape, cut_through) {
                     Some((due, delivery)) => fifo.launch(due, delivery, packet),
@@ -127,18 +128,18 @@ impl<P: Packet> Pipe<P> {
                 }
                 was_empty
             }
-            Kind::Managed(managed) => {
-                managed.offer(arrival, packet, &mut drop);
+            PipeKind::Event(pipe) => {
+                pipe.offer(arrival, packet, &mut drop);
                 true
             }
         }
     }
 
-    /// Takes a packet in as a network does. Returns the packet where it passes at once.
+    /// Accepts a packet as a network does. Returns the packet if it passes at once.
     #[cfg(test)]
     pub(crate) fn offer(
         &mut self,
-        arrival: Train,
+        arrival: TrainTimes,
         packet: P,
         cut_through: bool,
         drop: impl FnMut(Time, DropCause, P),
@@ -147,71 +148,78 @@ impl<P: Packet> Pipe<P> {
         if self.passes_at_once(shape) {
             return Some(packet);
         }
-        self.take_in(arrival, shape, packet, cut_through, drop);
+        self.accept(arrival, shape, packet, cut_through, drop);
         None
     }
 
-    /// When [`Pipe::pop`] has something to do.
+    /// The instant at which [`Pipe::pop`] must be called.
     #[inline]
-    pub(crate) fn next_wake(&self) -> Option<Time> {
+    pub(crate) fn next_event(&self) -> Option<Time> {
         match &self.kind {
-            Kind::Ideal(_) => None,
-            Kind::Managed(managed) => managed.next_wake(),
-            Kind::Fifo(fifo) => fifo.next_due(),
+            PipeKind::Ideal(_) => None,
+            PipeKind::Event(pipe) => pipe.next_event(),
+            PipeKind::Fifo(fifo) => fifo.next_due(),
         }
     }
 
-    /// Does what is due at the instant that [`Pipe::next_wake`] gave, `now`; returns a packet that comes out, if one
-    /// does. To be called again while the next wake is not after `now`.
+    /// Processes the event at `now`, the instant from [`Pipe::next_event`]. Returns the packet that leaves,
+    /// if one does. The caller must call it again while the next event is not after `now`.
     #[inline]
-    pub(crate) fn pop(&mut self, now: Time, mut drop: impl FnMut(Time, DropCause, P)) -> Option<(Train, P)> {
+    pub(crate) fn pop(
+        &mut self,
+        now: Time,
+        mut drop: impl FnMut(Time, DropCause, P),
+    ) -> Option<(TrainTimes, P)> {
         match &mut self.kind {
-            Kind::Ideal(_) => None,
-            Kind::Fifo(fifo) => fifo.pop(now),
-            Kind::Managed(managed) => managed.pop(now, &mut drop),
+            PipeKind::Ideal(_) => None,
+            PipeKind::Fifo(fifo) => fifo.pop(now),
+            PipeKind::Event(pipe) => pipe.pop(now, &mut drop),
         }
     }
 
-    /// The counters as of `now`; `max_queue_bytes_since` starts anew.
-    pub(crate) fn sample(&mut self, now: Time) -> Counters {
+    /// The counters as of `now`. Resets `max_queue_bytes_since`.
+    pub(crate) fn sample(&mut self, now: Time) -> PipeCounters {
         match &mut self.kind {
-            Kind::Ideal(ideal) => ideal.counters(),
-            Kind::Fifo(fifo) => fifo.sample(now),
-            Kind::Managed(managed) => managed.sample(now),
+            PipeKind::Ideal(ideal) => ideal.counters(),
+            PipeKind::Fifo(fifo) => fifo.sample(now),
+            PipeKind::Event(pipe) => pipe.sample(now),
         }
     }
 
-    /// Whether trains leave here at least as fast as `other` can send them on, so that `other` may take them in
+    /// Whether trains leave here at least as fast as `other` can send them, so that `other` may accept them
     /// when their first segment arrives.
     pub(crate) fn is_no_slower_than(&self, other: &Self) -> bool {
-        matches!((&self.kind, &other.kind), (Kind::Fifo(own), Kind::Fifo(other)) if own.is_no_slower_than(other))
+        match (&self.kind, &other.kind) {
+            (PipeKind::Fifo(own), PipeKind::Fifo(other)) => own.is_no_slower_than(other),
+            _ => false,
+        }
     }
 
-    /// How long it takes until all that was taken in has left the queue.
-    pub(crate) fn busy(&self, now: Time) -> Time {
+    /// The time until the queue is empty, if no more packets arrive.
+    pub(crate) fn drain_time(&self, now: Time) -> Time {
         match &self.kind {
-            Kind::Ideal(_) => Time(0),
-            Kind::Fifo(fifo) => fifo.busy(now),
-            Kind::Managed(managed) => {
-                let queued = managed.queue_bytes();
-                self.spec.rate.mean().map_or(Time(0), |rate| rate.transmit_time(Bytes(queued)))
+            PipeKind::Ideal(_) => Time::ZERO,
+            PipeKind::Fifo(fifo) => fifo.drain_time(now),
+            PipeKind::Event(pipe) => {
+                let queued = pipe.queue_bytes();
+                self.spec.rate.mean().map_or(Time::ZERO, |rate| rate.transmit_time(Bytes(queued)))
             }
         }
     }
 
-    /// True where packets pass at once.
+    /// Whether packets pass at once.
     pub(crate) fn is_ideal(&self) -> bool {
-        matches!(self.kind, Kind::Ideal(_))
+        matches!(self.kind, PipeKind::Ideal(_))
     }
 }
 
-impl Ideal {
-    fn counters(&self) -> Counters {
-        Counters { sent_packets: self.packets, sent_bytes: self.bytes, ..Counters::default() }
+impl IdealPipe {
+    fn counters(&self) -> PipeCounters {
+        PipeCounters { sent_packets: self.packets, sent_bytes: self.bytes, ..PipeCounters::default() }
     }
 }
 
-/// True where each segment's departure is known on its arrival, and the wire only delays and loses.
+/// Whether each segment's departure is known on its arrival, and the wire only delays and loses packets.
 fn is_plain(spec: &PipeSpec) -> bool {
     let is_jittery = spec.jitter.is_some() || spec.reorder.is_some();
     let is_harmful = spec.duplicate > 0.0 || spec.corrupt > 0.0 || spec.down;

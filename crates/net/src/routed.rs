@@ -1,19 +1,19 @@
-//! A packet on its way through the network.
+//! A packet inside the network, with its destination and next hop.
 
-use crate::{Destination, Ecn, Packet, Shape, XcpHeader};
+use crate::{Destination, Ecn, Packet, PacketShape, XcpHeader, XcpPacket};
 
-/// A network has fewer stations than this.
-pub(crate) const MOST_STATIONS: u32 = 0xff_ffff;
+/// A network has fewer stations than this, so that an index fits into three bytes.
+pub(crate) const MAX_STATIONS: u32 = 0xff_ffff;
 
-/// A [`Destination`] in three bytes: there are as many of it as packets in flight.
+/// A [`Destination`] in three bytes, to save memory for each packet in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Target(u32);
 
 impl Target {
     /// No station has this number.
-    const ALL: u32 = MOST_STATIONS;
+    const ALL: u32 = MAX_STATIONS;
 
-    /// The station, or none for all of them.
+    /// The station; `None` for all stations.
     #[inline]
     pub(crate) fn station(self) -> Option<u32> {
         (self.0 != Target::ALL).then_some(self.0)
@@ -37,45 +37,46 @@ impl From<Target> for Destination {
     }
 }
 
-/// A packet and where it goes.
+/// A packet with its destination and next hop.
 #[derive(Clone)]
 pub(crate) struct Routed<P> {
-    /// Two targets of three bytes and a number of two, as one word, which is moved as one.
-    way: u64,
+    /// Destination (3 bytes), next hop (3 bytes) and remaining routers (2 bytes), packed into one word so
+    /// that one instruction moves them.
+    route: u64,
     pub(crate) packet: P,
 }
 
 impl<P> Routed<P> {
-    /// A packet that its sender wants to go to `to`, on its link to `next` (the same, or a router on the way), and that may
-    /// come to so many more routers.
+    /// A packet to `to`. On the current link it goes to `next`: the destination itself, or a router. It may
+    /// pass `routers_left` more routers.
     #[inline]
     pub(crate) fn new(to: Target, next: Target, routers_left: u16, packet: P) -> Self {
-        let way = u64::from(to.0) | u64::from(next.0) << 24 | u64::from(routers_left) << 48;
-        Routed { way, packet }
+        let route = u64::from(to.0) | u64::from(next.0) << 24 | u64::from(routers_left) << 48;
+        Routed { route, packet }
     }
 
-    /// Where its sender wants it to go.
+    /// The destination that the sender gave.
     #[inline]
     pub(crate) fn to(&self) -> Target {
-        Target(self.way as u32 & MOST_STATIONS)
+        Target(self.route as u32 & MAX_STATIONS)
     }
 
-    /// Where on the link of its last sender.
+    /// The destination on the current link.
     #[inline]
     pub(crate) fn next(&self) -> Target {
-        Target((self.way >> 24) as u32 & MOST_STATIONS)
+        Target((self.route >> 24) as u32 & MAX_STATIONS)
     }
 
-    /// How many more routers it may come to.
+    /// How many more routers the packet may pass.
     #[inline]
     pub(crate) fn routers_left(&self) -> u16 {
-        (self.way >> 48) as u16
+        (self.route >> 48) as u16
     }
 }
 
 impl<P: Packet> Packet for Routed<P> {
     #[inline(always)]
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> PacketShape {
         self.packet.shape()
     }
     fn segments(&self) -> u32 {
@@ -88,7 +89,7 @@ impl<P: Packet> Packet for Routed<P> {
         self.packet.last_segment_bytes()
     }
     fn split_off(&mut self, at: u32) -> Self {
-        Routed { packet: self.packet.split_off(at), way: self.way }
+        Routed { packet: self.packet.split_off(at), route: self.route }
     }
     fn ecn(&self) -> Ecn {
         self.packet.ecn()
@@ -102,7 +103,10 @@ impl<P: Packet> Packet for Routed<P> {
     fn corrupt(&mut self, random: u64) {
         self.packet.corrupt(random);
     }
-    fn xcp(&mut self) -> Option<&mut XcpHeader> {
-        self.packet.xcp()
+}
+
+impl<P: XcpPacket> XcpPacket for Routed<P> {
+    fn xcp_header(&mut self) -> Option<&mut XcpHeader> {
+        self.packet.xcp_header()
     }
 }

@@ -1,31 +1,31 @@
-//! What a router knows: its interfaces, and for every address the next station.
+//! Routers: their interfaces and routing tables, and what packets need to cross them.
 //!
-//! Departures from routers as they are:
-//! 1. Tables are made once, from the plan: no routing protocol, no ARP or neighbour discovery by routers.
-//!    An address that no station was given is unreachable, also where a host gave it to itself.
-//! 2. Without a static route a packet goes the shortest way (fewest links) to the interface that has the
-//!    address, not to its network. Static routes go by the longest prefix; a network of its own interfaces
-//!    with a prefix that is as long goes first.
+//! Departures from real routers:
+//! 1. The topology determines all tables: no routing protocol, no ARP or neighbour discovery by routers. An
+//!    address that the topology gives to no station is unreachable, even if a host has configured it.
+//! 2. Without a static route a packet takes the shortest path (fewest links) to the interface that has the
+//!    address, not to its network. Static routes apply by longest prefix; a directly connected network takes
+//!    precedence over a static route of the same or a shorter prefix.
 
 use std::{net::IpAddr, sync::Arc};
 
-use crate::{Cidr, Destination};
+use crate::{Cidr, Destination, Packet};
 
-/// The next step of a packet.
+/// The next hop of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Way {
-    /// The interface to send by.
+pub struct NextHop {
+    /// The outgoing interface.
     pub interface: u32,
-    /// The station to send to, on the link of that interface.
+    /// The next station on that interface's link.
     pub station: u32,
 }
 
-/// Why there is no way (RFC 1812 section 4.3.3.1).
+/// Why an address is unreachable (RFC 1812 section 4.3.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreachable {
-    /// No route leads there.
+    /// No route to its network.
     Net,
-    /// The address would be of a network here, but nobody has it.
+    /// A connected network contains the address, but no station has it.
     Host,
 }
 
@@ -34,129 +34,169 @@ pub enum Unreachable {
 pub struct RouterInterface {
     /// Its station.
     pub station: u32,
-    /// Its addresses and their networks.
+    /// Its addresses with their networks.
     pub addresses: Vec<Cidr>,
-    /// Largest packet in bytes of IP that its link takes now; `None` takes every packet.
+    /// The link's current MTU in bytes of IP; `None` for no limit.
     pub mtu: Option<u32>,
 }
 
-/// What a packet sees of the router that it arrives at.
+/// A router as a packet that arrives there sees it.
 #[derive(Debug, Clone)]
 pub struct Router {
-    /// Its interfaces, in the links' order.
+    /// Its interfaces, in the order of the links.
     pub interfaces: Vec<RouterInterface>,
-    pub(crate) table: Table,
+    pub(crate) table: RoutingTable,
 }
 
 impl Router {
-    /// Whether `address` is one of its own.
+    /// Whether `address` belongs to one of the router's interfaces.
     pub fn owns(&self, address: IpAddr) -> bool {
         self.interfaces.iter().flat_map(|i| &i.addresses).any(|a| a.address == address)
     }
 
-    /// The next step towards `address`, which is not its own.
+    /// The next hop towards `address`, which is not one of the router's.
     ///
     /// # Errors
-    /// Where there is none.
-    pub fn lookup(&self, address: IpAddr) -> Result<Way, Unreachable> {
+    /// The address is unreachable.
+    pub fn lookup(&self, address: IpAddr) -> Result<NextHop, Unreachable> {
         self.table.lookup(address).ok_or_else(|| {
             let is_connected = self.table.networks.iter().any(|n| n.contains(address));
             if is_connected { Unreachable::Host } else { Unreachable::Net }
         })
     }
 
-    /// The next step towards a station; `None` also for the router's own.
-    pub fn toward(&self, station: u32) -> Option<Way> {
-        if self.interfaces.iter().any(|i| i.station == station) {
+    /// The next hop towards a station; `None` if it is unreachable or one of the router's.
+    pub fn next_hop_to(&self, station: u32) -> Option<NextHop> {
+        if self.has_station(station) {
             return None;
         }
-        self.table.toward(station)
+        self.table.next_hop_to(station)
     }
 
-    /// How many stations the network has.
+    /// The number of stations in the network.
     pub fn stations(&self) -> u32 {
         self.table.addresses.of_station.len() as u32
+    }
+
+    fn has_station(&self, station: u32) -> bool {
+        self.interfaces.iter().any(|i| i.station == station)
     }
 }
 
 /// The addresses of all stations.
 #[derive(Debug, Default)]
-pub(crate) struct Addresses {
-    /// Each station's.
+pub(crate) struct StationAddresses {
+    /// The addresses of each station.
     pub(crate) of_station: Vec<Vec<Cidr>>,
-    /// Whose each address is, ascending by address; without those that are of use only on their link.
+    /// The station that has each address, ascending by address; without link-local addresses.
     pub(crate) owners: Vec<(IpAddr, u32)>,
 }
 
 /// The routes of a host or router.
 #[derive(Debug, Clone)]
-pub(crate) struct Table {
-    /// Static routes, the longest prefixes first.
-    pub(crate) routes: Vec<(Cidr, Way)>,
-    /// The networks of its own interfaces, which go before static routes that say less.
+pub(crate) struct RoutingTable {
+    /// Static routes, longest prefix first.
+    pub(crate) routes: Vec<(Cidr, NextHop)>,
+    /// Directly connected networks, which take precedence over static routes that are not more specific.
     pub(crate) networks: Vec<Cidr>,
-    /// The shortest way to each station.
-    pub(crate) ways: Vec<Option<Way>>,
-    pub(crate) addresses: Arc<Addresses>,
+    /// The first hop of the shortest path to each station.
+    pub(crate) next_hops: Vec<Option<NextHop>>,
+    pub(crate) addresses: Arc<StationAddresses>,
 }
 
-impl Table {
-    fn lookup(&self, address: IpAddr) -> Option<Way> {
-        self.static_way(address).or_else(|| {
+impl RoutingTable {
+    fn lookup(&self, address: IpAddr) -> Option<NextHop> {
+        self.static_route(address).or_else(|| {
             let owners = &self.addresses.owners;
             let found = owners.binary_search_by_key(&address, |o| o.0).ok()?;
-            self.ways[owners[found].1 as usize]
+            self.next_hops[owners[found].1 as usize]
         })
     }
 
-    /// The next step towards a station, by the route to its first address if it has one.
-    pub(crate) fn toward(&self, station: u32) -> Option<Way> {
+    /// The next hop towards a station: by the static route to its first address, if there is one.
+    pub(crate) fn next_hop_to(&self, station: u32) -> Option<NextHop> {
         let addresses = self.addresses.of_station.get(station as usize)?;
-        let routed = addresses.first().and_then(|first| self.static_way(first.address));
-        routed.or(self.ways[station as usize])
+        let routed = addresses.first().and_then(|first| self.static_route(first.address));
+        routed.or(self.next_hops[station as usize])
     }
 
-    fn static_way(&self, address: IpAddr) -> Option<Way> {
-        let (to, way) = self.routes.iter().find(|(to, _)| to.contains(address))?;
+    fn static_route(&self, address: IpAddr) -> Option<NextHop> {
+        let (to, next_hop) = self.routes.iter().find(|(to, _)| to.contains(address))?;
         let is_connected = self.networks.iter().any(|n| n.prefix >= to.prefix && n.contains(address));
-        (!is_connected).then_some(*way)
+        (!is_connected).then_some(*next_hop)
     }
 }
 
-/// How a packet came to a router.
+/// A packet that can cross routers.
+pub trait RoutablePacket: Packet {
+    /// Forwards, answers or drops the packet at a router; appends the actions to `out`. The router consumes a
+    /// packet for which there is no action.
+    ///
+    /// By default a packet has no address and no time to live: the router forwards it to the station it was
+    /// sent to, and consumes packets to itself and broadcasts.
+    fn process_at_router(self, router: &Router, arrival: RouterArrival, out: &mut Vec<RouterAction<Self>>) {
+        match arrival.to {
+            Destination::Station(to) if !router.has_station(to) => {
+                out.push(match router.next_hop_to(to) {
+                    Some(hop) => {
+                        RouterAction::Send { interface: hop.interface, to: arrival.to, packet: self }
+                    }
+                    None => RouterAction::Drop(self),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Predicts the next hop that [`RoutablePacket::process_at_router`] will choose; `None` if that is
+    /// unknown. Called only for packets of several segments, to decide whether the first may leave a router
+    /// before the last has arrived.
+    fn next_hop_at(&self, router: &Router, to: Destination) -> Option<NextHop> {
+        match to {
+            Destination::Station(to) => router.next_hop_to(to),
+            Destination::All => None,
+        }
+    }
+}
+
+/// How a packet arrived at a router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrival {
-    /// Through which interface.
+pub struct RouterArrival {
+    /// The incoming interface.
     pub interface: u32,
-    /// Where its sender wants it to go.
+    /// The destination that the sender gave.
     pub to: Destination,
 }
 
-/// What a router does with a packet that arrived. A packet that is not among these was taken in by the router.
+/// What a router does with a packet that arrived.
 #[derive(Debug)]
-pub enum Emission<P> {
+pub enum RouterAction<P> {
     /// Sends a packet, the same or another one.
     Send {
-        /// The interface to send by.
+        /// The outgoing interface.
         interface: u32,
-        /// Where to.
+        /// The destination.
         to: Destination,
         /// The packet.
         packet: P,
     },
-    /// Drops it: there is no way, or no life left in it, or it cannot be understood.
-    Refuse(P),
-    /// Drops it because it is larger than the MTU of this interface's link.
-    TooBig(u32, P),
+    /// Drops the packet: no route, time to live exceeded, or malformed.
+    Drop(P),
+    /// Drops the packet because it is larger than the MTU of this interface's link.
+    DropTooBig(u32, P),
 }
 
-impl<P> Emission<P> {
-    /// The same with another packet in it.
-    pub fn map<Q>(self, of: impl FnOnce(P) -> Q) -> Emission<Q> {
+impl<P> RouterAction<P> {
+    /// Converts the packet.
+    pub fn map<Q>(self, convert: impl FnOnce(P) -> Q) -> RouterAction<Q> {
         match self {
-            Emission::Send { interface, to, packet } => Emission::Send { interface, to, packet: of(packet) },
-            Emission::Refuse(packet) => Emission::Refuse(of(packet)),
-            Emission::TooBig(interface, packet) => Emission::TooBig(interface, of(packet)),
+            RouterAction::Send { interface, to, packet } => {
+                RouterAction::Send { interface, to, packet: convert(packet) }
+            }
+            RouterAction::Drop(packet) => RouterAction::Drop(convert(packet)),
+            RouterAction::DropTooBig(interface, packet) => {
+                RouterAction::DropTooBig(interface, convert(packet))
+            }
         }
     }
 }

@@ -1,35 +1,36 @@
-//! What one direction of a link is made of: plain data, read by the scenario file, the lab and the simulator.
+//! The properties of one direction of a link: plain data for scenario files, the lab and the simulator.
 
 use std::sync::Arc;
 
 use units::{BitRate, Bytes, Time};
 
-use crate::{discipline::Discipline, trace::RateTrace};
+use crate::{discipline::Discipline, queue_limit::QueueLimit, trace::RateTrace};
 
 /// One direction of a link. The default is ideal: no delay, no limit, no loss.
 ///
-/// A packet passes these in order: the queue (`queue`, `discipline`), the rate (`rate`, `burst`), and the
-/// wire (loss, corruption, duplication, then delay, jitter and reordering).
+/// A packet passes in this order: the queue (`queue`, `discipline`), the rate (`rate`, `burst`), and the wire
+/// (loss, corruption, duplication, then delay, jitter and reordering).
 #[derive(Debug, Clone, PartialEq)]
 pub struct PipeSpec {
-    /// How fast packets leave the queue.
+    /// The rate at which packets leave the queue.
     pub rate: Rate,
-    /// Token bucket in bytes: with it the pipe shapes as tbf does, packets that the bucket allows leave
-    /// at once; without it the pipe is a wire on which each packet takes its transmission time.
+    /// Size of the token bucket. With a bucket the pipe shapes like tbf: packets leave at once while there
+    /// are tokens. Without one (`None`) it is a wire on which each packet takes its transmission time.
     pub burst: Option<Bytes>,
-    /// Bytes that each segment counts on the wire beside its IP bytes (14: Ethernet header, as tbf counts).
+    /// Bytes on the wire that each segment has in addition to its IP bytes (14: Ethernet header, as tbf
+    /// counts).
     pub overhead: u32,
-    /// What the queue in front of the rate may hold.
+    /// Capacity of the queue in front of the rate.
     pub queue: QueueLimit,
-    /// Which packet of the queue goes next, and which is dropped or marked.
+    /// Which packet of the queue is sent next, and which is dropped or marked.
     pub discipline: Discipline,
     /// Propagation delay.
     pub delay: Time,
-    /// How the delay varies.
+    /// Variation of the delay.
     pub jitter: Option<Jitter>,
-    /// Which packets are lost on the wire (after the queue, so they cost capacity).
+    /// Which packets are lost on the wire. Losses come after the queue, so they use capacity.
     pub loss: LossModel,
-    /// What one draw of `loss` is for.
+    /// Whether the loss model decides by segment or by super-packet.
     pub loss_unit: LossUnit,
     /// Probability that a packet is delivered twice.
     pub duplicate: f64,
@@ -37,9 +38,9 @@ pub struct PipeSpec {
     pub corrupt: f64,
     /// Which packets overtake others.
     pub reorder: Option<Reorder>,
-    /// Largest packet in bytes of IP; `None` carries every packet.
+    /// MTU in bytes of IP; `None` for no limit.
     pub mtu: Option<u32>,
-    /// Nothing passes.
+    /// The link is down: no packet passes.
     pub down: bool,
 }
 
@@ -51,7 +52,7 @@ impl Default for PipeSpec {
             overhead: PipeSpec::DEFAULT_OVERHEAD_BYTES,
             queue: QueueLimit::Unlimited,
             discipline: Discipline::default(),
-            delay: Time(0),
+            delay: Time::ZERO,
             jitter: None,
             loss: LossModel::None,
             loss_unit: LossUnit::Segment,
@@ -65,31 +66,32 @@ impl Default for PipeSpec {
 }
 
 impl PipeSpec {
-    /// Overhead of a packet unless said otherwise: an Ethernet header, as tbf counts.
+    /// Default overhead of a segment: an Ethernet header, as tbf counts.
     pub const DEFAULT_OVERHEAD_BYTES: u32 = 14;
-    /// Queue of a direction with a rate unless said otherwise (netem's and a device's usual 1000).
+    /// Default queue of a direction with a rate: the default of netem (`limit`) and of devices
+    /// (`txqueuelen`).
     pub const DEFAULT_QUEUE: QueueLimit = QueueLimit::Packets(1000);
 
-    /// True where packets pass at once and unharmed, apart from those larger than `mtu`.
+    /// Whether packets pass at once and unharmed, except those larger than `mtu`.
     pub fn is_ideal(&self) -> bool {
         *self == PipeSpec { overhead: self.overhead, queue: self.queue, mtu: self.mtu, ..PipeSpec::default() }
     }
 }
 
-/// How fast packets leave a queue.
+/// The rate at which packets leave a queue.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Rate {
-    /// At once.
+    /// Packets leave at once.
     #[default]
     Unlimited,
-    /// Always the same.
+    /// A constant rate.
     Constant(BitRate),
-    /// Changing as a trace says.
+    /// A rate that follows a trace.
     Trace(Arc<RateTrace>),
 }
 
 impl Rate {
-    /// The rate, or a trace's mean; `None` where there is no limit.
+    /// The constant rate, or the mean of the trace; `None` if there is no limit.
     pub fn mean(&self) -> Option<BitRate> {
         match self {
             Rate::Unlimited => None,
@@ -99,84 +101,60 @@ impl Rate {
     }
 }
 
-/// The most that a queue holds. The packet being sent counts until its last bit has left,
-/// as in Linux's tbf, so the largest queueing delay is the limit over the rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum QueueLimit {
-    /// Nothing is ever dropped for want of room.
-    #[default]
-    Unlimited,
-    /// Bytes, overhead included.
-    Bytes(Bytes),
-    /// Packets (segments).
-    Packets(u64),
-}
-
-impl QueueLimit {
-    /// The limit in bytes, with packets of so many; `None` where there is none.
-    pub fn bytes(self, packet: u64) -> Option<Bytes> {
-        match self {
-            QueueLimit::Unlimited => None,
-            QueueLimit::Bytes(bytes) => Some(bytes),
-            QueueLimit::Packets(count) => Some(Bytes(count.saturating_mul(packet))),
-        }
-    }
-}
-
-/// How much a packet's delay differs from the pipe's delay.
+/// The random difference between a packet's delay and the pipe's delay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Jitter {
-    /// Half the width of the uniform distribution, the standard deviation of the others.
+    /// Half the width of a uniform distribution, or the standard deviation of the others.
     pub spread: Time,
-    /// Its shape.
+    /// The distribution.
     pub distribution: Distribution,
-    /// Packets may overtake each other; otherwise none arrives before one that was sent before it.
+    /// Packets may overtake each other. Otherwise packets arrive in the order in which they were sent.
     pub reorders: bool,
 }
 
-/// The shape of a jitter's distribution. The pipe's delay is its mean; delays are never negative.
+/// The distribution of jitter. The pipe's delay is its mean; delays are never negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Distribution {
-    /// All values between delay - spread and delay + spread alike.
+    /// Uniform between delay - spread and delay + spread.
     #[default]
     Uniform,
-    /// The bell curve.
+    /// The normal distribution.
     Normal,
-    /// Long tail: Pareto with shape 3, shifted to mean 0 and scaled to standard deviation 1, as the table
-    /// of iproute2's netem.
+    /// A long tail: Pareto with shape 3, shifted to mean 0 and scaled to standard deviation 1, as in
+    /// iproute2's table for netem.
     Pareto,
 }
 
 /// Which packets are lost.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum LossModel {
-    /// None.
+    /// No packet is lost.
     #[default]
     None,
-    /// Each with this probability, whatever happened before.
+    /// Each packet is lost with this probability, independently of the others.
     Independent(f64),
-    /// Two states, good and bad, with a loss probability each (Gilbert 1960, Elliott 1963).
+    /// Two states, good and bad, each with a loss probability (Gilbert 1960, Elliott 1963).
     GilbertElliott(GilbertElliott),
-    /// Every n-th packet: the n-th, the 2n-th, and so on; at least 1.
+    /// Every n-th packet: the n-th, the 2n-th, and so on; n is at least 1.
     Every(u64),
-    /// These packets, counted from 1 as they reach the wire; ascending.
+    /// The packets with these numbers, ascending. Packets are counted from 1 as they reach the wire.
     Packets(Vec<u64>),
     /// At each of these instants (ascending) the next `count` packets that reach the wire.
     Times {
-        /// When, since the start.
+        /// Instants since the start.
         at: Vec<Time>,
-        /// How many packets each time; at least 1.
+        /// Packets lost at each instant; at least 1.
         count: u32,
     },
 }
 
-/// The Gilbert-Elliott model. Each packet is lost with the probability of the present state, then the
-/// state may change.
+/// The Gilbert-Elliott model. Each packet is lost with the probability of the current state, then the state
+/// may change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GilbertElliott {
-    /// Probability to go from good to bad (p).
+    /// Probability of a transition from good to bad (p).
     pub to_bad: f64,
-    /// Probability to go from bad to good (r).
+    /// Probability of a transition from bad to good (r).
     pub to_good: f64,
     /// Loss probability in the bad state (1 - h).
     pub loss_bad: f64,
@@ -185,7 +163,7 @@ pub struct GilbertElliott {
 }
 
 impl LossModel {
-    /// The share of packets lost in the long run, as far as it is a share.
+    /// The long-term loss rate; 0 for models that lose a fixed number of packets.
     pub fn mean(&self) -> f64 {
         match self {
             LossModel::None | LossModel::Packets(_) | LossModel::Times { .. } => 0.0,
@@ -200,21 +178,21 @@ impl LossModel {
     }
 }
 
-/// What one draw of a loss model is for.
+/// The unit for which a loss model decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LossUnit {
     /// Each segment, as on a real wire.
     #[default]
     Segment,
-    /// Each packet as it came, of however many segments: what netem does to the super-packets of a
-    /// host with segmentation offload.
+    /// Each packet as it arrives, however many segments it has: as netem treats the super-packets of a host
+    /// with segmentation offload.
     SuperPacket,
 }
 
 /// Which packets overtake those before them: they skip the delay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reorder {
-    /// Probability that a candidate does.
+    /// Probability that a candidate overtakes.
     pub probability: f64,
     /// Only every `gap`-th packet is a candidate; at least 1.
     pub gap: u32,

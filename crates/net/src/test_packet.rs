@@ -2,14 +2,14 @@
 
 use units::Time;
 
-use crate::{DropCause, Packet, PipeId, Sink};
+use crate::{DropCause, Packet, PacketSink, PipeId, RoutablePacket, XcpPacket};
 
 /// A numbered packet without content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TestPacket {
     /// Number of the first segment; the following ones count up.
     pub first: u64,
-    /// Segments.
+    /// Number of segments.
     pub segments: u32,
     /// IP bytes of each segment but the last.
     pub bytes: u32,
@@ -18,7 +18,7 @@ pub struct TestPacket {
 }
 
 impl TestPacket {
-    /// One segment.
+    /// A packet of one segment.
     pub fn single(number: u64, bytes: u32) -> Self {
         TestPacket { first: number, segments: 1, bytes, last_bytes: bytes }
     }
@@ -36,14 +36,18 @@ impl Packet for TestPacket {
     }
     fn split_off(&mut self, at: u32) -> Self {
         assert!(0 < at && at < self.segments);
-        let rest = TestPacket { first: self.first + u64::from(at), segments: self.segments - at, ..*self };
+        let tail = TestPacket { first: self.first + u64::from(at), segments: self.segments - at, ..*self };
         *self = TestPacket { segments: at, last_bytes: self.bytes, ..*self };
-        rest
+        tail
     }
 }
 
-/// Collects `(station, time, packet)` of every delivery.
-impl Sink<TestPacket> for Vec<(u32, Time, TestPacket)> {
+impl RoutablePacket for TestPacket {}
+
+impl XcpPacket for TestPacket {}
+
+/// Collects `(station, time, packet)` of every delivery, and ignores drops.
+impl PacketSink<TestPacket> for Vec<(u32, Time, TestPacket)> {
     fn deliver(&mut self, station: u32, at: Time, packet: TestPacket) {
         self.push((station, at, packet));
     }

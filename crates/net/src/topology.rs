@@ -1,58 +1,29 @@
-//! Hosts, switches, routers and the links between them, checked and made into a [`Network`].
+//! The topology of hosts, switches, routers and links: validates it and builds a [`Network`].
 //!
-//! Any graph will do: hosts and routers may have any number of links, and switches may form loops.
+//! Any graph is allowed: hosts and routers may have any number of links, and switches may form loops.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use crate::{
-    Cidr, Network, Packet, PipeSpec, Router, RouterInterface,
+    Cidr, Network, NetworkPacket, NextHop, Node, PipeSpec, Router, RouterInterface, Station,
     address::is_link_local,
-    graph::{Graph, Hop, Station},
-    routed::MOST_STATIONS,
-    router::{Addresses, Table, Way},
+    graph::{Graph, PipeEnds},
+    routed::MAX_STATIONS,
+    router::{RoutingTable, StationAddresses},
 };
 
-/// An end of a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Node {
-    /// A host, by index.
-    Host(u32),
-    /// A switch, by index.
-    Switch(u32),
-    /// A router, by index.
-    Router(u32),
-}
-
-/// Which way along a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Direction {
-    /// From the link's first end to its second.
-    Forward,
-    /// The other way.
-    Backward,
-}
-
-/// One direction of one link, in the order of [`Topology::link`] calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PipeId {
-    /// The link's index.
-    pub link: u32,
-    /// Which way.
-    pub direction: Direction,
-}
-
-/// What cannot be built.
+/// Why a topology is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TopologyError {
     /// A link names a node that does not exist, or joins a node to itself.
     BadLink(usize),
-    /// An address was given to an interface that does not exist.
+    /// An address belongs to an interface that does not exist.
     NoInterface(Node, u32),
     /// Two interfaces have the same address.
     SameAddress(IpAddr),
-    /// A route leads to an address that nobody has on the networks of that node.
+    /// No neighbour of the node has the gateway address of its route.
     BadRoute(Node, IpAddr),
-    /// There are more stations than a network may have.
+    /// There are too many stations.
     TooLarge(usize),
 }
 
@@ -60,17 +31,17 @@ impl std::fmt::Display for TopologyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             TopologyError::BadLink(link) => {
-                write!(f, "link {link} joins a node that does not exist, or one node to itself")
+                write!(f, "link {link} joins a node that does not exist, or a node to itself")
             }
             TopologyError::NoInterface(node, interface) => {
-                write!(f, "{node} has no interface {interface}: it has not so many links")
+                write!(f, "{node} has no interface {interface}: it has too few links")
             }
             TopologyError::SameAddress(address) => write!(f, "two interfaces have the address {address}"),
             TopologyError::BadRoute(node, via) => {
-                write!(f, "{node} has a route by {via}, which nobody on its links has as address")
+                write!(f, "{node} has a route via {via}, but no neighbour has that address")
             }
             TopologyError::TooLarge(stations) => {
-                write!(f, "{stations} ends of links at hosts and routers: fewer than {MOST_STATIONS} will do")
+                write!(f, "hosts and routers have {stations} interfaces: the limit is {}", MAX_STATIONS - 1)
             }
         }
     }
@@ -78,17 +49,7 @@ impl std::fmt::Display for TopologyError {
 
 impl std::error::Error for TopologyError {}
 
-impl std::fmt::Display for Node {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Node::Host(h) => write!(f, "host {h}"),
-            Node::Switch(s) => write!(f, "switch {s}"),
-            Node::Router(r) => write!(f, "router {r}"),
-        }
-    }
-}
-
-/// A network's plan.
+/// The description of a network.
 #[derive(Debug, Clone)]
 pub struct Topology {
     hosts: u32,
@@ -100,51 +61,54 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A plan of so many hosts and switches, without links.
+    /// A topology with this many hosts and switches, without links.
     pub fn new(hosts: u32, switches: u32) -> Self {
         Topology { hosts, switches, routers: 0, links: Vec::new(), addresses: Vec::new(), routes: Vec::new() }
     }
 
-    /// One more router.
-    pub fn router(&mut self) -> Node {
+    /// Adds a router.
+    pub fn add_router(&mut self) -> Node {
         self.routers += 1;
         Node::Router(self.routers - 1)
     }
 
     /// Joins `a` and `b`; `forward` is the direction from `a` to `b`. The links of a host or router are its
-    /// interfaces, in this order.
-    pub fn link(&mut self, a: Node, b: Node, forward: PipeSpec, backward: PipeSpec) {
+    /// interfaces, in the order of these calls.
+    pub fn add_link(&mut self, a: Node, b: Node, forward: PipeSpec, backward: PipeSpec) {
         self.links.push((a, b, forward, backward));
     }
 
-    /// Gives an interface of a host or router an address, by which routers find it.
-    pub fn address(&mut self, node: Node, interface: u32, address: Cidr) {
+    /// Gives an interface of a host or router an address, to which routers forward packets.
+    pub fn add_address(&mut self, node: Node, interface: u32, address: Cidr) {
         self.addresses.push((node, interface, address));
     }
 
-    /// Gives a router or host a static route: to all addresses of `to` by way of the neighbour with the address `via`.
-    pub fn route(&mut self, node: Node, to: Cidr, via: IpAddr) {
+    /// Gives a router or host a static route to all addresses of `to` via the neighbour with the address
+    /// `via`.
+    pub fn add_route(&mut self, node: Node, to: Cidr, via: IpAddr) {
         self.routes.push((node, to, via));
     }
 
-    /// All stations: the hosts' first, by host and then in the links' order, then the routers'. With one link a
-    /// host, station and host have the same number. Links that [`Topology::build`] refuses have none.
+    /// All stations: those of the hosts, by host and then in the order of the links, then those of the
+    /// routers. If each host has one link, the indexes of stations and hosts are equal. Links that
+    /// [`Topology::build`] rejects have no stations.
     pub fn stations(&self) -> Vec<Station> {
         self.graph().stations
     }
 
-    /// Checks the plan and builds the network; `seed` is for its losses.
+    /// Validates the topology and builds the network; `seed` seeds all random decisions (losses, jitter,
+    /// queues).
     ///
     /// # Errors
-    /// See [`TopologyError`].
-    pub fn build<P: Packet>(&self, seed: u64) -> Result<Network<P>, TopologyError> {
+    /// The topology is invalid: see [`TopologyError`].
+    pub fn build<P: NetworkPacket>(&self, seed: u64) -> Result<Network<P>, TopologyError> {
         for (i, (a, b, _, _)) in self.links.iter().enumerate() {
             if !self.exists(*a) || !self.exists(*b) || a == b {
                 return Err(TopologyError::BadLink(i));
             }
         }
         let graph = self.graph();
-        if graph.stations.len() >= MOST_STATIONS as usize {
+        if graph.stations.len() >= MAX_STATIONS as usize {
             return Err(TopologyError::TooLarge(graph.stations.len()));
         }
         let domains = graph.domains();
@@ -153,7 +117,7 @@ impl Topology {
         let specs: Vec<PipeSpec> =
             self.links.iter().flat_map(|(_, _, f, b)| [f.clone(), b.clone()]).collect();
         let (host_tables, router_tables) = tables.split_at(tables.len() - self.routers as usize);
-        let router = |(index, table): (usize, &Table)| {
+        let router = |(index, table): (usize, &RoutingTable)| {
             let own = graph.stations.iter().enumerate().filter(|(_, s)| s.node == Node::Router(index as u32));
             let interfaces = own.map(|(station, s)| RouterInterface {
                 station: station as u32,
@@ -175,12 +139,13 @@ impl Topology {
     }
 
     fn graph(&self) -> Graph {
-        let good = self.links.iter().filter(|l| self.exists(l.0) && self.exists(l.1));
-        let hops = good.flat_map(|l| [Hop { from: l.0, to: l.1 }, Hop { from: l.1, to: l.0 }]).collect();
-        Graph::new(self.hosts, self.switches, self.routers, hops)
+        let valid = self.links.iter().filter(|l| self.exists(l.0) && self.exists(l.1));
+        let pipes =
+            valid.flat_map(|l| [PipeEnds { from: l.0, to: l.1 }, PipeEnds { from: l.1, to: l.0 }]).collect();
+        Graph::new(self.hosts, self.switches, self.routers, pipes)
     }
 
-    fn addresses(&self, stations: &[Station]) -> Result<Addresses, TopologyError> {
+    fn addresses(&self, stations: &[Station]) -> Result<StationAddresses, TopologyError> {
         let mut of_station = vec![Vec::new(); stations.len()];
         let mut owners = BTreeMap::new();
         for &(node, interface, cidr) in &self.addresses {
@@ -193,16 +158,17 @@ impl Topology {
                 return Err(TopologyError::SameAddress(cidr.address));
             }
         }
-        Ok(Addresses { of_station, owners: owners.into_iter().collect() })
+        Ok(StationAddresses { of_station, owners: owners.into_iter().collect() })
     }
 
-    /// The tables of all hosts, then of all routers. Without routers nobody needs any.
+    /// The routing tables of all hosts, then of all routers. Empty without routers, because switches need
+    /// none.
     fn tables(
         &self,
         graph: &Graph,
         domains: &[u32],
-        addresses: &Arc<Addresses>,
-    ) -> Result<Vec<Table>, TopologyError> {
+        addresses: &Arc<StationAddresses>,
+    ) -> Result<Vec<RoutingTable>, TopologyError> {
         if self.routers == 0 {
             return Ok(Vec::new());
         }
@@ -210,19 +176,19 @@ impl Topology {
         let mut tables = nodes
             .map(|node| {
                 let own = (0..graph.stations.len()).filter(|s| graph.stations[*s].node == node);
-                Ok(Table {
+                Ok(RoutingTable {
                     routes: self.static_routes(node, graph, domains, addresses)?,
                     networks: own.flat_map(|s| addresses.of_station[s].clone()).collect(),
-                    ways: Vec::with_capacity(graph.stations.len()),
+                    next_hops: Vec::with_capacity(graph.stations.len()),
                     addresses: addresses.clone(),
                 })
             })
-            .collect::<Result<Vec<Table>, TopologyError>>()?;
+            .collect::<Result<Vec<RoutingTable>, TopologyError>>()?;
         for station in 0..graph.stations.len() {
-            let ways = graph.ways(station);
-            let (hosts, others) = ways.split_at(self.hosts as usize);
-            let ends = hosts.iter().chain(&others[self.switches as usize..]);
-            tables.iter_mut().zip(ends).for_each(|(table, way)| table.ways.push(*way));
+            let next_hops = graph.next_hops(station);
+            let (hosts, others) = next_hops.split_at(self.hosts as usize);
+            let of_nodes = hosts.iter().chain(&others[self.switches as usize..]);
+            tables.iter_mut().zip(of_nodes).for_each(|(table, next_hop)| table.next_hops.push(*next_hop));
         }
         Ok(tables)
     }
@@ -232,22 +198,22 @@ impl Topology {
         node: Node,
         graph: &Graph,
         domains: &[u32],
-        addresses: &Addresses,
-    ) -> Result<Vec<(Cidr, Way)>, TopologyError> {
+        addresses: &StationAddresses,
+    ) -> Result<Vec<(Cidr, NextHop)>, TopologyError> {
         let own: Vec<usize> = (0..graph.stations.len()).filter(|s| graph.stations[*s].node == node).collect();
-        let way = |via: IpAddr| {
+        let next_hop = |via: IpAddr| {
             let has = |station: usize| addresses.of_station[station].iter().any(|a| a.address == via);
             own.iter().find_map(|&from| {
                 let neighbours = (0..graph.stations.len()).filter(|s| domains[*s] == domains[from]);
                 let station = neighbours.filter(|s| !own.contains(s)).find(|s| has(*s))? as u32;
-                Some(Way { interface: graph.stations[from].interface, station })
+                Some(NextHop { interface: graph.stations[from].interface, station })
             })
         };
         let mut routes = Vec::new();
         for &(_, to, via) in self.routes.iter().filter(|r| r.0 == node) {
-            routes.push((to, way(via).ok_or(TopologyError::BadRoute(node, via))?));
+            routes.push((to, next_hop(via).ok_or(TopologyError::BadRoute(node, via))?));
         }
-        // Stable: of two alike the first counts.
+        // The sort is stable: of two equal prefixes the first route applies.
         routes.sort_by_key(|(to, _)| std::cmp::Reverse(to.prefix));
         Ok(routes)
     }

@@ -1,24 +1,24 @@
-//! A rate that follows a trace: mahimahi's packet-delivery opportunities, or steps of rate over time.
+//! Rates that follow a trace: mahimahi's packet-delivery opportunities, or steps of rate over time.
 
 use units::{BitRate, Time};
 
-/// A trace; it repeats after its end.
+/// A rate trace, which repeats after its end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RateTrace {
     /// Mahimahi's link format: at each of these milliseconds one packet of [`OPPORTUNITY_BYTES`] may leave.
-    /// Ascending, not empty, the last greater than 0: it is the period.
+    /// Ascending and not empty. The last value is the period, and is greater than 0.
     Opportunities(Vec<u64>),
-    /// From each instant on this rate. The first instant is 0; ascending; `end` is the period.
+    /// The rate from each instant until the next.
     Steps {
-        /// Instant and rate.
+        /// Instants and rates. Ascending; the first instant is 0.
         steps: Vec<(Time, BitRate)>,
-        /// When it begins anew; after the last instant.
+        /// The period: the trace repeats at this instant, which is after the last step.
         end: Time,
     },
 }
 
-/// Bytes on the wire that one opportunity of a mahimahi trace is for (mahimahi's `PACKET_SIZE`, IP of 1500
-/// and 4 bytes of its own).
+/// Bytes on the wire of one opportunity of a mahimahi trace (mahimahi's `PACKET_SIZE`: 1500 bytes of IP and a
+/// header of 4).
 pub const OPPORTUNITY_BYTES: u64 = 1504;
 
 impl RateTrace {
@@ -34,9 +34,11 @@ impl RateTrace {
                 let sum: u128 = steps
                     .iter()
                     .zip(ends)
-                    .map(|((from, rate), to)| u128::from(rate.0) * u128::from(to.0.saturating_sub(from.0)))
+                    .map(|((from, rate), to)| {
+                        u128::from(rate.0) * u128::from(to.saturating_sub(*from).as_nanos())
+                    })
                     .sum();
-                BitRate((sum / u128::from(end.0.max(1))) as u64)
+                BitRate((sum / u128::from(end.as_nanos().max(1))) as u64)
             }
         }
     }

@@ -1,7 +1,8 @@
-//! The tests of this crate, one program: each file is a module, and linking costs once.
+//! The integration tests of this crate in one program: each file is a module, so that linking is needed only
+//! once.
 
 mod chain;
+mod paths;
 mod properties;
-mod router_garbage;
+mod router_robustness;
 mod routers;
-mod ways;

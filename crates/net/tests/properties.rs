@@ -1,9 +1,9 @@
-//! What every pipe must keep, whatever is sent through it: packets are conserved, order is kept, the
-//! rate is never exceeded, the delay is exact, and a queue drops exactly what does not fit.
+//! Properties of a network with one slow pipe, for any traffic: packets are conserved and stay in order, the
+//! rate is never exceeded, the delay is exact, and a queue drops exactly the packets that do not fit.
 
 use net::{
-    Destination, Direction, DropCause, LossModel, Network, Node, PipeId, PipeSpec, QueueLimit, Rate, Sink,
-    Topology, test_packet::TestPacket,
+    Destination, Direction, DropCause, LossModel, Network, Node, PacketSink, PipeId, PipeSpec, QueueLimit,
+    Rate, Topology, test_packet::TestPacket,
 };
 use proptest::prelude::*;
 use units::{BitRate, Bytes, Time};
@@ -14,14 +14,14 @@ const END: Time = Time(u64::MAX / 4);
 
 #[derive(Default)]
 struct Log {
-    /// (delivery time, segment number) for each segment, at the delivery of its packet.
+    /// (delivery time of the packet, segment number) for each segment.
     delivered: Vec<(Time, u64)>,
-    /// Whole deliveries.
+    /// Delivered packets.
     packets: Vec<(Time, TestPacket)>,
     dropped: Vec<(DropCause, u64)>,
 }
 
-impl Sink<TestPacket> for Log {
+impl PacketSink<TestPacket> for Log {
     fn deliver(&mut self, _host: u32, at: Time, packet: TestPacket) {
         self.packets.push((at, packet));
         self.delivered.extend((0..u64::from(packet.segments)).map(|i| (at, packet.first + i)));
@@ -35,18 +35,19 @@ impl Sink<TestPacket> for Log {
 fn dumbbell(spec: PipeSpec, seed: u64) -> Network<TestPacket> {
     let mut topology = Topology::new(2, 2);
     let ideal = PipeSpec::default;
-    topology.link(Node::Host(0), Node::Switch(0), ideal(), ideal());
-    topology.link(Node::Switch(0), Node::Switch(1), spec, ideal());
-    topology.link(Node::Switch(1), Node::Host(1), ideal(), ideal());
+    topology.add_link(Node::Host(0), Node::Switch(0), ideal(), ideal());
+    topology.add_link(Node::Switch(0), Node::Switch(1), spec, ideal());
+    topology.add_link(Node::Switch(1), Node::Host(1), ideal(), ideal());
     topology.build(seed).unwrap()
 }
 
-/// Sends `(gap before in ns, segments, bytes, last bytes)` one after the other; returns the segments sent.
+/// Sends packets given as `(gap before in ns, segments, bytes, last bytes)`; returns the log and the number
+/// of segments.
 fn play(network: &mut Network<TestPacket>, sends: &[(u64, u32, u32, u32)]) -> (Log, u64) {
     let mut log = Log::default();
     let (mut now, mut number) = (Time(0), 0);
     for &(gap, segments, bytes, last_bytes) in sends {
-        now = Time(now.0 + gap);
+        now += Time(gap);
         network.run_until(now, &mut log);
         let last_bytes = last_bytes.min(bytes);
         let bytes = if segments == 1 { last_bytes } else { bytes };
@@ -98,7 +99,7 @@ proptest! {
         prop_assert_eq!((counters.queue_packets, counters.queue_bytes), (0, 0));
     }
 
-    /// Over any stretch between two deliveries, no more bits come out than rate x time (and the burst).
+    /// Between any two deliveries no more bits arrive than rate times time, plus the burst.
     #[test]
     fn never_faster_than_the_rate(mut spec in specs(), sends in sends(), rate in 1_000_000u64..40_000_000_000) {
         spec.rate = Rate::Constant(BitRate(rate));
@@ -111,9 +112,9 @@ proptest! {
             let mut sum = 0;
             for (at, packet) in &log.packets[start + 1..] {
                 sum += bytes(packet);
-                let elapsed = at.0 - log.packets[start].0.0;
-                let allowed = elapsed as f64 * rate as f64 / 8e9 + burst as f64 + rate as f64 / 8e9 + 1e-3;
-                prop_assert!(sum as f64 <= allowed, "{} B in {} ns, {} allowed", sum, elapsed, allowed);
+                let elapsed_ns = at.since(log.packets[start].0).as_nanos_f64();
+                let allowed = elapsed_ns * rate as f64 / 8e9 + burst as f64 + rate as f64 / 8e9 + 1e-3;
+                prop_assert!(sum as f64 <= allowed, "{} B in {} ns, {} allowed", sum, elapsed_ns, allowed);
             }
         }
     }
@@ -133,9 +134,9 @@ proptest! {
         prop_assert_eq!(log.packets.iter().map(|p| p.0).collect::<Vec<_>>(), starts);
     }
 
-    /// A train of n segments fares as n packets sent at the same instant.
+    /// A train of n segments behaves as n packets sent at the same instant.
     #[test]
-    fn a_train_is_its_segments(mut spec in specs(), sends in sends(), seed in any::<u64>()) {
+    fn a_train_behaves_as_its_segments(mut spec in specs(), sends in sends(), seed in any::<u64>()) {
         spec.delay = Time(1_000_000);
         let (trains, _) = play(&mut dumbbell(spec.clone(), seed), &sends);
         let single: Vec<_> = sends.iter().flat_map(|&(gap, segments, bytes, last)| {
@@ -157,9 +158,9 @@ proptest! {
         }
     }
 
-    /// Against the definition: walk packet by packet and count what has not left yet.
+    /// Compares with the definition: for each packet, counts the packets that have not left.
     #[test]
-    fn drops_exactly_what_does_not_fit(
+    fn drops_exactly_the_packets_that_do_not_fit(
         rate in 1_000_000u64..10_000_000_000, limit in 9100u64..100_000, in_packets in any::<bool>(),
         sends in proptest::collection::vec((0u64..100_000, 60u32..9000), 1..200),
     ) {
@@ -168,14 +169,14 @@ proptest! {
         let spec = PipeSpec { rate: Rate::Constant(BitRate(rate)), queue, ..PipeSpec::default() };
         let single: Vec<_> = sends.iter().map(|&(gap, bytes)| (gap, 1, bytes, bytes)).collect();
         let (log, _) = play(&mut dumbbell(spec, 1), &single);
-        // The reference: exact rationals in units of 1/rate ns, from the definition alone.
+        // The reference uses exact rationals in units of 1/rate ns.
         let mut held: Vec<(u128, u64)> = Vec::new();
         let (mut now, mut free, mut dropped) = (0u128, 0u128, Vec::new());
         let mut near = false;
         for (number, &(gap, bytes)) in sends.iter().enumerate() {
             now += u128::from(gap) * u128::from(rate);
             let wire = u64::from(bytes) + 14;
-            // Within 1e-6 ns of a departure the order is up to rounding: skip such cases.
+            // Within 1e-6 ns of a departure the order depends on rounding: such cases are skipped.
             near |= held.iter().any(|h| h.0.abs_diff(now) <= u128::from(rate) / 1_000_000);
             held.retain(|h| h.0 > now);
             let fits = if in_packets {
@@ -196,7 +197,7 @@ proptest! {
 }
 
 #[test]
-fn a_rate_is_held_over_ten_seconds_at_every_packet_size() {
+fn a_rate_is_exact_over_ten_seconds_at_every_packet_size() {
     for bytes in [64 - 14, 576, 1500, 9000] {
         let spec = PipeSpec { rate: Rate::Constant(BitRate(1_000_000_000)), ..PipeSpec::default() };
         let mut network = dumbbell(spec, 1);
@@ -218,9 +219,9 @@ fn a_rate_is_held_over_ten_seconds_at_every_packet_size() {
 fn a_train_crosses_a_second_hop_without_being_stored() {
     let slow = || PipeSpec { rate: Rate::Constant(BitRate(1_000_000_000)), ..PipeSpec::default() };
     let mut topology = Topology::new(2, 2);
-    topology.link(Node::Host(0), Node::Switch(0), PipeSpec::default(), PipeSpec::default());
-    topology.link(Node::Switch(0), Node::Switch(1), slow(), PipeSpec::default());
-    topology.link(Node::Switch(1), Node::Host(1), slow(), PipeSpec::default());
+    topology.add_link(Node::Host(0), Node::Switch(0), PipeSpec::default(), PipeSpec::default());
+    topology.add_link(Node::Switch(0), Node::Switch(1), slow(), PipeSpec::default());
+    topology.add_link(Node::Switch(1), Node::Host(1), slow(), PipeSpec::default());
     let mut network = topology.build(1).unwrap();
     let mut log = Log::default();
     let train = TestPacket { first: 0, segments: 44, bytes: 1486, last_bytes: 1486 };
@@ -229,18 +230,18 @@ fn a_train_crosses_a_second_hop_without_being_stored() {
     // 44 packets of 12 us on the first hop, and the last packet's 12 us on the second.
     assert_eq!(log.packets[0].0, Time(45 * 12_000));
     let second = network.sample(PipeId { link: 2, direction: Direction::Forward }, END);
-    assert_eq!(second.max_queue_bytes, 1500, "the second hop must see packets, not a train");
+    assert_eq!(second.max_queue_bytes, 1500, "the second hop must receive packets, not a train");
 }
 
-/// h0 (100 Mb/s) and h1 (ideal) meet at a switch with 1 Gb/s to h2: a packet of h1 that comes while a train of h0
-/// is still arriving must not wait for the segments to come.
+/// h0 (100 Mb/s) and h1 (ideal) meet at a switch with 1 Gb/s to h2: a packet of h1 that arrives in the middle
+/// of a train of h0 must not wait for segments that have not arrived.
 #[test]
-fn a_slow_train_does_not_hold_up_what_comes_meanwhile() {
+fn a_train_from_a_slow_link_does_not_delay_other_packets() {
     let rate = |rate| PipeSpec { rate: Rate::Constant(BitRate(rate)), ..PipeSpec::default() };
     let mut topology = Topology::new(3, 1);
-    topology.link(Node::Host(0), Node::Switch(0), rate(100_000_000), PipeSpec::default());
-    topology.link(Node::Host(1), Node::Switch(0), PipeSpec::default(), PipeSpec::default());
-    topology.link(Node::Switch(0), Node::Host(2), rate(1_000_000_000), PipeSpec::default());
+    topology.add_link(Node::Host(0), Node::Switch(0), rate(100_000_000), PipeSpec::default());
+    topology.add_link(Node::Host(1), Node::Switch(0), PipeSpec::default(), PipeSpec::default());
+    topology.add_link(Node::Switch(0), Node::Host(2), rate(1_000_000_000), PipeSpec::default());
     let mut network = topology.build(1).unwrap();
     let mut log = Log::default();
     let train = TestPacket { first: 0, segments: 44, bytes: 1486, last_bytes: 1486 };
@@ -248,15 +249,16 @@ fn a_slow_train_does_not_hold_up_what_comes_meanwhile() {
     network.run_until(Time(1_000_000), &mut log);
     network.send(1, Time(1_000_000), Destination::Station(2), TestPacket::single(100, 84), &mut log);
     network.run_until(END, &mut log);
-    // The small one at once; the train's last segment one transmission after it came: 44 x 120 us + 12 us.
+    // The small packet leaves at once, the train's last segment one transmission time after its arrival: 44 x
+    // 120 us + 12 us.
     assert_eq!(log.packets[0], (Time(1_000_784), TestPacket::single(100, 84)));
     assert_eq!(log.packets[1].0, Time(5_292_000));
     let out = network.sample(PipeId { link: 2, direction: Direction::Forward }, END);
-    assert!(out.max_queue_bytes <= 3000, "{} B: the train's segments came one by one", out.max_queue_bytes);
+    assert!(out.max_queue_bytes <= 3000, "{} B: the train's segments arrive one by one", out.max_queue_bytes);
 }
 
 #[test]
-fn a_token_bucket_lets_its_burst_through_at_once() {
+fn a_token_bucket_sends_its_burst_at_once() {
     let spec = PipeSpec {
         rate: Rate::Constant(BitRate(8_000_000)),
         burst: Some(Bytes(3000)),
@@ -265,8 +267,9 @@ fn a_token_bucket_lets_its_burst_through_at_once() {
     };
     let sends: Vec<_> = (0..4).map(|_| (0, 1, 986, 986)).collect();
     let (log, _) = play(&mut dumbbell(spec, 1), &sends);
-    // Three packets of 1000 B at once, the fourth when 1000 B of tokens have come: 1 ms at 8 Mb/s.
-    assert_eq!(log.packets.iter().map(|p| p.0.0).collect::<Vec<_>>(), [0, 0, 0, 1_000_000]);
+    // Three packets of 1000 B leave at once, the fourth when there are 1000 B of tokens: after 1 ms at 8
+    // Mb/s.
+    assert_eq!(log.packets.iter().map(|p| p.0.as_micros()).collect::<Vec<_>>(), [0, 0, 0, 1000]);
 }
 
 #[test]
@@ -274,16 +277,16 @@ fn broadcasts_reach_every_other_host_once() {
     let mut topology = Topology::new(4, 2);
     let ideal = PipeSpec::default;
     for host in 0..4 {
-        topology.link(Node::Host(host), Node::Switch(host / 2), ideal(), ideal());
+        topology.add_link(Node::Host(host), Node::Switch(host / 2), ideal(), ideal());
     }
-    topology.link(Node::Switch(0), Node::Switch(1), PipeSpec { delay: Time(5), ..ideal() }, ideal());
+    topology.add_link(Node::Switch(0), Node::Switch(1), PipeSpec { delay: Time(5), ..ideal() }, ideal());
     let mut network = topology.build(1).unwrap();
-    let mut got: Vec<(u32, Time, TestPacket)> = Vec::new();
-    network.send(1, Time(0), Destination::All, TestPacket::single(0, 28), &mut got);
-    network.run_until(END, &mut got);
-    let mut hosts: Vec<(u32, u64)> = got.iter().map(|g| (g.0, g.1.0)).collect();
+    let mut delivered: Vec<(u32, Time, TestPacket)> = Vec::new();
+    network.send(1, Time(0), Destination::All, TestPacket::single(0, 28), &mut delivered);
+    network.run_until(END, &mut delivered);
+    let mut hosts: Vec<(u32, Time)> = delivered.iter().map(|d| (d.0, d.1)).collect();
     hosts.sort_unstable();
-    assert_eq!(hosts, [(0, 0), (2, 5), (3, 5)]);
+    assert_eq!(hosts, [(0, Time(0)), (2, Time(5)), (3, Time(5))]);
 }
 
 #[test]
@@ -300,9 +303,9 @@ fn the_same_seed_drops_the_same_packets() {
 }
 
 #[test]
-fn the_mean_queue_is_the_integral_of_what_waits() {
+fn the_queue_integral_counts_the_time_of_each_packet() {
     let spec = PipeSpec { rate: Rate::Constant(BitRate(8_000_000)), ..PipeSpec::default() };
-    // Two packets of 1000 B at once: the first waits 1 ms, the second 2 ms.
+    // Two packets of 1000 B arrive at once: the first waits for 1 ms, the second for 2 ms.
     let mut network = dumbbell(spec, 1);
     play(&mut network, &[(0, 1, 986, 986), (0, 1, 986, 986)]);
     let counters = network.sample(SLOW, END);
@@ -311,12 +314,12 @@ fn the_mean_queue_is_the_integral_of_what_waits() {
 }
 
 #[test]
-fn plans_that_cannot_work_are_refused() {
+fn invalid_links_are_rejected() {
     use net::TopologyError;
     let ideal = PipeSpec::default;
     let build = |links: &[(Node, Node)]| {
         let mut topology = Topology::new(2, 3);
-        links.iter().for_each(|l| topology.link(l.0, l.1, ideal(), ideal()));
+        links.iter().for_each(|l| topology.add_link(l.0, l.1, ideal(), ideal()));
         topology.build::<TestPacket>(1).map(|_| ()).unwrap_err()
     };
     let (h, s) = (Node::Host, Node::Switch);

@@ -1,9 +1,11 @@
-//! What routers do to real frames, checked by an independent reader (etherparse).
+//! Routers with real frames, checked with an independent parser (etherparse).
 
 use crate::chain;
 use std::net::IpAddr;
 
-use chain::{H0, H1, R0_LEFT, R2_RIGHT, Seen, chain, cidr, echo, ip, read, send, topology, udp_v4, udp_v6};
+use chain::{
+    H0, H1, ParsedFrame, R0_LEFT, R2_RIGHT, chain, cidr, echo, ip, read, send, topology, udp_v4, udp_v6,
+};
 use etherparse::{
     ArpEthIpv4Packet, ArpOperation, NetSlice, PacketBuilder, SlicedPacket, TransportSlice,
     defrag::IpDefragPool,
@@ -15,8 +17,8 @@ fn narrow(mtu: u32) -> PipeSpec {
     PipeSpec { mtu: Some(mtu), ..PipeSpec::default() }
 }
 
-/// The one frame that comes back to h0, and nothing else.
-fn answer(frame: Vec<u8>, middle: PipeSpec) -> Seen {
+/// The reply to a frame of h0, which must be the only delivery.
+fn reply(frame: Vec<u8>, middle: PipeSpec) -> ParsedFrame {
     let log = send(&mut chain(middle), H0, frame);
     assert_eq!(log.delivered.len(), 1, "{:?}", log.dropped);
     let (station, _, frame) = &log.delivered[0];
@@ -26,40 +28,40 @@ fn answer(frame: Vec<u8>, middle: PipeSpec) -> Seen {
 }
 
 #[test]
-fn each_router_tells_when_the_time_to_live_ends_at_it() {
+fn each_router_reports_an_exceeded_time_to_live() {
     for (ttl, router) in [(1, "10.0.0.2"), (2, "10.0.1.2"), (3, "10.0.2.2")] {
         let frame = udp_v4(b"probe", |h| h.time_to_live = ttl);
-        let seen = answer(frame.clone(), PipeSpec::default());
+        let parsed = reply(frame.clone(), PipeSpec::default());
         assert_eq!(
-            (seen.from, seen.to, seen.kind.as_str()),
+            (parsed.from, parsed.to, parsed.kind.as_str()),
             (ip(router), ip("10.0.0.9"), "TimeExceeded(TtlExceededInTransit)")
         );
-        // It sent 64; so many routers lie between.
-        assert_eq!(seen.ttl, 64 - (ttl - 1));
-        // The quoted packet is what came, but for its time to live and the checksum of that.
-        assert_eq!(seen.payload.len(), frame.len() - 14);
-        assert_eq!((seen.payload[8], &seen.payload[12..]), (1, &frame[26..]));
+        // The router sent it with 64; `ttl - 1` routers are between it and h0.
+        assert_eq!(parsed.ttl, 64 - (ttl - 1));
+        // The quoted packet is the original, except for its time to live and header checksum.
+        assert_eq!(parsed.payload.len(), frame.len() - 14);
+        assert_eq!((parsed.payload[8], &parsed.payload[12..]), (1, &frame[26..]));
     }
     let delivered =
         send(&mut chain(PipeSpec::default()), H0, udp_v4(b"probe", |h| h.time_to_live = 4)).delivered;
     assert_eq!(delivered[0].0, H1);
-    let seen = read(&delivered[0].2);
-    assert_eq!((seen.ttl, seen.payload.as_slice()), (1, &b"probe"[..]));
+    let parsed = read(&delivered[0].2);
+    assert_eq!((parsed.ttl, parsed.payload.as_slice()), (1, &b"probe"[..]));
     assert_eq!(delivered[0].2[..6], ethernet::station_mac(H1));
     assert_eq!(delivered[0].2[6..12], ethernet::station_mac(R2_RIGHT));
 }
 
 #[test]
-fn the_same_over_ipv6() {
+fn each_router_reports_an_exceeded_hop_limit() {
     for (limit, router) in [(1, "fd00::2"), (2, "fd00:0:0:1::2"), (3, "fd00:0:0:2::2")] {
         let frame = udp_v6(b"probe", |h| h.hop_limit = limit);
-        let seen = answer(frame.clone(), PipeSpec::default());
+        let parsed = reply(frame.clone(), PipeSpec::default());
         assert_eq!(
-            (seen.from, seen.to, seen.kind.as_str()),
+            (parsed.from, parsed.to, parsed.kind.as_str()),
             (ip(router), ip("fd00::9"), "TimeExceeded(HopLimitExceeded)")
         );
-        assert_eq!(seen.ttl, 64 - (limit - 1));
-        assert_eq!((seen.payload[7], &seen.payload[8..]), (1, &frame[22..]));
+        assert_eq!(parsed.ttl, 64 - (limit - 1));
+        assert_eq!((parsed.payload[7], &parsed.payload[8..]), (1, &frame[22..]));
     }
     let delivered =
         send(&mut chain(PipeSpec::default()), H0, udp_v6(b"probe", |h| h.hop_limit = 4)).delivered;
@@ -67,7 +69,7 @@ fn the_same_over_ipv6() {
 }
 
 #[test]
-fn routers_answer_echo_requests_at_any_of_their_addresses() {
+fn routers_reply_to_echo_requests_at_any_of_their_addresses() {
     for (to, hops) in [
         ("10.0.0.2", 0),
         ("10.0.1.1", 0),
@@ -76,46 +78,46 @@ fn routers_answer_echo_requests_at_any_of_their_addresses() {
         ("fd00::2", 0),
         ("fd00:0:0:3::1", 2),
     ] {
-        let seen = answer(echo(to, b"are you there"), PipeSpec::default());
-        assert_eq!((seen.from, seen.ttl), (ip(to), 64 - hops));
-        assert_eq!(seen.kind, "EchoReply(IcmpEchoHeader { id: 7, seq: 9 })");
-        assert_eq!(seen.payload, b"are you there");
+        let parsed = reply(echo(to, b"are you there"), PipeSpec::default());
+        assert_eq!((parsed.from, parsed.ttl), (ip(to), 64 - hops));
+        assert_eq!(parsed.kind, "EchoReply(IcmpEchoHeader { id: 7, seq: 9 })");
+        assert_eq!(parsed.payload, b"are you there");
     }
 }
 
 #[test]
 fn traceroute_ends_at_a_router() {
-    let seen = answer(udp_v4(b"probe", |h| h.destination = [10, 0, 2, 1]), PipeSpec::default());
-    assert_eq!((seen.from, seen.kind.as_str()), (ip("10.0.2.1"), "DestinationUnreachable(Port)"));
+    let parsed = reply(udp_v4(b"probe", |h| h.destination = [10, 0, 2, 1]), PipeSpec::default());
+    assert_eq!((parsed.from, parsed.kind.as_str()), (ip("10.0.2.1"), "DestinationUnreachable(Port)"));
     let to = |text: &str| match ip(text) {
         IpAddr::V6(v6) => v6.octets(),
         IpAddr::V4(_) => unreachable!("IPv6"),
     };
-    let seen = answer(udp_v6(b"probe", |h| h.destination = to("fd00:0:0:2::2")), PipeSpec::default());
-    assert_eq!((seen.from, seen.kind.as_str()), (ip("fd00:0:0:2::2"), "DestinationUnreachable(Port)"));
+    let parsed = reply(udp_v6(b"probe", |h| h.destination = to("fd00:0:0:2::2")), PipeSpec::default());
+    assert_eq!((parsed.from, parsed.kind.as_str()), (ip("fd00:0:0:2::2"), "DestinationUnreachable(Port)"));
 }
 
 #[test]
-fn nobody_there_is_told_apart_from_no_way_there() {
+fn host_unreachable_and_network_unreachable_differ() {
     for (to, kind) in [([10, 0, 0, 77], "Host"), ([10, 0, 3, 77], "Network"), ([192, 168, 1, 1], "Network")] {
-        let seen = answer(udp_v4(b"probe", |h| h.destination = to), PipeSpec::default());
-        assert_eq!((seen.from, seen.kind), (ip("10.0.0.2"), format!("DestinationUnreachable({kind})")));
+        let parsed = reply(udp_v4(b"probe", |h| h.destination = to), PipeSpec::default());
+        assert_eq!((parsed.from, parsed.kind), (ip("10.0.0.2"), format!("DestinationUnreachable({kind})")));
     }
-    let seen = answer(udp_v6(b"probe", |h| h.destination[15] = 0x77), PipeSpec::default());
-    assert_eq!((seen.from, seen.kind.as_str()), (ip("fd00::2"), "DestinationUnreachable(NoRoute)"));
+    let parsed = reply(udp_v6(b"probe", |h| h.destination[15] = 0x77), PipeSpec::default());
+    assert_eq!((parsed.from, parsed.kind.as_str()), (ip("fd00::2"), "DestinationUnreachable(NoRoute)"));
 }
 
 #[test]
-fn who_forbids_fragments_is_told_the_mtu() {
+fn packets_too_big_cause_an_error_with_the_mtu() {
     let payload = vec![5; 1472];
-    let seen = answer(udp_v4(&payload, |h| h.dont_fragment = true), narrow(1400));
-    assert_eq!(seen.from, ip("10.0.1.2"));
-    assert_eq!(seen.kind, "DestinationUnreachable(FragmentationNeeded { next_hop_mtu: 1400 })");
-    assert_eq!(seen.payload.len(), 576 - 28, "the quotation is cut");
-    let seen = answer(udp_v6(&vec![5; 1452], |_| {}), narrow(1400));
-    assert_eq!((seen.from, seen.kind.as_str()), (ip("fd00:0:0:1::2"), "PacketTooBig { mtu: 1400 }"));
-    assert_eq!(seen.payload.len(), 1280 - 48);
-    // What just fits passes.
+    let parsed = reply(udp_v4(&payload, |h| h.dont_fragment = true), narrow(1400));
+    assert_eq!(parsed.from, ip("10.0.1.2"));
+    assert_eq!(parsed.kind, "DestinationUnreachable(FragmentationNeeded { next_hop_mtu: 1400 })");
+    assert_eq!(parsed.payload.len(), 576 - 28, "the quoted packet is truncated");
+    let parsed = reply(udp_v6(&vec![5; 1452], |_| {}), narrow(1400));
+    assert_eq!((parsed.from, parsed.kind.as_str()), (ip("fd00:0:0:1::2"), "PacketTooBig { mtu: 1400 }"));
+    assert_eq!(parsed.payload.len(), 1280 - 48);
+    // Packets of exactly the MTU pass.
     for (frame, mtu) in
         [(udp_v4(&payload, |h| h.dont_fragment = true), 1500), (udp_v6(&vec![5; 1452], |_| {}), 1500)]
     {
@@ -126,7 +128,7 @@ fn who_forbids_fragments_is_told_the_mtu() {
     assert_eq!((log.delivered[0].0, log.dropped), (H0, vec![DropCause::Mtu]));
 }
 
-/// What a receiver makes of fragments.
+/// Reassembles fragments as a receiver does.
 fn reassembled(frames: &[Vec<u8>]) -> Option<Vec<u8>> {
     let mut pool: IpDefragPool = IpDefragPool::new();
     let mut whole = None;
@@ -148,7 +150,7 @@ fn fragments_carry_the_same_payload() {
         assert!(log.delivered.iter().all(|d| d.0 == H1));
         assert!(frames.iter().all(|f| f.len() - 14 <= mtu as usize), "{bytes} B by {mtu}");
         let expected = (bytes as usize + 8).div_ceil((mtu as usize - 20) & !7);
-        assert_eq!(frames.len(), expected, "as few as can be: {bytes} B by {mtu}");
+        assert_eq!(frames.len(), expected, "the minimum number of fragments: {bytes} B by {mtu}");
         assert_eq!(reassembled(&frames).unwrap(), frame[34..], "{bytes} B by {mtu}");
     }
 }
@@ -169,8 +171,8 @@ fn fragments_are_fragmented_again() {
 }
 
 #[test]
-fn options_go_into_every_fragment_only_if_they_are_to_be_copied() {
-    // Router alert (copied), record route (not), two of no operation.
+fn only_options_with_the_copied_flag_go_into_every_fragment() {
+    // Router alert (copied), record route (not copied), two no-operations.
     let options = [0x94, 4, 0, 0, 7, 7, 4, 0, 0, 0, 0, 1];
     let frame = udp_v4(&[9; 400], |h| h.options = options.into());
     let log = send(&mut chain(narrow(200)), H0, frame.clone());
@@ -182,8 +184,8 @@ fn options_go_into_every_fragment_only_if_they_are_to_be_copied() {
 }
 
 #[test]
-fn no_error_answers_an_error_or_a_later_fragment_or_nobody() {
-    let error = answer(udp_v4(b"probe", |h| h.time_to_live = 1), PipeSpec::default());
+fn errors_later_fragments_and_invalid_sources_cause_no_error() {
+    let error = reply(udp_v4(b"probe", |h| h.time_to_live = 1), PipeSpec::default());
     let again = |kind: [u8; 2]| {
         let mut frame = Vec::new();
         PacketBuilder::ethernet2(ethernet::station_mac(H0), ethernet::station_mac(R0_LEFT))
@@ -199,7 +201,7 @@ fn no_error_answers_an_error_or_a_later_fragment_or_nobody() {
     };
     silent(again([11, 0]));
     silent(again([3, 4]));
-    answer(again([8, 0]), PipeSpec::default());
+    reply(again([8, 0]), PipeSpec::default());
     silent(udp_v4(b"probe", |h| {
         h.time_to_live = 1;
         h.fragment_offset = 3.try_into().unwrap();
@@ -228,7 +230,7 @@ fn no_error_answers_an_error_or_a_later_fragment_or_nobody() {
 }
 
 #[test]
-fn what_is_not_in_order_goes_no_further() {
+fn malformed_packets_are_dropped() {
     let good = udp_v4(b"probe", |_| {});
     for (at, bit) in [(24, 1), (14, 0x10), (14, 2), (17, 0x80)] {
         let mut frame = good.clone();
@@ -236,7 +238,7 @@ fn what_is_not_in_order_goes_no_further() {
         let log = send(&mut chain(PipeSpec::default()), H0, frame);
         assert_eq!((log.delivered.len(), log.dropped), (0, vec![DropCause::Router]), "byte {at}");
     }
-    // Not addressed to the router, or to all stations: not its business.
+    // The router ignores frames for another station, and unicast packets in broadcast frames.
     for mac in [ethernet::BROADCAST, ethernet::station_mac(99)] {
         let mut frame = good.clone();
         frame[..6].copy_from_slice(&mac);
@@ -246,19 +248,19 @@ fn what_is_not_in_order_goes_no_further() {
 }
 
 #[test]
-fn what_ethernet_pads_is_no_part_of_the_packet() {
+fn ethernet_padding_is_not_part_of_the_packet() {
     let mut frame = udp_v4(b"x", |_| {});
     frame.extend([0xee; 20]);
     let log = send(&mut chain(PipeSpec::default()), H0, frame.clone());
     assert_eq!(log.delivered[0].2.len(), frame.len());
     let mut frame = udp_v4(b"x", |h| h.time_to_live = 1);
     frame.extend([0xee; 20]);
-    assert_eq!(answer(frame, PipeSpec::default()).payload.len(), 29);
+    assert_eq!(reply(frame, PipeSpec::default()).payload.len(), 29);
 }
 
 #[test]
-fn routers_answer_arp_for_their_address_on_that_link_only() {
-    let ask = |target: [u8; 4]| {
+fn routers_reply_to_arp_only_for_their_address_on_that_link() {
+    let request = |target: [u8; 4]| {
         let mut frame = Vec::new();
         PacketBuilder::ethernet2(ethernet::station_mac(H0), ethernet::BROADCAST)
             .arp(
@@ -275,9 +277,9 @@ fn routers_answer_arp_for_their_address_on_that_link_only() {
             .unwrap();
         send(&mut chain(PipeSpec::default()), H0, frame).delivered
     };
-    let delivered = ask([10, 0, 0, 2]);
+    let delivered = request([10, 0, 0, 2]);
     let sliced = SlicedPacket::from_ethernet(&delivered[0].2).unwrap();
-    let Some(NetSlice::Arp(arp)) = sliced.net else { panic!("no ARP") };
+    let Some(NetSlice::Arp(arp)) = sliced.net else { panic!("not an ARP frame") };
     assert_eq!(arp.operation(), ArpOperation::REPLY);
     assert_eq!(
         (arp.sender_hw_addr(), arp.sender_protocol_addr()),
@@ -287,11 +289,11 @@ fn routers_answer_arp_for_their_address_on_that_link_only() {
         (arp.target_hw_addr(), arp.target_protocol_addr()),
         (&ethernet::station_mac(H0)[..], &[10, 0, 0, 9][..])
     );
-    assert_eq!(ask([10, 0, 1, 1]), [], "an address of another of its links");
-    assert_eq!(ask([10, 0, 0, 3]), [], "nobody's address");
+    assert_eq!(request([10, 0, 1, 1]), [], "the router's address on another link");
+    assert_eq!(request([10, 0, 0, 3]), [], "no station's address");
 }
 
-/// A neighbour solicitation by h0 for `target`, with the option that tells its address or without.
+/// A neighbour solicitation by h0 for `target`, with or without the source link-layer address option.
 fn solicit(from: &str, target: &str, option: &[u8], hop_limit: u8) -> Vec<u8> {
     let octets = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
     let mut body = octets(target).to_vec();
@@ -306,7 +308,7 @@ fn solicit(from: &str, target: &str, option: &[u8], hop_limit: u8) -> Vec<u8> {
 }
 
 #[test]
-fn routers_answer_neighbour_solicitations() {
+fn routers_reply_to_neighbour_solicitations() {
     let mut option = vec![1, 1];
     option.extend(ethernet::station_mac(H0));
     for (from, option, to, solicited) in [
@@ -317,17 +319,17 @@ fn routers_answer_neighbour_solicitations() {
     ] {
         let log = send(&mut chain(PipeSpec::default()), H0, solicit(from, "fd00::2", option, 255));
         let (_, _, frame) = &log.delivered[0];
-        let seen = read(frame);
-        assert_eq!((seen.from, seen.to, seen.ttl), (ip("fd00::2"), ip(to), 255));
+        let parsed = read(frame);
+        assert_eq!((parsed.from, parsed.to, parsed.ttl), (ip("fd00::2"), ip(to), 255));
         let sliced = SlicedPacket::from_ethernet(frame).unwrap();
-        let Some(TransportSlice::Icmpv6(icmp)) = sliced.transport else { panic!("no ICMPv6") };
+        let Some(TransportSlice::Icmpv6(icmp)) = sliced.transport else { panic!("not ICMPv6") };
         let etherparse::Icmpv6Type::NeighborAdvertisement(header) = icmp.icmp_type() else {
-            panic!("{seen:?}")
+            panic!("{parsed:?}")
         };
         assert_eq!((header.router, header.solicited, header.r#override), (true, solicited, true));
-        let mut told = vec![2, 1];
-        told.extend(ethernet::station_mac(R0_LEFT));
-        assert_eq!(seen.payload[16..], told);
+        let mut target_address_option = vec![2, 1];
+        target_address_option.extend(ethernet::station_mac(R0_LEFT));
+        assert_eq!(parsed.payload[16..], target_address_option);
     }
     for frame in [solicit("fd00::9", "fd00::2", &option, 254), solicit("fd00::9", "fd00::3", &option, 255)] {
         assert_eq!(send(&mut chain(PipeSpec::default()), H0, frame).delivered, []);
@@ -335,12 +337,12 @@ fn routers_answer_neighbour_solicitations() {
 }
 
 #[test]
-fn a_static_route_overrides_the_shortest_way() {
-    // h0 - r0 - r1 - h1, and r0 - r2 - r1; the route sends by r2.
+fn a_static_route_overrides_the_shortest_path() {
+    // h0 - r0 - r1 - h1, and r0 - r2 - r1; the route goes via r2.
     let mut topology = Topology::new(2, 0);
-    let r = [topology.router(), topology.router(), topology.router()];
+    let r = [topology.add_router(), topology.add_router(), topology.add_router()];
     for (a, b) in [(Node::Host(0), r[0]), (r[0], r[1]), (r[0], r[2]), (r[2], r[1]), (r[1], Node::Host(1))] {
-        topology.link(a, b, PipeSpec::default(), PipeSpec::default());
+        topology.add_link(a, b, PipeSpec::default(), PipeSpec::default());
     }
     for (node, interface, address) in [
         (Node::Host(0), 0, "10.0.0.9/24"),
@@ -349,7 +351,7 @@ fn a_static_route_overrides_the_shortest_way() {
         (r[2], 0, "10.0.2.2/24"),
         (r[2], 1, "10.0.4.2/24"),
     ] {
-        topology.address(node, interface, cidr(address));
+        topology.add_address(node, interface, cidr(address));
     }
     let links = |topology: &Topology| {
         let log = send(&mut topology.build(1).unwrap(), H0, udp_v4(b"x", |_| {}));
@@ -357,32 +359,32 @@ fn a_static_route_overrides_the_shortest_way() {
         log.passed.iter().map(|p| p.0).collect::<Vec<_>>()
     };
     assert_eq!(links(&topology), [0, 1, 4]);
-    topology.route(r[0], cidr("10.0.3.0/24"), ip("10.0.2.2"));
+    topology.add_route(r[0], cidr("10.0.3.0/24"), ip("10.0.2.2"));
     assert_eq!(links(&topology), [0, 2, 3, 4]);
 }
 
 #[test]
-fn frames_that_go_round_in_circles_end_and_their_sender_is_told() {
+fn a_routing_loop_ends_with_an_error_to_the_sender() {
     let mut topology = topology(PipeSpec::default());
-    topology.route(Node::Router(1), cidr("10.0.3.0/24"), ip("10.0.1.1"));
-    topology.route(Node::Router(0), cidr("10.0.3.0/24"), ip("10.0.1.2"));
+    topology.add_route(Node::Router(1), cidr("10.0.3.0/24"), ip("10.0.1.1"));
+    topology.add_route(Node::Router(0), cidr("10.0.3.0/24"), ip("10.0.1.2"));
     let log = send(&mut topology.build(1).unwrap(), H0, udp_v4(b"x", |h| h.time_to_live = 255));
     assert_eq!(
         log.passed.iter().filter(|p| p.0 == 1).count(),
         254,
-        "255 routers saw it, the first came before this link"
+        "255 routers received it, the first of them before this link"
     );
     assert_eq!(read(&log.delivered[0].2).kind, "TimeExceeded(TtlExceededInTransit)");
     assert_eq!(log.dropped, [DropCause::Router]);
 }
 
 #[test]
-fn a_change_of_mtu_is_seen_by_the_router_at_once() {
+fn a_change_of_mtu_affects_the_router_at_once() {
     let mut network = chain(PipeSpec::default());
     let frame = || udp_v4(&[1; 1000], |h| h.dont_fragment = true);
     assert_eq!(send(&mut network, H0, frame()).delivered[0].0, H1);
     let pipe = net::PipeId { link: 2, direction: net::Direction::Forward };
-    network.change(pipe, Time(1), &narrow(700));
+    network.change_pipe(pipe, Time(1), &narrow(700));
     let mut log = chain::Log::default();
     network.send(H0, Time(1), Destination::Station(R0_LEFT), chain::Bytes(frame()), &mut log);
     assert_eq!(
@@ -391,10 +393,10 @@ fn a_change_of_mtu_is_seen_by_the_router_at_once() {
     );
 }
 
-/// RFC 1812 section 4.3.2.7, RFC 4443 section 2.4e: no error about a frame for a group, nor about a packet that says it
-/// comes from everybody.
+/// RFC 1812 section 4.3.2.7, RFC 4443 section 2.4e: no error about a multicast frame, nor about a packet with
+/// a broadcast source address.
 #[test]
-fn no_error_answers_a_frame_for_a_group_or_a_packet_from_everybody() {
+fn multicast_frames_and_broadcast_sources_cause_no_error() {
     let own_v4 = udp_v4(b"probe", |h| h.destination = [10, 0, 0, 2]);
     let own_v6 =
         udp_v6(b"probe", |h| h.destination = "fd00::2".parse::<std::net::Ipv6Addr>().unwrap().octets());
@@ -418,20 +420,22 @@ fn no_error_answers_a_frame_for_a_group_or_a_packet_from_everybody() {
     }
 }
 
-/// RFC 791 section 3.2: what is left is sent in one piece as soon as it fits, whole units of 8 bytes or not.
+/// RFC 791 section 3.2: the remaining bytes are one fragment as soon as they fit, whole units of 8 bytes or
+/// not.
 #[test]
 fn the_last_fragment_may_fill_the_mtu() {
-    // 1500 B in all: 1480 behind the header, of which 984 go first and 496 are left.
+    // 1500 B in total: 1480 after the header, of which the first fragment carries 984, and 496 remain.
     let frame = udp_v4(&[7; 1472], |_| {});
     for (mtu, lengths) in [(1006, vec![1004, 516]), (760, vec![756, 756, 28]), (518, vec![516, 516, 508])] {
         let log = send(&mut chain(narrow(mtu)), H0, frame.clone());
-        let got: Vec<usize> = log.delivered.iter().map(|d| d.2.len() - 14).collect();
-        assert_eq!(got, lengths, "MTU {mtu}");
+        let sizes: Vec<usize> = log.delivered.iter().map(|d| d.2.len() - 14).collect();
+        assert_eq!(sizes, lengths, "MTU {mtu}");
     }
-    // 762 is 20 + 742: after 736 the 744 left do not fit, at 764 they do, as 20 + 744.
+    // At MTU 762 (20 + 742) the first fragment carries 736, and the remaining 744 do not fit. At 764 they
+    // fit, as 20 + 744.
     let log = send(&mut chain(narrow(764)), H0, frame);
     assert_eq!(log.delivered.iter().map(|d| d.2.len() - 14).collect::<Vec<_>>(), [764, 756]);
-    // 1482 + 20 - 8: a packet whose rest is no multiple of 8 and just fits.
+    // The remaining 743 bytes are no multiple of 8 and just fit.
     let log = send(&mut chain(narrow(763)), H0, udp_v4(&[7; 1471], |_| {}));
     assert_eq!(log.delivered.iter().map(|d| d.2.len() - 14).collect::<Vec<_>>(), [756, 763]);
 }

@@ -1,55 +1,60 @@
-//! The links of a path one by one, by answers of the routers between them: nothing is needed at the other end.
+//! Measures each link of a path by ICMP errors of the routers, without cooperation of the other host.
 //!
-//! Two methods that fail in different ways:
-//! - *pathchar* (Jacobson 1997; Downey, SIGCOMM 1999): of the round-trip times of many packets of many sizes to each router the
-//!   smallest of each size count. They lie on a line; its slope grows from router to router by the time that a byte takes on
-//!   the link between them.
-//! - *pathneck* (Hu et al., SIGCOMM 2004): small packets before and after a train of large ones run out of hops at one router after
-//!   the other, whose two answers are as far apart as the train is long there. It gets longer at a link that is narrower than all
-//!   before.
+//! It combines two methods that fail for different reasons:
+//! - *pathchar* (Jacobson 1997; Downey, SIGCOMM 1999): many packets of several sizes are sent to each router,
+//!   and the minimum round-trip time of each size counts. These lie on a line. Its slope increases from
+//!   router to router by the serialization time per byte of the link between them.
+//! - *pathneck* (Hu et al., SIGCOMM 2004): the TTLs of small packets before and after a train of large ones
+//!   expire at one router after another. The time between the two replies of a router is the length of the
+//!   train there. It increases at a link that is narrower than all before.
 //!
-//! What routers do slowly, or not for everybody, disturbs the first; what other traffic does disturbs the second.
+//! Slow or rate-limited replies of routers disturb the first method; cross traffic disturbs the second.
 //!
-//! An ICMP error quotes the packet that caused it (RFC 792: 8 bytes of it; RFC 1812: as much as 576 bytes hold; RFC 4443: as much as
-//! 1280 bytes hold), so the error may grow with the probe, and then the way back adds to the slope. Each reply's size is known, so
-//! two slopes are taken (see [`Slopes`]): over probes whose replies have one size, the way there alone; over probes whose replies
-//! grow with them, both ways together. Where only the second is exact enough, a link is taken to be as fast in both directions, the
-//! interval covers what it may be otherwise, and the answer says so.
+//! An ICMP error quotes the packet that caused it (RFC 792: 8 bytes of it; RFC 1812: as much as fits into 576
+//! bytes; RFC 4443: as much as fits into 1280 bytes). So the error may grow with the probe, and the backward
+//! direction then adds to the slope. The size of each reply is known, so that there are two slopes (see
+//! [`Slopes`]): over probes whose replies have a constant size, of the forward direction; over probes whose
+//! replies grow with them, of both directions together. If only the second is precise enough, the link is
+//! assumed to have the same rate in both directions. The interval then covers other ratios, and the result
+//! says so.
 
 use std::net::IpAddr;
 
 use serde::Serialize;
 
 use crate::{
-    answer::{Interval, Validity},
-    slopes::{Estimate, Slopes},
-    statistics::{least, median},
+    result::{Interval, Validity},
+    slopes::{SlopeEstimate, Slopes},
+    statistics::{median, minimum},
 };
 
-/// Sizes of pathchar's packets, and how often each is sent to each router.
+/// Number of packet sizes of pathchar.
 const SIZES: usize = 12;
+/// Number of packets of each size to each router.
 const REPEATS: usize = 10;
-const REPEATS_OF_LIMITED: usize = 2;
-/// The smallest packet, bytes of IP.
-const SMALL: u32 = 64;
-/// Large packets of a pathneck train, and trains.
-const LOAD: usize = 60;
+/// The same for a router that limits the rate of its ICMP errors.
+const REPEATS_IF_RATE_LIMITED: usize = 2;
+/// Size of the smallest packet, bytes of IP.
+const MIN_PACKET_BYTES: u32 = 64;
+/// Number of large packets of a pathneck train.
+const LOAD_PACKETS: usize = 60;
+/// Number of pathneck trains.
 const TRAINS: usize = 10;
-/// A train counts as longer from this factor on.
-const LONGER: f64 = 1.15;
-/// Answers that may be missing to a router before the next is asked: it is silent then.
-const SILENT: usize = 3;
+/// A train counts as longer if its length increases by at least this factor.
+const MIN_INCREASE: f64 = 1.15;
+/// Number of missing replies after which a router counts as silent.
+const MAX_MISSING_REPLIES: usize = 3;
 
 /// A packet to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HopPacket {
-    /// After so many routers it comes to its end; 255 goes all the way.
+pub struct HopProbe {
+    /// Time to live; 255 reaches the host.
     pub ttl: u8,
-    /// Bytes of IP.
+    /// Size, bytes of IP.
     pub bytes: u32,
 }
 
-/// The version of IP: it decides how much of a probe a router quotes.
+/// The version of IP, which determines how much of a probe a router quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IpVersion {
     /// IPv4.
@@ -59,17 +64,17 @@ pub enum IpVersion {
 }
 
 impl IpVersion {
-    /// Bytes of the headers of IP and UDP.
-    pub fn headers(self) -> u32 {
+    /// Size of the headers of IP and UDP, bytes.
+    pub fn header_bytes(self) -> u32 {
         match self {
             IpVersion::V4 => 28,
             IpVersion::V6 => 48,
         }
     }
 
-    /// The probe from whose size on an ICMP error grows no more: 576 bytes (RFC 1812 section 4.3.2.3), 1280 bytes (RFC 4443
-    /// section 2.4c), less the error's own headers.
-    fn longest_quotation(self) -> u32 {
+    /// Size of the largest probe that an ICMP error quotes completely: 576 bytes (RFC 1812 section 4.3.2.3)
+    /// or 1280 bytes (RFC 4443 section 2.4c), minus the error's own headers.
+    fn max_quotation(self) -> u32 {
         match self {
             IpVersion::V4 => 576 - 28,
             IpVersion::V6 => 1280 - 48,
@@ -77,253 +82,269 @@ impl IpVersion {
     }
 }
 
-/// What came back for a packet.
+/// The reply to a packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HopReply {
-    /// When it came, ns since the packet, or for a train since its first packet, was sent.
+    /// Time since the packet was sent, or for a train since its first packet, ns.
     pub after_ns: f64,
-    /// Who sent it.
+    /// Address of the sender.
     pub from: IpAddr,
-    /// Bytes of IP of the reply.
+    /// Size of the reply, bytes of IP.
     pub bytes: u32,
-    /// It is the host itself.
+    /// Whether the destination host sent it.
     pub is_host: bool,
 }
 
-/// A hop: a router or the host, and the link before it.
+/// A hop: a router or the host, with the link before it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Hop {
-    /// Its number, from 1.
+    /// Number of the hop, from 1.
     pub hop: u8,
-    /// Who answers there; `None` where nobody does.
+    /// Address from which replies came; `None` without replies.
     pub address: Option<IpAddr>,
-    /// The smallest round-trip time, milliseconds.
+    /// Minimum round-trip time, milliseconds.
     pub rtt_ms: Option<f64>,
-    /// The link before it by pathchar, bit/s; `None` where it takes less time than can be told.
+    /// Rate of the link before it by pathchar, bit/s; `None` if the serialization time is below the
+    /// resolution.
     pub link_bps: Option<Interval>,
-    /// How long pathneck's train is there, microseconds.
+    /// Length of pathneck's train at this hop, microseconds.
     pub train_us: Option<f64>,
-    /// Bytes of IP of its smallest and of its largest reply.
+    /// Sizes of its smallest and its largest reply, bytes of IP.
     pub reply_bytes: Option<(u32, u32)>,
-    /// The link's value is that of a link as fast in both directions: replies grew with the probes.
+    /// Whether the link's rate assumes the same rate in both directions, because replies grew with the
+    /// probes.
     pub assumes_equal_directions: bool,
 }
 
-/// What was found.
+/// The result of the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HopsAnswer {
-    /// All hops as far as somebody answered.
+pub struct HopsResult {
+    /// All hops up to the last one that replied.
     pub hops: Vec<Hop>,
-    /// The hop behind the narrowest link.
+    /// The hop after the narrowest link.
     pub bottleneck: Option<u8>,
-    /// By pathchar.
+    /// The same by pathchar alone.
     pub by_slopes: Option<u8>,
-    /// By pathneck.
+    /// The same by pathneck alone.
     pub by_trains: Option<u8>,
-    /// The host answered.
+    /// Whether the destination host replied.
     pub reached: bool,
-    /// Bytes of IP of the largest probe.
+    /// Size of the largest probe, bytes of IP.
     pub packet_bytes: u32,
-    /// Whether to believe it.
+    /// Whether the result is reliable.
     pub validity: Validity,
 }
 
-/// What to send next: packets back to back.
+/// The present phase of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum HopsPhase {
     Slopes { ttl: u8, number: usize },
     Trains { number: usize },
     Done,
 }
 
-/// The measurement: send what [`Hops::next`] says, and tell [`Hops::take`] what came back.
+/// The measurement: send the packets of [`Hops::next_packets`], and pass the replies to
+/// [`Hops::add_replies`], until there are no more packets.
 #[derive(Debug, Clone)]
 pub struct Hops {
     mtu: u32,
     version: IpVersion,
-    most: u8,
+    max_hops: u8,
     resolution_ns: f64,
-    phase: Phase,
-    found: Vec<Found>,
+    phase: HopsPhase,
+    hops: Vec<HopSamples>,
     reached: bool,
 }
 
-/// What is known of a hop.
+/// Samples of a hop.
 #[derive(Debug, Clone, Default)]
-struct Found {
+struct HopSamples {
     address: Option<IpAddr>,
-    /// Of each size the probe with the smallest round-trip time.
-    least: Vec<Option<Trip>>,
-    silent: usize,
-    trains: Vec<f64>,
+    /// For each size the probe with the minimum round-trip time.
+    fastest: Vec<Option<ProbeRoundTrip>>,
+    missing_replies: usize,
+    /// Lengths of pathneck's trains, ns.
+    train_lengths_ns: Vec<f64>,
 }
 
 /// A probe and its reply.
 #[derive(Debug, Clone, Copy)]
-struct Trip {
+struct ProbeRoundTrip {
     bytes: u32,
     reply_bytes: u32,
     ns: f64,
 }
 
 impl Hops {
-    /// A path of at most `most` hops that takes packets of `mtu` bytes; times are exact to `resolution_ns`.
-    pub fn new(most: u8, mtu: u32, version: IpVersion, resolution_ns: f64) -> Self {
-        let phase = if most == 0 { Phase::Done } else { Phase::Slopes { ttl: 1, number: 0 } };
+    /// Measures a path of at most `max_hops` hops with packets of up to `mtu` bytes. `resolution_ns` is the
+    /// resolution of the times.
+    pub fn new(max_hops: u8, mtu: u32, version: IpVersion, resolution_ns: f64) -> Self {
+        let phase = if max_hops == 0 { HopsPhase::Done } else { HopsPhase::Slopes { ttl: 1, number: 0 } };
         Hops {
-            mtu: mtu.max(SMALL * 4),
+            mtu: mtu.max(MIN_PACKET_BYTES * 4),
             version,
-            most,
+            max_hops,
             resolution_ns,
             phase,
-            found: Vec::new(),
+            hops: Vec::new(),
             reached: false,
         }
     }
 
-    /// Where probes whose replies have one size differ by enough all are such; else half of them are, if there are any.
-    fn size(&self, index: usize) -> u32 {
-        let longest = self.version.longest_quotation();
+    /// Size of the probe with this index. If probes with replies of constant size can differ by enough, all
+    /// are such. Otherwise half of them are, or none.
+    fn probe_size(&self, index: usize) -> u32 {
+        let longest = self.version.max_quotation();
         let spread = |from: u32, to: u32, index: usize, count: usize| {
             from + (to - from) * index as u32 / (count as u32 - 1)
         };
         let half = SIZES / 2;
         if self.mtu < longest + 8 * SIZES as u32 {
-            spread(SMALL, self.mtu, index, SIZES)
-        } else if self.mtu - longest >= longest - SMALL {
+            spread(MIN_PACKET_BYTES, self.mtu, index, SIZES)
+        } else if self.mtu - longest >= longest - MIN_PACKET_BYTES {
             spread(longest, self.mtu, index, SIZES)
         } else if index < half {
-            spread(SMALL, longest, index, half)
+            spread(MIN_PACKET_BYTES, longest, index, half)
         } else {
             spread(longest + 8, self.mtu, index - half, half)
         }
     }
 
-    /// A router says that only packets of `fits` bytes pass: the hop is measured anew with such. False where that is no news.
-    pub fn too_big(&mut self, fits: u32) -> bool {
-        let fits = fits.max(SMALL * 4);
-        if fits >= self.mtu {
+    /// Reduces the packet size because a router reported the MTU `mtu`, and restarts the present hop. Returns
+    /// false if packets are not larger already.
+    pub fn reduce_mtu(&mut self, mtu: u32) -> bool {
+        let mtu = mtu.max(MIN_PACKET_BYTES * 4);
+        if mtu >= self.mtu {
             return false;
         }
-        self.mtu = fits;
-        if let Phase::Slopes { ttl, number } = self.phase {
+        self.mtu = mtu;
+        if let HopsPhase::Slopes { ttl, number } = self.phase {
             if number > 0 {
-                self.found.pop();
+                self.hops.pop();
             }
-            self.phase = Phase::Slopes { ttl, number: 0 };
+            self.phase = HopsPhase::Slopes { ttl, number: 0 };
         }
         true
     }
 
-    /// The packets to send back to back; none when all is known.
-    pub fn next(&self) -> Vec<HopPacket> {
+    /// The packets to send back to back; none when the measurement is complete.
+    pub fn next_packets(&self) -> Vec<HopProbe> {
         match self.phase {
-            Phase::Slopes { ttl, number } => vec![HopPacket { ttl, bytes: self.size(number % SIZES) }],
-            Phase::Trains { .. } => {
-                let hops = 1..=self.found.len() as u8;
-                let small = |ttl| HopPacket { ttl, bytes: SMALL };
-                let load = std::iter::repeat_n(HopPacket { ttl: 255, bytes: self.mtu }, LOAD);
+            HopsPhase::Slopes { ttl, number } => {
+                vec![HopProbe { ttl, bytes: self.probe_size(number % SIZES) }]
+            }
+            HopsPhase::Trains { .. } => {
+                let hops = 1..=self.hops.len() as u8;
+                let small = |ttl| HopProbe { ttl, bytes: MIN_PACKET_BYTES };
+                let load = std::iter::repeat_n(HopProbe { ttl: 255, bytes: self.mtu }, LOAD_PACKETS);
                 hops.clone().map(small).chain(load).chain(hops.rev().map(small)).collect()
             }
-            Phase::Done => Vec::new(),
+            HopsPhase::Done => Vec::new(),
         }
     }
 
-    /// What came back for each of the packets, in their order.
-    pub fn take(&mut self, replies: &[Option<HopReply>]) {
+    /// Adds the reply to each of the packets, in the same order; `None` without a reply.
+    pub fn add_replies(&mut self, replies: &[Option<HopReply>]) {
         match self.phase {
-            Phase::Slopes { ttl, number } => self.take_one(ttl, number, replies.first().copied().flatten()),
-            Phase::Trains { number } => {
-                self.take_train(replies);
-                self.phase =
-                    if number + 1 < TRAINS { Phase::Trains { number: number + 1 } } else { Phase::Done };
+            HopsPhase::Slopes { ttl, number } => {
+                self.add_reply(ttl, number, replies.first().copied().flatten())
             }
-            Phase::Done => {}
+            HopsPhase::Trains { number } => {
+                self.add_train(replies);
+                self.phase = if number + 1 < TRAINS {
+                    HopsPhase::Trains { number: number + 1 }
+                } else {
+                    HopsPhase::Done
+                };
+            }
+            HopsPhase::Done => {}
         }
     }
 
-    /// The hop asked now limits how often it answers, as Linux does (icmp_ratelimit): it is asked less often.
-    pub fn slow_down(&mut self) {
-        if let Some(found) = self.found.last_mut() {
-            found.silent = found.silent.max(SILENT);
+    /// Reduces the number of packets to the present hop, which limits the rate of its ICMP errors, as Linux
+    /// does (icmp_ratelimit).
+    pub fn reduce_repeats(&mut self) {
+        if let Some(hop) = self.hops.last_mut() {
+            hop.missing_replies = hop.missing_replies.max(MAX_MISSING_REPLIES);
         }
     }
 
-    fn take_one(&mut self, ttl: u8, number: usize, reply: Option<HopReply>) {
+    fn add_reply(&mut self, ttl: u8, number: usize, reply: Option<HopReply>) {
         if number == 0 {
-            self.found.push(Found { least: vec![None; SIZES], ..Found::default() });
+            self.hops.push(HopSamples { fastest: vec![None; SIZES], ..HopSamples::default() });
         }
-        let bytes = self.size(number % SIZES);
-        let Some(found) = self.found.last_mut() else { return };
+        let bytes = self.probe_size(number % SIZES);
+        let Some(hop) = self.hops.last_mut() else { return };
         match reply {
             Some(reply) => {
-                found.address = Some(reply.from);
+                hop.address = Some(reply.from);
                 self.reached |= reply.is_host;
-                let own = &mut found.least[number % SIZES];
+                let own = &mut hop.fastest[number % SIZES];
                 if own.is_none_or(|own| reply.after_ns < own.ns) {
-                    *own = Some(Trip { bytes, reply_bytes: reply.bytes, ns: reply.after_ns });
+                    *own = Some(ProbeRoundTrip { bytes, reply_bytes: reply.bytes, ns: reply.after_ns });
                 }
             }
-            None => found.silent += 1,
+            None => hop.missing_replies += 1,
         }
-        let gives_up = found.address.is_none() && found.silent >= SILENT;
-        let repeats = if found.silent >= SILENT { REPEATS_OF_LIMITED } else { REPEATS };
-        self.phase = if number + 1 < SIZES * repeats && !gives_up {
-            Phase::Slopes { ttl, number: number + 1 }
-        } else if self.reached || ttl >= self.most || self.all_silent() {
-            self.end_of_path();
-            if self.found.is_empty() { Phase::Done } else { Phase::Trains { number: 0 } }
+        let is_silent = hop.address.is_none() && hop.missing_replies >= MAX_MISSING_REPLIES;
+        let repeats =
+            if hop.missing_replies >= MAX_MISSING_REPLIES { REPEATS_IF_RATE_LIMITED } else { REPEATS };
+        self.phase = if number + 1 < SIZES * repeats && !is_silent {
+            HopsPhase::Slopes { ttl, number: number + 1 }
+        } else if self.reached || ttl >= self.max_hops || self.is_end_silent() {
+            self.remove_silent_end();
+            if self.hops.is_empty() { HopsPhase::Done } else { HopsPhase::Trains { number: 0 } }
         } else {
-            Phase::Slopes { ttl: ttl + 1, number: 0 }
+            HopsPhase::Slopes { ttl: ttl + 1, number: 0 }
         };
     }
 
-    /// Five silent ones in a row are the end.
-    fn all_silent(&self) -> bool {
-        self.found.len() >= 5 && self.found.iter().rev().take(5).all(|found| found.address.is_none())
+    /// Whether the last five hops are silent, which ends the path.
+    fn is_end_silent(&self) -> bool {
+        self.hops.len() >= 5 && self.hops.iter().rev().take(5).all(|hop| hop.address.is_none())
     }
 
-    fn end_of_path(&mut self) {
-        while self.found.last().is_some_and(|found| found.address.is_none()) {
-            self.found.pop();
+    fn remove_silent_end(&mut self) {
+        while self.hops.last().is_some_and(|hop| hop.address.is_none()) {
+            self.hops.pop();
         }
     }
 
-    fn take_train(&mut self, replies: &[Option<HopReply>]) {
-        let count = self.found.len();
-        for (index, found) in self.found.iter_mut().enumerate() {
-            let (first, last) = (replies.get(index), replies.get(2 * count + LOAD - 1 - index));
+    fn add_train(&mut self, replies: &[Option<HopReply>]) {
+        let count = self.hops.len();
+        for (index, hop) in self.hops.iter_mut().enumerate() {
+            let (first, last) = (replies.get(index), replies.get(2 * count + LOAD_PACKETS - 1 - index));
             let (Some(Some(first)), Some(Some(last))) = (first, last) else { continue };
             if first.from == last.from && last.after_ns > first.after_ns {
-                found.trains.push(last.after_ns - first.after_ns);
+                hop.train_lengths_ns.push(last.after_ns - first.after_ns);
             }
         }
     }
 
-    fn slopes(&self, found: &Found) -> Slopes {
+    fn slopes(&self, hop: &HopSamples) -> Slopes {
         let points: Vec<(u32, u32, f64)> =
-            found.least.iter().flatten().map(|trip| (trip.bytes, trip.reply_bytes, trip.ns)).collect();
-        Slopes::of(&points, self.resolution_ns)
+            hop.fastest.iter().flatten().map(|trip| (trip.bytes, trip.reply_bytes, trip.ns)).collect();
+        Slopes::estimate(&points, self.resolution_ns)
     }
 
-    /// What is known.
-    pub fn answer(&self) -> HopsAnswer {
+    /// The result so far.
+    pub fn result(&self) -> HopsResult {
         let mut hops = Vec::new();
         let mut before = Slopes::ORIGIN;
-        for (index, found) in self.found.iter().enumerate() {
-            let slopes = self.slopes(found);
+        for (index, hop) in self.hops.iter().enumerate() {
+            let slopes = self.slopes(hop);
             let step = slopes.step_from(&before);
-            // A silent router's link is measured together with the next.
+            // The link of a silent router is measured together with the next.
             if slopes.is_known() {
                 before = slopes;
             }
-            let replies = found.least.iter().flatten().map(|trip| trip.reply_bytes);
+            let replies = hop.fastest.iter().flatten().map(|trip| trip.reply_bytes);
             hops.push(Hop {
                 hop: index as u8 + 1,
-                address: found.address,
-                rtt_ms: least(found.least.iter().flatten().map(|trip| trip.ns)).map(|ns| ns / 1e6),
+                address: hop.address,
+                rtt_ms: minimum(hop.fastest.iter().flatten().map(|trip| trip.ns)).map(|ns| ns / 1e6),
                 link_bps: step.map(|step| rate_of(step.value)),
-                train_us: median(&found.trains).map(|ns| ns / 1e3),
+                train_us: median(&hop.train_lengths_ns).map(|ns| ns / 1e3),
                 reply_bytes: replies.clone().min().zip(replies.max()),
                 assumes_equal_directions: step.is_some_and(|step| step.assumes_equal_directions),
             });
@@ -333,66 +354,72 @@ impl Hops {
             .filter_map(|hop| Some((hop.hop, hop.link_bps?.value)))
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(hop, _)| hop);
-        let by_trains = by_trains(&hops);
-        let (bottleneck, doubts) = self.judge(&hops, by_slopes, by_trains);
-        HopsAnswer {
+        let by_trains = last_increase(&hops);
+        let (bottleneck, warnings) = self.select_bottleneck(&hops, by_slopes, by_trains);
+        HopsResult {
             bottleneck,
             by_slopes,
             by_trains,
             reached: self.reached,
             packet_bytes: self.mtu,
-            validity: Validity::of(doubts, || match hops.iter().any(|hop| hop.assumes_equal_directions) {
-                true => {
-                    "both methods name the same link; rates marked with ~ hold for links as fast in both \
-                         directions, because replies grew with the packets; intervals cover other links too"
-                        .into()
-                }
-                false => "both methods name the same link".into(),
+            validity: Validity::new(warnings, || match hops.iter().any(|hop| hop.assumes_equal_directions) {
+                true => "both methods find the same link; rates marked with ~ assume the same rate in both \
+                         directions, because replies grew with the packets; their intervals cover other \
+                         ratios too"
+                    .into(),
+                false => "both methods find the same link".into(),
             }),
             hops,
         }
     }
 
-    fn judge(&self, hops: &[Hop], by_slopes: Option<u8>, by_trains: Option<u8>) -> (Option<u8>, Vec<String>) {
-        let mut doubts = Vec::new();
+    fn select_bottleneck(
+        &self,
+        hops: &[Hop],
+        by_slopes: Option<u8>,
+        by_trains: Option<u8>,
+    ) -> (Option<u8>, Vec<String>) {
+        let mut warnings = Vec::new();
         if !self.reached {
-            doubts.push("the host did not answer: links behind the last router are not known".into());
+            warnings.push("the host did not reply: links after the last router are unknown".into());
         }
         if hops.iter().any(|hop| hop.address.is_none()) {
-            doubts.push("some routers do not answer: their links are counted to the next".into());
+            warnings
+                .push("some routers do not reply: their links are measured together with the next".into());
         }
         let bottleneck = match (by_slopes, by_trains) {
             (Some(a), Some(b)) if a != b => {
-                doubts.push(format!("slopes say hop {a}, trains hop {b}"));
-                // Trains know nothing of the way back, which the slope may be of.
+                warnings.push(format!("slopes indicate hop {a}, trains hop {b}"));
+                // The slope may be of the backward direction, which does not affect trains.
                 let assumed = hops.iter().any(|hop| hop.hop == a && hop.assumes_equal_directions);
                 Some(if assumed { b } else { a })
             }
             (None, None) => {
-                doubts.push("no link takes longer than can be told".into());
+                warnings.push("the serialization time of every link is below the resolution".into());
                 None
             }
             (a, None) => {
-                doubts.push("by slopes alone: trains got too few answers".into());
+                warnings.push("by slopes alone: trains got too few replies".into());
                 a
             }
             (a, b) => a.or(b),
         };
-        (bottleneck, doubts)
+        (bottleneck, warnings)
     }
 }
 
-/// The rate at which a byte takes so many ns. A link that may take no time has no upper bound.
-fn rate_of(step: Estimate) -> Interval {
+/// Converts a serialization time per byte, ns, to a rate. If the time may be zero, the rate has no upper
+/// bound.
+fn rate_of(step: SlopeEstimate) -> Interval {
     let high = if step.low() > 0.0 { 8e9 / step.low() } else { f64::INFINITY };
     Interval { low: 8e9 / step.high(), value: 8e9 / step.value, high }
 }
 
-/// The last hop at which trains get longer.
-fn by_trains(hops: &[Hop]) -> Option<u8> {
+/// The last hop at which trains become longer.
+fn last_increase(hops: &[Hop]) -> Option<u8> {
     let mut longest: Option<(u8, f64)> = None;
     for (hop, train) in hops.iter().filter_map(|hop| Some((hop.hop, hop.train_us?))) {
-        if longest.is_none_or(|(_, before)| train > LONGER * before) {
+        if longest.is_none_or(|(_, before)| train > MIN_INCREASE * before) {
             longest = Some((hop, train));
         }
     }

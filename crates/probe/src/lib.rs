@@ -1,57 +1,66 @@
-//! Measuring a path by trains of packets: what to send, and what its arrivals say.
+//! Measures a path by trains of packets: decides what to send, and evaluates the arrivals.
 //!
-//! Pure: a [`Method`] says which [`Fleet`] of trains to send next and takes what was [`Seen`] of it; sockets, clocks and the
-//! limit on the load ([`Budget`]) are its caller's. So each method is run against the network in virtual time, whose
-//! rates, queues and cross traffic are known, by the same code as against a real path.
+//! Pure: a [`Method`] decides which [`Fleet`] of trains to send next, and evaluates a [`TrainObservation`] of
+//! each. Sockets and clocks belong to the caller, which also limits the load ([`Budget`]). So the same code
+//! measures real paths and the network in virtual time, whose rates, queues and cross traffic are known.
+//!
+//! - [`Capacity`]: rate of the narrowest link, and of a token bucket;
+//! - [`AvailableBandwidth`] (streams) and [`Chirps`]: the rate that cross traffic leaves;
+//! - [`BottleneckBuffer`]: kind and size of the queue at the narrowest link;
+//! - [`Hops`]: rate of each link, without cooperation of the other host;
+//! - [`MtuSearch`]: the path MTU;
+//! - [`estimate_delay`]: one-way delay variation and clock skew.
 //!
 //! ```
-//! use probe::{Capacity, Limits, Method, Seen, Step};
+//! use probe::{Capacity, Method, ProbeLimits, Step, Train, TrainObservation};
 //!
-//! let limits = Limits { most_bytes: 12_500_000, mtu: 1500, resolution_ns: 100.0 };
-//! let mut capacity = Capacity::new(limits);
 //! // A path of 120 Mb/s: each packet of 1500 bytes takes 100 us.
-//! while let Step::Send(fleet) = capacity.next() {
-//!     let arrive = |train: &probe::Train| {
-//!         let mut free = 0;
-//!         let arrived = train.at_ns.iter().map(|at| {
-//!             free = free.max(*at as i64) + 100_000;
-//!             Some(free)
-//!         });
-//!         let arrived_ns = arrived.collect();
-//!         Seen { bytes: train.bytes, sent_ns: train.at_ns.iter().map(|at| *at as i64).collect(), arrived_ns, host_drops: 0 }
-//!     };
-//!     let seen: Vec<Seen> = fleet.trains.iter().map(arrive).collect();
-//!     capacity.take(&seen);
+//! fn send(train: &Train) -> TrainObservation {
+//!     let sent_ns: Vec<i64> = train.offsets_ns.iter().map(|offset| *offset as i64).collect();
+//!     let mut link_free_ns = 0;
+//!     let arrived_ns = sent_ns.iter().map(|sent| {
+//!         link_free_ns = link_free_ns.max(*sent) + 100_000;
+//!         Some(link_free_ns)
+//!     });
+//!     let arrived_ns = arrived_ns.collect();
+//!     TrainObservation { bytes: train.bytes, sent_ns, arrived_ns, host_drops: 0 }
 //! }
-//! let answer = capacity.answer();
-//! assert!((answer.capacity_bps.unwrap().value / 120e6 - 1.0).abs() < 0.001);
-//! assert!(answer.validity.valid);
+//!
+//! let limits = ProbeLimits { max_bytes_per_second: 12_500_000, mtu: 1500, resolution_ns: 100.0 };
+//! let mut capacity = Capacity::new(limits);
+//! while let Step::Send(fleet) = capacity.next_step() {
+//!     let observations: Vec<TrainObservation> = fleet.trains.iter().map(send).collect();
+//!     capacity.add_observations(&observations);
+//! }
+//! let result = capacity.result();
+//! assert!((result.capacity_bps.unwrap().value / 120e6 - 1.0).abs() < 0.001);
+//! assert!(result.validity.valid);
 //! ```
 
-mod answer;
-mod available;
+mod arrival_curve;
+mod available_bandwidth;
+mod bottleneck_buffer;
 mod budget;
-mod buffer;
 mod capacity;
-mod chirp;
-mod cross;
-mod curve;
+mod chirps;
+mod cross_traffic;
 mod delay;
 mod hops;
 mod mtu;
-mod search;
+mod rate_search;
+mod result;
 mod slopes;
 mod statistics;
 mod train;
 mod trend;
 
-pub use answer::{Interval, Limits, Validity};
-pub use available::{Available, AvailableAnswer};
-pub use budget::{Budget, Load, TooLarge};
-pub use buffer::{Buffer, BufferAnswer, BufferKind};
-pub use capacity::{Capacity, CapacityAnswer};
-pub use chirp::Chirps;
-pub use delay::{DelayAnswer, OneWay, RoundTrip, delay, line_below};
-pub use hops::{Hop, HopPacket, HopReply, Hops, HopsAnswer, IpVersion};
-pub use mtu::{MtuAnswer, MtuOutcome, MtuSearch};
-pub use train::{Fleet, Method, Received, Seen, Step, Train};
+pub use available_bandwidth::{AvailableBandwidth, AvailableBandwidthResult};
+pub use bottleneck_buffer::{BottleneckBuffer, BufferKind, BufferResult};
+pub use budget::{Budget, ProbeLoad, TrainTooLarge};
+pub use capacity::{Capacity, CapacityResult};
+pub use chirps::Chirps;
+pub use delay::{DelayResult, OneWayDelay, RoundTripTimes, estimate_delay, fit_line_below};
+pub use hops::{Hop, HopProbe, HopReply, Hops, HopsResult, IpVersion};
+pub use mtu::{MtuOutcome, MtuResult, MtuSearch};
+pub use result::{Interval, ProbeLimits, Validity};
+pub use train::{Fleet, Method, ReceivedPacket, Step, Train, TrainObservation};

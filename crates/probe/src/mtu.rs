@@ -1,153 +1,163 @@
-//! The path's MTU by packets that may not be fragmented (as RFC 8899): the largest that gets an answer.
+//! Path MTU discovery by packets that may not be fragmented (as RFC 8899): finds the largest size with a
+//! reply.
 //!
-//! Routers should say what fits (RFC 792, RFC 4443), and then the next packet has that size. Where nothing comes back, packets
-//! are tried again, and then count as too large: between the sizes that are answered and those that are not the search
-//! halves. Sizes that vanish without a word are a black hole.
+//! Routers should report the MTU of the next link (RFC 792, RFC 4443); the next packet then has that size.
+//! Packets without a reply are retried, and then count as too large. Between the largest size with and the
+//! smallest size without a reply the search bisects. If larger packets are lost without an ICMP error, the
+//! path has a black hole.
 
 use serde::Serialize;
 
-use crate::answer::Validity;
+use crate::result::Validity;
 
-/// What every path takes: RFC 791 says 68 bytes, but no link of the last decades takes less than these (RFC 8899 section 5.1.2
-/// calls it BASE_PLPMTU for IPv6: 1280).
-const BASE: u32 = 576;
-/// How often a size is tried before silence counts (RFC 8899 section 5.1.2, MAX_PROBES).
-const TRIES: u32 = 3;
+/// A size that every path supports, bytes of IP: RFC 791 requires 68, but no link of the last decades has a
+/// smaller MTU than this (BASE_PLPMTU of RFC 8899 section 5.1.2; for IPv6 it is 1280).
+const BASE_BYTES: u32 = 576;
+/// Number of packets without a reply after which a size counts as too large (RFC 8899 section 5.1.2,
+/// MAX_PROBES).
+const MAX_TRIES: u32 = 3;
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MtuOutcome {
-    /// The host answered it.
-    Answered,
-    /// A router, or this host, says that only so many bytes of IP fit; 0 where it does not say how many.
+    /// The host replied.
+    Replied,
+    /// A router, or this host, reported this MTU, bytes of IP; 0 if the error does not contain it.
     TooBig(u32),
-    /// Nothing came back in time.
-    Silent,
+    /// There was no reply in time.
+    NoReply,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct MtuAnswer {
-    /// Bytes of IP; `None` where the host answers nothing.
+pub struct MtuResult {
+    /// The path MTU, bytes of IP; `None` if the host never replied.
     pub mtu_bytes: Option<u32>,
-    /// Larger packets vanish without a word: TCP over this path hangs unless it probes itself.
+    /// Whether larger packets are lost without an ICMP error: TCP over this path hangs unless it probes the
+    /// MTU itself.
     pub black_hole: bool,
-    /// What routers said, from the first on.
+    /// MTUs that routers reported, in order.
     pub told_bytes: Vec<u32>,
-    /// Packets sent.
+    /// Number of packets sent.
     pub packets: u32,
-    /// Whether to believe it.
+    /// Whether the result is reliable.
     pub validity: Validity,
 }
 
-/// The search: ask [`MtuSearch::next`] for a size, send it, and tell [`MtuSearch::take`].
+/// The search: send a packet of the size that [`MtuSearch::next_size`] returns, and pass its outcome to
+/// [`MtuSearch::add_outcome`], until there is no next size.
 #[derive(Debug, Clone)]
 pub struct MtuSearch {
-    /// The first size.
+    /// The first size, which should pass everywhere.
     base: u32,
-    /// The largest that was answered.
+    /// The largest size with a reply.
     low: u32,
-    /// The smallest that is too large.
+    /// The smallest size that is too large.
     high: u32,
     size: u32,
     tries: u32,
-    /// Sizes that nobody answered.
-    silent: Vec<u32>,
-    told: Vec<u32>,
+    /// Sizes without a reply.
+    unanswered: Vec<u32>,
+    /// MTUs that routers reported.
+    reported: Vec<u32>,
     packets: u32,
 }
 
 impl MtuSearch {
-    /// Between 576 bytes of IP and what the first link takes.
-    pub fn new(most: u32) -> Self {
-        MtuSearch::between(BASE, most.max(BASE))
+    /// Searches between 576 bytes of IP and `max`, the MTU of the first link.
+    pub fn new(max: u32) -> Self {
+        MtuSearch::between(BASE_BYTES, max.max(BASE_BYTES))
     }
 
-    /// Between `base`, which should pass everywhere, and `most`, bytes of IP; where `most` is smaller it alone is tried.
-    pub fn between(base: u32, most: u32) -> Self {
-        let base = base.min(most);
+    /// Searches between `base`, which should pass everywhere, and `max`, bytes of IP. If `max` is smaller,
+    /// only `max` is tried.
+    pub fn between(base: u32, max: u32) -> Self {
+        let base = base.min(max);
         MtuSearch {
             base,
             low: 0,
-            high: most + 1,
+            high: max + 1,
             size: base,
             tries: 0,
-            silent: Vec::new(),
-            told: Vec::new(),
+            unanswered: Vec::new(),
+            reported: Vec::new(),
             packets: 0,
         }
     }
 
-    /// Bytes of the next packet, IP header included; `None` when all is known.
-    pub fn next(&self) -> Option<u32> {
+    /// Size of the next packet, bytes, IP header included; `None` when the search is complete.
+    pub fn next_size(&self) -> Option<u32> {
         (self.low + 1 < self.high && self.size > 0).then_some(self.size)
     }
 
-    /// What became of it.
-    pub fn take(&mut self, outcome: MtuOutcome) {
+    /// Adds the outcome of the packet of [`MtuSearch::next_size`].
+    pub fn add_outcome(&mut self, outcome: MtuOutcome) {
         self.packets += 1;
         match outcome {
-            MtuOutcome::Answered => self.low = self.low.max(self.size),
+            MtuOutcome::Replied => self.low = self.low.max(self.size),
             MtuOutcome::TooBig(fits) => {
-                self.told.push(fits);
+                self.reported.push(fits);
                 self.high = self.high.min(self.size);
                 if fits > self.low && fits < self.size {
-                    // It should be true: then the next packet is the last.
+                    // If the report is right, the next packet is the last.
                     self.size = fits;
                     self.tries = 0;
                     return;
                 }
             }
-            MtuOutcome::Silent => {
+            MtuOutcome::NoReply => {
                 self.tries += 1;
-                if self.tries < TRIES {
+                if self.tries < MAX_TRIES {
                     return;
                 }
-                self.silent.push(self.size);
+                self.unanswered.push(self.size);
                 self.high = self.high.min(self.size);
             }
         }
         self.tries = 0;
         self.size = match self.low {
-            // Not even the base: nobody is there.
+            // Not even the base got a reply.
             0 => 0,
-            // The largest first: most paths take it.
+            // The maximum first, which most paths support.
             low if low == self.base
-                && self.silent.is_empty()
-                && self.told.is_empty()
+                && self.unanswered.is_empty()
+                && self.reported.is_empty()
                 && self.high > low + 1 =>
             {
                 self.high - 1
             }
-            // What a router said was answered: is one byte more too large?
-            low if self.told.contains(&low) && self.high > low + 1 => low + 1,
+            // A reported size got a reply: check that one byte more is too large.
+            low if self.reported.contains(&low) && self.high > low + 1 => low + 1,
             low => low + (self.high - low) / 2,
         };
     }
 
-    /// What is known.
-    pub fn answer(&self) -> MtuAnswer {
+    /// The result so far.
+    pub fn result(&self) -> MtuResult {
         let known = (self.low > 0).then_some(self.low);
-        let black_hole = known.is_some() && !self.silent.is_empty();
-        let mut doubts = Vec::new();
+        let black_hole = known.is_some() && !self.unanswered.is_empty();
+        let mut warnings = Vec::new();
         if known.is_none() {
-            doubts.push(format!("the host answers not even packets of {} bytes", self.base));
+            warnings.push(format!("the host does not reply even to packets of {} bytes", self.base));
         }
-        if self.told.iter().any(|told| known.is_some_and(|known| *told > known)) {
-            // A router before the narrowest says more: nothing wrong with that, unless the last word is.
-            let last = self.told.last().copied().unwrap_or(0);
+        if self.reported.iter().any(|reported| known.is_some_and(|known| *reported > known)) {
+            // A router before the link with the smallest MTU may report more; the last report must be right.
+            let last = self.reported.last().copied().unwrap_or(0);
             if known.is_some_and(|known| last > known) {
-                doubts.push(format!("the last router to answer says {last} bytes fit, and they do not"));
+                warnings.push(format!(
+                    "the last router to reply reported an MTU of {last} bytes, but packets \
+                    of this size do not pass"
+                ));
             }
         }
-        MtuAnswer {
+        MtuResult {
             mtu_bytes: known,
             black_hole,
-            told_bytes: self.told.clone(),
+            told_bytes: self.reported.clone(),
             packets: self.packets,
-            validity: Validity::of(doubts, || match black_hole {
-                true => format!("{} bytes were answered, and larger ones three times not", self.low),
-                false => format!("{} bytes were answered", self.low),
+            validity: Validity::new(warnings, || match black_hole {
+                true => format!("packets of {} bytes got a reply, and three larger ones did not", self.low),
+                false => format!("packets of {} bytes got a reply", self.low),
             }),
         }
     }
@@ -159,50 +169,50 @@ mod tests {
 
     use super::*;
 
-    fn search(most: u32, path: impl Fn(u32) -> MtuOutcome) -> MtuAnswer {
-        let mut search = MtuSearch::new(most);
-        while let Some(size) = search.next() {
-            search.take(path(size));
+    fn search(max: u32, path: impl Fn(u32) -> MtuOutcome) -> MtuResult {
+        let mut search = MtuSearch::new(max);
+        while let Some(size) = search.next_size() {
+            search.add_outcome(path(size));
         }
-        search.answer()
+        search.result()
     }
 
     proptest! {
         #[test]
-        fn it_is_found_whether_routers_speak_or_not(mtu in 576u32..9000, speaks: bool) {
-            let answer = search(9000, |size| match size {
-                _ if size <= mtu => MtuOutcome::Answered,
-                _ if speaks => MtuOutcome::TooBig(mtu),
-                _ => MtuOutcome::Silent,
+        fn the_mtu_is_found_with_and_without_icmp_errors(mtu in 576u32..9000, has_icmp: bool) {
+            let result = search(9000, |size| match size {
+                _ if size <= mtu => MtuOutcome::Replied,
+                _ if has_icmp => MtuOutcome::TooBig(mtu),
+                _ => MtuOutcome::NoReply,
             });
-            prop_assert_eq!(answer.mtu_bytes, Some(mtu));
-            prop_assert_eq!(answer.black_hole, !speaks && mtu < 9000);
-            prop_assert!(answer.validity.valid);
-            prop_assert!(answer.packets <= 50, "{}", answer.packets);
+            prop_assert_eq!(result.mtu_bytes, Some(mtu));
+            prop_assert_eq!(result.black_hole, !has_icmp && mtu < 9000);
+            prop_assert!(result.validity.valid);
+            prop_assert!(result.packets <= 50, "{}", result.packets);
         }
 
-        /// Whatever routers say, the search ends.
+        /// The search ends, whatever routers report.
         #[test]
-        fn any_answers_end(outcomes in prop::collection::vec((0u8..3, any::<u32>()), 1..20)) {
+        fn the_search_always_ends(outcomes in prop::collection::vec((0u8..3, any::<u32>()), 1..20)) {
             let mut search = MtuSearch::new(1500);
             let mut all = outcomes.iter().cycle();
             for _ in 0..5000 {
-                if search.next().is_none() {
+                if search.next_size().is_none() {
                     break;
                 }
-                search.take(match all.next().unwrap() {
-                    (0, _) => MtuOutcome::Answered,
+                search.add_outcome(match all.next().unwrap() {
+                    (0, _) => MtuOutcome::Replied,
                     (1, fits) => MtuOutcome::TooBig(*fits),
-                    _ => MtuOutcome::Silent,
+                    _ => MtuOutcome::NoReply,
                 });
             }
-            prop_assert_eq!(search.next(), None);
+            prop_assert_eq!(search.next_size(), None);
         }
     }
 
     #[test]
-    fn nobody_is_there() {
-        let answer = search(1500, |_| MtuOutcome::Silent);
-        assert_eq!((answer.mtu_bytes, answer.packets, answer.validity.valid), (None, 3, false));
+    fn a_host_that_never_replies() {
+        let result = search(1500, |_| MtuOutcome::NoReply);
+        assert_eq!((result.mtu_bytes, result.packets, result.validity.valid), (None, 3, false));
     }
 }

@@ -1,14 +1,14 @@
 //! Medians, quantiles, modes and slopes.
 
-/// The `share` quantile (0 to 1) of `values`, the nearest one that there is; `None` of none.
+/// The `share` quantile (0 to 1) of `values`, by the nearest value; `None` without values.
 pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted: Vec<f64> = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let place = (share * (sorted.len().checked_sub(1)?) as f64).round() as usize;
-    sorted.get(place).copied()
+    let index = (share * (sorted.len().checked_sub(1)?) as f64).round() as usize;
+    sorted.get(index).copied()
 }
 
-/// The middle one; of an even number the mean of the two in the middle.
+/// The median; for an even number of values the mean of the two in the middle.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -24,12 +24,13 @@ pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The smallest.
-pub(crate) fn least(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+/// The smallest value.
+pub(crate) fn minimum(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     values.into_iter().min_by(f64::total_cmp)
 }
 
-/// The half-sample mode (Bickel and Fruehwirth 2006): the densest half of the densest half, and so on.
+/// The half-sample mode (Bickel and Fruehwirth 2006): repeatedly takes the half of the values that spans the
+/// smallest range.
 pub(crate) fn mode(values: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -46,8 +47,8 @@ pub(crate) fn mode(values: &[f64]) -> Option<f64> {
     mean(part)
 }
 
-/// The slope of a line through points in ascending order of x: between the means of the first and of the last third
-/// (Bartlett 1949), which single odd points move little.
+/// The slope of a line through points in ascending order of x: between the means of the first and of the last
+/// third (Bartlett 1949), which is robust against single outliers.
 pub(crate) fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let third = (points.len() / 3).max(1);
     if points.len() < 2 {
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_the_mode_and_the_slope() {
+    fn median_quantile_mode_and_slope() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[]), None);

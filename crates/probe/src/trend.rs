@@ -1,34 +1,35 @@
-//! Whether one-way delays rise over a stream: pathload's two tests, PCT and PDT (Jain and Dovrolis, IEEE/ACM ToN 11(4), 2003; thresholds
-//! of pathload 1.3.2).
+//! Tests whether one-way delays increase over a stream: pathload's tests PCT and PDT (Jain and Dovrolis,
+//! IEEE/ACM ToN 11(4), 2003; thresholds of pathload 1.3.2).
 
-use crate::{statistics::median, train::Seen};
+use crate::{statistics::median, train::TrainObservation};
 
-/// Above the first delays rise, below the second they do not: pairwise comparisons (PCT) and pairwise differences (PDT).
+/// Thresholds of the pairwise comparison test (PCT) and the pairwise difference test (PDT): delays increase
+/// above the first value, and do not increase below the second.
 const PCT: (f64, f64) = (0.605, 0.495);
 const PDT: (f64, f64) = (0.44, 0.36);
-/// Groups that a stream must have.
-const LEAST_GROUPS: usize = 5;
+/// Minimum number of groups of a stream.
+const MIN_GROUPS: usize = 5;
 
-/// What a stream's delays do.
+/// The trend of a stream's delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trend {
-    /// They rise: the stream is faster than what is available.
-    Rises,
-    /// They do not.
+    /// Delays increase: the stream is faster than the available bandwidth.
+    Increasing,
+    /// Delays do not increase.
     Level,
-    /// The tests disagree, or neither is certain.
+    /// The tests disagree, or both are inconclusive.
     Ambiguous,
     /// Too few packets arrived.
     Unusable,
 }
 
-/// The trend of a stream. Delays are medians of groups of as many packets as there are groups; what is below
-/// `resolution_ns` altogether is no rise.
-pub(crate) fn trend(seen: &Seen, resolution_ns: f64) -> Trend {
-    let delays: Vec<f64> = seen.received().map(|packet| packet.delay_ns()).collect();
+/// Determines the trend of a stream. Delays are medians of groups; a group has as many packets as there are
+/// groups. Changes of less than twice `resolution_ns` are no increase.
+pub(crate) fn delay_trend(observation: &TrainObservation, resolution_ns: f64) -> Trend {
+    let delays: Vec<f64> = observation.received().map(|packet| packet.delay_ns()).collect();
     let group = delays.len().isqrt().max(1);
     let medians: Vec<f64> = delays.chunks_exact(group).filter_map(median).collect();
-    if medians.len() < LEAST_GROUPS {
+    if medians.len() < MIN_GROUPS {
         return Trend::Unusable;
     }
     let pairs = medians.windows(2);
@@ -39,13 +40,13 @@ pub(crate) fn trend(seen: &Seen, resolution_ns: f64) -> Trend {
     if change < 2.0 * resolution_ns {
         return Trend::Level;
     }
-    let verdict = |value: f64, (above, below): (f64, f64)| match value {
+    let exceeds = |value: f64, (above, below): (f64, f64)| match value {
         _ if value > above => Some(true),
         _ if value < below => Some(false),
         _ => None,
     };
-    match (verdict(rising / count, PCT), verdict(change / changes.max(1.0), PDT)) {
-        (Some(true), Some(true) | None) | (None, Some(true)) => Trend::Rises,
+    match (exceeds(rising / count, PCT), exceeds(change / changes.max(1.0), PDT)) {
+        (Some(true), Some(true) | None) | (None, Some(true)) => Trend::Increasing,
         (Some(false), Some(false) | None) | (None, Some(false)) => Trend::Level,
         _ => Trend::Ambiguous,
     }
@@ -55,19 +56,19 @@ pub(crate) fn trend(seen: &Seen, resolution_ns: f64) -> Trend {
 mod tests {
     use super::*;
 
-    fn stream(delay: impl Fn(usize) -> i64) -> Seen {
+    fn stream(delay: impl Fn(usize) -> i64) -> TrainObservation {
         let sent_ns: Vec<i64> = (0..100).map(|i| i * 1_000_000).collect();
         let arrived_ns =
             sent_ns.iter().enumerate().map(|(i, sent)| Some(sent + 50_000_000 + delay(i))).collect();
-        Seen { bytes: 1500, sent_ns, arrived_ns, host_drops: 0 }
+        TrainObservation { bytes: 1500, sent_ns, arrived_ns, host_drops: 0 }
     }
 
     #[test]
-    fn a_growing_queue_is_told_from_noise() {
+    fn a_growing_queue_is_distinguished_from_noise() {
         let noise = |i: usize| (i as i64 * 7_919) % 40_000;
-        assert_eq!(trend(&stream(|i| i as i64 * 5_000 + noise(i)), 100.0), Trend::Rises);
-        assert_eq!(trend(&stream(noise), 100.0), Trend::Level);
-        assert_eq!(trend(&stream(|i| -(i as i64) * 5_000), 100.0), Trend::Level);
-        assert_eq!(trend(&Seen::default(), 100.0), Trend::Unusable);
+        assert_eq!(delay_trend(&stream(|i| i as i64 * 5_000 + noise(i)), 100.0), Trend::Increasing);
+        assert_eq!(delay_trend(&stream(noise), 100.0), Trend::Level);
+        assert_eq!(delay_trend(&stream(|i| -(i as i64) * 5_000), 100.0), Trend::Level);
+        assert_eq!(delay_trend(&TrainObservation::default(), 100.0), Trend::Unusable);
     }
 }

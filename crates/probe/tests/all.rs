@@ -1,4 +1,4 @@
-//! The tests of this crate, one program: each file is a module, and linking costs once.
+//! All integration tests of this crate as one program, so that it is linked only once; each file is a module.
 
 mod accuracy;
 mod hops;

@@ -1,8 +1,7 @@
-//! A few columns of many rows: tables read by column and row group, without making rows of them.
+//! Reads single columns of a table by row group, without building rows.
 //!
-//! For readers of large records. A missing optional column is absent in every row; the text columns come as a list of
-//! the different texts and each row's number in it. As in `parquet_file`, what the `parquet` crate panics at in a damaged
-//! file is returned as an error.
+//! For readers of large records. Text columns are returned as a list of distinct texts and each row's index
+//! into it. As in `parquet_file`, a panic of the `parquet` crate on a damaged file becomes an error.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,11 +18,11 @@ use crate::Error;
 use crate::error::Context;
 use crate::parquet_file::{Failure, read_cells};
 
-/// Cells asked of a column at once.
+/// Cells read from a column at once.
 const NUMBERS_BATCH_ROWS: usize = 128 * 1024;
 
-/// A damaged footer may claim any number of rows that are all alike.
-const ONE_TEXT_ROWS_MAX: usize = 16 * 1024 * 1024;
+/// Maximum number of rows in a column with only one text: a damaged footer may claim any number.
+const MAX_ROWS_OF_ONE_TEXT: usize = 16 * 1024 * 1024;
 
 /// A table of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,13 +52,13 @@ impl TableName {
 /// A text column of a row group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Texts {
-    /// The different texts, in the order in which they first appear.
+    /// The distinct texts, in the order of their first appearance.
     pub names: Vec<String>,
-    /// Each row's place in `names`; `None` where the row has no text.
+    /// Each row's index into `names`; `None` where the row has no text.
     pub rows: Vec<Option<u32>>,
 }
 
-/// One Parquet file of a record, open for reading. Not to be shared by threads: each opens its own.
+/// One Parquet file of a record, open for reading. Threads do not share it: each opens its own.
 pub struct ColumnFile {
     path: PathBuf,
     reader: SerializedFileReader<File>,
@@ -67,18 +66,24 @@ pub struct ColumnFile {
 
 impl ColumnFile {
     /// Opens a file and reads its footer.
+    ///
+    /// # Errors
+    /// Where the file cannot be opened or its footer is damaged.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).context("read", path)?;
         let reader = guarded(path, || Ok(SerializedFileReader::new(file)?))?;
         Ok(ColumnFile { path: path.to_owned(), reader })
     }
 
-    /// How many row groups it has.
+    /// The number of row groups.
     pub fn groups(&self) -> usize {
         self.reader.num_row_groups()
     }
 
-    /// An integer column of a row group, a cell for each row; `None` where the file lacks the column.
+    /// An integer column of a row group, one cell per row; `None` where the file lacks the column.
+    ///
+    /// # Errors
+    /// Where the column is not of integers, or the file is damaged.
     pub fn ints(&self, group: usize, column: &str) -> Result<Option<Vec<Option<i64>>>, Error> {
         self.column(group, column, |reader, _| match reader {
             ColumnReader::Int64ColumnReader(reader) => {
@@ -93,8 +98,11 @@ impl ColumnFile {
         })
     }
 
-    /// An integer column of a row group as floating-point numbers, NaN where a row has none: what takes least time. `None` where
-    /// the file lacks the column.
+    /// An integer column of a row group as floating-point numbers, NaN where a row has no value. Faster than
+    /// [`Self::ints`]. `None` where the file lacks the column.
+    ///
+    /// # Errors
+    /// Where the column is not of integers, or the file is damaged.
     pub fn numbers(&self, group: usize, column: &str) -> Result<Option<Vec<f64>>, Error> {
         self.column(group, column, |reader, chunk| {
             let ColumnReader::Int64ColumnReader(mut reader) = reader else {
@@ -105,9 +113,9 @@ impl ColumnFile {
             loop {
                 levels.clear();
                 values.clear();
-                let wanted = is_optional.then_some(&mut levels);
+                let levels_out = is_optional.then_some(&mut levels);
                 let (records, found, _) =
-                    reader.read_records(NUMBERS_BATCH_ROWS, wanted, None, &mut values)?;
+                    reader.read_records(NUMBERS_BATCH_ROWS, levels_out, None, &mut values)?;
                 if records == 0 {
                     return Ok(numbers);
                 }
@@ -123,7 +131,7 @@ impl ColumnFile {
         })
     }
 
-    /// What time the rows of a group span, where its statistics tell.
+    /// The first and last time of a group's rows, microseconds, where its statistics have them.
     pub fn span_us(&self, group: usize) -> Option<(i64, i64)> {
         let metadata = self.reader.metadata().row_groups().get(group)?;
         let time = metadata.columns().iter().find(|column| column.column_path().string() == "time_us")?;
@@ -133,21 +141,24 @@ impl ColumnFile {
         }
     }
 
-    /// How many rows a group has, as the footer says.
+    /// The number of rows in a group, according to the footer.
     pub fn rows(&self, group: usize) -> u64 {
         let metadata = self.reader.metadata().row_groups().get(group);
         metadata.map_or(0, |group| u64::try_from(group.num_rows()).unwrap_or(0))
     }
 
     /// A text column of a row group; `None` where the file lacks the column.
+    ///
+    /// # Errors
+    /// Where the column is not of text, or the file is damaged.
     pub fn texts(&self, group: usize, column: &str) -> Result<Option<Texts>, Error> {
         self.column(group, column, |reader, chunk| match reader {
             ColumnReader::ByteArrayColumnReader(reader) => match only_text(chunk) {
                 Some(text) => {
-                    let rows = usize::try_from(chunk.num_values()).unwrap_or(0).min(ONE_TEXT_ROWS_MAX);
+                    let rows = usize::try_from(chunk.num_values()).unwrap_or(0).min(MAX_ROWS_OF_ONE_TEXT);
                     Ok(Texts { names: vec![text], rows: vec![Some(0); rows] })
                 }
-                None => numbered(reader),
+                None => read_texts(reader),
             },
             _ => Err(Failure::Content(format!("its column {column} is not of text"))),
         })
@@ -168,7 +179,7 @@ impl ColumnFile {
     }
 }
 
-/// The text that all rows have, where the statistics tell that there is only one.
+/// The text of all rows, where the statistics show that there is only one.
 fn only_text(chunk: &ColumnChunkMetaData) -> Option<String> {
     let Some(Statistics::ByteArray(found)) = chunk.statistics() else { return None };
     let exact = found.min_is_exact() && found.max_is_exact() && found.null_count_opt() == Some(0);
@@ -176,7 +187,8 @@ fn only_text(chunk: &ColumnChunkMetaData) -> Option<String> {
     (exact && low == high).then(|| low.as_utf8().ok().map(str::to_owned)).flatten()
 }
 
-fn numbered(reader: parquet::column::reader::ColumnReaderImpl<ByteArrayType>) -> Result<Texts, Failure> {
+/// Reads a text column and numbers its distinct texts.
+fn read_texts(reader: parquet::column::reader::ColumnReaderImpl<ByteArrayType>) -> Result<Texts, Failure> {
     let mut texts = Texts::default();
     let mut known: HashMap<Vec<u8>, u32> = HashMap::new();
     let mut last: Option<(Vec<u8>, u32)> = None;
@@ -206,6 +218,7 @@ fn numbered(reader: parquet::column::reader::ColumnReaderImpl<ByteArrayType>) ->
     Ok(texts)
 }
 
+/// Runs `read`, and turns its failure or panic into an error that names the file.
 fn guarded<V>(path: &Path, read: impl FnOnce() -> Result<V, Failure>) -> Result<V, Error> {
     let reason = match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(value)) => return Ok(value),
@@ -256,7 +269,7 @@ mod tests {
                 let cells = [open.numbers(group, "srtt_us").map(|c| c.map_or(0, |c| c.len())),
                     open.ints(group, "time_us").map(|c| c.map_or(0, |c| c.len())),
                     open.texts(group, "flow").map(|c| c.map_or(0, |c| c.rows.len()))];
-                prop_assert!(cells.into_iter().flatten().all(|count| count <= ONE_TEXT_ROWS_MAX));
+                prop_assert!(cells.into_iter().flatten().all(|count| count <= MAX_ROWS_OF_ONE_TEXT));
                 let _ = (open.span_us(group), open.rows(group));
             }
         }

@@ -1,11 +1,15 @@
-//! A record's tables as comma-separated values (RFC 4180): a line of column names, as in the Parquet file, then a line for each
-//! row; what is absent is empty.
+//! A record's tables as comma-separated values (RFC 4180): a line of column names as in the Parquet file,
+//! then one line per row. Absent cells are empty.
 
 use crate::columns::TableName;
 use crate::{Error, Run, table::Table};
 
 impl Run {
-    /// A table of this record; with `only`, the rows of flows, links or subjects with these names.
+    /// A table of this record; where `only` is not empty, only the rows of flows, links or subjects with
+    /// these names.
+    ///
+    /// # Errors
+    /// Where the table cannot be read.
     pub fn csv(&self, table: TableName, only: &[String]) -> Result<String, Error> {
         Ok(match table {
             TableName::Flows => csv(&self.flows()?, only),
@@ -16,14 +20,14 @@ impl Run {
     }
 }
 
-/// The second column of every table names what the row is of.
-const SUBJECT: usize = 1;
+/// Index of the column that names the row's flow, link or subject: the second in every table.
+const SUBJECT_COLUMN: usize = 1;
 
 fn csv<T: Table>(rows: &[T], only: &[String]) -> String {
     let columns = T::columns();
     let mut text = columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",") + "\n";
     for row in rows {
-        let subject = row.text(SUBJECT).unwrap_or_default();
+        let subject = row.text(SUBJECT_COLUMN).unwrap_or_default();
         if !only.is_empty() && !only.iter().any(|name| name == subject) {
             continue;
         }
@@ -41,6 +45,7 @@ fn csv<T: Table>(rows: &[T], only: &[String]) -> String {
     text
 }
 
+/// A text field; quoted where it has a separator, a quote or a line break.
 fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -55,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_lines_and_odd_names_are_quoted() {
+    fn rows_are_lines_and_special_characters_are_quoted() {
         let event = |subject: &str| Event {
             time_us: 5,
             subject: subject.into(),

@@ -1,4 +1,4 @@
-//! What can go wrong with a record: every message names the operation and the file.
+//! Errors of records. Every message names the operation and the file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
-    /// A Parquet file is damaged or not one of ours.
+    /// A Parquet file is damaged or was not written by this program.
     #[error("cannot read {}: {reason}", path.display())]
     Parquet {
         /// The file.
@@ -40,28 +40,28 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// The record was already taken away after an earlier failure.
+    /// The record was already removed after an earlier failure.
     #[error("the record {} was removed after an earlier error", path.display())]
     Removed {
-        /// Where it was being written.
+        /// The directory in which it was being written.
         path: PathBuf,
     },
-    /// No run answers to the key.
+    /// No run matches the key.
     #[error("no run \"{key}\" in {}: {hint}", runs_dir.display())]
     NotFound {
-        /// What was asked for.
+        /// The key, as the user wrote it.
         key: String,
-        /// Where it was looked for.
+        /// The directory that was searched.
         runs_dir: PathBuf,
-        /// What there is instead.
+        /// What exists instead.
         hint: String,
     },
-    /// Several runs answer to the key.
-    #[error("\"{key}\" could be any of {}", candidates.join(", "))]
+    /// Several runs match the key.
+    #[error("\"{key}\" matches several runs: {}", candidates.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The key, as the user wrote it.
         key: String,
-        /// The runs, each as `scenario/id`.
+        /// The matching runs, each as `scenario/id`.
         candidates: Vec<String>,
     },
 }

@@ -1,4 +1,4 @@
-//! Finds records in the runs directory: all of them, or the one that a person means.
+//! Finds records in the runs directory: all of them, or the one that a key names.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,7 +19,7 @@ pub struct RunEntry {
     pub id: String,
     /// The record's directory.
     pub path: PathBuf,
-    /// True where the run was cut short, or is going on.
+    /// True where the run was cut short or is still in progress.
     pub partial: bool,
     /// The record, or why it cannot be read.
     pub run: Result<Run, Error>,
@@ -40,8 +40,11 @@ impl RunEntry {
     }
 }
 
-/// All records below `runs_dir`, newest last. One that cannot be read is listed with its error.
-/// No directory means no runs.
+/// All records below `runs_dir`, newest last; none where the directory does not exist. A record that cannot
+/// be read is listed with its error.
+///
+/// # Errors
+/// Where a directory cannot be read.
 pub fn list(runs_dir: &Path) -> Result<Vec<RunEntry>, Error> {
     let mut entries = Vec::new();
     for scenario_dir in subdirectories(runs_dir)? {
@@ -67,6 +70,9 @@ pub fn list(runs_dir: &Path) -> Result<Vec<RunEntry>, Error> {
 
 /// The record that `key` names: a record's directory, an id or the beginning of one, `scenario/id`, `last`
 /// (the newest complete run), `last~1` (the one before), or `scenario/last`.
+///
+/// # Errors
+/// Where no run or several runs match, or the record or a directory cannot be read.
 pub fn find(runs_dir: &Path, key: &str) -> Result<Run, Error> {
     let as_path = Path::new(key);
     if as_path.join("summary.json").exists() {
@@ -123,7 +129,7 @@ fn hint(entries: &[RunEntry]) -> String {
     }
 }
 
-/// The directories in `dir`, by name; none where there is no such directory.
+/// The directories in `dir`, by name; none where `dir` does not exist.
 fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let reader = match fs::read_dir(dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,9 +1,9 @@
-//! Names of records: when, with what engine, which variant, which repeat.
+//! Ids of records: time, engine, variant and repeat.
 
 /// The id of a new run, as in `20261121T031500Z-lab-tuned-r2`: sorts by time and is safe as a file name.
 ///
-/// `now_utc` is the compact UTC time `20261121T031500Z`. The first repeat has no `-r1`. That it is
-/// unique is [`crate::Writer::create`]'s business, which appends `-2` and so on where it is taken.
+/// `now_utc` is the compact UTC time `20261121T031500Z`. The first repeat has no `-r1`.
+/// [`crate::Writer::create`] makes the id unique: it appends `-2` and so on where the id is taken.
 pub fn new_id(now_utc: &str, engine: &str, variant: Option<&str>, repeat: u32) -> String {
     let mut id = format!("{}-{}", file_name(now_utc), file_name(engine));
     if let Some(variant) = variant {
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_say_when_and_what() {
+    fn ids_have_time_engine_variant_and_repeat() {
         assert_eq!(new_id("20261121T031500Z", "lab", Some("tuned"), 1), "20261121T031500Z-lab-tuned");
         assert_eq!(new_id("20261121T031500Z", "model", None, 3), "20261121T031500Z-model-r3");
     }

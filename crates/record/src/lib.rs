@@ -4,14 +4,15 @@
 //! runs/<scenario>/<id>/
 //!   scenario.toml     the scenario as it was run
 //!   summary.json      longfat.summary/1 with this one run in it
-//!   flows.parquet     one row a flow and sample
-//!   links.parquet     one row a link direction and sample
-//!   events.parquet    losses, retransmissions, changes of state
+//!   flows.parquet     one row per flow and sample
+//!   links.parquet     one row per link direction and sample
+//!   events.parquet    losses, retransmissions, state changes
+//!   trace.parquet     one row per segment or ACK, where flows were traced
 //! ```
 //!
-//! A record is complete or absent: it is written as `.<id>.partial` beside its place and renamed when all
-//! of it is on the disk. A run that is killed leaves the `.partial` directory, which opens like any other
-//! record and says that it is partial. pandas, polars and DuckDB read the Parquet files as they are.
+//! A record is complete or absent: it is written as `.<id>.partial` beside its final directory and renamed
+//! once all of it is on the disk. A killed run leaves the `.partial` directory, which opens like any other
+//! record and is marked partial. pandas, polars and DuckDB read the Parquet files directly.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! Not here: what the columns mean (`schema`), and how they are drawn (`view`).
+//! The `schema` crate defines the columns, and `view` plots them.
 
 mod columns;
 mod csv;

@@ -1,9 +1,9 @@
-//! Rows to the bytes of a Parquet file, and back from an open file.
+//! Encodes rows as a Parquet file and decodes them from an open file.
 //!
-//! Files are snappy-compressed. Integers are delta-encoded INT64, text is dictionary-encoded UTF-8 BYTE_ARRAY.
-//! Reading goes by column name: a column that the file lacks stays absent, one that this program does not
-//! know is passed over, so records of older and newer versions open.
-//! The `parquet` crate may panic on a damaged file; [`decode`] catches that and returns an error.
+//! Files are snappy-compressed. Integers are delta-encoded INT64, text is dictionary-encoded UTF-8
+//! BYTE_ARRAY. Columns are read by name: an optional column that the file lacks stays absent, and one that
+//! this program does not know is skipped, so records of older and newer versions can be read. The `parquet`
+//! crate may panic on a damaged file; [`decode`] catches that and returns an error.
 
 use std::fs::File;
 use std::io::Write;
@@ -25,7 +25,7 @@ use crate::table::{Column, Table};
 
 /// Rows in one row group.
 const ROW_GROUP_ROWS: usize = 128 * 1024;
-/// Rows asked of a column at once.
+/// Rows read from a column at once.
 const READ_BATCH_ROWS: usize = 16 * 1024;
 
 /// The bytes of a Parquet file that holds `rows`.
@@ -61,7 +61,7 @@ impl<T: Table, W: Write + Send> Encoder<T, W> {
         Ok(())
     }
 
-    /// Ends the file and gives back what it was written to.
+    /// Writes the footer and returns the underlying writer.
     pub(crate) fn finish(self) -> Result<W, ParquetError> {
         self.writer.into_inner()
     }
@@ -110,7 +110,7 @@ fn write_column<T: Table, W: Write + Send>(
     rows: &[T],
 ) -> Result<(), ParquetError> {
     let Some(mut writer) = row_group.next_column()? else {
-        return Err(ParquetError::General(format!("no room for column {}", column.name)));
+        return Err(ParquetError::General(format!("the schema has no column {}", column.name)));
     };
     if column.kind.is_text() {
         let cells: Vec<Option<&str>> = rows.iter().map(|row| row.text(index)).collect();
@@ -126,12 +126,12 @@ fn write_column<T: Table, W: Write + Send>(
     writer.close()
 }
 
-/// Of an optional column: 1 where a row has a value, 0 where it has none.
+/// Definition levels of an optional column: 1 where a row has a value, 0 where it has none.
 fn definition_levels<V>(column: &Column, cells: &[Option<V>]) -> Option<Vec<i16>> {
     column.kind.is_optional().then(|| cells.iter().map(|cell| i16::from(cell.is_some())).collect())
 }
 
-/// The rows of an open Parquet file. Errors say what is wrong with it.
+/// The rows of an open Parquet file. The error says what is wrong with it.
 pub(crate) fn decode<T: Table>(file: File) -> Result<Vec<T>, String> {
     match catch_unwind(AssertUnwindSafe(|| decode_unguarded(file))) {
         Ok(Ok(rows)) => Ok(rows),
@@ -142,14 +142,14 @@ pub(crate) fn decode<T: Table>(file: File) -> Result<Vec<T>, String> {
 
 /// Why a file could not be decoded.
 pub(crate) enum Failure {
-    /// It is no Parquet file, or a damaged one.
+    /// It is not a Parquet file, or a damaged one.
     Parquet(ParquetError),
-    /// It is not one of ours.
+    /// Its columns or values are not those of the table.
     Content(String),
 }
 
 impl Failure {
-    /// For people, after the file's name.
+    /// The reason as it follows the file's name in a message.
     pub(crate) fn reason(self) -> String {
         match self {
             Failure::Parquet(e) => format!("not a readable Parquet file ({e})"),
@@ -183,7 +183,7 @@ fn decode_row_group<T: Table>(group: &dyn RowGroupReader, rows: &mut Vec<T>) -> 
             }
             return Err(Failure::Content(format!("it has no column {}", column.name)));
         };
-        // The first column is `time_us`, which every row has: it says how many rows there are.
+        // The first column, `time_us`, is required, so it determines the number of rows.
         let mut next = first;
         match group.get_column_reader(stored)? {
             ColumnReader::Int64ColumnReader(reader) if !column.kind.is_text() => {
@@ -213,7 +213,7 @@ fn decode_row_group<T: Table>(group: &dyn RowGroupReader, rows: &mut Vec<T>) -> 
     Ok(())
 }
 
-/// The row that the next cell belongs to; the first column makes the rows.
+/// The row of the next cell; the first column creates the rows.
 fn row_at<'a, T: Table>(rows: &'a mut Vec<T>, next: &mut usize, column: usize) -> Result<&'a mut T, Failure> {
     if column == 0 {
         rows.push(T::empty());
@@ -224,6 +224,7 @@ fn row_at<'a, T: Table>(rows: &'a mut Vec<T>, next: &mut usize, column: usize) -
     Ok(row)
 }
 
+/// Refuses an absent cell in a column that every row must have.
 fn required<V>(cell: Option<V>, column: &Column) -> Result<Option<V>, Failure> {
     if cell.is_none() && !column.kind.is_optional() {
         return Err(Failure::Content(format!("a row has no {}", column.name)));
@@ -231,7 +232,7 @@ fn required<V>(cell: Option<V>, column: &Column) -> Result<Option<V>, Failure> {
     Ok(cell)
 }
 
-/// Calls `take` with each cell of a column, `None` for an absent one.
+/// Calls `take` with each cell of a column, with `None` for an absent one.
 pub(crate) fn read_cells<D: DataType>(
     mut reader: ColumnReaderImpl<D>,
     mut take: impl FnMut(Option<D::T>) -> Result<(), Failure>,
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_back_as_they_were() {
+    fn rows_round_trip() {
         let rows = flows(1000);
         assert_eq!(decode::<FlowSample>(file_of(&encode(&rows).unwrap())).unwrap(), rows);
         let none: Vec<FlowSample> = Vec::new();
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn several_row_groups_come_back_as_one() {
+    fn several_row_groups_are_read_as_one_table() {
         let rows: Vec<Event> = (0..ROW_GROUP_ROWS as i64 + 5)
             .map(|i| Event {
                 time_us: i,
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn no_parquet_at_all_is_an_error() {
+    fn a_file_of_another_format_is_an_error() {
         assert!(decode::<Event>(file_of(b"")).unwrap_err().contains("not a readable Parquet file"));
         assert!(decode::<Event>(file_of(b"PAR1 and nothing else")).is_err());
     }
@@ -317,8 +318,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn any_row_round_trips(time_us: i64, name in ".{0,20}", value in proptest::option::of(any::<i64>())) {
-            let row = LinkSample { time_us, link: name, direction: "forward".into(), queue_bytes: value,
+        fn any_row_round_trips(time_us: i64, name in ".{0,20}", direction in "forward|backward|.{0,20}", value in proptest::option::of(any::<i64>())) {
+            let row = LinkSample { time_us, link: name, direction: direction.as_str().into(), queue_bytes: value,
                 ..LinkSample::default() };
             let back = decode::<LinkSample>(file_of(&encode(std::slice::from_ref(&row)).unwrap())).unwrap();
             prop_assert_eq!(back, vec![row]);
@@ -338,7 +339,7 @@ mod tests {
                 let at = index.index(bytes.len());
                 bytes[at] ^= mask;
             }
-            // A flip may hide in a value; what must not happen is a panic that escapes or rows without end.
+            // A flip may only change a value; it must not cause a panic or a huge table.
             if let Ok(rows) = decode::<FlowSample>(file_of(&bytes)) {
                 prop_assert!(rows.len() < 1_000_000);
             }

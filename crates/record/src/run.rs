@@ -1,4 +1,4 @@
-//! An opened record. The summary is read at once, the series when asked for.
+//! An opened record. The summary is read when it is opened, the series on request.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,19 +12,22 @@ use crate::parquet_file::decode;
 use crate::table::Table;
 use crate::writer::partial_id;
 
-/// A run's record on the disk, complete or partial.
+/// A run's record on disk, complete or partial.
 #[derive(Debug, Clone)]
 pub struct Run {
     /// The record's directory.
     pub path: PathBuf,
     /// True where the run was cut short: its series end early and its summary may lack figures.
     pub partial: bool,
-    /// The summary; it has exactly one run.
+    /// The summary, which has exactly one run.
     pub summary: Summary,
 }
 
 impl Run {
     /// Opens the record in directory `path`.
+    ///
+    /// # Errors
+    /// Where its summary cannot be read, is of another schema, or has not exactly one run.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = path.join("summary.json");
         let text = fs::read_to_string(&file).context("read", &file)?;
@@ -40,9 +43,9 @@ impl Run {
         Ok(Run { path: path.to_owned(), partial, summary })
     }
 
-    /// The run's own part of the summary.
+    /// The run in the summary.
     pub fn run(&self) -> &RunSummary {
-        // `open` makes sure that there is one.
+        // `open` ensures that there is one.
         &self.summary.runs[0]
     }
 
@@ -52,27 +55,42 @@ impl Run {
     }
 
     /// The scenario file as it was run.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
     pub fn scenario_toml(&self) -> Result<String, Error> {
         let path = self.path.join("scenario.toml");
         fs::read_to_string(&path).context("read", &path)
     }
 
     /// The rows of `flows.parquet`.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is damaged.
     pub fn flows(&self) -> Result<Vec<FlowSample>, Error> {
         self.rows()
     }
 
     /// The rows of `links.parquet`.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is damaged.
     pub fn links(&self) -> Result<Vec<LinkSample>, Error> {
         self.rows()
     }
 
     /// The rows of `events.parquet`.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is damaged.
     pub fn events(&self) -> Result<Vec<Event>, Error> {
         self.rows()
     }
 
     /// The rows of `trace.parquet`; none where nothing was traced.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is damaged.
     pub fn trace(&self) -> Result<Vec<TraceRow>, Error> {
         let whole = self.path.join("trace.parquet");
         if whole.exists() || self.partial { self.rows() } else { Ok(Vec::new()) }
@@ -91,8 +109,11 @@ impl Run {
         Ok(rows)
     }
 
-    /// The Parquet files of a table, one after the other: one of a finished record, the parts so far of others. None where
-    /// nothing was traced.
+    /// The Parquet files of a table in order: one of a finished record, the parts written so far of others;
+    /// none for the trace where nothing was traced.
+    ///
+    /// # Errors
+    /// Where the directory cannot be read.
     pub fn files(&self, table: TableName) -> Result<Vec<PathBuf>, Error> {
         let mut files = self.files_of(table.stem())?;
         if table == TableName::Trace && !self.partial {
@@ -101,12 +122,13 @@ impl Run {
         Ok(files)
     }
 
-    /// The final file where there is one, else the parts.
+    /// The final file where it exists, else the parts.
     fn files_of(&self, table: &str) -> Result<Vec<PathBuf>, Error> {
         let whole = self.path.join(format!("{table}.parquet"));
         if whole.exists() || !self.partial { Ok(vec![whole]) } else { self.parts(table) }
     }
 
+    /// The part files of a table, in the order in which they were written.
     fn parts(&self, table: &str) -> Result<Vec<PathBuf>, Error> {
         let prefix = format!("{table}.part-");
         let mut parts = Vec::new();

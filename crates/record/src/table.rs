@@ -1,4 +1,4 @@
-//! How each row type lies in its Parquet file: the columns, and a row's cell in each.
+//! How each row type is stored in its Parquet file: the columns, and a row's cell in each.
 
 use schema::{Cause, ColumnInfo, Event, EventKind, FlowSample, LinkSample, Metrics, TraceKind, TraceRow};
 
@@ -39,7 +39,7 @@ pub(crate) trait Table: Sized + Clone {
     const NAME: &'static str;
     /// All columns, in storage order.
     fn columns() -> Vec<Column>;
-    /// A row to be filled cell by cell.
+    /// A row without values, to be filled cell by cell.
     fn empty() -> Self;
     /// The time of the row.
     fn time_us(&self) -> i64;
@@ -128,11 +128,14 @@ impl Table for LinkSample {
     }
 
     fn text(&self, column: usize) -> Option<&str> {
-        Some(if column == 1 { &self.link } else { &self.direction })
+        Some(if column == 1 { &self.link } else { self.direction.name() })
     }
 
     fn set_text(&mut self, column: usize, value: &str) -> Result<(), String> {
-        *(if column == 1 { &mut self.link } else { &mut self.direction }) = value.to_owned();
+        match column {
+            1 => self.link = value.to_owned(),
+            _ => self.direction = value.into(),
+        }
         Ok(())
     }
 }

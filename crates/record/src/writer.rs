@@ -1,20 +1,21 @@
-//! Writes a record: in parts while the run goes on, whole at its end, and nothing of it after a failure.
+//! Writes a record: in parts during the run, complete at its end, and removed after a failure.
 //!
-//! While a run goes on, rows are appended as part files (`flows.part-0001.parquet`, each complete in itself)
-//! in `runs/<scenario>/.<id>.partial/`. [`Writer::finish`] writes the final files, takes the parts away and
-//! renames the directory.
+//! During a run, rows are appended as part files (`flows.part-0001.parquet`, each a complete Parquet file) in
+//! `runs/<scenario>/.<id>.partial/`. [`Writer::finish`] writes the final files, removes the parts and renames
+//! the directory.
 //!
-//! Rows of traces are many: they are never kept in memory whole. Each batch becomes a part, and at the end the parts become row
-//! groups of `trace.parquet`, one after the other.
+//! Traces have many rows and are never held in memory as a whole. Each batch becomes a part, and at the end
+//! the parts become row groups of `trace.parquet` in order.
 //!
-//! What is left behind otherwise:
+//! What remains on disk where a record is not finished:
 //!
 //! - after an error (a full disk): nothing;
 //! - after [`Writer::abort`]: nothing;
-//! - dropped without either (a panic, an early return): the partial record where any row came in, else nothing;
-//! - after SIGKILL or a power cut: the partial record as of its last part.
+//! - dropped without either (a panic, an early return): the partial record where it has any row, else
+//!   nothing;
+//! - after SIGKILL or a power failure: the partial record as of its last part.
 //!
-//! Parts are not forced to the disk (a killed process does not lose them); the final files are.
+//! Parts are not synced to disk, because a killed process does not lose them; the final files are synced.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -28,25 +29,25 @@ use crate::id::file_name;
 use crate::parquet_file::{Encoder, decode, encode};
 use crate::table::Table;
 
-/// A part is written once this much of the run came in since the last, at the least.
-const PART_MIN_US: i64 = 1_000_000;
-/// And this fraction of what is already written, so that long runs have few parts.
-const PART_FRACTION: i64 = 10;
-/// Rows of traces in one part.
+/// A part is written once the pending rows span at least this time,
+const MIN_PART_US: i64 = 1_000_000;
+/// and at least the time already written divided by this, so that long runs have few parts.
+const PART_DIVISOR: i64 = 10;
+/// Trace rows in one part.
 const TRACE_PART_ROWS: usize = 128 * 1024;
-/// How often the scenario's directory may vanish under a starting run before that is an error.
-const VANISHED_MAX: u32 = 100;
+/// How often another run may remove the scenario's directory while this one starts, before that is an error.
+const MAX_VANISHED: u32 = 100;
 
 /// A record being written.
 #[derive(Debug)]
 pub struct Writer {
     id: String,
-    /// Where it is written.
+    /// The directory in which it is written.
     partial: PathBuf,
-    /// Where it will be.
-    place: PathBuf,
-    /// Directories above it that did not exist before, outermost first.
-    made: Vec<PathBuf>,
+    /// The directory of the finished record.
+    finished: PathBuf,
+    /// Directories above it that this writer created, outermost first.
+    created: Vec<PathBuf>,
     summary: Summary,
     pending: Pending,
     parts: u32,
@@ -74,8 +75,11 @@ impl Pending {
 impl Writer {
     /// Starts the record of a run as `runs_dir/scenario_name/.id.partial`.
     ///
-    /// Where the id is taken, `-2` (and so on) is appended: ask [`Writer::id`]. `initial` is the summary that
-    /// a killed run keeps; its one run is marked partial and given the id.
+    /// Where the id is taken, `-2` (and so on) is appended; [`Writer::id`] returns the result. `initial` is
+    /// the summary that remains after a kill; its one run is marked partial and gets the id.
+    ///
+    /// # Errors
+    /// Where a directory or file cannot be written; nothing remains then.
     pub fn create(
         runs_dir: &Path,
         scenario_name: &str,
@@ -84,21 +88,21 @@ impl Writer {
         initial: &Summary,
     ) -> Result<Self, Error> {
         let dir = runs_dir.join(file_name(scenario_name));
-        let mut made = Vec::new();
-        let (id, partial) = match claim(&dir, &file_name(id), &mut made) {
+        let mut created = Vec::new();
+        let (id, partial) = match claim(&dir, &file_name(id), &mut created) {
             Ok(claimed) => claimed,
             Err(e) => {
-                remove_empty(&made);
+                remove_empty(&created);
                 return Err(e);
             }
         };
-        let place = dir.join(&id);
+        let finished = dir.join(&id);
         let mut writer = Writer {
             summary: with_run(initial, &id, Some(true)),
             id,
             partial,
-            place,
-            made,
+            finished,
+            created,
             pending: Pending::default(),
             parts: 0,
             trace: Vec::new(),
@@ -109,7 +113,7 @@ impl Writer {
         };
         let written = write_file(&writer.partial, "scenario.toml", scenario_toml.as_bytes(), Sync::No)
             .and_then(|()| write_summary(&writer.partial, &writer.summary, Sync::No));
-        writer.remove_unless(written)?;
+        writer.remove_on_error(written)?;
         Ok(writer)
     }
 
@@ -118,12 +122,15 @@ impl Writer {
         &self.id
     }
 
-    /// The directory it is written in until it is finished.
+    /// The directory in which it is written until it is finished.
     pub fn path(&self) -> &Path {
         &self.partial
     }
 
-    /// Adds rows. They are buffered, and written as a part now and then. After an error the record is gone.
+    /// Adds rows. They are buffered and written as parts.
+    ///
+    /// # Errors
+    /// Where a part cannot be written; the record is removed then.
     pub fn append(
         &mut self,
         flows: &[FlowSample],
@@ -138,15 +145,18 @@ impl Writer {
             .into_iter()
             .flatten()
             .fold(self.newest_us, i64::max);
-        let waited_us = self.newest_us - self.written_until_us;
-        if waited_us < PART_MIN_US.max(self.written_until_us / PART_FRACTION) {
+        let pending_us = self.newest_us - self.written_until_us;
+        if pending_us < MIN_PART_US.max(self.written_until_us / PART_DIVISOR) {
             return Ok(());
         }
         let flushed = self.flush();
-        self.remove_unless(flushed)
+        self.remove_on_error(flushed)
     }
 
-    /// Adds rows of traces. After an error the record is gone.
+    /// Adds rows of traces.
+    ///
+    /// # Errors
+    /// Where a part cannot be written; the record is removed then.
     pub fn append_trace(&mut self, rows: &[TraceRow]) -> Result<(), Error> {
         self.check_open()?;
         self.trace.extend_from_slice(rows);
@@ -154,11 +164,13 @@ impl Writer {
             return Ok(());
         }
         let flushed = self.flush_trace();
-        self.remove_unless(flushed)
+        self.remove_on_error(flushed)
     }
 
-    /// Writes the final files with the run's complete rows and moves the record to its place, which is returned.
-    /// After an error the record is gone.
+    /// Writes the final files with the run's complete rows and returns the finished record's directory.
+    ///
+    /// # Errors
+    /// Where a file cannot be written; the record is removed then.
     pub fn finish(
         mut self,
         summary: &Summary,
@@ -168,9 +180,9 @@ impl Writer {
     ) -> Result<PathBuf, Error> {
         self.check_open()?;
         let finished = self.write_final(summary, flows, links, events);
-        self.remove_unless(finished)?;
+        self.remove_on_error(finished)?;
         self.closed = true;
-        Ok(self.place.clone())
+        Ok(self.finished.clone())
     }
 
     /// Removes everything that was written.
@@ -209,7 +221,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes one file of the trace's parts, with one part in memory at a time.
+    /// Joins the trace's parts into one file, with one part in memory at a time.
     fn join_trace(&mut self) -> Result<(), Error> {
         self.flush_trace()?;
         if self.trace_parts == 0 {
@@ -222,9 +234,9 @@ impl Writer {
         let mut encoder =
             Encoder::<TraceRow, _>::new(BufWriter::new(file)).map_err(|e| failed(e.to_string()))?;
         for part in 1..=self.trace_parts {
-            let place = self.partial.join(part_name(TraceRow::NAME, part));
-            let rows = decode(File::open(&place).context("read", &place)?)
-                .map_err(|reason| Error::Parquet { path: place.clone(), reason })?;
+            let path = self.partial.join(part_name(TraceRow::NAME, part));
+            let rows = decode(File::open(&path).context("read", &path)?)
+                .map_err(|reason| Error::Parquet { path: path.clone(), reason })?;
             encoder.add(&rows).map_err(|e| failed(e.to_string()))?;
         }
         let written = encoder.finish().map_err(|e| failed(e.to_string()))?;
@@ -232,8 +244,8 @@ impl Writer {
         file.sync_all().context("write", &path)?;
         fs::rename(&temporary, &path).context("rename", &temporary)?;
         for part in 1..=self.trace_parts {
-            let place = self.partial.join(part_name(TraceRow::NAME, part));
-            fs::remove_file(&place).context("remove", &place)?;
+            let path = self.partial.join(part_name(TraceRow::NAME, part));
+            fs::remove_file(&path).context("remove", &path)?;
         }
         Ok(())
     }
@@ -260,23 +272,24 @@ impl Writer {
             }
         }
         sync_directory(&self.partial)?;
-        fs::rename(&self.partial, &self.place).context("rename", &self.partial)?;
-        self.place.parent().map_or(Ok(()), sync_directory)
+        fs::rename(&self.partial, &self.finished).context("rename", &self.partial)?;
+        self.finished.parent().map_or(Ok(()), sync_directory)
     }
 
-    /// Passes `result` on; where it is an error, the record goes.
-    fn remove_unless<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+    /// Returns `result`, and removes the record where it is an error.
+    fn remove_on_error<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         if result.is_err() {
             self.remove();
         }
         result
     }
 
-    /// Takes away the record and the directories made for it. Best effort: there is nothing to do where it fails.
+    /// Removes the record and the directories created for it. Failures are ignored, because nothing could be
+    /// done about them.
     fn remove(&mut self) {
         self.closed = true;
         let _ = fs::remove_dir_all(&self.partial);
-        remove_empty(&self.made);
+        remove_empty(&self.created);
     }
 }
 
@@ -292,30 +305,30 @@ impl Drop for Writer {
     }
 }
 
-/// Whether a file is forced to the disk.
+/// Whether a file is synced to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sync {
     Yes,
     No,
 }
 
-/// Makes `dir/.<id>.partial` for an id that nobody has; directories that had to be made above it go to `made`.
-fn claim(dir: &Path, id: &str, made: &mut Vec<PathBuf>) -> Result<(String, PathBuf), Error> {
+/// Creates `dir/.<id>.partial` for an unused id, and appends the directories created above it to `created`.
+fn claim(dir: &Path, id: &str, created: &mut Vec<PathBuf>) -> Result<(String, PathBuf), Error> {
     let mut attempt = 1;
     let mut vanished = 0;
     loop {
         let candidate = if attempt == 1 { id.to_owned() } else { format!("{id}-{attempt}") };
         let partial = dir.join(partial_name(&candidate));
-        make_directories(dir, made)?;
+        create_directories(dir, created)?;
         match fs::create_dir(&partial) {
-            // Claimed. Somebody may have finished a run of this id before we claimed it.
+            // Claimed, but another run with this id may have finished just before.
             Ok(()) if dir.join(&candidate).exists() => {
                 fs::remove_dir(&partial).context("remove", &partial)?
             }
             Ok(()) => return Ok((candidate, partial)),
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            // Another run, aborted, took the empty directory away just now: make it again.
-            Err(e) if e.kind() == ErrorKind::NotFound && vanished < VANISHED_MAX => {
+            // An aborted run has just removed the empty parent directory: create it again.
+            Err(e) if e.kind() == ErrorKind::NotFound && vanished < MAX_VANISHED => {
                 vanished += 1;
                 continue;
             }
@@ -325,23 +338,24 @@ fn claim(dir: &Path, id: &str, made: &mut Vec<PathBuf>) -> Result<(String, PathB
     }
 }
 
-/// Removes those of `directories` (outermost first) that are empty. One with another run's record in it stays.
+/// Removes those of `directories` (outermost first) that are empty; a directory with another run's record is
+/// not.
 fn remove_empty(directories: &[PathBuf]) {
     for dir in directories.iter().rev() {
         let _ = fs::remove_dir(dir);
     }
 }
 
-/// Makes `dir` and what is missing above it, and appends what it made to `made`.
-fn make_directories(dir: &Path, made: &mut Vec<PathBuf>) -> Result<(), Error> {
+/// Creates `dir` and its missing parents, and appends those created to `created`.
+fn create_directories(dir: &Path, created: &mut Vec<PathBuf>) -> Result<(), Error> {
     if dir.as_os_str().is_empty() || dir.is_dir() {
         return Ok(());
     }
     if let Some(parent) = dir.parent() {
-        make_directories(parent, made)?;
+        create_directories(parent, created)?;
     }
     match fs::create_dir(dir) {
-        Ok(()) => made.push(dir.to_owned()),
+        Ok(()) => created.push(dir.to_owned()),
         Err(e) if e.kind() == ErrorKind::AlreadyExists && dir.is_dir() => {}
         Err(e) => return Err(e).context("create", dir),
     }
@@ -352,7 +366,7 @@ pub(crate) fn partial_name(id: &str) -> String {
     format!(".{id}.partial")
 }
 
-/// The id of a directory name that [`partial_name`] made.
+/// The id in a directory name of [`partial_name`]'s form.
 pub(crate) fn partial_id(name: &str) -> Option<&str> {
     name.strip_prefix('.')?.strip_suffix(".partial")
 }
@@ -361,7 +375,7 @@ fn part_name(table: &str, part: u32) -> String {
     format!("{table}.part-{part:04}.parquet")
 }
 
-/// `summary` with the run's id set, and its partial mark where one is given.
+/// `summary` with the run's id set, and its partial mark where `partial` is given.
 fn with_run(summary: &Summary, id: &str, partial: Option<bool>) -> Summary {
     let mut summary = summary.clone();
     for run in &mut summary.runs {
@@ -391,7 +405,7 @@ fn write_summary(dir: &Path, summary: &Summary, sync: Sync) -> Result<(), Error>
     write_file(dir, "summary.json", json.as_bytes(), sync)
 }
 
-/// Writes a file under a temporary name and renames it, so that under its own name it is always whole.
+/// Writes a file under a temporary name and renames it, so that a reader never finds an incomplete file.
 fn write_file(dir: &Path, name: &str, bytes: &[u8], sync: Sync) -> Result<(), Error> {
     let path = dir.join(name);
     let temporary = dir.join(format!("{name}.tmp"));

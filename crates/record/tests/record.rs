@@ -1,11 +1,11 @@
-//! Records as a user meets them: written, killed, found again, damaged, and on a full disk.
+//! Records from the outside: written, killed, found, damaged, and on a full disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use record::{ColumnFile, Error, Run, TableName, Writer, find, list, new_id};
-use schema::{Event, EventKind, FlowSample, LinkSample, Summary, TraceKind, TraceRow};
+use schema::{Event, EventKind, FlowSample, LinkDirection, LinkSample, Summary, TraceKind, TraceRow};
 
 fn summary() -> Summary {
     serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap()
@@ -16,7 +16,7 @@ fn flow(time_us: i64) -> FlowSample {
 }
 
 fn link(time_us: i64) -> LinkSample {
-    LinkSample { time_us, link: "s1-s2".into(), direction: "forward".into(), ..LinkSample::default() }
+    LinkSample { time_us, link: "s1-s2".into(), direction: LinkDirection::Forward, ..LinkSample::default() }
 }
 
 fn event(time_us: i64) -> Event {
@@ -80,7 +80,7 @@ fn traces_come_in_parts_and_end_as_one_file() {
     let mut writer = create(runs.path(), "traced");
     rows.chunks(1000).for_each(|chunk| writer.append_trace(chunk).unwrap());
     let parts = |dir: &Path| names(dir).iter().filter(|name| name.starts_with("trace.part-")).count();
-    assert_eq!(parts(writer.path()), 2, "what is written needs no memory");
+    assert_eq!(parts(writer.path()), 2, "written rows are released");
     let path = writer.finish(&summary(), &[], &[], &[]).unwrap();
     assert!(names(&path).contains(&"trace.parquet".to_owned()) && parts(&path) == 0, "{:?}", names(&path));
     assert_eq!(Run::open(&path).unwrap().trace().unwrap(), rows);
@@ -115,7 +115,7 @@ fn a_killed_run_opens_as_partial_with_the_rows_of_its_parts() {
     assert_eq!(times, (0..=200).map(|i| i * 10_000).collect::<Vec<i64>>(), "two whole seconds were written");
     assert_eq!(run.run().duration_s, 2.0);
     assert!(run.events().unwrap().is_empty());
-    assert!(matches!(find(runs.path(), "last"), Err(Error::NotFound { .. })), "last means a complete run");
+    assert!(matches!(find(runs.path(), "last"), Err(Error::NotFound { .. })), "`last` is a complete run");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn the_same_id_twice_gets_a_suffix_also_while_the_first_runs() {
     second.finish(&summary(), &[], &[], &[]).unwrap();
     drop(third);
     assert_eq!(names(&runs.path().join("lab8")), ["a", "a-2"]);
-    assert_eq!(find(runs.path(), "a-2").unwrap().id(), "a-2", "the summary has the id that was really given");
+    assert_eq!(find(runs.path(), "a-2").unwrap().id(), "a-2", "the summary has the id that was assigned");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn three_runs(runs: &Path) {
 }
 
 #[test]
-fn runs_are_found_as_people_name_them() {
+fn runs_are_found_by_id_prefix_and_relative_name() {
     let dir = tempfile::tempdir().unwrap();
     let runs = dir.path();
     three_runs(runs);
@@ -208,13 +208,13 @@ fn runs_are_found_as_people_name_them() {
 }
 
 #[test]
-fn runs_that_are_not_meant_clearly_are_explained() {
+fn keys_without_a_unique_match_are_explained() {
     let dir = tempfile::tempdir().unwrap();
     three_runs(dir.path());
     let message = |key: &str| find(dir.path(), key).unwrap_err().to_string();
     assert_eq!(
         message("20261121"),
-        "\"20261121\" could be any of lab8/20261121T031500Z-lab-a, lab8/20261121T031500Z-lab-b"
+        "\"20261121\" matches several runs: lab8/20261121T031500Z-lab-a, lab8/20261121T031500Z-lab-b"
     );
     assert!(
         message("nosuch").ends_with("the newest of 3 is x/20261122T000000Z-model; `longfat ls` lists them")
@@ -269,6 +269,22 @@ fn a_summary_of_another_schema_or_with_several_runs_is_refused() {
 }
 
 #[test]
+fn names_and_members_of_other_versions_are_kept() {
+    let mut json: serde_json::Value = serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap();
+    json["runs"][0]["engine"] = "an engine of a later version".into();
+    json["runs"][0]["quality"]["ok"] = false.into();
+    json["runs"][0]["quality"]["disturbed"] = true.into();
+    let summary: Summary = serde_json::from_value(json.clone()).unwrap();
+    assert!(summary.runs[0].quality.is_disturbed());
+    let written = serde_json::to_value(&summary).unwrap();
+    let members =
+        |value: &serde_json::Value| (value["engine"].clone(), value["quality"]["disturbed"].clone());
+    assert_eq!(members(&written["runs"][0]), members(&json["runs"][0]));
+    json["runs"][0]["quality"].as_object_mut().unwrap().remove("ok");
+    assert!(serde_json::from_value::<Summary>(json).unwrap_err().to_string().contains("missing field `ok`"));
+}
+
+#[test]
 fn names_from_a_scenario_stay_inside_the_runs_directory() {
     let dir = tempfile::tempdir().unwrap();
     let runs = dir.path().join("runs");
@@ -283,7 +299,7 @@ fn names_from_a_scenario_stay_inside_the_runs_directory() {
 }
 
 #[test]
-fn a_runs_directory_that_cannot_be_made_is_named() {
+fn a_runs_directory_that_cannot_be_created_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
@@ -291,7 +307,7 @@ fn a_runs_directory_that_cannot_be_made_is_named() {
     assert!(message.starts_with("cannot create") && message.contains("file"), "{message}");
 }
 
-/// A file system of a few pages, unmounted when dropped.
+/// A tmpfs of 64 KiB, unmounted when dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -319,7 +335,7 @@ fn noise(count: i64) -> Vec<FlowSample> {
 }
 
 #[test]
-fn a_full_disk_is_said_and_leaves_nothing_behind() {
+fn a_full_disk_is_reported_and_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(dir.path()) else {
         testing::skip(testing::Missing::Privilege, "mounting a tmpfs needs root");
@@ -378,7 +394,7 @@ fn columns_are_read_without_rows() {
     assert_eq!(file.ints(0, "no_such_column").unwrap(), None);
     assert_eq!(file.numbers(0, "no_such_column").unwrap(), None);
     assert!(file.ints(0, "flow").unwrap_err().to_string().contains("is not of integers"));
-    // All rows alike: told by the statistics.
+    // All rows have the same text: read from the statistics.
     let links = ColumnFile::open(&run.files(TableName::Links).unwrap()[0]).unwrap();
     let direction = links.texts(0, "direction").unwrap().unwrap();
     assert_eq!((direction.names, direction.rows), (vec!["forward".to_owned()], vec![Some(0)]));

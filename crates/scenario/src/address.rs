@@ -1,15 +1,15 @@
-//! Addresses and networks as they are written: `10.0.0.1/8`, `fd00::/64`, `default`.
+//! Parses addresses and networks: `10.0.0.1/8`, `fd00::/64`, `default`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::types::Cidr;
 
-/// `host/prefix`: an address that a host can have, and its prefix.
+/// Parses `host/prefix`: an address that a host can have, and its prefix.
 pub(crate) fn parse_address(text: &str) -> Result<Cidr, String> {
     let (address, prefix) = split(text)?;
     let bits = if address.is_ipv4() { 32 } else { 128 };
     if prefix == 0 {
-        return Err(format!("\"0\" is no prefix length from 1 to {bits}"));
+        return Err(format!("\"0\" is not a prefix length from 1 to {bits}"));
     }
     match why_unusable(address, prefix) {
         Some(why) => Err(format!("{address}/{prefix} is {why}, not a host's address")),
@@ -17,7 +17,7 @@ pub(crate) fn parse_address(text: &str) -> Result<Cidr, String> {
     }
 }
 
-/// `network/prefix`, or `default` for everything of the family of `via`.
+/// Parses `network/prefix`, or `default` for all addresses of the IP version of `via`.
 pub(crate) fn parse_network(text: &str, via: IpAddr) -> Result<Cidr, String> {
     if text.trim() == "default" {
         return Ok(default_route(via));
@@ -26,19 +26,19 @@ pub(crate) fn parse_network(text: &str, via: IpAddr) -> Result<Cidr, String> {
     let network = Cidr { address, prefix };
     match network.first() {
         first if first == address => Ok(network),
-        first => Err(format!("{network} has bits behind its prefix; the network is {first}/{prefix}")),
+        first => Err(format!("{network} has bits set after its prefix; the network is {first}/{prefix}")),
     }
 }
 
-/// The address of a next hop, without a prefix.
+/// Parses the address of a next hop, without a prefix.
 pub(crate) fn parse_via(text: &str) -> Result<IpAddr, String> {
     text.trim().parse().map_err(|_| match text.split_once('/') {
-        Some((address, _)) => format!("\"{text}\" is a network; write the address alone: \"{address}\""),
-        None => format!("\"{text}\" is no IP address"),
+        Some((address, _)) => format!("\"{text}\" is a network; write only the address: \"{address}\""),
+        None => format!("\"{text}\" is not an IP address"),
     })
 }
 
-/// Everything of the family of `via`.
+/// The default route of the IP version of `via`.
 pub(crate) fn default_route(via: IpAddr) -> Cidr {
     let address = match via {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -51,18 +51,18 @@ fn split(text: &str) -> Result<(IpAddr, u8), String> {
     let Some((address, prefix)) = text.split_once('/') else {
         return Err(format!("\"{text}\" has no prefix length"));
     };
-    let address: IpAddr = address.parse().map_err(|_| format!("\"{address}\" is no IP address"))?;
+    let address: IpAddr = address.parse().map_err(|_| format!("\"{address}\" is not an IP address"))?;
     let bits = if address.is_ipv4() { 32 } else { 128 };
     let digits = prefix.bytes().all(|b| b.is_ascii_digit());
     let prefix = prefix
         .parse()
         .ok()
         .filter(|p| digits && *p <= bits)
-        .ok_or_else(|| format!("\"{prefix}\" is no prefix length from 1 to {bits}"))?;
+        .ok_or_else(|| format!("\"{prefix}\" is not a prefix length from 1 to {bits}"))?;
     Ok((address, prefix))
 }
 
-/// Why no host of a network of this prefix can have this address.
+/// Why a host cannot have this address in a network with this prefix; `None` if it can.
 pub(crate) fn why_unusable(address: IpAddr, prefix: u8) -> Option<&'static str> {
     if address.is_loopback() {
         return Some("the loopback address");
@@ -84,7 +84,7 @@ pub(crate) fn why_unusable(address: IpAddr, prefix: u8) -> Option<&'static str> 
             }
         }
         IpAddr::V6(v6) if v6.is_unicast_link_local() => Some("a link-local address, which needs a zone"),
-        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Some("an IPv4 address in disguise"),
+        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Some("an IPv4-mapped address"),
         IpAddr::V6(_) => None,
     }
 }
@@ -100,8 +100,8 @@ mod tests {
         }
         for (bad, why) in [
             ("10.0.0.1", "no prefix"),
-            ("10.0.0/8", "no IP address"),
-            ("h1/8", "no IP address"),
+            ("10.0.0/8", "not an IP address"),
+            ("h1/8", "not an IP address"),
             ("10.0.0.1/33", "1 to 32"),
             ("10.0.0.1/0", "1 to 32"),
             ("10.0.0.1/", "1 to 32"),
@@ -112,7 +112,7 @@ mod tests {
             ("224.0.0.1/8", "multicast"),
             ("0.0.0.0/8", "unspecified"),
             ("fe80::1/64", "link-local"),
-            ("::ffff:10.0.0.1/96", "disguise"),
+            ("::ffff:10.0.0.1/96", "IPv4-mapped"),
             ("fd00::1/129", "1 to 128"),
         ] {
             let message = parse_address(bad).unwrap_err();
@@ -130,11 +130,11 @@ mod tests {
         assert_eq!(parse_network("default", "fd00::1".parse().unwrap()).unwrap().to_string(), "::/0");
         let message = parse_network("10.2.0.1/16", via).unwrap_err();
         assert!(message.contains("the network is 10.2.0.0/16"), "{message}");
-        assert!(parse_via("10.0.0.1/8").unwrap_err().contains("address alone"));
+        assert!(parse_via("10.0.0.1/8").unwrap_err().contains("only the address"));
     }
 
     #[test]
-    fn the_ends_of_a_network_and_what_overlaps() {
+    fn last_addresses_and_overlaps() {
         let net = |text: &str| parse_network(text, "10.0.0.1".parse().unwrap()).unwrap();
         assert_eq!(net("10.2.0.0/16").last().to_string(), "10.2.255.255");
         assert_eq!(net("fd00::/126").last().to_string(), "fd00::3");

@@ -1,11 +1,12 @@
-//! A number in the unit that it is written in, for those who step through a field's values without knowing the field.
+//! A number with the unit in which a file has it. Sweeps and searches step through values of fields whose
+//! meaning they do not need.
 
 use units::{BitRate, Bytes, Time};
 
-/// A value of a field that can be counted: `100kB`, `20ms`, `1gbit`, `100p`, `0.1%`, `9000`, `0.5`.
+/// A numeric value of a field: `100kB`, `20ms`, `1gbit`, `100p`, `0.1%`, `9000`, `0.5`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Amount {
-    /// In bytes, seconds, bit/s, packets; a percentage as a share; other numbers as they are.
+    /// In bytes, seconds, bit/s or packets; a percentage as a share from 0 to 1; other numbers unchanged.
     pub value: f64,
     unit: Unit,
 }
@@ -22,7 +23,7 @@ enum Unit {
 }
 
 impl Amount {
-    /// Reads a value; `None` where it is no number with a unit that fields have.
+    /// Parses a value; `None` if it is not a number with a unit of fields.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let of = |value: f64, unit| Some(Amount { value, unit });
@@ -51,7 +52,7 @@ impl Amount {
         of(text.parse::<Bytes>().ok()?.0 as f64, Unit::Bytes)
     }
 
-    /// The same unit with another value, rounded to what the unit can say; not below zero.
+    /// Another value in the same unit, rounded to the unit's resolution; at least zero.
     pub fn with(self, value: f64) -> Self {
         let value = value.max(0.0);
         let value = match self.unit {
@@ -62,7 +63,7 @@ impl Amount {
         Amount { value, ..self }
     }
 
-    /// As a field takes it, exact.
+    /// The text for the scenario file, exact.
     pub fn text(self) -> String {
         let value = self.value;
         let joined = |text: String| text.replace(' ', "");
@@ -73,17 +74,17 @@ impl Amount {
             Unit::Packets => format!("{value}p"),
             Unit::Percent => format!("{}%", twelve_digits(value * 100.0)),
             Unit::Whole => value.to_string(),
-            // A bare 1 has two readings as a share; 1.0 has one.
+            // As a share, a bare 1 is ambiguous (1 or 1 %); 1.0 is not.
             Unit::Number => format!("{value:?}"),
         }
     }
 
-    /// True where both count the same thing.
+    /// True if both have the same unit.
     pub fn is_like(self, other: Amount) -> bool {
         self.unit == other.unit
     }
 
-    /// Where only whole numbers exist: 1 is the smallest step.
+    /// True if only whole numbers are valid, so that 1 is the smallest step.
     pub fn is_whole(self) -> bool {
         matches!(self.unit, Unit::Packets | Unit::Whole | Unit::Bytes)
     }
@@ -100,7 +101,7 @@ impl Amount {
     }
 }
 
-/// Binary fractions of decimal steps, without their tails.
+/// Rounds away the tails that decimal steps have as binary fractions.
 fn twelve_digits(value: f64) -> f64 {
     format!("{value:.11e}").parse().unwrap_or(value)
 }
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_written_again() {
+    fn text_parses_to_the_same_amount() {
         for (text, value) in [
             ("20KiB", 20_480.0),
             ("25MB", 25e6),
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount() {
+    fn rejects_other_texts() {
         for text in ["", "cubic", "25M", "inf", "nan", "+5", "-1", "true", "1x", "p"] {
             assert_eq!(Amount::parse(text), None, "{text}");
         }

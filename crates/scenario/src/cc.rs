@@ -1,4 +1,4 @@
-//! A flow's congestion control as a scenario says it. Which names and parameters there are is not known here.
+//! A flow's congestion control as a scenario names it. This crate has no list of algorithms and parameters.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -8,22 +8,22 @@ pub type CcValues = BTreeMap<String, CcValue>;
 /// A congestion control.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cc {
-    /// `cc = "cubic"`: the kernel's own where there is one, else the program's.
+    /// `cc = "cubic"`: the kernel's algorithm if it has one of this name, else the program's.
     Named(String),
-    /// `cc = { name = "griddt", a = 7 }`: the program's own algorithm, with these parameters.
+    /// `cc = { name = "griddt", a = 7 }`: the program's algorithm, with these parameters.
     Own {
         /// Its name.
         name: String,
         /// Its parameters.
         set: CcValues,
     },
-    /// `cc = { file = "my.bpf.c", set = { beta = 819 } }`: somebody's C file.
+    /// `cc = { file = "my.bpf.c", set = { beta = 819 } }`: a user's C file.
     File {
-        /// As written in the scenario.
+        /// The path as written in the scenario.
         path: String,
-        /// What the file says.
+        /// The file's text.
         text: Arc<str>,
-        /// Which of several algorithms in the file.
+        /// The algorithm, if the file has several.
         name: Option<String>,
         /// Its parameters.
         set: CcValues,
@@ -35,14 +35,14 @@ pub enum Cc {
 pub enum CcValue {
     /// A whole number.
     Integer(i64),
-    /// A number with a point.
+    /// A number with a decimal point.
     Decimal(f64),
     /// `true` or `false`.
     Boolean(bool),
 }
 
 impl Cc {
-    /// What people call it: its name, or that of the file without its ending.
+    /// Its name, or for a file without a name the file's stem.
     pub fn name(&self) -> &str {
         match self {
             Cc::Named(name) | Cc::Own { name, .. } | Cc::File { name: Some(name), .. } => name,
@@ -68,7 +68,7 @@ impl fmt::Display for CcValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CcValue::Integer(number) => write!(f, "{number}"),
-            // With a point, so that it is read as what it is.
+            // With a decimal point, so that it parses as a decimal.
             CcValue::Decimal(number) => write!(f, "{number:?}"),
             CcValue::Boolean(yes) => write!(f, "{yes}"),
         }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_called_by_its_stem_or_by_the_algorithm_chosen() {
+    fn the_name_of_a_file_is_its_stem_or_its_algorithm() {
         let file = |path: &str, name: Option<&str>| Cc::File {
             path: path.into(),
             text: "".into(),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decimal_keeps_its_point() {
+    fn a_decimal_has_a_decimal_point() {
         assert_eq!(CcValue::Decimal(1.0).to_string(), "1.0");
         assert_eq!(CcValue::Integer(-3).to_string(), "-3");
     }

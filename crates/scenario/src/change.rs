@@ -1,4 +1,4 @@
-//! Single values of a link's direction changed by hand, as at the prompt of a running lab.
+//! Changes single values of a link's direction, as `longfat lab` does in a running lab.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 
 const NOWHERE: Span = Span { source: 0, start: 0, end: 0 };
 
-/// `base` with these keys of the scenario file changed; the value `none` takes a key away.
+/// `base` with new values for these keys of the scenario file. The value `none` removes a key.
 ///
 /// ```
 /// let slow = scenario::change_direction(&net::PipeSpec::default(), &[("delay", "50ms")]).unwrap();
@@ -23,9 +23,9 @@ const NOWHERE: Span = Span { source: 0, start: 0, end: 0 };
 /// ```
 ///
 /// # Errors
-/// In one line, what is wrong with the first wrong key or value.
+/// The first mistake in a key or value, in one line.
 pub fn change_direction(base: &PipeSpec, changes: &[(&str, &str)]) -> Result<PipeSpec, String> {
-    let text = format!("direction = {}", inline(base, Detail::WhatDiffers));
+    let text = format!("direction = {}", inline(base, Detail::NonDefault));
     let mut tree = parse_document(&text, 0).map_err(|(why, _)| why)?;
     let node = tree.get_mut("direction").ok_or("no direction")?;
     let mut top = Table::default();
@@ -46,8 +46,8 @@ pub fn change_direction(base: &PipeSpec, changes: &[(&str, &str)]) -> Result<Pip
     }
 }
 
-/// A direction in the words of the scenario file, on one line.
+/// A direction as scenario file keys on one line.
 pub fn describe_direction(direction: &PipeSpec) -> String {
-    let text = inline(direction, Detail::WhatDiffers);
+    let text = inline(direction, Detail::NonDefault);
     text.trim_start_matches("{ ").trim_end_matches(" }").to_owned()
 }

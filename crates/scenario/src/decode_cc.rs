@@ -1,21 +1,21 @@
-//! From a tree to a flow's congestion control: a name, a table that names one of the program's, or a file.
+//! Decodes a flow's congestion control: a name, a table that names one of the program's algorithms, or a
+//! file.
 
 use crate::{
     cc::{Cc, CcValue, CcValues},
-    decode_scenario::START,
     error::Problems,
     name::check_cc,
     read::Reader,
     trace_file::Files,
-    tree::{Entry, Node, Table, Value},
+    tree::{Entry, FILE_START, Node, Table, Value},
 };
 
 const EXAMPLE: &str = "write for example cc = \"cubic\", cc = { name = \"griddt\", a = 7 } or \
                        cc = { file = \"my.bpf.c\", set = { beta = 819 } }";
-/// More than any algorithm; records keep it whole.
+/// Largest file. Far larger than any algorithm; records contain the whole text.
 const MAX_TEXT_BYTES: usize = 1_000_000;
 
-/// The congestion control of a flow, if it says one.
+/// The congestion control of a flow, if it has one.
 pub(crate) fn decode_cc(flow: &mut Reader, files: &Files) -> Option<Cc> {
     let node = flow.node("cc")?;
     let problems = flow.problems();
@@ -34,7 +34,7 @@ pub(crate) fn decode_cc(flow: &mut Reader, files: &Files) -> Option<Cc> {
     }
 }
 
-/// True where this table says by itself which algorithm it means, and does not only change a parameter.
+/// True if this table names an algorithm or a file, rather than only changing parameters.
 pub(crate) fn names_a_cc(node: &Node) -> bool {
     node.table().is_some_and(|t| t.get("name").is_some() || t.get("file").is_some())
 }
@@ -54,13 +54,13 @@ fn decode_own(table: &Table, node: &Node, problems: &mut Problems) -> Option<Cc>
     for entry in &table.0 {
         match entry.key.as_str() {
             "name" => name = name_of(entry, problems),
-            "text" => problems.add_help(entry.key_span, "\"text\" goes with a file", "remove it"),
+            "text" => problems.add_help(entry.key_span, "\"text\" needs \"file\"", "remove it"),
             "set" => put_set(&entry.node, &mut set, problems),
             _ => put(entry, &mut set, problems),
         }
     }
     if table.get("name").is_none() {
-        problems.add_help(node.span, "this cc names no algorithm", EXAMPLE);
+        problems.add_help(node.span, "this cc has no algorithm", EXAMPLE);
     }
     Some(Cc::Own { name: name?, set })
 }
@@ -81,16 +81,16 @@ fn decode_file(table: &Table, files: &Files, problems: &mut Problems) -> Option<
         }
     }
     let path = path?;
-    // A record has the text itself.
+    // The scenario in a record contains the text.
     let text = match inline.map_or_else(|| files.text(&path), Ok) {
         Ok(text) if text.len() > MAX_TEXT_BYTES => Err(format!("it is longer than {MAX_TEXT_BYTES} bytes")),
-        Ok(text) if text.contains('\0') => Err("it is no text".into()),
+        Ok(text) if text.contains('\0') => Err("it is not text".into()),
         other => other,
     };
     match text {
         Ok(text) => Some(Cc::File { path, text: text.into(), name, set }),
         Err(why) => {
-            let place = table.get("file").map_or(START, |n| n.span);
+            let place = table.get("file").map_or(FILE_START, |n| n.span);
             problems.add(place, format!("cc: cannot use \"{path}\": {why}"));
             None
         }
@@ -123,11 +123,11 @@ fn put_set(values: &Node, set: &mut CcValues, problems: &mut Problems) {
     }
 }
 
-/// Notes one parameter: a C variable's name, and a number or a boolean.
+/// Adds one parameter: a C variable's name, and a number or a boolean.
 fn put(entry: &Entry, set: &mut CcValues, problems: &mut Problems) {
     let key = entry.key.as_str();
-    let starts = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if !starts || !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+    let starts_well = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if !starts_well || !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         let help = "parameters are variables of a C file: letters, digits and _";
         problems.add_help(entry.key_span, format!("{key:?} cannot name a parameter"), help);
         return;

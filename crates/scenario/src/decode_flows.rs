@@ -1,19 +1,18 @@
-//! From a tree to flows.
+//! Decodes flows.
 
 use units::{Bytes, Time};
 
 use crate::{
     decode_cc::decode_cc,
     error::Problems,
-    name::{Named, check_name},
+    name::{NamedKind, check_name},
     read::{Keys, Reader},
     suggest::suggest,
     trace_file::Files,
     tree::{Node, Table},
-    types::{BurstLengths, Bursts, Flow, Kind, Ping, Tcp, Udp, Xcp},
+    types::{BurstLengths, Bursts, FlowKind, FlowSpec, PingSpec, TcpSpec, UdpSpec, XcpSpec},
 };
 
-const LATER: &[&str] = &["ecn", "mtu", "cc_params", "parameters", "rate", "protocol"];
 pub(crate) const TCP: Keys = Keys {
     what: "a flow",
     known: &[
@@ -33,45 +32,44 @@ pub(crate) const TCP: Keys = Keys {
         "write_rate",
         "reader_stops",
         "reader_resumes",
-        // Written out before.
+        // Expanded before decoding, see `streams.rs`.
         "streams",
     ],
-    later: LATER,
+    nested: None,
 };
 pub(crate) const PING: Keys = Keys {
     what: "a ping flow",
     known: &["name", "from", "to", "kind", "start", "stop", "interval", "count", "payload"],
-    later: LATER,
+    nested: None,
 };
 pub(crate) const UDP: Keys = Keys {
     what: "a udp flow",
     known: &["name", "from", "to", "kind", "start", "stop", "rate", "packet", "size", "on", "off", "random"],
-    later: &["ecn", "mtu", "protocol"],
+    nested: None,
 };
 pub(crate) const XCP: Keys = Keys {
     what: "an xcp flow",
     known: &["name", "from", "to", "kind", "start", "stop", "size"],
-    later: LATER,
+    nested: None,
 };
 const KINDS: [&str; 4] = ["tcp", "ping", "udp", "xcp"];
-const KINDS_LATER: [&str; 3] = ["tsunami", "sabul", "udt"];
 
-/// What TCP_MAXSEG takes: TCP_MIN_MSS to MAX_TCP_WINDOW (include/net/tcp.h).
+/// Valid values of TCP_MAXSEG: TCP_MIN_MSS to MAX_TCP_WINDOW (include/net/tcp.h).
 const MSS: std::ops::RangeInclusive<u64> = 88..=32767;
-/// What SO_SNDBUF and SO_RCVBUF take: the kernel doubles it and keeps it in an int (net/core/sock.c).
+/// Largest SO_SNDBUF and SO_RCVBUF: the kernel doubles the value and stores it in an int (net/core/sock.c).
 const MAX_SOCKET_BUFFER: Bytes = Bytes((i32::MAX / 2) as u64);
-/// What fits an IPv4 packet behind the IP and ICMP headers.
+/// Largest payload of an IPv4 packet after its IP and ICMP headers.
 const MAX_PING_PAYLOAD: Bytes = Bytes(65535 - 20 - 8);
-/// The same behind the IP and UDP headers.
+/// The same after its IP and UDP headers.
 const MAX_DATAGRAM: Bytes = MAX_PING_PAYLOAD;
-/// A shorter time between two datagrams would not move the clock.
+/// Shortest time between two datagrams: the resolution of the clock.
 const MIN_SPACING_NS: u128 = 1;
-/// Shorter bursts would be no bursts.
+/// Shortest burst.
 const MIN_BURST: Time = Time(10_000);
 const MIN_PING_INTERVAL: Time = Time::from_millis(1);
 
-/// The flows of a normalised tree.
-pub(crate) fn decode_flows(root: &Table, files: &Files, problems: &mut Problems) -> Vec<Flow> {
+/// Decodes the flows of a normalised tree.
+pub(crate) fn decode_flows(root: &Table, files: &Files, problems: &mut Problems) -> Vec<FlowSpec> {
     let Some(node) = root.get("flows") else { return Vec::new() };
     let Some(items) = node.list() else {
         let message = format!("\"flows\" is a list of tables, not {}", node.kind());
@@ -81,7 +79,7 @@ pub(crate) fn decode_flows(root: &Table, files: &Files, problems: &mut Problems)
     items.iter().filter_map(|item| decode_flow(item, files, problems)).collect()
 }
 
-fn decode_flow(node: &Node, files: &Files, problems: &mut Problems) -> Option<Flow> {
+fn decode_flow(node: &Node, files: &Files, problems: &mut Problems) -> Option<FlowSpec> {
     let kind = node.table().and_then(|t| t.get("kind")).and_then(Node::text).unwrap_or("tcp");
     let keys = match kind {
         "ping" => &PING,
@@ -92,41 +90,32 @@ fn decode_flow(node: &Node, files: &Files, problems: &mut Problems) -> Option<Fl
     let mut reader = Reader::new(node, keys, problems)?;
     reader.text("kind");
     if !KINDS.contains(&kind) {
-        note_kind(kind, &mut reader);
+        reader.report("kind", format!("unknown kind of flow \"{kind}\""), suggest(kind, KINDS));
     }
     if let Some(name) = reader.text("name") {
         let place = reader.node("name").map_or(node.span, |n| n.span);
-        check_name(Named::Flow, &name, place, reader.problems());
+        check_name(NamedKind::Flow, &name, place, reader.problems());
     }
     let start = reader.time("start").unwrap_or_default();
     let stop = reader.time("stop");
     if stop.is_some_and(|stop| stop <= start) {
-        reader.note("stop", "the flow stops before it has started", format!("write a time after {start}"));
+        reader.report("stop", "the flow stops before it starts", format!("write a time after {start}"));
     }
     let kind = match kind {
-        "ping" => Kind::Ping(decode_ping(&mut reader)),
-        "udp" => Kind::Udp(decode_udp(&mut reader)),
-        "xcp" => Kind::Xcp(Xcp { size: reader.size("size") }),
-        _ => Kind::Tcp(decode_tcp(&mut reader, files)),
+        "ping" => FlowKind::Ping(decode_ping(&mut reader)),
+        "udp" => FlowKind::Udp(decode_udp(&mut reader)),
+        "xcp" => FlowKind::Xcp(XcpSpec { size: reader.size("size") }),
+        _ => FlowKind::Tcp(decode_tcp(&mut reader, files)),
     };
     let name = reader.required_text("name", "\"bulk\"");
     let from = reader.required_text("from", "\"h1\"");
     let to = reader.required_text("to", "\"h2\"");
-    Some(Flow { name: name?, from: from?, to: to?, kind, start, stop })
+    Some(FlowSpec { name: name?, from: from?, to: to?, kind, start, stop })
 }
 
-fn note_kind(kind: &str, reader: &mut Reader) {
-    if KINDS_LATER.contains(&kind) {
-        let help = format!("supported: {}", KINDS.join(", "));
-        reader.note("kind", format!("flows of kind \"{kind}\" are not supported yet"), help);
-    } else {
-        reader.note("kind", format!("unknown kind of flow \"{kind}\""), suggest(kind, KINDS));
-    }
-}
-
-fn decode_tcp(reader: &mut Reader, files: &Files) -> Tcp {
+fn decode_tcp(reader: &mut Reader, files: &Files) -> TcpSpec {
     let (reader_stops, reader_resumes) = reader_pause(reader);
-    Tcp {
+    TcpSpec {
         cc: decode_cc(reader, files),
         size: reader.size("size"),
         mss: reader.integer("mss", MSS, " bytes").map(|bytes| bytes as u32),
@@ -140,17 +129,17 @@ fn decode_tcp(reader: &mut Reader, files: &Files) -> Tcp {
     }
 }
 
-/// When the receiving application stops reading, and when it reads on.
+/// When the receiving application stops reading, and when it resumes.
 fn reader_pause(reader: &mut Reader) -> (Option<Time>, Option<Time>) {
     let (stops, resumes) = (reader.time("reader_stops"), reader.time("reader_resumes"));
     if reader.node("reader_resumes").is_some() && reader.node("reader_stops").is_none() {
-        reader.note("reader_resumes", "the reader never stopped", "write \"reader_stops\" too");
+        reader.report("reader_resumes", "the reader never stops", "add \"reader_stops\"");
     }
     if let (Some(stops), Some(resumes)) = (stops, resumes)
         && resumes <= stops
     {
         let help = format!("write a time after {stops}");
-        reader.note("reader_resumes", "the reader reads on before it has stopped", help);
+        reader.report("reader_resumes", "the reader resumes before it stops", help);
     }
     (stops, resumes)
 }
@@ -158,47 +147,47 @@ fn reader_pause(reader: &mut Reader) -> (Option<Time>, Option<Time>) {
 fn socket_buffer(key: &str, reader: &mut Reader) -> Option<Bytes> {
     let size = reader.size(key)?;
     if size > MAX_SOCKET_BUFFER {
-        reader.note(key, format!("no socket buffer can be {size}"), "write less than 1GiB");
+        reader.report(key, format!("a socket buffer cannot be {size}"), "write less than 1GiB");
     }
     Some(size)
 }
 
-fn decode_ping(reader: &mut Reader) -> Ping {
-    let default = Ping::default();
+fn decode_ping(reader: &mut Reader) -> PingSpec {
+    let default = PingSpec::default();
     let interval = reader.time("interval").unwrap_or(default.interval);
     if interval < MIN_PING_INTERVAL {
-        reader.note("interval", format!("\"interval\" cannot be {interval}"), "write at least 1ms");
+        reader.report("interval", format!("\"interval\" cannot be {interval}"), "write at least 1ms");
     }
     let payload = reader.quantity("payload").unwrap_or(default.payload);
     if payload > MAX_PING_PAYLOAD {
         let help = format!("write at most {}B", MAX_PING_PAYLOAD.0);
-        reader.note("payload", format!("no echo request carries {payload}"), help);
+        reader.report("payload", format!("an echo request cannot carry {payload}"), help);
     }
     let count = reader.integer("count", 1..=u32::MAX.into(), "").map(|count| count as u32);
-    Ping { interval, count, payload }
+    PingSpec { interval, count, payload }
 }
 
-fn decode_udp(reader: &mut Reader) -> Udp {
+fn decode_udp(reader: &mut Reader) -> UdpSpec {
     reader.required("rate", "\"100mbit\"");
     let rate = reader.rate("rate").unwrap_or_default();
     let packet = reader.size("packet");
     if let Some(packet) = packet {
         if packet > MAX_DATAGRAM {
             let help = format!("write at most {}B", MAX_DATAGRAM.0);
-            reader.note("packet", format!("no datagram carries {packet}"), help);
+            reader.report("packet", format!("a datagram cannot carry {packet}"), help);
         } else if u128::from(packet.0) * 8_000_000_000 < MIN_SPACING_NS * u128::from(rate.0) {
-            let message = format!("{rate} are more than a datagram of {packet} each nanosecond");
-            reader.note("packet", message, "write larger datagrams or a lower rate");
+            let message = format!("{rate} is more than one datagram of {packet} per nanosecond");
+            reader.report("packet", message, "write larger datagrams or a lower rate");
         }
     }
-    Udp { rate, packet, size: reader.size("size"), bursts: decode_bursts(reader) }
+    UdpSpec { rate, packet, size: reader.size("size"), bursts: decode_bursts(reader) }
 }
 
-/// How long the source sends and is silent: both or neither.
+/// The lengths of bursts and pauses; a flow must have both or neither.
 fn decode_bursts(reader: &mut Reader) -> Option<Bursts> {
     let (on, off) = (reader.positive_time("on"), reader.positive_time("off"));
     if on.is_some_and(|on| on < MIN_BURST) {
-        reader.note("on", "these bursts are too short", "write at least 10us");
+        reader.report("on", "\"on\" is too short", "write at least 10us");
     }
     let lengths = match reader.boolean("random") {
         Some(true) => BurstLengths::Exponential,
@@ -207,7 +196,7 @@ fn decode_bursts(reader: &mut Reader) -> Option<Bursts> {
     for (key, other) in [("on", "off"), ("off", "on"), ("random", "on")] {
         if reader.node(key).is_some() && reader.node(other).is_none() {
             let help = format!("write for example {other} = \"1s\"");
-            reader.note(key, format!("\"{key}\" needs \"{other}\""), help);
+            reader.report(key, format!("\"{key}\" needs \"{other}\""), help);
         }
     }
     Some(Bursts { on: on?, off: off?, lengths })

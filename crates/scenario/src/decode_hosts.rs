@@ -1,4 +1,4 @@
-//! From a tree to hosts.
+//! Decodes hosts.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     decode_interfaces::{decode_addresses, decode_gateways, decode_interfaces, decode_routes, links_of},
     decode_nic::decode_nic,
     error::Problems,
-    name::{Named, check_name, check_sysctl},
+    name::{NamedKind, check_name, check_sysctl},
     read::{Keys, Reader},
     tree::{Entry, Node, Table, Value},
     types::{Host, Interface, Link, StaticRoute},
@@ -33,18 +33,18 @@ pub(crate) const HOST: Keys = Keys {
         "start",
         "stop",
     ],
-    later: &["clock_offset"],
+    nested: None,
 };
 const DEFAULT_MTU: u64 = 1500;
-/// The least MTU of IPv4 (RFC 791), and the most that a TAP device takes (65,535 less its Ethernet header).
+/// From the smallest MTU of IPv4 (RFC 791) to the largest of a TAP device (65,535 less its Ethernet header).
 pub(crate) const MTU: std::ops::RangeInclusive<u64> = 68..=65521;
-/// Longest value of a sysctl: what the kernel reads at once.
-const SYSCTL_VALUE_MAX: usize = 4096;
+/// Longest value of a sysctl, which the kernel reads at once.
+const MAX_SYSCTL_VALUE_BYTES: usize = 4096;
 
-/// Longest command, so that a file given by mistake is no command.
-const COMMAND_MAX: usize = 65536;
+/// Longest command; rejects a file that was pasted by mistake.
+const MAX_COMMAND_BYTES: usize = 65536;
 
-/// The hosts of a normalised tree whose links are `links`.
+/// Decodes the hosts of a normalised tree with these links.
 pub(crate) fn decode_hosts(root: &Table, links: &[Link], problems: &mut Problems) -> Vec<Host> {
     let Some(node) = root.get("hosts") else { return Vec::new() };
     let Some(table) = node.table() else {
@@ -55,7 +55,7 @@ pub(crate) fn decode_hosts(root: &Table, links: &[Link], problems: &mut Problems
 }
 
 fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option<Host> {
-    check_name(Named::Host, &entry.key, entry.key_span, problems);
+    check_name(NamedKind::Host, &entry.key, entry.key_span, problems);
     let mut reader = Reader::new(&entry.node, &HOST, problems)?;
     let name = entry.key.clone();
     let mtu = reader.integer("mtu", MTU, " bytes").unwrap_or(DEFAULT_MTU) as u32;
@@ -81,31 +81,31 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
     })
 }
 
-/// `"2.4"`: the Linux whose TCP the simulator gives the host.
+/// Decodes `"2.4"`: the Linux version whose TCP the host has in the simulator.
 fn decode_kernel(reader: &mut Reader) -> Option<(u8, u8)> {
-    const HELP: &str = "the simulator has 2.4 and all from 5.0 on: write for example \"2.4\" or \"6.1\"";
+    const HELP: &str = "the simulator has 2.4, and 5.0 and later; write for example \"2.4\" or \"6.1\"";
     let text = reader.text("kernel")?;
     let version = text.parse::<KernelVersion>().ok();
     let small = version.and_then(|v| Some((u8::try_from(v.major).ok()?, u8::try_from(v.minor).ok()?)));
-    let known = small.filter(|version| is_simulated(*version));
-    if known.is_none() {
-        reader.note("kernel", format!("no kernel {text:?} is simulated"), HELP);
+    let simulated = small.filter(|version| is_simulated(*version));
+    if simulated.is_none() {
+        reader.report("kernel", format!("kernel {text:?} is not simulated"), HELP);
     }
-    known
+    simulated
 }
 
-/// Whether the simulator has the TCP of a kernel, by major and minor version.
+/// True if the simulator has the TCP of a kernel, by major and minor version.
 pub fn is_simulated(kernel: (u8, u8)) -> bool {
     kernel == (2, 4) || kernel >= (5, 0)
 }
 
-/// One interface for each link, and one where there is none; the first has an address.
+/// One interface for each link, or one without a link. The first must have an address.
 fn decode_host_interfaces(name: &str, links: &[Link], reader: &mut Reader) -> Option<Vec<Interface>> {
     let mut interfaces = vec![Interface::default(); links_of(name, links).len().max(1)];
     if let Some(node) = reader.node("address") {
         interfaces[0].addresses = decode_addresses(node, "address", reader.problems());
         if node.list().is_some_and(|items| items.is_empty()) {
-            reader.note("address", "\"address\" is an empty list", "write for example \"10.0.0.1/8\"");
+            reader.report("address", "\"address\" is an empty list", "write for example \"10.0.0.1/8\"");
         }
     }
     decode_interfaces(name, reader, &mut interfaces);
@@ -121,8 +121,12 @@ fn decode_host_interfaces(name: &str, links: &[Link], reader: &mut Reader) -> Op
 
 fn command(key: &str, reader: &mut Reader) -> Option<String> {
     let text = reader.text(key)?;
-    if text.trim().is_empty() || text.len() > COMMAND_MAX || text.contains('\0') {
-        reader.note(key, "this is no command", format!("write for example {key} = \"ping -c1 10.0.0.2\""));
+    if text.trim().is_empty() || text.len() > MAX_COMMAND_BYTES || text.contains('\0') {
+        reader.report(
+            key,
+            "this is not a command",
+            format!("write for example {key} = \"ping -c1 10.0.0.2\""),
+        );
     }
     Some(text)
 }
@@ -145,8 +149,8 @@ fn decode_sysctl(node: &Node, problems: &mut Problems) -> BTreeMap<String, Strin
                 continue;
             }
         };
-        if value.len() > SYSCTL_VALUE_MAX || value.chars().any(|c| c.is_control() && c != '\t') {
-            let help = format!("write one line of at most {SYSCTL_VALUE_MAX} bytes");
+        if value.len() > MAX_SYSCTL_VALUE_BYTES || value.chars().any(|c| c.is_control() && c != '\t') {
+            let help = format!("write one line of at most {MAX_SYSCTL_VALUE_BYTES} bytes");
             problems.add_help(entry.node.span, format!("this cannot be the value of {}", entry.key), help);
         }
         settings.insert(entry.key.clone(), value);

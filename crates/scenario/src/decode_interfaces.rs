@@ -1,4 +1,4 @@
-//! Addresses of interfaces and static routes, which hosts and routers write alike.
+//! Decodes addresses of interfaces and static routes, whose keys hosts and routers share.
 
 use std::net::IpAddr;
 
@@ -11,16 +11,15 @@ use crate::{
     types::{Cidr, Interface, Link, StaticRoute},
 };
 
-pub(crate) const ROUTE: Keys =
-    Keys { what: "a route", known: &["to", "via"], later: &["dev", "metric", "mtu"] };
+pub(crate) const ROUTE: Keys = Keys { what: "a route", known: &["to", "via"], nested: None };
 const ROUTES_EXAMPLE: &str = "write for example routes = [{ to = \"10.2.0.0/16\", via = \"10.0.0.254\" }]";
 
-/// The indices of the links that `name` has, in the links' order: its interfaces.
+/// The indices of the links of `name`, in the links' order. Each link is one interface.
 pub(crate) fn links_of(name: &str, links: &[Link]) -> Vec<usize> {
     (0..links.len()).filter(|i| links[*i].ends.iter().any(|end| end == name)).collect()
 }
 
-/// The addresses that `node` (the value of `key`) gives to one interface.
+/// Decodes the addresses of one interface from `node`, the value of `key`.
 pub(crate) fn decode_addresses(node: &Node, key: &str, problems: &mut Problems) -> Vec<Cidr> {
     let mut addresses = Vec::new();
     for (text, span) in texts(node, key, problems) {
@@ -34,12 +33,12 @@ pub(crate) fn decode_addresses(node: &Node, key: &str, problems: &mut Problems) 
     addresses
 }
 
-/// Fills in `interfaces = { eth1 = "10.1.0.1/24" }`; `interfaces` has one entry for each link already.
+/// Decodes `interfaces = { eth1 = "10.1.0.1/24" }` into `interfaces`, which has one entry for each link.
 pub(crate) fn decode_interfaces(owner: &str, reader: &mut Reader, interfaces: &mut [Interface]) {
     let Some(node) = reader.node("interfaces") else { return };
     let Some(table) = node.table() else {
         let message = format!("\"interfaces\" is a table of interfaces, not {}", node.kind());
-        reader.note("interfaces", message, "write for example interfaces = { eth1 = \"10.1.0.1/24\" }");
+        reader.report("interfaces", message, "write for example interfaces = { eth1 = \"10.1.0.1/24\" }");
         return;
     };
     for entry in &table.0 {
@@ -60,12 +59,12 @@ pub(crate) fn decode_interfaces(owner: &str, reader: &mut Reader, interfaces: &m
     }
 }
 
-/// Fills in `ports = { s1 = "10.0.1.254/24" }`: an interface by what is at the other end of its link.
+/// Decodes `ports = { s1 = "10.0.1.254/24" }`, which names an interface by the other end of its link.
 pub(crate) fn decode_ports(owner: &str, reader: &mut Reader, links: &[Link], interfaces: &mut [Interface]) {
     let Some(node) = reader.node("ports") else { return };
     let Some(table) = node.table() else {
         let message = format!("\"ports\" is a table of neighbours, not {}", node.kind());
-        reader.note("ports", message, "write for example ports = { s1 = \"10.0.1.254/24\" }");
+        reader.report("ports", message, "write for example ports = { s1 = \"10.0.1.254/24\" }");
         return;
     };
     let neighbours: Vec<&str> = links_of(owner, links)
@@ -92,7 +91,7 @@ pub(crate) fn decode_ports(owner: &str, reader: &mut Reader, links: &[Link], int
 
 fn set(entry: &Entry, interface: &mut Interface, problems: &mut Problems) {
     if !interface.addresses.is_empty() {
-        problems.add_help(entry.key_span, "this interface's address is said twice", "remove one of them");
+        problems.add_help(entry.key_span, "the address of this interface is set twice", "remove one of them");
     }
     interface.addresses = decode_addresses(&entry.node, "address", problems);
 }
@@ -105,11 +104,15 @@ fn numbered(count: usize) -> String {
     }
 }
 
-/// `routes = [{ to = "10.2.0.0/16", via = "10.0.0.254" }]`.
+/// Decodes `routes = [{ to = "10.2.0.0/16", via = "10.0.0.254" }]`.
 pub(crate) fn decode_routes(reader: &mut Reader) -> Vec<StaticRoute> {
     let Some(node) = reader.node("routes") else { return Vec::new() };
     let Some(items) = node.list() else {
-        reader.note("routes", format!("\"routes\" is a list of tables, not {}", node.kind()), ROUTES_EXAMPLE);
+        reader.report(
+            "routes",
+            format!("\"routes\" is a list of tables, not {}", node.kind()),
+            ROUTES_EXAMPLE,
+        );
         return Vec::new();
     };
     items.iter().filter_map(|item| decode_route(item, reader.problems())).collect()
@@ -119,17 +122,17 @@ fn decode_route(node: &Node, problems: &mut Problems) -> Option<StaticRoute> {
     let mut reader = Reader::new(node, &ROUTE, problems)?;
     let to = reader.required_text("to", "\"10.2.0.0/16\"");
     let via = reader.required_text("via", "\"10.0.0.254\"");
-    let via = parse_via(&via?).map_err(|e| reader.note("via", format!("via: {e}"), ROUTES_EXAMPLE)).ok()?;
+    let via = parse_via(&via?).map_err(|e| reader.report("via", format!("via: {e}"), ROUTES_EXAMPLE)).ok()?;
     let to =
-        parse_network(&to?, via).map_err(|e| reader.note("to", format!("to: {e}"), ROUTES_EXAMPLE)).ok()?;
+        parse_network(&to?, via).map_err(|e| reader.report("to", format!("to: {e}"), ROUTES_EXAMPLE)).ok()?;
     if to.address.is_ipv4() != via.is_ipv4() {
         let message = format!("{to} cannot be reached through {via}, of the other IP version");
-        reader.note("via", message, ROUTES_EXAMPLE);
+        reader.report("via", message, ROUTES_EXAMPLE);
     }
     Some(StaticRoute { to, via })
 }
 
-/// `gateway = "10.0.0.254"` or one of each family.
+/// Decodes `gateway = "10.0.0.254"`, or a list with one of each IP version.
 pub(crate) fn decode_gateways(reader: &mut Reader) -> Vec<(IpAddr, Span)> {
     let mut gateways: Vec<(IpAddr, Span)> = Vec::new();
     for (text, span) in reader.texts("gateway") {
@@ -142,7 +145,7 @@ pub(crate) fn decode_gateways(reader: &mut Reader) -> Vec<(IpAddr, Span)> {
             }
         };
         if gateways.iter().any(|(other, _)| other.is_ipv4() == gateway.is_ipv4()) {
-            let message = "a second gateway of one IP version";
+            let message = "two gateways of the same IP version";
             reader.problems().add_help(span, message, "write one for IPv4 and one for IPv6 at most");
         }
         gateways.push((gateway, span));

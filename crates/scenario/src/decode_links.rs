@@ -1,27 +1,27 @@
-//! From a tree to links and what changes on them during a run.
+//! Decodes links and their changes during a run.
 
 use net::PipeSpec;
 
 use crate::{
-    decode_direction::{decode_direction, empty_direction, overlay_direction},
+    decode_direction::{DIRECTION, decode_direction, empty_direction, overlay_direction},
     error::Problems,
-    name::{Named, check_name},
+    name::{NamedKind, check_name},
     read::{Keys, Reader},
     trace_file::Files,
     tree::{Node, Table},
-    types::{Change, Link},
+    types::{Link, LinkChange},
 };
 
 pub(crate) const LINK: Keys = Keys {
     what: "a link",
     known: &["name", "ends", "forward", "backward", "both", "changes"],
-    later: &["mtu"],
+    nested: Some(("both", &DIRECTION)),
 };
 pub(crate) const CHANGE: Keys =
-    Keys { what: "a change of a link", known: &["at", "forward", "backward", "both"], later: &[] };
+    Keys { what: "a change of a link", known: &["at", "forward", "backward", "both"], nested: None };
 const SIDES: [&str; 2] = ["forward", "backward"];
 
-/// The links of a normalised tree.
+/// Decodes the links of a normalised tree.
 pub(crate) fn decode_links(root: &Table, files: &Files, problems: &mut Problems) -> Vec<Link> {
     let Some(node) = root.get("links") else { return Vec::new() };
     let Some(items) = node.list() else {
@@ -32,7 +32,7 @@ pub(crate) fn decode_links(root: &Table, files: &Files, problems: &mut Problems)
     items.iter().filter_map(|item| decode_link(item, files, problems)).collect()
 }
 
-/// The name of the link that `node` describes: the one given, or made of its ends.
+/// The name of the link that `node` describes: its `name`, or else its ends joined by `-`.
 pub(crate) fn link_name(node: &Node) -> Option<String> {
     let table = node.table()?;
     if let Some(name) = table.get("name") {
@@ -48,7 +48,7 @@ fn decode_link(node: &Node, files: &Files, problems: &mut Problems) -> Option<Li
     let mut reader = Reader::new(node, &LINK, problems)?;
     if let Some(name) = reader.text("name") {
         let place = reader.node("name").map_or(node.span, |n| n.span);
-        check_name(Named::Link, &name, place, reader.problems());
+        check_name(NamedKind::Link, &name, place, reader.problems());
     }
     let [forward, backward] = SIDES.map(|side| {
         reader.node(side).map_or_else(PipeSpec::default, |n| decode_direction(n, files, reader.problems()))
@@ -56,9 +56,9 @@ fn decode_link(node: &Node, files: &Files, problems: &mut Problems) -> Option<Li
     let changes = decode_changes(&mut reader, files);
     let ends = reader.required("ends", "[\"h1\", \"s1\"]")?;
     let [Some(a), Some(b)] = ends.items().iter().map(Node::text).collect::<Vec<_>>()[..] else {
-        reader.note(
+        reader.report(
             "ends",
-            "\"ends\" names the two things that a link joins",
+            "\"ends\" must name the two ends of the link",
             "for example ends = [\"h1\", \"s1\"]",
         );
         return None;
@@ -66,13 +66,13 @@ fn decode_link(node: &Node, files: &Files, problems: &mut Problems) -> Option<Li
     Some(Link { name: link_name(node)?, ends: [a.to_owned(), b.to_owned()], forward, backward, changes })
 }
 
-/// The changes in order of time, each laid over what was before it.
-fn decode_changes(link: &mut Reader, files: &Files) -> Vec<Change> {
+/// Decodes the changes in order of time. Each is overlaid on the state before it.
+fn decode_changes(link: &mut Reader, files: &Files) -> Vec<LinkChange> {
     let Some(node) = link.node("changes") else { return Vec::new() };
     let mut state = SIDES.map(|side| link.node(side).cloned().unwrap_or_else(|| empty_direction(node)));
     let Some(items) = node.list() else {
         let message = format!("\"changes\" is a list of tables, not {}", node.kind());
-        link.note(
+        link.report(
             "changes",
             message,
             "write for example changes = [{ at = \"30s\", both = { delay = \"50ms\" } }]",
@@ -86,11 +86,11 @@ fn decode_changes(link: &mut Reader, files: &Files) -> Vec<Change> {
         let at = reader.time("at");
         if SIDES.iter().all(|side| reader.node(side).is_none()) {
             let help = "write for example both = { delay = \"50ms\" }";
-            reader.note("", "this change changes nothing", help);
+            reader.report("", "this change has no effect", help);
         }
         let Some(at) = at else { continue };
         if timed.iter().any(|(other, _)| *other == at) {
-            reader.note("at", format!("a second change at {at}"), "say all of it in one change");
+            reader.report("at", format!("two changes at {at}"), "put both into one change");
         }
         timed.push((at, item));
     }
@@ -103,7 +103,7 @@ fn decode_changes(link: &mut Reader, files: &Files) -> Vec<Change> {
             }
             decode_direction(&state[side], files, link.problems())
         });
-        changes.push(Change { at, forward, backward });
+        changes.push(LinkChange { at, forward, backward });
     }
     changes
 }

@@ -1,4 +1,4 @@
-//! Which packets a direction loses: a share, or a table that names a model.
+//! Decodes the loss of a direction: a share, or a table of a loss model.
 
 use net::{GilbertElliott, LossModel, LossUnit};
 use units::Time;
@@ -23,10 +23,10 @@ const KNOWN: &[&str] = &[
     "at",
     "count",
 ];
-pub(crate) const LOSS: Keys = Keys { what: "a loss", known: KNOWN, later: &[] };
+pub(crate) const LOSS: Keys = Keys { what: "a loss", known: KNOWN, nested: None };
 const EXAMPLE: &str =
     "write a rate, every, packets or at, or model = \"gilbert-elliott\" with to_bad and to_good";
-/// The keys of each model, beside `model` and `unit`.
+/// The keys of each model, in addition to `model` and `unit`.
 const MODELS: [(&str, &[&str]); 5] = [
     ("independent", &["rate"]),
     ("gilbert-elliott", &["to_bad", "to_good", "loss_bad", "loss_good"]),
@@ -35,24 +35,24 @@ const MODELS: [(&str, &[&str]); 5] = [
     ("at", &["at", "count"]),
 ];
 
-/// The loss of a direction: `loss = "1%"` or `loss = { every = 100 }`.
+/// Decodes the loss of a direction: `loss = "1%"` or `loss = { every = 100 }`.
 pub(crate) fn decode_loss(direction: &mut Reader) -> (LossModel, LossUnit) {
     let model = match direction.node("loss") {
         Some(node) if node.table().is_some() => decode_table(node, direction.problems()),
         _ => direction.share("loss").map(|share| (LossModel::Independent(share), LossUnit::Segment)),
     };
     match model {
-        // A share of nothing loses nothing, whatever it is a share of.
+        // A share of zero is no loss, whatever its unit.
         None | Some((LossModel::None, _)) => (LossModel::None, LossUnit::Segment),
         Some((LossModel::Independent(0.0), _)) => (LossModel::None, LossUnit::Segment),
         Some(model) => model,
     }
 }
 
-/// True where this table stands for a loss of its own, and does not only change one.
+/// True if this table is a complete loss, rather than a change of one.
 pub(crate) fn names_a_loss(node: &Node) -> bool {
-    let decides = |key: &str| matches!(key, "model" | "rate" | "every" | "packets" | "at");
-    node.table().is_some_and(|t| t.0.iter().any(|e| decides(&e.key)))
+    let selects_model = |key: &str| matches!(key, "model" | "rate" | "every" | "packets" | "at");
+    node.table().is_some_and(|t| t.0.iter().any(|e| selects_model(&e.key)))
 }
 
 fn decode_table(node: &Node, problems: &mut Problems) -> Option<(LossModel, LossUnit)> {
@@ -67,7 +67,7 @@ fn decode_table(node: &Node, problems: &mut Problems) -> Option<(LossModel, Loss
             let help = format!("it has {}", keys.join(", "));
             reader.problems().add_help(
                 entry.key_span,
-                format!("the loss model \"{model}\" has no \"{key}\""),
+                format!("the loss model \"{model}\" has no key \"{key}\""),
                 help,
             );
         }
@@ -81,7 +81,7 @@ fn decode_table(node: &Node, problems: &mut Problems) -> Option<(LossModel, Loss
         "every" => LossModel::Every(reader.integer("every", 1..=u64::MAX, "")?),
         "packets" => LossModel::Packets(packets(&mut reader)?),
         _ => {
-            let at = instants(&mut reader);
+            let at = loss_times(&mut reader);
             let count = reader.integer("count", 1..=u32::MAX.into(), "").unwrap_or(1) as u32;
             LossModel::Times { at: at?, count }
         }
@@ -89,24 +89,23 @@ fn decode_table(node: &Node, problems: &mut Problems) -> Option<(LossModel, Loss
     Some((model, unit.unwrap_or_default()))
 }
 
-/// The model named, or the one that the keys belong to.
+/// The model by name, or else by the keys of the table.
 fn model_name(reader: &mut Reader) -> Option<&'static str> {
     if reader.node("model").is_some() {
         let text = reader.text("model")?;
         let known = MODELS.map(|(name, _)| name);
         let found = known.into_iter().find(|name| *name == text);
         if found.is_none() {
-            reader.note("model", format!("unknown loss model \"{text}\""), suggest(&text, known));
+            reader.report("model", format!("unknown loss model \"{text}\""), suggest(&text, known));
         }
         return found;
     }
-    let told = |key: &str| reader.node(key).is_some();
-    let found = ["rate", "every", "packets", "at"].into_iter().find(|key| told(key));
+    let found = ["rate", "every", "packets", "at"].into_iter().find(|key| reader.node(key).is_some());
     match found {
         Some("rate") => Some("independent"),
         Some(name) => Some(name),
         None => {
-            reader.note("", "nothing says what is lost", EXAMPLE);
+            reader.report("", "this loss has no model", EXAMPLE);
             None
         }
     }
@@ -116,7 +115,7 @@ fn gilbert_elliott(reader: &mut Reader) -> Option<GilbertElliott> {
     reader.required("to_bad", "\"0.1%\"");
     reader.required("to_good", "\"10%\"");
     let mut share = |key, default| match reader.node(key) {
-        // A probability of 1 is common here, so the bare number is taken as it is.
+        // A probability of 1 is common here, so a bare 1 is accepted as 100 %.
         Some(Node { value: Value::Integer(1), .. }) => Some(1.0),
         Some(_) => reader.share(key),
         None => default,
@@ -126,7 +125,7 @@ fn gilbert_elliott(reader: &mut Reader) -> Option<GilbertElliott> {
     Some(GilbertElliott { to_bad: to_bad?, to_good: to_good?, loss_bad: loss_bad?, loss_good: loss_good? })
 }
 
-/// Packet numbers, from 1, ascending whatever their order in the file.
+/// Decodes packet numbers, which start at 1, and sorts them.
 fn packets(reader: &mut Reader) -> Option<Vec<u64>> {
     let node = reader.required("packets", "[3, 10]")?;
     let mut all = Vec::new();
@@ -139,7 +138,7 @@ fn packets(reader: &mut Reader) -> Option<Vec<u64>> {
             Some(number) => all.push(number),
             None => {
                 let help = "write whole numbers; the first packet is 1";
-                reader.problems().add_help(item.span, "this is no packet's number", help);
+                reader.problems().add_help(item.span, "this is not a packet number", help);
                 return None;
             }
         }
@@ -147,12 +146,12 @@ fn packets(reader: &mut Reader) -> Option<Vec<u64>> {
     all.sort_unstable();
     all.dedup();
     if all.is_empty() {
-        reader.note("packets", "\"packets\" names no packet", "write for example packets = [3, 10]");
+        reader.report("packets", "\"packets\" is empty", "write for example packets = [3, 10]");
     }
     Some(all)
 }
 
-fn instants(reader: &mut Reader) -> Option<Vec<Time>> {
+fn loss_times(reader: &mut Reader) -> Option<Vec<Time>> {
     let node = reader.required("at", "[\"5s\"]")?;
     let mut all = Vec::new();
     for (text, span) in texts(node, "at", reader.problems()) {
@@ -164,7 +163,7 @@ fn instants(reader: &mut Reader) -> Option<Vec<Time>> {
     }
     all.sort_unstable();
     if node.list().is_some_and(|items| items.is_empty()) {
-        reader.note("at", "\"at\" names no time", "write for example at = [\"5s\"]");
+        reader.report("at", "\"at\" is empty", "write for example at = [\"5s\"]");
     }
     Some(all)
 }

@@ -1,4 +1,4 @@
-//! A host's network card: the table `nic`, and the short forms beside it.
+//! Decodes a host's network interface card: the table `nic`, or its keys directly in the host.
 
 use units::Bytes;
 
@@ -8,25 +8,25 @@ use crate::{
     types::Nic,
 };
 
-pub(crate) const NIC: Keys =
-    Keys { what: "a nic", known: &["tx_queue", "tso", "gso", "gro"], later: &["rx_queue", "rings"] };
-/// Largest super-packet that fits an IP packet's length field; longer ones (BIG TCP) do not cross a TAP device.
+pub(crate) const NIC: Keys = Keys { what: "a nic", known: &["tx_queue", "tso", "gso", "gro"], nested: None };
+/// Largest super-packet that fits an IP packet's length field; longer ones (BIG TCP) do not cross a TAP
+/// device.
 const MAX_GSO: Bytes = Bytes(65535);
-/// What a device takes is far more; this is where a mistyped number begins.
+/// Devices accept far more; the limit catches typing errors.
 const TX_QUEUE: std::ops::RangeInclusive<u64> = 1..=1_000_000;
-/// More segments than the largest super-packet has at the least MTU.
+/// The upper end exceeds the segments of the largest super-packet at the smallest MTU.
 const GRO: std::ops::RangeInclusive<u64> = 1..=1000;
 
-/// The card of a host with this MTU; what `nic` says wins over the short forms.
+/// Decodes the card of a host with this MTU. Keys in `nic` override keys in the host.
 pub(crate) fn decode_nic(host: &mut Reader, mtu: u32) -> Nic {
-    let short = read_nic(host, mtu);
-    let Some(node) = host.node("nic") else { return short };
-    let Some(mut reader) = Reader::new(node, &NIC, host.problems()) else { return short };
-    let long = read_nic(&mut reader, mtu);
+    let in_host = read_nic(host, mtu);
+    let Some(node) = host.node("nic") else { return in_host };
+    let Some(mut reader) = Reader::new(node, &NIC, host.problems()) else { return in_host };
+    let in_nic = read_nic(&mut reader, mtu);
     Nic {
-        tx_queue: long.tx_queue.or(short.tx_queue),
-        gso: long.gso.or(short.gso),
-        gro: long.gro.or(short.gro),
+        tx_queue: in_nic.tx_queue.or(in_host.tx_queue),
+        gso: in_nic.gso.or(in_host.gso),
+        gro: in_nic.gro.or(in_host.gro),
     }
 }
 
@@ -37,10 +37,10 @@ fn read_nic(reader: &mut Reader, mtu: u32) -> Nic {
     if let Some(gso) = gso {
         if !(one_packet..=MAX_GSO).contains(&gso) {
             let help = format!("write a size from {mtu}B (one packet) to {}B", MAX_GSO.0);
-            reader.note("gso", format!("\"gso\" cannot be {gso}"), help);
+            reader.report("gso", format!("\"gso\" cannot be {gso}"), help);
         }
         if tso == Some(false) && gso > one_packet {
-            reader.note("tso", "without tso no super-packet leaves the host", "remove \"tso\" or \"gso\"");
+            reader.report("tso", "super-packets (\"gso\") need tso", "remove \"tso\" or \"gso\"");
         }
     }
     Nic {
@@ -50,7 +50,7 @@ fn read_nic(reader: &mut Reader, mtu: u32) -> Nic {
     }
 }
 
-/// `100` or `"100p"`.
+/// Decodes `100` or `"100p"`.
 fn tx_queue(reader: &mut Reader) -> Option<u32> {
     let Some(text) = reader.node("tx_queue").and_then(Node::text) else {
         return reader.integer("tx_queue", TX_QUEUE, " packets").map(|n| n as u32);
@@ -60,7 +60,7 @@ fn tx_queue(reader: &mut Reader) -> Option<u32> {
         Some(number) => Some(number as u32),
         None => {
             let message = format!("\"tx_queue\" cannot be \"{text}\"");
-            reader.note("tx_queue", message, "write a number of packets: 100 or \"100p\"");
+            reader.report("tx_queue", message, "write a number of packets: 100 or \"100p\"");
             None
         }
     }

@@ -1,23 +1,20 @@
-//! From a tree to routers. What a file leaves out of their addresses is filled in by `fill.rs`.
+//! Decodes routers. `fill.rs` assigns the addresses that a file omits.
 
 use crate::{
     decode_interfaces::{decode_interfaces, decode_ports, decode_routes, links_of},
     error::Problems,
-    name::{Named, check_name},
+    name::{NamedKind, check_name},
     read::{Keys, Reader, texts},
     tree::{Entry, Node, Span, Table, Value},
     types::{Interface, Link, Router},
 };
 
-pub(crate) const ROUTER: Keys = Keys {
-    what: "a router",
-    known: &["interfaces", "ports", "routes"],
-    later: &["mtu", "ttl", "sysctl", "address", "start", "stop"],
-};
-/// Where routers are named that have no table of their own.
+pub(crate) const ROUTER: Keys =
+    Keys { what: "a router", known: &["interfaces", "ports", "routes"], nested: None };
+/// The key that lists routers without a table.
 pub(crate) const NAMES: &str = "names";
 
-/// Gives each router of `names` a table, those first: so a router is only ever a table.
+/// Expands `names`: gives each listed router a table, before the other routers.
 pub(crate) fn write_out_names(routers: &mut Table) {
     let Some(names) = routers.get(NAMES) else { return };
     let place = names.span;
@@ -36,7 +33,7 @@ pub(crate) fn write_out_names(routers: &mut Table) {
     routers.0 = all;
 }
 
-/// The routers of a normalised tree whose links are `links`.
+/// Decodes the routers of a normalised tree with these links.
 pub(crate) fn decode_routers(root: &Table, links: &[Link], problems: &mut Problems) -> Vec<Router> {
     let Some(node) = root.get("routers") else { return Vec::new() };
     let Some(table) = node.table() else {
@@ -67,13 +64,13 @@ fn check_names(names: &Node, problems: &mut Problems) {
             problems.add_help(*span, "no router can be called \"names\"", "give it another name");
         }
         if texts[..i].iter().any(|(other, _)| other == name) {
-            problems.add_help(*span, format!("a second router called \"{name}\""), "give it another name");
+            problems.add_help(*span, format!("two routers are called \"{name}\""), "give it another name");
         }
     }
 }
 
 fn decode_router(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option<Router> {
-    check_name(Named::Router, &entry.key, entry.key_span, problems);
+    check_name(NamedKind::Router, &entry.key, entry.key_span, problems);
     let mut reader = Reader::new(&entry.node, &ROUTER, problems)?;
     let name = entry.key.clone();
     let mut interfaces = vec![Interface::default(); links_of(&name, links).len()];

@@ -1,4 +1,5 @@
-//! From a tree to a resolved scenario: the top of the file. Types and single values only; see `validate.rs`.
+//! Decodes a scenario: the top level of the file. Checks types and single values; `validate.rs` checks the
+//! rest.
 
 use units::Time;
 
@@ -8,10 +9,10 @@ use crate::{
     decode_links::decode_links,
     decode_routers::decode_routers,
     error::Problems,
-    name::{Named, check_name},
+    name::{NamedKind, check_name},
     read::{Keys, Reader},
     trace_file::Files,
-    tree::{Span, Table},
+    tree::{FILE_START, Table},
     types::Scenario,
 };
 
@@ -33,21 +34,19 @@ pub(crate) const TOP: Keys = Keys {
         "published",
         "sweeps",
     ],
-    later: &[],
+    nested: None,
 };
-pub(crate) const SWITCHES: Keys = Keys { what: "switches", known: &["names"], later: &[] };
+pub(crate) const SWITCHES: Keys = Keys { what: "switches", known: &["names"], nested: None };
 
 const DEFAULT_SAMPLE: Time = Time::from_millis(10);
 const MIN_SAMPLE: Time = Time(1_000);
 const MAX_SAMPLE: Time = Time::from_secs(10);
-/// The start of the file: where a mistake is shown that is written nowhere.
-pub(crate) const START: Span = Span { source: 0, start: 0, end: 0 };
 
-/// The scenario called `name` that a normalised tree describes. What is wrong is noted and left out.
+/// Decodes the scenario `name` from a normalised tree. Reports and skips wrong values.
 ///
-/// Addresses that the file leaves out are filled in later.
+/// `fill.rs` assigns addresses that the file omits.
 pub(crate) fn decode_scenario(name: &str, root: &Table, files: &Files, problems: &mut Problems) -> Scenario {
-    let mut top = Reader::of_table(root, START, &TOP, problems);
+    let mut top = Reader::of_table(root, FILE_START, &TOP, problems);
     let title = top.text("title").unwrap_or_else(|| name.to_owned());
     if root.get("flows").is_some() {
         top.required("duration", "\"20s\"");
@@ -77,7 +76,7 @@ pub(crate) fn decode_scenario(name: &str, root: &Table, files: &Files, problems:
 fn sample(top: &mut Reader) -> Time {
     let sample = top.time("sample").unwrap_or(DEFAULT_SAMPLE);
     if !(MIN_SAMPLE..=MAX_SAMPLE).contains(&sample) {
-        top.note("sample", format!("\"sample\" cannot be {sample}"), "write a time from 1us to 10s");
+        top.report("sample", format!("\"sample\" cannot be {sample}"), "write a time from 1us to 10s");
     }
     sample
 }
@@ -95,7 +94,7 @@ fn decode_switches(root: &Table, problems: &mut Problems) -> Vec<String> {
     for item in items {
         match item.text() {
             Some(name) => {
-                check_name(Named::Switch, name, item.span, problems);
+                check_name(NamedKind::Switch, name, item.span, problems);
                 switches.push(name.to_owned());
             }
             None => problems.add(item.span, format!("a switch's name is a string, not {}", item.kind())),

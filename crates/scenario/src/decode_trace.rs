@@ -1,4 +1,4 @@
-//! A rate that follows a trace: a file, steps written out, or mahimahi's milliseconds written out.
+//! Decodes a rate trace: a file, a list of steps, or a list of mahimahi's milliseconds.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::{
     tree::{Node, Value},
 };
 
-pub(crate) const INLINE: Keys = Keys { what: "a trace", known: &["mahimahi"], later: &[] };
+pub(crate) const INLINE: Keys = Keys { what: "a trace", known: &["mahimahi"], nested: None };
 const STEPS_EXAMPLE: &str = "write for example trace = [[0, \"10mbit\"], [\"5s\", \"2mbit\"]]";
-/// As many lines as `net` reads of a file; records keep traces whole.
+/// Maximum number of lines, as in `net`; records contain whole traces.
 const MAX_OPPORTUNITIES: usize = 10_000_000;
 const MAX_MS: u64 = MAX_TIME.0 / 1_000_000;
 
@@ -25,12 +25,12 @@ enum Format {
     Csv,
 }
 
-/// The trace of a direction, if it has one.
+/// Decodes the trace of a direction, if it has one.
 pub(crate) fn decode_trace(reader: &mut Reader, files: &Files) -> Option<Arc<RateTrace>> {
     let format = reader.choice("trace_format", &[("mahimahi", Format::Mahimahi), ("csv", Format::Csv)]);
     let period = reader.positive_time("trace_period");
     let node = reader.node("trace");
-    check_companions(reader, node);
+    check_trace_keys(reader, node);
     let node = node?;
     let trace = match &node.value {
         Value::Text(path) => from_file(path, format, files)
@@ -45,18 +45,22 @@ pub(crate) fn decode_trace(reader: &mut Reader, files: &Files) -> Option<Arc<Rat
         }
     }?;
     if trace.mean() == BitRate(0) {
-        reader.note("trace", "the trace lets nothing through", "give it a rate above zero somewhere");
+        reader.report(
+            "trace",
+            "the trace has a rate of zero throughout",
+            "write at least one rate above zero",
+        );
         return None;
     }
     if !is_within_limits(&trace) {
         let help = format!("write at most 30 days, {MAX_RATE} and {MAX_OPPORTUNITIES} lines");
-        reader.note("trace", "the trace is too long or too fast", help);
+        reader.report("trace", "the trace is too long or too fast", help);
         return None;
     }
     Some(Arc::new(trace))
 }
 
-/// What is kept in a record must be a trace that a scenario may have.
+/// True if a scenario file may contain this trace; the scenario in a record does.
 fn is_within_limits(trace: &RateTrace) -> bool {
     match trace {
         RateTrace::Opportunities(at) => {
@@ -68,18 +72,18 @@ fn is_within_limits(trace: &RateTrace) -> bool {
     }
 }
 
-fn check_companions(reader: &mut Reader, trace: Option<&Node>) {
-    for (key, wanted, fine) in [
+fn check_trace_keys(reader: &mut Reader, trace: Option<&Node>) {
+    for (key, wanted, is_valid) in [
         ("trace_format", "a trace file", trace.is_some_and(|n| n.text().is_some())),
         ("trace_period", "a trace of steps", trace.is_some_and(|n| n.list().is_some())),
     ] {
-        if reader.node(key).is_some() && !fine {
-            reader.note(key, format!("\"{key}\" goes with {wanted}"), "remove it");
+        if reader.node(key).is_some() && !is_valid {
+            reader.report(key, format!("\"{key}\" is only for {wanted}"), "remove it");
         }
     }
 }
 
-/// A file with a comma in a line is csv unless its format is named.
+/// Reads a trace file. Without a named format, a file with a comma in a line is csv.
 fn from_file(path: &str, format: Option<Format>, files: &Files) -> Result<RateTrace, String> {
     let text = files.text(path)?;
     let by_content = || {
@@ -87,8 +91,8 @@ fn from_file(path: &str, format: Option<Format>, files: &Files) -> Result<RateTr
         if comma { Format::Csv } else { Format::Mahimahi }
     };
     match format.unwrap_or_else(by_content) {
-        Format::Csv => net::RateTrace::csv(&text).map_err(|e| e.to_string()),
-        Format::Mahimahi => net::RateTrace::mahimahi(&text).map_err(|e| e.to_string()),
+        Format::Csv => net::RateTrace::parse_csv(&text).map_err(|e| e.to_string()),
+        Format::Mahimahi => net::RateTrace::parse_mahimahi(&text).map_err(|e| e.to_string()),
     }
 }
 
@@ -97,8 +101,8 @@ fn steps(items: &[Node], period: Option<Time>, whole: &Node, reader: &mut Reader
     for item in items {
         let (time, rate) = step(item, reader.problems())?;
         let wrong = match steps.last() {
-            None if time != Time(0) => Some("the first step of a trace is at 0"),
-            Some((before, _)) if *before >= time => Some("the steps of a trace come one after the other"),
+            None if time != Time(0) => Some("the first step of a trace must be at 0"),
+            Some((before, _)) if *before >= time => Some("the steps of a trace must have ascending times"),
             _ => None,
         };
         if let Some(wrong) = wrong {
@@ -108,20 +112,20 @@ fn steps(items: &[Node], period: Option<Time>, whole: &Node, reader: &mut Reader
         steps.push((time, rate));
     }
     let Some((last, _)) = steps.last() else {
-        reader.problems().add_help(whole.span, "a trace has at least one step", STEPS_EXAMPLE);
+        reader.problems().add_help(whole.span, "a trace needs at least one step", STEPS_EXAMPLE);
         return None;
     };
     let Some(end) = period else {
         if reader.node("trace_period").is_none() {
-            let help = "say when it begins anew: trace_period = \"10s\"";
+            let help = "set when it repeats: trace_period = \"10s\"";
             reader.problems().add_help(whole.span, "a trace of steps needs \"trace_period\"", help);
         }
         return None;
     };
     if end <= *last {
-        reader.note(
+        reader.report(
             "trace_period",
-            format!("the trace begins anew at {end}, before its last step"),
+            format!("the trace repeats at {end}, before its last step"),
             format!("write more than {last}"),
         );
         return None;
@@ -129,7 +133,7 @@ fn steps(items: &[Node], period: Option<Time>, whole: &Node, reader: &mut Reader
     Some(RateTrace::Steps { steps, end })
 }
 
-/// `["5s", "2mbit"]`; 0 needs no unit, and a rate may be 0.
+/// Decodes `["5s", "2mbit"]`. A time of 0 needs no unit, and a rate may be 0.
 fn step(node: &Node, problems: &mut Problems) -> Option<(Time, BitRate)> {
     let [time, rate] = node.items() else {
         problems.add_help(node.span, "a step of a trace is a time and a rate", STEPS_EXAMPLE);
@@ -163,7 +167,7 @@ fn quantity<T: std::str::FromStr<Err = units::ParseError>>(
     }
 }
 
-/// `{ mahimahi = [1, 2, 2, 5] }`.
+/// Decodes `{ mahimahi = [1, 2, 2, 5] }`.
 fn opportunities(node: &Node, problems: &mut Problems) -> Option<RateTrace> {
     let mut reader = Reader::new(node, &INLINE, problems)?;
     let list = reader.required("mahimahi", "[1, 2, 5]")?;
@@ -176,8 +180,8 @@ fn opportunities(node: &Node, problems: &mut Problems) -> Option<RateTrace> {
         match number {
             Some(ms) if at.last().is_none_or(|last| *last <= ms) => at.push(ms),
             _ => {
-                let help = "write whole milliseconds, none before the one in front of it";
-                reader.problems().add_help(item.span, "this is no instant of a mahimahi trace", help);
+                let help = "write whole milliseconds in ascending order";
+                reader.problems().add_help(item.span, "this is not a time of a mahimahi trace", help);
                 return None;
             }
         }
@@ -186,7 +190,7 @@ fn opportunities(node: &Node, problems: &mut Problems) -> Option<RateTrace> {
         let help = "write for example trace = { mahimahi = [1, 2, 5] }";
         reader.problems().add_help(
             list.span,
-            "a mahimahi trace is a list of milliseconds that ends after 0",
+            "a mahimahi trace must be a list of milliseconds whose last is above 0",
             help,
         );
         return None;

@@ -1,6 +1,6 @@
-//! Which interfaces hear each other without a router: the Ethernet broadcast domains of a scenario.
+//! The Ethernet broadcast domains of a scenario: sets of interfaces that reach each other without a router.
 //!
-//! Links that meet at a switch are one domain; a link between two hosts or routers is one by itself.
+//! Links that meet at a switch are one domain; a link between two hosts or routers is a domain of its own.
 
 use crate::{
     decode_interfaces::links_of,
@@ -32,7 +32,7 @@ pub(crate) struct Domains {
 }
 
 impl Domains {
-    /// The domains of `scenario`, whose links join known things.
+    /// The domains of `scenario`; the ends of its links must exist.
     pub fn of(scenario: &Scenario) -> Domains {
         let mut of_link: Vec<usize> = (0..scenario.links.len()).collect();
         for switch in &scenario.switches {
@@ -57,12 +57,12 @@ impl Domains {
         Domains { ports, of_link }
     }
 
-    /// The ports that hear what is sent on `link`.
+    /// The ports in the domain of `link`.
     pub fn of_link(&self, link: usize) -> &[Port] {
         &self.ports[self.of_link[link]]
     }
 
-    /// The domain's number.
+    /// The index of a link's domain.
     pub fn number(&self, link: usize) -> usize {
         self.of_link[link]
     }
@@ -105,12 +105,12 @@ impl Port {
     }
 }
 
-/// True where `link` joins what exists, and not one thing with itself.
+/// True if both ends of `link` exist and differ.
 pub(crate) fn is_joined(scenario: &Scenario, link: &Link) -> bool {
-    let known = |end: &String| {
+    let exists = |end: &String| {
         scenario.hosts.iter().any(|h| h.name == *end)
             || scenario.routers.iter().any(|r| r.name == *end)
             || scenario.switches.contains(end)
     };
-    link.ends.iter().all(known) && link.ends[0] != link.ends[1]
+    link.ends.iter().all(exists) && link.ends[0] != link.ends[1]
 }

@@ -1,4 +1,4 @@
-//! Mistakes in a scenario: what is wrong, where it is written, and what would be right.
+//! Mistakes in a scenario: message, position and help.
 
 use std::{fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use miette::{Diagnostic, NamedSource, SourceSpan};
 
 use crate::tree::Span;
 
-/// All the mistakes that one look at a scenario found; never empty.
+/// All the mistakes found in a scenario; never empty.
 ///
 /// Displays one line a mistake, as in `scenarios/x.toml:12:7: unknown key "dealy"; did you mean "delay"?`.
 /// To show the lines of the file, render each of [`Error::mistakes`] with a miette report handler.
@@ -40,7 +40,7 @@ impl Diagnostic for Error {
     }
 }
 
-/// One mistake. Displays its message alone; place, source text and help are there for miette.
+/// One mistake. Displays only its message; position, source text and help are for miette.
 #[derive(Debug, Clone, thiserror::Error, Diagnostic)]
 #[error("{message}")]
 pub struct Mistake {
@@ -55,12 +55,12 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    /// Where it is: `FILE:LINE:COLUMN`, or the command line option.
+    /// Its position: `FILE:LINE:COLUMN`, or the command line option.
     pub fn location(&self) -> &str {
         &self.location
     }
 
-    /// The whole mistake in one line: place, message, help.
+    /// The whole mistake in one line: position, message, help.
     pub fn line(&self) -> String {
         match &self.help {
             Some(help) => format!("{}: {}; {help}", self.location, self.message),
@@ -69,7 +69,7 @@ impl Mistake {
     }
 }
 
-/// Something that a mistake can be in: the file, or a command line option.
+/// A text with mistakes: the file, or a command line option.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     name: String,
@@ -99,7 +99,7 @@ impl Source {
     }
 }
 
-/// A mistake that does not yet know its source's text.
+/// A mistake without the text of its source.
 #[derive(Debug, Clone, PartialEq)]
 struct Problem {
     span: Span,
@@ -112,17 +112,17 @@ struct Problem {
 pub(crate) struct Problems(Vec<Problem>);
 
 impl Problems {
-    /// Notes a mistake whose message says all.
+    /// Adds a mistake without help.
     pub fn add(&mut self, span: Span, message: impl Into<String>) {
         self.0.push(Problem { span, message: message.into(), help: None });
     }
 
-    /// Notes a mistake and what would be right.
+    /// Adds a mistake with help.
     pub fn add_help(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
         self.0.push(Problem { span, message: message.into(), help: Some(help.into()) });
     }
 
-    /// The first mistake in one line, if there is any.
+    /// The first mistake in one line.
     pub fn first(&self) -> Option<String> {
         let problem = self.0.first()?;
         Some(match &problem.help {
@@ -131,17 +131,17 @@ impl Problems {
         })
     }
 
-    /// True where nothing was found.
+    /// True without mistakes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many were found.
+    /// Number of mistakes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds the mistakes of `others`; those in the file are introduced by `context`.
+    /// Adds the mistakes of `others`. Messages about the file begin with `context`.
     pub fn extend_within(&mut self, context: &str, others: Problems) {
         for mut problem in others.0 {
             if problem.span.source == 0 {
@@ -151,7 +151,8 @@ impl Problems {
         }
     }
 
-    /// The error if anything was found, else the empty list. The same mistake at the same place counts once.
+    /// The error if there are mistakes, else the empty list. The same mistake at the same position counts
+    /// once.
     pub fn stop(mut self, sources: &[Source]) -> Result<Problems, Error> {
         if self.0.is_empty() {
             return Ok(self);
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_within_a_character_or_past_the_end_is_shown_too() {
+    fn shows_spans_within_a_character_or_past_the_end() {
         let mut problems = Problems::default();
         problems.add(Span { source: 0, start: 1, end: 1 }, "within");
         problems.add(Span { source: 0, start: 90, end: 99 }, "past");
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_found_is_fine() {
+    fn no_mistakes_are_no_error() {
         assert!(Problems::default().stop(&[]).is_ok());
     }
 }

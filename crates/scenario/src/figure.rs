@@ -1,16 +1,17 @@
-//! Which figure of a scenario a published one is: of a flow, a link, the run, or a closed form of a flow's path.
+//! The path of a metric: of a flow, a link, the run, or a closed form of a flow's path.
 
 use std::fmt;
+
+use net::Direction;
 
 use crate::{
     metric::{LinkMetric, Metric, RunMetric},
     suggest::suggest,
-    types::{Flow, Link, Scenario},
+    types::{FlowSpec, Link, Scenario},
 };
 
-/// What can be published about a flow's path without any run: keys of what `longfat bdp --json` prints. The key's
-/// ending is its unit.
-pub const FORMS: [&str; 20] = [
+/// Keys of the closed forms that `longfat bdp --json` prints for a flow's path. A key's suffix is its unit.
+pub const CLOSED_FORM_KEYS: [&str; 20] = [
     "bdp_bytes",
     "bdp_segs",
     "buffer_bytes",
@@ -33,29 +34,29 @@ pub const FORMS: [&str; 20] = [
     "pftk_bps",
 ];
 
-/// A figure of a scenario.
+/// Names a metric of a scenario's results.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Figure {
+pub enum MetricPath {
     /// `flows.NAME.METRIC`.
     Flow {
         /// The flow.
         flow: String,
-        /// What of it.
+        /// The metric.
         metric: Metric,
     },
     /// `links.NAME.METRIC`, or `links.NAME.backward.METRIC`.
     Link {
         /// The link.
         link: String,
-        /// True of the direction from its second end to its first.
-        reversed: bool,
-        /// What of it.
+        /// The direction.
+        direction: Direction,
+        /// The metric.
         metric: LinkMetric,
     },
     /// `run.METRIC`.
     Run(RunMetric),
-    /// `model.NAME.KEY`: one of [`FORMS`] for the path of a flow.
-    Form {
+    /// `model.NAME.KEY`: one of [`CLOSED_FORM_KEYS`] for the path of a flow.
+    ClosedForm {
         /// The flow.
         flow: String,
         /// The closed form's key.
@@ -63,33 +64,36 @@ pub enum Figure {
     },
 }
 
-/// A mistake in a figure's name, and what would be right.
-pub(crate) type Wrong = (String, String);
+/// A mistake in a metric's path: message and help.
+pub(crate) type FigureMistake = (String, String);
 
 impl Scenario {
-    /// The figure called `text`, as in `flows.bulk.goodput`; the error says what is wrong and what would be right.
-    pub fn figure(&self, text: &str) -> Result<Figure, String> {
-        Figure::parse(text, &self.flows, &self.links).map_err(|(wrong, help)| format!("{wrong}; {help}"))
+    /// Parses a metric's path, as in `flows.bulk.goodput`.
+    ///
+    /// # Errors
+    /// The mistake with its help, in one line.
+    pub fn figure(&self, text: &str) -> Result<MetricPath, String> {
+        MetricPath::parse(text, &self.flows, &self.links).map_err(|(wrong, help)| format!("{wrong}; {help}"))
     }
 }
 
-impl Figure {
-    /// Reads a figure's name.
-    pub(crate) fn parse(text: &str, flows: &[Flow], links: &[Link]) -> Result<Self, Wrong> {
+impl MetricPath {
+    /// Parses a metric's path.
+    pub(crate) fn parse(text: &str, flows: &[FlowSpec], links: &[Link]) -> Result<Self, FigureMistake> {
         let parts: Vec<&str> = text.split('.').collect();
         match parts[..] {
             ["flows", flow, metric] => of_flow(find_flow(flow, flows)?, metric),
-            ["links", link, metric] => of_link(link, false, metric, links),
-            ["links", link, "forward", metric] => of_link(link, false, metric, links),
-            ["links", link, "backward", metric] => of_link(link, true, metric, links),
+            ["links", link, metric] => of_link(link, Direction::Forward, metric, links),
+            ["links", link, "forward", metric] => of_link(link, Direction::Forward, metric, links),
+            ["links", link, "backward", metric] => of_link(link, Direction::Backward, metric, links),
             ["run", metric] => {
                 let found = RunMetric::ALL.into_iter().find(|m| m.name() == metric);
-                found.map(Figure::Run).ok_or_else(|| unknown(metric, RunMetric::ALL.map(RunMetric::name)))
+                found.map(MetricPath::Run).ok_or_else(|| unknown(metric, RunMetric::ALL.map(RunMetric::name)))
             }
             ["model", flow, key] => {
                 let flow = find_flow(flow, flows)?.name.clone();
-                let key = FORMS.into_iter().find(|known| *known == key).ok_or_else(|| unknown(key, FORMS))?;
-                Ok(Figure::Form { flow, key })
+                let key = CLOSED_FORM_KEYS.into_iter().find(|known| *known == key).ok_or_else(|| unknown(key, CLOSED_FORM_KEYS))?;
+                Ok(MetricPath::ClosedForm { flow, key })
             }
             _ => Err((
                 format!("unknown metric \"{text}\""),
@@ -101,10 +105,10 @@ impl Figure {
     /// `bit/s`, `s`, `B`, `segs` or `1`.
     pub fn unit(&self) -> &'static str {
         match self {
-            Figure::Flow { metric, .. } => metric.unit(),
-            Figure::Link { metric, .. } => metric.unit(),
-            Figure::Run(metric) => metric.unit(),
-            Figure::Form { key, .. } => match key.rsplit('_').next() {
+            MetricPath::Flow { metric, .. } => metric.unit(),
+            MetricPath::Link { metric, .. } => metric.unit(),
+            MetricPath::Run(metric) => metric.unit(),
+            MetricPath::ClosedForm { key, .. } => match key.rsplit('_').next() {
                 Some("bps") => "bit/s",
                 Some("bytes") => "B",
                 Some("s") => "s",
@@ -114,50 +118,59 @@ impl Figure {
         }
     }
 
-    /// True where nothing needs to be run for it.
+    /// True if it needs no run.
     pub fn is_closed_form(&self) -> bool {
-        matches!(self, Figure::Form { .. })
+        matches!(self, MetricPath::ClosedForm { .. })
     }
 }
 
-/// As it is written in files.
-impl fmt::Display for Figure {
+/// As in scenario files.
+impl fmt::Display for MetricPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Figure::Flow { flow, metric } => write!(f, "flows.{flow}.{}", metric.name()),
-            Figure::Link { link, reversed: false, metric } => write!(f, "links.{link}.{}", metric.name()),
-            Figure::Link { link, reversed: true, metric } => {
-                write!(f, "links.{link}.backward.{}", metric.name())
+            MetricPath::Flow { flow, metric } => write!(f, "flows.{flow}.{}", metric.name()),
+            MetricPath::Link { link, direction: Direction::Forward, metric } => {
+                write!(f, "links.{link}.{}", metric.name())
             }
-            Figure::Run(metric) => write!(f, "run.{}", metric.name()),
-            Figure::Form { flow, key } => write!(f, "model.{flow}.{key}"),
+            MetricPath::Link { link, direction, metric } => {
+                write!(f, "links.{link}.{direction}.{}", metric.name())
+            }
+            MetricPath::Run(metric) => write!(f, "run.{}", metric.name()),
+            MetricPath::ClosedForm { flow, key } => write!(f, "model.{flow}.{key}"),
         }
     }
 }
 
-fn unknown<const N: usize>(metric: &str, known: [&str; N]) -> Wrong {
+fn unknown<const N: usize>(metric: &str, known: [&str; N]) -> FigureMistake {
     (format!("unknown metric \"{metric}\""), suggest(metric, known))
 }
 
-fn find_flow<'a>(name: &str, flows: &'a [Flow]) -> Result<&'a Flow, Wrong> {
+fn find_flow<'a>(name: &str, flows: &'a [FlowSpec]) -> Result<&'a FlowSpec, FigureMistake> {
     flows.iter().find(|f| f.name == name).ok_or_else(|| {
         (format!("unknown flow \"{name}\""), suggest(name, flows.iter().map(|f| f.name.as_str())))
     })
 }
 
-fn of_flow(flow: &Flow, metric: &str) -> Result<Figure, Wrong> {
-    let usable = || Metric::ALL.into_iter().filter(|m| m.applies_to(&flow.kind)).map(Metric::name);
+fn of_flow(flow: &FlowSpec, metric: &str) -> Result<MetricPath, FigureMistake> {
+    let applicable = || Metric::ALL.into_iter().filter(|m| m.applies_to(&flow.kind)).map(Metric::name);
     match Metric::from_name(metric) {
-        Some(metric) if metric.applies_to(&flow.kind) => Ok(Figure::Flow { flow: flow.name.clone(), metric }),
+        Some(metric) if metric.applies_to(&flow.kind) => {
+            Ok(MetricPath::Flow { flow: flow.name.clone(), metric })
+        }
         Some(_) => {
-            let help = format!("it has {}", usable().collect::<Vec<_>>().join(", "));
+            let help = format!("it has {}", applicable().collect::<Vec<_>>().join(", "));
             Err((format!("a {} flow has no {metric}", flow.kind.name()), help))
         }
-        None => Err((format!("unknown metric \"{metric}\""), suggest(metric, usable()))),
+        None => Err((format!("unknown metric \"{metric}\""), suggest(metric, applicable()))),
     }
 }
 
-fn of_link(name: &str, reversed: bool, metric: &str, links: &[Link]) -> Result<Figure, Wrong> {
+fn of_link(
+    name: &str,
+    direction: Direction,
+    metric: &str,
+    links: &[Link],
+) -> Result<MetricPath, FigureMistake> {
     if !links.iter().any(|l| l.name == name) {
         let help = suggest(name, links.iter().map(|l| l.name.as_str()));
         return Err((format!("unknown link \"{name}\""), help));
@@ -166,5 +179,5 @@ fn of_link(name: &str, reversed: bool, metric: &str, links: &[Link]) -> Result<F
         .into_iter()
         .find(|m| m.name() == metric)
         .ok_or_else(|| unknown(metric, LinkMetric::ALL.map(LinkMetric::name)))?;
-    Ok(Figure::Link { link: name.to_owned(), reversed, metric })
+    Ok(MetricPath::Link { link: name.to_owned(), direction, metric })
 }

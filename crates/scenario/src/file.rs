@@ -4,23 +4,23 @@ use std::collections::BTreeMap;
 
 use crate::{
     decode_cc::parameter,
-    decode_scenario::{START, decode_scenario},
+    decode_scenario::decode_scenario,
     error::{Error, Problems, Source},
     fill::fill,
     layer::{apply, normalise},
-    name::{Named, check_name},
+    name::{NamedKind, check_name},
     published::{Published, decode_published},
     set::set_layer,
-    streams::write_out_streams,
+    streams::expand_streams,
     suggest::suggest,
-    sweep::{Axis, Places, combinations, decode_sweeps, groups, value_text},
-    trace_file::{Files, Load, no_files},
-    tree::{Node, Span, Table, parse_document},
+    sweep::{Axis, PointIndices, combinations, decode_sweeps, groups, value_text},
+    trace_file::{Files, ReadFile, no_files},
+    tree::{FILE_START, Node, Span, Table, parse_document},
     types::Scenario,
     validate::validate,
 };
 
-/// A scenario file that is known to be right in every variant.
+/// A scenario file that is valid in every variant.
 #[derive(Debug, Clone)]
 pub struct ScenarioFile {
     name: String,
@@ -30,7 +30,7 @@ pub struct ScenarioFile {
     variants: Vec<Variant>,
     published: Vec<Published>,
     sweeps: Vec<Axis>,
-    /// The files that it names, read.
+    /// The texts of the files that it names.
     files: BTreeMap<String, String>,
 }
 
@@ -42,17 +42,24 @@ struct Variant {
 }
 
 impl ScenarioFile {
-    /// Parses and checks the text of the file `name` (a path; used in messages, its stem names the scenario).
+    /// Parses and checks the text of the file `name`, a path for messages whose stem is the scenario's name.
     ///
-    /// The base is checked first and must be right by itself; then each variant and the published figures.
-    /// No files can be named; see [`ScenarioFile::parse_with`].
+    /// The base must be valid by itself and is checked first; then each variant and the published figures.
+    /// The scenario cannot name other files; see [`ScenarioFile::parse_with`].
+    ///
+    /// # Errors
+    /// All mistakes of the first check that fails.
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
         Self::parse_with(name, text, &no_files)
     }
 
-    /// As [`ScenarioFile::parse`]; `load` reads the files that the scenario names (traces of rates). It is given the
-    /// path as it is written, which is relative and has no `..`; its error says why a file cannot be read.
-    pub fn parse_with(name: &str, text: &str, load: &Load) -> Result<Self, Error> {
+    /// As [`ScenarioFile::parse`]. `load` reads the files that the scenario names (rate traces, congestion
+    /// controls). Its argument is the path as written, which is relative and has no `..`; its error is why
+    /// the file cannot be read.
+    ///
+    /// # Errors
+    /// As [`ScenarioFile::parse`]; also files that cannot be read or used.
+    pub fn parse_with(name: &str, text: &str, load: &ReadFile) -> Result<Self, Error> {
         let files = Files::new(load, BTreeMap::new());
         let source = Source::file(name, text);
         let sources = std::slice::from_ref(&source);
@@ -83,7 +90,7 @@ impl ScenarioFile {
         Ok(ScenarioFile { name, title: base.title, source, base: root, variants, published, sweeps, files })
     }
 
-    /// One line for people; the name where the file has no title.
+    /// The title in one line; the name if the file has none.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -93,7 +100,7 @@ impl ScenarioFile {
         &self.name
     }
 
-    /// The variants' names, in the order of the file; none where the file has none.
+    /// The variants' names, in the order of the file.
     pub fn variants(&self) -> impl Iterator<Item = &str> {
         self.variants.iter().map(|v| v.name.as_str())
     }
@@ -103,57 +110,66 @@ impl ScenarioFile {
         &self.published
     }
 
-    /// What a run of the file is a run of: the points of its sweeps, each as the path and value of every swept field,
-    /// which [`ScenarioFile::resolve`] takes. One point without fields where nothing is swept.
+    /// The points of the sweeps, each as path and value of every swept field, as [`ScenarioFile::resolve`]
+    /// takes them. A file without sweeps has one point without fields.
     pub fn points(&self) -> Vec<Vec<(String, String)>> {
-        let value = |axis: &Axis, place: usize| value_text(&axis.values[place]).unwrap_or_default();
-        let point = |places: Places| {
+        let value = |axis: &Axis, index: usize| value_text(&axis.values[index]).unwrap_or_default();
+        let point = |indices: PointIndices| {
             self.sweeps
                 .iter()
-                .zip(places)
-                .map(|(axis, place)| (axis.field.clone(), value(axis, place)))
+                .zip(indices)
+                .map(|(axis, index)| (axis.field.clone(), value(axis, index)))
                 .collect()
         };
         combinations(&self.sweeps).into_iter().map(point).collect()
     }
 
-    /// Fine where there is something to run. A scenario without flows describes a network alone.
+    /// Checks that the scenario has flows to run. Without flows it only describes a network.
+    ///
+    /// # Errors
+    /// If it has no flows.
     pub fn check_runnable(&self) -> Result<(), Error> {
         let mut problems = Problems::default();
         if self.base.items("flows").is_empty() {
             let help = "write for example [[flows]] with name, from and to";
-            problems.add_help(START, "the scenario has no flows", help);
+            problems.add_help(FILE_START, "the scenario has no flows", help);
         }
         problems.stop(std::slice::from_ref(&self.source)).map(|_| ())
     }
 
-    /// The base, or one variant, with `sets` (path and value of each `--set`) over it.
+    /// Resolves the base or a variant, overlaid with `sets`, the path and value of each `--set`.
     ///
-    /// A path is dotted as in a variant: `flows.bulk.cc`, `links.s1-s2.forward.loss`, `hosts.*.mtu`. A value is
-    /// TOML, or else a plain string, so that `20ms` needs no quotes.
+    /// A path is dotted as in a variant: `flows.bulk.cc`, `links.s1-s2.forward.loss`, `hosts.*.mtu`. A value
+    /// is TOML; any other text is a string, so that `20ms` needs no quotes.
+    ///
+    /// # Errors
+    /// An unknown variant, or mistakes in `sets`.
     pub fn resolve(&self, variant: Option<&str>, sets: &[(String, String)]) -> Result<Scenario, Error> {
         self.resolve_with(variant, sets, &no_files)
     }
 
-    /// As [`ScenarioFile::resolve`]; `load` reads files that only `sets` name.
+    /// As [`ScenarioFile::resolve`]. `load` reads files that only `sets` name.
+    ///
+    /// # Errors
+    /// As [`ScenarioFile::resolve`]; also files that cannot be read or used.
     pub fn resolve_with(
         &self,
         variant: Option<&str>,
         sets: &[(String, String)],
-        load: &Load,
+        load: &ReadFile,
     ) -> Result<Scenario, Error> {
         let files = Files::new(load, self.files.clone());
         let (tree, sources) = self.layered(variant, sets)?;
         let mut found = Problems::default();
         let scenario = resolve_tree(&self.name, &tree, &files, &mut found);
         let mut problems = Problems::default();
-        problems.extend_within(&with(sets), found);
+        problems.extend_within(&context_of(sets), found);
         problems.stop(&sources)?;
         Ok(scenario)
     }
 
-    /// The error that shows `mistakes` where [`ScenarioFile::resolve`] of the same `variant` and `sets` found their
-    /// flows; `None` without mistakes.
+    /// The error for `mistakes` in congestion controls, with the positions of their flows in the same
+    /// `variant` and `sets` as for [`ScenarioFile::resolve`]; `None` without mistakes.
     pub fn cc_error(
         &self,
         variant: Option<&str>,
@@ -164,10 +180,10 @@ impl ScenarioFile {
             Ok(layered) => layered,
             Err(error) => return Some(error),
         };
-        write_out_streams(&mut tree, &mut Problems::default());
+        expand_streams(&mut tree, &mut Problems::default());
         let mut found = Problems::default();
         for mistake in mistakes {
-            found.add_help(mistake.place(&tree), &mistake.message, &mistake.help);
+            found.add_help(mistake.span(&tree), &mistake.message, &mistake.help);
         }
         let mut problems = Problems::default();
         match variant {
@@ -177,7 +193,7 @@ impl ScenarioFile {
         problems.stop(&sources).err()
     }
 
-    /// The base with a variant and `sets` over it, and what spans in it point into.
+    /// The tree of the base, a variant and `sets`, and the sources that its spans refer to.
     fn layered(
         &self,
         variant: Option<&str>,
@@ -186,13 +202,13 @@ impl ScenarioFile {
         let mut sources = vec![self.source.clone()];
         let mut problems = Problems::default();
         let mut tree = self.base.clone();
-        if let Some(wanted) = variant {
-            match self.variants.iter().find(|v| v.name == wanted) {
+        if let Some(name) = variant {
+            match self.variants.iter().find(|v| v.name == name) {
                 Some(found) => tree = apply(&tree, &found.layer, &mut problems),
                 None => {
-                    let span = Span { source: sources.len(), start: 0, end: wanted.len() };
-                    sources.push(Source::option("--variant", wanted));
-                    problems.add_help(span, "unknown variant", suggest(wanted, self.variants()));
+                    let span = Span { source: sources.len(), start: 0, end: name.len() };
+                    sources.push(Source::option("--variant", name));
+                    problems.add_help(span, "unknown variant", suggest(name, self.variants()));
                 }
             }
         }
@@ -206,49 +222,49 @@ impl ScenarioFile {
     }
 }
 
-/// What is wrong with a flow's congestion control in the eyes of somebody who knows algorithms.
+/// A mistake in a flow's congestion control, found by a caller that has the algorithms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CcMistake {
     /// The flow.
     pub flow: String,
-    /// The parameter; `None` where it is the algorithm as a whole.
+    /// The parameter; `None` for a mistake of the algorithm as a whole.
     pub parameter: Option<String>,
     /// What is wrong.
     pub message: String,
-    /// What would be right.
+    /// The help.
     pub help: String,
 }
 
 impl CcMistake {
-    fn place(&self, root: &Table) -> Span {
+    fn span(&self, root: &Table) -> Span {
         let named = |node: &&Node| {
             node.table().and_then(|t| t.get("name")).and_then(Node::text) == Some(self.flow.as_str())
         };
         let cc = root.items("flows").iter().find(named).and_then(|flow| flow.table()?.get("cc"));
         let entry = cc.zip(self.parameter.as_deref()).and_then(|(cc, name)| parameter(cc, name));
-        // A value rather than its key: keys of --set are the whole option.
-        entry.map(|e| e.node.span).or(cc.map(|cc| cc.span)).unwrap_or(START)
+        // The value's span, not the key's: with --set the key's span is the whole option.
+        entry.map(|e| e.node.span).or(cc.map(|cc| cc.span)).unwrap_or(FILE_START)
     }
 }
 
-/// Says that mistakes came with these options.
-fn with(sets: &[(String, String)]) -> String {
+/// The context of mistakes that occur with these options.
+fn context_of(sets: &[(String, String)]) -> String {
     let options: Vec<String> = sets.iter().map(|(path, value)| format!("--set {path}={value}")).collect();
     format!("with {}", options.join(" "))
 }
 
-/// `lab8` of `scenarios/lab8.toml`.
+/// The stem of a path: `lab8` of `scenarios/lab8.toml`.
 fn stem(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     let stem = file.strip_suffix(".toml").unwrap_or(file).trim_start_matches('.');
     if stem.is_empty() { "scenario".to_owned() } else { stem.to_owned() }
 }
 
-/// Decodes a tree, and checks it as a whole where its parts are right.
+/// Decodes a tree, and validates it as a whole if its parts are valid.
 fn resolve_tree(name: &str, root: &Table, files: &Files, problems: &mut Problems) -> Scenario {
     let before = problems.len();
     let mut root = root.clone();
-    write_out_streams(&mut root, problems);
+    expand_streams(&mut root, problems);
     let mut scenario = decode_scenario(name, &root, files, problems);
     if problems.len() == before {
         fill(&mut scenario);
@@ -269,7 +285,7 @@ fn decode_variants(root: &Table, problems: &mut Problems) -> Vec<Variant> {
         let Some(variant) = decode_variant(item, problems) else { continue };
         if variants.iter().any(|v| v.name == variant.name) {
             let span = item.table().and_then(|t| t.get("name")).map_or(item.span, |n| n.span);
-            problems.add(span, format!("a second variant called \"{}\"", variant.name));
+            problems.add(span, format!("two variants are called \"{}\"", variant.name));
         }
         variants.push(variant);
     }
@@ -290,7 +306,7 @@ fn decode_variant(node: &Node, problems: &mut Problems) -> Option<Variant> {
         problems.add(name.node.span, format!("\"name\" is a string, not {}", name.node.kind()));
         return None;
     };
-    check_name(Named::Variant, text, name.node.span, problems);
+    check_name(NamedKind::Variant, text, name.node.span, problems);
     Some(Variant { name: text.to_owned(), span: node.span, layer })
 }
 
@@ -306,18 +322,18 @@ fn check_variant(
     let tree = apply(root, &variant.layer, &mut found);
     let mut resolved = resolve_tree(name, &tree, files, &mut found);
     if found.is_empty() {
-        // Another title is not another experiment.
+        // A variant must differ in more than its title.
         resolved.title.clone_from(&base.title);
         if resolved == *base {
             let help = "set a value that differs from the base, or remove the variant";
-            found.add_help(variant.span, "this changes nothing", help);
+            found.add_help(variant.span, "this variant has no effect", help);
         }
     }
     problems.extend_within(&format!("variant \"{}\"", variant.name), found);
 }
 
-/// Checks every point of the sweeps, in the base or in every variant: first each value without the other sweeps', so
-/// that a wrong one is said once.
+/// Checks every point of the sweeps, in the base or in every variant. First checks each value without the
+/// other sweeps, so that a wrong value is reported once.
 fn check_sweeps(
     name: &str,
     root: &Table,
@@ -345,26 +361,26 @@ fn check_sweeps(
         if found.is_empty() {
             resolve_tree(name, &tree, files, &mut found);
         }
-        let words = layers
+        let settings = layers
             .iter()
             .map(|(axis, value)| format!("{} = {}", axis.field, value_text(value).unwrap_or_default()));
-        problems.extend_within(&format!("with {}", words.collect::<Vec<_>>().join(", ")), found);
+        problems.extend_within(&format!("with {}", settings.collect::<Vec<_>>().join(", ")), found);
         problems.is_empty()
     };
     for tree in &trees {
-        // All of them, so that all mistakes are said.
-        let mut fine = true;
+        // All values, so that all mistakes are reported.
+        let mut is_valid = true;
         for group in groups(sweeps) {
-            for place in 0..sweeps[group[0]].values.len() {
+            for index in 0..sweeps[group[0]].values.len() {
                 let layers: Vec<(&Axis, &Node)> =
-                    group.iter().map(|axis| (&sweeps[*axis], &sweeps[*axis].values[place])).collect();
-                fine &= check(tree, &layers);
+                    group.iter().map(|axis| (&sweeps[*axis], &sweeps[*axis].values[index])).collect();
+                is_valid &= check(tree, &layers);
             }
         }
-        let points = if sweeps.len() > 1 && fine { combinations(sweeps) } else { Vec::new() };
+        let points = if sweeps.len() > 1 && is_valid { combinations(sweeps) } else { Vec::new() };
         for point in points {
             let layers: Vec<(&Axis, &Node)> =
-                sweeps.iter().zip(point).map(|(axis, place)| (axis, &axis.values[place])).collect();
+                sweeps.iter().zip(point).map(|(axis, index)| (axis, &axis.values[index])).collect();
             if !check(tree, &layers) {
                 return;
             }

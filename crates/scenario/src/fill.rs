@@ -1,6 +1,6 @@
-//! Fills in what a file leaves out between routers and hosts: routers' addresses and hosts' default routes.
+//! Assigns what a file omits between routers and hosts: routers' addresses and hosts' default routes.
 //!
-//! Whatever is written stays as it is, so a scenario that is complete is not changed.
+//! Written values are kept, so a complete scenario is not changed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,24 +10,24 @@ use crate::{
     types::{Cidr, Scenario, StaticRoute},
 };
 
-/// Networks between routers: the shared address space of RFC 6598, which no user's own network should have.
+/// For networks between routers: the shared address space of RFC 6598, which users' networks should not use.
 const BETWEEN_V4: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 0);
 const BETWEEN_V4_BITS: u32 = 22;
-/// The same for IPv6: of the unique local addresses of RFC 4193.
+/// The same for IPv6, from the unique local addresses of RFC 4193.
 const BETWEEN_V6: Ipv6Addr = Ipv6Addr::new(0xfd64, 0, 0, 0, 0, 0, 0, 0);
-/// Addresses tried in a network until none is taken for free.
-const TRIES: u128 = 100_000;
+/// Maximum number of addresses that are tried in a network.
+const MAX_TRIES: u128 = 100_000;
 
 /// The two IP versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
+enum IpFamily {
     V4,
     V6,
 }
 
-impl Family {
+impl IpFamily {
     fn has(self, address: IpAddr) -> bool {
-        address.is_ipv4() == (self == Family::V4)
+        address.is_ipv4() == (self == IpFamily::V4)
     }
 }
 
@@ -44,22 +44,22 @@ pub(crate) fn fill(scenario: &mut Scenario) {
         }
     }
     for host in 0..scenario.hosts.len() {
-        for family in [Family::V4, Family::V6] {
+        for family in [IpFamily::V4, IpFamily::V6] {
             fill_default_route(scenario, &domains, host, family);
         }
     }
 }
 
-/// The families that a domain's routers need: those of its hosts, else those of all hosts.
-fn families(scenario: &Scenario, ports: &[Port]) -> Vec<Family> {
+/// The IP versions that a domain's routers need: those of its hosts, or without hosts those of all hosts.
+fn families(scenario: &Scenario, ports: &[Port]) -> Vec<IpFamily> {
     let hosts = |port: &&Port| matches!(port.station, Station::Host(_));
     let here: Vec<Cidr> = ports.iter().filter(hosts).flat_map(|p| p.addresses(scenario)).copied().collect();
     let anywhere = || scenario.hosts.iter().flat_map(|h| &h.interfaces).flat_map(|i| i.addresses.clone());
     let used: Vec<Cidr> = if here.is_empty() { anywhere().collect() } else { here };
-    [Family::V4, Family::V6].into_iter().filter(|f| used.iter().any(|a| f.has(a.address))).collect()
+    [IpFamily::V4, IpFamily::V6].into_iter().filter(|f| used.iter().any(|a| f.has(a.address))).collect()
 }
 
-fn fill_domain(scenario: &mut Scenario, ports: &[Port], family: Family, between: &mut u128) {
+fn fill_domain(scenario: &mut Scenario, ports: &[Port], family: IpFamily, between: &mut u128) {
     let lacks = |port: &&Port| {
         matches!(port.station, Station::Router(_))
             && !port.addresses(scenario).iter().any(|a| family.has(a.address))
@@ -75,7 +75,7 @@ fn fill_domain(scenario: &mut Scenario, ports: &[Port], family: Family, between:
     };
     let Some(network) = network else { return };
     for port in lacking {
-        // Where none is free the interface stays without, and validation says so.
+        // If no address is free, the interface has none, and validation reports it.
         let Some(address) = free_address(scenario, network, order) else { return };
         if let Station::Router(router) = port.station {
             let addresses = &mut scenario.routers[router].interfaces[port.interface].addresses;
@@ -84,9 +84,9 @@ fn fill_domain(scenario: &mut Scenario, ports: &[Port], family: Family, between:
     }
 }
 
-/// The next network between routers with room for `ports`, beside all that is in use.
-fn block(scenario: &Scenario, family: Family, ports: usize, between: &mut u128) -> Option<Cidr> {
-    // The network's and the broadcast address are nobody's.
+/// The next unused network between routers that is large enough for this number of ports.
+fn block(scenario: &Scenario, family: IpFamily, ports: usize, between: &mut u128) -> Option<Cidr> {
+    // Hosts cannot have the network's and the broadcast address.
     let size = (ports as u128 + 2).next_power_of_two().max(4);
     let bits = size.trailing_zeros() as u8;
     loop {
@@ -96,11 +96,11 @@ fn block(scenario: &Scenario, family: Family, ports: usize, between: &mut u128) 
         }
         *between = offset + size;
         let network = match family {
-            Family::V4 => Cidr {
+            IpFamily::V4 => Cidr {
                 address: Ipv4Addr::from(u32::from(BETWEEN_V4) + offset as u32).into(),
                 prefix: 32 - bits,
             },
-            Family::V6 => {
+            IpFamily::V6 => {
                 Cidr { address: Ipv6Addr::from(u128::from(BETWEEN_V6) + offset).into(), prefix: 128 - bits }
             }
         };
@@ -116,10 +116,10 @@ enum Order {
     FromTheBottom,
 }
 
-/// An address of `network` that nothing has.
+/// An unused address of `network`.
 fn free_address(scenario: &Scenario, network: Cidr, order: Order) -> Option<IpAddr> {
     let (first, last) = (number(network.first()), number(network.last()));
-    (0..=(last - first).min(TRIES))
+    (0..=(last - first).min(MAX_TRIES))
         .map(|i| match order {
             Order::FromTheTop => last - i,
             Order::FromTheBottom => first + i,
@@ -141,22 +141,22 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// Every address in use.
+/// All addresses in use.
 pub(crate) fn all_addresses(scenario: &Scenario) -> impl Iterator<Item = Cidr> + '_ {
     let hosts = scenario.hosts.iter().flat_map(|h| &h.interfaces);
     let routers = scenario.routers.iter().flat_map(|r| &r.interfaces);
     hosts.chain(routers).flat_map(|i| i.addresses.iter().copied())
 }
 
-/// Where a host has a router beside it and other hosts beyond: the first router is the default.
-fn fill_default_route(scenario: &mut Scenario, domains: &Domains, host: usize, family: Family) {
+/// Adds a default route by the first neighbouring router, if hosts in other networks exist.
+fn fill_default_route(scenario: &mut Scenario, domains: &Domains, host: usize, family: IpFamily) {
     let this = &scenario.hosts[host];
     let own: Vec<Cidr> = this.interfaces.iter().flat_map(|i| i.addresses.clone()).collect();
     let own: Vec<Cidr> = own.into_iter().filter(|a| family.has(a.address)).collect();
     let has_default = this.routes.iter().any(|r| r.to.prefix == 0 && family.has(r.to.address));
-    let beyond = |address: IpAddr| family.has(address) && !own.iter().any(|a| a.contains(address));
+    let is_remote = |address: IpAddr| family.has(address) && !own.iter().any(|a| a.contains(address));
     let others = scenario.hosts.iter().flat_map(|h| &h.interfaces).flat_map(|i| &i.addresses);
-    if own.is_empty() || has_default || !others.into_iter().any(|a| beyond(a.address)) {
+    if own.is_empty() || has_default || !others.into_iter().any(|a| is_remote(a.address)) {
         return;
     }
     let router_beside = |port: Port| {

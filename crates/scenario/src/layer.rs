@@ -1,9 +1,9 @@
-//! Layers over the base: a variant, or a `--set` of the command line.
+//! Overlays layers on the base: a variant, or a `--set` of the command line.
 //!
-//! First the short forms are written out, in the base as in each layer: `hosts."*"` becomes settings of
-//! every host, `both` becomes `forward` and `backward`, and nested sysctl tables become dotted names. Then a
-//! layer is only merged: hosts by name, links and flows (lists in the base) by name too. A later layer
-//! wins, so a variant's `"*"` overrules what the base says of one host.
+//! First the short forms are expanded, in the base and in each layer: `hosts."*"` becomes keys of every host,
+//! `both` becomes `forward` and `backward`, and nested sysctl tables become dotted names. Then a layer is
+//! merged: hosts by name, and also links and flows, which are lists in the base. A later layer overrides
+//! earlier ones, so a variant's `"*"` overrides the base's keys of one host.
 
 use crate::{
     decode_cc::names_a_cc,
@@ -16,18 +16,18 @@ use crate::{
     tree::{Entry, Node, Table, Value},
 };
 
-/// What a layer may change.
+/// The keys that a layer may change.
 pub(crate) const LAYER: Keys = Keys {
     what: "a variant or --set",
     known: &[
         "title", "duration", "sample", "seed", "repeat", "hosts", "routers", "links", "flows", "capture",
     ],
-    later: &["switches"],
+    nested: None,
 };
 
 const ALL_HOSTS: &str = "*";
 
-/// Writes out the short forms of a scenario's base.
+/// Expands the short forms of a scenario's base.
 pub(crate) fn normalise(root: &mut Table) {
     if let Some(hosts) = root.get_mut("hosts").and_then(Node::table_mut) {
         hosts.0.iter_mut().for_each(|h| flatten_sysctl(&mut h.node));
@@ -48,7 +48,7 @@ pub(crate) fn normalise(root: &mut Table) {
     }
 }
 
-/// `base` with `layer` over it. Both are trees as written, the base normalised.
+/// `base` overlaid with `layer`. The base is normalised, the layer as written.
 pub(crate) fn apply(base: &Table, layer: &Table, problems: &mut Problems) -> Table {
     let mut merged = base.clone();
     for entry in &layer.0 {
@@ -74,7 +74,7 @@ fn overlay_hosts(merged: &mut Table, layer: &Node, problems: &mut Problems) {
         problems.add(layer.span, format!("\"hosts\" is a table of hosts, not {}", layer.kind()));
         return;
     };
-    // "*" first, so that what is said of one host in the same layer wins.
+    // "*" first, so that the keys of one host in the same layer override it.
     let (all, named): (Vec<&Entry>, Vec<&Entry>) = layer_hosts.0.iter().partition(|e| e.key == ALL_HOSTS);
     for entry in all.into_iter().chain(named) {
         let mut top = entry.node.clone();
@@ -112,23 +112,23 @@ fn overlay_routers(merged: &mut Table, layer: &Node, problems: &mut Problems) {
 /// A list of the base whose items a layer addresses by name.
 struct NamedList {
     key: &'static str,
-    word: &'static str,
+    item: &'static str,
     example: &'static str,
     name: fn(&Node) -> Option<String>,
-    /// What makes up the name and so cannot change.
+    /// Keys that determine the name and so cannot change.
     fixed: &'static [&'static str],
 }
 
 const LINKS: NamedList = NamedList {
     key: "links",
-    word: "link",
+    item: "link",
     example: "links.\"s1-s2\".forward.loss = \"1%\"",
     name: link_name,
     fixed: &["name", "ends"],
 };
 const FLOWS: NamedList = NamedList {
     key: "flows",
-    word: "flow",
+    item: "flow",
     example: "flows.bulk.cc = \"reno\"",
     name: |node| node.table()?.get("name")?.text().map(str::to_owned),
     fixed: &["name"],
@@ -145,22 +145,23 @@ fn overlay_named(merged: &mut Table, list: &NamedList, layer: &Node, problems: &
     for entry in &layer_items.0 {
         let Some(at) = names.iter().position(|n| n.as_deref() == Some(&entry.key)) else {
             let help = suggest(&entry.key, names.iter().flatten().map(String::as_str));
-            problems.add_help(entry.key_span, format!("unknown {} \"{}\"", list.word, entry.key), help);
+            problems.add_help(entry.key_span, format!("unknown {} \"{}\"", list.item, entry.key), help);
             continue;
         };
         let mut top = entry.node.clone();
         expand_both(&mut top);
         for fixed in list.fixed {
             if let Some(changed) = top.table_mut().and_then(|t| t.remove(fixed)) {
-                let message = format!("the {fixed} of a {} cannot be changed here", list.word);
-                problems.add_help(changed.key_span, message, "write a scenario of its own");
+                let message = format!("the {fixed} of a {} cannot be changed here", list.item);
+                problems.add_help(changed.key_span, message, "write a separate scenario");
             }
         }
         overlay_item(&mut items[at], top);
     }
 }
 
-/// Lays a layer's link or flow over the base's. (A flow has no directions, a link no congestion control.)
+/// Overlays the base's link or flow with a layer's. Only links have directions, only flows a congestion
+/// control.
 fn overlay_item(item: &mut Node, mut top: Node) {
     for side in ["forward", "backward"] {
         let Some(below) = item.table_mut().and_then(|t| t.get_mut(side)) else { continue };
@@ -169,7 +170,7 @@ fn overlay_item(item: &mut Node, mut top: Node) {
         }
     }
     if let (Some(below), Some(above)) = (item.table_mut(), top.table()) {
-        // A cc that says which it is has no parameters of the one before.
+        // A cc with a name does not inherit parameters of the previous cc.
         if above.get("cc").is_some_and(names_a_cc) {
             below.remove("cc");
         }
@@ -178,7 +179,7 @@ fn overlay_item(item: &mut Node, mut top: Node) {
     item.overlay(top);
 }
 
-/// `both` becomes `forward` and `backward`; what one of these says itself wins. So in the link's changes.
+/// Expands `both` to `forward` and `backward`, whose own keys override it; also in the link's changes.
 fn expand_both(link: &mut Node) {
     let Some(table) = link.table_mut() else { return };
     if let Some(Value::List(changes)) = table.get_mut("changes").map(|n| &mut n.value) {
@@ -195,7 +196,7 @@ fn expand_both(link: &mut Node) {
     }
 }
 
-/// `sysctl.net.ipv4.tcp_rmem = ..` becomes `sysctl."net.ipv4.tcp_rmem" = ..`.
+/// Expands `sysctl.net.ipv4.tcp_rmem = ..` to `sysctl."net.ipv4.tcp_rmem" = ..`.
 fn flatten_sysctl(host: &mut Node) {
     let Some(sysctl) = host.table_mut().and_then(|t| t.get_mut("sysctl")).and_then(Node::table_mut) else {
         return;
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn short_forms_are_written_out() {
+    fn expands_short_forms() {
         let root = base();
         assert_eq!(value(&root, &["hosts", "h1", "sysctl", "net.a"]), "1");
         assert_eq!(value(&root, &["hosts", "h1", "sysctl", "net.b"]), "2");
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_layer_wins() {
+    fn a_later_layer_overrides() {
         let layer = r#"
             hosts."*".sysctl."net.b" = 3
             hosts.h2.sysctl."net.b" = 4
@@ -280,6 +281,6 @@ mod tests {
         assert_eq!(value(&root, &["links", "0", "forward", "delay"]), "6ms");
         assert_eq!(value(&root, &["links", "0", "backward", "delay"]), "5ms");
         let place = [Step::Key("links"), Step::Index(0), Step::Key("backward"), Step::Key("delay")];
-        assert_eq!(root.place(&place).unwrap().source, 1);
+        assert_eq!(root.span_at(&place).unwrap().source, 1);
     }
 }

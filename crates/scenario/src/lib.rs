@@ -1,10 +1,10 @@
 //! The scenario file: an experiment in TOML, parsed, checked and resolved.
 //!
-//! [`ScenarioFile::parse`] reads a file and checks all of it, every variant included; its [`Error`] shows
-//! each mistake with its line and what would be right. [`ScenarioFile::resolve`] gives one [`Scenario`]
-//! with every default filled in, which is all that engines see.
+//! [`ScenarioFile::parse`] reads a file and checks all of it, every variant included. Its [`Error`] shows
+//! each mistake with its line and a hint. [`ScenarioFile::resolve`] returns one [`Scenario`] with every
+//! default filled in; engines see nothing else.
 //!
-//! Pure: it reads text, not files, and knows nothing of what runs a scenario.
+//! Pure: it reads text, not files, and does not depend on the engines that run a scenario.
 //!
 //! ```
 //! let file = scenario::ScenarioFile::parse("short.toml", r#"
@@ -22,7 +22,7 @@
 //! "#).unwrap();
 //! let scenario = file.resolve(None, &[("flows.bulk.cc".into(), "reno".into())]).unwrap();
 //! assert_eq!(scenario.links[0].name, "h1-h2");
-//! assert_eq!(scenario.path("h2", "h1").unwrap()[0].reversed, true);
+//! assert_eq!(scenario.path("h2", "h1").unwrap()[0].direction, scenario::Direction::Backward);
 //!
 //! let error = scenario::ScenarioFile::parse("bad.toml", "duration = \"5s\"\nsampel = \"1ms\"\n").unwrap_err();
 //! assert!(error.to_string().contains("bad.toml:2:1: unknown key \"sampel\""));
@@ -42,6 +42,7 @@ mod decode_links;
 mod decode_loss;
 mod decode_nic;
 mod decode_qdisc;
+mod decode_queue;
 mod decode_routers;
 mod decode_scenario;
 mod decode_trace;
@@ -59,12 +60,11 @@ mod modelled;
 mod name;
 mod path;
 mod path_mtu;
-pub mod plan;
 mod print;
 mod print_pipe;
 mod published;
+mod quote;
 mod read;
-pub mod rows;
 mod set;
 mod streams;
 mod suggest;
@@ -82,17 +82,18 @@ pub use cc::{Cc, CcValue, CcValues};
 pub use change::{change_direction, describe_direction};
 pub use decode_hosts::is_simulated;
 pub use error::{Error, Mistake};
-pub use figure::{FORMS, Figure};
+pub use figure::{CLOSED_FORM_KEYS, MetricPath};
 pub use file::{CcMistake, ScenarioFile};
 pub use import::{ImportError, Imported, import_mn};
 pub use metric::{LinkMetric, Metric, RunMetric};
 pub use modelled::{EngineKind, FEATURES, Feature, Handling};
-pub use path::Hop;
+pub use net::Direction;
+pub use path::PathHop;
 pub use path_mtu::{BlackHole, PathMtu};
-pub use published::{Published, Sense};
+pub use published::{Comparison, Published};
 pub use sweep::MAX_POINTS;
-pub use trace_file::Load;
+pub use trace_file::ReadFile;
 pub use types::{
-    BurstLengths, Bursts, Change, Cidr, Flow, Host, Interface, Kind, Link, Nic, Ping, Router, Scenario,
-    StaticRoute, Tcp, Udp, Xcp,
+    BurstLengths, Bursts, Cidr, FlowKind, FlowSpec, Host, Interface, Link, LinkChange, Nic, PingSpec, Router,
+    Scenario, StaticRoute, TcpSpec, UdpSpec, XcpSpec,
 };

@@ -1,13 +1,13 @@
-//! What a published figure of a flow, of a link or of a run as a whole can be.
+//! The metrics of a flow, of a link and of a run.
 
-use crate::types::Kind;
+use crate::types::FlowKind;
 
-/// A figure of a flow, as the run summary has it.
+/// A metric of a flow in the run summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metric {
-    /// Application bytes received over the flow's time, as a rate.
+    /// Application bytes received per time over the whole flow.
     Goodput,
-    /// The same without the first part, until throughput settled.
+    /// The same after throughput has settled.
     SteadyGoodput,
     /// Smallest round-trip time.
     MinRtt,
@@ -27,7 +27,7 @@ pub enum Metric {
     ReceiveWindow,
     /// Segments retransmitted over segments sent.
     RetransmittedShare,
-    /// From the first loss until the window was again what it had been.
+    /// Time from the first loss until the window has its previous size again.
     Recovery,
     /// Datagrams lost over datagrams sent.
     LossShare,
@@ -57,7 +57,7 @@ impl Metric {
         Metric::MeanOwd,
     ];
 
-    /// The name in files.
+    /// Its name in scenario files.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Goodput => "goodput",
@@ -93,42 +93,42 @@ impl Metric {
         }
     }
 
-    /// True of round-trip times that flows of every kind have.
+    /// True for round-trip times of all packets.
     fn is_rtt(self) -> bool {
         matches!(self, Metric::MinRtt | Metric::MeanRtt | Metric::MedianRtt | Metric::MaxRtt)
     }
 
-    /// True of what only datagrams have.
-    fn is_of_datagrams(self) -> bool {
+    /// True for metrics that only UDP flows have.
+    fn is_udp_only(self) -> bool {
         matches!(self, Metric::LossShare | Metric::Jitter | Metric::MeanOwd)
     }
 
-    /// True where flows of `kind` have this metric.
-    pub fn applies_to(self, kind: &Kind) -> bool {
+    /// True if flows of `kind` have this metric.
+    pub fn applies_to(self, kind: &FlowKind) -> bool {
         match kind {
-            Kind::Tcp(_) | Kind::Xcp(_) => self != Metric::FirstRtt && !self.is_of_datagrams(),
-            Kind::Udp(_) => matches!(self, Metric::Goodput | Metric::SteadyGoodput) || self.is_of_datagrams(),
-            Kind::Ping(_) => self.is_rtt() || self == Metric::FirstRtt,
+            FlowKind::Tcp(_) | FlowKind::Xcp(_) => self != Metric::FirstRtt && !self.is_udp_only(),
+            FlowKind::Udp(_) => matches!(self, Metric::Goodput | Metric::SteadyGoodput) || self.is_udp_only(),
+            FlowKind::Ping(_) => self.is_rtt() || self == Metric::FirstRtt,
         }
     }
 }
 
-/// A figure of one direction of a link.
+/// A metric of one direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkMetric {
-    /// Bits sent over what the rate allows.
+    /// Bits sent over the link's capacity.
     Utilization,
     /// Time average of the bytes in the queue.
     MeanQueue,
-    /// Most bytes ever in the queue.
+    /// Largest number of bytes in the queue.
     MaxQueue,
 }
 
 impl LinkMetric {
-    /// All of them.
+    /// All metrics.
     pub const ALL: [LinkMetric; 3] = [LinkMetric::Utilization, LinkMetric::MeanQueue, LinkMetric::MaxQueue];
 
-    /// The name in files.
+    /// Its name in scenario files.
     pub fn name(self) -> &'static str {
         match self {
             LinkMetric::Utilization => "utilization",
@@ -146,20 +146,20 @@ impl LinkMetric {
     }
 }
 
-/// A figure of a run as a whole.
+/// A metric of a run as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RunMetric {
-    /// The flows' goodputs together.
+    /// Sum of the flows' goodputs.
     Goodput,
-    /// Jain's index of the flows' goodputs.
+    /// Jain's fairness index of the flows' goodputs.
     Jain,
 }
 
 impl RunMetric {
-    /// All of them.
+    /// All metrics.
     pub const ALL: [RunMetric; 2] = [RunMetric::Goodput, RunMetric::Jain];
 
-    /// The name in files.
+    /// Its name in scenario files.
     pub fn name(self) -> &'static str {
         match self {
             RunMetric::Goodput => "goodput",

@@ -1,16 +1,16 @@
-//! Which keys of a scenario an engine does not model: one table for all of them, so that no engine ignores a key in silence.
+//! Which keys of a scenario each engine models, in one table, so that no engine ignores a key silently.
 //!
-//! A run's notes name the keys of its scenario that its engine does not model. A test holds the table against the keys that the
-//! decoders read.
+//! A run's notes name the keys of its scenario that its engine does not model. A test compares the table with
+//! the keys that the decoders read.
 
 use net::{Discipline, LossModel, PipeSpec};
 
-use crate::types::{Flow, Host, Kind, Link, Scenario, Tcp};
+use crate::types::{FlowKind, FlowSpec, Host, Link, Scenario, TcpSpec};
 
-/// What runs a scenario.
+/// An engine that runs scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineKind {
-    /// Closed forms.
+    /// The model: closed forms.
     Model,
     /// The simulator.
     Sim,
@@ -31,33 +31,33 @@ impl EngineKind {
 /// What an engine does with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handling {
-    /// It has the effect that the key describes.
+    /// The key has the documented effect.
     Full,
-    /// It has no effect, or another one, as the words say.
+    /// The key has no effect, or a different one, as the text says.
     Not(&'static str),
 }
 
 use Handling::{Full, Not};
 
-/// A key of the scenario file and what the engines do with it.
+/// A key of the scenario file, and what the engines do with it.
 #[derive(Debug, Clone, Copy)]
 pub struct Feature {
-    /// The table that it stands in, as error messages call it.
+    /// The table that has it, as in error messages.
     pub table: &'static str,
     /// The key; `*` is every key of the table.
     pub key: &'static str,
-    /// What the model, the simulator and the lab do.
+    /// What the model, the simulator and the lab do, in this order.
     pub handling: [Handling; 3],
-    /// Where a scenario uses it, as paths of its file.
+    /// The paths in a scenario that use it.
     used: fn(&Scenario) -> Vec<String>,
 }
 
-/// A key that every engine models, or that says nothing of the network.
+/// A key that every engine models, or that does not affect the network.
 const fn full(table: &'static str, key: &'static str) -> Feature {
     Feature { table, key, handling: [Full, Full, Full], used: |_| Vec::new() }
 }
 
-/// A key that the model alone leaves out.
+/// A key that only the model ignores.
 const fn not_by_model(
     table: &'static str,
     key: &'static str,
@@ -71,11 +71,11 @@ const HOST: &str = "a host";
 const NIC: &str = "a nic";
 const DIRECTION: &str = "a link's direction";
 const FLOW: &str = "a flow";
-const COMMANDS: &str = "commands run where a lab stays up (longfat lab up), not in runs";
+const COMMANDS: &str = "commands run only with longfat lab up --run-commands";
 const NO_CAPTURE: &str = "packets are captured in the lab only";
-const NO_NIC: &str = "packets leave hosts one by one, and at once";
+const NO_NIC: &str = "hosts send single packets (no super-packets), without a device queue";
 
-/// All keys. Those of sysctls are [`Scenario::not_modelled`]'s own: each engine knows which it applies.
+/// All keys except sysctls: [`Scenario::not_modelled`] takes which of them an engine applies as an argument.
 pub const FEATURES: &[Feature] = &[
     full("a scenario", "title"),
     full("a scenario", "duration"),
@@ -114,11 +114,11 @@ pub const FEATURES: &[Feature] = &[
         handling: [Full, Full, Not("every host has the kernel that runs the lab")],
         used: |s| hosts(s, "kernel", |host| host.kernel.is_some()),
     },
-    // Each engine tells which of them it applies.
+    // Each engine decides which sysctls it applies.
     full(HOST, "sysctl"),
     full(HOST, "nic"),
     not_by_model(HOST, "tx_queue", NO_NIC, |s| hosts(s, "nic.tx_queue", |host| host.nic.tx_queue.is_some())),
-    // The same settings as `nic.tx_queue` and its like.
+    // Short forms of the keys of `nic`.
     full(HOST, "tso"),
     full(HOST, "gso"),
     full(HOST, "gro"),
@@ -134,7 +134,7 @@ pub const FEATURES: &[Feature] = &[
         handling: [Not(COMMANDS), Not(COMMANDS), Not(COMMANDS)],
         used: |s| hosts(s, "stop", |host| host.stop.is_some()),
     },
-    // Told once, for `tx_queue` of the host is the same.
+    // Reported once: `tx_queue` of the host is the same setting.
     full(NIC, "tx_queue"),
     full(NIC, "tso"),
     not_by_model(NIC, "gso", NO_NIC, |s| hosts(s, "nic.gso", |host| host.nic.gso.is_some())),
@@ -151,7 +151,7 @@ pub const FEATURES: &[Feature] = &[
     full(DIRECTION, "rate"),
     full(DIRECTION, "delay"),
     full(DIRECTION, "queue"),
-    not_by_model(DIRECTION, "loss", "losses have their mean rate, and come one by one", |s| {
+    not_by_model(DIRECTION, "loss", "losses occur singly, at their mean rate", |s| {
         directions(s, "loss", |d| !matches!(d.loss, LossModel::None | LossModel::Independent(_)))
     }),
     full("a loss", "*"),
@@ -180,12 +180,12 @@ pub const FEATURES: &[Feature] = &[
         directions(s, "reorder", |d| d.reorder.is_some())
     }),
     full(DIRECTION, "reorder_gap"),
-    not_by_model(DIRECTION, "qdisc", "queues drop what does not fit", |s| {
+    not_by_model(DIRECTION, "qdisc", "queues are drop-tail", |s| {
         directions(s, "qdisc", |d| {
             !matches!(d.discipline, Discipline::Xcp(_)) && d.discipline != Discipline::default()
         })
     }),
-    // Part of `qdisc` once it is read.
+    // Decoded into `qdisc`.
     full(DIRECTION, "ecn"),
     full("the qdisc droptail", "*"),
     full("the qdisc drophead", "*"),
@@ -198,7 +198,7 @@ pub const FEATURES: &[Feature] = &[
     full(FLOW, "name"),
     full(FLOW, "from"),
     full(FLOW, "to"),
-    // A kind that an engine does not have is refused.
+    // An engine rejects kinds that it does not have.
     full(FLOW, "kind"),
     full(FLOW, "start"),
     full(FLOW, "stop"),
@@ -220,21 +220,21 @@ pub const FEATURES: &[Feature] = &[
     full("an xcp flow", "*"),
 ];
 
-/// Sysctls that have no effect on a run in any engine: each run begins without what earlier connections measured, and hosts never
+/// Sysctls without effect on a run in any engine: no run has metrics of earlier connections, and hosts never
 /// forward.
-const WITHOUT_EFFECT: [&str; 3] =
+const SYSCTLS_WITHOUT_EFFECT: [&str; 3] =
     ["net.ipv4.tcp_no_metrics_save", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
 
-/// Most paths that one note names.
-const MAX_NAMED: usize = 3;
+/// Maximum number of paths that one note names.
+const MAX_PATHS_PER_NOTE: usize = 3;
 
 impl Scenario {
-    /// What this scenario says that `engine` does not model, a sentence each; `applies` tells whether the engine applies a sysctl of
-    /// a host.
+    /// The keys of this scenario that `engine` does not model, a sentence each. `applies` is true if the
+    /// engine applies a sysctl of a host.
     pub fn not_modelled(&self, engine: EngineKind, applies: impl Fn(&Host, &str) -> bool) -> Vec<String> {
         let sentence = |paths: &[String], why: &str| {
-            let named = paths[..paths.len().min(MAX_NAMED)].join(", ");
-            let more = match paths.len().saturating_sub(MAX_NAMED) {
+            let named = paths[..paths.len().min(MAX_PATHS_PER_NOTE)].join(", ");
+            let more = match paths.len().saturating_sub(MAX_PATHS_PER_NOTE) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
@@ -250,7 +250,8 @@ impl Scenario {
         }
         let mut paths = Vec::new();
         for host in &self.hosts {
-            let ignored = |name: &&String| !WITHOUT_EFFECT.contains(&name.as_str()) && !applies(host, name);
+            let ignored =
+                |name: &&String| !SYSCTLS_WITHOUT_EFFECT.contains(&name.as_str()) && !applies(host, name);
             paths.extend(
                 host.sysctl
                     .keys()
@@ -287,8 +288,8 @@ fn directions(scenario: &Scenario, key: &str, uses: impl Fn(&PipeSpec) -> bool) 
     paths
 }
 
-fn tcp_flows(scenario: &Scenario, key: &str, uses: impl Fn(&Tcp) -> bool) -> Vec<String> {
-    let is_used = |flow: &&Flow| matches!(&flow.kind, Kind::Tcp(tcp) if uses(tcp));
+fn tcp_flows(scenario: &Scenario, key: &str, uses: impl Fn(&TcpSpec) -> bool) -> Vec<String> {
+    let is_used = |flow: &&FlowSpec| matches!(&flow.kind, FlowKind::Tcp(tcp) if uses(tcp));
     scenario.flows.iter().filter(is_used).map(|flow| format!("flows.{}.{key}", flow.name)).collect()
 }
 
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_the_file_says_what_each_engine_does_with_it() {
+    fn every_key_is_in_the_table() {
         for keys in all_keys() {
             let whole = FEATURES.iter().any(|f| f.table == keys.what && f.key == "*");
             for key in keys.known {
@@ -350,7 +351,7 @@ mod tests {
         }
     }
 
-    /// A table of keys that `all_keys` does not list would go unseen.
+    /// Detects a table of keys that `all_keys` does not list.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "the test reads this crate's own sources")]
     fn every_table_of_keys_is_listed() {
@@ -366,7 +367,7 @@ mod tests {
         assert_eq!(written, all_keys().len());
     }
 
-    /// docs/scenario.md says the same, line by line.
+    /// docs/scenario.md has the same table, line by line.
     #[test]
     fn the_documentation_has_the_table() {
         let text = include_str!("../../../docs/scenario.md");

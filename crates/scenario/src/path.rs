@@ -1,28 +1,30 @@
-//! The way of packets through a scenario: over switches the fewest hops, from network to network as hosts' and
-//! routers' static routes say, and where a router has none, the fewest hops again.
+//! The path of packets through a scenario. Over switches it has the fewest hops. Between networks it follows
+//! the static routes of hosts and routers, and where a router has none, again the fewest hops.
 
 use std::{collections::VecDeque, net::IpAddr};
 
+use net::Direction;
+
 use crate::{
     domain::{Domains, Port, Station, is_joined},
-    types::{Flow, Host, Scenario},
+    types::{FlowSpec, Host, Scenario},
 };
 
 /// One link of a path and the direction in which it is crossed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Hop {
+pub struct PathHop {
     /// Index into [`Scenario::links`].
     pub link: usize,
-    /// True where the link is crossed from its second end to its first.
-    pub reversed: bool,
+    /// The direction in which the link is crossed.
+    pub direction: Direction,
 }
 
 impl Scenario {
-    /// The hops from the host `from` to the host `to`: of several ways with the fewest hops, the first in the
-    /// links' order. Static routes are followed from router to router.
+    /// The hops from the host `from` to the host `to`. Of several paths with the fewest hops it is the first
+    /// in the links' order. Static routes determine the routers on it.
     ///
-    /// `None` where no way exists, or routes lead in a circle. A host forwards nothing, so it is only ever an end.
-    pub fn path(&self, from: &str, to: &str) -> Option<Vec<Hop>> {
+    /// `None` without a path, or if routes form a loop. Hosts never forward, so they are only ends of paths.
+    pub fn path(&self, from: &str, to: &str) -> Option<Vec<PathHop>> {
         let position = |name: &str| self.hosts.iter().position(|h| h.name == name);
         let (start, end) = (position(from)?, position(to)?);
         if start == end {
@@ -32,13 +34,14 @@ impl Scenario {
             return None;
         }
         let (_, address) = common_addresses(&self.hosts[start], &self.hosts[end])?;
-        let walk = Walk { scenario: self, domains: Domains::of(self), address, end: Station::Host(end) };
+        let walk = RouteWalk { scenario: self, domains: Domains::of(self), address, end: Station::Host(end) };
         walk.from(Station::Host(start))
     }
 
-    /// The addresses that a flow uses: the first of each end's first interface, or where these are of different
-    /// IP versions, the first of a version that both have. `None` where they share none, or an end is unknown.
-    pub fn flow_addresses(&self, flow: &Flow) -> Option<(IpAddr, IpAddr)> {
+    /// The addresses that a flow uses: the first of each end's first interface, or if these have different IP
+    /// versions, the first of a version that both have. `None` without a common version or with an unknown
+    /// end.
+    pub fn flow_addresses(&self, flow: &FlowSpec) -> Option<(IpAddr, IpAddr)> {
         common_addresses(self.host(&flow.from)?, self.host(&flow.to)?)
     }
 }
@@ -54,33 +57,34 @@ fn common_addresses(from: &Host, to: &Host) -> Option<(IpAddr, IpAddr)> {
     })
 }
 
-/// What a packet at a station does next.
-enum Next {
+/// Where a packet at a station goes next.
+enum NextHop {
     /// It leaves by the first port and reaches the second without a router.
-    Beside(Port, Port),
-    /// The station knows no route of its own.
-    Anywhere,
-    /// Nobody is where it would go.
-    Nowhere,
+    Neighbour(Port, Port),
+    /// The station has no route for it.
+    NoRoute,
+    /// No station has the next hop's address.
+    Unreachable,
 }
 
-/// A packet's way to one address.
-struct Walk<'a> {
+/// Follows a packet to one address.
+struct RouteWalk<'a> {
     scenario: &'a Scenario,
     domains: Domains,
     address: IpAddr,
     end: Station,
 }
 
-impl Walk<'_> {
-    fn from(&self, start: Station) -> Option<Vec<Hop>> {
+impl RouteWalk<'_> {
+    fn from(&self, start: Station) -> Option<Vec<PathHop>> {
         let mut hops = Vec::new();
         let mut at = start;
-        // As many stations as there are, and no more: a router that is met again would go round for ever.
+        // At most one part per router, and one from the host: a router that is passed twice is a routing
+        // loop.
         for _ in 0..=self.scenario.routers.len() {
             let (part, reached) = match self.next(at) {
-                Next::Beside(from, to) => (self.search(from, Crossing::Switches, to)?, to.station),
-                Next::Anywhere if matches!(at, Station::Router(_)) => self.towards_end(at)?,
+                NextHop::Neighbour(from, to) => (self.search(from, Crossing::Switches, to)?, to.station),
+                NextHop::NoRoute if matches!(at, Station::Router(_)) => self.towards_end(at)?,
                 _ => return None,
             };
             hops.extend(part);
@@ -95,8 +99,9 @@ impl Walk<'_> {
         None
     }
 
-    /// The longest prefix wins; of equal ones the network of an interface, then the first route written.
-    fn next(&self, at: Station) -> Next {
+    /// The longest prefix matches; among equal ones the network of an interface, then the first route in the
+    /// file.
+    fn next(&self, at: Station) -> NextHop {
         let scenario = self.scenario;
         let ports: Vec<Port> = at.ports(scenario).collect();
         let connected = ports.iter().flat_map(|port| {
@@ -107,61 +112,62 @@ impl Walk<'_> {
             Station::Host(i) => &scenario.hosts[i].routes,
             Station::Router(i) => &scenario.routers[i].routes,
         };
-        let written = routes.iter().filter(|r| r.to.contains(self.address)).filter_map(|route| {
+        let static_routes = routes.iter().filter(|r| r.to.contains(self.address)).filter_map(|route| {
             let of = |port: &&Port| port.addresses(scenario).iter().any(|n| n.contains(route.via));
             Some((route.to.prefix, *ports.iter().find(of)?, route.via))
         });
         let mut best: Option<(u8, Port, IpAddr)> = None;
-        for candidate in connected.chain(written) {
+        for candidate in connected.chain(static_routes) {
             if best.is_none_or(|(prefix, ..)| candidate.0 > prefix) {
                 best = Some(candidate);
             }
         }
-        let Some((_, port, via)) = best else { return Next::Anywhere };
+        let Some((_, port, via)) = best else { return NextHop::NoRoute };
         let has = |p: &&Port| p.addresses(scenario).iter().any(|a| a.address == via);
         match self.domains.of_link(port.link).iter().find(has) {
             Some(neighbour) if via == self.address && matches!(at, Station::Router(_)) => {
-                Next::Beside(self.nearest(&ports, *neighbour).unwrap_or(port), *neighbour)
+                NextHop::Neighbour(self.nearest(&ports, *neighbour).unwrap_or(port), *neighbour)
             }
-            Some(neighbour) => Next::Beside(port, *neighbour),
-            None => Next::Nowhere,
+            Some(neighbour) => NextHop::Neighbour(port, *neighbour),
+            None => NextHop::Unreachable,
         }
     }
 
-    /// The port with the fewest hops over switches alone, the first of several. A router takes it whatever its
-    /// address; a host's kernel takes the first port of the network.
+    /// The first port with the fewest hops over switches. Routers use it whatever its address; a host's
+    /// kernel uses the first port of the network.
     fn nearest(&self, ports: &[Port], to: Port) -> Option<Port> {
-        let beside = |port: &&Port| self.domains.number(port.link) == self.domains.number(to.link);
+        let in_domain = |port: &&Port| self.domains.number(port.link) == self.domains.number(to.link);
         let hops = |port: &Port| Some((self.search(*port, Crossing::Switches, to)?.len(), *port));
-        ports.iter().filter(beside).filter_map(hops).min_by_key(|found| found.0).map(|found| found.1)
+        ports.iter().filter(in_domain).filter_map(hops).min_by_key(|found| found.0).map(|found| found.1)
     }
 
-    /// The shortest way over switches and routers, as far as the next router.
-    fn towards_end(&self, at: Station) -> Option<(Vec<Hop>, Station)> {
+    /// The path with the fewest hops over switches and routers, up to the next router.
+    fn towards_end(&self, at: Station) -> Option<(Vec<PathHop>, Station)> {
         let last = self.end.ports(self.scenario).next()?;
-        let ways = at.ports(self.scenario).filter_map(|port| self.search(port, Crossing::Routers, last));
-        let mut best: Option<Vec<Hop>> = None;
-        for way in ways {
-            if best.as_ref().is_none_or(|b| way.len() < b.len()) {
-                best = Some(way);
+        let paths = at.ports(self.scenario).filter_map(|port| self.search(port, Crossing::Routers, last));
+        let mut best: Option<Vec<PathHop>> = None;
+        for path in paths {
+            if best.as_ref().is_none_or(|b| path.len() < b.len()) {
+                best = Some(path);
             }
         }
-        let way = best?;
-        for (i, hop) in way.iter().enumerate() {
+        let path = best?;
+        for (i, hop) in path.iter().enumerate() {
             let link = &self.scenario.links[hop.link];
-            let reached = &link.ends[usize::from(!hop.reversed)];
-            if let Some(router) = self.scenario.routers.iter().position(|r| r.name == *reached) {
-                return Some((way[..=i].to_vec(), Station::Router(router)));
+            let reached = link.receiver(hop.direction);
+            if let Some(router) = self.scenario.routers.iter().position(|r| r.name == reached) {
+                return Some((path[..=i].to_vec(), Station::Router(router)));
             }
         }
-        Some((way, self.end))
+        Some((path, self.end))
     }
 
-    /// The fewest hops out of one port and into another, breadth first, ties broken by the links' order.
-    fn search(&self, from: Port, crossing: Crossing, to: Port) -> Option<Vec<Hop>> {
+    /// The fewest hops out of one port and into another by breadth-first search; the links' order breaks
+    /// ties.
+    fn search(&self, from: Port, crossing: Crossing, to: Port) -> Option<Vec<PathHop>> {
         let scenario = self.scenario;
         let goal = to.station.name(scenario);
-        let mut reached: Vec<(&str, Option<(usize, Hop)>)> = vec![(from.station.name(scenario), None)];
+        let mut reached: Vec<(&str, Option<(usize, PathHop)>)> = vec![(from.station.name(scenario), None)];
         let mut queue = VecDeque::from([0]);
         while let Some(at) = queue.pop_front() {
             let node = reached[at].0;
@@ -172,15 +178,13 @@ impl Walk<'_> {
                 continue;
             }
             for (link, l) in scenario.links.iter().enumerate() {
-                let (next, reversed) = match node {
-                    n if n == l.ends[0] => (l.ends[1].as_str(), false),
-                    n if n == l.ends[1] => (l.ends[0].as_str(), true),
-                    _ => continue,
-                };
-                let astray = (at == 0 && link != from.link) || (next == goal && link != to.link);
-                if !astray && reached.iter().all(|(n, _)| *n != next) {
+                let leads_away = |direction: &Direction| l.sender(*direction) == node;
+                let Some(direction) = Direction::BOTH.into_iter().find(leads_away) else { continue };
+                let next = l.receiver(direction);
+                let is_wrong_port = (at == 0 && link != from.link) || (next == goal && link != to.link);
+                if !is_wrong_port && reached.iter().all(|(n, _)| *n != next) {
                     queue.push_back(reached.len());
-                    reached.push((next, Some((at, Hop { link, reversed }))));
+                    reached.push((next, Some((at, PathHop { link, direction }))));
                 }
             }
         }
@@ -188,7 +192,7 @@ impl Walk<'_> {
     }
 }
 
-/// What a search goes through on its way.
+/// The nodes that a search may pass.
 #[derive(Clone, Copy)]
 enum Crossing {
     Switches,
@@ -204,7 +208,7 @@ impl Crossing {
     }
 }
 
-fn walk_back(reached: &[(&str, Option<(usize, Hop)>)], mut at: usize) -> Vec<Hop> {
+fn walk_back(reached: &[(&str, Option<(usize, PathHop)>)], mut at: usize) -> Vec<PathHop> {
     let mut hops = Vec::new();
     while let Some((before, hop)) = reached[at].1 {
         hops.push(hop);
@@ -267,11 +271,11 @@ mod tests {
 
     fn hops(links: &[(&str, &str)], from: &str, to: &str) -> Option<Vec<(usize, bool)>> {
         let path = network(links).path(from, to)?;
-        Some(path.iter().map(|h| (h.link, h.reversed)).collect())
+        Some(path.iter().map(|h| (h.link, h.direction == Direction::Backward)).collect())
     }
 
     #[test]
-    fn the_shortest_way_and_ties_by_the_links_order() {
+    fn fewest_hops_with_ties_in_the_links_order() {
         let links = [("h1", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "s1"), ("s3", "h2")];
         assert_eq!(hops(&links, "h1", "h2").unwrap(), [(0, false), (3, true), (4, false)]);
         let links = [("h1", "s1"), ("s2", "s1"), ("s1", "s3"), ("s3", "s4"), ("s4", "s2"), ("h2", "s4")];
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_entered_where_its_address_is() {
+    fn a_path_ends_at_the_interface_with_the_address() {
         // The second link of h2 is nearer, but its interface there has no address.
         let links = [("h1", "s1"), ("s1", "s2"), ("s2", "h2"), ("h2", "s1")];
         assert_eq!(hops(&links, "h1", "h2").unwrap(), [(0, false), (1, false), (2, false)]);
@@ -287,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_forward_nothing() {
+    fn hosts_do_not_forward() {
         let links = [("h1", "h2"), ("h2", "h3")];
         assert_eq!(hops(&links, "h1", "h3"), None);
         assert_eq!(hops(&links, "h2", "h1").unwrap(), [(0, true)]);

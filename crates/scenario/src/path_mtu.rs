@@ -1,21 +1,21 @@
-//! The largest packet that a flow's path carries: what routers report to the sender, and links that drop larger packets without
-//! a report (black holes, RFC 2923).
+//! The path MTU of a flow: the MTU that routers report to the sender, or a link that drops larger packets
+//! without a report (a black hole, RFC 2923).
 
-use crate::types::{Flow, Kind, Scenario};
+use crate::types::{FlowKind, FlowSpec, Scenario};
 
-/// The smallest MTU that hosts believe over IPv6 (RFC 8200 section 5).
+/// The smallest path MTU that hosts accept over IPv6 (RFC 8200 section 5).
 const MIN_MTU_V6: u32 = 1280;
 /// Bytes of a TCP header without options.
 const TCP_HEADER: u32 = 20;
 /// Bytes of a UDP or ICMP header.
 const SMALL_HEADER: u32 = 8;
 
-/// What a path does with packets by their size, as its links are at the run's start.
+/// The path MTU, from the links' state at the run's start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathMtu {
-    /// IP bytes of the largest packets, once the sender knows what routers report.
+    /// IP bytes of the largest packets after path MTU discovery.
     pub mtu: u32,
-    /// A link that drops packets of this size, and nobody reports it.
+    /// A link that drops packets of this size without a report.
     pub black_hole: Option<BlackHole>,
 }
 
@@ -31,7 +31,7 @@ pub struct BlackHole {
 }
 
 impl BlackHole {
-    /// What becomes of packets of `bytes`, in one sentence.
+    /// What happens to packets of `bytes`, in one sentence.
     pub fn sentence(&self, bytes: u32) -> String {
         let BlackHole { link, mtu, at } = self;
         format!(
@@ -41,38 +41,40 @@ impl BlackHole {
 }
 
 impl Scenario {
-    /// What the path of a flow's data does with its largest packets. `None` where there is no path.
-    pub fn path_mtu(&self, flow: &Flow) -> Option<PathMtu> {
+    /// The path MTU for a flow's largest packets; `None` without a path.
+    pub fn path_mtu(&self, flow: &FlowSpec) -> Option<PathMtu> {
         let (own, _) = self.flow_addresses(flow)?;
         let ip_header = if own.is_ipv4() { 20 } else { 40 };
         let (from, to) = (self.host(&flow.from)?, self.host(&flow.to)?);
         let bytes = |payload: units::Bytes| u32::try_from(payload.0).unwrap_or(u32::MAX);
         let mtu = match &flow.kind {
-            // Both ends announce what their own interfaces take.
-            Kind::Tcp(tcp) => {
-                let most = from.mtu.min(to.mtu);
-                tcp.mss.map_or(most, |mss| most.min(mss.saturating_add(ip_header + TCP_HEADER)))
+            // Both ends announce an MSS for their own interfaces.
+            FlowKind::Tcp(tcp) => {
+                let max = from.mtu.min(to.mtu);
+                tcp.mss.map_or(max, |mss| max.min(mss.saturating_add(ip_header + TCP_HEADER)))
             }
-            Kind::Xcp(_) => from.mtu.min(to.mtu),
-            Kind::Udp(udp) => udp.packet.map_or(from.mtu, |packet| {
+            FlowKind::Xcp(_) => from.mtu.min(to.mtu),
+            FlowKind::Udp(udp) => udp.packet.map_or(from.mtu, |packet| {
                 from.mtu.min(bytes(packet).saturating_add(ip_header + SMALL_HEADER))
             }),
-            Kind::Ping(ping) => from.mtu.min(bytes(ping.payload).saturating_add(ip_header + SMALL_HEADER)),
+            FlowKind::Ping(ping) => {
+                from.mtu.min(bytes(ping.payload).saturating_add(ip_header + SMALL_HEADER))
+            }
         };
         self.path_mtu_from(flow, mtu)
     }
 
-    /// What the path of a flow's data does with packets of so many bytes.
-    pub fn path_mtu_from(&self, flow: &Flow, bytes: u32) -> Option<PathMtu> {
+    /// The path MTU for packets of a flow with `bytes` IP bytes; `None` without a path.
+    pub fn path_mtu_from(&self, flow: &FlowSpec, bytes: u32) -> Option<PathMtu> {
         let (own, _) = self.flow_addresses(flow)?;
         let mut mtu = bytes;
         for hop in self.path(&flow.from, &flow.to)? {
             let link = &self.links[hop.link];
-            let Some(limit) = link.direction(hop.reversed).mtu.filter(|limit| *limit < mtu) else { continue };
-            let at = &link.ends[usize::from(hop.reversed)];
-            let reports = self.routers.iter().any(|router| router.name == *at);
+            let Some(limit) = link.pipe(hop.direction).mtu.filter(|limit| *limit < mtu) else { continue };
+            let at = link.sender(hop.direction);
+            let reports = self.routers.iter().any(|router| router.name == at);
             if !reports || own.is_ipv6() && limit < MIN_MTU_V6 {
-                let black_hole = BlackHole { link: link.name.clone(), mtu: limit, at: at.clone() };
+                let black_hole = BlackHole { link: link.name.clone(), mtu: limit, at: at.to_owned() };
                 return Some(PathMtu { mtu, black_hole: Some(black_hole) });
             }
             mtu = limit;

@@ -1,4 +1,4 @@
-//! A resolved scenario as a file again, with every value exact: it parses to an equal scenario.
+//! Prints a resolved scenario as a scenario file with exact values: it parses to an equal scenario.
 
 use std::fmt::Write;
 
@@ -8,7 +8,8 @@ use units::Time;
 use crate::{
     cc::{Cc, CcValues},
     print_pipe::{Detail, inline},
-    types::{BurstLengths, Flow, Host, Interface, Kind, Link, Nic, Router, Scenario, StaticRoute},
+    quote::{quote, quote_lines},
+    types::{BurstLengths, FlowKind, FlowSpec, Host, Interface, Link, Nic, Router, Scenario, StaticRoute},
 };
 
 impl Scenario {
@@ -106,18 +107,18 @@ fn put_link(out: &mut String, link: &Link) {
     put(out, "ends", format!("[{}, {}]", quote(&link.ends[0]), quote(&link.ends[1])));
     for (side, direction) in [("forward", &link.forward), ("backward", &link.backward)] {
         if *direction != PipeSpec::default() {
-            put(out, side, inline(direction, Detail::WhatDiffers));
+            put(out, side, inline(direction, Detail::NonDefault));
         }
     }
     for change in &link.changes {
         out.push_str("[[links.changes]]\n");
         put(out, "at", quote(change.at));
-        put(out, "forward", inline(&change.forward, Detail::Everything));
-        put(out, "backward", inline(&change.backward, Detail::Everything));
+        put(out, "forward", inline(&change.forward, Detail::All));
+        put(out, "backward", inline(&change.backward, Detail::All));
     }
 }
 
-fn put_flow(out: &mut String, flow: &Flow) {
+fn put_flow(out: &mut String, flow: &FlowSpec) {
     out.push_str("\n[[flows]]\n");
     put(out, "name", quote(&flow.name));
     put(out, "from", quote(&flow.from));
@@ -126,7 +127,7 @@ fn put_flow(out: &mut String, flow: &Flow) {
     put(out, "start", quote(flow.start));
     put_some(out, "stop", flow.stop.map(quote));
     match &flow.kind {
-        Kind::Tcp(tcp) => {
+        FlowKind::Tcp(tcp) => {
             put_some(out, "cc", tcp.cc.as_ref().map(cc));
             put_some(out, "size", tcp.size.map(quote));
             put_some(out, "mss", tcp.mss);
@@ -138,12 +139,12 @@ fn put_flow(out: &mut String, flow: &Flow) {
             put_some(out, "reader_stops", tcp.reader_stops.map(quote));
             put_some(out, "reader_resumes", tcp.reader_resumes.map(quote));
         }
-        Kind::Ping(ping) => {
+        FlowKind::Ping(ping) => {
             put(out, "interval", quote(ping.interval));
             put_some(out, "count", ping.count);
             put(out, "payload", quote(ping.payload));
         }
-        Kind::Udp(udp) => {
+        FlowKind::Udp(udp) => {
             put(out, "rate", quote(udp.rate));
             put_some(out, "packet", udp.packet.map(quote));
             put_some(out, "size", udp.size.map(quote));
@@ -153,11 +154,11 @@ fn put_flow(out: &mut String, flow: &Flow) {
                 put(out, "random", bursts.lengths == BurstLengths::Exponential);
             }
         }
-        Kind::Xcp(xcp) => put_some(out, "size", xcp.size.map(quote)),
+        FlowKind::Xcp(xcp) => put_some(out, "size", xcp.size.map(quote)),
     }
 }
 
-/// A congestion control; a file with its text.
+/// A congestion control; a file includes its text.
 fn cc(cc: &Cc) -> String {
     let values =
         |set: &CcValues| set.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>();
@@ -185,45 +186,4 @@ fn put_some(out: &mut String, key: &str, value: Option<impl std::fmt::Display>) 
     if let Some(value) = value {
         put(out, key, value);
     }
-}
-
-/// A TOML string on one line. (Quantities of `units` print exactly.)
-pub(crate) fn quote(value: impl std::fmt::Display) -> String {
-    let mut quoted = String::from('"');
-    for c in value.to_string().chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
-            }
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-/// A TOML string over as many lines as the text has, so that people can read it.
-fn quote_lines(text: &str) -> String {
-    let mut quoted = String::from("\"\"\"\n");
-    let mut quotes = 0;
-    for c in text.chars() {
-        quotes = if c == '"' { quotes + 1 } else { 0 };
-        match c {
-            '\\' => quoted.push_str("\\\\"),
-            // Three in a row would end the string.
-            '"' if quotes % 3 == 0 => quoted.push_str("\\\""),
-            '\n' | '\t' => quoted.push(c),
-            c if c.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
-            }
-            c => quoted.push(c),
-        }
-    }
-    // Nor may it end in one.
-    if quotes % 3 != 0 {
-        quoted.pop();
-        quoted.push_str("\\\"");
-    }
-    quoted + "\"\"\""
 }

@@ -1,23 +1,23 @@
-//! One direction of a link as an inline table, with every value exact.
+//! Prints one direction of a link as an inline table, with exact values.
 
 use net::{
     Discipline, Distribution, GilbertElliott, LossModel, LossUnit, PipeSpec, QueueLimit, Rate, RateTrace,
 };
 
-use crate::print::quote;
+use crate::quote::quote;
 
-/// How much is said of a direction.
+/// Which keys of a direction are printed.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Detail {
-    /// What is not the default.
-    WhatDiffers,
-    /// All that a change could have to undo: it is laid over what was before.
-    Everything,
+    /// Only what differs from the default.
+    NonDefault,
+    /// Also defaults, where a change must undo an earlier value: changes overlay the state before them.
+    All,
 }
 
-/// The direction as TOML.
+/// Prints the direction as TOML.
 pub(crate) fn inline(direction: &PipeSpec, detail: Detail) -> String {
-    let all = detail == Detail::Everything;
+    let all = detail == Detail::All;
     let mut fields = rate(&direction.rate);
     fields.push(format!("delay = {}", quote(direction.delay)));
     fields.extend(limit("queue", direction.queue));
@@ -94,7 +94,7 @@ fn distribution(distribution: Distribution) -> &'static str {
     }
 }
 
-/// {:?} keeps every digit of a share and the point, so it stays a TOML float.
+/// `{:?}` prints all digits of a share and a decimal point, so it parses as a TOML float.
 fn loss(model: &LossModel, unit: LossUnit) -> String {
     let fields = match model {
         LossModel::None => return "0.0".into(),
@@ -141,8 +141,8 @@ fn discipline(discipline: &Discipline) -> String {
         ),
         Discipline::Codel(c) => format!("kind = \"codel\", {}", codel(c)),
         Discipline::FqCodel(f) => {
-            let turns = format!("flows = {}, quantum = {}", f.flows, f.quantum);
-            format!("kind = \"fq_codel\", {}, {turns}", codel(&f.codel))
+            let round_robin = format!("flows = {}, quantum = {}", f.flows, f.quantum);
+            format!("kind = \"fq_codel\", {}, {round_robin}", codel(&f.codel))
         }
         Discipline::Fq(f) => format!("kind = \"fq\", flows = {}, quantum = {}", f.flows, f.quantum),
         Discipline::DualPi2(d) => format!(

@@ -1,4 +1,4 @@
-//! Published figures that a scenario is to reproduce.
+//! Published figures that a scenario should reproduce.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use units::{BitRate, Bytes, KernelRequirement, KernelVersion, ParseError, Time};
 
 use crate::{
     error::Problems,
-    figure::Figure,
+    figure::MetricPath,
     read::{Keys, Reader},
     suggest::suggest,
     tree::{Node, Table},
@@ -27,61 +27,61 @@ pub(crate) const PUBLISHED: Keys = Keys {
         "contradiction",
         "why",
     ],
-    later: &[],
+    nested: None,
 };
-pub(crate) const HOLDS_FOR: Keys = Keys { what: "holds_for", known: &["kernel"], later: &["engine", "mtu"] };
+pub(crate) const HOLDS_FOR: Keys = Keys { what: "holds_for", known: &["kernel"], nested: None };
 
 /// A published figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Published {
     /// Its id in the list of published results, as in `L8-default`.
     pub id: String,
-    /// The variant it belongs to; `None` where the scenario has none.
+    /// The variant that it is about; `None` if the scenario has no variants.
     pub variant: Option<String>,
-    /// What it is a figure of.
-    pub figure: Figure,
-    /// Where the published figure is a ratio: what `figure` is divided by.
-    pub over: Option<Figure>,
-    /// Of a closed form: the window in question.
+    /// The metric.
+    pub figure: MetricPath,
+    /// The divisor, if the published figure is a ratio.
+    pub over: Option<MetricPath>,
+    /// The window, for a closed form that depends on one.
     pub window: Option<Bytes>,
-    /// The figure, in its unit; `None` where the source shows the experiment and gives no figure.
+    /// The value in its unit; `None` if the source describes the experiment without a figure.
     pub value: Option<f64>,
-    /// Whether it is the value itself or a bound.
-    pub sense: Sense,
-    /// Relative tolerance within which ours agrees.
+    /// Whether the value is exact or a bound.
+    pub comparison: Comparison,
+    /// Relative tolerance within which our value agrees.
     pub tolerance: f64,
-    /// The kernels it holds for, as in `<6.6`; `None` is all.
+    /// The kernels that it holds for, as in `<6.6`; `None` means all.
     pub holds_for_kernel: Option<String>,
-    /// Where the source contradicts itself here: how. Ours is then not expected to agree.
+    /// How the source contradicts itself, if it does. Our value is then not expected to agree.
     pub contradiction: Option<String>,
-    /// Why it differs elsewhere, for the reader.
+    /// Why our value may differ, for the reader.
     pub why: Option<String>,
 }
 
-/// What a published figure says.
+/// How a result compares with a published value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sense {
-    /// This value.
+pub enum Comparison {
+    /// The result is about the value.
     About,
-    /// At most this.
+    /// The result is at most the value.
     Below,
-    /// At least this.
+    /// The result is at least the value.
     Above,
 }
 
-impl Sense {
-    /// The sign before the value, as files have it.
+impl Comparison {
+    /// The sign before the value in scenario files.
     pub fn sign(self) -> &'static str {
         match self {
-            Sense::About => "",
-            Sense::Below => "<",
-            Sense::Above => ">",
+            Comparison::About => "",
+            Comparison::Below => "<",
+            Comparison::Above => ">",
         }
     }
 }
 
 impl Published {
-    /// What is measured, as in `flows.bulk.goodput`, or `flows.a.goodput / flows.b.goodput`.
+    /// The metric's path, as in `flows.bulk.goodput`, or `flows.a.goodput / flows.b.goodput`.
     pub fn metric_path(&self) -> String {
         match &self.over {
             None => self.figure.to_string(),
@@ -97,17 +97,17 @@ impl Published {
         }
     }
 
-    /// True where `ours` agrees with it; `None` where there is no figure to agree with.
+    /// True if our value agrees with it; `None` without a published value.
     pub fn agrees(&self, ours: f64) -> Option<bool> {
         let ratio = ours / self.value? - 1.0;
-        Some(match self.sense {
-            Sense::About => ratio.abs() <= self.tolerance,
-            Sense::Below => ratio <= self.tolerance,
-            Sense::Above => ratio >= -self.tolerance,
+        Some(match self.comparison {
+            Comparison::About => ratio.abs() <= self.tolerance,
+            Comparison::Below => ratio <= self.tolerance,
+            Comparison::Above => ratio >= -self.tolerance,
         })
     }
 
-    /// True where the figure is expected of the kernel of this `release` (`uname -r`).
+    /// True if the figure applies to a kernel of this `release` (`uname -r`).
     pub fn holds_on(&self, release: &str) -> bool {
         match &self.holds_for_kernel {
             None => true,
@@ -119,7 +119,7 @@ impl Published {
     }
 }
 
-/// The published figures of a file with these `variants` and this `base`.
+/// Decodes the published figures of a file with these `variants` and this `base`.
 pub(crate) fn decode_published(
     root: &Table,
     variants: &[&str],
@@ -135,21 +135,26 @@ pub(crate) fn decode_published(
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
     for item in items {
-        let Some(figure) = decode_one(item, variants, base, problems) else { continue };
+        let Some(figure) = decode_published_figure(item, variants, base, problems) else { continue };
         if !seen.insert((figure.id.clone(), figure.variant.clone(), figure.metric_path())) {
             problems
-                .add(item.span, format!("\"{}\" is there twice for the same variant and metric", figure.id));
+                .add(item.span, format!("\"{}\" appears twice for the same variant and metric", figure.id));
         }
         all.push(figure);
     }
     all
 }
 
-fn decode_one(node: &Node, variants: &[&str], base: &Scenario, problems: &mut Problems) -> Option<Published> {
+fn decode_published_figure(
+    node: &Node,
+    variants: &[&str],
+    base: &Scenario,
+    problems: &mut Problems,
+) -> Option<Published> {
     let mut reader = Reader::new(node, &PUBLISHED, problems)?;
     let id = reader.required_text("id", "\"L8-default\"");
     if id.as_deref().is_some_and(|id| id.trim().is_empty()) {
-        reader.note("id", "the id is empty", "write the id of the published result, as in \"L8-default\"");
+        reader.report("id", "the id is empty", "write the id of the published result, as in \"L8-default\"");
     }
     let variant = decode_variant(variants, &mut reader);
     reader.required("metric", "\"flows.bulk.goodput\"");
@@ -158,7 +163,7 @@ fn decode_one(node: &Node, variants: &[&str], base: &Scenario, problems: &mut Pr
     let window = reader.size("window");
     let unit = figure.as_ref().map(|figure| if over.is_some() { "1" } else { figure.unit() });
     let value = unit.and_then(|unit| decode_value(unit, &mut reader));
-    let needs_tolerance = !matches!(value, Some((_, None) | (Sense::Below | Sense::Above, _)));
+    let needs_tolerance = !matches!(value, Some((_, None) | (Comparison::Below | Comparison::Above, _)));
     if needs_tolerance {
         reader.required("tolerance", "\"10%\"");
     }
@@ -166,7 +171,7 @@ fn decode_one(node: &Node, variants: &[&str], base: &Scenario, problems: &mut Pr
     let contradiction = reader.text("contradiction");
     let why = reader.text("why");
     let holds_for_kernel = reader.node("holds_for").and_then(|n| decode_holds_for(n, reader.problems()));
-    let (sense, value) = value?;
+    let (comparison, value) = value?;
     Some(Published {
         id: id?,
         variant,
@@ -174,7 +179,7 @@ fn decode_one(node: &Node, variants: &[&str], base: &Scenario, problems: &mut Pr
         over,
         window,
         value,
-        sense,
+        comparison,
         tolerance: if needs_tolerance { tolerance? } else { tolerance.unwrap_or(0.0) },
         holds_for_kernel,
         contradiction,
@@ -188,7 +193,7 @@ fn decode_variant(variants: &[&str], reader: &mut Reader) -> Option<String> {
     }
     let variant = reader.text("variant")?;
     if !variants.contains(&variant.as_str()) {
-        reader.note(
+        reader.report(
             "variant",
             format!("unknown variant \"{variant}\""),
             suggest(&variant, variants.iter().copied()),
@@ -197,14 +202,14 @@ fn decode_variant(variants: &[&str], reader: &mut Reader) -> Option<String> {
     Some(variant)
 }
 
-fn decode_figure(key: &str, base: &Scenario, reader: &mut Reader) -> Option<Figure> {
+fn decode_figure(key: &str, base: &Scenario, reader: &mut Reader) -> Option<MetricPath> {
     let text = reader.text(key)?;
-    let figure = Figure::parse(&text, &base.flows, &base.links);
-    figure.map_err(|(message, help)| reader.note(key, message, help)).ok()
+    let figure = MetricPath::parse(&text, &base.flows, &base.links);
+    figure.map_err(|(message, help)| reader.report(key, message, help)).ok()
 }
 
-/// A value in the unit, or a bound: `<20mbit`, `>98%`; or `none`.
-fn decode_value(unit: &str, reader: &mut Reader) -> Option<(Sense, Option<f64>)> {
+/// Decodes a value in the unit, a bound (`<20mbit`, `>98%`), or `none`.
+fn decode_value(unit: &str, reader: &mut Reader) -> Option<(Comparison, Option<f64>)> {
     let example = match unit {
         "bit/s" => "\"3gbit\"",
         "s" => "\"20ms\"",
@@ -212,21 +217,21 @@ fn decode_value(unit: &str, reader: &mut Reader) -> Option<(Sense, Option<f64>)>
         _ => "\"98%\"",
     };
     if reader.required("value", example)?.text() == Some("none") {
-        return Some((Sense::About, None));
+        return Some((Comparison::About, None));
     }
-    let (sense, value) = reader.parsed("value", |text| {
+    let (comparison, value) = reader.parsed("value", |text| {
         let text = text.trim();
-        let (sense, rest) = match (text.strip_prefix('<'), text.strip_prefix('>')) {
-            (Some(rest), _) => (Sense::Below, rest),
-            (_, Some(rest)) => (Sense::Above, rest),
-            _ => (Sense::About, text),
+        let (comparison, rest) = match (text.strip_prefix('<'), text.strip_prefix('>')) {
+            (Some(rest), _) => (Comparison::Below, rest),
+            (_, Some(rest)) => (Comparison::Above, rest),
+            _ => (Comparison::About, text),
         };
-        Ok((sense, in_unit(rest, unit)?))
+        Ok((comparison, in_unit(rest, unit)?))
     })?;
     if value > 0.0 {
-        return Some((sense, Some(value)));
+        return Some((comparison, Some(value)));
     }
-    reader.note("value", "\"value\" cannot be zero", format!("write for example value = {example}"));
+    reader.report("value", "\"value\" cannot be zero", format!("write for example value = {example}"));
     None
 }
 
@@ -239,7 +244,7 @@ fn in_unit(text: &str, unit: &str) -> Result<f64, ParseError> {
     })
 }
 
-/// A number of any size, or a percentage.
+/// Parses a number of any size, or a percentage.
 fn number(text: &str) -> Result<f64, ParseError> {
     let (digits, scale) = match text.trim().strip_suffix('%') {
         Some(digits) => (digits.trim_end(), 100.0),
@@ -254,9 +259,9 @@ fn decode_holds_for(node: &Node, problems: &mut Problems) -> Option<String> {
     let mut reader = Reader::new(node, &HOLDS_FOR, problems)?;
     let kernel = reader.text("kernel")?;
     if kernel.parse::<KernelRequirement>().is_err() {
-        reader.note(
+        reader.report(
             "kernel",
-            format!("{kernel:?} is no range of kernels"),
+            format!("{kernel:?} is not a range of kernels"),
             "write for example \"<6.6\" or \">=6.6\"",
         );
     }

@@ -1,4 +1,4 @@
-//! Reads the keys of one table: each of its type, and no key that is not known.
+//! Reads the keys of one table, checks their types, and reports unknown keys.
 
 use std::{ops::RangeInclusive, str::FromStr};
 
@@ -6,26 +6,26 @@ use units::{BitRate, Bytes, ParseError, Time};
 
 use crate::{
     error::Problems,
-    suggest::suggest,
+    suggest::{nearest, suggest},
     tree::{Node, Span, Table, Value},
 };
 
-/// Largest rate of anything.
+/// Largest rate of any key.
 pub(crate) const MAX_RATE: BitRate = BitRate(1_000_000_000_000);
-/// Longest time of anything, so that sums of times never overflow.
+/// Longest time of any key, so that sums of times never overflow.
 pub(crate) const MAX_TIME: Time = Time::from_secs(30 * 24 * 3600);
 
 /// The keys that a table may have.
 pub(crate) struct Keys {
-    /// What the table is, as in `a link`.
+    /// The table's name in messages, as in `a link`.
     pub what: &'static str,
-    /// Keys that are read.
+    /// Valid keys.
     pub known: &'static [&'static str],
-    /// Keys that are planned and not built yet.
-    pub later: &'static [&'static str],
+    /// A table within this one that the file may have left out: the key that holds it, and its keys.
+    pub nested: Option<(&'static str, &'static Keys)>,
 }
 
-/// One table being read. A key that is missing or wrong reads as `None`, and what is wrong is noted.
+/// Reads one table. A missing or wrong key reads as `None`; wrong keys are reported.
 pub(crate) struct Reader<'a> {
     table: &'a Table,
     span: Span,
@@ -34,7 +34,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Begins to read `node`, which must be a table with no other keys than `keys`.
+    /// Reads `node`, which must be a table with only these keys.
     pub fn new(node: &'a Node, keys: &Keys, problems: &'a mut Problems) -> Option<Self> {
         match node.table() {
             Some(table) => Some(Self::of_table(table, node.span, keys, problems)),
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Begins to read `table`, written at `span`.
+    /// Reads `table`, written at `span`.
     pub fn of_table(table: &'a Table, span: Span, keys: &Keys, problems: &'a mut Problems) -> Self {
         for entry in &table.0 {
             check_key(&entry.key, entry.key_span, keys, problems);
@@ -53,17 +53,17 @@ impl<'a> Reader<'a> {
         Reader { table, span, what: keys.what, problems }
     }
 
-    /// Where mistakes are noted.
+    /// The mistakes found so far.
     pub fn problems(&mut self) -> &mut Problems {
         self.problems
     }
 
-    /// The value of `key` as it is.
+    /// The value of `key`, of any type.
     pub fn node(&self, key: &str) -> Option<&'a Node> {
         self.table.get(key)
     }
 
-    /// The value of `key`; a mistake if it is missing.
+    /// The value of `key`; reports a missing key.
     pub fn required(&mut self, key: &str, example: &str) -> Option<&'a Node> {
         let node = self.table.get(key);
         if node.is_none() {
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         node.text().map(str::to_owned)
     }
 
-    /// A string that must be there.
+    /// A string; reports a missing key.
     pub fn required_text(&mut self, key: &str, example: &str) -> Option<String> {
         self.required(key, example)?;
         self.text(key)
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
         let rate: BitRate = self.quantity(key)?;
         self.positive(key, rate, "10gbit").filter(|_| rate <= MAX_RATE).or_else(|| {
             if rate > MAX_RATE {
-                self.note(key, format!("\"{key}\" is over {MAX_RATE}"), "write a rate up to 1Tbit");
+                self.report(key, format!("\"{key}\" is over {MAX_RATE}"), "write a rate up to 1Tbit");
             }
             None
         })
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
     pub fn time(&mut self, key: &str) -> Option<Time> {
         let time = self.quantity(key)?;
         if time > MAX_TIME {
-            self.note(key, format!("\"{key}\" is over 30 days"), "write a shorter time");
+            self.report(key, format!("\"{key}\" is over 30 days"), "write a shorter time");
             return None;
         }
         Some(time)
@@ -178,18 +178,18 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// One of some words, and what it stands for.
+    /// One of some words; returns its meaning.
     pub fn choice<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<T> {
         let text = self.text(key)?;
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
         if found.is_none() {
             let help = suggest(&text, words.iter().map(|(word, _)| *word));
-            self.note(key, format!("\"{key}\" cannot be \"{text}\""), help);
+            self.report(key, format!("\"{key}\" cannot be \"{text}\""), help);
         }
         found
     }
 
-    /// One string, or a list of them, each with its place.
+    /// One string, or a list of strings, each with its span.
     pub fn texts(&mut self, key: &str) -> Vec<(&'a str, Span)> {
         self.node(key).map(|node| texts(node, key, self.problems)).unwrap_or_default()
     }
@@ -199,19 +199,19 @@ impl<'a> Reader<'a> {
         self.parsed(key, str::parse)
     }
 
-    /// Notes a mistake in the value of `key`.
-    pub fn note(&mut self, key: &str, message: impl Into<String>, help: impl Into<String>) {
+    /// Reports a mistake in the value of `key`.
+    pub fn report(&mut self, key: &str, message: impl Into<String>, help: impl Into<String>) {
         let span = self.node(key).map_or(self.span, |n| n.span);
         self.problems.add_help(span, message, help);
     }
 
-    /// The value of `key` through a parser of `units`, whose message says what would be right.
+    /// The value of `key` through a parser of `units`, whose error has the help.
     pub fn parsed<T>(&mut self, key: &str, parse: impl Fn(&str) -> Result<T, ParseError>) -> Option<T> {
         let node = self.node(key)?;
         let text = match &node.value {
             Value::Text(s) => s.clone(),
             Value::Integer(i) => i.to_string(),
-            // 1.0 must not turn into the ambiguous 1.
+            // 1.0 must not become the ambiguous 1.
             Value::Float(f) => format!("{f:?}"),
             _ => {
                 self.problems.add(node.span, format!("\"{key}\" is a string, not {}", node.kind()));
@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
 
     fn positive<T: Default + PartialEq>(&mut self, key: &str, value: T, example: &str) -> Option<T> {
         if value == T::default() {
-            self.note(
+            self.report(
                 key,
                 format!("\"{key}\" cannot be zero"),
                 format!("write for example {key} = \"{example}\""),
@@ -234,7 +234,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The string that `node` is, or the strings of the list that it is, each with its place.
+/// The string or the list of strings in `node`, each with its span.
 pub(crate) fn texts<'a>(node: &'a Node, key: &str, problems: &mut Problems) -> Vec<(&'a str, Span)> {
     let items = node.list().unwrap_or(std::slice::from_ref(node));
     let mut all = Vec::new();
@@ -250,16 +250,15 @@ pub(crate) fn texts<'a>(node: &'a Node, key: &str, problems: &mut Problems) -> V
     all
 }
 
-/// Notes a key that is not known, or not built yet.
+/// Reports a key that the table cannot have.
 pub(crate) fn check_key(key: &str, span: Span, keys: &Keys, problems: &mut Problems) {
     if keys.known.contains(&key) {
         return;
     }
-    if keys.later.contains(&key) {
-        let supported = format!("supported in {}: {}", keys.what, keys.known.join(", "));
-        problems.add_help(span, format!("\"{key}\" is not supported yet"), supported);
-        return;
-    }
-    let help = suggest(key, keys.known.iter().copied());
+    let in_nested = keys.nested.filter(|_| nearest(key, keys.known).is_none());
+    let help = in_nested
+        .and_then(|(table, nested)| Some((table, nearest(key, nested.known)?)))
+        .map(|(table, key)| format!("did you mean {table} = {{ {key} = .. }}?"))
+        .unwrap_or_else(|| suggest(key, keys.known.iter().copied()));
     problems.add_help(span, format!("unknown key \"{key}\" in {}", keys.what), help);
 }

@@ -5,13 +5,13 @@ use crate::{
     tree::{Entry, Node, Span, Table, Value, parse_value},
 };
 
-/// The layer that `path=value` makes; `source` is the number of this option among the sources.
+/// The layer of `path=value`. `source` is the index of this option among the sources.
 pub(crate) fn set_layer(path: &str, value: &str, source: usize, problems: &mut Problems) -> Table {
     let whole = Span { source, start: 0, end: path.len() };
     let Some(keys) = split_path(path) else {
         problems.add_help(
             whole,
-            "this is no path to a setting",
+            "this is not the path of a setting",
             "write for example flows.bulk.cc, links.s1-s2.forward.loss or hosts.*.mtu",
         );
         return Table::default();
@@ -19,7 +19,7 @@ pub(crate) fn set_layer(path: &str, value: &str, source: usize, problems: &mut P
     layer_of(keys, whole, parse_value(value, source, path.len() + 1))
 }
 
-/// The layer that sets what the keys lead to; they are all written at `whole`.
+/// The layer that sets the value at this path of keys, all written at `whole`.
 pub(crate) fn layer_of(keys: Vec<String>, whole: Span, innermost: Node) -> Table {
     let root = keys.into_iter().rev().fold(innermost, |node, key| {
         let table = Table(vec![Entry { key, key_span: whole, node }]);
@@ -31,7 +31,8 @@ pub(crate) fn layer_of(keys: Vec<String>, whole: Span, innermost: Node) -> Table
     }
 }
 
-/// The keys of a dotted path; a key in double quotes may have dots. `None` if a key is empty or a quote open.
+/// The keys of a dotted path; a key in double quotes may contain dots. `None` if a key is empty or a quote is
+/// not closed.
 pub(crate) fn split_path(path: &str) -> Option<Vec<String>> {
     let mut keys = vec![String::new()];
     let mut quoted = false;
@@ -42,9 +43,9 @@ pub(crate) fn split_path(path: &str) -> Option<Vec<String>> {
             c => keys.last_mut()?.push(c),
         }
     }
-    // Deeper than anything a scenario has.
-    let fine = !quoted && keys.len() <= 32 && keys.iter().all(|k| !k.is_empty());
-    fine.then_some(keys)
+    // No key of a scenario is nested this deeply.
+    let is_valid = !quoted && keys.len() <= 32 && keys.iter().all(|k| !k.is_empty());
+    is_valid.then_some(keys)
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
-//! `streams = 4` of a flow, written out: four flows of one stream each, called `NAME-1` to `NAME-4`.
+//! Expands `streams = 4` of a flow to four flows of one stream each, named `NAME-1` to `NAME-4`.
 //!
-//! Done on the tree, after all layers and before anything is decoded, so that layers address the flow by the name it
-//! has in the file and each stream knows its place there.
+//! Works on the tree, after all layers and before decoding, so that layers address the flow by its name in
+//! the file and each stream has the flow's position there.
 
 use crate::{
     error::Problems,
     tree::{Node, Table, Value},
 };
 
-/// More than a machine runs with sense; a thousand threads are a mistyped number.
+/// Maximum number of streams. More threads are most likely a typing error.
 const MAX_STREAMS: i128 = 1000;
 
-/// Writes out the streams of every flow.
-pub(crate) fn write_out_streams(root: &mut Table, problems: &mut Problems) {
+/// Expands the streams of every flow.
+pub(crate) fn expand_streams(root: &mut Table, problems: &mut Problems) {
     let Some(Value::List(flows)) = root.get_mut("flows").map(|n| &mut n.value) else { return };
     *flows = std::mem::take(flows).into_iter().flat_map(|flow| streams(flow, problems)).collect();
 }
@@ -21,7 +21,7 @@ fn streams(mut flow: Node, problems: &mut Problems) -> Vec<Node> {
     let Some(count) = flow.table().and_then(|t| t.get("streams")) else { return vec![flow] };
     let (span, value) = (count.span, count.value.clone());
     if flow.table().and_then(|t| t.get("kind")).and_then(Node::text).is_some_and(|kind| kind != "tcp") {
-        // Its reader says that there is no such key.
+        // The decoder reports the unknown key.
         return vec![flow];
     }
     if let Some(table) = flow.table_mut() {
@@ -30,7 +30,7 @@ fn streams(mut flow: Node, problems: &mut Problems) -> Vec<Node> {
     let count = match value {
         Value::Integer(count) if (1..=MAX_STREAMS).contains(&count) => count,
         _ => {
-            let message = "\"streams\" is no number of streams";
+            let message = "\"streams\" is not a number of streams";
             problems.add_help(span, message, format!("write a whole number from 1 to {MAX_STREAMS}"));
             1
         }

@@ -1,17 +1,24 @@
 //! "Did you mean": the known word that is nearest to an unknown one.
 
-/// Says what would be right instead of `unknown`: the nearest of `known`, or all of them.
+/// The help for the word `unknown`: the nearest of `known`, or all of them if none is near.
 pub(crate) fn suggest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
-    let nearest = known.iter().map(|k| (distance(unknown, k), k)).min_by_key(|(d, _)| *d);
-    match nearest {
-        Some((d, word)) if d <= (word.chars().count() / 3).max(1) => format!("did you mean \"{word}\"?"),
-        Some(_) => format!("known here: {}", known.join(", ")),
-        None => "there is none here".to_owned(),
+    match nearest(unknown, &known) {
+        Some(word) => format!("did you mean \"{word}\"?"),
+        None if known.is_empty() => "none is defined".to_owned(),
+        None => format!("expected one of: {}", known.join(", ")),
     }
 }
 
-/// Optimal string alignment distance: insertions, deletions, changes, swaps of neighbours; case is free.
+/// The word of `candidates` that differs least from `unknown`, if at most a third of its characters (and at
+/// least one) differ.
+pub(crate) fn nearest<'a>(unknown: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let (distance, word) = candidates.iter().map(|k| (distance(unknown, k), k)).min_by_key(|(d, _)| *d)?;
+    (distance <= (word.chars().count() / 3).max(1)).then_some(*word)
+}
+
+/// Optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours. Ignores
+/// case.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.to_lowercase().chars().take(100).collect();
     let b: Vec<char> = b.to_lowercase().chars().collect();
@@ -48,9 +55,9 @@ mod tests {
     }
 
     #[test]
-    fn near_words_are_offered_and_far_ones_listed() {
+    fn suggests_the_nearest_word_or_lists_all() {
         assert_eq!(suggest("dealy", ["rate", "delay"]), "did you mean \"delay\"?");
-        assert_eq!(suggest("colour", ["rate", "delay"]), "known here: rate, delay");
-        assert_eq!(suggest("x", []), "there is none here");
+        assert_eq!(suggest("colour", ["rate", "delay"]), "expected one of: rate, delay");
+        assert_eq!(suggest("x", []), "none is defined");
     }
 }

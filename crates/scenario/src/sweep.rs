@@ -1,5 +1,5 @@
-//! `[[sweeps]]`: fields and the values that they take in turn. Several sweeps are run in every combination, the last
-//! changing fastest; those with the same `zip` advance together.
+//! `[[sweeps]]`: fields and their values. Several sweeps are run in every combination, of which the last
+//! sweep changes fastest; sweeps with the same `zip` advance together.
 
 use crate::{
     amount::Amount,
@@ -9,18 +9,21 @@ use crate::{
     tree::{Node, Span, Table, Value, parse_value},
 };
 
-pub(crate) const SWEEP: Keys =
-    Keys { what: "a sweep", known: &["field", "values", "from", "to", "step", "factor", "zip"], later: &[] };
+pub(crate) const SWEEP: Keys = Keys {
+    what: "a sweep",
+    known: &["field", "values", "from", "to", "step", "factor", "zip"],
+    nested: None,
+};
 
-/// Points of a sweep at most: a mistyped step makes millions.
+/// Maximum number of points of the sweeps; catches a mistyped step.
 pub const MAX_POINTS: usize = 1000;
 
 /// A field that is swept.
 #[derive(Debug, Clone)]
 pub(crate) struct Axis {
-    /// The path as it is written, as in `links.s1-s2.forward.queue`.
+    /// The path as written, as in `links.s1-s2.forward.queue`.
     pub field: String,
-    /// Where that is.
+    /// The path's span.
     span: Span,
     keys: Vec<String>,
     pub values: Vec<Node>,
@@ -29,16 +32,16 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// The layer that sets one of the values, with the places of both.
+    /// The layer that sets the field to one of the values.
     pub fn layer(&self, value: &Node) -> Table {
         layer_of(self.keys.clone(), self.span, value.clone())
     }
 }
 
-/// One value of each axis, by its place among the axis's values.
-pub(crate) type Places = Vec<usize>;
+/// A point: the index of each axis's value.
+pub(crate) type PointIndices = Vec<usize>;
 
-/// The sweeps of a file.
+/// Decodes the sweeps of a file.
 pub(crate) fn decode_sweeps(root: &Table, problems: &mut Problems) -> Vec<Axis> {
     let Some(node) = root.get("sweeps") else { return Vec::new() };
     let Some(items) = node.list() else {
@@ -50,17 +53,17 @@ pub(crate) fn decode_sweeps(root: &Table, problems: &mut Problems) -> Vec<Axis> 
     for item in items {
         let Some(axis) = decode_axis(item, problems) else { continue };
         if axes.iter().any(|other| other.keys == axis.keys) {
-            problems.add(axis.span, format!("\"{}\" is swept already", axis.field));
+            problems.add(axis.span, format!("\"{}\" is swept twice", axis.field));
         }
         let partner = axes.iter().find(|other| other.zip.is_some() && other.zip == axis.zip);
         if let Some(partner) = partner.filter(|p| p.values.len() != axis.values.len()) {
             let message = format!(
-                "{} values beside the {} of \"{}\", with which it advances",
+                "{} values, but {} for \"{}\" with the same \"zip\"",
                 axis.values.len(),
                 partner.values.len(),
                 partner.field
             );
-            problems.add_help(item.span, message, "give both as many values, or another \"zip\"");
+            problems.add_help(item.span, message, "give both the same number of values, or another \"zip\"");
         }
         axes.push(axis);
     }
@@ -80,7 +83,7 @@ fn decode_axis(node: &Node, problems: &mut Problems) -> Option<Axis> {
     let span = reader.node("field")?.span;
     let Some(keys) = split_path(&field) else {
         let help = "write for example flows.bulk.cc, links.s1-s2.forward.loss or hosts.*.mtu";
-        reader.note("field", "this is no path to a setting", help);
+        reader.report("field", "this is not the path of a setting", help);
         return None;
     };
     let zip = reader.text("zip");
@@ -91,36 +94,44 @@ fn decode_axis(node: &Node, problems: &mut Problems) -> Option<Axis> {
     Some(Axis { field, span, keys, values, zip })
 }
 
-/// `values = [...]`.
+/// Decodes `values = [...]`.
 fn listed(values: &Node, reader: &mut Reader) -> Option<Vec<Node>> {
     for key in ["from", "to", "step", "factor"] {
         if reader.node(key).is_some() {
-            reader.note(key, format!("\"{key}\" beside \"values\""), "write either the values or a range");
+            reader.report(
+                key,
+                format!("\"{key}\" conflicts with \"values\""),
+                "write either the values or a range",
+            );
             return None;
         }
     }
     match values.list() {
         None => {
             let message = format!("\"values\" is a list, not {}", values.kind());
-            reader.note("values", message, "write for example values = [\"100p\", \"1000p\"]");
+            reader.report("values", message, "write for example values = [\"100p\", \"1000p\"]");
             None
         }
         Some([]) => {
-            reader.note("values", "no values", "write for example values = [\"100p\", \"1000p\"]");
+            reader.report(
+                "values",
+                "\"values\" is empty",
+                "write for example values = [\"100p\", \"1000p\"]",
+            );
             None
         }
         Some(items) => Some(items.to_vec()),
     }
 }
 
-/// `from`, `to`, and `step` or `factor`.
+/// Decodes `from`, `to`, and `step` or `factor`.
 fn ranged(reader: &mut Reader) -> Option<Vec<Node>> {
     let from = amount("from", "\"10p\"", reader)?;
     let to = amount("to", "\"1000p\"", reader)?;
     if !from.is_like(to) || to.value < from.value {
-        reader.note(
+        reader.report(
             "to",
-            "\"to\" is no value of the same kind from \"from\" on",
+            "\"to\" must be at least \"from\" and in the same unit",
             "write both in the same unit",
         );
         return None;
@@ -129,9 +140,9 @@ fn ranged(reader: &mut Reader) -> Option<Vec<Node>> {
         (true, false) => {
             let step = amount("step", "\"10p\"", reader)?;
             if !(step.is_like(from) && step.value > 0.0) {
-                reader.note(
+                reader.report(
                     "step",
-                    "\"step\" is no step of the same kind",
+                    "\"step\" must be above zero and in the same unit",
                     "write it in the unit of \"from\"",
                 );
                 return None;
@@ -141,20 +152,24 @@ fn ranged(reader: &mut Reader) -> Option<Vec<Node>> {
         (false, true) => {
             let factor = reader.number("factor", 1.001..=1e6)?;
             if from.value <= 0.0 {
-                reader.note("from", "no factor leads away from zero", "begin above zero, or write \"step\"");
+                reader.report(
+                    "from",
+                    "a factor needs a start above zero",
+                    "write \"from\" above zero, or \"step\"",
+                );
                 return None;
             }
             factors(from, to, factor)
         }
         _ => {
             let help = "write for example step = \"10p\" or factor = 2";
-            reader.note("from", "a range has either \"step\" or \"factor\"", help);
+            reader.report("from", "a range has either \"step\" or \"factor\"", help);
             return None;
         }
     };
     let Some(values) = values else {
         let help = format!("write at most {MAX_POINTS}, by a larger \"step\" or \"factor\"");
-        reader.note("from", format!("more than {MAX_POINTS} values in this range"), help);
+        reader.report("from", format!("more than {MAX_POINTS} values in this range"), help);
         return None;
     };
     let span = reader.node("from")?.span;
@@ -167,24 +182,24 @@ fn amount(key: &str, example: &str, reader: &mut Reader) -> Option<Amount> {
     let node = reader.required(key, example)?;
     let found = value_text(node).as_deref().and_then(Amount::parse);
     if found.is_none() {
-        reader.note(
+        reader.report(
             key,
-            format!("\"{key}\" is no number with a unit"),
+            format!("\"{key}\" is not a number with a unit"),
             format!("write for example {key} = {example}"),
         );
     }
     found
 }
 
-/// `from`, `from + step`, ... up to `to`; `None` where that are too many.
+/// `from`, `from + step`, ... up to `to`; `None` if these are too many.
 fn steps(from: Amount, to: Amount, step: f64) -> Option<Vec<Amount>> {
-    // A step that does not add up exactly in binary must not lose the last value.
+    // A step without an exact binary representation must not lose the last value.
     let count = ((to.value - from.value) / step + 1e-9).floor();
     (count < MAX_POINTS as f64)
         .then(|| (0..=count as u64).map(|i| from.with(from.value + i as f64 * step)).collect())
 }
 
-/// `from`, `from * factor`, ... up to `to`, without repeating what rounds to the same.
+/// `from`, `from * factor`, ... up to `to`, without values that round to the previous one.
 fn factors(from: Amount, to: Amount, factor: f64) -> Option<Vec<Amount>> {
     let mut all: Vec<Amount> = Vec::new();
     let mut value = from.value;
@@ -201,10 +216,10 @@ fn factors(from: Amount, to: Amount, factor: f64) -> Option<Vec<Amount>> {
     Some(all)
 }
 
-/// A value as `--set` takes it; `None` for dates and lists.
+/// A value as text for `--set`; `None` for dates.
 pub(crate) fn value_text(node: &Node) -> Option<String> {
     Some(match &node.value {
-        // What would be read as something else than a string keeps its quotes.
+        // A string that would parse as another type keeps its quotes.
         Value::Text(text) => match parse_value(text, 0, 0).value {
             Value::Text(same) if same == *text => text.clone(),
             _ => toml::Value::String(text.clone()).to_string(),
@@ -236,30 +251,30 @@ fn quoted(node: &Node) -> Option<String> {
     }
 }
 
-/// All combinations, the last group of axes changing fastest; one point of nothing without axes.
-pub(crate) fn combinations(axes: &[Axis]) -> Vec<Places> {
+/// All combinations, of which the last group of axes changes fastest. One empty point without axes.
+pub(crate) fn combinations(axes: &[Axis]) -> Vec<PointIndices> {
     let groups = groups(axes);
-    let mut all: Vec<Places> = vec![vec![0; axes.len()]];
+    let mut all: Vec<PointIndices> = vec![vec![0; axes.len()]];
     for group in &groups {
         let values = axes[group[0]].values.len();
-        let with = |place: usize, point: &Places| {
+        let with = |value: usize, point: &PointIndices| {
             let mut point = point.clone();
-            group.iter().for_each(|axis| point[*axis] = place);
+            group.iter().for_each(|axis| point[*axis] = value);
             point
         };
-        all = all.iter().flat_map(|point| (0..values).map(move |place| with(place, point))).collect();
+        all = all.iter().flat_map(|point| (0..values).map(move |value| with(value, point))).collect();
     }
     all
 }
 
-/// The axes that advance together, by their places.
+/// The groups of axes that advance together, as indices.
 pub(crate) fn groups(axes: &[Axis]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    for (place, axis) in axes.iter().enumerate() {
+    for (index, axis) in axes.iter().enumerate() {
         let together = |group: &&mut Vec<usize>| axis.zip.is_some() && axes[group[0]].zip == axis.zip;
         match groups.iter_mut().find(together) {
-            Some(group) => group.push(place),
-            None => groups.push(vec![place]),
+            Some(group) => group.push(index),
+            None => groups.push(vec![index]),
         }
     }
     groups
@@ -298,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_kept_as_they_are_written() {
+    fn values_keep_their_text() {
         let text = "values = ['20ms', 5, '5', true, 0.5, { name = 'griddt', set = { a = 7 } }]";
         let all = values(text);
         assert_eq!(
@@ -311,36 +326,36 @@ mod tests {
     }
 
     #[test]
-    fn combinations_change_the_last_fastest_and_zipped_ones_together() {
+    fn the_last_sweep_changes_fastest_and_zipped_ones_together() {
         let one =
             |field: &str, rest: &str| format!("[[sweeps]]\nfield = '{field}'\nvalues = [1, 2]\n{rest}\n");
         let two = axes(&[one("a.b", ""), one("a.c", "")].concat());
         assert_eq!(combinations(&two), [[0, 0], [0, 1], [1, 0], [1, 1]]);
         let zipped = axes(&[one("a.b", "zip = 'z'"), one("a.c", ""), one("a.d", "zip = 'z'")].concat());
         assert_eq!(combinations(&zipped), [[0, 0, 0], [0, 1, 0], [1, 0, 1], [1, 1, 1]]);
-        assert_eq!(combinations(&[]), [Places::new()]);
+        assert_eq!(combinations(&[]), [PointIndices::new()]);
     }
 
     #[test]
     fn mistakes() {
         let range = |rest: &str| mistake(&format!("[[sweeps]]\nfield = 'a.b'\n{rest}"));
-        assert!(range("from = 0\nto = 1\nfactor = 2").starts_with("no factor leads away from zero"));
+        assert!(range("from = 0\nto = 1\nfactor = 2").starts_with("a factor needs a start above zero"));
         assert!(range("from = 1\nto = 1000000\nstep = 1").starts_with("more than 1000 values"));
-        assert!(range("from = 1\nto = 2\nstep = 0").starts_with("\"step\" is no step"));
+        assert!(range("from = 1\nto = 2\nstep = 0").starts_with("\"step\" must be above zero"));
         assert!(range("from = 1\nto = 2\nfactor = 1").starts_with("\"factor\" cannot be 1"));
         assert!(
-            range("from = '1ms'\nto = '1MB'\nfactor = 2").starts_with("\"to\" is no value of the same kind")
+            range("from = '1ms'\nto = '1MB'\nfactor = 2").starts_with("\"to\" must be at least \"from\"")
         );
         assert!(range("from = 1\nto = 2").starts_with("a range has either"));
-        assert!(range("values = []").starts_with("no values"));
-        assert!(range("values = [1]\nstep = 1").starts_with("\"step\" beside \"values\""));
+        assert!(range("values = []").starts_with("\"values\" is empty"));
+        assert!(range("values = [1]\nstep = 1").starts_with("\"step\" conflicts with \"values\""));
         assert!(range("").starts_with("a sweep needs \"from\""));
         let hundred = "values = [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31]";
         let two = format!("[[sweeps]]\nfield = 'a.b'\n{hundred}\n[[sweeps]]\nfield = 'a.c'\n{hundred}\n");
         assert!(mistake(&two).starts_with("1024 points in all combinations"));
-        assert!(mistake("[[sweeps]]\nfield = 'a..b'\nvalues = [1]").starts_with("this is no path"));
+        assert!(mistake("[[sweeps]]\nfield = 'a..b'\nvalues = [1]").starts_with("this is not the path"));
         let zip =
             "[[sweeps]]\nfield='a.b'\nvalues=[1]\nzip='z'\n[[sweeps]]\nfield='a.c'\nvalues=[1,2]\nzip='z'\n";
-        assert!(mistake(zip).starts_with("2 values beside the 1 of \"a.b\""));
+        assert!(mistake(zip).starts_with("2 values, but 1 for \"a.b\""));
     }
 }

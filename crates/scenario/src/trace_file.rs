@@ -1,26 +1,26 @@
-//! Files that a scenario names: read by whoever parses the scenario, each once.
+//! Files that a scenario names. The caller's function reads them, each once.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-/// Reads the file that a scenario names, as written there; the error says why not.
-pub type Load<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
+/// Reads a file by its path as written in a scenario; the error is why it cannot be read.
+pub type ReadFile<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 
-/// Files read so far, and how to read more.
+/// The files read so far, and the function that reads more.
 pub(crate) struct Files<'a> {
-    load: &'a Load<'a>,
+    load: &'a ReadFile<'a>,
     read: RefCell<BTreeMap<String, String>>,
 }
 
 impl<'a> Files<'a> {
-    /// Nothing but what was `read` before is known; the rest comes through `load`.
-    pub fn new(load: &'a Load<'a>, read: BTreeMap<String, String>) -> Self {
+    /// Starts with the texts in `read`; `load` reads other files.
+    pub fn new(load: &'a ReadFile<'a>, read: BTreeMap<String, String>) -> Self {
         Files { load, read: RefCell::new(read) }
     }
 
-    /// The text of the file at `path`, which is relative to the scenario and does not leave its folder.
+    /// The text of the file at `path`, which must be relative to the scenario and inside its folder.
     pub fn text(&self, path: &str) -> Result<String, String> {
-        if !is_plain(path) {
-            return Err("only files in the scenario's folder and below can be named".into());
+        if !is_inside_folder(path) {
+            return Err("only files in the scenario's folder and its subfolders are allowed".into());
         }
         if let Some(text) = self.read.borrow().get(path) {
             return Ok(text.clone());
@@ -30,19 +30,19 @@ impl<'a> Files<'a> {
         Ok(text)
     }
 
-    /// What was read.
+    /// The texts read, by path.
     pub fn into_read(self) -> BTreeMap<String, String> {
         self.read.into_inner()
     }
 }
 
-/// For scenarios that name no files.
+/// The function for callers that do not allow files.
 pub(crate) fn no_files(_: &str) -> Result<String, String> {
-    Err("no files can be read here".into())
+    Err("files cannot be read here".into())
 }
 
-/// Relative, with no step out of the folder.
-fn is_plain(path: &str) -> bool {
+/// True for a relative path that stays in the folder.
+fn is_inside_folder(path: &str) -> bool {
     let odd = |c: char| c.is_control() || c == '\\';
     !path.chars().any(odd) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
@@ -52,10 +52,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_paths_are_asked_for_and_each_once() {
-        let asked = RefCell::new(Vec::new());
+    fn reads_only_paths_inside_the_folder_and_each_once() {
+        let requested = RefCell::new(Vec::new());
         let load = |path: &str| {
-            asked.borrow_mut().push(path.to_owned());
+            requested.borrow_mut().push(path.to_owned());
             Ok(format!("text of {path}"))
         };
         let files = Files::new(&load, BTreeMap::new());
@@ -65,6 +65,6 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(files.text("traces/lte.trace").unwrap(), "text of traces/lte.trace");
         }
-        assert_eq!(*asked.borrow(), ["traces/lte.trace"]);
+        assert_eq!(*requested.borrow(), ["traces/lte.trace"]);
     }
 }

@@ -1,7 +1,7 @@
-//! A TOML document as a tree whose every key and value knows where it was written.
+//! A TOML document as a tree with the position of every key and value.
 //!
-//! The `toml` crate parses; this module copies its spanned values into owned ones that can be
-//! laid over each other (a variant over the base) without losing the place each came from.
+//! The `toml` crate parses. This module copies its spanned values into owned ones that can be overlaid (a
+//! variant on the base) and keep their positions.
 
 use toml::de::{DeTable, DeValue};
 
@@ -13,7 +13,10 @@ pub(crate) struct Span {
     pub end: usize,
 }
 
-/// A value and its place.
+/// The start of the file: the position of mistakes about something that is missing.
+pub(crate) const FILE_START: Span = Span { source: 0, start: 0, end: 0 };
+
+/// A value and where it was written.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub span: Span,
@@ -29,7 +32,7 @@ pub(crate) enum Value {
     Boolean(bool),
     List(Vec<Node>),
     Table(Table),
-    /// What no key of a scenario takes; said in words.
+    /// A type that no key of a scenario has, in words.
     Other(&'static str),
 }
 
@@ -37,7 +40,7 @@ pub(crate) enum Value {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table(pub Vec<Entry>);
 
-/// A key, its place, and its value.
+/// A key, its position, and its value.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub key: String,
@@ -45,7 +48,7 @@ pub(crate) struct Entry {
     pub node: Node,
 }
 
-/// One step of a way into the tree.
+/// One step of a path into the tree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step<'a> {
     Key(&'a str),
@@ -53,32 +56,32 @@ pub(crate) enum Step<'a> {
 }
 
 impl Node {
-    /// The table that this is.
+    /// The table, if it is one.
     pub fn table(&self) -> Option<&Table> {
         if let Value::Table(t) = &self.value { Some(t) } else { None }
     }
 
-    /// The table that this is, to be changed.
+    /// The table, if it is one, for changes.
     pub fn table_mut(&mut self) -> Option<&mut Table> {
         if let Value::Table(t) = &mut self.value { Some(t) } else { None }
     }
 
-    /// The list that this is.
+    /// The list, if it is one.
     pub fn list(&self) -> Option<&[Node]> {
         if let Value::List(items) = &self.value { Some(items) } else { None }
     }
 
-    /// The items of the list that this is; none if it is something else.
+    /// The items of the list; none if it is not a list.
     pub fn items(&self) -> &[Node] {
         self.list().unwrap_or_default()
     }
 
-    /// The string that this is.
+    /// The string, if it is one.
     pub fn text(&self) -> Option<&str> {
         if let Value::Text(s) = &self.value { Some(s) } else { None }
     }
 
-    /// What this is, in words.
+    /// The type in words, with an article.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Text(_) => "a string",
@@ -91,7 +94,7 @@ impl Node {
         }
     }
 
-    /// Lays `top` over this: tables merge, anything else is replaced.
+    /// Overlays this value with `top`: tables merge, other values are replaced.
     pub fn overlay(&mut self, top: Node) {
         match (&mut self.value, top.value) {
             (Value::Table(below), Value::Table(above)) => below.overlay(above),
@@ -109,23 +112,23 @@ impl Table {
         self.0.iter().find(|e| e.key == key).map(|e| &e.node)
     }
 
-    /// The value of `key`, to be changed.
+    /// The value of `key`, for changes.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
         self.0.iter_mut().find(|e| e.key == key).map(|e| &mut e.node)
     }
 
-    /// Takes `key` out.
+    /// Removes `key`.
     pub fn remove(&mut self, key: &str) -> Option<Entry> {
         let at = self.0.iter().position(|e| e.key == key)?;
         Some(self.0.remove(at))
     }
 
-    /// The items of the list `key`; none if it is missing or no list.
+    /// The items of the list `key`; none if it is missing or not a list.
     pub fn items(&self, key: &str) -> &[Node] {
         self.get(key).map_or(&[], Node::items)
     }
 
-    /// Lays one entry over this table.
+    /// Overlays this table with one entry.
     pub fn overlay_entry(&mut self, top: Entry) {
         match self.0.iter_mut().find(|e| e.key == top.key) {
             Some(below) => {
@@ -140,15 +143,15 @@ impl Table {
         }
     }
 
-    /// Lays `top` over this table.
+    /// Overlays this table with `top`.
     pub fn overlay(&mut self, top: Table) {
         for entry in top.0 {
             self.overlay_entry(entry);
         }
     }
 
-    /// Where the value at the end of `path` was written, or the last thing on the way that was written.
-    pub fn place(&self, path: &[Step]) -> Option<Span> {
+    /// The span of the value at `path`, or of the deepest existing value on the path.
+    pub fn span_at(&self, path: &[Step]) -> Option<Span> {
         let (Step::Key(first), rest) = path.split_first()? else { return None };
         let mut node = self.get(first)?;
         for step in rest {
@@ -165,7 +168,7 @@ impl Table {
     }
 }
 
-/// Parses a document; the error is the parser's message and its place.
+/// Parses a document; the error is the parser's message and its position.
 pub(crate) fn parse_document(text: &str, source: usize) -> Result<Table, (String, Span)> {
     match DeTable::parse(text) {
         Ok(root) => Ok(own_table(root.get_ref(), source, 0)),
@@ -176,7 +179,7 @@ pub(crate) fn parse_document(text: &str, source: usize) -> Result<Table, (String
     }
 }
 
-/// Parses one value that begins `offset` bytes into its source; what is no TOML value is a string.
+/// Parses one value that begins at byte `offset` of its source. A text that is not a TOML value is a string.
 pub(crate) fn parse_value(text: &str, source: usize, offset: usize) -> Node {
     match DeValue::parse(text) {
         Ok(value) => own_node(&value, source, offset),
@@ -205,11 +208,11 @@ fn own_node(node: &toml::Spanned<DeValue>, source: usize, offset: usize) -> Node
         DeValue::String(s) => Value::Text(s.to_string()),
         DeValue::Integer(i) => match i128::from_str_radix(i.as_str(), i.radix()) {
             Ok(number) => Value::Integer(number),
-            Err(_) => Value::Other("so large a number"),
+            Err(_) => Value::Other("a number this large"),
         },
         DeValue::Float(f) => match f.as_str().parse() {
             Ok(number) => Value::Float(number),
-            Err(_) => Value::Other("no number"),
+            Err(_) => Value::Other("an invalid number"),
         },
         DeValue::Boolean(yes) => Value::Boolean(*yes),
         DeValue::Datetime(_) => Value::Other("a date"),
@@ -228,22 +231,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_knows_its_place() {
+    fn every_value_has_its_span() {
         let text = "a = 1\n[t]\nb = \"x\"\n[[l]]\nc = [true, 2.5]\n";
         let root = parse_document(text, 0).unwrap();
         let written = |path: &[Step]| {
-            let span = root.place(path).unwrap();
+            let span = root.span_at(path).unwrap();
             &text[span.start..span.end]
         };
         assert_eq!(written(&[Step::Key("a")]), "1");
         assert_eq!(written(&[Step::Key("t"), Step::Key("b")]), "\"x\"");
         assert_eq!(written(&[Step::Key("l"), Step::Index(0), Step::Key("c"), Step::Index(1)]), "2.5");
         assert_eq!(written(&[Step::Key("l"), Step::Index(0), Step::Key("no")]), "[[l]]");
-        assert!(root.place(&[Step::Key("no")]).is_none());
+        assert!(root.span_at(&[Step::Key("no")]).is_none());
     }
 
     #[test]
-    fn an_overlay_merges_tables_and_replaces_the_rest() {
+    fn an_overlay_merges_tables_and_replaces_other_values() {
         let mut below = parse_document("t = { a = 1, b = 2 }\nx = 1", 0).unwrap();
         below.overlay(parse_document("t = { b = \"3\", c = 4 }\nx = { y = 1 }", 1).unwrap());
         let t = below.get("t").unwrap().table().unwrap();
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_value_is_a_string() {
+    fn other_texts_than_toml_are_strings() {
         for text in ["1%", "20ms", "10gbit", "10.0.0.1/8", "4096 87380 16777216", "reno", "", "a b", "[1"] {
             assert_eq!(parse_value(text, 1, 0).text(), Some(text));
         }

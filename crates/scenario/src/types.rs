@@ -1,12 +1,12 @@
-//! A resolved scenario: what the engines read. Every default is filled in and every name is known.
+//! A resolved scenario: the input of the engines, with all defaults and valid names.
 //!
-//! How it is written in a file is not seen here; `decode_*.rs` make it, `validate.rs` checks it.
+//! It does not depend on the file's syntax: `decode_*.rs` build it, `validate.rs` checks it.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
 pub use datagrams::{BurstLengths, Bursts};
 pub use net::Cidr;
-use net::PipeSpec;
+use net::{Direction, PipeSpec};
 use units::{BitRate, Bytes, Time};
 
 use crate::cc::Cc;
@@ -16,15 +16,15 @@ use crate::cc::Cc;
 pub struct Scenario {
     /// The file's stem, as in `lab8`.
     pub name: String,
-    /// One line for people; the name where the file has no title.
+    /// The title in one line; the name if the file has none.
     pub title: String,
     /// How long it runs.
     pub duration: Time,
     /// Interval between two samples of a flow.
     pub sample: Time,
-    /// The random generator's seed.
+    /// Seed of the random number generators.
     pub seed: u64,
-    /// How often the experiment is repeated.
+    /// Number of runs of the experiment.
     pub repeat: u32,
     /// The hosts, in the order of the file.
     pub hosts: Vec<Host>,
@@ -35,7 +35,7 @@ pub struct Scenario {
     /// The links, in the file's order.
     pub links: Vec<Link>,
     /// The flows, in the file's order.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<FlowSpec>,
     /// Names of hosts and links whose packets a run captures.
     pub captures: Vec<String>,
 }
@@ -46,7 +46,7 @@ impl Scenario {
         self.hosts.iter().find(|h| h.name == name)
     }
 
-    /// How many ends of links are at the host, switch or router called `name`.
+    /// Number of link ends at the host, switch or router called `name`.
     pub fn link_count(&self, name: &str) -> usize {
         self.links.iter().flat_map(|l| &l.ends).filter(|end| *end == name).count()
     }
@@ -63,15 +63,16 @@ pub struct Host {
     pub mtu: u32,
     /// Settings of the host's network namespace, by sysctl name.
     pub sysctl: BTreeMap<String, String>,
-    /// Routes beside those to the networks of its interfaces; the default route is `0.0.0.0/0` or `::/0`.
+    /// Static routes, in addition to those to the networks of its interfaces; the default route is
+    /// `0.0.0.0/0` or `::/0`.
     pub routes: Vec<StaticRoute>,
-    /// Major and minor version of the Linux that it has in the simulator; `None` is the run's.
+    /// Major and minor version of Linux in the simulator; `None` means the run's default.
     pub kernel: Option<(u8, u8)>,
-    /// How its interfaces take packets from the kernel and give them to it.
+    /// Its network interface card.
     pub nic: Nic,
-    /// Command to run when the lab is up, where asked.
+    /// Command to run when the lab is up.
     pub start: Option<String>,
-    /// Command to run before the lab goes down, where asked.
+    /// Command to run before the lab goes down.
     pub stop: Option<String>,
 }
 
@@ -88,42 +89,43 @@ impl Host {
     }
 }
 
-/// What joins a host or router to a link.
+/// Joins a host or router to a link.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Its addresses, IPv4 and IPv6.
     pub addresses: Vec<Cidr>,
 }
 
-/// A route that somebody wrote down.
+/// A static route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StaticRoute {
-    /// Where it leads.
+    /// Its destination.
     pub to: Cidr,
     /// The next router's (or host's) address.
     pub via: IpAddr,
 }
 
-/// A network interface card, as far as it shapes traffic. What is `None` is left to the lab: no limit.
+/// The settings of a network interface card that affect traffic. `None` means no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nic {
-    /// The device's transmit queue (txqueuelen) in packets. With it the card takes packets no faster than its link
-    /// sends them, and the kernel sees its queue fill; without it the emulated link's queue takes them all.
+    /// The device's transmit queue (txqueuelen) in packets. With it the card accepts packets no faster than
+    /// its link sends them, and the kernel's queue fills; without it the emulated link's queue holds all
+    /// packets.
     pub tx_queue: Option<u32>,
-    /// Largest super-packet that the kernel hands to the card, in bytes of IP.
+    /// Largest super-packet that the kernel passes to the card (GSO), in bytes of IP.
     pub gso: Option<Bytes>,
-    /// Most segments that the card hands to the kernel in one super-packet.
+    /// Maximum number of segments that the card merges for the kernel (GRO).
     pub gro: Option<u32>,
 }
 
-/// A router: forwards between the networks of its interfaces, and answers as routers do.
+/// A router: forwards between the networks of its interfaces, and sends ICMP errors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Router {
     /// Its name; its interfaces are called `NAME-eth0`, `NAME-eth1` and so on.
     pub name: String,
     /// One for each of its links, in the links' order; each has an address of every family in use.
     pub interfaces: Vec<Interface>,
-    /// Routes that override the shortest way.
+    /// Static routes, which override the path with the fewest hops.
     pub routes: Vec<StaticRoute>,
 }
 
@@ -132,19 +134,19 @@ pub struct Router {
 pub struct Link {
     /// `s1-s2` unless the file gives a name.
     pub name: String,
-    /// The names of what it joins.
+    /// The names of its two ends.
     pub ends: [String; 2],
     /// From the first end to the second.
     pub forward: PipeSpec,
     /// From the second end to the first.
     pub backward: PipeSpec,
-    /// What changes during a run, in order of time.
-    pub changes: Vec<Change>,
+    /// Changes during a run, in order of time.
+    pub changes: Vec<LinkChange>,
 }
 
-/// What a link is from an instant on.
+/// The properties of a link from a time on.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Change {
+pub struct LinkChange {
     /// Since the run's start.
     pub at: Time,
     /// From the first end to the second.
@@ -153,16 +155,45 @@ pub struct Change {
     pub backward: PipeSpec,
 }
 
+impl LinkChange {
+    /// What one direction of the link becomes.
+    pub fn pipe(&self, direction: Direction) -> &PipeSpec {
+        match direction {
+            Direction::Forward => &self.forward,
+            Direction::Backward => &self.backward,
+        }
+    }
+}
+
 impl Link {
-    /// The direction that a packet takes: `forward`, or `backward` where `reversed`.
-    pub fn direction(&self, reversed: bool) -> &PipeSpec {
-        if reversed { &self.backward } else { &self.forward }
+    /// What one direction is at the run's start.
+    pub fn pipe(&self, direction: Direction) -> &PipeSpec {
+        match direction {
+            Direction::Forward => &self.forward,
+            Direction::Backward => &self.backward,
+        }
+    }
+
+    /// The name of the end that a direction leads away from.
+    pub fn sender(&self, direction: Direction) -> &str {
+        match direction {
+            Direction::Forward => &self.ends[0],
+            Direction::Backward => &self.ends[1],
+        }
+    }
+
+    /// The name of the end that a direction leads to.
+    pub fn receiver(&self, direction: Direction) -> &str {
+        match direction {
+            Direction::Forward => &self.ends[1],
+            Direction::Backward => &self.ends[0],
+        }
     }
 }
 
 /// Traffic from one host to another.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Flow {
+pub struct FlowSpec {
     /// Its name.
     pub name: String,
     /// The sending host's name.
@@ -170,52 +201,52 @@ pub struct Flow {
     /// The receiving host's name.
     pub to: String,
     /// What it sends.
-    pub kind: Kind,
+    pub kind: FlowKind,
     /// When it starts, since the run's start.
     pub start: Time,
-    /// When it stops at the latest; `None` is the run's end.
+    /// Its latest end; `None` means the run's end.
     pub stop: Option<Time>,
 }
 
 /// What a flow sends.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
+pub enum FlowKind {
     /// A TCP bulk transfer.
-    Tcp(Tcp),
-    /// ICMP echo requests and their answers.
-    Ping(Ping),
+    Tcp(TcpSpec),
+    /// ICMP echo requests and replies.
+    Ping(PingSpec),
     /// UDP datagrams at a rate.
-    Udp(Udp),
+    Udp(UdpSpec),
     /// An XCP bulk transfer (Katabi, Handley and Rohrs 2002).
-    Xcp(Xcp),
+    Xcp(XcpSpec),
 }
 
-impl Kind {
+impl FlowKind {
     /// The name in files and in the summary.
     pub fn name(&self) -> &'static str {
         match self {
-            Kind::Tcp(_) => "tcp",
-            Kind::Ping(_) => "ping",
-            Kind::Udp(_) => "udp",
-            Kind::Xcp(_) => "xcp",
+            FlowKind::Tcp(_) => "tcp",
+            FlowKind::Ping(_) => "ping",
+            FlowKind::Udp(_) => "udp",
+            FlowKind::Xcp(_) => "xcp",
         }
     }
 }
 
-/// A TCP bulk transfer. What is `None` is left to the host.
+/// A TCP bulk transfer. `None` means the host's default.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Tcp {
+pub struct TcpSpec {
     /// Congestion control.
     pub cc: Option<Cc>,
     /// Application bytes to send; `None` sends until the flow stops.
     pub size: Option<Bytes>,
-    /// Maximum segment size asked for, in bytes.
+    /// Requested maximum segment size (TCP_MAXSEG), in bytes.
     pub mss: Option<u32>,
     /// SO_SNDBUF of the sender.
     pub send_buffer: Option<Bytes>,
     /// SO_RCVBUF of the receiver.
     pub receive_buffer: Option<Bytes>,
-    /// Largest pacing rate of the sender.
+    /// Maximum pacing rate of the sender.
     pub pacing: Option<BitRate>,
     /// Rate at which the receiving application reads.
     pub read_rate: Option<BitRate>,
@@ -223,51 +254,51 @@ pub struct Tcp {
     pub write_rate: Option<BitRate>,
     /// When the receiving application stops reading, since the run's start.
     pub reader_stops: Option<Time>,
-    /// When it reads on.
+    /// When it resumes reading.
     pub reader_resumes: Option<Time>,
 }
 
 /// Echo requests at a fixed interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ping {
+pub struct PingSpec {
     /// Time between two requests.
     pub interval: Time,
-    /// How many; `None` sends until the flow stops.
+    /// Number of requests; `None` sends until the flow stops.
     pub count: Option<u32>,
-    /// Bytes of payload behind the ICMP header.
+    /// Bytes of payload after the ICMP header.
     pub payload: Bytes,
 }
 
-impl Default for Ping {
+impl Default for PingSpec {
     /// An echo of 56 bytes every 200 ms.
     fn default() -> Self {
-        Ping { interval: Time::from_millis(200), count: None, payload: Bytes(56) }
+        PingSpec { interval: Time::from_millis(200), count: None, payload: Bytes(56) }
     }
 }
 
-/// Datagrams at exact times, in one go or in bursts.
+/// Datagrams at exact times, continuously or in bursts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Udp {
-    /// Payload sent a second, while it sends.
+pub struct UdpSpec {
+    /// Rate of payload while it sends.
     pub rate: BitRate,
-    /// Payload of a datagram; `None` is the most that fits one packet of the sender's MTU.
+    /// Payload of a datagram; `None` means the largest that fits the sender's MTU.
     pub packet: Option<Bytes>,
     /// Payload to send; `None` sends until the flow stops.
     pub size: Option<Bytes>,
-    /// Sends for a while and is silent for a while, in turn; `None` sends all the time.
+    /// Alternating bursts and pauses; `None` sends all the time.
     pub bursts: Option<Bursts>,
 }
 
-impl Udp {
-    /// Share of the time in which it sends, from 0 to 1.
+impl UdpSpec {
+    /// Share of the time during which it sends, from 0 to 1.
     pub fn duty(&self) -> f64 {
         self.bursts.map_or(1.0, |b| b.on.as_secs_f64() / (b.on.as_secs_f64() + b.off.as_secs_f64()))
     }
 }
 
-/// A transfer whose window the routers set.
+/// An XCP bulk transfer, whose window the routers set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Xcp {
+pub struct XcpSpec {
     /// Application bytes to send; `None` sends until the flow stops.
     pub size: Option<Bytes>,
 }

@@ -1,11 +1,11 @@
-//! Addresses: each there once, networks apart from each other, and next hops that are beside.
+//! Checks addresses: each is used once, networks do not overlap across routers, next hops are in a connected
+//! network.
 
 use crate::{
-    decode_scenario::START,
     domain::{Domains, Port, Station, stations},
     error::Problems,
     tree::{
-        Span,
+        FILE_START, Span,
         Step::{Index, Key},
         Table,
     },
@@ -15,20 +15,20 @@ use crate::{
 /// Smallest MTU of IPv6 (RFC 8200 section 5).
 const MIN_MTU_IPV6: u32 = 1280;
 
-/// Notes what is wrong with the addresses of `scenario`, which was decoded from `root`.
+/// Reports mistakes in the addresses of `scenario`, which was decoded from `root`.
 pub(crate) fn check_addresses(scenario: &Scenario, root: &Table, problems: &mut Problems) {
     check_each_once(scenario, root, problems);
     for host in &scenario.hosts {
         let addresses = host.interfaces.iter().flat_map(|i| &i.addresses);
         if addresses.into_iter().any(|a| a.address.is_ipv6()) && host.mtu < MIN_MTU_IPV6 {
-            let span = root.place(&[Key("hosts"), Key(&host.name), Key("mtu")]).unwrap_or(START);
-            let message = format!("IPv6 does not work at an MTU of {}", host.mtu);
+            let span = root.span_at(&[Key("hosts"), Key(&host.name), Key("mtu")]).unwrap_or(FILE_START);
+            let message = format!("IPv6 does not work with an MTU of {}", host.mtu);
             problems.add_help(span, message, format!("write at least {MIN_MTU_IPV6}"));
         }
     }
 }
 
-/// Notes what is wrong between networks; the links join known things.
+/// Reports mistakes between networks. The ends of all links must exist.
 pub(crate) fn check_networks(scenario: &Scenario, root: &Table, problems: &mut Problems) {
     let domains = Domains::of(scenario);
     check_routers_have_addresses(scenario, root, problems);
@@ -43,10 +43,10 @@ fn check_each_once(scenario: &Scenario, root: &Table, problems: &mut Problems) {
     for station in stations(scenario) {
         for (i, interface) in station.interfaces(scenario).iter().enumerate() {
             for address in &interface.addresses {
-                let span = place(scenario, root, station, i);
+                let span = address_span(scenario, root, station, i);
                 if let Some((other, _)) = seen.iter().find(|(_, a)| a.address == address.address) {
                     let message = format!("{} has the address {} too", other.name(scenario), address.address);
-                    problems.add_help(span, message, "give each host its own");
+                    problems.add_help(span, message, "give each host a different address");
                 }
                 seen.push((station, *address));
             }
@@ -54,14 +54,14 @@ fn check_each_once(scenario: &Scenario, root: &Table, problems: &mut Problems) {
     }
 }
 
-/// Filling in gives every router's interface an address, unless its network is full.
+/// `fill.rs` has given every router's interface an address, unless its network is full.
 fn check_routers_have_addresses(scenario: &Scenario, root: &Table, problems: &mut Problems) {
     if scenario.hosts.is_empty() {
         return;
     }
     for router in &scenario.routers {
         if let Some(i) = router.interfaces.iter().position(|i| i.addresses.is_empty()) {
-            let span = root.place(&[Key("routers"), Key(&router.name)]).unwrap_or(START);
+            let span = root.span_at(&[Key("routers"), Key(&router.name)]).unwrap_or(FILE_START);
             let message = format!("no address is free for {}-eth{i} in its network", router.name);
             problems.add_help(
                 span,
@@ -72,7 +72,7 @@ fn check_routers_have_addresses(scenario: &Scenario, root: &Table, problems: &mu
     }
 }
 
-/// Where routers join two domains, no address may belong to both.
+/// Domains that routers join must not have overlapping networks.
 fn check_overlaps(scenario: &Scenario, root: &Table, domains: &Domains, problems: &mut Problems) {
     if scenario.routers.is_empty() {
         return;
@@ -93,8 +93,8 @@ fn check_overlaps(scenario: &Scenario, root: &Table, domains: &Domains, problems
                         theirs,
                         other.station.name(scenario)
                     );
-                    let span = place(scenario, root, port.station, port.interface);
-                    problems.add_help(span, message, "give each side of a router a network of its own");
+                    let span = address_span(scenario, root, port.station, port.interface);
+                    problems.add_help(span, message, "give each side of the router a different network");
                     return;
                 }
                 seen.push((domain, *port, *network));
@@ -103,14 +103,14 @@ fn check_overlaps(scenario: &Scenario, root: &Table, domains: &Domains, problems
     }
 }
 
-/// For each domain the lowest one that routers join it with.
+/// For each domain the lowest domain of its group, which routers join.
 fn joined_by_routers(scenario: &Scenario, domains: &Domains) -> Vec<usize> {
     let mut group: Vec<usize> = (0..domains.ports.len()).collect();
     for router in 0..scenario.routers.len() {
         let ports = Station::Router(router).ports(scenario);
-        let beside: Vec<usize> = ports.map(|p| group[domains.number(p.link)]).collect();
-        let Some(lowest) = beside.iter().min().copied() else { continue };
-        group.iter_mut().filter(|g| beside.contains(g)).for_each(|g| *g = lowest);
+        let neighbours: Vec<usize> = ports.map(|p| group[domains.number(p.link)]).collect();
+        let Some(lowest) = neighbours.iter().min().copied() else { continue };
+        group.iter_mut().filter(|g| neighbours.contains(g)).for_each(|g| *g = lowest);
     }
     group
 }
@@ -126,21 +126,21 @@ fn check_next_hops(scenario: &Scenario, root: &Table, station: Station, problems
             continue;
         }
         let (key, name) = (key_of(station), station.name(scenario));
-        let message = format!("{name} is in no network with the next hop {}", route.via);
-        let help = "name an address of a router beside it";
-        problems.add_help(route_place(root, key, name, route), message, help);
+        let message = format!("{name} has no network with the next hop {}", route.via);
+        let help = "write the address of a router in one of its networks";
+        problems.add_help(route_span(root, key, name, route), message, help);
     }
 }
 
-/// The `via` of the route, or the gateway that made it.
-fn route_place(root: &Table, key: &str, name: &str, route: &StaticRoute) -> Span {
+/// The span of the route's `via`, or of the gateway that it comes from.
+fn route_span(root: &Table, key: &str, name: &str, route: &StaticRoute) -> Span {
     let table = root.get(key).and_then(|n| n.table()).and_then(|t| t.get(name)).and_then(|n| n.table());
     let is_this = |text: Option<&str>| text.and_then(|t| t.parse().ok()) == Some(route.via);
     let written = table.map_or(&[][..], |t| t.items("routes")).iter().filter_map(|r| r.table()?.get("via"));
     let gateway = table.and_then(|t| t.get("gateway"));
     let gateways = gateway.map_or(&[][..], |g| g.list().unwrap_or(std::slice::from_ref(g)));
-    let mut places = written.chain(gateways).filter(|node| is_this(node.text()));
-    places.next().map(|node| node.span).or_else(|| root.place(&[Key(key), Key(name)])).unwrap_or(START)
+    let mut nodes = written.chain(gateways).filter(|node| is_this(node.text()));
+    nodes.next().map(|node| node.span).or_else(|| root.span_at(&[Key(key), Key(name)])).unwrap_or(FILE_START)
 }
 
 fn key_of(station: Station) -> &'static str {
@@ -150,8 +150,8 @@ fn key_of(station: Station) -> &'static str {
     }
 }
 
-/// Where the addresses of an interface are written, or else its owner.
-fn place(scenario: &Scenario, root: &Table, station: Station, interface: usize) -> Span {
+/// The span of an interface's addresses, or else of its host or router.
+fn address_span(scenario: &Scenario, root: &Table, station: Station, interface: usize) -> Span {
     let (key, name) = (key_of(station), station.name(scenario));
     let table = root.get(key).and_then(|n| n.table()).and_then(|t| t.get(name));
     let inner = table.and_then(|n| n.table());
@@ -162,5 +162,5 @@ fn place(scenario: &Scenario, root: &Table, station: Station, interface: usize) 
     let address = inner.and_then(|t| t.get("address")).filter(|_| interface == 0);
     let port = inner.and_then(|t| t.get("ports"));
     let found = by_name.or(address).or(port).or(table).map(|n| n.span);
-    found.or_else(|| root.place(&[Key(key), Index(0)])).unwrap_or(START)
+    found.or_else(|| root.span_at(&[Key(key), Index(0)])).unwrap_or(FILE_START)
 }

@@ -1,57 +1,61 @@
-//! Each flow goes from one known host to another over links and routers, within the run's time.
+//! Checks flows: both hosts exist, a path joins them, and the flow starts within the run.
 
 use crate::{
-    decode_scenario::START,
     error::Problems,
     suggest::suggest,
     tree::{
-        Span,
+        FILE_START, Span,
         Step::{Index, Key},
         Table,
     },
     types::{Host, Scenario},
 };
 
-/// Notes what is wrong with the flows of `scenario`, which was decoded from `root`.
+/// Reports mistakes in the flows of `scenario`, which was decoded from `root`.
 ///
-/// Where links or addresses are wrong already (not `linked`), missing paths are their fault and not noted.
-pub(crate) fn check_flows(scenario: &Scenario, root: &Table, linked: bool, problems: &mut Problems) {
+/// Reports missing paths only if networks are valid; otherwise the mistake is theirs.
+pub(crate) fn check_flows(
+    scenario: &Scenario,
+    root: &Table,
+    networks_are_valid: bool,
+    problems: &mut Problems,
+) {
     for (i, flow) in scenario.flows.iter().enumerate() {
-        let place = |key| root.place(&[Key("flows"), Index(i), Key(key)]).unwrap_or(START);
+        let span = |key| root.span_at(&[Key("flows"), Index(i), Key(key)]).unwrap_or(FILE_START);
         if flow.start >= scenario.duration {
             let help = format!("the run lasts {}", scenario.duration);
-            problems.add_help(place("start"), "the flow never starts", help);
+            problems.add_help(span("start"), "the flow never starts", help);
         }
-        let from = known_host(scenario, &flow.from, place("from"), problems);
-        let to = known_host(scenario, &flow.to, place("to"), problems);
+        let from = known_host(scenario, &flow.from, span("from"), problems);
+        let to = known_host(scenario, &flow.to, span("to"), problems);
         let (Some(from), Some(to)) = (from, to) else { continue };
         if from.name == to.name {
             let message = format!("the flow goes from {} to itself", from.name);
-            problems.add_help(place("to"), message, "name another host");
+            problems.add_help(span("to"), message, "name another host");
             continue;
         }
         let Some((_, address)) = scenario.flow_addresses(flow) else {
-            let message = format!("{} and {} have no IP version in common", shown(from), shown(to));
-            problems.add_help(place("to"), message, "give both an address of one IP version");
+            let message = format!("{} and {} have no common IP version", shown(from), shown(to));
+            problems.add_help(span("to"), message, "give both an address of one IP version");
             continue;
         };
-        let way = |a: &Host, b: &Host| scenario.path(&a.name, &b.name).is_some();
-        if !linked || (way(from, to) && way(to, from)) {
+        let has_path = |a: &Host, b: &Host| scenario.path(&a.name, &b.name).is_some();
+        if !networks_are_valid || (has_path(from, to) && has_path(to, from)) {
             continue;
         }
-        let beside = from.interfaces.iter().flat_map(|i| &i.addresses).any(|a| a.contains(address));
-        let (message, help) = match (beside, scenario.routers.is_empty()) {
-            (true, _) => (format!("no links lead from {} to {}", from.name, to.name), "add the missing link"),
+        let is_same_network = from.interfaces.iter().flat_map(|i| &i.addresses).any(|a| a.contains(address));
+        let (message, help) = match (is_same_network, scenario.routers.is_empty()) {
+            (true, _) => (format!("no links connect {} to {}", from.name, to.name), "add the missing link"),
             (false, true) => (
-                format!("{} and {} are not in one subnet", shown(from), shown(to)),
+                format!("{} and {} are not in the same subnet", shown(from), shown(to)),
                 "give both the same network, or join them by a router",
             ),
             (false, false) => (
-                format!("no route leads from {} to {} and back", shown(from), shown(to)),
-                "look at the gateways and routes, and at the links of the routers between them",
+                format!("no route from {} to {} and back", shown(from), shown(to)),
+                "check the gateways, the routes and the links of the routers between them",
             ),
         };
-        problems.add_help(place("to"), message, help);
+        problems.add_help(span("to"), message, help);
     }
 }
 
@@ -62,7 +66,7 @@ fn shown(host: &Host) -> String {
 fn known_host<'a>(
     scenario: &'a Scenario,
     name: &str,
-    place: Span,
+    span: Span,
     problems: &mut Problems,
 ) -> Option<&'a Host> {
     let host = scenario.host(name);
@@ -73,12 +77,12 @@ fn known_host<'a>(
         if let Some(what) = switch.or(router) {
             let known = hosts.collect::<Vec<_>>().join(", ");
             problems.add_help(
-                place,
+                span,
                 format!("\"{name}\" is a {what}, not a host"),
                 format!("hosts are {known}"),
             );
         } else {
-            problems.add_help(place, format!("unknown host \"{name}\""), suggest(name, hosts));
+            problems.add_help(span, format!("unknown host \"{name}\""), suggest(name, hosts));
         }
     }
     host

@@ -1,12 +1,11 @@
-//! The network's shape: links join known things, and each host and router has one at least.
+//! Checks the topology: the ends of links exist, and each host and router has a link.
 
 use crate::{
     decode_interfaces::links_of,
-    decode_scenario::START,
     error::Problems,
     suggest::suggest,
     tree::{
-        Span,
+        FILE_START, Span,
         Step::{Index, Key},
         Table,
     },
@@ -14,12 +13,13 @@ use crate::{
 };
 
 /// Longest name of a Linux network device (`IFNAMSIZ` less the final zero).
-const DEVICE_NAME_MAX: usize = 15;
+const MAX_DEVICE_NAME_CHARS: usize = 15;
 
-/// Notes what is wrong with the links of `scenario`, which was decoded from `root`; true where nothing is.
+/// Reports mistakes in the links of `scenario`, which was decoded from `root`. True without mistakes.
 pub(crate) fn check_topology(scenario: &Scenario, root: &Table, problems: &mut Problems) -> bool {
     let before = problems.len();
-    let end = |link, end| root.place(&[Key("links"), Index(link), Key("ends"), Index(end)]).unwrap_or(START);
+    let end =
+        |link, end| root.span_at(&[Key("links"), Index(link), Key("ends"), Index(end)]).unwrap_or(FILE_START);
     if check_ends(scenario, end, problems) {
         let hosts = scenario.hosts.iter().map(|h| ("host", "hosts", &h.name));
         let routers = scenario.routers.iter().map(|r| ("router", "routers", &r.name));
@@ -30,29 +30,29 @@ pub(crate) fn check_topology(scenario: &Scenario, root: &Table, problems: &mut P
     problems.len() == before
 }
 
-/// True where every end is known and no link joins a thing with itself.
-fn check_ends(scenario: &Scenario, place: impl Fn(usize, usize) -> Span, problems: &mut Problems) -> bool {
+/// True if every end exists and both ends of each link differ.
+fn check_ends(scenario: &Scenario, span: impl Fn(usize, usize) -> Span, problems: &mut Problems) -> bool {
     let nodes: Vec<&str> = nodes(scenario);
-    let mut fine = true;
+    let mut is_valid = true;
     for (i, link) in scenario.links.iter().enumerate() {
         for (e, end) in link.ends.iter().enumerate() {
             if !nodes.contains(&end.as_str()) {
                 let help = suggest(end, nodes.iter().copied());
                 let message = format!("unknown host, switch or router \"{end}\"");
-                problems.add_help(place(i, e), message, help);
-                fine = false;
+                problems.add_help(span(i, e), message, help);
+                is_valid = false;
             }
         }
         if link.ends[0] == link.ends[1] {
             let message = format!("the link joins {} with itself", link.ends[0]);
-            problems.add_help(place(i, 1), message, "name two different ends");
-            fine = false;
+            problems.add_help(span(i, 1), message, "name two different ends");
+            is_valid = false;
         }
     }
-    fine
+    is_valid
 }
 
-/// At least one link, and not so many that the last device's name is too long.
+/// Checks that a host or router has a link, and that its last device's name is not too long.
 fn check_links_of(
     scenario: &Scenario,
     root: &Table,
@@ -61,7 +61,7 @@ fn check_links_of(
     name: &str,
     problems: &mut Problems,
 ) {
-    let span = root.place(&[Key(key), Key(name)]).unwrap_or(START);
+    let span = root.span_at(&[Key(key), Key(name)]).unwrap_or(FILE_START);
     match links_of(name, &scenario.links).len() {
         0 => {
             let help = format!("for example ends = [\"{name}\", \"s1\"] under [[links]]");
@@ -69,16 +69,17 @@ fn check_links_of(
         }
         n => {
             let last = format!("{name}-eth{}", n - 1);
-            if last.len() > DEVICE_NAME_MAX {
+            if last.len() > MAX_DEVICE_NAME_CHARS {
                 let message = format!("the name {name} is too long for a {word} of {n} links");
-                let help = format!("its device {last} would have more than {DEVICE_NAME_MAX} characters");
+                let help =
+                    format!("its device {last} would have more than {MAX_DEVICE_NAME_CHARS} characters");
                 problems.add_help(span, message, help);
             }
         }
     }
 }
 
-/// The names that a link can join.
+/// The names of all possible ends of links.
 pub(crate) fn nodes(scenario: &Scenario) -> Vec<&str> {
     let hosts = scenario.hosts.iter().map(|h| h.name.as_str());
     let routers = scenario.routers.iter().map(|r| r.name.as_str());

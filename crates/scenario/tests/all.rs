@@ -1,4 +1,4 @@
-//! The tests of this crate, one program: each file is a module, and linking costs once.
+//! The integration tests of this crate as one program: each file is a module, and linking is done once.
 
 mod cc;
 mod docs;

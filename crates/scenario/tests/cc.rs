@@ -1,8 +1,8 @@
 //! Congestion controls with parameters, congestion controls of a file, and flows of several streams.
 
-use scenario::{Cc, CcMistake, CcValue, Kind, Scenario, ScenarioFile};
+use scenario::{Cc, CcMistake, CcValue, FlowKind, Scenario, ScenarioFile};
 
-/// A scenario whose flow has these lines.
+/// The text of a scenario whose flow has these lines.
 fn text(flow: &str) -> String {
     format!(
         r#"duration = "1s"
@@ -33,8 +33,8 @@ fn parse(flow: &str) -> Result<ScenarioFile, String> {
 
 fn ccs(scenario: &Scenario) -> Vec<Option<Cc>> {
     let tcp = scenario.flows.iter().map(|f| match &f.kind {
-        Kind::Tcp(tcp) => tcp.cc.clone(),
-        Kind::Ping(_) | Kind::Udp(_) | Kind::Xcp(_) => None,
+        FlowKind::Tcp(tcp) => tcp.cc.clone(),
+        FlowKind::Ping(_) | FlowKind::Udp(_) | FlowKind::Xcp(_) => None,
     });
     tcp.collect()
 }
@@ -58,20 +58,20 @@ fn parameters_are_whole_decimal_or_boolean() {
 }
 
 #[test]
-fn a_record_has_the_file_itself() {
+fn a_record_contains_the_text_of_the_file() {
     let file = parse(r#"cc = { file = "my.bpf.c", name = "second", set = { beta = 819 } }"#).unwrap();
     let scenario = file.resolve(None, &[]).unwrap();
     let Some(Cc::File { path, text, name, set }) = &ccs(&scenario)[0] else { panic!("no file") };
     assert_eq!((path.as_str(), name.as_deref()), ("my.bpf.c", Some("second")));
     assert_eq!((&**text, set["beta"]), (load("my.bpf.c").unwrap().as_str(), CcValue::Integer(819)));
-    // Without any file at hand.
+    // Parses without access to the file.
     let printed = scenario.to_toml();
     let again = ScenarioFile::parse("f.toml", &printed).unwrap_or_else(|e| panic!("{e}\n{printed}"));
     assert_eq!(again.resolve(None, &[]).unwrap(), scenario);
 }
 
 #[test]
-fn a_files_text_is_printed_line_by_line_whatever_is_in_it() {
+fn a_files_text_is_printed_line_by_line() {
     let file = parse(r#"cc = { file = "my.bpf.c", set = { beta = 819 } }"#).unwrap();
     let mut scenario = file.resolve(None, &[]).unwrap();
     let texts = [
@@ -88,7 +88,7 @@ fn a_files_text_is_printed_line_by_line_whatever_is_in_it() {
         "\tx\u{7f}\u{1}\u{85}",
     ];
     for odd in texts {
-        let scenario::Kind::Tcp(tcp) = &mut scenario.flows[0].kind else { panic!("no tcp") };
+        let scenario::FlowKind::Tcp(tcp) = &mut scenario.flows[0].kind else { panic!("no tcp") };
         let Some(Cc::File { text, .. }) = &mut tcp.cc else { panic!("no file") };
         *text = odd.into();
         let printed = scenario.to_toml();
@@ -100,7 +100,7 @@ fn a_files_text_is_printed_line_by_line_whatever_is_in_it() {
 }
 
 #[test]
-fn what_is_printed_reads_the_same() {
+fn printed_scenarios_parse_to_the_same() {
     for flow in [
         r#"cc = "cubic""#,
         r#"cc = { name = "cubic" }"#,
@@ -115,7 +115,7 @@ fn what_is_printed_reads_the_same() {
 }
 
 #[test]
-fn layers_change_a_parameter_or_the_whole() {
+fn layers_change_a_parameter_or_the_whole_algorithm() {
     let variants = "[[variants]]\nname = \"more\"\nflows.bulk.cc.a = 9\n\
                     [[variants]]\nname = \"other\"\nflows.bulk.cc = { name = \"cubic\" }\n\
                     [[variants]]\nname = \"file\"\nflows.bulk.cc = { file = \"my.bpf.c\" }\n\
@@ -128,7 +128,7 @@ fn layers_change_a_parameter_or_the_whole() {
     assert_eq!((other.name(), set(&other)), ("cubic", String::new()));
     assert!(matches!(cc(&file, Some("file"), &[]), Cc::File { name: None, .. }));
     assert_eq!(cc(&file, Some("plain"), &[]), Cc::Named("reno".into()));
-    // From the command line, also where the flow has a bare name.
+    // From the command line, also if the flow has only a name.
     let over = cc(&file, Some("plain"), &[("flows.bulk.cc.a", "3")]);
     assert_eq!((over.name(), set(&over)), ("reno", "a=3".into()));
     let whole = cc(&file, None, &[("flows.bulk.cc", r#"{ file = "my.bpf.c", set = { beta = 1 } }"#)]);
@@ -138,9 +138,9 @@ fn layers_change_a_parameter_or_the_whole() {
 }
 
 #[test]
-fn mistakes_show_their_place() {
+fn mistakes_have_their_position() {
     for (flow, wrong) in [
-        ("cc = { a = 7 }", "f.toml:11:6: this cc names no algorithm; write for example cc = \"cubic\""),
+        ("cc = { a = 7 }", "f.toml:11:6: this cc has no algorithm; write for example cc = \"cubic\""),
         ("cc = { name = 7 }", "f.toml:11:15: \"name\" is a string, not an integer"),
         (r#"cc = { name = "a b" }"#, "f.toml:11:15: \"a b\" cannot name a congestion control"),
         (
@@ -155,9 +155,9 @@ fn mistakes_show_their_place() {
         ),
         (r#"cc = { name = "x", a = 1, set = { a = 2 } }"#, "f.toml:11:35: \"a\" is set twice"),
         (r#"cc = { name = "x", set = 2 }"#, "f.toml:11:26: \"set\" is a table of parameters, not an integer"),
-        (r#"cc = { name = "x", text = "y" }"#, "f.toml:11:20: \"text\" goes with a file"),
+        (r#"cc = { name = "x", text = "y" }"#, "f.toml:11:20: \"text\" needs \"file\""),
         (r#"cc = { file = "no.c" }"#, "f.toml:11:15: cc: cannot use \"no.c\": there is none"),
-        (r#"cc = { file = "../my.bpf.c" }"#, "only files in the scenario's folder and below"),
+        (r#"cc = { file = "../my.bpf.c" }"#, "only files in the scenario's folder and its subfolders"),
         (r#"cc = { file = 1 }"#, "f.toml:11:15: \"file\" is a string, not an integer"),
         (
             r#"cc = { file = "my.bpf.c", beta = 1 }"#,
@@ -169,9 +169,9 @@ fn mistakes_show_their_place() {
         ),
         (
             "streams = 0",
-            "f.toml:11:11: \"streams\" is no number of streams; write a whole number from 1 to 1000",
+            "f.toml:11:11: \"streams\" is not a number of streams; write a whole number from 1 to 1000",
         ),
-        ("streams = \"4\"", "f.toml:11:11: \"streams\" is no number of streams"),
+        ("streams = \"4\"", "f.toml:11:11: \"streams\" is not a number of streams"),
         ("kind = \"ping\"\nstreams = 2", "f.toml:12:1: unknown key \"streams\" in a ping flow"),
     ] {
         let error = parse(flow).expect_err(flow);
@@ -180,7 +180,7 @@ fn mistakes_show_their_place() {
 }
 
 #[test]
-fn what_others_find_wrong_is_shown_at_its_place() {
+fn mistakes_found_by_callers_have_their_position() {
     let file = parse(
         "cc = { name = \"griddt\", b = 7 }\nstreams = 2\n[[variants]]\nname = \"v\"\nflows.bulk.cc.c = 8\n\
          [[variants]]\nname = \"file\"\nflows.bulk.cc = { file = \"my.bpf.c\", set = { d = 1 } }",
@@ -208,7 +208,7 @@ fn what_others_find_wrong_is_shown_at_its_place() {
 }
 
 #[test]
-fn streams_are_flows_of_their_own() {
+fn streams_are_separate_flows() {
     let file =
         parse("cc = \"reno\"\nstreams = 3\n[[variants]]\nname = \"one\"\nflows.bulk.streams = 1").unwrap();
     let names = |variant| -> Vec<String> {
@@ -218,5 +218,5 @@ fn streams_are_flows_of_their_own() {
     assert_eq!(names(Some("one")), ["bulk"]);
     assert!(ccs(&file.resolve(None, &[]).unwrap()).iter().all(|cc| *cc == Some(Cc::Named("reno".into()))));
     let clash = parse("streams = 2\n[[flows]]\nname = \"bulk-1\"\nfrom = \"h1\"\nto = \"h2\"").unwrap_err();
-    assert!(clash.contains("a second flow called \"bulk-1\""), "{clash}");
+    assert!(clash.contains("two flows are called \"bulk-1\""), "{clash}");
 }

@@ -1,4 +1,4 @@
-//! Every example of the reference is right, and the reference has every key.
+//! Every example of the reference is valid, and the reference has every key.
 
 use scenario::ScenarioFile;
 
@@ -15,7 +15,7 @@ fn load(path: &str) -> Result<String, String> {
 }
 
 #[test]
-fn every_example_resolves_and_prints_to_itself() {
+fn every_example_resolves_and_prints_to_the_same() {
     let examples = examples();
     assert!(examples.len() >= 10, "{} examples", examples.len());
     for text in examples {
@@ -29,9 +29,9 @@ fn every_example_resolves_and_prints_to_itself() {
     }
 }
 
-/// The program lists the keys that it knows where it meets one that it does not; each is in the reference.
+/// The error for an unknown key lists the valid keys. Each of them is in the reference.
 #[test]
-fn every_key_has_its_place() {
+fn the_reference_has_every_key() {
     let network = "[[links]]\nends = [\"h1\", \"h2\"]\n[hosts.h1]\naddress = \"10.0.0.1/8\"\n[hosts.h2]\naddress = \"10.0.0.2/8\"\n";
     let mut known = 0;
     for (what, text) in [
@@ -49,7 +49,7 @@ fn every_key_has_its_place() {
         ("an xcp flow", network.to_owned() + "[[flows]]\nkind = \"xcp\"\nqqqqqqqqqq = 1\n"),
     ] {
         let shown = ScenarioFile::parse("x.toml", &text).unwrap_err().to_string();
-        let list = format!("unknown key \"qqqqqqqqqq\" in {what}; known here: ");
+        let list = format!("unknown key \"qqqqqqqqqq\" in {what}; expected one of: ");
         let line =
             shown.lines().find_map(|l| l.split_once(&list)).unwrap_or_else(|| panic!("{what}: {shown}"));
         for key in line.1.split(", ") {

@@ -1,12 +1,12 @@
-//! The way that a scenario says packets take is the way that the network sends them, and its seed decides what is lost.
+//! The network forwards packets along the scenario's paths, and the seed determines the losses.
 
 use std::collections::BTreeSet;
 
 use net::{
-    Destination, Direction, DropCause, Network, Node, PipeId, Sink, Topology, Train, test_packet::TestPacket,
+    Destination, DropCause, Network, Node, PacketSink, PipeId, Topology, TrainTimes, test_packet::TestPacket,
 };
 use proptest::prelude::*;
-use scenario::{Hop, Interface, Scenario, ScenarioFile, StaticRoute};
+use scenario::{Interface, PathHop, Scenario, ScenarioFile, StaticRoute};
 use units::Time;
 
 const END: Time = Time(u64::MAX / 4);
@@ -25,17 +25,17 @@ fn node(scenario: &Scenario, name: &str) -> Node {
 
 fn configure(topology: &mut Topology, node: Node, interfaces: &[Interface], routes: &[StaticRoute]) {
     for (index, interface) in interfaces.iter().enumerate() {
-        interface.addresses.iter().for_each(|address| topology.address(node, index as u32, *address));
+        interface.addresses.iter().for_each(|address| topology.add_address(node, index as u32, *address));
     }
-    routes.iter().for_each(|route| topology.route(node, route.to, route.via));
+    routes.iter().for_each(|route| topology.add_route(node, route.to, route.via));
 }
 
 fn topology(scenario: &Scenario) -> Topology {
     let mut topology = Topology::new(scenario.hosts.len() as u32, scenario.switches.len() as u32);
-    scenario.routers.iter().for_each(|_| _ = topology.router());
+    scenario.routers.iter().for_each(|_| _ = topology.add_router());
     for link in &scenario.links {
         let [a, b] = link.ends.each_ref().map(|end| node(scenario, end));
-        topology.link(a, b, link.forward.clone(), link.backward.clone());
+        topology.add_link(a, b, link.forward.clone(), link.backward.clone());
     }
     for host in &scenario.hosts {
         configure(&mut topology, node(scenario, &host.name), &host.interfaces, &host.routes);
@@ -53,20 +53,21 @@ struct Log {
     dropped: Vec<(Time, PipeId, DropCause, u64)>,
 }
 
-impl Sink<TestPacket> for Log {
+impl PacketSink<TestPacket> for Log {
     fn deliver(&mut self, station: u32, _at: Time, _packet: TestPacket) {
         self.delivered.push(station);
     }
     fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: TestPacket) {
         self.dropped.push((at, pipe, cause, packet.first));
     }
-    fn pass(&mut self, pipe: PipeId, _train: Train, _packet: &TestPacket) {
+    fn pass(&mut self, pipe: PipeId, _train: TrainTimes, _packet: &TestPacket) {
         self.passed.push(pipe);
     }
 }
 
-/// The links that a packet really takes from host to host, by the first interface of the second; `None` where it does not arrive.
-fn sent(topology: &Topology, from: usize, to: usize) -> Option<Vec<Hop>> {
+/// The links that a packet crosses from host to host, to the first interface of the second; `None` if it does
+/// not arrive.
+fn sent(topology: &Topology, from: usize, to: usize) -> Option<Vec<PathHop>> {
     let mut network: Network<TestPacket> = topology.build(1).unwrap();
     let stations = topology.stations();
     let station = |host: usize, interface: u32| {
@@ -75,19 +76,19 @@ fn sent(topology: &Topology, from: usize, to: usize) -> Option<Vec<Hop>> {
         found.map(|s| s as u32)
     };
     let target = station(to, 0)?;
-    let way = network.way(from as u32, target)?;
+    let way = network.next_hop(from as u32, target)?;
     let mut log = Log::default();
     let packet = TestPacket::single(1, 100);
     network.send(station(from, way.interface)?, Time(0), Destination::Station(target), packet, &mut log);
     network.run_until(END, &mut log);
-    let hop = |p: &PipeId| Hop { link: p.link as usize, reversed: p.direction == Direction::Backward };
+    let hop = |p: &PipeId| PathHop { link: p.link as usize, direction: p.direction };
     (log.delivered == [target]).then(|| log.passed.iter().map(hop).collect())
 }
 
-/// Hosts with one link each, at any of the switches and routers, which are joined in any way.
+/// Hosts with one link each, at any of the switches and routers, which form any topology.
 #[derive(Debug, Clone)]
 struct Plan {
-    /// The place of each host: a switch or router.
+    /// The switch or router of each host.
     hosts: Vec<usize>,
     switches: usize,
     routers: usize,
@@ -108,8 +109,8 @@ impl Plan {
         if at < self.switches { format!("s{at}") } else { format!("r{}", at - self.switches) }
     }
 
-    /// The root of each place's domain: switches that are linked are one, every link of a router one of its own unless
-    /// a switch is at its other end.
+    /// The root of each place's domain: switches that are linked are one, every link of a router one of its
+    /// own unless a switch is at its other end.
     fn switch_roots(&self) -> Vec<usize> {
         let mut root: Vec<usize> = (0..self.switches).collect();
         for _ in 0..self.switches {
@@ -123,7 +124,7 @@ impl Plan {
         root
     }
 
-    /// As a scenario file; hosts of one domain share a network.
+    /// The scenario file; hosts of one domain share a network.
     fn text(&self) -> String {
         let roots = self.switch_roots();
         let mut text = String::new();
@@ -136,7 +137,7 @@ impl Plan {
         text += &format!("[switches]\nnames = {:?}\n", names(0..self.switches));
         let mut seen = BTreeSet::new();
         for &(a, b) in self.links.iter().filter(|(a, b)| a != b) {
-            // Two links between the same two need a name.
+            // Parallel links need a name.
             let (a, b) = (self.place(a), self.place(b));
             let number = seen.len();
             seen.insert((a.clone(), b.clone(), number));
@@ -153,7 +154,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
-    fn packets_go_where_the_scenario_says(plan in plans()) {
+    fn packets_follow_the_scenarios_paths(plan in plans()) {
         let text = plan.text();
         let Ok(scenario) = resolved(&text) else { return Err(TestCaseError::reject(format!("not a network: {}", resolved(&text).unwrap_err()))) };
         let topology = topology(&scenario);
@@ -209,7 +210,8 @@ fn a_scenario_and_its_seed_drop_the_same_packets_in_the_same_order() {
     for cause in [DropCause::Loss, DropCause::Aqm, DropCause::Queue] {
         assert!(first.iter().any(|drop| drop.2 == cause), "{cause:?} among {} drops", first.len());
     }
-    // The wire's losses do not move because a queue decides otherwise: the first link's are by the seed alone.
+    // Only the seed determines the wire's losses on the first link; the queue discipline does not change
+    // them.
     let wire = |seed| drops(seed).into_iter().filter(|d| d.1.link == 0).map(|d| d.3).collect::<Vec<_>>();
     assert!(wire(1).len() > 50 && wire(1) != wire(2), "{}", wire(1).len());
 }

@@ -1,11 +1,11 @@
-//! No text makes the parser panic, and every error of it can be shown.
+//! No text makes the parser panic, and every error can be displayed.
 
 use proptest::prelude::*;
 use scenario::ScenarioFile;
 
 const LAB8: &str = include_str!("../../../scenarios/lab8.toml");
 
-/// What stands somewhere in a scenario and may be put anywhere.
+/// Fragments of scenarios that edits insert anywhere.
 const WORDS: [&str; 62] = [
     "\"h1\"",
     "\"s1\"",
@@ -71,7 +71,7 @@ const WORDS: [&str; 62] = [
     "capture",
 ];
 
-/// LAB8 with most of what else a scenario can have.
+/// LAB8 with most other keys of a scenario.
 const NETWORK: &str = r#"
 capture = ["h1", "trunk"]
 duration = "20s"
@@ -113,7 +113,7 @@ to = "h2"
 reader_stops = "5s"
 "#;
 
-/// Parses, resolves and shows; only panics matter.
+/// Parses, resolves and displays a text; it must not panic.
 fn exercise(text: &str) {
     match ScenarioFile::parse("fuzz.toml", text) {
         Ok(file) => {
@@ -144,7 +144,7 @@ enum Edit {
     Insert(usize, u8),
     Remove(usize, usize),
     Repeat(usize, usize, usize),
-    /// Puts a word in another's place.
+    /// Replaces a word by another.
     Swap(usize, usize),
 }
 

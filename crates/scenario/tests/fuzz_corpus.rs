@@ -20,7 +20,7 @@ fn topologies() {
 fn traces() {
     replay_corpus("traces", |data| {
         if let Ok(text) = std::str::from_utf8(data) {
-            drop((net::RateTrace::mahimahi(text), net::RateTrace::csv(text)));
+            drop((net::RateTrace::parse_mahimahi(text), net::RateTrace::parse_csv(text)));
         }
     });
 }

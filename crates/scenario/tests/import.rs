@@ -1,4 +1,4 @@
-//! MiniEdit files become scenarios that resolve, and what they lose is said.
+//! MiniEdit files become scenarios that resolve, with notes about everything that is not imported.
 
 #![allow(clippy::disallowed_methods)] // a test may read the files it is about
 
@@ -22,7 +22,7 @@ fn addresses(scenario: &Scenario) -> Vec<String> {
     scenario.hosts.iter().map(|h| h.cidr().to_string()).collect()
 }
 
-const CONTROLLER: &str = "1 controller left out: switches learn by themselves";
+const CONTROLLER: &str = "1 controller not imported: switches learn by themselves";
 
 #[test]
 fn minimal() {
@@ -66,14 +66,14 @@ fn a_dumbbell_keeps_its_limits_in_both_directions() {
     assert_eq!(
         notes,
         [
-            "processor limits left out: h2",
-            "private directories left out: h3",
-            "external interfaces left out: h4",
-            "sFlow left out: s1",
+            "processor limits not imported: h2",
+            "private directories not imported: h3",
+            "external interfaces not imported: h4",
+            "sFlow not imported: s1",
             "bandwidths above 1000 Mbit/s are honoured here; Mininet ignores them",
-            "s2-h3: speedup is left out",
-            "s2-h4: jitter without a delay is left out, as Mininet ignores it",
-            "s2-h4: a queue without a bandwidth is left out, it would never fill",
+            "s2-h3: speedup is not imported",
+            "s2-h4: jitter without a delay is not imported; Mininet ignores it",
+            "s2-h4: a queue without a bandwidth is not imported; it would never fill",
             CONTROLLER,
         ]
     );
@@ -99,7 +99,7 @@ fn a_legacy_router_joins_two_networks() {
     );
     assert_eq!(scenario.hosts[1].routes[0].via.to_string(), "10.0.2.1");
     assert_eq!(scenario.path("h1", "h2").unwrap().len(), 4);
-    assert_eq!(notes, [CONTROLLER, "r1: the start command `iptables -F` is left out"]);
+    assert_eq!(notes, [CONTROLLER, "r1: the start command `iptables -F` is not imported"]);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn the_lab_topology_and_an_mtu_that_one_end_raises() {
     let (scenario, _) = imported("lab8");
     let names: Vec<&str> = scenario.links.iter().map(|l| l.name.as_str()).collect();
     assert_eq!(names, ["h1-s1", "s1-s2", "s2-h2"]);
-    // The other end of the veth pair still takes 1500.
+    // The other end of the veth pair still has 1500.
     assert_eq!(scenario.links[0].forward.mtu, Some(1500));
     let both = text("lab8").replacen(
         "\"hostname\": \"h1\"",
@@ -121,7 +121,7 @@ fn the_lab_topology_and_an_mtu_that_one_end_raises() {
 }
 
 #[test]
-fn names_that_are_not_allowed_are_changed_and_said() {
+fn invalid_names_are_changed_with_a_note() {
     let text = text("minimal").replace("\"h2\"", "\"the second host\"");
     let Imported { toml, notes } = import_mn(&text, "x").unwrap();
     assert!(toml.contains("[hosts.the_second]"), "{toml}");
@@ -130,22 +130,22 @@ fn names_that_are_not_allowed_are_changed_and_said() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_and_not_hidden() {
-    // Both hosts of the router's sides in one network: a person has to decide.
+fn mistakes_of_the_result_are_notes() {
+    // The hosts on both sides of the router are in one network: only the user can correct that.
     let text = text("router").replace("10.0.2.10/24", "10.0.1.11/24");
     let notes = import_mn(&text, "x").unwrap().notes;
-    assert!(notes.iter().any(|n| n.starts_with("to be put right by hand: x.toml:")), "{notes:?}");
+    assert!(notes.iter().any(|n| n.starts_with("to be corrected by hand: x.toml:")), "{notes:?}");
     let text = self::text("minimal")
         .replace("\"src\": \"s1\"", "\"src\": \"h1\"")
         .replace("\"dest\": \"h2\"", "\"dest\": \"s1\"");
     let Imported { toml, notes } = import_mn(&text, "x").unwrap();
-    assert!(notes.contains(&"h2 has no link and is left out".to_owned()), "{notes:?}");
+    assert!(notes.contains(&"h2 has no link and is not imported".to_owned()), "{notes:?}");
     assert!(toml.contains("name = \"h1-s1-2\""), "{toml}");
     ScenarioFile::parse("x.toml", &toml).unwrap();
 }
 
 #[test]
-fn errors_have_a_place() {
+fn errors_have_a_path() {
     for (find, replace, expected) in [
         (
             "\"hostname\": \"h2\"",
@@ -157,30 +157,34 @@ fn errors_have_a_place() {
         ("\"src\": \"s1\"", "\"src\": \"s9\"", "links[1].src: no host or switch is called \"s9\""),
         ("\"src\": \"s1\"", "\"src\": \"h2\"", "links[1]: the link joins h2 with itself"),
         ("\"dest\": \"s1\"", "\"dest\": null", "links[0]: \"dest\" is missing"),
-        ("\"opts\": {}", "\"opts\": {\"bw\": \"fast\"}", "links[0].opts.bw: \"fast\" is no number"),
+        ("\"opts\": {}", "\"opts\": {\"bw\": \"fast\"}", "links[0].opts.bw: \"fast\" is not a number"),
         (
             "\"opts\": {}",
             "\"opts\": {\"bw\": -1}",
-            "links[0].opts: a bandwidth of -1 Mbit/s is none from 0 to 1000000",
+            "links[0].opts: a bandwidth of -1 Mbit/s is not between 0 and 1000000",
         ),
-        ("\"opts\": {}", "\"opts\": {\"loss\": 101}", "links[0].opts: a loss of 101 % is none from 0 to 100"),
+        (
+            "\"opts\": {}",
+            "\"opts\": {\"loss\": 101}",
+            "links[0].opts: a loss of 101 % is not between 0 and 100",
+        ),
         (
             "\"opts\": {}",
             "\"opts\": {\"delay\": \"5min\"}",
-            "links[0].opts.delay: \"5min\" is no time; write for example \"5ms\"",
+            "links[0].opts.delay: \"5min\" is not a time; write for example \"5ms\"",
         ),
         ("\"opts\": {}", "\"opts\": []", "links[0].opts: an object is expected, not a list"),
         (
             "\"nodeNum\": 2",
             "\"ip\": \"10.0.0\", \"nodeNum\": 2",
-            "hosts[1].opts.ip: \"10.0.0\" is no IP address",
+            "hosts[1].opts.ip: \"10.0.0\" is not an IP address",
         ),
-        ("\"hostname\": \"h2\"", "\"hostname\": \"h1\"", "hosts[1]: a second node called \"h1\""),
-        ("10.0.0.0/8", "ten", "application: ipBase: \"ten\" is no IPv4 network such as \"10.0.0.0/8\""),
+        ("\"hostname\": \"h2\"", "\"hostname\": \"h1\"", "hosts[1]: two nodes are called \"h1\""),
+        ("10.0.0.0/8", "ten", "application: ipBase: \"ten\" is not an IPv4 network such as \"10.0.0.0/8\""),
         (
             "\"version\": \"2\"",
             "\"version\": \"3\"",
-            "version: version \"3\" is not known; MiniEdit writes \"1\" or \"2\"",
+            "version: unknown version \"3\"; MiniEdit writes \"1\" or \"2\"",
         ),
         ("{", "[", "this is not JSON"),
     ] {
@@ -198,12 +202,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_refused_or_imported(text in ".*") {
+    fn any_text_is_rejected_or_imported(text in ".*") {
         let _ = import_mn(&text, "x");
     }
 
     #[test]
-    fn an_edited_file_is_refused_or_imported(
+    fn an_edited_file_is_rejected_or_imported(
         name in prop::sample::select(vec!["minimal", "dumbbell", "router", "version1"]),
         edits in prop::collection::vec((any::<usize>(), prop::sample::select(vec![
             "0", "-1", "\"\"", "\"h1\"", "{}", "[]", "null", "true", "1e300", "\"5ms\"", "\"10.0.0.0/8\"",
@@ -214,14 +218,14 @@ proptest! {
         for (at, word) in edits {
             let at = at % pieces.len();
             let end = if pieces[at].ends_with(',') { "," } else { "" };
-            // Values end with a comma; a key's piece is left alone.
+            // Values end with a comma; keys are not edited.
             if !end.is_empty() {
                 pieces[at] = format!(" {word}{end}");
             }
         }
         if let Ok(imported) = import_mn(&pieces.concat(), "x") {
             let parsed = ScenarioFile::parse("x.toml", &imported.toml);
-            let said = imported.notes.iter().any(|n| n.starts_with("to be put right by hand"));
+            let said = imported.notes.iter().any(|n| n.starts_with("to be corrected by hand"));
             prop_assert_eq!(parsed.is_err(), said, "{}", imported.toml);
         }
     }

@@ -1,8 +1,8 @@
-//! Each mistake that a scenario file can have: the line that is shown for it, and nothing else.
+//! Each mistake that a scenario file can have, and the exact line of its message.
 
 use scenario::ScenarioFile;
 
-/// A file with nothing wrong; each case changes one thing in it.
+/// A valid file; each case changes one thing in it.
 const GOOD: &str = r#"duration = "20s"
 sample = "10ms"
 [hosts."*"]
@@ -42,7 +42,7 @@ value = "3gbit"
 tolerance = "15%"
 "#;
 
-/// Each case: replace the first by the second in `GOOD` (once), and the third is what is shown.
+/// Each case: the text to replace in `GOOD` (once), its replacement, and the expected message.
 fn check(cases: &[(&str, &str, &str)]) {
     for (find, replace, expected) in cases {
         assert!(GOOD.contains(find), "{find} is not in the file");
@@ -58,11 +58,11 @@ fn shown(text: &str) -> String {
 }
 
 #[test]
-fn nothing_wrong() {
+fn the_base_is_valid() {
     assert_eq!(shown(GOOD), "nothing wrong");
 }
 
-/// The last values on the right side of each limit.
+/// The last valid values at each limit.
 #[test]
 fn limits() {
     for (find, replace) in [
@@ -107,7 +107,7 @@ fn keys() {
         (
             r#"cc = "cubic""#,
             r#"colour = "red""#,
-            r#"f.toml:22:1: unknown key "colour" in a flow; known here: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate, reader_stops, reader_resumes, streams"#,
+            r#"f.toml:22:1: unknown key "colour" in a flow; expected one of: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate, reader_stops, reader_resumes, streams"#,
         ),
         ("mtu = 1500", "mut = 1500", r#"f.toml:4:1: unknown key "mut" in a host; did you mean "mtu"?"#),
         (
@@ -116,7 +116,7 @@ fn keys() {
             r#"to = "h2"
 size = "1MB"
 [[variants"#,
-            r#"f.toml:29:1: unknown key "size" in a ping flow; known here: name, from, to, kind, start, stop, interval, count, payload"#,
+            r#"f.toml:29:1: unknown key "size" in a ping flow; expected one of: name, from, to, kind, start, stop, interval, count, payload"#,
         ),
         (
             "names = [",
@@ -132,17 +132,17 @@ f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
         (
             r#"delay = "20ms","#,
             r#"delay = "20ms", slot = "1ms","#,
-            r#"f.toml:15:46: "slot" is not supported yet; supported in a link's direction: rate, delay, queue, loss, burst, overhead, mtu, down, trace, trace_format, trace_period, jitter, distribution, jitter_reorders, duplicate, corrupt, reorder, reorder_gap, qdisc, ecn"#,
+            r#"f.toml:15:46: unknown key "slot" in a link's direction; expected one of: rate, delay, queue, loss, burst, overhead, mtu, down, trace, trace_format, trace_period, jitter, distribution, jitter_reorders, duplicate, corrupt, reorder, reorder_gap, qdisc, ecn"#,
         ),
         (
             r#"start = "1s""#,
             "ecn = true",
-            r#"f.toml:23:1: "ecn" is not supported yet; supported in a flow: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate, reader_stops, reader_resumes, streams"#,
+            r#"f.toml:23:1: unknown key "ecn" in a flow; expected one of: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate, reader_stops, reader_resumes, streams"#,
         ),
         (
             r#"kind = "ping""#,
             r#"kind = "sabul""#,
-            r#"f.toml:26:8: flows of kind "sabul" are not supported yet; supported: tcp, ping, udp, xcp"#,
+            r#"f.toml:26:8: unknown kind of flow "sabul"; expected one of: tcp, ping, udp, xcp"#,
         ),
         (
             r#"kind = "ping""#,
@@ -153,9 +153,28 @@ f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
             "tolerance =",
             "tolerance_percent = ",
             r#"f.toml:32:1: a published figure needs "tolerance"; for example tolerance = "10%"
-f.toml:37:1: unknown key "tolerance_percent" in a published figure; known here: id, variant, metric, over, window, value, tolerance, holds_for, contradiction, why"#,
+f.toml:37:1: unknown key "tolerance_percent" in a published figure; expected one of: id, variant, metric, over, window, value, tolerance, holds_for, contradiction, why"#,
         ),
     ]);
+}
+
+/// A link has few keys of its own, so a key of its directions is a likely mistake.
+#[test]
+fn keys_of_links() {
+    let ends = r#"ends = ["h1", "s1"]"#;
+    let cases = [
+        ("nmae = \"a\"", r#"unknown key "nmae" in a link; did you mean "name"?"#),
+        ("mtu = 1400", r#"unknown key "mtu" in a link; did you mean both = { mtu = .. }?"#),
+        ("dealy = \"1ms\"", r#"unknown key "dealy" in a link; did you mean both = { delay = .. }?"#),
+        (
+            "colour = 1",
+            r#"unknown key "colour" in a link; expected one of: name, ends, forward, backward, both, changes"#,
+        ),
+    ];
+    for (line, message) in cases {
+        let text = GOOD.replacen(ends, &format!("{ends}\n{line}"), 1);
+        assert_eq!(shown(&text), format!("f.toml:13:1: {message}"));
+    }
 }
 
 #[test]
@@ -181,7 +200,7 @@ forward"#,
             r#"[[links]]
 ends = "s1"
 forward"#,
-            r#"f.toml:14:8: "ends" names the two things that a link joins; for example ends = ["h1", "s1"]"#,
+            r#"f.toml:14:8: "ends" must name the two ends of the link; for example ends = ["h1", "s1"]"#,
         ),
         (
             r#"names = ["s1", "s2"]"#,
@@ -221,7 +240,7 @@ forward"#,
         (
             r#"sample = "10ms""#,
             "seed = 99999999999999999999999999999999999999999999",
-            r#"f.toml:2:8: "seed" is an integer, not so large a number; write a whole number from 0 to 18446744073709551615"#,
+            r#"f.toml:2:8: "seed" is an integer, not a number this large; write a whole number from 0 to 18446744073709551615"#,
         ),
     ]);
 }
@@ -229,7 +248,7 @@ forward"#,
 #[test]
 fn quantities() {
     check(&[
-        (r#""10gbit""#, r#""10g""#, "f.toml:15:20: rate: `10g` has two readings; write 10 Gbit/s or 10 GB/s"),
+        (r#""10gbit""#, r#""10g""#, "f.toml:15:20: rate: `10g` is ambiguous; write 10 Gbit/s or 10 GB/s"),
         (r#""10gbit""#, "10", "f.toml:15:20: rate: `10` has no unit; write 10bit, 10Mbit or 10Gbit"),
         (
             r#""10gbit""#,
@@ -245,22 +264,22 @@ fn quantities() {
         (
             r#""25MB""#,
             r#""0B""#,
-            r#"f.toml:15:54: a queue of nothing lets nothing through; write for example "25MB" or "100p""#,
+            r#"f.toml:15:54: "queue" cannot be zero; write for example "25MB" or "100p""#,
         ),
         (
             r#""25MB""#,
             r#""0p""#,
-            r#"f.toml:15:54: a queue of nothing lets nothing through; write for example "25MB" or "100p""#,
+            r#"f.toml:15:54: "queue" cannot be zero; write for example "25MB" or "100p""#,
         ),
         (
             r#""25MB""#,
             r#""25M""#,
-            "f.toml:15:54: queue: `25M` has two readings; write 25 MB = 25,000,000 bytes or 25 MiB = 26,214,400 bytes",
+            "f.toml:15:54: queue: `25M` is ambiguous; write 25 MB = 25,000,000 bytes or 25 MiB = 26,214,400 bytes",
         ),
         (
             r#""25MB""#,
             r#""1513B""#,
-            "f.toml:15:54: a queue of 1513 B has no room for one packet; the largest is 1500 + 14 = 1514 B",
+            "f.toml:15:54: a queue of 1513 B is too small for one packet; the largest is 1500 + 14 = 1514 B",
         ),
         (
             r#""25MB""#,
@@ -270,7 +289,7 @@ fn quantities() {
         (
             r#"queue = "25MB""#,
             r#"burst = "1kB""#,
-            "f.toml:15:54: a burst of 1000 B has no room for one packet; the largest is 1500 + 14 = 1514 B",
+            "f.toml:15:54: a burst of 1000 B is too small for one packet; the largest is 1500 + 14 = 1514 B",
         ),
         (
             r#"queue = "25MB""#,
@@ -282,7 +301,7 @@ fn quantities() {
             "loss = -0.1",
             "f.toml:15:53: loss: `-0.1` is outside 0 to 1; write a share as 0.01 or 1%",
         ),
-        (r#"queue = "25MB""#, "loss = 1", "f.toml:15:53: loss: `1` has two readings; write 1% or 100%"),
+        (r#"queue = "25MB""#, "loss = 1", "f.toml:15:53: loss: `1` is ambiguous; write 1% or 100%"),
         (
             r#"queue = "25MB""#,
             "overhead = 2000",
@@ -296,7 +315,7 @@ fn quantities() {
         (
             r#"rate = "10gbit","#,
             "",
-            r#"f.toml:15:38: a queue without a rate does nothing; give this direction a "rate""#,
+            r#"f.toml:15:38: "queue" has no effect without "rate"; give this direction a rate"#,
         ),
         (
             r#"duration = "20s"
@@ -333,13 +352,13 @@ fn quantities() {
         (
             r#"start = "1s""#,
             r#"stop = "0s""#,
-            "f.toml:23:8: the flow stops before it has started; write a time after 0 s",
+            "f.toml:23:8: the flow stops before it starts; write a time after 0 s",
         ),
         (
             r#"start = "1s""#,
             r#"start = "2s"
 stop = "2s""#,
-            "f.toml:24:8: the flow stops before it has started; write a time after 2 s",
+            "f.toml:24:8: the flow stops before it starts; write a time after 2 s",
         ),
         (
             r#"start = "1s""#,
@@ -359,7 +378,7 @@ stop = "2s""#,
         (
             r#"start = "1s""#,
             r#"send_buffer = "1GiB""#,
-            "f.toml:23:15: no socket buffer can be 1 GiB; write less than 1GiB",
+            "f.toml:23:15: a socket buffer cannot be 1 GiB; write less than 1GiB",
         ),
         (
             r#"start = "1s""#,
@@ -382,7 +401,7 @@ interval = "0ms""#,
             r#"kind = "ping""#,
             r#"kind = "ping"
 payload = "66kB""#,
-            "f.toml:27:11: no echo request carries 66 kB; write at most 65507B",
+            "f.toml:27:11: an echo request cannot carry 66 kB; write at most 65507B",
         ),
         (
             r#"kind = "ping""#,
@@ -394,14 +413,14 @@ payload = "66kB""#,
             r#"kind = "udp"
 rate = "1gbit"
 packet = "66kB""#,
-            "f.toml:28:10: no datagram carries 66 kB; write at most 65507B",
+            "f.toml:28:10: a datagram cannot carry 66 kB; write at most 65507B",
         ),
         (
             r#"kind = "ping""#,
             r#"kind = "udp"
 rate = "100gbit"
 packet = "8B""#,
-            "f.toml:28:10: 100 Gb/s are more than a datagram of 8 B each nanosecond; write larger datagrams or a lower rate",
+            "f.toml:28:10: 100 Gb/s is more than one datagram of 8 B per nanosecond; write larger datagrams or a lower rate",
         ),
         (
             r#"kind = "ping""#,
@@ -423,13 +442,13 @@ random = true"#,
 rate = "1gbit"
 on = "1us"
 off = "1s""#,
-            "f.toml:28:6: these bursts are too short; write at least 10us",
+            "f.toml:28:6: \"on\" is too short; write at least 10us",
         ),
         (
             r#"kind = "ping""#,
             r#"kind = "xcp"
 cc = "reno""#,
-            r#"f.toml:27:1: unknown key "cc" in an xcp flow; known here: name, from, to, kind, start, stop, size"#,
+            r#"f.toml:27:1: unknown key "cc" in an xcp flow; expected one of: name, from, to, kind, start, stop, size"#,
         ),
         (
             r#"cc = "cubic""#,
@@ -445,7 +464,7 @@ fn names() {
         (
             "[hosts.h1]",
             r#"[hosts."h 1"]"#,
-            r#"f.toml:5:8: "h 1" cannot name a host; write letters, digits, _ and -, and no - in front"#,
+            r#"f.toml:5:8: "h 1" cannot name a host; write letters, digits, _ and -, and no - at the start"#,
         ),
         (
             "[hosts.h1]",
@@ -456,7 +475,7 @@ fn names() {
             r#"address = "10.0.0.1/8""#,
             r#"address = "10.0.0.1/8"
 sysctl = { "kernel.pid_max" = 1 }"#,
-            r#"f.toml:7:12: "kernel.pid_max" is not a setting of one host's network; only names that begin with "net." are, for example "net.ipv4.tcp_rmem""#,
+            r#"f.toml:7:12: "kernel.pid_max" is not a network setting of a host; write a name that begins with "net.", for example "net.ipv4.tcp_rmem""#,
         ),
         (
             r#"address = "10.0.0.1/8""#,
@@ -479,24 +498,24 @@ sysctl = { "net.x" = "1\u000a2" }"#,
         (
             r#"["s1", "s2"]"#,
             r#"["s1", "s2", "s1"]"#,
-            r#"f.toml:10:22: a second switch called "s1"; give it another name"#,
+            r#"f.toml:10:22: two switches are called "s1"; give it another name"#,
         ),
-        (r#"["s1", "s2"]"#, r#"["s1", "s2", "h2"]"#, r#"f.toml:10:22: "h2" is a host already"#),
+        (r#"["s1", "s2"]"#, r#"["s1", "s2", "h2"]"#, r#"f.toml:10:22: "h2" is already a host"#),
         (
             r#"name = "echo""#,
             r#"name = "bulk""#,
-            r#"f.toml:25:8: a second flow called "bulk"; give it another name"#,
+            r#"f.toml:25:8: two flows are called "bulk"; give it another name"#,
         ),
         (
             r#"name = "echo""#,
             r#"name = "e.cho""#,
-            r#"f.toml:25:8: "e.cho" cannot name a flow; write letters, digits, _ and -, and no - in front"#,
+            r#"f.toml:25:8: "e.cho" cannot name a flow; write letters, digits, _ and -, and no - at the start"#,
         ),
         (
             r#"ends = ["s2", "h2"]"#,
             r#"ends = ["s2", "h2"]
 name = "s1-s2""#,
-            r#"f.toml:18:8: a second link called "s1-s2"; give it another name"#,
+            r#"f.toml:18:8: two links are called "s1-s2"; give it another name"#,
         ),
         (
             r#"name = "echo"
@@ -518,7 +537,7 @@ fn addresses() {
         (
             r#""10.0.0.1/8""#,
             r#""ten/8""#,
-            r#"f.toml:6:11: address: "ten" is no IP address; write for example "10.0.0.1/8""#,
+            r#"f.toml:6:11: address: "ten" is not an IP address; write for example "10.0.0.1/8""#,
         ),
         (
             r#""10.0.0.1/8""#,
@@ -528,19 +547,19 @@ fn addresses() {
         (
             r#""10.0.0.1/8""#,
             r#""10.0.0.2/8""#,
-            "f.toml:8:11: h1 has the address 10.0.0.2 too; give each host its own",
+            "f.toml:8:11: h1 has the address 10.0.0.2 too; give each host a different address",
         ),
         (
             r#""10.0.0.1/8""#,
             r#""11.0.0.1/8""#,
-            r#"f.toml:21:6: h1 (11.0.0.1/8) and h2 (10.0.0.2/8) are not in one subnet; give both the same network, or join them by a router
-f.toml:28:6: h1 (11.0.0.1/8) and h2 (10.0.0.2/8) are not in one subnet; give both the same network, or join them by a router"#,
+            r#"f.toml:21:6: h1 (11.0.0.1/8) and h2 (10.0.0.2/8) are not in the same subnet; give both the same network, or join them by a router
+f.toml:28:6: h1 (11.0.0.1/8) and h2 (10.0.0.2/8) are not in the same subnet; give both the same network, or join them by a router"#,
         ),
         (
             r#""10.0.0.1/8""#,
             r#""fd00::1/8""#,
-            r#"f.toml:21:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) have no IP version in common; give both an address of one IP version
-f.toml:28:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) have no IP version in common; give both an address of one IP version"#,
+            r#"f.toml:21:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) have no common IP version; give both an address of one IP version
+f.toml:28:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) have no common IP version; give both an address of one IP version"#,
         ),
         (
             r#"address = "10.0.0.1/8"
@@ -552,9 +571,9 @@ f.toml:28:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) have no IP version in common; gi
             r#"address = "10.0.0.1/8""#,
             r#"address = "fd00::1/8"
 mtu = 1279"#,
-            r#"f.toml:7:7: IPv6 does not work at an MTU of 1279; write at least 1280
-f.toml:22:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) have no IP version in common; give both an address of one IP version
-f.toml:29:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) have no IP version in common; give both an address of one IP version"#,
+            r#"f.toml:7:7: IPv6 does not work with an MTU of 1279; write at least 1280
+f.toml:22:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) have no common IP version; give both an address of one IP version
+f.toml:29:6: h1 (fd00::1/8) and h2 (10.0.0.2/8) have no common IP version; give both an address of one IP version"#,
         ),
     ]);
 }
@@ -624,8 +643,8 @@ ends = ["s1", "s2"]
 forward = { rate = "10gbit", delay = "20ms", queue = "25MB" }
 "#,
             "",
-            r#"f.toml:18:6: no links lead from h1 to h2; add the missing link
-f.toml:25:6: no links lead from h1 to h2; add the missing link"#,
+            r#"f.toml:18:6: no links connect h1 to h2; add the missing link
+f.toml:25:6: no links connect h1 to h2; add the missing link"#,
         ),
     ]);
 }
@@ -646,7 +665,7 @@ fn variants() {
         (
             r#"flows.bulk.cc = "reno""#,
             r#"links."s1-s2".ends = ["s2", "s1"]"#,
-            r#"f.toml:31:15: variant "reno": the ends of a link cannot be changed here; write a scenario of its own"#,
+            r#"f.toml:31:15: variant "reno": the ends of a link cannot be changed here; write a separate scenario"#,
         ),
         (
             r#"flows.bulk.cc = "reno""#,
@@ -676,22 +695,22 @@ fn variants() {
         (
             r#"flows.bulk.cc = "reno""#,
             "switches.names = []",
-            r#"f.toml:31:1: variant "reno": "switches" is not supported yet; supported in a variant or --set: title, duration, sample, seed, repeat, hosts, routers, links, flows, capture"#,
+            r#"f.toml:31:1: variant "reno": unknown key "switches" in a variant or --set; expected one of: title, duration, sample, seed, repeat, hosts, routers, links, flows, capture"#,
         ),
         (
             r#"flows.bulk.cc = "reno""#,
             r#"flows.bulk.cc = "cubic""#,
-            r#"f.toml:29:1: variant "reno": this changes nothing; set a value that differs from the base, or remove the variant"#,
+            r#"f.toml:29:1: variant "reno": this variant has no effect; set a value that differs from the base, or remove the variant"#,
         ),
         (
             r#"flows.bulk.cc = "reno""#,
             r#"title = "other""#,
-            r#"f.toml:29:1: variant "reno": this changes nothing; set a value that differs from the base, or remove the variant"#,
+            r#"f.toml:29:1: variant "reno": this variant has no effect; set a value that differs from the base, or remove the variant"#,
         ),
         (
             r#"flows.bulk.cc = "reno""#,
             "",
-            r#"f.toml:29:1: variant "reno": this changes nothing; set a value that differs from the base, or remove the variant"#,
+            r#"f.toml:29:1: variant "reno": this variant has no effect; set a value that differs from the base, or remove the variant"#,
         ),
         (
             r#"flows.bulk.cc = "reno""#,
@@ -702,7 +721,7 @@ fn variants() {
             r#"flows.bulk.cc = "reno""#,
             r#"hosts."*".mtu = 40000
 links.s1-s2.both = { rate = "1gbit", queue = "30kB" }"#,
-            r#"f.toml:32:46: variant "reno": a queue of 30000 B has no room for one packet; the largest is 40000 + 14 = 40014 B"#,
+            r#"f.toml:32:46: variant "reno": a queue of 30000 B is too small for one packet; the largest is 40000 + 14 = 40014 B"#,
         ),
         (
             r#"name = "reno"
@@ -713,7 +732,7 @@ links.s1-s2.both = { rate = "1gbit", queue = "30kB" }"#,
         (
             r#"name = "reno""#,
             r#"name = "a/b""#,
-            r#"f.toml:30:8: "a/b" cannot name a variant; write letters, digits, _ and -, and no - in front"#,
+            r#"f.toml:30:8: "a/b" cannot name a variant; write letters, digits, _ and -, and no - at the start"#,
         ),
         (
             "[[published]]",
@@ -721,7 +740,7 @@ links.s1-s2.both = { rate = "1gbit", queue = "30kB" }"#,
 name = "reno"
 seed = 2
 [[published]]"#,
-            r#"f.toml:33:8: a second variant called "reno""#,
+            r#"f.toml:33:8: two variants are called "reno""#,
         ),
         (
             r#"[[variants]]
@@ -775,12 +794,12 @@ fn published_figures() {
         (
             "flows.bulk.goodput",
             "links.h1-h3.utilization",
-            r#"f.toml:35:10: unknown link "h1-h3"; known here: h1-s1, s1-s2, s2-h2"#,
+            r#"f.toml:35:10: unknown link "h1-h3"; expected one of: h1-s1, s1-s2, s2-h2"#,
         ),
         (
             "flows.bulk.goodput",
             "model.bulk.bdp",
-            r#"f.toml:35:10: unknown metric "bdp"; known here: bdp_bytes, bdp_segs, buffer_bytes, buffer_bbr_loss_bytes, hol_share_1bdp, largest_window_bytes, utilization, window_throughput_bps, window_on_wire_s, tcp_goodput_bps, udp_goodput_bps, reno_recovery_s, reno_delayed_ack_recovery_s, cubic_recovery_s, fair_increase, queue_full_use_reno_bytes, queue_delay_s, reno_utilization, mathis_bps, pftk_bps"#,
+            r#"f.toml:35:10: unknown metric "bdp"; expected one of: bdp_bytes, bdp_segs, buffer_bytes, buffer_bbr_loss_bytes, hol_share_1bdp, largest_window_bytes, utilization, window_throughput_bps, window_on_wire_s, tcp_goodput_bps, udp_goodput_bps, reno_recovery_s, reno_delayed_ack_recovery_s, cubic_recovery_s, fair_increase, queue_full_use_reno_bytes, queue_delay_s, reno_utilization, mathis_bps, pftk_bps"#,
         ),
         (
             "flows.bulk.goodput",
@@ -801,7 +820,7 @@ fn published_figures() {
         (
             r#""3gbit""#,
             r#""3ms""#,
-            "f.toml:36:9: value: `ms` is no unit of a rate; write bit, kbit, Mbit, Gbit, Tbit, b/s to Tb/s, or bytes as B/s to TB/s",
+            "f.toml:36:9: value: `ms` is not a unit of a rate; write bit, kbit, Mbit, Gbit, Tbit, b/s to Tb/s, or bytes as B/s to TB/s",
         ),
         (
             r#""15%""#,
@@ -812,7 +831,7 @@ fn published_figures() {
             r#"tolerance = "15%""#,
             r#"tolerance = "15%"
 holds_for = { kernel = "six" }"#,
-            r#"f.toml:38:24: "six" is no range of kernels; write for example "<6.6" or ">=6.6""#,
+            r#"f.toml:38:24: "six" is not a range of kernels; write for example "<6.6" or ">=6.6""#,
         ),
         (
             r#"tolerance = "15%""#,
@@ -829,7 +848,7 @@ variant = "reno"
 metric = "flows.bulk.goodput"
 value = "3gbit"
 tolerance = "1%""#,
-            r#"f.toml:38:1: "X-1" is there twice for the same variant and metric"#,
+            r#"f.toml:38:1: "X-1" appears twice for the same variant and metric"#,
         ),
     ]);
 }
@@ -852,7 +871,7 @@ fn not_toml() {
 }
 
 #[test]
-fn nothing_at_all() {
+fn an_empty_file() {
     assert_eq!(
         shown("duration = \"1s\""),
         "f.toml:1:1: the scenario has no hosts; write for example [hosts.h1]"
@@ -890,7 +909,7 @@ fn settings_from_the_command_line() {
     )
     .unwrap();
     assert_eq!(scenario.duration, units::Time::from_secs(5));
-    let scenario::Kind::Tcp(tcp) = &scenario.flows[0].kind else { panic!("not tcp") };
+    let scenario::FlowKind::Tcp(tcp) = &scenario.flows[0].kind else { panic!("not tcp") };
     assert_eq!(tcp.cc, Some(scenario::Cc::Named("bbr".into())), "the later layer wins");
     assert_eq!(scenario.links[1].forward.loss.mean(), 0.01);
     assert_eq!(scenario.links[1].backward.delay, units::Time::from_millis(7));
@@ -912,7 +931,7 @@ fn mistakes_on_the_command_line() {
         (
             "a..b",
             "1",
-            "--set a..b=1: this is no path to a setting; write for example flows.bulk.cc, links.s1-s2.forward.loss or hosts.*.mtu",
+            "--set a..b=1: this is not the path of a setting; write for example flows.bulk.cc, links.s1-s2.forward.loss or hosts.*.mtu",
         ),
     ] {
         assert_eq!(resolve(None, &[(path, value)]).unwrap_err(), expected);

@@ -1,8 +1,8 @@
-//! Each mistake that the network's keys can have: directions, changes, interfaces, routers. See `mistakes.rs`.
+//! Each mistake in the network's keys: directions, changes, interfaces, routers. See `mistakes.rs`.
 
 use scenario::ScenarioFile;
 
-/// A file with nothing wrong; each case changes one thing in it.
+/// A valid file; each case changes one thing in it.
 const GOOD: &str = r#"duration = "20s"
 [hosts.h1]
 address = "10.0.1.1/24"
@@ -24,7 +24,7 @@ from = "h1"
 to = "h2"
 "#;
 
-/// Each case: replace the first by the second in `GOOD` (once), and the third is what is shown.
+/// Each case: the text to replace in `GOOD` (once), its replacement, and the expected message.
 fn check(cases: &[(&str, &str, &str)]) {
     for (find, replace, expected) in cases {
         assert!(GOOD.contains(find), "{find} is not in the file");
@@ -46,7 +46,7 @@ fn shown(text: &str) -> String {
 }
 
 #[test]
-fn nothing_wrong() {
+fn the_base_is_valid() {
     assert_eq!(shown(GOOD), "nothing wrong");
     assert_eq!(shown(&GOOD.replace("rate = \"10mbit\"", "trace = \"good.trace\"")), "nothing wrong");
 }
@@ -63,12 +63,12 @@ f.toml:11:38: trace: cannot use "x.trace": no such file"#,
         (
             r#"delay = "20ms""#,
             r#"trace_period = "1s""#,
-            r#"f.toml:11:45: "trace_period" goes with a trace of steps; remove it"#,
+            r#"f.toml:11:45: "trace_period" is only for a trace of steps; remove it"#,
         ),
         (
             r#"delay = "20ms""#,
             r#"trace_format = "csv""#,
-            r#"f.toml:11:45: "trace_format" goes with a trace file; remove it"#,
+            r#"f.toml:11:45: "trace_format" is only for a trace file; remove it"#,
         ),
         (
             r#"rate = "10mbit""#,
@@ -83,7 +83,7 @@ f.toml:11:38: trace: cannot use "x.trace": no such file"#,
         (
             r#"rate = "10mbit""#,
             r#"trace = "../x.trace""#,
-            r#"f.toml:11:21: trace: cannot use "../x.trace": only files in the scenario's folder and below can be named"#,
+            r#"f.toml:11:21: trace: cannot use "../x.trace": only files in the scenario's folder and its subfolders are allowed"#,
         ),
         (
             r#"rate = "10mbit""#,
@@ -103,32 +103,32 @@ f.toml:11:38: trace: cannot use "x.trace": no such file"#,
         (
             r#"rate = "10mbit""#,
             r#"trace = [[0, "1mbit"]]"#,
-            r#"f.toml:11:21: a trace of steps needs "trace_period"; say when it begins anew: trace_period = "10s""#,
+            r#"f.toml:11:21: a trace of steps needs "trace_period"; set when it repeats: trace_period = "10s""#,
         ),
         (
             r#"rate = "10mbit""#,
             r#"trace = [], trace_period = "1s""#,
-            r#"f.toml:11:21: a trace has at least one step; write for example trace = [[0, "10mbit"], ["5s", "2mbit"]]"#,
+            r#"f.toml:11:21: a trace needs at least one step; write for example trace = [[0, "10mbit"], ["5s", "2mbit"]]"#,
         ),
         (
             r#"rate = "10mbit""#,
             r#"trace = [["1s", "1mbit"]], trace_period = "5s""#,
-            r#"f.toml:11:22: the first step of a trace is at 0; write for example trace = [[0, "10mbit"], ["5s", "2mbit"]]"#,
+            r#"f.toml:11:22: the first step of a trace must be at 0; write for example trace = [[0, "10mbit"], ["5s", "2mbit"]]"#,
         ),
         (
             r#"rate = "10mbit""#,
             r#"trace = [[0, "1mbit"], ["2s", "1mbit"], ["1s", "1mbit"]], trace_period = "5s""#,
-            r#"f.toml:11:53: the steps of a trace come one after the other; write for example trace = [[0, "10mbit"], ["5s", "2mbit"]]"#,
+            r#"f.toml:11:53: the steps of a trace must have ascending times; write for example trace = [[0, "10mbit"], ["5s", "2mbit"]]"#,
         ),
         (
             r#"rate = "10mbit""#,
             r#"trace = [[0, "1mbit"], ["9s", "1mbit"]], trace_period = "5s""#,
-            r#"f.toml:11:69: the trace begins anew at 5 s, before its last step; write more than 9 s"#,
+            r#"f.toml:11:69: the trace repeats at 5 s, before its last step; write more than 9 s"#,
         ),
         (
             r#"rate = "10mbit""#,
             r#"trace = [[0, "1m"]], trace_period = "5s""#,
-            r#"f.toml:11:26: rate: `1m` has two readings; write 1 Mbit/s or 1 MB/s"#,
+            r#"f.toml:11:26: rate: `1m` is ambiguous; write 1 Mbit/s or 1 MB/s"#,
         ),
         (
             r#"rate = "10mbit""#,
@@ -148,17 +148,17 @@ f.toml:11:38: trace: cannot use "x.trace": no such file"#,
         (
             r#"rate = "10mbit""#,
             r#"trace = [[0, "0bit"]], trace_period = "5s""#,
-            r#"f.toml:11:21: the trace lets nothing through; give it a rate above zero somewhere"#,
+            r#"f.toml:11:21: the trace has a rate of zero throughout; write at least one rate above zero"#,
         ),
         (
             r#"rate = "10mbit""#,
             r#"trace = { mahimahi = [2, 1] }"#,
-            r#"f.toml:11:38: this is no instant of a mahimahi trace; write whole milliseconds, none before the one in front of it"#,
+            r#"f.toml:11:38: this is not a time of a mahimahi trace; write whole milliseconds in ascending order"#,
         ),
         (
             r#"rate = "10mbit""#,
             r#"trace = { mahimahi = [0] }"#,
-            r#"f.toml:11:34: a mahimahi trace is a list of milliseconds that ends after 0; write for example trace = { mahimahi = [1, 2, 5] }"#,
+            r#"f.toml:11:34: a mahimahi trace must be a list of milliseconds whose last is above 0; write for example trace = { mahimahi = [1, 2, 5] }"#,
         ),
         (
             r#"rate = "10mbit""#,
@@ -176,17 +176,17 @@ fn jitter_and_reordering() {
         (
             r#"delay = "20ms""#,
             r#"jitter = "2ms", distribution = "gauss""#,
-            r#"f.toml:11:61: "distribution" cannot be "gauss"; known here: uniform, normal, pareto"#,
+            r#"f.toml:11:61: "distribution" cannot be "gauss"; expected one of: uniform, normal, pareto"#,
         ),
         (
             r#"delay = "20ms""#,
             r#"distribution = "normal""#,
-            r#"f.toml:11:45: "distribution" goes with a jitter; write for example jitter = "2ms""#,
+            r#"f.toml:11:45: "distribution" needs "jitter"; write for example jitter = "2ms""#,
         ),
         (
             r#"delay = "20ms""#,
             r#"jitter_reorders = true"#,
-            r#"f.toml:11:48: "jitter_reorders" goes with a jitter; write for example jitter = "2ms""#,
+            r#"f.toml:11:48: "jitter_reorders" needs "jitter"; write for example jitter = "2ms""#,
         ),
         (
             r#"delay = "20ms""#,
@@ -211,7 +211,7 @@ fn jitter_and_reordering() {
         (
             r#"delay = "20ms""#,
             r#"reorder_gap = 5"#,
-            r#"f.toml:11:44: "reorder_gap" goes with a reorder; write for example reorder = "1%""#,
+            r#"f.toml:11:44: "reorder_gap" needs "reorder"; write for example reorder = "1%""#,
         ),
         (
             r#"delay = "20ms""#,
@@ -229,17 +229,17 @@ fn jitter_and_reordering() {
 #[test]
 fn losses() {
     check(&[
-        (r#"delay = "20ms""#, r#"loss = 1"#, r#"f.toml:11:37: loss: `1` has two readings; write 1% or 100%"#),
+        (r#"delay = "20ms""#, r#"loss = 1"#, r#"f.toml:11:37: loss: `1` is ambiguous; write 1% or 100%"#),
         (r#"delay = "20ms""#, r#"loss = []"#, r#"f.toml:11:37: "loss" is a string, not a list"#),
         (
             r#"delay = "20ms""#,
             r#"loss = {}"#,
-            r#"f.toml:11:37: nothing says what is lost; write a rate, every, packets or at, or model = "gilbert-elliott" with to_bad and to_good"#,
+            r#"f.toml:11:37: this loss has no model; write a rate, every, packets or at, or model = "gilbert-elliott" with to_bad and to_good"#,
         ),
         (
             r#"delay = "20ms""#,
             r#"loss = { evry = 5 }"#,
-            r#"f.toml:11:37: nothing says what is lost; write a rate, every, packets or at, or model = "gilbert-elliott" with to_bad and to_good
+            r#"f.toml:11:37: this loss has no model; write a rate, every, packets or at, or model = "gilbert-elliott" with to_bad and to_good
 f.toml:11:39: unknown key "evry" in a loss; did you mean "every"?"#,
         ),
         (
@@ -250,22 +250,22 @@ f.toml:11:39: unknown key "evry" in a loss; did you mean "every"?"#,
         (
             r#"delay = "20ms""#,
             r#"loss = { every = 10, count = 2 }"#,
-            r#"f.toml:11:51: the loss model "every" has no "count"; it has every"#,
+            r#"f.toml:11:51: the loss model "every" has no key "count"; it has every"#,
         ),
         (
             r#"delay = "20ms""#,
             r#"loss = { packets = [0] }"#,
-            r#"f.toml:11:50: this is no packet's number; write whole numbers; the first packet is 1"#,
+            r#"f.toml:11:50: this is not a packet number; write whole numbers; the first packet is 1"#,
         ),
         (
             r#"delay = "20ms""#,
             r#"loss = { packets = [] }"#,
-            r#"f.toml:11:49: "packets" names no packet; write for example packets = [3, 10]"#,
+            r#"f.toml:11:49: "packets" is empty; write for example packets = [3, 10]"#,
         ),
         (
             r#"delay = "20ms""#,
             r#"loss = { at = [] }"#,
-            r#"f.toml:11:44: "at" names no time; write for example at = ["5s"]"#,
+            r#"f.toml:11:44: "at" is empty; write for example at = ["5s"]"#,
         ),
         (
             r#"delay = "20ms""#,
@@ -285,12 +285,12 @@ f.toml:11:39: unknown key "evry" in a loss; did you mean "every"?"#,
         (
             r#"delay = "20ms""#,
             r#"loss = { rate = "1%", unit = "packet" }"#,
-            r#"f.toml:11:59: "unit" cannot be "packet"; known here: segment, super-packet"#,
+            r#"f.toml:11:59: "unit" cannot be "packet"; expected one of: segment, super-packet"#,
         ),
         (
             r#"delay = "20ms""#,
             r#"loss = { model = "gilbert" }"#,
-            r#"f.toml:11:47: unknown loss model "gilbert"; known here: independent, gilbert-elliott, every, packets, at"#,
+            r#"f.toml:11:47: unknown loss model "gilbert"; expected one of: independent, gilbert-elliott, every, packets, at"#,
         ),
         (
             r#"delay = "20ms""#,
@@ -305,12 +305,12 @@ f.toml:11:39: unknown key "evry" in a loss; did you mean "every"?"#,
         (
             r#"delay = "20ms""#,
             r#"loss = { to_bad = 0.1, to_good = 1 }"#,
-            r#"f.toml:11:37: nothing says what is lost; write a rate, every, packets or at, or model = "gilbert-elliott" with to_bad and to_good"#,
+            r#"f.toml:11:37: this loss has no model; write a rate, every, packets or at, or model = "gilbert-elliott" with to_bad and to_good"#,
         ),
         (
             r#"delay = "20ms""#,
             r#"loss = { model = "every", rate = 0.1 }"#,
-            r#"f.toml:11:56: the loss model "every" has no "rate"; it has every"#,
+            r#"f.toml:11:56: the loss model "every" has no key "rate"; it has every"#,
         ),
     ]);
 }
@@ -361,17 +361,17 @@ fn disciplines() {
         (
             r#"delay = "20ms""#,
             r#"ecn = true"#,
-            r#"f.toml:11:36: "ecn" does nothing with the qdisc droptail; say from where: qdisc = { kind = "droptail", mark_above = "100p" }"#,
+            r#"f.toml:11:36: "ecn" has no effect with the qdisc droptail; set a threshold: qdisc = { kind = "droptail", mark_above = "100p" }"#,
         ),
         (
             r#"delay = "20ms""#,
             r#"qdisc = "fq", ecn = true"#,
-            r#"f.toml:11:50: "ecn" does nothing with the qdisc fq; those that do: red, codel, fq_codel"#,
+            r#"f.toml:11:50: "ecn" has no effect with the qdisc fq; qdiscs that mark: red, codel, fq_codel"#,
         ),
         (
             r#"delay = "20ms""#,
             r#"qdisc = "dualpi2", ecn = true"#,
-            r#"f.toml:11:55: "ecn" does nothing with the qdisc dualpi2; dualpi2 always marks: remove it"#,
+            r#"f.toml:11:55: "ecn" has no effect with the qdisc dualpi2; dualpi2 always marks: remove it"#,
         ),
         (
             r#"delay = "20ms""#,
@@ -411,7 +411,7 @@ fn disciplines() {
         (
             r#"delay = "20ms""#,
             r#"qdisc = { kind = "fq", target = "5ms" }"#,
-            r#"f.toml:11:53: unknown key "target" in the qdisc fq; known here: kind, flows, quantum"#,
+            r#"f.toml:11:53: unknown key "target" in the qdisc fq; expected one of: kind, flows, quantum"#,
         ),
         (
             r#"delay = "20ms""#,
@@ -446,7 +446,7 @@ fn disciplines() {
         (
             r#"delay = "20ms""#,
             r#"qdisc = { kind = "droptail", mark_above = "0p" }"#,
-            r#"f.toml:11:72: "mark_above" cannot be nothing; write for example "25MB" or "100p""#,
+            r#"f.toml:11:72: "mark_above" cannot be zero; write for example "25MB" or "100p""#,
         ),
         (
             r#"delay = "20ms""#,
@@ -461,13 +461,13 @@ fn disciplines() {
         (
             r#"rate = "10mbit""#,
             r#"qdisc = "codel""#,
-            r#"f.toml:11:21: a qdisc without a rate does nothing; give this direction a "rate""#,
+            r#"f.toml:11:21: "qdisc" has no effect without "rate"; give this direction a rate"#,
         ),
         (
             r#"rate = "10mbit""#,
             r#"ecn = true"#,
-            r#"f.toml:11:19: ecn without a rate does nothing; give this direction a "rate"
-f.toml:11:19: "ecn" does nothing with the qdisc droptail; say from where: qdisc = { kind = "droptail", mark_above = "100p" }"#,
+            r#"f.toml:11:19: "ecn" has no effect without "rate"; give this direction a rate
+f.toml:11:19: "ecn" has no effect with the qdisc droptail; set a threshold: qdisc = { kind = "droptail", mark_above = "100p" }"#,
         ),
     ]);
 }
@@ -505,7 +505,7 @@ changes = [{ both = { delay = "1ms" } }]
             r#"ends = ["r1", "h2"]
 changes = [{ at = "5" }]
 "#,
-            r#"f.toml:16:12: this change changes nothing; write for example both = { delay = "50ms" }
+            r#"f.toml:16:12: this change has no effect; write for example both = { delay = "50ms" }
 f.toml:16:19: at: `5` has no unit; write 5ms or 5s"#,
         ),
         (
@@ -514,7 +514,7 @@ f.toml:16:19: at: `5` has no unit; write 5ms or 5s"#,
             r#"ends = ["r1", "h2"]
 changes = [{ at = "5s" }]
 "#,
-            r#"f.toml:16:12: this change changes nothing; write for example both = { delay = "50ms" }"#,
+            r#"f.toml:16:12: this change has no effect; write for example both = { delay = "50ms" }"#,
         ),
         (
             r#"ends = ["r1", "h2"]
@@ -522,7 +522,7 @@ changes = [{ at = "5s" }]
             r#"ends = ["r1", "h2"]
 changes = [{ at = "5s", bth = { delay = "1ms" } }]
 "#,
-            r#"f.toml:16:12: this change changes nothing; write for example both = { delay = "50ms" }
+            r#"f.toml:16:12: this change has no effect; write for example both = { delay = "50ms" }
 f.toml:16:25: unknown key "bth" in a change of a link; did you mean "both"?"#,
         ),
         (
@@ -539,7 +539,7 @@ changes = [{ at = "5s", both = { dealy = "1ms" } }]
             r#"ends = ["r1", "h2"]
 changes = [{ at = "5s", both = { delay = "1ms" } }, { at = "5s", forward = { loss = 0 } }]
 "#,
-            r#"f.toml:16:60: a second change at 5 s; say all of it in one change"#,
+            r#"f.toml:16:60: two changes at 5 s; put both into one change"#,
         ),
         (
             r#"ends = ["r1", "h2"]
@@ -547,7 +547,7 @@ changes = [{ at = "5s", both = { delay = "1ms" } }, { at = "5s", forward = { los
             r#"ends = ["r1", "h2"]
 changes = [{ at = "5s", forward = { queue = "9p" } }]
 "#,
-            r#"f.toml:16:45: a queue without a rate does nothing; give this direction a "rate""#,
+            r#"f.toml:16:45: "queue" has no effect without "rate"; give this direction a rate"#,
         ),
         (
             r#"ends = ["r1", "h2"]
@@ -555,7 +555,7 @@ changes = [{ at = "5s", forward = { queue = "9p" } }]
             r#"ends = ["r1", "h2"]
 changes = [{ at = "5s", forward = { rate = "1mbit", queue = "9B" } }]
 "#,
-            r#"f.toml:16:11: a queue of 9 B has no room for one packet; the largest is 1500 + 14 = 1514 B"#,
+            r#"f.toml:16:11: a queue of 9 B is too small for one packet; the largest is 1500 + 14 = 1514 B"#,
         ),
     ]);
 }
@@ -607,7 +607,7 @@ interfaces = { wlan0 = "10.3.0.1/24" }
             r#"address = "10.0.1.1/24"
 interfaces = { eth0 = "10.3.0.1/24" }
 "#,
-            r#"f.toml:4:16: this interface's address is said twice; remove one of them"#,
+            r#"f.toml:4:16: the address of this interface is set twice; remove one of them"#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -622,7 +622,7 @@ interfaces = { eth0 = "10.3.0.1/24" }
             r#"address = "10.0.1.1/24"
 gateway = "10.0.1"
 "#,
-            r#"f.toml:4:11: gateway: "10.0.1" is no IP address; write for example gateway = "10.0.0.254""#,
+            r#"f.toml:4:11: gateway: "10.0.1" is not an IP address; write for example gateway = "10.0.0.254""#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -630,7 +630,7 @@ gateway = "10.0.1"
             r#"address = "10.0.1.1/24"
 gateway = "10.0.1.9/24"
 "#,
-            r#"f.toml:4:11: gateway: "10.0.1.9/24" is a network; write the address alone: "10.0.1.9"; write for example gateway = "10.0.0.254""#,
+            r#"f.toml:4:11: gateway: "10.0.1.9/24" is a network; write only the address: "10.0.1.9"; write for example gateway = "10.0.0.254""#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -638,7 +638,7 @@ gateway = "10.0.1.9/24"
             r#"address = "10.0.1.1/24"
 gateway = ["10.0.1.9", "10.0.1.8"]
 "#,
-            r#"f.toml:4:24: a second gateway of one IP version; write one for IPv4 and one for IPv6 at most"#,
+            r#"f.toml:4:24: two gateways of the same IP version; write one for IPv4 and one for IPv6 at most"#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -646,7 +646,7 @@ gateway = ["10.0.1.9", "10.0.1.8"]
             r#"address = "10.0.1.1/24"
 gateway = "10.0.9.9"
 "#,
-            r#"f.toml:4:11: h1 is in no network with the next hop 10.0.9.9; name an address of a router beside it"#,
+            r#"f.toml:4:11: h1 has no network with the next hop 10.0.9.9; write the address of a router in one of its networks"#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -662,7 +662,7 @@ routes = 5
             r#"address = "10.0.1.1/24"
 routes = [{ to = "10.2.0.1/16", via = "10.0.1.9" }]
 "#,
-            r#"f.toml:4:18: to: 10.2.0.1/16 has bits behind its prefix; the network is 10.2.0.0/16; write for example routes = [{ to = "10.2.0.0/16", via = "10.0.0.254" }]"#,
+            r#"f.toml:4:18: to: 10.2.0.1/16 has bits set after its prefix; the network is 10.2.0.0/16; write for example routes = [{ to = "10.2.0.0/16", via = "10.0.0.254" }]"#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -678,7 +678,7 @@ routes = [{ to = "10.2.0.0/16" }]
             r#"address = "10.0.1.1/24"
 routes = [{ to = "10.2.0.0/16", via = "10.0.9.9" }]
 "#,
-            r#"f.toml:4:39: h1 is in no network with the next hop 10.0.9.9; name an address of a router beside it"#,
+            r#"f.toml:4:39: h1 has no network with the next hop 10.0.9.9; write the address of a router in one of its networks"#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -694,7 +694,7 @@ routes = [{ to = "fd00::/16", via = "10.0.1.9" }]
             r#"address = "10.0.1.1/24"
 routes = [{ to = "10.2.0.0/16", via = "x" }]
 "#,
-            r#"f.toml:4:39: via: "x" is no IP address; write for example routes = [{ to = "10.2.0.0/16", via = "10.0.0.254" }]"#,
+            r#"f.toml:4:39: via: "x" is not an IP address; write for example routes = [{ to = "10.2.0.0/16", via = "10.0.0.254" }]"#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -768,7 +768,7 @@ tso = "off"
 tso = false
 gso = "16kB"
 "#,
-            r#"f.toml:4:7: without tso no super-packet leaves the host; remove "tso" or "gso""#,
+            r#"f.toml:4:7: super-packets ("gso") need tso; remove "tso" or "gso""#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -784,7 +784,7 @@ gro = 0
             r#"address = "10.0.1.1/24"
 start = " "
 "#,
-            r#"f.toml:4:9: this is no command; write for example start = "ping -c1 10.0.0.2""#,
+            r#"f.toml:4:9: this is not a command; write for example start = "ping -c1 10.0.0.2""#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -800,7 +800,7 @@ stop = 5
             r#"address = "10.0.1.1/24"
 clock_offset = "1ms"
 "#,
-            r#"f.toml:4:1: "clock_offset" is not supported yet; supported in a host: address, mtu, kernel, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gro, start, stop"#,
+            r#"f.toml:4:1: unknown key "clock_offset" in a host; expected one of: address, mtu, kernel, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gro, start, stop"#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -808,7 +808,7 @@ clock_offset = "1ms"
             r#"address = "10.0.1.1/24"
 kernel = "2.6.32"
 "#,
-            r#"f.toml:4:10: no kernel "2.6.32" is simulated; the simulator has 2.4 and all from 5.0 on: write for example "2.4" or "6.1""#,
+            r#"f.toml:4:10: kernel "2.6.32" is not simulated; the simulator has 2.4, and 5.0 and later; write for example "2.4" or "6.1""#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -846,7 +846,7 @@ names = "r1"
             r#"[routers]
 names = ["r1", "r1"]
 "#,
-            r#"f.toml:7:16: a second router called "r1"; give it another name"#,
+            r#"f.toml:7:16: two routers are called "r1"; give it another name"#,
         ),
         (
             r#"[routers.r1]
@@ -878,7 +878,7 @@ names = ["r1", "r2"]
             r#"[routers.r1]
 [routers.s1]
 "#,
-            r#"f.toml:7:1: "s1" is a switch already"#,
+            r#"f.toml:7:1: "s1" is already a switch"#,
         ),
         (
             r#"[routers.r1]
@@ -886,7 +886,7 @@ names = ["r1", "r2"]
             r#"[routers.r1]
 [routers.h2]
 "#,
-            r#"f.toml:7:1: "h2" is a host already"#,
+            r#"f.toml:7:1: "h2" is already a host"#,
         ),
         (
             r#"[routers.r1]
@@ -894,7 +894,7 @@ names = ["r1", "r2"]
             r#"[routers.r1]
 [routers."r 2"]
 "#,
-            r#"f.toml:7:10: "r 2" cannot name a router; write letters, digits, _ and -, and no - in front"#,
+            r#"f.toml:7:10: "r 2" cannot name a router; write letters, digits, _ and -, and no - at the start"#,
         ),
         (
             r#"[routers.r1]
@@ -943,7 +943,7 @@ ports = { s1 = "10.0.1.9" }
 ports = { s1 = "10.0.1.9/24" }
 interfaces = { eth0 = "10.0.1.8/24" }
 "#,
-            r#"f.toml:7:11: this interface's address is said twice; remove one of them"#,
+            r#"f.toml:7:11: the address of this interface is set twice; remove one of them"#,
         ),
         (
             r#"[routers.r1]
@@ -967,7 +967,7 @@ interfaces = { eth01 = "10.0.1.9/24" }
             r#"[routers.r1]
 interfaces = { eth1 = "10.0.1.9/24" }
 "#,
-            r#"f.toml:7:23: 10.0.1.9/24 of r1 and 10.0.1.1/24 of h1 overlap, with a router between them; give each side of a router a network of its own"#,
+            r#"f.toml:7:23: 10.0.1.9/24 of r1 and 10.0.1.1/24 of h1 overlap, with a router between them; give each side of the router a different network"#,
         ),
         (
             r#"[routers.r1]
@@ -975,7 +975,7 @@ interfaces = { eth1 = "10.0.1.9/24" }
             r#"[routers.r1]
 interfaces = { eth0 = "10.0.1.1/24" }
 "#,
-            r#"f.toml:7:23: h1 has the address 10.0.1.1 too; give each host its own"#,
+            r#"f.toml:7:23: h1 has the address 10.0.1.1 too; give each host a different address"#,
         ),
         (
             r#"[routers.r1]
@@ -983,7 +983,7 @@ interfaces = { eth0 = "10.0.1.1/24" }
             r#"[routers.r1]
 routes = [{ to = "10.9.0.0/16", via = "10.8.0.1" }]
 "#,
-            r#"f.toml:7:39: r1 is in no network with the next hop 10.8.0.1; name an address of a router beside it"#,
+            r#"f.toml:7:39: r1 has no network with the next hop 10.8.0.1; write the address of a router in one of its networks"#,
         ),
         (
             r#"[routers.r1]
@@ -991,7 +991,7 @@ routes = [{ to = "10.9.0.0/16", via = "10.8.0.1" }]
             r#"[routers.r1]
 ttl = 5
 "#,
-            r#"f.toml:7:1: "ttl" is not supported yet; supported in a router: interfaces, ports, routes"#,
+            r#"f.toml:7:1: unknown key "ttl" in a router; expected one of: interfaces, ports, routes"#,
         ),
         (
             r#"to = "h2"
@@ -1020,7 +1020,7 @@ capture = "h3"
             r#"duration = "20s"
 capture = ["h1", "h1"]
 "#,
-            r#"f.toml:2:18: "h1" is captured already; name it once"#,
+            r#"f.toml:2:18: "h1" is listed twice; list it once"#,
         ),
         (
             r#"duration = "20s"
@@ -1052,7 +1052,7 @@ reader_stops = "5"
             r#"to = "h2"
 reader_resumes = "8s"
 "#,
-            r#"f.toml:20:18: the reader never stopped; write "reader_stops" too"#,
+            r#"f.toml:20:18: the reader never stops; add "reader_stops""#,
         ),
         (
             r#"to = "h2"
@@ -1061,7 +1061,7 @@ reader_resumes = "8s"
 reader_stops = "8s"
 reader_resumes = "8s"
 "#,
-            r#"f.toml:21:18: the reader reads on before it has stopped; write a time after 8 s"#,
+            r#"f.toml:21:18: the reader resumes before it stops; write a time after 8 s"#,
         ),
         (
             r#"to = "h2"
@@ -1070,7 +1070,7 @@ reader_resumes = "8s"
 kind = "ping"
 reader_stops = "8s"
 "#,
-            r#"f.toml:21:1: unknown key "reader_stops" in a ping flow; known here: name, from, to, kind, start, stop, interval, count, payload"#,
+            r#"f.toml:21:1: unknown key "reader_stops" in a ping flow; expected one of: name, from, to, kind, start, stop, interval, count, payload"#,
         ),
         (
             r#"duration = "20s"

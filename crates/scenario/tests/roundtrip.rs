@@ -4,7 +4,7 @@
 
 use net::{LossModel, QueueLimit, Rate};
 use proptest::prelude::*;
-use scenario::{Kind, Scenario, ScenarioFile};
+use scenario::{FlowKind, Scenario, ScenarioFile};
 use units::{BitRate, Bytes, Time};
 
 fn reparsed(scenario: &Scenario) -> Scenario {
@@ -90,7 +90,7 @@ const EVERYTHING: &str = r#"
     size = "2GB"
 "#;
 
-/// The keys of directions, changes, routers and interfaces that `EVERYTHING` has not.
+/// The keys of directions, changes, routers and interfaces that `EVERYTHING` does not have.
 const NETWORK: &str = r#"
     capture = ["h1", "trunk"]
     duration = "1min"
@@ -234,7 +234,7 @@ proptest! {
         forward.loss = LossModel::Independent(loss);
         forward.queue = QueueLimit::Bytes(Bytes(queue));
         scenario.links[0].backward.queue = QueueLimit::Packets(packets);
-        let Kind::Tcp(tcp) = &mut scenario.flows[0].kind else { unreachable!() };
+        let FlowKind::Tcp(tcp) = &mut scenario.flows[0].kind else { unreachable!() };
         tcp.size = Some(Bytes(size));
         prop_assert_eq!(reparsed(&scenario), scenario);
     }

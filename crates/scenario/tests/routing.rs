@@ -1,4 +1,4 @@
-//! What is filled in between routers and hosts, and the way that packets take.
+//! Addresses and routes that are assigned between routers and hosts, and the paths of packets.
 
 use scenario::{Scenario, ScenarioFile};
 
@@ -38,7 +38,7 @@ fn router_addresses(scenario: &Scenario) -> Vec<String> {
 
 fn way(scenario: &Scenario, from: &str, to: &str) -> Option<Vec<String>> {
     let hops = scenario.path(from, to)?;
-    Some(hops.iter().map(|h| scenario.links[h.link].ends[usize::from(!h.reversed)].clone()).collect())
+    Some(hops.iter().map(|h| scenario.links[h.link].receiver(h.direction).to_owned()).collect())
 }
 
 const CHAIN: [(&str, &str); 5] = [("h1", "s1"), ("s1", "r1"), ("r1", "r2"), ("r2", "r3"), ("r3", "h2")];
@@ -65,7 +65,7 @@ fn a_chain_of_routers_needs_only_their_names() {
 }
 
 #[test]
-fn both_ip_versions_are_filled_in() {
+fn both_ip_versions_get_addresses() {
     let hosts = [
         ("h1", "address = [\"10.0.1.1/24\", \"fd01::1/64\"]"),
         ("h2", "address = [\"fd02::1/64\", \"10.0.2.254/24\"]"),
@@ -105,7 +105,7 @@ fn blocks_between_routers_avoid_what_is_in_use() {
 }
 
 #[test]
-fn a_full_network_is_said() {
+fn a_full_network_is_reported() {
     let hosts = [
         ("h1", "address = \"10.0.1.1/30\""),
         ("h3", "address = \"10.0.1.2/30\""),
@@ -119,7 +119,7 @@ fn a_full_network_is_said() {
     );
 }
 
-/// Two ways from r1 to r4: over r2, and the longer one over r3 and r5.
+/// Two paths from r1 to r4: over r2, and the longer one over r3 and r5.
 const TWO_WAYS: [(&str, &str); 8] = [
     ("h1", "r1"),
     ("r1", "r2"),
@@ -134,11 +134,11 @@ const ROUTERS: [&str; 5] = ["r1", "r2", "r3", "r4", "r5"];
 const HOSTS: [(&str, &str); 2] = [("h1", "address = \"10.0.1.1/24\""), ("h2", "address = \"10.0.2.1/24\"")];
 
 #[test]
-fn the_fewest_hops_unless_a_static_route_says_otherwise() {
+fn static_routes_override_the_fewest_hops() {
     let text = network(&HOSTS, &ROUTERS, &["s1"], &TWO_WAYS);
     let scenario = resolved(&text);
     assert_eq!(way(&scenario, "h1", "h2").unwrap(), ["r1", "r2", "r4", "s1", "h2"]);
-    // r3 is 100.64.0.10 on the third link between routers; from there the fewest hops lead on over r5.
+    // r3 is 100.64.0.10 on the third link between routers; from there the fewest hops are over r5.
     let route = "[routers.r1]\nroutes = [{ to = \"10.0.2.0/24\", via = \"100.64.0.10\" }]\n";
     let scenario = resolved(&format!("{text}{route}"));
     assert_eq!(way(&scenario, "h1", "h2").unwrap(), ["r1", "r3", "r5", "r4", "s1", "h2"]);
@@ -153,21 +153,21 @@ fn the_fewest_hops_unless_a_static_route_says_otherwise() {
 }
 
 #[test]
-fn routes_that_lead_in_a_circle_or_nowhere_are_no_way() {
+fn routing_loops_and_unreachable_next_hops_are_no_path() {
     let circle = "[routers.r1]\nroutes = [{ to = \"10.0.2.0/24\", via = \"100.64.0.2\" }]\n\
                   [routers.r2]\nroutes = [{ to = \"default\", via = \"100.64.0.1\" }]\n";
     let flow = "[[flows]]\nname = \"f\"\nfrom = \"h1\"\nto = \"h2\"\n";
     let text = network(&HOSTS, &ROUTERS, &["s1"], &TWO_WAYS);
     assert_eq!(resolved(&format!("{text}{circle}")).path("h1", "h2"), None);
     let shown = mistakes(&format!("duration = \"1s\"\n{text}{circle}{flow}"));
-    assert!(shown.contains("no route leads from h1 (10.0.1.1/24) to h2 (10.0.2.1/24) and back"), "{shown}");
-    // The next hop is in the network, but nobody has it.
+    assert!(shown.contains("no route from h1 (10.0.1.1/24) to h2 (10.0.2.1/24) and back"), "{shown}");
+    // The next hop is in the network, but no station has its address.
     let nobody = "[routers.r1]\nroutes = [{ to = \"10.0.2.0/24\", via = \"10.0.1.77\" }]\n";
     assert_eq!(resolved(&format!("{text}{nobody}")).path("h1", "h2"), None);
 }
 
 #[test]
-fn a_host_uses_the_interface_and_gateway_that_it_is_told_to() {
+fn a_host_uses_its_configured_interface_and_gateway() {
     let hosts = [
         (
             "h1",
@@ -188,14 +188,14 @@ fn a_host_uses_the_interface_and_gateway_that_it_is_told_to() {
 }
 
 #[test]
-fn networks_on_two_sides_of_a_router_are_apart() {
+fn networks_on_two_sides_of_a_router_must_not_overlap() {
     let hosts = [("h1", "address = \"10.0.1.1/16\""), ("h2", "address = \"10.0.2.1/24\"")];
     let text = network(&hosts, &["r1"], &[], &[("h1", "r1"), ("r1", "h2")]);
     assert_eq!(
         mistakes(&text),
-        "net.toml:4:11: 10.0.2.1/24 of h2 and 10.0.1.1/16 of h1 overlap, with a router between them; give each side of a router a network of its own"
+        "net.toml:4:11: 10.0.2.1/24 of h2 and 10.0.1.1/16 of h1 overlap, with a router between them; give each side of the router a different network"
     );
-    // Two networks that nothing joins may be the same.
+    // Networks that no router joins may be the same.
     let hosts = [
         ("h1", "address = \"10.0.0.1/8\""),
         ("h2", "address = \"10.0.0.2/8\""),
@@ -206,7 +206,7 @@ fn networks_on_two_sides_of_a_router_are_apart() {
 }
 
 #[test]
-fn loops_of_switches_and_hosts_of_two_links_are_fine() {
+fn loops_of_switches_and_hosts_with_two_links_are_valid() {
     let links = [("h1", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "s1"), ("s3", "h2"), ("h1", "s3")];
     let hosts = [("h1", "address = \"10.0.0.1/8\""), ("h2", "address = \"10.0.0.2/8\"")];
     let scenario = resolved(&network(&hosts, &[], &["s1", "s2", "s3"], &links));

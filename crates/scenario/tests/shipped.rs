@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods)] // a test may read the files it is about
 
 use net::QueueLimit;
-use scenario::{Figure, Hop, Kind, Metric, Ping, ScenarioFile};
+use scenario::{FlowKind, Metric, MetricPath, PathHop, PingSpec, ScenarioFile};
 use units::{BitRate, Bytes, Time};
 
 fn shipped(name: &str) -> ScenarioFile {
@@ -33,7 +33,7 @@ fn lab8() {
     assert_eq!(slow.forward.queue, QueueLimit::Bytes(Bytes(25_000_000)));
     assert_eq!((slow.forward.loss.mean(), slow.forward.burst, slow.forward.overhead), (0.0, None, 14));
     assert!(slow.backward.is_ideal() && base.links[0].forward.is_ideal());
-    let Kind::Tcp(tcp) = &base.flows[0].kind else { panic!("{:?}", base.flows) };
+    let FlowKind::Tcp(tcp) = &base.flows[0].kind else { panic!("{:?}", base.flows) };
     assert_eq!(tcp.cc, Some(scenario::Cc::Named("cubic".into())));
 
     let tuned = file.resolve(Some("tuned"), &[]).unwrap();
@@ -45,7 +45,7 @@ fn lab8() {
 
     let [default, tuned] = file.published() else { panic!("{:?}", file.published()) };
     assert_eq!((default.id.as_str(), default.variant.as_deref()), ("L8-default", Some("default")));
-    assert_eq!(default.figure, Figure::Flow { flow: "bulk".into(), metric: Metric::Goodput });
+    assert_eq!(default.figure, MetricPath::Flow { flow: "bulk".into(), metric: Metric::Goodput });
     assert_eq!((default.value, default.tolerance, default.unit()), (Some(3e9), 0.15, "bit/s"));
     assert_eq!(default.metric_path(), "flows.bulk.goodput");
     assert!(default.holds_on("6.1.0-18-amd64") && !default.holds_on("6.18.5"));
@@ -55,14 +55,14 @@ fn lab8() {
 }
 
 #[test]
-fn lab8_path_goes_both_ways() {
+fn lab8_has_paths_in_both_directions() {
     let scenario = shipped("lab8").resolve(None, &[]).unwrap();
-    let hops = |reversed, links: [usize; 3]| links.map(|link| Hop { link, reversed }).to_vec();
-    assert_eq!(scenario.path("h1", "h2"), Some(hops(false, [0, 1, 2])));
-    assert_eq!(scenario.path("h2", "h1"), Some(hops(true, [2, 1, 0])));
+    let hops = |direction, links: [usize; 3]| links.map(|link| PathHop { link, direction }).to_vec();
+    assert_eq!(scenario.path("h1", "h2"), Some(hops(scenario::Direction::Forward, [0, 1, 2])));
+    assert_eq!(scenario.path("h2", "h1"), Some(hops(scenario::Direction::Backward, [2, 1, 0])));
     assert_eq!(scenario.path("h1", "nowhere"), None);
     let slow = scenario.path("h1", "h2").unwrap()[1];
-    assert!(scenario.links[slow.link].direction(slow.reversed).rate.mean().is_some());
+    assert!(scenario.links[slow.link].pipe(slow.direction).rate.mean().is_some());
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn lab8_ping() {
     let file = shipped("lab8-ping");
     assert_eq!(file.variants().count(), 0);
     let scenario = file.resolve(None, &[]).unwrap();
-    let ping = Ping { interval: Time::from_millis(200), count: Some(20), payload: Bytes(56) };
-    assert_eq!(scenario.flows[0].kind, Kind::Ping(ping));
+    let ping = PingSpec { interval: Time::from_millis(200), count: Some(20), payload: Bytes(56) };
+    assert_eq!(scenario.flows[0].kind, FlowKind::Ping(ping));
     let [median, first] = file.published() else { panic!("{:?}", file.published()) };
-    let of = |metric| Figure::Flow { flow: "ping".into(), metric };
+    let of = |metric| MetricPath::Flow { flow: "ping".into(), metric };
     assert_eq!((&median.figure, median.value, median.unit()), (&of(Metric::MedianRtt), Some(0.0201), "s"));
     assert_eq!((&first.figure, first.value, first.tolerance), (&of(Metric::FirstRtt), Some(0.041132), 0.1));
 }
@@ -88,6 +88,6 @@ fn verdicts() {
     // One bandwidth-delay product of queue.
     assert_eq!(path.queue, QueueLimit::Bytes(path.rate.mean().unwrap().bytes_in(path.delay)));
     assert_eq!(resolve("lossy").links[1].forward.loss.mean(), 0.005);
-    let Kind::Tcp(tcp) = &resolve("slow-reader").flows[0].kind else { panic!("not tcp") };
+    let FlowKind::Tcp(tcp) = &resolve("slow-reader").flows[0].kind else { panic!("not tcp") };
     assert_eq!(tcp.read_rate, Some(BitRate(40_000_000)));
 }

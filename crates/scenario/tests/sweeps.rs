@@ -1,4 +1,4 @@
-//! `[[sweeps]]` of a whole file: what its points are, and that every one of them is checked where it is written.
+//! `[[sweeps]]` of a whole file: its points, and the positions of mistakes in them.
 
 use scenario::ScenarioFile;
 
@@ -53,7 +53,7 @@ factor = 2
 }
 
 #[test]
-fn a_wrong_value_is_shown_where_it_is_written() {
+fn a_wrong_value_has_its_position() {
     let queue = "[[sweeps]]\nfield = \"links.h1-h2.forward.queue\"\nvalues = [\"10p\", \"10q\"]\n";
     assert!(
         error(queue).starts_with("f.toml:14:18: with links.h1-h2.forward.queue = 10q: "),
@@ -76,7 +76,7 @@ fn a_wrong_value_is_shown_where_it_is_written() {
 }
 
 #[test]
-fn values_that_are_wrong_only_together_are_found() {
+fn combinations_of_valid_values_are_checked() {
     // A flow may start at 800 ms, and a run may last 500 ms; not both.
     let both = "[[sweeps]]\nfield = \"duration\"\nvalues = [\"1s\", \"500ms\"]\n\
                 [[sweeps]]\nfield = \"flows.bulk.start\"\nvalues = [\"100ms\", \"800ms\"]\n";

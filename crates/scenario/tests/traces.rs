@@ -1,4 +1,4 @@
-//! Traces of rates from files: found, read once, and kept in what is printed.
+//! Rate traces from files: read once, and contained in printed scenarios.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -50,7 +50,7 @@ fn down() -> Rate {
 }
 
 #[test]
-fn files_are_read_once_and_told_apart_by_content() {
+fn files_are_read_once_and_formats_detected_by_content() {
     let asked = RefCell::new(Vec::new());
     let counting = |path: &str| {
         asked.borrow_mut().push(path.to_owned());
@@ -63,7 +63,7 @@ fn files_are_read_once_and_told_apart_by_content() {
 }
 
 #[test]
-fn what_is_printed_needs_no_file() {
+fn printed_scenarios_need_no_file() {
     let file = ScenarioFile::parse_with("x.toml", FILE, &load).unwrap();
     for variant in [None, Some("other"), Some("fixed")] {
         let scenario = file.resolve(variant, &[]).unwrap();
@@ -73,7 +73,7 @@ fn what_is_printed_needs_no_file() {
 }
 
 #[test]
-fn a_rate_replaces_a_trace_and_a_trace_a_rate() {
+fn a_rate_replaces_a_trace_and_vice_versa() {
     let file = ScenarioFile::parse_with("x.toml", FILE, &load).unwrap();
     let fixed = file.resolve(Some("fixed"), &[]).unwrap();
     assert_eq!(rates(&fixed), [(); 2].map(|()| Rate::Constant(BitRate(5_000_000))));
@@ -82,23 +82,23 @@ fn a_rate_replaces_a_trace_and_a_trace_a_rate() {
 }
 
 #[test]
-fn a_file_named_by_a_setting_is_read_where_that_is_possible() {
+fn a_file_named_by_set_needs_a_function_that_reads_it() {
     let (base, _) = FILE.split_once("[[variants]]").unwrap();
     let file = ScenarioFile::parse_with("x.toml", &base.replace("cell/up.trace", "down.csv"), &load).unwrap();
     let set = [("links.h1-h2.forward.trace".to_owned(), "cell/up.trace".to_owned())];
     assert_eq!(rates(&file.resolve_with(None, &set, &load).unwrap())[0], up());
     let error = file.resolve(None, &set).unwrap_err().to_string();
-    assert!(error.contains("cannot use \"cell/up.trace\": no files can be read here"), "{error}");
+    assert!(error.contains("cannot use \"cell/up.trace\": files cannot be read here"), "{error}");
 }
 
 #[test]
-fn a_trace_longer_than_a_scenario_can_be_is_refused() {
+fn a_trace_longer_than_a_scenario_is_rejected() {
     let text = FILE.replace("\"down.csv\"", "\"long.csv\"");
     let error = ScenarioFile::parse_with("x.toml", &text, &load).unwrap_err().to_string();
     assert!(error.starts_with("x.toml:9:22: the trace is too long or too fast"), "{error}");
 }
 
-/// Mahimahi counts 4 B beside a packet's 1500 of IP, so each opportunity carries one whole.
+/// Mahimahi counts 4 B in addition to a packet's 1500 B of IP, so each opportunity carries one full packet.
 #[test]
 fn an_opportunity_of_a_mahimahi_trace_carries_a_full_packet() {
     let overheads = |text: &str| {

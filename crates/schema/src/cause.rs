@@ -1,30 +1,32 @@
-//! What can limit a flow: the vocabulary of the verdict.
+//! The causes that can limit a flow.
 
 use serde::{Deserialize, Serialize};
 
-/// What limited a flow. There is no `congestion_window`: the verdict says what held the window down.
+/// What limited a flow. There is no `congestion_window`: the verdict names what reduced or limited the
+/// window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// The window that the receiver advertises, held down by the receiver's buffer limit.
+    /// The window that the receiver advertises, limited by the receiver's buffer.
     ReceiveWindow,
     /// The sender's socket buffer.
     SendBuffer,
-    /// The slowest link: it is full.
+    /// The slowest link, which is full.
     PathRate,
     /// Lost packets, and the window's slow growth after them.
     Loss,
-    /// Marks of routers that see congestion coming (ECN, RFC 3168), and the window's slow growth after them.
+    /// Congestion marks of routers (ECN, RFC 3168), and the window's slow growth after them.
     EcnMarks,
-    /// The sending host's own queue: it dropped packets before they left, and the window's slow growth after that.
+    /// The sending host's own queue, which dropped packets before they left, and the window's slow growth
+    /// after that.
     LocalQueue,
-    /// The start: the window has not yet grown to what the path allows, without a loss.
+    /// The start: without a loss so far, the window has not yet grown to what the path allows.
     SlowStart,
-    /// The application: it writes or reads too slowly.
+    /// The application, which writes or reads too slowly.
     Application,
     /// A pacing rate below what the path allows.
     Pacing,
-    /// The computers: they could not keep up.
+    /// The hosts' processors, which could not keep up.
     HostCpu,
 }
 

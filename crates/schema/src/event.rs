@@ -1,47 +1,49 @@
-//! One row of `events.parquet`: something that happened at one instant.
+//! One row of `events.parquet`: an event of a flow, a link or the measurement.
 
-/// What kind of thing happened.
+/// The kind of an event, and the meaning of its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// A flow began (connected).
     Start,
     /// A flow ended.
     Stop,
-    /// The sender's congestion state changed; the value is the new `ca_state`.
+    /// The sender's congestion state changed. Value: the new `ca_state`.
     CaState,
-    /// Segments were retransmitted; the value is how many.
+    /// Segments were retransmitted. Value: their number.
     Retransmit,
-    /// A retransmission timeout fired; the value is how many since the last sample (in the simulator: 1).
+    /// A retransmission timeout fired. Value: the number since the last sample (in the simulator: 1).
     Rto,
-    /// A queue overflowed; the value is how many packets it dropped.
+    /// A queue overflowed. Value: the number of packets dropped.
     DropQueue,
-    /// A link lost packets by its loss model; the value is how many.
+    /// A link lost packets by its loss model. Value: their number.
     DropLoss,
-    /// An echo request was not answered; the value is its sequence number.
+    /// An echo request got no reply. Value: its sequence number.
     PingLost,
-    /// The sender marked segments lost; the value is how many. Simulator only, as all that follow.
+    /// The sender marked segments lost. Value: their number. This kind and the following ones up to
+    /// `HandshakeRetry` are reported by the simulator, and some of them by captures and traced connections.
     Lost,
-    /// Recovery from a loss began; the value is the slow-start threshold that the window goes down to, in segments.
+    /// Recovery from a loss began. Value: the slow-start threshold to which the window decreases, in
+    /// segments.
     RecoveryEnter,
-    /// Recovery ended; the value is the congestion window in segments.
+    /// Recovery ended. Value: the congestion window in segments.
     RecoveryLeave,
-    /// The window is reduced without a loss (ECN's mark, a tail loss probe that repaired one); the value is the
-    /// slow-start threshold in segments.
+    /// The window is reduced without recovery (after an ECN mark, or a loss that a tail loss probe repaired).
+    /// Value: the slow-start threshold in segments.
     Reduction,
-    /// A tail loss probe was sent; the value is 1.
+    /// A tail loss probe was sent. Value: 1.
     Probe,
-    /// A reduction turned out to be for nothing and was undone; the value is the congestion window in segments.
+    /// A reduction was spurious and was undone. Value: the congestion window in segments.
     Undo,
-    /// The peer closed its window; the value is the bytes that wait.
+    /// The peer closed its window. Value: the bytes waiting to be sent.
     ZeroWindow,
-    /// The peer opened its window again; the value is its size in bytes.
+    /// The peer opened its window again. Value: its size in bytes.
     WindowOpen,
-    /// The handshake's first segment was sent again; the value is how often so far.
+    /// The SYN was retransmitted. Value: the number of retransmissions so far.
     HandshakeRetry,
-    /// The TCP state changed; the value is the new one (include/net/tcp_states.h). Of traced connections only.
+    /// The TCP state changed. Value: the new state (include/net/tcp_states.h). Traced connections only.
     TcpState,
-    /// The measurement was held up: the emulator (subject `emulator`) delivered nothing or late, or samples are missing
-    /// (subject `sampler`); the value is for how long, in microseconds. Lab only.
+    /// The measurement stalled: the emulator (subject `emulator`) delivered late or nothing, or samples are
+    /// missing (subject `sampler`). Value: the stall's duration in microseconds. Lab only.
     Stall,
 }
 
@@ -105,7 +107,7 @@ pub const EMULATOR: &str = "emulator";
 /// Subject of the sampler's stalls.
 pub const SAMPLER: &str = "sampler";
 
-/// Something that happened to a flow, on a link, or to the measurement itself.
+/// An event of a flow, of a link, or of the measurement itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Time since the run's start, in microseconds.
@@ -114,6 +116,6 @@ pub struct Event {
     pub subject: String,
     /// What happened.
     pub kind: EventKind,
-    /// The kind's number, see [`EventKind`].
+    /// The value, whose meaning depends on the kind: see [`EventKind`].
     pub value: i64,
 }

@@ -1,16 +1,17 @@
-//! One row of `flows.parquet`: a flow at one instant, both ends where both are ours.
+//! One row of `flows.parquet`: a sample of a flow, of both ends where both can be read.
 
 use crate::{Cause, table::table};
 
 table! {
-    /// A flow at one instant. Sender-side metrics come from the sender's socket, `rcv_*` from the receiver's.
+    /// A flow at one instant. Sender-side metrics come from the sender's socket, `rcv_*` metrics from the
+    /// receiver's.
     pub struct FlowSample {
         keys {
             /// Time since the run's start, in microseconds.
             time_us: i64,
             /// The flow's name in the scenario.
             flow: String,
-            /// What limited the flow in the interval that ends here; set by `verdict`.
+            /// What limited the flow in the interval that ends with this sample; set by `verdict`.
             limited_by: Option<Cause>,
         }
         metrics {

@@ -1,14 +1,19 @@
 //! The record's tables and the run summary as plain types: what every engine writes and every report reads.
 //!
-//! Pure: no files here. `record` stores these rows as Parquet and the summary as JSON; `verdict`
-//! reads and completes them; `view` draws them. Column names are the Linux kernel's `tcp_info` names
-//! with the unit as suffix (`_us`, `_bytes`, `_segs`, `_bps`). Fields may be added, never renamed or
-//! removed within `longfat.summary/1`.
+//! Pure: no I/O. `record` stores these rows as Parquet and the summary as JSON, `verdict` labels and
+//! summarizes them, and `view` plots them. Column names are the Linux kernel's `tcp_info` names with the unit
+//! as suffix (`_us`, `_bytes`, `_segs`, `_bps`). Within `longfat.summary/1` fields may be added, but never
+//! renamed or removed.
 
 mod cause;
 mod event;
 mod flow_sample;
+mod flow_summary;
 mod link_sample;
+mod link_summary;
+mod name;
+mod published;
+mod quality;
 mod summary;
 mod sweep;
 mod table;
@@ -17,11 +22,13 @@ mod trace_row;
 pub use cause::Cause;
 pub use event::{EMULATOR, Event, EventKind, SAMPLER};
 pub use flow_sample::FlowSample;
+pub use flow_summary::{FlowSummary, Limited, Setting};
 pub use link_sample::LinkSample;
-pub use summary::{
-    BUSY_SHARE, DiscardedRun, FlowSummary, HostInfo, KernelFigure, Limited, LinkSummary, PublishedResult,
-    PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Setting, Summary,
-};
+pub use link_summary::LinkSummary;
+pub use name::{EngineName, FigureBound, FlowKind, LinkDirection};
+pub use published::{KernelFigure, PublishedResult, PublishedVerdict};
+pub use quality::{BUSY_SHARE, DiscardedRun, Quality, Reliability};
+pub use summary::{HostInfo, RunSummary, SUMMARY_SCHEMA, Summary};
 pub use sweep::{
     Fit, FitDocument, FitFigure, FitTried, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField,
     SweptValue, Unknown, WindowLaw,

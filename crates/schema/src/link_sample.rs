@@ -1,17 +1,17 @@
 //! One row of `links.parquet`: one direction of a link at one instant.
 
-use crate::table::table;
+use crate::{LinkDirection, table::table};
 
 table! {
-    /// One direction of a link at one instant; counters are since the run's start.
+    /// One direction of a link at one instant. Counters start at the run's start.
     pub struct LinkSample {
         keys {
             /// Time since the run's start, in microseconds.
             time_us: i64,
             /// The link's name, as in `s1-s2`.
             link: String,
-            /// `forward` (first end to second) or `backward`.
-            direction: String,
+            /// Which direction of the link.
+            direction: LinkDirection,
         }
         metrics {
             rate_bps = "wire rate that left the queue since the last sample, overhead included",

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::HostInfo;
+use crate::{EngineName, FigureBound, HostInfo};
 
 /// The value of the document's `schema` field.
 pub const SWEEP_SCHEMA: &str = "longfat.sweep/1";
@@ -44,7 +44,7 @@ pub struct SweptField {
 pub struct SweptValue {
     /// As written.
     pub text: String,
-    /// In the field's unit; `null` where it is no number.
+    /// In the field's unit; `null` where it is not a number.
     pub number: Option<f64>,
 }
 
@@ -59,22 +59,22 @@ pub struct SweepPoint {
     pub values: Vec<SweptValue>,
     /// The records of its repeats.
     pub runs: Vec<String>,
-    /// How many of them had been made before.
+    /// The number of them that earlier runs provided.
     pub earlier: u32,
     /// The metric of each run that has one.
     pub figures: Vec<f64>,
     /// Their mean.
     pub mean: Option<f64>,
-    /// Where the mean of many more runs lies with 95 % confidence (Student's t); `null` below two runs.
+    /// The mean's confidence interval at 95 % (Student's t); `null` below two runs.
     pub confidence: Option<(f64, f64)>,
     /// False where the measurement of a run is unreliable; its record says why.
     pub quality_ok: bool,
 }
 
-/// Where a metric stops rising.
+/// The value from which a metric no longer rises.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SweepKnee {
-    /// `lab`, `sim` or `model`.
+    /// The engine, as in [`SweepPoint::engine`].
     pub engine: String,
     /// The variant's name.
     pub variant: Option<String>,
@@ -84,22 +84,22 @@ pub struct SweepKnee {
     pub at: f64,
     /// The height of the plateau, in the metric's unit.
     pub plateau: f64,
-    /// The first value from which on all are within 5 % of the plateau; `null` where the last is not.
+    /// The first value from which all are within 5 % of the plateau; `null` where the last is not.
     pub level_from: Option<f64>,
-    /// What the window law says of it, where the field is a socket buffer and the metric its flow's goodput.
+    /// The window law's value, where the field is a socket buffer and the metric its flow's goodput.
     pub law: Option<WindowLaw>,
 }
 
 /// The window law: goodput = window / RTT, at the round-trip time of the loaded path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WindowLaw {
-    /// What the kernel takes of the buffer at the knee: twice what was asked for.
+    /// The kernel's size of the buffer at the knee: twice the requested size.
     pub real_bytes: f64,
-    /// Round-trip time of the loaded path at the knee: bytes in flight over bytes a second.
+    /// Round-trip time of the loaded path at the knee: bytes in flight / bytes per second.
     pub loaded_rtt_us: f64,
     /// The window that gives the plateau at this round-trip time.
     pub window_bytes: f64,
-    /// The size to ask for to have that window.
+    /// The size to request for that window.
     pub at: f64,
 }
 
@@ -119,17 +119,17 @@ pub struct FitDocument {
 pub struct Fit {
     /// The scenarios.
     pub scenarios: Vec<String>,
-    /// `sim` or `model`.
-    pub engine: String,
+    /// The simulator or the model.
+    pub engine: EngineName,
     /// The fields that were searched.
     pub unknowns: Vec<Unknown>,
     /// Root mean square of the figures' relative errors at the best values; `null` where a figure is missing.
     pub error: Option<f64>,
     /// The figures at the best values.
     pub figures: Vec<FitFigure>,
-    /// All that was tried, in ascending order of the values.
+    /// All sets of values that were tried, in ascending order.
     pub tried: Vec<FitTried>,
-    /// How many runs that were.
+    /// The number of runs.
     pub runs: u32,
 }
 
@@ -163,12 +163,12 @@ pub struct FitFigure {
     pub unit: String,
     /// The published figure.
     pub published: f64,
-    /// Where it is a bound: `below` or `above`.
+    /// Where the published figure is a bound: which side agrees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bound: Option<String>,
+    pub bound: Option<FigureBound>,
     /// Ours; `null` where the run has none.
     pub ours: Option<f64>,
-    /// Ours over the published one, less 1; 0 within a bound.
+    /// Our figure / the published one - 1; 0 within a bound.
     pub residual: Option<f64>,
 }
 

@@ -1,17 +1,19 @@
-//! One macro that declares a table's metric columns once: the struct's fields, their names, units and docs.
+//! A macro that declares a table's metric columns in one place: the struct's fields, their names, units and
+//! docs.
 
-/// What a metric column is called and means.
+/// A metric column's name and meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ColumnInfo {
     /// The column's name in Parquet, with the unit as suffix.
     pub name: &'static str,
-    /// One sentence for people.
+    /// The meaning, as in the reference and in the Parquet file's metadata.
     pub doc: &'static str,
 }
 
 /// A row whose metric columns can be read and written by index or by name.
 ///
-/// A metric is `None` where the source did not know it (an older kernel's short `tcp_info`, a ping flow's `cwnd`).
+/// A metric is `None` where the source does not have it (an older kernel's shorter `tcp_info`, a ping flow's
+/// `cwnd`).
 pub trait Metrics: Default {
     /// The metric columns in storage order.
     const COLUMNS: &'static [ColumnInfo];
@@ -23,7 +25,7 @@ pub trait Metrics: Default {
     fn column(name: &str) -> Option<usize> {
         Self::COLUMNS.iter().position(|c| c.name == name)
     }
-    /// The metric called `name`; `None` also where no such column exists.
+    /// The metric called `name`; also `None` where no such column exists.
     fn get(&self, name: &str) -> Option<i64> {
         Self::column(name).and_then(|i| self.metric(i))
     }

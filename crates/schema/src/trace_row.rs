@@ -1,18 +1,18 @@
-//! One row of `trace.parquet`: a segment that a traced flow's sender sent, or an ACK that came to it.
+//! One row of `trace.parquet`: a segment that a traced flow's sender sent, or an ACK that it received.
 
 use crate::table::table;
 
-/// What happened at the sender.
+/// The kind of a trace row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TraceKind {
     /// New data was sent.
     #[default]
     Sent,
-    /// Data was sent again.
+    /// Data was retransmitted.
     Retransmit,
-    /// An ACK without SACK blocks came.
+    /// An ACK without SACK blocks was received.
     Ack,
-    /// An ACK with SACK blocks came.
+    /// An ACK with SACK blocks was received.
     Sack,
 }
 
@@ -37,10 +37,10 @@ impl TraceKind {
 }
 
 table! {
-    /// A segment or super-packet that the sender sent, or an ACK as it was after the sender had taken it in.
+    /// A segment or GSO super-packet that the sender sent, or the sender's state after it processed an ACK.
     pub struct TraceRow {
         keys {
-            /// Time since the run's start, in microseconds. Rows of one instant are in the order of what happened.
+            /// Time since the run's start, in microseconds. Rows of one instant are in the order of events.
             time_us: i64,
             /// The flow's name in the scenario.
             flow: String,

@@ -1,4 +1,4 @@
-//! Every column and every kind of event has its place in the reference of the record, in the same words.
+//! The record's reference (docs/record.md) describes every column and every kind of event, in the same words.
 
 use schema::{ColumnInfo, EventKind, FlowSample, LinkSample, Metrics, TraceKind, TraceRow};
 
@@ -13,7 +13,7 @@ fn every_column_is_described() {
 }
 
 #[test]
-fn every_kind_is_described_and_found_by_its_name() {
+fn every_kind_is_described_and_parsed_from_its_name() {
     for kind in EventKind::ALL {
         assert_eq!(EventKind::from_name(kind.name()), Some(kind));
         assert!(REFERENCE.contains(&format!("`{}`", kind.name())), "{kind:?} is not in docs/record.md");

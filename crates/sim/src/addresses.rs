@@ -1,33 +1,36 @@
-//! Which stations a flow's packets leave and go to.
+//! Which stations a flow's packets leave from and go to. A station is a port of a host or router in the
+//! network.
 
-use net::{Network, Packet, Station};
-use scenario::{Flow, Scenario};
+use net::{Network, NetworkPacket, Station};
+use scenario::{FlowSpec, Scenario};
 
 use crate::Error;
 
-/// A one-way route as the network wants it told.
+/// A one-way route in the network's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// The station that sends.
+    /// The sending station.
     pub(crate) from: u32,
-    /// The station that is meant.
+    /// The destination station.
     pub(crate) to: u32,
-    /// The station on the sender's own link layer that packets go to first.
+    /// The next hop: the station on the sender's link layer that receives the packets first.
     pub(crate) next: u32,
 }
 
-/// Both ways of a flow, and its IP header.
+/// The routes of a flow in both directions, and bytes of its IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
+    /// From the flow's sender to its receiver.
     pub(crate) there: Route,
+    /// From the receiver to the sender.
     pub(crate) back: Route,
     pub(crate) ip_header: u32,
 }
 
-/// The stations of a flow's addresses, as each host's table leads there.
-pub(crate) fn addresses<P: Packet>(
+/// The stations of a flow's addresses and the routes by each host's routing table.
+pub(crate) fn addresses<P: NetworkPacket>(
     scenario: &Scenario,
-    flow: &Flow,
+    flow: &FlowSpec,
     stations: &[Station],
     network: &Network<P>,
 ) -> Result<Addresses, Error> {
@@ -36,12 +39,12 @@ pub(crate) fn addresses<P: Packet>(
         let from = host(scenario, &flow.from)?;
         let to = host(scenario, &flow.to)?;
         let there = route(network, stations, from, first_station(stations, to)?)?;
-        // Answers go to the address of the first interface, whichever way requests left.
+        // Replies go to the address of the first interface, even if requests left by another.
         let back = route(network, stations, to, first_station(stations, from)?)?;
         let ip_header = if own.is_ipv4() && peer.is_ipv4() { 20 } else { 40 };
         Some(Addresses { there, back, ip_header })
     };
-    found().ok_or_else(|| Error::NoWay(flow.name.clone()))
+    found().ok_or_else(|| Error::NoPath(flow.name.clone()))
 }
 
 fn host(scenario: &Scenario, name: &str) -> Option<u32> {
@@ -52,12 +55,12 @@ fn first_station(stations: &[Station], host: u32) -> Option<u32> {
     stations.iter().position(|s| s.node == net::Node::Host(host)).map(|i| i as u32)
 }
 
-fn route<P: Packet>(network: &Network<P>, stations: &[Station], host: u32, to: u32) -> Option<Route> {
+fn route<P: NetworkPacket>(network: &Network<P>, stations: &[Station], host: u32, to: u32) -> Option<Route> {
     if stations[to as usize].node == net::Node::Host(host) {
         return None;
     }
-    let way = network.way(host, to)?;
+    let hop = network.next_hop(host, to)?;
     let from =
-        stations.iter().position(|s| s.node == net::Node::Host(host) && s.interface == way.interface)?;
-    Some(Route { from: from as u32, to, next: way.station })
+        stations.iter().position(|s| s.node == net::Node::Host(host) && s.interface == hop.interface)?;
+    Some(Route { from: from as u32, to, next: hop.station })
 }

@@ -1,45 +1,47 @@
-//! The applications at the ends of a transfer, as the lab's are: one writes as much as the socket takes (or at a rate), the
-//! other reads all there is (or at a rate, with a pause) and throws it away.
+//! The applications at the ends of a TCP transfer. They behave as the lab's: the writer fills the socket (or
+//! writes at a rate); the reader discards all that is readable (or reads at a rate, or pauses).
 
 use std::ops::ControlFlow;
 
-use scenario::Tcp;
+use scenario::TcpSpec;
 use tcp::Endpoint;
 use units::Time;
 
 use crate::pace::Pace;
 
-/// One write at most.
-const WRITE_BYTES: u64 = 64 * 1024;
-/// One read at most.
-const READ_BYTES: u64 = 512 * 1024;
+/// Largest write.
+const MAX_WRITE_BYTES: u64 = 64 * 1024;
+/// Largest read.
+const MAX_READ_BYTES: u64 = 512 * 1024;
 
 /// The writing application.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    left: u64,
+    /// Bytes still to write, `pending` included.
+    remaining: u64,
     pace: Option<Pace>,
-    /// Of a write that the socket has not taken whole.
+    /// Remaining bytes of a write that the socket has not accepted in full.
     pending: u64,
-    closed: bool,
+    is_closed: bool,
 }
 
 impl Writer {
-    pub(crate) fn new(tcp: &Tcp, now: Time) -> Self {
+    pub(crate) fn new(tcp: &TcpSpec, now: Time) -> Self {
         Writer {
-            left: tcp.size.map_or(u64::MAX, |size| size.0),
+            remaining: tcp.size.map_or(u64::MAX, |size| size.0),
             pace: tcp.write_rate.map(|rate| Pace::new(rate, now)),
             pending: 0,
-            closed: false,
+            is_closed: false,
         }
     }
 
-    /// Writes once, if it may; to be called again where that did something, when the segments that followed have been sent:
-    /// a large buffer takes tens of thousands at once. Otherwise it tells when it wants to write by itself again.
+    /// Writes once, if possible. `Continue`: something was written; send the resulting segments, then call
+    /// again. One write at a time, because a large buffer accepts tens of thousands of segments. `Break`:
+    /// when to call again without another event.
     pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Time) -> ControlFlow<Option<Time>> {
-        if self.left == 0 {
-            if !self.closed {
-                self.closed = true;
+        if self.remaining == 0 {
+            if !self.is_closed {
+                self.is_closed = true;
                 endpoint.close(now.0);
             }
             return ControlFlow::Break(None);
@@ -53,27 +55,28 @@ impl Writer {
         if endpoint.writable() == 0 {
             return ControlFlow::Break(None);
         }
-        let taken = endpoint.write(now.0, self.pending).min(self.pending);
-        if taken == 0 {
+        let written = endpoint.write(now.0, self.pending).min(self.pending);
+        if written == 0 {
             return ControlFlow::Break(None);
         }
-        self.pending -= taken;
-        self.left -= taken;
+        self.pending -= written;
+        self.remaining -= written;
         if let Some(pace) = &mut self.pace {
-            pace.spend(taken);
+            pace.spend(written);
         }
         ControlFlow::Continue(())
     }
 
-    /// Whether all was written.
+    /// True once all bytes are written.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        self.left == 0
+        self.remaining == 0
     }
 
     fn next_write(&self, now: Time) -> Result<u64, Time> {
-        let allowed = self.pace.as_ref().map_or(Ok(WRITE_BYTES), |pace| pace.allowed(now, WRITE_BYTES))?;
-        Ok(allowed.min(self.left))
+        let allowed =
+            self.pace.as_ref().map_or(Ok(MAX_WRITE_BYTES), |pace| pace.allowed(now, MAX_WRITE_BYTES))?;
+        Ok(allowed.min(self.remaining))
     }
 }
 
@@ -88,7 +91,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(tcp: &Tcp, now: Time) -> Self {
+    pub(crate) fn new(tcp: &TcpSpec, now: Time) -> Self {
         let pause = match (tcp.reader_stops, tcp.reader_resumes) {
             (None, None) => None,
             (stops, resumes) => Some((stops.unwrap_or_default(), resumes)),
@@ -96,13 +99,13 @@ impl Reader {
         Reader {
             pace: tcp.read_rate.map(|rate| Pace::new(rate, now)),
             rate: tcp.read_rate,
-            // What was over before the flow began is no pause of it.
+            // A pause that ended before the flow started does not apply to it.
             pause: pause.filter(|(_, until)| until.is_none_or(|until| until > now)),
             received: 0,
         }
     }
 
-    /// Reads what it may. Tells when it wants to read by itself again.
+    /// Reads what the rate and the pause allow. Returns when to call again without another event.
     pub(crate) fn work(&mut self, endpoint: &mut Endpoint, now: Time) -> Option<Time> {
         if let Some((from, until)) = self.pause
             && now >= from
@@ -111,15 +114,17 @@ impl Reader {
                 return until;
             }
             self.pause = None;
-            // Whoever reads slowly does not make up for the pause.
+            // A paced reader does not catch up on the pause.
             self.pace = self.rate.map(|rate| Pace::new(rate, now));
         }
         while endpoint.readable() > 0 {
-            let most = match self.pace.as_ref().map_or(Ok(READ_BYTES), |pace| pace.allowed(now, READ_BYTES)) {
-                Ok(most) => most,
-                Err(at) => return Some(at),
-            };
-            let read = endpoint.read(now.0, most);
+            let max =
+                match self.pace.as_ref().map_or(Ok(MAX_READ_BYTES), |pace| pace.allowed(now, MAX_READ_BYTES))
+                {
+                    Ok(max) => max,
+                    Err(at) => return Some(at),
+                };
+            let read = endpoint.read(now.0, max);
             if read == 0 {
                 break;
             }

@@ -1,22 +1,29 @@
 //! From a scenario's host and flow to the settings of one end of a connection.
 //!
-//! Settings of a host that do not shape TCP, or that its kernel did not have, are left alone; those that do and cannot be
-//! read are errors.
+//! Sysctls that do not affect TCP, or that the host's kernel does not have, are ignored. An invalid value of
+//! any other sysctl is an error.
 
-use scenario::{Host, Tcp};
+use scenario::{Host, TcpSpec};
 use tcp::{Config, Profile};
 
-use crate::{Error, Machine, Side};
+use crate::{Error, HostDefaults, Side};
 
 /// The settings of one end of a flow.
-pub(crate) fn config(machine: &Machine, host: &Host, tcp: &Tcp, side: Side) -> Result<Config, Error> {
+pub(crate) fn config(
+    defaults: &HostDefaults,
+    host: &Host,
+    tcp: &TcpSpec,
+    side: Side,
+) -> Result<Config, Error> {
     let mut config = Config {
         mtu: host.mtu,
         user_mss: tcp.mss.map(|mss| u16::try_from(mss).unwrap_or(u16::MAX)),
-        ..kernel_config(machine, host)
+        ..kernel_config(defaults, host)
     };
-    let old = config.profile == Profile::Linux24;
-    for (name, value) in host.sysctl.iter().filter(|(name, _)| !old || SYSCTLS_24.contains(&name.as_str())) {
+    let is_linux24 = config.profile == Profile::Linux24;
+    for (name, value) in
+        host.sysctl.iter().filter(|(name, _)| !is_linux24 || SYSCTLS_24.contains(&name.as_str()))
+    {
         set(&mut config, name, value).map_err(|expected| Error::Sysctl {
             host: host.name.clone(),
             name: name.clone(),
@@ -28,7 +35,7 @@ pub(crate) fn config(machine: &Machine, host: &Host, tcp: &Tcp, side: Side) -> R
     match side {
         Side::Sender => {
             config.sndbuf = tcp.send_buffer.map(|bytes| int(bytes.0));
-            // The lab sets buffers past the machine's limit.
+            // As in the lab, a socket's buffer may exceed the limit.
             config.wmem_max = config.wmem_max.max(config.sndbuf.unwrap_or(0));
             config.max_pacing_rate = tcp.pacing.map(|rate| rate.0 / 8);
         }
@@ -37,8 +44,8 @@ pub(crate) fn config(machine: &Machine, host: &Host, tcp: &Tcp, side: Side) -> R
             config.rmem_max = config.rmem_max.max(config.rcvbuf.unwrap_or(0));
         }
     }
-    if let Some(gso) = host.nic.gso.filter(|_| !old) {
-        // Room for one segment alone: no super-packets, whatever their size.
+    if let Some(gso) = host.nic.gso.filter(|_| !is_linux24) {
+        // If only one segment fits, there are no super-packets.
         match gso.0 < 2 * u64::from(host.mtu) {
             true => config.gso_max_segs = 1,
             false => config.gso_max_size = int(gso.0),
@@ -47,31 +54,31 @@ pub(crate) fn config(machine: &Machine, host: &Host, tcp: &Tcp, side: Side) -> R
     Ok(config)
 }
 
-/// Whether a host's sysctl has an effect on the TCP that it gets.
-pub fn applies_sysctl(machine: &Machine, host: &Host, name: &str) -> bool {
+/// True if a host's sysctl affects its simulated TCP.
+pub fn applies_sysctl(defaults: &HostDefaults, host: &Host, name: &str) -> bool {
     let is_known = set(&mut Config::default(), name, "").is_err();
-    is_known && (machine.kernel_of(host) >= (2, 6) || SYSCTLS_24.contains(&name))
+    is_known && (defaults.kernel_of(host) >= (2, 6) || SYSCTLS_24.contains(&name))
 }
 
-/// What a host has before its own settings: a kernel of today those of the machine, Linux 2.4 those it came with.
-fn kernel_config(machine: &Machine, host: &Host) -> Config {
-    let kernel = machine.kernel_of(host);
+/// A host's settings before its own sysctls: `defaults`, or for Linux 2.4 that kernel's defaults.
+fn kernel_config(defaults: &HostDefaults, host: &Host) -> Config {
+    let kernel = defaults.kernel_of(host);
     match Profile::of_kernel(kernel.0, kernel.1) {
         Some(Profile::Linux24) => Config::linux24(),
         _ => Config {
             profile: Profile::Linux6 { kernel },
-            hz: machine.hz,
-            rmem: machine.rmem,
-            wmem: machine.wmem,
-            rmem_max: machine.rmem_max,
-            wmem_max: machine.wmem_max,
-            packet_memory: machine.packet_memory,
+            hz: defaults.hz,
+            rmem: defaults.rmem,
+            wmem: defaults.wmem,
+            rmem_max: defaults.rmem_max,
+            wmem_max: defaults.wmem_max,
+            packet_memory: defaults.packet_memory,
             ..Config::default()
         },
     }
 }
 
-/// The settings of these that Linux 2.4 knew.
+/// The sysctls of [`set`] that Linux 2.4 has.
 const SYSCTLS_24: [&str; 14] = [
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",
@@ -89,7 +96,7 @@ const SYSCTLS_24: [&str; 14] = [
     "net.ipv4.tcp_syn_retries",
 ];
 
-/// What is wrong with a value.
+/// What a valid value is.
 type Expected = &'static str;
 
 fn set(config: &mut Config, name: &str, value: &str) -> Result<(), Expected> {
@@ -138,7 +145,7 @@ fn set(config: &mut Config, name: &str, value: &str) -> Result<(), Expected> {
 }
 
 fn number<T: std::str::FromStr>(value: &str) -> Result<T, Expected> {
-    value.trim().parse().map_err(|_| "number that it may have")
+    value.trim().parse().map_err(|_| "a number in its range")
 }
 
 fn triple(value: &str) -> Result<[u32; 3], Expected> {
@@ -152,16 +159,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read_as_the_kernel_reads_them() {
+    fn sysctls_are_parsed_as_by_the_kernel() {
         let mut config = Config::default();
         set(&mut config, "net.ipv4.tcp_rmem", "10240\t87380 16777216").unwrap();
         set(&mut config, "net.ipv4.tcp_sack", "0").unwrap();
         set(&mut config, "net.ipv4.ip_forward", "what?").unwrap();
         let text = "hosts.h1.address = \"10.0.0.1/24\"\nhosts.h2.address = \"10.0.0.2/24\"\n[[links]]\nends = [\"h1\", \"h2\"]\n";
         let scenario = scenario::ScenarioFile::parse("s", text).unwrap().resolve(None, &[]).unwrap();
-        let (machine, host) = (Machine::default(), &scenario.hosts[0]);
-        assert!(applies_sysctl(&machine, host, "net.ipv4.tcp_mtu_probing"));
-        assert!(!applies_sysctl(&machine, host, "net.ipv4.tcp_fastopen"));
+        let (defaults, host) = (HostDefaults::default(), &scenario.hosts[0]);
+        assert!(applies_sysctl(&defaults, host, "net.ipv4.tcp_mtu_probing"));
+        assert!(!applies_sysctl(&defaults, host, "net.ipv4.tcp_fastopen"));
         assert_eq!((config.rmem, config.sack), ([10_240, 87_380, 16_777_216], false));
         assert!(set(&mut config, "net.ipv4.tcp_wmem", "1 2").is_err());
         assert!(set(&mut config, "net.ipv4.tcp_app_win", "31x").is_err());

@@ -1,190 +1,193 @@
-//! The event loop: what happens next, in the network or at a flow, in order of time.
+//! The event loop: handles the events of the network and of flows in order of time.
 //!
-//! At one instant the network comes first, then flows in the scenario's order, sender before receiver, timers before
-//! applications. There is one entry for each thing that waits (a pipe, a timer, an application), never one for a packet.
+//! Events of one instant are handled in this order: the network, then flows in the scenario's order, sender
+//! before receiver, timers before applications. The timer queue has one entry for each timer and application,
+//! never one for a packet.
 
-use net::{Station, Wakes};
-use scenario::{
-    Kind, Scenario,
-    plan::{UDP_HEADER, patience, source},
-};
+use engine_common::{UDP_HEADER_BYTES, datagram_source, echo_timeout};
+use net::{Station, TimerQueue};
+use scenario::{FlowKind, Scenario};
 use tcp::{CongestionControl, Segment};
 use units::Time;
 
 use crate::{
-    Controllers, Error, Machine, Side,
+    Controllers, Error, HostDefaults, Side,
     addresses::{Addresses, addresses},
-    device::Devices,
+    compact_packet::CompactPacket,
     fragments::Fragments,
-    packet::{Body, Echo, SimPacket},
-    parcel::Parcel,
-    path_mtu::{Ends, PathMtus, TooBig},
+    link_layer::{LinkLayer, LinkLayerParts},
+    packet::{Body, Echo, SimPacket, TooBig},
+    path_mtu::{Path, PathMtus},
     ping::Ping,
-    session::Arrivals,
     trace::Trace,
-    transfer::{Plan, Transfer},
-    udp::{self, Stream},
-    wire::{self, Wire},
+    transfer::{Transfer, TransferPlan},
+    transmit_queue::TransmitQueues,
+    udp::{DatagramFlow, DatagramFlowPlan},
     xcp::XcpFlow,
 };
 
-/// So many events at one instant are a circle.
-const MOST_AT_ONCE: u32 = 50_000_000;
+/// Livelock guard: maximum number of events at one instant.
+const MAX_EVENTS_PER_INSTANT: u32 = 50_000_000;
 
-/// A flow may wait for its sender's timer, its receiver's timer, its sender's application, its receiver's application.
-const SLOTS: usize = 4;
+/// Timers of a flow: the sender's TCP, the receiver's TCP, the sender's application, the receiver's
+/// application.
+const TIMERS_PER_FLOW: usize = 4;
+/// Of these, the first application timer.
 const APPLICATION: usize = 2;
 
 /// A flow of the scenario.
-pub(crate) struct Flow {
+pub(crate) struct FlowState {
     pub(crate) addresses: Addresses,
     pub(crate) traffic: Traffic,
-    /// It takes no more part in anything.
-    pub(crate) over: bool,
+    /// The flow has ended: its packets and timers are ignored.
+    pub(crate) is_over: bool,
 }
 
-/// What a flow does.
+/// Probes that have arrived: their numbers and arrival times.
+pub(crate) type ProbeArrivals = Vec<(u64, Time)>;
+
+/// The protocol state of a flow.
 pub(crate) enum Traffic {
-    /// It has not begun, or is over.
+    /// The flow has not started.
     None,
     Tcp(Box<Transfer>),
     Ping(Ping),
-    Udp(Box<Stream>),
+    Udp(Box<DatagramFlow>),
     Xcp(Box<XcpFlow>),
-    /// Probes that have come, of a session.
-    Probes(Arrivals),
+    /// Of a measurement session: the probes that have arrived.
+    Probes(ProbeArrivals),
 }
 
-/// A simulation under way.
+/// A simulation in progress.
 pub(crate) struct Engine<'a> {
     pub(crate) scenario: &'a Scenario,
-    machine: &'a Machine,
+    defaults: &'a HostDefaults,
     controllers: &'a mut dyn Controllers,
-    pub(crate) wire: Wire,
-    pub(crate) flows: Vec<Flow>,
-    wakes: Wakes,
+    pub(crate) links: LinkLayer,
+    pub(crate) flows: Vec<FlowState>,
+    timers: TimerQueue,
     pub(crate) now: Time,
-    /// Flows to be traced, by their place in the scenario.
+    /// Indices of the flows to trace.
     pub(crate) traced: Vec<usize>,
 }
 
 impl<'a> Engine<'a> {
     pub(crate) fn new(
         scenario: &'a Scenario,
-        machine: &'a Machine,
+        defaults: &'a HostDefaults,
         controllers: &'a mut dyn Controllers,
     ) -> Result<Self, Error> {
-        let stations: Vec<Station> = scenario::plan::topology(scenario).stations();
-        let network = scenario::plan::network::<Parcel>(scenario)?;
-        // The last slot is for what hosts forget.
-        let mut wakes = Wakes::new(SLOTS * scenario.flows.len() + 1);
+        let stations: Vec<Station> = engine_common::build_topology(scenario).stations();
+        let network = engine_common::build_network::<CompactPacket>(scenario)?;
+        // The last timer is for the expiry of path MTUs.
+        let mut timers = TimerQueue::new(TIMERS_PER_FLOW * scenario.flows.len() + 1);
         let mut flows = Vec::new();
         for (index, flow) in scenario.flows.iter().enumerate() {
             let addresses = addresses(scenario, flow, &stations, &network)?;
-            flows.push(Flow { addresses, traffic: Traffic::None, over: false });
-            wakes.arm(SLOTS * index + APPLICATION, Some(flow.start));
+            flows.push(FlowState { addresses, traffic: Traffic::None, is_over: false });
+            timers.arm(TIMERS_PER_FLOW * index + APPLICATION, Some(flow.start));
         }
-        let devices = Devices::new(scenario, stations.iter().map(|station| station.node));
-        let ends = |flow: &Flow| {
+        let transmit_queues = TransmitQueues::new(scenario, stations.iter().map(|station| station.node));
+        let paths = |flow: &FlowState| {
             let Addresses { there, back, ip_header } = flow.addresses;
-            // Packets to a number come from the address that answers go to.
+            // The source of packets to an endpoint is the address that its replies go to.
             [
-                Ends { source: there.to, target: back.to, ip_header },
-                Ends { source: back.to, target: there.to, ip_header },
+                Path { source: there.to, target: back.to, ip_header },
+                Path { source: back.to, target: there.to, ip_header },
             ]
         };
-        let path_mtus = PathMtus::new(flows.iter().flat_map(ends).collect());
-        let plan = wire::Plan { network, devices, stations: &stations, path_mtus };
-        let wire = Wire::new(plan, machine, scenario.seed);
-        Ok(Engine { scenario, machine, controllers, wire, flows, wakes, now: Time(0), traced: Vec::new() })
+        let path_mtus = PathMtus::new(flows.iter().flat_map(paths).collect());
+        let parts = LinkLayerParts { network, transmit_queues, stations: &stations, path_mtus };
+        let links = LinkLayer::new(parts, defaults, scenario.seed);
+        Ok(Engine { scenario, defaults, controllers, links, flows, timers, now: Time(0), traced: Vec::new() })
     }
 
-    /// Does all that happens up to and including `until`.
+    /// Handles all events up to and including `until`.
     pub(crate) fn run_until(&mut self, until: Time) -> Result<(), Error> {
-        let mut at_once = 0;
+        let mut events_now = 0;
         loop {
-            let next = self.wire.run_network(until.min(self.wakes.next())).min(self.wakes.next());
+            let next = self.links.run_network(until.min(self.timers.next())).min(self.timers.next());
             if next > until {
                 self.now = until;
                 return Ok(());
             }
-            at_once = if next > self.now { 0 } else { at_once + 1 };
-            if at_once > MOST_AT_ONCE {
+            events_now = if next > self.now { 0 } else { events_now + 1 };
+            if events_now > MAX_EVENTS_PER_INSTANT {
                 return Err(Error::Stuck(self.now));
             }
             self.now = next;
-            self.wire.run_until(next);
-            self.take_news();
-            while let Some((_, slot)) = self.wakes.due(next) {
-                self.wake(slot)?;
-                self.take_news();
-                at_once += 1;
-                if at_once > MOST_AT_ONCE {
+            self.links.run_timers(next);
+            self.handle_arrivals();
+            while let Some((_, slot)) = self.timers.due(next) {
+                self.on_timer(slot)?;
+                self.handle_arrivals();
+                events_now += 1;
+                if events_now > MAX_EVENTS_PER_INSTANT {
                     return Err(Error::Stuck(self.now));
                 }
             }
         }
     }
 
-    /// The flow takes no more part: what still comes for it is thrown away.
+    /// Ends a flow: its later packets are discarded.
     pub(crate) fn end(&mut self, flow: usize) {
-        self.flows[flow].over = true;
-        (0..SLOTS).for_each(|slot| self.wakes.arm(SLOTS * flow + slot, None));
+        self.flows[flow].is_over = true;
+        (0..TIMERS_PER_FLOW).for_each(|slot| self.timers.arm(TIMERS_PER_FLOW * flow + slot, None));
     }
 
-    /// Looks at packets that have left their devices' queues, then at those that have come.
+    /// Handles packets that have left transmit queues, then packets that have arrived.
     #[inline]
-    fn take_news(&mut self) {
-        while let Some(to) = self.wire.next_left() {
+    fn handle_arrivals(&mut self) {
+        while let Some(to) = self.links.next_dequeued() {
             let index = to as usize / 2;
             let side = if to.is_multiple_of(2) { Side::Receiver } else { Side::Sender };
             if self.waits_for_device(index, side) {
-                self.go_on(index, side);
+                self.on_dequeued(index, side);
             }
         }
-        if self.wire.has_come(self.now) {
-            self.take_arrived();
+        if self.links.has_arrivals(self.now) {
+            self.receive_packets();
         }
     }
 
     #[inline(never)]
-    fn take_arrived(&mut self) {
-        while let Some(packet) = self.wire.receive(self.now) {
-            self.take(packet);
+    fn receive_packets(&mut self) {
+        while let Some(packet) = self.links.receive(self.now) {
+            self.receive(packet);
         }
-        while let Some(report) = self.wire.reports.pop_front() {
-            self.take_too_big(report);
+        while let Some(error) = self.links.icmp_errors.pop_front() {
+            self.on_packet_too_big(error);
         }
     }
 
-    /// A router reports to a host that a packet was too large: the host remembers the path's MTU, and the flow goes by it.
+    /// A host receives ICMP "packet too big": it caches the path MTU, and the flow applies it.
     #[cold]
     #[inline(never)]
-    fn take_too_big(&mut self, report: TooBig) {
-        let TooBig { number, seq, mtu } = report;
+    fn on_packet_too_big(&mut self, error: TooBig) {
+        let TooBig { number, seq, mtu } = error;
         let (index, now) = (number as usize / 2, self.now);
         let side = if number.is_multiple_of(2) { Side::Receiver } else { Side::Sender };
-        let Some(mtu) = self.wire.path_mtus.learn(number, mtu, now) else { return };
-        self.wakes.arm(SLOTS * self.flows.len(), self.wire.path_mtus.next_expiry());
-        let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.over) else { return };
+        let Some(mtu) = self.links.path_mtus.update(number, mtu, now) else { return };
+        self.timers.arm(TIMERS_PER_FLOW * self.flows.len(), self.links.path_mtus.next_expiry());
+        let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_over) else { return };
         match &mut flow.traffic {
             Traffic::Tcp(transfer) => {
-                transfer.take_too_big(side, seq, mtu, now, &mut self.wire);
+                transfer.on_packet_too_big(side, seq, mtu, now, &mut self.links);
                 self.follow_up(index, side);
             }
-            Traffic::Udp(stream) => stream.mtu = stream.mtu.min(mtu),
+            Traffic::Udp(udp) => udp.mtu = udp.mtu.min(mtu),
             Traffic::Ping(ping) if side == Side::Sender => ping.set_mtu(mtu),
             Traffic::None | Traffic::Ping(_) | Traffic::Xcp(_) | Traffic::Probes(_) => {}
         }
     }
 
-    /// Hosts forget what they learned long ago of paths' MTUs, and send packets of their own MTU again.
+    /// Removes expired path MTUs: flows over these paths send packets of their interface's MTU again.
     #[cold]
     #[inline(never)]
-    fn forget_path_mtus(&mut self) {
+    fn expire_path_mtus(&mut self) {
         let now = self.now;
-        self.wire.path_mtus.expire(now);
-        self.wakes.arm(SLOTS * self.flows.len(), self.wire.path_mtus.next_expiry());
+        self.links.path_mtus.expire(now);
+        self.timers.arm(TIMERS_PER_FLOW * self.flows.len(), self.links.path_mtus.next_expiry());
         for index in 0..self.flows.len() {
             let mtus = self.path_mtus(index);
             match &mut self.flows[index].traffic {
@@ -193,142 +196,143 @@ impl<'a> Engine<'a> {
                         transfer.set_path_mtu(side, mtus[side as usize], now);
                     }
                 }
-                Traffic::Udp(stream) => stream.mtu = mtus[0],
+                Traffic::Udp(udp) => udp.mtu = mtus[0],
                 Traffic::Ping(ping) => ping.set_mtu(mtus[0]),
                 Traffic::None | Traffic::Xcp(_) | Traffic::Probes(_) => {}
             }
         }
     }
 
-    /// The MTUs of the paths from a flow's sender and from its receiver, as far as their hosts know them.
+    /// The path MTUs from a flow's sender and from its receiver that their hosts have cached, at most their
+    /// interfaces' MTUs.
     fn path_mtus(&self, index: usize) -> [u32; 2] {
         let flow = &self.scenario.flows[index];
         let number = 2 * index as u32;
         let of = |name: &str, to: u32| {
             let own = self.scenario.host(name).map_or(u32::MAX, |host| host.mtu);
-            self.wire.path_mtus.get(to, self.now).unwrap_or(u32::MAX).min(own)
+            self.links.path_mtus.get(to, self.now).unwrap_or(u32::MAX).min(own)
         };
         [of(&flow.from, number + 1), of(&flow.to, number)]
     }
 
     #[inline]
-    fn take(&mut self, parcel: Parcel) {
-        let index = parcel.to() as usize / 2;
-        let side = if parcel.to().is_multiple_of(2) { Side::Sender } else { Side::Receiver };
-        let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.over) else { return };
+    fn receive(&mut self, packet: CompactPacket) {
+        let index = packet.to() as usize / 2;
+        let side = if packet.to().is_multiple_of(2) { Side::Sender } else { Side::Receiver };
+        let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_over) else { return };
         if let Traffic::Tcp(transfer) = &mut flow.traffic {
-            if let Ok(segment) = Segment::try_from(parcel) {
-                transfer.take(side, segment, self.now, &mut self.wire);
+            if let Ok(segment) = Segment::try_from(packet) {
+                transfer.on_segment(side, segment, self.now, &mut self.links);
                 self.follow_up(index, side);
             }
             return;
         }
-        self.take_other(index, parcel.into());
+        self.receive_other(index, packet.into());
     }
 
-    /// A packet arrives that is not TCP's.
+    /// Receives a packet that is not TCP.
     #[inline(never)]
-    fn take_other(&mut self, index: usize, packet: SimPacket) {
-        let is_request = matches!(&packet.body, Body::Echo(echo) if !echo.reply);
+    fn receive_other(&mut self, index: usize, packet: SimPacket) {
+        let is_request = matches!(&packet.body, Body::Echo(echo) if !echo.is_reply);
         let mtu_back = if is_request { self.path_mtus(index)[1] } else { 0 };
         let flow = &mut self.flows[index];
         match (&mut flow.traffic, packet.body) {
-            (Traffic::Udp(stream), Body::Datagram(datagram)) => stream.receiver.take(&datagram, self.now),
+            (Traffic::Udp(udp), Body::Datagram(datagram)) => udp.receiver.take(&datagram, self.now),
             (Traffic::Probes(arrivals), Body::Datagram(probe)) => arrivals.push((probe.number, self.now)),
-            (Traffic::Xcp(xcp), Body::Xcp(data)) => xcp.take_data(&data, self.now, &mut self.wire),
+            (Traffic::Xcp(xcp), Body::Xcp(data)) => xcp.on_data(&data, self.now, &mut self.links),
             (Traffic::Xcp(xcp), Body::XcpAck(ack)) => {
-                xcp.take_ack(&ack, self.now, &mut self.wire);
-                self.wakes.arm(SLOTS * index, xcp.window.timeout());
+                xcp.on_ack(&ack, self.now, &mut self.links);
+                self.timers.arm(TIMERS_PER_FLOW * index, xcp.window.timeout());
             }
             (Traffic::Ping(ping), Body::Echo(echo)) => {
-                let reassembly = &mut ping.reassembly[usize::from(echo.reply)];
+                let reassembly = &mut ping.reassembly[usize::from(echo.is_reply)];
                 if !reassembly.completes(u64::from(echo.sequence), &echo.fragments) {
                     return;
                 }
-                if echo.reply {
-                    ping.take(self.now, &echo);
-                    self.wakes.arm(SLOTS * index + APPLICATION, ping.next());
+                if echo.is_reply {
+                    ping.on_reply(self.now, &echo);
+                    self.timers.arm(TIMERS_PER_FLOW * index + APPLICATION, ping.next());
                 } else {
                     let bytes = echo.fragments.total_bytes;
-                    let mut fragments = Fragments::of(bytes, mtu_back, packet.header);
-                    // Replies may be fragmented on their way (`icmp_reply` asks for no discovery).
-                    fragments.whole_only = false;
-                    let echo = Body::Echo(Echo { reply: true, fragments, ..echo });
+                    let mut fragments = Fragments::new(bytes, mtu_back, packet.header);
+                    // Routers may fragment replies: `icmp_reply` does no path MTU discovery.
+                    fragments.dont_fragment = false;
+                    let echo = Body::Echo(Echo { is_reply: true, fragments, ..echo });
                     let reply = SimPacket { to: packet.to - 1, header: packet.header, body: echo };
-                    self.wire.send(&flow.addresses.back, self.now, reply);
+                    self.links.send(&flow.addresses.back, self.now, reply);
                 }
             }
             _ => {}
         }
     }
 
-    /// Whether an end waits until a packet of it has left its host.
+    /// True if an end waits until one of its packets has left the transmit queue.
     #[inline]
     fn waits_for_device(&self, index: usize, side: Side) -> bool {
         match self.flows.get(index) {
-            Some(Flow { traffic: Traffic::Tcp(transfer), over: false, .. }) => {
+            Some(FlowState { traffic: Traffic::Tcp(transfer), is_over: false, .. }) => {
                 transfer.waits_for_device(side)
             }
             _ => false,
         }
     }
 
-    /// A packet of an end that had waited for that has left its host.
+    /// A packet has left the transmit queue, and its sender has waited for that.
     #[inline(never)]
-    fn go_on(&mut self, index: usize, side: Side) {
+    fn on_dequeued(&mut self, index: usize, side: Side) {
         if let Traffic::Tcp(transfer) = &mut self.flows[index].traffic {
-            transfer.go_on(side, self.now, &mut self.wire);
+            transfer.on_device_sent(side, self.now, &mut self.links);
             self.follow_up(index, side);
         }
     }
 
-    /// After anything happened to one end of a connection: its application works, its timers are set.
+    /// After any event at one end of a connection: runs its application and sets its timers.
     #[inline]
     fn follow_up(&mut self, index: usize, side: Side) {
         let Traffic::Tcp(transfer) = &mut self.flows[index].traffic else { return };
-        let slot = SLOTS * index + side as usize;
-        let wake = transfer.work(side, self.now, &mut self.wire);
-        self.wakes.arm(slot + APPLICATION, wake);
-        self.wakes.arm_by(slot, transfer.next_timer(side));
+        let slot = TIMERS_PER_FLOW * index + side as usize;
+        let at = transfer.run_application(side, self.now, &mut self.links);
+        self.timers.arm(slot + APPLICATION, at);
+        self.timers.arm_no_later_than(slot, transfer.next_timer(side));
     }
 
     #[inline(never)]
-    fn wake(&mut self, slot: usize) -> Result<(), Error> {
-        let (index, what) = (slot / SLOTS, slot % SLOTS);
+    fn on_timer(&mut self, slot: usize) -> Result<(), Error> {
+        let (index, what) = (slot / TIMERS_PER_FLOW, slot % TIMERS_PER_FLOW);
         if index == self.flows.len() {
-            self.forget_path_mtus();
+            self.expire_path_mtus();
             return Ok(());
         }
         let side = if what.is_multiple_of(2) { Side::Sender } else { Side::Receiver };
-        self.wakes.arm(slot, None);
+        self.timers.arm(slot, None);
         match &mut self.flows[index].traffic {
-            Traffic::None => self.begin(index, &self.scenario.flows[index])?,
+            Traffic::None => self.start(index, &self.scenario.flows[index])?,
             Traffic::Probes(_) => {}
             Traffic::Tcp(transfer) => {
                 if what < APPLICATION {
                     let timer = transfer.next_timer(side);
                     if timer.is_none_or(|at| at > self.now) {
-                        // It was put off meanwhile.
-                        self.wakes.arm(slot, timer);
+                        // It was postponed in the meantime.
+                        self.timers.arm(slot, timer);
                         return Ok(());
                     }
-                    transfer.on_timer(side, self.now, &mut self.wire);
+                    transfer.on_timer(side, self.now, &mut self.links);
                 }
                 self.follow_up(index, side);
             }
-            Traffic::Ping(_) => self.ping(index),
-            Traffic::Udp(stream) => {
-                self.wakes.arm(slot, stream.send(self.now, &mut self.wire));
+            Traffic::Ping(_) => self.send_echoes(index),
+            Traffic::Udp(udp) => {
+                self.timers.arm(slot, udp.send(self.now, &mut self.links));
             }
             Traffic::Xcp(xcp) => {
-                xcp.on_timer(self.now, &mut self.wire);
-                self.wakes.arm(slot, xcp.window.timeout());
+                xcp.on_timer(self.now, &mut self.links);
+                self.timers.arm(slot, xcp.window.timeout());
             }
         }
         Ok(())
     }
 
-    /// The trace of a flow that has one.
+    /// A flow's trace, if it is traced.
     pub(crate) fn trace(&mut self, index: usize) -> Option<&mut Trace> {
         match &mut self.flows[index].traffic {
             Traffic::Tcp(transfer) => transfer.trace.as_deref_mut(),
@@ -336,75 +340,82 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A flow begins now, as another kind than the scenario has.
-    pub(crate) fn begin_as(&mut self, index: usize, kind: Kind) -> Result<(), Error> {
-        let flow = scenario::Flow { kind, ..self.scenario.flows[index].clone() };
-        self.begin(index, &flow)
+    /// Starts a flow now, with another kind than the scenario has for it.
+    pub(crate) fn start_as(&mut self, index: usize, kind: FlowKind) -> Result<(), Error> {
+        let flow = scenario::FlowSpec { kind, ..self.scenario.flows[index].clone() };
+        self.start(index, &flow)
     }
 
-    /// A flow's time has come.
-    fn begin(&mut self, index: usize, flow: &scenario::Flow) -> Result<(), Error> {
+    /// Starts a flow.
+    fn start(&mut self, index: usize, flow: &scenario::FlowSpec) -> Result<(), Error> {
         let addresses = self.flows[index].addresses;
-        let host = |name: &str| self.scenario.host(name).ok_or_else(|| Error::NoWay(flow.name.clone()));
+        let host = |name: &str| self.scenario.host(name).ok_or_else(|| Error::NoPath(flow.name.clone()));
         let hosts = [host(&flow.from)?, host(&flow.to)?];
         let (number, seed) = (2 * index as u32, self.scenario.seed);
         let mtus = self.path_mtus(index);
         match &flow.kind {
-            Kind::Tcp(tcp) => {
-                let machine = self.machine;
+            FlowKind::Tcp(tcp) => {
+                let defaults = self.defaults;
                 let traced = self.traced.contains(&index).then_some(flow.name.as_str());
-                let plan = Plan { machine, hosts, tcp, addresses, number, path_mtus: mtus, seed, traced };
+                let plan =
+                    TransferPlan { defaults, hosts, tcp, addresses, number, path_mtus: mtus, seed, traced };
                 let ends = [self.controller(flow, Side::Sender)?, self.controller(flow, Side::Receiver)?];
                 let transfer = Transfer::connect(&plan, ends, self.now)?;
                 self.flows[index].traffic = Traffic::Tcp(Box::new(transfer));
                 self.follow_up(index, Side::Sender);
             }
-            Kind::Ping(ping) => {
-                let patience = patience(self.scenario);
-                let ping = Ping::new(ping, self.now, patience, mtus[0], addresses.ip_header);
+            FlowKind::Ping(ping) => {
+                let timeout = echo_timeout(self.scenario);
+                let ping = Ping::new(ping, self.now, timeout, mtus[0], addresses.ip_header);
                 self.flows[index].traffic = Traffic::Ping(ping);
-                self.ping(index);
+                self.send_echoes(index);
             }
-            Kind::Udp(udp) => {
-                let most = hosts[0].mtu - addresses.ip_header - UDP_HEADER;
-                let plan = udp::Plan {
-                    source: source(udp, most, seed, index, self.now),
+            FlowKind::Udp(udp) => {
+                let max_payload = hosts[0].mtu - addresses.ip_header - UDP_HEADER_BYTES;
+                let plan = DatagramFlowPlan {
+                    source: datagram_source(udp, max_payload, seed, index, self.now),
                     there: addresses.there,
                     ip_header: addresses.ip_header,
                     mtu: mtus[0],
                     to: number + 1,
-                    patience: patience(self.scenario),
+                    timeout: echo_timeout(self.scenario),
                 };
-                let mut stream = Stream::new(plan);
-                self.wakes.arm(SLOTS * index + APPLICATION, stream.send(self.now, &mut self.wire));
-                self.flows[index].traffic = Traffic::Udp(Box::new(stream));
+                let mut udp = DatagramFlow::new(plan);
+                self.timers.arm(TIMERS_PER_FLOW * index + APPLICATION, udp.send(self.now, &mut self.links));
+                self.flows[index].traffic = Traffic::Udp(Box::new(udp));
             }
-            Kind::Xcp(spec) => {
-                let most = hosts[0].mtu.min(hosts[1].mtu);
-                let mtu = self.scenario.path_mtu(flow).map_or(most, |path| path.mtu);
+            FlowKind::Xcp(spec) => {
+                let max = hosts[0].mtu.min(hosts[1].mtu);
+                let mtu = self.scenario.path_mtu(flow).map_or(max, |path| path.mtu);
                 let mut xcp = XcpFlow::new(spec, mtu, addresses, number);
-                xcp.send(self.now, &mut self.wire);
-                self.wakes.arm(SLOTS * index, xcp.window.timeout());
+                xcp.send(self.now, &mut self.links);
+                self.timers.arm(TIMERS_PER_FLOW * index, xcp.window.timeout());
                 self.flows[index].traffic = Traffic::Xcp(Box::new(xcp));
             }
         }
         Ok(())
     }
 
-    fn controller(&mut self, flow: &scenario::Flow, side: Side) -> Result<Box<dyn CongestionControl>, Error> {
-        let named = |source| Error::Controller { flow: flow.name.clone(), source };
-        self.controllers.controller(flow, side).map_err(named)
+    fn controller(
+        &mut self,
+        flow: &scenario::FlowSpec,
+        side: Side,
+    ) -> Result<Box<dyn CongestionControl>, Error> {
+        let error = |source| Error::Controller { flow: flow.name.clone(), source };
+        self.controllers.controller(flow, side).map_err(error)
     }
 
-    /// A ping sends what is due.
-    fn ping(&mut self, index: usize) {
-        let Flow { traffic: Traffic::Ping(ping), addresses, .. } = &mut self.flows[index] else { return };
+    /// Sends the echo requests of a ping that are due.
+    fn send_echoes(&mut self, index: usize) {
+        let FlowState { traffic: Traffic::Ping(ping), addresses, .. } = &mut self.flows[index] else {
+            return;
+        };
         while let Some(echo) = ping.send(self.now) {
             let to = 2 * index as u32 + 1;
             let packet = SimPacket { to, header: addresses.ip_header, body: Body::Echo(echo) };
-            self.wire.send(&addresses.there, self.now, packet);
+            self.links.send(&addresses.there, self.now, packet);
         }
-        // What comes now was seen; a flow that is done waits for the next look.
-        self.wakes.arm(SLOTS * index + APPLICATION, ping.next().filter(|at| *at > self.now));
+        // The next sample ends a flow that is done, so no timer is set for now.
+        self.timers.arm(TIMERS_PER_FLOW * index + APPLICATION, ping.next().filter(|at| *at > self.now));
     }
 }

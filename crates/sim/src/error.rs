@@ -1,4 +1,4 @@
-//! What can go wrong before or during a run.
+//! Errors before and during a run.
 
 /// An error of the simulator.
 #[derive(Debug, thiserror::Error)]
@@ -7,33 +7,33 @@ pub enum Error {
     /// The scenario's links, addresses or routes do not fit together.
     #[error("cannot build the network: {0}")]
     Network(#[from] net::TopologyError),
-    /// A flow has no way, or its ends share no version of IP.
-    #[error("flow {0} has no way from its sender to its receiver")]
-    NoWay(String),
-    /// A setting of a host that cannot be read.
-    #[error("host {host} has {name} = {value:?}, which is no {expected}")]
+    /// No path joins the flow's hosts, or they have no common IP version.
+    #[error("flow {0}: no path from its sender to its receiver")]
+    NoPath(String),
+    /// A host's sysctl has a value that the kernel would reject.
+    #[error("host {host}: {name} = {value:?} is not {expected}")]
     Sysctl {
         /// The host's name.
         host: String,
-        /// The setting.
+        /// The sysctl.
         name: String,
         /// Its value.
         value: String,
-        /// What it should be.
+        /// What would be valid, with its article.
         expected: &'static str,
     },
-    /// No congestion control could be made for a flow.
-    #[error("cannot make the congestion control of flow {flow}")]
+    /// [`crate::Controllers`] has no congestion control for a flow.
+    #[error("cannot create the congestion control of flow {flow}")]
     Controller {
         /// The flow's name.
         flow: String,
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The observer could not take rows.
-    #[error("cannot keep what was simulated")]
+    /// The observer rejected rows.
+    #[error("cannot store the simulated rows")]
     Observer(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Time stands still: a defect of the simulator.
+    /// Livelock: virtual time does not advance. A defect of the simulator.
     #[error("the simulation does not get past {0}; please report this")]
     Stuck(units::Time),
 }

@@ -1,22 +1,87 @@
 //! The simulator: a resolved scenario in, the rows of the record out, in virtual time.
 //!
-//! Network, queues and losses are those of `net`, the ends of connections those of `tcp`, and what the applications do
-//! is here. A [`Session`] is for measurements that go on while other flows run. Congestion controls come from outside, see [`Controllers`]. Pure: the same scenario, settings and seed give
-//! the same rows on any machine. One run is one thread's; many may run side by side.
+//! Links, queues and losses come from `net`, the ends of TCP connections from `tcp`. This crate adds the
+//! applications, address resolution and the event loop. The caller provides the congestion controls, see
+//! [`Controllers`]. [`run`] simulates a whole scenario; a [`MeasurementSession`] measures on request while
+//! the scenario's flows continue.
+//!
+//! Pure: the same scenario, settings and seed give the same rows on any machine. A run uses one thread, and
+//! any number of runs may execute in parallel.
+//!
+//! ```
+//! use schema::{Event, FlowSample, LinkSample};
+//! use sim::{Controllers, HostDefaults, Observer, Side};
+//!
+//! /// Ignores the rows during the run; the outcome has them all.
+//! struct Silent;
+//!
+//! type BoxedError = Box<dyn std::error::Error + Send + Sync>;
+//!
+//! impl Observer for Silent {
+//!     fn rows(&mut self, _: &[FlowSample], _: &[LinkSample], _: &[Event]) -> Result<(), BoxedError> {
+//!         Ok(())
+//!     }
+//!
+//!     fn progress(&mut self, _: units::Time, _: &[FlowSample]) -> bool {
+//!         true
+//!     }
+//! }
+//!
+//! /// The scenario below has no TCP flows, so no congestion control is requested.
+//! /// `examples/goodput.rs` shows TCP flows.
+//! struct NoTcp;
+//!
+//! impl Controllers for NoTcp {
+//!     fn controller(
+//!         &mut self,
+//!         flow: &scenario::FlowSpec,
+//!         _: Side,
+//!     ) -> Result<Box<dyn tcp::CongestionControl>, BoxedError> {
+//!         Err(format!("flow {} needs a congestion control", flow.name).into())
+//!     }
+//! }
+//!
+//! let text = r#"
+//!     duration = "2s"
+//!     sample = "100ms"
+//!     [hosts]
+//!     h1.address = "10.0.0.1/8"
+//!     h2.address = "10.0.0.2/8"
+//!     [[links]]
+//!     ends = ["h1", "h2"]
+//!     forward = { rate = "10mbit", delay = "20ms", queue = "50kB" }
+//!     [[flows]]
+//!     name = "stream"
+//!     kind = "udp"
+//!     from = "h1"
+//!     to = "h2"
+//!     rate = "4mbit"
+//!     packet = "1000B"
+//! "#;
+//! let scenario = scenario::ScenarioFile::parse("stream.toml", text).unwrap().resolve(None, &[]).unwrap();
+//! let outcome = sim::run(&scenario, &HostDefaults::default(), &mut NoTcp, &mut Silent).unwrap();
+//!
+//! let last = outcome.flows.last().unwrap();
+//! // 4 Mb/s are 500 datagrams of 1000 B a second.
+//! assert!((990..=1001).contains(&last.datagrams_sent.unwrap()));
+//! assert_eq!(last.datagrams_lost, Some(0));
+//! // 20 ms of propagation, and 1042 B (with UDP, IP and Ethernet headers) at 10 Mb/s.
+//! assert_eq!(last.min_owd_us, Some(20_833));
+//! ```
 
 mod addresses;
 mod application;
+mod compact_packet;
 mod config;
-mod device;
 mod engine;
 mod error;
 mod fragments;
-mod machine;
+mod host_defaults;
+mod link_layer;
 mod neighbours;
 mod outcome;
 mod pace;
 mod packet;
-mod parcel;
 mod path_mtu;
 mod ping;
 mod recorder;
@@ -25,16 +90,16 @@ mod sample;
 mod session;
 mod trace;
 mod transfer;
+mod transmit_queue;
 mod udp;
 mod udp_receiver;
-mod wire;
 mod xcp;
 mod xcp_window;
 
 pub use config::applies_sysctl;
 pub use error::Error;
-pub use machine::{Machine, Segmentation};
+pub use host_defaults::{HostDefaults, Segmentation};
 pub use outcome::{Controllers, Observer, Outcome, Side};
+pub use packet::XCP_HEADER_BYTES;
 pub use run::run;
-pub use session::{Measured, Session};
-pub use xcp::HEADER as XCP_HEADER_BYTES;
+pub use session::{MeasuredFlow, MeasurementSession};

@@ -1,93 +1,94 @@
-//! Address resolution: the first packet of a station to a neighbour waits for a question and its answer.
+//! Address resolution: the first packet from a station to a neighbour waits for a request and its reply.
 //!
 //! Without it the first round trip of a run would be one too short. Departures from RFC 826 and RFC 4861:
-//! 1. The question goes to the neighbour alone, not to all.
-//! 2. Entries never grow old.
-//! 3. A question that stays without an answer is asked again each second, for ever (Linux gives up after three).
-//! 4. Any number of packets waits (Linux: about 100 of 1500 bytes).
+//! 1. The request goes to the neighbour only, not to all.
+//! 2. Entries never expire.
+//! 3. An unanswered request is repeated each second without limit (Linux gives up after three).
+//! 4. Any number of packets may wait (Linux: about 100 of 1500 bytes).
 
 use units::Time;
 
-use crate::parcel::Parcel;
+use crate::compact_packet::CompactPacket;
 
-/// When an unanswered question is asked again (`retrans_time`, net/ipv4/arp.c).
-const AGAIN: Time = Time(1_000_000_000);
-/// IP bytes of a question, as a link counts them: an ARP packet has 28 behind its Ethernet header.
-pub(crate) const QUESTION_BYTES: u32 = 28;
+/// Interval at which an unanswered request is repeated (`retrans_time`, net/ipv4/arp.c).
+const RETRANS_TIME: Time = Time(1_000_000_000);
+/// IP bytes of a request as a link counts them: an ARP packet has 28 after its Ethernet header.
+pub(crate) const REQUEST_BYTES: u32 = 28;
 
-/// Which stations know which neighbours.
+/// The stations' neighbour tables.
 #[derive(Debug)]
-pub(crate) struct Neighbours {
-    /// For each station, in order.
-    known: Vec<Vec<u32>>,
-    asked: Vec<Question>,
+pub(crate) struct NeighbourTables {
+    /// The resolved neighbours of each station, sorted.
+    resolved: Vec<Vec<u32>>,
+    pending: Vec<Resolution>,
 }
 
-/// A question under way.
+/// A resolution in progress.
 #[derive(Debug)]
-struct Question {
-    asker: u32,
-    asked: u32,
-    again: Time,
-    /// With the stations that they are meant for.
-    waiting: Vec<(u32, Parcel)>,
+struct Resolution {
+    requester: u32,
+    target: u32,
+    repeat_at: Time,
+    /// Waiting packets with their destination stations.
+    waiting: Vec<(u32, CompactPacket)>,
 }
 
-impl Neighbours {
-    /// Nobody of so many stations knows anybody.
+impl NeighbourTables {
+    /// Empty tables of this many stations.
     pub(crate) fn new(stations: usize) -> Self {
-        Neighbours { known: vec![Vec::new(); stations], asked: Vec::new() }
+        NeighbourTables { resolved: vec![Vec::new(); stations], pending: Vec::new() }
     }
 
-    /// Whether packets may leave at once.
+    /// True if packets to the neighbour may leave at once.
     #[inline]
-    pub(crate) fn knows(&self, station: u32, neighbour: u32) -> bool {
-        self.known[station as usize].binary_search(&neighbour).is_ok()
+    pub(crate) fn is_resolved(&self, station: u32, neighbour: u32) -> bool {
+        self.resolved[station as usize].binary_search(&neighbour).is_ok()
     }
 
-    /// Keeps a packet until its neighbour is known. True where the question must be asked now.
-    pub(crate) fn keep(
+    /// Holds a packet until its neighbour is resolved. True if a request must be sent now.
+    pub(crate) fn hold(
         &mut self,
         (station, neighbour): (u32, u32),
         now: Time,
         to: u32,
-        packet: Parcel,
+        packet: CompactPacket,
     ) -> bool {
-        let known = self.asked.iter_mut().find(|q| (q.asker, q.asked) == (station, neighbour));
-        if let Some(question) = known {
-            question.waiting.push((to, packet));
+        let pending = self.pending.iter_mut().find(|r| (r.requester, r.target) == (station, neighbour));
+        if let Some(resolution) = pending {
+            resolution.waiting.push((to, packet));
             return false;
         }
-        let again = Time(now.0 + AGAIN.0);
-        self.asked.push(Question { asker: station, asked: neighbour, again, waiting: vec![(to, packet)] });
+        let repeat_at = Time(now.0 + RETRANS_TIME.0);
+        let waiting = vec![(to, packet)];
+        self.pending.push(Resolution { requester: station, target: neighbour, repeat_at, waiting });
         true
     }
 
-    /// A station has heard of a neighbour; gives the packets that waited for it.
-    pub(crate) fn learn(&mut self, station: u32, neighbour: u32) -> Vec<(u32, Parcel)> {
-        let known = &mut self.known[station as usize];
-        if let Err(place) = known.binary_search(&neighbour) {
-            known.insert(place, neighbour);
+    /// Adds a neighbour to a station's table. Returns the packets that waited for it.
+    pub(crate) fn resolve(&mut self, station: u32, neighbour: u32) -> Vec<(u32, CompactPacket)> {
+        let resolved = &mut self.resolved[station as usize];
+        if let Err(index) = resolved.binary_search(&neighbour) {
+            resolved.insert(index, neighbour);
         }
-        match self.asked.iter().position(|q| (q.asker, q.asked) == (station, neighbour)) {
-            Some(index) => self.asked.remove(index).waiting,
+        match self.pending.iter().position(|r| (r.requester, r.target) == (station, neighbour)) {
+            Some(index) => self.pending.remove(index).waiting,
             None => Vec::new(),
         }
     }
 
-    /// When a question is to be asked again; later than anything that happens, if none is open.
+    /// When a request is next repeated; later than any event if none is pending.
     #[inline]
     pub(crate) fn next(&self) -> Time {
-        if self.asked.is_empty() {
+        if self.pending.is_empty() {
             return Time(u64::MAX);
         }
-        self.asked.iter().map(|q| q.again).fold(Time(u64::MAX), Time::min)
+        self.pending.iter().map(|r| r.repeat_at).fold(Time(u64::MAX), Time::min)
     }
 
-    /// A question that is due again: who asks whom.
+    /// A request to repeat now: requester and target.
     pub(crate) fn due(&mut self, now: Time) -> Option<(u32, u32)> {
-        let question = self.asked.iter_mut().find(|q| q.again <= now)?;
-        question.again = Time(now.0 + AGAIN.0);
-        Some((question.asker, question.asked))
+        let resolution = self.pending.iter_mut().find(|r| r.repeat_at <= now)?;
+        resolution.repeat_at = Time(now.0 + RETRANS_TIME.0);
+        Some((resolution.requester, resolution.target))
     }
 }

@@ -1,41 +1,40 @@
-//! What goes into a run beside the scenario, and what comes out of it.
+//! The interfaces of a run to its caller, and its result.
 
-use scenario::{
-    Flow,
-    rows::{FlowEnd, LinkEnd},
-};
+use engine_common::{FlowTotals, LinkTotals};
+use scenario::FlowSpec;
 use schema::{Event, FlowSample, LinkSample, TraceRow};
 use tcp::CongestionControl;
 use units::Time;
 
-/// Which end of a connection.
+/// An end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// It sends the flow's data.
+    /// The end that sends the flow's data.
     Sender,
-    /// It receives them.
+    /// The end that receives it.
     Receiver,
 }
 
-/// Makes congestion controls. The receiver has one as well: it sends no data, but with ECN its ACKs depend on it.
+/// Creates congestion controls. The receiver needs one too: it sends no data, but with ECN its ACKs depend on
+/// it.
 pub trait Controllers {
-    /// The congestion control of one end of a TCP flow.
+    /// Creates the congestion control of one end of a TCP flow.
     ///
     /// # Errors
-    /// Where there is none of that name or it cannot be loaded.
+    /// If there is none with the flow's name for it, or it cannot be loaded. They end the run.
     fn controller(
         &mut self,
-        flow: &Flow,
+        flow: &FlowSpec,
         side: Side,
     ) -> Result<Box<dyn CongestionControl>, Box<dyn std::error::Error + Send + Sync>>;
 }
 
-/// Sees a run while it goes on.
+/// Receives rows and progress during a run.
 pub trait Observer {
-    /// Rows since the last call, in order of time.
+    /// Receives the rows since the last call, in order of time.
     ///
     /// # Errors
-    /// Ends the run.
+    /// Errors end the run with [`crate::Error::Observer`].
     fn rows(
         &mut self,
         flows: &[FlowSample],
@@ -43,39 +42,40 @@ pub trait Observer {
         events: &[Event],
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-    /// How far the run is, with each flow's latest sample; false ends the run. Called once a sample interval.
+    /// Receives the elapsed virtual time and each flow's latest sample, once a sample interval. False ends
+    /// the run.
     fn progress(&mut self, elapsed: Time, latest: &[FlowSample]) -> bool;
 
-    /// Whether a TCP flow's sender is to be traced. Asked once, before the run.
-    fn traces(&self, _flow: &Flow) -> bool {
+    /// True if a TCP flow's sender is to be traced. Called once for each flow, before the run.
+    fn is_traced(&self, _flow: &FlowSpec) -> bool {
         false
     }
 
-    /// Rows of traces since the last call, in order of time. They are not kept for the [`Outcome`].
+    /// Receives the rows of traces since the last call, in order of time. The [`Outcome`] does not have them.
     ///
     /// # Errors
-    /// Ends the run.
-    fn traced(&mut self, _rows: &[TraceRow]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// Errors end the run with [`crate::Error::Observer`].
+    fn trace_rows(&mut self, _rows: &[TraceRow]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         Ok(())
     }
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// All samples in order of time.
+    /// All samples of flows in order of time.
     pub flows: Vec<FlowSample>,
     /// All link samples.
     pub links: Vec<LinkSample>,
     /// All events in order of time.
     pub events: Vec<Event>,
-    /// The flows' ends, in the scenario's order.
-    pub flow_ends: Vec<FlowEnd>,
-    /// The counters of links that are not ideal.
-    pub link_ends: Vec<LinkEnd>,
-    /// How long the flows ran.
+    /// The flows' totals, in the scenario's order.
+    pub flow_totals: Vec<FlowTotals>,
+    /// The final counters of link directions that are not ideal.
+    pub link_totals: Vec<LinkTotals>,
+    /// Virtual time until the last flow ended.
     pub duration: Time,
-    /// True where the observer ended it.
+    /// True if the observer ended the run.
     pub interrupted: bool,
     /// Data segments that all TCP senders sent, retransmissions included.
     pub data_segments: u64,

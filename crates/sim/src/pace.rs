@@ -1,10 +1,12 @@
-//! The pace of an application that reads or writes slowly: at no time more than the rate allows since it began.
+//! The pace of an application that reads or writes at a limited rate. Its total never exceeds rate x time
+//! since it started.
 //!
-//! The same rule as the lab's applications follow: they wait until 5 ms worth of bytes is due, and do not wait when behind.
+//! The lab's applications follow the same rule: they wait until 5 ms worth of bytes is due, and never wait
+//! when behind.
 
 use units::{BitRate, Time};
 
-/// How often a slow application works.
+/// Interval at which a paced application acts.
 const TICK_NS: u64 = 5_000_000;
 
 /// Spreads bytes evenly over virtual time.
@@ -20,22 +22,22 @@ impl Pace {
         Pace { rate, start, done: 0 }
     }
 
-    /// How many bytes may be worked on at `now`, at most `most`, or when to ask again.
-    // By itself: its divisions would cost applications without a pace their registers.
+    /// How many bytes may be processed at `now`, at most `max`. `Err` is when enough bytes will be due.
+    // Not inlined: its divisions would take registers from the code of applications without a pace.
     #[inline(never)]
-    pub(crate) fn allowed(&self, now: Time, most: u64) -> Result<u64, Time> {
+    pub(crate) fn allowed(&self, now: Time, max: u64) -> Result<u64, Time> {
         let bytes = |ns: u64| u128::from(self.rate.0) * u128::from(ns) / 8_000_000_000;
-        let wanted = bytes(TICK_NS).clamp(1, u128::from(most)) as u64;
+        let wanted = bytes(TICK_NS).clamp(1, u128::from(max)) as u64;
         let due = bytes(now.0.saturating_sub(self.start.0)).saturating_sub(u128::from(self.done));
         if due >= u128::from(wanted) {
-            return Ok(due.min(u128::from(most)) as u64);
+            return Ok(due.min(u128::from(max)) as u64);
         }
         let target = u128::from(self.done + wanted) * 8_000_000_000;
         let after = target.div_ceil(u128::from(self.rate.0.max(1)));
         Err(Time(self.start.0.saturating_add(u64::try_from(after).unwrap_or(u64::MAX))))
     }
 
-    /// Counts bytes that were worked on.
+    /// Counts processed bytes.
     pub(crate) fn spend(&mut self, bytes: u64) {
         self.done += bytes;
     }
@@ -46,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_it_says_is_when_enough_is_due() {
+    fn returns_the_time_at_which_enough_is_due() {
         let mut pace = Pace::new(BitRate(80_000_000), Time(1_000));
         let at = pace.allowed(Time(1_000), 65_536).unwrap_err();
         // 10 MB/s: 50,000 B are due after 5 ms.
@@ -54,6 +56,10 @@ mod tests {
         assert_eq!(pace.allowed(at, 65_536), Ok(50_000));
         pace.spend(50_000);
         assert_eq!(pace.allowed(at, 65_536), Err(Time(10_001_000)));
-        assert_eq!(pace.allowed(Time(1_000_001_000), 65_536), Ok(65_536), "late, in pieces");
+        assert_eq!(
+            pace.allowed(Time(1_000_001_000), 65_536),
+            Ok(65_536),
+            "behind schedule: at most `max` at a time"
+        );
     }
 }

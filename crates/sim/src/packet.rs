@@ -1,22 +1,24 @@
-//! What crosses the simulated network: a TCP segment, a datagram, an XCP packet or its answer, an echo, or the question
-//! for a neighbour's address.
+//! The packets that cross the simulated network: TCP segments, UDP datagrams, XCP packets and their
+//! acknowledgements, ICMP echoes, address resolution, and ICMP "packet too big".
 
-use net::{Arrival, Destination, Ecn, Emission, Packet, Router, XcpHeader};
-use tcp::{Segment, ecn};
-
-use crate::{
-    fragments::Fragments,
-    path_mtu::{Dropped, TooBig},
-    udp::Datagram,
-    xcp::{XcpAck, XcpData},
+use net::{
+    Destination, Ecn, Packet, PipeId, RoutablePacket, Router, RouterAction, RouterArrival, XcpHeader,
+    XcpPacket,
 };
+use tcp::{Segment, ecn};
+use units::Time;
 
-/// A packet or super-packet. The network keeps it as a [`crate::parcel::Parcel`].
+use crate::fragments::Fragments;
+
+/// Bytes of an XCP packet's headers after IP's: 20 of XCP (draft-falk-xcp-spec-03) and 20 as TCP's.
+pub const XCP_HEADER_BYTES: u32 = 40;
+
+/// A packet or super-packet. The network stores it in a more compact form (`compact_packet.rs`).
 #[derive(Debug, Clone)]
 pub(crate) struct SimPacket {
-    /// Who it is for: the number of a connection's end or ping, see `engine`.
+    /// The endpoint that it is for: 2 x the flow's index for the flow's sender, one more for its receiver.
     pub(crate) to: u32,
-    /// IP bytes of each segment beside its payload.
+    /// IP bytes of each segment without its payload.
     pub(crate) header: u32,
     pub(crate) body: Body,
 }
@@ -29,37 +31,89 @@ pub(crate) enum Body {
     Xcp(XcpData),
     XcpAck(XcpAck),
     Echo(Echo),
-    Neighbour(Neighbour),
+    Neighbour(NeighbourMessage),
     TooBig(TooBig),
-    /// No packet, but the note that one was dropped.
-    Dropped(Dropped),
+    /// Not a packet: a note to the simulator that a router dropped one.
+    Dropped(DroppedPacket),
 }
 
-/// ICMP echo request or reply (RFC 792), in fragments where it is large.
+/// A UDP datagram, in fragments if it is large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Datagram {
+    pub(crate) number: u64,
+    pub(crate) sent: Time,
+    pub(crate) payload: u32,
+    pub(crate) fragments: Fragments,
+}
+
+/// An XCP packet of data.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct XcpData {
+    pub(crate) header: XcpHeader,
+    /// Counts transmissions, retransmissions included.
+    pub(crate) number: u64,
+    /// Index of its part of the data, in full packets.
+    pub(crate) part: u32,
+    pub(crate) payload: u32,
+}
+
+/// The acknowledgement of one XCP packet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct XcpAck {
+    pub(crate) number: u64,
+    pub(crate) feedback_bytes: f64,
+}
+
+/// ICMP echo request or reply (RFC 792), in fragments if it is large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Echo {
     pub(crate) sequence: u32,
-    pub(crate) reply: bool,
+    pub(crate) is_reply: bool,
     pub(crate) fragments: Fragments,
 }
 
 /// Address resolution (RFC 826, RFC 4861) between two stations of one link layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Neighbour {
-    pub(crate) asker: u32,
-    pub(crate) asked: u32,
-    pub(crate) reply: bool,
+pub(crate) struct NeighbourMessage {
+    /// The station that resolves an address.
+    pub(crate) requester: u32,
+    /// The station that has the address.
+    pub(crate) target: u32,
+    pub(crate) is_reply: bool,
+}
+
+/// A packet that a router dropped because it exceeds the MTU of the next link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DroppedPacket {
+    /// The direction of that link.
+    pub(crate) pipe: PipeId,
+    pub(crate) router: u32,
+    /// First sequence number, if it was a TCP segment.
+    pub(crate) seq: u32,
+    /// IP bytes of one of its segments.
+    pub(crate) bytes: u32,
+}
+
+/// A router's ICMP "fragmentation needed" or "packet too big" to the sender of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooBig {
+    /// The endpoint that the dropped packet was for, see [`SimPacket::to`].
+    pub(crate) number: u32,
+    /// The dropped packet's first sequence number, if it was a TCP segment.
+    pub(crate) seq: u32,
+    /// The MTU of the link that it exceeds.
+    pub(crate) mtu: u32,
 }
 
 impl SimPacket {
-    /// Of all but TCP segments: how many packets, and the IP bytes of the first and of the last. Apart, so that what the
-    /// network asks of each segment stays small.
+    /// Number of packets, and IP bytes of the first and of the last, of all but TCP segments. Not inlined, so
+    /// that the code for each TCP segment stays small.
     #[cold]
     #[inline(never)]
-    fn other(&self) -> (u32, u32, u32) {
+    fn other_shape(&self) -> (u32, u32, u32) {
         let of = |fragments: &Fragments| {
             let (first, last) = (fragments.first_bytes(), fragments.last_bytes);
-            (u32::from(fragments.here), self.header + first, self.header + last)
+            (u32::from(fragments.count), self.header + first, self.header + last)
         };
         match &self.body {
             Body::Echo(echo) => of(&echo.fragments),
@@ -73,16 +127,16 @@ impl SimPacket {
 }
 
 impl SimPacket {
-    /// The fragments that a router makes of it for a link of this MTU, where it may.
+    /// Fragments it for a link with this MTU, as a router does; `None` if routers may not.
     #[cold]
-    fn cut(&self, mtu: u32) -> Option<Vec<SimPacket>> {
+    fn fragmented(&self, mtu: u32) -> Option<Vec<SimPacket>> {
         let fragments = match &self.body {
             Body::Echo(echo) => &echo.fragments,
             Body::Datagram(datagram) => &datagram.fragments,
             _ => return None,
         };
         // Routers of IPv6 never fragment (RFC 8200 section 5).
-        if self.header != 20 || fragments.whole_only {
+        if self.header != 20 || fragments.dont_fragment {
             return None;
         }
         let part = |fragments: Fragments| {
@@ -93,7 +147,7 @@ impl SimPacket {
             };
             SimPacket { body, ..*self }
         };
-        Some(fragments.cut(mtu, self.header).into_iter().map(part).collect())
+        Some(fragments.refragment(mtu, self.header).into_iter().map(part).collect())
     }
 }
 
@@ -102,7 +156,7 @@ impl Packet for SimPacket {
     fn segments(&self) -> u32 {
         match &self.body {
             Body::Tcp(segment) => segment.segs(),
-            _ => self.other().0,
+            _ => self.other_shape().0,
         }
     }
 
@@ -110,7 +164,7 @@ impl Packet for SimPacket {
     fn segment_bytes(&self) -> u32 {
         match &self.body {
             Body::Tcp(segment) => self.header + segment.segment_len(0),
-            _ => self.other().1,
+            _ => self.other_shape().1,
         }
     }
 
@@ -118,7 +172,7 @@ impl Packet for SimPacket {
     fn last_segment_bytes(&self) -> u32 {
         match &self.body {
             Body::Tcp(segment) => self.header + segment.segment_len(segment.segs() - 1),
-            _ => self.other().2,
+            _ => self.other_shape().2,
         }
     }
 
@@ -129,7 +183,7 @@ impl Packet for SimPacket {
             Body::Datagram(datagram) => {
                 Body::Datagram(Datagram { fragments: datagram.fragments.split_off(at), ..*datagram })
             }
-            // One segment each.
+            // These have one segment.
             Body::Neighbour(_) | Body::TooBig(_) | Body::Dropped(_) | Body::Xcp(_) | Body::XcpAck(_) => {
                 self.body.clone()
             }
@@ -137,16 +191,9 @@ impl Packet for SimPacket {
         SimPacket { body, ..*self }
     }
 
-    fn xcp(&mut self) -> Option<&mut XcpHeader> {
-        match &mut self.body {
-            Body::Xcp(data) => Some(&mut data.header),
-            _ => None,
-        }
-    }
-
     fn ecn(&self) -> Ecn {
         match &self.body {
-            Body::Tcp(segment) => codepoint(segment.ecn),
+            Body::Tcp(segment) => ecn_codepoint(segment.ecn),
             _ => Ecn::NotCapable,
         }
     }
@@ -161,33 +208,50 @@ impl Packet for SimPacket {
         flow_hash(self.to)
     }
 
-    /// A flipped bit: the checksum finds it, and nobody is told.
+    /// Flips a bit. The receiver's checksum detects it and the packet is discarded silently: no endpoint has
+    /// this number.
     fn corrupt(&mut self, _random: u64) {
         self.to = u32::MAX;
     }
+}
 
-    fn at_router(mut self, router: &Router, arrival: Arrival, out: &mut Vec<Emission<Self>>) {
-        let Destination::Station(to) = arrival.to else { return };
-        if router.interfaces.iter().all(|i| i.station != to) {
-            let Some(way) = router.toward(to) else { return out.push(Emission::Refuse(self)) };
-            let mtu = router.interfaces.get(way.interface as usize).and_then(|own| own.mtu);
-            let send = |packet| Emission::Send { interface: way.interface, to: arrival.to, packet };
-            match mtu.filter(|mtu| self.segment_bytes() > *mtu).and_then(|mtu| self.cut(mtu)) {
-                Some(parts) => out.extend(parts.into_iter().map(send)),
-                None => out.push(send(self)),
-            }
-        } else if let Body::Neighbour(question) = &mut self.body
-            && !question.reply
-        {
-            question.reply = true;
-            let to = Destination::Station(question.asker);
-            out.push(Emission::Send { interface: arrival.interface, to, packet: self });
+impl XcpPacket for SimPacket {
+    fn xcp_header(&mut self) -> Option<&mut XcpHeader> {
+        match &mut self.body {
+            Body::Xcp(data) => Some(&mut data.header),
+            _ => None,
         }
     }
 }
 
-/// The ECN field of a segment, as the network calls it.
-pub(crate) fn codepoint(field: u8) -> Ecn {
+impl RoutablePacket for SimPacket {
+    fn process_at_router(
+        mut self,
+        router: &Router,
+        arrival: RouterArrival,
+        out: &mut Vec<RouterAction<Self>>,
+    ) {
+        let Destination::Station(to) = arrival.to else { return };
+        if router.interfaces.iter().all(|i| i.station != to) {
+            let Some(hop) = router.next_hop_to(to) else { return out.push(RouterAction::Drop(self)) };
+            let mtu = router.interfaces.get(hop.interface as usize).and_then(|own| own.mtu);
+            let send = |packet| RouterAction::Send { interface: hop.interface, to: arrival.to, packet };
+            match mtu.filter(|mtu| self.segment_bytes() > *mtu).and_then(|mtu| self.fragmented(mtu)) {
+                Some(parts) => out.extend(parts.into_iter().map(send)),
+                None => out.push(send(self)),
+            }
+        } else if let Body::Neighbour(message) = &mut self.body
+            && !message.is_reply
+        {
+            message.is_reply = true;
+            let to = Destination::Station(message.requester);
+            out.push(RouterAction::Send { interface: arrival.interface, to, packet: self });
+        }
+    }
+}
+
+/// The ECN field of a segment in the network's terms.
+pub(crate) fn ecn_codepoint(field: u8) -> Ecn {
     match field {
         ecn::ECT0 => Ecn::Ect0,
         ecn::ECT1 => Ecn::Ect1,
@@ -196,7 +260,7 @@ pub(crate) fn codepoint(field: u8) -> Ecn {
     }
 }
 
-/// Fibonacci hashing: neighbours fall far apart.
+/// Fibonacci hashing: spreads consecutive numbers.
 pub(crate) fn flow_hash(to: u32) -> u32 {
     to.wrapping_mul(0x9e37_79b9)
 }
@@ -213,20 +277,20 @@ mod tests {
         let segment = Segment { seq: 7, len: 4_000, mss: 1448, flags: Flags::ACK, ..Segment::default() };
         let mut packet = SimPacket { to: 1, header: 52, body: Body::Tcp(segment) };
         assert_eq!((packet.segments(), packet.segment_bytes(), packet.last_segment_bytes()), (3, 1500, 1156));
-        let rest = packet.split_off(1);
+        let others = packet.split_off(1);
         assert_eq!((packet.segments(), packet.last_segment_bytes()), (1, 1500));
-        assert_eq!((rest.segments(), rest.segment_bytes(), rest.last_segment_bytes()), (2, 1500, 1156));
-        let Body::Tcp(segment) = &rest.body else { panic!() };
+        assert_eq!((others.segments(), others.segment_bytes(), others.last_segment_bytes()), (2, 1500, 1156));
+        let Body::Tcp(segment) = &others.body else { panic!() };
         assert_eq!(segment.seq, 1455);
         let _ = SackBlocks::default();
     }
 
     #[test]
-    fn an_echo_in_fragments_keeps_its_bytes() {
-        let echo = Echo { sequence: 1, reply: false, fragments: Fragments::of(3008, 1500, 20) };
+    fn splitting_a_fragmented_echo_conserves_bytes() {
+        let echo = Echo { sequence: 1, is_reply: false, fragments: Fragments::new(3008, 1500, 20) };
         let mut packet = SimPacket { to: 0, header: 20, body: Body::Echo(echo) };
-        let rest = packet.split_off(2);
+        let others = packet.split_off(2);
         assert_eq!((packet.segments(), packet.last_segment_bytes()), (2, 1500));
-        assert_eq!((rest.segments(), rest.segment_bytes(), rest.last_segment_bytes()), (1, 68, 68));
+        assert_eq!((others.segments(), others.segment_bytes(), others.last_segment_bytes()), (1, 68, 68));
     }
 }

@@ -1,6 +1,6 @@
-//! A ping flow: echo requests at an interval, replies as they come, losses at the end.
+//! A ping flow: echo requests at an interval, their replies, and losses at the end.
 
-use scenario::Ping as Spec;
+use scenario::PingSpec;
 use units::Time;
 
 use crate::{
@@ -11,37 +11,39 @@ use crate::{
 /// Bytes of an ICMP header.
 const ICMP_HEADER: u32 = 8;
 
-/// The asking host's side.
+/// The requesting host's state.
 #[derive(Debug)]
 pub(crate) struct Ping {
-    spec: Spec,
+    spec: PingSpec,
     start: Time,
-    patience: Time,
-    /// When each request was sent, while it is open.
+    timeout: Time,
+    /// When each request was sent; `None` once its reply has arrived.
     sent: Vec<Option<Time>>,
-    open: usize,
+    /// Requests without a reply.
+    unanswered: usize,
+    /// When the latest request was sent.
     last: Time,
-    /// IP payload of a request.
+    /// IP payload bytes of a request.
     payload: u32,
     ip_header: u32,
     echo: Echo,
-    /// Requests, and replies, that have come in part.
+    /// Of requests at the receiver, of replies at the sender.
     pub(crate) reassembly: [Reassembly; 2],
-    /// Replies that have not been told yet: when they came and after how long.
+    /// Arrival and round-trip time of replies since the last sample.
     pub(crate) replies: Vec<(Time, Time)>,
 }
 
 impl Ping {
-    pub(crate) fn new(spec: &Spec, start: Time, patience: Time, mtu: u32, ip_header: u32) -> Self {
+    pub(crate) fn new(spec: &PingSpec, start: Time, timeout: Time, mtu: u32, ip_header: u32) -> Self {
         let payload = ICMP_HEADER + u32::try_from(spec.payload.0).unwrap_or(u32::MAX).min(65_507);
-        let fragments = Fragments::of(payload, mtu, ip_header);
-        let echo = Echo { sequence: 0, reply: false, fragments };
+        let fragments = Fragments::new(payload, mtu, ip_header);
+        let echo = Echo { sequence: 0, is_reply: false, fragments };
         Ping {
             spec: spec.clone(),
             start,
-            patience,
+            timeout,
             sent: Vec::new(),
-            open: 0,
+            unanswered: 0,
             last: start,
             payload,
             ip_header,
@@ -51,48 +53,49 @@ impl Ping {
         }
     }
 
-    /// The path's MTU is another one.
+    /// The path MTU has changed.
     pub(crate) fn set_mtu(&mut self, mtu: u32) {
-        self.echo.fragments = Fragments::of(self.payload, mtu, self.ip_header);
+        self.echo.fragments = Fragments::new(self.payload, mtu, self.ip_header);
     }
 
-    /// When there is something to do.
+    /// When to call [`Ping::send`] or [`Ping::is_done`] next.
     pub(crate) fn next(&self) -> Option<Time> {
         if self.all_sent() {
-            return Some(if self.open == 0 { self.last } else { Time(self.last.0 + self.patience.0) });
+            return Some(if self.unanswered == 0 { self.last } else { Time(self.last.0 + self.timeout.0) });
         }
         Some(Time(self.start.0 + self.sent.len() as u64 * self.spec.interval.0))
     }
 
-    /// The request that is due now.
+    /// Takes the request that is due now.
     pub(crate) fn send(&mut self, now: Time) -> Option<Echo> {
         if self.all_sent() || self.next().is_none_or(|at| at > now) {
             return None;
         }
         self.sent.push(Some(now));
-        self.open += 1;
+        self.unanswered += 1;
         self.last = now;
         Some(Echo { sequence: self.sent.len() as u32, ..self.echo })
     }
 
-    /// A reply came.
-    pub(crate) fn take(&mut self, now: Time, echo: &Echo) {
-        let open = self.sent.get_mut(echo.sequence.wrapping_sub(1) as usize);
-        if let Some(asked) = open.and_then(Option::take) {
-            self.open -= 1;
-            self.replies.push((now, Time(now.0 - asked.0)));
+    /// A reply has arrived.
+    pub(crate) fn on_reply(&mut self, now: Time, echo: &Echo) {
+        let request = self.sent.get_mut(echo.sequence.wrapping_sub(1) as usize);
+        if let Some(sent) = request.and_then(Option::take) {
+            self.unanswered -= 1;
+            self.replies.push((now, Time(now.0 - sent.0)));
         }
     }
 
-    /// Whether all was sent, and answered or given up.
+    /// True once all requests are sent and each has its reply or has timed out.
     pub(crate) fn is_done(&self, now: Time) -> bool {
-        self.all_sent() && (self.open == 0 || now.0 >= self.last.0 + self.patience.0)
+        self.all_sent() && (self.unanswered == 0 || now.0 >= self.last.0 + self.timeout.0)
     }
 
-    /// The requests that were not answered in time. What could still be answered at the end is no loss.
+    /// The numbers of requests that have timed out. A request that could still get its reply does not count
+    /// as lost.
     pub(crate) fn lost(&self, now: Time) -> impl Iterator<Item = u32> {
-        let late = move |asked: &Time| now.0.saturating_sub(asked.0) > self.patience.0;
-        self.sent.iter().zip(1..).filter(move |(asked, _)| asked.as_ref().is_some_and(late)).map(|(_, n)| n)
+        let late = move |sent: &Time| now.0.saturating_sub(sent.0) > self.timeout.0;
+        self.sent.iter().zip(1..).filter(move |(sent, _)| sent.as_ref().is_some_and(late)).map(|(_, n)| n)
     }
 
     fn all_sent(&self) -> bool {
@@ -107,15 +110,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_sent_at_the_interval_and_lost_after_the_patience() {
-        let spec = Spec { interval: Time(100), count: Some(2), payload: Bytes(56) };
+    fn requests_are_sent_at_the_interval_and_lost_after_the_timeout() {
+        let spec = PingSpec { interval: Time(100), count: Some(2), payload: Bytes(56) };
         let mut ping = Ping::new(&spec, Time(1_000), Time(500), 1500, 20);
         assert_eq!(ping.next(), Some(Time(1_000)));
         let first = ping.send(Time(1_000)).unwrap();
-        assert_eq!((first.sequence, first.fragments.last_bytes, first.fragments.here), (1, 64, 1));
+        assert_eq!((first.sequence, first.fragments.last_bytes, first.fragments.count), (1, 64, 1));
         assert_eq!(ping.send(Time(1_050)), None);
         ping.send(Time(1_100)).unwrap();
-        ping.take(Time(1_120), &first);
+        ping.on_reply(Time(1_120), &first);
         assert_eq!(ping.replies, [(Time(1_120), Time(120))]);
         assert!(!ping.is_done(Time(1_200)));
         assert_eq!(ping.next(), Some(Time(1_600)));
@@ -124,9 +127,9 @@ mod tests {
     }
 
     #[test]
-    fn a_large_echo_goes_in_fragments() {
-        let spec = Spec { payload: Bytes(4_000), ..Spec::default() };
+    fn a_large_echo_is_fragmented() {
+        let spec = PingSpec { payload: Bytes(4_000), ..PingSpec::default() };
         let echo = Ping::new(&spec, Time(0), Time(1), 1500, 20).send(Time(0)).unwrap();
-        assert_eq!(echo.fragments, Fragments::of(4_008, 1500, 20));
+        assert_eq!(echo.fragments, Fragments::new(4_008, 1500, 20));
     }
 }

@@ -1,26 +1,26 @@
-//! Collects rows and hands them on.
+//! Collects rows and passes them to the observer.
 
-use net::Counters;
-use scenario::{plan::SampledPipe, rows::LinkTable};
+use engine_common::{LinkSampler, SampledPipe};
+use net::PipeCounters;
 use schema::{Event, FlowSample, LinkSample, TraceRow};
 use units::Time;
 
 use crate::{Error, Observer};
 
-/// So many rows are handed on together.
-const BATCH: usize = 4096;
+/// The observer gets rows of flows and links in batches of at least this size.
+const MIN_BATCH_ROWS: usize = 4096;
 
-/// Rows so far.
+/// The rows of a run so far.
 pub(crate) struct Recorder<'a> {
     observer: &'a mut dyn Observer,
     pub(crate) flows: Vec<FlowSample>,
     pub(crate) links: Vec<LinkSample>,
     pub(crate) events: Vec<Event>,
-    /// How many rows of each table the observer has.
-    told: [usize; 3],
-    /// So many events are in order of time.
+    /// Number of rows of flows, of links, and of events that the observer has received.
+    reported: [usize; 3],
+    /// Number of events that are in order of time.
     sorted: usize,
-    pub(crate) links_counted: LinkTable<'a>,
+    pub(crate) link_sampler: LinkSampler<'a>,
     latest: Vec<FlowSample>,
 }
 
@@ -31,15 +31,15 @@ impl<'a> Recorder<'a> {
             flows: Vec::new(),
             links: Vec::new(),
             events: Vec::new(),
-            told: [0; 3],
+            reported: [0; 3],
             sorted: 0,
-            links_counted: LinkTable::new(sampled),
+            link_sampler: LinkSampler::new(sampled),
             latest: Vec::new(),
         }
     }
 
-    /// A flow's row.
-    pub(crate) fn take_flow(&mut self, row: FlowSample) {
+    /// Adds a flow's row.
+    pub(crate) fn add_flow(&mut self, row: FlowSample) {
         match self.latest.iter_mut().find(|latest| latest.flow == row.flow) {
             Some(latest) => latest.clone_from(&row),
             None => self.latest.push(row.clone()),
@@ -47,21 +47,20 @@ impl<'a> Recorder<'a> {
         self.flows.push(row);
     }
 
-    /// The links' rows as of `now`; `count` reads a pipe's counters.
-    pub(crate) fn take_links(&mut self, now: Time, count: impl FnMut(net::PipeId) -> Counters) {
-        let counted = self.links_counted.pipes().map(count);
-        self.links_counted.take(now, counted, &mut self.links, &mut self.events);
+    /// Adds the links' rows as of `now`; `counters` reads a direction's counters.
+    pub(crate) fn add_links(&mut self, now: Time, counters: impl FnMut(net::PipeId) -> PipeCounters) {
+        let counted = self.link_sampler.pipes().map(counters);
+        self.link_sampler.add_rows(now, counted, &mut self.links, &mut self.events);
     }
 
-    /// Hands new rows on, if there are enough of them or if this is the end, and tells how far the run is. False where
-    /// the run is to end.
-    pub(crate) fn tell(&mut self, now: Time, end: bool) -> Result<bool, Error> {
-        let [flows, links, events] = self.told;
-        // Each flow's events were added at a look; between two looks all are known.
+    /// Passes new rows to the observer, if there are at least `MIN_BATCH_ROWS` or `is_end`, and reports progress. Returns false if the observer ends the run.
+    pub(crate) fn report(&mut self, now: Time, is_end: bool) -> Result<bool, Error> {
+        let [flows, links, events] = self.reported;
+        // Sampling adds the events flow by flow. No event before `now` can follow.
         self.events[self.sorted..].sort_by_key(|event| event.time_us);
         self.sorted = self.events.len();
-        if end || self.flows.len() - flows + self.links.len() - links >= BATCH {
-            self.told = [self.flows.len(), self.links.len(), self.events.len()];
+        if is_end || self.flows.len() - flows + self.links.len() - links >= MIN_BATCH_ROWS {
+            self.reported = [self.flows.len(), self.links.len(), self.events.len()];
             self.observer
                 .rows(&self.flows[flows..], &self.links[links..], &self.events[events..])
                 .map_err(Error::Observer)?;
@@ -69,16 +68,16 @@ impl<'a> Recorder<'a> {
         Ok(self.observer.progress(now, &self.latest))
     }
 
-    /// Whether a flow is to be traced.
-    pub(crate) fn traces(&self, flow: &scenario::Flow) -> bool {
-        self.observer.traces(flow)
+    /// Whether the observer requests a trace of this flow.
+    pub(crate) fn is_traced(&self, flow: &scenario::FlowSpec) -> bool {
+        self.observer.is_traced(flow)
     }
 
-    /// Hands rows of traces on.
-    pub(crate) fn take_traces(&mut self, rows: &mut Vec<TraceRow>) -> Result<(), Error> {
+    /// Passes rows of traces to the observer and empties `rows`.
+    pub(crate) fn report_traces(&mut self, rows: &mut Vec<TraceRow>) -> Result<(), Error> {
         rows.sort_by_key(|row| row.time_us);
-        let taken = if rows.is_empty() { Ok(()) } else { self.observer.traced(rows) };
+        let result = if rows.is_empty() { Ok(()) } else { self.observer.trace_rows(rows) };
         rows.clear();
-        taken.map_err(Error::Observer)
+        result.map_err(Error::Observer)
     }
 }

@@ -1,21 +1,19 @@
 //! One run from its first event to its last row.
 
-use scenario::{
-    Scenario, plan,
-    rows::{FlowEnd, micros},
-};
+use engine_common::{FlowTotals, micros, sampled_pipes};
+use scenario::Scenario;
 use schema::{Event, EventKind};
 use units::Time;
 
 use crate::{
-    Controllers, Error, Machine, Observer, Outcome,
+    Controllers, Error, HostDefaults, Observer, Outcome,
     engine::{Engine, Traffic},
     recorder::Recorder,
-    sample::{Memory, look_at_ping, look_at_stream, look_at_transfer, look_at_xcp},
+    sample::{SampleState, sample_datagrams, sample_ping, sample_transfer, sample_xcp},
 };
 
-/// Traces are handed on at least so often, so that they need little memory.
-const TRACE_SPAN: Time = Time(10_000_000);
+/// Traces are passed to the observer at least this often, which bounds their memory.
+const TRACE_INTERVAL: Time = Time(10_000_000);
 
 /// Simulates a scenario.
 ///
@@ -23,30 +21,30 @@ const TRACE_SPAN: Time = Time(10_000_000);
 /// See [`Error`].
 pub fn run(
     scenario: &Scenario,
-    machine: &Machine,
+    defaults: &HostDefaults,
     controllers: &mut dyn Controllers,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, Error> {
-    let sampled = plan::sampled_pipes(scenario);
+    let sampled = sampled_pipes(scenario);
     let mut recorder = Recorder::new(&sampled, observer);
-    let mut engine = Engine::new(scenario, machine, controllers)?;
-    engine.traced = (0..scenario.flows.len()).filter(|i| recorder.traces(&scenario.flows[*i])).collect();
-    let mut memories: Vec<Memory> = scenario.flows.iter().map(|_| Memory::default()).collect();
+    let mut engine = Engine::new(scenario, defaults, controllers)?;
+    engine.traced = (0..scenario.flows.len()).filter(|i| recorder.is_traced(&scenario.flows[*i])).collect();
+    let mut sample_states: Vec<SampleState> = scenario.flows.iter().map(|_| SampleState::default()).collect();
     let mut interrupted = false;
-    while !interrupted && engine.flows.iter().any(|flow| !flow.over) {
-        let look = next_look(scenario, &engine);
-        advance(&mut engine, look, &mut recorder)?;
-        for (index, memory) in memories.iter_mut().enumerate() {
-            look_at(&mut engine, index, memory, &mut recorder);
+    while !interrupted && engine.flows.iter().any(|flow| !flow.is_over) {
+        let now = next_sample_time(scenario, &engine);
+        run_until(&mut engine, now, &mut recorder)?;
+        for (index, state) in sample_states.iter_mut().enumerate() {
+            sample_flow(&mut engine, index, state, &mut recorder);
         }
-        recorder.take_links(look, |pipe| engine.wire.network.sample(pipe, look));
-        interrupted = !recorder.tell(look, false)?;
+        recorder.add_links(now, |pipe| engine.links.network.sample(pipe, now));
+        interrupted = !recorder.report(now, false)?;
     }
-    recorder.tell(engine.now, true)?;
-    let ends = scenario.flows.iter().zip(&memories).zip(&mut engine.flows);
+    recorder.report(engine.now, true)?;
+    let flows = scenario.flows.iter().zip(&sample_states).zip(&mut engine.flows);
     let mut data_segments = 0;
-    let flow_ends: Vec<FlowEnd> = ends
-        .map(|((spec, memory), flow)| {
+    let flow_totals: Vec<FlowTotals> = flows
+        .map(|((spec, state), flow)| {
             let (mut cc, mut bytes) = (None, 0);
             match &mut flow.traffic {
                 Traffic::Tcp(transfer) => {
@@ -54,19 +52,19 @@ pub fn run(
                     bytes = transfer.received();
                     data_segments += u64::from(transfer.sender.info(engine.now.0).data_segs_out_segs);
                 }
-                Traffic::Udp(stream) => bytes = stream.receiver.counts.bytes,
+                Traffic::Udp(udp) => bytes = udp.receiver.counts.bytes,
                 Traffic::Xcp(xcp) => bytes = xcp.received,
                 Traffic::None | Traffic::Ping(_) | Traffic::Probes(_) => {}
             }
-            let Memory { started, ended, .. } = *memory;
-            FlowEnd { name: spec.name.clone(), cc, started, ended, bytes }
+            let SampleState { started, ended, .. } = *state;
+            FlowTotals { name: spec.name.clone(), cc, started, ended, bytes }
         })
         .collect();
-    let last = memories.iter().filter_map(|memory| memory.ended).max();
+    let last = sample_states.iter().filter_map(|state| state.ended).max();
     let duration = if interrupted { engine.now } else { last.unwrap_or_default() };
     Ok(Outcome {
-        flow_ends,
-        link_ends: recorder.links_counted.ends(),
+        flow_totals,
+        link_totals: recorder.link_sampler.totals(),
         duration: duration.min(scenario.duration),
         interrupted,
         data_segments,
@@ -76,85 +74,87 @@ pub fn run(
     })
 }
 
-/// Lets the run go on until a look, and hands on what is traced.
-fn advance(engine: &mut Engine<'_>, until: Time, recorder: &mut Recorder<'_>) -> Result<(), Error> {
+/// Runs the engine until the next sample and passes traces to the observer.
+fn run_until(engine: &mut Engine<'_>, until: Time, recorder: &mut Recorder<'_>) -> Result<(), Error> {
     if engine.traced.is_empty() {
         return engine.run_until(until);
     }
     let mut rows = Vec::new();
     while engine.now < until {
-        engine.run_until(until.min(Time(engine.now.0 + TRACE_SPAN.0)))?;
+        engine.run_until(until.min(Time(engine.now.0 + TRACE_INTERVAL.0)))?;
         for index in engine.traced.clone() {
             rows.extend(engine.trace(index).map(|trace| trace.rows.drain(..)).into_iter().flatten());
         }
-        recorder.take_traces(&mut rows)?;
+        recorder.report_traces(&mut rows)?;
     }
     Ok(())
 }
 
-/// The next look: a whole number of intervals, or the end of a flow that comes before it.
-pub(crate) fn next_look(scenario: &Scenario, engine: &Engine<'_>) -> Time {
+/// When to sample next: a multiple of the interval, or the end of a flow before that.
+pub(crate) fn next_sample_time(scenario: &Scenario, engine: &Engine<'_>) -> Time {
     let interval = scenario.sample.0.max(1);
     let tick = Time((engine.now.0 / interval + 1).saturating_mul(interval));
-    let going = scenario.flows.iter().zip(&engine.flows).filter(|(_, flow)| !flow.over);
-    going.map(|(spec, _)| end_of(scenario, spec)).fold(tick, Time::min)
+    let active = scenario.flows.iter().zip(&engine.flows).filter(|(_, flow)| !flow.is_over);
+    active.map(|(spec, _)| latest_end(scenario, spec)).fold(tick, Time::min)
 }
 
-/// When a flow is to end at the latest.
-fn end_of(scenario: &Scenario, flow: &scenario::Flow) -> Time {
+/// The latest time at which a flow may end.
+fn latest_end(scenario: &Scenario, flow: &scenario::FlowSpec) -> Time {
     flow.stop.unwrap_or(scenario.duration).min(scenario.duration)
 }
 
-pub(crate) fn look_at(
+/// Adds a flow's rows and events since its previous sample, and ends the flow if it has finished or its time
+/// is over.
+pub(crate) fn sample_flow(
     engine: &mut Engine<'_>,
     index: usize,
-    memory: &mut Memory,
+    state: &mut SampleState,
     recorder: &mut Recorder<'_>,
 ) {
     let (now, scenario) = (engine.now, engine.scenario);
     let spec = &scenario.flows[index];
-    if engine.flows[index].over {
+    if engine.flows[index].is_over {
         return;
     }
     let event =
         |at: Time, kind, value| Event { time_us: micros(at), subject: spec.name.clone(), kind, value };
-    let due = now >= end_of(scenario, spec);
+    let is_time_over = now >= latest_end(scenario, spec);
     let (mut started, mut finished) = (None, None);
     match &mut engine.flows[index].traffic {
         Traffic::None | Traffic::Probes(_) => {}
         Traffic::Tcp(transfer) => {
-            let row = look_at_transfer(&spec.name, transfer, now, memory, &mut recorder.events);
-            row.into_iter().for_each(|row| recorder.take_flow(row));
+            let row = sample_transfer(&spec.name, transfer, now, state, &mut recorder.events);
+            row.into_iter().for_each(|row| recorder.add_flow(row));
             (started, finished) = (transfer.started, transfer.finished);
         }
-        Traffic::Udp(stream) => {
-            recorder.take_flow(look_at_stream(&spec.name, stream, now, memory));
-            (started, finished) = (Some(spec.start), stream.finished(now));
+        Traffic::Udp(udp) => {
+            recorder.add_flow(sample_datagrams(&spec.name, udp, now, state));
+            (started, finished) = (Some(spec.start), udp.finished(now));
         }
         Traffic::Xcp(xcp) => {
-            let row = look_at_xcp(&spec.name, xcp, now, memory, &mut recorder.events);
-            recorder.take_flow(row);
+            let row = sample_xcp(&spec.name, xcp, now, state, &mut recorder.events);
+            recorder.add_flow(row);
             (started, finished) = (Some(spec.start), xcp.finished);
         }
         Traffic::Ping(ping) => {
-            look_at_ping(&spec.name, ping).for_each(|row| recorder.take_flow(row));
+            sample_ping(&spec.name, ping).for_each(|row| recorder.add_flow(row));
             started = Some(spec.start);
-            if ping.is_done(now) || due {
+            if ping.is_done(now) || is_time_over {
                 finished = Some(now);
                 let lost = ping.lost(now).map(|n| event(now, EventKind::PingLost, i64::from(n)));
                 recorder.events.extend(lost);
             }
         }
     }
-    if memory.started.is_none()
+    if state.started.is_none()
         && let Some(at) = started
     {
-        memory.started = started;
+        state.started = started;
         recorder.events.push(event(at, EventKind::Start, 0));
     }
-    if finished.is_some() || due {
+    if finished.is_some() || is_time_over {
         let ended = finished.unwrap_or(now);
-        memory.ended = Some(ended);
+        state.ended = Some(ended);
         recorder.events.push(event(ended, EventKind::Stop, 0));
         engine.end(index);
     }

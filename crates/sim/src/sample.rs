@@ -1,41 +1,43 @@
-//! A look at a flow as the lab's sampler has it: a row of what both ends say, and the events since the last look.
+//! Samples flows as the lab's sampler does: a row from both ends' `tcp_info`, and the events since the
+//! previous sample.
 
-use scenario::rows::{datagram_row, micros};
+use engine_common::{datagram_row, micros};
 use schema::{Event, EventKind, FlowSample};
-use tcp::Info;
+use tcp::EndpointInfo;
 use units::Time;
 
-use crate::{ping::Ping, transfer::Transfer, udp::Stream, xcp::XcpFlow};
+use crate::{ping::Ping, transfer::Transfer, udp::DatagramFlow, xcp::XcpFlow};
 
-/// What is remembered of a flow between two looks.
+/// What is kept of a flow between two samples.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct SampleState {
     received: u64,
-    seen_us: Option<i64>,
+    /// When the flow was last sampled.
+    sampled_us: Option<i64>,
     pub(crate) started: Option<Time>,
     pub(crate) ended: Option<Time>,
 }
 
-impl Memory {
-    /// The rate at which bytes were received since the last look.
+impl SampleState {
+    /// The rate at which bytes were received since the previous sample, for which there must be one.
     fn goodput_bps(&mut self, now_us: i64, received: u64) -> Option<i64> {
-        let since = self.seen_us.replace(now_us);
+        let since = self.sampled_us.replace(now_us);
         let bits = u128::from(received - std::mem::replace(&mut self.received, received)) * 8;
         let span_us = (now_us - since?).max(1) as u128;
         i64::try_from(bits * 1_000_000 / span_us).ok()
     }
 }
 
-/// Looks at a connection.
-pub(crate) fn look_at_transfer(
+/// Samples a TCP connection; `None` until it is established. Its events are added in any case.
+pub(crate) fn sample_transfer(
     name: &str,
     transfer: &mut Transfer,
     now: Time,
-    memory: &mut Memory,
+    state: &mut SampleState,
     events: &mut Vec<Event>,
 ) -> Option<FlowSample> {
     while let Some(event) = transfer.sender.next_event() {
-        translated(&event, |at, kind, value| note(events, name, Time(at), kind, value));
+        record_events(&event, |at, kind, value| add_event(events, name, Time(at), kind, value));
     }
     if !transfer.is_connected() {
         return None;
@@ -44,12 +46,12 @@ pub(crate) fn look_at_transfer(
     let mut row = row(&sender, &receiver);
     row.flow = name.into();
     row.time_us = micros(now);
-    row.goodput_bps = memory.goodput_bps(row.time_us, transfer.received());
+    row.goodput_bps = state.goodput_bps(row.time_us, transfer.received());
     Some(row)
 }
 
-/// Takes the replies that have come.
-pub(crate) fn look_at_ping<'a>(
+/// A row for each reply that arrived since the previous sample.
+pub(crate) fn sample_ping<'a>(
     name: &'a str,
     ping: &'a mut Ping,
 ) -> impl Iterator<Item = FlowSample> + use<'a> {
@@ -61,25 +63,30 @@ pub(crate) fn look_at_ping<'a>(
     })
 }
 
-/// Looks at a stream of datagrams.
-pub(crate) fn look_at_stream(name: &str, stream: &mut Stream, now: Time, memory: &mut Memory) -> FlowSample {
-    let (source, counts) = (&stream.source, &mut stream.receiver.counts);
+/// Samples a UDP flow.
+pub(crate) fn sample_datagrams(
+    name: &str,
+    flow: &mut DatagramFlow,
+    now: Time,
+    state: &mut SampleState,
+) -> FlowSample {
+    let (source, counts) = (&flow.source, &mut flow.receiver.counts);
     FlowSample {
-        goodput_bps: memory.goodput_bps(micros(now), counts.bytes),
+        goodput_bps: state.goodput_bps(micros(now), counts.bytes),
         ..datagram_row(name, now, (source.sent, source.sent_bytes), counts)
     }
 }
 
-/// Looks at an XCP transfer.
-pub(crate) fn look_at_xcp(
+/// Samples an XCP flow.
+pub(crate) fn sample_xcp(
     name: &str,
     xcp: &mut XcpFlow,
     now: Time,
-    memory: &mut Memory,
+    state: &mut SampleState,
     events: &mut Vec<Event>,
 ) -> FlowSample {
     for (at, kind, value) in xcp.events.drain(..) {
-        note(events, name, at, kind, value);
+        add_event(events, name, at, kind, value);
     }
     let count = |number: u64| i64::try_from(number).ok();
     let time_us = micros(now);
@@ -88,12 +95,12 @@ pub(crate) fn look_at_xcp(
     FlowSample {
         time_us,
         flow: name.into(),
-        goodput_bps: memory.goodput_bps(time_us, xcp.received),
+        goodput_bps: state.goodput_bps(time_us, xcp.received),
         snd_cwnd_segs: Some(window.cwnd_packets()),
         snd_ssthresh_segs: window.ssthresh_packets(),
         snd_mss_bytes: Some(i64::from(xcp.payload)),
         unacked_segs: Some(i64::from(window.inflight())),
-        total_retrans_segs: count(xcp.sent_again),
+        total_retrans_segs: count(xcp.retransmitted),
         bytes_acked: count(xcp.acked_bytes),
         bytes_sent: count(xcp.sent_bytes),
         segs_out: count(xcp.sent_packets),
@@ -108,51 +115,53 @@ pub(crate) fn look_at_xcp(
     }
 }
 
-/// Adds an event; losses and retransmissions of one instant are one row.
-fn note(events: &mut Vec<Event>, name: &str, at: Time, kind: EventKind, value: i64) {
+/// Adds an event. Losses of one instant are one row, and so are retransmissions.
+fn add_event(events: &mut Vec<Event>, name: &str, at: Time, kind: EventKind, value: i64) {
     let time_us = micros(at);
-    let adds_up = matches!(kind, EventKind::Lost | EventKind::Retransmit);
-    // Losses and retransmissions of a recovery take turns.
+    let is_summed = matches!(kind, EventKind::Lost | EventKind::Retransmit);
+    // During recovery losses and retransmissions alternate, so the row may be the last but one.
     let same = events
         .iter_mut()
         .rev()
         .take(2)
-        .find(|e| adds_up && e.time_us == time_us && e.kind == kind && e.subject == name);
+        .find(|e| is_summed && e.time_us == time_us && e.kind == kind && e.subject == name);
     match same {
         Some(event) => event.value += value,
         None => events.push(Event { time_us, subject: name.into(), kind, value }),
     }
 }
 
-/// What the record says of an endpoint's event: no row, one or two.
-fn translated(event: &tcp::Event, mut told: impl FnMut(u64, EventKind, i64)) {
-    use tcp::{CaState, Event as Of};
-    let repairs = |state: CaState| matches!(state, CaState::Recovery | CaState::Loss);
+/// Calls `record` for each event of the record that an endpoint's event becomes: none, one or two.
+fn record_events(event: &tcp::EndpointEvent, mut record: impl FnMut(u64, EventKind, i64)) {
+    use tcp::{CaState, EndpointEvent as TcpEvent};
+    let is_recovering = |state: CaState| matches!(state, CaState::Recovery | CaState::Loss);
     match *event {
-        Of::Established { .. } => {}
-        Of::CaState { at, old, state, cwnd, ssthresh } => {
-            told(at, EventKind::CaState, state as i64);
+        TcpEvent::Established { .. } => {}
+        TcpEvent::CaState { at, old, state, cwnd, ssthresh } => {
+            record(at, EventKind::CaState, state as i64);
             match state {
-                CaState::Recovery => told(at, EventKind::RecoveryEnter, i64::from(ssthresh)),
-                CaState::Cwr => told(at, EventKind::Reduction, i64::from(ssthresh)),
-                _ if repairs(old) && !repairs(state) => told(at, EventKind::RecoveryLeave, i64::from(cwnd)),
+                CaState::Recovery => record(at, EventKind::RecoveryEnter, i64::from(ssthresh)),
+                CaState::Cwr => record(at, EventKind::Reduction, i64::from(ssthresh)),
+                _ if is_recovering(old) && !is_recovering(state) => {
+                    record(at, EventKind::RecoveryLeave, i64::from(cwnd))
+                }
                 _ => {}
             }
         }
-        Of::Retransmit { at, segs, .. } => told(at, EventKind::Retransmit, i64::from(segs)),
-        Of::Lost { at, segs, .. } => told(at, EventKind::Lost, i64::from(segs)),
-        Of::Rto { at } => told(at, EventKind::Rto, 1),
-        Of::Probe { at } => told(at, EventKind::Probe, 1),
-        Of::Undo { at, cwnd } => told(at, EventKind::Undo, i64::from(cwnd)),
-        Of::ZeroWindow { at, waiting } => {
-            told(at, EventKind::ZeroWindow, i64::try_from(waiting).unwrap_or(i64::MAX));
+        TcpEvent::Retransmit { at, segs, .. } => record(at, EventKind::Retransmit, i64::from(segs)),
+        TcpEvent::Lost { at, segs, .. } => record(at, EventKind::Lost, i64::from(segs)),
+        TcpEvent::Rto { at } => record(at, EventKind::Rto, 1),
+        TcpEvent::Probe { at } => record(at, EventKind::Probe, 1),
+        TcpEvent::Undo { at, cwnd } => record(at, EventKind::Undo, i64::from(cwnd)),
+        TcpEvent::ZeroWindow { at, waiting } => {
+            record(at, EventKind::ZeroWindow, i64::try_from(waiting).unwrap_or(i64::MAX));
         }
-        Of::WindowOpen { at, window } => told(at, EventKind::WindowOpen, i64::from(window)),
-        Of::HandshakeRetry { at, times } => told(at, EventKind::HandshakeRetry, i64::from(times)),
+        TcpEvent::WindowOpen { at, window } => record(at, EventKind::WindowOpen, i64::from(window)),
+        TcpEvent::HandshakeRetry { at, times } => record(at, EventKind::HandshakeRetry, i64::from(times)),
     }
 }
 
-fn row(sender: &Info, receiver: &Info) -> FlowSample {
+fn row(sender: &EndpointInfo, receiver: &EndpointInfo) -> FlowSample {
     let long = |value: u64| i64::try_from(value).ok();
     let int = |value: u32| Some(i64::from(value));
     FlowSample {

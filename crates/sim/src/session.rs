@@ -1,115 +1,120 @@
-//! A simulation that somebody measures in: the scenario's flows are the other traffic, and measurements come one after another in the
-//! same virtual time, as between real hosts.
+//! A simulation for measurements on request, one after another in the same virtual time, as between real
+//! hosts. The scenario's own flows are the cross traffic.
 
-use scenario::{Flow, Kind, Ping, Scenario, plan::UDP_HEADER, rows::micros};
+use engine_common::{UDP_HEADER_BYTES, micros};
+use scenario::{FlowKind, FlowSpec, PingSpec, Scenario};
 use schema::{Event, FlowSample, LinkSample};
 use units::Time;
 
 use crate::{
-    Controllers, Error, Machine, Observer,
+    Controllers, Error, HostDefaults, Observer,
     engine::{Engine, Traffic},
     fragments::Fragments,
-    packet::{Body, SimPacket},
+    packet::{Body, Datagram, SimPacket},
     recorder::Recorder,
-    run::{look_at, next_look},
-    sample::Memory,
-    udp::Datagram,
+    run::{next_sample_time, sample_flow},
+    sample::SampleState,
 };
 
-/// A probe that is so long on its way will not come.
-const PATIENCE: Time = Time::from_secs(2);
+/// How long to wait for a probe.
+const PROBE_TIMEOUT: Time = Time::from_secs(2);
 
-/// A simulation under way.
-pub struct Session<'a> {
+/// A simulation in which a path is measured.
+pub struct MeasurementSession<'a> {
     engine: Engine<'a>,
-    memories: Vec<Memory>,
-    /// Places for measurements that are left, in the scenario's flows.
-    free: std::ops::Range<usize>,
-    /// The place that trains of probes use.
-    probes: Option<usize>,
+    sample_states: Vec<SampleState>,
+    /// Indices of the scenario's flows that are reserved for further measurements.
+    reserved: std::ops::Range<usize>,
+    /// Index of the flow that trains of probes use.
+    probe_flow: Option<usize>,
     probes_sent: u64,
 }
 
-/// What a measured flow gave. Times are since it began.
+/// The result of a measured flow. Times are since its start.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
+pub struct MeasuredFlow {
     /// Its samples.
     pub rows: Vec<FlowSample>,
     /// Its events.
     pub events: Vec<Event>,
     /// Its congestion control.
     pub cc: Option<String>,
-    /// When it was connected; `None` where it never was.
+    /// When it was connected; `None` if it never was.
     pub connected: Option<Time>,
-    /// When its last byte came, or its time was over.
+    /// When its last byte arrived, or its time was over.
     pub ended: Time,
     /// Application bytes received.
     pub bytes: u64,
-    /// Packets that the sending host's device dropped meanwhile.
+    /// Packets that the transmit queue of the sending host dropped during the measurement.
     pub dropped_here: u64,
 }
 
-/// Probes that have arrived: their numbers, and when.
-pub(crate) type Arrivals = Vec<(u64, Time)>;
-
-impl<'a> Session<'a> {
-    /// The scenario with room for `count` measurements from one host to another; it has no end.
-    pub fn room(mut scenario: Scenario, from: &str, to: &str, count: usize) -> Scenario {
+impl<'a> MeasurementSession<'a> {
+    /// Adds `count` reserved flows from one host to another to a scenario, for measurements, and removes its
+    /// end.
+    pub fn reserve(mut scenario: Scenario, from: &str, to: &str, count: usize) -> Scenario {
         scenario.duration = Time(u64::MAX / 4);
-        scenario.flows.extend((0..count).map(|number| Flow {
+        scenario.flows.extend((0..count).map(|number| FlowSpec {
             name: format!("measured-{number}"),
             from: from.into(),
             to: to.into(),
-            kind: Kind::Ping(Ping::default()),
+            kind: FlowKind::Ping(PingSpec::default()),
             start: Time(u64::MAX),
             stop: None,
         }));
         scenario
     }
 
-    /// Begins a simulation of a scenario that [`Session::room`] made for `count` measurements.
+    /// Starts the simulation of a scenario that [`MeasurementSession::reserve`] prepared for `count`
+    /// measurements.
     ///
     /// # Errors
     /// See [`Error`].
     pub fn new(
         scenario: &'a Scenario,
         count: usize,
-        machine: &'a Machine,
+        defaults: &'a HostDefaults,
         controllers: &'a mut dyn Controllers,
     ) -> Result<Self, Error> {
-        let engine = Engine::new(scenario, machine, controllers)?;
+        let engine = Engine::new(scenario, defaults, controllers)?;
         let flows = scenario.flows.len();
-        let memories = scenario.flows.iter().map(|_| Memory::default()).collect();
-        Ok(Session { engine, memories, free: flows - count..flows, probes: None, probes_sent: 0 })
+        let sample_states = scenario.flows.iter().map(|_| SampleState::default()).collect();
+        Ok(MeasurementSession {
+            engine,
+            sample_states,
+            reserved: flows - count..flows,
+            probe_flow: None,
+            probes_sent: 0,
+        })
     }
 
-    /// Now, since the simulation began.
+    /// The virtual time since the simulation's start.
     pub fn now(&self) -> Time {
         self.engine.now
     }
 
-    /// Lets time pass.
+    /// Advances virtual time by `time`.
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn pass(&mut self, time: Time) -> Result<(), Error> {
+    pub fn advance(&mut self, time: Time) -> Result<(), Error> {
         let until = Time(self.engine.now.0 + time.0);
-        self.look_until(until, usize::MAX).map(|_| ())
+        self.sample_until(until, usize::MAX).map(|_| ())
     }
 
-    /// Runs a flow of this kind, for `time` at most.
+    /// Runs a flow of this kind, at most for `time`.
     ///
     /// # Errors
     /// See [`Error`].
     ///
     /// # Panics
-    /// Where there are no places for measurements left.
-    pub fn measure(&mut self, kind: Kind, time: Time) -> Result<Measured, Error> {
-        let index = self.free.next().expect("a place for each measurement");
-        let began = self.engine.now;
+    /// If no reserved flow is left.
+    pub fn measure(&mut self, kind: FlowKind, time: Time) -> Result<MeasuredFlow, Error> {
+        let index = self.reserved.next().expect("a reserved flow for each measurement");
+        let start = self.engine.now;
         let dropped_before = self.dropped_by_host_of(index);
-        self.engine.begin_as(index, kind)?;
-        let (mut rows, mut events) = self.look_until(Time(began.0 + time.0), index)?;
+        self.engine.start_as(index, kind)?;
+        let (mut rows, mut events) = self.sample_until(Time(start.0 + time.0), index)?;
         let (mut cc, mut bytes) = (None, 0);
         match &mut self.engine.flows[index].traffic {
             Traffic::Tcp(transfer) => {
@@ -121,85 +126,88 @@ impl<'a> Session<'a> {
             Traffic::None | Traffic::Ping(_) | Traffic::Probes(_) => {}
         }
         self.engine.end(index);
-        let since = |at: Time| Time(at.0.saturating_sub(began.0));
-        rows.iter_mut().for_each(|row| row.time_us -= micros(began));
-        events.iter_mut().for_each(|event| event.time_us -= micros(began));
-        let memory = &self.memories[index];
-        Ok(Measured {
+        let since = |at: Time| Time(at.0.saturating_sub(start.0));
+        rows.iter_mut().for_each(|row| row.time_us -= micros(start));
+        events.iter_mut().for_each(|event| event.time_us -= micros(start));
+        let state = &self.sample_states[index];
+        Ok(MeasuredFlow {
             rows,
             events,
             cc,
-            connected: memory.started.map(since),
-            ended: since(memory.ended.unwrap_or(self.engine.now)),
+            connected: state.started.map(since),
+            ended: since(state.ended.unwrap_or(self.engine.now)),
             bytes,
             dropped_here: self.dropped_by_host_of(index) - dropped_before,
         })
     }
 
-    /// Packets that the device of a flow's sending host has dropped so far.
+    /// Packets that the transmit queue of a flow's sending host has dropped so far.
     fn dropped_by_host_of(&mut self, index: usize) -> u64 {
         let engine = &mut self.engine;
-        engine.wire.dropped(&engine.flows[index].addresses.there)
+        engine.links.dropped_by_queue(&engine.flows[index].addresses.there)
     }
 
-    /// Sends UDP packets of `bytes` (IP header included) `at` these instants from now on, which ascend, and waits for them. For each:
-    /// when it arrived, since now.
+    /// Sends a UDP packet of `bytes` (IP header included) at each of the times `at`, in ascending order since
+    /// now, and waits for them to arrive. Returns each packet's arrival time since now; `None` if it did not
+    /// arrive within 2 s.
     ///
     /// # Errors
     /// See [`Error`].
     ///
     /// # Panics
-    /// Where there are no places for measurements left.
+    /// If no reserved flow is left.
     pub fn send_train(&mut self, bytes: u32, at: &[Time]) -> Result<Vec<Option<Time>>, Error> {
-        let index = match self.probes {
+        let index = match self.probe_flow {
             Some(index) => index,
-            None => *self.probes.insert(self.free.next().expect("a place for the probes")),
+            None => *self.probe_flow.insert(self.reserved.next().expect("a reserved flow for the probes")),
         };
         self.engine.flows[index].traffic = Traffic::Probes(Vec::new());
-        let began = self.engine.now;
+        let start = self.engine.now;
         let first = self.probes_sent;
         let addresses = self.engine.flows[index].addresses;
-        let payload = bytes.saturating_sub(addresses.ip_header + UDP_HEADER);
+        let payload = bytes.saturating_sub(addresses.ip_header + UDP_HEADER_BYTES);
         for at in at {
-            let at = Time(began.0 + at.0);
-            self.look_until(at, usize::MAX)?;
-            let fragments = Fragments::of(payload + UDP_HEADER, u32::MAX, addresses.ip_header);
+            let at = Time(start.0 + at.0);
+            self.sample_until(at, usize::MAX)?;
+            let fragments = Fragments::new(payload + UDP_HEADER_BYTES, u32::MAX, addresses.ip_header);
             let probe = Datagram { number: self.probes_sent, sent: at, payload, fragments };
             let header = addresses.ip_header;
             let packet = SimPacket { to: 2 * index as u32 + 1, header, body: Body::Datagram(probe) };
-            self.engine.wire.send(&addresses.there, at, packet);
+            self.engine.links.send(&addresses.there, at, packet);
             self.probes_sent += 1;
         }
-        let sent = self.engine.now;
-        let mut found = vec![None; at.len()];
-        let step = Time(PATIENCE.0 / 200);
-        while found.iter().any(Option::is_none) && self.engine.now < Time(sent.0 + PATIENCE.0) {
-            self.look_until(Time(self.engine.now.0 + step.0), usize::MAX)?;
+        let last_sent = self.engine.now;
+        let mut arrival_times = vec![None; at.len()];
+        let step = Time(PROBE_TIMEOUT.0 / 200);
+        while arrival_times.iter().any(Option::is_none)
+            && self.engine.now < Time(last_sent.0 + PROBE_TIMEOUT.0)
+        {
+            self.sample_until(Time(self.engine.now.0 + step.0), usize::MAX)?;
             let Traffic::Probes(arrivals) = &mut self.engine.flows[index].traffic else { break };
             for (number, at) in arrivals.drain(..) {
-                // Those of earlier trains are too late.
-                if let Some(place) = number.checked_sub(first) {
-                    found[place as usize] = Some(Time(at.0 - began.0));
+                // Probes of earlier trains have timed out.
+                if let Some(index) = number.checked_sub(first) {
+                    arrival_times[index as usize] = Some(Time(at.0 - start.0));
                 }
             }
         }
-        Ok(found)
+        Ok(arrival_times)
     }
 
-    /// Goes on until an instant or until the flow is over, and gives its samples and events.
-    fn look_until(&mut self, until: Time, flow: usize) -> Result<(Vec<FlowSample>, Vec<Event>), Error> {
-        let mut quiet = Quiet;
-        let mut recorder = Recorder::new(&[], &mut quiet);
+    /// Runs until `until` or the end of the flow with index `flow`. Returns that flow's samples and events.
+    fn sample_until(&mut self, until: Time, flow: usize) -> Result<(Vec<FlowSample>, Vec<Event>), Error> {
+        let mut observer = NoObserver;
+        let mut recorder = Recorder::new(&[], &mut observer);
         let scenario = self.engine.scenario;
-        let is_over = |engine: &Engine<'_>| engine.flows.get(flow).is_some_and(|flow| flow.over);
+        let is_over = |engine: &Engine<'_>| engine.flows.get(flow).is_some_and(|flow| flow.is_over);
         while self.engine.now < until && !is_over(&self.engine) {
-            let look = next_look(scenario, &self.engine);
-            self.engine.run_until(look.min(until))?;
-            if look > until {
+            let sample_time = next_sample_time(scenario, &self.engine);
+            self.engine.run_until(sample_time.min(until))?;
+            if sample_time > until {
                 break;
             }
-            for (index, memory) in self.memories.iter_mut().enumerate() {
-                look_at(&mut self.engine, index, memory, &mut recorder);
+            for (index, state) in self.sample_states.iter_mut().enumerate() {
+                sample_flow(&mut self.engine, index, state, &mut recorder);
             }
         }
         let name = scenario.flows.get(flow).map_or("", |flow| flow.name.as_str());
@@ -209,10 +217,10 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Nobody looks on.
-struct Quiet;
+/// Ignores all rows.
+struct NoObserver;
 
-impl Observer for Quiet {
+impl Observer for NoObserver {
     fn rows(
         &mut self,
         _: &[FlowSample],

@@ -1,17 +1,19 @@
-//! What a traced flow's sender sends and hears, segment by segment.
+//! The trace of a flow's sender: a row for each segment sent and each ACK received.
 
-use scenario::rows::micros;
+use engine_common::micros;
 use schema::{TraceKind, TraceRow};
 use tcp::{Endpoint, Segment, TcpSock};
 use units::Time;
 
-/// Rows of one flow that nobody has taken yet.
+/// The trace of one flow.
 #[derive(Debug)]
 pub(crate) struct Trace {
     flow: String,
-    /// How many bytes were ever sent, and the number of the next in the sequence space.
+    /// Bytes of data sent so far, retransmissions not included.
     sent: u64,
+    /// The sequence number after them.
     next: u32,
+    /// Rows since they were last taken.
     pub(crate) rows: Vec<TraceRow>,
 }
 
@@ -21,12 +23,12 @@ impl Trace {
         Trace { flow: flow.to_owned(), sent: 0, next, rows: Vec::new() }
     }
 
-    /// A segment leaves.
-    pub(crate) fn sent(&mut self, now: Time, sk: &TcpSock, segment: &Segment) {
+    /// The sender transmits a segment.
+    pub(crate) fn on_segment_sent(&mut self, now: Time, sk: &TcpSock, segment: &Segment) {
         if segment.len == 0 {
             return;
         }
-        let seq = self.place(segment.seq);
+        let seq = self.stream_offset(segment.seq);
         let end = seq.saturating_add(u64::from(segment.len));
         let kind = if end > self.sent { TraceKind::Sent } else { TraceKind::Retransmit };
         if end > self.sent {
@@ -37,11 +39,11 @@ impl Trace {
         self.rows.push(TraceRow { seq_bytes, len_bytes, ..row });
     }
 
-    /// An ACK has been taken in.
-    pub(crate) fn heard(&mut self, now: Time, sk: &TcpSock, ack: u32, sack_blocks: usize) {
+    /// The sender has processed an ACK.
+    pub(crate) fn on_ack(&mut self, now: Time, sk: &TcpSock, ack: u32, sack_blocks: usize) {
         let kind = if sack_blocks > 0 { TraceKind::Sack } else { TraceKind::Ack };
-        // A FIN counts in the sequence space, and is no byte.
-        let ack_bytes = Some(self.place(ack).min(self.sent) as i64);
+        // A FIN takes a sequence number, but is not a byte of data.
+        let ack_bytes = Some(self.stream_offset(ack).min(self.sent) as i64);
         let row = self.row(now, sk, kind);
         self.rows.push(TraceRow { ack_bytes, sack_blocks: Some(sack_blocks as i64), ..row });
     }
@@ -60,8 +62,8 @@ impl Trace {
         }
     }
 
-    /// A sequence number as a place in the flow, which never wraps.
-    fn place(&self, seq: u32) -> u64 {
+    /// The offset in the flow's data of a sequence number; it never wraps.
+    fn stream_offset(&self, seq: u32) -> u64 {
         self.sent.saturating_add_signed(i64::from(seq.wrapping_sub(self.next) as i32))
     }
 }

@@ -1,23 +1,23 @@
-//! A TCP flow: both ends of its connection and the applications on them.
+//! A TCP flow: both ends of its connection and their applications.
 
 use std::ops::ControlFlow;
 
 use datagrams::Draws;
-use scenario::Tcp;
-use tcp::{CongestionControl, Endpoint, Segment, State};
+use scenario::TcpSpec;
+use tcp::{CongestionControl, Endpoint, Segment, TcpState};
 use units::Time;
 
 use crate::{
-    Error, Machine, Side,
+    Error, HostDefaults, Side,
     addresses::{Addresses, Route},
     application::{Reader, Writer},
+    compact_packet::CompactPacket,
     config::config,
-    parcel::Parcel,
+    link_layer::LinkLayer,
     trace::Trace,
-    wire::Wire,
 };
 
-/// A connection that has been begun.
+/// A connection and its applications.
 pub(crate) struct Transfer {
     pub(crate) sender: Endpoint,
     pub(crate) receiver: Endpoint,
@@ -25,13 +25,13 @@ pub(crate) struct Transfer {
     reader: Reader,
     there: Route,
     back: Route,
-    /// Numbers of sender and receiver as packets have them.
+    /// The sender's endpoint number; the receiver's is the next.
     number: u32,
-    /// IP and TCP headers with the options that every segment has.
+    /// Bytes of IP and TCP headers with the options that every segment has.
     header: u32,
-    /// Most segments that a card hands over in one, of the sender's host and of the receiver's.
-    gro: [u32; 2],
-    /// Where the sender's segments are to be traced.
+    /// Maximum number of segments that the sender's and the receiver's devices merge (GRO).
+    max_gro_segs: [u32; 2],
+    /// Of the sender, if the flow is traced.
     pub(crate) trace: Option<Box<Trace>>,
     /// When the sender was connected.
     pub(crate) started: Option<Time>,
@@ -39,46 +39,49 @@ pub(crate) struct Transfer {
     pub(crate) finished: Option<Time>,
 }
 
-/// What a transfer is made of.
-pub(crate) struct Plan<'a> {
-    pub(crate) machine: &'a Machine,
+/// What the engine knows of a transfer when it starts.
+pub(crate) struct TransferPlan<'a> {
+    pub(crate) defaults: &'a HostDefaults,
     pub(crate) hosts: [&'a scenario::Host; 2],
-    pub(crate) tcp: &'a Tcp,
+    pub(crate) tcp: &'a TcpSpec,
     pub(crate) addresses: Addresses,
     pub(crate) number: u32,
-    /// MTU of the paths from the sender and from the receiver.
+    /// Path MTUs from the sender and from the receiver.
     pub(crate) path_mtus: [u32; 2],
-    /// Decides on the first sequence numbers.
+    /// Determines the initial sequence numbers.
     pub(crate) seed: u64,
-    /// The flow's name, where it is traced.
+    /// The flow's name, if it is traced.
     pub(crate) traced: Option<&'a str>,
 }
 
 impl Transfer {
-    /// Listens at one end and connects from the other.
+    /// Creates a listening receiver and a sender that connects to it.
+    ///
+    /// # Errors
+    /// [`Error::Sysctl`] if a host has an invalid sysctl.
     pub(crate) fn connect(
-        plan: &Plan<'_>,
+        plan: &TransferPlan<'_>,
         [sender, receiver]: [Box<dyn CongestionControl>; 2],
         now: Time,
     ) -> Result<Transfer, Error> {
-        let Plan { machine, hosts, tcp, addresses, number, path_mtus, seed, traced } = plan;
-        let make = |side: Side| -> Result<tcp::Config, Error> {
+        let TransferPlan { defaults, hosts, tcp, addresses, number, path_mtus, seed, traced } = plan;
+        let end_config = |side: Side| -> Result<tcp::Config, Error> {
             let host = hosts[side as usize];
-            let mut config = config(machine, host, tcp, side)?;
+            let mut config = config(defaults, host, tcp, side)?;
             config.ip_header = addresses.ip_header;
             config.mtu = path_mtus[side as usize].min(config.mtu);
-            // A number like any other, the same for the same seed.
-            config.initial_seq = Draws::one(*seed, number + side as u32) as u32;
+            // Arbitrary, but the same for the same seed.
+            config.initial_seq = Draws::draw_once(*seed, number + side as u32) as u32;
             Ok(config)
         };
-        let (own, peer) = (make(Side::Sender)?, make(Side::Receiver)?);
+        let (own, peer) = (end_config(Side::Sender)?, end_config(Side::Receiver)?);
         let timestamps = own.timestamps && peer.timestamps;
-        // Linux 2.4 joins nothing.
-        let most = |host: &scenario::Host| match machine.kernel_of(host) < (2, 6) {
+        // Linux 2.4 has no GRO.
+        let max = |host: &scenario::Host| match defaults.kernel_of(host) < (2, 6) {
             true => 1,
             false => host.nic.gro.unwrap_or(u32::MAX).max(1),
         };
-        let gro = hosts.map(most);
+        let max_gro_segs = hosts.map(max);
         let mut sender = Endpoint::connect(own, sender, now.0);
         sender.keep_events(true);
         let trace = traced.map(|name| Box::new(Trace::new(name, &sender)));
@@ -91,76 +94,90 @@ impl Transfer {
             back: addresses.back,
             number: *number,
             header: addresses.ip_header + 20 + 12 * u32::from(timestamps),
-            gro,
+            max_gro_segs,
             trace,
             started: None,
             finished: None,
         })
     }
 
-    /// A segment arrives at one end. What follows from it is sent by [`Self::work`].
+    /// A segment arrives at one end. Call [`Self::run_application`] afterwards: it sends the response.
     #[inline]
-    pub(crate) fn take(&mut self, side: Side, mut segment: Segment, now: Time, wire: &mut Wire) {
-        if segment.segs() > self.gro[side as usize] {
-            segment = self.take_parts(side, segment, now, wire);
+    pub(crate) fn on_segment(&mut self, side: Side, mut segment: Segment, now: Time, links: &mut LinkLayer) {
+        if segment.segs() > self.max_gro_segs[side as usize] {
+            segment = self.process_all_but_last_part(side, segment, now, links);
         }
-        self.take_one(side, &segment, now, wire);
+        self.process(side, &segment, now, links);
     }
 
-    /// Takes what is more than a card hands over in one, but for the last part, which it gives.
+    /// Splits a super-packet that exceeds the device's GRO limit and processes all parts except the last,
+    /// which it returns.
     #[inline(never)]
-    fn take_parts(&mut self, side: Side, mut segment: Segment, now: Time, wire: &mut Wire) -> Segment {
-        let most = self.gro[side as usize];
-        while segment.segs() > most {
-            let rest = segment.split_off(most);
-            self.take_one(side, &std::mem::replace(&mut segment, rest), now, wire);
-            self.send(side, now, wire);
+    fn process_all_but_last_part(
+        &mut self,
+        side: Side,
+        mut segment: Segment,
+        now: Time,
+        links: &mut LinkLayer,
+    ) -> Segment {
+        let max = self.max_gro_segs[side as usize];
+        while segment.segs() > max {
+            let others = segment.split_off(max);
+            self.process(side, &std::mem::replace(&mut segment, others), now, links);
+            self.send(side, now, links);
         }
         segment
     }
 
     #[inline]
-    fn take_one(&mut self, side: Side, segment: &Segment, now: Time, wire: &mut Wire) {
-        self.tell_room(side, now, wire);
+    fn process(&mut self, side: Side, segment: &Segment, now: Time, links: &mut LinkLayer) {
+        self.update_device_queue(side, now, links);
         if side == Side::Sender && self.trace.is_some() {
-            self.take_traced(segment, now);
+            self.process_traced(segment, now);
         } else {
-            self.end(side).on_segment(now.0, segment);
+            self.endpoint(side).on_segment(now.0, segment);
         }
-        if side == Side::Sender && self.started.is_none() && self.sender.state() != State::SynSent {
+        if side == Side::Sender && self.started.is_none() && self.sender.state() != TcpState::SynSent {
             self.started = Some(now);
         }
     }
 
     #[cold]
-    fn take_traced(&mut self, segment: &Segment, now: Time) {
+    fn process_traced(&mut self, segment: &Segment, now: Time) {
         let (ack, is_syn) = (segment.ack, segment.syn.is_some());
         let blocks = segment.sack.as_ref().map_or(0, |sack| sack.as_slice().len());
         self.sender.on_segment(now.0, segment);
         if let Some(trace) = self.trace.as_mut().filter(|_| !is_syn) {
-            trace.heard(now, &self.sender.sk, ack, blocks);
+            trace.on_ack(now, self.sender.sk(), ack, blocks);
         }
     }
 
-    /// A timer of one end has run out. What follows from it is sent by [`Self::work`].
-    pub(crate) fn on_timer(&mut self, side: Side, now: Time, wire: &mut Wire) {
-        self.tell_room(side, now, wire);
-        self.end(side).on_timer(now.0);
+    /// A timer of one end has expired. Call [`Self::run_application`] afterwards.
+    pub(crate) fn on_timer(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
+        self.update_device_queue(side, now, links);
+        self.endpoint(side).on_timer(now.0);
     }
 
-    /// A router reports that a packet of one end was too large; the path takes packets of `mtu` bytes. What follows from it is
-    /// sent by [`Self::work`].
-    pub(crate) fn take_too_big(&mut self, side: Side, seq: u32, mtu: u32, now: Time, wire: &mut Wire) {
-        self.tell_room(side, now, wire);
-        self.end(side).on_packet_too_big(now.0, seq, mtu);
+    /// A router reported that a packet of one end was too large; the path MTU is now `mtu`. Call
+    /// [`Self::run_application`] afterwards.
+    pub(crate) fn on_packet_too_big(
+        &mut self,
+        side: Side,
+        seq: u32,
+        mtu: u32,
+        now: Time,
+        links: &mut LinkLayer,
+    ) {
+        self.update_device_queue(side, now, links);
+        self.endpoint(side).on_packet_too_big(now.0, seq, mtu);
     }
 
-    /// The path from one end has another MTU.
+    /// The path MTU from one end has changed.
     pub(crate) fn set_path_mtu(&mut self, side: Side, mtu: u32, now: Time) {
-        self.end(side).set_path_mtu(now.0, mtu);
+        self.endpoint(side).set_path_mtu(now.0, mtu);
     }
 
-    /// Whether one end waits until a packet of it has left its device's queue.
+    /// True if one end waits until one of its packets has left the transmit queue.
     #[inline]
     pub(crate) fn waits_for_device(&self, side: Side) -> bool {
         match side {
@@ -169,51 +186,53 @@ impl Transfer {
         }
     }
 
-    /// The end has waited enough. What follows is sent by [`Self::work`].
-    pub(crate) fn go_on(&mut self, side: Side, now: Time, wire: &mut Wire) {
-        self.tell_room(side, now, wire);
-        self.end(side).on_device_sent(now.0);
+    /// A packet for which the end waited has left the transmit queue. Call [`Self::run_application`]
+    /// afterwards.
+    pub(crate) fn on_device_sent(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
+        self.update_device_queue(side, now, links);
+        self.endpoint(side).on_device_sent(now.0);
     }
 
-    /// The sender hears how much room its device's queue has, where there is one. The receiver sends no data, and only data
-    /// waits for room.
+    /// Reports to the sender the space in its transmit queue, if there is one. The receiver sends no data,
+    /// and only data waits for space.
     #[inline]
-    fn tell_room(&mut self, side: Side, now: Time, wire: &mut Wire) {
+    fn update_device_queue(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
         let to = self.number + Side::Receiver as u32;
         if side == Side::Sender
-            && let Some(room) = wire.room(&self.there, to, now)
+            && let Some(space) = links.queue_space(&self.there, to, now)
         {
-            self.sender.set_device_queue(room.packets, room.own_packets, room.own_bytes);
+            self.sender.set_device_queue(space.packets, space.own_packets, space.own_bytes);
         }
     }
 
-    /// Sends what one end has to send, and its application does what it may; gives when it wants to work again by itself.
+    /// Sends what one end has to send and runs its application. Returns when to call again without another
+    /// event.
     #[inline]
-    pub(crate) fn work(&mut self, side: Side, now: Time, wire: &mut Wire) -> Option<Time> {
-        let wake = match side {
+    pub(crate) fn run_application(&mut self, side: Side, now: Time, links: &mut LinkLayer) -> Option<Time> {
+        let next = match side {
             Side::Sender if self.started.is_none() => None,
             Side::Sender => {
                 if self.sender.writable() > 0 || self.writer.is_done() {
-                    self.send(side, now, wire);
-                    self.tell_room(side, now, wire);
+                    self.send(side, now, links);
+                    self.update_device_queue(side, now, links);
                 }
                 loop {
                     match self.writer.work(&mut self.sender, now) {
-                        ControlFlow::Continue(()) => self.send(side, now, wire),
-                        ControlFlow::Break(wake) => break wake,
+                        ControlFlow::Continue(()) => self.send(side, now, links),
+                        ControlFlow::Break(next) => break next,
                     }
                 }
             }
             Side::Receiver => self.reader.work(&mut self.receiver, now),
         };
-        self.send(side, now, wire);
-        if side == Side::Receiver && self.finished.is_none() && self.is_read_out() {
+        self.send(side, now, links);
+        if side == Side::Receiver && self.finished.is_none() && self.is_finished() {
             self.finished = Some(now);
         }
-        wake
+        next
     }
 
-    /// When a timer of one end runs out.
+    /// When a timer of one end expires.
     #[inline]
     pub(crate) fn next_timer(&self, side: Side) -> Option<Time> {
         match side {
@@ -223,10 +242,10 @@ impl Transfer {
         .map(Time)
     }
 
-    /// Whether both ends are connected.
+    /// True once the connection is established at both ends.
     pub(crate) fn is_connected(&self) -> bool {
-        let waits = matches!(self.receiver.state(), State::Listen | State::SynReceived);
-        self.started.is_some() && !waits
+        let is_waiting = matches!(self.receiver.state(), TcpState::Listen | TcpState::SynReceived);
+        self.started.is_some() && !is_waiting
     }
 
     /// Application bytes read.
@@ -234,25 +253,29 @@ impl Transfer {
         self.reader.received
     }
 
-    /// Whether the sender has said that no more comes, and all was read.
-    fn is_read_out(&self) -> bool {
-        let ended = matches!(
+    /// True once the receiver has the sender's FIN and its application has read all data.
+    fn is_finished(&self) -> bool {
+        let has_fin = matches!(
             self.receiver.state(),
-            State::CloseWait | State::LastAck | State::Closing | State::TimeWait | State::Closed
+            TcpState::CloseWait
+                | TcpState::LastAck
+                | TcpState::Closing
+                | TcpState::TimeWait
+                | TcpState::Closed
         );
-        ended && self.receiver.readable() == 0
+        has_fin && self.receiver.readable() == 0
     }
 
-    fn end(&mut self, side: Side) -> &mut Endpoint {
+    fn endpoint(&mut self, side: Side) -> &mut Endpoint {
         match side {
             Side::Sender => &mut self.sender,
             Side::Receiver => &mut self.receiver,
         }
     }
 
-    /// Sends all that one end has to send now.
+    /// Sends all segments that one end has to send now.
     #[inline]
-    fn send(&mut self, side: Side, now: Time, wire: &mut Wire) {
+    fn send(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
         let (endpoint, route, to) = match side {
             Side::Sender => (&mut self.sender, &self.there, self.number + Side::Receiver as u32),
             Side::Receiver => (&mut self.receiver, &self.back, self.number + Side::Sender as u32),
@@ -261,20 +284,20 @@ impl Transfer {
             if side == Side::Sender
                 && let Some(trace) = &mut self.trace
             {
-                trace.sent(now, &endpoint.sk, segment);
+                trace.on_segment_sent(now, endpoint.sk(), segment);
             }
-            let plain = Parcel::plain(to, self.header, segment);
+            let plain = CompactPacket::plain(to, self.header, segment);
             let Some(segment) = endpoint.transmit(now.0) else { return };
-            let parcel = plain.unwrap_or_else(|| {
+            let packet = plain.unwrap_or_else(|| {
                 let mut header = self.header;
                 if segment.syn.is_some() {
                     header = endpoint.config().ip_header + 20 + segment.option_bytes(true);
                 } else if let Some(sack) = &segment.sack {
                     header += 4 + 8 * sack.count() as u32;
                 }
-                Parcel::of_segment(to, header, segment)
+                CompactPacket::of_segment(to, header, segment)
             });
-            wire.send(route, now, parcel);
+            links.send(route, now, packet);
         }
     }
 }

@@ -1,24 +1,24 @@
-//! The receiver of a UDP flow: puts fragments together and counts what is whole.
+//! The receiver of a UDP flow: reassembles fragments and counts whole datagrams.
 
-use datagrams::Received;
+use datagrams::ReceiverCounters;
 use units::Time;
 
-use crate::{fragments::Reassembly, udp::Datagram};
+use crate::{fragments::Reassembly, packet::Datagram};
 
-/// What has come.
+/// The receiver's counters, and datagrams in reassembly.
 #[derive(Debug, Default)]
-pub(crate) struct Receiver {
+pub(crate) struct DatagramReceiver {
     /// Of whole datagrams.
-    pub(crate) counts: Received,
+    pub(crate) counts: ReceiverCounters,
     reassembly: Reassembly,
 }
 
-impl Receiver {
-    /// A datagram or some of its fragments.
+impl DatagramReceiver {
+    /// Takes a datagram or some of its fragments.
     pub(crate) fn take(&mut self, datagram: &Datagram, now: Time) {
         if self.reassembly.completes(datagram.number, &datagram.fragments) {
-            // Virtual time ends long before 2^63 ns.
-            self.counts.take(datagram.number, datagram.payload, datagram.sent.0 as i64, now.0 as i64);
+            // Virtual time stays far below 2^63 ns.
+            self.counts.record(datagram.number, datagram.payload, datagram.sent.0 as i64, now.0 as i64);
         }
     }
 }
@@ -29,14 +29,14 @@ mod tests {
     use crate::fragments::Fragments;
 
     #[test]
-    fn fragments_are_put_together() {
+    fn reassembles_fragments() {
         let datagram = |fragments| Datagram { number: 0, sent: Time(0), payload: 4000, fragments };
-        let mut first = Fragments::of(4008, 1500, 20);
-        let rest = first.split_off(1);
-        let mut receiver = Receiver::default();
+        let mut first = Fragments::new(4008, 1500, 20);
+        let others = first.split_off(1);
+        let mut receiver = DatagramReceiver::default();
         receiver.take(&datagram(first), Time(10));
         assert_eq!(receiver.counts.received, 0);
-        receiver.take(&datagram(rest), Time(20));
+        receiver.take(&datagram(others), Time(20));
         assert_eq!((receiver.counts.received, receiver.counts.lost()), (1, 0));
         assert_eq!(receiver.counts.owd_ns, Some((20, 20)));
     }

@@ -1,92 +1,77 @@
-//! An XCP flow: a sender whose window the routers set, and a receiver that echoes what they said (Katabi, Handley and
-//! Rohrs, SIGCOMM 2002, sections 3.1 to 3.4).
+//! An XCP flow: a sender whose window the routers set, and a receiver that echoes their feedback (Katabi,
+//! Handley and Rohrs, SIGCOMM 2002, sections 3.1 to 3.4).
 //!
-//! Each packet carries the sender's window and round-trip time, and room for feedback H; the receiver sends it back, and
-//! cwnd = max(cwnd + H, s). A loss halves the window as TCP's. The routers' part is `net`'s queue of kind `xcp`.
-//! What the paper leaves open or to TCP, and departures:
-//! 1. The sender asks for all it can get (an infinite H). Where that comes back nobody on the way spoke XCP, and the window
-//!    grows as TCP's: doubling each round trip up to the threshold, then by a packet (RFC 5681).
-//! 2. There is no handshake: the first window is two packets, whose round-trip time is unknown and says 0.
-//! 3. Each packet is acknowledged by itself. Three later acknowledgements show a loss (RFC 9002 section 6.1.1); without
-//!    any for a timeout (RFC 6298, at least 200 ms as Linux) all that is out is lost. Losses of one window count once.
-//! 4. cwnd counts IP bytes; the header is 40 bytes beside IP's (20 of XCP as in draft-falk-xcp-spec-03, 20 as TCP's).
+//! Each packet carries the sender's window and round-trip time, and a field for the routers' feedback H. The
+//! receiver returns it in the acknowledgement, and cwnd = max(cwnd + H, s) with the packet size s. A loss
+//! halves the window as in TCP. The routers' part is `net`'s queue discipline `xcp`. Choices where the paper
+//! leaves the design open or to TCP, and departures:
+//! 1. The sender requests as much as possible (an infinite H). If that value returns, no router on the path
+//!    supports XCP, and the window grows as in TCP: it doubles each round trip up to ssthresh, then grows by
+//!    one packet (RFC 5681).
+//! 2. There is no handshake: the first window is two packets. Its round-trip time is unknown, so the header
+//!    has 0.
+//! 3. Each packet is acknowledged separately. Three later acknowledgements indicate a loss (RFC 9002 section
+//!    6.1.1). Without any for a timeout (RFC 6298, at least 200 ms as in Linux), all outstanding packets are
+//!    lost. Losses of one window reduce it once.
+//! 4. cwnd counts IP bytes. The header has 40 bytes after IP's (20 of XCP as in draft-falk-xcp-spec-03, 20 as
+//!    TCP's).
 
-use datagrams::{Place, Seen};
-use net::XcpHeader;
+use datagrams::{SequenceOrder, SequenceWindow};
 use schema::EventKind;
 use units::{Bytes, Time};
 
 use crate::{
     addresses::Addresses,
-    packet::{Body, SimPacket},
-    wire::Wire,
-    xcp_window::{Acked, Window},
+    link_layer::LinkLayer,
+    packet::{Body, SimPacket, XCP_HEADER_BYTES, XcpAck, XcpData},
+    xcp_window::{AckResult, Window},
 };
 
-/// Bytes of an XCP packet's headers behind IP's.
-pub const HEADER: u32 = 40;
-
-/// A packet of data.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct XcpData {
-    pub(crate) header: XcpHeader,
-    /// Counts what is sent, what is sent again too.
-    pub(crate) number: u64,
-    /// Which part of the data it is, counted in full packets.
-    pub(crate) part: u32,
-    pub(crate) payload: u32,
-}
-
-/// The answer to one packet.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct XcpAck {
-    pub(crate) number: u64,
-    pub(crate) feedback_bytes: f64,
-}
-
-/// Both ends of a flow.
+/// Both ends of an XCP flow.
 #[derive(Debug)]
 pub(crate) struct XcpFlow {
     pub(crate) window: Window,
     addresses: Addresses,
+    /// The sender's endpoint number; the receiver's is the next.
     number: u32,
-    /// Payload of a full packet.
+    /// Payload bytes of a full packet.
     pub(crate) payload: u32,
     size: Option<Bytes>,
     next_part: u32,
-    /// Parts that were lost and wait to be sent again, the first at the end.
-    again: Vec<u32>,
-    seen: Seen,
-    /// Payload that came, each part once.
+    /// Lost parts to retransmit, the first at the end.
+    retransmit_queue: Vec<u32>,
+    /// Parts that the receiver has.
+    seen: SequenceWindow,
+    /// Payload bytes received, each part once.
     pub(crate) received: u64,
-    /// When the last part came.
+    /// When the receiver got the last part.
     pub(crate) finished: Option<Time>,
     pub(crate) sent_packets: u64,
     pub(crate) sent_bytes: u64,
-    pub(crate) sent_again: u64,
+    pub(crate) retransmitted: u64,
     pub(crate) acked_bytes: u64,
     pub(crate) timeouts: u64,
-    /// What happened since the last look.
+    /// Events since the previous sample.
     pub(crate) events: Vec<(Time, EventKind, i64)>,
 }
 
 impl XcpFlow {
-    /// `number` is the sender's as packets have it, the receiver's is the next.
-    pub(crate) fn new(spec: &scenario::Xcp, mtu: u32, addresses: Addresses, number: u32) -> Self {
+    /// `number` is the sender's endpoint number.
+    pub(crate) fn new(spec: &scenario::XcpSpec, mtu: u32, addresses: Addresses, number: u32) -> Self {
         XcpFlow {
             window: Window::new(mtu),
             addresses,
             number,
-            payload: mtu.saturating_sub(addresses.ip_header + HEADER).max(1),
+            payload: mtu.saturating_sub(addresses.ip_header + XCP_HEADER_BYTES).max(1),
             size: spec.size,
             next_part: 0,
-            again: Vec::new(),
-            seen: Seen::new(usize::MAX),
+            retransmit_queue: Vec::new(),
+            seen: SequenceWindow::new(usize::MAX),
             received: 0,
             finished: None,
             sent_packets: 0,
             sent_bytes: 0,
-            sent_again: 0,
+            retransmitted: 0,
             acked_bytes: 0,
             timeouts: 0,
             events: Vec::new(),
@@ -94,83 +79,83 @@ impl XcpFlow {
     }
 
     /// Sends what the window allows.
-    pub(crate) fn send(&mut self, now: Time, wire: &mut Wire) {
-        while let Some(part) = self.again.last().copied().or_else(|| self.new_part())
-            && self.window.has_room()
+    pub(crate) fn send(&mut self, now: Time, links: &mut LinkLayer) {
+        while let Some(part) = self.retransmit_queue.last().copied().or_else(|| self.new_part())
+            && self.window.has_space()
         {
-            match self.again.pop() {
+            match self.retransmit_queue.pop() {
                 Some(_) => {
-                    self.sent_again += 1;
-                    self.note(now, EventKind::Retransmit, 1);
+                    self.retransmitted += 1;
+                    self.add_event(now, EventKind::Retransmit, 1);
                 }
                 None => self.next_part += 1,
             }
             let payload = self.payload_of(part);
-            let number = self.window.sent(now, part);
+            let number = self.window.on_sent(now, part);
             self.sent_packets += 1;
             self.sent_bytes += u64::from(payload);
             let data = XcpData { header: self.window.header(), number, part, payload };
             let packet = SimPacket {
                 to: self.number + 1,
-                header: self.addresses.ip_header + HEADER,
+                header: self.addresses.ip_header + XCP_HEADER_BYTES,
                 body: Body::Xcp(data),
             };
-            wire.send(&self.addresses.there, now, packet);
+            links.send(&self.addresses.there, now, packet);
         }
     }
 
-    /// A packet comes to the receiver.
-    pub(crate) fn take_data(&mut self, data: &XcpData, now: Time, wire: &mut Wire) {
-        if self.seen.take(u64::from(data.part)) != Place::Again {
+    /// A packet arrives at the receiver, which acknowledges it.
+    pub(crate) fn on_data(&mut self, data: &XcpData, now: Time, links: &mut LinkLayer) {
+        if self.seen.record(u64::from(data.part)) != SequenceOrder::Duplicate {
             self.received += u64::from(data.payload);
             if self.size.is_some_and(|size| self.received >= size.0) {
                 self.finished.get_or_insert(now);
             }
         }
         let ack = XcpAck { number: data.number, feedback_bytes: data.header.feedback_bytes };
-        let header = self.addresses.ip_header + HEADER;
-        wire.send(&self.addresses.back, now, SimPacket { to: self.number, header, body: Body::XcpAck(ack) });
+        let header = self.addresses.ip_header + XCP_HEADER_BYTES;
+        links.send(&self.addresses.back, now, SimPacket { to: self.number, header, body: Body::XcpAck(ack) });
     }
 
-    /// An answer comes to the sender.
-    pub(crate) fn take_ack(&mut self, ack: &XcpAck, now: Time, wire: &mut Wire) {
-        let Some(Acked { part, lost, reduced }) = self.window.acked(now, ack) else { return };
+    /// An acknowledgement arrives at the sender.
+    pub(crate) fn on_ack(&mut self, ack: &XcpAck, now: Time, links: &mut LinkLayer) {
+        let Some(AckResult { part, lost, reduced }) = self.window.on_ack(now, ack) else { return };
         self.acked_bytes += u64::from(self.payload_of(part));
         if !lost.is_empty() {
-            self.note(now, EventKind::Lost, lost.len() as i64);
+            self.add_event(now, EventKind::Lost, lost.len() as i64);
         }
         if reduced {
-            self.note(now, EventKind::Reduction, self.window.cwnd_packets());
+            self.add_event(now, EventKind::Reduction, self.window.cwnd_packets());
         }
-        self.again.extend(lost.into_iter().rev());
-        self.send(now, wire);
+        self.retransmit_queue.extend(lost.into_iter().rev());
+        self.send(now, links);
     }
 
-    /// Nothing was heard for too long.
-    pub(crate) fn on_timer(&mut self, now: Time, wire: &mut Wire) {
-        let lost = self.window.timed_out(now);
+    /// The timer has expired: without acknowledgements for a timeout, all outstanding packets are lost.
+    pub(crate) fn on_timer(&mut self, now: Time, links: &mut LinkLayer) {
+        let lost = self.window.take_timed_out(now);
         if lost.is_empty() {
             return;
         }
         self.timeouts += 1;
-        self.note(now, EventKind::Rto, 1);
-        self.note(now, EventKind::Lost, lost.len() as i64);
-        self.again.extend(lost.into_iter().rev());
-        self.send(now, wire);
+        self.add_event(now, EventKind::Rto, 1);
+        self.add_event(now, EventKind::Lost, lost.len() as i64);
+        self.retransmit_queue.extend(lost.into_iter().rev());
+        self.send(now, links);
     }
 
     fn new_part(&self) -> Option<u32> {
-        let begins = u64::from(self.next_part) * u64::from(self.payload);
-        self.size.is_none_or(|size| begins < size.0).then_some(self.next_part)
+        let offset = u64::from(self.next_part) * u64::from(self.payload);
+        self.size.is_none_or(|size| offset < size.0).then_some(self.next_part)
     }
 
     fn payload_of(&self, part: u32) -> u32 {
-        let begins = u64::from(part) * u64::from(self.payload);
-        self.size.map_or(self.payload, |size| u64::from(self.payload).min(size.0 - begins) as u32)
+        let offset = u64::from(part) * u64::from(self.payload);
+        self.size.map_or(self.payload, |size| u64::from(self.payload).min(size.0 - offset) as u32)
     }
 
-    /// Keeps an event; the same at one instant is one.
-    fn note(&mut self, now: Time, kind: EventKind, value: i64) {
+    /// Adds an event. Retransmissions of one instant are one event.
+    fn add_event(&mut self, now: Time, kind: EventKind, value: i64) {
         match self.events.last_mut() {
             Some((at, last, sum)) if (*at, *last) == (now, kind) && kind == EventKind::Retransmit => {
                 *sum += value;

@@ -1,4 +1,5 @@
-//! UDP flows: exact rates, and what a receiver counts when the path is too slow, reorders, duplicates or loses.
+//! UDP flows: exact rates, and the receiver's counters when the path is too slow, reorders, duplicates or
+//! loses.
 
 use crate::support;
 use schema::FlowSample;
@@ -6,7 +7,7 @@ use sim::Outcome;
 use support::Path;
 use units::Time;
 
-/// 10 s with samples each 100 ms; what is said of the path and of the flow.
+/// 10 s with samples each 100 ms; `forward` and `flow` are keys of the path and of the flow.
 fn run(forward: &str, flow: &str) -> Outcome {
     let flow = format!("kind = \"udp\"\n{flow}");
     Path { top: "duration = \"10s\"\nsample = \"100ms\"", forward, flows: &[&flow], ..Path::default() }.run()
@@ -22,8 +23,8 @@ fn loss(row: &FlowSample) -> f64 {
     lost / (lost + received)
 }
 
-/// Payload rate of the second half, bit/s.
-fn second_half(outcome: &Outcome) -> f64 {
+/// Payload rate of the run's second half, bit/s.
+fn second_half_bps(outcome: &Outcome) -> f64 {
     let half = outcome.flows.iter().find(|row| row.time_us == 5_000_000).unwrap();
     (last(outcome).bytes_received.unwrap() - half.bytes_received.unwrap()) as f64 * 8.0 / 5.0
 }
@@ -32,34 +33,34 @@ fn second_half(outcome: &Outcome) -> f64 {
 fn a_gigabit_carries_957_megabits_of_payload() {
     // 1472 of 1538 bytes on the wire.
     let (forward, limit) = ("rate = \"1gbit\", delay = \"10ms\", overhead = 38", 1472.0 / 1538.0 * 1e9);
-    // What waited for the receiver's address at first is a queue, which goes down as fast as the link has room.
+    // The datagrams that waited for address resolution form a queue, which shrinks by the link's spare rate.
     for rate_mbps in [950.0, 957.0] {
         let below = run(forward, &format!("rate = \"{rate_mbps}mbit\""));
-        let goodput = second_half(&below) / 1e6;
+        let goodput = second_half_bps(&below) / 1e6;
         assert!(goodput > rate_mbps * 0.99999 && goodput < rate_mbps * 1.0001, "{goodput} of {rate_mbps}");
         assert_eq!(last(&below).datagrams_lost, Some(0));
     }
     let above = run(forward, "rate = \"1gbit\"");
-    assert!((second_half(&above) / limit - 1.0).abs() < 1e-5, "{}", second_half(&above));
+    assert!((second_half_bps(&above) / limit - 1.0).abs() < 1e-5, "{}", second_half_bps(&above));
     assert!((limit / 957e6 - 1.0).abs() < 1e-3);
 }
 
 #[test]
-fn what_does_not_fit_is_lost() {
+fn excess_datagrams_are_lost() {
     let forward = "rate = \"100mbit\", delay = \"5ms\", queue = \"50p\", overhead = 38";
     for rate_mbps in [120.0, 200.0, 1000.0] {
         let outcome = run(forward, &format!("rate = \"{rate_mbps}mbit\""));
         let expected = 1.0 - 100.0 * (1472.0 / 1538.0) / rate_mbps;
         let row = last(&outcome);
         assert!((loss(row) - expected).abs() < 1e-3, "{rate_mbps} Mb/s: {} for {expected}", loss(row));
-        // A full queue of 50 packets, of which one is being sent.
+        // The queue is full with 50 packets, one of which is being sent.
         let (packet_us, owd) = (1538.0 * 8.0 / 100.0, row.owd_us.unwrap() as f64);
         assert!((owd - 5_000.0 - 49.5 * packet_us).abs() <= packet_us, "{owd}");
     }
 }
 
 #[test]
-fn the_wires_faults_are_told_apart() {
+fn counts_loss_duplication_and_reordering_separately() {
     let of = |forward: &str| run(forward, "rate = \"8mbit\"\npacket = \"1000B\"");
     let clean = of("delay = \"20ms\"");
     let row = last(&clean);
@@ -67,7 +68,7 @@ fn the_wires_faults_are_told_apart() {
     assert_eq!(
         clean.flows[2].owd_us,
         Some(20_000),
-        "only the first datagrams waited for the receiver's address: {:?}",
+        "only the first datagrams waited for address resolution: {:?}",
         clean.flows[0].owd_us
     );
     let lossy = of("delay = \"20ms\", loss = \"2%\"");
@@ -79,28 +80,28 @@ fn the_wires_faults_are_told_apart() {
     let mixed = of("delay = \"20ms\", jitter = \"4ms\", jitter_reorders = true");
     let row = last(&mixed);
     assert!(row.datagrams_reordered.unwrap() > 1_000 && row.datagrams_duplicated == Some(0), "{row:?}");
-    // Of two uniform delays 8 ms wide the mean difference is a third of that.
+    // The mean difference of two uniform delays over 8 ms is a third of that.
     assert!((row.jitter_us.unwrap() as f64 / 2_667.0 - 1.0).abs() < 0.4, "{:?}", row.jitter_us);
 }
 
 #[test]
-fn a_sized_flow_ends_when_all_has_come() {
+fn a_sized_flow_ends_when_all_has_arrived() {
     let outcome = run("delay = \"20ms\"", "rate = \"8mbit\"\npacket = \"1000B\"\nsize = \"100500B\"");
-    let end = &outcome.flow_ends[0];
+    let end = &outcome.flow_totals[0];
     assert_eq!((end.bytes, end.started), (100_500, Some(Time(0))));
-    assert_eq!(end.ended, Some(Time(120_000_000)), "the 101st after 100 ms, and 20 ms on the way");
+    assert_eq!(end.ended, Some(Time(120_000_000)), "the 101st is sent after 100 ms and takes 20 ms");
     let lossy = run("loss = \"5%\"", "rate = \"8mbit\"\npacket = \"1000B\"\nsize = \"1MB\"");
-    assert!(lossy.flow_ends[0].bytes < 1_000_000 && lossy.duration < Time(1_100_000_000), "{lossy:?}");
+    assert!(lossy.flow_totals[0].bytes < 1_000_000 && lossy.duration < Time(1_100_000_000), "{lossy:?}");
 }
 
 #[test]
-fn bursts_send_at_their_rate_and_pauses_nothing() {
+fn bursts_have_the_rate_and_pauses_are_silent() {
     let outcome = run("delay = \"1ms\"", "rate = \"80mbit\"\non = \"200ms\"\noff = \"300ms\"");
     let rates: Vec<i64> = outcome.flows.iter().filter_map(|row| row.goodput_bps).collect();
     let silent = rates.iter().filter(|rate| **rate == 0).count();
-    // Two of five samples; what was sent last in a burst arrives a millisecond into the third.
+    // Two of five samples: the last datagram of a burst arrives a millisecond into the third.
     assert!((39..=41).contains(&silent), "{silent} of {}", rates.len());
-    assert!((second_half(&outcome) / 32e6 - 1.0).abs() < 0.001, "{}", second_half(&outcome));
+    assert!((second_half_bps(&outcome) / 32e6 - 1.0).abs() < 0.001, "{}", second_half_bps(&outcome));
     let random = |seed: u64| {
         let flow = "kind = \"udp\"\nrate = \"80mbit\"\non = \"20ms\"\noff = \"30ms\"\nrandom = true";
         let top = format!("duration = \"10s\"\nsample = \"100ms\"\nseed = {seed}");
@@ -108,11 +109,11 @@ fn bursts_send_at_their_rate_and_pauses_nothing() {
     };
     assert_eq!(random(1), random(1));
     assert_ne!(random(1).flows, random(2).flows);
-    assert!((second_half(&random(1)) / 32e6 - 1.0).abs() < 0.25, "{}", second_half(&random(1)));
+    assert!((second_half_bps(&random(1)) / 32e6 - 1.0).abs() < 0.25, "{}", second_half_bps(&random(1)));
 }
 
 #[test]
-fn large_datagrams_go_in_fragments_and_are_lost_whole() {
+fn a_large_datagram_is_lost_with_any_of_its_fragments() {
     let whole = run("delay = \"1ms\"", "rate = \"100mbit\"\npacket = \"8000B\"");
     assert_eq!(last(&whole).datagrams_lost, Some(0));
     let lossy = run("delay = \"1ms\", loss = \"1%\"", "rate = \"100mbit\"\npacket = \"8000B\"");

@@ -1,11 +1,11 @@
-//! What happens to a sender, as events with their times, and as a trace of each segment.
+//! Events of a sender with their times, and traces of each segment.
 
 use crate::support;
 use std::error::Error;
 
-use scenario::Flow;
+use scenario::FlowSpec;
 use schema::{Event, EventKind, FlowSample, LinkSample, TraceKind, TraceRow};
-use sim::{Machine, Observer, Outcome};
+use sim::{HostDefaults, Observer, Outcome};
 use support::{Native, Path};
 use units::Time;
 
@@ -16,43 +16,47 @@ fn run(path: Path<'_>, flow: &str) -> Outcome {
     Path { top, flows: &[&flow], ..path }.run()
 }
 
-/// The values of a kind of events of the flow, each with its time in ms.
+/// The flow's events of a kind: time in ms and value.
 fn of(outcome: &Outcome, kind: EventKind) -> Vec<(i64, i64)> {
     let own = outcome.events.iter().filter(|e| e.kind == kind && e.subject == "f1");
     own.map(|e| (e.time_us / 1000, e.value)).collect()
 }
 
 #[test]
-fn a_loss_its_recovery_and_their_times() {
+fn a_loss_and_its_recovery_have_exact_times() {
     let forward = "rate = \"10mbit\", delay = \"20ms\", queue = \"500p\", loss = { packets = [200] }";
     let outcome = run(Path { forward, ..Path::default() }, "size = \"1MB\"");
     let [(lost_ms, 1)] = of(&outcome, EventKind::Lost)[..] else { panic!("{:?}", outcome.events) };
     let [(entered_ms, ssthresh)] = of(&outcome, EventKind::RecoveryEnter)[..] else { panic!() };
     let [(left_ms, cwnd)] = of(&outcome, EventKind::RecoveryLeave)[..] else { panic!() };
-    let [(again_ms, 1)] = of(&outcome, EventKind::Retransmit)[..] else { panic!() };
-    // Nominal times: samples come each 500 ms only.
+    let [(retransmitted_ms, 1)] = of(&outcome, EventKind::Retransmit)[..] else { panic!() };
+    // Events have their own times, independent of the samples each 500 ms.
     assert!(entered_ms == lost_ms && lost_ms % 500 != 0, "{lost_ms}");
-    assert!((again_ms - entered_ms) < 30, "{entered_ms} and {again_ms}");
-    // The acknowledgement of what was sent again comes back through the queue.
-    assert!(left_ms >= again_ms + 20 && left_ms < again_ms + 700, "{again_ms} and {left_ms}");
+    assert!((retransmitted_ms - entered_ms) < 30, "{entered_ms} and {retransmitted_ms}");
+    // The retransmission waits in the queue, which delays its acknowledgement.
+    assert!(
+        left_ms >= retransmitted_ms + 20 && left_ms < retransmitted_ms + 700,
+        "{retransmitted_ms} and {left_ms}"
+    );
     assert!(ssthresh > 2 && cwnd <= ssthresh + 1, "{ssthresh} and {cwnd}");
     assert!(of(&outcome, EventKind::Rto).is_empty());
     assert!(outcome.events.is_sorted_by_key(|e| e.time_us));
 }
 
 #[test]
-fn a_lost_tail_is_probed_for() {
-    // The FIN comes with the last packet, the 691st of 1448 bytes: it and the two before it get lost.
+fn a_tail_loss_is_probed() {
+    // The FIN is in the last packet, the 691st of 1448 bytes. The loss takes it and its first
+    // retransmissions.
     let forward =
         "rate = \"10mbit\", delay = \"20ms\", queue = \"900p\", loss = { packets = [691, 692, 693, 694] }";
     let outcome = run(Path { forward, ..Path::default() }, "size = \"1MB\"");
     assert!(!of(&outcome, EventKind::Probe).is_empty(), "{:?}", outcome.events);
-    assert_eq!(outcome.flow_ends[0].bytes, 1_000_000);
+    assert_eq!(outcome.flow_totals[0].bytes, 1_000_000);
 }
 
 #[test]
-fn a_pause_of_the_path_is_a_timeout_that_is_undone() {
-    // All that is under way from 2 s on arrives 800 ms later, in order.
+fn a_delay_spike_causes_a_timeout_that_is_undone() {
+    // Packets sent after 2 s arrive 800 ms later, in order.
     let top = "duration = \"10s\"\nsample = \"500ms\"";
     let text = Path { top, forward: "delay = \"20ms\"", flows: &["cc = \"reno\"\nwrite_rate = \"1mbit\""], ..Path::default() }
         .text()
@@ -60,7 +64,7 @@ fn a_pause_of_the_path_is_a_timeout_that_is_undone() {
             "[[flows]]",
             "[[links.changes]]\nat = \"2s\"\nforward = { delay = \"820ms\" }\n[[links.changes]]\nat = \"4s\"\nforward = { delay = \"20ms\" }\n[[flows]]",
         );
-    let outcome = support::run(&text, &Machine::default());
+    let outcome = support::run(&text, &HostDefaults::default());
     let (timeouts, undone) = (of(&outcome, EventKind::Rto), of(&outcome, EventKind::Undo));
     assert!(!timeouts.is_empty() && !undone.is_empty(), "{:?}", outcome.events);
     assert!(
@@ -70,7 +74,7 @@ fn a_pause_of_the_path_is_a_timeout_that_is_undone() {
 }
 
 #[test]
-fn a_mark_is_a_reduction_without_a_loss() {
+fn an_ecn_mark_reduces_without_a_loss() {
     let hosts = "sysctl = { \"net.ipv4.tcp_ecn\" = \"1\" }";
     let forward = "rate = \"10mbit\", delay = \"20ms\", queue = \"500p\", qdisc = \"codel\", ecn = true";
     let outcome = run(Path { hosts, forward, ..Path::default() }, "");
@@ -88,14 +92,14 @@ fn a_reader_that_stops_closes_the_window() {
     let outcome = run(path, "reader_stops = \"2s\"\nreader_resumes = \"5s\"");
     let (closed, opened) = (of(&outcome, EventKind::ZeroWindow), of(&outcome, EventKind::WindowOpen));
     assert_eq!((closed.len(), opened.len()), (1, 1), "{closed:?} {opened:?}");
-    // The last bytes that fit go as a probe, a timeout after the others.
+    // The last bytes that fit are sent as a window probe, a timeout after the others.
     assert!((2_000..2_700).contains(&closed[0].0) && (5_000..5_200).contains(&opened[0].0), "{closed:?}");
     assert!(closed[0].1 > 0 && opened[0].1 > 0);
 }
 
 #[test]
-fn a_lost_syn_is_sent_again() {
-    // The first packet is the question for the address, the second the SYN.
+fn a_lost_syn_is_retransmitted() {
+    // The first packet is the address resolution request, the second the SYN.
     let forward = "rate = \"10mbit\", delay = \"20ms\", loss = { packets = [2] }";
     let outcome = run(Path { forward, ..Path::default() }, "size = \"1MB\"");
     let [(at_ms, 1)] = of(&outcome, EventKind::HandshakeRetry)[..] else { panic!("{:?}", outcome.events) };
@@ -103,11 +107,11 @@ fn a_lost_syn_is_sent_again() {
     assert!(of(&outcome, EventKind::Rto).is_empty());
 }
 
-/// Keeps the trace of the flow of this name, and how many rows came at most at once.
+/// Collects the trace of the flow of this name, and the largest number of rows in a call.
 struct Tracer {
     flow: &'static str,
     rows: Vec<TraceRow>,
-    most: usize,
+    max_rows: usize,
 }
 
 impl Observer for Tracer {
@@ -122,20 +126,20 @@ impl Observer for Tracer {
     fn progress(&mut self, _: Time, _: &[FlowSample]) -> bool {
         true
     }
-    fn traces(&self, flow: &Flow) -> bool {
+    fn is_traced(&self, flow: &FlowSpec) -> bool {
         flow.name == self.flow
     }
-    fn traced(&mut self, rows: &[TraceRow]) -> Result<(), Box<dyn Error + Send + Sync>> {
-        self.most = self.most.max(rows.len());
+    fn trace_rows(&mut self, rows: &[TraceRow]) -> Result<(), Box<dyn Error + Send + Sync>> {
+        self.max_rows = self.max_rows.max(rows.len());
         self.rows.extend_from_slice(rows);
         Ok(())
     }
 }
 
-fn traced(text: &str) -> (Outcome, Tracer) {
-    let mut tracer = Tracer { flow: "f1", rows: Vec::new(), most: 0 };
+fn run_traced(text: &str) -> (Outcome, Tracer) {
+    let mut tracer = Tracer { flow: "f1", rows: Vec::new(), max_rows: 0 };
     let scenario = support::scenario(text);
-    let outcome = sim::run(&scenario, &Machine::default(), &mut Native::default(), &mut tracer).unwrap();
+    let outcome = sim::run(&scenario, &HostDefaults::default(), &mut Native::default(), &mut tracer).unwrap();
     (outcome, tracer)
 }
 
@@ -145,9 +149,9 @@ fn a_trace_has_every_segment_and_every_ack() {
     let flows = &["cc = \"reno\"\nsize = \"1MB\"", "cc = \"reno\"\nsize = \"1MB\""];
     let top = "duration = \"10s\"\nsample = \"10s\"";
     let text = Path { top, forward, flows, ..Path::default() }.text();
-    let (outcome, Tracer { rows, most, .. }) = traced(&text);
+    let (outcome, Tracer { rows, max_rows, .. }) = run_traced(&text);
     assert!(rows.iter().all(|row| row.flow == "f1") && rows.is_sorted_by_key(|row| row.time_us));
-    assert!(most < 500 && rows.len() > 750, "{most} of {} at once", rows.len());
+    assert!(max_rows < 500 && rows.len() > 750, "{max_rows} of {} in a call", rows.len());
     let bytes =
         |kind: TraceKind| rows.iter().filter(|r| r.kind == kind).map(|r| r.len_bytes.unwrap()).sum::<i64>();
     // New data is sent in order, without gaps, to its end.
@@ -164,18 +168,18 @@ fn a_trace_has_every_segment_and_every_ack() {
     assert!(rows.iter().any(|row| row.kind == TraceKind::Sack && row.sack_blocks >= Some(1)));
     assert!(rows.iter().all(|row| row.inflight_segs.is_some() && row.snd_cwnd_segs.is_some()));
     // Tracing changes nothing.
-    assert_eq!(support::run(&text, &Machine::default()), outcome);
+    assert_eq!(support::run(&text, &HostDefaults::default()), outcome);
 }
 
 #[test]
-fn sequence_numbers_that_wrap_do_not_show() {
+fn offsets_in_traces_do_not_wrap() {
     let forward = "delay = \"1ms\", rate = \"10gbit\", queue = \"100MB\"";
     let hosts = "mtu = 9000";
     let top = "duration = \"6s\"\nsample = \"1s\"";
     let flow = "cc = \"cubic\"\nsize = \"5GB\"";
     let (outcome, Tracer { rows, .. }) =
-        traced(&Path { top, hosts, forward, flows: &[flow], ..Path::default() }.text());
-    assert_eq!(outcome.flow_ends[0].bytes, 5_000_000_000, "{:?}", outcome.flow_ends);
+        run_traced(&Path { top, hosts, forward, flows: &[flow], ..Path::default() }.text());
+    assert_eq!(outcome.flow_totals[0].bytes, 5_000_000_000, "{:?}", outcome.flow_totals);
     let ends = rows.iter().filter_map(|row| Some(row.seq_bytes? + row.len_bytes?));
     assert_eq!(ends.max(), Some(5_000_000_000));
     assert_eq!(rows.iter().filter_map(|row| row.ack_bytes).max(), Some(5_000_000_000));

@@ -1,10 +1,10 @@
-//! Hosts with kernels of their own, and transmit queues: what 2003's stack makes of them, and today's.
+//! Hosts with different kernels, and transmit queues: Linux 2.4's TCP of 2003 and a current kernel's.
 
 use crate::support;
-use sim::{Machine, Outcome};
+use sim::{HostDefaults, Outcome};
 
-/// Two hosts, 100 Mb/s and 50 ms: 413 packets of 1500 bytes are a bandwidth-delay product. `hosts` is what is said of both,
-/// `flow` of the flow; echoes run beside it.
+/// Two hosts, 100 Mb/s and 50 ms: a bandwidth-delay product of 413 packets of 1500 bytes. `hosts` has keys of
+/// both hosts, `flow` keys of the TCP flow. A ping flow runs at the same time.
 fn run(seconds: u32, hosts: &str, flow: &str) -> Outcome {
     let text = format!(
         r#"
@@ -33,7 +33,7 @@ from = "h1"
 to = "h2"
 "#
     );
-    support::run(&text, &Machine::default())
+    support::run(&text, &HostDefaults::default())
 }
 
 /// Goodput in Mb/s and the echoes' mean round-trip time in ms over the last ten seconds.
@@ -52,59 +52,60 @@ fn retransmitted(outcome: &Outcome) -> i64 {
     rows.filter_map(|row| row.total_retrans_segs).max().unwrap()
 }
 
-/// What the link carries of payload with timestamps, Mb/s.
-const FULL: f64 = 100.0 * 1448.0 / 1514.0;
+/// Payload that the link carries with TCP timestamps, Mb/s.
+const FULL_MBPS: f64 = 100.0 * 1448.0 / 1514.0;
 
-/// G-areas: below the bandwidth-delay product throughput is window / RTT and the round-trip time is constant; above it
-/// throughput is the bandwidth and the round-trip time is window / bandwidth.
+/// G-areas: below the bandwidth-delay product throughput is window / RTT and the round-trip time is constant;
+/// above it throughput is the bandwidth and the round-trip time is window / bandwidth.
 #[test]
-fn the_window_decides_on_throughput_or_on_delay() {
+fn a_small_window_limits_throughput_and_a_large_one_adds_delay() {
     let hosts = "kernel = \"2.4\"\ntx_queue = 100";
     for (window, area) in [(200.0, 1), (300.0, 1), (450.0, 2), (490.0, 2)] {
-        // Three quarters of twice what is asked for.
-        let asked = window * 1448.0 / 1.5;
-        let outcome = run(60, hosts, &format!("cc = \"reno\"\nreceive_buffer = \"{asked:.0}B\""));
+        // The window is three quarters of the buffer, which is twice the requested size.
+        let requested = window * 1448.0 / 1.5;
+        let outcome = run(60, hosts, &format!("cc = \"reno\"\nreceive_buffer = \"{requested:.0}B\""));
         let (mbps, rtt_ms) = last_seconds(&outcome);
         let by_window = window * 1448.0 * 8e-6 / 0.05;
         let queued_ms = window * 1514.0 * 8.0 / 100e6 * 1e3;
-        let expected = if area == 1 { (by_window, 50.0) } else { (FULL, queued_ms) };
+        let expected = if area == 1 { (by_window, 50.0) } else { (FULL_MBPS, queued_ms) };
         assert!((mbps / expected.0 - 1.0).abs() < 0.03, "{window}: {mbps} Mb/s, not {}", expected.0);
         assert!((rtt_ms / expected.1 - 1.0).abs() < 0.03, "{window}: {rtt_ms} ms, not {}", expected.1);
-        assert_eq!(retransmitted(&outcome), 0, "a full queue at home loses nothing");
+        assert_eq!(retransmitted(&outcome), 0, "a full transmit queue loses nothing");
     }
 }
 
-/// G-endbuf: the queue holds a bandwidth-delay product, buffers twice that: the link is never idle.
+/// G-endbuf: with a transmit queue of one bandwidth-delay product and buffers of two, the link is never idle.
 #[test]
-fn a_queue_of_one_bdp_at_home_keeps_the_link_busy() {
+fn a_transmit_queue_of_one_bdp_keeps_the_link_busy() {
     let flow = "cc = \"reno\"\nreceive_buffer = \"4MB\"";
     let outcome = run(60, "kernel = \"2.4\"\ntx_queue = 413", flow);
     let (mbps, rtt_ms) = last_seconds(&outcome);
-    assert!(mbps > 0.99 * FULL, "{mbps} Mb/s");
+    assert!(mbps > 0.99 * FULL_MBPS, "{mbps} Mb/s");
     assert!((52.0..101.0).contains(&rtt_ms), "{rtt_ms} ms");
     assert_eq!(retransmitted(&outcome), 0);
-    // A short queue reduces the window again and again.
+    // With a short queue the window is reduced repeatedly.
     let short = run(60, "kernel = \"2.4\"\ntx_queue = 20", flow);
-    let bytes = |outcome: &Outcome| outcome.flow_ends[0].bytes as f64 * 8e-6 / 60.0;
+    let bytes = |outcome: &Outcome| outcome.flow_totals[0].bytes as f64 * 8e-6 / 60.0;
     assert!(bytes(&short) < 0.92 * bytes(&outcome), "{} and {} Mb/s", bytes(&short), bytes(&outcome));
 }
 
-/// Linux 6 leaves its data in the socket: the queue stays short, whatever the window.
+/// TCP Small Queues: Linux 6 keeps its data in the socket, so the transmit queue stays short with any window.
 #[test]
-fn small_queues_keep_the_delay_short() {
+fn tcp_small_queues_keep_the_delay_short() {
     let outcome = run(20, "tx_queue = 100", "cc = \"reno\"\nreceive_buffer = \"4MB\"");
     let (mbps, rtt_ms) = last_seconds(&outcome);
-    assert!(mbps > 0.99 * FULL, "{mbps} Mb/s");
+    assert!(mbps > 0.99 * FULL_MBPS, "{mbps} Mb/s");
     let cwnd = outcome.flows.iter().filter_map(|row| row.snd_cwnd_segs).max().unwrap();
     assert!(cwnd > 800, "a window of {cwnd}");
-    // A millisecond of the pacing rate and a super-packet being sent.
+    // The queue holds a millisecond of the pacing rate, and a super-packet is being sent.
     assert!((50.0..65.0).contains(&rtt_ms), "{rtt_ms} ms");
     assert_eq!(retransmitted(&outcome), 0);
 }
 
-/// Grid DT grows by A segments a round trip, under Linux 2.4 by half of that, since ACKs are counted and delayed.
+/// Grid DT grows by A segments a round trip; under Linux 2.4 by half of that, which counts ACKs, and ACKs are
+/// delayed.
 #[test]
-fn controllers_are_told_of_acks_not_of_segments() {
+fn linux_24_counts_acks_and_linux_6_segments() {
     let growth = |kernel: &str, cc: &str| {
         let flow =
             format!("cc = {{ name = \"griddt\", initial_ssthresh = 100, {cc} }}\nreceive_buffer = \"4MB\"");
@@ -121,9 +122,9 @@ fn controllers_are_told_of_acks_not_of_segments() {
     }
 }
 
-/// A sender of 2003 and a receiver of today: the receiver's window opens as today's does.
+/// A sender of 2003 and a current receiver: the receive window grows as with current kernels.
 #[test]
-fn kernels_may_differ_between_the_ends() {
+fn the_ends_may_have_different_kernels() {
     let text = r#"
 duration = "20s"
 sample = "100ms"
@@ -144,17 +145,17 @@ to = "h2"
 cc = "reno"
 send_buffer = "2MB"
 "#;
-    let outcome = support::run(text, &Machine::default());
+    let outcome = support::run(text, &HostDefaults::default());
     let rows = || outcome.flows.iter().filter(|row| row.flow == "bulk");
     let window = rows().filter_map(|row| row.snd_wnd_bytes).max().unwrap();
     assert!(window > 1_000_000, "{window}");
-    let other = support::run(&text.replace("\"6.18\"", "\"2.4\""), &Machine::default());
+    let other = support::run(&text.replace("\"6.18\"", "\"2.4\""), &HostDefaults::default());
     let window = other.flows.iter().filter_map(|row| row.snd_wnd_bytes).max().unwrap();
     assert!((60_000..65_536).contains(&window), "{window}");
 }
 
-/// What was selectively acknowledged shares memory, so that a recovery does not fill the send buffer: 6.18's buffer, which
-/// is the smaller one where each segment is a packet, carries what 6.1's does.
+/// SACKed segments share memory, so a recovery does not fill the send buffer. 6.18's send buffer is
+/// effectively smaller than 6.1's if each segment is a packet, but gives the same goodput.
 #[test]
 fn a_recovery_does_not_starve_the_sender() {
     let goodput = |kernel: &str| {
@@ -179,7 +180,7 @@ to = "h2"
 cc = "cubic"
 "#
         );
-        support::run(&text, &Machine::default()).flow_ends[0].bytes as f64 * 8e-6 / 60.0
+        support::run(&text, &HostDefaults::default()).flow_totals[0].bytes as f64 * 8e-6 / 60.0
     };
     let (old, new) = (goodput("6.1"), goodput("6.18"));
     assert!(old > 70.0 && new > 0.9 * old, "{old} and {new} Mb/s");

@@ -1,11 +1,12 @@
-//! Links that take smaller packets than hosts send: routers report it (RFC 1191, RFC 8201), switches do not (RFC 2923).
+//! Links with a smaller MTU than the hosts': routers report it (RFC 1191, RFC 8201), switches do not (RFC
+//! 2923).
 
-use crate::support::{Native, Nobody};
+use crate::support::{Native, NoObserver};
 use scenario::ScenarioFile;
 use schema::EventKind;
-use sim::{Machine, Outcome};
+use sim::{HostDefaults, Outcome};
 
-/// h1, what stands in the middle, and h2: 20 Mb/s and 10 ms each way; the second link takes 1400 bytes.
+/// h1, a switch or router, and h2: 20 Mb/s and 10 ms each way. The second link has an MTU of 1400 bytes.
 fn run(middle: &str, hosts: &str, addresses: [&str; 2], flows: &str) -> Outcome {
     let [one, two] = addresses;
     let text = format!(
@@ -29,7 +30,7 @@ forward = {{ mtu = 1400 }}
 "#
     );
     let scenario = ScenarioFile::parse("mtu", &text).unwrap().resolve(None, &[]).unwrap();
-    sim::run(&scenario, &Machine::default(), &mut Native::default(), &mut Nobody).unwrap()
+    sim::run(&scenario, &HostDefaults::default(), &mut Native::default(), &mut NoObserver).unwrap()
 }
 
 const V4: [&str; 2] = ["10.0.1.1/24", "10.0.2.1/24"];
@@ -41,7 +42,7 @@ fn last_mss(outcome: &Outcome, flow: &str) -> Option<i64> {
 }
 
 fn megabits(outcome: &Outcome) -> f64 {
-    outcome.flow_ends[0].bytes as f64 * 8.0 / 12e6
+    outcome.flow_totals[0].bytes as f64 * 8.0 / 12e6
 }
 
 fn count(outcome: &Outcome, kind: EventKind) -> usize {
@@ -49,7 +50,7 @@ fn count(outcome: &Outcome, kind: EventKind) -> usize {
 }
 
 #[test]
-fn a_router_reports_a_smaller_link_and_the_sender_makes_smaller_segments() {
+fn the_sender_uses_smaller_segments_after_a_routers_report() {
     for (addresses, mss) in [(V4, 1348), (["fd00:1::1/64", "fd00:2::1/64"], 1328)] {
         let outcome = run("routers", "", addresses, BULK);
         assert_eq!(last_mss(&outcome, "bulk"), Some(mss));
@@ -59,7 +60,7 @@ fn a_router_reports_a_smaller_link_and_the_sender_makes_smaller_segments() {
 }
 
 #[test]
-fn jumbo_hosts_learn_of_it_too_and_later_flows_begin_with_it() {
+fn later_flows_start_with_the_cached_path_mtu() {
     let later = BULK.replace("bulk", "later") + "start = \"6s\"\nsize = \"100kB\"\n";
     let outcome = run("routers", "hosts.\"*\".mtu = 9000", V4, &format!("{BULK}{later}"));
     let first = outcome.flows.iter().find(|row| row.flow == "later" && row.snd_mss_bytes.is_some());
@@ -68,16 +69,16 @@ fn jumbo_hosts_learn_of_it_too_and_later_flows_begin_with_it() {
 }
 
 #[test]
-fn a_switch_reports_nothing_and_the_sender_finds_out_only_if_it_searches() {
+fn behind_a_switch_only_mtu_probing_finds_the_path_mtu() {
     let probing =
         |value: u8| format!("hosts.\"*\".sysctl = {{ \"net.ipv4.tcp_mtu_probing\" = \"{value}\" }}");
     let stuck = run("switches", &probing(0), ONE_NET, BULK);
-    assert_eq!(stuck.flow_ends[0].bytes, 0);
+    assert_eq!(stuck.flow_totals[0].bytes, 0);
     assert!(count(&stuck, EventKind::Rto) >= 4);
-    // After three seconds of timeouts (tcp_retries1) segments have tcp_base_mss, and larger ones are tried.
+    // After three seconds of timeouts (tcp_retries1) segments have tcp_base_mss, and larger ones are probed.
     let detected = run("switches", &probing(1), ONE_NET, BULK);
     assert!((9.0..16.0).contains(&megabits(&detected)), "{}", megabits(&detected));
-    // The search ends within tcp_probe_threshold of the truth.
+    // The search ends within tcp_probe_threshold of the path MTU.
     let searched = run("switches", &probing(2), ONE_NET, BULK);
     let mss = last_mss(&searched, "bulk").unwrap();
     assert!((1340..=1348).contains(&mss) && megabits(&searched) > 17.0, "{mss}, {}", megabits(&searched));
@@ -85,7 +86,7 @@ fn a_switch_reports_nothing_and_the_sender_finds_out_only_if_it_searches() {
 }
 
 #[test]
-fn a_link_may_shrink_during_a_run() {
+fn a_links_mtu_may_decrease_during_a_run() {
     let text = r#"
 duration = "6s"
 hosts.h1.address = "10.0.1.1/24"
@@ -104,13 +105,14 @@ to = "h2"
 cc = "reno"
 "#;
     let scenario = ScenarioFile::parse("mtu", text).unwrap().resolve(None, &[]).unwrap();
-    let outcome = sim::run(&scenario, &Machine::default(), &mut Native::default(), &mut Nobody).unwrap();
+    let outcome =
+        sim::run(&scenario, &HostDefaults::default(), &mut Native::default(), &mut NoObserver).unwrap();
     assert_eq!(last_mss(&outcome, "bulk"), Some(948));
-    assert!(outcome.flow_ends[0].bytes as f64 * 8.0 / 6e6 > 17.0, "{}", outcome.flow_ends[0].bytes);
+    assert!(outcome.flow_totals[0].bytes as f64 * 8.0 / 6e6 > 17.0, "{}", outcome.flow_totals[0].bytes);
 }
 
 #[test]
-fn datagrams_and_echoes_are_fragmented_once_the_host_knows() {
+fn datagrams_and_echoes_are_fragmented_to_the_path_mtu() {
     let flows = r#"
 [[flows]]
 name = "udp"
@@ -134,13 +136,13 @@ payload = "4000B"
 count = 20
 "#;
     let outcome = run("routers", "", V4, flows);
-    // Those of the first round trip are lost; after that all come, in two fragments each.
+    // Packets of the first round trip are lost; later ones arrive in two fragments each.
     let sent = 2e6 * 12.0 / 8.0;
-    let share = outcome.flow_ends[0].bytes as f64 / sent;
+    let share = outcome.flow_totals[0].bytes as f64 / sent;
     assert!((0.99..1.0).contains(&share), "{share}");
     let replies =
         |flow: &str| outcome.flows.iter().filter(|row| row.flow == flow && row.srtt_us.is_some()).count();
     assert_eq!(replies("ping"), 19);
-    // Larger than the host's MTU: fragments without "don't fragment", which the router cuts again.
+    // Larger than the host's MTU: fragments without "don't fragment", which the router fragments again.
     assert_eq!(replies("large"), 20);
 }

@@ -1,8 +1,8 @@
-//! Echoes through the simulated network: exact to the nanosecond, the first one later by an address resolution.
+//! Echoes: round-trip times are exact, and the first includes address resolution.
 
 use crate::support;
 use schema::EventKind;
-use sim::{Machine, Outcome};
+use sim::{HostDefaults, Outcome};
 use support::Path;
 use units::Time;
 
@@ -16,15 +16,15 @@ fn switched(forward: &str) -> Outcome {
 }
 
 #[test]
-fn the_first_echo_carries_the_address_resolution() {
+fn the_first_echo_includes_address_resolution() {
     let outcome = switched("delay = \"20ms\"");
     assert_eq!(round_trips(&outcome), [40_000, 20_000, 20_000, 20_000, 20_000]);
-    assert_eq!(outcome.flow_ends[0].started, Some(Time(0)));
-    assert!(outcome.duration < Time(600_000_000), "it ends when all are answered: {}", outcome.duration);
+    assert_eq!(outcome.flow_totals[0].started, Some(Time(0)));
+    assert!(outcome.duration < Time(600_000_000), "ends with the last reply: {}", outcome.duration);
 }
 
 #[test]
-fn routers_answer_for_themselves() {
+fn routers_reply_to_address_resolution() {
     let text = r#"
 duration = "2s"
 [hosts]
@@ -46,8 +46,8 @@ kind = "ping"
 interval = "100ms"
 count = 3
 "#;
-    let outcome = support::run(text, &Machine::default());
-    // To the router and back for its address; routers know all neighbours, but the far host must ask for its router.
+    let outcome = support::run(text, &HostDefaults::default());
+    // Each host resolves its router; routers have all neighbours resolved.
     assert_eq!(round_trips(&outcome), [30_000, 15_000, 15_000]);
 }
 

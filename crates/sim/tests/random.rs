@@ -1,13 +1,14 @@
-//! Random scenarios: no panic, no stall, every byte of a sized flow delivered once and in order, no window exceeded.
+//! Random scenarios: no panic, no stall, every byte of a sized flow delivered once and in order, no window
+//! exceeded.
 //!
-//! `LONGFAT_RANDOM=10000 cargo test -p longfat-sim --release --test random` runs so many of them.
+//! `LONGFAT_RANDOM=10000 cargo test -p longfat-sim --release --test all random` runs 10,000 of them.
 
-#![allow(clippy::disallowed_methods, reason = "reads how many are asked for")]
+#![allow(clippy::disallowed_methods, reason = "reads the number of scenarios from the environment")]
 
 use crate::support;
-use sim::{Machine, Segmentation};
+use sim::{HostDefaults, Segmentation};
 
-/// Numbers from a seed (SplitMix64, Steele and others 2014).
+/// Random numbers from a seed (SplitMix64, Steele and others 2014).
 struct Draws(u64);
 
 impl Draws {
@@ -24,7 +25,7 @@ impl Draws {
     }
 }
 
-/// A scenario of one to three flows over one link, and how many bytes each flow has to send.
+/// A scenario of one to three flows over one link, and the size of each flow in bytes.
 fn scenario(draws: &mut Draws) -> (String, Vec<u64>) {
     let mtu = draws.one_of(&[576, 1500, 1500, 4352, 9000]);
     let rmem = draws.one_of(&[65_536, 262_144, 6_291_456, 67_108_864]);
@@ -32,7 +33,7 @@ fn scenario(draws: &mut Draws) -> (String, Vec<u64>) {
     let rate = draws.one_of(&["512kbit", "10mbit", "100mbit", "1gbit"]);
     let delay_us = draws.one_of(&[0, 100, 5_000, 50_000, 200_000]);
     let queue = draws.one_of(&["3p", "10p", "100p", "1000p", "10MB"]);
-    let wire = draws.one_of(&[
+    let impairment = draws.one_of(&[
         "",
         "",
         ", loss = \"0.01%\"",
@@ -70,14 +71,14 @@ address = "10.0.0.1/24"
 address = "10.0.0.2/24"
 [[links]]
 ends = ["h1", "h2"]
-forward = {{ rate = "{rate}", delay = "{delay_us}us", queue = "{queue}"{wire} }}
+forward = {{ rate = "{rate}", delay = "{delay_us}us", queue = "{queue}"{impairment} }}
 backward = {{ {back} }}
 "#
     );
     let mut sizes = Vec::new();
     for flow in 0..=draws.below(3) {
-        let most = draws.one_of(&[100, 20_000, 500_000]);
-        let size = 1 + draws.below(most);
+        let max = draws.one_of(&[100, 20_000, 500_000]);
+        let size = 1 + draws.below(max);
         let cc = draws.one_of(&["reno", "cubic", "bbr", "westwood", "htcp", "vegas"]);
         let pace = draws.one_of(&[
             "",
@@ -96,14 +97,14 @@ backward = {{ {back} }}
     (text, sizes)
 }
 
-/// What is wrong with a run.
-fn wrong(text: &str, sizes: &[u64], machine: &Machine) -> Option<String> {
-    let outcome = support::run(text, machine);
+/// Describes what is wrong with a run, if anything.
+fn violation(text: &str, sizes: &[u64], defaults: &HostDefaults) -> Option<String> {
+    let outcome = support::run(text, defaults);
     for row in &outcome.flows {
         let of = |value: Option<i64>| value.unwrap_or(0);
         let (out, wnd) =
             (of(row.bytes_sent) - of(row.bytes_retrans) - of(row.bytes_acked), of(row.snd_wnd_bytes));
-        // A window may shrink by less than its scale; a probe of one byte may exceed one of zero.
+        // Scaling may shrink a window by less than its unit; a probe of one byte may exceed a zero window.
         if out > wnd.max(1) + 128 * 1024 {
             return Some(format!(
                 "{} has {out} B outstanding in a window of {wnd} B at {}",
@@ -115,25 +116,28 @@ fn wrong(text: &str, sizes: &[u64], machine: &Machine) -> Option<String> {
         }
     }
     // Heavy loss on a slow path may take longer than the run: timeouts double.
-    let harsh = ["10%", "512kbit", "256kbit", "5%", "3p", "0.001"].iter().any(|word| text.contains(word));
-    for (end, size) in outcome.flow_ends.iter().zip(sizes) {
-        if end.bytes > *size {
+    let is_harsh = ["10%", "512kbit", "256kbit", "5%", "3p", "0.001"].iter().any(|key| text.contains(key));
+    for (totals, size) in outcome.flow_totals.iter().zip(sizes) {
+        if totals.bytes > *size {
             return Some(format!(
                 "{} of {} read {} of {size} B",
-                end.name,
-                outcome.flow_ends.len(),
-                end.bytes
+                totals.name,
+                outcome.flow_totals.len(),
+                totals.bytes
             ));
         }
-        if end.bytes < *size && !harsh {
-            return Some(format!("{} stalled: {} of {size} B after {:?}", end.name, end.bytes, end.ended));
+        if totals.bytes < *size && !is_harsh {
+            return Some(format!(
+                "{} stalled: {} of {size} B after {:?}",
+                totals.name, totals.bytes, totals.ended
+            ));
         }
     }
     None
 }
 
 #[test]
-fn random_scenarios_end_well() {
+fn random_scenarios_deliver_all_bytes() {
     let count = std::env::var("LONGFAT_RANDOM").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
     let mut bad = Vec::new();
     for seed in 0..count {
@@ -141,12 +145,12 @@ fn random_scenarios_end_well() {
         let (text, sizes) = scenario(&mut draws);
         let kernel = draws.one_of(&[(6, 1), (6, 18)]);
         let segmentation = draws.one_of(&[Segmentation::Whole, Segmentation::Host]);
-        let machine = Machine { kernel, segmentation, ..Machine::default() };
-        let run = std::panic::catch_unwind(|| wrong(&text, &sizes, &machine));
+        let defaults = HostDefaults { kernel, segmentation, ..HostDefaults::default() };
+        let run = std::panic::catch_unwind(|| violation(&text, &sizes, &defaults));
         match run {
             Ok(None) => {}
-            Ok(Some(why)) => bad.push(format!("seed {seed}, {machine:?}: {why}\n{text}")),
-            Err(_) => bad.push(format!("seed {seed}, {machine:?}: it panics\n{text}")),
+            Ok(Some(why)) => bad.push(format!("seed {seed}, {defaults:?}: {why}\n{text}")),
+            Err(_) => bad.push(format!("seed {seed}, {defaults:?}: panicked\n{text}")),
         }
     }
     assert!(bad.is_empty(), "{} of {count}; the first: {}", bad.len(), bad[0]);

@@ -1,17 +1,17 @@
-//! The simulator against runs of the real kernel: single flows without random loss one by one, those with random loss
-//! by their means.
+//! The simulator against runs of the real kernel: each flow without random loss by itself, flows with random
+//! loss by their means.
 //!
-//! The whole table is printed: `cargo test -p longfat-sim --release --test reference -- --nocapture`.
+//! The whole table is printed: `cargo test -p longfat-sim --release --test all reference -- --nocapture`.
 
 use crate::support;
 use support::reference::{
     Figures, Reference, figures, references, simulate, simulated_slow_start, slow_start,
 };
 
-/// One figure's name, tolerance, and value.
-type Figure = (&'static str, f64, fn(&Figures) -> f64);
+/// A compared quantity: name, tolerance, value.
+type Quantity = (&'static str, f64, fn(&Figures) -> f64);
 
-const FIGURES: [Figure; 7] = [
+const QUANTITIES: [Quantity; 7] = [
     ("Mb/s", 0.02, |f| f.goodput_mbps),
     ("Mb/s 2nd", 0.02, |f| f.goodput_2nd_mbps),
     ("cwnd", 0.05, |f| f.cwnd_2nd_segs),
@@ -21,10 +21,10 @@ const FIGURES: [Figure; 7] = [
     ("max cwnd", 0.05, |f| f.max_cwnd_segs),
 ];
 
-/// A flow of a few hundred drops may have some more or less.
-const FEW: f64 = 3.0;
+/// Counts of drops and retransmissions may differ by this much even if that exceeds the tolerance.
+const COUNT_SLACK: f64 = 3.0;
 
-/// Says where a figure lies; tells of it in `missed` where it is too far off.
+/// Formats a comparison, and adds it to `missed` if the difference exceeds the tolerance.
 fn compare(
     missed: &mut Vec<String>,
     reference: &Reference,
@@ -32,24 +32,24 @@ fn compare(
     (our, their): (f64, f64),
     tolerance: f64,
 ) -> String {
-    let off = if our == their { 0.0 } else { our / their - 1.0 };
-    let counts = matches!(name, "drops" | "retrans");
-    let is_missed = off.abs() > tolerance && !(counts && (our - their).abs() <= FEW);
+    let error = if our == their { 0.0 } else { our / their - 1.0 };
+    let is_count = matches!(name, "drops" | "retrans");
+    let is_missed = error.abs() > tolerance && !(is_count && (our - their).abs() <= COUNT_SLACK);
     if is_missed {
         missed.push(format!("{} {name}: {our:.2}, not {their:.2}", reference.case));
     }
     let mark = if is_missed { "!" } else { "" };
-    format!("  {name} {our:.2}/{their:.2} {:+.1}%{mark}", off * 100.0)
+    format!("  {name} {our:.2}/{their:.2} {:+.1}%{mark}", error * 100.0)
 }
 
 #[test]
-fn single_flows_are_as_the_kernels() {
+fn single_flows_agree_with_the_kernel() {
     let mut missed = Vec::new();
     for reference in references().into_iter().filter(|reference| reference.loss == 0.0) {
         let outcome = simulate(&reference, 1);
         let ours = figures(&outcome, &reference);
         let mut line = format!("{:14}", reference.case);
-        for (name, tolerance, of) in FIGURES {
+        for (name, tolerance, of) in QUANTITIES {
             let pair = (of(&ours), of(&reference.figures));
             line.push_str(&compare(&mut missed, &reference, name, pair, tolerance));
         }
@@ -58,12 +58,12 @@ fn single_flows_are_as_the_kernels() {
         let pair = (our.ssthresh_segs, their.ssthresh_segs);
         line.push_str(&compare(&mut missed, &reference, "ssthresh", pair, 0.05));
         if reference.cc == "cubic" {
-            let by = |hystart| if hystart { "HyStart" } else { "loss" };
-            line.push_str(&format!("  {} {:.2} s/", by(our.by_hystart), our.end_s));
-            line.push_str(&format!("{} {:.2} s", by(their.by_hystart), their.end_s));
-            // Traces have steps of 10 ms.
-            let is_late = (our.end_s - their.end_s).abs() > 0.05 * their.end_s + 0.01;
-            if is_late || our.by_hystart != their.by_hystart {
+            let ended_by = |hystart| if hystart { "HyStart" } else { "loss" };
+            line.push_str(&format!("  {} {:.2} s/", ended_by(our.by_hystart), our.end_s));
+            line.push_str(&format!("{} {:.2} s", ended_by(their.by_hystart), their.end_s));
+            // The kernel's traces have steps of 10 ms.
+            let is_off = (our.end_s - their.end_s).abs() > 0.05 * their.end_s + 0.01;
+            if is_off || our.by_hystart != their.by_hystart {
                 missed.push(format!("{} slow start: {our:?}, not {their:?}", reference.case));
             }
         }
@@ -80,9 +80,10 @@ fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     (mean, (squares / (n - 1.0)).sqrt())
 }
 
-/// The mean goodput of sixteen seeds lies within one standard deviation of the kernel's eight repeats from their mean.
+/// The mean goodput of sixteen seeds is within one standard deviation of the mean of the kernel's eight
+/// repeats.
 #[test]
-fn random_loss_lies_within_the_spread_of_the_repeats() {
+fn flows_with_random_loss_agree_within_one_standard_deviation() {
     let all: Vec<_> = references().into_iter().filter(|reference| reference.loss > 0.0).collect();
     for cc in ["reno", "cubic"] {
         let theirs: Vec<&Reference> = all.iter().filter(|reference| reference.cc == cc).collect();

@@ -1,4 +1,4 @@
-//! Samples at any interval, at a cost that grows with their number and nothing else.
+//! Sampling at any interval does not change a run, and its cost is proportional to the number of samples.
 
 #![allow(clippy::disallowed_methods, reason = "measures what sampling costs")]
 
@@ -20,24 +20,24 @@ fn cpu_s() -> f64 {
 }
 
 #[test]
-fn looking_more_often_changes_nothing_but_the_rows() {
-    let (rare, often) = (run("10ms", "200ms"), run("1us", "200ms"));
-    assert_eq!(rare.flow_ends, often.flow_ends);
+fn the_sample_interval_does_not_change_the_run() {
+    let (coarse, fine) = (run("10ms", "200ms"), run("1us", "200ms"));
+    assert_eq!(coarse.flow_totals, fine.flow_totals);
     let at = |outcome: &Outcome, us: i64| {
         let row = outcome.flows.iter().find(|row| row.time_us == us).unwrap();
         (row.snd_cwnd_segs, row.bytes_acked, row.srtt_us, row.bytes_received)
     };
     for us in (20_000..=200_000).step_by(10_000) {
-        assert_eq!(at(&rare, us), at(&often, us), "at {us} us");
+        assert_eq!(at(&coarse, us), at(&fine, us), "at {us} us");
     }
-    // From the connection on, after two round trips, each microsecond.
-    let times: Vec<i64> = often.flows.iter().map(|row| row.time_us).collect();
+    // From the time when the connection is established, after two round trips, each microsecond.
+    let times: Vec<i64> = fine.flows.iter().map(|row| row.time_us).collect();
     assert!(times.windows(2).all(|pair| pair[1] == pair[0] + 1), "a gap");
     assert!((180_000..=190_000).contains(&times.len()), "{}", times.len());
 }
 
 #[test]
-fn the_cost_is_in_proportion() {
+fn the_cost_is_proportional_to_the_samples() {
     let cost = |duration: &str| {
         let before = cpu_s();
         let outcome = run("1us", duration);

@@ -1,4 +1,4 @@
-//! Applications, flows' times, and that the same run gives the same rows.
+//! TCP flows: applications, start and stop times, determinism.
 
 use crate::support;
 use schema::EventKind;
@@ -6,7 +6,7 @@ use sim::Outcome;
 use support::Path;
 use units::Time;
 
-/// 100 Mb/s and 10 ms; what is said of each flow.
+/// 100 Mb/s and 10 ms; `flows` are keys of each flow.
 fn run(flows: &[&str]) -> Outcome {
     let flows: Vec<String> = flows.iter().map(|keys| format!("cc = \"reno\"\n{keys}")).collect();
     let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
@@ -22,29 +22,29 @@ fn seconds(time: Option<Time>) -> f64 {
 #[test]
 fn a_sized_flow_delivers_every_byte_and_ends_by_itself() {
     let outcome = run(&["size = \"3000001B\"\nstart = \"500ms\""]);
-    let end = &outcome.flow_ends[0];
-    assert_eq!(end.bytes, 3_000_001);
+    let totals = &outcome.flow_totals[0];
+    assert_eq!(totals.bytes, 3_000_001);
     // Address resolution and handshake, each a round trip.
-    assert_eq!(end.started.map(|t| t.0 / 100_000), Some(5_200), "{:?}", end.started);
-    let took = seconds(end.ended) - seconds(end.started);
-    assert!((0.24..0.6).contains(&took), "{took}");
+    assert_eq!(totals.started.map(|t| t.0 / 100_000), Some(5_200), "{:?}", totals.started);
+    let elapsed = seconds(totals.ended) - seconds(totals.started);
+    assert!((0.24..0.6).contains(&elapsed), "{elapsed}");
     assert!(outcome.duration < Time(1_500_000_000));
     let kinds: Vec<_> = outcome.events.iter().map(|e| e.kind).collect();
     assert_eq!((kinds.first(), kinds.last()), (Some(&EventKind::Start), Some(&EventKind::Stop)));
-    assert_eq!(end.cc.as_deref(), Some("reno"));
+    assert_eq!(totals.cc.as_deref(), Some("reno"));
 }
 
 #[test]
-fn slow_applications_set_the_pace() {
+fn slow_applications_limit_the_rate() {
     for key in ["read_rate", "write_rate"] {
         let outcome = run(&[&format!("{key} = \"8mbit\"")]);
-        let read = outcome.flow_ends[0].bytes;
+        let read = outcome.flow_totals[0].bytes;
         assert!((3_500_000..=4_000_000).contains(&read), "{key}: {read}");
     }
 }
 
 #[test]
-fn a_reader_that_pauses_reads_nothing_meanwhile() {
+fn a_paused_reader_reads_nothing() {
     let outcome = run(&["reader_stops = \"1s\"\nreader_resumes = \"2s\""]);
     let of = |from: i64, to: i64| {
         let rows = outcome.flows.iter().filter(move |r| r.time_us > from && r.time_us <= to);
@@ -56,9 +56,9 @@ fn a_reader_that_pauses_reads_nothing_meanwhile() {
 }
 
 #[test]
-fn a_flow_stops_when_it_is_told_to_and_others_go_on() {
+fn a_flow_stops_at_its_stop_time_and_others_continue() {
     let outcome = run(&["stop = \"1s\"", "start = \"2s\""]);
-    let [f, g] = &outcome.flow_ends[..] else { panic!() };
+    let [f, g] = &outcome.flow_totals[..] else { panic!() };
     assert_eq!((f.ended, g.ended), (Some(Time(1_000_000_000)), Some(Time(4_000_000_000))));
     assert!(seconds(g.started) > 2.0 && f.bytes > 5_000_000 && g.bytes > 15_000_000, "{f:?} {g:?}");
     assert!(outcome.flows.iter().all(|r| (r.flow == "f1") == (r.time_us <= 1_000_000)));
@@ -69,5 +69,5 @@ fn a_flow_stops_when_it_is_told_to_and_others_go_on() {
 fn the_same_run_gives_the_same_rows() {
     let (one, two) = (run(&["", ""]), run(&["", ""]));
     assert_eq!(one, two);
-    assert!(one.flow_ends.iter().map(|end| end.bytes).sum::<u64>() > 40_000_000);
+    assert!(one.flow_totals.iter().map(|totals| totals.bytes).sum::<u64>() > 40_000_000);
 }

@@ -1,31 +1,36 @@
-//! How the kernels that an endpoint can have differ, resolved once: what is decided by the kernel's series stands here and
-//! is asked for by name where it matters. What changed within Linux 6 is asked by version, see [`Profile::at_least`].
+//! The differences between the kernel series that an endpoint can simulate, resolved once per endpoint.
 //!
-//! Linux 2.4 is that of 2.4.20 on a 32-bit machine (2002): net/ipv4/tcp_{input,output,timer}.c, include/net/tcp.h. Its sender
-//! is `transmit/classic.rs`; the rest goes the way of Linux 6, for most of that is 25 years old. What it does not have is set
-//! to nothing by [`Config::linux24`]: RACK, loss probes, F-RTO, pacing, super-packets, compressed ACKs, autotuning of the
-//! receive buffer.
+//! Differences between series are members of [`Behaviour`]; changes within Linux 6 are version checks
+//! ([`Profile::at_least`]).
 //!
-//! Congestion controls under Linux 2.4: its own is Reno, in the stack; what came as patches (HighSpeed, Grid DT, BIC,
-//! Scalable) changed the same places. Here every controller of [`CongestionControl`](crate::CongestionControl) works: it is
-//! told of **one packet for each ACK** that acknowledges data while the window is full. So a file that counts what it is told
-//! grows per ACK, as the patches did, and delayed ACKs halve its growth. A controller with `cong_control` has the window to
-//! itself, as in Linux 6.
+//! Linux 2.4 is that of 2.4.20 on a 32-bit machine (2002): net/ipv4/tcp_{input,output,timer}.c,
+//! include/net/tcp.h. Its loss recovery is `transmit/classic.rs`; everything else is the code for Linux 6,
+//! most of which is 25 years old. [`Config::linux24`] turns off the features that it lacks: RACK, loss
+//! probes, F-RTO, pacing, super-packets, compressed ACKs, autotuning of the receive buffer.
+//!
+//! Congestion controls under Linux 2.4: Reno was part of the stack; patches (HighSpeed, Grid DT, BIC,
+//! Scalable) changed the same code. Here every [`CongestionControl`](crate::CongestionControl) works:
+//! `cong_avoid` reports **one packet for each ACK** that acknowledges data while the window is full. So an
+//! algorithm that counts acknowledged packets grows per ACK, as the patches did, and delayed ACKs halve its
+//! growth. A controller with `cong_control` sets the window alone, as in Linux 6.
 //!
 //! Departures from Linux 2.4:
 //!
-//! 1. Reno's window grows by one segment after `cwnd` ACKs, not `cwnd + 1`, and slow start ends at `ssthresh`, not one
-//!    above it.
-//! 2. Controllers are told the round-trip time in microseconds; only the smoothed time and the timeout count in ticks.
+//! 1. Reno's window grows by one segment after `cwnd` ACKs, not `cwnd + 1`, and slow start ends at
+//!    `ssthresh`, not one above it.
+//! 2. Controllers receive round-trip times in microseconds; only the smoothed time and the timeout count in
+//!    ticks.
 //! 3. No route metrics from earlier connections, and no memory pressure.
 //! 4. Buffers of received packets are as large as the frame, see
-//!    [`PacketMemory::FrameSized`](crate::PacketMemory::FrameSized); some drivers had larger ones, and smaller windows.
-//! 5. Nothing that was not deemed lost is sent again for want of new data (the end of `tcp_xmit_retransmit_queue`).
-//! 6. Pacing happens where a scenario or a controller asks for it, which no 2.4 could.
+//!    [`PacketMemory::FrameSized`](crate::PacketMemory::FrameSized); some drivers had larger ones, and
+//!    smaller windows.
+//! 5. Only packets marked lost are retransmitted, even if there is no new data (the end of
+//!    `tcp_xmit_retransmit_queue`).
+//! 6. A scenario or a controller can turn on pacing, which Linux 2.4 did not have.
 
 use crate::{Config, Profile};
 
-/// What the congestion window is raised by.
+/// What increases the congestion window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Growth {
     /// Packets that an ACK newly delivers (since 4.0).
@@ -34,16 +39,17 @@ pub(crate) enum Growth {
     Acks,
 }
 
-/// How losses are found and what follows.
+/// Loss detection and the reduction that follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recovery {
     /// By time (RACK), with proportional rate reduction.
     Rack,
-    /// By forward acknowledgement (FACK) or duplicate ACKs, with rate halving: one packet leaves for two ACKs.
+    /// By forward acknowledgement (FACK) or duplicate ACKs, with rate halving: one packet leaves for two
+    /// ACKs.
     Fack,
 }
 
-/// What the smoothed round-trip time is made of.
+/// The source of samples for the smoothed round-trip time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RttClock {
     /// Microseconds between sending and acknowledgement.
@@ -52,26 +58,26 @@ pub(crate) enum RttClock {
     Ticks,
 }
 
-/// When a timer of so many ticks ends.
+/// Expiry of timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimerWheel {
     /// Rounded up to 1, 8, 64 or 512 ticks (since 4.8).
     Coarse,
-    /// At its tick.
+    /// Exactly at the tick.
     Exact,
 }
 
-/// How both ends' windows are chosen, and what buffers follow from them.
+/// The initial windows of both ends, and the buffers that follow from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Windows {
-    /// Ten segments; the SYN announces up to 65,535 bytes, its scale is for the largest buffer that may come.
+    /// Ten segments; the SYN announces up to 65,535 bytes, its scale fits the largest possible buffer.
     Large,
-    /// Two to four segments; the SYN announces two to four, its scale is for the present buffer, and later windows are
-    /// whole segments.
+    /// Two to four segments; the SYN announces two to four, its scale fits the current buffer, and later
+    /// windows are whole segments.
     Small,
 }
 
-/// What the kernel's series decides.
+/// The behaviour of a kernel series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Behaviour {
     pub(crate) growth: Growth,
@@ -79,9 +85,9 @@ pub(crate) struct Behaviour {
     pub(crate) rtt_clock: RttClock,
     pub(crate) timer_wheel: TimerWheel,
     pub(crate) windows: Windows,
-    /// The sender leaves most of its data out of the device's queue (TSQ, since 3.6).
+    /// TCP small queues: the sender limits its data in the device's queue (TSQ, since 3.6).
     pub(crate) small_queues: bool,
-    /// Timestamps are in steps of so many milliseconds.
+    /// Resolution of timestamps, ms.
     pub(crate) timestamp_step_ms: u32,
     /// Timeout of a SYN (`TCP_TIMEOUT_INIT`), s.
     pub(crate) first_timeout_s: u32,
@@ -93,7 +99,7 @@ pub(crate) struct Behaviour {
 const OVERHEAD_24: u32 = 160 + 16 + 160;
 
 impl Behaviour {
-    /// The behaviour of an endpoint that is set so.
+    /// The behaviour of an endpoint with this configuration.
     pub(crate) fn of(config: &Config) -> Behaviour {
         match config.profile {
             Profile::Linux24 => Behaviour {
@@ -116,8 +122,8 @@ impl Behaviour {
                 small_queues: true,
                 timestamp_step_ms: 1,
                 first_timeout_s: 1,
-                // SKB_TRUESIZE of a head of 1024 bytes; from 6.3 on, of one that just holds the headers: 832 on a
-                // 6.18, as SO_MEMINFO says.
+                // SKB_TRUESIZE of a head of 1024 bytes; from 6.3 on, of a head that just fits the headers:
+                // 832 on 6.18 (SO_MEMINFO).
                 packet_overhead: match config.profile.at_least(6, 3) {
                     true => 576 + config.max_tcp_header(),
                     false => 1280,

@@ -1,12 +1,12 @@
-//! What an endpoint is set to: sysctls, socket options, device, route metrics. The defaults are Linux's.
+//! Configuration of an endpoint: sysctls, socket options, device, route metrics. The defaults are Linux's.
 
-/// Whose behaviour the endpoint has.
+/// The kernel whose behaviour the endpoint has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     /// Linux 2.4.20 (2002), as `behaviour.rs` describes it.
     Linux24,
-    /// Linux 6: `kernel` is major and minor version, from 5.0 on. What changed within: the share of the receive buffer
-    /// that is offered as window (6.6), and details of recovery.
+    /// Linux 6 and 5: `kernel` is the version, from 5.0 on. Versions differ in the share of the receive
+    /// buffer that is offered as window (6.6), and in details of recovery.
     Linux6 {
         /// Major and minor version.
         kernel: (u8, u8),
@@ -14,7 +14,8 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// The profile of a kernel's version; none for the series between 2.4 and 5.0 and before, whose TCP is neither.
+    /// The profile of a kernel version; none for other series than 2.4 before 5.0, whose TCP differs from
+    /// both.
     pub fn of_kernel(major: u8, minor: u8) -> Option<Profile> {
         match (major, minor) {
             (2, 4) => Some(Profile::Linux24),
@@ -32,14 +33,14 @@ impl Profile {
     }
 }
 
-/// What the endpoints of one side are set to. The fields are named as sysctls and socket options are.
+/// Configuration of the endpoints of one host. Fields are named after sysctls and socket options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Whose behaviour.
+    /// The kernel.
     pub profile: Profile,
-    /// Timer ticks a second.
+    /// Timer ticks per second (`CONFIG_HZ`).
     pub hz: u32,
-    /// IP bytes that a packet may have.
+    /// Maximum size of a packet, IP header included, bytes.
     pub mtu: u32,
     /// Bytes of the IP header: 20 or 40.
     pub ip_header: u32,
@@ -53,9 +54,9 @@ pub struct Config {
     pub rmem_max: u32,
     /// `net.core.wmem_max`, bytes.
     pub wmem_max: u32,
-    /// SO_RCVBUF as the application asks (the kernel doubles it and tunes no more).
+    /// SO_RCVBUF as the application requests it (the kernel doubles it and stops autotuning).
     pub rcvbuf: Option<u32>,
-    /// SO_SNDBUF as the application asks (the kernel doubles it and tunes no more).
+    /// SO_SNDBUF as the application requests it (the kernel doubles it and stops autotuning).
     pub sndbuf: Option<u32>,
     /// `tcp_moderate_rcvbuf`.
     pub moderate_rcvbuf: bool,
@@ -71,7 +72,7 @@ pub struct Config {
     pub sack: bool,
     /// `tcp_dsack`.
     pub dsack: bool,
-    /// `tcp_ecn`: 0 never, 1 ask and accept, 2 accept.
+    /// `tcp_ecn`: 0 never, 1 request and accept, 2 accept.
     pub ecn: u8,
     /// `tcp_recovery`: bit 0 RACK, bit 1 static window, bit 2 no duplicate-ACK threshold.
     pub recovery: u8,
@@ -107,13 +108,14 @@ pub struct Config {
     pub comp_sack_slack_ns: u64,
     /// `tcp_comp_sack_nr`.
     pub comp_sack_nr: u8,
-    /// `tcp_mtu_probing`: 1 looks for a smaller MTU after timeouts (black-hole detection), 2 probes for the MTU from the start.
+    /// `tcp_mtu_probing`: 1 searches for a smaller MTU after timeouts (black-hole detection), 2 probes for
+    /// the MTU from the start.
     pub mtu_probing: u8,
-    /// `tcp_base_mss`, bytes: where the search for the MTU begins.
+    /// `tcp_base_mss`, bytes: start of the search for the MTU.
     pub base_mss: u32,
-    /// `tcp_mtu_probe_floor`, bytes: the smallest MSS that timeouts lead to.
+    /// `tcp_mtu_probe_floor`, bytes: the smallest MSS that the search reaches after timeouts.
     pub mtu_probe_floor: u32,
-    /// `tcp_probe_threshold`, bytes: the search ends when so little is left to find out.
+    /// `tcp_probe_threshold`, bytes: the search ends when the remaining interval is this small.
     pub probe_threshold: u32,
     /// `tcp_probe_interval`, seconds from the end of one search to the next.
     pub probe_interval_s: u32,
@@ -129,13 +131,13 @@ pub struct Config {
     pub nodelay: bool,
     /// SO_MAX_PACING_RATE, bytes/s.
     pub max_pacing_rate: Option<u64>,
-    /// A pacing queue (fq) on the sender's device: TCP leaves pacing to it. It is done by TCP's own timer here.
+    /// The sender's device has a pacing queue (fq), to which TCP leaves pacing. Here TCP's own timer paces.
     pub fq: bool,
-    /// Most segments of a super-packet; 1 without segmentation offload.
+    /// Maximum segments of a super-packet; 1 without segmentation offload.
     pub gso_max_segs: u16,
-    /// Most bytes of a super-packet, headers included.
+    /// Maximum bytes of a super-packet, headers included.
     pub gso_max_size: u32,
-    /// `MAX_TCP_HEADER`, bytes, which a kernel's options decide: see [`Config::max_tcp_header`].
+    /// `MAX_TCP_HEADER`, bytes, which depends on the kernel's configuration: see [`Config::max_tcp_header`].
     pub max_tcp_header: Option<u32>,
     /// `initcwnd` of the route, packets.
     pub initcwnd: Option<u32>,
@@ -145,9 +147,9 @@ pub struct Config {
     pub ssthresh: Option<u32>,
     /// `rto_min` of the route, ms.
     pub rto_min_ms: Option<u32>,
-    /// `cwnd` of the route, locked: most that the window may be, packets.
+    /// `cwnd` of the route, locked: maximum congestion window, packets.
     pub cwnd_clamp: Option<u32>,
-    /// Where the device puts the packets it receives.
+    /// Memory layout of packets that the device receives.
     pub packet_memory: crate::PacketMemory,
     /// The first sequence number.
     pub initial_seq: u32,
@@ -220,10 +222,11 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Linux 2.4 with HZ 100 on Ethernet, with the sysctls that it began with. SO_SNDBUF and SO_RCVBUF reach twice 64 KiB.
+    /// Linux 2.4 with HZ 100 on Ethernet, with its initial sysctls. SO_SNDBUF and SO_RCVBUF reach twice 64
+    /// KiB.
     ///
-    /// Source: net/ipv4/tcp.c (`tcp_init`, a machine of 128 MB and more), net/ipv4/sysctl_net_ipv4.c, net/core/sock.c of
-    /// Linux 2.4.20. What it does not have is set to nothing.
+    /// Source: net/ipv4/tcp.c (`tcp_init`, a machine of 128 MB and more), net/ipv4/sysctl_net_ipv4.c,
+    /// net/core/sock.c of Linux 2.4.20. Features that it lacks are off.
     pub fn linux24() -> Config {
         Config {
             profile: Profile::Linux24,
@@ -253,19 +256,20 @@ impl Config {
         1_000_000 / u64::from(self.hz.max(1))
     }
 
-    /// `MAX_TCP_HEADER`, bytes (include/net/tcp.h). A kernel's options decide, not its version: 320 with wireless networks,
-    /// as distributions have them (Debian's 6.1), 256 without, as kernels for virtual machines are built (observed on a
-    /// 6.18). Without a setting the version stands for what was observed.
+    /// `MAX_TCP_HEADER`, bytes (include/net/tcp.h). It depends on the kernel's configuration, not its
+    /// version: 320 with wireless networks, as in distributions (Debian's 6.1); 256 without, as in kernels
+    /// for virtual machines (observed on 6.18). If it is not set, the version selects one of these observed
+    /// values.
     pub fn max_tcp_header(&self) -> u32 {
         self.max_tcp_header.unwrap_or(if self.profile.at_least(6, 12) { 256 } else { 320 })
     }
 
-    /// Jiffies of so many milliseconds, rounded up (`msecs_to_jiffies`).
+    /// Converts milliseconds to jiffies, rounded up (`msecs_to_jiffies`).
     pub fn ms_to_jiffies(&self, ms: u32) -> u32 {
         (u64::from(ms) * u64::from(self.hz)).div_ceil(1000) as u32
     }
 
-    /// Bytes of TCP header on a segment without SACK blocks, if timestamps are used or not.
+    /// Bytes of TCP header on a segment without SACK blocks.
     pub fn tcp_header(&self, timestamps: bool) -> u32 {
         20 + 12 * u32::from(timestamps)
     }

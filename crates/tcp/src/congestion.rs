@@ -1,14 +1,14 @@
 //! The interface of a congestion control: one method for each member of the kernel's `tcp_congestion_ops`.
 //!
-//! `get_info` is left out: no eBPF congestion control may have one.
+//! `get_info` is missing: an eBPF congestion control must not set it.
 
 use crate::{AckSample, RateSample, TcpSock};
 
-/// Where the sender stands with losses (`enum tcp_ca_state`).
+/// Congestion state of the sender (`enum tcp_ca_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum CaState {
-    /// Nothing is wrong.
+    /// No sign of loss.
     Open = 0,
     /// Duplicate ACKs or SACKs, too few for a loss.
     Disorder = 1,
@@ -21,7 +21,7 @@ pub enum CaState {
 }
 
 impl From<u8> for CaState {
-    /// From the value of the kernel; what is above 4 is read as `Loss`.
+    /// Converts the kernel's value; values above 4 become `Loss`.
     fn from(value: u8) -> CaState {
         match value {
             0 => CaState::Open,
@@ -33,21 +33,21 @@ impl From<u8> for CaState {
     }
 }
 
-/// What `cwnd_event` is told of (`enum tcp_ca_event`).
+/// Argument of `cwnd_event` (`enum tcp_ca_event`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum CaEvent {
-    /// The first packet after none was in flight.
+    /// A packet is sent while none is in flight.
     TxStart = 0,
-    /// The window was reset after idling.
+    /// The window was reset after an idle period.
     CwndRestart = 1,
     /// The reduction of the window has ended.
     CompleteCwr = 2,
     /// A retransmission timeout.
     Loss = 3,
-    /// A data packet came without a mark (only for algorithms that need ECN).
+    /// A data packet without a CE mark arrived (only for algorithms that need ECN).
     EcnNoCe = 4,
-    /// A data packet came with a mark.
+    /// A data packet with a CE mark arrived.
     EcnIsCe = 5,
 }
 
@@ -71,7 +71,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All, in the order of `struct tcp_congestion_ops`.
+    /// All operations in the order of `struct tcp_congestion_ops`.
     pub const ALL: [Operation; 12] = [
         Operation::Ssthresh,
         Operation::CongAvoid,
@@ -111,25 +111,28 @@ pub const NEEDS_ECN: u32 = 0x2;
 
 /// One socket's congestion control.
 ///
-/// The caller keeps the members of [`TcpSock`] as Linux does and asks [`has`](Self::has) where Linux looks whether
-/// a member is set; calling an operation that is not there does nothing, or what its text says. The time is the
-/// socket's: `tcp_clock_cache` (ns) and `tcp_mstamp` (us).
+/// The caller maintains the members of [`TcpSock`] as Linux does. It checks [`has`](Self::has) where Linux
+/// checks whether a member is set. Calling a missing operation does nothing, or what the operation's text
+/// says; so do the defaults of optional members. The time is that of the socket: `tcp_clock_cache` (ns) and `tcp_mstamp` (us).
+#[allow(unused_variables, reason = "the defaults of optional members do nothing")]
 pub trait CongestionControl {
-    /// The name that `tcp_congestion_ops` gives, which need not be the file's. Changes if the algorithm hands the
-    /// socket to another (`bpf_setsockopt` of `TCP_CONGESTION`).
+    /// The name in `tcp_congestion_ops`, which may differ from the file's. It changes if the algorithm
+    /// switches the socket to another one (`bpf_setsockopt` of `TCP_CONGESTION`).
     fn name(&self) -> &str;
 
     /// `TCP_CONG_*`.
-    fn flags(&self) -> u32;
+    fn flags(&self) -> u32 {
+        0
+    }
 
     /// Whether the member is set.
     fn has(&self, operation: Operation) -> bool;
 
     /// Called once, when the connection is established.
-    fn init(&mut self, sk: &mut TcpSock);
+    fn init(&mut self, sk: &mut TcpSock) {}
 
     /// Called once, when the connection ends.
-    fn release(&mut self, sk: &mut TcpSock);
+    fn release(&mut self, sk: &mut TcpSock) {}
 
     /// The slow-start threshold after a loss, in packets.
     fn ssthresh(&mut self, sk: &mut TcpSock) -> u32;
@@ -138,30 +141,34 @@ pub trait CongestionControl {
     fn cong_avoid(&mut self, sk: &mut TcpSock, ack: u32, acked: u32);
 
     /// The state is about to be `new_state`; the socket still has the old one.
-    fn set_state(&mut self, sk: &mut TcpSock, new_state: CaState);
+    fn set_state(&mut self, sk: &mut TcpSock, new_state: CaState) {}
 
-    /// Something happened to the window.
-    fn cwnd_event(&mut self, sk: &mut TcpSock, event: CaEvent);
+    /// Reports an event of the congestion window.
+    fn cwnd_event(&mut self, sk: &mut TcpSock, event: CaEvent) {}
 
-    /// An ACK came, before it is processed; `flags` is of `CA_ACK_*`.
-    fn in_ack_event(&mut self, sk: &mut TcpSock, flags: u32);
+    /// Reports an ACK before it is processed; `flags` are `CA_ACK_*`.
+    fn in_ack_event(&mut self, sk: &mut TcpSock, flags: u32) {}
 
     /// Packets were acknowledged or selectively acknowledged.
-    fn pkts_acked(&mut self, sk: &mut TcpSock, sample: &AckSample);
+    fn pkts_acked(&mut self, sk: &mut TcpSock, sample: &AckSample) {}
 
-    /// The least number of segments in a super-packet; 0 if the algorithm does not say.
-    fn min_tso_segs(&mut self, sk: &mut TcpSock) -> u32;
+    /// Minimum number of segments in a super-packet; 0: no preference.
+    fn min_tso_segs(&mut self, sk: &mut TcpSock) -> u32 {
+        0
+    }
 
-    /// Takes the place of `cong_avoid` and of the reduction in recovery: called for every ACK, sets window and rate.
-    fn cong_control(&mut self, sk: &mut TcpSock, ack: u32, flag: i32, sample: &RateSample);
+    /// Replaces `cong_avoid` and the reduction in recovery: called for every ACK, sets window and rate.
+    fn cong_control(&mut self, sk: &mut TcpSock, ack: u32, flag: i32, sample: &RateSample) {}
 
-    /// The window after a reduction was found to be wrong, in packets.
+    /// The window after a reduction that proved unnecessary, in packets.
     fn undo_cwnd(&mut self, sk: &mut TcpSock) -> u32;
 
-    /// How many windows the send buffer should hold; 0 if the algorithm does not say.
-    fn sndbuf_expand(&mut self, sk: &mut TcpSock) -> u32;
+    /// Number of windows that the send buffer should hold; 0: no preference.
+    fn sndbuf_expand(&mut self, sk: &mut TcpSock) -> u32 {
+        0
+    }
 
-    /// The `rcv_nxt` of an ACK that the algorithm wants sent at once (`bpf_tcp_send_ack`), once for each request.
+    /// Takes the `rcv_nxt` of an ACK that the algorithm requests to be sent at once (`bpf_tcp_send_ack`).
     fn take_ack_request(&mut self) -> Option<u32> {
         None
     }

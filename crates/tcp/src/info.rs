@@ -1,10 +1,11 @@
-//! What an endpoint tells of itself: the fields of `tcp_info` under the names of the record's columns.
+//! A snapshot of an endpoint: the fields of `tcp_info` under the names of the record's columns.
 
-use crate::{Endpoint, INFINITE_SSTHRESH, transmit::CLOCK_START_NS};
+use crate::connection::{CLOCK_START_NS, Connection};
+use crate::{INFINITE_SSTHRESH, transmit::Sender};
 
-/// A snapshot (`tcp_get_info`, `net/ipv4/tcp.c`; the memory figures as SO_MEMINFO gives them).
+/// A snapshot (`tcp_get_info`, `net/ipv4/tcp.c`; memory values as in SO_MEMINFO).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Info {
+pub struct EndpointInfo {
     /// TCP state (`include/net/tcp_states.h`).
     pub state: u8,
     /// Congestion state: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
@@ -21,7 +22,7 @@ pub struct Info {
     pub unacked_segs: u32,
     /// Of these, selectively acknowledged.
     pub sacked_segs: u32,
-    /// Of these, deemed lost.
+    /// Of these, marked lost.
     pub lost_segs: u32,
     /// Of these, retransmitted and outstanding.
     pub retrans_segs: u32,
@@ -41,51 +42,51 @@ pub struct Info {
     pub data_segs_out_segs: u32,
     /// Delivered since the start, selectively acknowledged ones included.
     pub delivered_segs: u32,
-    /// Delivered with a mark since the start.
+    /// Delivered with a CE mark since the start.
     pub delivered_ce_segs: u32,
     /// In the send buffer and never sent.
     pub notsent_bytes: u64,
     /// Smoothed round-trip time.
     pub srtt_us: u32,
-    /// Its mean deviation.
+    /// Mean deviation of the round-trip time.
     pub rttvar_us: u32,
-    /// Least round-trip time of the last minutes; none before the first.
+    /// Minimum round-trip time of the last minutes; none before the first sample.
     pub min_rtt_us: Option<u32>,
     /// Retransmission timeout.
     pub rto_us: u32,
     /// Pacing rate; none: not paced.
     pub pacing_rate_bps: Option<u64>,
-    /// The last rate sample kept.
+    /// The last valid rate sample.
     pub delivery_rate_bps: u64,
-    /// It was limited by the application.
+    /// Whether the application limited that sample.
     pub delivery_rate_app_limited: bool,
     /// Timeouts since the start.
     pub total_rto: u32,
-    /// Packets seen out of order, at most.
+    /// Maximum reordering distance, packets.
     pub reordering: u32,
     /// Duplicates that the peer reported.
     pub dsack_dups: u32,
     /// Time with data outstanding.
     pub busy_time_us: u64,
-    /// Of it, limited by the peer's window.
+    /// Of this, limited by the peer's window.
     pub rwnd_limited_us: u64,
-    /// Of it, limited by the send buffer.
+    /// Of this, limited by the send buffer.
     pub sndbuf_limited_us: u64,
     /// Send buffer.
     pub sndbuf_bytes: u32,
-    /// Memory charged to it.
+    /// Memory charged to the send buffer.
     pub wmem_queued_bytes: u32,
     /// Receive buffer.
     pub rcvbuf_bytes: u32,
     /// Own window as announced.
     pub rcv_wnd_bytes: u32,
-    /// Autotuning's estimate of bytes read in a round trip.
+    /// Autotuning's estimate of bytes read per round trip.
     pub rcv_space_bytes: u32,
-    /// Present limit of the own window.
+    /// Current limit of the own window.
     pub rcv_ssthresh_bytes: u32,
     /// Received in order and not read.
     pub rcv_queue_bytes: u64,
-    /// The receiver's own estimate of the round-trip time.
+    /// The receiver's estimate of the round-trip time.
     pub rcv_rtt_us: u32,
     /// Memory charged to the receive buffer.
     pub rmem_alloc_bytes: u32,
@@ -93,94 +94,15 @@ pub struct Info {
     pub bytes_received: u64,
 }
 
-/// Something that happened to an endpoint, in the order it happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// The handshake is complete.
-    Established {
-        /// When, ns.
-        at: u64,
-    },
-    /// The congestion state changed.
-    CaState {
-        /// When, ns.
-        at: u64,
-        /// The state before.
-        old: crate::CaState,
-        /// The new one.
-        state: crate::CaState,
-        /// Congestion window, segments.
-        cwnd: u32,
-        /// Slow-start threshold, segments.
-        ssthresh: u32,
-    },
-    /// Segments were sent again.
-    Retransmit {
-        /// When, ns.
-        at: u64,
-        /// The first byte.
-        seq: u32,
-        /// How many segments.
-        segs: u32,
-    },
-    /// Segments were deemed lost.
-    Lost {
-        /// When, ns.
-        at: u64,
-        /// The first byte.
-        seq: u32,
-        /// How many segments.
-        segs: u32,
-    },
-    /// The retransmission timer ended.
-    Rto {
-        /// When, ns.
-        at: u64,
-    },
-    /// A tail loss probe was sent.
-    Probe {
-        /// When, ns.
-        at: u64,
-    },
-    /// A reduction of the window was undone.
-    Undo {
-        /// When, ns.
-        at: u64,
-        /// Congestion window after it, segments.
-        cwnd: u32,
-    },
-    /// The peer closed its window.
-    ZeroWindow {
-        /// When, ns.
-        at: u64,
-        /// Bytes that wait to be sent.
-        waiting: u64,
-    },
-    /// The peer opened its window again.
-    WindowOpen {
-        /// When, ns.
-        at: u64,
-        /// The window, bytes.
-        window: u32,
-    },
-    /// A SYN, or the answer to one, was sent again.
-    HandshakeRetry {
-        /// When, ns.
-        at: u64,
-        /// How often so far.
-        times: u8,
-    },
-}
-
-impl Endpoint {
-    /// What `tcp_info` would say.
-    pub fn info(&self, now: u64) -> Info {
-        let sk = &self.sk;
-        let (busy, rwnd, sndbuf) = self.chrono_us((now + CLOCK_START_NS) / 1000);
+impl EndpointInfo {
+    /// Takes a snapshot at `now`, ns since the start of the run.
+    pub(crate) fn new(conn: &Connection, sender: &Sender, now: u64) -> EndpointInfo {
+        let (sk, receiver) = (&conn.sk, &conn.receiver);
+        let (busy, rwnd, sndbuf) = sender.chrono_us(conn, (now + CLOCK_START_NS) / 1000);
         let bits = |bytes: u64| bytes.saturating_mul(8);
         let rate = u64::from(sk.rate_delivered) * u64::from(sk.mss_cache) * 1_000_000;
-        Info {
-            state: self.state as u8,
+        EndpointInfo {
+            state: conn.state as u8,
             ca_state: sk.ca_state() as u8,
             snd_cwnd_segs: sk.snd_cwnd,
             snd_ssthresh_segs: (sk.snd_ssthresh < INFINITE_SSTHRESH).then_some(sk.snd_ssthresh),
@@ -199,11 +121,11 @@ impl Endpoint {
             data_segs_out_segs: sk.data_segs_out,
             delivered_segs: sk.delivered,
             delivered_ce_segs: sk.delivered_ce,
-            notsent_bytes: self.notsent(),
+            notsent_bytes: conn.notsent(),
             srtt_us: sk.srtt_us >> 3,
             rttvar_us: sk.mdev_us >> 2,
             min_rtt_us: (sk.rtt_min.s[0].v < u32::MAX).then_some(sk.rtt_min.s[0].v),
-            rto_us: (u64::from(sk.icsk_rto) * self.tx.jiffy_us) as u32,
+            rto_us: (u64::from(sk.icsk_rto) * conn.jiffy_us) as u32,
             pacing_rate_bps: (sk.sk_pacing_rate < u64::MAX).then_some(bits(sk.sk_pacing_rate)),
             delivery_rate_bps: bits(rate.checked_div(u64::from(sk.rate_interval_us)).unwrap_or(0)),
             delivery_rate_app_limited: sk.nonagle_bits & 1 << 4 != 0,
@@ -214,14 +136,14 @@ impl Endpoint {
             rwnd_limited_us: rwnd,
             sndbuf_limited_us: sndbuf,
             sndbuf_bytes: sk.sk_sndbuf as u32,
-            wmem_queued_bytes: self.wmem_queued(),
+            wmem_queued_bytes: sender.wmem_queued(conn),
             rcvbuf_bytes: sk.sk_rcvbuf as u32,
             rcv_wnd_bytes: sk.rcv_wnd,
-            rcv_space_bytes: self.receiver.rcv_space(),
+            rcv_space_bytes: receiver.rcv_space(),
             rcv_ssthresh_bytes: sk.rcv_ssthresh,
-            rcv_queue_bytes: self.readable(),
+            rcv_queue_bytes: receiver.readable(sk),
             rcv_rtt_us: sk.rcv_rtt_est.rtt_us >> 3,
-            rmem_alloc_bytes: self.receiver.rmem_alloc(),
+            rmem_alloc_bytes: receiver.rmem_alloc(),
             bytes_received: sk.bytes_received,
         }
     }

@@ -1,30 +1,38 @@
-//! A TCP endpoint that does as Linux does (6, or 2.4: see `behaviour.rs`), the interface of congestion controls, and a driver of controllers for tests.
+//! A TCP endpoint that behaves like Linux 6 or 2.4 (`behaviour.rs` lists the differences), and the interface
+//! of congestion controls.
 //!
-//! [`Endpoint`] is one end of a connection: `receive/` its receiving half, `transmit/` its sending half. A controller
-//! (crate `cc` makes them of C files) is called through [`CongestionControl`] with a [`TcpSock`], whose layout is that of
-//! `struct tcp_sock` in `crates/cc/shim/vmlinux.h`. [`rounds`] drives a controller alone with synthetic ACKs, losses
-//! and marks over a small path, round by round. No I/O, no clock: time is an argument.
+//! [`Endpoint`] is one end of a connection: `receive/` is its receiver, `transmit/` its sender,
+//! `connection.rs` the state that both share. It calls a controller through [`CongestionControl`] with a
+//! [`TcpSock`], whose layout is that of `struct tcp_sock` in `crates/cc/shim/vmlinux.h`. Crate `cc` makes
+//! controllers from C files. The crate does no I/O and reads no clock: the time is an argument. [`test_kit`]
+//! is for tests: it drives a controller alone over a small path, round by round, with synthetic ACKs, losses
+//! and marks. `examples/retransmission.rs` connects two endpoints and loses a segment.
 
 mod behaviour;
 mod config;
 mod congestion;
+mod connection;
 mod endpoint;
+mod event;
+mod flag;
 mod handshake;
 mod info;
 mod receive;
-pub mod rounds;
 mod search;
 mod segment;
 mod sock;
 mod sock_steps;
+pub mod test_kit;
 mod transmit;
 
 pub use config::{Config, Profile};
 pub use congestion::{CaEvent, CaState, CongestionControl, NEEDS_ECN, Operation};
-pub use endpoint::{Endpoint, State};
-pub use info::{Event, Info};
+pub use connection::TcpState;
+pub use endpoint::Endpoint;
+pub use event::EndpointEvent;
+pub use info::EndpointInfo;
 pub use receive::{
-    Accepted, AckAction, AckFields, Agreed, InitialWindow, PacketMemory, Receiver, timestamp_ms,
+    Accepted, AckAction, AckFields, InitialWindow, NegotiatedOptions, PacketMemory, Receiver, timestamp_ms,
 };
 pub use segment::{Flags, SackBlocks, Segment, SynOptions, after, before, ecn, segments};
 pub use sock::{

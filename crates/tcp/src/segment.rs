@@ -1,4 +1,4 @@
-//! What a TCP endpoint sends: one segment, or a super-packet of several (GSO).
+//! A TCP segment, or a super-packet of several segments (GSO).
 //!
 //! Sequence numbers are 32 bits and wrap (RFC 9293 section 3.4); compare them with [`before`] and [`after`].
 
@@ -19,19 +19,19 @@ pub fn after(a: u32, b: u32) -> bool {
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// No more data will come from the sender.
+    /// The sender has no more data.
     pub const FIN: Flags = Flags(0x01);
-    /// Sequence numbers are to be synchronized.
+    /// Synchronizes sequence numbers.
     pub const SYN: Flags = Flags(0x02);
     /// The connection is reset.
     pub const RST: Flags = Flags(0x04);
-    /// The data is to be given to the application at once.
+    /// Push: deliver the data to the application at once.
     pub const PSH: Flags = Flags(0x08);
-    /// The acknowledgement number counts.
+    /// The acknowledgement number is valid.
     pub const ACK: Flags = Flags(0x10);
-    /// A mark has come (RFC 3168).
+    /// ECN echo: a CE mark was received (RFC 3168).
     pub const ECE: Flags = Flags(0x40);
-    /// The window has been reduced (RFC 3168).
+    /// Congestion window reduced (RFC 3168).
     pub const CWR: Flags = Flags(0x80);
 
     /// Whether all of `other`'s flags are set.
@@ -46,14 +46,14 @@ impl Flags {
         self.0 & other.0 != 0
     }
 
-    /// These flags and those of `other`.
+    /// Union of both sets.
     #[inline]
     #[must_use]
     pub fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 
-    /// These flags without those of `other`.
+    /// This set without the flags of `other`.
     #[inline]
     #[must_use]
     pub fn without(self, other: Flags) -> Flags {
@@ -81,7 +81,7 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// Adds a block, from `start` up to but without `end`. There is no room for a fifth: it is left out.
+    /// Adds the block from `start` to `end` (exclusive). A fifth block is ignored.
     pub fn push(&mut self, start: u32, end: u32) {
         if let Some(block) = self.blocks.get_mut(usize::from(self.count)) {
             *block = (start, end);
@@ -89,12 +89,12 @@ impl SackBlocks {
         }
     }
 
-    /// The blocks, each from its first byte's number up to but without its end.
+    /// The blocks as (start, end); the end is exclusive.
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..usize::from(self.count)]
     }
 
-    /// How many there are.
+    /// Number of blocks.
     pub fn count(&self) -> usize {
         usize::from(self.count)
     }
@@ -105,35 +105,35 @@ impl SackBlocks {
 pub struct SynOptions {
     /// Maximum segment size, bytes.
     pub mss: u16,
-    /// Shift of the windows that its sender will announce (RFC 7323); none: no scaling.
+    /// Shift of the windows that the sender of the SYN announces later (RFC 7323); none: no scaling.
     pub window_scale: Option<u8>,
-    /// Selective acknowledgements may be sent to its sender.
+    /// The sender of the SYN accepts selective acknowledgements.
     pub sack_ok: bool,
     /// Timestamps (RFC 7323).
     pub timestamps: bool,
 }
 
-/// How many segments of at most `mss` bytes it takes for so many, at least 1.
+/// Number of segments of at most `mss` bytes that carry `len` bytes, at least 1.
 #[inline]
 pub fn segments(len: u32, mss: u16) -> u32 {
     let mss = u32::from(mss);
     if len <= mss || mss == 0 { 1 } else { len.div_ceil(mss) }
 }
 
-/// One packet, or a super-packet of several.
+/// One packet, or a super-packet of several segments.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Segment {
     /// Sequence number of the first byte (or of SYN or FIN).
     pub seq: u32,
     /// Acknowledgement number.
     pub ack: u32,
-    /// Bytes of payload in all.
+    /// Total bytes of payload.
     pub len: u32,
     /// Timestamp: the sender's clock, ms.
     pub tsval: u32,
-    /// The timestamp that is echoed, ms.
+    /// The echoed timestamp, ms.
     pub tsecr: u32,
-    /// Bytes of payload in each segment but the last; 0 where there is no payload.
+    /// Bytes of payload in each segment except the last; 0 without payload.
     pub mss: u16,
     /// The window as in the header, not scaled.
     pub window: u16,
@@ -143,12 +143,12 @@ pub struct Segment {
     pub ecn: u8,
     /// Selective acknowledgements.
     pub sack: Option<Box<SackBlocks>>,
-    /// What only a SYN carries.
+    /// Options of a SYN.
     pub syn: Option<Box<SynOptions>>,
 }
 
 impl Segment {
-    /// How many segments travel in it, at least 1.
+    /// Number of segments, at least 1.
     #[inline]
     pub fn segs(&self) -> u32 {
         segments(self.len, self.mss)
@@ -170,14 +170,14 @@ impl Segment {
         self.seq.wrapping_add(self.len).wrapping_add(extra)
     }
 
-    /// Whether it takes up sequence numbers.
+    /// Whether it occupies sequence numbers.
     #[inline]
     pub fn is_data(&self) -> bool {
         self.len > 0 || self.flags.0 & (Flags::SYN.0 | Flags::FIN.0) != 0
     }
 
-    /// Keeps the segments before `at` and returns the others, for `0 < at < segs()`. FIN and PSH go with the last part,
-    /// CWR stays with the first, and everything else is in both.
+    /// Keeps the segments before `at` and returns the others, for `0 < at < segs()`. FIN and PSH move to the
+    /// last part, CWR stays in the first; both parts have all other fields.
     pub fn split_off(&mut self, at: u32) -> Segment {
         let kept = at * u32::from(self.mss);
         let mut rest = self.clone();
@@ -189,7 +189,8 @@ impl Segment {
         rest
     }
 
-    /// Bytes of TCP options, padding included: timestamps 12 (if `timestamps`), SACK blocks, and a SYN's own.
+    /// Bytes of TCP options, padding included: timestamps 12 (if `timestamps`), SACK blocks, and options of a
+    /// SYN.
     pub fn option_bytes(&self, timestamps: bool) -> u32 {
         if let Some(syn) = &self.syn {
             let ts_and_sack = if syn.timestamps { 12 } else { 4 * u32::from(syn.sack_ok) };

@@ -1,10 +1,10 @@
-//! The kernel's socket as a congestion control sees it, and the samples it is given.
+//! The kernel's socket as a congestion control sees it, and the samples passed to it.
 //!
-//! Exact mirrors of the structs in `crates/cc/shim/vmlinux.h`; a test of crate `cc` compares every offset with the
-//! compiler's. The nested structs `sock_common`, `sock`, `inet_sock` and `inet_connection_sock` are one flat struct
-//! here. The names are the kernel's; where a bitfield stands there is a method of its name.
+//! Exact mirrors of the structs in `crates/cc/shim/vmlinux.h`; a test of crate `cc` compares every offset
+//! with the compiler's. The nested structs `sock_common`, `sock`, `inet_sock` and `inet_connection_sock` are
+//! one flat struct here. The names are the kernel's; a bitfield has a method of its name.
 //!
-//! TCP keeps window, round-trip time and the like only here, so that a controller in C may change them.
+//! Window, round-trip time and similar state exist only here, so that a controller in C can change them.
 
 /// One sample of a windowed minimum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct MinMaxSample {
     pub v: u32,
 }
 
-/// A windowed minimum (`include/linux/win_minmax.h`); `s[0].v` is the present one.
+/// A windowed minimum (`include/linux/win_minmax.h`); `s[0].v` is the current minimum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct MinMax {
@@ -36,7 +36,7 @@ pub struct Rack {
     pub end_seq: u32,
     /// `delivered` at the last widening of the window.
     pub last_delivered: u32,
-    /// The reordering window, in quarters of the least round-trip time.
+    /// The reordering window, in quarters of the minimum round-trip time.
     pub reo_wnd_steps: u8,
     /// Bitfields from `reo_wnd_persist` on.
     pub bits: u8,
@@ -54,9 +54,9 @@ pub struct RxOptions {
     pub bits: u16,
     /// SACK blocks to send.
     pub num_sacks: u8,
-    /// MSS that the application asked for, bytes.
+    /// MSS requested by the application, bytes.
     pub user_mss: u16,
-    /// Most that the MSS may be, bytes.
+    /// Maximum MSS, bytes.
     pub mss_clamp: u16,
 }
 
@@ -92,19 +92,19 @@ pub struct TcpSock {
     pub skc_reuse_bits: u8,
     /// Directions that are shut down.
     pub sk_shutdown: u8,
-    /// The share of a second that one super-packet may hold, as a shift.
+    /// Maximum duration of one super-packet at the pacing rate, as a shift: 2^-n s.
     pub sk_pacing_shift: u8,
     /// IPPROTO_TCP.
     pub sk_protocol: u16,
-    /// Most segments of a super-packet.
+    /// Maximum segments of a super-packet.
     pub sk_gso_max_segs: u16,
-    /// Most bytes of a super-packet.
+    /// Maximum bytes of a super-packet.
     pub sk_gso_max_size: u32,
     /// `SK_PACING_*`: 0 none, 1 needed (by the internal timer), 2 by fq.
     pub sk_pacing_status: u32,
     /// Pacing rate, bytes/s; `u64::MAX`: none.
     pub sk_pacing_rate: u64,
-    /// Most that `sk_pacing_rate` may be, bytes/s.
+    /// Maximum of `sk_pacing_rate`, bytes/s.
     pub sk_max_pacing_rate: u64,
     /// Receive buffer, bytes.
     pub sk_rcvbuf: i32,
@@ -118,7 +118,7 @@ pub struct TcpSock {
     pub sk_priority: u32,
     /// Mark.
     pub sk_mark: u32,
-    /// Bytes of memory handed to the device.
+    /// Bytes of memory in the device's queue.
     pub sk_wmem_alloc: i32,
     /// Flow hash.
     pub sk_txhash: u32,
@@ -132,9 +132,9 @@ pub struct TcpSock {
     pub tos: u8,
     /// Retransmission timeout, jiffies.
     pub icsk_rto: u32,
-    /// Least retransmission timeout, jiffies.
+    /// Minimum retransmission timeout, jiffies.
     pub icsk_rto_min: u32,
-    /// Most delay of an ACK, jiffies.
+    /// Maximum delay of an ACK, jiffies.
     pub icsk_delack_max: u32,
     /// Path MTU, bytes.
     pub icsk_pmtu_cookie: u32,
@@ -142,13 +142,13 @@ pub struct TcpSock {
     pub icsk_ca_ops: u64,
     /// Bitfields from `icsk_ca_state` on.
     pub icsk_ca_bits: u8,
-    /// Timeouts in a row.
+    /// Consecutive timeouts.
     pub icsk_retransmits: u8,
-    /// Which timer runs.
+    /// The timer that runs.
     pub icsk_pending: u8,
     /// Exponent of the timer's backoff.
     pub icsk_backoff: u8,
-    /// SYNs to send again.
+    /// Maximum SYN retransmissions.
     pub icsk_syn_retries: u8,
     /// Window probes unanswered.
     pub icsk_probes_out: u8,
@@ -156,7 +156,7 @@ pub struct TcpSock {
     pub icsk_ext_hdr_len: u16,
     /// `ICSK_ACK_*` flags of a delayed ACK.
     pub icsk_ack_pending: u8,
-    /// ACKs still to be sent at once.
+    /// Remaining ACKs that are sent at once (quick mode).
     pub icsk_ack_quick: u8,
     /// Whether the session is interactive.
     pub icsk_ack_pingpong: u8,
@@ -164,9 +164,9 @@ pub struct TcpSock {
     pub icsk_ack_retry: u8,
     /// Bitfields from `ato` on.
     pub icsk_ack_bits: u32,
-    /// When data last came, jiffies.
+    /// When data was last received, jiffies.
     pub icsk_ack_lrcvtime: u32,
-    /// Size of the last segment that came, bytes.
+    /// Size of the last received segment, bytes.
     pub icsk_ack_last_seg_size: u16,
     /// The peer's MSS as estimated, bytes.
     pub icsk_ack_rcv_mss: u16,
@@ -186,7 +186,7 @@ pub struct TcpSock {
     pub snd_cwnd_cnt: u32,
     /// Slow-start threshold, packets; 0x7fffffff: none yet.
     pub snd_ssthresh: u32,
-    /// Most that `snd_cwnd` may be, packets.
+    /// Maximum of `snd_cwnd`, packets.
     pub snd_cwnd_clamp: u32,
     /// Window that the application used, packets.
     pub snd_cwnd_used: u32,
@@ -202,13 +202,13 @@ pub struct TcpSock {
     pub prr_out: u32,
     /// Packets sent and not cumulatively acknowledged.
     pub packets_out: u32,
-    /// Of them, selectively acknowledged.
+    /// Of these, selectively acknowledged.
     pub sacked_out: u32,
-    /// Of them, deemed lost.
+    /// Of these, marked lost.
     pub lost_out: u32,
-    /// Of them, retransmitted.
+    /// Of these, retransmitted.
     pub retrans_out: u32,
-    /// Most packets in flight in the last window.
+    /// Maximum packets in flight in the last window.
     pub max_packets_out: u32,
     /// Sequence number that ends the window of `max_packets_out`.
     pub cwnd_usage_seq: u32,
@@ -218,7 +218,7 @@ pub struct TcpSock {
     pub ecn_flags: u8,
     /// Bitfields from `nonagle` on.
     pub nonagle_bits: u8,
-    /// What the busy clock counts now.
+    /// The limited-by clock that runs.
     pub chrono_type: u8,
     /// First unacknowledged sequence number.
     pub snd_una: u32,
@@ -240,9 +240,9 @@ pub struct TcpSock {
     pub max_window: u32,
     /// Own window, bytes.
     pub rcv_wnd: u32,
-    /// Own window's present limit, bytes.
+    /// Current limit of the own window, bytes.
     pub rcv_ssthresh: u32,
-    /// Own window's greatest limit, bytes.
+    /// Upper limit of the own window, bytes.
     pub window_clamp: u32,
     /// Bytes of data in a full segment.
     pub mss_cache: u32,
@@ -262,17 +262,17 @@ pub struct TcpSock {
     pub rttvar_us: u32,
     /// Sequence number that ends the round trip of `mdev_max_us`.
     pub rtt_seq: u32,
-    /// Least round-trip time, us.
+    /// Minimum round-trip time, us.
     pub rtt_min: MinMax,
     /// Packets delivered, retransmitted ones included.
     pub delivered: u32,
-    /// Packets delivered with a mark.
+    /// Packets delivered with a CE mark.
     pub delivered_ce: u32,
-    /// Packets deemed lost, in all.
+    /// Packets marked lost since the start.
     pub lost: u32,
     /// `delivered` + in flight when the application last had nothing to send; 0: not limited.
     pub app_limited: u32,
-    /// When the window of the present rate sample began to be sent, us.
+    /// Start of sending of the current rate sample's window, us.
     pub first_tx_mstamp: u64,
     /// When `delivered` last grew, us.
     pub delivered_mstamp: u64,
@@ -306,7 +306,7 @@ pub struct TcpSock {
     pub dsack_dups: u32,
     /// `snd_una` when the reduction began; 0: nothing to undo.
     pub undo_marker: u32,
-    /// Retransmissions that were not found to be unneeded.
+    /// Retransmissions that have not proved unnecessary.
     pub undo_retrans: i32,
     /// When the first retransmission was sent.
     pub retrans_stamp: u32,
@@ -322,28 +322,40 @@ pub struct TcpSock {
     pub total_rto_time: u32,
     /// When data was last sent, jiffies.
     pub lsndtime: u32,
-    /// When an ACK last came, jiffies.
+    /// When an ACK was last received, jiffies.
     pub rcv_tstamp: u32,
-    /// Least unsent bytes that make the socket unwritable.
+    /// The socket is unwritable from this many unsent bytes on.
     pub notsent_lowat: u32,
     /// Times that the flow hash was changed.
     pub plb_rehash: u32,
     /// The receiver's own estimate of the round-trip time.
     pub rcv_rtt_est: ReceiverRtt,
-    /// What RACK keeps.
+    /// State of RACK.
     pub rack: Rack,
-    /// TCP options that were agreed on or came.
+    /// TCP options that were negotiated or received.
     pub rx_opt: RxOptions,
 }
 
-/// `TCP_INFINITE_SSTHRESH` (`include/net/tcp.h`): no loss has been seen.
+/// `TCP_INFINITE_SSTHRESH` (`include/net/tcp.h`): no loss so far.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 /// `TCP_INIT_CWND` (`include/net/tcp.h`; RFC 6928), packets.
 pub const INITIAL_CWND: u32 = 10;
 
+/// Flags of [`TcpSock::ecn_flags`] (`TCP_ECN_*`, include/net/tcp.h).
+pub(crate) mod ecn_flags {
+    /// Both ends negotiated ECN.
+    pub(crate) const OK: u8 = 1;
+    /// The next new data carries CWR.
+    pub(crate) const QUEUE_CWR: u8 = 2;
+    /// ACKs carry ECE until a CWR arrives.
+    pub(crate) const DEMAND_CWR: u8 = 4;
+    /// A packet with ECT or CE has arrived.
+    pub(crate) const SEEN: u8 = 8;
+}
+
 impl Default for TcpSock {
-    /// An established socket as `tcp_init_sock` leaves it, with an MSS of 1448 bytes and HZ 250.
+    /// An established socket as initialized by `tcp_init_sock`, with an MSS of 1448 bytes and HZ 250.
     fn default() -> TcpSock {
         let mut sk = TcpSock::zeroed();
         sk.skc_family = 2;
@@ -516,7 +528,7 @@ impl TcpSock {
         self.icsk_ca_bits = self.icsk_ca_bits & !0x1f | state as u8;
     }
 
-    /// `is_cwnd_limited`: the window, not the application, held the sender back in the last window.
+    /// `is_cwnd_limited`: the congestion window, not the application, limited the sender in the last window.
     pub fn is_cwnd_limited(&self) -> bool {
         self.bits & 1 << 3 != 0
     }
@@ -536,17 +548,17 @@ impl TcpSock {
         self.snd_cwnd < self.snd_ssthresh
     }
 
-    /// Packets in the network: sent, and neither acknowledged nor deemed lost, retransmissions counted again.
+    /// Packets in the network: sent and neither acknowledged nor marked lost, plus retransmissions.
     pub fn packets_in_flight(&self) -> u32 {
         self.packets_out.wrapping_sub(self.sacked_out + self.lost_out).wrapping_add(self.retrans_out)
     }
 }
 
-/// `struct rate_sample`: what was measured over the round trip that an ACK ended.
+/// `struct rate_sample`: a measurement over the round trip that ends with an ACK.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct RateSample {
-    /// When the sample began, us.
+    /// Start of the sample, us.
     pub prior_mstamp: u64,
     /// `delivered` at that time.
     pub prior_delivered: u32,
@@ -554,17 +566,17 @@ pub struct RateSample {
     pub prior_delivered_ce: u32,
     /// Packets delivered since; -1: no sample.
     pub delivered: i32,
-    /// Of them, marked.
+    /// Of these, with a CE mark.
     pub delivered_ce: i32,
-    /// The time they took, us; -1: no sample.
+    /// Duration, us; -1: no sample.
     pub interval_us: i64,
-    /// The time they took to be sent, us.
+    /// Duration of their transmission, us.
     pub snd_interval_us: u32,
-    /// The time they took to be acknowledged, us.
+    /// Duration of their acknowledgement, us.
     pub rcv_interval_us: u32,
-    /// Round-trip time of the last of them, us; -1: unknown.
+    /// Round-trip time of the last packet, us; -1: unknown.
     pub rtt_us: i64,
-    /// Packets deemed lost by this ACK.
+    /// Packets marked lost by this ACK.
     pub losses: i32,
     /// Packets newly acknowledged, selectively or not.
     pub acked_sacked: u32,
@@ -572,11 +584,11 @@ pub struct RateSample {
     pub prior_in_flight: u32,
     /// End of the last packet acknowledged.
     pub last_end_seq: u32,
-    /// The application had too little to send.
+    /// The application had too little data to send.
     pub is_app_limited: bool,
-    /// The sample is of a retransmission.
+    /// The packet was retransmitted.
     pub is_retrans: bool,
-    /// The ACK was probably a delayed one.
+    /// The ACK was probably delayed.
     pub is_ack_delayed: bool,
 }
 
@@ -586,8 +598,8 @@ pub struct RateSample {
 pub struct AckSample {
     /// Packets acknowledged, selectively or not.
     pub pkts_acked: u32,
-    /// Round-trip time of the last, us; -1: no sample.
+    /// Round-trip time of the last packet, us; -1: no sample.
     pub rtt_us: i32,
-    /// Packets in flight when it was sent.
+    /// Packets in flight when the last packet was sent.
     pub in_flight: u32,
 }

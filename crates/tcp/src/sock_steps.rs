@@ -1,4 +1,4 @@
-//! What the kernel does to a socket's members alone: the steps that the endpoint and the driver of controllers both take.
+//! Steps of the kernel that change only members of the socket; the sender and the test kit share them.
 //!
 //! Sources: net/ipv4/tcp_input.c and tcp_rate.c; each method names its function.
 
@@ -19,7 +19,7 @@ impl TcpSock {
         }
     }
 
-    /// `tcp_init_cwnd_reduction`, but for the threshold, which the controller gives.
+    /// `tcp_init_cwnd_reduction` without the threshold, which the controller sets.
     pub(crate) fn begin_reduction(&mut self) {
         self.high_seq = self.snd_nxt;
         self.tlp_high_seq = 0;
@@ -29,8 +29,8 @@ impl TcpSock {
         self.prr_out = 0;
     }
 
-    /// `tcp_cwnd_reduction`: proportional rate reduction (RFC 9937). `may_grow`: the ACK acknowledged more in order, and
-    /// nothing was found to be lost.
+    /// `tcp_cwnd_reduction`: proportional rate reduction (RFC 9937). `may_grow`: the ACK advanced `snd_una`,
+    /// and no packet was marked lost.
     pub(crate) fn reduce_cwnd(&mut self, newly_acked: u32, may_grow: bool) {
         if newly_acked == 0 || self.prior_cwnd == 0 {
             return;
@@ -45,12 +45,12 @@ impl TcpSock {
             let owed = i64::from(self.prr_delivered) - i64::from(self.prr_out);
             delta.min(owed.max(i64::from(newly_acked)) + i64::from(may_grow))
         };
-        // The first retransmission of a recovery always goes.
+        // The first retransmission of a recovery is always allowed.
         let send = send.max(i64::from(self.prr_out == 0));
         self.snd_cwnd = (i64::from(in_flight) + send).max(1) as u32;
     }
 
-    /// `tcp_rtt_estimator` (RFC 6298 in fixed point, with Linux's slow fall of the deviation).
+    /// `tcp_rtt_estimator` (RFC 6298 in fixed point, with Linux's slow decrease of the deviation).
     pub(crate) fn estimate_rtt(&mut self, rtt_us: u32, rto_min_us: u32) {
         if self.srtt_us == 0 {
             self.srtt_us = (rtt_us << 3).max(1);
@@ -63,7 +63,7 @@ impl TcpSock {
         let mut error = i64::from(rtt_us) - i64::from(self.srtt_us >> 3);
         self.srtt_us = (i64::from(self.srtt_us) + error).max(1) as u32;
         if error < 0 {
-            // A fall of the round-trip time hardly raises the deviation.
+            // A decrease of the round-trip time increases the deviation only slightly.
             error = -error - i64::from(self.mdev_us >> 2);
             error = if error > 0 { error >> 3 } else { error };
         } else {
@@ -125,13 +125,14 @@ impl TcpSock {
         }
     }
 
-    /// `tcp_update_pacing_rate`: so many percent of a window a round trip, in slow start and else.
+    /// `tcp_update_pacing_rate`: a percentage of a window per round trip, in slow start and in congestion
+    /// avoidance.
     #[inline]
     pub(crate) fn update_pacing_rate(&mut self, slow_start_percent: u32, avoidance_percent: u32) {
         let slow_start = self.snd_cwnd < self.snd_ssthresh / 2;
         let percent = if slow_start { slow_start_percent } else { avoidance_percent };
         let window = u64::from(self.snd_cwnd.max(self.packets_out));
-        // srtt_us is 8 times the time.
+        // srtt_us is 8 times the round-trip time.
         let mut rate =
             (u64::from(self.mss_cache) * (10_000 << 3) * u64::from(percent)).saturating_mul(window);
         if self.srtt_us > 0 {

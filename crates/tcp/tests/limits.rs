@@ -1,4 +1,4 @@
-//! Limits that are set: the pacing rate, and how large buffers are at first.
+//! Configured limits: the pacing rate, and the initial size of buffers.
 
 use crate::pair;
 use pair::{Pair, Path, reference};
@@ -19,28 +19,28 @@ fn pacing_counts_payload() {
     assert_eq!(pair.dropped, 0);
 }
 
-/// Two initial windows of packets of 1460 bytes, with 256 bytes of headers and 320 of `skb_shared_info` in 2048 bytes,
-/// and
-/// 256 of `sk_buff` each (`tcp_sndbuf_expand`): what a Linux 6.18 without wireless networks has.
+/// Two initial windows of packets of 1460 bytes, with 256 bytes of headers and 320 of `skb_shared_info` in
+/// 2048 bytes, plus 256 of `sk_buff` each (`tcp_sndbuf_expand`), as on Linux 6.18 without wireless networks.
 #[test]
-fn the_send_buffer_begins_with_two_initial_windows() {
+fn the_initial_send_buffer_is_two_initial_windows() {
     let config = Config { profile: Profile::Linux6 { kernel: (6, 18) }, ..reference(1500, 6_291_456) };
     let mut pair = Pair::new(config, Path::new(100_000_000, 20_000_000, 1000), Some(1));
     pair.run(30_000_000);
-    assert_eq!(pair.sender.sk.sk_sndbuf, 2 * 10 * (2048 + 256));
+    assert_eq!(pair.sender.sk().sk_sndbuf, 2 * 10 * (2048 + 256));
 }
 
-/// RFC 9293 section 3.10.7.4: what lies outside the window is answered, and nothing that it says counts.
+/// RFC 9293 section 3.10.7.4: a segment outside the window triggers an ACK and is otherwise ignored.
 #[test]
-fn an_acknowledgement_outside_the_window_is_not_heeded() {
+fn an_acknowledgement_outside_the_window_is_ignored() {
     let mut pair = Pair::new(reference(1500, 6_291_456), Path::new(100_000_000, 20_000_000, 1000), None);
     pair.run(SECOND);
-    let (una, next, expected) = (pair.sender.sk.snd_una, pair.sender.sk.snd_nxt, pair.sender.sk.rcv_nxt);
+    let (una, next, expected) =
+        (pair.sender.sk().snd_una, pair.sender.sk().snd_nxt, pair.sender.sk().rcv_nxt);
     assert_ne!(una, next);
     let segment =
         |seq: u32| Segment { seq, ack: next, window: 1000, flags: Flags::ACK, ..Segment::default() };
     pair.sender.on_segment(pair.now, segment(expected.wrapping_add(100_000_000)));
-    assert_eq!(pair.sender.sk.snd_una, una);
+    assert_eq!(pair.sender.sk().snd_una, una);
     pair.sender.on_segment(pair.now, segment(expected));
-    assert_eq!(pair.sender.sk.snd_una, next);
+    assert_eq!(pair.sender.sk().snd_una, next);
 }

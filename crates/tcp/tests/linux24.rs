@@ -1,19 +1,20 @@
-//! The profile of Linux 2.4: closed forms that hold for it, beside Linux 6 where that differs, and what holds for any TCP.
+//! The profile of Linux 2.4: closed forms for it (and for Linux 6 where it differs), and properties of any
+//! TCP.
 
 use crate::pair;
 use pair::{Pair, Path, chance, reference};
 use proptest::prelude::*;
-use tcp::{CaState, Config, Event, Profile};
+use tcp::{CaState, Config, EndpointEvent, Profile};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Linux 2.4 with socket buffers of so many bytes.
+/// Linux 2.4 with socket buffers of `buffer` bytes.
 fn linux24(mtu: u32, buffer: u32) -> Config {
     Config { mtu, rmem: [4096, buffer, buffer], wmem: [4096, 16_384, buffer], ..Config::linux24() }
 }
 
-/// How long Reno takes from half the window back to the whole of it after one loss, in units of half a window of round
-/// trips, that is of C RTT^2 / (2 MSS). The window is `WINDOW` packets when the loss comes.
+/// Time that Reno needs to restore the window after one loss halves it, in units of half a window of round
+/// trips, that is C RTT^2 / (2 MSS). The window is `WINDOW` packets at the loss.
 fn responsiveness(config: Config) -> f64 {
     const WINDOW: u32 = 400;
     const RTT: u64 = 50_000_000;
@@ -21,23 +22,23 @@ fn responsiveness(config: Config) -> f64 {
     let mut path = Path::new(1_000_000_000, RTT, 10_000);
     path.loses = Box::new(|number| number == 40_000);
     let mut pair = Pair::new(config, path, None);
-    while pair.sender.sk.ca_state() != CaState::Recovery {
+    while pair.sender.sk().ca_state() != CaState::Recovery {
         assert!(pair.step(60 * SECOND), "no loss in a minute");
     }
-    while pair.sender.sk.ca_state() != CaState::Open {
+    while pair.sender.sk().ca_state() != CaState::Open {
         pair.step(60 * SECOND);
     }
-    assert_eq!(pair.sender.sk.snd_ssthresh, WINDOW / 2);
-    assert_eq!(pair.sender.sk.snd_cwnd, WINDOW / 2, "the window after the recovery");
+    assert_eq!(pair.sender.sk().snd_ssthresh, WINDOW / 2);
+    assert_eq!(pair.sender.sk().snd_cwnd, WINDOW / 2, "the window after the recovery");
     let start = pair.now;
-    while pair.sender.sk.snd_cwnd < WINDOW {
-        assert!(pair.step(120 * SECOND), "{} packets after two minutes", pair.sender.sk.snd_cwnd);
+    while pair.sender.sk().snd_cwnd < WINDOW {
+        assert!(pair.step(120 * SECOND), "{} packets after two minutes", pair.sender.sk().snd_cwnd);
     }
     assert_eq!(pair.dropped, 1);
     (pair.now - start) as f64 / (f64::from(WINDOW / 2) * RTT as f64)
 }
 
-/// G-recover: with delayed ACKs, ACKs counted, the window grows by half a segment a round trip.
+/// G-recover: with delayed ACKs, ACKs counted, the window grows by half a segment per round trip.
 #[test]
 fn delayed_acks_double_the_time_to_recover() {
     let old = responsiveness(linux24(1500, 8_000_000));
@@ -46,7 +47,7 @@ fn delayed_acks_double_the_time_to_recover() {
     assert!((new - 1.0).abs() < 0.02, "Linux 6: {new} times C RTT^2 / (2 MSS)");
 }
 
-/// Segments that a sender has sent before it hears of any.
+/// Segments sent before the first ACK.
 fn first_flight(config: Config, rtt: u64) -> u32 {
     let mut pair = Pair::new(config, Path::new(1_000_000_000, rtt, 1000), None);
     pair.run(2 * rtt - 1);
@@ -62,7 +63,8 @@ fn the_first_window_is_two_to_four_segments() {
     assert_eq!(first_flight(reference(1500, 1_000_000), 100_000_000), 10, "Linux 6");
 }
 
-/// `tcp_adv_win_scale` is 2: all but a quarter of the buffer, which SO_RCVBUF doubles, less the segment kept back.
+/// `tcp_adv_win_scale` is 2: all but a quarter of the buffer, which SO_RCVBUF doubles, minus the reserved
+/// segment.
 #[test]
 fn three_quarters_of_the_buffer_are_window() {
     for mtu in [1500, 9000] {
@@ -77,24 +79,24 @@ fn three_quarters_of_the_buffer_are_window() {
         let window = pair.sender.info(pair.now).snd_wnd_bytes;
         let expected = 1_500_000.0;
         assert!((f64::from(window) / expected - 1.0).abs() < 0.013, "MTU {mtu}: a window of {window}");
-        assert_eq!(pair.receiver.sk.sk_rcvbuf, 2_000_000, "nothing tunes it");
+        assert_eq!(pair.receiver.sk().sk_rcvbuf, 2_000_000, "no autotuning");
     }
 }
 
-/// The buffer stays what it was at first, and so does the window's scale: 64 KiB by default.
+/// The buffer and the window scale keep their initial values: 64 KiB by default.
 #[test]
 fn without_settings_the_window_is_64_kib() {
     let mut pair = Pair::new(Config::linux24(), Path::new(1_000_000_000, 100_000_000, 10_000), None);
     pair.run(20 * SECOND);
     let info = pair.sender.info(pair.now);
     assert!((60_000..65_536).contains(&info.snd_wnd_bytes), "{}", info.snd_wnd_bytes);
-    // A window a round trip.
+    // One window per round trip.
     let mbps = pair.read as f64 * 8e-6 / 20.0;
     assert!((4.2..5.2).contains(&mbps), "{mbps} Mb/s");
 }
 
 #[test]
-fn times_count_in_ticks_and_packets_leave_one_by_one_and_unpaced() {
+fn times_count_in_ticks_and_packets_are_single_and_unpaced() {
     let mut pair = Pair::new(linux24(1500, 1_000_000), Path::new(100_000_000, 104_000_000, 10_000), None);
     pair.run(5 * SECOND);
     let info = pair.sender.info(pair.now);
@@ -102,7 +104,7 @@ fn times_count_in_ticks_and_packets_leave_one_by_one_and_unpaced() {
     assert!((100_000..=120_000).contains(&info.srtt_us), "{} us", info.srtt_us);
     // The smallest deviation is 200 ms (TCP_RTO_MIN).
     assert!((300_000..=330_000).contains(&info.rto_us), "{} us", info.rto_us);
-    assert_eq!((info.pacing_rate_bps, pair.sender.sk.sk_gso_max_segs), (None, 1));
+    assert_eq!((info.pacing_rate_bps, pair.sender.sk().sk_gso_max_segs), (None, 1));
 }
 
 /// Rate halving: the round trip after a loss carries half a window, evenly; nothing is lost twice.
@@ -113,27 +115,27 @@ fn a_recovery_sends_one_packet_for_two_acks() {
     let mut path = Path::new(1_000_000_000, 100_000_000, 10_000);
     path.loses = Box::new(|number| number == 10_000);
     let mut pair = Pair::new(config, path, None);
-    while pair.sender.sk.ca_state() != CaState::Recovery {
+    while pair.sender.sk().ca_state() != CaState::Recovery {
         assert!(pair.step(60 * SECOND));
     }
     let (began, sent) = (pair.now, pair.sent);
-    let mut most_at_once = 0;
-    while pair.sender.sk.ca_state() == CaState::Recovery {
+    let mut max_at_once = 0;
+    while pair.sender.sk().ca_state() == CaState::Recovery {
         let before = pair.sent;
         pair.step(60 * SECOND);
-        most_at_once = most_at_once.max(pair.sent - before);
+        max_at_once = max_at_once.max(pair.sent - before);
     }
     let took_ms = (pair.now - began) / 1_000_000;
     assert!((95..=115).contains(&took_ms), "{took_ms} ms");
     let sent = pair.sent - sent;
     assert!((95..=105).contains(&sent), "{sent} packets in the recovery of a window of {window}");
-    assert!(most_at_once <= 2, "{most_at_once} packets at once");
-    assert_eq!((pair.sender.sk.total_retrans, pair.sender.sk.snd_cwnd), (1, window / 2));
+    assert!(max_at_once <= 2, "{max_at_once} packets at once");
+    assert_eq!((pair.sender.sk().total_retrans, pair.sender.sk().snd_cwnd), (1, window / 2));
 }
 
-/// A loss of the retransmission too is seen from what was sent after it, without a timeout.
+/// A lost retransmission is detected by later deliveries, without a timeout.
 #[test]
-fn a_lost_retransmission_is_sent_again() {
+fn a_lost_retransmission_is_repaired() {
     let pair = |second: u64| {
         let config = Config { ssthresh: Some(100), ..linux24(1500, 2_000_000) };
         let mut path = Path::new(100_000_000, 50_000_000, 10_000);
@@ -142,39 +144,40 @@ fn a_lost_retransmission_is_sent_again() {
         pair.sender.keep_events(true);
         pair
     };
-    // Which number the retransmission has.
+    // The number of the retransmission.
     let mut once = pair(u64::MAX);
     let mut number = 0;
-    while once.sender.sk.ca_state() != CaState::Recovery {
+    while once.sender.sk().ca_state() != CaState::Recovery {
         number = once.sent;
         assert!(once.step(20 * SECOND));
     }
-    // It is among the next, whichever of them goes first.
+    // It is among the next packets, in any order.
     let repaired_again = (number..number + 4).any(|number| {
         let mut twice = pair(number);
         twice.run(20 * SECOND);
         let mut again = Vec::new();
         while let Some(event) = twice.sender.next_event() {
-            if let Event::Retransmit { seq, .. } = event {
+            if let EndpointEvent::Retransmit { seq, .. } = event {
                 again.push(seq);
             }
         }
         assert_eq!((again.len(), twice.dropped, twice.sender.info(twice.now).total_rto), (2, 2, 0));
         again[0] == again[1]
     });
-    assert!(repaired_again, "none of the packets that were lost was the retransmission");
+    assert!(repaired_again, "none of the lost packets was the retransmission");
 }
 
-/// Runs until all has been read; no invariant may break on the way.
+/// Runs until everything is read, and checks invariants at each step.
 fn transfer(pair: &mut Pair, bytes: u64) {
     while pair.read < bytes && pair.step(40_000 * SECOND) {
-        let sk = &pair.sender.sk;
+        let sk = pair.sender.sk();
         assert!(sk.snd_cwnd >= 1 && sk.sacked_out + sk.lost_out <= sk.packets_out);
         if let Err(wrong) = pair.sender.verify() {
             panic!("at {} s: {wrong}", pair.now as f64 / 1e9);
         }
         let beyond = sk.snd_nxt.wrapping_sub(sk.snd_una.wrapping_add(sk.snd_wnd)) as i32;
-        // FIN; and windows are rounded down to their scale, 16 bytes at most here, so that the right edge may move back.
+        // FIN; and windows are rounded down to their scale, 16 bytes at most here, so the right edge may move
+        // to the left.
         assert!(beyond <= 1 + 15 || sk.snd_wnd == 0, "{beyond} bytes beyond the window");
         if sk.packets_out > 0 {
             let latest = pair.now + u64::from(sk.icsk_rto + 1) * 10_000_000;

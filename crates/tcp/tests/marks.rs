@@ -2,7 +2,7 @@
 
 use crate::pair;
 use pair::{Pair, Path, chance, reference};
-use tcp::{CaState, Config, Event};
+use tcp::{CaState, Config, EndpointEvent};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -22,7 +22,7 @@ fn a_mark_halves_the_window_once_and_nothing_is_lost() {
     assert_eq!((pair.dropped, info.total_retrans_segs, info.total_rto), (0, 0, 0));
     let mut reductions = 0;
     while let Some(event) = pair.sender.next_event() {
-        reductions += u32::from(matches!(event, Event::CaState { state: CaState::Cwr, .. }));
+        reductions += u32::from(matches!(event, EndpointEvent::CaState { state: CaState::Cwr, .. }));
     }
     assert_eq!(reductions, 1, "ten marks in one window");
     let ssthresh = info.snd_ssthresh_segs.unwrap();
@@ -30,7 +30,7 @@ fn a_mark_halves_the_window_once_and_nothing_is_lost() {
 }
 
 #[test]
-fn marks_take_the_place_of_losses() {
+fn marks_replace_losses() {
     let run = |ecn| {
         let mut pair = marking(ecn, |number| number == 500 || chance(7 << 40, number, 300));
         pair.run(60 * SECOND);
@@ -46,7 +46,7 @@ fn marks_take_the_place_of_losses() {
 }
 
 #[test]
-fn who_only_accepts_does_not_ask() {
+fn an_end_that_only_accepts_ecn_does_not_request_it() {
     let mut pair = marking(2, |_| true);
     pair.run(SECOND / 2);
     assert!(pair.dropped > 0, "packets are not ECN-capable");

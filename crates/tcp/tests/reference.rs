@@ -5,7 +5,7 @@
 use crate::pair;
 use pair::{Pair, Path, chance, reference};
 
-/// What the kernel did.
+/// Measurements of the kernel.
 struct Observed {
     goodput_mbps: f64,
     second_half_mbps: f64,
@@ -17,15 +17,15 @@ struct Observed {
     acks_per_segment: f64,
 }
 
-/// Whether `is` lies within so many percent of what was observed.
+/// Checks that `is` is within `percent` of the observed value.
 fn close(what: &str, is: f64, observed: f64, percent: f64) -> Result<(), String> {
     let off = (is / observed - 1.0) * 100.0;
     println!("{what:>16}: {is:10.3}, observed {observed:10.3}: {off:+.2} %");
     if off.abs() <= percent { Ok(()) } else { Err(format!("{what} {is}, observed {observed}")) }
 }
 
-fn check(mtu: u32, most: u32, gso_segs: u16, path: Path, observed: &Observed) {
-    let mut config = reference(mtu, most);
+fn check(mtu: u32, max_buffer: u32, gso_segs: u16, path: Path, observed: &Observed) {
+    let mut config = reference(mtu, max_buffer);
     config.gso_max_segs = gso_segs;
     let mut pair = Pair::new(config, path, None);
     let (mut cwnd, mut srtt_ms, mut samples, mut half, mut max_cwnd) = (0.0, 0.0, 0.0, 0, 0);
@@ -53,7 +53,7 @@ fn check(mtu: u32, most: u32, gso_segs: u16, path: Path, observed: &Observed) {
         close("mean srtt", srtt_ms / samples, observed.mean_srtt_ms, 5.0),
         close("max cwnd", f64::from(max_cwnd), f64::from(observed.max_cwnd), 5.0),
         close("retransmitted", f64::from(info.total_retrans_segs), f64::from(observed.retransmitted), 15.0),
-        close("ACKs a segment", pair.acks as f64 / pair.arrived as f64, observed.acks_per_segment, 5.0),
+        close("ACKs per segment", pair.acks as f64 / pair.arrived as f64, observed.acks_per_segment, 5.0),
     ];
     if let Some(first) = observed.ssthresh_after_slow_start {
         results.push(close("first ssthresh", ssthresh.map_or(0.0, f64::from), f64::from(first), 5.0));
@@ -129,8 +129,9 @@ fn jumbo_packets_at_a_gigabit() {
     check(9000, 125_608_864, u16::MAX, Path::new(1_000_000_000, 117_000_000, 162), &observed);
 }
 
-/// 100 Mb/s, 50 ms, a queue of one BDP, each packet lost by 1 in 10,000: means over eight runs of 120 s each. The runs
-/// themselves lie up to 23 % apart; in one of the kernel's the first loss came before the queue was full.
+/// 100 Mb/s, 50 ms, a queue of one BDP, loss of 1 in 10,000 packets: means over eight runs of 120 s each.
+/// Single runs differ by up to 23 %; in one of the kernel's runs the first loss happened before the queue was
+/// full.
 #[test]
 fn random_losses() {
     const RUNS: u64 = 24;
@@ -140,14 +141,14 @@ fn random_losses() {
         path.loses = Box::new(move |number| chance(seed << 32, number, 100));
         let mut pair = Pair::new(reference(1500, 69_608_864), path, None);
         pair.run(60_000_000_000);
-        let half = pair.sender.sk.bytes_acked;
+        let half = pair.sender.sk().bytes_acked;
         pair.run(120_000_000_000);
         let info = pair.sender.info(pair.now);
         goodput += info.bytes_acked as f64 * 8e-6 / 120.0 / RUNS as f64;
         rest += (info.bytes_acked - half) as f64 * 8e-6 / 60.0 / RUNS as f64;
         retransmitted += info.total_retrans_segs;
         timeouts += info.total_rto;
-        // What is lost in the last round trip is not sent again yet.
+        // Losses of the last round trip are not retransmitted yet.
         assert!(
             pair.dropped - u64::from(info.total_retrans_segs) <= 1,
             "{} of {}",
@@ -156,25 +157,25 @@ fn random_losses() {
         );
     }
     println!("   mean goodput: {goodput:.2}, {rest:.2}; {} retransmitted", u64::from(retransmitted) / RUNS);
-    assert!((goodput / 30.745 - 1.0).abs() < 0.1, "{goodput} Mb/s, observed 30.7 in the mean");
-    assert!((rest / 28.32 - 1.0).abs() < 0.1, "{rest} Mb/s in the second half, observed 28.3 in the mean");
+    assert!((goodput / 30.745 - 1.0).abs() < 0.1, "{goodput} Mb/s, observed mean 30.7");
+    assert!((rest / 28.32 - 1.0).abs() < 0.1, "{rest} Mb/s in the second half, observed mean 28.3");
     assert_eq!(timeouts, 0);
 }
 
-/// 1 Gb/s, 20 ms, buffers of at most 1 MiB: half of the receiver's is window, and that is the limit.
+/// 1 Gb/s, 20 ms, buffers of at most 1 MiB: half of the receive buffer is window, which is the limit.
 #[test]
 fn the_receive_window_limits() {
     let path = Path::new(1_000_000_000, 20_000_000, 1651);
     let mut pair = Pair::new(reference(1500, 1 << 20), path, None);
     pair.run(10_000_000_000);
-    let half = pair.sender.sk.bytes_acked;
+    let half = pair.sender.sk().bytes_acked;
     pair.run(20_000_000_000);
     let info = pair.sender.info(pair.now);
     let results = [
         close("goodput", info.bytes_acked as f64 * 8e-6 / 20.0, 204.2432, 2.0),
         close("second half", (info.bytes_acked - half) as f64 * 8e-6 / 10.0, 205.1941, 2.0),
         close("srtt", f64::from(info.srtt_us) / 1e3, 20.194, 2.0),
-        close("ACKs a segment", pair.acks as f64 / pair.arrived as f64, 0.5143, 3.0),
+        close("ACKs per segment", pair.acks as f64 / pair.arrived as f64, 0.5143, 3.0),
         close("window limited", info.rwnd_limited_us as f64, info.busy_time_us as f64, 5.0),
     ];
     let wrong: Vec<String> = results.into_iter().filter_map(Result::err).collect();

@@ -1,16 +1,16 @@
-//! Losses that are none, and losses of what repairs them.
+//! Spurious timeouts, reordering, and losses of retransmissions.
 
 use crate::pair;
 use pair::{Pair, Path, reference};
-use tcp::Event;
+use tcp::EndpointEvent;
 
 const SECOND: u64 = 1_000_000_000;
 
-fn events(pair: &mut Pair) -> Vec<Event> {
+fn events(pair: &mut Pair) -> Vec<EndpointEvent> {
     std::iter::from_fn(|| pair.sender.next_event()).collect()
 }
 
-/// The receive window is 512 KiB, so that no queue overflows.
+/// A pair with a receive window of 512 KiB, so that no queue overflows.
 fn pair(path: Path) -> Pair {
     let mut pair = Pair::new(reference(1500, 1_048_576), path, None);
     pair.sender.keep_events(true);
@@ -18,9 +18,9 @@ fn pair(path: Path) -> Pair {
 }
 
 #[test]
-fn a_timeout_for_nothing_is_undone() {
+fn a_spurious_timeout_is_undone() {
     let mut path = Path::new(20_000_000, 40_000_000, 1000);
-    // From packet 100 on the way is half a second longer.
+    // From packet 100 on, the delay is half a second longer.
     path.delays = Box::new(|number| if number >= 100 { 500_000_000 } else { 0 });
     let mut pair = pair(path);
     pair.run(SECOND / 5);
@@ -28,19 +28,20 @@ fn a_timeout_for_nothing_is_undone() {
     pair.run(2 * SECOND);
     let happened = events(&mut pair);
     assert!(
-        happened.iter().any(|e| matches!(e, Event::Rto { .. })),
+        happened.iter().any(|e| matches!(e, EndpointEvent::Rto { .. })),
         "the timeout was too long for this test"
     );
-    assert!(happened.iter().any(|e| matches!(e, Event::Undo { .. })), "{happened:?}");
+    assert!(happened.iter().any(|e| matches!(e, EndpointEvent::Undo { .. })), "{happened:?}");
     let after = pair.sender.info(pair.now);
     assert!(after.snd_cwnd_segs >= before.snd_cwnd_segs, "{before:?} {after:?}");
     assert_eq!(after.ca_state, 0);
 }
 
 #[test]
-fn reordering_is_learnt() {
+fn the_reordering_distance_is_learnt() {
     let mut path = Path::new(50_000_000, 40_000_000, 1000);
-    // Each twentieth packet comes 5 ms late: 20 others overtake it. A quarter of the round trip is 10 ms.
+    // Every twentieth packet arrives 5 ms late, and 20 others overtake it. A quarter of the round trip is 10
+    // ms.
     path.delays = Box::new(|number| if number % 20 == 0 { 5_000_000 } else { 0 });
     let mut pair = pair(path);
     pair.run(2 * SECOND);
@@ -53,9 +54,9 @@ fn reordering_is_learnt() {
 }
 
 #[test]
-fn a_lost_repair_is_repaired_without_a_timeout() {
+fn a_lost_retransmission_is_repaired_without_a_timeout() {
     let mut path = Path::new(20_000_000, 40_000_000, 1000);
-    // Three packets, and then every seventh, some of which are the three again.
+    // Loses three packets, and then every seventh, among them retransmissions of the three.
     let mut lost = 0;
     path.loses = Box::new(move |number| {
         let loses =

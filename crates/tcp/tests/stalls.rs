@@ -1,4 +1,4 @@
-//! An application that does not read, writes little, or pauses.
+//! Applications that do not read, write little, or pause.
 
 use crate::pair;
 use pair::{Pair, Path, reference};
@@ -9,7 +9,7 @@ fn path() -> Path {
     Path::new(100_000_000, 20_000_000, 1000)
 }
 
-/// The reader pauses after 1 s; 2 s have passed.
+/// A pair whose reader pauses after 1 s, at 2 s.
 fn pause(path: Path) -> Pair {
     let mut pair = Pair::new(reference(1500, 2_000_000), path, None);
     pair.run(SECOND);
@@ -40,7 +40,7 @@ fn a_reader_that_pauses_closes_the_window() {
 }
 
 #[test]
-fn a_lost_window_update_is_asked_for() {
+fn a_lost_window_update_is_probed_for() {
     let mut pair = pause(path());
     pair.run(6 * SECOND);
     let lost = pair.acks;
@@ -48,60 +48,60 @@ fn a_lost_window_update_is_asked_for() {
     pair.reads = true;
     pair.read_all();
     let before = pair.read;
-    // Probes go at intervals that double; the last lay 1.6 s at most before.
+    // The intervals of probes double; the last one was at most 1.6 s before.
     pair.run(10 * SECOND);
     assert!(pair.acks > lost + 1 && pair.read > before + 10_000_000, "{} bytes", pair.read - before);
 }
 
 #[test]
-fn a_sender_that_was_idle_begins_with_the_initial_window() {
+fn an_idle_sender_restarts_with_the_initial_window() {
     let mut pair = Pair::new(reference(1500, 6_000_000), path(), Some(u64::MAX));
     pair.run(2 * SECOND);
     pair.to_write = Some(0);
     pair.run(3 * SECOND);
     assert_eq!(pair.sender.info(pair.now).unacked_segs, 0);
-    let grown = pair.sender.sk.snd_cwnd;
+    let grown = pair.sender.sk().snd_cwnd;
     assert!(grown > 100, "{grown}");
     pair.run(13 * SECOND);
     pair.to_write = Some(14_480);
     pair.run(13 * SECOND + 1_000_000);
-    assert_eq!(pair.sender.sk.snd_cwnd, 10);
+    assert_eq!(pair.sender.sk().snd_cwnd, 10);
     assert_eq!(
         pair.sender.info(pair.now).unacked_segs,
         11,
-        "ten, and FIN, which the window does not hold back"
+        "ten, and FIN, which the congestion window does not limit"
     );
 }
 
 #[test]
-fn a_window_that_is_not_used_does_not_grow() {
+fn an_unused_window_does_not_grow() {
     let mut pair = Pair::new(reference(1500, 6_000_000), path(), Some(0));
     pair.run(SECOND / 10);
     for i in 1..=200u64 {
         pair.to_write = Some(5 * 1448);
         pair.run(SECOND / 10 + i * 20_500_000);
     }
-    let cwnd = pair.sender.sk.snd_cwnd;
+    let cwnd = pair.sender.sk().snd_cwnd;
     assert!((10..=20).contains(&cwnd), "{cwnd} packets for 5 in use");
 }
 
-/// Question and answer of 100 bytes: an answer carries the ACK, and nobody waits for a delayed one.
+/// Request and reply of 100 bytes: the reply carries the ACK, and neither end waits for a delayed ACK.
 #[test]
-fn questions_and_answers_take_a_round_trip_each() {
+fn requests_and_replies_take_one_round_trip_each() {
     let mut pair = Pair::new(reference(1500, 6_000_000), path(), Some(0));
     pair.run(SECOND / 10);
     let (start, segments) = (pair.now, pair.acks);
     for i in 1..=100u64 {
         assert_eq!(pair.sender.write(pair.now, 100), 100);
         while pair.read < i * 100 {
-            assert!(pair.step(10 * SECOND), "question {i} does not arrive");
+            assert!(pair.step(10 * SECOND), "request {i} does not arrive");
         }
         assert_eq!(pair.receiver.write(pair.now, 100), 100);
         pair.settle();
-        assert_eq!(pair.sender.read(pair.now, 100), 100, "answer {i}");
+        assert_eq!(pair.sender.read(pair.now, 100), 100, "reply {i}");
     }
     let each = (pair.now - start) as f64 / 100.0 / 1e6;
-    assert!((20.0..20.1).contains(&each), "{each} ms for question and answer");
+    assert!((20.0..20.1).contains(&each), "{each} ms for request and reply");
     let answers = pair.acks - segments;
-    assert!((100..=120).contains(&answers), "{answers} segments for 100 answers");
+    assert!((100..=120).contains(&answers), "{answers} segments for 100 replies");
 }

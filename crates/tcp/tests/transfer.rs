@@ -1,17 +1,17 @@
-//! Whatever a path loses, delays or reorders: all bytes arrive once and in order, and no stall is longer than the
-//! timeout allows.
+//! All bytes arrive once and in order on paths that lose, delay and reorder packets, and no stall is longer
+//! than the timeout allows.
 
 use crate::pair;
 use pair::{Pair, Path, chance, reference};
 use proptest::prelude::*;
-use tcp::{Config, Profile, State};
+use tcp::{Config, Profile, TcpState};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Runs until everything has been read and both ends know it, or `end`.
+/// Runs until everything is read and acknowledged, or until `end`.
 fn transfer(pair: &mut Pair, bytes: u64, end: u64) {
     while pair.read < bytes && pair.step(end) {
-        let sk = &pair.sender.sk;
+        let sk = pair.sender.sk();
         assert!(sk.snd_cwnd >= 1);
         if let Err(wrong) = pair.sender.verify() {
             panic!("at {} s: {wrong}", pair.now as f64 / 1e9);
@@ -24,11 +24,11 @@ fn transfer(pair: &mut Pair, bytes: u64, end: u64) {
 }
 
 #[test]
-fn a_short_transfer_takes_as_many_round_trips_as_it_should() {
+fn a_short_transfer_takes_the_minimum_of_round_trips() {
     let mut pair =
         Pair::new(reference(1500, 6_291_456), Path::new(1_000_000_000, 20_000_000, 1000), Some(10 * 1448));
     transfer(&mut pair, 10 * 1448, SECOND);
-    // SYN and data cross the path once each; what returns takes no time.
+    // SYN and data cross the path once each; the return path has no delay.
     assert!((40_000_000..41_000_000).contains(&pair.now), "{}", pair.now);
     let mut longer =
         Pair::new(reference(1500, 6_291_456), Path::new(1_000_000_000, 20_000_000, 1000), Some(30 * 1448));
@@ -42,8 +42,8 @@ fn both_ends_close() {
         Pair::new(reference(1500, 6_291_456), Path::new(100_000_000, 20_000_000, 100), Some(100_000));
     transfer(&mut pair, 100_000, SECOND);
     pair.run(2 * SECOND);
-    assert_eq!(pair.receiver.state(), State::CloseWait);
-    assert_eq!(pair.sender.state(), State::FinWait2);
+    assert_eq!(pair.receiver.state(), TcpState::CloseWait);
+    assert_eq!(pair.sender.state(), TcpState::FinWait2);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_lost_tail_is_probed_for() {
     path.loses = Box::new(|number| number == 19);
     let mut pair = Pair::new(reference(1500, 6_291_456), path, Some(20 * 1448));
     transfer(&mut pair, 20 * 1448, SECOND);
-    assert_eq!(pair.sender.info(pair.now).total_rto, 0, "a probe finds it, not the timeout");
+    assert_eq!(pair.sender.info(pair.now).total_rto, 0, "the loss probe repairs it, not the timeout");
 }
 
 #[test]
@@ -64,14 +64,14 @@ fn a_lost_window_is_repaired_by_the_timeout() {
 }
 
 #[test]
-fn a_reader_that_stops_is_waited_for() {
+fn a_sender_waits_for_a_stopped_reader() {
     let config = Config { rcvbuf: Some(50_000), ..reference(1500, 6_291_456) };
     let mut pair = Pair::new(config, Path::new(100_000_000, 10_000_000, 1000), Some(500_000));
     transfer(&mut pair, 500_000, 10 * SECOND);
 }
 
 #[test]
-fn a_timeout_after_a_needless_one_counts_its_retransmission_once() {
+fn a_timeout_after_a_spurious_one_counts_its_retransmission_once() {
     let seed = 12_203_110_946_479_777_616;
     let mut path = Path::new(866_000_000, 67_780_000, 10);
     path.loses = Box::new(move |number| chance(seed, number, 90_000));
@@ -82,9 +82,10 @@ fn a_timeout_after_a_needless_one_counts_its_retransmission_once() {
     assert!(pair.sender.info(pair.now).total_rto >= 2);
 }
 
-/// Found by the test below: a FIN that no longer fits into the window stays behind, and the data before it go as the probe.
+/// Found by the test below: a FIN that no longer fits into the window is held back, and the data before it is
+/// the window probe.
 #[test]
-fn the_last_bytes_go_where_the_window_has_room_for_them_but_not_for_the_fin() {
+fn the_last_bytes_are_sent_if_only_the_fin_exceeds_the_window() {
     let config = Config { rcvbuf: Some(2675), ..reference(2727, 6_291_456) };
     let mut pair = Pair::new(config, Path::new(50_000_000, 100_000, 60), Some(107_000));
     transfer(&mut pair, 107_000, 100 * SECOND);
@@ -108,7 +109,7 @@ proptest! {
         sack in any::<bool>(),
         timestamps in any::<bool>(),
     ) {
-        // A repair without SACK takes a timeout for nearly each loss, of up to two minutes each.
+        // Recovery without SACK needs a timeout for nearly every loss, of up to two minutes each.
         let rarer = if sack { 1 } else { 4 };
         let (loss_per_mille, ack_loss_per_mille) = (loss_per_mille / rarer, ack_loss_per_mille / rarer);
         let mut path = Path::new(rate_mbps * 1_000_000, rtt_us * 1000, queue);

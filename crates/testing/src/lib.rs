@@ -1,14 +1,14 @@
-//! What the tests of several crates share: how a test reports that it was skipped, and how a fuzzer's corpus is replayed.
+//! Helpers for the tests of several crates: to report that a test was skipped, and to replay a fuzzer's corpus.
 //!
 //! libtest counts a test that returns early as passed. [`skip`] writes the test's name and the cause to the file named by
-//! `LONGFAT_SKIPPED`, so that `scripts/test.sh` counts it as skipped, and fails in CI where the cause is one that CI removes.
+//! `LONGFAT_SKIPPED`, so that `scripts/test.sh` counts it as skipped, and fails in CI if CI should have provided what is missing.
 
 use std::{fmt::Display, fs, io::Write, path::PathBuf};
 
 /// Why a test cannot run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// A privilege that root has. CI is root, so there it is a failure.
+    /// A privilege of root. CI runs as root, so there it is a failure.
     Privilege,
     /// A program that `scripts/setup.sh tests` installs. In CI it is a failure.
     Tool,
@@ -19,7 +19,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// The word in the file of skipped tests.
+    /// Its name in the file of skipped tests.
     fn name(self) -> &'static str {
         match self {
             Missing::Privilege => "privilege",
@@ -30,8 +30,8 @@ impl Missing {
     }
 }
 
-/// Reports that the running test is skipped; the test then returns. To be called on the test's own thread, whose name is
-/// the test's.
+/// Reports that the running test is skipped; the test should then return. Must be called on the test's main thread, which has
+/// the test's name.
 pub fn skip(missing: Missing, why: impl Display) {
     let thread = std::thread::current();
     let why = why.to_string().trim_end().replace('\n', " ");
@@ -39,12 +39,12 @@ pub fn skip(missing: Missing, why: impl Display) {
     eprint!("skipped: {line}");
     let Some(path) = std::env::var_os("LONGFAT_SKIPPED") else { return };
     let file = std::fs::File::options().append(true).create(true).open(path);
-    // One write a line: test programs share the file.
+    // One write per line, because test programs share the file.
     file.and_then(|mut file| file.write_all(line.as_bytes()))
         .expect("LONGFAT_SKIPPED names a file that can be written");
 }
 
-/// Hands every file of a fuzz target's corpus to its function: what was found once is never found again.
+/// Calls a fuzz target's function with every file of its corpus, as a regression test.
 ///
 /// # Panics
 /// Where there is no corpus.
@@ -54,7 +54,7 @@ pub fn replay_corpus(target: &str, fuzz: impl Fn(&[u8])) {
     let files: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
     assert!(!files.is_empty(), "{} is empty", dir.display());
     for file in files {
-        // Where the function panics this line names the file.
+        // If the function panics, this line names the file.
         println!("{}", file.display());
         fuzz(&fs::read(&file).expect("the corpus can be read"));
     }

@@ -1,4 +1,4 @@
-//! The graph of crates in ARCHITECTURE.md is what the manifests say. `LONGFAT_UPDATE=1 cargo test -p longfat-testing` writes it.
+//! Checks that the crate graph in ARCHITECTURE.md matches the manifests. `LONGFAT_UPDATE=1 cargo test -p longfat-testing` writes it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Each crate's own crates among its dependencies, those of tests not included.
+/// The workspace's crates among the dependencies of each crate, without dev-dependencies.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 const BEGIN: &str = "<!-- crate graph: written by a test -->\n```text\n";
@@ -31,29 +31,29 @@ fn graph() -> Graph {
     manifests
 }
 
-/// All that a crate depends on through others.
-fn reached(graph: &Graph, name: &str) -> BTreeSet<String> {
+/// All crates that a crate depends on indirectly.
+fn indirect(graph: &Graph, name: &str) -> BTreeSet<String> {
     let through = |direct: &String| {
-        let further = reached(graph, direct);
+        let further = indirect(graph, direct);
         graph[direct].iter().cloned().chain(further).collect::<Vec<_>>()
     };
     graph[name].iter().flat_map(through).collect()
 }
 
-/// How many crates are above one another at most, this one included.
+/// Length of the longest dependency chain that ends at this crate, this one included.
 fn layer(graph: &Graph, name: &str) -> usize {
     1 + graph[name].iter().map(|below| layer(graph, below)).max().unwrap_or(0)
 }
 
-/// One line for each crate, the program first, with the crates right below it: those that another of them brings are left out.
+/// One line for each crate, the program first, with its direct dependencies that are not also indirect ones.
 fn drawn(graph: &Graph) -> String {
     let mut names: Vec<&String> = graph.keys().filter(|name| *name != "testing").collect();
     names.sort_by_key(|name| (usize::MAX - layer(graph, name), (*name).clone()));
     let mut text = String::new();
     for name in names {
-        let brought = reached(graph, name);
-        let direct: Vec<&str> = graph[name].difference(&brought).map(String::as_str).collect();
-        let line = format!("{:2} {name:12} {}", layer(graph, name), direct.join(", "));
+        let indirect = indirect(graph, name);
+        let direct: Vec<&str> = graph[name].difference(&indirect).map(String::as_str).collect();
+        let line = format!("{:2} {name:15} {}", layer(graph, name), direct.join(", "));
         writeln!(text, "{}", line.trim_end()).unwrap();
     }
     text

@@ -1,24 +1,24 @@
-//! What is advised: one item a setting, with its reason, what it costs and where that comes from.
+//! Advice: one recommendation for each setting, with its reason, memory cost and source.
 
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Bytes, Time};
 
-/// What the host is to be good for.
+/// The path for which the host is to be tuned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goal {
-    /// Of the path's slowest link.
+    /// Rate of the path's slowest link.
     pub rate: BitRate,
-    /// Round trip of the path.
+    /// Round-trip time of the path.
     pub rtt: Time,
-    /// TCP connections that share the rate.
+    /// Number of TCP connections that share the rate.
     pub streams: u32,
-    /// The device that leads there; all devices without it.
+    /// The device through which packets leave; `None` for all devices.
     pub device: Option<String>,
-    /// What is larger than advised may be made smaller.
+    /// Whether values that are larger than advised may be lowered.
     pub lower: bool,
 }
 
-/// What an item is about.
+/// The setting that a recommendation is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Target {
@@ -31,7 +31,7 @@ pub enum Target {
     Ring {
         /// The device.
         device: String,
-        /// Which.
+        /// `rx` or `tx`.
         ring: &'static str,
     },
     /// An offload of a device, by ethtool's short name.
@@ -66,7 +66,7 @@ pub enum Target {
         /// The device.
         device: String,
     },
-    /// On which processors a device's interrupts are taken.
+    /// Processors that handle a device's interrupts.
     Interrupts {
         /// The device.
         device: String,
@@ -75,15 +75,15 @@ pub enum Target {
     Governor,
     /// A metric of a route.
     Route {
-        /// Where to.
+        /// Destination prefix, or `default`.
         to: String,
-        /// Which.
+        /// Name of the metric in ip-route(8).
         metric: String,
     },
 }
 
 impl Target {
-    /// As people are told.
+    /// The name in tables and messages.
     pub fn name(&self) -> String {
         match self {
             Target::Sysctl { name } => name.clone(),
@@ -101,115 +101,127 @@ impl Target {
     }
 }
 
-/// How a setting stands to what is advised.
+/// How a setting compares with the recommendation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum State {
-    /// It is so.
-    Fine,
-    /// It is larger or better already, and stays.
-    Better,
-    /// It is to be changed; `tune --apply` does it where it is a sysctl, or of a device that was named.
+pub enum RecommendationStatus {
+    /// The setting has the recommended value.
+    #[serde(rename = "fine")]
+    Satisfied,
+    /// The setting is already larger or better, and is not changed.
+    #[serde(rename = "better")]
+    Exceeded,
+    /// The setting should be changed. `tune --apply` changes sysctls, and settings of a device that was
+    /// named.
     Change,
-    /// It would be changed, but not from here.
-    Elsewhere {
+    /// The setting should be changed, but cannot be changed from this network namespace.
+    #[serde(rename = "elsewhere")]
+    NotChangeable {
         /// Why not.
         why: String,
     },
-    /// It could not be read.
+    /// The setting could not be read.
     Unknown {
         /// Why not.
         why: String,
     },
-    /// Worth a look: nobody but its owner can say.
-    Look,
+    /// The machine's owner has to decide.
+    #[serde(rename = "look")]
+    ManualReview,
 }
 
-/// One setting.
+/// A recommendation for one setting.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Item {
-    /// Which.
+pub struct Recommendation {
+    /// The setting.
     #[serde(flatten)]
     pub target: Target,
-    /// What it is.
+    /// The present value, if known.
     pub now: Option<String>,
-    /// What it should be.
+    /// The recommended value.
     pub advised: String,
-    /// How these stand to each other.
+    /// How the two compare.
     #[serde(flatten)]
-    pub state: State,
-    /// Why.
+    pub status: RecommendationStatus,
+    /// Why the value is recommended.
     pub reason: String,
-    /// Memory that it may take, bytes.
+    /// Memory that the setting may cost, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Where the advice comes from.
+    /// Source of the recommendation.
     pub source: &'static str,
 }
 
-/// All that is advised.
+/// All recommendations for one goal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Advice {
     /// The bandwidth-delay product, bytes.
     pub bdp_bytes: u64,
     /// The largest socket buffer of one connection, bytes.
     pub buffer_bytes: u64,
-    /// What all connections' buffers together may take at most, bytes.
+    /// Maximum memory of all connections' buffers together, bytes.
     pub memory_bytes: u64,
-    /// In the order in which they matter.
-    pub items: Vec<Item>,
+    /// Ordered by importance.
+    pub items: Vec<Recommendation>,
 }
 
 impl Advice {
-    /// The sysctls that are to be changed: name, value now, value advised.
+    /// The sysctls that should be changed: name, present value, recommended value.
     pub fn changes(&self) -> impl Iterator<Item = (&str, &str, &str)> {
-        self.items.iter().filter(|item| item.state == State::Change).filter_map(|item| match &item.target {
-            Target::Sysctl { name } => {
-                Some((name.as_str(), item.now.as_deref().unwrap_or_default(), item.advised.as_str()))
+        self.items.iter().filter(|item| item.status == RecommendationStatus::Change).filter_map(|item| {
+            match &item.target {
+                Target::Sysctl { name } => {
+                    Some((name.as_str(), item.now.as_deref().unwrap_or_default(), item.advised.as_str()))
+                }
+                _ => None,
             }
-            _ => None,
         })
     }
 
-    /// What is to be changed of devices and can be: name, value advised.
+    /// The device settings that should be changed and that [`apply`](crate::apply) can change: name,
+    /// recommended value.
     pub fn device_changes(&self) -> impl Iterator<Item = (String, &str)> {
-        self.items.iter().filter(|item| item.state == State::Change).filter_map(|item| match item.target {
-            Target::Ring { .. } | Target::Offload { .. } | Target::TxQueue { .. } => {
-                Some((item.target.name(), item.advised.as_str()))
+        self.items.iter().filter(|item| item.status == RecommendationStatus::Change).filter_map(|item| {
+            match item.target {
+                Target::Ring { .. } | Target::Offload { .. } | Target::TxQueue { .. } => {
+                    Some((item.target.name(), item.advised.as_str()))
+                }
+                _ => None,
             }
-            _ => None,
         })
     }
 
-    /// Everything that is to be changed.
-    pub fn to_change(&self) -> impl Iterator<Item = &Item> {
-        self.items.iter().filter(|item| item.state == State::Change)
+    /// All settings that should be changed.
+    pub fn to_change(&self) -> impl Iterator<Item = &Recommendation> {
+        self.items.iter().filter(|item| item.status == RecommendationStatus::Change)
     }
 }
 
-/// Why nothing can be advised: no value would work.
+/// Why there is no advice: no value of the settings would reach the goal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// RFC 7323's window scale ends at 14.
+pub enum InfeasibleGoal {
+    /// A connection's window would exceed the maximum, because RFC 7323 limits the window scale to 14.
     #[error(
-        "one connection would need a window of {needed}, and TCP has none above 1 GiB (RFC 7323); with --streams {streams} or more it works"
+        "one connection would need a window of {needed}, but TCP's maximum is 1 GiB (RFC 7323); use \
+        --streams {streams} or more"
     )]
     Window {
-        /// The window.
+        /// The required window.
         needed: Bytes,
-        /// How many streams it takes.
+        /// The number of streams that would be enough.
         streams: u32,
     },
-    /// The buffers do not fit.
+    /// The buffers would not fit into memory.
     #[error(
-        "the buffers of {streams} connections could take {needed}, and this host has {memory}; half of that is what buffers should ever take"
+        "the buffers of {streams} connections could use {needed}, but this host has {memory} of memory, of \
+        which buffers should use at most half"
     )]
     Memory {
-        /// Of all buffers.
+        /// Size of all buffers.
         needed: Bytes,
-        /// The host's.
+        /// The host's memory.
         memory: Bytes,
-        /// How many connections.
+        /// Number of connections.
         streams: u32,
     },
 }

@@ -1,54 +1,55 @@
-//! Advice about devices, processors and routes. Of a device that is named `tune --apply` changes transmit queue, rings and offloads; for all
-//! else the commands are told.
+//! Advice about devices, processors and routes. If a device is named, `tune --apply` changes its transmit
+//! queue, rings and offloads; for everything else there are commands to run by hand.
 
 use units::{BitRate, Bytes};
 
 use crate::{
-    advice::{Goal, Item, State, Target},
+    advice::{Goal, Recommendation, RecommendationStatus, Target},
     facts::{Device, HostFacts, Reading},
 };
 
-/// From this rate on packets of 1500 bytes cost a processor's core much of its time.
-const FAST: BitRate = BitRate(10_000_000_000);
-/// From this rate on a ring of a few hundred descriptors is emptied too seldom.
-const RINGS: BitRate = BitRate(1_000_000_000);
-const JUMBO: u32 = 9000;
-const TX_QUEUE: u32 = 1000;
+/// At or above this rate, packets of 1500 bytes use much of a processor core.
+const JUMBO_MIN_RATE: BitRate = BitRate(10_000_000_000);
+/// At or above this rate, a ring of a few hundred descriptors can overflow between two runs of the driver.
+const LONG_RING_MIN_RATE: BitRate = BitRate(1_000_000_000);
+/// MTU of jumbo frames, bytes.
+const JUMBO_MTU: u32 = 9000;
+/// The kernel's default length of a transmit queue, packets.
+const TX_QUEUE_PACKETS: u32 = 1000;
 const FASTERDATA: &str = "fasterdata.es.net, NIC tuning";
 
-/// The devices that a goal is about.
-pub(crate) fn concerned<'a>(host: &'a HostFacts, goal: &'a Goal) -> impl Iterator<Item = &'a Device> {
+/// The devices that a goal concerns: the named one, else all that are up.
+pub(crate) fn devices_of_goal<'a>(host: &'a HostFacts, goal: &'a Goal) -> impl Iterator<Item = &'a Device> {
     host.devices.iter().filter(move |device| match &goal.device {
         Some(name) => device.name == *name,
         None => device.up,
     })
 }
 
-/// Adds what should be changed about devices, processors and routes.
-pub(crate) fn advise(host: &HostFacts, goal: &Goal, items: &mut Vec<Item>) {
-    for device in concerned(host, goal) {
-        link(device, goal, items);
-        rings(device, goal, items);
-        offloads(device, items);
-        queues(device, goal, host.fq.known() == Some(&true), items);
-        pause(device, items);
-        interrupts(device, goal, items);
+/// Adds recommendations about devices, processors and routes.
+pub(crate) fn advise(host: &HostFacts, goal: &Goal, items: &mut Vec<Recommendation>) {
+    for device in devices_of_goal(host, goal) {
+        recommend_link(device, goal, items);
+        recommend_rings(device, goal, items);
+        recommend_offloads(device, items);
+        recommend_queues(device, goal, host.fq.known() == Some(&true), items);
+        recommend_pause(device, items);
+        recommend_interrupts(device, goal, items);
     }
-    governor(host, goal, items);
-    routes(host, goal, items);
+    recommend_governor(host, goal, items);
+    recommend_routes(host, goal, items);
 }
 
-fn link(device: &Device, goal: &Goal, items: &mut Vec<Item>) {
+fn recommend_link(device: &Device, goal: &Goal, items: &mut Vec<Recommendation>) {
     let name = || device.name.clone();
     if device.full_duplex.known() == Some(&false) && device.speed_mbps.known().is_some() {
-        let reason =
-            "half duplex collides under load; most often one side negotiates and the other was set by hand";
+        let reason = "half duplex collides under load; the usual cause is that only one side autonegotiates";
         let target = Target::Link { device: name() };
         items.push(item(
             target,
             Some("half duplex".into()),
             "full duplex",
-            State::Look,
+            RecommendationStatus::ManualReview,
             reason,
             "IEEE 802.3 clause 28",
         ));
@@ -56,159 +57,215 @@ fn link(device: &Device, goal: &Goal, items: &mut Vec<Item>) {
     if let Some(speed) = device.speed_mbps.known().map(|mbps| BitRate(mbps.saturating_mul(1_000_000)))
         && speed < goal.rate
     {
-        let reason = "the device is slower than the rate asked for: nothing on this host makes up for that";
+        let reason = "the device is slower than the requested rate; no other setting can compensate for that";
         let target = Target::Link { device: name() };
         let advised = format!("{} or more", goal.rate);
-        items.push(item(target, Some(speed.to_string()), &advised, State::Look, reason, "the driver"));
+        items.push(item(
+            target,
+            Some(speed.to_string()),
+            &advised,
+            RecommendationStatus::ManualReview,
+            reason,
+            "the driver",
+        ));
     }
-    if device.mtu < JUMBO && goal.rate >= FAST {
-        let reason = "a sixth of the packets, so less work for the same rate; only if every host and switch of the path and \
-                      of this network takes them";
+    if device.mtu < JUMBO_MTU && goal.rate >= JUMBO_MIN_RATE {
+        let reason = "a sixth of the packets, so less work for the same rate; only if every host and switch \
+                      of the path and of this network supports them";
         let target = Target::Mtu { device: name() };
         let now = Some(device.mtu.to_string());
-        items.push(item(target, now, &JUMBO.to_string(), State::Look, reason, "fasterdata.es.net, MTU"));
+        items.push(item(
+            target,
+            now,
+            &JUMBO_MTU.to_string(),
+            RecommendationStatus::ManualReview,
+            reason,
+            "fasterdata.es.net, MTU",
+        ));
     }
 }
 
-fn rings(device: &Device, goal: &Goal, items: &mut Vec<Item>) {
+fn recommend_rings(device: &Device, goal: &Goal, items: &mut Vec<Recommendation>) {
     let Reading::Known(rings) = device.rings else { return };
-    if goal.rate < RINGS {
+    if goal.rate < LONG_RING_MIN_RATE {
         return;
     }
-    for (ring, now, most) in [("rx", rings.rx, rings.rx_max), ("tx", rings.tx, rings.tx_max)] {
-        if most == 0 {
+    for (ring, now, max) in [("rx", rings.rx, rings.rx_max), ("tx", rings.tx, rings.tx_max)] {
+        if max == 0 {
             continue;
         }
-        let state = if now < most { State::Change } else { State::Fine };
-        let reason = "a short ring drops what comes while its processor is busy elsewhere";
+        let status = if now < max { RecommendationStatus::Change } else { RecommendationStatus::Satisfied };
+        let reason = "a short ring drops packets that arrive while its processor is busy";
         let target = Target::Ring { device: device.name.clone(), ring };
-        let mut item = item(target, Some(now.to_string()), &most.to_string(), state, reason, FASTERDATA);
-        // A received packet's room is a page or half of one.
-        item.memory_bytes = (ring == "rx").then_some(u64::from(most) * 4096);
+        let mut item = item(target, Some(now.to_string()), &max.to_string(), status, reason, FASTERDATA);
+        // Each receive descriptor has a buffer of a page or half a page.
+        item.memory_bytes = (ring == "rx").then_some(u64::from(max) * 4096);
         items.push(item);
     }
 }
 
-fn offloads(device: &Device, items: &mut Vec<Item>) {
+fn recommend_offloads(device: &Device, items: &mut Vec<Recommendation>) {
     let Reading::Known(offloads) = device.offloads else { return };
-    // Checksums first: without the sender's the kernel refuses super-packets.
-    let wanted = [
-        ("rx", offloads.rx_checksum, "the processor sums up each packet"),
-        ("tx", offloads.tx_checksum, "the processor sums up each packet, and super-packets are impossible"),
-        ("tso", offloads.tso, "one segment at a time goes down the stack"),
-        ("gso", offloads.gso, "one segment at a time goes down the stack"),
-        ("gro", offloads.gro, "one segment at a time comes up the stack, and each is acknowledged"),
+    // Checksums come first: without transmit checksums the kernel refuses TSO and GSO.
+    let recommended = [
+        ("rx", offloads.rx_checksum, "the processor verifies the checksum of each packet"),
+        (
+            "tx",
+            offloads.tx_checksum,
+            "the processor computes the checksum of each packet, and TSO and GSO are impossible",
+        ),
+        ("tso", offloads.tso, "the stack sends single segments"),
+        ("gso", offloads.gso, "the stack sends single segments"),
+        ("gro", offloads.gro, "the stack receives single segments, and acknowledges more of them"),
     ];
-    for (feature, _, without) in wanted.into_iter().filter(|(_, on, _)| !on) {
+    for (feature, _, without) in recommended.into_iter().filter(|(_, on, _)| !on) {
         let reason = format!("without it {without}");
         let target = Target::Offload { device: device.name.clone(), feature };
-        items.push(item(target, Some("off".into()), "on", State::Change, &reason, "ethtool(8)"));
+        items.push(item(
+            target,
+            Some("off".into()),
+            "on",
+            RecommendationStatus::Change,
+            &reason,
+            "ethtool(8)",
+        ));
     }
     if offloads.lro {
-        let reason = "packets joined by the device cannot be forwarded or captured as they were; gro does it without that";
+        let reason =
+            "packets that the device merges cannot be forwarded or captured unchanged; gro avoids that";
         let target = Target::Offload { device: device.name.clone(), feature: "lro" };
-        items.push(item(target, Some("on".into()), "off", State::Look, reason, FASTERDATA));
+        items.push(item(
+            target,
+            Some("on".into()),
+            "off",
+            RecommendationStatus::ManualReview,
+            reason,
+            FASTERDATA,
+        ));
     }
 }
 
-fn queues(device: &Device, goal: &Goal, has_fq: bool, items: &mut Vec<Item>) {
+fn recommend_queues(device: &Device, goal: &Goal, has_fq: bool, items: &mut Vec<Recommendation>) {
     let name = || device.name.clone();
     let queue = device.qdisc.as_deref().unwrap_or_default();
     let uses_length = matches!(queue, "pfifo_fast" | "pfifo" | "bfifo" | "mq");
-    if uses_length && device.tx_queue_len < TX_QUEUE && goal.rate >= RINGS {
-        let reason = "a burst of segments overflows it";
+    if uses_length && device.tx_queue_len < TX_QUEUE_PACKETS && goal.rate >= LONG_RING_MIN_RATE {
+        let reason = "a burst of segments overflows a short queue";
         let now = Some(device.tx_queue_len.to_string());
         let target = Target::TxQueue { device: name() };
-        items.push(item(target, now, &TX_QUEUE.to_string(), State::Change, reason, "ip-link(8)"));
+        items.push(item(
+            target,
+            now,
+            &TX_QUEUE_PACKETS.to_string(),
+            RecommendationStatus::Change,
+            reason,
+            "ip-link(8)",
+        ));
     }
-    // With several hardware queues `mq` has an fq below each, if that is the default.
+    // Devices with several hardware queues have `mq`, with the default qdisc below each queue.
     if has_fq && is_default(queue) {
-        let reason = "fq paces each connection; the default takes effect for devices that come up later only";
+        let reason = "fq paces each connection; a new default affects only devices that come up later";
         let target = Target::Qdisc { device: name() };
-        items.push(item(target, Some(queue.into()), "fq", State::Look, reason, "tc-fq(8)"));
+        items.push(item(
+            target,
+            Some(queue.into()),
+            "fq",
+            RecommendationStatus::ManualReview,
+            reason,
+            "tc-fq(8)",
+        ));
     }
 }
 
-/// Those that the kernel gives where nobody says.
+/// Whether the kernel chose this queueing discipline by default.
 fn is_default(queue: &str) -> bool {
     matches!(queue, "pfifo_fast" | "fq_codel")
 }
 
-fn pause(device: &Device, items: &mut Vec<Item>) {
+fn recommend_pause(device: &Device, items: &mut Vec<Recommendation>) {
     let Reading::Known(pause) = device.pause else { return };
     if pause.rx {
         return;
     }
-    let reason = "a switch that is full cannot say so and drops instead; ESnet advises flow control between host and first switch";
-    let now = Some(format!("rx {} tx {}", on(pause.rx), on(pause.tx)));
+    let reason = "without flow control a switch with full buffers drops packets; ESnet recommends it between \
+        host and first switch";
+    let now = Some(format!("rx {} tx {}", on_off(pause.rx), on_off(pause.tx)));
     let target = Target::Pause { device: device.name.clone() };
-    items.push(item(target, now, "rx on tx on", State::Look, reason, "fasterdata.es.net, flow control"));
+    items.push(item(
+        target,
+        now,
+        "rx on tx on",
+        RecommendationStatus::ManualReview,
+        reason,
+        "fasterdata.es.net, flow control",
+    ));
 }
 
-fn on(yes: bool) -> &'static str {
-    if yes { "on" } else { "off" }
+fn on_off(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
 }
 
-fn interrupts(device: &Device, goal: &Goal, items: &mut Vec<Item>) {
+fn recommend_interrupts(device: &Device, goal: &Goal, items: &mut Vec<Recommendation>) {
     let (Reading::Known(node), Reading::Known(lines)) = (&device.numa_node, &device.interrupts) else {
         return;
     };
-    if goal.rate < FAST || lines.is_empty() {
+    if goal.rate < JUMBO_MIN_RATE || lines.is_empty() {
         return;
     }
     let now =
         lines.iter().map(|line| format!("{}: {}", line.number, line.cpus)).collect::<Vec<_>>().join(", ");
-    let reason = "interrupts and programs on another node fetch each packet across it";
+    let reason = "interrupts and programs on another memory node fetch each packet across the interconnect";
     let target = Target::Interrupts { device: device.name.clone() };
     let advised = format!("processors of node {node}");
     items.push(item(
         target,
         Some(now),
         &advised,
-        State::Look,
+        RecommendationStatus::ManualReview,
         reason,
         "fasterdata.es.net, interrupt binding",
     ));
 }
 
-fn governor(host: &HostFacts, goal: &Goal, items: &mut Vec<Item>) {
+fn recommend_governor(host: &HostFacts, goal: &Goal, items: &mut Vec<Recommendation>) {
     let Reading::Known(governors) = &host.governors else { return };
-    if goal.rate < RINGS || governors.iter().all(|name| name == "performance") {
+    if goal.rate < LONG_RING_MIN_RATE || governors.iter().all(|name| name == "performance") {
         return;
     }
-    let reason = "a processor that slows down between bursts makes one core's share of the work its limit";
+    let reason =
+        "a processor that lowers its frequency between bursts limits the rate that one core can handle";
     let now = Some(governors.join(", "));
     items.push(item(
         Target::Governor,
         now,
         "performance",
-        State::Change,
+        RecommendationStatus::Change,
         reason,
         "fasterdata.es.net, CPU governor",
     ));
 }
 
-fn routes(host: &HostFacts, goal: &Goal, items: &mut Vec<Item>) {
+fn recommend_routes(host: &HostFacts, goal: &Goal, items: &mut Vec<Recommendation>) {
     let bdp = model::bdp(goal.rate, goal.rtt);
     let Reading::Known(routes) = &host.routes else { return };
-    let concerned = routes.iter().filter(|route| goal.device.is_none() || route.device == goal.device);
-    for route in concerned {
-        let mut look = |metric: &str, reason: String| {
+    let of_goal = routes.iter().filter(|route| goal.device.is_none() || route.device == goal.device);
+    for route in of_goal {
+        let mut add = |metric: &str, reason: String| {
             let now = route.metrics.get(metric).map(u64::to_string);
             let target = Target::Route { to: route.to.clone(), metric: metric.into() };
-            items.push(item(target, now, "none", State::Look, &reason, "ip-route(8)"));
+            items.push(item(target, now, "none", RecommendationStatus::ManualReview, &reason, "ip-route(8)"));
         };
         if route.metrics.get("window").is_some_and(|window| Bytes(*window) < bdp) {
-            look(
+            add(
                 "window",
-                format!("connections of this route offer no larger window, and the path holds {bdp}"),
+                format!("limits the window of connections over this route, and the path holds {bdp}"),
             );
         }
         if route.metrics.contains_key("cwnd") && route.locked.iter().any(|name| name == "cwnd") {
-            look("cwnd", "a locked congestion window never grows above it".into());
+            add("cwnd", "a locked congestion window limits all connections over this route".into());
         }
         if route.metrics.contains_key("ssthresh") {
-            look("ssthresh", "connections of this route leave slow start there".into());
+            add("ssthresh", "connections over this route leave slow start at this window".into());
         }
     }
 }
@@ -217,9 +274,17 @@ fn item(
     target: Target,
     now: Option<String>,
     advised: &str,
-    state: State,
+    status: RecommendationStatus,
     reason: &str,
     source: &'static str,
-) -> Item {
-    Item { target, now, advised: advised.into(), state, reason: reason.into(), memory_bytes: None, source }
+) -> Recommendation {
+    Recommendation {
+        target,
+        now,
+        advised: advised.into(),
+        status,
+        reason: reason.into(),
+        memory_bytes: None,
+        source,
+    }
 }

@@ -1,4 +1,4 @@
-//! Whether a host is still as it was tuned.
+//! Checks whether a host still has the settings that were applied.
 
 use std::fs;
 
@@ -8,30 +8,33 @@ use crate::{
     advise::advise,
     error::Error,
     facts::{HostFacts, Reading},
+    host_paths::HostPaths,
     journal::Journal,
-    roots::Roots,
     setting, sysctl,
 };
 
-/// Something that is not as it should be.
+/// A setting or file that differs from what was applied or is recommended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The setting, or the file's path.
     pub name: String,
-    /// What it is.
+    /// The present value, if known.
     pub now: Option<String>,
-    /// What it should be.
+    /// The expected value.
     pub expected: String,
 }
 
-/// What differs from what was applied, and what no longer suits the path that it was applied for; `None` where nothing was. `facts` is
-/// the host as it is now.
-pub fn check(roots: &Roots, facts: &HostFacts) -> Result<Option<Vec<Difference>>, Error> {
-    let Some(journal) = Journal::read(roots)? else { return Ok(None) };
+/// Finds settings that differ from the applied values, and settings that no longer suit the path for which
+/// the host was tuned. `None` if nothing was applied. `facts` describes the present host.
+///
+/// # Errors
+/// If the journal is invalid or belongs to another network namespace.
+pub fn check(paths: &HostPaths, facts: &HostFacts) -> Result<Option<Vec<Difference>>, Error> {
+    let Some(journal) = Journal::read(paths)? else { return Ok(None) };
     let mut found: Vec<Difference> = Vec::new();
     for change in &journal.settings {
-        let now = setting::read(roots, &change.name).ok();
-        if now.as_deref() != Some(&*sysctl::normal(&change.after)) {
+        let now = setting::read(paths, &change.name).ok();
+        if now.as_deref() != Some(&*sysctl::normalize_spaces(&change.after)) {
             found.push(Difference { name: change.name.clone(), now, expected: change.after.clone() });
         }
     }
@@ -39,34 +42,34 @@ pub fn check(roots: &Roots, facts: &HostFacts) -> Result<Option<Vec<Difference>>
     if let Some(file) = &journal.file {
         let now = fs::read_to_string(&file.path).ok();
         if now.as_ref() != Some(&file.after) {
-            let now = now.map(|_| "another text".into());
+            let now = now.map(|_| "different text".into());
             found.push(Difference {
                 name: file.path.display().to_string(),
                 now,
-                expected: "what was written".into(),
+                expected: "the text that was written".into(),
             });
         }
     }
     if !journal.complete {
-        let (name, now) = ("the last --apply".into(), Some("cut short".into()));
+        let (name, now) = ("the last --apply".into(), Some("interrupted".into()));
         found.push(Difference { name, now, expected: "complete".into() });
     }
     Ok(Some(found))
 }
 
-/// Settings that `--apply` found good enough, and so did not change, and that it would change now.
+/// Settings that `--apply` did not change because they were good enough, and would change now.
 fn unsuitable(journal: &Journal, facts: &HostFacts) -> Vec<Difference> {
     let Some(goal) = &journal.goal else { return Vec::new() };
-    // Counters of the packets since then are no settings.
+    // The counters of received packets are not settings.
     let facts = HostFacts { softnet: Reading::unknown("not compared"), ..facts.clone() };
     let advice = match advise(&facts, goal) {
         Ok(advice) => advice,
-        Err(refusal) => {
-            let (name, now) = ("this host".into(), Some("not able to".into()));
+        Err(error) => {
+            let (name, now) = ("this host".into(), Some("not suitable".into()));
             return vec![Difference {
                 name,
                 now,
-                expected: format!("good for {}: {refusal}", journal.purpose),
+                expected: format!("suitable for {}: {error}", journal.purpose),
             }];
         }
     };

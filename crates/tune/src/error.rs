@@ -1,11 +1,11 @@
-//! What can go wrong when a host is changed.
+//! Errors of reading and changing a host's settings.
 
 use std::{io, path::PathBuf};
 
-/// Why a host could not be tuned, checked or put back.
+/// Why a host could not be tuned, checked or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused something.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
         /// What was attempted, with its object.
@@ -13,35 +13,35 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
-    /// A setting was written and reads otherwise.
-    #[error("the kernel made \"{got}\" of {name} = \"{value}\"; everything was put back")]
-    NotTaken {
+    /// A setting was written, and has another value afterwards; all settings were restored.
+    #[error("{name} was set to \"{value}\" but reads \"{got}\"; all settings were restored")]
+    ValueNotAccepted {
         /// The sysctl.
         name: String,
-        /// What was written.
+        /// The written value.
         value: String,
-        /// What it reads.
+        /// The value afterwards.
         got: String,
     },
-    /// A setting could not be written; those before it were put back.
-    #[error("cannot set {name} to \"{value}\": {source}; everything was put back")]
-    Setting {
+    /// A setting could not be written; all settings before it were restored.
+    #[error("cannot set {name} to \"{value}\": {source}; all settings were restored")]
+    SetFailed {
         /// The sysctl.
         name: String,
-        /// What was to be written.
+        /// The value to be written.
         value: String,
-        /// Why not.
+        /// Why it failed.
         source: io::Error,
     },
-    /// Putting back failed as well: the journal stays, and `revert` can be tried again.
-    #[error("{first}; and it could not all be put back ({then}): run longfat tune --revert")]
-    NotPutBack {
+    /// Restoring failed as well: the journal remains, and `revert` can be repeated.
+    #[error("{first}; and not all settings could be restored ({then}): run longfat tune --revert")]
+    RestoreFailed {
         /// Why applying failed.
         first: Box<Error>,
-        /// Why putting back failed.
+        /// Why restoring failed.
         then: Box<Error>,
     },
-    /// The journal is not one that this program wrote.
+    /// The journal is malformed, or names settings or files that this program does not change.
     #[error("the journal {path} cannot be read ({why}); nothing was changed")]
     Journal {
         /// The file.
@@ -49,29 +49,34 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// The journal is of another network namespace.
-    #[error("what {0} tells of was set in another network namespace; run this there")]
-    Elsewhere(PathBuf),
-    /// Live values with and without a file are journalled apart, and would be put back in the wrong order.
-    #[error("what was set before was set with{} a file; run longfat tune --revert first", if *with_file { "" } else { "out" })]
-    SetOtherwise {
-        /// How it was.
+    /// The journal belongs to another network namespace.
+    #[error("the settings in {0} were applied in another network namespace; run the command there")]
+    OtherNamespace(PathBuf),
+    /// Earlier settings were applied in the other mode, with or without a file. The two modes have separate
+    /// journals, which would restore values in the wrong order.
+    #[error(
+        "earlier settings were applied with{} a file; run longfat tune --revert first",
+        if *with_file { "" } else { "out" }
+    )]
+    FileModeMismatch {
+        /// The mode of the earlier settings.
         with_file: bool,
     },
 }
 
 impl Error {
-    /// The kernel's error, where there was one: a missing privilege is another thing than a failure.
+    /// The kind of the system's error, if there was one, so that a missing privilege can be distinguished
+    /// from a failure.
     pub fn kind(&self) -> Option<io::ErrorKind> {
         match self {
-            Error::System { source, .. } | Error::Setting { source, .. } => Some(source.kind()),
-            Error::NotPutBack { first, .. } => first.kind(),
+            Error::System { source, .. } | Error::SetFailed { source, .. } => Some(source.kind()),
+            Error::RestoreFailed { first, .. } => first.kind(),
             _ => None,
         }
     }
 }
 
-/// Says what was attempted where the operating system refuses.
+/// Adds the attempted operation to an I/O error.
 pub(crate) trait Attempted<T> {
     /// Adds `what`, as in "read /proc/meminfo".
     fn attempted(self, what: impl FnOnce() -> String) -> Result<T, Error>;

@@ -1,15 +1,15 @@
-//! An advice in other programs' forms.
+//! Writes an advice in other programs' formats.
 
 use std::fmt::Write;
 
-use crate::advice::{Advice, Item, State, Target};
+use crate::advice::{Advice, Recommendation, RecommendationStatus, Target};
 
-/// Another program's form.
+/// Another program's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum ExportFormat {
     /// A file for /etc/sysctl.d.
     Sysctl,
-    /// nmcli commands for devices; sysctls are not NetworkManager's.
+    /// nmcli commands for devices; NetworkManager does not set sysctls.
     NetworkManager,
     /// ethtool, ip and tc commands for devices.
     Ethtool,
@@ -17,38 +17,43 @@ pub enum Format {
     Ansible,
 }
 
-/// `advice` in `format`. `purpose` stands in the first line.
-pub fn export(advice: &Advice, format: Format, purpose: &str) -> String {
+/// Writes `advice` in `format`. The first line contains `purpose`.
+pub fn export(advice: &Advice, format: ExportFormat, purpose: &str) -> String {
     let mut text = format!("# longfat tune: {purpose}\n");
     let all = advice.to_change();
     match format {
-        Format::Sysctl => {
+        ExportFormat::Sysctl => {
             for (name, _, value) in advice.changes() {
-                line(&mut text, &format!("{name} = {value}"));
+                push_line(&mut text, &format!("{name} = {value}"));
             }
         }
-        Format::NetworkManager => {
+        ExportFormat::NetworkManager => {
             text.push_str("# CONNECTION is the connection of each device: nmcli -g GENERAL.CONNECTION device show DEVICE\n");
-            all.filter_map(nmcli).for_each(|command| line(&mut text, &command));
+            all.filter_map(nmcli_command).for_each(|command| push_line(&mut text, &command));
         }
-        Format::Ethtool => {
-            all.filter_map(|item| command(&item.target, &item.advised)).for_each(|c| line(&mut text, &c))
-        }
-        Format::Ansible => all.for_each(|item| task(&mut text, item)),
+        ExportFormat::Ethtool => all
+            .filter_map(|item| manual_command(&item.target, &item.advised))
+            .for_each(|c| push_line(&mut text, &c)),
+        ExportFormat::Ansible => all.for_each(|item| push_task(&mut text, item)),
     }
-    for item in advice.items.iter().filter(|item| item.state == State::Look && format != Format::Sysctl) {
-        line(&mut text, &format!("# look at {}: {}", item.target.name(), item.reason));
+    for item in advice
+        .items
+        .iter()
+        .filter(|item| item.status == RecommendationStatus::ManualReview && format != ExportFormat::Sysctl)
+    {
+        push_line(&mut text, &format!("# check {}: {}", item.target.name(), item.reason));
     }
     text
 }
 
-fn line(text: &mut String, line: &str) {
+fn push_line(text: &mut String, line: &str) {
     text.push_str(line);
     text.push('\n');
 }
 
-/// The command that sets what `tune --apply` does not.
-pub fn command(target: &Target, advised: &str) -> Option<String> {
+/// The command that changes a device setting by hand; `None` for sysctls, and for settings without a single
+/// command.
+pub fn manual_command(target: &Target, advised: &str) -> Option<String> {
     Some(match target {
         Target::Ring { device, ring } => format!("ethtool -G {device} {ring} {advised}"),
         Target::Offload { device, feature } => format!("ethtool -K {device} {feature} {advised}"),
@@ -63,8 +68,8 @@ pub fn command(target: &Target, advised: &str) -> Option<String> {
     })
 }
 
-/// Settings of a connection (nm-settings(5)).
-fn nmcli(item: &Item) -> Option<String> {
+/// The command that changes a NetworkManager connection (nm-settings(5)).
+fn nmcli_command(item: &Recommendation) -> Option<String> {
     let advised = &item.advised;
     let (device, key, value) = match &item.target {
         Target::Ring { device, ring } => (device, format!("ethtool.ring-{ring}"), advised.as_str()),
@@ -84,9 +89,9 @@ fn nmcli(item: &Item) -> Option<String> {
     ))
 }
 
-fn task(text: &mut String, item: &Item) {
-    // A name that is plain letters and blanks needs no quotes in YAML.
-    let _ = match (&item.target, command(&item.target, &item.advised)) {
+fn push_task(text: &mut String, item: &Recommendation) {
+    // The names contain only letters, digits, dots, underscores and spaces, which need no quotes in YAML.
+    let _ = match (&item.target, manual_command(&item.target, &item.advised)) {
         (Target::Sysctl { name }, _) => write!(
             text,
             "- name: {name}\n  ansible.posix.sysctl:\n    name: {name}\n    value: \"{}\"\n    sysctl_file: /etc/sysctl.d/90-longfat.conf\n",

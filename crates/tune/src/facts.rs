@@ -1,17 +1,18 @@
-//! What was read of a host: plain data, told in JSON and sent to the other end of a test. What could not be read says why.
+//! The facts of a host: plain data, written as JSON and sent to the other end of a test. A value that could
+//! not be read has the reason instead.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use units::KernelVersion;
 
-/// A value, or why there is none.
+/// A value, or the reason why it is unknown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Reading<T> {
-    /// It was read.
+    /// The value that was read.
     Known(T),
-    /// It could not be.
+    /// It could not be read.
     Unknown {
         /// The reason, in words.
         why: String,
@@ -19,12 +20,12 @@ pub enum Reading<T> {
 }
 
 impl<T> Reading<T> {
-    /// Without a value, and why.
+    /// An unknown value with its reason.
     pub fn unknown(why: impl Into<String>) -> Self {
         Reading::Unknown { why: why.into() }
     }
 
-    /// The value, where there is one.
+    /// The value, if it is known.
     pub fn known(&self) -> Option<&T> {
         match self {
             Reading::Known(value) => Some(value),
@@ -35,7 +36,7 @@ impl<T> Reading<T> {
 
 impl<T> Default for Reading<T> {
     fn default() -> Self {
-        Reading::unknown("not looked at")
+        Reading::unknown("not read")
     }
 }
 
@@ -48,17 +49,17 @@ impl<T> From<std::io::Result<T>> for Reading<T> {
     }
 }
 
-/// One sysctl.
+/// The value of a sysctl.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Setting {
-    /// Its text, blanks made one each.
+pub struct SysctlValue {
+    /// Its text, with single spaces between values.
     pub value: String,
-    /// It cannot be changed from here: it belongs to the whole machine and this is a network namespace.
+    /// Whether it cannot be changed from this network namespace, because it belongs to the whole machine.
     #[serde(default)]
     pub read_only: bool,
 }
 
-/// All that was read of a host.
+/// All facts of a host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostFacts {
@@ -66,19 +67,19 @@ pub struct HostFacts {
     pub kernel: String,
     /// Memory of the machine, bytes.
     pub memory_bytes: Reading<u64>,
-    /// Processors in use.
+    /// Number of processors available to this process.
     pub cpus: usize,
-    /// This is a host of a lab: only its namespace is its own.
+    /// Whether this is a host of a lab, which shares everything but its network namespace with the machine.
     pub lab_host: bool,
-    /// By name, as `net.ipv4.tcp_rmem`.
-    pub sysctls: BTreeMap<String, Reading<Setting>>,
-    /// Network devices, the loopback device left out.
+    /// Sysctls by name, as in `net.ipv4.tcp_rmem`.
+    pub sysctls: BTreeMap<String, Reading<SysctlValue>>,
+    /// Network devices without the loopback device.
     pub devices: Vec<Device>,
     /// Routes that have metrics.
     pub routes: Reading<Vec<Route>>,
-    /// Frequency governors, each once.
+    /// Frequency governors in use, without duplicates.
     pub governors: Reading<Vec<String>>,
-    /// What the network's soft interrupts counted since the machine started.
+    /// Counters of the network's soft interrupts since the machine started.
     pub softnet: Reading<Softnet>,
     /// Whether this kernel has the queueing discipline `fq`.
     pub fq: Reading<bool>,
@@ -88,32 +89,34 @@ pub struct HostFacts {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Softnet {
-    /// Packets taken in.
+    /// Packets processed.
     pub processed: u64,
     /// Packets dropped because the backlog was full.
     pub dropped: u64,
-    /// How often there was more to do than the budget allows.
+    /// Times that a soft interrupt ran out of its budget (time_squeeze).
     pub squeezed: u64,
 }
 
-/// What a device sent since it was made.
+/// A device's transmit counters since it was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Outgoing {
-    /// Packets; super-packets count once.
+pub struct TxCounters {
+    /// Packets sent; a GSO super-packet counts once.
     pub packets: u64,
-    /// Bytes.
+    /// Bytes sent.
     pub bytes: u64,
-    /// Packets that it, or its root queueing discipline, dropped.
+    /// Packets dropped by the device or its root queueing discipline.
     pub dropped: u64,
 }
 
-impl Outgoing {
-    /// About how many segments were dropped since `before`, of `mss` bytes each: a super-packet that is dropped holds several.
+impl TxCounters {
+    /// Estimates the number of segments of `mss` bytes dropped since `before`: a dropped super-packet
+    /// contains several.
     pub fn segments_dropped_since(self, before: Self, mss: u64) -> u64 {
         let packets = self.packets.saturating_sub(before.packets).max(1) as f64;
-        let in_each = self.bytes.saturating_sub(before.bytes) as f64 / packets / mss.max(1) as f64;
+        let segments_per_packet =
+            self.bytes.saturating_sub(before.bytes) as f64 / packets / mss.max(1) as f64;
         let dropped = self.dropped.saturating_sub(before.dropped);
-        (dropped as f64 * in_each.max(1.0)).round() as u64
+        (dropped as f64 * segments_per_packet.max(1.0)).round() as u64
     }
 }
 
@@ -121,135 +124,135 @@ impl Outgoing {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Device {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its number.
+    /// Interface index.
     pub index: u32,
-    /// In service.
+    /// Whether it is administratively up (IFF_UP).
     pub up: bool,
-    /// Bytes of IP.
+    /// MTU, bytes of IP.
     pub mtu: u32,
-    /// Packets that its transmit queue holds.
+    /// Length of its transmit queue, packets.
     pub tx_queue_len: u32,
     /// Its root queueing discipline.
     pub qdisc: Option<String>,
-    /// The driver's name.
+    /// Name of the driver.
     pub driver: Reading<String>,
-    /// Mb/s.
+    /// Link speed, Mb/s.
     pub speed_mbps: Reading<u64>,
-    /// Both ways at once.
+    /// Whether the link is full duplex.
     pub full_duplex: Reading<bool>,
-    /// Descriptors.
+    /// Sizes of its descriptor rings.
     pub rings: Reading<Rings>,
-    /// What it does for the kernel.
+    /// Offloads that are on.
     pub offloads: Reading<Offloads>,
-    /// When it interrupts.
+    /// Interrupt coalescing.
     pub coalescing: Reading<Coalescing>,
     /// Ethernet flow control.
     pub pause: Reading<Pause>,
-    /// The memory node that it is attached to.
+    /// The NUMA node to which it is attached.
     pub numa_node: Reading<i32>,
-    /// Its interrupts and the processors that take each.
+    /// Its interrupts, with the processors that may handle each.
     pub interrupts: Reading<Vec<Interrupt>>,
 }
 
-/// Descriptors of a device, and the most it could have.
+/// Sizes of a device's descriptor rings, and their maxima.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rings {
-    /// For packets received.
+    /// Receive descriptors.
     pub rx: u32,
-    /// The most.
+    /// Maximum of receive descriptors.
     pub rx_max: u32,
-    /// For packets to send.
+    /// Transmit descriptors.
     pub tx: u32,
-    /// The most.
+    /// Maximum of transmit descriptors.
     pub tx_max: u32,
 }
 
-/// What a device or the kernel before it does in bulk.
+/// Offloads of a device, and of the kernel for that device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Offloads {
-    /// Cuts super-packets into segments.
+    /// The device splits super-packets into segments.
     pub tso: bool,
-    /// The same, late in the kernel.
+    /// The kernel splits super-packets just before the driver.
     pub gso: bool,
-    /// Joins received segments.
+    /// The kernel merges received segments.
     pub gro: bool,
-    /// The same in the device, losing their bounds.
+    /// The device merges received segments, and loses their boundaries.
     pub lro: bool,
-    /// Checks received sums.
+    /// The device verifies checksums of received packets.
     pub rx_checksum: bool,
-    /// Computes sums of what is sent.
+    /// The device computes checksums of sent packets.
     pub tx_checksum: bool,
 }
 
-/// When a device interrupts.
+/// Interrupt coalescing of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Coalescing {
-    /// Microseconds that a received packet may wait.
+    /// Maximum delay of the interrupt after a packet was received, us.
     pub rx_us: u32,
-    /// Microseconds after a packet was sent.
+    /// Maximum delay of the interrupt after a packet was sent, us.
     pub tx_us: u32,
-    /// The driver chooses by load.
+    /// Whether the driver adapts the receive delay to the load.
     pub adaptive_rx: bool,
 }
 
 /// Ethernet flow control (IEEE 802.3x).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pause {
-    /// Stops when told to.
+    /// Whether the device pauses when it receives a pause frame.
     pub rx: bool,
-    /// Tells its peer to stop.
+    /// Whether the device sends pause frames.
     pub tx: bool,
-    /// Agreed on with the peer.
+    /// Whether flow control is negotiated with the peer.
     pub autonegotiated: bool,
 }
 
 /// One interrupt line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
-    /// Its number in /proc/irq.
+    /// Number in /proc/irq.
     pub number: u32,
-    /// The processors that may take it, as `0-3`.
+    /// The processors that may handle it, as in `0-3`.
     pub cpus: String,
 }
 
 /// A route with metrics (ip-route(8)).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Route {
-    /// As `10.0.0.0/8` or `default`.
+    /// Destination, as in `10.0.0.0/8` or `default`.
     pub to: String,
-    /// The device it goes through.
+    /// Name of the outgoing device.
     pub device: Option<String>,
     /// Metrics by their names in ip-route(8), such as `window` and `initcwnd`.
     pub metrics: BTreeMap<String, u64>,
-    /// Names of those that are locked: the kernel does not learn better ones.
+    /// Names of the locked metrics, which the kernel does not replace by measured values.
     pub locked: Vec<String>,
 }
 
 impl HostFacts {
-    /// A sysctl's text.
+    /// The text of a sysctl, if known.
     pub fn sysctl(&self, name: &str) -> Option<&str> {
         Some(self.sysctls.get(name)?.known()?.value.as_str())
     }
 
-    /// A sysctl of one number.
+    /// The value of a sysctl with one number.
     pub fn number(&self, name: &str) -> Option<i64> {
         self.sysctl(name)?.parse().ok()
     }
 
-    /// A sysctl of three numbers: `tcp_rmem`, `tcp_wmem`, `tcp_mem`.
+    /// The values of a sysctl with three numbers: `tcp_rmem`, `tcp_wmem`, `tcp_mem`.
     pub fn triple(&self, name: &str) -> Option<[u64; 3]> {
         let numbers: Vec<u64> = self.sysctl(name)?.split_whitespace().flat_map(str::parse).collect();
         numbers.try_into().ok()
     }
 
-    /// The kernel's version, where its name is understood.
+    /// The kernel's version; `None` if its name cannot be parsed.
     pub fn version(&self) -> Option<KernelVersion> {
         self.kernel.parse().ok()
     }
 
-    /// A device by name.
+    /// The device with this name.
     pub fn device(&self, name: &str) -> Option<&Device> {
         self.devices.iter().find(|device| device.name == name)
     }
@@ -260,16 +263,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_unknown_says_why_in_json_and_back() {
+    fn unknown_values_round_trip_through_json_with_their_reason() {
         let device = Device { speed_mbps: Reading::Known(10_000), ..Device::default() };
         let json = serde_json::to_value(&device).unwrap();
         assert_eq!(json["speed_mbps"], 10_000);
-        assert_eq!(json["rings"]["why"], "not looked at");
+        assert_eq!(json["rings"]["why"], "not read");
         assert_eq!(serde_json::from_value::<Device>(json).unwrap(), device);
     }
 
     #[test]
-    fn facts_of_a_newer_longfat_are_read_as_far_as_they_are_known() {
+    fn unknown_fields_of_a_newer_longfat_are_ignored() {
         let facts: HostFacts = serde_json::from_str(r#"{"kernel":"9.9","new":[1]}"#).unwrap();
         assert_eq!((facts.version().unwrap().major, facts.sysctls.len()), (9, 0));
     }

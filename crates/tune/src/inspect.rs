@@ -1,17 +1,20 @@
-//! Reads a host: /proc, /sys, rtnetlink and ethtool's ioctl, no other programs. Takes some milliseconds.
+//! Reads a host's facts from /proc, /sys, rtnetlink and ethtool's ioctl, without other programs. Takes some
+//! milliseconds.
 
 use std::{fs, io, path::Path};
 
 use crate::{
     ethtool,
-    facts::{Device, HostFacts, Interrupt, Outgoing, Reading, Softnet},
+    facts::{Device, HostFacts, Interrupt, Reading, Softnet, TxCounters},
     netlink, sysctl,
 };
 
-/// What the first process of a lab's hosts is called: there only the network namespace is a host's own.
+/// Name of the first process in the process namespace of a lab's hosts, which share everything but the
+/// network namespace with the machine.
 const LAB_INIT: &str = "longfat-init";
 
-/// Reads the host that this thread is on.
+/// Reads the facts of the host, in this thread's network namespace. Values that cannot be read have a reason
+/// instead.
 pub fn inspect() -> HostFacts {
     let root = Path::new("/proc/sys");
     let kernel = sysctl::read(root, "kernel.osrelease").unwrap_or_default();
@@ -23,35 +26,36 @@ pub fn inspect() -> HostFacts {
         Err(error) => (Vec::new(), Reading::unknown(error.to_string())),
     };
     HostFacts {
-        fq: fq(&kernel, root),
+        fq: has_fq(&kernel, root),
         kernel,
-        memory_bytes: memory().into(),
+        memory_bytes: memory_bytes().into(),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         lab_host: is_lab_host(),
         sysctls: sysctl::INSPECTED
             .iter()
             .map(|name| (name.to_string(), sysctl::inspect(root, name)))
             .collect(),
-        devices: devices.into_iter().map(complete).collect(),
+        devices: devices.into_iter().map(add_driver_facts).collect(),
         routes,
         governors: governors(),
         softnet: softnet().into(),
     }
 }
 
-/// What the device with this address sent and dropped so far; `None` where that is not known.
-pub fn outgoing(address: std::net::IpAddr) -> Option<Outgoing> {
+/// Reads the transmit counters of the device with this address; `None` if there is no such device or
+/// rtnetlink fails.
+pub fn read_tx_counters(address: std::net::IpAddr) -> Option<TxCounters> {
     let index = netlink::device_with_address(address).ok().flatten()?;
-    netlink::outgoing(index).ok()
+    netlink::tx_counters(index).ok()
 }
 
-/// Whether this is a host of a lab, whose files are the machine's.
+/// Whether this process runs on a host of a lab, which shares the machine's files.
 pub fn is_lab_host() -> bool {
     fs::read_to_string("/proc/1/comm").is_ok_and(|name| name.trim_end() == LAB_INIT)
 }
 
 /// MemTotal of /proc/meminfo.
-fn memory() -> io::Result<u64> {
+fn memory_bytes() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/meminfo")?;
     let kib = text
         .lines()
@@ -59,7 +63,7 @@ fn memory() -> io::Result<u64> {
     kib.and_then(|kib| kib.checked_mul(1024)).ok_or_else(|| io::Error::other("/proc/meminfo has no MemTotal"))
 }
 
-/// Each governor once.
+/// The frequency governors of all processors, without duplicates.
 fn governors() -> Reading<Vec<String>> {
     let cpus = match fs::read_dir("/sys/devices/system/cpu") {
         Ok(cpus) => cpus,
@@ -70,17 +74,20 @@ fn governors() -> Reading<Vec<String>> {
     found.sort();
     found.dedup();
     match found.is_empty() {
-        true => Reading::unknown("this machine has no frequency scaling, or hides it (as virtual ones do)"),
+        true => {
+            Reading::unknown("this machine has no frequency scaling, or hides it (as virtual machines do)")
+        }
         false => Reading::Known(found),
     }
 }
 
-/// A line for each processor; hexadecimal columns: processed, dropped, squeezed (net/core/net-procfs.c).
+/// Sums of /proc/net/softnet_stat: a line for each processor with hexadecimal columns processed, dropped,
+/// time_squeeze (net/core/net-procfs.c).
 fn softnet() -> io::Result<Softnet> {
-    Ok(softnet_of(&fs::read_to_string("/proc/net/softnet_stat")?))
+    Ok(parse_softnet(&fs::read_to_string("/proc/net/softnet_stat")?))
 }
 
-fn softnet_of(text: &str) -> Softnet {
+fn parse_softnet(text: &str) -> Softnet {
     text.lines().fold(Softnet::default(), |sum, line| {
         let mut columns = line.split_whitespace().map(|n| u64::from_str_radix(n, 16).unwrap_or(0));
         let mut next = || columns.next().unwrap_or(0);
@@ -93,7 +100,7 @@ fn softnet_of(text: &str) -> Softnet {
 }
 
 /// Whether the kernel has `fq`: in use, loaded, built in, or a module on disk.
-fn fq(kernel: &str, root: &Path) -> Reading<bool> {
+fn has_fq(kernel: &str, root: &Path) -> Reading<bool> {
     let in_use = sysctl::read(root, "net.core.default_qdisc").is_ok_and(|name| name == "fq");
     if in_use || Path::new("/sys/module/sch_fq").exists() {
         return Reading::Known(true);
@@ -105,17 +112,15 @@ fn fq(kernel: &str, root: &Path) -> Reading<bool> {
     }
     match lists.iter().all(Result::is_ok) {
         true => Reading::Known(false),
-        false => {
-            Reading::unknown(format!("{} does not tell which modules this kernel has", modules.display()))
-        }
+        false => Reading::unknown(format!("{} does not list this kernel's modules", modules.display())),
     }
 }
 
-/// Adds what the driver and /sys tell.
-fn complete(mut device: Device) -> Device {
-    ethtool::complete(&mut device);
+/// Adds the facts that the driver and /sys provide.
+fn add_driver_facts(mut device: Device) -> Device {
+    ethtool::add_driver_facts(&mut device);
     let class = Path::new("/sys/class/net").join(&device.name);
-    // A mount of another namespace's devices would speak of other ones by the same names.
+    // /sys may be of another network namespace, whose devices can have the same names.
     let index = fs::read_to_string(class.join("ifindex")).ok().and_then(|text| text.trim().parse().ok());
     if index != Some(device.index) {
         let why = "/sys does not show this network namespace's devices";
@@ -126,7 +131,7 @@ fn complete(mut device: Device) -> Device {
         fs::read_to_string(class.join("device/numa_node")).ok().and_then(|text| text.trim().parse().ok());
     device.numa_node = match node {
         Some(node) if node >= 0 => Reading::Known(node),
-        Some(_) => Reading::unknown("this machine has one memory node, or does not tell"),
+        Some(_) => Reading::unknown("this machine has only one memory node, or does not report it"),
         None => Reading::unknown("the device is not on a bus"),
     };
     device.interrupts = interrupts(&class);
@@ -135,7 +140,7 @@ fn complete(mut device: Device) -> Device {
 
 fn interrupts(class: &Path) -> Reading<Vec<Interrupt>> {
     let Ok(lines) = fs::read_dir(class.join("device/msi_irqs")) else {
-        return Reading::unknown("the device has no interrupts of its own");
+        return Reading::unknown("the device has no interrupts");
     };
     let line = |entry: fs::DirEntry| {
         let number = entry.file_name().to_str()?.parse().ok()?;
@@ -147,13 +152,14 @@ fn interrupts(class: &Path) -> Reading<Vec<Interrupt>> {
     Reading::Known(found)
 }
 
-/// The name of the device that packets to `to` leave by, where the kernel's table tells.
-pub fn device_towards(facts: &HostFacts, to: std::net::IpAddr) -> Option<String> {
+/// The name of the device through which packets to `to` leave, by the kernel's routing table; `None` without
+/// a route.
+pub fn find_device_towards(facts: &HostFacts, to: std::net::IpAddr) -> Option<String> {
     let any = match to {
         std::net::IpAddr::V4(_) => "0.0.0.0:0",
         std::net::IpAddr::V6(_) => "[::]:0",
     };
-    // Connecting a UDP socket sends nothing; the kernel picks route and source address.
+    // Connecting a UDP socket sends no packet; the kernel selects the route and the source address.
     let socket = std::net::UdpSocket::bind(any).ok()?;
     socket.connect((to, 9)).ok()?;
     let source = socket.local_addr().ok()?.ip();
@@ -166,16 +172,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_of_all_processors_are_added() {
+    fn softnet_columns_of_all_processors_are_added() {
         let text = "0000000a 00000001 00000002 00000000\n000000ff 00000000 00000001\nnonsense\n\n";
-        assert_eq!(softnet_of(text), Softnet { processed: 265, dropped: 1, squeezed: 3 });
+        assert_eq!(parse_softnet(text), Softnet { processed: 265, dropped: 1, squeezed: 3 });
     }
 
     #[test]
-    fn this_machine_is_read_or_says_why_not() {
+    fn facts_of_this_machine_are_plausible() {
         let facts = inspect();
         assert!(facts.version().is_some(), "{}", facts.kernel);
-        assert!(facts.triple("net.ipv4.tcp_rmem").is_some_and(|[least, _, most]| least <= most));
+        assert!(facts.triple("net.ipv4.tcp_rmem").is_some_and(|[min, _, max]| min <= max));
         assert!(*facts.memory_bytes.known().unwrap() > 1 << 20);
         for device in &facts.devices {
             assert!(!device.name.is_empty() && device.mtu > 0, "{device:?}");

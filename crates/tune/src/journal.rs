@@ -1,4 +1,5 @@
-//! What was changed, and what it was before: written and synchronized before anything is touched, removed when all is back.
+//! The journal: which settings were changed, and their previous values. It is written and synchronized before
+//! any change, and removed when all settings are restored.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     advice::Goal,
     error::{Attempted, Error},
-    roots::{Roots, boot, namespace},
+    host_paths::{HostPaths, boot_id, namespace_id},
     setting,
 };
 
@@ -22,56 +23,58 @@ const SCHEMA: &str = "longfat.tune-journal/1";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Journal {
     schema: String,
-    /// The network namespace, and the machine's start, for which `settings` were read.
+    /// The network namespace, and the boot ID, for which the values were read.
     namespace: u64,
     boot: String,
-    /// Everything was set; false while settings are being made, and for ever if that was cut short.
+    /// Whether all settings were applied; false while they are being applied, and permanently if that was
+    /// interrupted.
     pub complete: bool,
-    /// What it was for, in words.
+    /// The purpose, in words.
     pub purpose: String,
-    /// The path that it was for: what suited that path already is in no list of changes, and is checked all the same.
+    /// The path for which the host was tuned. `check` uses it to check settings that were good enough and so
+    /// are not among the changes.
     #[serde(default)]
     pub goal: Option<Goal>,
-    /// Settings of the path's device were wanted too.
+    /// Whether settings of the path's device were requested too.
     #[serde(default)]
     pub devices: bool,
-    /// The file that was written.
+    /// The sysctl file that was written.
     pub file: Option<FileChange>,
-    /// In the order in which they were set.
+    /// The changed settings, in the order in which they were applied.
     pub settings: Vec<SettingChange>,
 }
 
 /// A setting that was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingChange {
-    /// Its name; `eth0 tso` is a device's.
+    /// Name of the sysctl, or of the device setting, as in `eth0 tso`.
     pub name: String,
-    /// What it was.
+    /// The previous value.
     pub before: String,
-    /// What it was set to.
+    /// The new value.
     pub after: String,
 }
 
 /// A file that was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Where.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What was there: text and permission bits.
+    /// Previous text and permission bits; `None` if there was no file.
     pub before: Option<(String, u32)>,
-    /// What was written.
+    /// The new text.
     pub after: String,
-    /// The directory was not there.
+    /// Whether the directory was created too.
     pub made_directory: bool,
 }
 
 impl Journal {
-    /// Of nothing yet.
+    /// A journal without changes.
     pub(crate) fn new(purpose: &str) -> Result<Journal, Error> {
         Ok(Journal {
             schema: SCHEMA.into(),
-            namespace: namespace()?,
-            boot: boot(),
+            namespace: namespace_id()?,
+            boot: boot_id(),
             complete: false,
             purpose: purpose.into(),
             goal: None,
@@ -81,74 +84,78 @@ impl Journal {
         })
     }
 
-    /// This host's, if there is one.
-    pub fn read(roots: &Roots) -> Result<Option<Journal>, Error> {
-        let path = roots.journal_path();
+    /// Reads this host's journal; `None` if there is none.
+    ///
+    /// # Errors
+    /// If the journal cannot be read, is malformed, or belongs to another network namespace.
+    pub fn read(paths: &HostPaths) -> Result<Option<Journal>, Error> {
+        let path = paths.journal_path();
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e).attempted(|| format!("read {}", path.display())),
         };
-        let bad = |why: String| Error::Journal { path: path.clone(), why };
-        let journal: Journal = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        let invalid = |why: String| Error::Journal { path: path.clone(), why };
+        let journal: Journal = serde_json::from_str(&text).map_err(|e| invalid(e.to_string()))?;
         if journal.schema != SCHEMA {
-            return Err(bad(format!("it is of the form {}", journal.schema)));
+            return Err(invalid(format!("its schema is {}", journal.schema)));
         }
-        if journal.boot == boot() && journal.namespace != namespace()? {
-            return Err(Error::Elsewhere(path));
+        if journal.boot == boot_id() && journal.namespace != namespace_id()? {
+            return Err(Error::OtherNamespace(path));
         }
-        // It is read to be written back by root: it may name settings only.
-        if let Some(odd) = journal.settings.iter().find(|change| !setting::is_known(&change.name)) {
-            return Err(bad(format!("{:?} is no setting", odd.name)));
+        // Root writes these values back, so that only permitted names are accepted.
+        if let Some(unknown) = journal.settings.iter().find(|change| !setting::is_permitted(&change.name)) {
+            return Err(invalid(format!("{:?} is not a setting that longfat changes", unknown.name)));
         }
-        if journal.file.as_ref().is_some_and(|file| Some(&file.path) != roots.file.as_ref()) {
-            return Err(bad("it names a file that is not ours".into()));
+        if journal.file.as_ref().is_some_and(|file| Some(&file.path) != paths.sysctl_file.as_ref()) {
+            return Err(invalid("it names a file that longfat does not write".into()));
         }
         Ok(Some(journal))
     }
 
-    /// Writes it, so that it is there after a crash of program or machine: whole, or as it was.
-    pub(crate) fn write(&self, roots: &Roots) -> Result<(), Error> {
-        let path = roots.journal_path();
+    /// Writes the journal atomically and durably: after a crash of the program or the machine the file has either the new or the old contents.
+    pub(crate) fn write(&self, paths: &HostPaths) -> Result<(), Error> {
+        let path = paths.journal_path();
         let text = serde_json::to_string_pretty(self).map_err(io::Error::from);
-        text.and_then(|text| write_whole(&path, text.as_bytes(), 0o600))
+        text.and_then(|text| replace_file(&path, text.as_bytes(), 0o600))
             .attempted(|| format!("write {}", path.display()))
     }
 }
 
-/// A lock of the journal's directory, which is made if need be; it ends when dropped.
-pub(crate) fn lock(roots: &Roots) -> Result<File, Error> {
-    let directory = &roots.state;
+/// Locks the journal's directory, and creates it if it is missing. Dropping the file releases the lock.
+pub(crate) fn lock(paths: &HostPaths) -> Result<File, Error> {
+    let directory = &paths.state_dir;
     match DirBuilder::new().mode(0o700).recursive(true).create(directory) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
     }
-    .attempted(|| format!("make {}", directory.display()))?;
+    .attempted(|| format!("create {}", directory.display()))?;
     let file = File::open(directory).attempted(|| format!("open {}", directory.display()))?;
     file.lock().attempted(|| format!("lock {}", directory.display()))?;
     Ok(file)
 }
 
-/// The file beside `path` in which it is made.
-pub(crate) fn beside(path: &Path) -> PathBuf {
+/// The temporary file, in the same directory, in which `path` is written before the rename.
+pub(crate) fn temporary_path(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(".longfat-new");
     path.with_file_name(name)
 }
 
-/// Replaces a file at once: others see all of it or what was there before, and so does a machine that lost its power.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let beside = beside(path);
-    let mut file = File::create(&beside)?;
+/// Replaces a file atomically: other processes, and the machine after a power failure, see either the new or
+/// the old contents.
+pub(crate) fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let temporary = temporary_path(path);
+    let mut file = File::create(&temporary)?;
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(&beside, path)?;
+    fs::rename(&temporary, path)?;
     sync_directory(path)
 }
 
-/// Makes what happened to a file's name last.
+/// Makes a change of the file's name durable (fsync(2) of its directory).
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) => File::open(parent)?.sync_all(),
@@ -156,7 +163,7 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file, which may be gone already.
+/// Removes a file, if it exists.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -168,35 +175,35 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn roots(directory: &Path) -> Roots {
-        Roots {
+    fn paths(directory: &Path) -> HostPaths {
+        HostPaths {
             proc_sys: directory.join("proc"),
-            file: None,
-            state: directory.to_path_buf(),
-            journal: "j.json".into(),
+            sysctl_file: None,
+            state_dir: directory.to_path_buf(),
+            journal_name: "j.json".into(),
         }
     }
 
     #[test]
-    fn a_journal_comes_back_and_garbage_is_refused() {
+    fn a_journal_round_trips_and_garbage_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
-        let roots = roots(directory.path());
-        assert_eq!(Journal::read(&roots).unwrap(), None);
+        let paths = paths(directory.path());
+        assert_eq!(Journal::read(&paths).unwrap(), None);
         let mut journal = Journal::new("10 Gb/s").unwrap();
         let change =
             SettingChange { name: "net.ipv4.tcp_rmem".into(), before: "1 2 3".into(), after: "1 2 4".into() };
         journal.settings.push(change);
-        journal.write(&roots).unwrap();
-        assert_eq!(Journal::read(&roots).unwrap(), Some(journal.clone()));
+        journal.write(&paths).unwrap();
+        assert_eq!(Journal::read(&paths).unwrap(), Some(journal.clone()));
         for bad in ["", "{", "[]", &serde_json::to_string(&journal).unwrap().replace("net.ipv4", "kernel.")] {
-            fs::write(roots.journal_path(), bad).unwrap();
-            assert!(matches!(Journal::read(&roots), Err(Error::Journal { .. })), "{bad}");
+            fs::write(paths.journal_path(), bad).unwrap();
+            assert!(matches!(Journal::read(&paths), Err(Error::Journal { .. })), "{bad}");
         }
-        let elsewhere = Journal { namespace: journal.namespace + 1, ..journal };
-        elsewhere.write(&roots).unwrap();
-        assert!(matches!(Journal::read(&roots), Err(Error::Elsewhere(_))));
-        let before_a_restart = Journal { boot: "another".into(), ..elsewhere };
-        before_a_restart.write(&roots).unwrap();
-        assert_eq!(Journal::read(&roots).unwrap(), Some(before_a_restart));
+        let of_other_namespace = Journal { namespace: journal.namespace + 1, ..journal };
+        of_other_namespace.write(&paths).unwrap();
+        assert!(matches!(Journal::read(&paths), Err(Error::OtherNamespace(_))));
+        let of_earlier_boot = Journal { boot: "another".into(), ..of_other_namespace };
+        of_earlier_boot.write(&paths).unwrap();
+        assert_eq!(Journal::read(&paths).unwrap(), Some(of_earlier_boot));
     }
 }

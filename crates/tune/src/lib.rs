@@ -1,8 +1,10 @@
-//! A host's settings for long fat paths: read ([`inspect`]), judged ([`advise`], pure), changed and put back ([`apply`],
-//! [`revert`]), watched ([`check`]), told to other programs ([`export`]).
+//! A host's settings for long fat paths: reads them ([`inspect`]), recommends changes ([`advise`], pure),
+//! changes and restores them ([`apply`], [`revert`]), checks them later ([`check`]), and writes them in other
+//! programs' formats ([`export`]).
 //!
-//! Sysctls are changed, and of a device that is named its transmit queue, rings and offloads, until the next restart. For all else the
-//! commands are told, because it is a matter of the machine's own network configuration, or of its owner alone.
+//! [`apply`] changes sysctls, and, if a device is named, its transmit queue, rings and offloads, which last
+//! until the next reboot. For everything else there are only commands to run by hand, because it belongs to
+//! the machine's network configuration, or needs its owner's decision.
 //!
 //! ```
 //! use tune::{Goal, HostFacts, advise};
@@ -27,24 +29,24 @@ mod error;
 mod ethtool;
 mod export;
 mod facts;
+mod host_paths;
 mod inspect;
 mod journal;
 mod netlink;
-mod roots;
 mod setting;
 mod sys;
 mod sysctl;
 
-pub use advice::{Advice, Goal, Item, Refusal, State, Target};
+pub use advice::{Advice, Goal, InfeasibleGoal, Recommendation, RecommendationStatus, Target};
 pub use advise::advise;
-pub use apply::{Applied, Refused, Reverted, Wanted, apply, revert};
+pub use apply::{Applied, RejectedSetting, RequestedSettings, Reverted, apply, revert};
 pub use check::{Difference, check};
 pub use error::Error;
-pub use export::{Format, command, export};
+pub use export::{ExportFormat, export, manual_command};
 pub use facts::{
-    Coalescing, Device, HostFacts, Interrupt, Offloads, Outgoing, Pause, Reading, Rings, Route, Setting,
-    Softnet,
+    Coalescing, Device, HostFacts, Interrupt, Offloads, Pause, Reading, Rings, Route, Softnet, SysctlValue,
+    TxCounters,
 };
-pub use inspect::{device_towards, inspect, is_lab_host, outgoing};
+pub use host_paths::HostPaths;
+pub use inspect::{find_device_towards, inspect, is_lab_host, read_tx_counters};
 pub use journal::{FileChange, Journal, SettingChange};
-pub use roots::Roots;

@@ -1,8 +1,7 @@
-//! Devices and routes as rtnetlink tells them, of this thread's network namespace.
+//! Devices and routes of this thread's network namespace, read by rtnetlink.
 
 use std::{collections::BTreeMap, io, net::IpAddr};
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressMessage},
@@ -10,11 +9,11 @@ use netlink_packet_route::{
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric},
     tc::{TcAttribute, TcHandle, TcMessage, TcStats2},
 };
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use os::netlink::RouteSocket;
 
-use crate::facts::{Device, Outgoing, Route};
+use crate::facts::{Device, Route, TxCounters};
 
-/// Names of metrics by their number (linux/rtnetlink.h, RTAX_*), for the lock's bits.
+/// Names of metrics by their number (linux/rtnetlink.h, RTAX_*), for the bits of RTAX_LOCK.
 const METRICS: [(u32, &str); 12] = [
     (2, "mtu"),
     (3, "window"),
@@ -30,7 +29,7 @@ const METRICS: [(u32, &str); 12] = [
     (15, "quickack"),
 ];
 
-/// All devices but the loopback one, with what rtnetlink knows of them.
+/// All devices without the loopback device, with the facts that rtnetlink provides.
 pub(crate) fn devices() -> io::Result<Vec<Device>> {
     let mut found = Vec::new();
     dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), |message| {
@@ -61,15 +60,18 @@ fn device(link: &LinkMessage) -> Device {
     device
 }
 
-/// What a device sent since it was made, and what it or its root queueing discipline dropped.
-pub(crate) fn outgoing(index: u32) -> io::Result<Outgoing> {
-    let mut all = Outgoing::default();
+/// Transmit counters of a device, with the drops of its root queueing discipline.
+pub(crate) fn tx_counters(index: u32) -> io::Result<TxCounters> {
+    let mut counters = TxCounters::default();
     dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), |message| {
         let RouteNetlinkMessage::NewLink(link) = message else { return };
         for attribute in link.attributes.iter().filter(|_| link.header.index == index) {
             if let LinkAttribute::Stats64(stats) = attribute {
-                all =
-                    Outgoing { packets: stats.tx_packets, bytes: stats.tx_bytes, dropped: stats.tx_dropped };
+                counters = TxCounters {
+                    packets: stats.tx_packets,
+                    bytes: stats.tx_bytes,
+                    dropped: stats.tx_dropped,
+                };
             }
         }
     })?;
@@ -78,13 +80,13 @@ pub(crate) fn outgoing(index: u32) -> io::Result<Outgoing> {
             && u32::try_from(qdisc.header.index) == Ok(index)
             && qdisc.header.parent == TcHandle::ROOT
         {
-            all.dropped += dropped_by(&qdisc);
+            counters.dropped += qdisc_drops(&qdisc);
         }
     })?;
-    Ok(all)
+    Ok(counters)
 }
 
-fn dropped_by(qdisc: &TcMessage) -> u64 {
+fn qdisc_drops(qdisc: &TcMessage) -> u64 {
     let all = qdisc.attributes.iter().find_map(|attribute| match attribute {
         TcAttribute::Stats2(all) => Some(all),
         _ => None,
@@ -96,12 +98,12 @@ fn dropped_by(qdisc: &TcMessage) -> u64 {
     queues.sum()
 }
 
-/// The number of the device that has an address.
+/// Interface index of the device that has an address.
 pub(crate) fn device_with_address(address: IpAddr) -> io::Result<Option<u32>> {
     let mut found = None;
     dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()), |message| {
         if let RouteNetlinkMessage::NewAddress(message) = message
-            && message.attributes.iter().any(|one| match one {
+            && message.attributes.iter().any(|attribute| match attribute {
                 AddressAttribute::Address(own) | AddressAttribute::Local(own) => *own == address,
                 _ => false,
             })
@@ -112,7 +114,7 @@ pub(crate) fn device_with_address(address: IpAddr) -> io::Result<Option<u32>> {
     Ok(found)
 }
 
-/// Routes of either version that have metrics. `names` tells devices by their numbers.
+/// IPv4 and IPv6 routes that have metrics. `names` maps interface indices to names.
 pub(crate) fn routes(names: &BTreeMap<u32, String>) -> io::Result<Vec<Route>> {
     let mut found = Vec::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
@@ -141,18 +143,20 @@ fn route(message: &RouteMessage, names: &BTreeMap<u32, String>) -> Route {
                 route.to = format!("{to}/{}", message.header.destination_prefix_length);
             }
             RouteAttribute::Oif(index) => route.device = names.get(index).cloned(),
-            RouteAttribute::Metrics(metrics) => metrics.iter().for_each(|metric| add(metric, &mut route)),
+            RouteAttribute::Metrics(metrics) => {
+                metrics.iter().for_each(|metric| add_metric(metric, &mut route))
+            }
             _ => {}
         }
     }
     route
 }
 
-fn add(metric: &RouteMetric, route: &mut Route) {
+fn add_metric(metric: &RouteMetric, route: &mut Route) {
     let (name, value) = match metric {
         RouteMetric::Lock(bits) => {
-            let named = METRICS.iter().filter(|(number, _)| bits & (1 << number) != 0);
-            route.locked = named.map(|(_, name)| name.to_string()).collect();
+            let locked = METRICS.iter().filter(|(number, _)| bits & (1 << number) != 0);
+            route.locked = locked.map(|(_, name)| name.to_string()).collect();
             return;
         }
         RouteMetric::Mtu(value) => ("mtu", value),
@@ -172,32 +176,7 @@ fn add(metric: &RouteMetric, route: &mut Route) {
     route.metrics.insert(name.into(), u64::from(*value));
 }
 
-/// Asks for a list and hands each message on.
-fn dump(request: RouteNetlinkMessage, mut each: impl FnMut(RouteNetlinkMessage)) -> io::Result<()> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
-    loop {
-        let (answer, _) = socket.recv_from_full()?;
-        let mut rest = &answer[..];
-        while !rest.is_empty() {
-            let message =
-                NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(io::Error::other)?;
-            let length = (message.header.length as usize).next_multiple_of(4).clamp(4, rest.len().max(4));
-            rest = rest.get(length..).unwrap_or_default();
-            match message.payload {
-                NetlinkPayload::InnerMessage(inner) => each(inner),
-                NetlinkPayload::Done(_) => return Ok(()),
-                NetlinkPayload::Error(error) => return Err(error.to_io()),
-                _ => {}
-            }
-        }
-    }
+/// Sends a dump request, and calls `handle` with each message of the reply.
+fn dump(request: RouteNetlinkMessage, handle: impl FnMut(RouteNetlinkMessage)) -> io::Result<()> {
+    RouteSocket::open()?.dump(request, handle)
 }

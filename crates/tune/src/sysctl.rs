@@ -1,10 +1,10 @@
-//! Sysctls as files below /proc/sys, of this thread's network namespace where they are a namespace's.
+//! Sysctls as files below /proc/sys. Those that belong to a network namespace are of this thread's.
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path, path::PathBuf};
 
-use crate::facts::{Reading, Setting};
+use crate::facts::{Reading, SysctlValue};
 
-/// Those that are inspected.
+/// Sysctls that `inspect` reads.
 pub(crate) const INSPECTED: [&str; 32] = [
     "net.core.default_qdisc",
     "net.core.netdev_budget",
@@ -40,37 +40,38 @@ pub(crate) const INSPECTED: [&str; 32] = [
     "net.ipv4.tcp_wmem",
 ];
 
-/// The file of a setting.
+/// The file of a sysctl.
 pub(crate) fn path(root: &Path, name: &str) -> PathBuf {
     root.join(name.replace('.', "/"))
 }
 
-/// A setting's text with single blanks.
+/// Reads a sysctl, with single spaces between its values.
 pub(crate) fn read(root: &Path, name: &str) -> io::Result<String> {
-    Ok(normal(&fs::read_to_string(path(root, name))?))
+    Ok(normalize_spaces(&fs::read_to_string(path(root, name))?))
 }
 
-/// The same for people, with what can be done with it.
-pub(crate) fn inspect(root: &Path, name: &str) -> Reading<Setting> {
+/// Reads a sysctl and whether it can be written; if it cannot be read, the reason.
+pub(crate) fn inspect(root: &Path, name: &str) -> Reading<SysctlValue> {
     let file = path(root, name);
     let found = read(root, name).and_then(|value| {
         let read_only = fs::metadata(&file)?.permissions().mode() & 0o222 == 0;
-        Ok(Setting { value, read_only })
+        Ok(SysctlValue { value, read_only })
     });
     match found {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Reading::unknown(
-            "this kernel has no such setting, or it belongs to the whole machine and this is one host of it",
+            "this kernel has no such setting, or it belongs to the whole machine and not to this network \
+            namespace",
         ),
         other => other.into(),
     }
 }
 
-/// Writes a setting.
+/// Writes a sysctl.
 pub(crate) fn write(root: &Path, name: &str, value: &str) -> io::Result<()> {
     fs::write(path(root, name), value)
 }
 
-/// Blanks made one each.
-pub(crate) fn normal(text: &str) -> String {
+/// Replaces each run of white space by one space.
+pub(crate) fn normalize_spaces(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,12 +1,13 @@
-//! What is advised to hosts of many kinds.
+//! Advice for hosts of many kinds.
 
 use proptest::prelude::*;
 use tune::{
-    Advice, Device, Goal, HostFacts, Offloads, Reading, Refusal, Rings, Setting, State, Target, advise,
+    Advice, Device, Goal, HostFacts, InfeasibleGoal, Offloads, Reading, RecommendationStatus, Rings,
+    SysctlValue, Target, advise,
 };
 use units::{BitRate, Bytes, Time};
 
-/// Linux 6.18 as it comes, with 24 GiB of memory.
+/// Linux with its default settings, and 24 GiB of memory.
 fn host(kernel: &str) -> HostFacts {
     let settings = [
         ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
@@ -40,7 +41,7 @@ fn host(kernel: &str) -> HostFacts {
 }
 
 fn set(facts: &mut HostFacts, name: &str, value: &str) {
-    let setting = Setting { value: value.into(), read_only: false };
+    let setting = SysctlValue { value: value.into(), read_only: false };
     facts.sysctls.insert(name.into(), Reading::Known(setting));
 }
 
@@ -48,26 +49,35 @@ fn goal(rate: &str, rtt: &str, streams: u32) -> Goal {
     Goal { rate: rate.parse().unwrap(), rtt: rtt.parse().unwrap(), streams, device: None, lower: false }
 }
 
-fn state<'a>(advice: &'a Advice, name: &str) -> Option<(&'a State, &'a str)> {
-    let is_it = |target: &Target| target.name() == name;
-    advice.items.iter().find(|item| is_it(&item.target)).map(|item| (&item.state, item.advised.as_str()))
+fn status<'a>(advice: &'a Advice, name: &str) -> Option<(&'a RecommendationStatus, &'a str)> {
+    let matches = |target: &Target| target.name() == name;
+    advice.items.iter().find(|item| matches(&item.target)).map(|item| (&item.status, item.advised.as_str()))
 }
 
 #[test]
-fn a_new_kernel_for_ten_gigabits_over_fifty_milliseconds() {
+fn advice_for_ten_gigabits_over_fifty_milliseconds_by_kernel() {
     let advice = advise(&host("6.18.44"), &goal("10gbit", "50ms", 1)).unwrap();
     assert_eq!(advice.buffer_bytes, 120 << 20, "Lab 8: twice 62.5 MB, in MiB");
-    assert_eq!(state(&advice, "net.ipv4.tcp_rmem"), Some((&State::Change, "4096 131072 125829120")));
-    assert_eq!(state(&advice, "net.ipv4.tcp_wmem"), Some((&State::Change, "4096 16384 125829120")));
-    assert_eq!(state(&advice, "net.core.rmem_max"), Some((&State::Change, "125829120")));
-    assert_eq!(state(&advice, "net.ipv4.tcp_window_scaling"), Some((&State::Fine, "1")));
-    assert_eq!(state(&advice, "net.ipv4.tcp_congestion_control"), Some((&State::Change, "cubic")));
-    assert_eq!(state(&advice, "net.ipv4.tcp_adv_win_scale"), None, "ignored since 6.6");
-    assert_eq!(state(&advice, "net.ipv4.tcp_mem"), None, "240 MiB are far below the pressure of 1.5 GB");
+    assert_eq!(
+        status(&advice, "net.ipv4.tcp_rmem"),
+        Some((&RecommendationStatus::Change, "4096 131072 125829120"))
+    );
+    assert_eq!(
+        status(&advice, "net.ipv4.tcp_wmem"),
+        Some((&RecommendationStatus::Change, "4096 16384 125829120"))
+    );
+    assert_eq!(status(&advice, "net.core.rmem_max"), Some((&RecommendationStatus::Change, "125829120")));
+    assert_eq!(status(&advice, "net.ipv4.tcp_window_scaling"), Some((&RecommendationStatus::Satisfied, "1")));
+    assert_eq!(
+        status(&advice, "net.ipv4.tcp_congestion_control"),
+        Some((&RecommendationStatus::Change, "cubic"))
+    );
+    assert_eq!(status(&advice, "net.ipv4.tcp_adv_win_scale"), None, "ignored since 6.6");
+    assert_eq!(status(&advice, "net.ipv4.tcp_mem"), None, "240 MiB are far below the pressure of 1.5 GB");
     let old = advise(&host("6.1.0"), &goal("10gbit", "50ms", 1)).unwrap();
     assert_eq!(
-        state(&old, "net.ipv4.tcp_adv_win_scale"),
-        Some((&State::Change, "1")),
+        status(&old, "net.ipv4.tcp_adv_win_scale"),
+        Some((&RecommendationStatus::Change, "1")),
         "-2 is a quarter of the buffer"
     );
 }
@@ -79,48 +89,57 @@ fn nothing_is_lowered_unless_asked() {
     set(&mut facts, "net.core.rmem_max", "536870912");
     let small = goal("100mbit", "20ms", 1);
     let advice = advise(&facts, &small).unwrap();
-    assert_eq!(state(&advice, "net.ipv4.tcp_rmem"), Some((&State::Better, "4096 131072 536870912")));
-    assert_eq!(state(&advice, "net.core.rmem_max"), Some((&State::Better, "536870912")));
+    assert_eq!(
+        status(&advice, "net.ipv4.tcp_rmem"),
+        Some((&RecommendationStatus::Exceeded, "4096 131072 536870912"))
+    );
+    assert_eq!(status(&advice, "net.core.rmem_max"), Some((&RecommendationStatus::Exceeded, "536870912")));
     let lower = advise(&facts, &Goal { lower: true, ..small }).unwrap();
-    assert_eq!(state(&lower, "net.ipv4.tcp_rmem"), Some((&State::Change, "4096 131072 1048576")));
-    assert_eq!(state(&lower, "net.core.rmem_max"), Some((&State::Change, "1048576")));
+    assert_eq!(
+        status(&lower, "net.ipv4.tcp_rmem"),
+        Some((&RecommendationStatus::Change, "4096 131072 1048576"))
+    );
+    assert_eq!(status(&lower, "net.core.rmem_max"), Some((&RecommendationStatus::Change, "1048576")));
 }
 
 #[test]
-fn what_cannot_work_is_refused_with_what_would() {
-    let refusal = advise(&host("6.18"), &goal("100gbit", "300ms", 1)).unwrap_err();
-    let Refusal::Window { streams, .. } = refusal else { panic!("{refusal}") };
-    let at = |streams| advise(&host("6.18"), &goal("100gbit", "300ms", streams));
-    assert!(!matches!(at(streams), Err(Refusal::Window { .. })), "{streams} are enough");
-    let most = advise(&host("6.18"), &goal("100gbit", "85.87ms", 1)).unwrap();
+fn an_infeasible_goal_is_an_error_that_names_a_feasible_one() {
+    let error = advise(&host("6.18"), &goal("100gbit", "300ms", 1)).unwrap_err();
+    let InfeasibleGoal::Window { streams, .. } = error else { panic!("{error}") };
+    let with_streams = |streams| advise(&host("6.18"), &goal("100gbit", "300ms", streams));
+    assert!(!matches!(with_streams(streams), Err(InfeasibleGoal::Window { .. })), "{streams} are enough");
+    let largest = advise(&host("6.18"), &goal("100gbit", "85.87ms", 1)).unwrap();
     assert_eq!(
-        most.buffer_bytes,
+        largest.buffer_bytes,
         i32::MAX as u64,
         "a window of 1.0734 GB is possible, twice as much buffer is not"
     );
     let mut small = host("6.18");
     small.memory_bytes = Reading::Known(256 << 20);
-    let refusal = advise(&small, &goal("10gbit", "50ms", 1)).unwrap_err();
+    let error = advise(&small, &goal("10gbit", "50ms", 1)).unwrap_err();
     assert!(
-        matches!(refusal, Refusal::Memory { .. }) && refusal.to_string().contains("240 MiB"),
-        "{refusal}"
+        matches!(error, InfeasibleGoal::Memory { .. }) && error.to_string().contains("240 MiB"),
+        "{error}"
     );
 }
 
 #[test]
-fn what_belongs_to_the_machine_is_left_to_it() {
+fn settings_of_the_whole_machine_are_not_changed_from_a_namespace() {
     let mut facts = host("6.18");
     let value = "4194304".to_string();
-    facts.sysctls.insert("net.core.rmem_max".into(), Reading::Known(Setting { value, read_only: true }));
+    facts.sysctls.insert("net.core.rmem_max".into(), Reading::Known(SysctlValue { value, read_only: true }));
     facts.sysctls.insert("net.core.wmem_max".into(), Reading::unknown("no such setting"));
     let advice = advise(&facts, &goal("10gbit", "50ms", 1)).unwrap();
-    assert!(matches!(state(&advice, "net.core.rmem_max"), Some((State::Elsewhere { .. }, _))));
-    assert!(matches!(state(&advice, "net.core.wmem_max"), Some((State::Unknown { .. }, _))));
+    assert!(matches!(
+        status(&advice, "net.core.rmem_max"),
+        Some((RecommendationStatus::NotChangeable { .. }, _))
+    ));
+    assert!(matches!(status(&advice, "net.core.wmem_max"), Some((RecommendationStatus::Unknown { .. }, _))));
     assert!(advice.changes().all(|(name, ..)| !name.starts_with("net.core.")));
 }
 
 #[test]
-fn devices_get_commands_and_no_changes() {
+fn devices_get_commands_but_no_sysctl_changes() {
     let mut facts = host("6.18");
     facts.devices.push(Device {
         name: "eth7".into(),
@@ -142,35 +161,43 @@ fn devices_get_commands_and_no_changes() {
     });
     facts.fq = Reading::Known(true);
     let advice = advise(&facts, &goal("10gbit", "50ms", 1)).unwrap();
-    assert_eq!(state(&advice, "eth7 rx ring"), Some((&State::Change, "4096")));
-    assert_eq!(state(&advice, "eth7 tx ring"), Some((&State::Fine, "4096")));
-    assert_eq!(state(&advice, "eth7 gro"), Some((&State::Change, "on")));
-    assert_eq!(state(&advice, "eth7 link").unwrap().0, &State::Look, "1 Gb/s never makes 10");
-    assert_eq!(state(&advice, "eth7 qdisc"), Some((&State::Look, "fq")));
-    assert_eq!(state(&advice, "net.ipv4.tcp_mtu_probing"), Some((&State::Change, "1")), "jumbo frames");
-    assert_eq!(state(&advice, "net.core.default_qdisc"), Some((&State::Change, "fq")));
+    assert_eq!(status(&advice, "eth7 rx ring"), Some((&RecommendationStatus::Change, "4096")));
+    assert_eq!(status(&advice, "eth7 tx ring"), Some((&RecommendationStatus::Satisfied, "4096")));
+    assert_eq!(status(&advice, "eth7 gro"), Some((&RecommendationStatus::Change, "on")));
+    assert_eq!(
+        status(&advice, "eth7 link").unwrap().0,
+        &RecommendationStatus::ManualReview,
+        "1 Gb/s never makes 10"
+    );
+    assert_eq!(status(&advice, "eth7 qdisc"), Some((&RecommendationStatus::ManualReview, "fq")));
+    assert_eq!(
+        status(&advice, "net.ipv4.tcp_mtu_probing"),
+        Some((&RecommendationStatus::Change, "1")),
+        "jumbo frames"
+    );
+    assert_eq!(status(&advice, "net.core.default_qdisc"), Some((&RecommendationStatus::Change, "fq")));
     assert!(advice.changes().all(|(name, ..)| name.starts_with("net.")));
     let export = |format| tune::export(&advice, format, "10 Gb/s x 50 ms");
-    let ethtool = export(tune::Format::Ethtool);
+    let ethtool = export(tune::ExportFormat::Ethtool);
     assert!(
         ethtool.contains("ethtool -G eth7 rx 4096\n") && ethtool.contains("ethtool -K eth7 gro on\n"),
         "{ethtool}"
     );
     assert!(!ethtool.contains("tcp_rmem"));
-    assert!(export(tune::Format::NetworkManager).contains("ethtool.ring-rx 4096"));
-    assert!(export(tune::Format::Sysctl).contains("\nnet.ipv4.tcp_rmem = 4096 131072 125829120\n"));
-    let ansible = export(tune::Format::Ansible);
+    assert!(export(tune::ExportFormat::NetworkManager).contains("ethtool.ring-rx 4096"));
+    assert!(export(tune::ExportFormat::Sysctl).contains("\nnet.ipv4.tcp_rmem = 4096 131072 125829120\n"));
+    let ansible = export(tune::ExportFormat::Ansible);
     assert!(ansible.contains("    value: \"4096 131072 125829120\"\n"), "{ansible}");
     assert!(ansible.contains("ansible.builtin.command: ethtool -G eth7 rx 4096"), "{ansible}");
 }
 
 proptest! {
-    /// What is advised, once it is so, is fine; and no buffer becomes smaller.
+    /// After the advice is applied there is nothing more to change, and no buffer became smaller.
     #[test]
-    fn advice_is_at_peace_with_itself(rate in 1u64..=400_000, rtt_us in 10u64..=400_000, streams in 1u32..=64, most in 4096u64..1 << 31) {
+    fn advice_is_idempotent(rate in 1u64..=400_000, rtt_us in 10u64..=400_000, streams in 1u32..=64, max in 4096u64..1 << 31) {
         let mut facts = host("6.18.44");
         facts.memory_bytes = Reading::Known(1 << 50);
-        set(&mut facts, "net.ipv4.tcp_rmem", &format!("4096 4096 {most}"));
+        set(&mut facts, "net.ipv4.tcp_rmem", &format!("4096 4096 {max}"));
         let goal = Goal { rate: BitRate(rate * 1_000_000), rtt: Time(rtt_us * 1000), streams, device: None, lower: false };
         let Ok(advice) = advise(&facts, &goal) else { return Ok(()) };
         let before = facts.clone();
@@ -180,15 +207,15 @@ proptest! {
         let again = advise(&facts, &goal).unwrap();
         prop_assert_eq!(again.changes().count(), 0);
         for name in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_mem"] {
-            let (was, is) = (before.triple(name).unwrap(), facts.triple(name).unwrap());
-            prop_assert!(is.iter().zip(was).all(|(is, was)| *is >= was), "{}: {:?} {:?}", name, was, is);
+            let (old, new) = (before.triple(name).unwrap(), facts.triple(name).unwrap());
+            prop_assert!(new.iter().zip(old).all(|(new, old)| *new >= old), "{}: {:?} {:?}", name, old, new);
         }
         let bdp = model::bdp(goal.rate, goal.rtt);
         prop_assert!(streams > 1 || facts.triple("net.ipv4.tcp_rmem").unwrap()[2] >= 2 * bdp.0);
         prop_assert!(Bytes(advice.buffer_bytes) <= Bytes(i32::MAX as u64));
     }
 
-    /// Facts come from other hosts as well.
+    /// Facts also come from other hosts, which are not trusted.
     #[test]
     fn no_facts_panic(texts in proptest::collection::vec("[-0-9 a-z]{0,40}", 17), rate in any::<u64>(), rtt in any::<u64>(), streams in any::<u32>()) {
         let mut facts = host("6.18.44");
@@ -200,7 +227,7 @@ proptest! {
     }
 }
 
-/// A host whose settings are files, as facts.
+/// The facts of a host whose settings are files.
 fn facts_of(proc_sys: &std::path::Path) -> HostFacts {
     let mut facts = host("6.1.0");
     let names: Vec<String> = facts.sysctls.keys().cloned().collect();
@@ -213,9 +240,10 @@ fn facts_of(proc_sys: &std::path::Path) -> HostFacts {
     facts
 }
 
-/// Whatever suits a path at `--apply`, changed or not: once it is made worse, `--check` names it.
+/// Every setting that suits the path after `--apply`, changed or not, is reported by `--check` when it
+/// becomes worse.
 #[test]
-fn check_names_every_setting_that_was_made_worse() {
+fn check_reports_every_setting_that_became_worse() {
     let worse = [
         ("net.ipv4.tcp_rmem", "4096 131072 16384"),
         ("net.ipv4.tcp_rmem", "4096 4096 536870912"),
@@ -236,7 +264,8 @@ fn check_names_every_setting_that_was_made_worse() {
         ("net.ipv4.tcp_congestion_control", "reno"),
         ("net.core.default_qdisc", "pfifo_fast"),
     ];
-    // As it comes, and far better than the path needs: then --apply changes next to nothing.
+    // With default settings, and with settings far above the path's needs, of which --apply changes almost
+    // nothing.
     for better in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let proc_sys = folder.path().join("sys");
@@ -258,29 +287,29 @@ fn check_names_every_setting_that_was_made_worse() {
             std::fs::create_dir_all(path_of(name).parent().unwrap()).unwrap();
             std::fs::write(path_of(name), &value.known().unwrap().value).unwrap();
         }
-        let roots = tune::Roots {
+        let paths = tune::HostPaths {
             proc_sys: proc_sys.clone(),
-            file: None,
-            state: folder.path().join("state"),
-            journal: "journal.json".into(),
+            sysctl_file: None,
+            state_dir: folder.path().join("state"),
+            journal_name: "journal.json".into(),
         };
         let goal = goal("10gbit", "50ms", 1);
         let advice = advise(&facts_of(&proc_sys), &goal).unwrap();
-        tune::apply(&roots, &tune::Wanted::of(&advice, &goal, "a test"), |_| {}).unwrap();
-        let check = || tune::check(&roots, &facts_of(&proc_sys)).unwrap().unwrap();
+        tune::apply(&paths, &tune::RequestedSettings::from_advice(&advice, &goal, "a test"), |_| {}).unwrap();
+        let check = || tune::check(&paths, &facts_of(&proc_sys)).unwrap().unwrap();
         assert_eq!(check(), []);
         for (name, value) in worse {
-            let good = std::fs::read_to_string(path_of(name)).unwrap();
+            let original = std::fs::read_to_string(path_of(name)).unwrap();
             std::fs::write(path_of(name), value).unwrap();
-            let named: Vec<String> = check().into_iter().map(|difference| difference.name).collect();
-            assert_eq!(named, [name], "{name} = {value}, better: {better}");
-            std::fs::write(path_of(name), good).unwrap();
+            let reported: Vec<String> = check().into_iter().map(|difference| difference.name).collect();
+            assert_eq!(reported, [name], "{name} = {value}, better: {better}");
+            std::fs::write(path_of(name), original).unwrap();
         }
         assert_eq!(check(), []);
         let checked: Vec<&str> = worse.iter().map(|(name, _)| *name).collect();
         let advised = advise(&facts_of(&proc_sys), &goal).unwrap();
         for item in &advised.items {
-            assert!(checked.contains(&item.target.name().as_str()), "{} is not tried", item.target.name());
+            assert!(checked.contains(&item.target.name().as_str()), "{} is not tested", item.target.name());
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Bytes, ParseError, Time,
-    decimal::{self, Decimal, Kind},
+    decimal::{self, Decimal, QuantityKind},
     print::write_scaled,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 #[serde(transparent)]
 pub struct BitRate(pub u64);
 
-const KIND: Kind = Kind {
+const KIND: QuantityKind = QuantityKind {
     what: "rate",
     example: "10gbit or 10Gb/s",
     largest: "18446744073709551615 b/s",
@@ -36,7 +36,7 @@ impl BitRate {
         self.0 as f64 / 8.0
     }
 
-    /// How long `bytes` take at this rate, rounded up; [`Time::MAX`] at rate zero.
+    /// The transmission time of `bytes` at this rate, rounded up; [`Time::MAX`] at rate zero.
     pub fn transmit_time(self, bytes: Bytes) -> Time {
         if self.0 == 0 {
             return Time::MAX;
@@ -45,7 +45,8 @@ impl BitRate {
         u64::try_from(nanos).map_or(Time::MAX, Time)
     }
 
-    /// How many whole bytes this rate carries in `time`: with a round-trip time, the bandwidth-delay product.
+    /// The number of whole bytes that this rate carries in `time`: for a round-trip time, the bandwidth-delay
+    /// product.
     pub fn bytes_in(self, time: Time) -> Bytes {
         let bytes = u128::from(self.0) * u128::from(time.0) / 8_000_000_000;
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
@@ -65,18 +66,18 @@ impl FromStr for BitRate {
         let (number, unit) = decimal::split(input, KIND)?;
         match unit_size(unit) {
             Some(size) => number.times(size, input, KIND).map(BitRate),
-            None => Err(refuse(input.trim(), &number, unit)),
+            None => Err(unit_error(input.trim(), &number, unit)),
         }
     }
 }
 
-/// Bits per second in one `unit`; `None` for what is unknown or has two readings.
+/// Bits per second in one `unit`; `None` if it is unknown or ambiguous.
 fn unit_size(unit: &str) -> Option<u64> {
     let lower = unit.to_ascii_lowercase();
     let spelled = lower.strip_suffix("/s").or(lower.strip_suffix("/sec")).unwrap_or(&lower);
     let spelled = spelled.strip_suffix('s').unwrap_or(spelled);
     match spelled {
-        // Spelled out, `bit` leaves no doubt in any case.
+        // Spelled out, `bit` is unambiguous in upper and lower case.
         "bit" => return Some(1),
         "kbit" => return Some(1_000),
         "mbit" => return Some(1_000_000),
@@ -110,15 +111,15 @@ fn unit_size(unit: &str) -> Option<u64> {
     }
 }
 
-/// Why `unit`, which is none of ours, is refused.
-fn refuse(input: &str, number: &Decimal, unit: &str) -> ParseError {
+/// The error for `unit`, which [`unit_size`] does not know.
+fn unit_error(input: &str, number: &Decimal, unit: &str) -> ParseError {
     let n = &number.text;
     let ambiguous =
         |first: String, second: String| ParseError::Ambiguous { input: input.into(), first, second };
     if unit.is_empty() {
         return ParseError::NoUnit { input: input.into(), hint: format!("{n}bit, {n}Mbit or {n}Gbit") };
     }
-    let (prefix, rest) = match unit.chars().next().map(|c| c.to_ascii_uppercase()) {
+    let (prefix, after_prefix) = match unit.chars().next().map(|c| c.to_ascii_uppercase()) {
         Some('K') => ("k", &unit[1..]),
         Some('M') => ("M", &unit[1..]),
         Some('G') => ("G", &unit[1..]),
@@ -127,15 +128,15 @@ fn refuse(input: &str, number: &Decimal, unit: &str) -> ParseError {
     };
     let bits = format!("{n} {prefix}bit/s");
     let bytes = format!("{n} {prefix}B/s");
-    match rest {
+    match after_prefix {
         // 10g, 10G
         "" => ambiguous(bits, bytes),
-        // 10KB/s: the old spelling of both
+        // 10KB/s: used for both 1000 and 1024
         "B/s" | "Bps" if unit.starts_with('K') => ambiguous(bytes, format!("{n} KiB/s")),
         // 10gbps, 10GBPS, 10mb/s
         "bps" | "BPS" | "b/s" => ambiguous(
-            format!("{bits} (bits per second, as networks write it)"),
-            format!("{bytes} (bytes per second, as tc reads it)"),
+            format!("{bits} (bits per second, as in networking)"),
+            format!("{bytes} (bytes per second, as in tc)"),
         ),
         // 10GB, 10Gb: a size
         "b" | "B" => ambiguous(bits, bytes),
@@ -187,9 +188,9 @@ mod tests {
     }
 
     #[test]
-    fn refuses_two_readings() {
-        let as_networks = " (bits per second, as networks write it)";
-        let as_tc = " (bytes per second, as tc reads it)";
+    fn rejects_ambiguous_units() {
+        let as_networks = " (bits per second, as in networking)";
+        let as_tc = " (bytes per second, as in tc)";
         for (text, first, second) in [
             ("10g", "10 Gbit/s".to_string(), "10 GB/s".to_string()),
             ("10G", "10 Gbit/s".into(), "10 GB/s".into()),
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest() {
+    fn rejects_everything_else() {
         assert_eq!(
             "10".parse::<BitRate>().unwrap_err().to_string(),
             "`10` has no unit; write 10bit, 10Mbit or 10Gbit"

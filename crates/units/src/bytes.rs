@@ -6,19 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ParseError,
-    decimal::{self, Decimal, Kind},
+    decimal::{self, Decimal, QuantityKind},
     print::{exact, group_digits, write_scaled},
 };
 
 /// A number of bytes.
 ///
-/// Prints in decimal units, or in binary ones where that is shorter (`25 MB`, `16 MiB`).
+/// Prints in decimal units, or in binary units if that is shorter (`25 MB`, `16 MiB`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
-const KIND: Kind =
-    Kind { what: "size", example: "25MB or 25MiB", largest: "18446744073709551615 B", smallest: "1 B" };
+const KIND: QuantityKind = QuantityKind {
+    what: "size",
+    example: "25MB or 25MiB",
+    largest: "18446744073709551615 B",
+    smallest: "1 B",
+};
 
 const DECIMAL: [(&str, u64); 5] =
     [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000), ("B", 1)];
@@ -27,7 +31,7 @@ const BINARY: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 impl Bytes {
-    /// No bytes.
+    /// Zero bytes.
     pub const ZERO: Bytes = Bytes(0);
 
     /// The number as `f64`.
@@ -35,12 +39,12 @@ impl Bytes {
         self.0 as f64
     }
 
-    /// The same number of bits, as `f64` (eight times the bytes need not fit a `u64`).
+    /// The number of bits, as `f64`, because eight times the bytes may not fit a `u64`.
     pub fn bits_f64(self) -> f64 {
         self.0 as f64 * 8.0
     }
 
-    /// The sum, or the largest value where it does not fit.
+    /// The sum, or the largest value if it does not fit.
     pub fn saturating_add(self, other: Bytes) -> Bytes {
         Bytes(self.0.saturating_add(other.0))
     }
@@ -66,7 +70,7 @@ impl FromStr for Bytes {
         let (number, unit) = decimal::split(input, KIND)?;
         match unit_size(unit) {
             Some(size) => number.times(size, input, KIND).map(Bytes),
-            None => Err(refuse(input.trim(), &number, unit)),
+            None => Err(unit_error(input.trim(), &number, unit)),
         }
     }
 }
@@ -78,8 +82,8 @@ fn unit_size(unit: &str) -> Option<u64> {
     DECIMAL.iter().chain(&BINARY).find(|(name, _)| *name == unit).map(|(_, size)| *size)
 }
 
-/// Why `unit`, which is none of ours, is refused.
-fn refuse(input: &str, number: &Decimal, unit: &str) -> ParseError {
+/// The error for `unit`, which [`unit_size`] does not know.
+fn unit_error(input: &str, number: &Decimal, unit: &str) -> ParseError {
     let n = &number.text;
     if unit.is_empty() {
         return ParseError::NoUnit {
@@ -89,7 +93,7 @@ fn refuse(input: &str, number: &Decimal, unit: &str) -> ParseError {
     }
     let mut letters = unit.chars();
     let prefix = letters.next().map(|c| c.to_ascii_uppercase()).and_then(|c| "KMGT".find(c));
-    let rest = letters.as_str();
+    let after_prefix = letters.as_str();
     let Some(prefix) = prefix else { return unknown(unit) };
     let (decimal, decimal_size) = DECIMAL[3 - prefix];
     let (binary, binary_size) = BINARY[3 - prefix];
@@ -99,19 +103,16 @@ fn refuse(input: &str, number: &Decimal, unit: &str) -> ParseError {
     };
     let ambiguous =
         |first: String, second: String| ParseError::Ambiguous { input: input.into(), first, second };
-    match rest {
+    match after_prefix {
         // 25M, 25m, 16k
         "" => ambiguous(spelled(decimal, decimal_size), spelled(binary, binary_size)),
-        // 16KB: the old spelling of both
+        // 16KB: used for both 1000 and 1024
         "B" if unit == "KB" => ambiguous(spelled("kB", 1_000), spelled("KiB", 1_024)),
         // 25mb, 25Mb
         "b" => {
             let bits = number.times(decimal_size, input, KIND).map(|bits| group_digits(bits / 8));
             let bits = bits.map_or_else(|_| "a number of bytes".into(), |bytes| format!("{bytes}B"));
-            ambiguous(
-                format!("{n} {decimal} (megabytes and the like)"),
-                format!("{bits} (if bits were meant)"),
-            )
+            ambiguous(format!("{n} {decimal} (if you mean bytes)"), format!("{bits} (if you mean bits)"))
         }
         _ => unknown(unit),
     }
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_two_readings() {
+    fn rejects_ambiguous_units() {
         for (text, first, second) in [
             ("25M", "25 MB = 25,000,000 bytes", "25 MiB = 26,214,400 bytes"),
             ("25m", "25 MB = 25,000,000 bytes", "25 MiB = 26,214,400 bytes"),
@@ -162,9 +163,9 @@ mod tests {
             ("16K", "16 kB = 16,000 bytes", "16 KiB = 16,384 bytes"),
             ("1g", "1 GB = 1,000,000,000 bytes", "1 GiB = 1,073,741,824 bytes"),
             ("16KB", "16 kB = 16,000 bytes", "16 KiB = 16,384 bytes"),
-            ("25mb", "25 MB (megabytes and the like)", "3,125,000B (if bits were meant)"),
-            ("25Mb", "25 MB (megabytes and the like)", "3,125,000B (if bits were meant)"),
-            ("8kb", "8 kB (megabytes and the like)", "1,000B (if bits were meant)"),
+            ("25mb", "25 MB (if you mean bytes)", "3,125,000B (if you mean bits)"),
+            ("25Mb", "25 MB (if you mean bytes)", "3,125,000B (if you mean bits)"),
+            ("8kb", "8 kB (if you mean bytes)", "1,000B (if you mean bits)"),
         ] {
             let expected =
                 ParseError::Ambiguous { input: text.into(), first: first.into(), second: second.into() };
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest() {
+    fn rejects_everything_else() {
         assert_eq!(
             "25000000".parse::<Bytes>().unwrap_err().to_string(),
             "`25000000` has no unit; write 25000000B for bytes, or 25000000kB, 25000000KiB, 25000000MB, 25000000MiB"

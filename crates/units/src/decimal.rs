@@ -1,23 +1,23 @@
-//! Decimal numbers read exactly: digits with a point and an exponent become integer times power of ten.
+//! Exact decimal numbers: digits with a point and an exponent are parsed to an integer times a power of ten.
 //!
-//! Exact so that `0.1 ms` is 100,000 ns and not what a binary fraction makes of it.
+//! Exact, so that `0.1 ms` is 100,000 ns: a binary fraction would round it.
 
 use crate::ParseError;
 
-/// What a quantity needs to explain a refusal.
+/// What error messages say about a quantity.
 #[derive(Clone, Copy)]
-pub(crate) struct Kind {
+pub(crate) struct QuantityKind {
     /// `rate`, `size`, `time`.
     pub what: &'static str,
-    /// A spelling that is accepted.
+    /// An accepted spelling.
     pub example: &'static str,
-    /// The largest value, spelled.
+    /// The largest value, as text.
     pub largest: &'static str,
-    /// The smallest value above zero, spelled.
+    /// The smallest value above zero, as text.
     pub smallest: &'static str,
 }
 
-/// `mantissa` times ten to the `exponent`, and the text as it was written.
+/// `mantissa` times ten to the `exponent`, and the original text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Decimal {
     mantissa: u128,
@@ -26,8 +26,8 @@ pub(crate) struct Decimal {
     pub text: String,
 }
 
-/// Splits `input` into its number and its unit (which may be empty).
-pub(crate) fn split(input: &str, kind: Kind) -> Result<(Decimal, &str), ParseError> {
+/// Splits `input` into its number and its unit, which may be empty.
+pub(crate) fn split(input: &str, kind: QuantityKind) -> Result<(Decimal, &str), ParseError> {
     let trimmed = input.trim();
     if trimmed.is_empty() {
         return Err(ParseError::Empty { what: kind.what, example: kind.example });
@@ -41,16 +41,17 @@ pub(crate) fn split(input: &str, kind: Kind) -> Result<(Decimal, &str), ParseErr
         return Err(ParseError::Comma { input: trimmed.into() });
     }
     let not_a_number = || ParseError::NotANumber { input: trimmed.into(), example: kind.example };
-    let decimal = read(number).ok_or_else(not_a_number)?.ok_or_else(|| too_large(trimmed, kind))?;
+    let decimal = parse_number(number).ok_or_else(not_a_number)?.ok_or_else(|| too_large(trimmed, kind))?;
     Ok((decimal, unit.trim_start()))
 }
 
-/// Where the number at the start of `text` ends: digits, underscores, points, and an exponent if digits follow it.
+/// The end of the number at the start of `text`: digits, underscores, points, and an exponent if digits
+/// follow the `e`.
 fn number_end(text: &str) -> usize {
     let bytes = text.as_bytes();
     let digits_end = |from: usize| {
-        let rest = bytes[from..].iter().position(|b| !(b.is_ascii_digit() || matches!(b, b'_' | b'.')));
-        rest.map_or(bytes.len(), |n| from + n)
+        let length = bytes[from..].iter().position(|b| !(b.is_ascii_digit() || matches!(b, b'_' | b'.')));
+        length.map_or(bytes.len(), |n| from + n)
     };
     let end = digits_end(0);
     if end == 0 || !matches!(bytes.get(end), Some(b'e' | b'E')) {
@@ -63,8 +64,8 @@ fn number_end(text: &str) -> usize {
     }
 }
 
-/// Outer `None`: no number. Inner `None`: a number too long to hold.
-fn read(number: &str) -> Option<Option<Decimal>> {
+/// Parses digits and exponent. Outer `None`: not a number. Inner `None`: a number with too many digits.
+fn parse_number(number: &str) -> Option<Option<Decimal>> {
     let (digits, exponent) = match number.split_once(['e', 'E']) {
         Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
         None => (number, 0),
@@ -82,16 +83,16 @@ fn read(number: &str) -> Option<Option<Decimal>> {
         };
         mantissa = next;
     }
-    let places = fraction.chars().filter(char::is_ascii_digit).count();
-    let exponent = exponent.saturating_sub(i32::try_from(places).unwrap_or(i32::MAX));
+    let decimals = fraction.chars().filter(char::is_ascii_digit).count();
+    let exponent = exponent.saturating_sub(i32::try_from(decimals).unwrap_or(i32::MAX));
     Some(Some(Decimal { mantissa, exponent, text: number.to_string() }))
 }
 
 impl Decimal {
     /// The value times `unit` (the unit's size in base units), rounded to the nearest base unit.
     ///
-    /// A value above zero and below one base unit is refused: it would silently become nothing.
-    pub fn times(&self, unit: u64, input: &str, kind: Kind) -> Result<u64, ParseError> {
+    /// Fails for a value above zero and below one base unit, which would silently become zero.
+    pub fn times(&self, unit: u64, input: &str, kind: QuantityKind) -> Result<u64, ParseError> {
         if self.mantissa == 0 {
             return Ok(0);
         }
@@ -113,7 +114,7 @@ impl Decimal {
     }
 }
 
-fn too_large(input: &str, kind: Kind) -> ParseError {
+fn too_large(input: &str, kind: QuantityKind) -> ParseError {
     ParseError::TooLarge { input: input.trim().into(), what: kind.what, limit: kind.largest }
 }
 
@@ -121,7 +122,7 @@ fn too_large(input: &str, kind: Kind) -> ParseError {
 mod tests {
     use super::*;
 
-    const KIND: Kind = Kind { what: "thing", example: "1x", largest: "2^64", smallest: "1" };
+    const KIND: QuantityKind = QuantityKind { what: "thing", example: "1x", largest: "2^64", smallest: "1" };
 
     fn value(input: &str, unit: u64) -> Result<u64, ParseError> {
         split(input, KIND).and_then(|(d, _)| d.times(unit, input, KIND))
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_number_or_does_not_fit() {
+    fn rejects_other_text_and_values_that_do_not_fit() {
         for bad in ["x", ".", "1.2.3", "_1", "1_", "1_.5", "nan", "inf", "+1"] {
             assert!(matches!(value(bad, 1), Err(ParseError::NotANumber { .. })), "{bad}");
         }
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_the_unit() {
+    fn returns_the_unit() {
         assert_eq!(split("10 Gb/s", KIND).unwrap().1, "Gb/s");
         assert_eq!(split("1EB", KIND).unwrap().1, "EB");
         assert_eq!(split("2.5e3ms", KIND).unwrap().1, "ms");

@@ -1,84 +1,84 @@
-//! Why a quantity could not be read. Every message ends with what would be right.
+//! Why a quantity could not be parsed. Every message ends with a valid spelling.
 
-/// Why a quantity could not be read.
+/// Why a quantity could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("a {what} is missing; write for example {example}")]
     Empty {
         /// `rate`, `size`, `time` ...
         what: &'static str,
-        /// A spelling that is accepted.
+        /// An accepted spelling.
         example: &'static str,
     },
-    /// It does not begin with a number.
+    /// The text does not begin with a number.
     #[error("`{input}` does not begin with a number; write for example {example}")]
     NotANumber {
-        /// What was given.
+        /// The text as given.
         input: String,
-        /// A spelling that is accepted.
+        /// An accepted spelling.
         example: &'static str,
     },
-    /// It is below zero.
+    /// The number is below zero.
     #[error("`{input}` is negative; a {what} is zero or more, for example {example}")]
     Negative {
-        /// What was given.
+        /// The text as given.
         input: String,
         /// `rate`, `size`, `time` ...
         what: &'static str,
-        /// A spelling that is accepted.
+        /// An accepted spelling.
         example: &'static str,
     },
-    /// A comma: a decimal point to some, a digit group to others.
+    /// A comma, which may be a decimal point or a digit group separator.
     #[error(
         "`{input}` has a comma; write a point for decimals (2.5) and underscores for digit groups (25_000)"
     )]
     Comma {
-        /// What was given.
+        /// The text as given.
         input: String,
     },
-    /// The spelling has two readings.
-    #[error("`{input}` has two readings; write {first} or {second}")]
+    /// The spelling has two meanings.
+    #[error("`{input}` is ambiguous; write {first} or {second}")]
     Ambiguous {
-        /// What was given.
+        /// The text as given.
         input: String,
-        /// One reading, unmistakably spelled.
+        /// One meaning, spelled unambiguously.
         first: String,
-        /// The other.
+        /// The other meaning.
         second: String,
     },
     /// The number has no unit.
     #[error("`{input}` has no unit; write {hint}")]
     NoUnit {
-        /// What was given.
+        /// The text as given.
         input: String,
-        /// Spellings that are accepted.
+        /// Accepted spellings.
         hint: String,
     },
-    /// The unit is not one of this quantity.
-    #[error("`{unit}` is no unit of a {what}; write {hint}")]
+    /// This quantity has no such unit.
+    #[error("`{unit}` is not a unit of a {what}; write {hint}")]
     UnknownUnit {
-        /// What follows the number.
+        /// The text after the number.
         unit: String,
         /// `rate`, `size`, `time` ...
         what: &'static str,
-        /// Spellings that are accepted.
+        /// Accepted spellings.
         hint: String,
     },
-    /// It does not fit.
+    /// The value does not fit.
     #[error("`{input}` is too large; the largest {what} is {limit}")]
     TooLarge {
-        /// What was given.
+        /// The text as given.
         input: String,
         /// `rate`, `size`, `time` ...
         what: &'static str,
         /// The largest value.
         limit: &'static str,
     },
-    /// It is above zero and below the base unit.
+    /// The value is above zero and below the base unit.
     #[error("`{input}` is too small; the smallest {what} above zero is {limit}")]
     TooSmall {
-        /// What was given.
+        /// The text as given.
         input: String,
         /// `rate`, `size`, `time` ...
         what: &'static str,
@@ -88,7 +88,7 @@ pub enum ParseError {
     /// A share outside 0 to 1.
     #[error("`{input}` is outside 0 to 1; write a share as 0.01 or 1%")]
     ShareRange {
-        /// What was given.
+        /// The text as given.
         input: String,
     },
 }

@@ -1,26 +1,26 @@
-//! Linux versions and requirements on them, as in `<6.6`.
+//! Linux versions and version requirements such as `<6.6`.
 
 use std::{fmt, str::FromStr};
 
-/// A Linux version; what follows the numbers (`-amd64`, `-rc1`) is ignored.
+/// A Linux version. Suffixes (`-amd64`, `-rc1`) are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KernelVersion {
     /// The 6 of 6.18.44.
     pub major: u32,
-    /// The 18.
+    /// The 18 of 6.18.44.
     pub minor: u32,
-    /// The 44; 0 where absent.
+    /// The 44 of 6.18.44; 0 if absent.
     pub patch: u32,
 }
 
-/// Text that is no kernel version or no requirement on one.
+/// Text that is not a kernel version, or not a requirement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum KernelError {
-    /// No version.
-    #[error("`{0}` is no kernel version; write for example 6.1 or 6.18.44")]
+pub enum KernelVersionError {
+    /// Not a version.
+    #[error("`{0}` is not a kernel version; write for example 6.1 or 6.18.44")]
     Version(String),
-    /// No requirement.
-    #[error("`{0}` is no requirement on a kernel; write for example <6.6, >=6.6 or 6.1")]
+    /// Not a requirement.
+    #[error("`{0}` is not a kernel version requirement; write for example <6.6, >=6.6 or 6.1")]
     Requirement(String),
 }
 
@@ -39,16 +39,17 @@ impl fmt::Display for KernelVersion {
 }
 
 impl FromStr for KernelVersion {
-    type Err = KernelError;
+    type Err = KernelVersionError;
 
-    fn from_str(text: &str) -> Result<Self, KernelError> {
-        let (version, _) = numbers(text.trim()).ok_or_else(|| KernelError::Version(text.into()))?;
+    fn from_str(text: &str) -> Result<Self, KernelVersionError> {
+        let (version, _) =
+            parse_numbers(text.trim()).ok_or_else(|| KernelVersionError::Version(text.into()))?;
         Ok(version)
     }
 }
 
-/// The version at the start of `text` and how many numbers it has (2 or 3).
-fn numbers(text: &str) -> Option<(KernelVersion, usize)> {
+/// The version at the start of `text`, and its number of components (2 or 3).
+fn parse_numbers(text: &str) -> Option<(KernelVersion, usize)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let mut parts = text[..end].trim_end_matches('.').split('.');
     let major = parts.next()?.parse().ok()?;
@@ -59,7 +60,8 @@ fn numbers(text: &str) -> Option<(KernelVersion, usize)> {
     }
 }
 
-/// Releases (`6.1.192`, `7.2.13-1`) in order of their versions, the oldest first, each once. What is no release comes first.
+/// Sorts releases (`6.1.192`, `7.2.13-1`) by version, oldest first, and removes duplicates. Text that is not
+/// a release comes first.
 pub fn sorted_releases<'a>(releases: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut sorted: Vec<&str> = releases.into_iter().collect();
     sorted.sort_by_key(|release| (release.parse::<KernelVersion>().ok(), *release));
@@ -67,14 +69,15 @@ pub fn sorted_releases<'a>(releases: impl IntoIterator<Item = &'a str>) -> Vec<&
     sorted
 }
 
-/// A requirement on a kernel: `<6.6`, `>=6.6`, `6.1`.
+/// A kernel version requirement: `<6.6`, `>=6.6`, `6.1`.
 ///
-/// Versions are compared in the numbers that the requirement gives: 6.6.30 satisfies `6.6` and `<=6.6`.
+/// Only the components that the requirement gives are compared: 6.6.30 satisfies `6.6` and `<=6.6`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelRequirement {
     comparison: Comparison,
     version: KernelVersion,
-    numbers: usize,
+    /// Components given: 2 or 3.
+    components: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,8 +90,8 @@ enum Comparison {
 }
 
 impl Comparison {
-    /// With the longer spellings before those that begin them.
-    const SPELLED: [(&str, Comparison); 6] = [
+    /// Longer operators come before their prefixes.
+    const OPERATORS: [(&str, Comparison); 6] = [
         ("<=", Comparison::LessOrEqual),
         (">=", Comparison::GreaterOrEqual),
         ("<", Comparison::Less),
@@ -101,7 +104,7 @@ impl Comparison {
 impl KernelRequirement {
     /// Whether `kernel` satisfies the requirement.
     pub fn matches(&self, kernel: KernelVersion) -> bool {
-        let patch = if self.numbers == 3 { kernel.patch } else { 0 };
+        let patch = if self.components == 3 { kernel.patch } else { 0 };
         let kernel = KernelVersion { patch, ..kernel };
         match self.comparison {
             Comparison::Less => kernel < self.version,
@@ -112,15 +115,16 @@ impl KernelRequirement {
         }
     }
 
-    /// A version that satisfies the requirement: the one named, or the next on its side.
+    /// A version that satisfies the requirement: the given one, or the next lower or higher one.
     ///
-    /// `None` for `<0.0`, which nothing satisfies.
+    /// `None` for `<0.0`, which no version satisfies.
     pub fn example(&self) -> Option<KernelVersion> {
         let KernelVersion { major, minor, patch } = self.version;
-        match (self.comparison, self.numbers) {
+        match (self.comparison, self.components) {
             (Comparison::Less, 3) if patch > 0 => Some(KernelVersion { major, minor, patch: patch - 1 }),
             (Comparison::Less, _) if minor > 0 => Some(KernelVersion::new(major, minor - 1)),
-            // The last of the series before: 5.19 came before 6.0, and no series went beyond 20.
+            // A late minor version of the previous major version: 5.19 came before 6.0, and none went beyond
+            // 20.
             (Comparison::Less, _) => major.checked_sub(1).map(|major| KernelVersion::new(major, 19)),
             (Comparison::Greater, 3) => Some(KernelVersion { major, minor, patch: patch + 1 }),
             (Comparison::Greater, _) => Some(KernelVersion::new(major, minor + 1)),
@@ -131,31 +135,32 @@ impl KernelRequirement {
 
 impl fmt::Display for KernelRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let spelled =
-            Comparison::SPELLED.iter().rev().find(|(_, c)| *c == self.comparison).map_or("", |(s, _)| s);
-        write!(f, "{spelled}{}.{}", self.version.major, self.version.minor)?;
-        if self.numbers == 3 { write!(f, ".{}", self.version.patch) } else { Ok(()) }
+        let operator =
+            Comparison::OPERATORS.iter().rev().find(|(_, c)| *c == self.comparison).map_or("", |(s, _)| s);
+        write!(f, "{operator}{}.{}", self.version.major, self.version.minor)?;
+        if self.components == 3 { write!(f, ".{}", self.version.patch) } else { Ok(()) }
     }
 }
 
 impl FromStr for KernelRequirement {
-    type Err = KernelError;
+    type Err = KernelVersionError;
 
-    fn from_str(text: &str) -> Result<Self, KernelError> {
+    fn from_str(text: &str) -> Result<Self, KernelVersionError> {
         let trimmed = text.trim();
-        let wrong = || KernelError::Requirement(text.into());
-        let parsed =
-            Comparison::SPELLED.iter().find_map(|(s, c)| trimmed.strip_prefix(s).map(|rest| (*c, rest)));
-        let (comparison, rest) = parsed.ok_or_else(wrong)?;
-        let rest = rest.trim_start();
-        if !rest.bytes().all(|b| b.is_ascii_digit() || b == b'.')
-            || rest.ends_with('.')
-            || rest.split('.').count() > 3
+        let error = || KernelVersionError::Requirement(text.into());
+        let parsed = Comparison::OPERATORS
+            .iter()
+            .find_map(|(s, c)| trimmed.strip_prefix(s).map(|version| (*c, version)));
+        let (comparison, version) = parsed.ok_or_else(error)?;
+        let version = version.trim_start();
+        if !version.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+            || version.ends_with('.')
+            || version.split('.').count() > 3
         {
-            return Err(wrong());
+            return Err(error());
         }
-        let (version, numbers) = numbers(rest).ok_or_else(wrong)?;
-        Ok(KernelRequirement { comparison, version, numbers })
+        let (version, components) = parse_numbers(version).ok_or_else(error)?;
+        Ok(KernelRequirement { comparison, version, components })
     }
 }
 

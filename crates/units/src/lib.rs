@@ -1,10 +1,10 @@
-//! Quantities of the project and their spelling: bytes, segments, bit rates, times, and kernel versions.
+//! Quantities with units, and how they are written: bytes, segments, bit rates, times, and kernel versions.
 //!
-//! Each quantity is a newtype around a `u64` in its base unit. It parses what engineers write
-//! (`10gbit`, `10Gb/s`, `25MB`, `25MiB`, `20ms`), refuses what has two readings and names both, and
-//! prints so that the text parses back to the same value. In JSON a quantity is the bare number.
+//! Each quantity is a newtype around a `u64` in its base unit. It parses the spellings that engineers use
+//! (`10gbit`, `10Gb/s`, `25MB`, `25MiB`, `20ms`), rejects ambiguous ones with an error that names both
+//! meanings, and prints text that parses back to the same value. In JSON a quantity is the bare number.
 //!
-//! Pure; no tables of physical units beyond what networks need.
+//! Pure. Only the units that networks need.
 //!
 //! ```
 //! use units::{BitRate, Bytes, Time};
@@ -14,8 +14,8 @@
 //! assert_eq!(rate.bytes_in(rtt), Bytes(25_000_000));
 //! assert_eq!(rate.to_string(), "10 Gb/s");
 //!
-//! let refused = "25M".parse::<Bytes>().unwrap_err();
-//! assert!(refused.to_string().contains("25 MiB = 26,214,400 bytes"));
+//! let ambiguous = "25M".parse::<Bytes>().unwrap_err();
+//! assert!(ambiguous.to_string().contains("25 MiB = 26,214,400 bytes"));
 //! ```
 
 mod bit_rate;
@@ -31,7 +31,7 @@ mod time;
 pub use bit_rate::BitRate;
 pub use bytes::Bytes;
 pub use error::ParseError;
-pub use kernel::{KernelError, KernelRequirement, KernelVersion, sorted_releases};
+pub use kernel::{KernelRequirement, KernelVersion, KernelVersionError, sorted_releases};
 pub use print::{group_digits, three_digits};
 pub use segments::Segments;
 pub use share::parse_share;

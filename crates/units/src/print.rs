@@ -1,8 +1,9 @@
-//! Printing a quantity in the largest unit that fits, exactly, or rounded where a precision is asked for.
+//! Prints a quantity in the largest unit that fits: exactly, or rounded if the format has a precision.
 
 use std::fmt;
 
-/// Writes `value` in the largest of `units` (name and size, largest first, the last of size 1) not above it.
+/// Writes `value` in the largest of `units` that is not above it. `units` are name and size, largest first;
+/// the last has size 1.
 ///
 /// Without a precision (`{}`) the text is exact; with one (`{:.2}`) it is rounded half up.
 pub(crate) fn write_scaled(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
@@ -10,7 +11,7 @@ pub(crate) fn write_scaled(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&st
         None => exact(value, units),
         Some(places) => rounded(value, units, places),
     };
-    // `pad` would cut the text at the precision, so the width is filled here.
+    // `Formatter::pad` would truncate the text at the precision, so this function pads to the width.
     let width = f.width().unwrap_or(0);
     match f.align() {
         Some(fmt::Alignment::Right) => write!(f, "{text:>width$}"),
@@ -19,16 +20,16 @@ pub(crate) fn write_scaled(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&st
     }
 }
 
-/// `value` in the largest of `units` not above it, all digits.
+/// `value` in the largest of `units` that is not above it, with all digits.
 pub(crate) fn exact(value: u64, units: &[(&str, u64)]) -> String {
     let (name, size) = units[largest_unit(value, units)];
     let whole = value / size;
     let mut fraction = String::new();
-    let mut rest = u128::from(value % size);
-    while rest > 0 {
-        rest *= 10;
-        fraction.push(char::from(b'0' + (rest / u128::from(size)) as u8));
-        rest %= u128::from(size);
+    let mut remainder = u128::from(value % size);
+    while remainder > 0 {
+        remainder *= 10;
+        fraction.push(char::from(b'0' + (remainder / u128::from(size)) as u8));
+        remainder %= u128::from(size);
     }
     let point = if fraction.is_empty() { "" } else { "." };
     format!("{whole}{point}{fraction} {name}")
@@ -41,7 +42,7 @@ fn rounded(value: u64, units: &[(&str, u64)], places: usize) -> String {
         return exact(value, units);
     }
     let text = |index: usize| format!("{:.places$}", value as f64 / units[index].1 as f64);
-    // 999.999 MB to one place is 1.0 GB, not 1000.0 MB.
+    // 999.999 MB with one decimal is 1.0 GB, not 1000.0 MB.
     if index > 0
         && text(index).parse::<f64>().is_ok_and(|v| v * units[index].1 as f64 >= units[index - 1].1 as f64)
     {
@@ -54,7 +55,7 @@ fn largest_unit(value: u64, units: &[(&str, u64)]) -> usize {
     units.iter().position(|(_, size)| value >= *size).unwrap_or(units.len() - 1)
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub fn group_digits(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -67,7 +68,7 @@ pub fn group_digits(value: u64) -> String {
     text
 }
 
-/// The nearest whole number with three significant digits, for figures that people read; 0 below 0.
+/// The nearest whole number with three significant digits, for figures in text; 0 for negative values.
 pub fn three_digits(value: f64) -> u64 {
     if value < 1000.0 {
         return value.max(0.0).round() as u64;
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_for_people_have_three_digits() {
+    fn rounds_to_three_digits() {
         assert_eq!(
             [13_298_432.0, 999.6, 0.4, -5.0, 12_345.0].map(three_digits),
             [13_300_000, 1000, 0, 0, 12_300]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Bytes, ParseError,
-    decimal::{self, Kind},
+    decimal::{self, QuantityKind},
 };
 
 /// A number of TCP segments, or of packets where each carries one.
@@ -14,7 +14,7 @@ use crate::{
 #[serde(transparent)]
 pub struct Segments(pub u64);
 
-const KIND: Kind = Kind {
+const KIND: QuantityKind = QuantityKind {
     what: "number of segments",
     example: "100p or 100 segments",
     largest: "18446744073709551615",
@@ -27,12 +27,12 @@ impl Segments {
         self.0 as f64
     }
 
-    /// How many bytes they carry at `mss` bytes each, or the largest value where it does not fit.
+    /// The number of bytes that they carry at `mss` bytes each, or the largest value if it does not fit.
     pub fn bytes(self, mss: Bytes) -> Bytes {
         Bytes(self.0.saturating_mul(mss.0))
     }
 
-    /// How many segments of `mss` bytes it takes to carry `bytes`; none where `mss` is zero.
+    /// The number of segments of `mss` bytes that carry `bytes`; zero if `mss` is zero.
     pub fn holding(bytes: Bytes, mss: Bytes) -> Segments {
         if mss.0 == 0 { Segments(0) } else { Segments(bytes.0.div_ceil(mss.0)) }
     }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accepts_and_refuses() {
+    fn accepts_and_rejects() {
         for text in ["100", "100p", "100 packets", "100 segments", "1e2"] {
             assert_eq!(text.parse(), Ok(Segments(100)), "{text}");
         }

@@ -1,10 +1,12 @@
-//! A share between 0 and 1, as loss rates and the like are written.
+//! A share between 0 and 1, such as a loss rate.
 
 use crate::ParseError;
 
-/// Reads a share: `1%` or `0.01`, from 0 to 1 (0 % to 100 %).
+/// Parses a share: `1%` or `0.01`, from 0 to 1 (0 % to 100 %).
 ///
-/// A bare `1` is refused, because most who write it mean one per cent.
+/// # Errors
+/// The text is not a number, has a comma, or lies outside the range. A bare `1` is an error too, because it
+/// often means one per cent.
 pub fn parse_share(input: &str) -> Result<f64, ParseError> {
     let text = input.trim();
     if text.is_empty() {
@@ -20,11 +22,11 @@ pub fn parse_share(input: &str) -> Result<f64, ParseError> {
         Some(number) => (number.trim_end(), 100.0),
         None => (text, 1.0),
     };
-    let begins = number.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    let begins_as_number = number.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     let value: f64 = number
         .parse()
         .ok()
-        .filter(|_| begins)
+        .filter(|_| begins_as_number)
         .ok_or_else(|| ParseError::NotANumber { input: text.into(), example: "0.01 or 1%" })?;
     let share = value / scale;
     if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(ParseError::ShareRange { input: text.into() }) }
@@ -50,14 +52,14 @@ mod tests {
     }
 
     #[test]
-    fn refuses() {
+    fn rejects() {
         for text in ["2", "101%", "-0.1", "-1%"] {
             assert!(matches!(parse_share(text), Err(ParseError::ShareRange { .. })), "{text}");
         }
         for text in ["nan", "inf", "x%", "1%%", "+1%", "0.1x"] {
             assert!(matches!(parse_share(text), Err(ParseError::NotANumber { .. })), "{text}");
         }
-        assert_eq!(parse_share("1").unwrap_err().to_string(), "`1` has two readings; write 1% or 100%");
+        assert_eq!(parse_share("1").unwrap_err().to_string(), "`1` is ambiguous; write 1% or 100%");
         assert!(matches!(parse_share("0,01"), Err(ParseError::Comma { .. })));
         assert!(matches!(parse_share(" "), Err(ParseError::Empty { .. })));
     }

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    ops::{Add, AddAssign},
+    ops::{Add, AddAssign, Div, Mul, Rem},
     str::FromStr,
 };
 
@@ -10,51 +10,66 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ParseError,
-    decimal::{self, Kind},
+    decimal::{self, QuantityKind},
     print::write_scaled,
 };
 
 /// A time in nanoseconds: an instant since the run's start, or a span.
 ///
-/// Addition stops at [`Time::MAX`], which stands for never.
+/// Sums and products saturate at [`Time::MAX`], which as an instant is [`Time::NEVER`]. Subtraction has no
+/// operator, because the caller must say what a negative result means: [`Time::since`] (impossible),
+/// [`Time::saturating_sub`] (zero) or [`Time::checked_sub`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(pub u64);
 
-const KIND: Kind =
-    Kind { what: "time", example: "20ms", largest: "18446744073709551615 ns (584 years)", smallest: "1 ns" };
+const KIND: QuantityKind = QuantityKind {
+    what: "time",
+    example: "20ms",
+    largest: "18446744073709551615 ns (584 years)",
+    smallest: "1 ns",
+};
 
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 impl Time {
-    /// The run's start, or no time at all.
+    /// The run's start, or an empty span.
     pub const ZERO: Time = Time(0);
-    /// The end of all times: never.
+    /// The longest span, 584 years.
     pub const MAX: Time = Time(u64::MAX);
+    /// An instant after every event: the due time of a timer that is not set.
+    pub const NEVER: Time = Time::MAX;
 
-    /// From nanoseconds.
+    /// Converts from nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// From microseconds; [`Time::MAX`] where it does not fit.
+    /// Converts from microseconds; [`Time::MAX`] if it does not fit.
     pub const fn from_micros(micros: u64) -> Time {
         Time(micros.saturating_mul(1_000))
     }
 
-    /// From milliseconds; [`Time::MAX`] where it does not fit.
+    /// Converts from milliseconds; [`Time::MAX`] if it does not fit.
     pub const fn from_millis(millis: u64) -> Time {
         Time(millis.saturating_mul(1_000_000))
     }
 
-    /// From seconds; [`Time::MAX`] where it does not fit.
+    /// Converts from seconds; [`Time::MAX`] if it does not fit.
     pub const fn from_secs(secs: u64) -> Time {
         Time(secs.saturating_mul(1_000_000_000))
     }
 
-    /// From seconds, to the nearest nanosecond. Negative and NaN give zero, too large gives [`Time::MAX`].
+    /// Converts from seconds, rounded to the nearest nanosecond. Negative values and NaN give zero, too large
+    /// ones [`Time::MAX`].
     pub fn from_secs_f64(secs: f64) -> Time {
         Time((secs * 1e9).round() as u64)
+    }
+
+    /// Converts from nanoseconds, rounded to the nearest. Negative values and NaN give zero, too large ones
+    /// [`Time::MAX`].
+    pub fn from_nanos_f64(nanos: f64) -> Time {
+        Time(nanos.round() as u64)
     }
 
     /// Seconds.
@@ -72,19 +87,72 @@ impl Time {
         self.0 as f64 / 1e3
     }
 
+    /// Nanoseconds as a float.
+    pub fn as_nanos_f64(self) -> f64 {
+        self.0 as f64
+    }
+
+    /// Whole milliseconds, rounded down.
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// Whole microseconds, rounded down.
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+
     /// Nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The sum; `None` where it does not fit.
+    /// The span from `earlier` to this instant.
+    ///
+    /// `earlier` must not be later than this instant: debug builds panic, release builds wrap around (one
+    /// subtraction, for the packet path). Use [`Time::saturating_sub`] or [`Time::checked_sub`] if the order
+    /// is not certain.
+    #[inline]
+    pub const fn since(self, earlier: Time) -> Time {
+        Time(self.0 - earlier.0)
+    }
+
+    /// The instant `span` later.
+    ///
+    /// The result must fit: debug builds panic, release builds wrap around. Use `+`, which saturates, outside
+    /// of the packet path.
+    #[inline]
+    pub const fn later_by(self, span: Time) -> Time {
+        Time(self.0 + span.0)
+    }
+
+    /// The instant `span` earlier.
+    ///
+    /// The result must not be negative: debug builds panic, release builds wrap around. Use
+    /// [`Time::saturating_sub`] or [`Time::checked_sub`] if that is not certain.
+    #[inline]
+    pub const fn earlier_by(self, span: Time) -> Time {
+        Time(self.0 - span.0)
+    }
+
+    /// The distance between two instants, whichever is later.
+    pub const fn abs_diff(self, other: Time) -> Time {
+        Time(self.0.abs_diff(other.0))
+    }
+
+    /// The sum; `None` if it does not fit.
     pub fn checked_add(self, other: Time) -> Option<Time> {
         self.0.checked_add(other.0).map(Time)
     }
 
-    /// The difference; `None` where `other` is larger.
+    /// The difference; `None` if `other` is larger.
     pub fn checked_sub(self, other: Time) -> Option<Time> {
         self.0.checked_sub(other.0).map(Time)
+    }
+
+    /// `count` times this span; `None` if it does not fit.
+    pub fn checked_mul(self, count: u64) -> Option<Time> {
+        self.0.checked_mul(count).map(Time)
     }
 
     /// The sum, or [`Time::MAX`].
@@ -92,7 +160,7 @@ impl Time {
         Time(self.0.saturating_add(other.0))
     }
 
-    /// The difference, or zero.
+    /// The difference, or zero if `other` is larger.
     pub fn saturating_sub(self, other: Time) -> Time {
         Time(self.0.saturating_sub(other.0))
     }
@@ -101,8 +169,16 @@ impl Time {
     pub fn saturating_mul(self, count: u64) -> Time {
         Time(self.0.saturating_mul(count))
     }
+
+    /// The first multiple of `interval` after this instant, or [`Time::MAX`]: the next tick of a periodic
+    /// timer. An `interval` of zero counts as 1 ns.
+    pub fn next_tick(self, interval: Time) -> Time {
+        let interval = interval.0.max(1);
+        Time((self.0 / interval + 1).saturating_mul(interval))
+    }
 }
 
+/// Saturates at [`Time::MAX`].
 impl Add for Time {
     type Output = Time;
 
@@ -111,9 +187,46 @@ impl Add for Time {
     }
 }
 
+/// Saturates at [`Time::MAX`].
 impl AddAssign for Time {
     fn add_assign(&mut self, other: Time) {
         *self = *self + other;
+    }
+}
+
+/// Saturates at [`Time::MAX`].
+impl Mul<u64> for Time {
+    type Output = Time;
+
+    fn mul(self, count: u64) -> Time {
+        self.saturating_mul(count)
+    }
+}
+
+/// Rounds down. Panics if `count` is zero.
+impl Div<u64> for Time {
+    type Output = Time;
+
+    fn div(self, count: u64) -> Time {
+        Time(self.0 / count)
+    }
+}
+
+/// How many whole spans fit. Panics if `span` is zero.
+impl Div for Time {
+    type Output = u64;
+
+    fn div(self, span: Time) -> u64 {
+        self.0 / span.0
+    }
+}
+
+/// The remainder after all whole spans. Panics if `span` is zero.
+impl Rem for Time {
+    type Output = Time;
+
+    fn rem(self, span: Time) -> Time {
+        Time(self.0 % span.0)
     }
 }
 
@@ -134,7 +247,7 @@ impl FromStr for Time {
         let n = &number.text;
         let size = match unit {
             "ns" => 1,
-            // Micro sign, Greek mu, and the letter that replaces them.
+            // ASCII, the micro sign, and the Greek letter mu.
             "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
             "ms" => 1_000_000,
             "s" | "sec" => 1_000_000_000,
@@ -186,11 +299,11 @@ mod tests {
     }
 
     #[test]
-    fn refuses() {
+    fn rejects() {
         assert_eq!("20".parse::<Time>().unwrap_err().to_string(), "`20` has no unit; write 20ms or 20s");
         assert_eq!(
             "5m".parse::<Time>().unwrap_err().to_string(),
-            "`5m` has two readings; write 5min (minutes) or 5ms (milliseconds)"
+            "`5m` is ambiguous; write 5min (minutes) or 5ms (milliseconds)"
         );
         for unknown in ["5 days", "5MS", "5S", "5M", "5gbit"] {
             assert!(matches!(unknown.parse::<Time>(), Err(ParseError::UnknownUnit { .. })), "{unknown}");
@@ -223,6 +336,26 @@ mod tests {
         assert_eq!(Time(1).saturating_sub(Time(2)), Time::ZERO);
         assert_eq!(Time(1).checked_sub(Time(2)), None);
         assert_eq!(Time::MAX.checked_add(Time(1)), None);
+        assert_eq!((Time(2_999_999).as_millis(), Time(2_999).as_micros()), (2, 2));
+        assert_eq!(Time::from_nanos_f64(1.5), Time(2));
+    }
+
+    #[test]
+    fn computes() {
+        let (short, long) = (Time::from_millis(3), Time::from_millis(10));
+        assert_eq!(long.since(short), Time::from_millis(7));
+        assert_eq!(
+            (short.later_by(short), long.earlier_by(short)),
+            (Time::from_millis(6), Time::from_millis(7))
+        );
+        assert_eq!(short.abs_diff(long), Time::from_millis(7));
+        assert_eq!((short * 4, long / 4), (Time::from_millis(12), Time::from_micros(2_500)));
+        assert_eq!((long / short, long % short), (3, Time::from_millis(1)));
+        assert_eq!((Time::MAX * 2, Time::MAX.checked_mul(2)), (Time::MAX, None));
+        assert_eq!(Time(6).next_tick(Time(3)), Time(9));
+        assert_eq!(Time(7).next_tick(Time(3)), Time(9));
+        assert_eq!(Time(7).next_tick(Time::ZERO), Time(8));
+        assert!(long < Time::NEVER);
     }
 
     proptest! {

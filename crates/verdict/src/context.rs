@@ -1,54 +1,57 @@
-//! What is known of a flow beside its samples.
+//! What is known about a flow beside its samples.
 
-/// A tuned buffer has reached its limit from this share of it on.
+use schema::LinkDirection;
+
+/// A tuned buffer has reached its limit from this share of it.
 const EXHAUSTED: f64 = 0.9;
 
-/// A flow's surroundings.
+/// A flow's endpoints, path and settings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FlowContext {
     /// The flow's name.
     pub name: String,
-    /// Sending and receiving host.
+    /// Sending host.
     pub from: String,
     /// Receiving host.
     pub to: String,
-    /// Goodput that the slowest link allows; `None` on a path without a rate.
+    /// Goodput that the slowest link allows, bit/s; `None` on a path without a rate.
     pub wire_limit_bps: Option<f64>,
-    /// The directions of links with a rate that the flow's data crosses.
+    /// The link directions with a rate that the flow's data crosses.
     pub path: Vec<PathLink>,
-    /// The path was not described, as between real hosts: whether it is full must show in the flow itself.
+    /// The path is not described, as between real hosts: only the flow itself shows whether it is full.
     pub unknown_path: bool,
     /// The sender's buffer.
     pub send_buffer: Buffer,
     /// The receiver's buffer.
     pub receive_buffer: Buffer,
-    /// The pacing rate asked for, bit/s.
+    /// The requested pacing rate, bit/s.
     pub pacing_bps: Option<f64>,
-    /// How that rate was asked for, in the user's words, as in `-b` or `pacing`.
+    /// The option or key that requested it, as in `-b` or `pacing`.
     pub pacing_option: String,
-    /// Computing takes no time: nothing waits for a host.
+    /// The run was in virtual time: computing takes no time, so nothing waits for a host.
     pub virtual_time: bool,
-    /// The traffic generator at both ends where it is this program's own; `None` for foreign programs, of which nothing is known.
+    /// The request to this program's own traffic generator, where it is at both ends; `None` for other
+    /// programs.
     pub generator: Option<Generator>,
-    /// Both ends are on one host: no link is between them.
+    /// Both ends are on one host, with no link between them.
     pub is_one_host: bool,
-    /// Segments that the sending host's own device, or its queueing discipline, dropped while the flow was there.
+    /// Segments that the sending host's own device or its queueing discipline dropped during the flow.
     pub device_drops: u64,
-    /// How busy the computers were, one sentence each: evidence where they were the limit.
+    /// How busy the hosts' processors were, one sentence each: evidence where they were the limit.
     pub host_use: Vec<String>,
 }
 
-/// What this program's traffic generator was asked to do. Where nothing is asked for, it writes and reads as fast as the
-/// computer lets it.
+/// What this program's traffic generator was requested to do. Without a request it writes and reads as fast
+/// as the host can.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Generator {
-    /// The rate at which the application is to write, bit/s.
+    /// The requested write rate, bit/s.
     pub write_bps: Option<f64>,
-    /// The rate at which the application is to read, bit/s.
+    /// The requested read rate, bit/s.
     pub read_bps: Option<f64>,
-    /// The reader is to pause for a while.
+    /// The reader was requested to pause for a while.
     pub reader_pauses: bool,
-    /// Data comes from a file, or goes to one.
+    /// Data is read from a file or written to one.
     pub uses_file: bool,
     /// Bytes to send; `None` until the end.
     pub size_bytes: Option<u64>,
@@ -59,8 +62,8 @@ pub struct Generator {
 pub struct PathLink {
     /// The link's name.
     pub name: String,
-    /// `forward` or `backward`.
-    pub direction: String,
+    /// Which direction of the link.
+    pub direction: LinkDirection,
     /// Its rate, bit/s on the wire.
     pub rate_bps: f64,
 }
@@ -68,17 +71,17 @@ pub struct PathLink {
 /// How a socket buffer is set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Buffer {
-    /// Not known.
+    /// Unknown.
     #[default]
     Unknown,
-    /// Tuned by the kernel within `net.ipv4.tcp_rmem` or `tcp_wmem`: least, first, largest, in bytes.
+    /// Tuned by the kernel within `net.ipv4.tcp_rmem` or `tcp_wmem`: minimum, initial, maximum, in bytes.
     Tuned([u64; 3]),
-    /// Asked for by the application with SO_RCVBUF or SO_SNDBUF, in bytes as asked.
+    /// Requested by the application with SO_RCVBUF or SO_SNDBUF, in bytes as requested.
     Fixed(u64),
 }
 
 impl Buffer {
-    /// Whether a buffer of `bytes` is as large as it may become. A buffer of unknown limits is not known to be.
+    /// Whether a buffer of `bytes` cannot grow any further; false for a buffer of unknown limits.
     pub(crate) fn is_exhausted(&self, bytes: f64) -> bool {
         match self {
             Buffer::Unknown => false,

@@ -1,24 +1,29 @@
 //! Labels each sample of a TCP flow with what limited it.
 //!
-//! In this order:
-//! 1. The path's slowest link was full over the last round trips: `path_rate`, unless the flow had
-//!    only a part of it and was itself held down by a window, a buffer or an application. A path that is not described (between
-//!    real hosts) counts as full while a queue stands in it: the round-trip time stays above the least by more than it varies.
-//! 2. What was outstanding filled the peer's window: `receive_window`; or `application` where the
-//!    receiver held so much unread data that it is the reader who keeps the window shut.
-//! 3. Nothing was left to send: `send_buffer` where the buffer was full, else `application`.
-//!    This program's own generator is never a slow application: 2. and 3. say `application` only for a rate, a pause or a file that was asked
-//!    for (`pacing` for the rate of a test, `-b`), as long as the generator is not behind that rate; else `host_cpu`. Once all of
-//!    a flow's size is sent, what held it before still counts.
-//! 4. The congestion window was full, or it was being reduced: by what reduced it last. That is a `loss`, marks of routers (`ecn_marks`),
-//!    or the sending host itself, which drops packets at its own device (`local_queue`: the kernel reduces the window, tcp_enter_cwr, and
-//!    nothing was marked). Before anything did: `slow_start`.
-//! 5. Data waited for the pacing timer: `pacing` (or `slow_start` where pacing is how the flow grows; on a path that is not
-//!    described `path_rate` where the flow grows no more, for that is how BBR sends at the path's rate).
-//!    Between two ends on one host is no path: what would be `path_rate` is `host_cpu`.
-//! 6. Data waited though nothing held it: `path_rate` where the link is full for the next half round trip, else `host_cpu`.
-//!    In virtual time it waited for the pacing timer, within a burst: `send_buffer` where the buffer was full, so that bursts
-//!    are as large as they can be, else `pacing`.
+//! The first rule that applies decides:
+//! 1. The path's slowest link was full over the last round trips: `path_rate`, unless the flow had only a
+//!    part of it and was itself limited by a window, a buffer or an application. A path that is not described
+//!    (between real hosts) counts as full while a standing queue shows: the round-trip time exceeds the
+//!    minimum by more than its variation.
+//! 2. The data outstanding filled the peer's window: `receive_window`; or `application` where the receiver
+//!    held so much unread data that the reader keeps the window closed.
+//! 3. Nothing was left to send: `send_buffer` where the buffer was full, else `application`. This program's
+//!    own traffic generator never counts as a slow application: rules 2 and 3 give `application` only for a
+//!    rate, a pause or a file that was requested (`pacing` for the rate of a test, `-b`), and only while the
+//!    generator keeps up with that rate; else `host_cpu`. Once all bytes of a flow with a size are sent, its
+//!    last label continues.
+//! 4. The congestion window was full or being reduced: the cause of the last reduction. That is a `loss`,
+//!    marks of routers (`ecn_marks`), or the sending host itself, which dropped packets at its own device
+//!    (`local_queue`: the kernel reduces the window, tcp_enter_cwr, and nothing was marked). Before the first
+//!    reduction: `slow_start`.
+//! 5. Data waited for the pacing timer: `pacing` (or `slow_start` where pacing is how the flow grows; on a
+//!    path that is not described `path_rate` where the flow no longer grows, because BBR sends at the path's
+//!    rate that way).
+//! 6. Data waited although nothing above applies: `path_rate` where the link is full for the next half round
+//!    trip, else `host_cpu`. In virtual time the data waited for the pacing timer within a burst:
+//!    `send_buffer` where the buffer was full, because it then limits the size of bursts, else `pacing`.
+//!
+//! Two ends on one host have no path between them: `path_rate` becomes `host_cpu`.
 
 #[cfg(test)]
 mod tests;
@@ -27,65 +32,70 @@ use schema::{Cause, FlowSample, LinkSample};
 
 use crate::{FlowContext, series::Cumulative};
 
-/// Share of a link's rate from which on it counts as full.
+/// A link is full from this share of its rate.
 const FULL: f64 = 0.95;
-/// Share of the goodput possible from which on a flow has the whole link.
+/// A flow has the whole link from this share of the possible goodput.
 const WHOLE: f64 = 0.9;
-/// Share of a window from which on it counts as filled.
+/// A window is filled from this share.
 const FILLED: f64 = 0.95;
-/// Share of the congestion window from which on it counts as filled.
+/// The congestion window is filled from this share.
 const CWND_FILLED: f64 = 0.9;
-/// The kernel wakes a writer when two thirds of the send buffer are used; a little less for slack.
+/// A send buffer is full from this share: the kernel wakes a writer when two thirds are used
+/// (`sk_stream_is_writeable`); a little less for tolerance.
 const BUFFER_FULL: f64 = 0.6;
-/// Unread data that is so much of the window offered means that the reader is slow.
+/// The reader is slow where its unread data exceeds this share of the advertised window.
 const UNREAD: f64 = 0.5;
-/// A goodput of so much of the pacing rate is made by pacing.
+/// A flow is paced where its goodput reaches this share of the pacing rate.
 const PACED: f64 = 0.8;
-/// Rates are taken over so many round trips: what is held down by a window sends in bursts.
-const ROUND_TRIPS: i64 = 4;
-/// A queue stands where the round-trip time is above the least by one part of that in so many,
-const QUEUED_PART: i64 = 10;
-/// or, where a window or a buffer is what is sent at once, in so many: bursts of less than the path holds wait for themselves,
-/// on average for half of their own time at most.
-const QUEUED_PART_OF_WINDOW: i64 = 2;
-/// by this time, microseconds,
-const QUEUED_US: i64 = 500;
-/// (TCP's timestamps count milliseconds, so that a least round-trip time of whole ones may be this much too short, microseconds)
-const TICK_US: i64 = 1000;
-/// and by so many times its mean deviation.
-const QUEUED_DEVIATIONS: i64 = 2;
-/// A rate that is not larger than this times what it was before grows no more; in slow start it doubles each round trip.
+/// Rates are means over this many round trips, because a flow that a window limits sends in bursts.
+const RATE_ROUND_TRIPS: i64 = 4;
+/// A standing queue lengthens the round-trip time by at least the minimum divided by this,
+const STANDING_QUEUE_PART: i64 = 10;
+/// or by this where a window or a buffer limits the flow: its bursts queue behind themselves, on average for
+/// half of their own duration at most.
+const STANDING_QUEUE_PART_OF_BURSTS: i64 = 2;
+/// and by at least this time, microseconds,
+const MIN_STANDING_QUEUE_US: i64 = 500;
+/// and by at least this many times its mean deviation.
+const STANDING_QUEUE_DEVIATIONS: i64 = 2;
+/// Resolution of TCP's timestamps, microseconds: a minimum round-trip time of whole milliseconds may be this
+/// much too short.
+const TIMESTAMP_TICK_US: i64 = 1000;
+/// A rate grows where it is more than this times the earlier one; in slow start it doubles each round trip.
 const GROWS: f64 = 1.25;
-/// A generator that has written less than it was asked for, by so many seconds of its rate and so many bytes, is behind. It writes
-/// in blocks, and sleeps between them.
+/// A generator is behind its requested rate by more than this time at that rate, in seconds,
 const BEHIND_S: f64 = 0.1;
+/// plus this many bytes: it writes in blocks and sleeps between them.
 const BEHIND_BYTES: f64 = 262_144.0;
-/// A window that grows by a segment a round trip is as large as before after so many, on the paths that there are; without a loss for longer
-/// something else holds the flow down.
-const REMEMBERED: i64 = 200;
-/// So much of what was sent again was dropped by the own device, or others dropped it: super-packets are dropped when they are largest, and so
-/// are counted too low.
-const OWN_DROPS: f64 = 0.25;
-/// States of `icsk_ca_state` (linux/tcp.h): the window was reduced without a loss; recovery, and after a timeout.
+/// A reduction explains what follows for this many round trips. On common paths a window that grows by one
+/// segment a round trip has recovered by then; later another cause limits the flow.
+const MAX_ROUND_TRIPS_AFTER_REDUCTION: i64 = 200;
+/// The sender's own device is the cause of losses where its drops are at least this share of the
+/// retransmissions. The share is low because a dropped super-packet counts as one drop and holds many
+/// segments.
+const MIN_LOCAL_DROP_SHARE: f64 = 0.25;
+/// States of `icsk_ca_state` (linux/tcp.h): CWR, the window is reduced without a loss; recovery and loss
+/// (after a timeout).
 const CWR: i64 = 2;
 const LOSS_STATES: [i64; 2] = [3, 4];
 
-/// Labels the samples of flow `context.name` in `rows`; others are left as they are. Rows must be in
-/// order of time. A flow's first sample, and samples without a sender's state, stay unlabelled.
+/// Labels the samples of flow `context.name` in `rows`; other flows' samples stay unchanged. Rows must be in
+/// order of time. A flow's first sample and samples without the sender's state stay unlabelled.
 pub fn decide(rows: &mut [FlowSample], links: &[LinkSample], context: &FlowContext) {
     let history = History::new(rows, links, context);
-    let mut reductions = Reductions { lost_here: lost_here(rows, context), ..Reductions::default() };
+    let mut reductions =
+        Reductions { drops_are_local: drops_are_local(rows, context), ..Reductions::default() };
     let mut last = None;
     let mut first = true;
     for row in rows.iter_mut().filter(|r| r.flow == context.name) {
-        reductions.take(row);
+        reductions.update(row);
         row.limited_by = match first {
             true => None,
-            false => cause(row, &history, context, &reductions).map(|found| match found {
-                // Only the last bytes are still on their way: what held the flow before made it as long as it is.
-                Found::AllSent => last.unwrap_or(Cause::SlowStart),
-                Found::Limit(Cause::PathRate) if context.is_one_host => Cause::HostCpu,
-                Found::Limit(cause) => cause,
+            false => judge(row, &history, context, &reductions).map(|judgement| match judgement {
+                // Only the last bytes are still in flight: the earlier limit determined the flow's duration.
+                Judgement::AllSent => last.unwrap_or(Cause::SlowStart),
+                Judgement::Limit(Cause::PathRate) if context.is_one_host => Cause::HostCpu,
+                Judgement::Limit(cause) => cause,
             }),
         };
         last = row.limited_by.or(last);
@@ -93,48 +103,48 @@ pub fn decide(rows: &mut [FlowSample], links: &[LinkSample], context: &FlowConte
     }
 }
 
-/// Whether most of what the flow sent again was dropped by the sending host's own device.
-fn lost_here(rows: &[FlowSample], context: &FlowContext) -> bool {
+/// Whether the sending host's own device dropped the segments that were retransmitted.
+fn drops_are_local(rows: &[FlowSample], context: &FlowContext) -> bool {
     let own = rows.iter().filter(|row| row.flow == context.name);
-    let again = own.filter_map(|row| row.total_retrans_segs).max().unwrap_or(0);
-    context.device_drops > 0 && context.device_drops as f64 >= OWN_DROPS * again as f64
+    let retransmitted = own.filter_map(|row| row.total_retrans_segs).max().unwrap_or(0);
+    context.device_drops > 0 && context.device_drops as f64 >= MIN_LOCAL_DROP_SHARE * retransmitted as f64
 }
 
-/// What a sample shows.
+/// The result for one sample.
 #[derive(Debug, Clone, Copy)]
-enum Found {
+enum Judgement {
     Limit(Cause),
-    /// The flow has a size, and all of it is sent.
+    /// The flow has a size, and all its bytes were sent.
     AllSent,
 }
 
-/// Where an application is slow, or seems to be.
+/// The end of a flow whose application is slow, or seems to be.
 #[derive(Debug, Clone, Copy)]
-enum Slow {
+enum SlowEnd {
     Writer,
     Reader,
 }
 
-/// What reduced the congestion window so far.
+/// What reduced the congestion window up to a sample.
 #[derive(Debug, Default)]
 struct Reductions {
-    /// What was lost was dropped by the sending host's own device.
-    lost_here: bool,
+    /// The sending host's own device dropped the lost segments.
+    drops_are_local: bool,
     retransmitted: i64,
     marked: i64,
     latest: Option<Cause>,
-    /// When that was.
+    /// The time of the latest reduction.
     latest_us: i64,
 }
 
 impl Reductions {
-    fn take(&mut self, row: &FlowSample) {
+    fn update(&mut self, row: &FlowSample) {
         let retransmitted = row.total_retrans_segs.unwrap_or(self.retransmitted);
         let marked = row.delivered_ce_segs.unwrap_or(self.marked);
         let before = self.latest;
         let is_repairing = row.ca_state.is_some_and(|state| LOSS_STATES.contains(&state));
         if retransmitted > self.retransmitted || is_repairing {
-            self.latest = Some(if self.lost_here { Cause::LocalQueue } else { Cause::Loss });
+            self.latest = Some(if self.drops_are_local { Cause::LocalQueue } else { Cause::Loss });
         } else if marked > self.marked {
             self.latest = Some(Cause::EcnMarks);
         } else if row.ca_state == Some(CWR)
@@ -149,17 +159,17 @@ impl Reductions {
         (self.retransmitted, self.marked) = (retransmitted, marked);
     }
 
-    /// What reduced the window within so many round trips before a sample.
-    fn lately(&self, row: &FlowSample) -> Option<Cause> {
+    /// What reduced the window within [`MAX_ROUND_TRIPS_AFTER_REDUCTION`] before a sample.
+    fn recent(&self, row: &FlowSample) -> Option<Cause> {
         let round_trips = (row.time_us - self.latest_us) / row.srtt_us.unwrap_or(1).max(1);
-        self.latest.filter(|_| round_trips <= REMEMBERED)
+        self.latest.filter(|_| round_trips <= MAX_ROUND_TRIPS_AFTER_REDUCTION)
     }
 }
 
-/// What is needed of the other samples.
+/// Counters over the whole run, read around each sample.
 struct History {
     received_bits: Cumulative,
-    /// Of the flow's first sample: its time, and bytes written until then.
+    /// The time of the flow's first sample, and the bytes written until then.
     first_written: Option<(i64, i64)>,
     /// Bits sent by each link of the path, and its rate.
     links: Vec<(Cumulative, f64)>,
@@ -189,155 +199,165 @@ impl History {
         History { received_bits, first_written, links }
     }
 
-    /// Whether the writer is behind the rate that was asked for: it has then no reason to wait. It makes up for lost time.
-    fn is_behind(&self, row: &FlowSample, asked_bps: f64) -> bool {
+    /// Whether the writer is behind its requested rate. It then catches up and has no reason to wait.
+    fn is_behind(&self, row: &FlowSample, requested_bps: f64) -> bool {
         let (Some((from_us, before)), Some(written)) = (self.first_written, written(row)) else {
             return false;
         };
-        let asked = asked_bps / 8.0 * (row.time_us - from_us) as f64 * 1e-6;
+        let requested = requested_bps / 8.0 * (row.time_us - from_us) as f64 * 1e-6;
         let done = (written - before) as f64;
-        done + asked_bps / 8.0 * BEHIND_S + BEHIND_BYTES < asked
+        done + requested_bps / 8.0 * BEHIND_S + BEHIND_BYTES < requested
     }
 
-    /// The fullest link's use between two instants.
+    /// The utilization of the fullest link between two instants.
     fn utilization(&self, from_us: i64, to_us: i64) -> Option<f64> {
         let used = |(sent, rate): &(Cumulative, f64)| sent.rate(from_us, to_us).map(|bps| bps / rate);
         self.links.iter().filter_map(used).reduce(f64::max)
     }
 }
 
-fn cause(
+/// Applies the rules of the module's documentation to one sample.
+fn judge(
     row: &FlowSample,
     history: &History,
     context: &FlowContext,
     reductions: &Reductions,
-) -> Option<Found> {
+) -> Option<Judgement> {
     let mss = row.snd_mss_bytes? as f64;
     let outstanding = row.unacked_segs? as f64 * mss;
     let cwnd = row.snd_cwnd_segs.map(|segments| segments as f64 * mss);
     let window = row.snd_wnd_bytes.map(|w| w as f64);
-    let half = (row.srtt_us.unwrap_or(0) * ROUND_TRIPS / 2).max(1);
+    let half = (row.srtt_us.unwrap_or(0) * RATE_ROUND_TRIPS / 2).max(1);
     let (from, to) = (row.time_us - half, row.time_us + half);
     let goodput = history.received_bits.rate(from, to).unwrap_or(0.0);
-    let whole = context.wire_limit_bps.is_some_and(|limit| goodput >= WHOLE * limit);
-    let full = match history.utilization(from, to) {
+    let has_whole_path = context.wire_limit_bps.is_some_and(|limit| goodput >= WHOLE * limit);
+    let is_full = match history.utilization(from, to) {
         Some(utilization) => utilization >= FULL,
         None => context.wire_limit_bps.is_some_and(|limit| goodput >= FULL * limit),
     };
-    if full && whole {
-        return Some(Found::Limit(Cause::PathRate));
+    if is_full && has_whole_path {
+        return Some(Judgement::Limit(Cause::PathRate));
     }
-    let held = held_down(row, outstanding, window, mss);
-    // A writer without data keeps no queue up; but its lone segments wait for delayed ACKs, which lengthens round-trip times too.
-    let is_idle = matches!(held, Some(Held::Slow(Slow::Writer)));
-    if context.unknown_path && !is_idle && is_queued(row, QUEUED_PART_OF_WINDOW) {
-        return Some(Found::Limit(Cause::PathRate));
+    let end_limit = end_limit(row, outstanding, window, mss);
+    // A writer without data sustains no queue, but its single segments wait for delayed ACKs, which lengthens
+    // the round-trip time too.
+    let is_idle = matches!(end_limit, Some(EndLimit::Application(SlowEnd::Writer)));
+    if context.unknown_path && !is_idle && has_standing_queue(row, STANDING_QUEUE_PART_OF_BURSTS) {
+        return Some(Judgement::Limit(Cause::PathRate));
     }
-    if let Some(held) = held {
-        return Some(match held {
-            // Its blocks may fill a window for a moment, but the writer has the rate that it was asked for.
-            Held::By(cause) => Found::Limit(asked(row, history, context).unwrap_or(cause)),
-            Held::Slow(slow) => slow_end(slow, row, history, context),
+    if let Some(limit) = end_limit {
+        return Some(match limit {
+            // A block may fill a window for a moment although the writer keeps its requested rate.
+            EndLimit::Buffer(cause) => {
+                Judgement::Limit(requested_rate_cause(row, history, context).unwrap_or(cause))
+            }
+            EndLimit::Application(end) => judge_slow_end(end, row, history, context),
         });
     }
-    if full || (context.unknown_path && is_queued(row, QUEUED_PART)) {
-        return Some(Found::Limit(Cause::PathRate));
+    if is_full || (context.unknown_path && has_standing_queue(row, STANDING_QUEUE_PART)) {
+        return Some(Judgement::Limit(Cause::PathRate));
     }
     let is_reduced = row.ca_state.is_some_and(|state| state == CWR || LOSS_STATES.contains(&state));
-    // Of a capture: that the window was full is known only of one that something has just reduced.
-    let Some(cwnd) = cwnd else { return reductions.lately(row).map(Found::Limit) };
+    // A capture has no congestion window: it was certainly full only shortly after a reduction.
+    let Some(cwnd) = cwnd else { return reductions.recent(row).map(Judgement::Limit) };
     if is_reduced || outstanding >= CWND_FILLED * cwnd {
-        return Some(Found::Limit(reductions.latest.unwrap_or(Cause::SlowStart)));
+        return Some(Judgement::Limit(reductions.latest.unwrap_or(Cause::SlowStart)));
     }
-    let paced = row.pacing_rate_bps.is_some_and(|rate| goodput >= PACED * rate as f64);
-    if paced {
-        let asked = context.pacing_bps.is_some_and(|asked| goodput >= PACED * asked);
+    let is_paced = row.pacing_rate_bps.is_some_and(|rate| goodput >= PACED * rate as f64);
+    if is_paced {
+        let is_requested = context.pacing_bps.is_some_and(|rate| goodput >= PACED * rate);
         let before = history.received_bits.rate(from - 2 * half, to - 2 * half);
-        if context.unknown_path && !asked && before.is_some_and(|before| goodput <= GROWS * before) {
-            return Some(Found::Limit(Cause::PathRate));
+        if context.unknown_path && !is_requested && before.is_some_and(|before| goodput <= GROWS * before) {
+            return Some(Judgement::Limit(Cause::PathRate));
         }
-        return Some(Found::Limit(if asked || reductions.latest.is_some() {
+        return Some(Judgement::Limit(if is_requested || reductions.latest.is_some() {
             Cause::Pacing
         } else {
             Cause::SlowStart
         }));
     }
-    // A pipe that is being filled again: the link is full from now on, though it was not before.
-    let soon = row.time_us + half / ROUND_TRIPS;
+    // The pipe is being refilled: the link is full from now on, although it was not before.
+    let soon = row.time_us + half / RATE_ROUND_TRIPS;
     if history.utilization(row.time_us, soon).is_some_and(|share| share >= FULL) {
-        return Some(Found::Limit(Cause::PathRate));
+        return Some(Judgement::Limit(Cause::PathRate));
     }
     if context.virtual_time {
         let is_full = buffer_is_full(row);
-        return Some(Found::Limit(if is_full { Cause::SendBuffer } else { Cause::Pacing }));
+        return Some(Judgement::Limit(if is_full { Cause::SendBuffer } else { Cause::Pacing }));
     }
-    Some(Found::Limit(Cause::HostCpu))
+    Some(Judgement::Limit(Cause::HostCpu))
 }
 
-/// What a writer or a reader that does not keep up waits for: nothing but itself where it is foreign. Our own waits only where that was
-/// asked for.
-fn slow_end(slow: Slow, row: &FlowSample, history: &History, context: &FlowContext) -> Found {
-    let Some(generator) = &context.generator else { return Found::Limit(Cause::Application) };
+/// Why an application does not keep up. Other programs are slow by themselves; our own generator only by
+/// request.
+fn judge_slow_end(end: SlowEnd, row: &FlowSample, history: &History, context: &FlowContext) -> Judgement {
+    let Some(generator) = &context.generator else { return Judgement::Limit(Cause::Application) };
     let is_whole = |size: u64| written(row).is_some_and(|written| written as u64 >= size);
-    Found::Limit(match slow {
-        Slow::Reader if generator.read_bps.is_some() || generator.reader_pauses => Cause::Application,
-        Slow::Writer if generator.size_bytes.is_some_and(is_whole) => return Found::AllSent,
-        Slow::Writer if generator.write_bps.is_some_and(|asked| !history.is_behind(row, asked)) => {
+    Judgement::Limit(match end {
+        SlowEnd::Reader if generator.read_bps.is_some() || generator.reader_pauses => Cause::Application,
+        SlowEnd::Writer if generator.size_bytes.is_some_and(is_whole) => return Judgement::AllSent,
+        SlowEnd::Writer if generator.write_bps.is_some_and(|rate| !history.is_behind(row, rate)) => {
             Cause::Application
         }
-        Slow::Writer if context.pacing_bps.is_some_and(|asked| !history.is_behind(row, asked)) => {
+        SlowEnd::Writer if context.pacing_bps.is_some_and(|rate| !history.is_behind(row, rate)) => {
             Cause::Pacing
         }
         _ if generator.uses_file => Cause::Application,
-        // Its writer is there as soon as its buffer lets it.
-        Slow::Writer if context.virtual_time => Cause::SendBuffer,
+        // In virtual time the writer runs as soon as its buffer has space.
+        SlowEnd::Writer if context.virtual_time => Cause::SendBuffer,
         _ => Cause::HostCpu,
     })
 }
 
-/// The rate that our own writer was asked for, where it has it.
-fn asked(row: &FlowSample, history: &History, context: &FlowContext) -> Option<Cause> {
+/// The cause where our own writer keeps its requested rate: the rate itself limits the flow.
+fn requested_rate_cause(row: &FlowSample, history: &History, context: &FlowContext) -> Option<Cause> {
     let generator = context.generator.as_ref()?;
-    let has = |rate: Option<f64>| rate.is_some_and(|asked| !history.is_behind(row, asked));
-    if has(generator.write_bps) {
+    let keeps = |rate: Option<f64>| rate.is_some_and(|rate| !history.is_behind(row, rate));
+    if keeps(generator.write_bps) {
         return Some(Cause::Application);
     }
-    has(context.pacing_bps).then_some(Cause::Pacing)
+    keeps(context.pacing_bps).then_some(Cause::Pacing)
 }
 
-/// Payload that the application had written.
+/// Payload bytes that the application had written.
 fn written(row: &FlowSample) -> Option<i64> {
-    // The SYN counts as a byte that is acknowledged.
+    // The kernel counts the SYN as one acknowledged byte.
     let acked = row.bytes_acked.map(|acked| (acked - 1).max(0)).or(row.bytes_received)?;
     Some(acked + row.unacked_segs? * row.snd_mss_bytes? + row.notsent_bytes?)
 }
 
-/// Whether a queue stands in the path, at least for one part in `part` of the least round-trip time.
-fn is_queued(row: &FlowSample, part: i64) -> bool {
-    let (Some(srtt), Some(least)) = (row.srtt_us, row.min_rtt_us.filter(|least| *least > 0)) else {
+/// Whether the path has a standing queue, of at least the minimum round-trip time divided by `part`.
+fn has_standing_queue(row: &FlowSample, part: i64) -> bool {
+    let (Some(srtt), Some(min_rtt)) = (row.srtt_us, row.min_rtt_us.filter(|rtt| *rtt > 0)) else {
         return false;
     };
-    let varies = QUEUED_DEVIATIONS * row.rttvar_us.unwrap_or(0);
-    let least = if least % TICK_US == 0 { least + TICK_US } else { least };
-    srtt - least >= (least / part).max(QUEUED_US).max(varies)
+    let variation = STANDING_QUEUE_DEVIATIONS * row.rttvar_us.unwrap_or(0);
+    let min_rtt = if min_rtt % TIMESTAMP_TICK_US == 0 { min_rtt + TIMESTAMP_TICK_US } else { min_rtt };
+    srtt - min_rtt >= (min_rtt / part).max(MIN_STANDING_QUEUE_US).max(variation)
 }
 
-/// What holds a flow down beside the network.
-enum Held {
-    By(Cause),
-    Slow(Slow),
+/// A limit at one of the ends, beside the network.
+enum EndLimit {
+    /// The peer's window or the send buffer.
+    Buffer(Cause),
+    /// An application that does not keep up.
+    Application(SlowEnd),
 }
 
-/// A window, a buffer or an application that holds the flow down.
-fn held_down(row: &FlowSample, outstanding: f64, window: Option<f64>, mss: f64) -> Option<Held> {
+/// The limit at one of the ends, if there is one.
+fn end_limit(row: &FlowSample, outstanding: f64, window: Option<f64>, mss: f64) -> Option<EndLimit> {
     let unread = row.rcv_queue_bytes.unwrap_or(0) as f64;
     if let Some(window) = window {
-        // The last segment that does not fit whole leaves a gap.
-        let filled = outstanding + mss >= window || outstanding >= FILLED * window;
-        let offered = row.rcv_wnd_bytes.map_or(window, |w| w as f64).max(mss);
-        if filled {
-            let is_unread = unread >= UNREAD * offered;
-            return Some(if is_unread { Held::Slow(Slow::Reader) } else { Held::By(Cause::ReceiveWindow) });
+        // A segment that does not fit whole leaves a gap at the window's end.
+        let is_filled = outstanding + mss >= window || outstanding >= FILLED * window;
+        let advertised = row.rcv_wnd_bytes.map_or(window, |w| w as f64).max(mss);
+        if is_filled {
+            let is_unread = unread >= UNREAD * advertised;
+            return Some(if is_unread {
+                EndLimit::Application(SlowEnd::Reader)
+            } else {
+                EndLimit::Buffer(Cause::ReceiveWindow)
+            });
         }
     }
     let sndbuf = row.sndbuf_bytes.unwrap_or(0) as f64;
@@ -348,14 +368,14 @@ fn held_down(row: &FlowSample, outstanding: f64, window: Option<f64>, mss: f64) 
     let cwnd = row.snd_cwnd_segs? as f64 * mss;
     row.wmem_queued_bytes?;
     match (buffer_is_full(row), outstanding >= CWND_FILLED * cwnd) {
-        // Nothing waits for the congestion window, so it is not what holds the flow, even if it is full too.
-        (true, _) => Some(Held::By(Cause::SendBuffer)),
+        // Nothing waits for the congestion window, so it does not limit the flow, even if it is full too.
+        (true, _) => Some(EndLimit::Buffer(Cause::SendBuffer)),
         (false, true) => None,
-        (false, false) => Some(Held::Slow(Slow::Writer)),
+        (false, false) => Some(EndLimit::Application(SlowEnd::Writer)),
     }
 }
 
-/// Whether a writer would have to wait.
+/// Whether a write would block.
 fn buffer_is_full(row: &FlowSample) -> bool {
     let (queued, sndbuf) = (row.wmem_queued_bytes.unwrap_or(0) as f64, row.sndbuf_bytes.unwrap_or(0) as f64);
     sndbuf > 0.0 && queued >= BUFFER_FULL * sndbuf

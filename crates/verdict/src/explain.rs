@@ -5,13 +5,13 @@ use units::{BitRate, Bytes, Time, three_digits};
 
 use crate::{
     Buffer, FlowContext, Generator,
-    summarize::{WINDOWS_TURN, mean},
+    summarize::{MIN_OTHER_WINDOW_SHARE, mean},
 };
 
 const MIB: u64 = 1 << 20;
 
-/// Fills in `evidence` and `remedy` of a summary whose figures and verdict are known. `rows` are the
-/// samples the verdict is about.
+/// Fills in `evidence` and `remedy` of a summary whose figures and verdict are known. `rows` are the samples
+/// that the verdict is based on.
 pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut FlowSummary) {
     let Some(cause) = summary.verdict else { return };
     let share = summary
@@ -19,7 +19,7 @@ pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut
         .largest()
         .map_or(summary.limited.share(cause), |c| summary.limited_steady.share(c));
     let facts = Facts::new(rows, context, summary, share);
-    let (evidence, remedy) = match cause {
+    let Explanation { evidence, remedy } = match cause {
         Cause::ReceiveWindow => receive_window(&facts, context, summary),
         Cause::SendBuffer => send_buffer(&facts, context, summary),
         Cause::PathRate => path_rate(&facts, context, summary),
@@ -31,12 +31,12 @@ pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut
         Cause::Pacing => pacing(&facts, context),
         Cause::HostCpu => host_cpu(&facts, rows, context),
     };
-    summary.evidence = both_bind(cause, summary, context).into_iter().chain(evidence).collect();
+    summary.evidence = second_limit(cause, summary, context).into_iter().chain(evidence).collect();
     summary.remedy = remedy;
 }
 
-/// Says that there is a second limit, where it is, and that to raise one alone helps little.
-fn both_bind(cause: Cause, summary: &FlowSummary, context: &FlowContext) -> Option<String> {
+/// Names the second limit, if there is one, and says that removing only one of the two gains little.
+fn second_limit(cause: Cause, summary: &FlowSummary, context: &FlowContext) -> Option<String> {
     let also = summary.verdict_also?;
     let name = |cause: Cause| match cause {
         Cause::ReceiveWindow => format!("the receive window of {}", context.to),
@@ -44,18 +44,18 @@ fn both_bind(cause: Cause, summary: &FlowSummary, context: &FlowContext) -> Opti
         Cause::PathRate => "the rate of the path".into(),
         Cause::Application => "the application".into(),
         Cause::Pacing => "the pacing rate".into(),
-        Cause::HostCpu => "the computers".into(),
+        Cause::HostCpu => "the hosts' processors".into(),
         other => other.name().replace('_', " "),
     };
     let limited =
         if summary.limited_steady.largest().is_some() { &summary.limited_steady } else { &summary.limited };
     let share = |cause| limited.share(cause) * 100.0;
-    let turns = match share(also) >= 1.0 {
+    let shares = match share(also) >= 1.0 {
         true => format!("{:.0} and {:.0} % of the samples", share(cause), share(also)),
         false => "the second is less than 15 % larger".into(),
     };
     Some(format!(
-        "two limits bind: {} and {} ({turns}); to remove one alone gains little",
+        "two limits apply: {} and {} ({shares}); removing only one gains little",
         name(cause),
         name(also)
     ))
@@ -64,15 +64,15 @@ fn both_bind(cause: Cause, summary: &FlowSummary, context: &FlowContext) -> Opti
 /// Means over the samples, ready to be printed.
 struct Facts {
     share: String,
-    outstanding: Bytes,
+    in_flight: Bytes,
     window: Bytes,
     send_buffer: Bytes,
     queued: Bytes,
     unread: Bytes,
     pacing: Option<BitRate>,
-    /// Of a path that is not described: the least round-trip time and the mean one, where the difference is worth telling.
+    /// On a path that is not described: the minimum and the mean round-trip time, where they differ.
     queue: Option<(Time, Time)>,
-    clocks: Option<String>,
+    kernel_counters: Option<String>,
 }
 
 impl Facts {
@@ -83,129 +83,134 @@ impl Facts {
         let settled = summary.steady_from_s.map_or(String::new(), |s| format!(" after {s:.1} s"));
         Facts {
             share: format!("in {:.0} % of the samples{settled}", share * 100.0),
-            outstanding: bytes(|r| Some(r.unacked_segs? * r.snd_mss_bytes?)),
+            in_flight: bytes(|r| Some(r.unacked_segs? * r.snd_mss_bytes?)),
             window: bytes(|r| r.snd_wnd_bytes),
             send_buffer: bytes(|r| r.sndbuf_bytes),
             queued: bytes(|r| r.wmem_queued_bytes),
             unread: bytes(|r| r.rcv_queue_bytes),
             pacing: mean(rows.iter().filter_map(|r| r.pacing_rate_bps).map(|v| v as f64))
                 .map(|bps| BitRate(three_digits(bps))),
-            queue: queue(rows).filter(|_| context.unknown_path),
-            clocks: kernel_clocks(rows),
+            queue: standing_queue(rows).filter(|_| context.unknown_path),
+            kernel_counters: kernel_counters(rows),
         }
     }
 }
 
-fn queue(rows: &[&FlowSample]) -> Option<(Time, Time)> {
-    let least = rows.iter().filter_map(|row| row.min_rtt_us).min()?;
-    let now = mean(rows.iter().filter_map(|row| row.srtt_us).map(|us| us as f64))? as i64;
+/// The minimum and the mean round-trip time, where they differ.
+fn standing_queue(rows: &[&FlowSample]) -> Option<(Time, Time)> {
+    let min = rows.iter().filter_map(|row| row.min_rtt_us).min()?;
+    let mean = mean(rows.iter().filter_map(|row| row.srtt_us).map(|us| us as f64))? as i64;
     let time = |us: i64| Time::from_micros(three_digits(us as f64));
-    (now > least).then(|| (time(least), time(now)))
+    (mean > min).then(|| (time(min), time(mean)))
 }
 
-type Words = (Vec<String>, Option<String>);
+/// A cause in words.
+struct Explanation {
+    evidence: Vec<String>,
+    remedy: Option<String>,
+}
 
-fn ecn_marks(facts: &Facts, rows: &[&FlowSample]) -> Words {
+fn ecn_marks(facts: &Facts, rows: &[&FlowSample]) -> Explanation {
     let marked = rows.last().and_then(|row| row.delivered_ce_segs).unwrap_or(0);
     let delivered = rows.last().and_then(|row| row.delivered_segs).unwrap_or(0);
     let evidence = vec![
         format!(
-            "{} the congestion window, which marks had reduced, was full ({} outstanding)",
-            facts.share, facts.outstanding
+            "{} the congestion window was full ({} in flight), and ECN marks had reduced it",
+            facts.share, facts.in_flight
         ),
-        format!("{marked} of {delivered} segments delivered had a congestion mark (ECN)"),
+        format!("{marked} of {delivered} delivered segments carried a congestion mark (ECN)"),
     ];
-    let remedy = "find the queue that marks, and raise the threshold from which it does; a congestion control for marks (dctcp, or bbr) \
-                  loses less by each";
-    (evidence, Some(remedy.into()))
+    let remedy = "find the queue that marks packets and raise its marking threshold; a congestion control designed for marks \
+                  (dctcp, or bbr) slows down less for each";
+    Explanation { evidence, remedy: Some(remedy.into()) }
 }
 
-fn local_queue(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Words {
+fn local_queue(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
     let from = &context.from;
     let evidence = match context.device_drops {
         0 => vec![
             format!(
-                "{} the congestion window was full after {from} itself had reduced it, without a loss on the way and without a mark",
+                "{} the congestion window was full, and {from} itself had reduced it: there was no loss on the path and no mark",
                 facts.share
             ),
-            "the kernel does that where its own device or queueing discipline drops a packet (tcp_enter_cwr)"
+            "the kernel reduces the window when the host's own device or queueing discipline drops a packet (tcp_enter_cwr)"
                 .into(),
         ],
         dropped => vec![
-            format!("{} the congestion window was full after losses had reduced it", facts.share),
+            format!("{} the congestion window was full, and losses had reduced it", facts.share),
             format!(
-                "the device of {from}, or its queueing discipline, dropped about {} segments meanwhile, and {} were sent again",
+                "the device of {from} or its queueing discipline dropped about {} segments during the flow; {} were retransmitted",
                 units::group_digits(dropped),
                 units::group_digits(summary.retransmitted_segs.unwrap_or(0))
             ),
         ],
     };
     let remedy = format!(
-        "on {from}: a longer transmit queue (ip link set DEVICE txqueuelen N), or fq, which holds packets back instead of dropping them"
+        "on {from}: lengthen the transmit queue (ip link set DEVICE txqueuelen N), or use fq, which delays packets instead of dropping them"
     );
-    (evidence, Some(remedy))
+    Explanation { evidence, remedy: Some(remedy) }
 }
 
-fn receive_window(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Words {
+fn receive_window(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
     let mut evidence = vec![format!(
-        "{} what was outstanding ({}) filled the window that {} advertises ({})",
-        facts.share, facts.outstanding, context.to, facts.window
+        "{} the data in flight ({}) filled the window that {} advertises ({})",
+        facts.share, facts.in_flight, context.to, facts.window
     )];
     if let Some(share) = summary.window_share {
         evidence.push(format!(
-            "the kernel of {} offers {:.0} % of its receive buffer as window; {}",
+            "the kernel of {} advertises {:.0} % of its receive buffer as window; {}",
             context.to,
             share * 100.0,
-            buffer_words(&context.receive_buffer, "net.ipv4.tcp_rmem", "SO_RCVBUF")
+            buffer_limit(&context.receive_buffer, "net.ipv4.tcp_rmem", "SO_RCVBUF")
         ));
     }
     evidence.extend(window_law(summary));
-    evidence.extend(facts.clocks.clone());
-    (evidence, buffers_remedy(context, summary))
+    evidence.extend(facts.kernel_counters.clone());
+    Explanation { evidence, remedy: buffers_remedy(context, summary) }
 }
 
-fn send_buffer(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Words {
+fn send_buffer(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
     let mut evidence = vec![
         format!(
-            "{} everything written was sent and only {} outstanding, below the peer's window ({}) and the \
-             congestion window, while the send buffer was in use ({} of {})",
-            facts.share, facts.outstanding, facts.window, facts.queued, facts.send_buffer
+            "{} all written data was sent and only {} was in flight, less than the peer's window ({}) and the \
+             congestion window, while the send buffer held {} of {}",
+            facts.share, facts.in_flight, facts.window, facts.queued, facts.send_buffer
         ),
         format!(
-            "the kernel wakes the writer when two thirds of the buffer are left in use, so as little as that \
-             may be in flight; {}",
-            buffer_words(&context.send_buffer, "net.ipv4.tcp_wmem", "SO_SNDBUF")
+            "the kernel wakes the writer only once the buffer has drained to two thirds, so the data in flight can \
+             fall to that; {}",
+            buffer_limit(&context.send_buffer, "net.ipv4.tcp_wmem", "SO_SNDBUF")
         ),
     ];
     evidence.extend(window_law(summary));
-    evidence.extend(facts.clocks.clone());
-    (evidence, buffers_remedy(context, summary))
+    evidence.extend(facts.kernel_counters.clone());
+    Explanation { evidence, remedy: buffers_remedy(context, summary) }
 }
 
-fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Words {
+fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
     let narrowest = context.path.iter().min_by(|a, b| a.rate_bps.total_cmp(&b.rate_bps));
     let mut evidence = vec![match narrowest {
         Some(link) => {
             format!("{} link {} ({}) was full", facts.share, link.name, BitRate(three_digits(link.rate_bps)))
         }
-        None => format!("{} the flow had what the path gives", facts.share),
+        None => format!("{} the flow got the full rate of the path", facts.share),
     }];
-    evidence.extend(facts.queue.map(|(least, now)| {
-        format!("a queue stood in the path: the round-trip time was {now}, and {least} without it")
+    evidence.extend(facts.queue.map(|(min, mean)| {
+        format!("the path had a standing queue: the round-trip time was {mean}, and at least {min}")
     }));
     if let (Some(limit), Some(got)) = (summary.wire_limit_bps, summary.steady_goodput_bps) {
         evidence.push(format!(
-            "{:.1} % of the {} of goodput that its headers leave possible",
+            "the goodput was {:.1} % of the {} that the path carries without headers",
             got / limit * 100.0,
             BitRate(three_digits(limit))
         ));
     }
-    (evidence, None)
+    Explanation { evidence, remedy: None }
 }
 
-fn loss(facts: &Facts, summary: &FlowSummary) -> Words {
+fn loss(facts: &Facts, summary: &FlowSummary) -> Explanation {
     let mut evidence = vec![format!(
-        "{} the congestion window was full and below what the path carries, after a loss",
+        "{} the congestion window was full, and a loss had reduced it below what the path carries",
         facts.share
     )];
     if let (Some(retransmitted), Some(sent)) =
@@ -216,54 +221,54 @@ fn loss(facts: &Facts, summary: &FlowSummary) -> Words {
             retransmitted as f64 / sent as f64 * 100.0
         ));
     }
-    (evidence, None)
+    Explanation { evidence, remedy: None }
 }
 
-fn slow_start(facts: &Facts, summary: &FlowSummary) -> Words {
+fn slow_start(facts: &Facts, summary: &FlowSummary) -> Explanation {
     let mut evidence =
         vec![format!("{} the congestion window was full and still growing, without any loss", facts.share)];
     if summary.steady_from_s.is_none() {
-        evidence.push("the flow was too short for its throughput to settle".into());
+        evidence.push("the flow ended before its throughput became steady".into());
     }
-    (evidence, None)
+    Explanation { evidence, remedy: None }
 }
 
-fn application(facts: &Facts, context: &FlowContext) -> Words {
+fn application(facts: &Facts, context: &FlowContext) -> Explanation {
     let is_reader = facts.unread.0 >= facts.window.0 / 2 && facts.unread.0 > 0;
     let generator = context.generator.as_ref();
     if let Some((evidence, remedy)) =
-        generator.and_then(|generator| asked(facts, context, generator, is_reader))
+        generator.and_then(|generator| requested_limit(facts, context, generator, is_reader))
     {
-        return (vec![evidence], remedy);
+        return Explanation { evidence: vec![evidence], remedy };
     }
     let evidence = if is_reader {
         format!(
-            "{} the reader on {} left {} unread, which kept the window shut",
+            "{} the reader on {} left {} unread, which kept the window closed",
             facts.share, context.to, facts.unread
         )
     } else {
         format!(
-            "{} the writer on {} had given nothing more to send, and its send buffer was not full",
+            "{} the writer on {} had written no more data, and its send buffer was not full",
             facts.share, context.from
         )
     };
-    (vec![evidence], None)
+    Explanation { evidence: vec![evidence], remedy: None }
 }
 
-/// Of our own generator: that the limit was asked for.
-fn asked(
+/// Our own generator is limited only by request: names the request and how to remove it.
+fn requested_limit(
     facts: &Facts,
     context: &FlowContext,
     generator: &Generator,
     is_reader: bool,
 ) -> Option<(String, Option<String>)> {
     let rate = |bps: f64| BitRate(three_digits(bps));
-    let remove = |key: &str| Some(format!("leave out the flow's {key}, or raise it"));
+    let remove = |key: &str| Some(format!("remove the flow's {key}, or raise it"));
     let share = &facts.share;
     Some(match (generator.write_bps, generator.read_bps) {
         (_, Some(bps)) if is_reader || generator.write_bps.is_none() => (
             format!(
-                "{share} the reader on {} took the {} that it was asked to (read_rate)",
+                "{share} the reader on {} read at its requested rate of {} (read_rate)",
                 context.to,
                 rate(bps)
             ),
@@ -271,14 +276,14 @@ fn asked(
         ),
         (Some(bps), _) if !is_reader => (
             format!(
-                "{share} the writer on {} gave the {} that it was asked to (write_rate)",
+                "{share} the writer on {} wrote at its requested rate of {} (write_rate)",
                 context.from,
                 rate(bps)
             ),
             remove("write_rate"),
         ),
         _ if generator.reader_pauses && is_reader => {
-            (format!("{share} the reader on {} paused, as it was asked to (reader_stops)", context.to), None)
+            (format!("{share} the reader on {} paused as requested (reader_stops)", context.to), None)
         }
         _ if generator.uses_file => {
             (format!("{share} the file could not be read or written any faster"), None)
@@ -287,60 +292,63 @@ fn asked(
     })
 }
 
-fn pacing(facts: &Facts, context: &FlowContext) -> Words {
+fn pacing(facts: &Facts, context: &FlowContext) -> Explanation {
     let option = match context.pacing_option.as_str() {
         "" => "pacing",
         option => option,
     };
-    let asked = context.pacing_bps.map(|bps| BitRate(three_digits(bps)));
-    let evidence = match asked {
-        Some(asked) if context.generator.is_some() => {
+    let requested = context.pacing_bps.map(|bps| BitRate(three_digits(bps)));
+    let evidence = match requested {
+        Some(requested) if context.generator.is_some() => {
             format!(
-                "{} the sender sent the {asked} that it was asked to ({option}), with every window open",
+                "{} the sender sent at its requested rate of {requested} ({option}), and no window was full",
                 facts.share
             )
         }
         _ => {
             let rate = facts.pacing.map_or(String::new(), |rate| format!(" at {rate}"));
-            format!("{} data waited for the pacing timer{rate}, with every window open", facts.share)
+            format!("{} data waited for the pacing timer{rate}, and no window was full", facts.share)
         }
     };
-    (vec![evidence], asked.map(|_| format!("leave out {option}, or raise it")))
+    let remedy = requested.map(|_| format!("remove {option}, or raise it"));
+    Explanation { evidence: vec![evidence], remedy }
 }
 
-fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Words {
+fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Explanation {
     let limited = || rows.iter().filter(|row| row.limited_by == Some(Cause::HostCpu));
     let window = |row: &FlowSample| row.snd_wnd_bytes.unwrap_or(i64::MAX);
     let unread = limited().filter(|row| row.rcv_queue_bytes.unwrap_or(0) > window(row) / 2).count();
     let starved = limited().filter(|row| row.notsent_bytes == Some(0)).count();
     let waiting = limited().count().saturating_sub(unread + starved);
     let why = if unread > starved.max(waiting) {
-        format!("the reader on {}, which reads all the time, left data unread", context.to)
+        format!("the reader on {} left data unread although it never pauses", context.to)
     } else if starved > waiting {
-        format!("the sender on {} had nothing left to send, though its writer never pauses", context.from)
+        format!("the sender on {} had nothing left to send although its writer never pauses", context.from)
     } else {
-        "data waited though no window, buffer or pacing held it".into()
+        "data waited although no window, buffer or pacing limited it".into()
     };
-    let mut evidence = vec![format!("{} {why}: the computers did not keep up", facts.share)];
+    let mut evidence = vec![format!("{} {why}: the hosts did not keep up", facts.share)];
     evidence.extend(context.host_use.iter().cloned());
-    (evidence, None)
+    Explanation { evidence, remedy: None }
 }
 
-fn buffer_words(buffer: &Buffer, sysctl: &str, option: &str) -> String {
+/// What limits a buffer's size.
+fn buffer_limit(buffer: &Buffer, sysctl: &str, option: &str) -> String {
     match buffer {
-        Buffer::Unknown => "its limit is not known".into(),
-        Buffer::Tuned([_, _, largest]) => format!("{sysctl} lets it grow to {}", exact(*largest)),
-        Buffer::Fixed(asked) => {
-            format!("the application asked for {} with {option}, and the kernel doubles that", exact(*asked))
+        Buffer::Unknown => "its limit is unknown".into(),
+        Buffer::Tuned([_, _, largest]) => format!("{sysctl} limits the buffer to {}", exact(*largest)),
+        Buffer::Fixed(bytes) => {
+            format!("the application requested {} with {option}, and the kernel doubles that", exact(*bytes))
         }
     }
 }
 
-/// The settings of all buffers that limit the flow for a share of its time worth naming: where two take
-/// turns, raising one leaves the other.
+/// The settings of all buffers that limit the flow for a relevant share of its time. Where two alternate,
+/// raising one leaves the other as the limit.
 fn buffers_remedy(context: &FlowContext, summary: &FlowSummary) -> Option<String> {
     let named = [summary.verdict, summary.verdict_also];
-    let limits = |cause| summary.limited_steady.share(cause) >= WINDOWS_TURN || named.contains(&Some(cause));
+    let limits =
+        |cause| summary.limited_steady.share(cause) >= MIN_OTHER_WINDOW_SHARE || named.contains(&Some(cause));
     let receive = limits(Cause::ReceiveWindow).then(|| {
         let (sysctl, key) = ("net.ipv4.tcp_rmem", "receive_buffer");
         buffer_remedy(&context.receive_buffer, sysctl, key, &context.to, context, summary)
@@ -353,8 +361,8 @@ fn buffers_remedy(context: &FlowContext, summary: &FlowSummary) -> Option<String
     (!all.is_empty()).then(|| all.join("; and "))
 }
 
-/// The setting that makes room for twice the bandwidth-delay product: enough for kernels that offer only
-/// half of a buffer, and for the data that piles up while one lost segment is repaired.
+/// The setting for a buffer of twice the bandwidth-delay product. That suffices for kernels that advertise
+/// only half of a buffer as window, and for the data that arrives while one lost segment is retransmitted.
 fn buffer_remedy(
     buffer: &Buffer,
     sysctl: &str,
@@ -369,7 +377,7 @@ fn buffer_remedy(
     let why = |needed: u64| {
         if Some(needed) != twice {
             return format!(
-                "{} is half again what it is now, which is twice the bandwidth-delay product already",
+                "{} is 1.5 times the present value, which is already twice the bandwidth-delay product",
                 exact(needed)
             );
         }
@@ -385,24 +393,24 @@ fn buffer_remedy(
             Some(format!("on {host}: raise the third value of {sysctl}, now {}", exact(*largest)))
         }
         (Buffer::Fixed(_), Some(needed)) => Some(format!(
-            "leave out the flow's {key}, so that the kernel tunes the buffer, or ask for {} ({})",
+            "remove the flow's {key} so that the kernel tunes the buffer, or set it to {} ({})",
             exact(needed / 2),
             why(needed)
         )),
         (Buffer::Fixed(_), None) => {
-            Some(format!("leave out the flow's {key}, so that the kernel tunes the buffer"))
+            Some(format!("remove the flow's {key} so that the kernel tunes the buffer"))
         }
         (Buffer::Unknown, _) => None,
     }
 }
 
-/// The law of every window, as a check: goodput is what is in flight over the round-trip time.
+/// The window law as a check: goodput = bytes in flight / round-trip time.
 fn window_law(summary: &FlowSummary) -> Option<String> {
     let (window, rtt, got) =
         (summary.binding_window_bytes?, summary.mean_rtt_us?, summary.steady_goodput_bps?);
     let law = window as f64 * 8.0 / (rtt * 1e-6);
     Some(format!(
-        "as a check: {} in flight per round trip of {:.2} ms make {}, and the flow got {}",
+        "check: {} in flight per round trip of {:.2} ms gives {}, and the flow got {}",
         Bytes(three_digits(window as f64)),
         rtt / 1000.0,
         BitRate(three_digits(law)),
@@ -410,8 +418,8 @@ fn window_law(summary: &FlowSummary) -> Option<String> {
     ))
 }
 
-/// What the kernel's own clocks say, as a check.
-fn kernel_clocks(rows: &[&FlowSample]) -> Option<String> {
+/// The kernel's own account of what limited the sender (tcp_info's chronographs), for comparison.
+fn kernel_counters(rows: &[&FlowSample]) -> Option<String> {
     let (first, last) = (rows.first()?, rows.last()?);
     let share = |value: fn(&FlowSample) -> Option<i64>| {
         let busy = (last.busy_time_us? - first.busy_time_us?) as f64;
@@ -421,7 +429,7 @@ fn kernel_clocks(rows: &[&FlowSample]) -> Option<String> {
     let window = share(|r| r.rwnd_limited_us)?;
     let buffer = share(|r| r.sndbuf_limited_us)?;
     Some(format!(
-        "the kernel's own clocks, as a check: rwnd_limited {window:.0} %, sndbuf_limited {buffer:.0} % of the busy time"
+        "the kernel's counters, for comparison: rwnd_limited {window:.0} %, sndbuf_limited {buffer:.0} % of the busy time"
     ))
 }
 
@@ -429,14 +437,14 @@ fn exact(bytes: u64) -> String {
     format!("{} bytes", units::group_digits(bytes))
 }
 
-/// A mean with three significant digits, for reading.
+/// A mean with three significant digits.
 fn rounded(bytes: f64) -> Bytes {
     Bytes(three_digits(bytes))
 }
 
 #[cfg(test)]
 mod tests {
-    use schema::Limited;
+    use schema::{Limited, LinkDirection};
 
     use super::*;
     use crate::PathLink;
@@ -446,7 +454,7 @@ mod tests {
             name: "bulk".into(),
             from: "h1".into(),
             to: "h2".into(),
-            path: vec![PathLink { name: "s1-s2".into(), direction: "forward".into(), rate_bps: 10e9 }],
+            path: vec![PathLink { name: "s1-s2".into(), direction: LinkDirection::Forward, rate_bps: 10e9 }],
             receive_buffer,
             ..FlowContext::default()
         };
@@ -473,7 +481,7 @@ mod tests {
         explain(&[&row], &context, &mut summary);
         assert_eq!(
             summary.evidence[0],
-            "in 97 % of the samples after 0.4 s what was outstanding (13.3 MB) filled the window that h2 advertises (13.3 MB)"
+            "in 97 % of the samples after 0.4 s the data in flight (13.3 MB) filled the window that h2 advertises (13.3 MB)"
         );
         assert!(summary.evidence[1].contains("79 %") && summary.evidence[1].contains("16,777,216 bytes"));
         let remedy = summary.remedy.unwrap();
@@ -486,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_that_take_turns_are_both_named() {
+    fn buffers_that_alternate_are_both_named() {
         let (mut context, mut summary) = lab8(Buffer::Tuned([10_240, 87_380, 16_777_216]));
         context.send_buffer = Buffer::Tuned([10_240, 87_380, 16_777_216]);
         summary.limited_steady = Limited { receive_window: 0.6, send_buffer: 0.4, ..Limited::default() };

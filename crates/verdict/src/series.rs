@@ -1,6 +1,6 @@
-//! A counter over time, to be read at any instant.
+//! A counter over time that can be read at any instant.
 
-/// A counter that only grows, sampled at rising times.
+/// A counter that only grows, sampled at increasing times.
 #[derive(Debug, Default)]
 pub(crate) struct Cumulative {
     times_us: Vec<i64>,
@@ -8,6 +8,7 @@ pub(crate) struct Cumulative {
 }
 
 impl Cumulative {
+    /// Adds a sample; samples that are not later than the last are ignored.
     pub(crate) fn push(&mut self, time_us: i64, value: f64) {
         if self.times_us.last().is_none_or(|last| time_us > *last) {
             self.times_us.push(time_us);
@@ -15,7 +16,7 @@ impl Cumulative {
         }
     }
 
-    /// The counter at `time_us`, interpolated; the nearest end outside.
+    /// The counter at `time_us`, interpolated; outside the sampled time the nearest end.
     pub(crate) fn at(&self, time_us: i64) -> f64 {
         let after = self.times_us.partition_point(|t| *t <= time_us);
         match (after.checked_sub(1), self.times_us.get(after)) {
@@ -29,13 +30,15 @@ impl Cumulative {
         }
     }
 
-    /// Mean growth per second between two instants, within what was sampled; `None` where that is nothing.
+    /// Mean growth per second between two instants, within the sampled time; `None` where they have none of
+    /// it.
     pub(crate) fn rate(&self, from_us: i64, to_us: i64) -> Option<f64> {
         let from = from_us.max(*self.times_us.first()?);
         let to = to_us.min(*self.times_us.last()?);
         (to > from).then(|| (self.at(to) - self.at(from)) / ((to - from) as f64 * 1e-6))
     }
 
+    /// The first and the last sampled time.
     pub(crate) fn span_us(&self) -> Option<(i64, i64)> {
         Some((*self.times_us.first()?, *self.times_us.last()?))
     }

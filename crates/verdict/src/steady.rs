@@ -1,20 +1,21 @@
-//! When throughput has settled.
+//! When throughput became steady.
 
 use crate::series::Cumulative;
 
-/// Throughput is looked at in this many parts of a flow's time, or fewer where parts would be too short.
+/// Number of parts into which a flow's time is divided; fewer where they would be too short.
 const PARTS: i64 = 50;
-/// A part must span so many round trips and so many microseconds.
-const ROUND_TRIPS: i64 = 4;
-const LEAST_US: i64 = 50_000;
-/// A part with so much of the second half's mean has settled.
-const SETTLED: f64 = 0.9;
+/// Minimum length of a part, in round trips
+const MIN_PART_ROUND_TRIPS: i64 = 4;
+/// and in microseconds.
+const MIN_PART_US: i64 = 50_000;
+/// A part is steady from this share of the second half's mean throughput.
+const STEADY: f64 = 0.9;
 
-/// The instant from which on a flow's throughput is steady: the begin of the first two parts in a row
-/// that reach nine tenths of the second half's mean. `None` for flows too short to tell.
-pub(crate) fn settled_at(received_bits: &Cumulative, rtt_us: i64) -> Option<i64> {
+/// When a flow's throughput became steady, in microseconds: the beginning of the first two consecutive parts
+/// that reach nine tenths of the second half's mean. `None` for flows that are too short.
+pub(crate) fn steady_from(received_bits: &Cumulative, rtt_us: i64) -> Option<i64> {
     let (start, end) = received_bits.span_us()?;
-    let part = ((end - start) / PARTS).max(rtt_us * ROUND_TRIPS).max(LEAST_US);
+    let part = ((end - start) / PARTS).max(rtt_us * MIN_PART_ROUND_TRIPS).max(MIN_PART_US);
     let count = (end - start) / part;
     if count < 4 {
         return None;
@@ -22,7 +23,7 @@ pub(crate) fn settled_at(received_bits: &Cumulative, rtt_us: i64) -> Option<i64>
     let reference = received_bits.rate(start + (end - start) / 2, end)?;
     let reached = |i: i64| {
         let from = start + i * part;
-        received_bits.rate(from, from + part).is_some_and(|rate| rate >= SETTLED * reference)
+        received_bits.rate(from, from + part).is_some_and(|rate| rate >= STEADY * reference)
     };
     (0..count - 1).find(|i| reached(*i) && reached(i + 1)).map(|i| start + i * part)
 }
@@ -38,26 +39,26 @@ mod tests {
             counter.push(i * 10_000, bits);
             bits += rate(i as f64 * 0.01) * 0.01;
         }
-        settled_at(&counter, 20_000)
+        steady_from(&counter, 20_000)
     }
 
     #[test]
-    fn a_ramp_is_left_out() {
-        let settled = at(|t| (t / 2.0).min(1.0) * 1e9).unwrap();
-        assert!((1_700_000..=2_000_000).contains(&settled), "{settled}");
+    fn a_ramp_is_not_steady() {
+        let steady = at(|t| (t / 2.0).min(1.0) * 1e9).unwrap();
+        assert!((1_700_000..=2_000_000).contains(&steady), "{steady}");
         assert_eq!(at(|_| 1e9), Some(0));
     }
 
     #[test]
-    fn a_spike_at_the_start_does_not_settle() {
-        let settled = at(|t| if (0.2..3.0).contains(&t) { 0.2e9 } else { 1e9 }).unwrap();
-        assert!(settled >= 2_800_000, "{settled}");
+    fn a_spike_at_the_start_is_not_steady() {
+        let steady = at(|t| if (0.2..3.0).contains(&t) { 0.2e9 } else { 1e9 }).unwrap();
+        assert!(steady >= 2_800_000, "{steady}");
     }
 
     #[test]
     fn a_flow_too_short_has_no_steady_part() {
         let mut counter = Cumulative::default();
         (0..10).for_each(|i| counter.push(i * 10_000, i as f64));
-        assert_eq!(settled_at(&counter, 20_000), None);
+        assert_eq!(steady_from(&counter, 20_000), None);
     }
 }

@@ -1,11 +1,11 @@
 //! A flow's summary from its labelled samples.
 
-use schema::{Cause, Event, EventKind, FlowSample, FlowSummary, Limited};
+use schema::{Cause, Event, EventKind, FlowKind, FlowSample, FlowSummary, Limited};
 
-use crate::{FlowContext, explain::explain, series::Cumulative, steady::settled_at};
+use crate::{FlowContext, explain::explain, series::Cumulative, steady::steady_from};
 
-/// Limits that a flow can be held at for as long as it runs.
-const CEILINGS: [Cause; 6] = [
+/// Limits that can apply for as long as a flow runs.
+const LASTING_LIMITS: [Cause; 6] = [
     Cause::ReceiveWindow,
     Cause::SendBuffer,
     Cause::PathRate,
@@ -13,31 +13,32 @@ const CEILINGS: [Cause; 6] = [
     Cause::Pacing,
     Cause::HostCpu,
 ];
-/// Those of them that are windows.
+/// The lasting limits that are windows.
 const WINDOWS: [Cause; 2] = [Cause::ReceiveWindow, Cause::SendBuffer];
-/// From this share of the time on the other window binds too: which of the two has more of it changes from run to run.
-pub(crate) const WINDOWS_TURN: f64 = 0.1;
-/// From this share on another ceiling does.
-const OTHERS_TURN: f64 = 0.25;
-/// A window that is larger by less than this binds too.
-const NEAR: f64 = 0.15;
+/// The other window is a second limit from this share of the samples: which of the two has more changes from
+/// run to run.
+pub(crate) const MIN_OTHER_WINDOW_SHARE: f64 = 0.1;
+/// Another lasting limit is a second limit from this share of the samples.
+const MIN_OTHER_LIMIT_SHARE: f64 = 0.25;
+/// The other window is a second limit where it is larger than the first by less than this share.
+const MAX_WINDOW_EXCESS: f64 = 0.15;
 
-/// When a flow ran and what it brought.
+/// When a flow ran and what it transferred.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FlowTimes {
-    /// `tcp`, `ping`, `udp` or `xcp`.
-    pub kind: String,
+    /// What it sends.
+    pub kind: FlowKind,
     /// Congestion control.
     pub cc: Option<String>,
-    /// Connected, microseconds since the run's start.
+    /// When it was connected, microseconds since the run's start.
     pub started_us: Option<i64>,
-    /// Ended.
+    /// When it ended, microseconds since the run's start.
     pub ended_us: Option<i64>,
     /// Application bytes received.
     pub bytes: u64,
 }
 
-/// Makes the summary of flow `context.name` of its rows (labelled by [`crate::decide`]) and events.
+/// Summarizes flow `context.name` from its rows, which [`crate::decide`] has labelled, and its events.
 pub fn summarize(
     rows: &[FlowSample],
     events: &[Event],
@@ -54,7 +55,7 @@ pub fn summarize(
         ..FlowSummary::default()
     };
     round_trips(&own, &mut summary);
-    if times.kind == "ping" {
+    if times.kind == FlowKind::Ping {
         let lost =
             events.iter().filter(|e| e.kind == EventKind::PingLost && e.subject == context.name).count()
                 as u64;
@@ -81,16 +82,16 @@ pub fn summarize(
     summary.max_rcv_wnd_bytes = unsigned(largest(|r| r.rcv_wnd_bytes.or(r.snd_wnd_bytes)));
     summary.window_share = window_share(&own);
 
-    if times.kind == "udp" {
+    if times.kind == FlowKind::Udp {
         datagrams(&own, &mut summary);
     }
 
     let received = received_bits(&own);
     let rtt = summary.median_rtt_us.unwrap_or(0.0) as i64;
-    let settled = settled_at(&received, rtt);
+    let steady_from = steady_from(&received, rtt);
     let steady: Vec<&FlowSample> =
-        own.iter().copied().filter(|r| settled.is_some_and(|at| r.time_us >= at)).collect();
-    if let (Some(at), Some((_, end))) = (settled, received.span_us()) {
+        own.iter().copied().filter(|r| steady_from.is_some_and(|at| r.time_us >= at)).collect();
+    if let (Some(at), Some((_, end))) = (steady_from, received.span_us()) {
         summary.steady_from_s = Some(at as f64 * 1e-6);
         summary.steady_goodput_bps = received.rate(at, end);
         summary.binding_window_bytes = mean(steady.iter().filter_map(|r| {
@@ -105,43 +106,55 @@ pub fn summarize(
     let sample = if steady.is_empty() { &own } else { &steady };
     let judged =
         if summary.limited_steady.largest().is_some() { summary.limited_steady } else { summary.limited };
-    summary.verdict_also = summary.verdict.and_then(|verdict| also(verdict, &judged, sample, context));
+    summary.verdict_also =
+        summary.verdict.and_then(|verdict| second_limit(verdict, &judged, sample, context));
     explain(sample, context, &mut summary);
     summary
 }
 
-/// The limit that binds beside the verdict: the one with the largest share of the others, or a window or buffer that is hardly
-/// larger than the one that is filled. Losses and slow start are phases of a flow, not ceilings, and have no neighbour.
-fn also(verdict: Cause, limited: &Limited, rows: &[&FlowSample], context: &FlowContext) -> Option<Cause> {
-    if !CEILINGS.contains(&verdict) {
+/// The second limit beside the verdict: the one with the largest share of the others, or a window or buffer
+/// that is hardly larger than the one that is filled. Losses and slow start are phases of a flow, not lasting
+/// limits, and have no second.
+fn second_limit(
+    verdict: Cause,
+    limited: &Limited,
+    rows: &[&FlowSample],
+    context: &FlowContext,
+) -> Option<Cause> {
+    if !LASTING_LIMITS.contains(&verdict) {
         return None;
     }
     let needed = |cause| {
-        if WINDOWS.contains(&verdict) && WINDOWS.contains(&cause) { WINDOWS_TURN } else { OTHERS_TURN }
+        if WINDOWS.contains(&verdict) && WINDOWS.contains(&cause) {
+            MIN_OTHER_WINDOW_SHARE
+        } else {
+            MIN_OTHER_LIMIT_SHARE
+        }
     };
-    let others =
-        CEILINGS.into_iter().filter(|cause| *cause != verdict && limited.share(*cause) >= needed(*cause));
+    let others = LASTING_LIMITS
+        .into_iter()
+        .filter(|cause| *cause != verdict && limited.share(*cause) >= needed(*cause));
     let largest = others.max_by(|a, b| limited.share(*a).total_cmp(&limited.share(*b)));
-    largest.or_else(|| near(verdict, rows, context))
+    largest.or_else(|| similar_window(verdict, rows, context))
 }
 
-/// The other window, where it is nearly as small and as large as its setting lets it become.
-fn near(verdict: Cause, rows: &[&FlowSample], context: &FlowContext) -> Option<Cause> {
+/// The other window, where it is nearly as small as the first and has reached the maximum of its setting.
+fn similar_window(verdict: Cause, rows: &[&FlowSample], context: &FlowContext) -> Option<Cause> {
     let bytes = |value: fn(&FlowSample) -> Option<i64>| {
         mean(rows.iter().filter_map(|row| value(row)).map(|v| v as f64))
     };
     let outstanding = bytes(|row| Some(row.unacked_segs? * row.snd_mss_bytes?))?;
     match verdict {
         Cause::ReceiveWindow => {
-            // What the send buffer holds beyond the window.
+            // The data in the send buffer beyond the window.
             let waiting = bytes(|row| row.notsent_bytes)?;
             let is_full = context.send_buffer.is_exhausted(bytes(|row| row.sndbuf_bytes)?);
-            (is_full && waiting <= NEAR * outstanding).then_some(Cause::SendBuffer)
+            (is_full && waiting <= MAX_WINDOW_EXCESS * outstanding).then_some(Cause::SendBuffer)
         }
         Cause::SendBuffer => {
             let window = bytes(|row| row.snd_wnd_bytes)?;
             let is_full = context.receive_buffer.is_exhausted(bytes(|row| row.rcvbuf_bytes)?);
-            (is_full && window <= (1.0 + NEAR) * outstanding).then_some(Cause::ReceiveWindow)
+            (is_full && window <= (1.0 + MAX_WINDOW_EXCESS) * outstanding).then_some(Cause::ReceiveWindow)
         }
         _ => None,
     }
@@ -166,8 +179,8 @@ fn mean_cwnd(rows: &[&FlowSample]) -> Option<u64> {
     Some(if span > 0.0 { held / span } else { last.1 }.round() as u64)
 }
 
-/// Seconds from the first retransmission until the window in use, the smaller of the sender's and the peer's, was again
-/// what it had been.
+/// Seconds from the first retransmission until the effective window, the smaller of the congestion window and
+/// the peer's, had recovered its earlier size.
 fn recovery(rows: &[&FlowSample]) -> Option<f64> {
     let window = |row: &FlowSample| {
         let own = row.snd_cwnd_segs? * row.snd_mss_bytes?;
@@ -175,15 +188,15 @@ fn recovery(rows: &[&FlowSample]) -> Option<f64> {
     };
     let lost = rows.iter().position(|r| r.total_retrans_segs.is_some_and(|n| n > 0))?;
     let before = window(rows[lost.checked_sub(1)?])?;
-    // The sample that shows the retransmission may come before the one that shows the smaller window.
+    // The sample with the retransmission may precede the one with the smaller window.
     let after = &rows[lost..];
     let fell = after.iter().position(|r| window(r).is_some_and(|w| w < before))?;
-    let back = after[fell..].iter().find(|r| window(r).is_some_and(|w| w >= before))?;
-    Some((back.time_us - rows[lost].time_us) as f64 * 1e-6)
+    let recovered = after[fell..].iter().find(|r| window(r).is_some_and(|w| w >= before))?;
+    Some((recovered.time_us - rows[lost].time_us) as f64 * 1e-6)
 }
 
-/// Application bytes received over time, as bits: the receiver's count, or else the goodput of each interval. A goodput may be over another
-/// interval than that between two rows, so its sum may be more than ever arrived.
+/// Application bits received over time: from the receiver's count, or else from the goodput of each interval.
+/// A goodput may cover another interval than that between two rows, so the sum may exceed what arrived.
 fn received_bits(rows: &[&FlowSample]) -> Cumulative {
     let mut received = Cumulative::default();
     if rows.iter().any(|row| row.bytes_received.is_some()) {
@@ -247,13 +260,14 @@ fn datagrams(rows: &[&FlowSample], summary: &mut FlowSummary) {
     summary.mean_owd_us = (known > 0).then(|| (sum / known as f64).round());
 }
 
-/// What the kernel makes of a receive buffer: the largest window over the buffer at that time.
+/// The receive window as a share of the receive buffer, in the last sample that has both.
 fn window_share(rows: &[&FlowSample]) -> Option<f64> {
     let row = rows.iter().rev().find(|r| r.rcv_wnd_bytes.is_some())?;
     let (window, buffer) = (row.rcv_wnd_bytes?, row.rcvbuf_bytes.filter(|b| *b > 0)?);
     Some((window as f64 / buffer as f64 * 1e4).round() / 1e4)
 }
 
+/// The share of the labelled samples that each cause has.
 fn shares(rows: &[&FlowSample]) -> Limited {
     let mut limited = Limited::default();
     let labelled = rows.iter().filter(|r| r.limited_by.is_some()).count();
@@ -297,7 +311,7 @@ mod tests {
         let rows: Vec<_> =
             (0..400).map(|i| row(i, if i < 50 { Cause::SlowStart } else { Cause::ReceiveWindow })).collect();
         let times = FlowTimes {
-            kind: "tcp".into(),
+            kind: FlowKind::Tcp,
             started_us: Some(0),
             ended_us: Some(4_000_000),
             bytes: 400_000_000,
@@ -314,18 +328,15 @@ mod tests {
         assert!(summary.limited_steady.receive_window > 0.97);
         assert_eq!(summary.binding_window_bytes, Some(900_000));
         assert_eq!(summary.max_cwnd_bytes, Some(499_000));
-        assert_eq!(
-            summary.mean_cwnd_bytes,
-            Some(299_000),
-            "100 to 498 segments, the last one held for no time"
-        );
+        assert_eq!(summary.mean_cwnd_bytes, Some(299_000), "100 to 498 segments, the last one lasts no time");
         assert_eq!(summary.window_share, Some(0.5));
         assert_eq!(summary.min_rtt_us, Some(9_900.0));
         assert!(!summary.evidence.is_empty());
     }
 
     proptest! {
-        /// However unevenly bytes arrive and samples are taken: no rate is more than what arrived, over the time that it took.
+        /// However unevenly bytes arrive and samples are taken, no rate exceeds the bytes received over the
+        /// elapsed time.
         #[test]
         fn no_rate_exceeds_bytes_over_time(
             looks in prop::collection::vec((1i64..300_000, 0i64..3_000_000, any::<bool>()), 2..200),
@@ -338,7 +349,7 @@ mod tests {
                 rows.push(FlowSample { time_us: now, bytes_received: told, ..row(1, Cause::PathRate) });
             }
             let context = FlowContext { name: "f".into(), ..FlowContext::default() };
-            let summary = summarize(&rows, &[], &FlowTimes { kind: "tcp".into(), ..FlowTimes::default() }, &context);
+            let summary = summarize(&rows, &[], &FlowTimes { kind: FlowKind::Tcp, ..FlowTimes::default() }, &context);
             let known: Vec<(i64, i64)> = rows.iter().filter_map(|r| Some((r.time_us, r.bytes_received?))).collect();
             if let (Some(steady), Some(from), Some(last)) =
                 (summary.steady_goodput_bps, summary.steady_from_s, known.last())
@@ -351,7 +362,7 @@ mod tests {
 
     fn judged(rows: &[FlowSample], context: FlowContext) -> FlowSummary {
         let times = FlowTimes {
-            kind: "tcp".into(),
+            kind: FlowKind::Tcp,
             started_us: Some(0),
             ended_us: rows.last().map(|row| row.time_us),
             bytes: 400_000_000,
@@ -367,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_take_turns_both_bind() {
+    fn windows_that_alternate_are_both_limits() {
         let (receive, send) = (Cause::ReceiveWindow, Cause::SendBuffer);
         for (first, second, n, expected) in [
             (send, receive, 2, Some(receive)),
@@ -394,20 +405,21 @@ mod tests {
             if expected.is_some_and(|cause| WINDOWS.contains(&cause)) {
                 let remedy = summary.remedy.unwrap();
                 assert!(remedy.contains("tcp_rmem") && remedy.contains("tcp_wmem"), "{remedy}");
-                assert!(summary.evidence[0].starts_with("two limits bind: "), "{:?}", summary.evidence);
+                assert!(summary.evidence[0].starts_with("two limits apply: "), "{:?}", summary.evidence);
             }
         }
     }
 
     #[test]
-    fn a_window_that_is_hardly_larger_binds_too() {
+    fn a_window_that_is_hardly_larger_is_a_second_limit() {
         let buffer = || crate::Buffer::Tuned([4096, 131_072, 2_000_000]);
         let context = |send, receive| FlowContext {
             send_buffer: send,
             receive_buffer: receive,
             ..FlowContext::default()
         };
-        // 900,000 bytes are in flight, the window is `window`, and `waiting` bytes are in the buffer beside them.
+        // 900,000 bytes are in flight, the window is `window`, and `waiting` bytes are in the buffer beside
+        // them.
         let rows = |cause, window, waiting| -> Vec<FlowSample> {
             let set = |i| FlowSample {
                 snd_wnd_bytes: Some(window),
@@ -424,7 +436,7 @@ mod tests {
             Some(Cause::SendBuffer)
         );
         assert_eq!(also(&rows(receive, 900_000, 500_000), context(buffer(), buffer())), None);
-        // The buffer may still grow.
+        // The buffer can still grow.
         let large = crate::Buffer::Tuned([4096, 131_072, 20_000_000]);
         assert_eq!(also(&rows(receive, 900_000, 90_000), context(large.clone(), buffer())), None);
         let send = Cause::SendBuffer;
@@ -434,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_udp_flow_has_its_receivers_counts() {
+    fn a_udp_flow_has_the_counts_of_its_receiver() {
         let look = |i: i64, received, owd| FlowSample {
             time_us: i * 10_000,
             flow: "u".into(),
@@ -450,7 +462,7 @@ mod tests {
         };
         let rows = [look(1, 10, 10), look(2, 20, 20), look(3, 60, 40)];
         let times = FlowTimes {
-            kind: "udp".into(),
+            kind: FlowKind::Udp,
             started_us: Some(0),
             ended_us: Some(30_000),
             bytes: 30_000,
@@ -467,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn recovery_is_from_the_first_loss_to_the_window_before_it() {
+    fn recovery_lasts_until_the_window_has_its_size_before_the_loss() {
         let window = |i: i64| if i < 100 { 900 } else { (400 + i).min(2_000) };
         let sample = |i: i64| FlowSample {
             snd_cwnd_segs: Some(window(i)),
@@ -476,11 +488,11 @@ mod tests {
         };
         let rows: Vec<FlowSample> = (0..1_000).map(sample).collect();
         let of = |rows: &[FlowSample]| recovery(&rows.iter().collect::<Vec<_>>());
-        // 500 segments more, one a sample.
+        // 500 more segments, one a sample.
         assert_eq!(of(&rows), Some(4.0));
-        assert_eq!(of(&rows[..450]), None, "not back yet");
+        assert_eq!(of(&rows[..450]), None, "not recovered yet");
         assert_eq!(of(&rows[..100]), None, "no loss");
-        // A peer's window below both is in use all the time.
+        // A peer's window below both limits the flow all the time.
         let held: Vec<FlowSample> =
             rows.iter().map(|r| FlowSample { snd_wnd_bytes: Some(300_000), ..r.clone() }).collect();
         assert_eq!(of(&held), None);
@@ -496,7 +508,7 @@ mod tests {
         };
         let rows = [echo(1, 40_000), echo(2, 20_100), echo(3, 20_300), echo(4, 20_200)];
         let lost = Event { time_us: 5, subject: "p".into(), kind: EventKind::PingLost, value: 5 };
-        let times = FlowTimes { kind: "ping".into(), ..FlowTimes::default() };
+        let times = FlowTimes { kind: FlowKind::Ping, ..FlowTimes::default() };
         let context = FlowContext { name: "p".into(), ..FlowContext::default() };
         let summary = summarize(&rows, &[lost], &times, &context);
         assert_eq!(summary.first_rtt_us, Some(40_000.0));

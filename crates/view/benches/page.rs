@@ -1,7 +1,8 @@
-//! How long the page waits for a record of ten million samples: 7000 s of a flow, 0.7 ms apart. `cargo bench -p longfat-view`.
+//! Response times of the page for a record of ten million samples: 7000 s of a flow, 0.7 ms apart. `cargo
+//! bench -p longfat-view`.
 //!
-//! Prints what a browser's requests take: opening the run, the first picture of all its charts, and pictures of ever shorter
-//! spans. The record is made in a temporary directory as a run's own writer does it, and takes some 700 MB there.
+//! Prints the duration of a browser's requests: opening the run, the first drawing of all charts, and ever
+//! shorter spans. The record is written to a temporary directory as during a run, and takes about 700 MB.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,7 +14,7 @@ use schema::{Cause, FlowSample, LinkSample, Summary};
 
 const SAMPLES: i64 = 10_000_000;
 const STEP_US: i64 = 700;
-/// Rows made at once.
+/// Rows per call of the writer.
 const CHUNK: i64 = 100_000;
 
 fn main() {
@@ -26,7 +27,7 @@ fn main() {
         runs_dir: dir.path().into(),
         bind: Ipv4Addr::LOCALHOST.into(),
         port: 0,
-        asked: Vec::new(),
+        requested: Vec::new(),
         hostname: None,
     };
     let page = view::Page::new(options).expect("a free port");
@@ -73,7 +74,7 @@ fn main() {
     let _ = serving.join();
 }
 
-/// What all threads of this process have used of processors, in seconds (proc(5): ticks of 10 ms).
+/// Processor time of this process, all threads, in seconds (proc(5): ticks of 10 ms).
 fn processor_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
@@ -81,7 +82,7 @@ fn processor_s() -> f64 {
     ticks.sum::<f64>() / 100.0
 }
 
-/// Writes the record as a run does that is still going on; its id.
+/// Writes the record of a run in progress; returns its id.
 fn write(runs: &std::path::Path) -> String {
     let summary: Summary = serde_json::from_str(record::EXAMPLE_SUMMARY).expect("a summary");
     let mut writer =
@@ -97,7 +98,7 @@ fn write(runs: &std::path::Path) -> String {
     writer.id().to_owned()
 }
 
-/// Numbers without a pattern that a file could be packed by, the same each time.
+/// Deterministic numbers that do not compress.
 fn noise(i: i64) -> i64 {
     ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44) as i64
 }
@@ -127,7 +128,7 @@ fn link(i: i64) -> LinkSample {
     LinkSample {
         time_us: i * STEP_US,
         link: "s1-s2".into(),
-        direction: "forward".into(),
+        direction: schema::LinkDirection::Forward,
         rate_bps: Some(950_000_000 + noise(i)),
         queue_bytes: Some(noise(i)),
         ..LinkSample::default()

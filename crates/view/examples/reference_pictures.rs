@@ -19,11 +19,12 @@ const WIDTH: u32 = 480;
 
 const HEAD: &str = "# The simulator against the real kernel
 
-Single flows of Linux 6.1.192 (HZ 250) over one drop-tail queue, in virtual time, and the same in the simulator (seed 1). Each
-cell is *simulator / kernel*; the second half begins in the middle of the run. `cargo test -p longfat-sim --test reference`
-holds every figure to its tolerance, and the runs with random loss to the spread of the kernel's repeats.
+Goodput, window and round-trip time of single flows in the simulator (seed 1) and in Linux 6.1.192 (HZ 250), in virtual time, over one
+drop-tail queue. Each cell is *simulator / kernel*; the second half begins in the middle of the run.
+`cargo test -p longfat-sim --test all reference::` compares every figure with its tolerance, and the runs with random loss with the
+spread of the kernel's repeats.
 
-Drawn by `scripts/docs-pictures.sh` (`cargo run --release -p longfat-view --example reference_pictures -- docs`) from
+`scripts/docs-pictures.sh` (`cargo run --release -p longfat-view --example reference_pictures -- docs`) writes this page from
 `crates/sim/tests/reference/`. Cases: `1a` 100 Mb/s, 100 ms, a queue of 1 BDP; `1b` the same with 0.1 BDP; `1c` 200 Mb/s, 40 ms, 0.5 BDP;
 `4-0.1` 1 Gb/s, 117 ms, MTU 9000, 0.1 BDP; `6-N` 1 Gb/s, 20 ms, buffers limited to N; `-gso1` without super-packets.
 
@@ -64,7 +65,7 @@ fn short(value: f64) -> String {
     if value < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-/// The simulation at the instants of the kernel's trace.
+/// The simulation's values at the times of the kernel's trace.
 fn thinned(rows: &[(f64, &FlowSample)], kernel: &[Point]) -> Vec<Point> {
     let at = |point: &Point| {
         let (_, row) = rows.iter().find(|(time_s, _)| *time_s >= point.time_s - 0.005)?;
@@ -88,7 +89,7 @@ fn loaded(reference: &Reference, name: &str, points: &[Point]) -> Result<LoadedR
     Ok(LoadedRun::from_rows(summary, "", points.iter().map(row).collect(), vec![], vec![]))
 }
 
-/// One case; the first picture of a gallery has the style sheet.
+/// The picture of one case; the first picture of a gallery contains the style sheet.
 fn picture(
     reference: &Reference,
     kernel: &[Point],
@@ -101,13 +102,13 @@ fn picture(
     Ok(plot(&[&runs[0], &runs[1]], &["cwnd", "rtt"], &options)?)
 }
 
-/// The height that a picture says it has.
+/// A picture's height attribute.
 fn height(picture: &str) -> f64 {
     let said = picture.split_once(" height=\"").and_then(|(_, rest)| rest.split('"').next());
     said.and_then(|height| height.parse().ok()).unwrap_or(0.0)
 }
 
-/// Small pictures beside and below each other.
+/// Arranges small pictures in rows.
 fn gallery(pictures: &[String]) -> String {
     let tall = pictures.iter().map(|picture| height(picture)).fold(0.0, f64::max);
     let (width, rows) = (COLUMNS * WIDTH as usize, pictures.len().div_ceil(COLUMNS));

@@ -1,4 +1,4 @@
-//! Writes a report and plots of synthetic runs into a directory, to be looked at after a change to the drawing:
+//! Writes a report and plots of synthetic runs to a directory, for inspection after a change to the drawing:
 //! `cargo run -p longfat-view --example synthetic_pictures -- /tmp/pictures`
 
 #[path = "../tests/synthetic/mod.rs"]
@@ -20,11 +20,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     )?;
     let mut summary = synthetic::summary_of(&runs);
     std::fs::write(dir.join("report.html"), report(&summary, &runs, &ReportExtra::default()))?;
-    summary.runs[0].quality.ok = false;
+    summary.runs[0].quality.reliability = schema::Reliability::Invalid;
     summary.runs[0].quality.notes =
         vec!["The emulator was up to 54 ms late: another program took the processor.".into()];
     let extra = ReportExtra {
-        made: Some("2026-11-21".into()),
+        created: Some("2026-11-21".into()),
         command: Some("longfat run scenarios/lab8.toml".into()),
     };
     std::fs::write(dir.join("unreliable.html"), report(&summary, &runs, &extra))?;

@@ -1,4 +1,4 @@
-//! Axes: nice ticks, SI prefixes, and what a column's unit is.
+//! Axes: round ticks, SI prefixes, and the units of columns.
 
 use crate::number::{group, prefix};
 
@@ -28,7 +28,7 @@ impl Unit {
         }
     }
 
-    /// The unit that a column's name tells.
+    /// The unit of a column, from its name's suffix.
     pub(crate) fn of_column(name: &str) -> Self {
         if name.ends_with("_bps") {
             Unit::BitRate
@@ -41,13 +41,13 @@ impl Unit {
         }
     }
 
-    /// What turns a column's integer into the base unit.
+    /// The factor from a column's integer to its base unit.
     pub(crate) fn column_factor(name: &str) -> f64 {
         if name.ends_with("_us") { 1e-6 } else { 1.0 }
     }
 }
 
-/// A value axis: its range, its ticks, and how they read.
+/// A value axis: its range, ticks and unit.
 #[derive(Debug, Clone)]
 pub(crate) struct Axis {
     pub(crate) min: f64,
@@ -65,8 +65,8 @@ pub(crate) struct Tick {
 }
 
 impl Axis {
-    /// An axis for values from `low` to `high`, with about `target` ticks. It begins at 0 unless the values are
-    /// far from it in comparison with their spread.
+    /// An axis for values from `low` to `high`, with about `target` ticks. It begins at 0 unless the values
+    /// are far from it in comparison with their spread.
     pub(crate) fn of_values(low: f64, high: f64, unit: Unit, target: usize) -> Self {
         let (low, high) =
             if low.is_finite() && high.is_finite() { (low.min(high), high.max(low)) } else { (0.0, 1.0) };
@@ -78,12 +78,12 @@ impl Axis {
         let (min, max) = if from_zero || high <= 0.0 {
             (low.min(0.0), if high > 0.0 { high * 1.06 } else { 1.0 })
         } else {
-            // Values that hardly vary get a tenth of their size as range, so that noise does not fill the panel.
+            // The range is at least a tenth of the largest value, so that noise does not fill the panel.
             let spread = (high - low).max(0.1 * high);
             ((high + low - 1.2 * spread) / 2.0, (high + low + 1.2 * spread) / 2.0)
         };
         let step = match unit {
-            // Half a packet does not exist.
+            // Counts have whole ticks.
             Unit::Count => nice_step((max - min) / target.max(1) as f64, &VALUE_STEPS).max(1.0),
             _ => nice_step((max - min) / target.max(1) as f64, &VALUE_STEPS),
         };
@@ -98,7 +98,7 @@ impl Axis {
         let step = nice_step(end / target.max(1) as f64, &TIME_STEPS);
         let mut axis = Self::with_step(0.0, end, step, Unit::Seconds);
         if end >= 1.0 {
-            // Seconds, never kiloseconds.
+            // Seconds without a prefix above one second.
             axis.ticks = ticks(0.0, end, step, 1.0);
             axis.unit = "s".to_owned();
         }
@@ -124,7 +124,7 @@ impl Axis {
         Axis { min, max, ticks: ticks(min, max, step, factor), unit: format!("{name}{}", unit.symbol()) }
     }
 
-    /// Where `value` lies: 0 at the axis's beginning, 1 at its end.
+    /// The relative position of `value`: 0 at the axis's beginning, 1 at its end.
     pub(crate) fn position(&self, value: f64) -> f64 {
         (value - self.min) / (self.max - self.min)
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_have_whole_steps_and_nothing_at_all_has_one_tick() {
+    fn counts_have_whole_steps_and_zero_alone_has_one_tick() {
         assert_eq!(texts(&Axis::of_values(0.0, 1.0, Unit::Count, 5)), ["0", "1"]);
         assert_eq!(texts(&Axis::of_values(0.0, 0.0, Unit::Bytes, 5)), ["0"]);
     }

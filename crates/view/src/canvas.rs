@@ -1,10 +1,10 @@
-//! Writes SVG elements. Coordinates are rounded to a tenth of a pixel; text is escaped here and nowhere else.
+//! Writes SVG elements. Coordinates are rounded to a tenth of a pixel. Text is escaped only here.
 
 use std::fmt::Write;
 
 use crate::escape::escape;
 
-/// Where a text's x coordinate lies in it.
+/// Which part of a text is at its x coordinate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Anchor {
     Start,
@@ -49,27 +49,27 @@ impl Canvas {
         ));
     }
 
-    /// A curve through `points`; `None` lifts the pen. A single point between gaps is drawn as a dot.
+    /// A curve through `points`; `None` interrupts it. A single point between gaps is drawn as a dot.
     pub(crate) fn path(&mut self, points: impl Iterator<Item = Option<(f64, f64)>>, class: &str) {
         let mut data = String::new();
         let mut drawing = false;
-        let mut alone = false;
+        let mut is_single = false;
         for point in points {
             match point {
                 Some((x, y)) => {
                     let _ = write!(data, "{}{x:.1} {y:.1}", if drawing { "L" } else { "M" });
-                    alone = !drawing;
+                    is_single = !drawing;
                     drawing = true;
                 }
                 None => {
-                    if alone {
+                    if is_single {
                         data.push_str("h0");
                     }
-                    (drawing, alone) = (false, false);
+                    (drawing, is_single) = (false, false);
                 }
             }
         }
-        if alone {
+        if is_single {
             data.push_str("h0");
         }
         if !data.is_empty() {
@@ -88,7 +88,7 @@ impl Canvas {
         }
     }
 
-    /// Opens an area that clips what is drawn into it; its inside begins at 0, 0.
+    /// Opens a clipping area whose coordinates begin at 0, 0.
     pub(crate) fn open_clip(&mut self, x: f64, y: f64, width: f64, height: f64) {
         // Two pixels of margin, so that a line along the edge keeps its width.
         self.push(format_args!(
@@ -124,7 +124,7 @@ impl Canvas {
     }
 }
 
-/// About how wide `text` is at `size` pixels in a sans-serif font.
+/// Approximate width of `text` in a sans-serif font of `size` pixels.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     text.chars()
         .map(|c| match c {
@@ -139,7 +139,7 @@ pub(crate) fn text_width(text: &str, size: f64) -> f64 {
         * size
 }
 
-/// `text`, cut with an ellipsis where it would be wider than `width`.
+/// `text`, truncated with an ellipsis where it would be wider than `width`.
 pub(crate) fn fit(text: &str, size: f64, width: f64) -> String {
     if text_width(text, size) <= width {
         return text.to_owned();
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_lift_the_pen_and_lone_points_are_dots() {
+    fn gaps_interrupt_a_path_and_single_points_are_dots() {
         let mut canvas = Canvas::default();
         let points = [Some((0.0, 1.0)), Some((1.0, 2.0)), None, Some((3.0, 3.0)), None];
         canvas.path(points.into_iter(), "s0");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_to_fit() {
+    fn long_names_are_truncated() {
         assert_eq!(fit("bulk", 10.0, 50.0), "bulk");
         let cut = fit("a-very-long-flow-name", 10.0, 50.0);
         assert!(cut.ends_with('\u{2026}') && text_width(&cut, 10.0) <= 50.0, "{cut}");

@@ -1,7 +1,7 @@
-//! Curves over the values of a field, with error bars: what a sweep or a fit shows.
+//! Curves over the values of a field, with error bars, for sweeps and fits.
 //!
-//! Numbers lie on a logarithmic axis where they span more than a factor of 16, else on a linear one; what is no number
-//! (a congestion control) has places at equal distances. The axis names the values themselves.
+//! Numbers are on a logarithmic axis where they span more than a factor of 16, else on a linear one. Other
+//! values (a congestion control) are at equal distances. The ticks are the values themselves.
 
 use crate::axis::{Axis, Unit};
 use crate::canvas::{Anchor, Canvas, fit, text_width};
@@ -20,31 +20,31 @@ const LOGARITHMIC_FROM: f64 = 16.0;
 /// A value of the horizontal axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChartValue {
-    /// As it is written.
+    /// The label of its tick.
     pub text: String,
-    /// `None` where it is no number.
+    /// Its number; `None` where it is not one.
     pub number: Option<f64>,
 }
 
 /// A point of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChartPoint {
-    /// Which of the chart's values it belongs to.
+    /// Index into the chart's values.
     pub value: usize,
-    /// How high it is.
+    /// Its vertical coordinate.
     pub height: f64,
-    /// From where to where its error bar goes.
+    /// The ends of its error bar.
     pub bar: Option<(f64, f64)>,
 }
 
 /// A curve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChartCurve {
-    /// What it is of.
+    /// Its label in the legend.
     pub label: String,
     /// In ascending order of their values.
     pub points: Vec<ChartPoint>,
-    /// A place of the horizontal axis that is marked, in the numbers of its values.
+    /// A marked position on the horizontal axis, in the unit of its values.
     pub mark: Option<f64>,
 }
 
@@ -53,13 +53,13 @@ pub struct ChartCurve {
 pub struct Chart {
     /// The heading.
     pub title: String,
-    /// What the horizontal axis is.
+    /// The label of the horizontal axis.
     pub across: String,
     /// Its values, in ascending order where they are numbers.
     pub values: Vec<ChartValue>,
-    /// What the vertical axis is.
+    /// The label of the vertical axis.
     pub up: String,
-    /// Its unit: `bit/s`, `B`, `s`; anything else counts.
+    /// The vertical axis's unit: `bit/s`, `B` or `s`; others have no prefix.
     pub unit: String,
     /// The curves.
     pub curves: Vec<ChartCurve>,
@@ -67,7 +67,7 @@ pub struct Chart {
 
 /// Draws a chart.
 pub fn chart(chart: &Chart) -> String {
-    let places = Places::of(&chart.values);
+    let positions = Positions::of(&chart.values);
     let mut canvas = Canvas::default();
     canvas.text(LEFT, 26.0, Anchor::Start, "title", &fit(&chart.title, 16.0, WIDTH - LEFT - RIGHT));
     let top = draw_legend(&mut canvas, &chart.curves, 40.0);
@@ -81,18 +81,18 @@ pub fn chart(chart: &Chart) -> String {
         canvas.line(LEFT, y(tick.value), WIDTH - RIGHT, y(tick.value), "grid");
         canvas.text(LEFT - 8.0, y(tick.value) + 4.0, Anchor::End, "tick", &tick.text);
     }
-    draw_values(&mut canvas, &chart.values, &places, top + HEIGHT);
+    draw_values(&mut canvas, &chart.values, &positions, top + HEIGHT);
     for (index, curve) in chart.curves.iter().enumerate() {
         let class = series_class(index);
-        if let Some(x) = curve.mark.and_then(|mark| places.of_number(mark)) {
+        if let Some(x) = curve.mark.and_then(|mark| positions.of_number(mark)) {
             canvas.line(x, top, x, top + HEIGHT, &format!("swatch dot {class}"));
         }
-        let placed = || curve.points.iter().map(|point| (places.x(point.value), y(point.height)));
+        let placed = || curve.points.iter().map(|point| (positions.x(point.value), y(point.height)));
         canvas.path(placed().map(Some), &class);
         canvas.marks(placed(), &class);
         for point in &curve.points {
             let Some((low, high)) = point.bar else { continue };
-            let x = places.x(point.value);
+            let x = positions.x(point.value);
             let bar = format!("swatch {class}");
             canvas.line(x, y(low), x, y(high), &bar);
             canvas.line(x - WHISKER, y(low), x + WHISKER, y(low), &bar);
@@ -106,8 +106,8 @@ pub fn chart(chart: &Chart) -> String {
     canvas.finish(WIDTH, top + HEIGHT + 50.0, &label, Some(&plot_css()))
 }
 
-/// Where the values lie, in pixels.
-struct Places {
+/// Horizontal positions of the values, in pixels.
+struct Positions {
     xs: Vec<f64>,
     scale: Scale,
 }
@@ -118,7 +118,7 @@ enum Scale {
     Names,
 }
 
-impl Places {
+impl Positions {
     fn of(values: &[ChartValue]) -> Self {
         let numbers: Vec<f64> = values.iter().filter_map(|value| value.number).collect();
         let low = numbers.iter().copied().fold(f64::INFINITY, f64::min);
@@ -130,18 +130,18 @@ impl Places {
         } else {
             Scale::Linear { low, high }
         };
-        let mut places = Places { xs: Vec::new(), scale };
+        let mut positions = Positions { xs: Vec::new(), scale };
         let x = |(index, value): (usize, &ChartValue)| {
             value
                 .number
-                .and_then(|number| places.of_number(number))
+                .and_then(|number| positions.of_number(number))
                 .unwrap_or_else(|| pixel((index as f64 + 0.5) / values.len() as f64))
         };
-        places.xs = values.iter().enumerate().map(x).collect();
-        places
+        positions.xs = values.iter().enumerate().map(x).collect();
+        positions
     }
 
-    /// The place of a number; `None` off the axis, or where the axis has names.
+    /// The position of a number; `None` outside the axis, or where the axis has names.
     fn of_number(&self, number: f64) -> Option<f64> {
         let share = match self.scale {
             Scale::Names => return None,
@@ -156,7 +156,7 @@ impl Places {
     }
 }
 
-/// A little room is left at both ends.
+/// The pixel at a relative position, with a margin at both ends.
 fn pixel(share: f64) -> f64 {
     LEFT + 16.0 + share * (WIDTH - LEFT - RIGHT - 32.0)
 }
@@ -177,11 +177,11 @@ fn vertical_axis(chart: &Chart) -> Axis {
     Axis::of_values(low.min(0.0), high, unit, 6)
 }
 
-/// Names the values where there is room for them.
-fn draw_values(canvas: &mut Canvas, values: &[ChartValue], places: &Places, bottom: f64) {
+/// Draws the ticks, with labels where there is space for them.
+fn draw_values(canvas: &mut Canvas, values: &[ChartValue], positions: &Positions, bottom: f64) {
     let mut free_from = f64::NEG_INFINITY;
     for (index, value) in values.iter().enumerate() {
-        let x = places.x(index);
+        let x = positions.x(index);
         let text = fit(&value.text, TEXT, 150.0);
         let half = text_width(&text, TEXT) / 2.0;
         canvas.line(x, bottom, x, bottom + 4.0, "axis");
@@ -219,16 +219,16 @@ mod tests {
     }
 
     #[test]
-    fn decades_lie_at_equal_distances_and_names_too() {
-        let places = Places::of(&values(&[1.0, 10.0, 100.0]));
-        assert!((places.xs[2] - places.xs[1] - (places.xs[1] - places.xs[0])).abs() < 1e-9);
-        let near = Places::of(&values(&[1.0, 2.0, 5.0]));
+    fn decades_are_at_equal_distances_and_names_too() {
+        let positions = Positions::of(&values(&[1.0, 10.0, 100.0]));
+        assert!((positions.xs[2] - positions.xs[1] - (positions.xs[1] - positions.xs[0])).abs() < 1e-9);
+        let near = Positions::of(&values(&[1.0, 2.0, 5.0]));
         assert!((near.xs[2] - near.xs[1]) > 2.9 * (near.xs[1] - near.xs[0]));
         assert_eq!(near.of_number(9.0), None);
         let named = |text: &str| ChartValue { text: text.into(), number: None };
-        let names = Places::of(&[named("reno"), named("cubic")]);
+        let names = Positions::of(&[named("reno"), named("cubic")]);
         assert!(names.xs[0] < names.xs[1] && names.of_number(1.0).is_none());
-        assert_eq!(Places::of(&values(&[5.0])).xs.len(), 1);
+        assert_eq!(Positions::of(&values(&[5.0])).xs.len(), 1);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Two runs metric by metric: what `longfat compare` prints, as a table or as JSON.
+//! Two runs metric by metric: the output of `longfat compare` as a table or JSON.
 
 use schema::{FlowSummary, RunSummary};
 use serde::Serialize;
@@ -26,23 +26,23 @@ pub struct FlowComparison {
     pub name: String,
     /// The congestion control of the first run with its parameters, as in `griddt a=7`.
     pub cc_a: Option<String>,
-    /// Of the second run.
+    /// The congestion control of the second run.
     pub cc_b: Option<String>,
-    /// Where that of the first run came from: `kernel`, `longfat`, or a file.
+    /// The origin of the first run's congestion control: `kernel`, `longfat`, or a file.
     pub cc_from_a: Option<String>,
-    /// Where that of the second run came from.
+    /// The origin of the second run's congestion control.
     pub cc_from_b: Option<String>,
     /// The verdict of the first run, by name.
     pub verdict_a: Option<&'static str>,
     /// The verdict of the second run, by name.
     pub verdict_b: Option<&'static str>,
-    /// The limit that binds beside the verdict in the first run.
+    /// The second limit beside the verdict in the first run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict_also_a: Option<&'static str>,
-    /// In the second run.
+    /// The second limit beside the verdict in the second run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict_also_b: Option<&'static str>,
-    /// The metrics that either run knows.
+    /// The metrics that either run has.
     pub metrics: Vec<MetricComparison>,
 }
 
@@ -51,9 +51,9 @@ pub struct FlowComparison {
 pub struct MetricComparison {
     /// The field's name in the summary, unit suffix included.
     pub metric: &'static str,
-    /// In the first run.
+    /// The figure of the first run.
     pub a: Option<f64>,
-    /// In the second run.
+    /// The figure of the second run.
     pub b: Option<f64>,
     /// Second over first; `null` where either is unknown or the first is 0.
     pub ratio: Option<f64>,
@@ -79,7 +79,7 @@ const FIELDS: [Field; 15] = [
     ("wire_limit_bps", |flow| flow.wire_limit_bps),
 ];
 
-/// Puts two runs side by side.
+/// Compares two runs flow by flow.
 pub fn compare(a: &RunSummary, b: &RunSummary) -> Comparison {
     let only_in_b = b.flows.iter().filter(|flow| find(a, &flow.name).is_none());
     let flows = a
@@ -146,7 +146,7 @@ mod tests {
         let bulk = &both.flows[0];
         assert_eq!((bulk.verdict_a, bulk.metrics.len()), (Some("loss"), 2));
         assert_eq!(bulk.metrics[0].ratio, Some(2.0));
-        assert_eq!(bulk.metrics[1].ratio, None, "0 over 0");
+        assert_eq!(bulk.metrics[1].ratio, None, "0 / 0");
         assert_eq!((both.flows[1].verdict_a, both.flows[1].metrics[0].a), (None, None));
     }
 }

@@ -1,25 +1,25 @@
-//! What can go wrong with a picture.
+//! Errors of plots and pictures.
 
 /// Why a plot could not be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No metric or column has this name.
     #[error("there is no metric \"{name}\"; there are {} and the columns of the Parquet files ({})",
-        crate::metric::FRIENDLY.join(", "), crate::metric::column_names().join(", "))]
+        crate::metric::SHORT_NAMES.join(", "), crate::metric::column_names().join(", "))]
     UnknownMetric {
-        /// What was asked for.
+        /// The name as given.
         name: String,
     },
     /// A metric of links, where one of flows is needed.
-    #[error("\"{name}\" belongs to links; what is drawn against is a metric of flows")]
+    #[error("\"{name}\" is a metric of links; a plot against another metric needs metrics of flows")]
     NotOfFlows {
-        /// What was asked for.
+        /// The name as given.
         name: String,
     },
-    /// Nothing was asked for.
-    #[error("no metric was given; there are {}", crate::metric::FRIENDLY.join(", "))]
+    /// No metric was given.
+    #[error("no metric was given; there are {}", crate::metric::SHORT_NAMES.join(", "))]
     NoMetric,
-    /// A picture could not be made of its SVG.
-    #[error("cannot make a picture: {0}")]
+    /// The SVG could not be converted.
+    #[error("cannot convert the plot: {0}")]
     Image(String),
 }

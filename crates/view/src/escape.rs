@@ -1,6 +1,6 @@
-//! Text made safe inside HTML and SVG.
+//! Escapes text for HTML and SVG.
 
-/// `text` with markup characters escaped and control characters (which XML forbids) dropped.
+/// `text` with markup characters escaped and control characters (which XML forbids) removed.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,10 +1,10 @@
-//! What happened during a run: counted for a table, and the few things that explain a window as marks for plots.
+//! Events of a run: counted for a table, and as marks in plots of windows.
 
 use schema::{Event, EventKind};
 
 use crate::number;
 
-/// What a mark in a plot of windows stands for.
+/// The kind of a mark in a plot of windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MarkKind {
     /// The window is reduced, or recovery from a loss begins.
@@ -14,7 +14,7 @@ pub(crate) enum MarkKind {
 }
 
 impl MarkKind {
-    /// Its words in a plot's key.
+    /// Its name in a plot's legend.
     pub(crate) fn name(self) -> &'static str {
         match self {
             MarkKind::Reduction => "reduced",
@@ -22,10 +22,10 @@ impl MarkKind {
         }
     }
 
-    /// What an event is marked as, if it is.
+    /// The mark of an event, if it has one.
     pub(crate) fn of(event: &Event) -> Option<Self> {
         match event.kind {
-            // CWR and recovery: both engines have these.
+            // CWR and recovery: both the simulator and the lab report these.
             EventKind::CaState if matches!(event.value, 2 | 3) => Some(MarkKind::Reduction),
             EventKind::Rto => Some(MarkKind::Timeout),
             _ => None,
@@ -33,35 +33,35 @@ impl MarkKind {
     }
 }
 
-/// One line of the table: of one subject and kind.
+/// One line of the table: the events of one subject and kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) subject: String,
     pub(crate) kind: EventKind,
-    /// How many events.
-    pub(crate) times: u64,
+    /// The number of events.
+    pub(crate) count: u64,
     /// Their values' sum, where the values count something.
     pub(crate) sum: Option<i64>,
     pub(crate) first_us: i64,
     pub(crate) last_us: i64,
 }
 
-/// The events counted, in the order in which subjects and kinds first appear. Start and stop are left out.
+/// Counts the events by subject and kind, except start and stop; sorted by subject.
 pub(crate) fn tallies(events: &[Event]) -> Vec<Tally> {
     let mut found: Vec<Tally> = Vec::new();
     for event in events.iter().filter(|e| !matches!(e.kind, EventKind::Start | EventKind::Stop)) {
         let Event { time_us, subject, kind, value } = event;
         match found.iter_mut().find(|tally| tally.kind == *kind && tally.subject == *subject) {
             Some(tally) => {
-                tally.times += 1;
+                tally.count += 1;
                 tally.sum = tally.sum.map(|sum| sum.saturating_add(*value));
                 (tally.first_us, tally.last_us) = (tally.first_us.min(*time_us), tally.last_us.max(*time_us));
             }
             None => found.push(Tally {
                 subject: subject.clone(),
                 kind: *kind,
-                times: 1,
-                sum: counts(*kind).then_some(*value),
+                count: 1,
+                sum: has_sum(*kind).then_some(*value),
                 first_us: *time_us,
                 last_us: *time_us,
             }),
@@ -71,13 +71,13 @@ pub(crate) fn tallies(events: &[Event]) -> Vec<Tally> {
     found
 }
 
-/// The cells of the table, its head first; none where nothing happened.
+/// The cells of the table, its head first; none where there are no events.
 pub(crate) fn rows(events: &[Event]) -> Vec<Vec<String>> {
     let tallies = tallies(events);
     if tallies.is_empty() {
         return Vec::new();
     }
-    let head = ["EVENT OF", "KIND", "TIMES", "IN ALL", "FIRST", "LAST"].map(str::to_owned).to_vec();
+    let head = ["SUBJECT", "EVENT", "COUNT", "TOTAL", "FIRST", "LAST"].map(str::to_owned).to_vec();
     let row = |tally: &Tally| {
         let seconds = |us: i64| number::seconds(us as f64 * 1e-6);
         let sum = match (tally.kind, tally.sum.and_then(|sum| u64::try_from(sum).ok())) {
@@ -88,7 +88,7 @@ pub(crate) fn rows(events: &[Event]) -> Vec<Vec<String>> {
         vec![
             tally.subject.clone(),
             tally.kind.name().replace('_', " "),
-            number::count(tally.times),
+            number::count(tally.count),
             sum,
             seconds(tally.first_us),
             seconds(tally.last_us),
@@ -97,8 +97,8 @@ pub(crate) fn rows(events: &[Event]) -> Vec<Vec<String>> {
     std::iter::once(head).chain(tallies.iter().map(row)).collect()
 }
 
-/// Whether the values of a kind are numbers of packets or times, which add up.
-fn counts(kind: EventKind) -> bool {
+/// Whether the values of a kind are counts or durations, so that their sum has a meaning.
+fn has_sum(kind: EventKind) -> bool {
     use EventKind::{DropLoss, DropQueue, Lost, Retransmit, Rto, Stall};
     matches!(kind, Retransmit | Lost | Rto | DropQueue | DropLoss | Stall)
 }
@@ -128,6 +128,6 @@ mod tests {
         assert_eq!(rows[3], ["emulator", "stall", "2", "22.00 ms", "4.000 s", "5.000 s"]);
         assert_eq!(rows.len(), 4);
         let marks: Vec<_> = events.iter().filter_map(MarkKind::of).collect();
-        assert_eq!(marks, [MarkKind::Reduction], "open again is no mark");
+        assert_eq!(marks, [MarkKind::Reduction], "the return to the open state has no mark");
     }
 }

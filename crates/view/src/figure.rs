@@ -1,9 +1,10 @@
-//! What a plot shows, before anything is drawn: panels, curves in base units, the legend, the verdict's strips.
+//! The content of a plot before it is drawn: panels, curves in base units, the legend, the verdict's strips.
 //!
-//! In a plot of one run the colour tells the flow or link and the dash what is drawn of it; in a plot of several
-//! runs the colour tells the run and the dash the flow. Noisy rates are averaged, with the samples kept behind.
+//! In a plot of one run the colour identifies the flow or link and the dash pattern the quantity. In a plot
+//! of several runs the colour identifies the run and the dash pattern the flow. Noisy rates are averaged,
+//! with the samples behind them.
 
-use schema::{Cause, EventKind};
+use schema::{Cause, EventKind, FlowKind};
 
 use crate::events::MarkKind;
 use crate::label::{CcNames, run_labels};
@@ -13,18 +14,18 @@ use crate::number;
 use crate::plot::Reference;
 use crate::series::{Point, decimate, range, smooth, smoothing_s};
 
-/// Stretches of time that a curve is reduced to: two points each.
+/// Number of time intervals to which a curve is reduced, with two points each.
 const BUCKETS: usize = 700;
-/// A span of time so short (seconds) is shown sample by sample.
-const CLOSE_S: f64 = 1.0;
-/// Link directions in a panel, the fullest first.
-const LINKS_MAX: usize = 4;
-/// A companion this many times as high as the highest curve of the metric itself would press that to the ground.
-const FAR: f64 = 2.0;
-/// Shorter stalls are not drawn, microseconds.
-const STALL_DRAWN_US: i64 = 1_000;
-/// Flows whose verdict is shown as a strip.
-const STRIPS_MAX: usize = 6;
+/// A time span shorter than this (seconds) is shown sample by sample.
+const UNAVERAGED_SPAN_S: f64 = 1.0;
+/// Maximum number of link directions in a panel, the fullest first.
+const MAX_LINKS: usize = 4;
+/// A companion curve higher than this times the metric's own curves does not extend the axis.
+const MAX_COMPANION_HEIGHT: f64 = 2.0;
+/// Minimum duration of a stall that is drawn, microseconds.
+const MIN_DRAWN_STALL_US: i64 = 1_000;
+/// Maximum number of flows whose verdict is shown as a strip.
+const MAX_STRIPS: usize = 6;
 
 /// How a curve is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(crate) enum Stroke {
     Solid,
     Dashed,
     Dotted,
-    /// A mark at each point and no line: echoes have nothing in between.
+    /// A dot at each point without a line, for echoes.
     Marks,
 }
 
@@ -43,11 +44,11 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<Point>,
     /// The samples behind an averaged curve.
     pub(crate) raw: Vec<Point>,
-    /// Whether the axis leaves it out, so that it runs out of the panel at the top.
-    pub(crate) may_leave: bool,
+    /// Whether the axis ignores it, so that it may leave the panel at the top.
+    pub(crate) exceeds_axis: bool,
 }
 
-/// Something that happened to a flow, at the foot of a panel.
+/// An event of a flow, drawn at the bottom of a panel.
 pub(crate) struct Mark {
     pub(crate) at_s: f64,
     pub(crate) kind: MarkKind,
@@ -65,7 +66,7 @@ pub(crate) struct Panel<'a> {
     pub(crate) metric: &'a Metric,
     pub(crate) note: String,
     pub(crate) curves: Vec<Curve>,
-    /// What the strokes mean, where there are several.
+    /// The meaning of the dash patterns, where there are several.
     pub(crate) strokes: Vec<(String, Stroke)>,
     pub(crate) marks: Vec<Mark>,
 }
@@ -82,7 +83,7 @@ pub(crate) struct Strip {
     pub(crate) causes: Vec<(f64, Option<Cause>)>,
 }
 
-/// All that is drawn.
+/// The content of a plot.
 pub(crate) struct Figure<'a> {
     runs: &'a [&'a LoadedRun],
     pub(crate) panels: Vec<Panel<'a>>,
@@ -92,7 +93,7 @@ pub(crate) struct Figure<'a> {
     /// Stalls of all runs, in a picture over time.
     pub(crate) stalls: Vec<StalledSpan>,
     pub(crate) end_s: f64,
-    /// How much time is shown.
+    /// The time shown, seconds.
     span_s: f64,
 }
 
@@ -102,7 +103,7 @@ impl<'a> Figure<'a> {
         Self::of_span(runs, metrics, (0.0, end_s))
     }
 
-    /// Of runs with only the rows of a span of time, in seconds.
+    /// A figure of a time span in seconds; the runs have only the rows of that span.
     pub(crate) fn of_span(
         runs: &'a [&'a LoadedRun],
         metrics: &'a [Metric],
@@ -135,11 +136,11 @@ impl<'a> Figure<'a> {
         figure
     }
 
-    /// Says in the legend which flow has which congestion control: in a picture of one run where they differ, of several
-    /// where the runs have one flow.
+    /// Adds the congestion controls to the legend: in a plot of one run where they differ, in a plot of
+    /// several runs where each has one flow.
     fn name_ccs(&mut self) {
         let ccs = CcNames::of(self.runs.iter().flat_map(|run| &run.run.flows));
-        if !ccs.are_told() {
+        if !ccs.are_relevant() {
             return;
         }
         for (index, (name, _)) in self.legend.iter_mut().enumerate() {
@@ -156,8 +157,8 @@ impl<'a> Figure<'a> {
         }
     }
 
-    /// `metrics` against another metric, and the largest value of that. With `span_s` the rows of `runs` are those of that span;
-    /// without, it is of each flow its second half, when it has settled.
+    /// `metrics` against another metric, and the largest value of that. With `span_s` the runs have the rows
+    /// of that span; without it, the second half of each flow is shown, when throughput is steady.
     pub(crate) fn against(
         runs: &'a [&'a LoadedRun],
         metrics: &'a [Metric],
@@ -186,7 +187,7 @@ impl<'a> Figure<'a> {
                         stroke: Stroke::Marks,
                         points,
                         raw: Vec::new(),
-                        may_leave: false,
+                        exceeds_axis: false,
                     });
                 }
             }
@@ -213,7 +214,7 @@ impl<'a> Figure<'a> {
         let top = |curves: &Vec<(String, Vec<Point>)>| {
             curves.iter().filter_map(|(_, points)| Some(range(points)?.1)).fold(0.0, f64::max)
         };
-        let height = FAR * of_runs.iter().map(top).fold(0.0, f64::max);
+        let height = MAX_COMPANION_HEIGHT * of_runs.iter().map(top).fold(0.0, f64::max);
         let mut far: Vec<(&str, f64)> = Vec::new();
         for (run_index, (run, curves)) in self.runs.iter().zip(of_runs).enumerate() {
             for (name, points) in curves {
@@ -230,14 +231,14 @@ impl<'a> Figure<'a> {
                     let points = companion_points(run, &name, companion);
                     if let Some((_, top)) = range(&points) {
                         let points = decimate(&points, self.end_s, BUCKETS);
-                        let may_leave = top > height && height > 0.0;
-                        if may_leave {
+                        let exceeds_axis = top > height && height > 0.0;
+                        if exceeds_axis {
                             match far.iter_mut().find(|(name, _)| *name == companion.name) {
                                 Some((_, known)) => *known = known.max(top),
                                 None => far.push((companion.name, top)),
                             }
                         }
-                        panel.curves.push(Curve { colour, stroke, points, raw: Vec::new(), may_leave });
+                        panel.curves.push(Curve { colour, stroke, points, raw: Vec::new(), exceeds_axis });
                         add_unique(&mut panel.strokes, &metric.title.to_lowercase(), Stroke::Solid);
                         add_unique(&mut panel.strokes, companion.name, stroke);
                     }
@@ -247,30 +248,31 @@ impl<'a> Figure<'a> {
         if panel.curves.is_empty() {
             panel.note = "no samples in this record".to_owned();
         } else if panel.curves.iter().all(|curve| range(&curve.points) == Some((0.0, 0.0))) {
-            panel.note = "0 all the time".to_owned();
+            panel.note = "0 throughout".to_owned();
         } else if !far.is_empty() {
-            let far = far.iter().map(|(name, top)| format!("{name} far above, to {}", number::bytes(*top)));
+            let far =
+                far.iter().map(|(name, top)| format!("{name} above the axis, up to {}", number::bytes(*top)));
             panel.note = far.collect::<Vec<_>>().join("; ");
         }
         panel
     }
 
-    /// A curve as it is, or averaged where samples are noisy and close.
+    /// Adds a curve, averaged where samples are noisy and dense.
     fn add_curve(&self, panel: &mut Panel<'_>, colour: usize, stroke: Stroke, points: &[Point]) {
         let window_s = smoothing_s(self.span_s);
         let drawn = decimate(points, self.end_s, BUCKETS);
-        // Who looks at a short while wants to see what happened in it.
-        let is_close = self.span_s < CLOSE_S;
-        if is_close || !panel.metric.is_smoothed() || !is_denser_than(points, window_s) {
-            panel.curves.push(Curve { colour, stroke, points: drawn, raw: Vec::new(), may_leave: false });
+        // A short span shows every sample.
+        let is_short = self.span_s < UNAVERAGED_SPAN_S;
+        if is_short || !panel.metric.is_smoothed() || !is_denser_than(points, window_s) {
+            panel.curves.push(Curve { colour, stroke, points: drawn, raw: Vec::new(), exceeds_axis: false });
             return;
         }
         let points = decimate(&smooth(points, window_s), self.end_s, BUCKETS);
-        panel.curves.push(Curve { colour, stroke, points, raw: drawn, may_leave: false });
-        panel.note = format!("mean over {}, samples faint", short_time(window_s));
+        panel.curves.push(Curve { colour, stroke, points, raw: drawn, exceeds_axis: false });
+        panel.note = format!("mean over {}, samples in faint colour", short_time(window_s));
     }
 
-    /// The colour of a flow or link in a plot of one run, by when it is first seen.
+    /// The colour of a flow or link in a plot of one run, in order of first appearance.
     fn legend_colour(&mut self, name: &str) -> usize {
         if let Some((_, colour)) = self.legend.iter().find(|(known, _)| known == name) {
             return *colour;
@@ -279,10 +281,11 @@ impl<'a> Figure<'a> {
         self.legend.len() - 1
     }
 
-    /// The wire limits of the flows shown, near ones taken together, and what the caller wants shown.
+    /// The wire limits of the flows shown, similar ones merged, and the caller's reference lines.
     pub(crate) fn references(&self, wanted: &[Reference]) -> Vec<Reference> {
         let mut found: Vec<Reference> = Vec::new();
-        let flows = self.runs.iter().flat_map(|run| &run.run.flows).filter(|flow| flow.kind != "ping");
+        let flows =
+            self.runs.iter().flat_map(|run| &run.run.flows).filter(|flow| flow.kind != FlowKind::Ping);
         for value_bps in flows.filter_map(|flow| flow.wire_limit_bps) {
             if found.iter().all(|known| (known.value_bps - value_bps).abs() > 0.01 * value_bps) {
                 found.push(Reference { label: "wire limit".to_owned(), value_bps, run: None });
@@ -294,7 +297,7 @@ impl<'a> Figure<'a> {
     }
 }
 
-/// The curves of one run by the name of the flow or link, those without any value left out.
+/// The curves of one run by flow or link, without those that have no value.
 fn curves_of(run: &LoadedRun, metric: &Metric) -> Vec<(String, Vec<Point>)> {
     let mut curves: Vec<(String, Vec<Point>)> = Vec::new();
     let mut add = |name: String, time_us: i64, value: Option<f64>| {
@@ -318,12 +321,12 @@ fn curves_of(run: &LoadedRun, metric: &Metric) -> Vec<(String, Vec<Point>)> {
         let top = |points: &[Point]| range(points).map_or(0.0, |(_, high)| high);
         curves.sort_by(|a, b| top(&b.1).total_cmp(&top(&a.1)));
         let used = curves.iter().filter(|(_, points)| top(points) > 0.0).count();
-        curves.truncate(used.clamp(1, LINKS_MAX));
+        curves.truncate(used.clamp(1, MAX_LINKS));
     }
     curves
 }
 
-/// What happened to a flow's window.
+/// The events of a flow's window.
 fn marks<'a>(run: &'a LoadedRun, flow: &'a str, colour: usize) -> impl Iterator<Item = Mark> + 'a {
     let own = run.events.iter().filter(move |event| event.subject == flow);
     own.filter_map(move |event| {
@@ -331,9 +334,9 @@ fn marks<'a>(run: &'a LoadedRun, flow: &'a str, colour: usize) -> impl Iterator<
     })
 }
 
-/// The stalls of a run that a reader must know of.
+/// The stalls of a run that are long enough to be drawn.
 fn stalls(run: &LoadedRun) -> impl Iterator<Item = StalledSpan> + '_ {
-    let long = run.events.iter().filter(|e| e.kind == EventKind::Stall && e.value >= STALL_DRAWN_US);
+    let long = run.events.iter().filter(|e| e.kind == EventKind::Stall && e.value >= MIN_DRAWN_STALL_US);
     long.map(|event| StalledSpan {
         from_s: event.time_us as f64 * 1e-6,
         to_s: event.time_us.saturating_add(event.value) as f64 * 1e-6,
@@ -358,19 +361,19 @@ fn strips(runs: &[&LoadedRun], labels: &[String]) -> Vec<Strip> {
             strips.push(Strip { label, causes });
         }
     }
-    strips.truncate(STRIPS_MAX);
+    strips.truncate(MAX_STRIPS);
     strips
 }
 
-/// Marks for pings; for others by their place among the panel's flows.
-fn stroke_of(run: &LoadedRun, flow: &str, place: usize) -> Stroke {
-    if run.run.flows.iter().any(|f| f.name == flow && f.kind == "ping") {
+/// Dots for ping flows; for others a dash pattern by their index among the panel's flows.
+fn stroke_of(run: &LoadedRun, flow: &str, index: usize) -> Stroke {
+    if run.run.flows.iter().any(|f| f.name == flow && f.kind == FlowKind::Ping) {
         return Stroke::Marks;
     }
-    [Stroke::Solid, Stroke::Dashed, Stroke::Dotted][place % 3]
+    [Stroke::Solid, Stroke::Dashed, Stroke::Dotted][index % 3]
 }
 
-/// Whether points come closer together than `window_s`, so that averaging changes something.
+/// Whether points are denser than `window_s`, so that averaging has an effect.
 fn is_denser_than(points: &[Point], window_s: f64) -> bool {
     let span = points.last().map_or(0.0, |last| last.0) - points.first().map_or(0.0, |first| first.0);
     points.len() > 2 && span / (points.len() - 1) as f64 <= 0.5 * window_s

@@ -1,15 +1,15 @@
-//! A gnuplot script over the tables of a record as CSV, to be changed by hand.
+//! A gnuplot script for the tables of a record as CSV, as a starting point for own plots.
 
 use schema::{FlowSample, Metrics, RunSummary};
 
-/// What is drawn where it is known: a column of flows.csv, what it is divided by, and the axis.
+/// The panels: a column of flows.csv, its divisor, and the axis's label. Columns without values are omitted.
 const PANELS: [(&str, f64, &str); 3] = [
     ("goodput_bps", 1e6, "goodput (Mb/s)"),
     ("snd_cwnd_segs", 1.0, "congestion window (segments)"),
     ("srtt_us", 1e3, "round-trip time (ms)"),
 ];
 
-/// The script for a run whose `flows.csv` lies beside it.
+/// The script for a run, to be stored beside its `flows.csv`.
 pub fn gnuplot(title: &str, run: &RunSummary, rows: &[FlowSample]) -> String {
     let panels: Vec<_> =
         PANELS.into_iter().filter(|(column, ..)| rows.iter().any(|row| row.get(column).is_some())).collect();

@@ -1,7 +1,8 @@
-//! Pictures as PNG and PDF, made of their SVG.
+//! Converts SVG to PNG and PDF.
 //!
-//! Text is set in DejaVu Sans, of which the program brings the Latin, Greek and Cyrillic letters and what formulas need
-//! (`fonts/`), so that a picture is the same on any machine. Letters of other scripts come from the machine's fonts.
+//! Text is set in DejaVu Sans. The program embeds its Latin, Greek and Cyrillic letters and mathematical
+//! symbols (`fonts/`), so that a picture is identical on every machine. Letters of other scripts come from
+//! the machine's fonts.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,10 +14,10 @@ use resvg::{
 use crate::Error;
 
 const FAMILY: &str = "DejaVu Sans";
-/// Pixels of a PNG for each of the SVG's, as screens and paper have them.
+/// Pixels of the PNG per pixel of the SVG, for high-resolution screens and print.
 const SCALE: f32 = 2.0;
-/// More pixels than that, each of four bytes, no picture has.
-const PIXELS_MOST: f32 = 100e6;
+/// Maximum number of pixels, of four bytes each.
+const MAX_PIXELS: f32 = 100e6;
 
 static FONTS: LazyLock<Database> = LazyLock::new(|| {
     let mut fonts = Database::new();
@@ -26,16 +27,16 @@ static FONTS: LazyLock<Database> = LazyLock::new(|| {
     fonts
 });
 
-/// The SVG as a PNG, twice as large in each direction.
+/// Converts an SVG to a PNG of twice its width and height.
 ///
 /// # Errors
-/// Where it is no SVG, or too large.
+/// Where the input is not an SVG, or too large.
 pub fn png(svg: &str) -> Result<Vec<u8>, Error> {
     let tree = read(svg)?;
     let size = tree.size();
     let (width, height) = ((size.width() * SCALE).ceil(), (size.height() * SCALE).ceil());
     let too_large = || Error::Image(format!("{width} x {height} pixels are too many"));
-    if width * height > PIXELS_MOST {
+    if width * height > MAX_PIXELS {
         return Err(too_large());
     }
     let mut pixels = Pixmap::new(width as u32, height as u32).ok_or_else(too_large)?;
@@ -43,10 +44,10 @@ pub fn png(svg: &str) -> Result<Vec<u8>, Error> {
     pixels.encode_png().map_err(|error| Error::Image(error.to_string()))
 }
 
-/// The SVG as a page of PDF, with text that can be searched.
+/// Converts an SVG to a PDF page with searchable text.
 ///
 /// # Errors
-/// Where it is no SVG, or a font cannot be put into it.
+/// Where the input is not an SVG, or a font cannot be embedded.
 pub fn pdf(svg: &str) -> Result<Vec<u8>, Error> {
     let page = svg2pdf::PageOptions::default();
     svg2pdf::to_pdf(&read(svg)?, svg2pdf::ConversionOptions::default(), page)
@@ -55,15 +56,15 @@ pub fn pdf(svg: &str) -> Result<Vec<u8>, Error> {
 
 fn read(svg: &str) -> Result<Tree, Error> {
     let mut fonts = FONTS.clone();
-    if !svg.chars().all(is_brought) {
+    if !svg.chars().all(is_embedded) {
         fonts.load_system_fonts();
     }
     let options = Options { fontdb: Arc::new(fonts), font_family: FAMILY.into(), ..Options::default() };
     Tree::from_str(svg, &options).map_err(|error| Error::Image(error.to_string()))
 }
 
-/// Whether the fonts that the program brings have a letter, or it is a space.
-fn is_brought(letter: char) -> bool {
+/// Whether the embedded fonts have a character.
+fn is_embedded(letter: char) -> bool {
     matches!(letter, '\0'..='\u{17f}' | '\u{370}'..='\u{3ff}' | '\u{400}'..='\u{45f}' | '\u{2010}'..='\u{2027}'
         | '\u{2190}'..='\u{2195}' | '\u{2200}'..='\u{222b}')
 }
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pdf_is_one_with_its_font() {
+    fn a_pdf_embeds_its_font() {
         let bytes = pdf(&picture()).unwrap();
         assert!(bytes.starts_with(b"%PDF-1."));
         assert!(bytes.trim_ascii_end().ends_with(b"%%EOF"));
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_svg_is_an_error() {
+    fn input_that_is_not_svg_is_an_error() {
         assert!(matches!(png("nothing"), Err(Error::Image(_))));
         assert!(matches!(pdf("<svg"), Err(Error::Image(_))));
         let huge = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"90000\" height=\"90000\"/>";

@@ -1,19 +1,21 @@
-//! What to call runs that are shown side by side: the shortest names that tell them apart.
+//! Labels of runs that are shown together: the shortest ones that distinguish them.
 
 use std::collections::BTreeSet;
 
-use schema::{FlowSummary, RunSummary};
+use schema::{EngineName, FlowSummary, RunSummary};
 
-/// One label per run: the variant where that is enough, else with the engine, the sweep and the repeat, else the id.
+/// One label per run: the variant where that is enough, else with the engine, the sweep and the repeat, else
+/// the id.
 pub(crate) fn run_labels(runs: &[&RunSummary]) -> Vec<String> {
-    let ways: [fn(&RunSummary) -> String; 4] = [
+    let forms: [fn(&RunSummary) -> String; 4] = [
         |run| run.variant.clone().unwrap_or_default(),
         |run| format!("{} {}", variant(run), run.engine_label()).trim().to_owned(),
         detailed,
         |run| run.id.clone(),
     ];
-    ways.into_iter()
-        .map(|way| runs.iter().map(|run| way(run)).collect::<Vec<String>>())
+    forms
+        .into_iter()
+        .map(|form| runs.iter().map(|run| form(run)).collect::<Vec<String>>())
         .find(|labels| are_distinct(labels))
         .unwrap_or_else(|| (1..=runs.len()).map(|n| format!("run {n}")).collect())
 }
@@ -32,7 +34,7 @@ pub(crate) fn detailed(run: &RunSummary) -> String {
 
 /// The congestion controls of flows that are shown together, parameters included.
 pub(crate) struct CcNames {
-    /// Each with where it came from, where that is known.
+    /// Each with its origin, where that is known.
     known: BTreeSet<(String, Option<String>)>,
     are_plain: bool,
 }
@@ -47,13 +49,13 @@ impl CcNames {
         names
     }
 
-    /// Whether they are worth a word: flows differ in them, or have parameters.
-    pub(crate) fn are_told(&self) -> bool {
+    /// Whether they are worth showing: flows differ in them, or they have parameters.
+    pub(crate) fn are_relevant(&self) -> bool {
         let labels: BTreeSet<&String> = self.known.iter().map(|(label, _)| label).collect();
         labels.len() > 1 || !self.are_plain || labels.iter().any(|label| self.sources(label) > 1)
     }
 
-    /// What to call a flow's: `griddt a=7`; `cubic (kernel)` beside a `cubic (longfat)`.
+    /// The name of a flow's congestion control: `griddt a=7`; `cubic (kernel)` beside a `cubic (longfat)`.
     pub(crate) fn name(&self, flow: &FlowSummary) -> Option<String> {
         let label = flow.cc_label()?;
         Some(match &flow.cc_from {
@@ -67,11 +69,11 @@ impl CcNames {
     }
 }
 
-/// Jain's index of a run, for people; `None` where fewer than two TCP or XCP flows share anything. The model takes each flow
-/// as alone, so it has none.
+/// Jain's index of a run as displayed; `None` with fewer than two TCP or XCP flows. The model treats each
+/// flow as alone, so it has none.
 pub(crate) fn fairness(run: &RunSummary) -> Option<String> {
     let several = run.flows.iter().filter(|flow| flow.has_window()).count() > 1;
-    Some(format!("{:.3}", run.fairness_jain.filter(|_| several && run.engine != "model")?))
+    Some(format!("{:.3}", run.fairness_jain.filter(|_| several && run.engine != EngineName::Model)?))
 }
 
 fn variant(run: &RunSummary) -> &str {
@@ -86,6 +88,7 @@ fn are_distinct(labels: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use schema::FlowKind;
 
     fn run(id: &str, engine: &str, variant: Option<&str>, repeat: u32) -> RunSummary {
         let summary: schema::Summary = serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap();
@@ -98,19 +101,19 @@ mod tests {
     #[test]
     fn congestion_controls_are_named_where_they_differ_or_have_parameters() {
         let flow = |a: Option<i64>| FlowSummary {
-            kind: "tcp".into(),
+            kind: FlowKind::Tcp,
             cc: Some("griddt".into()),
             cc_set: a.map(|a| ("a".into(), schema::Setting::Integer(a))).into_iter().collect(),
             ..FlowSummary::default()
         };
         let (one, seven) = (flow(None), flow(Some(7)));
         assert_eq!(seven.cc_label().unwrap(), "griddt a=7");
-        let told = |flows: &[&FlowSummary]| CcNames::of(flows.iter().copied()).are_told();
-        assert!(told(&[&one, &seven]) && told(&[&seven]) && !told(&[&one, &one]));
+        let relevant = |flows: &[&FlowSummary]| CcNames::of(flows.iter().copied()).are_relevant();
+        assert!(relevant(&[&one, &seven]) && relevant(&[&seven]) && !relevant(&[&one, &one]));
         let from = |from: &str| FlowSummary { cc_from: Some(from.into()), ..one.clone() };
         let (kernel, ours) = (from("kernel"), from("longfat"));
         let names = CcNames::of([&kernel, &ours].into_iter());
-        assert!(names.are_told() && !told(&[&ours, &ours]) && !told(&[&one, &ours]));
+        assert!(names.are_relevant() && !relevant(&[&ours, &ours]) && !relevant(&[&one, &ours]));
         assert_eq!(names.name(&kernel).unwrap(), "griddt (kernel)");
         assert_eq!(CcNames::of([&ours].into_iter()).name(&ours).unwrap(), "griddt");
         let mut alone = run("1", "lab", None, 1);

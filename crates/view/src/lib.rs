@@ -1,8 +1,9 @@
-//! What people look at: SVG plots, a one-file HTML report, and text tables for terminals.
+//! Presentation of runs: SVG plots, an HTML report in one file, text tables for terminals, and the page of
+//! `longfat view`.
 //!
-//! Everything is made from the record's rows and the summary alone; nothing here measures or decides.
-//! Plots and reports carry both colour schemes (CSS `prefers-color-scheme`), need no script and no network,
-//! and use colours that colour-blind readers can tell apart.
+//! All of it is computed from the record's rows and its summary; nothing here measures or decides. Plots and
+//! reports have a light and a dark colour scheme (CSS `prefers-color-scheme`), need no script and no network,
+//! and use colours that colour-blind readers can distinguish.
 //!
 //! ```
 //! let run = view::LoadedRun::from_rows(example(), "runs/x/1", vec![], vec![], vec![]);
@@ -12,7 +13,7 @@
 //! # Ok::<(), view::Error>(())
 //! ```
 //!
-//! Not here: files are written by the caller, and the live view of a run is the binary's.
+//! The caller writes the files. The live display of a run belongs to the program.
 
 mod axis;
 mod canvas;

@@ -1,4 +1,4 @@
-//! A run with all its rows in memory, ready to be drawn.
+//! A run with all its rows in memory.
 
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,9 @@ pub struct LoadedRun {
 
 impl LoadedRun {
     /// Reads a record's rows.
+    ///
+    /// # Errors
+    /// Where a table cannot be read.
     pub fn load(run: &record::Run) -> Result<Self, record::Error> {
         let mut loaded =
             Self::from_rows(run.summary.clone(), &run.path, run.flows()?, run.links()?, run.events()?);
@@ -36,7 +39,7 @@ impl LoadedRun {
         Ok(loaded)
     }
 
-    /// A run from rows in memory. `summary` has one run (the first is taken). Panics where it has none.
+    /// A run from rows in memory. Takes the first run of `summary`; panics where there is none.
     pub fn from_rows(
         summary: Summary,
         path: impl AsRef<Path>,

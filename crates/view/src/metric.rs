@@ -1,12 +1,12 @@
-//! What can be drawn: the friendly names, and every column of the record's tables by its own name.
+//! Metrics that can be plotted: by short name, and every column of the record's tables by its own name.
 
 use schema::{FlowSample, LinkSample, Metrics};
 
 use crate::Error;
 use crate::axis::Unit;
 
-/// The friendly names, in the order of the help.
-pub(crate) const FRIENDLY: [&str; 13] = [
+/// The short names, in the order of the help.
+pub(crate) const SHORT_NAMES: [&str; 13] = [
     "goodput",
     "cwnd",
     "rtt",
@@ -22,12 +22,12 @@ pub(crate) const FRIENDLY: [&str; 13] = [
     "link_rate",
 ];
 
-/// Rates above this are the kernel's "unlimited".
+/// Rates from this on are the kernel's value for "unlimited".
 pub(crate) const UNLIMITED_BPS: f64 = 1e15;
 
-/// The friendly metric names; every column name of the Parquet files works as well.
+/// The short names of metrics. Column names of the Parquet files are accepted too.
 pub fn metric_names() -> &'static [&'static str] {
-    &FRIENDLY
+    &SHORT_NAMES
 }
 
 /// The metric columns of the flows and links tables.
@@ -35,7 +35,7 @@ pub(crate) fn column_names() -> Vec<&'static str> {
     FlowSample::COLUMNS.iter().chain(LinkSample::COLUMNS).map(|column| column.name).collect()
 }
 
-/// How a value is taken from a row, in base units (bit/s, bytes, seconds).
+/// How a value is read from a row, in base units (bit/s, bytes, seconds).
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value {
     Flow(fn(&FlowSample) -> Option<f64>),
@@ -51,10 +51,10 @@ pub(crate) struct Companion {
     pub(crate) value: fn(&FlowSample) -> Option<f64>,
 }
 
-/// One panel's subject.
+/// The metric of a panel.
 #[derive(Debug, Clone)]
 pub(crate) struct Metric {
-    /// As asked for.
+    /// The name as given.
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) unit: Unit,
@@ -118,24 +118,24 @@ impl Metric {
         })
     }
 
-    /// Whether the curve is averaged over a while, the samples being noisy.
+    /// Whether the curve is averaged, because samples are noisy.
     pub(crate) fn is_smoothed(&self) -> bool {
         matches!(self.name.as_str(), "goodput" | "goodput_bps" | "link_rate" | "rate_bps" | "delivery_rate")
     }
 
-    /// Whether it shows what losses and timeouts do.
+    /// Whether it is a congestion window, which gets marks of reductions and timeouts.
     pub(crate) fn is_window(&self) -> bool {
         matches!(self.name.as_str(), "cwnd" | "snd_cwnd_segs")
     }
 
-    /// Whether limits of goodput (the wire's, published figures) and the verdict belong into its panel.
+    /// Whether its panel shows reference lines (wire limit, published figures) and the verdict.
     pub(crate) fn is_goodput(&self) -> bool {
         matches!(self.name.as_str(), "goodput" | "goodput_bps")
     }
 }
 
 impl Value {
-    /// The value in a flow's row; `None` also where this is a link's metric.
+    /// The value in a flow's row; `None` for a link's metric.
     pub(crate) fn of_flow(self, row: &FlowSample) -> Option<f64> {
         match self {
             Value::Flow(get) => get(row),
@@ -146,7 +146,7 @@ impl Value {
         }
     }
 
-    /// The value in a link's row; `None` also where this is a flow's metric.
+    /// The value in a link's row; `None` for a flow's metric.
     pub(crate) fn of_link(self, row: &LinkSample) -> Option<f64> {
         match self {
             Value::Link(get) => get(row),
@@ -204,8 +204,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_that_is_offered_works() {
-        for name in FRIENDLY.into_iter().chain(column_names()) {
+    fn every_listed_name_is_accepted() {
+        for name in SHORT_NAMES.into_iter().chain(column_names()) {
             assert_eq!(Metric::parse(name).unwrap().name, name);
         }
     }

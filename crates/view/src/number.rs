@@ -1,4 +1,4 @@
-//! Figures as engineers write them: three or four significant digits, SI prefixes, a space before the unit.
+//! Formats figures: three or four significant digits, SI prefixes, a space before the unit.
 
 /// SI prefixes from micro up, with their factors.
 const PREFIXES: [(f64, &str); 7] =
@@ -27,13 +27,13 @@ pub fn micros(us: f64) -> String {
     seconds(us / 1e6)
 }
 
-/// A share of 1, as in `97 %`; small ones with a decimal.
+/// A share of 1, as in `97 %`; small shares have a decimal.
 pub fn share(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 0.05 {
         return "<0.1 %".to_owned();
     }
-    // 99.9 % must not read as 100 %.
+    // 99.9 % must not become 100 %.
     let near_an_end = (percent > 0.0 && percent < 9.95) || (percent > 99.0 && percent < 99.95);
     if near_an_end { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
@@ -58,7 +58,7 @@ pub(crate) fn group(digits: &str) -> String {
 /// The factor and prefix with which `magnitude` has one to three digits before the point.
 pub(crate) fn prefix(magnitude: f64, smallest: f64) -> (f64, &'static str) {
     let usable = PREFIXES.iter().filter(|(factor, _)| *factor >= smallest);
-    // A little below the limit, so that what rounds to 1000 takes the next prefix.
+    // Slightly below the limit, so that a value that rounds to 1000 takes the next prefix.
     usable
         .clone()
         .rev()
@@ -76,7 +76,7 @@ fn with_prefix(value: f64, unit: &str, digits: usize, smallest: f64) -> String {
     format!("{} {name}{unit}", significant(value / factor, digits))
 }
 
-/// `value` with `digits` significant digits, and never in exponent notation.
+/// `value` with `digits` significant digits, without exponent notation.
 pub(crate) fn significant(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return "\u{2013}".to_owned();
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_read_as_engineers_write_them() {
+    fn figures_have_prefixes_and_significant_digits() {
         assert_eq!(rate(9.5634e9), "9.56 Gb/s");
         assert_eq!(rate(999.9e6), "1.00 Gb/s");
         assert_eq!(rate(0.0), "0 b/s");

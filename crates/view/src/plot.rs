@@ -1,4 +1,4 @@
-//! Metrics as SVG: one panel per metric above each other, over time or over another metric.
+//! Plots as SVG: one panel per metric, over time or over another metric.
 
 use std::collections::BTreeSet;
 
@@ -19,26 +19,27 @@ const RIGHT: f64 = 22.0;
 const TEXT: f64 = 12.0;
 const LEGEND_ROW: f64 = 20.0;
 const STRIP: f64 = 9.0;
-/// Length of an event's mark, and how far apart two of them are at least.
+/// Length of an event's mark.
 const MARK: f64 = 7.0;
+/// Minimum distance of two marks.
 const MARK_SPACE: f64 = 3.0;
-/// Pixels of a value axis for each of its ticks.
+/// Pixels between the ticks of a value axis.
 const TICK_SPACE: f64 = 29.0;
 
-/// How a plot is to look.
+/// Options of a plot.
 #[derive(Debug, Clone)]
 pub struct PlotOptions {
     /// The heading; none where `None`.
     pub title: Option<String>,
-    /// Pixels.
+    /// Width in pixels.
     pub width: u32,
-    /// Pixels of one panel's plotting area.
+    /// Height of one panel's plotting area in pixels.
     pub panel_height: u32,
-    /// Horizontal lines in the goodput panel, beside the wire limit that the runs know themselves.
+    /// Horizontal lines in the goodput panel, beside the runs' wire limits.
     pub references: Vec<Reference>,
-    /// From when to when, in seconds since the start; all of it where `None`.
+    /// The time span in seconds since the start; the whole run where `None`.
     pub span_s: Option<(f64, f64)>,
-    /// Whether the style sheet is in the picture. False only inside a page that has it already.
+    /// Whether the SVG contains the style sheet. False inside a page that has it.
     pub standalone: bool,
 }
 
@@ -58,15 +59,18 @@ impl Default for PlotOptions {
 /// A published figure or another level to compare goodput with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reference {
-    /// What it is, as in `published`.
+    /// Its label, as in `published`.
     pub label: String,
-    /// Where it is, in bit/s.
+    /// Its value, bit/s.
     pub value_bps: f64,
-    /// Which of the plot's runs it belongs to, for its colour.
+    /// Index of the run that it belongs to, for its colour.
     pub run: Option<usize>,
 }
 
-/// Draws `metrics` (see [`crate::metric_names`]; column names work too) of `runs` over time.
+/// Draws `metrics` (see [`crate::metric_names`]; column names are accepted too) of `runs` over time.
+///
+/// # Errors
+/// Where no metric is given, or one is unknown.
 pub fn plot(runs: &[&LoadedRun], metrics: &[&str], options: &PlotOptions) -> Result<String, Error> {
     if metrics.is_empty() {
         return Err(Error::NoMetric);
@@ -87,8 +91,11 @@ fn draw_over_time(figure: &Figure<'_>, from: f64, options: &PlotOptions) -> Stri
     draw(figure, time, &name, "over time", options)
 }
 
-/// Draws `metrics` of `runs` against another metric of the same rows: a point for each sample of the span that `options` name, else of
-/// the second half of each flow.
+/// Draws `metrics` of `runs` against another metric of the same rows: one point per sample of the span in
+/// `options`, else of the second half of each flow.
+///
+/// # Errors
+/// Where no metric is given, or one is unknown or a metric of links.
 pub fn plot_against(
     runs: &[&LoadedRun],
     metrics: &[&str],
@@ -118,7 +125,7 @@ fn x_ticks(options: &PlotOptions) -> usize {
     ((f64::from(options.width.max(320)) - LEFT - RIGHT) / 80.0) as usize
 }
 
-/// Where panels lie, and the horizontal axis that they share.
+/// The panels' geometry and their common horizontal axis.
 struct Frame {
     left: f64,
     right: f64,
@@ -197,7 +204,7 @@ fn draw_legend(canvas: &mut Canvas, legend: &[(String, usize)], frame: &Frame, t
     y + LEGEND_ROW + 6.0
 }
 
-/// Draws a panel below `top` and returns where its plotting area ends.
+/// Draws a panel below `top` and returns the bottom of its plotting area.
 fn draw_panel(
     canvas: &mut Canvas,
     panel: &Panel<'_>,
@@ -250,7 +257,7 @@ fn draw_panel(
     bottom
 }
 
-/// Stalls, as bands behind the curves; one for each few pixels.
+/// Draws stalls as bands behind the curves, at most one per [`MARK_SPACE`].
 fn draw_stalls(canvas: &mut Canvas, stalls: &[StalledSpan], frame: &Frame) {
     let mut drawn = BTreeSet::new();
     for stall in stalls {
@@ -262,7 +269,7 @@ fn draw_stalls(canvas: &mut Canvas, stalls: &[StalledSpan], frame: &Frame) {
     }
 }
 
-/// What happened to the flows, as short lines from the foot of a panel upwards; one for each flow, kind and few pixels.
+/// Draws events as short lines at the bottom of a panel, at most one per flow, kind and [`MARK_SPACE`].
 fn draw_marks(canvas: &mut Canvas, panel: &Panel<'_>, frame: &Frame) {
     let mut drawn = BTreeSet::new();
     for Mark { at_s, kind, colour } in &panel.marks {
@@ -283,18 +290,19 @@ fn mark_class(kind: MarkKind) -> &'static str {
     }
 }
 
-/// The range of the curves (of averaged ones without their noise, and without those far above the others) and of the reference lines.
+/// The axis of a panel: the range of its curves (averaged ones without noise, and without those that may
+/// exceed the axis) and of the reference lines.
 fn value_axis(panel: &Panel<'_>, references: &[Reference], height: f64) -> Axis {
     let lines: Vec<Point> = references.iter().map(|line| (0.0, Some(line.value_bps))).collect();
-    let shown = panel.curves.iter().filter(|curve| !curve.may_leave);
+    let shown = panel.curves.iter().filter(|curve| !curve.exceeds_axis);
     let values = shown.flat_map(|curve| &curve.points).chain(&lines);
     let (low, high) = range(values).unwrap_or((0.0, 0.0));
-    // Only times, which can be far from 0 and hardly vary, get an axis that does not begin there.
+    // The axis begins at 0, except for times, which can be far from 0 and hardly vary.
     let low = if panel.metric.unit == Unit::Seconds { low } else { low.min(0.0) };
     Axis::of_values(low, high, panel.metric.unit, (height / TICK_SPACE) as usize)
 }
 
-/// What the strokes and the reference lines mean: text and class.
+/// The legend of dash patterns, reference lines and marks: text and class.
 fn keys(panel: &Panel<'_>, stalls: &[StalledSpan], references: &[Reference]) -> Vec<(String, String)> {
     let strokes =
         panel.strokes.iter().map(|(name, stroke)| (name.clone(), format!("key{}", stroke_class(*stroke))));
@@ -308,8 +316,8 @@ fn keys(panel: &Panel<'_>, stalls: &[StalledSpan], references: &[Reference]) -> 
     strokes.chain(lines).chain(marks).chain(stall).collect()
 }
 
-/// Draws the keys right-aligned on the heading's line, in more lines where they do not fit. Returns the last line's
-/// baseline.
+/// Draws the legend entries right-aligned on the heading's line, on several lines where they do not fit.
+/// Returns the last line's baseline.
 fn draw_keys(
     canvas: &mut Canvas,
     keys: &[(String, String)],
@@ -318,14 +326,14 @@ fn draw_keys(
     top: f64,
 ) -> f64 {
     let mut rows: Vec<Vec<&(String, String)>> = vec![Vec::new()];
-    let mut room = frame.width() - heading_width;
+    let mut space = frame.width() - heading_width;
     for key in keys {
         let needed = 48.0 + text_width(&key.0, TEXT);
-        if needed > room {
+        if needed > space {
             rows.push(Vec::new());
-            room = frame.width();
+            space = frame.width();
         }
-        room -= needed;
+        space -= needed;
         if let Some(row) = rows.last_mut() {
             row.push(key);
         }
@@ -346,7 +354,7 @@ fn draw_keys(
     baseline
 }
 
-/// The strips that tell what limited each flow, and what their colours mean.
+/// Draws the strips that show what limited each flow, and their legend.
 fn draw_strips(canvas: &mut Canvas, strips: &[Strip], frame: &Frame, top: f64) -> f64 {
     let mut y = top + 9.0;
     let mut seen = BTreeSet::new();
@@ -370,7 +378,7 @@ fn draw_strips(canvas: &mut Canvas, strips: &[Strip], frame: &Frame, top: f64) -
     y + 18.0
 }
 
-/// Pixels from, to, and the cause of most samples between, with neighbours of one cause joined.
+/// Intervals in pixels with the most frequent cause in each; neighbours with the same cause are joined.
 fn stretches(causes: &[(f64, Option<Cause>)], frame: &Frame) -> Vec<(f64, f64, Cause)> {
     let pixels = frame.width().ceil() as usize;
     let mut votes = vec![[0u32; Cause::ALL.len()]; pixels + 1];

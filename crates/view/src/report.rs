@@ -1,9 +1,10 @@
-//! The report: one HTML file with the answer in words, the tables and the plots. Opens offline, without scripts.
+//! The report: one HTML file with the results in words, tables and plots. It opens offline and has no
+//! scripts.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use schema::{PublishedResult, RunSummary, Summary};
+use schema::{EngineName, PublishedResult, RunSummary, Summary};
 
 use crate::escape::escape;
 use crate::label::{detailed, run_labels};
@@ -11,26 +12,26 @@ use crate::loaded::LoadedRun;
 use crate::number;
 use crate::plot::{PlotOptions, Reference, plot};
 use crate::report_parts::{
-    answers, datagram_table, flow_table, link_table, ping_table, published_table, quality_table,
+    datagram_table, flow_table, link_table, ping_table, published_table, quality_table, result_cards,
     unreliable_boxes, verdict_bars,
 };
 use crate::style::{PAGE_CSS, plot_css};
 
-/// Runs drawn over each other in the comparison.
-const COMPARED_MAX: usize = 7;
-/// Runs with plots of their own.
-const PLOTTED_MAX: usize = 24;
+/// Maximum number of runs in a comparing plot.
+const MAX_COMPARED_RUNS: usize = 7;
+/// Maximum number of runs with separate plots.
+const MAX_PLOTTED_RUNS: usize = 24;
 
-/// What a report says beside the runs.
+/// Facts in a report beside the runs.
 #[derive(Debug, Clone, Default)]
 pub struct ReportExtra {
-    /// When the report was made, as it is to be printed.
-    pub made: Option<String>,
-    /// The command that made the runs, to be repeated by the reader.
+    /// When the report was created, as printed.
+    pub created: Option<String>,
+    /// The command that reproduces the runs.
     pub command: Option<String>,
 }
 
-/// The report on `summary`. `runs` are the records with series: those of the summary's runs that have one.
+/// The report on `summary`. `runs` are the records of those of its runs that have series.
 pub fn report(summary: &Summary, runs: &[LoadedRun], extra: &ReportExtra) -> String {
     let title = escape(if summary.title.is_empty() { &summary.scenario } else { &summary.title });
     let mut page = page_head(&title);
@@ -38,54 +39,53 @@ pub fn report(summary: &Summary, runs: &[LoadedRun], extra: &ReportExtra) -> Str
     let shown = shown_runs(summary);
     let labels = run_labels(&shown);
     page.push_str(&unreliable_boxes(&shown, &labels));
-    section(&mut page, "The answer", "", &answers(&shown, &labels));
+    section(&mut page, "Results", "", &result_cards(&shown, &labels));
     section(
         &mut page,
         "Published and measured",
-        "The figure in the publication beside what the model predicts for this machine and what was measured here. \
-         \u{201c}Differs\u{201d} means: outside the tolerance, for a reason that is known.",
+        "The published figure beside the model\u{2019}s prediction for this machine and the measurement. \u{201c}Differs\u{201d} means: \
+         outside the tolerance, for a known reason.",
         &published_table(&summary.published),
     );
     section(
         &mut page,
         "What limited each flow",
-        "Every sample of a flow is put down to the one thing that held it back at that moment. The bars show each \
-         cause\u{2019}s share of the time after slow start.",
+        "Each sample of a flow is labelled with what limited the flow at that moment. The bars show each cause\u{2019}s share of \
+         the steady part of the flow.",
         &verdict_bars(&shown, &labels),
     );
     comparison(&mut page, summary, runs);
     single_runs(&mut page, summary, runs);
     section(
         &mut page,
-        "Flows in figures",
-        "Goodput counts the bytes that the receiving program got; the steady figure leaves out the start. The wire \
-         limit is the goodput that the slowest link allows after the headers of all layers.",
+        "Flows",
+        "Goodput counts the bytes that the receiving application read; the steady goodput excludes the start. The wire limit is the \
+         goodput that the slowest link allows after the headers of all layers.",
         &flow_table(&shown, &labels),
     );
     section(
         &mut page,
         "Datagrams",
-        "What the receiver of each UDP flow counted. Delays are one way. What was still under way at the end is not lost.",
+        "The counts of each UDP flow\u{2019}s receiver. Delays are one-way. Datagrams in flight at the end do not count as lost.",
         &datagram_table(&shown, &labels),
     );
     section(
         &mut page,
-        "Round trips seen by ping",
-        "The first echo also waits for address resolution (ARP), which costs another round trip.",
+        "Round-trip times (ping)",
+        "The first echo also waits for address resolution (ARP), which takes another round trip.",
         &ping_table(&shown, &labels),
     );
     section(
         &mut page,
         "Links",
-        "Both directions of every link that has a rate, a delay or a loss. Packets count as they are on the wire, one \
-         a segment.",
+        "Both directions of every link that has a rate, a delay or a loss. Packets are counted as on the wire, one per segment.",
         &link_table(&shown, &labels),
     );
     section(
         &mut page,
         "Is the measurement reliable?",
-        "How late the emulated network was with its packets, when it stalled, and how much processor time was left. A lab \
-         on a busy machine measures the machine.",
+        "How late the emulated network delivered packets, how long it stalled, and how much processor time was idle. On a busy \
+         machine a lab measures the machine instead of the network.",
         &quality_table(&shown, &labels),
     );
     footer(&mut page, runs);
@@ -93,7 +93,7 @@ pub fn report(summary: &Summary, runs: &[LoadedRun], extra: &ReportExtra) -> Str
     page
 }
 
-/// One scenario among several in a page: its tables and pictures.
+/// The section of one scenario in a page of several: its tables and plots.
 pub fn scenario_section(summary: &Summary, runs: &[LoadedRun]) -> String {
     let mut out = String::new();
     let title = escape(if summary.title.is_empty() { &summary.scenario } else { &summary.title });
@@ -102,27 +102,27 @@ pub fn scenario_section(summary: &Summary, runs: &[LoadedRun]) -> String {
     let _ = writeln!(out, "<h2>{title} <span class=\"engine\">{}</span></h2>", escape(&summary.scenario));
     out.push_str(&unreliable_boxes(&shown, &labels));
     section(&mut out, "Published and measured", "", &published_table(&summary.published));
-    if shown.iter().any(|run| run.engine != "model") {
+    if shown.iter().any(|run| run.engine != EngineName::Model) {
         section(&mut out, "What limited each flow", "", &verdict_bars(&shown, &labels));
-        section(&mut out, "Flows in figures", "", &flow_table(&shown, &labels));
+        section(&mut out, "Flows", "", &flow_table(&shown, &labels));
         section(&mut out, "Links", "", &link_table(&shown, &labels));
     }
     let drawn: Vec<&LoadedRun> = runs.iter().filter(|run| !run.flows.is_empty()).collect();
-    for few in drawn.chunks(COMPARED_MAX) {
-        let places = few.iter().enumerate();
+    for few in drawn.chunks(MAX_COMPARED_RUNS) {
+        let indexed = few.iter().enumerate();
         let published =
-            places.flat_map(|(place, run)| references(&summary.published, &run.run, Some(place))).collect();
+            indexed.flat_map(|(index, run)| references(&summary.published, &run.run, Some(index))).collect();
         section(&mut out, "Over time", "", &picture(few, &["goodput", "cwnd", "rtt"], published));
     }
     out
 }
 
-/// How a scenario's figures vary with what is not known of it: for each unknown a sentence and its pictures (SVG).
+/// How a scenario's figures depend on its unknown parameters: for each a sentence and its plots (SVG).
 pub fn sensitivity_section(title: &str, scenario: &str, parts: &[(&str, Vec<String>)]) -> String {
     let mut out = String::new();
     let (title, scenario) = (escape(title), escape(scenario));
-    let _ = writeln!(out, "<h2>{title}: what is not known <span class=\"engine\">{scenario}</span></h2>");
-    out.push_str("<p>Simulated at a tenth of the rate and of the time; multiply by ten.</p>\n");
+    let _ = writeln!(out, "<h2>{title}: unknown parameters <span class=\"engine\">{scenario}</span></h2>");
+    out.push_str("<p>Simulated at a tenth of the rate and of the duration: multiply by ten.</p>\n");
     for (about, pictures) in parts {
         let _ = writeln!(out, "<p>{}</p>", escape(about));
         pictures.iter().for_each(|svg| out.push_str(svg));
@@ -132,7 +132,7 @@ pub fn sensitivity_section(title: &str, scenario: &str, parts: &[(&str, Vec<Stri
 
 fn header(page: &mut String, summary: &Summary, title: &str, extra: &ReportExtra) {
     let host = &summary.host;
-    let engines: BTreeSet<&str> = summary.runs.iter().map(|run| run.engine.as_str()).collect();
+    let engines: BTreeSet<&str> = summary.runs.iter().map(|run| run.engine.name()).collect();
     let plural = if summary.runs.len() == 1 { "" } else { "s" };
     let engines = engines.into_iter().collect::<Vec<_>>().join(", ");
     let mut facts = vec![
@@ -144,7 +144,7 @@ fn header(page: &mut String, summary: &Summary, title: &str, extra: &ReportExtra
     {
         facts.push(escape(started));
     }
-    facts.extend(extra.made.as_ref().map(|made| format!("report of {}", escape(made))));
+    facts.extend(extra.created.as_ref().map(|created| format!("report of {}", escape(created))));
     let facts: String = facts.iter().map(|fact| format!("<span>{fact}</span>")).collect();
     let _ = write!(page, "<header>\n<h1>{title}</h1>\n<p class=\"facts\">{facts}</p>\n");
     if let Some(command) = &extra.command {
@@ -164,7 +164,7 @@ pub(crate) fn page_head(title: &str) -> String {
     )
 }
 
-/// A section with a heading and a caption; nothing where it has no content.
+/// A section with a heading and a caption; omitted where it has no content.
 pub(crate) fn section(page: &mut String, heading: &str, caption: &str, content: &str) {
     if content.is_empty() {
         return;
@@ -174,26 +174,29 @@ pub(crate) fn section(page: &mut String, heading: &str, caption: &str, content: 
     let _ = write!(page, "<section>\n<h2>{heading}</h2>\n{caption}{content}</section>\n");
 }
 
-/// The runs that were measured or simulated; the model's only where there is nothing else.
+/// The runs that were measured or simulated; the model's where there are no others.
 fn shown_runs(summary: &Summary) -> Vec<&RunSummary> {
-    let measured: Vec<&RunSummary> = summary.runs.iter().filter(|run| run.engine != "model").collect();
+    let measured: Vec<&RunSummary> =
+        summary.runs.iter().filter(|run| run.engine != EngineName::Model).collect();
     if measured.is_empty() { summary.runs.iter().collect() } else { measured }
 }
 
 fn comparison(page: &mut String, summary: &Summary, runs: &[LoadedRun]) {
-    let drawn: Vec<&LoadedRun> = runs.iter().filter(|run| !run.flows.is_empty()).take(COMPARED_MAX).collect();
+    let drawn: Vec<&LoadedRun> =
+        runs.iter().filter(|run| !run.flows.is_empty()).take(MAX_COMPARED_RUNS).collect();
     if drawn.len() < 2 {
         return;
     }
-    let places = drawn.iter().enumerate();
+    let indexed = drawn.iter().enumerate();
     let published =
-        places.flat_map(|(place, run)| references(&summary.published, &run.run, Some(place))).collect();
+        indexed.flat_map(|(index, run)| references(&summary.published, &run.run, Some(index))).collect();
     let content = picture(&drawn, &["goodput", "cwnd", "rtt"], published);
-    section(page, "The runs side by side", "Each colour is a run, over the same time axis.", &content);
+    section(page, "The runs side by side", "Each colour is a run; the time axis is the same.", &content);
 }
 
 fn single_runs(page: &mut String, summary: &Summary, runs: &[LoadedRun]) {
-    let drawn: Vec<&LoadedRun> = runs.iter().filter(|run| !run.flows.is_empty()).take(PLOTTED_MAX).collect();
+    let drawn: Vec<&LoadedRun> =
+        runs.iter().filter(|run| !run.flows.is_empty()).take(MAX_PLOTTED_RUNS).collect();
     for run in &drawn {
         let partial = if run.partial { ", partial: the run was cut short" } else { "" };
         let (name, id) = (escape(&detailed(&run.run)), escape(&run.run.id));
@@ -206,9 +209,9 @@ fn single_runs(page: &mut String, summary: &Summary, runs: &[LoadedRun]) {
         section(
             page,
             &heading,
-            "From above: what arrives; the window that TCP allows itself, beside the window that the receiver allows and \
-             the threshold where slow start ends; the time for a round trip, which grows with the queue; the queue at the \
-             slowest link. The coloured strip tells what limited the flow at each moment.",
+            "From top to bottom: the goodput; the congestion window, with the receive window and the slow-start threshold; the \
+             round-trip time, which grows with the queue; the queue at the slowest link. The coloured strip shows what limited the \
+             flow at each moment.",
             &content,
         );
     }
@@ -222,16 +225,16 @@ fn picture(runs: &[&LoadedRun], metrics: &[&str], references: Vec<Reference>) ->
     }
 }
 
-/// The published goodputs that belong to a run, which has a `place` among several in the plot.
-fn references(published: &[PublishedResult], run: &RunSummary, place: Option<usize>) -> Vec<Reference> {
+/// The published goodputs of a run. `index` is its index in a plot of several runs.
+fn references(published: &[PublishedResult], run: &RunSummary, index: Option<usize>) -> Vec<Reference> {
     published
         .iter()
         .filter(|result| result.unit == "bit/s" && result.metric.ends_with("goodput"))
         .filter(|result| result.variant.is_none() || result.variant == run.variant)
         .filter_map(|result| {
-            let variant = run.variant.as_ref().filter(|_| place.is_some());
+            let variant = run.variant.as_ref().filter(|_| index.is_some());
             let label = variant.map_or("published".to_owned(), |name| format!("published ({name})"));
-            Some(Reference { label, value_bps: result.published?, run: place })
+            Some(Reference { label, value_bps: result.published?, run: index })
         })
         .collect()
 }
@@ -239,13 +242,11 @@ fn references(published: &[PublishedResult], run: &RunSummary, place: Option<usi
 fn footer(page: &mut String, runs: &[LoadedRun]) {
     page.push_str("<footer>\n");
     if let Some(first) = runs.first() {
-        page.push_str(
-            "<p>The series behind the plots are Parquet files in these directories:</p>\n<pre><code>",
-        );
+        page.push_str("<p>The series in the plots are Parquet files in these directories:</p>\n<pre><code>");
         for run in runs {
             let _ = writeln!(page, "{}", escape(&run.path.display().to_string()));
         }
-        page.push_str("</code></pre>\n<p>They open as they are, for instance in Python or DuckDB:</p>\n");
+        page.push_str("</code></pre>\n<p>For instance in Python or DuckDB:</p>\n");
         let path = escape(&first.path.join("flows.parquet").display().to_string());
         let _ = write!(
             page,
@@ -257,5 +258,5 @@ fn footer(page: &mut String, runs: &[LoadedRun]) {
     if seconds > 0.0 {
         let _ = writeln!(page, "<p>The runs took {}.</p>", number::seconds(seconds));
     }
-    let _ = write!(page, "<p>Made by longfat {}.</p>\n</footer>\n", env!("CARGO_PKG_VERSION"));
+    let _ = write!(page, "<p>Created by longfat {}.</p>\n</footer>\n", env!("CARGO_PKG_VERSION"));
 }

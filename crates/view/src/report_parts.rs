@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use schema::{Cause, FlowSummary, PublishedResult, PublishedVerdict, RunSummary};
+use schema::{Cause, FlowKind, FlowSummary, PublishedResult, PublishedVerdict, RunSummary};
 
 use crate::escape::escape;
 use crate::label::fairness;
@@ -15,18 +15,19 @@ type FlowColumn = (&'static str, fn(&FlowSummary) -> Option<String>);
 /// A column's heading, and a published result's figure in it.
 type EngineColumn = (&'static str, fn(&PublishedResult) -> Option<f64>);
 
-/// One card per flow with a window of each run: what it got, what limited it, how that is known, and the setting that helps.
-pub(crate) fn answers(runs: &[&RunSummary], labels: &[String]) -> String {
+/// One card per TCP or XCP flow of each run: goodput, what limited it, the evidence, and the setting that
+/// removes the limit.
+pub(crate) fn result_cards(runs: &[&RunSummary], labels: &[String]) -> String {
     let mut cards = String::new();
     for (run, label) in runs.iter().zip(labels) {
         for flow in run.flows.iter().filter(|flow| flow.has_window()) {
-            answer(&mut cards, run, label, flow);
+            result_card(&mut cards, run, label, flow);
         }
     }
     if cards.is_empty() { cards } else { format!("<div class=\"answers\">\n{cards}</div>\n") }
 }
 
-fn answer(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSummary) {
+fn result_card(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSummary) {
     let _ = write!(
         out,
         "<article class=\"card\">\n<h3>{}: {}<span class=\"engine\">{} to {}, {}</span></h3>\n",
@@ -34,7 +35,7 @@ fn answer(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSummary) {
         escape(&flow.name),
         escape(&flow.from),
         escape(&flow.to),
-        escape(&flow.cc_label().unwrap_or_else(|| flow.kind.clone())),
+        escape(&flow.cc_label().unwrap_or_else(|| flow.kind.to_string())),
     );
     if let Some(goodput) = flow.steady_or_overall_goodput_bps() {
         let of = flow.wire_limit_bps.filter(|limit| *limit > 0.0).map(|limit| {
@@ -49,7 +50,7 @@ fn answer(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSummary) {
         let also = flow.verdict_also.map_or(0.0, |also| flow.limited_steady.share(also));
         let share = flow.limited_steady.share(cause) + also;
         let time = if share > 0.0 {
-            format!(" for {} of the time after slow start", unbroken(number::share(share)))
+            format!(" for {} of its steady part", unbroken(number::share(share)))
         } else {
             String::new()
         };
@@ -61,7 +62,7 @@ fn answer(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSummary) {
             words::explain(cause)
         );
     } else {
-        out.push_str("<p>What limited it is not known.</p>\n");
+        out.push_str("<p>It is unknown what limited the flow.</p>\n");
     }
     if !flow.evidence.is_empty() {
         let items: String =
@@ -69,25 +70,21 @@ fn answer(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSummary) {
         let _ = writeln!(out, "<ul>{items}</ul>");
     }
     if let Some(remedy) = &flow.remedy {
-        let _ = writeln!(
-            out,
-            "<p class=\"remedy\"><b>What removes the limit</b><code>{}</code></p>",
-            escape(remedy)
-        );
+        let _ = writeln!(out, "<p class=\"remedy\"><b>Remedy</b><code>{}</code></p>", escape(remedy));
     }
-    if !run.quality.ok {
+    if !run.quality.is_reliable() {
         out.push_str("<p><span class=\"chip missed\">unreliable measurement, see above</span></p>\n");
     }
     out.push_str("</article>\n");
 }
 
-/// A red box per run whose measurement is unreliable, with the reasons.
+/// A warning box per run whose measurement is unreliable, with the reasons.
 pub(crate) fn unreliable_boxes(runs: &[&RunSummary], labels: &[String]) -> String {
     let mut out = String::new();
-    for (run, label) in runs.iter().zip(labels).filter(|(run, _)| !run.quality.ok) {
+    for (run, label) in runs.iter().zip(labels).filter(|(run, _)| !run.quality.is_reliable()) {
         let _ = writeln!(
             out,
-            "<div class=\"card bad\">\n<h3>Do not quote the run {}: the measurement is unreliable</h3>{}</div>",
+            "<div class=\"card bad\">\n<h3>Do not cite the run {}: the measurement is unreliable</h3>{}</div>",
             escape(label),
             list(run.quality.reasons())
         );
@@ -95,7 +92,7 @@ pub(crate) fn unreliable_boxes(runs: &[&RunSummary], labels: &[String]) -> Strin
     out
 }
 
-/// Lateness, stalls, idle time, drops outside the emulated network, and warnings, of each run.
+/// The quality of each run: lateness, stalls, idle time, drops outside the emulated network, and warnings.
 pub(crate) fn quality_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let late = |us: Option<f64>| us.map_or("\u{2013}".to_owned(), number::micros);
     let mut table = Table::new(&["run", "verdict"]);
@@ -107,7 +104,7 @@ pub(crate) fn quality_table(runs: &[&RunSummary], labels: &[String]) -> String {
             "stalls",
             "stalled, total",
             "idle CPU, min",
-            "drops outside",
+            "other drops",
         ],
         true,
     );
@@ -115,7 +112,7 @@ pub(crate) fn quality_table(runs: &[&RunSummary], labels: &[String]) -> String {
     for (run, label) in runs.iter().zip(labels) {
         let quality = &run.quality;
         table.cell(&escape(label));
-        table.cell(if quality.ok {
+        table.cell(if quality.is_reliable() {
             "<span class=\"chip within\">reliable</span>"
         } else {
             "<span class=\"chip missed\">unreliable</span>"
@@ -138,7 +135,7 @@ fn list(notes: &[String]) -> String {
     if items.is_empty() { items } else { format!("<ul>{items}</ul>") }
 }
 
-/// Keeps a figure and its unit on one line.
+/// Replaces spaces by no-break spaces, so that a figure and its unit stay on one line.
 fn unbroken(text: String) -> String {
     text.replace(' ', "\u{a0}")
 }
@@ -210,7 +207,7 @@ fn chip(verdict: PublishedVerdict) -> String {
     format!("<span class=\"chip {class}\">{}</span>", words::verdict(verdict))
 }
 
-/// A stacked bar per flow, what the colours mean, and the numbers.
+/// A stacked bar per flow, the legend, and a table of the shares.
 pub(crate) fn verdict_bars(runs: &[&RunSummary], labels: &[String]) -> String {
     let flows = window_flows(runs, labels);
     let known: Vec<&(&String, &FlowSummary)> =
@@ -261,7 +258,7 @@ pub(crate) fn verdict_bars(runs: &[&RunSummary], labels: &[String]) -> String {
     out + &table.finish()
 }
 
-/// The TCP and XCP flows' figures.
+/// Table of the TCP and XCP flows.
 pub(crate) fn flow_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let columns: [FlowColumn; 12] = [
         ("congestion control", FlowSummary::cc_label),
@@ -270,18 +267,18 @@ pub(crate) fn flow_table(runs: &[&RunSummary], labels: &[String]) -> String {
         ("wire limit", |f| f.wire_limit_bps.map(number::rate)),
         ("received", |f| f.bytes.map(|n| number::bytes(n as f64))),
         ("retransmitted", |f| f.retransmitted_segs.map(number::count)),
-        ("smallest RTT", |f| f.min_rtt_us.map(number::micros)),
+        ("min RTT", |f| f.min_rtt_us.map(number::micros)),
         ("mean RTT", |f| f.mean_rtt_us.map(number::micros)),
-        ("largest cwnd", |f| f.max_cwnd_bytes.map(|n| number::bytes(n as f64))),
+        ("max cwnd", |f| f.max_cwnd_bytes.map(|n| number::bytes(n as f64))),
         ("mean cwnd", |f| f.mean_cwnd_bytes.map(|n| number::bytes(n as f64))),
-        ("largest receive window", |f| f.max_rcv_wnd_bytes.map(|n| number::bytes(n as f64))),
+        ("max receive window", |f| f.max_rcv_wnd_bytes.map(|n| number::bytes(n as f64))),
         ("binding window", |f| f.binding_window_bytes.map(|n| number::bytes(n as f64))),
     ];
     let flows = window_flows(runs, labels);
-    facts_table(&flows, &columns) + &fairness_table(runs, labels)
+    flow_rows(&flows, &columns) + &fairness_table(runs, labels)
 }
 
-/// How evenly the TCP and XCP flows of each run share.
+/// Jain's fairness index of the TCP and XCP flows of each run.
 fn fairness_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let known: Vec<(&String, String)> =
         runs.iter().zip(labels).filter_map(|(run, label)| Some((label, fairness(run)?))).collect();
@@ -289,7 +286,7 @@ fn fairness_table(runs: &[&RunSummary], labels: &[String]) -> String {
         return String::new();
     }
     let mut table = Table::new(&["run"]);
-    table.head(["fairness of the flows (Jain's index; 1 is even)"], true);
+    table.head(["fairness (Jain's index; 1 is perfectly fair)"], true);
     for (label, index) in known {
         table.cell(&escape(label));
         table.number(&index);
@@ -298,52 +295,60 @@ fn fairness_table(runs: &[&RunSummary], labels: &[String]) -> String {
     table.finish()
 }
 
-/// The ping flows' figures.
+/// Table of the ping flows.
 pub(crate) fn ping_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let columns: [FlowColumn; 7] = [
         ("sent", |f| f.pings_sent.map(number::count)),
         ("lost", |f| f.pings_lost.map(number::count)),
         ("first", |f| f.first_rtt_us.map(number::micros)),
-        ("smallest", |f| f.min_rtt_us.map(number::micros)),
+        ("min", |f| f.min_rtt_us.map(number::micros)),
         ("median", |f| f.median_rtt_us.map(number::micros)),
         ("mean", |f| f.mean_rtt_us.map(number::micros)),
-        ("largest", |f| f.max_rtt_us.map(number::micros)),
+        ("max", |f| f.max_rtt_us.map(number::micros)),
     ];
     let pings: Vec<(&String, &FlowSummary)> =
-        all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.kind == "ping").collect();
-    facts_table(&pings, &columns)
+        all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.kind == FlowKind::Ping).collect();
+    flow_rows(&pings, &columns)
 }
 
-/// The UDP flows' figures.
+/// Table of the UDP flows.
 pub(crate) fn datagram_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let columns: [FlowColumn; 11] = [
         ("goodput", |f| f.goodput_bps.map(number::rate)),
         ("path limit", |f| f.wire_limit_bps.map(number::rate)),
         ("sent", |f| f.datagrams_sent.map(number::count)),
         ("lost", |f| f.datagrams_lost.map(number::count)),
-        ("share lost", |f| f.loss_share.map(number::share)),
+        ("loss", |f| f.loss_share.map(number::share)),
         ("reordered", |f| f.datagrams_reordered.map(number::count)),
         ("duplicated", |f| f.datagrams_duplicated.map(number::count)),
-        ("smallest delay", |f| f.min_owd_us.map(number::micros)),
+        ("min delay", |f| f.min_owd_us.map(number::micros)),
         ("mean delay", |f| f.mean_owd_us.map(number::micros)),
-        ("largest delay", |f| f.max_owd_us.map(number::micros)),
+        ("max delay", |f| f.max_owd_us.map(number::micros)),
         ("jitter", |f| f.jitter_us.map(number::micros)),
     ];
     let flows: Vec<(&String, &FlowSummary)> =
-        all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.kind == "udp").collect();
-    facts_table(&flows, &columns)
+        all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.kind == FlowKind::Udp).collect();
+    flow_rows(&flows, &columns)
 }
 
-/// The links' figures.
+/// Table of the link directions.
 pub(crate) fn link_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let mut table = Table::new(&["run", "link"]);
     table.head(
-        ["rate", "used", "sent", "dropped by the queue", "lost on the link", "largest queue", "mean queue"],
+        [
+            "rate",
+            "utilization",
+            "sent",
+            "dropped by the queue",
+            "lost on the link",
+            "max queue",
+            "mean queue",
+        ],
         true,
     );
     let has_remarks = runs.iter().flat_map(|run| &run.links).any(|link| !link.remarks().is_empty());
     if has_remarks {
-        table.head(["reasons and warnings"], false);
+        table.head(["other events"], false);
     }
     for (run, label) in runs.iter().zip(labels) {
         for link in &run.links {
@@ -365,8 +370,8 @@ pub(crate) fn link_table(runs: &[&RunSummary], labels: &[String]) -> String {
     table.finish()
 }
 
-/// One row per flow; columns that no flow knows are left out.
-fn facts_table(flows: &[(&String, &FlowSummary)], columns: &[FlowColumn]) -> String {
+/// One row per flow; columns without values are omitted.
+fn flow_rows(flows: &[(&String, &FlowSummary)], columns: &[FlowColumn]) -> String {
     let columns: Vec<_> =
         columns.iter().filter(|(_, get)| flows.iter().any(|(_, f)| get(f).is_some())).collect();
     let mut table = Table::new(&["run", "flow"]);
@@ -391,7 +396,7 @@ fn window_flows<'a>(runs: &[&'a RunSummary], labels: &'a [String]) -> Vec<(&'a S
     all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.has_window()).collect()
 }
 
-/// An HTML table in the making. Cells are HTML already.
+/// Builds an HTML table. Cells are HTML.
 struct Table {
     head: String,
     body: String,
@@ -402,7 +407,7 @@ impl Table {
     fn new(head: &[&str]) -> Self {
         let mut table = Table { head: String::new(), body: String::new(), row: String::new() };
         table.head(head.iter().take(1).copied(), false);
-        // "published" is a figure; the other leading columns are words.
+        // "published" is a number; the other leading columns are text.
         for name in &head[1..] {
             table.head([*name], *name == "published");
         }
@@ -432,7 +437,7 @@ impl Table {
         let _ = writeln!(self.body, "<tr>{}</tr>", std::mem::take(&mut self.row));
     }
 
-    /// The table; nothing where it has no rows.
+    /// The table; empty where it has no rows.
     fn finish(self) -> String {
         if self.body.is_empty() {
             return String::new();

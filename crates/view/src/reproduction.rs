@@ -1,4 +1,4 @@
-//! The page of `longfat reproduce`: every published result, then the scenarios with their tables and pictures.
+//! The page of `longfat reproduce`: all published results, then the scenarios with their tables and plots.
 
 use std::fmt::Write;
 
@@ -14,9 +14,9 @@ use crate::report_parts::published_table;
 pub struct Reproduced {
     /// Its id.
     pub id: String,
-    /// What it is, in few words.
+    /// A short description.
     pub what: String,
-    /// Where it is shown, where it has no figure.
+    /// Where it is shown, for a result without a figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
     /// Its figures beside ours.
@@ -26,19 +26,19 @@ pub struct Reproduced {
 /// A figure of a published result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReproducedFigure {
-    /// The scenario that ours is of.
+    /// The scenario of our figure.
     pub scenario: String,
-    /// Both.
+    /// The published figure and ours.
     #[serde(flatten)]
     pub figure: PublishedResult,
 }
 
-/// The page; `sections` are those of the scenarios, see [`crate::scenario_section`].
+/// The page; `sections` are the scenarios' sections, see [`crate::scenario_section`].
 pub fn reproduction(results: &[Reproduced], sections: &[String], extra: &ReportExtra) -> String {
     let mut page = page_head("Published results, reproduced");
     page.push_str("<header>\n<h1>Published results, reproduced</h1>\n");
-    if let Some(made) = &extra.made {
-        let _ = writeln!(page, "<p class=\"facts\"><span>report of {}</span></p>", escape(made));
+    if let Some(created) = &extra.created {
+        let _ = writeln!(page, "<p class=\"facts\"><span>report of {}</span></p>", escape(created));
     }
     if let Some(command) = &extra.command {
         let _ = writeln!(page, "<pre><code>{}</code></pre>", escape(command));
@@ -49,15 +49,15 @@ pub fn reproduction(results: &[Reproduced], sections: &[String], extra: &ReportE
     section(
         &mut page,
         "Published, predicted, simulated, emulated",
-        "\u{201c}Contradicts itself\u{201d}: the source\u{2019}s figure does not follow from what else it says, and ours follows \
-         that. \u{201c}No figure given\u{201d}: the source shows the experiment in words or pictures.",
+        "\u{201c}Contradicts itself\u{201d}: the source\u{2019}s figure contradicts the rest of the source, with which our figure \
+         agrees. \u{201c}No figure given\u{201d}: the source shows the experiment in words or pictures.",
         &published_table(&figures),
     );
     section(&mut page, "Without a figure", "", &facts(results));
     sections.iter().for_each(|section| page.push_str(section));
     let _ = write!(
         page,
-        "<footer>\n<p>Made by longfat {}.</p>\n</footer>\n</main>\n</body>\n</html>\n",
+        "<footer>\n<p>Created by longfat {}.</p>\n</footer>\n</main>\n</body>\n</html>\n",
         env!("CARGO_PKG_VERSION")
     );
     page

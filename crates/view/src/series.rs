@@ -1,19 +1,19 @@
-//! From rows to curves: points in base units, averaged where samples are noisy, and few enough to draw.
+//! Points of curves in base units: averaging of noisy samples, and decimation.
 
 /// A point of a curve: seconds since the run's start, and the value; `None` is a gap.
 pub(crate) type Point = (f64, Option<f64>);
 
-/// Shortest time that noisy curves are averaged over.
-const SMOOTH_MIN_S: f64 = 0.1;
-/// And the most averages in a plot of a long run.
-const SMOOTH_STEPS: f64 = 200.0;
+/// Minimum time over which noisy curves are averaged, seconds.
+const MIN_SMOOTHING_S: f64 = 0.1;
+/// Maximum number of such intervals in a plot of a long run.
+const SMOOTHING_INTERVALS: f64 = 200.0;
 
-/// The time over which noisy curves of a run of `end_s` are averaged.
+/// The time over which noisy curves of a run of `end_s` seconds are averaged.
 pub(crate) fn smoothing_s(end_s: f64) -> f64 {
-    crate::axis::nice_below((end_s / SMOOTH_STEPS).max(SMOOTH_MIN_S))
+    crate::axis::nice_below((end_s / SMOOTHING_INTERVALS).max(MIN_SMOOTHING_S))
 }
 
-/// The mean over the last `window_s` at each point, each value counting for the time since the point before.
+/// The moving average over the last `window_s`. Each value is weighted by the time since the previous point.
 pub(crate) fn smooth(points: &[Point], window_s: f64) -> Vec<Point> {
     let weight = |i: usize| {
         let (before, here) = (if i == 0 { 0.0 } else { points[i - 1].0 }, points[i].0);
@@ -39,8 +39,8 @@ pub(crate) fn smooth(points: &[Point], window_s: f64) -> Vec<Point> {
     out
 }
 
-/// At most about `2 * buckets` points: of each stretch of time the smallest and the largest, in their order.
-/// A stretch with a gap in it keeps a gap.
+/// Reduces a curve to about `2 * buckets` points: the smallest and the largest of each time interval, in
+/// order of time. An interval with a gap keeps one gap.
 pub(crate) fn decimate(points: &[Point], end_s: f64, buckets: usize) -> Vec<Point> {
     if points.len() <= 2 * buckets || end_s <= 0.0 {
         return points.to_vec();

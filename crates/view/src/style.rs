@@ -1,11 +1,12 @@
-//! Colours and type of plots and reports, light and dark. No CSS variables in plots: few viewers know them.
+//! Colours and fonts of plots and reports, light and dark. Plots use no CSS variables, because few SVG
+//! viewers support them.
 //!
 //! Series colours follow Okabe and Ito, "Color universal design" (2008), which colour-blind readers can
-//! tell apart; on dark grounds they are lightened.
+//! distinguish; they are lighter on dark backgrounds.
 
 use schema::Cause;
 
-/// Colours of curves; more curves than that start over.
+/// Colours of curves on light and dark background; with more curves they repeat.
 pub(crate) const SERIES: [(&str, &str); 7] = [
     ("#0072b2", "#56b4e9"),
     ("#d55e00", "#ff8a3d"),
@@ -16,7 +17,7 @@ pub(crate) const SERIES: [(&str, &str); 7] = [
     ("#5c5f66", "#c3c7ce"),
 ];
 
-/// A cause's colour on light and on dark ground.
+/// A cause's colour on light and dark background.
 pub(crate) fn cause_colours(cause: Cause) -> (&'static str, &'static str) {
     match cause {
         Cause::ReceiveWindow => ("#b5588f", "#cf7fae"),
@@ -32,12 +33,12 @@ pub(crate) fn cause_colours(cause: Cause) -> (&'static str, &'static str) {
     }
 }
 
-/// The class of the curve with number `index`.
+/// The CSS class of the curve with number `index`.
 pub(crate) fn series_class(index: usize) -> String {
     format!("s{}", index % SERIES.len())
 }
 
-/// The class of a cause's area.
+/// The CSS class of a cause's area.
 pub(crate) fn cause_class(cause: Cause) -> String {
     format!("c-{}", cause.name().replace('_', "-"))
 }

@@ -1,4 +1,4 @@
-//! A sweep or a fit as text, as a chart, and as a page.
+//! A sweep or a fit as text, chart and page.
 
 use schema::{Fit, Sweep, SweepKnee, SweepPoint, SweptField, SweptValue};
 
@@ -8,7 +8,7 @@ use crate::style::PAGE_CSS;
 use crate::table::{UNKNOWN, or_unknown, table, texts};
 use crate::{number, words};
 
-/// The points of a sweep, one a line, and where the metric levels off.
+/// The points of a sweep, one per line, and the knees.
 pub fn sweep(sweep: &Sweep) -> String {
     let has_variants = sweep.points.iter().any(|point| point.variant.is_some());
     let mut header = texts(["ENGINE"]);
@@ -27,7 +27,7 @@ pub fn sweep(sweep: &Sweep) -> String {
     if let Some(field) = sweep.fields.first() {
         for knee in &sweep.knees {
             let of = curve_label(sweep, &knee.engine, knee.variant.as_deref(), &knee.others);
-            text.push_str(&tell_knee(&of, field, &sweep.unit, knee));
+            text.push_str(&describe_knee(&of, field, &sweep.unit, knee));
         }
     }
     text
@@ -49,14 +49,14 @@ fn row(point: &SweepPoint, has_variants: bool, unit: &str) -> Vec<String> {
         remarks.push("unreliable".to_owned());
     }
     if point.earlier > 0 {
-        remarks.push(format!("{} made before", point.earlier));
+        remarks.push(format!("{} from earlier runs", point.earlier));
     }
     row.push(remarks.join(", "));
     row
 }
 
-/// Where the curve called `of` over `field` has its knee, and what the window law says of that; `unit` is the metric's.
-pub(crate) fn tell_knee(of: &str, field: &SweptField, unit: &str, knee: &SweepKnee) -> String {
+/// The knee of the curve called `of` over `field`, compared with the window law; `unit` is the metric's.
+pub(crate) fn describe_knee(of: &str, field: &SweptField, unit: &str, knee: &SweepKnee) -> String {
     let value = |number: f64| field_value(number, &field.unit);
     let of = if of.is_empty() { String::new() } else { format!("{of}: ") };
     let mut text = format!(
@@ -66,13 +66,13 @@ pub(crate) fn tell_knee(of: &str, field: &SweptField, unit: &str, knee: &SweepKn
         words::figure(knee.plateau, unit)
     );
     if let Some(from) = knee.level_from {
-        text.push_str(&format!(", within 5 % of it from {} on", value(from)));
+        text.push_str(&format!(", within 5 % of it from {}", value(from)));
     }
     text.push('\n');
     if let Some(law) = &knee.law {
         text.push_str(&format!(
-            "  asked {}, which the kernel makes {}; the window law, plateau x loaded RTT of {} = {}, asks for {} \
-             (the knee is {:+.0} % off)\n",
+            "  a request of {} gives a kernel buffer of {}; the window law (plateau x loaded RTT of {} = {}) predicts {} \
+             (the knee differs by {:+.0} %)\n",
             value(knee.at),
             number::bytes(law.real_bytes),
             number::micros(law.loaded_rtt_us),
@@ -84,7 +84,7 @@ pub(crate) fn tell_knee(of: &str, field: &SweptField, unit: &str, knee: &SweepKn
     text
 }
 
-/// A sweep's metric over its first field, a curve for each of the others' values.
+/// A sweep's metric over its first field, with one curve per combination of the other fields' values.
 pub fn sweep_chart(sweep: &Sweep) -> String {
     let mut values: Vec<SweptValue> = Vec::new();
     for first in sweep.points.iter().filter_map(|point| point.values.first()) {
@@ -123,7 +123,7 @@ pub fn sweep_chart(sweep: &Sweep) -> String {
     })
 }
 
-/// The values found, what they leave over, and all that was tried.
+/// The best values, the residuals, and all values that were tried.
 pub fn fit(fit: &Fit) -> String {
     let mut text = String::new();
     for unknown in &fit.unknowns {
@@ -164,8 +164,8 @@ pub fn fit(fit: &Fit) -> String {
     text + &table(&rows, &right)
 }
 
-/// Each figure's relative error over the first unknown, of the tries with the best values of the others, and the error as
-/// a whole.
+/// Each figure's relative error and the total error over the first unknown, with the others at their best
+/// values.
 pub fn fit_chart(fit: &Fit) -> String {
     let best = |values: &[SweptValue]| {
         values.iter().zip(&fit.unknowns).skip(1).all(|(value, unknown)| *value == unknown.best)
@@ -174,11 +174,11 @@ pub fn fit_chart(fit: &Fit) -> String {
     let mut values: Vec<SweptValue> =
         tried.iter().filter_map(|tried| tried.values.first().cloned()).collect();
     sort(&mut values);
-    let place = |value: Option<&SweptValue>| values.iter().position(|v| Some(v) == value).unwrap_or_default();
+    let index = |value: Option<&SweptValue>| values.iter().position(|v| Some(v) == value).unwrap_or_default();
     let curve = |label: String, height: &dyn Fn(&schema::FitTried) -> Option<f64>| {
         let point = |tried: &&schema::FitTried| {
             let height = 100.0 * height(tried)?;
-            Some(ChartPoint { value: place(tried.values.first()), height, bar: None })
+            Some(ChartPoint { value: index(tried.values.first()), height, bar: None })
         };
         let mut points: Vec<ChartPoint> = tried.iter().filter_map(point).collect();
         points.sort_by_key(|point| point.value);
@@ -193,7 +193,7 @@ pub fn fit_chart(fit: &Fit) -> String {
     }
     let across = fit.unknowns.first().map_or(String::new(), |unknown| named(&unknown.field, &unknown.unit));
     chart(&Chart {
-        title: format!("{}: what the figures do with the unknown", fit.scenarios.join(", ")),
+        title: format!("{}: sensitivity of the figures", fit.scenarios.join(", ")),
         across,
         values: chart_values(&values),
         up: "relative error (%)".into(),
@@ -202,7 +202,7 @@ pub fn fit_chart(fit: &Fit) -> String {
     })
 }
 
-/// A page of a text and a chart, for a browser.
+/// An HTML page with a text and a chart.
 pub fn sweep_page(title: &str, text: &str, svg: &str, command: &str) -> String {
     let title = escape(title);
     format!(
@@ -210,13 +210,13 @@ pub fn sweep_page(title: &str, text: &str, svg: &str, command: &str) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} \u{b7} longfat</title>\n\
          <style>\n{PAGE_CSS}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{svg}\n\
-         <pre class=\"scroll\"><code>{}</code></pre>\n<p>Made by:</p>\n<pre><code>{}</code></pre>\n</main>\n</body>\n</html>\n",
+         <pre class=\"scroll\"><code>{}</code></pre>\n<p>Created by:</p>\n<pre><code>{}</code></pre>\n</main>\n</body>\n</html>\n",
         escape(text),
         escape(command)
     )
 }
 
-/// What tells a curve from the others: engine, variant, and the values of the fields after the first.
+/// A curve's distinguishing label: engine, variant, and the values of the fields after the first.
 fn curve_label(sweep: &Sweep, engine: &str, variant: Option<&str>, others: &[SweptValue]) -> String {
     let mut parts = Vec::new();
     if sweep.points.iter().any(|point| point.engine != engine) {
@@ -232,7 +232,7 @@ fn chart_values(values: &[SweptValue]) -> Vec<ChartValue> {
     values.iter().map(|v| ChartValue { text: v.text.clone(), number: v.number }).collect()
 }
 
-/// By number where all are numbers.
+/// Sorts values by number, where all are numbers.
 fn sort(values: &mut Vec<SweptValue>) {
     values.dedup();
     if values.iter().all(|value| value.number.is_some()) {
@@ -328,20 +328,22 @@ mod tests {
     }
 
     #[test]
-    fn a_table_tells_points_and_knee() {
+    fn a_table_has_points_and_knee() {
         let text = sweep(&example());
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("ENGINE  SEND_BUFFER  bulk.goodput       95 % CONFIDENCE  RUNS"));
         assert_eq!(
             lines.next(),
-            Some("sim            4KiB      900 Mb/s  810 Mb/s to 990 Mb/s     2  unreliable, 1 made before")
+            Some(
+                "sim            4KiB      900 Mb/s  810 Mb/s to 990 Mb/s     2  unreliable, 1 from earlier runs"
+            )
         );
         assert!(
-            text.contains("knee at send_buffer 3.69 kB, plateau 900 Mb/s, within 5 % of it from 4.10 kB on"),
+            text.contains("knee at send_buffer 3.69 kB, plateau 900 Mb/s, within 5 % of it from 4.10 kB"),
             "{text}"
         );
         assert!(
-            text.contains("which the kernel makes 7.37 kB") && text.contains("the knee is -4 % off"),
+            text.contains("a kernel buffer of 7.37 kB") && text.contains("the knee differs by -4 %"),
             "{text}"
         );
     }
@@ -349,15 +351,15 @@ mod tests {
     #[test]
     fn a_chart_goes_from_the_smallest_value_to_the_largest() {
         let svg = sweep_chart(&example());
-        let place = |text: &str| svg.find(text).unwrap_or_else(|| panic!("{text} in {svg}"));
-        assert!(place(">2KiB<") < place(">4KiB<"));
+        let position = |text: &str| svg.find(text).unwrap_or_else(|| panic!("{text} in {svg}"));
+        assert!(position(">2KiB<") < position(">4KiB<"));
         assert!(svg.contains("flows.bulk.goodput (Gb/s)") && svg.contains("swatch dot s0"));
         let page = sweep_page("a < b", "x & y", &svg, "longfat sweep");
         assert!(page.contains("<h1>a &lt; b</h1>") && page.contains("x &amp; y"));
     }
 
     #[test]
-    fn a_fit_tells_residuals_and_sensitivity() {
+    fn a_fit_has_residuals_and_sensitivity() {
         let tried = |size: f64, ours: f64| FitTried {
             values: vec![value(size)],
             error: Some(ours / 1e9 - 1.0),

@@ -1,7 +1,7 @@
-//! Text tables for terminals. Every function returns lines that end with a newline, without colours.
+//! Text tables for terminals, without colours. Every line ends with a newline.
 
 use record::{Run, RunEntry};
-use schema::{Cause, FlowSummary, PublishedResult, RunSummary};
+use schema::{Cause, FlowKind, FlowSummary, PublishedResult, RunSummary};
 use units::sorted_releases;
 
 use crate::compare::{Comparison, MetricComparison};
@@ -12,10 +12,10 @@ use crate::{events, number, words};
 /// How a figure is printed.
 type Print = fn(f64) -> String;
 
-/// What stands for an unknown figure.
+/// Shown in place of an unknown figure.
 pub(crate) const UNKNOWN: &str = "-";
 
-/// The runs, one a line, newest last.
+/// The runs, one per line, newest last.
 pub fn runs(entries: &[RunEntry]) -> String {
     if entries.is_empty() {
         return "no runs yet\n".to_owned();
@@ -39,7 +39,7 @@ pub fn runs(entries: &[RunEntry]) -> String {
                 vec![
                     scenario,
                     id,
-                    summary.engine.clone(),
+                    summary.engine.to_string(),
                     summary.variant.clone().unwrap_or_else(|| UNKNOWN.into()),
                     or_unknown(main.and_then(|flow| flow.goodput_bps), number::rate),
                     main.and_then(words::limits).unwrap_or_else(|| UNKNOWN.into()),
@@ -51,16 +51,16 @@ pub fn runs(entries: &[RunEntry]) -> String {
     table(&rows, &[false, false, false, false, true, false, false])
 }
 
-/// One run in full.
+/// One run with all its figures.
 pub fn show(run: &Run) -> String {
     let summary = run.run();
     let mut out = format!("{}  {}\n", run.summary.scenario, run.summary.title);
     let mut facts = vec![
         texts(["run", &summary.id]),
-        texts(["engine", &summary.engine]),
+        texts(["engine", summary.engine.name()]),
         texts(["variant", summary.variant.as_deref().unwrap_or(UNKNOWN)]),
         texts(["started", &summary.started]),
-        texts(["length", &number::seconds(summary.duration_s)]),
+        texts(["duration", &number::seconds(summary.duration_s)]),
         texts(["machine", &run.summary.host.label()]),
         texts(["record", &run.path.display().to_string()]),
     ];
@@ -69,7 +69,7 @@ pub fn show(run: &Run) -> String {
         facts.push(texts(["fairness (Jain)", &index]));
     }
     if run.partial {
-        facts.push(texts(["partial", "the run was cut short; this is what was kept"]));
+        facts.push(texts(["partial", "the run was cut short; figures are incomplete"]));
     }
     out.push_str(&table(&facts, &[false, false]));
     for flow in &summary.flows {
@@ -91,14 +91,14 @@ pub fn show(run: &Run) -> String {
     out
 }
 
-/// Two runs metric by metric, with the second over the first.
+/// Two runs metric by metric, with the ratio of the second to the first.
 pub fn compare(comparison: &Comparison) -> String {
     let mut out = format!("A  {}\nB  {}\n", comparison.a, comparison.b);
     for flow in &comparison.flows {
         let mut rows = vec![texts([flow.name.as_str(), "A", "B", "B/A"])];
         let verdict = |name: Option<&'static str>, also: Option<&'static str>| {
             let cause = |name: Option<&'static str>| name.and_then(Cause::from_name);
-            words::binding(cause(name), cause(also)).unwrap_or_else(|| UNKNOWN.into())
+            words::both_limits(cause(name), cause(also)).unwrap_or_else(|| UNKNOWN.into())
         };
         let (a, b) =
             (verdict(flow.verdict_a, flow.verdict_also_a), verdict(flow.verdict_b, flow.verdict_also_b));
@@ -126,7 +126,7 @@ pub fn compare(comparison: &Comparison) -> String {
     out
 }
 
-/// The published figures beside the model's and ours.
+/// The published figures beside those of the engines.
 pub fn published(results: &[PublishedResult]) -> String {
     if results.is_empty() {
         return String::new();
@@ -151,7 +151,7 @@ pub fn published(results: &[PublishedResult]) -> String {
             reasons.push(format!("{}: {why}\n", result.id));
         }
     }
-    // An engine that gave nothing needs no column.
+    // An engine without figures has no column.
     for column in (2..rows[0].len() - 1).rev() {
         if rows.iter().skip(1).all(|row| row[column] == UNKNOWN) {
             rows.iter_mut().for_each(|row| drop(row.remove(column)));
@@ -174,7 +174,8 @@ fn with_kernels(head: &[&str], kernels: &[&str]) -> Vec<String> {
     head.iter().map(|name| (*name).to_owned()).chain(kernels).chain(["VERDICT".to_owned()]).collect()
 }
 
-/// The figures of all engines, and the verdict. A guest kernel whose verdict is another than the result's has it beside.
+/// The figures of all engines, and the verdict. A guest kernel's verdict follows its figure where it differs
+/// from the result's.
 fn figures(result: &PublishedResult, kernels: &[&str]) -> Vec<String> {
     let figure = |value: Option<f64>| or_unknown(value, |v| words::figure(v, &result.unit));
     let guest = |version: &&str| {
@@ -191,8 +192,8 @@ fn figures(result: &PublishedResult, kernels: &[&str]) -> Vec<String> {
     engines.into_iter().chain(guests).chain([words::verdict(result.verdict).to_owned()]).collect()
 }
 
-/// Published results, each with its figures or with where it is shown; then what the sources contradict and what is to be
-/// known of each.
+/// Published results with their figures, then remarks (contradictions, reasons), then the results without a
+/// figure and where they are shown.
 pub fn reproduced(results: &[Reproduced]) -> String {
     let kernels = kernels(results.iter().flat_map(|result| &result.figures).map(|one| &one.figure));
     let mut rows = vec![with_kernels(&["ID", "FIGURE", "PUBLISHED", "MODEL", "SIM", "LAB"], &kernels)];
@@ -218,8 +219,8 @@ pub fn reproduced(results: &[Reproduced]) -> String {
                 }
             }
         }
-        if let Some(place) = &result.shown {
-            shown.push(vec![result.id.clone(), result.what.clone(), place.clone()]);
+        if let Some(shown_in) = &result.shown {
+            shown.push(vec![result.id.clone(), result.what.clone(), shown_in.clone()]);
         } else if result.figures.is_empty() {
             shown.push(vec![result.id.clone(), result.what.clone(), "not run".into()]);
         }
@@ -242,7 +243,7 @@ pub fn reproduced(results: &[Reproduced]) -> String {
     out
 }
 
-/// What limited each TCP flow of each run, in shares of its time after slow start; causes without a share left out.
+/// What limited each TCP flow of each run, in shares of its steady part; causes without a share are omitted.
 pub fn verdicts(runs: &[RunSummary]) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let flows: Vec<(&String, &FlowSummary)> = runs
@@ -263,7 +264,7 @@ pub fn verdicts(runs: &[RunSummary]) -> String {
     header.extend(causes.iter().map(|cause| words::cause(*cause).to_owned()));
     let mut right = vec![false, false, false];
     right.resize(header.len(), true);
-    if ccs.are_told() {
+    if ccs.are_relevant() {
         header.insert(2, "CC".to_owned());
         right.insert(2, false);
     }
@@ -276,7 +277,7 @@ pub fn verdicts(runs: &[RunSummary]) -> String {
             or_unknown(flow.steady_or_overall_goodput_bps(), number::rate),
         ];
         row.extend(causes.iter().map(|cause| number::share(flow.limited_steady.share(*cause))));
-        if ccs.are_told() {
+        if ccs.are_relevant() {
             row.insert(2, ccs.name(flow).unwrap_or_else(|| UNKNOWN.into()));
         }
         rows.push(row);
@@ -290,13 +291,13 @@ pub fn verdicts(runs: &[RunSummary]) -> String {
     out
 }
 
-/// What became of the datagrams of each run's UDP flows; empty where there are none.
+/// The datagram counts of each run's UDP flows; empty where there are none.
 pub fn datagrams(runs: &[RunSummary]) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let mut rows =
         vec![texts(["RUN", "UDP FLOW", "GOODPUT", "SENT", "LOST", "SHARE", "MEAN DELAY", "JITTER"])];
     for (run, label) in runs.iter().zip(&labels) {
-        for flow in run.flows.iter().filter(|flow| flow.kind == "udp") {
+        for flow in run.flows.iter().filter(|flow| flow.kind == FlowKind::Udp) {
             let count = |value: Option<u64>| value.map_or_else(|| UNKNOWN.to_owned(), number::count);
             rows.push(vec![
                 label.clone(),
@@ -332,27 +333,27 @@ fn flow_facts(flow: &FlowSummary) -> String {
         ("segments sent", count(flow.sent_segs)),
         ("retransmitted", count(flow.retransmitted_segs)),
         ("first RTT", time(flow.first_rtt_us)),
-        ("smallest RTT", time(flow.min_rtt_us)),
+        ("min RTT", time(flow.min_rtt_us)),
         ("median RTT", time(flow.median_rtt_us)),
         ("mean RTT", time(flow.mean_rtt_us)),
-        ("largest RTT", time(flow.max_rtt_us)),
+        ("max RTT", time(flow.max_rtt_us)),
         ("pings sent", count(flow.pings_sent)),
         ("pings lost", count(flow.pings_lost)),
         ("datagrams sent", count(flow.datagrams_sent)),
         ("datagrams lost", count(flow.datagrams_lost)),
-        ("share lost", flow.loss_share.map(number::share)),
+        ("loss", flow.loss_share.map(number::share)),
         ("datagrams reordered", count(flow.datagrams_reordered)),
         ("datagrams duplicated", count(flow.datagrams_duplicated)),
-        ("smallest one-way delay", time(flow.min_owd_us)),
+        ("min one-way delay", time(flow.min_owd_us)),
         ("mean one-way delay", time(flow.mean_owd_us)),
-        ("largest one-way delay", time(flow.max_owd_us)),
+        ("max one-way delay", time(flow.max_owd_us)),
         ("jitter", time(flow.jitter_us)),
         ("segment size (MSS)", count(flow.mss_bytes).map(|n| n + " B")),
-        ("largest cwnd", size(flow.max_cwnd_bytes)),
+        ("max cwnd", size(flow.max_cwnd_bytes)),
         ("mean cwnd", size(flow.mean_cwnd_bytes)),
-        ("largest receive window", size(flow.max_rcv_wnd_bytes)),
+        ("max receive window", size(flow.max_rcv_wnd_bytes)),
         ("binding window", size(flow.binding_window_bytes)),
-        ("window per buffer", flow.window_share.map(number::share)),
+        ("window / buffer", flow.window_share.map(number::share)),
         ("limited by", words::limits(flow)),
     ];
     let rows: Vec<Vec<String>> =
@@ -371,11 +372,11 @@ fn links(run: &RunSummary) -> String {
     let mut rows = vec![texts([
         "LINK",
         "RATE",
-        "USED",
+        "UTILIZATION",
         "SENT",
         "DROPPED (QUEUE)",
         "LOST (LINK)",
-        "LARGEST QUEUE",
+        "MAX QUEUE",
         "MEAN QUEUE",
     ])];
     for link in &run.links {
@@ -391,7 +392,7 @@ fn links(run: &RunSummary) -> String {
         ]);
     }
     if run.links.iter().any(|link| !link.remarks().is_empty()) {
-        rows[0].push("REMARKS".into());
+        rows[0].push("OTHER EVENTS".into());
         rows[1..].iter_mut().zip(&run.links).for_each(|(row, link)| row.push(link.remarks()));
     }
     table(&rows, &[false, true, true, true, true, true, true, true, false])
@@ -399,7 +400,8 @@ fn links(run: &RunSummary) -> String {
 
 fn quality(run: &RunSummary) -> String {
     let quality = &run.quality;
-    let mut out = if quality.ok { "quality: ok".to_owned() } else { "quality: unreliable".to_owned() };
+    let mut out =
+        if quality.is_reliable() { "quality: reliable".to_owned() } else { "quality: unreliable".to_owned() };
     if let Some(late) = quality.emulator_late_p99_us {
         out.push_str(&format!(", 99 % of packets at most {} late", number::micros(late)));
     }
@@ -416,7 +418,8 @@ fn quality(run: &RunSummary) -> String {
     out
 }
 
-/// The flow that a line about a run speaks of: the one with a window and the most goodput, else the one with the most.
+/// The flow that represents a run in one line: of those with a congestion window, else of all, the one with
+/// the most goodput.
 fn main_flow(run: &RunSummary) -> Option<&FlowSummary> {
     let rank = |flow: &FlowSummary| (flow.has_window(), flow.goodput_bps.unwrap_or(0.0));
     let known = run.flows.iter().filter(|flow| flow.has_window() || flow.goodput_bps.is_some());
@@ -424,7 +427,7 @@ fn main_flow(run: &RunSummary) -> Option<&FlowSummary> {
 }
 
 fn remark(partial: bool, run: &RunSummary) -> String {
-    match (partial, run.quality.ok) {
+    match (partial, run.quality.is_reliable()) {
         (true, _) => "partial".to_owned(),
         (false, false) => "unreliable".to_owned(),
         (false, true) => String::new(),
@@ -439,7 +442,7 @@ fn presentation(metric: &MetricComparison) -> (String, Print) {
         ("_bytes", number::bytes),
         ("_us", number::micros),
         ("_s", number::seconds),
-        // "sent" alone would not say of what.
+        // "sent" alone has no unit.
         ("_segs", |n| number::count(n as u64)),
     ];
     for (suffix, print) in known {
@@ -448,7 +451,7 @@ fn presentation(metric: &MetricComparison) -> (String, Print) {
             return (name, print);
         }
     }
-    // The total of bytes received is called just that.
+    // `bytes` is the number of bytes received.
     (name.replace('_', " "), number::bytes)
 }
 
@@ -460,9 +463,9 @@ pub(crate) fn texts<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String>
     cells.into_iter().map(str::to_owned).collect()
 }
 
-/// Columns padded to their widest cell; `right` tells which are right-aligned. No spaces at line ends.
+/// Pads columns to their widest cell; `right` marks the right-aligned ones. Lines have no trailing spaces.
 pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
-    // A name from a file must not move the cursor or change colours.
+    // Control characters in a name must not affect the terminal.
     let clean = |cell: &String| cell.chars().filter(|c| !c.is_control()).collect::<String>();
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(clean).collect()).collect();
     let width = |cell: &str| cell.chars().count();

@@ -1,4 +1,4 @@
-//! Causes and verdicts in words, for readers who are new to them.
+//! Causes and verdicts in words.
 
 use schema::{Cause, FlowSummary, PublishedResult, PublishedVerdict};
 
@@ -10,7 +10,7 @@ pub fn cause(cause: Cause) -> &'static str {
         Cause::PathRate => "path rate",
         Cause::Loss => "loss",
         Cause::EcnMarks => "ECN marks",
-        Cause::LocalQueue => "own queue",
+        Cause::LocalQueue => "local queue",
         Cause::SlowStart => "slow start",
         Cause::Application => "application",
         Cause::Pacing => "pacing",
@@ -18,14 +18,14 @@ pub fn cause(cause: Cause) -> &'static str {
     }
 }
 
-/// What limited a flow, as in `send buffer and receive window` where both bind: then in the order of reports, for which has the
-/// larger share changes from run to run.
+/// What limited a flow, as in `receive window and send buffer` where there are two limits. Two are in the
+/// order of [`Cause::ALL`], because which has the larger share changes from run to run.
 pub fn limits(flow: &FlowSummary) -> Option<String> {
-    binding(flow.verdict, flow.verdict_also)
+    both_limits(flow.verdict, flow.verdict_also)
 }
 
-/// The same of a verdict and what binds beside it.
-pub(crate) fn binding(verdict: Option<Cause>, also: Option<Cause>) -> Option<String> {
+/// A verdict and its second limit in words.
+pub(crate) fn both_limits(verdict: Option<Cause>, also: Option<Cause>) -> Option<String> {
     let verdict = verdict?;
     let Some(also) = also else { return Some(cause(verdict).to_owned()) };
     Some(format!("{} and {}", cause(verdict.min(also)), cause(verdict.max(also))))
@@ -35,33 +35,33 @@ pub(crate) fn binding(verdict: Option<Cause>, also: Option<Cause>) -> Option<Str
 pub fn explain(cause: Cause) -> &'static str {
     match cause {
         Cause::ReceiveWindow => {
-            "The sender has sent all that the receiver said it has room for, and waits for the next acknowledgement."
+            "The data in flight fills the window that the receiver advertises, so the sender waits for acknowledgements."
         }
         Cause::SendBuffer => {
-            "The sender's socket buffer is full of data that is not acknowledged yet, so the program cannot hand over more."
+            "The sender's socket buffer is full of unacknowledged data, so the application cannot write more."
         }
-        Cause::PathRate => "The slowest link is full: this is what the path can carry.",
+        Cause::PathRate => "The slowest link is full: the flow gets all that the path can carry.",
         Cause::Loss => {
-            "Packets were lost, and after each loss the sender's window shrinks and grows back slowly."
+            "Packets were lost. After each loss the congestion window is reduced and recovers slowly."
         }
         Cause::EcnMarks => {
-            "A router marked packets (ECN) because a queue grew, and after each mark the sender's window shrinks and grows back slowly."
+            "A router marked packets (ECN) because its queue grew. After each mark the congestion window is reduced and recovers slowly."
         }
         Cause::LocalQueue => {
-            "The sending host's own transmit queue was full: it dropped packets before they left, and the sender's window shrank."
+            "The sending host's own transmit queue was full and dropped packets, so the congestion window was reduced."
         }
-        Cause::SlowStart => "The connection is young: its window still doubles every round trip.",
+        Cause::SlowStart => "The connection is new: its congestion window still doubles every round trip.",
         Cause::Application => {
-            "The programs at the ends write or read more slowly than the network would carry: a program's own pace, or a rate that was asked for."
+            "An application writes or reads more slowly than the network allows, by itself or because a rate was requested."
         }
-        Cause::Pacing => "The sender paces its packets at a rate below what the path allows.",
+        Cause::Pacing => "The sender paces its packets below the rate that the path allows.",
         Cause::HostCpu => {
-            "The computers could not keep up: neither the network nor what was asked for held the flow."
+            "The hosts could not keep up: neither the network nor a requested rate limited the flow."
         }
     }
 }
 
-/// How ours compares with a published figure.
+/// A published figure's verdict in words.
 pub fn verdict(verdict: PublishedVerdict) -> &'static str {
     match verdict {
         PublishedVerdict::Within => "within",
@@ -75,7 +75,7 @@ pub fn verdict(verdict: PublishedVerdict) -> &'static str {
     }
 }
 
-/// A published figure: a value, or a bound.
+/// A published figure: a value or a bound, as in `below 20 Mb/s`.
 pub fn published(result: &PublishedResult) -> String {
     let Some(value) = result.published else { return "\u{2013}".to_owned() };
     let value = figure(value, &result.unit);

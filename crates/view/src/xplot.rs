@@ -1,13 +1,14 @@
-//! A traced flow as xplot draws it: the time-sequence graph of tcptrace, as in Stevens's books.
+//! A traced flow in the format of xplot: the time-sequence graph of tcptrace, as in Stevens's books.
 //!
-//! A white arrow for each segment from its first to its last byte, red where it was sent again; below, in green, what is acknowledged;
-//! above, in yellow, what the receiver's window allows. Purple ticks are ACKs with SACK blocks.
+//! A white arrow per segment from its first to its last byte, red for retransmissions; below, in green, the
+//! acknowledged bytes; above, in yellow, the end of the receiver's window. Purple ticks are ACKs with SACK
+//! blocks.
 
 use std::fmt::Write;
 
 use schema::{TraceKind, TraceRow};
 
-/// The graph of one flow's rows, in order of time. Nothing where there are none of it.
+/// The graph of one flow's rows, in order of time; `None` where the flow has none.
 pub fn xplot(rows: &[TraceRow], flow: &str) -> Option<String> {
     let own: Vec<&TraceRow> = rows.iter().filter(|row| row.flow == flow).collect();
     own.first()?;
@@ -37,17 +38,17 @@ pub fn xplot(rows: &[TraceRow], flow: &str) -> Option<String> {
 fn segment(row: &TraceRow, text: &mut String) -> std::fmt::Result {
     let (Some(from), Some(len)) = (row.seq_bytes, row.len_bytes) else { return Ok(()) };
     let (at, to) = (time(row.time_us), from + len);
-    let again = row.kind == TraceKind::Retransmit;
-    let color = if again { "red" } else { "white" };
+    let is_retransmission = row.kind == TraceKind::Retransmit;
+    let color = if is_retransmission { "red" } else { "white" };
     writeln!(text, "{color}\ndarrow {at} {from}\nuarrow {at} {to}\nline {at} {from} {at} {to}")?;
-    if again { writeln!(text, "atext {at} {to}\nR") } else { Ok(()) }
+    if is_retransmission { writeln!(text, "atext {at} {to}\nR") } else { Ok(()) }
 }
 
 /// A line that holds each value until the next.
 fn staircase(color: &str, points: &[(i64, i64)], text: &mut String) -> std::fmt::Result {
     writeln!(text, "{color}")?;
     let ends = [points.last().copied()];
-    // Where it stays the same only the first and the last matter.
+    // Of equal values only the first and the last matter.
     let mut points: Vec<(i64, i64)> = points.to_vec();
     points.dedup_by_key(|(_, value)| *value);
     points.extend(ends.into_iter().flatten());

@@ -1,4 +1,4 @@
-//! The page's server as a browser, and as an attacker, meets it; and its series against the record's rows.
+//! The page's server from the view of a browser and of an attacker, and its series against the record's rows.
 
 use crate::page_site;
 use page_site::{SAMPLES, Site, flows};
@@ -13,7 +13,7 @@ fn nothing_is_shown_without_the_cookie() {
         assert_eq!(answer.status, 403, "{path}");
         assert!(String::from_utf8(answer.body).unwrap().contains("longfat view"));
     }
-    // The token worked once, when the site was started.
+    // The token was used when the site was started.
     assert_eq!(site.ask("GET", &format!("/?token={}", site.token), &[], b"").status, 403);
     assert_eq!(site.ask("GET", &format!("/api/runs?token={}", site.token), &[], b"").status, 403);
     assert_eq!(site.with_cookie("GET", "/", b"").status, 200);
@@ -36,13 +36,13 @@ fn other_hosts_and_origins_are_refused() {
     assert_eq!(ask(&[("Origin", "null")]), 403);
     assert_eq!(ask(&[("Origin", &own)]), 200);
     assert_eq!(ask(&[("Sec-Fetch-Site", "cross-site")]), 403);
-    // Also with the right token in the address.
+    // Also with the correct token in the URL.
     let path = format!("/?token={}", site.token);
     assert_eq!(site.ask("GET", &path, &[("Host", "evil.example")], b"").status, 421);
 }
 
 #[test]
-fn every_answer_says_what_the_page_may_do() {
+fn every_response_has_the_security_headers() {
     let site = Site::start();
     for answer in [
         site.with_cookie("GET", "/", b""),
@@ -69,7 +69,7 @@ fn every_answer_says_what_the_page_may_do() {
 }
 
 #[test]
-fn no_key_leads_out_of_the_runs_directory() {
+fn no_key_leaves_the_runs_directory() {
     let site = Site::start();
     let id = site.key();
     for key in [
@@ -101,9 +101,9 @@ fn no_key_leads_out_of_the_runs_directory() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_the_server_goes_on() {
+fn invalid_requests_are_refused_and_the_server_continues() {
     let site = Site::start();
-    let question = |from: f64, to: f64, measure: &str| {
+    let request = |from: f64, to: f64, measure: &str| {
         json!({ "run": site.key(), "from_s": from, "to_s": to, "columns": 10, "measures": [measure] })
             .to_string()
             .into_bytes()
@@ -113,10 +113,10 @@ fn what_makes_no_sense_is_refused_and_the_server_goes_on() {
         b"{".to_vec(),
         b"[]".to_vec(),
         b"\xff\xfe".to_vec(),
-        question(5.0, 5.0, "rtt"),
-        question(0.0, 1e300, "rtt"),
-        question(0.0, 1.0, "no_such_metric"),
-        question(0.0, 1.0, "queue"),
+        request(5.0, 5.0, "rtt"),
+        request(0.0, 1e300, "rtt"),
+        request(0.0, 1.0, "no_such_metric"),
+        request(0.0, 1.0, "queue"),
     ] {
         assert_eq!(
             site.with_cookie("POST", "/api/series", &body).status,
@@ -128,7 +128,7 @@ fn what_makes_no_sense_is_refused_and_the_server_goes_on() {
     assert_eq!(site.with_cookie("POST", "/api/series", &vec![b' '; 100_000]).status, 413);
     let many = json!({ "runs": vec![site.key(); 1000] }).to_string();
     assert_eq!(site.with_cookie("POST", "/api/open", many.as_bytes()).status, 400);
-    // A damaged table is an error of that run alone.
+    // A damaged table affects only its run.
     std::fs::write(site.runs_dir().join(site.key()).join("links.parquet"), b"PAR1 no more").unwrap();
     let open = json!({ "runs": [site.key()] }).to_string();
     assert_eq!(site.with_cookie("POST", "/api/open", open.as_bytes()).status, 500);
@@ -136,7 +136,7 @@ fn what_makes_no_sense_is_refused_and_the_server_goes_on() {
 }
 
 #[test]
-fn a_close_look_is_the_records_samples() {
+fn a_short_span_has_the_samples_of_the_record() {
     let site = Site::start();
     let found = site.series(&json!({
         "run": site.key(), "from_s": 10.0, "to_s": 11.0, "columns": 500, "measures": ["cwnd", "rtt"], "flows": ["b"], "trace": [],
@@ -158,13 +158,13 @@ fn a_close_look_is_the_records_samples() {
 }
 
 #[test]
-fn the_whole_is_its_extremes_and_means() {
+fn a_whole_run_has_its_extremes_and_means() {
     let site = Site::start();
-    let question = json!({
+    let request = json!({
         "run": site.key(), "from_s": 0.0, "to_s": 30.0, "columns": 20, "measures": ["goodput"], "flows": ["a"], "causes": true, "events": true,
         "link_measures": ["queue"],
     });
-    let found = site.series(&question);
+    let found = site.series(&request);
     let goodput: Vec<f64> =
         flows().iter().filter(|row| row.flow == "a").map(|row| row.goodput_bps.unwrap() as f64).collect();
     let drawn: Vec<f64> = found.curves[0].iter().map(|p| p.1).collect();
@@ -172,12 +172,12 @@ fn the_whole_is_its_extremes_and_means() {
     let least = |values: &[f64]| values.iter().copied().fold(f64::MAX, f64::min);
     assert_eq!((least(&drawn), most(&drawn)), (least(&goodput), most(&goodput)));
     assert!(drawn.len() <= 2 * 22, "{}", drawn.len());
-    // Two columns of means, of all samples together.
+    // Two means, which together cover all samples.
     let mean = goodput.iter().sum::<f64>() / goodput.len() as f64;
     let means: Vec<f64> = found.means[0].iter().map(|p| p.1).collect();
     assert_eq!(means.len(), 2);
     assert!((means.iter().sum::<f64>() / 2.0 / mean - 1.0).abs() < 0.05, "{means:?} {mean}");
-    // A third of the time slow start, then loss.
+    // Slow start for a third of the time, then loss.
     let place = |cause| Cause::ALL.iter().position(|other| *other == cause).unwrap();
     let share = |column: usize, cause| found.causes[column * Cause::ALL.len() + place(cause)];
     assert_eq!((share(0, Cause::SlowStart), share(0, Cause::Loss)), (255, 0));
@@ -191,7 +191,7 @@ fn the_whole_is_its_extremes_and_means() {
 }
 
 #[test]
-fn a_run_that_goes_on_grows_on_the_page() {
+fn a_run_in_progress_grows_on_the_page() {
     let site = Site::start();
     let summary: schema::Summary = serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap();
     let mut writer =
@@ -201,8 +201,8 @@ fn a_run_that_goes_on_grows_on_the_page() {
     let key = "live/20261121T040000Z-lab";
     let open = || site.post("/api/open", &json!({ "runs": [key] }))[0].clone();
     let whole = || {
-        let question = json!({ "run": key, "from_s": 0.0, "to_s": 40.0, "columns": 8000, "measures": ["cwnd"], "flows": ["a"], "causes": true });
-        site.series(&question).curves.remove(0)
+        let request = json!({ "run": key, "from_s": 0.0, "to_s": 40.0, "columns": 8000, "measures": ["cwnd"], "flows": ["a"], "causes": true });
+        site.series(&request).curves.remove(0)
     };
     for (number, part) in parts.iter().enumerate() {
         writer.append(part, &[], &[]).unwrap();

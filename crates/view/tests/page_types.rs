@@ -1,4 +1,4 @@
-//! The page's types (`web/src/api.ts`) against the documents that the server sends: every field, and what it holds.
+//! Compares the page's types (`web/src/api.ts`) with the server's documents: every field and its type.
 
 use crate::page_site;
 use std::collections::BTreeMap;
@@ -22,19 +22,19 @@ fn interfaces(source: &str) -> BTreeMap<String, BTreeMap<String, String>> {
     found
 }
 
-/// What a value is that should be of type `kind`; `None` where it is that.
+/// How a value differs from type `kind`; `None` where it conforms.
 fn mistake(
     value: &Value,
     kind: &str,
     known: &BTreeMap<String, BTreeMap<String, String>>,
-    place: &str,
+    path: &str,
 ) -> Option<String> {
     if let Some(kind) = kind.strip_suffix(" | null") {
-        return if value.is_null() { None } else { mistake(value, kind, known, place) };
+        return if value.is_null() { None } else { mistake(value, kind, known, path) };
     }
     if let Some(kind) = kind.strip_suffix("[]") {
         let items = value.as_array()?.iter().enumerate();
-        return items.filter_map(|(i, item)| mistake(item, kind, known, &format!("{place}[{i}]"))).next();
+        return items.filter_map(|(i, item)| mistake(item, kind, known, &format!("{path}[{i}]"))).next();
     }
     let fits = match kind {
         "string" | "Cause" | "PublishedVerdict" => value.is_string(),
@@ -43,29 +43,29 @@ fn mistake(
         _ if kind.starts_with("Record<") => value.is_object(),
         _ if kind.starts_with('[') => value.is_array(),
         name => {
-            let Some(fields) = known.get(name) else { return Some(format!("{place}: no interface {name}")) };
-            let Some(object) = value.as_object() else { return Some(format!("{place} is no {name}")) };
+            let Some(fields) = known.get(name) else { return Some(format!("{path}: no interface {name}")) };
+            let Some(object) = value.as_object() else { return Some(format!("{path} is no {name}")) };
             let unknown = object
                 .keys()
                 .find(|key| !fields.contains_key(*key) && !fields.contains_key(&format!("{key}?")));
             if let Some(key) = unknown {
-                return Some(format!("{place}: {name} has no {key}"));
+                return Some(format!("{path}: {name} has no {key}"));
             }
             return fields.iter().find_map(|(field, kind)| {
                 let optional = field.strip_suffix('?');
                 match object.get(optional.unwrap_or(field)) {
-                    Some(value) => mistake(value, kind, known, &format!("{place}.{field}")),
+                    Some(value) => mistake(value, kind, known, &format!("{path}.{field}")),
                     None if optional.is_some() => None,
-                    None => Some(format!("{place}: {name}.{field} is not sent")),
+                    None => Some(format!("{path}: {name}.{field} is not sent")),
                 }
             });
         }
     };
-    (!fits).then(|| format!("{place} is {value}, not {kind}"))
+    (!fits).then(|| format!("{path} is {value}, not {kind}"))
 }
 
 #[test]
-fn the_page_knows_what_the_server_sends() {
+fn the_types_of_the_page_match_the_documents_of_the_server() {
     let source = include_str!("../../../web/src/api.ts");
     let known = interfaces(source);
     let site = Site::start();
@@ -83,10 +83,10 @@ fn the_page_knows_what_the_server_sends() {
         ("PublishedRow[]", site.get("/api/published")),
         ("SeriesHead", head),
     ] {
-        assert_ne!(document, json!([]), "{kind}: an empty list proves nothing");
+        assert_ne!(document, json!([]), "{kind}: the list is empty");
         assert_eq!(mistake(&document, kind, &known, kind), None);
     }
-    // The check itself: what is missing, too much or another type is found.
+    // The check itself finds missing fields, unknown fields and wrong types.
     let wrong = json!([{ "scenario": "s", "result": {}, "runs": [] }]);
     assert!(mistake(&wrong, "PublishedRow[]", &known, "x").unwrap().contains("is not sent"));
     assert!(mistake(&json!({ "t": "1" }), "Mark", &known, "x").is_some());

@@ -1,7 +1,7 @@
-//! Plots and reports of synthetic runs: what must be in them, what must not, and one plot to the letter.
+//! Plots and reports of synthetic runs: required and forbidden content, and a snapshot of one plot.
 
 use crate::synthetic;
-use schema::{Event, EventKind, FlowSample, Summary};
+use schema::{EngineName, Event, EventKind, FlowKind, FlowSample, Reliability, Summary};
 use view::{Error, LoadedRun, PlotOptions, Reference, ReportExtra, plot, report};
 
 /// Well-formed as XML: every element that opens closes, in order, and no `&` or `<` stands alone.
@@ -59,7 +59,7 @@ fn a_plot_has_titles_units_legend_limits_and_verdict() {
         "ping",
         "s1-s2 forward",
         "Goodput (Gb/s)",
-        "mean over 100 ms, samples faint",
+        "mean over 100 ms, samples in faint colour",
         "wire limit 9.56 Gb/s",
         "published 3.00 Gb/s",
         "limited by",
@@ -67,7 +67,7 @@ fn a_plot_has_titles_units_legend_limits_and_verdict() {
         "Congestion window (MB)",
         "Round-trip time (ms)",
         "Queue (B)",
-        "0 all the time",
+        "0 throughout",
         "time since the start (s)",
     ] {
         assert!(texts.contains(expected), "{expected:?} is missing in {texts}");
@@ -85,7 +85,7 @@ fn long_runs_are_drawn_with_few_points() {
 }
 
 #[test]
-fn several_runs_are_told_apart_by_colour_and_flows_by_stroke() {
+fn colours_distinguish_runs_and_dash_patterns_flows() {
     let (a, b) = (synthetic::run("default", 5, 10.6e6), synthetic::run("tuned", 5, 80e6));
     let svg = plot(&[&a, &b], &["rtt"], &PlotOptions::default()).unwrap();
     assert_well_formed(&svg);
@@ -98,7 +98,7 @@ fn several_runs_are_told_apart_by_colour_and_flows_by_stroke() {
 }
 
 #[test]
-fn a_receive_window_far_above_does_not_press_the_congestion_window_down() {
+fn a_large_receive_window_does_not_extend_the_axis_of_the_congestion_window() {
     let mut run = synthetic::run("default", 1, 10.6e6);
     run.flows.retain(|row| row.flow == "bulk");
     for row in &mut run.flows {
@@ -106,17 +106,20 @@ fn a_receive_window_far_above_does_not_press_the_congestion_window_down() {
         row.snd_ssthresh_segs = None;
     }
     let near = texts(&plot(&[&run], &["cwnd"], &PlotOptions::default()).unwrap());
-    assert!(near.contains("\n150\n") && !near.contains("far above"), "{near}");
+    assert!(near.contains("\n150\n") && !near.contains("above the axis"), "{near}");
     run.flows[50].snd_wnd_bytes = Some(1_200_000);
     let far = texts(&plot(&[&run], &["cwnd"], &PlotOptions::default()).unwrap());
-    assert!(!far.contains("\n150\n") && far.contains("receive window far above, to 1.20 MB"), "{far}");
+    assert!(
+        !far.contains("\n150\n") && far.contains("receive window above the axis, up to 1.20 MB"),
+        "{far}"
+    );
 }
 
 #[test]
-fn legends_tell_congestion_controls_that_differ() {
+fn legends_name_congestion_controls_that_differ() {
     let (mut a, mut b) = (synthetic::run("default", 1, 10.6e6), synthetic::run("tuned", 1, 80e6));
     for (run, from) in [(&mut a, "kernel"), (&mut b, "longfat")] {
-        run.run.flows.retain(|flow| flow.kind == "tcp");
+        run.run.flows.retain(|flow| flow.kind == FlowKind::Tcp);
         run.run.flows[0].cc_from = Some(from.into());
     }
     let both = texts(&plot(&[&a, &b], &["cwnd"], &PlotOptions::default()).unwrap());
@@ -133,7 +136,7 @@ fn legends_tell_congestion_controls_that_differ() {
 }
 
 #[test]
-fn a_gap_is_a_gap() {
+fn a_missing_value_interrupts_the_curve() {
     let mut run = synthetic::run("default", 1, 10.6e6);
     run.flows.retain(|row| row.flow == "bulk");
     for row in &mut run.flows[40..60] {
@@ -145,7 +148,7 @@ fn a_gap_is_a_gap() {
 }
 
 #[test]
-fn nothing_to_draw_is_said_and_nonsense_is_refused() {
+fn missing_data_is_noted_and_unknown_metrics_are_refused() {
     let mut run = synthetic::run("default", 1, 10.6e6);
     run.links.clear();
     let svg = plot(&[&run], &["queue", "rcv_rtt_us"], &PlotOptions::default()).unwrap();
@@ -156,7 +159,7 @@ fn nothing_to_draw_is_said_and_nonsense_is_refused() {
 }
 
 #[test]
-fn wild_values_stay_drawable() {
+fn extreme_values_can_be_drawn() {
     let mut run = synthetic::run("default", 1, 10.6e6);
     for (index, row) in run.flows.iter_mut().enumerate() {
         row.srtt_us = Some(if index % 2 == 0 { i64::MAX } else { i64::MIN });
@@ -183,7 +186,7 @@ fn every_text_from_a_record_is_escaped() {
         (flow.evidence, flow.remedy, flow.cc) = (vec![evil.into()], Some(evil.into()), Some(evil.into()));
     }
     run.run.links[0].name = evil.into();
-    (run.run.quality.ok, run.run.quality.notes) = (false, vec![evil.into()]);
+    (run.run.quality.reliability, run.run.quality.notes) = (Reliability::Invalid, vec![evil.into()]);
     (run.run.id, run.run.started, run.path) = (evil.into(), evil.into(), evil.into());
     let runs = [run];
     let mut summary = synthetic::summary_of(&runs);
@@ -192,7 +195,7 @@ fn every_text_from_a_record_is_escaped() {
         (result.id, result.metric) = (evil.into(), evil.into());
         (result.why, result.variant, result.unit) = (Some(evil.into()), Some(evil.into()), evil.into());
     }
-    let extra = ReportExtra { made: Some(evil.into()), command: Some(evil.into()) };
+    let extra = ReportExtra { created: Some(evil.into()), command: Some(evil.into()) };
     let page = report(&summary, &runs, &extra);
     assert!(!page.contains("<script"), "{}", page.split("<script").next().unwrap().lines().last().unwrap());
     assert_well_formed(&plot(&[&runs[0]], &["goodput", "queue"], &PlotOptions::default()).unwrap());
@@ -204,7 +207,7 @@ fn summary_and_runs() -> (Summary, [LoadedRun; 2]) {
 }
 
 #[test]
-fn a_report_answers_and_needs_nothing_else() {
+fn a_report_has_the_results_and_is_self_contained() {
     let (summary, runs) = summary_and_runs();
     let page = report(&summary, &runs, &ReportExtra::default());
     for expected in [
@@ -225,7 +228,7 @@ fn a_report_answers_and_needs_nothing_else() {
         assert!(page.contains(expected), "{expected:?} is missing");
     }
     assert_eq!(page.matches("<svg xmlns").count(), 3);
-    assert!(!page.contains("Do not quote"));
+    assert!(!page.contains("Do not cite"));
     let outside = page.replace("http://www.w3.org/2000/svg", "");
     assert!(
         !outside.contains("http") && !outside.contains("src=") && !outside.contains("@import"),
@@ -240,12 +243,12 @@ fn a_report_warns_of_unreliable_runs_and_of_partial_ones() {
     summary.runs[1].quality.add_fault("late by 54 ms".into());
     runs[0].partial = true;
     let page = report(&summary, &runs, &ReportExtra::default());
-    let warning = page.split("Do not quote the run tuned").nth(1).unwrap().split("</div>").next().unwrap();
+    let warning = page.split("Do not cite the run tuned").nth(1).unwrap().split("</div>").next().unwrap();
     assert!(
         warning.contains("late by 54 ms") && !warning.contains("another lab"),
-        "reasons alone: {warning}"
+        "only the reasons: {warning}"
     );
-    // What earlier versions wrote has its reasons among the notes.
+    // Records of earlier versions have their reasons among the notes.
     summary.runs[1].quality.faults.clear();
     assert!(report(&summary, &runs, &ReportExtra::default()).contains("late by 54 ms</li><li>another lab"));
     assert!(page.contains("partial: the run was cut short") && page.contains("default (partial)"));
@@ -255,13 +258,13 @@ fn a_report_warns_of_unreliable_runs_and_of_partial_ones() {
 fn a_report_of_the_model_alone_has_no_plots() {
     let (mut summary, _) = summary_and_runs();
     summary.runs.truncate(1);
-    summary.runs[0].engine = "model".into();
+    summary.runs[0].engine = EngineName::Model;
     let page = report(&summary, &[], &ReportExtra::default());
     assert!(!page.contains("<svg xmlns") && page.contains("Limited by <b>receive window</b>"));
 }
 
 #[test]
-fn a_small_plot_to_the_letter() {
+fn a_small_plot_has_not_changed() {
     let mut run = synthetic::run("default", 1, 10.6e6);
     run.flows = (0..=4)
         .map(|i| FlowSample {
@@ -293,7 +296,7 @@ fn stalls_are_bands_in_every_panel_over_time() {
 }
 
 #[test]
-fn a_plot_against_a_metric_shows_the_span_that_is_asked_for() {
+fn a_plot_against_a_metric_shows_the_requested_span() {
     let mut run = synthetic::run("tuned", 20, 80e6);
     let plot = |run: &LoadedRun, span_s| {
         let options = PlotOptions { span_s, ..PlotOptions::default() };
@@ -301,7 +304,7 @@ fn a_plot_against_a_metric_shows_the_span_that_is_asked_for() {
     };
     let (span, settled) = (plot(&run, Some((4.0, 5.0))), plot(&run, None));
     assert!(texts(&span).contains("from 4 s to 5 s") && texts(&settled).contains("second half of each flow"));
-    // Whatever was sampled at other times changes nothing.
+    // Samples at other times have no effect.
     for row in run.flows.iter_mut().filter(|row| !(4_000_000..=5_000_000).contains(&row.time_us)) {
         row.srtt_us = Some(900_000);
     }
@@ -310,7 +313,7 @@ fn a_plot_against_a_metric_shows_the_span_that_is_asked_for() {
 }
 
 #[test]
-fn windows_are_marked_where_they_went_down() {
+fn window_reductions_are_marked() {
     let mut run = synthetic::run("tuned", 20, 80e6);
     let event = |time_us, kind, value| Event { time_us, subject: "bulk".into(), kind, value };
     run.events = vec![

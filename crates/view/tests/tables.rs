@@ -1,4 +1,4 @@
-//! The text tables to the letter, on synthetic runs.
+//! Snapshots of the text tables of synthetic runs.
 
 use crate::synthetic;
 use view::{compare, table};
@@ -14,12 +14,12 @@ fn verdicts() {
 }
 
 #[test]
-fn datagrams_have_a_table_of_their_own() {
+fn udp_flows_have_a_separate_table() {
     let mut runs = runs();
     assert_eq!(table::datagrams(&runs), "");
     runs[1].flows.push(schema::FlowSummary {
         name: "calls".into(),
-        kind: "udp".into(),
+        kind: schema::FlowKind::Udp,
         goodput_bps: Some(957e6),
         datagrams_sent: Some(1_000),
         datagrams_lost: Some(43),
@@ -27,10 +27,10 @@ fn datagrams_have_a_table_of_their_own() {
         mean_owd_us: Some(20_000.0),
         ..schema::FlowSummary::default()
     });
-    let told = table::datagrams(&runs);
-    let line = told.lines().nth(1).unwrap();
+    let text = table::datagrams(&runs);
+    let line = text.lines().nth(1).unwrap();
     for figure in ["tuned", "calls", "957 Mb/s", "1,000", "43", "4.3 %", "20.00 ms"] {
-        assert!(line.contains(figure), "{figure} in {told}");
+        assert!(line.contains(figure), "{figure} in {text}");
     }
 }
 
@@ -71,7 +71,7 @@ fn shown_and_listed() {
 }
 
 #[test]
-fn names_cannot_steer_the_terminal() {
+fn names_cannot_control_the_terminal() {
     let mut runs = runs();
     runs[0].flows[0].name = "\u{1b}[31mred\u{7}".into();
     assert!(!table::verdicts(&runs).contains(['\u{1b}', '\u{7}']));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The part of the kernel's types that watch.bpf.c reads. Names are the kernel's (6.18); the loader finds each member in the
- * running kernel by its name (CO-RE), so order and omissions do not matter. struct bpf_sock_ops and struct tcp_info are
- * for users and have fixed layouts.
+ * The members of kernel types that watch.bpf.c reads. Names are the kernel's (6.18). The loader relocates each member by its
+ * name in the running kernel's BTF (CO-RE), so order and omissions do not matter. struct bpf_sock_ops and struct tcp_info are
+ * UAPI and have fixed layouts.
  */
 #ifndef __LONGFAT_VMLINUX_H__
 #define __LONGFAT_VMLINUX_H__
@@ -24,7 +24,7 @@ typedef _Bool bool;
 enum { false = 0, true = 1 };
 struct bpf_spin_lock;
 
-/* include/uapi/linux/tcp.h; the first 280 bytes, as crates/watch/src/tcp_info.rs reads them. */
+/* include/uapi/linux/tcp.h: the first 280 bytes, which crates/watch/src/tcp_info.rs decodes. */
 struct tcp_info {
 	u8 state, ca_state, retransmits, probes, backoff, options, wscales, flags;
 	u32 rto, ato, snd_mss, rcv_mss;
@@ -43,9 +43,9 @@ struct tcp_info {
 	u32 received_ce, delivered_e1, delivered_e0, delivered_ce_bytes, received_e1, received_e0, received_ce_bytes;
 	u16 accecn_fail_mode, accecn_opt_seen;
 };
-_Static_assert(sizeof(struct tcp_info) == 280, "as the kernel has it");
+_Static_assert(sizeof(struct tcp_info) == 280, "the kernel's layout");
 
-/* include/uapi/linux/bpf.h, up to the last member read. */
+/* include/uapi/linux/bpf.h: up to the last member that is read. */
 struct bpf_sock_ops {
 	u32 op;
 	u32 args[4];
@@ -136,7 +136,8 @@ struct tcp_sock {
 	u32 write_seq, lsndtime, mdev_us;
 	u8 ecn_flags;
 	u8 rate_app_limited : 1;
-	u32 rcv_nxt, snd_nxt, snd_una, srtt_us, packets_out, delivered, delivered_ce, received_ce, rcv_wnd, rcv_tstamp, window_clamp;
+	u32 rcv_nxt, snd_nxt, snd_una, srtt_us, packets_out, delivered, delivered_ce, received_ce, rcv_wnd, rcv_tstamp,
+		window_clamp;
 	struct tcp_options_received rx_opt;
 	u64 bytes_received;
 	u32 segs_in, data_segs_in, rate_delivered, rate_interval_us;

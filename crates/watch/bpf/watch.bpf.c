@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Looks at connections, and tells what happens to them.
+ * Samples connections, and reports their events.
  *
- *   choose   walks one namespace's connections and puts those that are wanted into their slots, and, where round trips are
- *            traced, sets the flag that has the kernel call round_trip.
- *   survey   has the program find out which cache lines of a socket a look reads.
- *   look     walks some slots, and writes struct sample of the connections that moved into struct report. It costs as much as
- *            there is wanted; the kernel's table of all connections has hundreds of thousands of places on a large machine.
- *   others   write struct event into a ring.
+ *   assign_slots     walks one namespace's connections and stores the address of each selected one in its slot. If round trips
+ *                    are traced, it also sets the socket flag that makes the kernel call round_trip.
+ *   sample_pattern   samples a socket of made-up contents; user space derives from it which cache lines a sample reads.
+ *   sample_slots     walks some slots, and writes struct sample of the connections that changed to struct report. Its cost
+ *                    depends on the number of slots only; the kernel's hash table of all connections has hundreds of thousands
+ *                    of buckets on a large machine.
+ *   all others       write struct event to a ring buffer.
  *
- * fill() is the kernel's tcp_get_info() (net/ipv4/tcp.c, 6.18) without taking the socket's lock, so that members may be some
- * nanoseconds apart. What grows with the clock alone is left to the program (struct clocks), so that a connection on which
- * nothing happens need not be told of again.
+ * fill_tcp_info() is the kernel's tcp_get_info() (net/ipv4/tcp.c, 6.18) without the socket's lock, so that members may be some
+ * nanoseconds apart. User space computes the fields that advance with the clock alone (struct clocks). So a connection without
+ * activity need not be reported again.
  *
- * A slot is emptied when its connection closes. Should that have been missed, the memory may be another socket's, or none:
- * reads that fail give nothing, and cookies are never used twice.
+ * A slot is emptied when its connection closes. If that event was missed, the memory may belong to another socket, or be
+ * unmapped: failed reads yield no sample, and a reused socket has another cookie, because the kernel never reuses cookies.
  */
 #include "kernel_types.h"
 #include "bpf/bpf_helpers.h"
@@ -37,7 +38,7 @@
 #define OPS_RTT 12
 #define FLAG_RTT 8
 
-/* The number that the running kernel's type has (BPF_TYPE_ID_TARGET). */
+/* BTF ID of struct tcp_sock in the running kernel (BPF_TYPE_ID_TARGET). */
 #define TCP_SOCK_TYPE __builtin_btf_type_id(*(struct tcp_sock *)0, 1)
 
 static u64 (*const bpf_get_socket_cookie)(void *ctx) = (void *)46;
@@ -51,12 +52,13 @@ extern void *bpf_rdonly_cast(const void *of, u32 type) __ksym __weak; /* Linux 6
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 const volatile struct settings settings = {};
-/* Events that found no room. */
+/* Events lost because the ring buffer was full. */
 u64 lost_events = 0;
-/* The socket that look looks at: too much for the stack, and there is one reader. A run of lines may begin in each. */
-static u8 copy[2 * LINES * LINE_BYTES] SEC(".bss.copy");
-/* What look copies of a socket. */
-struct run runs[RUNS_MOST] SEC(".bss.runs") = {};
+/* Copy of the socket being sampled: too large for the stack, and there is only one reader. Its size is doubled for the verifier,
+ * which assumes that a range of MAX_LINES lines may begin at any line. */
+static u8 copy[2 * MAX_LINES * LINE_BYTES] SEC(".bss.copy");
+/* The cache lines of a socket that sample_slots copies. */
+struct line_range line_ranges[MAX_LINE_RANGES] SEC(".bss.ranges") = {};
 
 struct {
 	__uint(type, MAP_HASH);
@@ -64,11 +66,11 @@ struct {
 	__uint(map_flags, F_NO_PREALLOC);
 	__type(key, u64);
 	__type(value, u32);
-} wanted SEC(".maps");
+} filter_results SEC(".maps");
 
 struct {
 	__uint(type, MAP_ARRAY);
-	__uint(max_entries, SLOTS_MOST);
+	__uint(max_entries, MAX_SLOTS);
 	__type(key, u32);
 	__type(value, struct slot);
 } slots SEC(".maps");
@@ -91,8 +93,8 @@ static __always_inline u32 usecs(u64 jiffies)
 	return CONFIG_HZ ? jiffies * 1000000 / CONFIG_HZ : 0;
 }
 
-/* Writes the same members each time; the others are 0 already. */
-static __always_inline void fill(struct tcp_sock *tp, struct tcp_info *info)
+/* Writes the same members on every call; all others are 0 already. */
+static __always_inline void fill_tcp_info(struct tcp_sock *tp, struct tcp_info *info)
 {
 	struct sock *sk = (struct sock *)tp;
 	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
@@ -108,10 +110,10 @@ static __always_inline void fill(struct tcp_sock *tp, struct tcp_info *info)
 			!!(tp->ecn_flags & 8) << 4 | !!BPF_CORE_READ_BITFIELD(tp, syn_data_acked) << 5;
 	if (bpf_core_field_exists(tp->tcp_usec_ts))
 		info->options |= !!BPF_CORE_READ_BITFIELD(tp, tcp_usec_ts) << 6;
-	bool scales = BPF_CORE_READ_BITFIELD(tp, rx_opt.wscale_ok);
-	info->wscales = scales ? BPF_CORE_READ_BITFIELD(tp, rx_opt.snd_wscale) |
-					 BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) << 4 :
-				 0;
+	bool has_scales = BPF_CORE_READ_BITFIELD(tp, rx_opt.wscale_ok);
+	info->wscales = has_scales ? BPF_CORE_READ_BITFIELD(tp, rx_opt.snd_wscale) |
+					     BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) << 4
+				   : 0;
 	info->flags = BPF_CORE_READ_BITFIELD(tp, rate_app_limited);
 	if (bpf_core_field_exists(tp->fastopen_client_fail))
 		info->flags |= BPF_CORE_READ_BITFIELD(tp, fastopen_client_fail) << 1;
@@ -177,7 +179,7 @@ static __always_inline void fill(struct tcp_sock *tp, struct tcp_info *info)
 	}
 }
 
-static __always_inline void observe(struct tcp_sock *tp, struct sample *sample)
+static __always_inline void fill_sample(struct tcp_sock *tp, struct sample *sample)
 {
 	struct sock *sk = (struct sock *)tp;
 	struct inet_connection_sock *icsk = (struct inet_connection_sock *)tp;
@@ -185,7 +187,7 @@ static __always_inline void observe(struct tcp_sock *tp, struct sample *sample)
 	sample->cookie = sk->__sk_common.skc_cookie.counter;
 	sample->memory[0] = sk->sk_backlog.rmem_alloc.counter;
 	sample->memory[1] = sk->sk_rcvbuf;
-	sample->memory[2] = sk->sk_wmem_alloc.refs.counter - 1; /* the socket itself counts one */
+	sample->memory[2] = sk->sk_wmem_alloc.refs.counter - 1; /* the socket itself holds one reference */
 	sample->memory[3] = sk->sk_sndbuf;
 	sample->memory[4] = sk->sk_forward_alloc;
 	sample->memory[5] = sk->sk_wmem_queued;
@@ -204,63 +206,66 @@ static __always_inline void observe(struct tcp_sock *tp, struct sample *sample)
 	sample->clocks.chrono_stat[0] = tp->chrono_stat[0];
 	sample->clocks.chrono_stat[1] = tp->chrono_stat[1];
 	sample->clocks.chrono_stat[2] = tp->chrono_stat[2];
-	fill(tp, &sample->info);
+	fill_tcp_info(tp, &sample->info);
 }
 
-/* Run by the program, with three words: writes the sample of a socket that is the first word all over, and the third in the line
- * that the second tells. */
+/* Run by user space (BPF_PROG_TEST_RUN) with three words: background, line, pattern. Writes the sample of a socket whose memory is
+ * filled with the background, except that the given cache line is filled with the pattern. */
 SEC("raw_tp")
-int survey(u64 *ctx)
+int sample_pattern(u64 *ctx)
 {
-	u32 zero = 0, line = ctx[1] & (LINES - 1);
+	u32 zero = 0, line = ctx[1] & (MAX_LINES - 1);
 	struct report *report = bpf_map_lookup_elem(&reports, &zero);
 	if (!report)
 		return 0;
-	/* volatile: there is no memset() to call. */
-	volatile u64 *words = (u64 *)copy, *there = (u64 *)(copy + line * LINE_BYTES);
-	for (u32 i = 0; i < LINES * LINE_BYTES / sizeof(u64); i++)
-		words[i] = ctx[0];
+	/* volatile: clang would otherwise emit a call of memset(), which eBPF does not have. */
+	volatile u64 *socket = (u64 *)copy, *changed = (u64 *)(copy + line * LINE_BYTES);
+	for (u32 i = 0; i < MAX_LINES * LINE_BYTES / sizeof(u64); i++)
+		socket[i] = ctx[0];
 	for (u32 i = 0; i < LINE_BYTES / sizeof(u64); i++)
-		there[i] = ctx[2];
-	observe((struct tcp_sock *)copy, &report->samples[0]);
+		changed[i] = ctx[2];
+	fill_sample((struct tcp_sock *)copy, &report->samples[0]);
 	report->samples[0].clocks.now = 0;
 	report->count = 1;
 	return 0;
 }
 
-/* Copies what a look reads of the socket there; whether all of it could be read. */
-static __always_inline bool fetch(void *there)
+/* Copies the cache lines that a sample reads; returns false if memory could not be read. */
+static __always_inline bool copy_socket(void *socket)
 {
-	for (u32 i = 0; i < RUNS_MOST; i++) {
-		u32 at = (runs[i].line & (LINES - 1)) * LINE_BYTES, lines = runs[i].lines;
-		if (!lines || lines > LINES)
+	for (u32 i = 0; i < MAX_LINE_RANGES; i++) {
+		u32 offset = (line_ranges[i].first & (MAX_LINES - 1)) * LINE_BYTES, lines = line_ranges[i].count;
+		if (!lines || lines > MAX_LINES)
 			break;
-		if (bpf_probe_read_kernel(copy + at, lines * LINE_BYTES, there + at))
+		if (bpf_probe_read_kernel(copy + offset, lines * LINE_BYTES, socket + offset))
 			return false;
 	}
 	return true;
 }
 
-/* By what is seen whether anything happened to a connection since the latest look.
+/* The members that indicate whether a connection changed since the latest sample.
  *
- * These are few of the members that a look reads, half of its cache lines, and none of the others changes without one
- * of them: each packet counts in segs_in or segs_out; what the application writes moves write_seq, what it reads copied_seq;
- * losses that a timer finds are lost_out, a timeout that could send nothing icsk_retransmits or icsk_backoff; options
- * set sk_rcvbuf, sk_sndbuf, sk_max_pacing_rate, window_clamp; an ICMP message icsk_pmtu_cookie or mss_cache. Who holds the
- * lock may be in the middle of a change.
+ * They are a small part of the members that a sample reads, and lie in half of its cache lines. No other member changes without
+ * one of them: each packet increases segs_in or segs_out; writes of the application advance write_seq, reads copied_seq; losses
+ * detected by a timer change lost_out; a timeout that could not send changes icsk_retransmits or icsk_backoff; socket options
+ * set sk_rcvbuf, sk_sndbuf, sk_max_pacing_rate, window_clamp; an ICMP message changes icsk_pmtu_cookie or mss_cache. While the
+ * socket is locked, a change may be in progress.
  */
-#define TELLTALES(each)                                                                                                \
+#define CHANGE_INDICATORS(each)                                                                                        \
 	each(tp->segs_in) each(tp->segs_out) each(tp->write_seq) each(tp->copied_seq) each(tp->snd_una)                \
-	each(tp->packets_out) each(tp->lost_out) each(tp->snd_cwnd) each(tp->mss_cache) each(tp->window_clamp)         \
-	each(tp->chrono_start) each(icsk->icsk_pmtu_cookie) each(sk->sk_max_pacing_rate)                               \
-	each(sk->sk_backlog.rmem_alloc.counter) each(sk->sk_backlog.len) each(sk->sk_rcvbuf) each(sk->sk_sndbuf)       \
-	each(sk->sk_wmem_alloc.refs.counter) each(sk->sk_wmem_queued) each(sk->sk_forward_alloc)                       \
-	each(sk->sk_omem_alloc.counter) each(sk->sk_drops.counter)                                                     \
-	each(sk->__sk_common.skc_state | tp->chrono_type << 8 | icsk->icsk_retransmits << 16 | icsk->icsk_backoff << 24) \
-	each(BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) | icsk->icsk_probes_out << 8)
+		each(tp->packets_out) each(tp->lost_out) each(tp->snd_cwnd) each(tp->mss_cache) each(tp->window_clamp) \
+			each(tp->chrono_start) each(icsk->icsk_pmtu_cookie) each(sk->sk_max_pacing_rate) each(         \
+				sk->sk_backlog.rmem_alloc.counter) each(sk->sk_backlog.len) each(sk->sk_rcvbuf)        \
+				each(sk->sk_sndbuf) each(sk->sk_wmem_alloc.refs.counter) each(sk->sk_wmem_queued)      \
+					each(sk->sk_forward_alloc) each(sk->sk_omem_alloc.counter)                     \
+						each(sk->sk_drops.counter)                                             \
+							each(sk->__sk_common.skc_state | tp->chrono_type << 8 |        \
+							     icsk->icsk_retransmits << 16 | icsk->icsk_backoff << 24)  \
+								each(BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) |     \
+								     icsk->icsk_probes_out << 8)
 
-/* The sum of the telltales, each times an odd number of its own: what changes one changes it, and what changes several leaves
- * it as it was once in 2^64. */
+/* The sum of the change indicators, each multiplied by a different odd number: a change of one of them always changes the sum,
+ * and changes of several leave it unchanged with probability 2^-64. */
 static __always_inline u64 fingerprint(struct tcp_sock *tp)
 {
 	struct sock *sk = (struct sock *)tp;
@@ -270,66 +275,66 @@ static __always_inline u64 fingerprint(struct tcp_sock *tp)
 #define ADD(value)                                                                                                     \
 	sum += (u64)(value)*factor;                                                                                    \
 	factor = factor * 0xd1342543de82ef95 + 2;
-	TELLTALES(ADD)
+	CHANGE_INDICATORS(ADD)
 #undef ADD
 	return sum;
 }
 
-/* Looks at the connection in the slot, and writes the sample if it moved; how many were written. A function of its own, because
- * the kernel then verifies it once and not each time. */
-__noinline int look_at(u32 at, u32 count, u64 time_ns)
+/* Samples the connection in slot `index`, and writes the sample if the connection changed or a report is due; returns the number
+ * of samples written. A global function, because the kernel then verifies it once and not at each call. */
+__noinline int sample_slot(u32 index, u32 count, u64 time_ns)
 {
 	u32 zero = 0, now = bpf_jiffies64();
-	struct slot *slot = bpf_map_lookup_elem(&slots, &at);
+	struct slot *slot = bpf_map_lookup_elem(&slots, &index);
 	struct report *report = bpf_map_lookup_elem(&reports, &zero);
 	if (!slot || !report || !slot->sk)
 		return 0;
-	void *there = (void *)slot->sk;
+	void *socket = (void *)slot->sk;
 
-	/* One that rested is seen to rest where it is, by half of its lines. A member read there is eight instructions (the
-	 * kernel checks each address), so of one that moved the lines are copied first. */
-	bool is_due = slot->told != TOLD || now - slot->told_at >= CONFIG_HZ;
+	/* A connection that was unchanged is checked in place, which touches half of its cache lines. Each member read in place
+	 * costs eight instructions (the kernel checks each address), so the lines of a changed connection are copied first. */
+	bool is_due = slot->status != REPORTED_UNCHANGED || now - slot->reported_at >= CONFIG_HZ;
 	if (bpf_rdonly_cast && !is_due) {
-		struct tcp_sock *tp = bpf_rdonly_cast(there, TCP_SOCK_TYPE);
+		struct tcp_sock *tp = bpf_rdonly_cast(socket, TCP_SOCK_TYPE);
 		if (fingerprint(tp) == slot->fingerprint && !((struct sock *)tp)->sk_lock.owned)
 			return 0;
 	}
 	struct tcp_sock *tp = (struct tcp_sock *)copy;
 	struct sock *sk = (struct sock *)copy;
-	if (!fetch(there))
+	if (!copy_socket(socket))
 		return 0;
-	/* It was this connection all the time if it is still. */
+	/* The cookie is read after the copy: if it still matches, the copied memory belonged to this connection. */
 	s64 *cookie = &sk->__sk_common.skc_cookie.counter;
-	if (bpf_probe_read_kernel(cookie, sizeof(*cookie), there + ((u8 *)cookie - copy)) || *cookie != slot->cookie)
+	if (bpf_probe_read_kernel(cookie, sizeof(*cookie), socket + ((u8 *)cookie - copy)) || *cookie != slot->cookie)
 		return 0;
-	u64 found = fingerprint(tp);
-	bool is_moved = slot->told == UNTOLD || found != slot->fingerprint || sk->sk_lock.owned;
-	if (!is_moved && !is_due)
+	u64 current = fingerprint(tp);
+	bool is_changed = slot->status == NEVER_REPORTED || current != slot->fingerprint || sk->sk_lock.owned;
+	if (!is_changed && !is_due)
 		return 0;
-	slot->fingerprint = found;
-	slot->told = is_moved ? TOLD_MOVING : TOLD;
-	slot->told_at = now;
-	struct sample *sample = &report->samples[count & (SAMPLES_MOST - 1)];
-	observe(tp, sample);
+	slot->fingerprint = current;
+	slot->status = is_changed ? REPORTED_CHANGED : REPORTED_UNCHANGED;
+	slot->reported_at = now;
+	struct sample *sample = &report->samples[count & (MAX_SAMPLES - 1)];
+	fill_sample(tp, sample);
 	sample->time_ns = time_ns;
-	sample->slot = at;
+	sample->slot = index;
 	return 1;
 }
 
-/* Run by the program, with the first slot. */
+/* Run by user space (BPF_PROG_TEST_RUN) with the index of the first slot. */
 SEC("raw_tp")
-int look(u64 *ctx)
+int sample_slots(u64 *ctx)
 {
 	u32 zero = 0, count = 0, first = ctx[0];
 	u64 time_ns = 0;
 	struct report *report = bpf_map_lookup_elem(&reports, &zero);
 	if (!report)
 		return 0;
-	for (u32 i = 0; i < SAMPLES_MOST; i++) {
-		/* To ask the time the processor waits for all that it fetches: not for each connection. */
+	for (u32 i = 0; i < MAX_SAMPLES; i++) {
+		/* Reading the time stalls the processor until pending loads complete, so it is not read for each connection. */
 		if (i % 16 == 0)
 			time_ns = bpf_ktime_get_ns();
-		count += look_at(first + i, count, time_ns);
+		count += sample_slot(first + i, count, time_ns);
 	}
 	report->time_ns = bpf_ktime_get_ns();
 	report->now = bpf_jiffies64();
@@ -338,7 +343,7 @@ int look(u64 *ctx)
 }
 
 SEC("iter/tcp")
-int choose(struct bpf_iter__tcp *ctx)
+int assign_slots(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
 
@@ -348,15 +353,15 @@ int choose(struct bpf_iter__tcp *ctx)
 	if (!tp)
 		return 0;
 	u64 cookie = bpf_get_socket_cookie(tp);
-	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
-	if (!known || *known == UNWANTED)
+	u32 *result = bpf_map_lookup_elem(&filter_results, &cookie);
+	if (!result || *result == FILTERED_OUT)
 		return 0;
-	u32 at = *known - 1;
-	struct slot *slot = bpf_map_lookup_elem(&slots, &at);
+	u32 index = *result - 1;
+	struct slot *slot = bpf_map_lookup_elem(&slots, &index);
 	if (slot && slot->sk != (u64)tp) {
 		slot->sk = 0;
 		slot->cookie = cookie;
-		slot->told = UNTOLD;
+		slot->status = NEVER_REPORTED;
 		slot->sk = (u64)tp;
 	}
 	if (settings.per_ack && !(tp->bpf_sock_ops_cb_flags & FLAG_RTT)) {
@@ -368,20 +373,20 @@ int choose(struct bpf_iter__tcp *ctx)
 
 static __always_inline bool is_watched(u32 netns)
 {
-	for (u32 i = 0; i < NETNS_MOST && i < settings.namespace_count; i++)
+	for (u32 i = 0; i < MAX_NAMESPACES && i < settings.namespace_count; i++)
 		if (settings.namespaces[i] == netns)
 			return true;
 	return false;
 }
 
-/* Whether to tell of a connection: one that is wanted, or of which nobody knows yet. */
-static __always_inline bool is_wanted(u64 cookie)
+/* Whether to report a connection: user space selected it, or has not decided yet. */
+static __always_inline bool passes_filter(u64 cookie)
 {
-	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
-	return !known || *known != UNWANTED;
+	u32 *result = bpf_map_lookup_elem(&filter_results, &cookie);
+	return !result || *result != FILTERED_OUT;
 }
 
-static __always_inline void tell(struct sock *sk, u32 kind, u64 value)
+static __always_inline void report_event(struct sock *sk, u32 kind, u64 value)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
@@ -390,7 +395,7 @@ static __always_inline void tell(struct sock *sk, u32 kind, u64 value)
 	if (!is_watched(netns))
 		return;
 	u64 cookie = bpf_get_socket_cookie(sk);
-	if (!is_wanted(cookie))
+	if (!passes_filter(cookie))
 		return;
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {
@@ -406,7 +411,7 @@ static __always_inline void tell(struct sock *sk, u32 kind, u64 value)
 	event->netns = netns;
 	event->snd_cwnd = tp->snd_cwnd;
 	event->snd_ssthresh = tp->snd_ssthresh;
-	/* While losses are being marked it may be below nothing. */
+	/* Negative values are possible while the kernel is marking losses. */
 	s32 in_flight = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
 	event->in_flight = in_flight > 0 ? in_flight : 0;
 	event->srtt_us = tp->srtt_us >> 3;
@@ -430,17 +435,18 @@ static __always_inline void tell(struct sock *sk, u32 kind, u64 value)
 	bpf_ringbuf_submit(event, 0);
 }
 
-/* The last look at a connection that is wanted, into the ring too: its length tells it from events. Its slot is empty then. */
-static __always_inline void last_look(struct sock *sk)
+/* Writes the final sample of a selected connection to the ring buffer, and empties its slot. User space distinguishes samples from
+ * events by their length. */
+static __always_inline void report_final_sample(struct sock *sk)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	u64 cookie = bpf_get_socket_cookie(sk);
-	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
+	u32 *result = bpf_map_lookup_elem(&filter_results, &cookie);
 
-	if (!tp || !known || *known == UNWANTED)
+	if (!tp || !result || *result == FILTERED_OUT)
 		return;
-	u32 at = *known - 1;
-	struct slot *slot = bpf_map_lookup_elem(&slots, &at);
+	u32 index = *result - 1;
+	struct slot *slot = bpf_map_lookup_elem(&slots, &index);
 	if (slot && slot->cookie == cookie)
 		slot->sk = 0;
 	struct sample *sample = bpf_ringbuf_reserve(&events, sizeof(*sample), 0);
@@ -449,7 +455,7 @@ static __always_inline void last_look(struct sock *sk)
 		return;
 	}
 	__builtin_memset(sample, 0, sizeof(*sample));
-	observe(tp, sample);
+	fill_sample(tp, sample);
 	sample->time_ns = bpf_ktime_get_ns();
 	bpf_ringbuf_submit(sample, 0);
 }
@@ -458,15 +464,15 @@ SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(state, struct sock *sk, int old, int new)
 {
 	if (new == TCP_CLOSE)
-		last_look(sk);
-	tell(sk, EVENT_STATE, (u64)(old & 0xff) << 8 | (new & 0xff));
+		report_final_sample(sk);
+	report_event(sk, EVENT_STATE, (u64)(old & 0xff) << 8 | (new & 0xff));
 	return 0;
 }
 
 SEC("tp_btf/tcp_cong_state_set")
 int BPF_PROG(congestion_state, struct sock *sk, u8 new)
 {
-	tell(sk, EVENT_CA_STATE, new);
+	report_event(sk, EVENT_CA_STATE, new);
 	return 0;
 }
 
@@ -474,16 +480,16 @@ SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(retransmit, struct sock *sk, struct sk_buff *skb)
 {
 	struct tcp_skb_cb *cb = (struct tcp_skb_cb *)skb->cb;
-	tell(sk, EVENT_RETRANSMIT, cb->tcp_gso_segs);
+	report_event(sk, EVENT_RETRANSMIT, cb->tcp_gso_segs);
 	return 0;
 }
 
-/* Fires for each segment of an established connection, before it is taken in. */
+/* Fires for each segment received on an established connection, before the kernel processes it. */
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 {
 	if (settings.per_ack)
-		tell(sk, EVENT_ACK, 0);
+		report_event(sk, EVENT_ACK, 0);
 	return 0;
 }
 
@@ -497,8 +503,8 @@ int round_trip(struct bpf_sock_ops *ops)
 	if (ops->op != OPS_RTT)
 		return 1;
 	u64 cookie = bpf_get_socket_cookie(ops);
-	u32 *known = bpf_map_lookup_elem(&wanted, &cookie);
-	if (!known || *known == UNWANTED)
+	u32 *result = bpf_map_lookup_elem(&filter_results, &cookie);
+	if (!result || *result == FILTERED_OUT)
 		return 1;
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {

@@ -1,11 +1,11 @@
-//! What can go wrong while watching.
+//! Errors of this crate.
 
 use std::io;
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An operation that the system refused.
+    /// A system call failed.
     #[error("cannot {operation}: {cause}")]
     Os {
         /// What was attempted, and on what.
@@ -14,12 +14,12 @@ pub enum Error {
         #[source]
         cause: io::Error,
     },
-    /// This machine, or this user, cannot trace.
+    /// The kernel lacks a feature that tracing needs, or the user lacks the privilege.
     #[error("{0}")]
     Missing(String),
 }
 
-/// Says what was attempted when an operation fails.
+/// Adds the attempted operation to an I/O error.
 pub(crate) trait Attempted<T> {
     fn attempted(self, operation: impl FnOnce() -> String) -> Result<T, Error>;
 }

@@ -1,11 +1,11 @@
-//! What the fuzz targets call: readers of bytes that others wrote.
+//! Entry points for the fuzz targets: parsers of untrusted input.
 
-/// Reads a datagram of sock_diag as an answer to request 1.
+/// Parses a datagram of sock_diag as the reply to request 1.
 pub fn sock_diag(bytes: &[u8]) {
-    crate::diag::read(bytes);
+    crate::diag::parse_reply(bytes);
 }
 
-/// Reads a filter.
+/// Parses a filter.
 pub fn filter(text: &str) {
     let _ = crate::Filter::parse(text);
 }

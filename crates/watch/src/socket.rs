@@ -1,74 +1,68 @@
 //! Reads a socket's state into a row of the record.
-#![allow(unsafe_code)]
-
-use std::{
-    io, mem,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
-};
+use std::{io, mem, os::fd::BorrowedFd};
 
 use schema::FlowSample;
 use socket2::{Domain, Socket, Type};
 
 use crate::{
-    Error, Memory, TcpInfo,
+    Error, SocketMemory, TcpInfo,
     error::Attempted,
     row::{fill_receiver, fill_sender},
     tcp_info::TCP_INFO_BYTES,
 };
 
 const MEMINFO_WORDS: usize = 9;
+/// From include/uapi/asm-generic/socket.h; libc lacks it.
 const SO_MEMINFO: i32 = 55;
 
-/// Fills in the sender's metrics, and tells what they were made of. One call takes about 2 us.
+/// Reads a TCP socket and fills in the sender's metrics; returns the `tcp_info` that they come from. One call
+/// takes about 2 us.
+///
+/// # Errors
+/// If the socket is not TCP, or getsockopt(2) fails.
 pub fn read_sender(socket: BorrowedFd<'_>, row: &mut FlowSample) -> io::Result<TcpInfo> {
-    let info = tcp_info(socket)?;
+    let info = read_tcp_info(socket)?;
     fill_sender(&info, meminfo(socket)?.as_ref(), row);
     Ok(info)
 }
 
-/// Fills in the receiver's metrics, and tells what they were made of.
+/// Reads a TCP socket and fills in the receiver's metrics; returns the `tcp_info` that they come from.
+///
+/// # Errors
+/// If the socket is not TCP, or getsockopt(2) fails.
 pub fn read_receiver(socket: BorrowedFd<'_>, row: &mut FlowSample) -> io::Result<TcpInfo> {
-    let info = tcp_info(socket)?;
-    fill_receiver(&info, meminfo(socket)?.as_ref(), unread(socket).ok(), row);
+    let info = read_tcp_info(socket)?;
+    fill_receiver(&info, meminfo(socket)?.as_ref(), unread(socket), row);
     Ok(info)
 }
 
-/// The kernel's own account of a TCP socket.
-pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+/// Reads `struct tcp_info` of a socket.
+///
+/// # Errors
+/// If the socket is not TCP, or getsockopt(2) fails.
+pub fn read_tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut bytes = [0u8; TCP_INFO_BYTES];
-    let len = get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
+    let len = os::read_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
     Ok(TcpInfo::from_bytes(&bytes[..len]))
 }
 
-/// Bytes of `struct tcp_info` in this kernel.
-pub(crate) fn length_of_tcp_info() -> Result<u32, Error> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).attempted(|| "make a TCP socket".into())?;
+/// Size of this kernel's `struct tcp_info`, bytes.
+pub(crate) fn tcp_info_length() -> Result<u32, Error> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).attempted(|| "create a TCP socket".into())?;
     let mut bytes = [0u8; TCP_INFO_BYTES];
-    let length = get_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes);
+    let length = os::read_option(&socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes);
     length.map(|length| length as u32).attempted(|| "read TCP_INFO".into())
 }
 
-fn meminfo(socket: BorrowedFd<'_>) -> io::Result<Option<Memory>> {
+fn meminfo(socket: BorrowedFd<'_>) -> io::Result<Option<SocketMemory>> {
     let mut words = [0u32; MEMINFO_WORDS];
-    let len = get_option(socket, libc::SOL_SOCKET, SO_MEMINFO, &mut words)?;
-    Ok(Memory::from_words(&words[..len / mem::size_of::<u32>()]))
+    let len = os::read_option(socket, libc::SOL_SOCKET, SO_MEMINFO, &mut words)?;
+    Ok(SocketMemory::from_words(&words[..len / mem::size_of::<u32>()]))
 }
 
-/// Reads an option into `value`; returns the bytes that the kernel filled.
-fn get_option<T>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &mut T) -> io::Result<usize> {
-    let mut len = mem::size_of::<T>() as libc::socklen_t;
-    // SAFETY: `T` is an array of plain integers of `len` bytes; the kernel writes at most `len` of them.
-    let done =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (value as *mut T).cast(), &raw mut len) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(len as usize) }
-}
-
-/// Bytes received in order and not yet read (SIOCINQ, tcp(7)).
-fn unread(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: FIONREAD writes one int.
-    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(bytes.max(0) as u32) }
+/// Bytes received in order and not yet read.
+fn unread(socket: BorrowedFd<'_>) -> Option<u32> {
+    os::unread_bytes(socket).ok().and_then(|bytes| u32::try_from(bytes).ok())
 }
 
 #[cfg(test)]
@@ -76,12 +70,13 @@ mod tests {
     use std::{
         io::Write,
         net::{TcpListener, TcpStream},
+        os::fd::AsFd,
     };
 
     use super::*;
 
     #[test]
-    fn a_loopback_connection_shows_what_was_sent() {
+    fn both_ends_of_a_loopback_connection_count_its_bytes() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (receiver, _) = listener.accept().unwrap();

@@ -1,6 +1,6 @@
-//! `struct tcp_info` (include/uapi/linux/tcp.h), decoded by offset from however many bytes the kernel gave.
+//! `struct tcp_info` (include/uapi/linux/tcp.h), decoded by offset. Older kernels return fewer bytes.
 
-/// Bytes of the newest layout known here (Linux 6.18: 280, with AccECN's counters).
+/// Size of the newest layout decoded here, bytes (Linux 6.18, with AccECN's counters).
 pub(crate) const TCP_INFO_BYTES: usize = 280;
 
 /// What the kernel returned for TCP_INFO.
@@ -10,7 +10,7 @@ pub struct TcpInfo {
     len: usize,
 }
 
-/// Declares a getter for each field, and the list of all: name, type, offset.
+/// Declares a getter for each field (name, type, offset), and the list of all fields.
 macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $offset:literal,)*) => {
         impl TcpInfo {
@@ -19,7 +19,8 @@ macro_rules! fields {
                 Some(<$type>::from_ne_bytes(field.try_into().ok()?))
             })*
 
-            /// Every whole-byte field that the kernel returned, in its order, by the name of its getter.
+            /// Every field of whole bytes that the kernel returned, in the kernel's order, with the name of
+            /// its getter.
             pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name().map(u64::from)),)*]
                     .into_iter()
@@ -34,9 +35,9 @@ fields! {
     state: u8 = 0,
     /// Congestion state: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
     ca_state: u8 = 1,
-    /// Timeouts in a row without an answer.
+    /// Consecutive retransmission timeouts without an ACK.
     retransmits: u8 = 2,
-    /// Window or keep-alive probes in a row without an answer.
+    /// Consecutive window or keep-alive probes without an ACK.
     probes: u8 = 3,
     /// Doublings of the retransmission timeout.
     backoff: u8 = 4,
@@ -52,11 +53,11 @@ fields! {
     rcv_mss: u32 = 20,
     /// Segments outstanding.
     unacked: u32 = 24,
-    /// Of these, SACKed.
+    /// Outstanding segments that are SACKed.
     sacked: u32 = 28,
-    /// Of these, marked lost.
+    /// Outstanding segments that are marked lost.
     lost: u32 = 32,
-    /// Of these, retransmitted.
+    /// Outstanding segments that were retransmitted.
     retrans: u32 = 36,
     /// Time since data was last sent, ms.
     last_data_sent_ms: u32 = 44,
@@ -70,7 +71,7 @@ fields! {
     rcv_ssthresh: u32 = 64,
     /// Smoothed round-trip time, us.
     rtt_us: u32 = 68,
-    /// Its mean deviation, us.
+    /// Mean deviation of the round-trip time, us.
     rttvar_us: u32 = 72,
     /// Slow-start threshold, segments; 0x7fffffff while infinite.
     snd_ssthresh: u32 = 76,
@@ -78,7 +79,7 @@ fields! {
     snd_cwnd: u32 = 80,
     /// MSS that we advertised, bytes.
     advmss: u32 = 84,
-    /// Segments that may come out of order before a loss is assumed.
+    /// Reordering tolerated before a loss is assumed, segments.
     reordering: u32 = 88,
     /// Receiver's round-trip estimate, us.
     rcv_rtt_us: u32 = 92,
@@ -98,7 +99,7 @@ fields! {
     segs_out: u32 = 136,
     /// Segments received.
     segs_in: u32 = 140,
-    /// Bytes in the send buffer never sent.
+    /// Bytes in the send buffer that were never sent.
     notsent_bytes: u32 = 144,
     /// Smallest round-trip time, us; all ones before the first sample.
     min_rtt_us: u32 = 148,
@@ -116,43 +117,43 @@ fields! {
     sndbuf_limited_us: u64 = 184,
     /// Segments delivered, SACKed ones included.
     delivered: u32 = 192,
-    /// Of these, acknowledged with a mark of congestion.
+    /// Delivered segments that were acknowledged as CE-marked.
     delivered_ce: u32 = 196,
     /// Bytes sent, retransmissions included.
     bytes_sent: u64 = 200,
     /// Bytes retransmitted.
     bytes_retrans: u64 = 208,
-    /// Duplicates that the peer reported (RFC 2883).
+    /// Duplicates that the peer reported by D-SACK (RFC 2883).
     dsack_dups: u32 = 216,
     /// Reordering events seen.
     reord_seen: u32 = 220,
     /// Segments received out of order.
     rcv_ooopack: u32 = 224,
-    /// The peer's window, bytes, scaled (Linux 5.4).
+    /// The peer's receive window, bytes, after scaling (Linux 5.4).
     snd_wnd: u32 = 228,
-    /// The window we advertise, bytes (Linux 6.2).
+    /// Our advertised receive window, bytes (Linux 6.2).
     rcv_wnd: u32 = 232,
-    /// Changes of the path's hash, to get off a bad path (Linux 6.2).
+    /// Changes of the flow's hash, to leave a bad path (PLB and timeouts, Linux 6.2).
     rehash: u32 = 236,
     /// Retransmission timeouts since the start (Linux 6.7).
     total_rto: u16 = 240,
-    /// Recoveries from timeouts since the start (Linux 6.7).
+    /// Completed recoveries from retransmission timeouts since the start (Linux 6.7).
     total_rto_recoveries: u16 = 242,
-    /// Time spent in these, ms (Linux 6.7).
+    /// Time spent in recoveries from retransmission timeouts, ms (Linux 6.7).
     total_rto_time_ms: u32 = 244,
-    /// Segments received with a mark of congestion (AccECN, Linux 6.18, as all that follow).
+    /// CE-marked segments received (AccECN, Linux 6.18, as all following fields).
     received_ce: u32 = 248,
     /// Bytes delivered marked ECT(1).
     delivered_e1_bytes: u32 = 252,
     /// Bytes delivered marked ECT(0).
     delivered_e0_bytes: u32 = 256,
-    /// Bytes delivered marked with congestion.
+    /// Bytes delivered marked CE.
     delivered_ce_bytes: u32 = 260,
     /// Bytes received marked ECT(1).
     received_e1_bytes: u32 = 264,
     /// Bytes received marked ECT(0).
     received_e0_bytes: u32 = 268,
-    /// Bytes received marked with congestion.
+    /// Bytes received marked CE.
     received_ce_bytes: u32 = 272,
     /// How AccECN's negotiation failed.
     accecn_fail_mode: u16 = 276,
@@ -161,47 +162,49 @@ fields! {
 }
 
 impl TcpInfo {
-    /// Takes what the kernel returned; what is longer than the known layout is left out.
+    /// Decodes what the kernel returned. Bytes beyond the known layout are ignored.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut info = TcpInfo { bytes: [0; TCP_INFO_BYTES], len: 0 };
         info.refill(bytes);
         info
     }
 
-    /// Becomes what [`TcpInfo::from_bytes`] gives.
+    /// Replaces the contents, as [`TcpInfo::from_bytes`] without a new value.
     pub(crate) fn refill(&mut self, bytes: &[u8]) {
         self.len = bytes.len().min(TCP_INFO_BYTES);
-        let (told, rest) = self.bytes.split_at_mut(self.len);
-        told.copy_from_slice(&bytes[..told.len()]);
-        rest.fill(0);
+        let (returned, missing) = self.bytes.split_at_mut(self.len);
+        returned.copy_from_slice(&bytes[..returned.len()]);
+        missing.fill(0);
     }
 
-    /// Fills in the fields that grow with the clock alone, where the kernel returned them: how long ago data was sent, data was
-    /// received and an ACK was received, ms; the times busy, limited by the peer's window and by the send buffer, us.
-    pub(crate) fn set_times(&mut self, ago_ms: [u32; 3], spent_us: [u64; 3]) {
-        for (at, value) in [44, 52, 56].into_iter().zip(ago_ms) {
-            self.put(at, &value.to_ne_bytes());
+    /// Sets the fields that advance with the clock alone, where the kernel returned them: the ages of the
+    /// last data sent, data received and ACK received, ms; the times busy, limited by the peer's receive
+    /// window and by the send buffer, us.
+    pub(crate) fn set_times(&mut self, ages_ms: [u32; 3], durations_us: [u64; 3]) {
+        for (offset, value) in [44, 52, 56].into_iter().zip(ages_ms) {
+            self.put(offset, &value.to_ne_bytes());
         }
-        for (at, value) in [168, 176, 184].into_iter().zip(spent_us) {
-            self.put(at, &value.to_ne_bytes());
+        for (offset, value) in [168, 176, 184].into_iter().zip(durations_us) {
+            self.put(offset, &value.to_ne_bytes());
         }
     }
 
-    fn put(&mut self, at: usize, value: &[u8]) {
-        if let Some(field) = self.bytes[..self.len].get_mut(at..at + value.len()) {
+    fn put(&mut self, offset: usize, value: &[u8]) {
+        if let Some(field) = self.bytes[..self.len].get_mut(offset..offset + value.len()) {
             field.copy_from_slice(value);
         }
     }
 
-    /// Window scales: ours for what the peer advertises, and the one we asked the peer to apply (the seventh byte's halves).
+    /// Window scales, snd_wscale and rcv_wscale: of windows that the peer advertises, and of those that we
+    /// advertise (the two halves of the seventh byte).
     pub fn wscales(&self) -> Option<(u8, u8)> {
         (self.len > 6).then(|| (self.bytes[6] & 0xf, self.bytes[6] >> 4))
     }
 
-    /// Segments in the network by the sender's reckoning (tcp_packets_in_flight).
+    /// Segments in flight by the sender's estimate (tcp_packets_in_flight()).
     pub fn in_flight(&self) -> Option<u32> {
-        let gone = self.sacked()?.saturating_add(self.lost()?);
-        Some(self.unacked()?.saturating_sub(gone).saturating_add(self.retrans()?))
+        let left_network = self.sacked()?.saturating_add(self.lost()?);
+        Some(self.unacked()?.saturating_sub(left_network).saturating_add(self.retrans()?))
     }
 
     /// Whether the latest delivery rate sample was limited by the application (bit 0 of the eighth byte).
@@ -215,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_answer_leaves_the_tail_unknown() {
+    fn fields_beyond_a_short_reply_are_none() {
         let bytes: Vec<u8> = (0..=255).cycle().take(104).collect();
         let info = TcpInfo::from_bytes(&bytes);
         assert_eq!(info.snd_cwnd(), Some(u32::from_ne_bytes([80, 81, 82, 83])));
@@ -225,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_fields_ends_where_the_answer_does() {
+    fn the_list_of_fields_ends_with_the_reply() {
         let bytes = [1u8; TCP_INFO_BYTES];
         let all = TcpInfo::from_bytes(&bytes);
         assert_eq!(all.fields().last(), Some(("accecn_opt_seen", 0x0101)));
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn no_length_panics() {
+    fn no_reply_length_panics() {
         for len in 0..400 {
             let info = TcpInfo::from_bytes(&vec![0xff; len]);
             assert_eq!(info.rcv_wnd().is_some(), len >= 236);

@@ -1,34 +1,36 @@
-//! The instruments of web100 (RFC 4898, the TCP Extended Statistics MIB), and what Linux has for each.
+//! The instruments of web100 (RFC 4898, the TCP Extended Statistics MIB), and the value that Linux has for
+//! each.
 //!
-//! One table says for each instrument where its value comes from and how near that is. What nothing on Linux tells is blank,
-//! with the reason.
+//! One table gives each instrument's source, and how close its value is to web100's. Instruments without any
+//! source on Linux are blank, with the reason.
 
-use crate::{Followed, Look, TcpInfo};
+use crate::{SocketSample, TcpInfo, TrackedConnection};
 
-/// How near a value is to what web100 meant.
+/// How close a value is to web100's definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Nearness {
-    /// The same.
+pub enum Fidelity {
+    /// The same quantity.
     Same,
-    /// Nearly the same; the source says what differs.
+    /// Nearly the same quantity; the source text names the difference.
     Near,
-    /// Made of looks: what happened between two of them is missing. The same where every event is traced.
+    /// Counted from samples, so that changes between two samples are missing. Exact where every event is
+    /// traced.
     Counted,
-    /// Only where each round trip is traced.
+    /// Available only where each round trip is traced.
     Traced,
-    /// Linux does not tell it.
+    /// Linux does not report it.
     Blank,
 }
 
-impl Nearness {
-    /// The word for it.
+impl Fidelity {
+    /// The word in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Nearness::Same => "same",
-            Nearness::Near => "near",
-            Nearness::Counted => "counted",
-            Nearness::Traced => "traced",
-            Nearness::Blank => "blank",
+            Fidelity::Same => "same",
+            Fidelity::Near => "near",
+            Fidelity::Counted => "counted",
+            Fidelity::Traced => "traced",
+            Fidelity::Blank => "blank",
         }
     }
 }
@@ -36,46 +38,46 @@ impl Nearness {
 /// An instrument of web100.
 #[derive(Debug, Clone, Copy)]
 pub struct Instrument {
-    /// Its name in web100.
+    /// Name in web100.
     pub name: &'static str,
-    /// The unit of its value: empty for counts.
+    /// Unit of the value: empty for counts.
     pub unit: &'static str,
-    /// How near the value is.
-    pub nearness: Nearness,
-    /// Where the value comes from; of a blank, why there is none.
+    /// How close the value is to web100's definition.
+    pub fidelity: Fidelity,
+    /// Where the value comes from; for a blank, why there is none.
     pub source: &'static str,
-    read: fn(&Followed) -> Option<u64>,
+    read: fn(&TrackedConnection) -> Option<u64>,
 }
 
 impl Instrument {
-    /// The value for a connection; `None` where the kernel is too old, or nothing was measured yet.
-    pub fn value(&self, connection: &Followed) -> Option<u64> {
+    /// The value for a connection; `None` if the kernel is too old, or nothing was measured yet.
+    pub fn value(&self, connection: &TrackedConnection) -> Option<u64> {
         (self.read)(connection)
     }
 }
 
-fn info(connection: &Followed) -> &TcpInfo {
-    &connection.look.info
+fn info(connection: &TrackedConnection) -> &TcpInfo {
+    &connection.sample.info
 }
 
-fn option(look: &Look, bit: u8) -> Option<u64> {
-    look.info.options().map(|options| u64::from(options >> bit & 1))
+fn option_bit(sample: &SocketSample, bit: u8) -> Option<u64> {
+    sample.info.options().map(|options| u64::from(options >> bit & 1))
 }
 
-/// Time with nothing to send: since the connection is followed, us.
-fn app_idle_us(connection: &Followed) -> Option<u64> {
-    let followed = connection.looked_ns.saturating_sub(connection.first_ns) / 1000;
-    Some(followed.saturating_sub(info(connection).busy_time_us()?))
+/// Time with nothing to send since the connection was first seen, us.
+fn app_idle_us(connection: &TrackedConnection) -> Option<u64> {
+    let observed_us = connection.sampled_ns.saturating_sub(connection.first_seen_ns) / 1000;
+    Some(observed_us.saturating_sub(info(connection).busy_time_us()?))
 }
 
-/// Declares the table: an instrument a line.
+/// Declares the table, one instrument per line.
 macro_rules! instruments {
-    ($($name:ident [$unit:literal] $nearness:ident $source:literal $read:expr;)*) => {
-        /// All instruments, in the order of section 7's table.
+    ($($name:ident [$unit:literal] $fidelity:ident $source:literal $read:expr;)*) => {
+        /// All instruments.
         pub const INSTRUMENTS: &[Instrument] = &[$(Instrument {
             name: stringify!($name),
             unit: $unit,
-            nearness: Nearness::$nearness,
+            fidelity: Fidelity::$fidelity,
             source: $source,
             read: $read,
         },)*];
@@ -90,98 +92,120 @@ instruments! {
     HCDataOctetsOut ["bytes"] Same "tcp_info bytes_sent" |c| info(c).bytes_sent();
     OctetsRetrans ["bytes"] Same "tcp_info bytes_retrans" |c| info(c).bytes_retrans();
     SegsRetrans ["segs"] Same "tcp_info total_retrans" |c| info(c).total_retrans().map(u64::from);
-    HCThruOctetsAcked ["bytes"] Near "tcp_info bytes_acked; a SYN that was answered counts as one" |c| info(c).bytes_acked();
+    HCThruOctetsAcked ["bytes"] Near "tcp_info bytes_acked; an acknowledged SYN counts as one byte"
+        |c| info(c).bytes_acked();
     HCThruOctetsReceived ["bytes"] Same "tcp_info bytes_received" |c| info(c).bytes_received();
     CurMSS ["bytes"] Same "tcp_info snd_mss" |c| info(c).snd_mss().map(u64::from);
     PipeSize ["bytes"] Near "tcp_info (unacked - sacked - lost + retrans) x snd_mss" |c| {
         Some(u64::from(info(c).in_flight()?) * u64::from(info(c).snd_mss()?))
     };
-    MaxPipeSize ["bytes"] Counted "the largest PipeSize since the connection is followed" |c| {
-        Some(u64::from(c.tally.in_flight.range?.1) * u64::from(info(c).snd_mss()?))
+    MaxPipeSize ["bytes"] Counted "the largest PipeSize since the connection was first seen" |c| {
+        Some(u64::from(c.counters.in_flight.range?.1) * u64::from(info(c).snd_mss()?))
     };
     SmoothedRTT ["us"] Same "tcp_info rtt" |c| info(c).rtt_us().filter(|rtt| *rtt > 0).map(u64::from);
     RTTVar ["us"] Same "tcp_info rttvar" |c| info(c).rttvar_us().map(u64::from);
-    SampleRTT ["us"] Traced "sock_ops BPF_SOCK_OPS_RTT_CB, the latest" |c| c.tally.last_round_trip_us.map(u64::from);
-    MinRTT ["us"] Near "tcp_info min_rtt: of the last net.ipv4.tcp_min_rtt_wlen seconds, 300 unless set" |c| {
+    SampleRTT ["us"] Traced "sock_ops BPF_SOCK_OPS_RTT_CB, the latest"
+        |c| c.counters.last_round_trip_us.map(u64::from);
+    MinRTT ["us"] Near "tcp_info min_rtt: over the last net.ipv4.tcp_min_rtt_wlen seconds (default 300)" |c| {
         info(c).min_rtt_us().filter(|rtt| *rtt < u32::MAX).map(u64::from)
     };
-    MaxRTT ["us"] Traced "the largest SampleRTT since the connection is followed" |c| {
-        c.tally.round_trip_us.range.map(|(_, most)| u64::from(most))
+    MaxRTT ["us"] Traced "the largest SampleRTT since the connection was first seen" |c| {
+        c.counters.round_trip_us.range.map(|(_, max)| u64::from(max))
     };
-    SumRTT ["us"] Traced "the sum of SampleRTT since the connection is followed" |c| {
-        (c.tally.round_trips > 0).then_some(c.tally.round_trips_sum_us)
+    SumRTT ["us"] Traced "the sum of SampleRTT since the connection was first seen" |c| {
+        (c.counters.round_trips > 0).then_some(c.counters.round_trips_sum_us)
     };
-    CountRTT [""] Traced "how many SampleRTT since the connection is followed" |c| {
-        (c.tally.round_trips > 0).then_some(c.tally.round_trips)
+    CountRTT [""] Traced "number of SampleRTT since the connection was first seen" |c| {
+        (c.counters.round_trips > 0).then_some(c.counters.round_trips)
     };
     CurRTO ["us"] Same "tcp_info rto" |c| info(c).rto_us().map(u64::from);
-    MinRTO ["us"] Counted "the smallest CurRTO of all looks" |c| c.tally.rto_us.range.map(|(least, _)| u64::from(least));
-    MaxRTO ["us"] Counted "the largest CurRTO of all looks" |c| c.tally.rto_us.range.map(|(_, most)| u64::from(most));
-    CurCwnd ["segs"] Near "tcp_info snd_cwnd: segments, where web100 has bytes" |c| info(c).snd_cwnd().map(u64::from);
+    MinRTO ["us"] Counted "the smallest CurRTO of all samples"
+        |c| c.counters.rto_us.range.map(|(min, _)| u64::from(min));
+    MaxRTO ["us"] Counted "the largest CurRTO of all samples"
+        |c| c.counters.rto_us.range.map(|(_, max)| u64::from(max));
+    CurCwnd ["segs"] Near "tcp_info snd_cwnd: segments instead of bytes"
+        |c| info(c).snd_cwnd().map(u64::from);
     CurSsthresh ["segs"] Near "tcp_info snd_ssthresh: segments; blank before the first loss" |c| {
         info(c).snd_ssthresh().filter(|s| *s < crate::row::INFINITE_SSTHRESH).map(u64::from)
     };
-    MaxSsCwnd ["segs"] Counted "the largest CurCwnd in slow start" |c| c.tally.slow_start_cwnd.range.map(|(_, most)| u64::from(most));
+    MaxSsCwnd ["segs"] Counted "the largest CurCwnd in slow start"
+        |c| c.counters.slow_start_cwnd.range.map(|(_, max)| u64::from(max));
     MaxCaCwnd ["segs"] Counted "the largest CurCwnd in congestion avoidance" |c| {
-        c.tally.avoidance_cwnd.range.map(|(_, most)| u64::from(most))
+        c.counters.avoidance_cwnd.range.map(|(_, max)| u64::from(max))
     };
-    MinSsthresh ["segs"] Counted "the smallest CurSsthresh" |c| c.tally.ssthresh.range.map(|(least, _)| u64::from(least));
-    MaxSsthresh ["segs"] Counted "the largest CurSsthresh" |c| c.tally.ssthresh.range.map(|(_, most)| u64::from(most));
-    SlowStart [""] Counted "times that slow start began (web100 counts growths of the window)" |c| Some(c.tally.slow_starts);
+    MinSsthresh ["segs"] Counted "the smallest CurSsthresh"
+        |c| c.counters.ssthresh.range.map(|(min, _)| u64::from(min));
+    MaxSsthresh ["segs"] Counted "the largest CurSsthresh"
+        |c| c.counters.ssthresh.range.map(|(_, max)| u64::from(max));
+    SlowStart [""] Counted "times that slow start began (web100 counts growths of the window)"
+        |c| Some(c.counters.slow_starts);
     CongAvoid [""] Counted "times that congestion avoidance began (web100 counts growths of the window)" |c| {
-        Some(c.tally.avoidances)
+        Some(c.counters.avoidances)
     };
     CongSignals [""] Counted "times that the congestion state became CWR, recovery or loss" |c| {
-        Some(c.tally.reductions + c.tally.recoveries + c.tally.losses)
+        Some(c.counters.reductions + c.counters.recoveries + c.counters.losses)
     };
     Timeouts [""] Same "tcp_info total_rto (Linux 6.7)" |c| info(c).total_rto().map(u64::from);
     CurTimeoutCount [""] Same "tcp_info retransmits" |c| info(c).retransmits().map(u64::from);
-    FastRetran [""] Counted "times that the congestion state became recovery" |c| Some(c.tally.recoveries);
+    FastRetran [""] Counted "times that the congestion state became recovery" |c| Some(c.counters.recoveries);
     CurRwinRcvd ["bytes"] Same "tcp_info snd_wnd" |c| info(c).snd_wnd().map(u64::from);
-    MaxRwinRcvd ["bytes"] Counted "the largest CurRwinRcvd" |c| c.tally.snd_wnd.range.map(|(_, most)| u64::from(most));
-    ZeroRwinRcvd [""] Counted "times that the peer's window closed" |c| Some(c.tally.zero_windows_received);
+    MaxRwinRcvd ["bytes"] Counted "the largest CurRwinRcvd"
+        |c| c.counters.snd_wnd.range.map(|(_, max)| u64::from(max));
+    ZeroRwinRcvd [""] Counted "times that the peer's window closed"
+        |c| Some(c.counters.zero_windows_received);
     CurRwinSent ["bytes"] Same "tcp_info rcv_wnd (Linux 6.2)" |c| info(c).rcv_wnd().map(u64::from);
-    ZeroRwinSent [""] Counted "times that our window closed; the kernel counts them for the whole host alone (TCPToZeroWindowAdv)" |c| {
-        Some(c.tally.zero_windows_sent)
+    ZeroRwinSent [""] Counted "times that our window closed; the kernel's own counter is for the whole host \
+        (TCPToZeroWindowAdv)"
+        |c| {
+        Some(c.counters.zero_windows_sent)
     };
-    SndLimTimeRwin ["us"] Near "tcp_info rwnd_limited, in ticks of the kernel's clock" |c| info(c).rwnd_limited_us();
-    SndLimTimeSnd ["us"] Near "tcp_info sndbuf_limited, and the time followed without anything to send" |c| {
+    SndLimTimeRwin ["us"] Near "tcp_info rwnd_limited, with the resolution of jiffies"
+        |c| info(c).rwnd_limited_us();
+    SndLimTimeSnd ["us"] Near "tcp_info sndbuf_limited, plus the time without data to send since the \
+        connection was first seen"
+        |c| {
         Some(info(c).sndbuf_limited_us()? + app_idle_us(c)?)
     };
     SndLimTimeCwnd ["us"] Near "tcp_info busy_time - rwnd_limited - sndbuf_limited" |c| {
         Some(info(c).busy_time_us()?.saturating_sub(info(c).rwnd_limited_us()? + info(c).sndbuf_limited_us()?))
     };
-    SndLimTransRwin [""] Blank "the kernel has clocks for what limits, and no counts of changes" |_| None;
+    SndLimTransRwin [""] Blank "the kernel measures the time of each limit, and does not count changes"
+        |_| None;
     SndLimTransSnd [""] Blank "as SndLimTransRwin" |_| None;
     SndLimTransCwnd [""] Blank "as SndLimTransRwin" |_| None;
-    ECNsignals [""] Near "tcp_info delivered_ce: segments acknowledged as marked, where web100 counts reductions" |c| {
+    ECNsignals [""] Near "tcp_info delivered_ce: segments acknowledged as marked (web100 counts reductions)"
+        |c| {
         info(c).delivered_ce().map(u64::from)
     };
     CERcvd ["segs"] Same "tcp_info received_ce (Linux 6.18)" |c| info(c).received_ce().map(u64::from);
     DSACKDups [""] Same "tcp_info dsack_dups" |c| info(c).dsack_dups().map(u64::from);
-    DupAcksIn [""] Blank "the kernel takes duplicate ACKs in without counting them" |_| None;
-    SACKsRcvd [""] Blank "tcp_info sacked is what is SACKed now, not what came" |_| None;
-    Reordering ["segs"] Near "tcp_info reordering: the distance tolerated now" |c| info(c).reordering().map(u64::from);
+    DupAcksIn [""] Blank "the kernel does not count duplicate ACKs" |_| None;
+    SACKsRcvd [""] Blank "tcp_info sacked counts segments SACKed now, not SACKs received" |_| None;
+    Reordering ["segs"] Near "tcp_info reordering: the distance tolerated at present"
+        |c| info(c).reordering().map(u64::from);
     ReorderingSeen [""] Near "tcp_info reord_seen" |c| info(c).reord_seen().map(u64::from);
     RcvOutOfOrder ["segs"] Near "tcp_info rcv_ooopack" |c| info(c).rcv_ooopack().map(u64::from);
     RcvRTT ["us"] Same "tcp_info rcv_rtt" |c| info(c).rcv_rtt_us().filter(|rtt| *rtt > 0).map(u64::from);
     SndWinScale ["bits"] Same "tcp_info snd_wscale" |c| info(c).wscales().map(|(snd, _)| u64::from(snd));
     RcvWinScale ["bits"] Same "tcp_info rcv_wscale" |c| info(c).wscales().map(|(_, rcv)| u64::from(rcv));
-    TimestampsEnabled [""] Same "tcp_info options" |c| option(&c.look, 0);
-    SACKEnabled [""] Same "tcp_info options" |c| option(&c.look, 1);
-    ECNEnabled [""] Same "tcp_info options" |c| option(&c.look, 3);
-    CurAppWQueue ["bytes"] Near "inet_diag wqueue: written and not acknowledged" |c| Some(c.look.wqueue_bytes.into());
-    CurAppRQueue ["bytes"] Same "inet_diag rqueue" |c| Some(c.look.rqueue_bytes.into());
+    TimestampsEnabled [""] Same "tcp_info options" |c| option_bit(&c.sample, 0);
+    SACKEnabled [""] Same "tcp_info options" |c| option_bit(&c.sample, 1);
+    ECNEnabled [""] Same "tcp_info options" |c| option_bit(&c.sample, 3);
+    CurAppWQueue ["bytes"] Near "inet_diag wqueue: written and not acknowledged"
+        |c| Some(c.sample.wqueue_bytes.into());
+    CurAppRQueue ["bytes"] Same "inet_diag rqueue" |c| Some(c.sample.rqueue_bytes.into());
     CurRetxQueue ["bytes"] Near "tcp_info retrans x snd_mss" |c| {
         Some(u64::from(info(c).retrans()?) * u64::from(info(c).snd_mss()?))
     };
-    CurReasmQueue ["bytes"] Blank "what came out of order is charged to the receive buffer with the rest" |_| None;
-    SpuriousFrDetected [""] Blank "an undone recovery leaves no count of the connection's own" |_| None;
+    CurReasmQueue ["bytes"] Blank "out-of-order segments are charged to the receive buffer together with all \
+        others"
+        |_| None;
+    SpuriousFrDetected [""] Blank "undone recoveries are not counted per connection" |_| None;
     SpuriousRtoDetected [""] Blank "as SpuriousFrDetected" |_| None;
-    LimCwnd ["segs"] Blank "the clamp of the window is not told" |_| None;
-    LimRwin ["bytes"] Blank "TCP_WINDOW_CLAMP is read by the socket's owner alone" |_| None;
-    IpTtl [""] Blank "sock_diag does not tell it" |_| None;
-    IpTos [""] Same "INET_DIAG_TOS; of IPv6, INET_DIAG_TCLASS" |c| c.look.tos.map(u64::from);
+    LimCwnd ["segs"] Blank "the congestion window clamp is not reported" |_| None;
+    LimRwin ["bytes"] Blank "TCP_WINDOW_CLAMP is readable only by the socket's owner" |_| None;
+    IpTtl [""] Blank "sock_diag does not report it" |_| None;
+    IpTos [""] Same "INET_DIAG_TOS; for IPv6, INET_DIAG_TCLASS" |c| c.sample.tos.map(u64::from);
 }
 
 #[cfg(test)]
@@ -189,16 +213,19 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::{Cookie, Ends, State, Tally};
+    use crate::{ConnectionCounters, SocketAddresses, SocketCookie, SocketState};
 
-    fn connection(info: TcpInfo) -> Followed {
-        Followed {
-            place: String::new(),
+    fn connection(info: TcpInfo) -> TrackedConnection {
+        TrackedConnection {
+            namespace: String::new(),
             process: None,
-            look: Look {
-                cookie: Cookie(1),
-                ends: Ends { local: "1.1.1.1:1".parse().unwrap(), peer: "1.1.1.2:2".parse().unwrap() },
-                state: State::ESTABLISHED,
+            sample: SocketSample {
+                cookie: SocketCookie(1),
+                addresses: SocketAddresses {
+                    local: "1.1.1.1:1".parse().unwrap(),
+                    peer: "1.1.1.2:2".parse().unwrap(),
+                },
+                state: SocketState::ESTABLISHED,
                 uid: 0,
                 inode: 1,
                 rqueue_bytes: 11,
@@ -209,21 +236,21 @@ mod tests {
                 memory: None,
                 info,
             },
-            looked_ns: 5_000_000_000,
-            first_ns: 0,
+            sampled_ns: 5_000_000_000,
+            first_seen_ns: 0,
             closed_ns: None,
             rates_bps: None,
-            tally: Tally::default(),
+            counters: ConnectionCounters::default(),
             clocks: None,
         }
     }
 
-    fn value(of: &Followed, name: &str) -> Option<u64> {
+    fn value(of: &TrackedConnection, name: &str) -> Option<u64> {
         INSTRUMENTS.iter().find(|i| i.name == name).unwrap_or_else(|| panic!("{name}")).value(of)
     }
 
     #[test]
-    fn every_line_of_the_table_is_there_once_with_its_source() {
+    fn the_table_has_each_instrument_once_with_a_source() {
         let names: BTreeSet<_> = INSTRUMENTS.iter().map(|i| i.name).collect();
         assert_eq!(names.len(), INSTRUMENTS.len());
         assert!(INSTRUMENTS.iter().all(|i| !i.source.is_empty()));
@@ -240,20 +267,20 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_is_blank_and_everything_else_has_a_value_on_a_new_kernel() {
+    fn only_blank_and_traced_instruments_lack_a_value_on_a_new_kernel() {
         let mut whole = connection(TcpInfo::from_bytes(&[3; 280]));
-        whole.tally.look(1, &whole.look.info.clone());
-        whole.tally.look(2, &TcpInfo::from_bytes(&[0; 280]));
+        whole.counters.add_sample(1, &whole.sample.info.clone());
+        whole.counters.add_sample(2, &TcpInfo::from_bytes(&[0; 280]));
         for instrument in INSTRUMENTS {
-            let expected = !matches!(instrument.nearness, Nearness::Blank | Nearness::Traced);
-            // In this made-up look the sender is in recovery, so it was in no other phase.
+            let expected = !matches!(instrument.fidelity, Fidelity::Blank | Fidelity::Traced);
+            // In this made-up sample the sender is in recovery, so it was in no other phase.
             let phases = ["MaxSsCwnd", "MaxCaCwnd"].contains(&instrument.name);
             assert_eq!(instrument.value(&whole).is_some(), expected && !phases, "{}", instrument.name);
         }
     }
 
     #[test]
-    fn values_are_computed_as_the_source_says() {
+    fn values_are_computed_as_the_source_text_says() {
         let mut bytes = [0u8; 280];
         for (at, value) in [(16, 1000u32), (24, 10), (28, 2), (32, 3), (36, 1)] {
             bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -273,6 +300,6 @@ mod tests {
         assert_eq!((value(&of, "SndWinScale"), value(&of, "RcvWinScale")), (Some(10), Some(7)));
         assert_eq!((value(&of, "CurAppRQueue"), value(&of, "IpTos")), (Some(11), Some(4)));
         let old = connection(TcpInfo::from_bytes(&bytes[..104]));
-        assert_eq!(value(&old, "Timeouts"), None, "an older kernel does not tell");
+        assert_eq!(value(&old, "Timeouts"), None, "an older kernel does not report it");
     }
 }

@@ -1,4 +1,4 @@
-//! Every file of the fuzzers' corpus, replayed: what was found once is never found again.
+//! Replays the fuzzers' corpus, so that crashes found once stay fixed.
 
 #[test]
 fn watch() {

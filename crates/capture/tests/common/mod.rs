@@ -1,14 +1,14 @@
-//! Packets and files made by hand.
+//! Hand-made packets and files.
 
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::net::Ipv4Addr;
 
 pub const CLIENT: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 0, 1), 40_000);
 pub const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 0, 2), 5201);
 pub const MS: u64 = 1_000_000;
-/// When captures begin, nanoseconds since 1970.
-pub const BEGAN: u64 = 1_700_000_000_000_000_000;
+/// Start of the captures, nanoseconds since 1970.
+pub const START_NS: u64 = 1_700_000_000_000_000_000;
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -35,9 +35,9 @@ impl Tcp {
         Tcp { from_client: false, ..Tcp::client(seq, ack, payload) }
     }
 
-    /// Its first, with an MSS of 1460 and this window scale.
-    pub fn syn(mut self, shift: u8, is_answer: bool) -> Tcp {
-        self.flags = if is_answer { SYN | ACK } else { SYN };
+    /// Makes it a SYN or SYN-ACK with an MSS of 1460 and this window scale.
+    pub fn syn(mut self, shift: u8, is_syn_ack: bool) -> Tcp {
+        self.flags = if is_syn_ack { SYN | ACK } else { SYN };
         self.options = vec![2, 4, 0x05, 0xb4, 1, 3, 3, shift];
         self
     }
@@ -56,12 +56,12 @@ impl Tcp {
         self
     }
 
-    pub fn stamps(mut self, value: u32, echo: u32) -> Tcp {
+    pub fn timestamps(mut self, value: u32, echo: u32) -> Tcp {
         self.options = [&[1, 1, 8, 10][..], &value.to_be_bytes(), &echo.to_be_bytes()].concat();
         self
     }
 
-    /// As an IPv4 packet.
+    /// The segment in an IPv4 packet.
     pub fn ip(&self) -> Vec<u8> {
         let (from, to) = if self.from_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
         let header = 20 + self.options.len();
@@ -84,23 +84,28 @@ impl Tcp {
     }
 }
 
-/// A frame of Ethernet.
+/// An Ethernet frame with this IP packet.
 pub fn ethernet(ip: &[u8]) -> Vec<u8> {
     [&[2; 12][..], &[0x08, 0x00], ip].concat()
 }
 
-/// A pcap file of Ethernet frames at these nanoseconds since [`BEGAN`], little-endian, in nanoseconds; `kept`: bytes of each.
-pub fn pcap(frames: &[(u64, Vec<u8>)], kept: usize) -> Vec<u8> {
+/// A little-endian pcap file of Ethernet frames, with time stamps in nanoseconds. Times are relative to
+/// [`START_NS`]; each frame is truncated to `snaplen` bytes.
+pub fn pcap(frames: &[(u64, Vec<u8>)], snaplen: usize) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 1] {
         file.extend(word.to_le_bytes());
     }
-    for (at, frame) in frames {
-        let at = BEGAN + at;
-        let words =
-            [at / 1_000_000_000, at % 1_000_000_000, frame.len().min(kept) as u64, frame.len() as u64];
+    for (offset_ns, frame) in frames {
+        let time_ns = START_NS + offset_ns;
+        let words = [
+            time_ns / 1_000_000_000,
+            time_ns % 1_000_000_000,
+            frame.len().min(snaplen) as u64,
+            frame.len() as u64,
+        ];
         words.iter().for_each(|word| file.extend((*word as u32).to_le_bytes()));
-        file.extend(&frame[..frame.len().min(kept)]);
+        file.extend(&frame[..frame.len().min(snaplen)]);
     }
     file
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What a congestion control includes as <bpf/bpf_core_read.h>: reading members wherever the kernel has them.
+ * Included by congestion controls as <bpf/bpf_core_read.h>: reads members at the kernel's offsets.
  *
- * A bitfield must be read by these macros: a plain read is not relocated by the loader and gives another bit.
+ * A bitfield must be read by these macros: libbpf does not relocate a plain read, which then reads another bit.
  */
 #ifndef __LONGFAT_BPF_CORE_READ_H__
 #define __LONGFAT_BPF_CORE_READ_H__
@@ -13,7 +13,7 @@
 
 #ifdef __bpf__
 
-/* What clang's __builtin_preserve_field_info is asked for (enum bpf_field_info_kind). */
+/* Second argument of clang's __builtin_preserve_field_info (enum bpf_field_info_kind). */
 #define __LF_FIELD_BYTE_OFFSET 0
 #define __LF_FIELD_BYTE_SIZE 1
 #define __LF_FIELD_EXISTS 2
@@ -29,11 +29,21 @@
 		unsigned long long ___bits;                                                                            \
 		__asm__ volatile("" : "+r"(___at));                                                                    \
 		switch (__lf_field_info((s)->field, __LF_FIELD_BYTE_SIZE)) {                                           \
-		case 1: ___bits = *(const unsigned char *)___at; break;                                                \
-		case 2: ___bits = *(const unsigned short *)___at; break;                                               \
-		case 4: ___bits = *(const unsigned int *)___at; break;                                                 \
-		case 8: ___bits = *(const unsigned long long *)___at; break;                                           \
-		default: ___bits = 0; break;                                                                           \
+		case 1:                                                                                                \
+			___bits = *(const unsigned char *)___at;                                                       \
+			break;                                                                                         \
+		case 2:                                                                                                \
+			___bits = *(const unsigned short *)___at;                                                      \
+			break;                                                                                         \
+		case 4:                                                                                                \
+			___bits = *(const unsigned int *)___at;                                                        \
+			break;                                                                                         \
+		case 8:                                                                                                \
+			___bits = *(const unsigned long long *)___at;                                                  \
+			break;                                                                                         \
+		default:                                                                                               \
+			___bits = 0;                                                                                   \
+			break;                                                                                         \
 		}                                                                                                      \
 		___bits <<= __lf_field_info((s)->field, __LF_FIELD_LSHIFT_U64);                                        \
 		if (__lf_field_info((s)->field, __LF_FIELD_SIGNED))                                                    \

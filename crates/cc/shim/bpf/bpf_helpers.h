@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What a congestion control includes as <bpf/bpf_helpers.h>: sections, map definitions, helper functions.
+ * Included by congestion controls as <bpf/bpf_helpers.h>: sections, map definitions, helper functions.
  *
  * For eBPF the helpers are the kernel's, by number (include/uapi/linux/bpf.h). For the native build they are
- * functions of native/runtime.c; a helper that has none there is an error with the line.
+ * functions of native/runtime.c; the use of a helper that is missing there is an error with the line.
  */
 #ifndef __LONGFAT_BPF_HELPERS_H__
 #define __LONGFAT_BPF_HELPERS_H__
@@ -35,7 +35,7 @@
 #define offsetof(type, member) ((unsigned long)&((type *)0)->member)
 #endif
 #ifndef container_of
-#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 #endif
 #ifndef barrier
 #define barrier() __asm__ __volatile__("" ::: "memory")
@@ -52,7 +52,7 @@
 #define WRITE_ONCE(x, value) ((*(volatile __typeof__(x) *)&(x)) = (value))
 #endif
 
-/* A map is described by the types of the members of a variable in section .maps. */
+/* The types of the members of a variable in section .maps describe a map. */
 #define __uint(name, val) int(*name)[val]
 #define __type(name, val) __typeof__(val) *name
 #define __array(name, val) __typeof__(val) *name[]
@@ -106,8 +106,8 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __weak __ksym;
 /* for (i = start; i < end; i++), bounded for the verifier by the kernel's iterator of numbers. */
 #define bpf_for(i, start, end)                                                                                         \
 	for (struct bpf_iter_num ___it __attribute__((aligned(8), cleanup(bpf_iter_num_destroy))),                     \
-	     *___p __attribute__((unused)) = (bpf_iter_num_new(&___it, (start), (end)),                                \
-					      (void)bpf_iter_num_destroy, (void *)0);                                  \
+	     *___p __attribute__((unused)) =                                                                           \
+		     (bpf_iter_num_new(&___it, (start), (end)), (void)bpf_iter_num_destroy, (void *)0);                \
 	     ({                                                                                                        \
 		     int *___n = bpf_iter_num_next(&___it);                                                            \
 		     int ___go = !!___n;                                                                               \
@@ -117,8 +117,8 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __weak __ksym;
 	     });)
 #define bpf_repeat(n)                                                                                                  \
 	for (struct bpf_iter_num ___it __attribute__((aligned(8), cleanup(bpf_iter_num_destroy))),                     \
-	     *___p __attribute__((unused)) =                                                                           \
-		     (bpf_iter_num_new(&___it, 0, (n)), (void)bpf_iter_num_destroy, (void *)0);                        \
+	     *___p                                                                                                     \
+	     __attribute__((unused)) = (bpf_iter_num_new(&___it, 0, (n)), (void)bpf_iter_num_destroy, (void *)0);      \
 	     bpf_iter_num_next(&___it);)
 
 #else

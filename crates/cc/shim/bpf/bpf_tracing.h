@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What a congestion control includes as <bpf/bpf_tracing.h>: BPF_PROG, which gives a program named arguments.
+ * Included by congestion controls as <bpf/bpf_tracing.h>: BPF_PROG, which declares a program with named arguments.
  *
  * The kernel calls an eBPF program with one pointer to an array of its arguments; natively a program is a plain
  * C function with these arguments.
@@ -27,8 +27,8 @@
 #define __lf_args_8(f) __lf_args_7(f), (void *)ctx[7]
 
 /*
- * Before Linux 6.10 cong_control was (struct sock *sk, const struct rate_sample *rs); no other operation is like that. Such
- * a program gets the sample from where this machine's kernel has it: between the two it has put ack and flag.
+ * Before Linux 6.10 cong_control was (struct sock *sk, const struct rate_sample *rs); no other operation has this form. Such
+ * a program gets the sample at the position of this machine's kernel: since 6.10 ack and flag are between the two arguments.
  */
 struct sock;
 struct rate_sample;
@@ -45,8 +45,8 @@ struct rate_sample;
 	__typeof__(name(0)) name(unsigned long long *ctx)                                                              \
 	{                                                                                                              \
 		_Pragma("GCC diagnostic push")                                                                         \
-		_Pragma("GCC diagnostic ignored \"-Wint-conversion\"")                                                 \
-		return ____##name(ctx __lf_join(__lf_args_, __lf_count(args))(____##name));                                      \
+			_Pragma("GCC diagnostic ignored \"-Wint-conversion\"") return ____##name(                      \
+				ctx __lf_join(__lf_args_, __lf_count(args))(____##name));                              \
 		_Pragma("GCC diagnostic pop")                                                                          \
 	}                                                                                                              \
 	static __always_inline __typeof__(name(0)) ____##name(unsigned long long *ctx, ##args)

@@ -140,7 +140,7 @@
 #define ERFKILL 132
 #define EHWPOISON 133
 
-/* What the kernel itself answers where a helper is not supported (include/linux/errno.h). */
+/* The kernel's error for an unsupported helper (include/linux/errno.h). */
 #define ENOTSUPP 524
 
 #endif

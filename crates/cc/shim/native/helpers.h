@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The eBPF helpers of the native build, given by native/runtime.c and native/maps.c.
+ * The eBPF helpers of the native build, implemented in native/runtime.c and native/maps.c.
  *
- * A helper that has none natively is declared as an error, so that its use is reported with the line.
+ * A helper without a native implementation is declared as an error, so that its use is reported with the line.
  */
 #ifndef __LONGFAT_NATIVE_HELPERS_H__
 #define __LONGFAT_NATIVE_HELPERS_H__
@@ -27,7 +27,7 @@ extern long bpf_sk_storage_delete(void *map, void *sk);
 extern long bpf_tcp_send_ack(void *tp, __u32 rcv_nxt);
 extern long bpf_loop(__u32 nr_loops, void *callback, void *ctx, __u64 flags);
 
-/* One thread calls, so that a lock has nothing to do; what is printed goes nowhere. */
+/* There is only one thread, so locks do nothing; printed text is discarded. */
 #define bpf_spin_lock(lock) ((void)(lock))
 #define bpf_spin_unlock(lock) ((void)(lock))
 #define bpf_rcu_read_lock() ((void)0)

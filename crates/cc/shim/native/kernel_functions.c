@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The kernel's functions of its own congestion controls that a program may call (kfuncs of tcp_cubic.c, tcp_bbr.c and
- * tcp_dctcp.c), natively: each calls the operation of the program's algorithm of that name.
+ * Native versions of the functions of kernel modules that a program can call (kfuncs of tcp_cubic.c, tcp_bbr.c and
+ * tcp_dctcp.c): each calls the operation of the built-in algorithm of that name.
  *
- * Departures from the kernel: parameters are the defaults; what these algorithms keep of a socket (inet_csk_ca) is laid
- * out differently, so that a file must not read it; dctcp_init leaves the socket with dctcp where ECN was not negotiated,
- * which then does as Reno.
+ * Departures from the kernel: parameters have their defaults; the private area (inet_csk_ca) of these algorithms has another
+ * layout, so a file must not read it; without negotiated ECN, dctcp_init does not switch the socket from dctcp to Reno, but
+ * dctcp then behaves as Reno.
  */
 #include "native/runtime.h"
 #include "bpf/bpf_helpers.h"
 
-/* Filled in by the program before the first call. */
+/* The program fills this in before the first call. */
 struct lf_module longfat_modules[3];
 
 enum { CUBIC, BBR, DCTCP };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Maps of the native build: arrays, hash tables and storage of a socket, each copy of the object its own.
+ * Maps of the native build: arrays, hash tables and socket storage, separate for each copy of the object.
  *
- * A map's definition is a variable of pointers that are never used; its first word points to struct lf_map here.
- * Departures from the kernel: a map for each processor is one map; a full LRU table drops the entry that was written
- * longest ago; a deleted entry's memory is used again only by the same map, so that a pointer to it stays readable.
+ * A map's definition is a variable of pointers that are never used; its first word points to a struct lf_map here.
+ * Departures from the kernel: a per-CPU map is a single map; a full LRU table drops the entry with the oldest
+ * write; only the same map reuses the memory of a deleted entry, so a pointer to it remains readable.
  */
 #include "native/runtime.h"
 #include "bpf_tracing_net.h"
@@ -126,7 +126,7 @@ static struct lf_entry **bucket(struct lf_map *map, const __u8 *key)
 	return &map->buckets[(hash ^ hash >> 32) & map->buckets_mask];
 }
 
-/* The pointer that points to the key's entry, or to the end of its list. */
+/* The pointer to the key's entry, or at the end of its list. */
 static struct lf_entry **find(struct lf_map *map, const void *key)
 {
 	struct lf_entry **at = bucket(map, key);
@@ -237,7 +237,7 @@ long bpf_map_delete_elem(void *definition, const void *key)
 	return 0;
 }
 
-/* A congestion control has only its own socket, so the socket is that of the call. */
+/* A congestion control can only access its own socket, so the socket is that of the call. */
 void *bpf_sk_storage_get(void *definition, void *sk, void *value, __u64 flags)
 {
 	struct lf_map *map = map_of(definition);

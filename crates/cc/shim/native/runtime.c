@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What the kernel gives a congestion control, natively: functions of the TCP stack (kfuncs), clocks, socket options.
+ * Native versions of the kernel's functions for congestion controls: functions of the TCP stack (kfuncs), clocks, options.
  *
- * All are weak: a file may define a function of the same name, as it may in eBPF. Departures from the kernel:
+ * All are weak: a file can define a function of the same name, as in eBPF. Departures from the kernel:
  *
- * 1. All clocks are the socket's time (tcp_clock_cache), which stands still during a call.
+ * 1. All clocks are the socket's time (tcp_clock_cache), which does not advance during a call.
  * 2. bpf_setsockopt of TCP_CONGESTION takes effect when the program that called it returns.
- * 3. Of other socket options only SO_MAX_PACING_RATE is known; TCP_NODELAY gives -EOPNOTSUPP, the rest -EINVAL.
+ * 3. Of other socket options only SO_MAX_PACING_RATE is supported; TCP_NODELAY returns -EOPNOTSUPP, others -EINVAL.
  * 4. A division by zero ends the process, as it would in a kernel module; in eBPF its result is 0.
  */
 #include "native/runtime.h"
@@ -19,9 +19,9 @@
 #define ENOENT 2
 #define EOPNOTSUPP 95
 
-struct lf_runtime longfat_runtime = {.jiffy_ns = 4000000};
+struct lf_runtime longfat_runtime = { .jiffy_ns = 4000000 };
 
-/* As the kernel's configuration gives them to a file that asks; CONFIG_HZ follows the scenario. */
+/* Values of the kernel's configuration; CONFIG_HZ follows the scenario. */
 __weak unsigned long CONFIG_HZ = 250;
 __weak int LINUX_KERNEL_VERSION = 6 << 16 | 18 << 8;
 
@@ -50,7 +50,7 @@ __u64 bpf_jiffies64(void)
 	struct lf_runtime *rt = &longfat_runtime;
 	__u64 now_ns = rt->call->now_ns;
 
-	/* A division is needed only when the jiffy is another one. */
+	/* A division is needed only when the jiffy has changed. */
 	if (unlikely(now_ns - rt->jiffy_start_ns >= rt->jiffy_ns)) {
 		rt->jiffies = now_ns / rt->jiffy_ns;
 		rt->jiffy_start_ns = rt->jiffies * rt->jiffy_ns;
@@ -99,7 +99,7 @@ static long set_congestion(const char *value, int length)
 	char name[16] = {};
 	__u64 i;
 
-	/* An init that is run because of a change must not ask for another, or the two could go on for ever. */
+	/* Recursion guard: an init after a change must not change the congestion control again. */
 	if (call->changing)
 		return -EBUSY;
 	memcpy(name, value, min(length, 15));
@@ -122,7 +122,7 @@ long bpf_setsockopt(void *ctx, int level, int optname, void *optval, int optlen)
 	if (level == SOL_TCP && optname == TCP_CONGESTION && optlen >= 2)
 		return set_congestion(optval, optlen);
 	if (level == SOL_SOCKET && optname == SO_MAX_PACING_RATE && optlen >= 4) {
-		/* The kernel's own variable, which only the kernel writes: this is the kernel's part. */
+		/* Only the kernel writes this variable; this function has the kernel's role. */
 		unsigned long *most = (unsigned long *)&sk->sk_max_pacing_rate;
 
 		*most = optlen >= 8 ? *(__u64 *)optval : *(__u32 *)optval == ~0U ? ~0UL : *(__u32 *)optval;
@@ -131,7 +131,7 @@ long bpf_setsockopt(void *ctx, int level, int optname, void *optval, int optlen)
 		sk->sk_pacing_rate = min(sk->sk_pacing_rate, *most);
 		return 0;
 	}
-	/* As newer kernels answer: the option sends what waits, which would call the congestion control again. */
+	/* As in newer kernels: the option would send waiting data, which calls the congestion control again. */
 	if (level == SOL_TCP && optname == TCP_NODELAY)
 		return -EOPNOTSUPP;
 	return -EINVAL;
@@ -146,7 +146,7 @@ long bpf_getsockopt(void *ctx, int level, int optname, void *optval, int optlen)
 	return 0;
 }
 
-/* Slow start (RFC 5681; tcp_slow_start of net/ipv4/tcp_cong.c): up to the threshold; gives what is left of acked. */
+/* Slow start (RFC 5681; tcp_slow_start of net/ipv4/tcp_cong.c): up to the threshold; returns the unused part of acked. */
 __weak __u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked)
 {
 	__u32 cwnd = min(tp->snd_cwnd + acked, tp->snd_ssthresh);
@@ -156,10 +156,10 @@ __weak __u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked)
 	return acked;
 }
 
-/* One packet more for every w that are acknowledged (tcp_cong_avoid_ai of net/ipv4/tcp_cong.c). */
+/* Grows by one packet for every w acknowledged packets (tcp_cong_avoid_ai of net/ipv4/tcp_cong.c). */
 __weak void tcp_cong_avoid_ai(struct tcp_sock *tp, __u32 w, __u32 acked)
 {
-	/* Credit from a time when w was larger is worth one packet, not several. */
+	/* Credit earned at a larger w counts as one packet, not several. */
 	if (tp->snd_cwnd_cnt >= w) {
 		tp->snd_cwnd_cnt = 0;
 		tp->snd_cwnd++;

@@ -1,28 +1,28 @@
-//! What can go wrong between a C file and the kernel, told apart by what the user can do about it.
+//! Errors of loading a C file into the kernel, classified by what the user can do about them.
 
 use std::io;
 
-use super::{Missing, Rejection};
-use crate::{ParameterError, SourceError, native::Line};
+use super::{MissingRequirement, Rejection};
+use crate::{ParameterError, SourceError, native::Diagnostic};
 
 /// Why a congestion control was not loaded, listed or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The machine cannot do it, for want of this.
+    /// The machine lacks this requirement.
     #[error("{0}")]
-    Missing(Missing),
+    Missing(MissingRequirement),
     /// The file does not compile to BPF.
-    #[error("{}", lines.iter().map(Line::to_string).collect::<Vec<_>>().join("\n"))]
+    #[error("{}", lines.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\n"))]
     Compile {
-        /// What is wrong where.
-        lines: Vec<Line>,
+        /// The compiler's errors.
+        lines: Vec<Diagnostic>,
     },
-    /// The kernel, or the loader on its behalf, refuses the program.
+    /// The kernel or libbpf rejects the program.
     #[error("the kernel refuses {name}: {why}")]
     Rejected {
         /// The algorithm.
         name: String,
-        /// Why, and where in the source.
+        /// Reason and position in the source.
         why: Box<Rejection>,
     },
     /// A file without a `struct tcp_congestion_ops`.
@@ -31,45 +31,45 @@ pub enum Error {
         /// The algorithm.
         name: String,
     },
-    /// A parameter or its value.
+    /// Invalid parameter or value.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// The source.
+    /// Unreadable source.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A name that the kernel does not take.
-    #[error("{name:?} is no name for a congestion control: {why}")]
+    /// A name that the kernel does not accept.
+    #[error("{name:?} is not a valid name of a congestion control: {why}")]
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         why: String,
     },
-    /// The kernel has one of this name.
+    /// The kernel already has a congestion control of this name.
     #[error("this kernel already has a congestion control named {name}")]
     Taken {
         /// The name.
         name: String,
     },
-    /// None of ours has this name.
+    /// No registration of longfat has this name.
     #[error("longfat has loaded no congestion control named {name}")]
     NotLoaded {
         /// The name.
         name: String,
     },
-    /// The operating system said no.
+    /// An operation of the operating system failed.
     #[error("cannot {operation}: {cause}")]
     Os {
-        /// What was tried, and with what.
+        /// The operation and its object.
         operation: String,
-        /// The answer.
+        /// The operating system's error.
         cause: io::Error,
     },
 }
 
 impl Error {
-    /// What the machine lacks, where that is why.
-    pub fn missing(&self) -> Option<&Missing> {
+    /// The requirement that the machine lacks, if this is the cause.
+    pub fn missing(&self) -> Option<&MissingRequirement> {
         match self {
             Error::Missing(missing) => Some(missing),
             _ => None,
@@ -77,7 +77,7 @@ impl Error {
     }
 }
 
-/// Puts what was tried beside the operating system's answer.
+/// Adds the attempted operation to an error of the operating system.
 pub(super) trait Attempted<T> {
     fn attempted(self, operation: impl FnOnce() -> String) -> Result<T, Error>;
 }
@@ -94,7 +94,8 @@ impl<T> Attempted<T> for libbpf_rs::Result<T> {
     }
 }
 
-/// libbpf's error as the operating system's. libbpf-rs hides the number in a private type, but prints it.
+/// Converts libbpf's error to one of the operating system. libbpf-rs hides the number in a private type, but
+/// prints it.
 pub(super) fn as_io(error: &libbpf_rs::Error) -> io::Error {
     let text = format!("{error:#}");
     let number = text.rsplit_once("(os error ").and_then(|(_, rest)| rest.split(')').next()?.parse().ok());
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_an_error_survives_its_contexts() {
+    fn the_error_number_survives_added_contexts() {
         use libbpf_rs::ErrorExt;
         let error = libbpf_rs::Error::from_raw_os_error(17).context("attach").context("more");
         assert_eq!(as_io(&error).kind(), io::ErrorKind::AlreadyExists);

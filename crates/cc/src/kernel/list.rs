@@ -1,4 +1,4 @@
-//! Which congestion controls the kernel has, and which of them came by BPF.
+//! Lists the kernel's congestion controls and those registered by BPF.
 
 use std::{
     collections::BTreeMap,
@@ -19,53 +19,56 @@ use super::{Error, error::Attempted};
 
 const SETTINGS: &str = "/proc/sys/net/ipv4";
 
-/// What any user can ask of the kernel (of this network namespace).
+/// The congestion controls of this network namespace, as any user can read them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Machine {
-    /// All that sockets may choose now; modules that are not loaded are not told, nor those after some 128 (the kernel
-    /// answers in 2 KiB).
+pub struct KernelControls {
+    /// All that sockets can select now, without modules that are not loaded. The kernel truncates the list at
+    /// 2 KiB, which is some 128 names.
     pub available: Vec<String>,
-    /// Those that sockets of unprivileged users may choose, also cut at 2 KiB.
+    /// Those that sockets of unprivileged users may select, also truncated at 2 KiB.
     pub allowed: Vec<String>,
-    /// What a socket has that chooses none.
+    /// The default of a socket.
     pub default: String,
 }
 
-/// A congestion control that came by BPF, of whomever.
+/// A congestion control registered by BPF, by any program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Loaded {
-    /// Its name.
+pub struct LoadedControl {
+    /// Name of the congestion control.
     pub name: String,
-    /// Whether every user's sockets may choose it.
+    /// Whether sockets of every user may select it.
     pub unrestricted: bool,
     /// The BPF map that holds it.
     pub map_id: u32,
-    /// The BPF link that holds it registered; `None` for one that stays without (older programs).
+    /// The BPF link of the registration; `None` for a permanent registration without a link (older programs).
     pub link_id: Option<u32>,
     /// Processes that hold the link: id and name.
     pub held_by: Vec<(u32, String)>,
 }
 
-/// Asks the kernel what it has.
-pub fn machine() -> Result<Machine, Error> {
+/// Reads the kernel's lists of congestion controls.
+///
+/// # Errors
+/// If a sysctl cannot be read.
+pub fn kernel_controls() -> Result<KernelControls, Error> {
     let read = |name: &str| {
         let path = Path::new(SETTINGS).join(name);
         fs::read_to_string(&path).attempted(|| format!("read {}", path.display()))
     };
     let words = |text: String| text.split_whitespace().map(str::to_string).collect();
-    Ok(Machine {
+    Ok(KernelControls {
         available: words(read("tcp_available_congestion_control")?),
         allowed: words(read("tcp_allowed_congestion_control")?),
         default: read("tcp_congestion_control")?.trim().into(),
     })
 }
 
-/// Those that came by BPF and are registered, by name. Needs the privilege to load them.
+/// The congestion controls registered by BPF, by name. Needs the privilege to load them.
 ///
 /// # Errors
 /// Without type information or privilege.
-pub fn loaded() -> Result<Vec<Loaded>, Error> {
-    if let Some(missing) = super::missing() {
+pub fn loaded_controls() -> Result<Vec<LoadedControl>, Error> {
+    if let Some(missing) = super::missing_requirement() {
         return Err(Error::Missing(missing));
     }
     let Some(layout) = Layout::of_kernel() else { return Ok(Vec::new()) };
@@ -79,7 +82,7 @@ pub fn loaded() -> Result<Vec<Loaded>, Error> {
     let mut found = Vec::new();
     for map in MapInfoIter::default().filter(|map| map.ty == MapType::StructOps) {
         let link_id = links.get(&map.id).copied();
-        // One that is gone by now is no longer loaded.
+        // The map may have been removed meanwhile.
         let Ok(handle) = MapHandle::from_map_id(map.id) else { continue };
         let Ok(Some(value)) = handle.lookup(&0u32.to_ne_bytes(), MapFlags::empty()) else { continue };
         let Some((name, flags, state)) = layout.read(&value) else { continue };
@@ -87,7 +90,7 @@ pub fn loaded() -> Result<Vec<Loaded>, Error> {
             continue;
         }
         let held_by = link_id.and_then(|id| holders.get(&id).cloned()).unwrap_or_default();
-        found.push(Loaded { name, unrestricted: flags & 1 != 0, map_id: map.id, link_id, held_by });
+        found.push(LoadedControl { name, unrestricted: flags & 1 != 0, map_id: map.id, link_id, held_by });
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
@@ -96,7 +99,7 @@ pub fn loaded() -> Result<Vec<Loaded>, Error> {
 /// BPF_STRUCT_OPS_STATE_INUSE (kernel/bpf/bpf_struct_ops.c): registered without a link.
 const IN_USE: u32 = 1;
 
-/// Where things are in the value of a congestion control's map, by the kernel's own types.
+/// Offsets in the value of a congestion control's map, from the kernel's type information.
 struct Layout {
     size: usize,
     state_at: usize,
@@ -125,7 +128,7 @@ impl Layout {
             return None;
         }
         let number = |at: usize| Some(u32::from_ne_bytes(value.get(at..at + 4)?.try_into().ok()?));
-        let name = value.get(self.name_at..self.name_at + super::names::LONGEST + 1)?;
+        let name = value.get(self.name_at..self.name_at + super::names::MAX_NAME_LEN + 1)?;
         let name = name.split(|b| *b == 0).next().unwrap_or_default();
         let name = std::str::from_utf8(name).ok()?;
         Some((name.into(), number(self.flags_at)?, number(self.state_at)?))
@@ -140,7 +143,7 @@ fn offset(of: &Struct<'_>, member: &str) -> Option<usize> {
     }
 }
 
-/// Which processes have which BPF link open (proc(5), fdinfo).
+/// Processes by the BPF link that they hold open (proc(5), fdinfo).
 fn holders() -> BTreeMap<u32, Vec<(u32, String)>> {
     let mut found: BTreeMap<u32, Vec<(u32, String)>> = BTreeMap::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -1,30 +1,31 @@
-//! What libbpf and the kernel's verifier say when they refuse a program, in two lines instead of a thousand.
+//! Summary of the log of libbpf and the kernel's verifier for a rejected program: two lines instead of a
+//! thousand.
 //!
-//! The verifier prints each instruction that it followed, before it the source line that the instruction is of
-//! (`; tp->srtt_us = 5; @ my.bpf.c:14`), and last why it went no further. libbpf prints that log between two marks, and its
-//! own reasons, such as a kernel function that does not exist, as plain lines.
+//! The verifier logs each processed instruction, preceded by its source line (`; tp->srtt_us = 5; @
+//! my.bpf.c:14`), and finally the reason of the rejection. libbpf prints this log between two marks, and its
+//! own reasons, such as a missing kernel function, as plain lines.
 
 use std::{fmt, path::Path};
 
-/// Why a program was refused.
+/// The reason for the rejection of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     /// The C function.
     pub program: Option<String>,
-    /// Where in the source: `my.bpf.c:14`.
-    pub place: Option<String>,
+    /// Position in the source: `my.bpf.c:14`.
+    pub position: Option<String>,
     /// The source line's text.
     pub line: Option<String>,
-    /// The reason, in the verifier's words or libbpf's.
+    /// The reason as logged by the verifier or libbpf.
     pub reason: String,
-    /// Everything that was said, for whoever asks.
+    /// The complete log.
     pub log: String,
 }
 
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
+        if let Some(position) = &self.position {
+            write!(f, "{position}: ")?;
         }
         if let Some(program) = &self.program {
             write!(f, "in {program}: ")?;
@@ -41,26 +42,29 @@ impl fmt::Display for Rejection {
 }
 
 impl Rejection {
-    /// With the source at hand: the path as the user gave it, and the line's text. The kernel knows the file's name only, and of a
-    /// file that came by standard input not the text. Where it names no line, the one that it speaks of is searched for.
+    /// Adds the path as given by the user and the text of the line. The kernel has only the file's name, and
+    /// no text of a file that was compiled from standard input. If the log names no line, searches for the
+    /// one that the reason is about.
     pub(super) fn at_source(mut self, path: &Path, text: &str) -> Self {
-        if self.place.is_none()
-            && let Some((file, line)) = path.file_name().zip(self.line_spoken_of(text))
+        if self.position.is_none()
+            && let Some((file, line)) = path.file_name().zip(self.find_line(text))
         {
-            self.place = Some(format!("{}:{line}", file.to_string_lossy()));
+            self.position = Some(format!("{}:{line}", file.to_string_lossy()));
         }
-        let Some((file, line)) = self.place.as_deref().and_then(|p| p.rsplit_once(':')) else { return self };
+        let Some((file, line)) = self.position.as_deref().and_then(|p| p.rsplit_once(':')) else {
+            return self;
+        };
         if path.file_name().is_some_and(|name| name == file) {
             let number: usize = line.parse().unwrap_or(0);
             let found = number.checked_sub(1).and_then(|n| text.lines().nth(n)).map(|l| l.trim().to_string());
             self.line = found.or(self.line);
-            self.place = Some(format!("{}:{line}", path.display()));
+            self.position = Some(format!("{}:{line}", path.display()));
         }
         self
     }
 
     /// The first line, from 1, with the member, function, variable or program that the reason is about.
-    fn line_spoken_of(&self, text: &str) -> Option<usize> {
+    fn find_line(&self, text: &str) -> Option<usize> {
         let after = |mark: &str| self.reason.split_once(mark).map(|(_, rest)| first_word(rest));
         let has_member = |line: &str, name: &str| {
             line.split('.').skip(1).any(|rest| first_word(rest) == name && rest.contains('='))
@@ -84,25 +88,25 @@ impl Rejection {
         line_of(&|line| has_word(line, program))
     }
 
-    /// From everything that libbpf logged; `otherwise` is the reason where it gives none.
+    /// Reads libbpf's log; `otherwise` is the reason if the log has none.
     pub fn read(log: &str, otherwise: &str) -> Self {
         let mut found = Rejection {
             program: None,
-            place: None,
+            position: None,
             line: None,
             reason: String::new(),
             log: log.trim_end().into(),
         };
         let Some((before, from)) = log.split_once("-- BEGIN PROG LOAD LOG --") else {
-            found.reason = loaders_reason(log).unwrap_or_else(|| otherwise.into());
+            found.reason = libbpf_reason(log).unwrap_or_else(|| otherwise.into());
             return found;
         };
         found.program = before.lines().last().and_then(quoted).map(str::to_string);
         let verifier = from.split("-- END PROG LOAD LOG --").next().unwrap_or(from);
         for line in verifier.lines().map(str::trim) {
-            if let Some((text, place)) = line.strip_prefix(';').and_then(|l| l.rsplit_once("@ ")) {
+            if let Some((text, position)) = line.strip_prefix(';').and_then(|l| l.rsplit_once("@ ")) {
                 found.line = Some(text.trim().into());
-                found.place = Some(place.into());
+                found.position = Some(position.into());
             } else if is_reason(line) {
                 found.reason = line.into();
             }
@@ -117,10 +121,10 @@ impl Rejection {
     }
 }
 
-/// How the reason begins where operations are missing; the variable follows.
+/// Start of the reason if operations are missing; the variable's name follows.
 pub(super) const INCOMPLETE: &str = "struct tcp_congestion_ops ";
 
-/// What to do about a reason of the verifier or the loader.
+/// The remedy for a reason of the verifier or libbpf.
 fn remedy(reason: &str) -> Option<&'static str> {
     let remedies = [
         (
@@ -133,17 +137,17 @@ fn remedy(reason: &str) -> Option<&'static str> {
         ("cannot use helper bpf_setsockopt", "release may not change options; other operations may"),
         ("cannot use helper bpf_getsockopt", "release may not read options; other operations may"),
         ("cannot use helper", "the kernel does not offer this helper to congestion controls"),
-        ("unsupported member get_info", "leave get_info out: `ss -i` then shows nothing of it"),
+        ("unsupported member get_info", "remove get_info: `ss -i` then shows no details of it"),
         (
             "has no member cwnd_event_tx_start",
             "write cwnd_event, which gets CA_EVENT_TX_START before Linux 7.2; with both, put the program of \
-             cwnd_event_tx_start into SEC(\"?struct_ops\"), and it is left out here",
+             cwnd_event_tx_start into SEC(\"?struct_ops\"), so that it is ignored here",
         ),
-        ("has no member ", "leave the operation out, or put its program into SEC(\"?struct_ops\")"),
+        ("has no member ", "remove the operation, or put its program into SEC(\"?struct_ops\")"),
         ("has no function bbr_", "`modprobe tcp_bbr` loads its module; the simulator has the function"),
         ("has no function dctcp_", "`modprobe tcp_dctcp` loads its module; the simulator has the function"),
         ("has no function cubictcp_", "the simulator has the function"),
-        ("infinite loop detected", "give the loop an end that the verifier sees, or use bpf_for()"),
+        ("infinite loop detected", "give the loop a bound that the verifier can prove, or use bpf_for()"),
         (
             "invalid mem access 'scalar'",
             "in cong_control: it is called with (sk, ack, flag, rs) since Linux 6.10, with (sk, rs) before",
@@ -164,12 +168,12 @@ fn first_word(text: &str) -> &str {
     words(text).next().unwrap_or_default()
 }
 
-/// libbpf's own last complaint that is more than the echo of another.
-fn loaders_reason(log: &str) -> Option<String> {
-    let mut said = log.lines().map(|l| l.trim().trim_start_matches("libbpf: "));
-    let echo =
+/// libbpf's last message that does not merely repeat another.
+fn libbpf_reason(log: &str) -> Option<String> {
+    let mut messages = log.lines().map(|l| l.trim().trim_start_matches("libbpf: "));
+    let is_repetition =
         |l: &&str| l.is_empty() || l.starts_with("failed to load object") || l.contains("failed to load BPF");
-    let complaint = said.rfind(|l| !echo(l))?;
+    let complaint = messages.rfind(|l| !is_repetition(l))?;
     Some(match complaint.strip_prefix("extern (func ksym) ") {
         Some(rest) => {
             let name = quoted(rest).unwrap_or(rest);
@@ -179,13 +183,14 @@ fn loaders_reason(log: &str) -> Option<String> {
     })
 }
 
-/// `struct_ops init_kern cubic: Cannot find member NAME in kernel BTF`, as a sentence.
+/// Converts `struct_ops init_kern cubic: Cannot find member NAME in kernel BTF` to a sentence.
 fn missing_member(complaint: &str) -> Option<String> {
     let (_, rest) = complaint.split_once(": Cannot find member ")?;
     Some(format!("this kernel's struct tcp_congestion_ops has no member {}", first_word(rest)))
 }
 
-/// Neither an instruction, nor a state, nor a summary: `12: (63) *(u32 *)(r6 +1) = r1`, `from 9 to 12: R0=...`, `R1=ctx()`.
+/// Whether a line is a reason, that is no instruction, state or summary: `12: (63) *(u32 *)(r6 +1) = r1`,
+/// `from 9 to 12: R0=...`, `R1=ctx()`.
 fn is_reason(line: &str) -> bool {
     let begins_with_number = line.split(':').next().is_some_and(|n| n.parse::<u32>().is_ok());
     let first = line.split('=').next().unwrap_or(line);
@@ -221,7 +226,7 @@ fn is_reason(line: &str) -> bool {
     !(line.is_empty() || begins_with_number || state || noise.iter().any(|n| line.starts_with(n)))
 }
 
-/// `<invalid CO-RE relocation>` and the line after it, as a sentence.
+/// Converts `<invalid CO-RE relocation>` and the line after it to a sentence.
 fn core_failure(verifier: &str) -> Option<String> {
     let (_, after) = verifier.split_once("<invalid CO-RE relocation>")?;
     let line = after.lines().map(str::trim).find(|l| l.starts_with("failed to resolve"))?;
@@ -239,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_verifiers_last_word_and_its_source_line_are_what_is_told() {
+    fn the_summary_has_the_verifiers_reason_and_its_source_line() {
         let log = "libbpf: prog 'bad_init': BPF program load failed: -EACCES\n\
                    libbpf: prog 'bad_init': -- BEGIN PROG LOAD LOG --\n\
                    0: R1=ctx() R10=fp0\n\
@@ -254,9 +259,9 @@ mod tests {
                    -- END PROG LOAD LOG --\n\
                    libbpf: prog 'bad_init': failed to load: -EACCES\n\
                    libbpf: failed to load object 'my.bpf.c'\n";
-        let told = Rejection::read(log, "Permission denied");
+        let rejection = Rejection::read(log, "Permission denied");
         assert_eq!(
-            told.to_string(),
+            rejection.to_string(),
             "my.bpf.c:14: in bad_init: no write support to tcp_sock at off 1684; a congestion control may write \
              snd_cwnd, snd_cwnd_cnt, snd_cwnd_stamp, snd_ssthresh, app_limited, ecn_flags, icsk_ack.pending, sk_pacing_rate, \
              sk_pacing_status and its own inet_csk_ca(sk)\n    tcp_sk(sk)->srtt_us = 5;"
@@ -264,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn states_and_calls_are_no_reasons_though_a_reason_may_begin_with_a_register() {
+    fn a_reason_may_begin_with_a_register_unlike_states_and_calls() {
         let log = "libbpf: prog 'main': -- BEGIN PROG LOAD LOG --\n\
                    to caller at 28:\n\
                    frame1: R0=scalar() R1_w=0\n\
@@ -274,13 +279,16 @@ mod tests {
                    R2 is ptr_tcp_sock invalid variable offset: off=1392, var_off=(0x0; 0x2)\n\
                    processed 138 insns (limit 1000000)\n\
                    -- END PROG LOAD LOG --\n";
-        let told = Rejection::read(log, "Permission denied");
-        assert!(told.reason.starts_with("R2 is ptr_tcp_sock invalid variable offset"), "{told}");
-        assert_eq!((told.place.as_deref(), told.line.as_deref()), (Some("x.bpf.c:1032"), Some("a[i] = 0;")));
+        let rejection = Rejection::read(log, "Permission denied");
+        assert!(rejection.reason.starts_with("R2 is ptr_tcp_sock invalid variable offset"), "{rejection}");
+        assert_eq!(
+            (rejection.position.as_deref(), rejection.line.as_deref()),
+            (Some("x.bpf.c:1032"), Some("a[i] = 0;"))
+        );
     }
 
     #[test]
-    fn a_loop_without_end_is_called_one() {
+    fn an_infinite_loop_is_the_reason() {
         let log = "libbpf: prog 'main': -- BEGIN PROG LOAD LOG --\n\
                    ; for (;;) { } @ x.bpf.c:9\n\
                    2: (05) goto pc-1\n\
@@ -293,12 +301,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_have_is_named() {
+    fn a_missing_kernel_function_is_named() {
         let log = "libbpf: extern (func ksym) 'bbr_init': not found in kernel or module BTFs\n\
                    libbpf: failed to load object 'x'\n";
-        let told = Rejection::read(log, "No such process").to_string();
+        let rejection = Rejection::read(log, "No such process").to_string();
         assert_eq!(
-            told,
+            rejection,
             "this kernel has no function bbr_init for congestion controls, or its module is not loaded; `modprobe tcp_bbr` \
              loads its module; the simulator has the function"
         );

@@ -1,49 +1,49 @@
-//! What a machine lacks for loading congestion controls, and what can be done about it.
+//! Requirements of loading congestion controls that a machine may lack, and remedies.
 //!
-//! Looked at before anything is tried, so that the answer is a sentence and not an error number.
+//! They are checked before an attempt, so that the message is a sentence and not an error number.
 
 use std::{fmt, fs, sync::OnceLock};
 
 use libbpf_rs::btf::{Btf, types::Struct};
 
-/// Where the kernel describes its own types.
+/// The kernel's type information (BTF).
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// Capabilities (linux/capability.h) by their bits, and whether CAP_SYS_ADMIN stands in for them.
+/// Required capabilities (linux/capability.h): name, bit, and whether CAP_SYS_ADMIN includes it.
 const NEEDED: [(&str, u32, bool); 3] =
     [("CAP_BPF", 39, true), ("CAP_PERFMON", 38, true), ("CAP_NET_ADMIN", 12, false)];
 const SYS_ADMIN: u32 = 21;
 
-/// What is missing.
+/// A missing requirement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Missing {
-    /// The kernel's description of its types.
+pub enum MissingRequirement {
+    /// The kernel's type information.
     TypeInformation,
-    /// These capabilities, in the machine's own user namespace.
+    /// Capabilities in the initial user namespace.
     Privilege(String),
-    /// Something that this kernel does not do.
+    /// A feature of the kernel.
     Feature(String),
-    /// A clang that writes BPF as the kernel wants it.
+    /// A clang that can compile to BPF.
     Compiler(String),
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, remedy) = match self {
-            Missing::TypeInformation => (
+            MissingRequirement::TypeInformation => (
                 format!(
-                    "congestion controls cannot be loaded: this kernel does not describe its types ({TYPES})"
+                    "congestion controls cannot be loaded: this kernel has no type information ({TYPES})"
                 ),
-                "a kernel with CONFIG_DEBUG_INFO_BTF is needed, as Debian, Ubuntu and Fedora have",
+                "a kernel with CONFIG_DEBUG_INFO_BTF is needed, as in Debian, Ubuntu and Fedora",
             ),
-            Missing::Privilege(which) => (
+            MissingRequirement::Privilege(which) => (
                 format!("congestion controls cannot be loaded: {which} missing"),
                 "run as root, or have root do `longfat cc load NAME` once and use its name",
             ),
-            Missing::Feature(which) => {
+            MissingRequirement::Feature(which) => {
                 (format!("congestion controls cannot be loaded: {which}"), "Linux 6.4 or newer is needed")
             }
-            Missing::Compiler(found) => (
+            MissingRequirement::Compiler(found) => (
                 format!("a file cannot be compiled for the kernel: {found}"),
                 "install clang 16 or newer (Debian: apt install clang-16)",
             ),
@@ -52,56 +52,56 @@ impl fmt::Display for Missing {
     }
 }
 
-/// What this process lacks for loading congestion controls; `None` where it can. The compiler is not looked at: the
-/// program's own algorithms need none.
-pub fn missing() -> Option<Missing> {
+/// The requirement for loading congestion controls that this process lacks; `None` if it can load them. The
+/// compiler is not checked: built-in algorithms do not need one.
+pub fn missing_requirement() -> Option<MissingRequirement> {
     if !fs::exists(TYPES).unwrap_or(false) {
-        return Some(Missing::TypeInformation);
+        return Some(MissingRequirement::TypeInformation);
     }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     missing_privilege(&status, &map).or_else(|| {
-        // Tens of milliseconds, and the same answer as long as the machine runs.
-        static FEATURE: OnceLock<Option<Missing>> = OnceLock::new();
+        // The check takes tens of milliseconds, and its result does not change while the machine runs.
+        static FEATURE: OnceLock<Option<MissingRequirement>> = OnceLock::new();
         FEATURE.get_or_init(missing_feature).clone()
     })
 }
 
-/// From /proc/self/status and /proc/self/uid_map.
-fn missing_privilege(status: &str, map: &str) -> Option<Missing> {
+/// Checks the contents of /proc/self/status and /proc/self/uid_map.
+fn missing_privilege(status: &str, map: &str) -> Option<MissingRequirement> {
     let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
     let effective = line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok()).unwrap_or(0);
     let has = |bit: u32| effective >> bit & 1 == 1;
     let lacking: Vec<&str> = NEEDED
         .iter()
-        .filter(|(_, bit, admin_will_do)| !(has(*bit) || *admin_will_do && has(SYS_ADMIN)))
+        .filter(|(_, bit, included_in_admin)| !(has(*bit) || *included_in_admin && has(SYS_ADMIN)))
         .map(|(name, ..)| *name)
         .collect();
     if !lacking.is_empty() {
-        return Some(Missing::Privilege(format!("{} {}", lacking.join(", "), are(lacking.len()))));
+        return Some(MissingRequirement::Privilege(format!("{} {}", lacking.join(", "), are(lacking.len()))));
     }
-    // In a user namespace of its own a process has every capability, and none that BPF heeds.
+    // In another user namespace a process has every capability, but BPF checks those of the initial one.
     let all_users = map.split_whitespace().eq(["0", "0", "4294967295"]);
-    (!all_users).then(|| Missing::Privilege("privilege in the machine's own user namespace is".into()))
+    (!all_users).then(|| MissingRequirement::Privilege("privilege in the initial user namespace is".into()))
 }
 
 fn are(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
 
-fn missing_feature() -> Option<Missing> {
+fn missing_feature() -> Option<MissingRequirement> {
     let Ok(types) = Btf::from_vmlinux() else {
-        return Some(Missing::TypeInformation);
+        return Some(MissingRequirement::TypeInformation);
     };
     let has = |name: &str| types.type_by_name::<Struct<'_>>(name).is_some();
     let feature = if !has("bpf_struct_ops_tcp_congestion_ops") {
-        "this kernel takes none by BPF"
+        "this kernel does not support congestion controls in BPF"
     } else if !has("bpf_struct_ops_link") {
-        "in this kernel they would outlive the program"
+        "in this kernel registrations would outlive the program"
     } else {
         return None;
     };
-    Some(Missing::Feature(feature.into()))
+    Some(MissingRequirement::Feature(feature.into()))
 }
 
 #[cfg(test)]

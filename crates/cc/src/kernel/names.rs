@@ -1,38 +1,43 @@
-//! Names of congestion controls in the kernel: at most 15 characters, and one of a kind on the whole machine
+//! Names of congestion controls in the kernel: at most 15 characters, and unique on the whole machine
 //! (namespaces do not separate them; include/net/tcp.h, TCP_CA_NAME_MAX).
 //!
-//! A generated name is the algorithm's, cut where needed, and a tail that nothing else has: `griddt_k3x9z`.
+//! A generated name is that of the algorithm, truncated if necessary, with a random suffix: `griddt_k3x9z`.
 
 use std::hash::{BuildHasher, RandomState};
 
 use super::Error;
 
-/// The longest name that the kernel takes.
-pub const LONGEST: usize = 15;
-/// Letters of a tail: 60 million of them, so that two of a machine rarely meet; where they do, the kernel says so.
-const TAIL: usize = 5;
+/// Maximum length of a name, characters.
+pub const MAX_NAME_LEN: usize = 15;
+/// Length of the suffix, characters: 60 million values, so that collisions are rare. The kernel reports a
+/// collision.
+const SUFFIX_LEN: usize = 5;
 
-/// A new name for an algorithm. Two calls give two names.
+/// Generates a new name for an algorithm. Each call returns another name.
 pub fn generate(algorithm: &str) -> String {
-    let stem: String = algorithm.chars().filter(|c| is_fit(*c)).take(LONGEST - TAIL - 1).collect();
-    // A hasher of the standard library starts from the system's randomness; that is all that is needed here.
+    let stem: String =
+        algorithm.chars().filter(|c| is_permitted(*c)).take(MAX_NAME_LEN - SUFFIX_LEN - 1).collect();
+    // The keys of the standard library's hasher are random, which is sufficient here.
     let mut random = RandomState::new().hash_one(std::process::id());
-    let tail: String = (0..TAIL)
+    let suffix: String = (0..SUFFIX_LEN)
         .map(|_| {
             let letter = char::from(b"0123456789abcdefghijklmnopqrstuvwxyz"[(random % 36) as usize]);
             random /= 36;
             letter
         })
         .collect();
-    format!("{stem}_{tail}")
+    format!("{stem}_{suffix}")
 }
 
-/// An error unless the kernel and a file system of pins take this name.
+/// Checks that the kernel and a BPF file system accept this name.
+///
+/// # Errors
+/// If the name is invalid, with the reason.
 pub fn check(name: &str) -> Result<(), Error> {
-    let why = match name.chars().find(|c| !is_fit(*c)) {
+    let why = match name.chars().find(|c| !is_permitted(*c)) {
         _ if name.is_empty() => "it is empty".into(),
-        _ if name.len() > LONGEST => {
-            format!("it has {} characters, the kernel takes {LONGEST} at most", name.len())
+        _ if name.len() > MAX_NAME_LEN => {
+            format!("it has {} characters, the kernel allows at most {MAX_NAME_LEN}", name.len())
         }
         Some(c) => format!("it has {c:?}; letters, digits, - and _ are allowed"),
         None => return Ok(()),
@@ -40,7 +45,7 @@ pub fn check(name: &str) -> Result<(), Error> {
     Err(Error::Name { name: name.into(), why })
 }
 
-fn is_fit(c: char) -> bool {
+fn is_permitted(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
@@ -56,11 +61,11 @@ mod tests {
             check(&one).unwrap();
         }
         assert!(generate("griddt").starts_with("griddt_"));
-        assert_eq!(generate("a-very-long-name").len(), LONGEST);
+        assert_eq!(generate("a-very-long-name").len(), MAX_NAME_LEN);
     }
 
     #[test]
-    fn names_that_the_kernel_would_not_take_are_refused_with_the_reason() {
+    fn invalid_names_are_refused_with_the_reason() {
         assert!(check("sixteen_letters_").unwrap_err().to_string().contains("16 characters"));
         assert!(check("a.b").unwrap_err().to_string().contains("'.'"));
         assert!(check("").is_err());

@@ -1,33 +1,36 @@
-//! What an eBPF object says about itself (BTF): its congestion controls and where its parameters are.
+//! The type information (BTF) of an eBPF object: its congestion controls and the positions of its parameters.
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::collections::BTreeMap;
 
 use libbpf_rs::{
     AsRawLibbpf, MapType, OpenMap, OpenMapMut, OpenObject, OpenProgram,
     btf::{
         Btf, BtfType, ReferencesType,
-        types::{DataSec, FuncProto, MemberAttr, Ptr, Struct, Var},
+        types::{DataSec, MemberAttr, Struct, Var},
     },
 };
 
-use super::{Error, compile, error::Attempted};
+use super::{
+    Error, compile,
+    error::Attempted,
+    kernel_types::{OPS, members_in_kernel},
+    libbpf_log::redirect_log,
+    names,
+};
 use crate::Source;
-
-/// The kernel's structure that a congestion control fills in.
-const OPS: &str = "tcp_congestion_ops";
 
 /// One congestion control of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpsInfo {
     /// The C variable.
     pub variable: String,
-    /// The name that the file gives it.
+    /// Its `.name` in the file.
     pub name: String,
     /// TCP_CONG_NON_RESTRICTED (1), TCP_CONG_NEEDS_ECN (2).
     pub flags: u32,
 }
 
-/// Where things are in an object's sections, in bytes.
+/// Offsets in an object's sections, bytes.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// Parameters and other constants: offset and size in `.rodata`.
@@ -44,7 +47,7 @@ pub(super) struct Layout {
 /// The congestion controls of a source, in the file's order.
 ///
 /// # Errors
-/// As [`super::compile`]; [`Error::NoOps`] for a file without any.
+/// As [`super::compile`], and [`Error::NoOps`] for a file without any.
 pub fn ops(source: &Source) -> Result<Vec<OpsInfo>, Error> {
     let object = compile(source)?;
     let layout = Layout::of(source.name(), &object)?;
@@ -52,7 +55,8 @@ pub fn ops(source: &Source) -> Result<Vec<OpsInfo>, Error> {
     layout.ops(&open, source.name())
 }
 
-/// Which of a file's congestion controls is meant by the file: the last whose variable or name is the file's own, else the first.
+/// The main congestion control of a file: the last one whose variable or name is that of the file, else the
+/// first.
 pub(super) fn main_of<'a>(ops: &'a [OpsInfo], file: &str) -> Option<&'a OpsInfo> {
     let own = |o: &&OpsInfo| o.variable == file || o.name == file;
     ops.iter().rfind(own).or(ops.first())
@@ -61,22 +65,22 @@ pub(super) fn main_of<'a>(ops: &'a [OpsInfo], file: &str) -> Option<&'a OpsInfo>
 /// Opens an object for loading.
 pub(super) fn open(name: &str, object: &[u8]) -> Result<OpenObject, Error> {
     let mut builder = libbpf_rs::ObjectBuilder::default();
-    // The name is that of sections' maps in the kernel, in which not every character may be.
+    // The name becomes part of the names of maps in the kernel, which allow few characters.
     builder
         .name("longfat")
         .and_then(|b| b.open_memory(object))
         .attempted(|| format!("read the eBPF object of {name}"))
 }
 
-/// Whether it is a congestion control's map.
+/// Whether a map holds a congestion control.
 pub(super) fn is_ops(map: &OpenMap<'_>) -> bool {
     map.map_type() == MapType::StructOps
 }
 
 impl Layout {
     pub(super) fn of(name: &str, object: &[u8]) -> Result<Self, Error> {
-        // libbpf would tell the terminal of sections that it does not know, of which nothing comes.
-        super::load::listen();
+        // Otherwise libbpf would print harmless warnings about unknown sections.
+        redirect_log();
         let types = Btf::from_raw("longfat", object).attempted(|| format!("read the types of {name}"))?;
         let no_ops = || Error::NoOps { name: name.into() };
         let types = types.ok_or_else(no_ops)?;
@@ -114,7 +118,7 @@ impl Layout {
             });
             named.collect()
         });
-        Ok(Layout { constants, variables, members, name_at, name_size: super::names::LONGEST + 1, flags_at })
+        Ok(Layout { constants, variables, members, name_at, name_size: names::MAX_NAME_LEN + 1, flags_at })
     }
 
     /// The congestion controls of an object.
@@ -148,17 +152,18 @@ impl Layout {
         Some(())
     }
 
-    /// Clears operations that the running kernel does not have and whose program is optional: in section `?struct_ops`.
-    /// The loader refuses the others.
-    pub(super) fn leave_optional_members_out(&self, open: &mut OpenObject) {
+    /// Clears operations that the running kernel does not have if their program is optional (section
+    /// `?struct_ops`). libbpf refuses the others.
+    pub(super) fn clear_unsupported_members(&self, open: &mut OpenObject) {
         let Some(known) = members_in_kernel() else { return };
         let unknown: Vec<usize> =
             self.members.iter().filter(|(name, _)| !known.contains(name)).map(|(_, at)| *at).collect();
         if unknown.is_empty() {
             return;
         }
-        // Until the object is loaded, a member that points to a program has the address of libbpf's own structure for it.
-        // Its sections' names have lost the mark by now, but such programs are not loaded for their own sake.
+        // Until the object is loaded, a member that points to a program holds the address of libbpf's
+        // structure for the program. The `?` of the section's name is already removed, but autoload is off
+        // for such programs.
         let is_optional = |program: &OpenProgram<'_>| !program.autoload();
         let optional: Vec<usize> =
             open.progs().filter(is_optional).map(|p| p.as_libbpf_object().as_ptr() as usize).collect();
@@ -176,7 +181,7 @@ impl Layout {
     /// Writes constants of an object that is not loaded yet.
     ///
     /// # Errors
-    /// The name of one that is not there, or of another size.
+    /// The name of a constant that does not exist or has another size.
     pub(super) fn set_constants<'a>(
         &self,
         open: &mut OpenObject,
@@ -186,36 +191,11 @@ impl Layout {
         values.iter().try_for_each(|(name, bytes)| {
             let section = map.as_mut().and_then(OpenMapMut::initial_value_mut).ok_or(*name)?;
             let (at, size) = *self.constants.get(*name).ok_or(*name)?;
-            let place = section.get_mut(at..at + size).filter(|p| p.len() == bytes.len()).ok_or(*name)?;
-            place.copy_from_slice(bytes);
+            let target = section.get_mut(at..at + size).filter(|p| p.len() == bytes.len()).ok_or(*name)?;
+            target.copy_from_slice(bytes);
             Ok(())
         })
     }
-}
-
-/// The members of the running kernel's `struct tcp_congestion_ops`; `None` where it does not describe its types.
-fn members_in_kernel() -> Option<&'static [String]> {
-    static MEMBERS: OnceLock<Option<Vec<String>>> = OnceLock::new();
-    let read = || {
-        let types = Btf::from_vmlinux().ok()?;
-        let ops: Struct<'_> = types.type_by_name(OPS)?;
-        Some(ops.iter().map(|member| text(member.name)).collect())
-    };
-    MEMBERS.get_or_init(read).as_deref()
-}
-
-/// How many arguments the running kernel gives cong_control: 2 before Linux 6.10, then 4. `None` where it does not say.
-pub(super) fn cong_control_arguments() -> Option<usize> {
-    static ARGUMENTS: OnceLock<Option<usize>> = OnceLock::new();
-    let read = || {
-        let types = Btf::from_vmlinux().ok()?;
-        let ops: Struct<'_> = types.type_by_name(OPS)?;
-        let member = ops.iter().find(|m| m.name.is_some_and(|n| n == "cong_control"))?;
-        let pointer: Ptr<'_> = types.type_by_id(member.ty)?;
-        let function = FuncProto::try_from(pointer.referenced_type()).ok()?;
-        Some(function.iter().count())
-    };
-    *ARGUMENTS.get_or_init(read)
 }
 
 fn is_named(of: BtfType<'_>, name: &str) -> bool {

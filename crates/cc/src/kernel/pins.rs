@@ -1,8 +1,8 @@
 //! Registrations that outlive the program, until `longfat cc unload`: links pinned in a BPF file system.
 //!
-//! Where the machine has one (/sys/fs/bpf) that can be written, a folder of ours in it is used, else one of our own is
-//! mounted at /run/longfat/bpf, and unmounted when nothing is pinned in it any more. A pin is gone after the machine's
-//! next start, as is the registration.
+//! If the machine has a writable BPF file system (/sys/fs/bpf), the pins are in its directory `longfat`.
+//! Otherwise one is mounted at /run/longfat/bpf, and unmounted when the last pin is removed. Pins and
+//! registrations do not survive a reboot.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -13,25 +13,28 @@ use std::{
 
 use super::{Error, Registration, error::Attempted, names, sys};
 
-/// Where the machine's BPF file system is, if it has one.
-const MACHINES: &str = "/sys/fs/bpf";
-/// Ours, in the directory that root's labs use as well.
-const OURS: &str = "/run/longfat/bpf";
-/// The folder of pins in either. (The kernel puts files of its own into a new file system.)
+/// Mount point of the machine's BPF file system, if there is one.
+const SYSTEM_BPF_FS: &str = "/sys/fs/bpf";
+/// Mount point of longfat's BPF file system, in the directory that root's labs use as well.
+const LONGFAT_BPF_FS: &str = "/run/longfat/bpf";
+/// The folder of pins in either file system. (The kernel creates files in a new file system.)
 const FOLDER: &str = "longfat";
 
-/// A registration that is pinned.
+/// A pinned registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pinned {
     /// Its name in the kernel, and of its folder.
     pub name: String,
-    /// All names, where the file has several congestion controls.
+    /// All names, if the object file defines several congestion controls.
     pub names: Vec<String>,
     /// The folder.
     pub folder: PathBuf,
 }
 
-/// Has a registration outlive this process.
+/// Makes a registration outlive this process.
+///
+/// # Errors
+/// If the BPF file system cannot be mounted or written, or the link cannot be pinned.
 pub fn pin(mut registration: Registration) -> Result<Pinned, Error> {
     let _alone = lock()?;
     let root = make_root()?;
@@ -42,7 +45,7 @@ pub fn pin(mut registration: Registration) -> Result<Pinned, Error> {
     for (name, link) in registration.links_mut() {
         let path = folder.join(name);
         if let Err(error) = link.pin(&path).attempted(|| format!("pin {}", path.display())) {
-            // All or nothing; what fails now is told by the next `cc list`.
+            // All or nothing. If the removal fails, the next `cc list` shows the remaining pins.
             let _ = remove(&folder);
             let _ = tidy();
             return Err(error);
@@ -51,7 +54,10 @@ pub fn pin(mut registration: Registration) -> Result<Pinned, Error> {
     Ok(Pinned { name, names, folder })
 }
 
-/// What is pinned, by name.
+/// All pinned registrations, by name.
+///
+/// # Errors
+/// If the folder of pins cannot be read.
 pub fn pinned() -> Result<Vec<Pinned>, Error> {
     let mut found = Vec::new();
     for root in roots() {
@@ -66,6 +72,9 @@ pub fn pinned() -> Result<Vec<Pinned>, Error> {
 }
 
 /// Removes a pinned registration. Sockets that use it keep it until they are closed.
+///
+/// # Errors
+/// [`Error::NotLoaded`] if there is no such pin; otherwise if it cannot be removed.
 pub fn unpin(name: &str) -> Result<Pinned, Error> {
     names::check(name)?;
     let _alone = lock()?;
@@ -76,44 +85,44 @@ pub fn unpin(name: &str) -> Result<Pinned, Error> {
     Ok(found)
 }
 
-/// The folders in which pins may be: in the machine's file system and in ours.
+/// The existing folders of pins, in the machine's file system and in longfat's.
 fn roots() -> Vec<PathBuf> {
-    let mounted = [MACHINES, OURS].into_iter().filter(|at| sys::is_bpf_fs(Path::new(at)));
+    let mounted = [SYSTEM_BPF_FS, LONGFAT_BPF_FS].into_iter().filter(|at| sys::is_bpf_fs(Path::new(at)));
     mounted.map(|at| Path::new(at).join(FOLDER)).filter(|root| root.is_dir()).collect()
 }
 
 /// The folder for new pins.
 fn make_root() -> Result<PathBuf, Error> {
-    let machines = Path::new(MACHINES);
+    let machines = Path::new(SYSTEM_BPF_FS);
     if sys::is_bpf_fs(machines) {
         let root = machines.join(FOLDER);
         match make_directory(&root) {
-            // As some containers have it: ours will do.
+            // Some containers have a read-only one: longfat mounts another.
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
             made => return made.attempted(|| format!("make {}", root.display())).map(|()| root),
         }
     }
-    let ours = Path::new(OURS);
+    let ours = Path::new(LONGFAT_BPF_FS);
     if !sys::is_bpf_fs(ours) {
-        make_directory(ours).attempted(|| format!("make {OURS}"))?;
-        sys::mount_bpf_fs(ours).attempted(|| format!("mount a BPF file system at {OURS}"))?;
+        make_directory(ours).attempted(|| format!("make {LONGFAT_BPF_FS}"))?;
+        sys::mount_bpf_fs(ours).attempted(|| format!("mount a BPF file system at {LONGFAT_BPF_FS}"))?;
     }
     let root = ours.join(FOLDER);
     make_directory(&root).attempted(|| format!("make {}", root.display()))?;
     Ok(root)
 }
 
-/// Leaves nothing where nothing is pinned.
+/// Removes empty folders of pins, and unmounts longfat's BPF file system if it is unused.
 fn tidy() -> Result<(), Error> {
     for root in roots() {
         if entries(&root)?.is_empty() {
             fs::remove_dir(&root).attempted(|| format!("remove {}", root.display()))?;
         }
     }
-    let ours = Path::new(OURS);
+    let ours = Path::new(LONGFAT_BPF_FS);
     if sys::is_bpf_fs(ours) && !ours.join(FOLDER).exists() {
-        sys::unmount(ours).attempted(|| format!("unmount {OURS}"))?;
-        fs::remove_dir(ours).attempted(|| format!("remove {OURS}"))?;
+        sys::unmount(ours).attempted(|| format!("unmount {LONGFAT_BPF_FS}"))?;
+        fs::remove_dir(ours).attempted(|| format!("remove {LONGFAT_BPF_FS}"))?;
     }
     Ok(())
 }
@@ -140,9 +149,9 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Two programs that pin or remove at once take turns.
+/// Serializes programs that pin or remove at the same time.
 fn lock() -> Result<File, Error> {
-    let directory = Path::new(OURS).parent().unwrap_or(Path::new("/run"));
+    let directory = Path::new(LONGFAT_BPF_FS).parent().unwrap_or(Path::new("/run"));
     let locked = || -> io::Result<File> {
         make_directory(directory)?;
         let directory = File::open(directory)?;

@@ -1,7 +1,8 @@
-//! A first trial of a congestion control: a short transfer over the loopback device of a network namespace of its own.
+//! Smoke test of a congestion control: a short transfer over the loopback device of a dedicated network
+//! namespace.
 //!
-//! The loopback device loses nothing and has next to no delay, so this shows that the programs run and what a call costs, not how well they
-//! control. A run in the lab shows that.
+//! The loopback device loses nothing and has almost no delay. So the test shows that the programs run and the
+//! cost of a call; the quality of the control is shown by a run in the lab.
 
 use std::{
     io::{self, Read, Write},
@@ -14,30 +15,30 @@ use socket2::{Domain, Socket, Type};
 
 use super::{Error, Registration, error::Attempted, sys};
 
-/// What a trial shows.
+/// Result of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trial {
-    /// Bytes that arrived.
+pub struct LoopbackTrial {
+    /// Bytes received.
     pub bytes: u64,
-    /// How long it took.
+    /// Duration of the transfer.
     pub took: Duration,
 }
 
-/// Longer than any trial that goes well.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of socket operations, longer than any successful trial.
+const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Registration {
-    /// Sends for `duration` with one of its names.
+    /// Sends for `duration` with the congestion control `name` of this registration.
     ///
     /// # Errors
-    /// Where no namespace can be made, or a transfer stalls for ten seconds.
-    pub fn try_out(&self, name: &str, duration: Duration) -> Result<Trial, Error> {
+    /// If no namespace can be created, or the transfer stalls for ten seconds.
+    pub fn run_trial(&self, name: &str, duration: Duration) -> Result<LoopbackTrial, Error> {
         let trial = || {
-            sys::unshare_network().attempted(|| "make a network namespace".into())?;
+            os::unshare_network().attempted(|| "create a network namespace".into())?;
             sys::loopback_up().attempted(|| "bring a loopback device up".into())?;
             transfer(name, duration).attempted(|| format!("send over the loopback device with {name}"))
         };
-        // The namespace is the thread's, and ends with it and its sockets.
+        // The namespace belongs to the thread and ends with the thread and its sockets.
         thread::scope(|scope| match scope.spawn(trial).join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -45,15 +46,15 @@ impl Registration {
     }
 }
 
-fn transfer(name: &str, duration: Duration) -> io::Result<Trial> {
+fn transfer(name: &str, duration: Duration) -> io::Result<LoopbackTrial> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr()?.port());
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_tcp_congestion(name.as_bytes())?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(IO_TIMEOUT))?;
     socket.connect(&to.into())?;
     let (mut accepted, _) = listener.accept()?;
-    accepted.set_read_timeout(Some(PATIENCE))?;
+    accepted.set_read_timeout(Some(IO_TIMEOUT))?;
     let begun = Instant::now();
     let bytes = thread::scope(|scope| {
         let reader = scope.spawn(move || count(&mut accepted));
@@ -61,7 +62,7 @@ fn transfer(name: &str, duration: Duration) -> io::Result<Trial> {
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         sent.and(read)
     })?;
-    Ok(Trial { bytes, took: begun.elapsed() })
+    Ok(LoopbackTrial { bytes, took: begun.elapsed() })
 }
 
 fn send(mut socket: Socket, begun: Instant, duration: Duration) -> io::Result<()> {

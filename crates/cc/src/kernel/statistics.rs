@@ -1,51 +1,59 @@
-//! What the kernel counts of a congestion control's calls: how many, and how long they took.
+//! The kernel's statistics of a congestion control's calls: number and duration.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::{Error, Registration, error::Attempted, sys};
 
-/// While it lives the kernel counts calls of all BPF programs of the machine (which costs each call some ten nanoseconds).
+/// While this value exists, the kernel counts the calls of all BPF programs of the machine (about ten
+/// nanoseconds per call).
 #[derive(Debug)]
-pub struct Measuring {
-    /// The kernel measures until it is closed.
+pub struct CallMeasurement {
+    /// The kernel counts until this descriptor is closed.
     _open: OwnedFd,
 }
 
-impl Measuring {
-    /// Begins. Others may be measuring at the same time; it ends when the last has ended.
+impl CallMeasurement {
+    /// Starts counting. Several processes can do so at the same time; counting stops with the last one.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
     pub fn begin() -> Result<Self, Error> {
-        let open = sys::enable_stats().attempted(|| "have the kernel count BPF programs' calls".into())?;
-        Ok(Measuring { _open: open })
+        let open =
+            sys::enable_stats().attempted(|| "enable the kernel's statistics of BPF programs".into())?;
+        Ok(CallMeasurement { _open: open })
     }
 }
 
-/// The calls of one program, the C function behind an operation.
+/// The calls of one program, that is of the C function of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Calls {
+pub struct ProgramCalls {
     /// The C function.
     pub program: String,
-    /// Instructions that the verifier followed, all paths together.
+    /// Instructions that the verifier processed on all paths.
     pub verified_instructions: u32,
-    /// Calls while somebody measured.
+    /// Calls while statistics were enabled.
     pub calls: u64,
-    /// Time that they took, ns.
+    /// Total duration of these calls, ns.
     pub time_ns: u64,
 }
 
-impl Calls {
-    /// Nanoseconds a call; `None` without calls.
-    pub fn ns_a_call(&self) -> Option<f64> {
+impl ProgramCalls {
+    /// Mean duration of a call, ns; `None` without calls.
+    pub fn ns_per_call(&self) -> Option<f64> {
         (self.calls > 0).then(|| self.time_ns as f64 / self.calls as f64)
     }
 }
 
 impl Registration {
-    /// What the kernel has counted of each of its programs since it was loaded.
-    pub fn calls(&self) -> Result<Vec<Calls>, Error> {
+    /// The calls of each program since it was loaded.
+    ///
+    /// # Errors
+    /// If the kernel does not return the statistics of a program.
+    pub fn calls(&self) -> Result<Vec<ProgramCalls>, Error> {
         let counted = self.programs().iter().map(|(name, program)| {
-            let counts =
-                sys::program_counts(program.as_fd()).attempted(|| format!("ask about program {name}"))?;
-            Ok(Calls {
+            let counts = sys::program_counts(program.as_fd())
+                .attempted(|| format!("read the statistics of program {name}"))?;
+            Ok(ProgramCalls {
                 program: name.clone(),
                 verified_instructions: counts.verified_insns,
                 calls: counts.run_cnt,

@@ -1,4 +1,4 @@
-//! The system calls of this folder that no safe library offers, each with its `SAFETY` beside it.
+//! System calls without a safe wrapper in a library, each with its `SAFETY` comment.
 #![allow(unsafe_code)]
 
 use std::{
@@ -15,18 +15,21 @@ use std::{
 /// The type of a BPF file system (linux/magic.h).
 const BPF_FS_MAGIC: libc::c_long = 0xcafe_4a11;
 
-/// What the kernel counts of one program.
+/// The kernel's statistics of one program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProgramCounts {
-    /// Instructions that the verifier followed.
+    /// Instructions processed by the verifier.
     pub verified_insns: u32,
-    /// Calls while statistics were on.
+    /// Calls while statistics were enabled.
     pub run_cnt: u64,
-    /// Time of these calls, ns.
+    /// Total duration of these calls, ns.
     pub run_time_ns: u64,
 }
 
-/// Has the kernel count calls of BPF programs, and their time, until the descriptor is closed.
+/// Enables the kernel's statistics of BPF programs until the descriptor is closed.
+///
+/// # Errors
+/// The kernel's error.
 pub fn enable_stats() -> io::Result<OwnedFd> {
     // SAFETY: a system call without pointers.
     let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
@@ -37,7 +40,10 @@ pub fn enable_stats() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What the kernel has counted of a program.
+/// Reads the statistics of a program.
+///
+/// # Errors
+/// The kernel's error.
 pub fn program_counts(program: BorrowedFd<'_>) -> io::Result<ProgramCounts> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = u32::try_from(size_of_val(&info)).map_err(io::Error::other)?;
@@ -59,7 +65,7 @@ pub fn program_counts(program: BorrowedFd<'_>) -> io::Result<ProgramCounts> {
     })
 }
 
-/// Whether a directory is of a BPF file system.
+/// Whether a directory is in a BPF file system.
 pub fn is_bpf_fs(path: &Path) -> bool {
     let Ok(directory) = File::open(path) else { return false };
     // SAFETY: all-zero is a valid statfs, and fstatfs writes no more than one.
@@ -69,10 +75,13 @@ pub fn is_bpf_fs(path: &Path) -> bool {
     ret == 0 && found.f_type == BPF_FS_MAGIC
 }
 
-/// Mounts a BPF file system, for its owner alone.
+/// Mounts a BPF file system that only its owner can access.
+///
+/// # Errors
+/// The kernel's error.
 pub fn mount_bpf_fs(at: &Path) -> io::Result<()> {
     let target = c_path(at)?;
-    // SAFETY: strings with an end that outlive the call.
+    // SAFETY: NUL-terminated strings that outlive the call.
     let ret = unsafe {
         libc::mount(
             c"longfat".as_ptr(),
@@ -85,10 +94,13 @@ pub fn mount_bpf_fs(at: &Path) -> io::Result<()> {
     if ret == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Unmounts what is mounted there.
+/// Unmounts a file system.
+///
+/// # Errors
+/// The kernel's error.
 pub fn unmount(at: &Path) -> io::Result<()> {
     let target = c_path(at)?;
-    // SAFETY: a string with an end that outlives the call.
+    // SAFETY: a NUL-terminated string that outlives the call.
     let ret = unsafe { libc::umount2(target.as_ptr(), libc::UMOUNT_NOFOLLOW) };
     if ret == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -97,14 +109,10 @@ fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))
 }
 
-/// Puts this thread into a network namespace of its own.
-pub fn unshare_network() -> io::Result<()> {
-    // SAFETY: a system call without pointers.
-    let ret = unsafe { libc::unshare(libc::CLONE_NEWNET) };
-    if ret == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Brings the loopback device of this thread's network namespace up.
+/// Brings up the loopback device of this thread's network namespace.
+///
+/// # Errors
+/// The kernel's error.
 pub fn loopback_up() -> io::Result<()> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
     // SAFETY: all-zero is a valid ifreq.
@@ -112,7 +120,7 @@ pub fn loopback_up() -> io::Result<()> {
     request.ifr_name[0] = b'l' as libc::c_char;
     request.ifr_name[1] = b'o' as libc::c_char;
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: an open socket and an ifreq with a name that has an end; both outlive the call.
+    // SAFETY: an open socket and an ifreq with a NUL-terminated name; both outlive the call.
     let ret = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
     if ret == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,24 +1,27 @@
-//! Compiles a user's file natively with the machine's compiler, and maps its messages to lines of the file.
+//! Compiles a user's file natively with the machine's compiler, and maps messages to lines of the file.
 //!
-//! The text goes in on standard input; [`headers`](crate::headers) says which headers it gets. The shim's own C files are
-//! compiled in a second run, without the user's headers, and linked to it: those of the kernel's functions for its own
-//! congestion controls (`cubictcp_init` and its kin) only where the file calls one.
+//! The compiler reads the text from standard input; [`headers`](crate::headers) provides the headers. A
+//! second run compiles the shim's C files without the user's headers and links them. The implementations of
+//! kernel functions of congestion controls (`cubictcp_init` and so on) are linked only if the file calls one.
 
-use super::{BuildError, Line, compiler};
+use super::{BuildError, Diagnostic, compiler};
 use crate::headers::{Build, Headers};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The shared object's bytes.
+/// Compiles a file to a shared object.
+///
+/// # Errors
+/// If there is no compiler, or it rejects the file.
 pub fn compile(path: &Path, text: &str) -> Result<Vec<u8>, BuildError> {
     let os = |operation: &'static str| move |cause| BuildError::Os { operation: operation.to_owned(), cause };
     let compiler = compiler::find().ok_or(BuildError::NoCompiler)?;
     let run = |command: &mut Command, text: &str| {
-        let operation = || format!("starting {}", compiler.display());
+        let operation = || format!("start {}", compiler.display());
         with_input(command, text).map_err(|cause| BuildError::Os { operation: operation(), cause })
     };
-    let headers = Headers::lay_out(path).map_err(os("writing the headers of the native build"))?;
+    let headers = Headers::lay_out(path).map_err(os("write the headers of the native build"))?;
     let object = headers.output("file.o");
     let mut command = Command::new(&compiler);
     command.args(compiler::OPTIONS).args(headers.options(Build::Native, text));
@@ -26,7 +29,7 @@ pub fn compile(path: &Path, text: &str) -> Result<Vec<u8>, BuildError> {
     command.current_dir(headers.working_folder()).env("LC_ALL", "C");
     let compiled = run(&mut command, text)?;
     if !compiled.status.success() {
-        return Err(BuildError::Refused { lines: lines(path, &headers, &said(&compiled)) });
+        return Err(BuildError::Refused { lines: parse_messages(path, &headers, &messages(&compiled)) });
     }
     let shared = headers.output("file.so");
     let link = |sources: &[&str]| {
@@ -38,25 +41,28 @@ pub fn compile(path: &Path, text: &str) -> Result<Vec<u8>, BuildError> {
         run(&mut command, "")
     };
     let mut linked = link(&["runtime.c", "maps.c"])?;
-    if said(&linked).lines().any(|text| undefined_name(text).is_some_and(|(_, name)| is_of_a_module(name))) {
+    if messages(&linked)
+        .lines()
+        .any(|text| undefined_name(text).is_some_and(|(_, name)| is_of_a_module(name)))
+    {
         linked = link(&["runtime.c", "maps.c", "kernel_functions.c"])?;
     }
     if !linked.status.success() {
-        return Err(BuildError::Refused { lines: lines(path, &headers, &said(&linked)) });
+        return Err(BuildError::Refused { lines: parse_messages(path, &headers, &messages(&linked)) });
     }
-    std::fs::read(&shared).map_err(os("reading the compiler's output"))
+    std::fs::read(&shared).map_err(os("read the compiler's output"))
 }
 
-/// Whether native/kernel_functions.c may have it.
+/// Whether native/kernel_functions.c may define this function.
 fn is_of_a_module(name: &str) -> bool {
     ["cubictcp_", "bbr_", "dctcp_"].iter().any(|module| name.starts_with(module))
 }
 
-fn said(output: &Output) -> String {
+fn messages(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a compiler. One that ends early closes its input; what it says is then the answer.
+/// Runs a compiler. A compiler that exits early closes its input: the write error is ignored, its output gives the reason.
 fn with_input(command: &mut Command, text: &str) -> std::io::Result<Output> {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     if let Some(mut input) = child.stdin.take() {
@@ -65,10 +71,10 @@ fn with_input(command: &mut Command, text: &str) -> std::io::Result<Output> {
     child.wait_with_output()
 }
 
-/// Errors among the compiler's and the linker's messages; if none is recognised, all that was said.
-fn lines(path: &Path, headers: &Headers, said: &str) -> Vec<Line> {
-    let mut found: Vec<Line> = Vec::new();
-    for text in said.lines() {
+/// The errors in the output of compiler and linker; if none is recognised, the whole output.
+fn parse_messages(path: &Path, headers: &Headers, output: &str) -> Vec<Diagnostic> {
+    let mut found: Vec<Diagnostic> = Vec::new();
+    for text in output.lines() {
         let line = error(path, headers, text).or_else(|| undefined(path, text));
         if let Some(line) = line
             && !found.contains(&line)
@@ -77,28 +83,34 @@ fn lines(path: &Path, headers: &Headers, said: &str) -> Vec<Line> {
         }
     }
     if found.is_empty() {
-        found.push(Line { file: path.to_owned(), line: 0, column: 0, message: said.trim().to_owned() });
+        found.push(Diagnostic {
+            file: path.to_owned(),
+            line: 0,
+            column: 0,
+            message: output.trim().to_owned(),
+        });
     }
     found
 }
 
-/// `<stdin>:12:5: error: what`.
-fn error(path: &Path, headers: &Headers, text: &str) -> Option<Line> {
-    let (place, message) = text.split_once(": error: ").or_else(|| text.split_once(": fatal error: "))?;
-    let mut parts = place.rsplitn(3, ':');
+/// Parses `<stdin>:12:5: error: message`.
+fn error(path: &Path, headers: &Headers, text: &str) -> Option<Diagnostic> {
+    let (position, message) = text.split_once(": error: ").or_else(|| text.split_once(": fatal error: "))?;
+    let mut parts = position.rsplitn(3, ':');
     let (column, line) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let file = parts.next()?;
     let file = if file == "<stdin>" { path.to_owned() } else { headers.as_written(Path::new(file)) };
-    Some(Line { file, line, column, message: explain(message) })
+    Some(Diagnostic { file, line, column, message: explain(message) })
 }
 
-/// Adds what a compiler cannot know.
+/// Adds information that the compiler does not have.
 fn explain(message: &str) -> String {
     let read_only = message.contains("read-only") || message.contains("const-qualified");
     let undeclared =
         message.contains("implicit declaration of function") || message.contains("undeclared function");
     let clean = message.rsplit_once(" [-W").map_or(message, |(text, _)| text);
-    // The declaration's attribute repeats the function's name: only its own text says what is meant.
+    // The message of a declaration's error attribute repeats the function's name: use only the attribute's
+    // text.
     let own =
         clean.find("declared with").and_then(|_| clean.split_once(": ")).map_or(clean, |(_, text)| text);
     if read_only {
@@ -110,19 +122,19 @@ fn explain(message: &str) -> String {
     }
 }
 
-/// An undefined function, as a line of the file.
-fn undefined(path: &Path, text: &str) -> Option<Line> {
-    let (place, name) = undefined_name(text)?;
-    let after_stdin = place.rsplit_once("<stdin>:").map(|(_, after)| after);
+/// Parses the linker's message about an undefined function.
+fn undefined(path: &Path, text: &str) -> Option<Diagnostic> {
+    let (position, name) = undefined_name(text)?;
+    let after_stdin = position.rsplit_once("<stdin>:").map(|(_, after)| after);
     let line = after_stdin.and_then(|after| after.split(':').next()?.trim().parse().ok()).unwrap_or(0);
     let message =
         format!("{name} is not supported natively: it is a function of the kernel or of one of its modules");
-    Some(Line { file: path.to_owned(), line, column: 0, message })
+    Some(Diagnostic { file: path.to_owned(), line, column: 0, message })
 }
 
-/// `<stdin>:12: undefined reference to `name'`, as the linker says it: place and name.
+/// Splits the linker's `<stdin>:12: undefined reference to `name'` into position and name.
 fn undefined_name(text: &str) -> Option<(&str, &str)> {
-    let (place, rest) =
+    let (position, rest) =
         text.split_once("undefined reference to ").or_else(|| text.split_once("undefined symbol: "))?;
-    Some((place, rest.trim_matches(|c: char| !c.is_alphanumeric() && c != '_')))
+    Some((position, rest.trim_matches(|c: char| !c.is_alphanumeric() && c != '_')))
 }

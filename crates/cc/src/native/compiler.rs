@@ -1,14 +1,16 @@
-//! The machine's C compiler and its options for a native congestion control; used by the build script as well.
+//! The machine's C compiler and its options for a native congestion control; used by the build script as
+//! well.
 
 use std::path::PathBuf;
 
-/// What to do where no compiler is found.
+/// Message if no compiler is found.
 pub const MISSING: &str = "no C compiler found (clang, gcc or cc); install the package clang-16 or gcc";
 
 /// Options of every native build.
 ///
-/// Optimised; with debugging information, from which parameters, maps and operations are read; names bound inside
-/// the object, so that two copies in one process never share a variable; undefined functions are errors.
+/// Optimised; with debugging information, from which parameters, maps and operations are read; symbols bound
+/// inside the object, so that two copies in one process never share a variable; undefined functions are
+/// errors.
 pub const OPTIONS: &[&str] = &[
     "-std=gnu11",
     "-O2",
@@ -28,7 +30,7 @@ pub const OPTIONS: &[&str] = &[
     "-Wl,-z,defs",
 ];
 
-/// `LONGFAT_CC`, else the first of clang, gcc and cc in PATH.
+/// `LONGFAT_CC`, else the first of clang, clang-22 to clang-16, gcc and cc that PATH has.
 pub fn find() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("LONGFAT_CC") {
         return Some(path.into());

@@ -1,36 +1,36 @@
-//! One socket's congestion control in C, behind the trait of `tcp`.
+//! The congestion control of one socket, written in C, behind the trait of `tcp`.
 
 #![allow(unsafe_code)]
 
-use super::library::{Inner, Table, built_in};
+use super::loaded_copy::{LoadedCopy, Table, built_in};
 use super::runtime::{Call, RawOperations, rust_name};
 use std::rc::Rc;
 use tcp::{AckSample, CaEvent, CaState, CongestionControl, Operation, RateSample, TcpSock};
 
 /// A native congestion control of one socket.
 ///
-/// Keeps what belongs to the socket and is not in [`TcpSock`]: its random numbers and its SK_STORAGE.
+/// It holds the state of the socket that is not in [`TcpSock`]: its random numbers and its SK_STORAGE.
 #[derive(Debug)]
 pub struct Controller {
     operations: RawOperations,
     /// `cong_control` takes `(sk, rs)` as before Linux 6.10.
     short_cong_control: bool,
     call: Box<Call>,
-    library: Rc<Inner>,
-    /// Libraries that the socket has been switched away from: its storage may be of their maps.
-    before: Vec<Rc<Inner>>,
+    library: Rc<LoadedCopy>,
+    /// Libraries that the socket used before a switch: its storage may belong to their maps.
+    previous: Vec<Rc<LoadedCopy>>,
     name: String,
 }
 
 impl Drop for Controller {
     fn drop(&mut self) {
-        // SAFETY: the storage was made with the C library's allocator, by copies that are still loaded.
+        // SAFETY: copies that are still loaded allocated the storage with the C library's allocator.
         unsafe { (self.library.free_storage)(&mut *self.call) };
     }
 }
 
 impl Controller {
-    pub(super) fn new(library: Rc<Inner>, table: Table) -> Controller {
+    pub(super) fn new(library: Rc<LoadedCopy>, table: Table) -> Controller {
         let Table { raw: operations, short_cong_control } = table;
         let call = Box::new(Call {
             now_ns: 0,
@@ -47,7 +47,7 @@ impl Controller {
             short_cong_control,
             call,
             library,
-            before: Vec::new(),
+            previous: Vec::new(),
             name: rust_name(&operations.name),
         }
     }
@@ -57,15 +57,16 @@ impl Controller {
         self.call.random = seed;
     }
 
-    /// Tells the copy whose call it is and what time it is.
+    /// Sets the copy's current call and time.
     #[inline]
     fn enter(&mut self, sk: &TcpSock) {
         self.call.now_ns = sk.tcp_clock_cache;
-        // SAFETY: the copy's variable; the call's address is stable while the controller lives, and every call sets it.
+        // SAFETY: the copy's variable; the call's address is stable while the controller lives, and every
+        // call sets it.
         unsafe { (*self.library.runtime).call = &mut *self.call };
     }
 
-    /// After a call: hands the socket to another algorithm if the call asked for it.
+    /// After a call: switches the socket to another algorithm if the call requested it.
     #[inline]
     fn leave(&mut self, sk: &mut TcpSock) {
         if self.call.changed != 0 {
@@ -73,7 +74,7 @@ impl Controller {
         }
     }
 
-    /// What the kernel does on `setsockopt` of TCP_CONGESTION: release, clear the private area, init.
+    /// Switches as the kernel does on `setsockopt` of TCP_CONGESTION: release, clear the private area, init.
     #[cold]
     fn change(&mut self, sk: &mut TcpSock) {
         self.call.changed = 0;
@@ -83,7 +84,7 @@ impl Controller {
         let Some((library, table)) = target else { return };
         self.call.changing = 1;
         self.release(sk);
-        self.before.push(std::mem::replace(&mut self.library, library));
+        self.previous.push(std::mem::replace(&mut self.library, library));
         self.operations = table.raw;
         self.short_cong_control = table.short_cong_control;
         self.name = rust_name(&name);
@@ -100,20 +101,22 @@ impl Controller {
         type Short = unsafe extern "C" fn(*mut TcpSock, *const RateSample);
         let Some(function) = self.operations.cong_control else { return };
         self.enter(sk);
-        // SAFETY: a function with this signature, as was found when the object was built; the rest as for `call!`.
+        // SAFETY: the inspection of the object found a function with this signature; otherwise as for
+        // `call!`.
         unsafe { std::mem::transmute::<Full, Short>(function)(sk, sample) };
         self.leave(sk);
     }
 }
 
-/// Calls an operation if it is set; the socket's time and storage go with it.
+/// Calls an operation if it is set, with the socket's time and storage.
 macro_rules! call {
     ($self:ident, $sk:ident, $operation:ident ($($argument:expr),*)) => {{
         let function = $self.operations.$operation;
         function.map(|function| {
             $self.enter($sk);
-            // SAFETY: the function's signature was checked when the object was built; the socket is borrowed mutably
-            // and has the layout that the object was compiled with; the copy is loaded while `library` lives.
+            // SAFETY: the function's signature was checked when the object was built; the socket is borrowed
+            // mutably and has the layout that the object was compiled with; the copy is loaded while
+            // `library` lives.
             let result = unsafe { function($sk $(, $argument)*) };
             $self.leave($sk);
             result
@@ -169,7 +172,7 @@ impl CongestionControl for Controller {
     }
 
     fn cwnd_event(&mut self, sk: &mut TcpSock, event: CaEvent) {
-        // As newer kernels do; older ones have no such member.
+        // As in newer kernels; older ones do not have this member.
         if event == CaEvent::TxStart && self.operations.cwnd_event_tx_start.is_some() {
             call!(self, sk, cwnd_event_tx_start());
             return;

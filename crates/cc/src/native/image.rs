@@ -1,7 +1,8 @@
-//! A copy of a shared object in this process, with variables of its own.
+//! A copy of a shared object in this process, with separate variables.
 //!
-//! The loader gives the same copy for the same path, so each copy comes from a memory file that stays open, under its
-//! own number, as long as the copy lives. Where memory files may not be executed it comes from a temporary file.
+//! The dynamic loader returns the same copy for the same path. So each copy is loaded from a memory file
+//! (memfd), which remains open under its own number as long as the copy exists, or from a temporary file
+//! where memory files must not be executed.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +11,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 
-/// One copy; unloaded when dropped.
+/// One copy. Dropping it unloads it.
 #[derive(Debug)]
 pub struct Image {
     handle: *mut c_void,
@@ -35,8 +36,10 @@ impl Image {
     fn from_temporary_file(elf: &[u8]) -> io::Result<Image> {
         let mut file = tempfile::Builder::new().prefix("longfat-cc-").suffix(".so").tempfile()?;
         file.write_all(elf)?;
-        let path =
-            file.path().to_str().ok_or_else(|| io::Error::other("the temporary folder's name is no text"))?;
+        let path = file
+            .path()
+            .to_str()
+            .ok_or_else(|| io::Error::other("the temporary folder's name is not UTF-8"))?;
         Ok(Image { handle: open(path)?, _memory: None })
     }
 
@@ -50,13 +53,14 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // SAFETY: the handle is open and closed only here; what points into the copy is dropped before (library.rs).
+        // SAFETY: the handle is open and closed only here; pointers into the copy are dropped before
+        // (loaded_copy.rs).
         unsafe { libc::dlclose(self.handle) };
     }
 }
 
 fn memory_file(elf: &[u8]) -> io::Result<File> {
-    // SAFETY: the name is a C string; the descriptor is a new one of ours.
+    // SAFETY: the name is a C string; the descriptor is new and owned here.
     let mut file = unsafe {
         let descriptor = libc::memfd_create(c"longfat-cc".as_ptr(), libc::MFD_CLOEXEC);
         if descriptor < 0 {
@@ -70,13 +74,13 @@ fn memory_file(elf: &[u8]) -> io::Result<File> {
 
 fn open(path: &str) -> io::Result<*mut c_void> {
     let path = CString::new(path)?;
-    // SAFETY: the path is a C string. Loading runs the object's constructors: the compiler's, and those of a user
-    // who wants some, whose file is run in this process anyway.
+    // SAFETY: the path is a C string. Loading runs the object's constructors: the compiler's, and any in the
+    // user's file, which runs in this process anyway.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if !handle.is_null() {
         return Ok(handle);
     }
-    // SAFETY: after a failure dlerror gives a C string that is valid until the thread's next call.
+    // SAFETY: after a failure dlerror returns a C string that is valid until the thread's next call.
     let why = unsafe { CStr::from_ptr(libc::dlerror()) };
     Err(io::Error::other(why.to_string_lossy().into_owned()))
 }
@@ -87,14 +91,14 @@ mod tests {
     use crate::Algorithm;
 
     #[test]
-    fn copies_are_apart_from_memory_files_and_from_temporary_ones() {
+    fn copies_from_memory_files_and_temporary_files_are_separate() {
         let elf = Algorithm::all()[0].native;
         let load = [Image::load, Image::load, Image::from_temporary_file, Image::from_temporary_file];
         let copies: Vec<Image> = load.iter().map(|load| load(elf).unwrap()).collect();
-        let mut places: Vec<_> = copies.iter().map(|c| c.symbol(c"longfat_runtime").unwrap()).collect();
-        places.sort();
-        places.dedup();
-        assert_eq!(places.len(), 4);
+        let mut addresses: Vec<_> = copies.iter().map(|c| c.symbol(c"longfat_runtime").unwrap()).collect();
+        addresses.sort();
+        addresses.dedup();
+        assert_eq!(addresses.len(), 4);
         assert!(Image::load(b"no ELF file").is_err());
     }
 }

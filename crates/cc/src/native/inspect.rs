@@ -1,6 +1,7 @@
-//! What a native build has, read from its ELF symbols and DWARF: parameters, maps, operations, and their lines.
+//! Description of a native build, read from ELF symbols and DWARF: parameters, maps, operations, and their
+//! lines.
 
-use crate::{Parameter, Type};
+use crate::{Parameter, ParameterType};
 use gimli::{AttributeValue, DebuggingInformationEntry, EndianSlice, NativeEndian, Unit, UnitOffset};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, RelocationTarget};
@@ -9,10 +10,10 @@ use std::collections::BTreeMap;
 type Slice<'a> = EndianSlice<'a, NativeEndian>;
 type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
 
-/// What was found.
+/// The contents of a native build.
 #[derive(Debug, Clone, Default)]
 pub struct Inspection {
-    /// In the order of the file, with the offset of each in the ELF file.
+    /// Parameters in the order of the file, each with its offset in the ELF file.
     pub parameters: Vec<(Parameter, u64)>,
     /// Definitions in section `.maps`.
     pub maps: Vec<Map>,
@@ -22,15 +23,15 @@ pub struct Inspection {
     pub functions: BTreeMap<u64, Function>,
     /// Functions that the file declares and calls.
     pub declared: Vec<Function>,
-    /// The shim's own functions by name.
+    /// Functions of the shim by name.
     pub of_shim: BTreeMap<String, Function>,
     /// Address of the variable `longfat_runtime`.
     pub runtime: u64,
-    /// Structures that are not as this program has them: line and what is wrong.
-    pub strange: Vec<(u32, String)>,
+    /// Structures that differ from this program's: line and message.
+    pub mismatches: Vec<(u32, String)>,
 }
 
-/// The structures that pass between this program and the file, and their sizes in bytes.
+/// The structures shared between this program and the file, and their sizes, bytes.
 const SHARED: [(&str, usize); 4] = [
     ("tcp_congestion_ops", size_of::<super::runtime::RawOperations>()),
     ("tcp_sock", size_of::<tcp::TcpSock>()),
@@ -38,7 +39,7 @@ const SHARED: [(&str, usize); 4] = [
     ("ack_sample", size_of::<tcp::AckSample>()),
 ];
 
-/// The ends of the names of the shim's own compilation units.
+/// Suffixes of the names of the shim's compilation units.
 const SHIM_UNITS: [&str; 3] = ["native/runtime.c", "native/maps.c", "native/kernel_functions.c"];
 
 /// A map's definition.
@@ -54,7 +55,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// Why the native build does not have it.
+    /// Why the native build does not support the map.
     pub fn unsupported(&self) -> Option<String> {
         // BPF_MAP_TYPE_* of vmlinux.h.
         let (array, hash) = (matches!(self.kind, 2 | 6), matches!(self.kind, 1 | 5 | 9 | 10));
@@ -68,7 +69,7 @@ impl Map {
         if self.value_bytes == 0 || self.key_bytes == 0 || array && self.key_bytes != 4 {
             return Some(format!("map {name}: needs key and value, and an array a key of four bytes"));
         }
-        // Made at once natively, so that a slip of a few zeros would take all memory.
+        // Maps are allocated at once natively, so a few zeros too many would use up all memory.
         let bytes = u64::from(self.max_entries) * u64::from(self.value_bytes);
         (self.kind != 24 && (self.max_entries == 0 || bytes > 1 << 30))
             .then(|| format!("map {name}: max_entries must be at least 1, and all values within 1 GiB"))
@@ -95,20 +96,23 @@ pub struct Function {
     pub parameters: Vec<Class>,
 }
 
-/// A type, as far as a call can go wrong by it.
+/// Classification of a type for the check of calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Class {
     Void,
     Integer(u64),
-    /// To a struct of that name; empty for other pointers.
+    /// Pointer to a struct of this name; empty for other pointers.
     Pointer(String),
     Other,
 }
 
-/// Reads a shared object that this crate's compiler options made.
+/// Inspects a shared object that was built with this crate's compiler options.
+///
+/// # Errors
+/// If the object or its debugging information cannot be read.
 pub fn inspect(bytes: &[u8]) -> Result<Inspection, String> {
-    let file =
-        ElfFile64::<object::NativeEndian>::parse(bytes).map_err(|e| format!("reading the object: {e}"))?;
+    let file = ElfFile64::<object::NativeEndian>::parse(bytes)
+        .map_err(|e| format!("cannot read the object: {e}"))?;
     let section = |id: gimli::SectionId| -> Result<Slice, gimli::Error> {
         let data = file.section_by_name(id.name()).and_then(|s| s.data().ok()).unwrap_or(&[]);
         Ok(EndianSlice::new(data, NativeEndian))
@@ -126,7 +130,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, String> {
 }
 
 fn dwarf_error(error: gimli::Error) -> String {
-    format!("reading the debugging information: {error}")
+    format!("cannot read the debugging information: {error}")
 }
 
 /// One compilation unit.
@@ -137,7 +141,7 @@ struct UnitReader<'a, 'd> {
 }
 
 impl<'a> UnitReader<'a, '_> {
-    /// Variables and functions of the unit's top level. Of the shim's own units its functions are wanted, and
+    /// Reads variables and functions of the unit's top level; of the shim's units only the functions and
     /// `longfat_runtime`.
     fn read(&self, found: &mut Inspection) -> gimli::Result<()> {
         let mut tree = self.unit.entries_tree(None)?;
@@ -190,16 +194,18 @@ impl<'a> UnitReader<'a, '_> {
         Ok(())
     }
 
-    /// A file that brings a structure of its own instead of including vmlinux.h would read and write past ours.
+    /// Checks the size of a shared structure: a file with its own definition instead of vmlinux.h would
+    /// access memory outside of it.
     fn structure(&self, entry: &Entry<'a>, found: &mut Inspection) -> gimli::Result<()> {
         let Some(bytes) = entry.attr(gimli::DW_AT_byte_size).and_then(|a| a.udata_value()) else {
             return Ok(());
         };
         let name = self.name(entry)?;
         if SHARED.iter().any(|(shared, size)| *shared == name && *size as u64 != bytes) {
-            let what =
-                format!("struct {name} is not the one of longfat's vmlinux.h: include that, and define none");
-            found.strange.push((self.line(entry)?, what));
+            let what = format!(
+                "struct {name} differs from that of longfat's vmlinux.h: include vmlinux.h instead of a definition"
+            );
+            found.mismatches.push((self.line(entry)?, what));
         }
         Ok(())
     }
@@ -261,7 +267,7 @@ impl<'a> UnitReader<'a, '_> {
         Ok(map)
     }
 
-    /// Elements of an array.
+    /// Number of elements of an array.
     fn elements(&self, array: UnitOffset) -> gimli::Result<u32> {
         let mut tree = self.unit.entries_tree(Some(array))?;
         let mut children = tree.root()?.children();
@@ -277,7 +283,7 @@ impl<'a> UnitReader<'a, '_> {
         Ok(0)
     }
 
-    /// The size of a type.
+    /// Size of a type, bytes.
     fn bytes(&self, ty: UnitOffset) -> gimli::Result<u64> {
         let (ty, ..) = self.peel(ty)?;
         let entry = self.unit.entry(ty)?;
@@ -311,7 +317,7 @@ impl<'a> UnitReader<'a, '_> {
         })
     }
 
-    /// The type behind typedefs and qualifiers, and whether it was const and volatile.
+    /// Strips typedefs and qualifiers. Returns the type, and whether it was const and volatile.
     fn peel(&self, mut ty: UnitOffset) -> gimli::Result<(UnitOffset, bool, bool)> {
         let (mut is_const, mut is_volatile) = (false, false);
         loop {
@@ -339,7 +345,7 @@ impl<'a> UnitReader<'a, '_> {
         })
     }
 
-    /// What an entry completes: the declaration of a variable that is defined later.
+    /// The declaration that an entry completes, for example of a variable that is defined later.
     fn origin(&self, entry: &Entry<'a>) -> gimli::Result<Option<Entry<'a>>> {
         let attribute = entry.attr_value(gimli::DW_AT_specification);
         match attribute.or_else(|| entry.attr_value(gimli::DW_AT_abstract_origin)) {
@@ -380,24 +386,24 @@ impl<'a> UnitReader<'a, '_> {
     }
 }
 
-/// The type of a parameter, if it can be one (`__int128` cannot).
-fn base_type(entry: &Entry) -> Option<Type> {
+/// The type of a parameter; `None` for unsupported types such as `__int128`.
+fn base_type(entry: &Entry) -> Option<ParameterType> {
     let bytes = entry.attr(gimli::DW_AT_byte_size)?.udata_value()?;
     let bytes = u8::try_from(bytes).ok().filter(|bytes| *bytes <= 8)?;
     match entry.attr_value(gimli::DW_AT_encoding)? {
-        AttributeValue::Encoding(gimli::DW_ATE_boolean) => Some(Type::Bool),
+        AttributeValue::Encoding(gimli::DW_ATE_boolean) => Some(ParameterType::Bool),
         AttributeValue::Encoding(gimli::DW_ATE_signed | gimli::DW_ATE_signed_char) => {
-            Some(Type::Integer { bytes, signed: true })
+            Some(ParameterType::Integer { bytes, signed: true })
         }
         AttributeValue::Encoding(gimli::DW_ATE_unsigned | gimli::DW_ATE_unsigned_char) => {
-            Some(Type::Integer { bytes, signed: false })
+            Some(ParameterType::Integer { bytes, signed: false })
         }
         _ => None,
     }
 }
 
-/// The functions that the operations' members point to, which the loader fills in: from its relocations, else from the
-/// word in place.
+/// Finds the functions that the operations' members point to: from the relocations that the loader would
+/// apply, else from the stored word.
 fn fill_members(file: &ElfFile64<object::NativeEndian>, bytes: &[u8], all: &mut [Operations]) {
     const SIZE: u64 = size_of::<super::runtime::RawOperations>() as u64;
     let mut relocated = BTreeMap::new();
@@ -411,10 +417,10 @@ fn fill_members(file: &ElfFile64<object::NativeEndian>, bytes: &[u8], all: &mut 
     for operations in all {
         for offset in (0..SIZE).step_by(8) {
             let at = operations.address + offset;
-            let in_place = || word(file, bytes, at).unwrap_or(0);
+            let stored = || word(file, bytes, at).unwrap_or(0);
             let is_pointer = super::runtime::pointer_offsets().any(|o| o == offset);
             if is_pointer {
-                let function = relocated.get(&at).copied().unwrap_or_else(in_place);
+                let function = relocated.get(&at).copied().unwrap_or_else(stored);
                 if function != 0 {
                     operations.members.insert(offset, function);
                 }
@@ -436,7 +442,7 @@ fn word(file: &ElfFile64<object::NativeEndian>, bytes: &[u8], address: u64) -> O
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_ne_bytes)
 }
 
-/// Reads the defaults, and gives each parameter that has a `NAME_scale` beside it its scale.
+/// Reads the defaults, and sets the scale of each parameter with a `NAME_scale`.
 fn take_scales(parameters: &mut Vec<(Parameter, u64)>, bytes: &[u8]) {
     parameters.sort_by_key(|(parameter, _)| parameter.line);
     for (parameter, at) in parameters.iter_mut() {
@@ -453,11 +459,11 @@ fn take_scales(parameters: &mut Vec<(Parameter, u64)>, bytes: &[u8]) {
     }
 }
 
-/// The value of a C variable of that type.
-fn read(bytes: &[u8], at: usize, ty: Type) -> i64 {
+/// Reads the value of a C variable.
+fn read(bytes: &[u8], at: usize, ty: ParameterType) -> i64 {
     let (size, signed) = match ty {
-        Type::Bool => (1, false),
-        Type::Integer { bytes, signed } => (usize::from(bytes), signed),
+        ParameterType::Bool => (1, false),
+        ParameterType::Integer { bytes, signed } => (usize::from(bytes), signed),
     };
     let Some(source) = bytes.get(at..at + size) else { return 0 };
     let mut word = [0; 8];

@@ -1,4 +1,4 @@
-//! The mirrors in Rust against the layout that the C compiler gives the shim's structs.
+//! Tests of the mirrors in Rust against the C compiler's layout of the shim's structs.
 
 #![allow(unsafe_code)]
 
@@ -9,7 +9,7 @@ use std::mem::offset_of;
 use std::path::Path;
 use tcp::{AckSample, CaState, Rack, RateSample, ReceiverRtt, RxOptions, TcpSock};
 
-/// Rust fields and C members of the same place: (struct in C, member, offset in Rust).
+/// Pairs of Rust field and C member at the same offset: (struct in C, member, offset in Rust).
 macro_rules! places {
     ($c:literal, $rust:ty, $($field:ident => $member:literal,)*) => {
         [$(($c, $member, offset_of!($rust, $field)),)* ($c, "", size_of::<$rust>())]
@@ -163,7 +163,7 @@ fn all() -> Vec<(&'static str, &'static str, usize)> {
 }
 
 #[test]
-fn every_member_is_where_the_compiler_puts_it() {
+fn every_member_has_the_compilers_offset() {
     let all = all();
     let mut text = String::from("#include \"native/runtime.h\"\nunsigned long places[] = {\n");
     for (of, member, _) in &all {

@@ -1,7 +1,8 @@
 //! The native build: a congestion control as a shared object in this process.
 //!
-//! [`build`] gives the shared object of a [`Source`](crate::Source) with what was read of it; [`Library`] is a copy of it with values of
-//! its parameters; [`Controller`] is one socket's share of a library.
+//! [`build`] returns the shared object of a [`Source`](crate::Source) with its description. [`Library`] is a
+//! loaded copy of it with values of its parameters. [`Controller`] is the congestion control of one socket in
+//! a library.
 
 mod compile;
 mod compiler;
@@ -12,6 +13,7 @@ mod inspect;
 #[cfg(test)]
 mod layout_tests;
 mod library;
+mod loaded_copy;
 mod object;
 mod runtime;
 mod signatures;
@@ -26,20 +28,20 @@ pub use object::{SharedObject, build};
 use crate::ParameterError;
 use std::path::PathBuf;
 
-/// One message of the compiler, or of what longfat checks beside it.
+/// A message of the compiler, or of longfat's additional checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct Diagnostic {
     /// The file.
     pub file: PathBuf,
-    /// The line, from 1; 0 if it is of no line.
+    /// The line, from 1; 0 if the message is about no line.
     pub line: u32,
     /// The column, from 1; 0 if unknown.
     pub column: u32,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
-impl std::fmt::Display for Line {
+impl std::fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.file.display())?;
         if self.line > 0 {
@@ -55,21 +57,21 @@ impl std::fmt::Display for Line {
 /// Why a file has no native build.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// There is no compiler.
+    /// No compiler was found.
     #[error("{}", compiler::MISSING)]
     NoCompiler,
-    /// The compiler, or what longfat checks beside it, refused the file.
-    #[error("{}", lines.iter().map(Line::to_string).collect::<Vec<_>>().join("\n"))]
+    /// The compiler or longfat's checks refused the file.
+    #[error("{}", lines.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\n"))]
     Refused {
-        /// What is wrong where.
-        lines: Vec<Line>,
+        /// The errors.
+        lines: Vec<Diagnostic>,
     },
     /// An operation on the machine failed.
-    #[error("{operation}: {cause}")]
+    #[error("cannot {operation}: {cause}")]
     Os {
         /// The operation and its object.
         operation: String,
-        /// The answer.
+        /// The operating system's error.
         cause: std::io::Error,
     },
 }
@@ -77,26 +79,26 @@ pub enum BuildError {
 /// Why a congestion control cannot be loaded natively.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
-    /// It has no native build.
+    /// The native build failed.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A parameter's value does not fit.
+    /// Invalid value of a parameter.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
     /// The loader refused the object.
-    #[error("loading {name} into this process: {cause}")]
+    #[error("cannot load {name} into this process: {cause}")]
     Load {
         /// The congestion control.
         name: String,
-        /// The loader's answer.
+        /// The loader's error.
         cause: std::io::Error,
     },
     /// The file has no such `struct tcp_congestion_ops`.
     #[error("no congestion control {wanted} in the file; it has {names}")]
     NoSuchOperations {
-        /// The name that was asked for.
+        /// The requested name.
         wanted: String,
-        /// What there is.
+        /// The existing names.
         names: String,
     },
 }

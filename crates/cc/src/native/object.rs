@@ -1,7 +1,7 @@
-//! A native build and what was read of it; each source is built once in a process.
+//! A native build and its description. Each source is built once per process.
 
 use super::inspect::{Inspection, inspect};
-use super::{BuildError, Line, compile, signatures};
+use super::{BuildError, Diagnostic, compile, signatures};
 use crate::{Parameter, Source};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,9 +44,10 @@ impl SharedObject {
 
     /// Writes a parameter's value into a copy of the ELF file.
     pub(super) fn patch(&self, elf: &mut [u8], parameter: &Parameter, raw: i64) {
-        let place = self.inspection.parameters.iter().find(|(p, _)| p.name == parameter.name);
+        let position = self.inspection.parameters.iter().find(|(p, _)| p.name == parameter.name);
         let value = parameter.bytes(raw);
-        if let Some(target) = place.and_then(|(_, at)| elf.get_mut(*at as usize..*at as usize + value.len()))
+        if let Some(target) =
+            position.and_then(|(_, at)| elf.get_mut(*at as usize..*at as usize + value.len()))
         {
             target.copy_from_slice(&value);
         }
@@ -57,8 +58,11 @@ type Cache = BTreeMap<(PathBuf, String), Arc<SharedObject>>;
 
 static BUILT: Mutex<Cache> = Mutex::new(Cache::new());
 
-/// Builds a source natively: a user's file with the machine's compiler, which takes a quarter of a second; the program's
-/// own are built already. The answer is remembered.
+/// Builds a source natively. A user's file is compiled with the machine's compiler, which takes a quarter of
+/// a second; built-in files are already compiled. The result is cached.
+///
+/// # Errors
+/// If there is no compiler, or the compiler or longfat's checks refuse the file.
 pub fn build(source: &Source) -> Result<Arc<SharedObject>, BuildError> {
     let key = match source {
         Source::BuiltIn(algorithm) => (PathBuf::new(), algorithm.name.to_owned()),
@@ -79,13 +83,13 @@ pub fn build(source: &Source) -> Result<Arc<SharedObject>, BuildError> {
     Ok(object)
 }
 
-/// Reads what the object has and refuses what would go wrong when it is called.
+/// Inspects the object, and refuses it if calls would fail.
 fn read(name: &str, bytes: Vec<u8>, path: &Path, text: &str) -> Result<SharedObject, BuildError> {
-    let at = |line, message| Line { file: path.to_owned(), line, column: 0, message };
+    let at = |line, message| Diagnostic { file: path.to_owned(), line, column: 0, message };
     let inspection = inspect(&bytes).map_err(|why| BuildError::Refused { lines: vec![at(0, why)] })?;
-    let mut lines: Vec<Line> =
+    let mut lines: Vec<Diagnostic> =
         signatures::check(&inspection).into_iter().map(|(l, why)| at(l, why)).collect();
-    lines.extend(inspection.strange.iter().map(|(line, why)| at(*line, why.clone())));
+    lines.extend(inspection.mismatches.iter().map(|(line, why)| at(*line, why.clone())));
     lines.extend(inspection.maps.iter().filter_map(|map| Some(at(map.line, map.unsupported()?))));
     let complete = |o: &super::inspect::Operations| incomplete(o).is_none();
     if !inspection.operations.iter().any(complete) {
@@ -102,7 +106,8 @@ fn read(name: &str, bytes: Vec<u8>, path: &Path, text: &str) -> Result<SharedObj
     Ok(SharedObject { name: name.to_owned(), bytes, parameters, inspection })
 }
 
-/// What the kernel wants of every congestion control (`tcp_validate_congestion_control`) and this one has not.
+/// A message about missing operations that the kernel requires of every congestion control
+/// (`tcp_validate_congestion_control`).
 pub(super) fn incomplete(operations: &super::inspect::Operations) -> Option<String> {
     let has = |o| operations.members.contains_key(&super::runtime::offset(o));
     let missing: Vec<&str> = [
@@ -117,7 +122,7 @@ pub(super) fn incomplete(operations: &super::inspect::Operations) -> Option<Stri
     (!missing.is_empty()).then(|| format!("{} lacks {missing}, which the kernel requires", operations.name))
 }
 
-/// The comment that ends on the line above, if it is of one line; or the one at the end of the line itself.
+/// The comment on the line above, if it has one line, or else at the end of the line itself.
 fn comment_above(text: &str, line: u32) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let at = line as usize;
@@ -135,7 +140,7 @@ mod tests {
     use super::comment_above;
 
     #[test]
-    fn the_doc_of_a_parameter_is_the_comment_above_or_behind() {
+    fn the_doc_of_a_parameter_is_the_comment_above_or_after_it() {
         let text = "/* The share kept. */\nconst volatile int a = 1;\nconst volatile int b = 2; // Segments.\n\nint c;";
         assert_eq!(comment_above(text, 2), "The share kept.");
         assert_eq!(comment_above(text, 3), "Segments.");

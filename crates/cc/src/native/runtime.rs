@@ -1,10 +1,10 @@
-//! What passes between this program and a native congestion control: mirrors of `shim/native/runtime.h` and of
-//! `struct tcp_congestion_ops`. Tests compare them with the compiler's layout.
+//! The interface between this program and a native congestion control: mirrors of `shim/native/runtime.h` and
+//! of `struct tcp_congestion_ops`. Tests compare them with the compiler's layout.
 
 use std::ffi::c_void;
 use tcp::{AckSample, Operation, RateSample, TcpSock};
 
-/// `struct lf_call`: one socket.
+/// `struct lf_call`: the context of calls for one socket.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Call {
@@ -30,7 +30,7 @@ pub struct Runtime {
     pub known_count: u64,
 }
 
-/// `struct lf_module`: a congestion control of the program behind functions of the kernel's own.
+/// `struct lf_module`: a built-in congestion control that implements functions of a kernel module.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Module {
@@ -64,7 +64,7 @@ pub struct RawOperations {
     pub release: Option<unsafe extern "C" fn(*mut TcpSock)>,
 }
 
-/// Where the member of an operation is.
+/// Offset of the member of an operation.
 pub fn offset(operation: Operation) -> u64 {
     (match operation {
         Operation::Ssthresh => std::mem::offset_of!(RawOperations, ssthresh),
@@ -82,18 +82,18 @@ pub fn offset(operation: Operation) -> u64 {
     }) as u64
 }
 
-/// Where the member that no congestion control may set is.
+/// Offset of `get_info`, which BPF congestion controls may not set.
 pub const GET_INFO_OFFSET: u64 = std::mem::offset_of!(RawOperations, get_info) as u64;
 
-/// Where the member is that newer kernels call instead of `cwnd_event` when sending begins.
+/// Offset of the member that newer kernels call instead of `cwnd_event` for CA_EVENT_TX_START.
 pub const TX_START_OFFSET: u64 = std::mem::offset_of!(RawOperations, cwnd_event_tx_start) as u64;
 
-/// Where members that point to functions are.
+/// Offsets of the members that point to functions.
 pub fn pointer_offsets() -> impl Iterator<Item = u64> {
     Operation::ALL.into_iter().map(offset).chain([TX_START_OFFSET, GET_INFO_OFFSET])
 }
 
-/// A name as C holds it: at most 15 bytes, then zeros.
+/// Converts a name to a C array: at most 15 bytes, padded with zeros.
 pub fn c_name(name: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
     let length = name.len().min(15);
@@ -101,7 +101,7 @@ pub fn c_name(name: &str) -> [u8; 16] {
     bytes
 }
 
-/// The name in such an array.
+/// Converts a C array to a name.
 pub fn rust_name(bytes: &[u8; 16]) -> String {
     let length = bytes.iter().position(|b| *b == 0).unwrap_or(16);
     String::from_utf8_lossy(&bytes[..length]).into_owned()

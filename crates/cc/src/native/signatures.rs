@@ -1,19 +1,19 @@
-//! Checks that each operation points to a function that can be called as the kernel calls it.
+//! Checks that each operation points to a function with the signature of the kernel's call.
 //!
-//! Members are usually set with a cast to `void *`, so the compiler does not see an old signature; natively such a call
-//! would read garbage as a pointer.
+//! Members are usually set with a cast to `void *`, so the compiler does not notice an old signature;
+//! natively such a function would read garbage as a pointer.
 
 use super::inspect::{Class, Function, Inspection, Operations};
 use super::runtime;
 use tcp::Operation;
 
-/// What is wrong, by line.
+/// The mismatches, by line.
 pub fn check(found: &Inspection) -> Vec<(u32, String)> {
     let mut wrong = Vec::new();
     for operations in &found.operations {
         let mut compare = |offset: u64, member: &str, call: &Call| {
             let Some(address) = operations.members.get(&offset) else { return };
-            // A function that is the shim's own is as it should be.
+            // Functions of the shim are not checked.
             let Some(function) = found.functions.get(address) else { return };
             if let Some(why) = mismatch(call, function) {
                 let text = format!("{}, used as {member} of {}, {why}", function.name, operations.name);
@@ -21,7 +21,7 @@ pub fn check(found: &Inspection) -> Vec<(u32, String)> {
             }
         };
         for operation in Operation::ALL {
-            // Called with what it takes.
+            // It is called with its own arguments.
             if operation == Operation::CongControl && has_short_cong_control(found, operations) {
                 continue;
             }
@@ -30,7 +30,7 @@ pub fn check(found: &Inspection) -> Vec<(u32, String)> {
         compare(runtime::TX_START_OFFSET, "cwnd_event_tx_start", &expected(Operation::Init));
         if operations.members.contains_key(&runtime::GET_INFO_OFFSET) {
             let text = format!(
-                "get_info of {} is set: the kernel takes none from eBPF; leave it out, `ss -i` then shows nothing of it",
+                "get_info of {} is set, which the kernel does not allow for eBPF; remove it, `ss -i` then shows no details of it",
                 operations.name
             );
             wrong.push((operations.line, text));
@@ -41,7 +41,7 @@ pub fn check(found: &Inspection) -> Vec<(u32, String)> {
         let same = defined.parameters.len() == declared.parameters.len()
             && declared.parameters.iter().zip(&defined.parameters).all(|(has, gets)| fits(has, gets));
         let text = format!(
-            "{} is declared with other arguments than the kernel's function has since Linux 6.10",
+            "{} is declared with other arguments than the kernel's function, which changed in Linux 6.10",
             declared.name
         );
         (!same).then_some((declared.line, text))
@@ -51,7 +51,8 @@ pub fn check(found: &Inspection) -> Vec<(u32, String)> {
     wrong
 }
 
-/// Whether cong_control is of the form that it had before Linux 6.10: `(struct sock *sk, const struct rate_sample *rs)`.
+/// Whether cong_control has the form of kernels before Linux 6.10: `(struct sock *sk, const struct
+/// rate_sample *rs)`.
 pub fn has_short_cong_control(found: &Inspection, operations: &Operations) -> bool {
     let address = operations.members.get(&runtime::offset(Operation::CongControl));
     let function = address.and_then(|address| found.functions.get(address));
@@ -60,10 +61,10 @@ pub fn has_short_cong_control(found: &Inspection, operations: &Operations) -> bo
     })
 }
 
-/// What an operation returns, and its arguments as text and by type.
+/// Return type of an operation, and its arguments as text and by type.
 type Call = (Class, &'static str, Vec<Class>);
 
-/// How the kernel calls an operation: what it returns and the names and types of its arguments.
+/// How the kernel calls an operation.
 fn expected(operation: Operation) -> Call {
     let int = || Class::Integer(4);
     let sk = || Class::Pointer("sock".into());
@@ -101,16 +102,16 @@ fn mismatch((returns, called, arguments): &Call, function: &Function) -> Option<
     if function.parameters.len() > arguments.len() {
         return Some(format!("takes {} arguments; it is called with {called}", function.parameters.len()));
     }
-    // Fewer arguments are fine, as in eBPF: the rest are not read.
+    // Fewer arguments are allowed, as in eBPF: the others are not read.
     let wrong = function.parameters.iter().zip(arguments).position(|(has, gets)| !fits(has, gets))?;
     Some(format!("takes another type as its argument {}; it is called with {called}", wrong + 1))
 }
 
-/// Whether a function that takes `has` may be given `gets`.
+/// Whether a parameter of type `has` accepts an argument of type `gets`.
 fn fits(has: &Class, gets: &Class) -> bool {
     match (has, gets) {
         (Class::Integer(has), Class::Integer(gets)) => *has <= 8 && (*has >= *gets || *gets > 1),
-        // A socket may be taken by any of its faces; an untyped pointer by any.
+        // A socket can be passed as any of its structures, and as an untyped pointer.
         (Class::Pointer(has), Class::Pointer(gets)) if gets == "sock" => {
             has.is_empty()
                 || has == "tcp_sock"

@@ -1,9 +1,10 @@
-//! A copy of a shared object in a program that is linked statically and so has no loader: it places the segments itself.
+//! A loader for shared objects in a statically linked program, which has no dynamic loader.
 //!
-//! For what the native build makes (`compiler::OPTIONS`) and no more: segments, relative and symbol relocations, constructors.
-//! What comes from outside are the few functions of the C library in [`OFFERED`]; a file that needs others is refused by
-//! their names. No thread-local variables, no destructors, no unwinding out of the copy.
-//! Source: System V ABI, chapter 5, and its supplements for x86-64 (table 4.10) and AArch64 (section 5.7).
+//! It supports only the output of the native build (`compiler::OPTIONS`): segments, relative and symbol
+//! relocations, constructors. The object can import the functions of the C library in [`OFFERED`]; a file
+//! that needs others is refused with their names. No thread-local variables, no destructors, no unwinding out
+//! of the copy. Source: System V ABI, chapter 5, and its supplements for x86-64 (table 4.10) and AArch64
+//! (section 5.7).
 
 #![allow(unsafe_code)]
 
@@ -22,7 +23,7 @@ use object::{
     read::elf::{ElfFile64, ProgramHeader},
 };
 
-/// What a copy may use of the C library.
+/// Functions of the C library that a copy can import.
 const OFFERED: [(&str, *const c_void); 15] = [
     ("abort", libc::abort as *const c_void),
     ("bcmp", bcmp as *const c_void),
@@ -41,16 +42,16 @@ const OFFERED: [(&str, *const c_void); 15] = [
     ("strncpy", libc::strncpy as *const c_void),
 ];
 
-/// Equal or not; the C library's own is not in the libc crate.
+/// C's bcmp, which is not in the libc crate.
 extern "C" fn bcmp(a: *const c_void, b: *const c_void, bytes: usize) -> c_int {
-    // SAFETY: the caller gives two areas of so many bytes, as C's bcmp asks.
+    // SAFETY: the caller passes two areas of `bytes` bytes, as C's bcmp requires.
     unsafe { libc::memcmp(a, b, bytes) }
 }
 
-/// Larger objects than any congestion control.
+/// Maximum size of an object in memory, larger than any congestion control.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// One copy; its memory is given back when dropped.
+/// One copy. Dropping it frees its memory.
 #[derive(Debug)]
 pub struct Image {
     base: *mut u8,
@@ -70,7 +71,7 @@ impl Image {
         }
         let ends = loads().map(|header| header.p_vaddr(endian).checked_add(header.p_memsz(endian)));
         let end = ends.max().flatten().filter(|end| (1..=MAX_BYTES).contains(end));
-        let bytes = end.ok_or_else(|| bad("its segments are none, or too large".into()))? as usize;
+        let bytes = end.ok_or_else(|| bad("it has no segments, or they are too large".into()))? as usize;
         let image = Image { base: reserve(bytes)?, bytes, symbols: BTreeMap::new() };
         for header in loads() {
             let data = header.data(endian, elf).map_err(|()| bad("a segment is not in the file".into()))?;
@@ -106,8 +107,8 @@ impl Image {
         self
     }
 
-    /// Where `len` bytes at `offset` of the object are here.
-    fn place(&self, offset: u64, len: usize) -> io::Result<*mut u8> {
+    /// The address of `len` bytes at `offset` of the object.
+    fn address(&self, offset: u64, len: usize) -> io::Result<*mut u8> {
         let end = usize::try_from(offset).ok().and_then(|start| start.checked_add(len));
         match end.filter(|end| *end <= self.bytes) {
             Some(end) => Ok(self.base.wrapping_add(end - len)),
@@ -116,9 +117,10 @@ impl Image {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let place = self.place(offset, data.len())?;
-        // SAFETY: the place is inside of the mapping, which is writable until `protect`, and nobody else knows it yet.
-        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), place, data.len()) };
+        let target = self.address(offset, data.len())?;
+        // SAFETY: the target is inside the mapping, which is writable until `protect`, and nothing else
+        // refers to it yet.
+        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), target, data.len()) };
         Ok(())
     }
 
@@ -151,11 +153,11 @@ impl Image {
         Ok(())
     }
 
-    /// The address that a symbol stands for: the copy's own, or one that is offered; 0 of a weak one that nobody has.
+    /// The address of a symbol: defined in the copy, or offered; 0 for an undefined weak symbol.
     fn resolve<'data>(&self, symbol: &impl ObjectSymbol<'data>) -> io::Result<u64> {
         let name = symbol.name().map_err(|e| bad(e.to_string()))?;
         if symbol.is_definition() {
-            return Ok(self.place(symbol.address(), 0)? as u64);
+            return Ok(self.address(symbol.address(), 0)? as u64);
         }
         match OFFERED.iter().find(|(offered, _)| *offered == name) {
             Some((_, address)) => Ok(*address as u64),
@@ -169,12 +171,12 @@ impl Image {
 
     fn protect(&self, offset: u64, len: u64, write: bool, run: bool) -> io::Result<()> {
         let page = page_bytes();
-        let end = self.place(offset, len as usize)? as usize + len as usize;
+        let end = self.address(offset, len as usize)? as usize + len as usize;
         let start = (end - len as usize) / page * page;
         let mut flags = libc::PROT_READ;
         flags |= if write { libc::PROT_WRITE } else { 0 };
         flags |= if run { libc::PROT_EXEC } else { 0 };
-        // SAFETY: whole pages of our own mapping; what is in them was written before.
+        // SAFETY: whole pages of this mapping; their contents were written before.
         match unsafe { libc::mprotect(start as *mut c_void, end - start, flags) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -184,11 +186,11 @@ impl Image {
     fn construct(&self, file: &ElfFile64<'_>) -> io::Result<()> {
         let Some(section) = file.section_by_name(".init_array") else { return Ok(()) };
         for at in (0..section.size() / 8).map(|i| section.address() + 8 * i) {
-            let place = self.place(at, 8)?;
-            // SAFETY: the array's pointers were relocated; those of a C compiler take no arguments and return nothing. A
-            // user's own constructors run in this process anyway.
+            let target = self.address(at, 8)?;
+            // SAFETY: the array's pointers were relocated; those of a C compiler take no arguments and return
+            // nothing. A user's own constructors run in this process anyway.
             unsafe {
-                if let Some(function) = place.cast::<Option<extern "C" fn()>>().read_unaligned() {
+                if let Some(function) = target.cast::<Option<extern "C" fn()>>().read_unaligned() {
                     function();
                 }
             }
@@ -199,14 +201,14 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, given back once; what points into the copy is dropped before (library.rs).
+        // SAFETY: this mapping, freed once; pointers into the copy are dropped before (loaded_copy.rs).
         unsafe { libc::munmap(self.base.cast(), self.bytes) };
     }
 }
 
-/// Memory for so many bytes, all zero, on a page's begin.
+/// Allocates zeroed memory at the start of a page.
 fn reserve(bytes: usize) -> io::Result<*mut u8> {
-    // SAFETY: a new private mapping that no file stands behind.
+    // SAFETY: a new private anonymous mapping.
     let base = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -237,13 +239,13 @@ mod tests {
     use crate::Algorithm;
 
     #[test]
-    fn every_algorithm_is_placed_and_copies_are_apart() {
+    fn every_algorithm_loads_and_copies_are_separate() {
         for algorithm in Algorithm::all() {
             let copies = [(); 2].map(|()| Image::load(algorithm.native).unwrap());
             let [one, other] = copies.each_ref().map(|copy| copy.symbol(c"longfat_runtime").unwrap());
             assert_ne!(one, other);
             let symbol = copies[0].symbol(c"longfat_map_create").unwrap();
-            // A map of the copy's own code, allocated by our C library: one array of four values.
+            // A map created by the copy's code with this program's C library: an array of four values.
             type Create = extern "C" fn(*mut c_void, u32, u32, u32, u32) -> c_int;
             type Free = extern "C" fn(*mut c_void);
             // SAFETY: the shim's functions have these types (runtime.h).
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn invalid_objects_are_refused() {
         let whole = Algorithm::all()[0].native;
         assert!(Image::load(b"no ELF file").is_err());
         for cut in (0..whole.len()).step_by(97) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* Everything that a file in the style of the kernel's selftests may use: maps, globals, switching, several operations. */
+/* All features that a file in the style of the kernel's selftests can use: maps, globals, switching, several operations. */
 #include "bpf_tracing_net.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -19,10 +19,10 @@ extern __u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked) __ksym;
 extern void tcp_cong_avoid_ai(struct tcp_sock *tp, __u32 w, __u32 acked) __ksym;
 extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 
-/* Share of the window that a loss leaves. */
+/* Share of the window that is kept after a loss. */
 const volatile __u32 keep = 512;
 const volatile __u32 keep_scale = 1024;
-/* Hand sockets without ECN to reno. */
+/* Switch sockets without ECN to reno. */
 const volatile bool give_up = false;
 const volatile __s8 small = -3; // From -128.
 volatile const char fallback[TCP_CA_NAME_MAX] = "reno";
@@ -58,7 +58,7 @@ struct {
 SEC("struct_ops")
 void BPF_PROG(maps_init, struct sock *sk)
 {
-	struct stored first = {.random = bpf_get_prandom_u32()};
+	struct stored first = { .random = bpf_get_prandom_u32() };
 
 	if (give_up) {
 		bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, (void *)fallback, sizeof(fallback));
@@ -81,7 +81,7 @@ void BPF_PROG(maps_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		stored->acks++;
 	if (counter)
 		*counter += acked;
-	/* Two windows fit; after that -E2BIG is the answer. */
+	/* Two windows fit; a third one returns -E2BIG. */
 	seen[0] = -bpf_map_update_elem(&by_window, &window, &one, BPF_ANY);
 	seen[1] = stored ? stored->acks : 0;
 	seen[2] = counter ? *counter : 0;

@@ -1,17 +1,17 @@
-//! A flow on an ideal path, for the golden tests: constant round-trip time, a window that is always in use, losses
-//! only when the test asks for them. What is left is the algorithm, as a closed form describes it.
+//! A flow on an ideal path for golden tests: constant round-trip time, a window that is always fully used,
+//! losses only on request. So the result depends on the algorithm alone, as a closed form describes it.
 //!
-//! The order of calls is Linux's (`net/ipv4/tcp_input.c`): `pkts_acked`, then `cong_avoid`; at a loss `ssthresh`,
-//! then `set_state`.
+//! The order of calls is Linux's (`net/ipv4/tcp_input.c`): `pkts_acked`, then `cong_avoid`; at a loss
+//! `ssthresh`, then `set_state`.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use cc::native::{Controller, Library};
-use cc::{Source, Value, Values};
+use cc::{ParameterValue, ParameterValues, Source};
 use tcp::{AckSample, CaEvent, CaState, CongestionControl, TcpSock};
 
-/// Values from name and number pairs.
-pub fn values<const N: usize>(pairs: [(&str, Value); N]) -> Values {
+/// Parameter values from pairs of name and value.
+pub fn values<const N: usize>(pairs: [(&str, ParameterValue); N]) -> ParameterValues {
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
@@ -34,12 +34,12 @@ pub struct Flow {
 
 impl Flow {
     /// A connection just established, with a built-in algorithm.
-    pub fn new(name: &str, values: &Values, rtt_us: u64) -> Flow {
+    pub fn new(name: &str, values: &ParameterValues, rtt_us: u64) -> Flow {
         Flow::with(name, values, rtt_us, TcpSock::default())
     }
 
-    /// The same, with what the test has set of the socket.
-    pub fn with(name: &str, values: &Values, rtt_us: u64, sk: TcpSock) -> Flow {
+    /// Like [`Flow::new`], with a prepared socket.
+    pub fn with(name: &str, values: &ParameterValues, rtt_us: u64, sk: TcpSock) -> Flow {
         let source = Source::built_in(name).expect("a built-in algorithm");
         let library = Library::open(&source, values).expect("values that fit");
         let cc = library.controller(None).expect("a main one");
@@ -47,7 +47,7 @@ impl Flow {
         flow.sk.snd_una = 1;
         flow.sk.set_is_cwnd_limited(true);
         flow.set_rtt(rtt_us);
-        flow.tell_time();
+        flow.set_time();
         flow.fill();
         flow.cc.init(&mut flow.sk);
         flow.fill();
@@ -83,25 +83,25 @@ impl Flow {
         f64::from(self.sk.snd_cwnd)
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn wait_us(&mut self, us: u64) {
         self.now_ns += us * 1000;
-        self.tell_time();
+        self.set_time();
     }
 
-    fn tell_time(&mut self) {
+    fn set_time(&mut self) {
         self.sk.tcp_clock_cache = self.now_ns;
         self.sk.tcp_mstamp = self.now_ns / 1000;
     }
 
-    /// The window is in flight.
+    /// Fills the window with packets.
     fn fill(&mut self) {
         self.sk.packets_out = self.sk.snd_cwnd;
         self.sk.max_packets_out = self.sk.snd_cwnd;
         self.sk.snd_nxt = self.sk.snd_una.wrapping_add(self.sk.snd_cwnd.wrapping_mul(self.sk.mss_cache));
     }
 
-    /// One ACK for so many segments.
+    /// One ACK for `segments` segments.
     pub fn ack(&mut self, segments: u32) {
         self.sk.snd_una = self.sk.snd_una.wrapping_add(segments.wrapping_mul(self.sk.mss_cache));
         self.sk.delivered = self.sk.delivered.wrapping_add(segments);
@@ -122,7 +122,7 @@ impl Flow {
             let segments = self.per_ack.min(window - acked);
             acked += segments;
             self.now_ns = start_ns + self.rtt_us * 1000 * u64::from(acked) / u64::from(window);
-            self.tell_time();
+            self.set_time();
             self.ack(segments);
         }
     }
@@ -134,14 +134,14 @@ impl Flow {
         }
     }
 
-    /// Growth a round trip at this window, which is put back after each segment grown; over so many round trips.
-    pub fn growth_a_round(&mut self, rounds: u32) -> f64 {
+    /// Mean growth per round trip at this window, which is restored after each segment of growth.
+    pub fn growth_per_round(&mut self, rounds: u32) -> f64 {
         let window = self.sk.snd_cwnd;
         let mut grown = 0;
         for _ in 0..rounds {
             for _ in 0..window / self.per_ack {
                 self.now_ns += self.rtt_us * 1000 * u64::from(self.per_ack) / u64::from(window);
-                self.tell_time();
+                self.set_time();
                 self.ack(self.per_ack);
                 grown += self.sk.snd_cwnd - window;
                 self.sk.snd_cwnd = window;
@@ -150,10 +150,10 @@ impl Flow {
         f64::from(grown) / f64::from(rounds)
     }
 
-    /// The same without time: all at one moment.
+    /// Like [`Self::growth_per_round`], but all at one instant.
     pub fn growth_at_once(&mut self, windows: u32) -> f64 {
         let rtt_us = std::mem::take(&mut self.rtt_us);
-        let growth = self.growth_a_round(windows);
+        let growth = self.growth_per_round(windows);
         self.rtt_us = rtt_us;
         growth
     }
@@ -167,7 +167,7 @@ impl Flow {
         self.fill();
     }
 
-    /// A retransmission timeout: the window begins at 1.
+    /// A retransmission timeout: the window restarts at 1.
     pub fn time_out(&mut self) {
         self.reduce(CaState::Loss);
         self.cc.cwnd_event(&mut self.sk, CaEvent::Loss);

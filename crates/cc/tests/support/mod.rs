@@ -1,27 +1,28 @@
-//! What golden tests of rate and delay based algorithms share: a driver of `tcp::rounds` that is watched at each step.
+//! Shared by golden tests of rate and delay based algorithms: a flow of `tcp::test_kit` that is observed at
+//! each step.
 
 // Each test file uses a part.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use cc::native::{Controller, Library};
-use cc::{Source, Value, Values};
+use cc::{ParameterValue, ParameterValues, Source};
 use std::ops::{Deref, DerefMut};
-use tcp::rounds::{Path, Rounds};
+use tcp::test_kit::{Path, Rounds};
 
-/// Data in a packet, bytes.
+/// Payload of a packet, bytes.
 pub const MSS: u32 = 1448;
 
 /// The built-in algorithm with these parameters.
-pub fn controller(name: &str, values: &[(&str, Value)]) -> Controller {
+pub fn controller(name: &str, values: &[(&str, ParameterValue)]) -> Controller {
     let source = Source::built_in(name).unwrap_or_else(|| panic!("{name} is not built in"));
-    let values: Values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    let values: ParameterValues = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
     let library = Library::open(&source, &values).unwrap_or_else(|e| panic!("loading {name}: {e}"));
     let mut controller = library.controller(None).unwrap_or_else(|e| panic!("{name}: {e}"));
     controller.set_seed(1);
     controller
 }
 
-/// A path of so many packets a second, every one of which is acknowledged.
+/// A path with this rate, packets per second, on which every packet is acknowledged.
 pub const fn path(rate_pps: u64, rtt_us: u64, queue_packets: u64) -> Path {
     Path {
         rate_bps: rate_pps * MSS as u64 * 8,
@@ -71,7 +72,7 @@ impl Flow {
         self.time_us() as f64 / 1e6
     }
 
-    /// Runs until then, and calls after each step.
+    /// Runs until `seconds`, and calls `watch` after each step.
     pub fn run_until(&mut self, seconds: f64, mut watch: impl FnMut(&Flow)) {
         while self.seconds() < seconds {
             assert!(self.step(), "nothing happens any more at {} s", self.seconds());
@@ -79,7 +80,7 @@ impl Flow {
         }
     }
 
-    /// Mean of a quantity over time until then.
+    /// Mean of a quantity over time until `seconds`.
     pub fn mean_until(&mut self, seconds: f64, of: impl Fn(&Flow) -> f64) -> f64 {
         let (begin, mut last, mut sum) = (self.seconds(), self.seconds(), 0.0);
         self.run_until(seconds, |flow| {
@@ -99,7 +100,8 @@ impl Flow {
         self.path().rate_bps as f64 / f64::from(MSS) / 8.0
     }
 
-    /// Share of the path's rate that is delivered in the next seconds, and of what was sent that is lost.
+    /// Runs for `seconds`. Returns the delivered share of the path's rate, and the lost share of sent
+    /// packets.
     pub fn delivery(&mut self, seconds: f64) -> (f64, f64) {
         let (delivered, lost, begin) = (self.sk().delivered, self.sk().lost, self.seconds());
         self.run_until(begin + seconds, |_| ());

@@ -62,19 +62,23 @@ pub fn write(cases: &[Case], store: &Store) {
 pub fn write_guests(cases: &[Case], store: &Store, kernels: &[String]) {
     let mut text = format!(
         "# The simulator against each kernel in virtual time\n\n\
-         `cargo bench -p longfat --bench fidelity -- guests` wrote this page: the {} scenarios of [fidelity.md](fidelity.md), 60 s each, by the simulator of each version and by\n\
-         that version itself (`--engine kernel`), which nothing disturbs. Where chance decides (random loss, two flows, or a simulated goodput that differs by more than 3 %\n\
-         from seed to seed) both are means over 5 seeds. Errors are the simulator's figure over the kernel's, less 1.\n\n",
+         `cargo bench -p longfat --bench fidelity -- guests` compares the simulator of each Linux version with that version itself\n\
+         (`--engine kernel`, which a busy machine does not disturb), and writes this page. The {} scenarios are those of [fidelity.md](fidelity.md),\n\
+         60 s each. Where results depend on chance (random loss, two flows, or a simulated goodput that differs by more than 3 % from seed to\n\
+         seed) both figures are means over 5 seeds. An error is the simulator's figure over the kernel's, less 1.\n\n",
         cases.len()
     );
     for release in kernels {
         let (sim, guest) = (Side::sim_of(release), Side::guest(release));
         let rows: Vec<Row> = cases.iter().filter_map(|case| row(case, store, &sim, &guest)).collect();
         let (chance, single): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.lab_runs > 1);
-        let _ =
-            writeln!(text, "## Linux {release}\n\n{} scenarios of one flow without chance:\n", single.len());
+        let _ = writeln!(
+            text,
+            "## Linux {release}\n\n{} scenarios that do not depend on chance:\n",
+            single.len()
+        );
         text.push_str(&quantiles(&single));
-        let _ = writeln!(text, "\n{} where chance decides:\n", chance.len());
+        let _ = writeln!(text, "\n{} scenarios that do:\n", chance.len());
         text.push_str(&quantiles(&chance));
         let mut worst: Vec<Row> = single.into_iter().chain(chance).collect();
         worst_first(&mut worst);
@@ -158,12 +162,12 @@ impl Row {
 fn head(kept: usize, all: usize, store: &Store) -> String {
     format!(
         "# The simulator against the kernel in the lab\n\n\
-         `make fidelity` wrote this page, its pictures and [fidelity.csv](fidelity.csv) on Linux {}. {kept} of {all} scenarios were run, 60 s each,\n\
-         drawn by one seed before anything was measured (`crates/cli/benches/fidelity/draw.rs`). Each lab run counted was to be\n\
-         trusted by its own `quality`; others were repeated. The simulator's figures are means over 5 seeds. So are the lab's where chance\n\
-         decides: with random loss, with two flows, and where the simulator's goodput differs by more than 3 % from seed to seed.\n\
-         Errors are the simulator's figure over the lab's, less 1; goodput and retransmissions of all flows together.\n\
-         [Where they differ, and why](fidelity-causes.md).\n\n",
+         `make fidelity` compares the simulator with this machine's kernel, and writes this page, its pictures and [fidelity.csv](fidelity.csv).\n\
+         This page is of Linux {}. {kept} of {all} scenarios were run, 60 s each. One seed drew them before anything was measured\n\
+         (`crates/cli/benches/fidelity/draw.rs`). Only lab runs whose `quality` is ok count; others were repeated. The simulator's figures are\n\
+         means over 5 seeds. The lab's are too where results depend on chance: with random loss, with two flows, and where the simulator's\n\
+         goodput differs by more than 3 % from seed to seed. An error is the simulator's figure over the lab's, less 1; goodput and\n\
+         retransmissions are the totals of all flows. [fidelity-causes.md](fidelity-causes.md) explains the differences.\n\n",
         store.kernel()
     )
 }

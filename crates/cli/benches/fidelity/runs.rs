@@ -241,8 +241,8 @@ impl Store {
         for attempt in 1..=TRIES {
             let run = self.run(at_real_time(program), &Side::lab(), job);
             let quality = &run.quality;
-            println!("{} attempt {attempt}: ok {} {:?}", job.name(), quality.ok, quality.notes);
-            if quality.ok {
+            println!("{} attempt {attempt}: ok {} {:?}", job.name(), quality.is_reliable(), quality.notes);
+            if quality.is_reliable() {
                 return self.keep(&Side::lab(), job, &run);
             }
         }

@@ -8,9 +8,12 @@ use std::{
 };
 
 use lab::baseline::VethPair;
-use perf::{
+use traffic::{
     Stop,
-    udp::{Arrivals, Buffer, Numbers, Receiver, Sender, SenderOptions, Sent, Tally},
+    udp::{
+        ArrivalTimes, NumberWidth, ReceiveBuffer, Receiver, Sender, SenderOptions, SentCounts,
+        SharedStatistics,
+    },
 };
 use units::BitRate;
 
@@ -34,8 +37,9 @@ pub fn run_as_child(words: &[String]) -> bool {
 fn receive() {
     let socket = UdpSocket::bind((RIGHT, PORT)).expect("it can be bound");
     socket.connect((LEFT, PORT)).expect("it can be connected");
-    let (stop, tally) = (Stop::default(), Tally::new(Numbers::Bits64));
-    let receiver = Receiver::new(socket, Arrivals::Coalesced, Buffer::Wide).expect("it can receive");
+    let (stop, tally) = (Stop::default(), SharedStatistics::new(NumberWidth::Bits64));
+    let receiver =
+        Receiver::new(socket, ArrivalTimes::Coalesced, ReceiveBuffer::Wide).expect("it can receive");
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| receiver.run(&stop, &tally));
         std::thread::sleep(Duration::from_secs(SECONDS.into()) + Duration::from_millis(700));
@@ -50,7 +54,7 @@ fn send(rate_mbps: Option<u64>) {
     socket.connect((RIGHT, PORT)).expect("it can be connected");
     let rate = rate_mbps.map(|rate| BitRate(rate * 1_000_000));
     let options = SenderOptions { block: BLOCK, rate, ..SenderOptions::default() };
-    let (stop, sent) = (Stop::default(), Sent::default());
+    let (stop, sent) = (Stop::default(), SentCounts::default());
     let sender = Sender::new(socket, &options);
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| sender.run(&stop, &sent));

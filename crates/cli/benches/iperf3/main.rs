@@ -38,7 +38,7 @@ fn main() {
     if ends::run_as_child(&words) {
         return;
     }
-    lab::acquire().unwrap_or_else(|e| panic!("{e}"));
+    lab::acquire_privilege().unwrap_or_else(|e| panic!("{e}"));
     if !process::have("iperf3") {
         println!("skipped: iperf3 is not installed");
         return;

@@ -1,6 +1,6 @@
-//! Limits of the hosts at the ends: processors, windows and buffers, and packets that they may not send.
+//! Limits of the hosts at the ends: CPUs, windows and buffers, and the MTU.
 
-use model::{Buffer, receive_buffer_window, send_buffer_bps};
+use model::{SocketBuffer, receive_buffer_window, send_buffer_bps};
 use schema::Cause;
 use tune::HostFacts;
 use units::{Bytes, KernelVersion, group_digits};
@@ -12,11 +12,11 @@ use crate::{
 };
 
 /// The largest window without scaling, bytes (RFC 9293).
-const UNSCALED: f64 = 65_535.0;
-/// A buffer explains a goodput that is not smaller than what it allows over this: what is written at once comes on top of a small one.
-const EXPLAINS: f64 = 1.1;
-/// A window that came so near that was held by it.
-const UNSCALED_FILLED: f64 = 0.9;
+const MAX_UNSCALED_WINDOW: f64 = 65_535.0;
+/// A buffer explains a goodput up to this multiple of what it allows: a single write may exceed a small buffer.
+const MAX_BUFFER_EXCESS: f64 = 1.1;
+/// Minimum share of the unscaled window that a window limited by it reaches.
+const MIN_UNSCALED_SHARE: f64 = 0.9;
 
 impl Limits<'_> {
     pub(super) fn mtu(&mut self) {
@@ -26,20 +26,20 @@ impl Limits<'_> {
         }
         let evidence = vec![
             format!(
-                "packets of {device} bytes, which the device sends, never came back, and no router said why"
+                "echo requests of {device} bytes, the MTU of the device, had no reply, and no router sent an ICMP error"
             ),
-            format!("packets of {passes} bytes did"),
+            format!("echo requests of {passes} bytes had replies"),
         ];
         let change = format!(
-            "find who drops them and let it say so (ICMP \"fragmentation needed\"); until then, on both hosts: \
+            "find the device that drops them and enable its ICMP errors (\"fragmentation needed\"); until then, on both hosts: \
              sysctl -w net.ipv4.tcp_mtu_probing=1, or an MTU of {passes} for the route"
         );
-        self.add(Kind::MtuBlackHole, None, Allows::WhatWasGot, evidence, Some(change));
+        self.add(Kind::MtuBlackHole, None, Allows::TestGoodput, evidence, Some(change));
     }
 
-    /// Whether a host without time is what bound the test.
+    /// Whether the receiver's CPU limited the test.
     fn receiver_was_busy(&self) -> bool {
-        is_busy(self.seen.receiver_busy) && !self.seen.is_whole()
+        is_busy(self.seen.receiver_busy) && !self.seen.got_full_rate()
     }
 
     pub(super) fn busy(&mut self) {
@@ -48,69 +48,71 @@ impl Limits<'_> {
         if self.receiver_was_busy() {
             let evidence = vec![
                 format!(
-                    "the program on {} that read the data ran, or waited for a processor, {:.0} % of the time",
+                    "the receiving thread on {} ran, or waited for a CPU, {:.0} % of the time",
                     seen.to,
                     percent(seen.receiver_busy)
                 ),
-                format!("what it left unread kept the window shut: the test got {}", rate(self.got)),
+                format!("unread data kept the receive window closed: the goodput was {}", rate(self.got)),
             ];
             let change = format!(
-                "give the reader on {} a processor to itself (taskset; away from the interrupts'), or a faster one; larger packets \
-                 and several streams on several processors take less of each",
+                "give the receiving thread on {} a dedicated CPU (taskset; not the one of the interrupts) or a faster one; larger packets, \
+                 and several streams on several CPUs, need less of each",
                 seen.to
             );
-            self.add(Kind::ReceiverCpu, Some(&seen.to), Allows::WhatWasGot, evidence, Some(change));
+            self.add(Kind::ReceiverCpu, Some(&seen.to), Allows::TestGoodput, evidence, Some(change));
         }
         if is_busy(seen.sender_busy) && matches!(seen.verdict(), Some(Cause::Application | Cause::HostCpu)) {
             let evidence = vec![format!(
-                "the program on {} that wrote the data ran, or waited for a processor, {:.0} % of the time",
+                "the sending thread on {} ran, or waited for a CPU, {:.0} % of the time",
                 seen.from,
                 percent(seen.sender_busy)
             )];
             let change = format!(
-                "give the writer on {} a processor to itself; zero-copy (test -Z) takes less of it",
+                "give the sending thread on {} a dedicated CPU; zero-copy (test -Z) needs less CPU",
                 seen.from
             );
-            self.add(Kind::SenderCpu, Some(&seen.from), Allows::WhatWasGot, evidence, Some(change));
+            self.add(Kind::SenderCpu, Some(&seen.from), Allows::TestGoodput, evidence, Some(change));
         }
     }
 
     pub(super) fn windows(&mut self) {
         let seen = self.seen;
-        let unscaled = self.switched_off("net.ipv4.tcp_window_scaling");
+        let unscaled = self.host_with_disabled("net.ipv4.tcp_window_scaling");
         let most = seen.flow.as_ref().and_then(|flow| flow.max_rcv_wnd_bytes).unwrap_or(u64::MAX);
-        // A buffer may be smaller still.
-        let is_filled = most as f64 >= UNSCALED_FILLED * UNSCALED;
+        // The buffer may be even smaller.
+        let is_filled = most as f64 >= MIN_UNSCALED_SHARE * MAX_UNSCALED_WINDOW;
         if let Some(host) = unscaled {
             let bound = is_filled && self.is_bound_by(Cause::ReceiveWindow);
-            let law = UNSCALED * 8.0 / seen.rtt.as_secs_f64().max(1e-9);
+            let law = MAX_UNSCALED_WINDOW * 8.0 / seen.rtt.as_secs_f64().max(1e-9);
             let evidence = vec![format!(
-                "{host} has net.ipv4.tcp_window_scaling = 0, so no window is larger than 65,535 bytes: {} in a round trip of {}",
+                "net.ipv4.tcp_window_scaling is 0 on {host}, so windows are limited to 65,535 bytes: {} with a round-trip time of {}",
                 rate(law),
                 seen.rtt
             )];
             let change = format!("on {host}: sysctl -w net.ipv4.tcp_window_scaling=1");
-            let allows = if bound { Allows::WhatWasGot } else { Allows::Computed(law) };
+            let allows = if bound { Allows::TestGoodput } else { Allows::Computed(law) };
             self.add(Kind::WindowScaling, Some(host), allows, evidence, Some(change));
         }
         self.receive_buffer(unscaled.is_some() && is_filled);
         self.send_buffer();
     }
 
-    /// Whether a window or a buffer held the test down: whoever has what the path gives is not held down.
+    /// Whether a window or a buffer limited the test, and not the path's capacity.
     fn is_bound_by(&self, cause: Cause) -> bool {
-        self.seen.verdict() == Some(cause) && !self.seen.is_whole() && !self.receiver_was_busy()
+        self.seen.verdict() == Some(cause) && !self.seen.got_full_rate() && !self.receiver_was_busy()
     }
 
-    /// Whether the losses of a test do not matter, because what a window or a buffer allows is what it got.
+    /// Whether the losses of a test do not matter, because its goodput is what a window or a buffer allows.
     fn explains(&self, law_bps: f64) -> bool {
-        self.seen.verdict() == Some(Cause::Loss) && !self.seen.is_whole() && law_bps <= EXPLAINS * self.got
+        self.seen.verdict() == Some(Cause::Loss)
+            && !self.seen.got_full_rate()
+            && law_bps <= MAX_BUFFER_EXCESS * self.got
     }
 
     fn window_seen(&self) -> Option<String> {
         let most = self.seen.flow.as_ref()?.max_rcv_wnd_bytes?;
         Some(format!(
-            "the largest window that {} offered in the test was {} bytes",
+            "the largest receive window that {} advertised was {} bytes",
             self.seen.to,
             group_digits(most)
         ))
@@ -130,7 +132,7 @@ impl Limits<'_> {
         let mut evidence = Vec::new();
         if let Some(most) = most {
             evidence.push(format!(
-                "{} lets a receive buffer grow to {} bytes (net.ipv4.tcp_rmem)",
+                "net.ipv4.tcp_rmem on {} limits receive buffers to {} bytes",
                 seen.to,
                 group_digits(most)
             ));
@@ -141,7 +143,7 @@ impl Limits<'_> {
         }
         let share = seen.flow.as_ref().and_then(|flow| flow.window_share);
         let law = most.map(|most| {
-            let buffer = Buffer::Tuned { largest: Bytes(most) };
+            let buffer = SocketBuffer::Tuned { largest: Bytes(most) };
             let kernel =
                 seen.receiver.as_ref().and_then(HostFacts::version).unwrap_or(KernelVersion::new(6, 6));
             let mss = seen.flow.as_ref().and_then(|flow| flow.mss_bytes).unwrap_or(1448) as u32;
@@ -153,7 +155,7 @@ impl Limits<'_> {
         });
         let change = self.buffer_change(&seen.to, "net.ipv4.tcp_rmem", seen.receiver.as_ref());
         let allows = match (bound, law) {
-            (true, _) => Allows::WhatWasGot,
+            (true, _) => Allows::TestGoodput,
             (false, Some(law)) => Allows::Computed(law),
             (false, None) => return,
         };
@@ -169,21 +171,21 @@ impl Limits<'_> {
             return;
         };
         let mut evidence = vec![format!(
-            "{} lets a send buffer grow to {} bytes (net.ipv4.tcp_wmem), and what is sent stays in it until it is acknowledged",
+            "net.ipv4.tcp_wmem on {} limits send buffers to {} bytes, and sent data stays in the buffer until it is acknowledged",
             seen.from,
             group_digits(most)
         )];
         if bound {
             evidence.extend(seen.flow.iter().flat_map(|flow| flow.evidence.first().cloned()));
         }
-        let law = send_buffer_bps(Buffer::Tuned { largest: Bytes(most) }, None, seen.rtt);
-        let bound = bound || self.explains(law) || self.are_buffers_bursts(most as f64);
+        let law = send_buffer_bps(SocketBuffer::Tuned { largest: Bytes(most) }, None, seen.rtt);
+        let bound = bound || self.explains(law) || self.are_losses_of_buffer_bursts(most as f64);
         let change = self.buffer_change(&seen.from, "net.ipv4.tcp_wmem", seen.sender.as_ref());
-        let allows = if bound { Allows::WhatWasGot } else { Allows::Computed(law) };
+        let allows = if bound { Allows::TestGoodput } else { Allows::Computed(law) };
         self.add(Kind::SendBuffer, Some(&seen.from), allows, evidence, change);
     }
 
-    /// The sysctl with room for twice the bandwidth-delay product.
+    /// The command that sets the sysctl to twice the bandwidth-delay product.
     fn buffer_change(&self, host: &str, name: &str, facts: Option<&HostFacts>) -> Option<String> {
         let capacity = self.seen.capacity.as_ref()?;
         let needed = model::buffer_advice(self.seen.bdp()?).usual;

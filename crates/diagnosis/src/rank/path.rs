@@ -1,107 +1,113 @@
-//! Limits of the path itself: its slowest link, and who else uses it.
+//! Limits of the path: its slowest link, and other traffic.
 
 use schema::Cause;
 
-use super::{Allows, FAIR, Limits, losses::Lost, rate};
-use crate::{change::Change, limit::Kind, observed::InTurn};
+use super::{Allows, FAIR_SHARE, Limits, losses::LossCause, rate};
+use crate::{change::Change, limit::Kind, observed::FairQueueing};
 
-/// A test that got so much of what other traffic leaves was held down by that traffic.
-const OF_WHAT_IS_LEFT: f64 = 0.8;
-/// Minimum ratio of a change of rate that is the path's although others share the path.
-const SHARED_CHANGE: f64 = 2.0;
-/// A round trip that is so many times as long as without load.
-const LONGER: f64 = 1.3;
+/// Minimum share of the available bandwidth that a test limited by other traffic gets.
+const MIN_SHARE_OF_AVAILABLE: f64 = 0.8;
+/// Minimum ratio of a change of rate that counts as the path's on a shared path.
+const MIN_CHANGE_ON_SHARED_PATH: f64 = 2.0;
+/// Minimum ratio of the round-trip time to that without load, behind a queue of others.
+const MIN_QUEUED_RTT_RATIO: f64 = 1.3;
 
 impl Limits<'_> {
-    /// Whether other traffic is what held the test down.
-    pub(super) fn is_held_by_others(&self) -> bool {
+    /// Whether other traffic limited the test.
+    pub(super) fn is_limited_by_others(&self) -> bool {
         let seen = self.seen;
         if !seen.is_shared() {
             return false;
         }
-        let had_its_share = seen.left_bps().is_some_and(|left| self.got >= OF_WHAT_IS_LEFT * left.value);
+        let had_its_share =
+            seen.available_bps().is_some_and(|left| self.got >= MIN_SHARE_OF_AVAILABLE * left.value);
         match seen.verdict() {
             Some(Cause::PathRate) => true,
-            Some(Cause::Loss) if self.lost() == Some(Lost::ForWantOfRoom) => {
+            Some(Cause::Loss) if self.lost() == Some(LossCause::QueueOverflow) => {
                 had_its_share || seen.others_had_bps().is_some()
             }
-            // So little is left that chance does not matter.
-            Some(Cause::Loss) => had_its_share && !seen.leaves_nothing(),
-            // Windows come back later for the others' packets in the queue.
-            Some(Cause::ReceiveWindow | Cause::SendBuffer) => self.round_trips() >= LONGER,
+            // So little is available that random loss does not matter.
+            Some(Cause::Loss) => had_its_share && !seen.is_other_traffic_elastic(),
+            // The others' packets in the queue delay the acknowledgements of a window.
+            Some(Cause::ReceiveWindow | Cause::SendBuffer) => self.rtt_ratio() >= MIN_QUEUED_RTT_RATIO,
             _ => false,
         }
     }
 
-    /// Whether the path may carry more than what was tried.
-    pub(super) fn is_least(&self) -> bool {
+    /// Whether the path may carry more than was tried.
+    pub(super) fn is_capacity_a_minimum(&self) -> bool {
         self.seen.capacity.as_ref().is_none_or(|capacity| capacity.at_least)
     }
 
-    /// A path that gave more before, or gives more since.
+    /// A change of the path's rate during the test.
     fn changed(&mut self) {
         let Some(Change { at, before_bps, after_bps }) = self.seen.change else { return };
-        // Connections that share a path have now more of it, now less.
-        if self.seen.is_shared() && (before_bps / after_bps).max(after_bps / before_bps) < SHARED_CHANGE {
+        // The rates of connections that share a path vary.
+        if self.seen.is_shared()
+            && (before_bps / after_bps).max(after_bps / before_bps) < MIN_CHANGE_ON_SHARED_PATH
+        {
             return;
         }
         let how = if after_bps < before_bps { "fell" } else { "rose" };
         let evidence = vec![format!(
-            "at {:.1} s of the test what the path gives {how} from {} to {}, and stayed there",
+            "at {:.1} s of the test the path's rate {how} from {} to {} and stayed there",
             at.as_secs_f64(),
             rate(before_bps),
             rate(after_bps)
         )];
-        let change = "find what happened then: a route that changed, a radio link, a port that came or went, other traffic that began or \
+        let change = "find out what happened then: a changed route, a radio link, a port that went up or down, other traffic that started or \
                       ended; test again";
-        self.add(Kind::PathChanged, None, Allows::WhatWasGot, evidence, Some(change.into()));
+        self.add(Kind::PathChanged, None, Allows::TestGoodput, evidence, Some(change.into()));
     }
 
     pub(super) fn path(&mut self) {
         self.changed();
         self.competing();
         let seen = self.seen;
-        let whole = seen.is_whole();
-        let Some(carried) = seen.carried_bps().filter(|_| !self.is_least()) else {
+        let whole = seen.got_full_rate();
+        let Some(carried) = seen.capacity_bps().filter(|_| !self.is_capacity_a_minimum()) else {
             if whole {
                 let evidence = seen.flow.iter().flat_map(|flow| flow.evidence.clone()).collect();
-                self.add(Kind::PathRate, None, Allows::WhatWasGot, evidence, None);
+                self.add(Kind::PathRate, None, Allows::TestGoodput, evidence, None);
             }
             return;
         };
         let is_slow = seen.is_slow();
-        // On a hop that is too slow, others and short queues leave less than on a faster one.
-        let bound =
-            whole || (is_slow && (self.is_held_by_others() || self.lost() == Some(Lost::ForWantOfRoom)));
-        let allows = if bound { Allows::WhatWasGot } else { Allows::Computed(carried) };
+        // On a slow hop, other traffic and short queues matter more than on a faster one.
+        let bound = whole
+            || (is_slow && (self.is_limited_by_others() || self.lost() == Some(LossCause::QueueOverflow)));
+        let allows = if bound { Allows::TestGoodput } else { Allows::Computed(carried) };
         let mut evidence = Vec::new();
         if let Some(capacity) = &seen.capacity {
-            evidence.push(format!("{}: {} of TCP's payload", capacity.how, rate(capacity.goodput_bps)));
+            evidence.push(format!("{}: {} of TCP payload", capacity.how, rate(capacity.goodput_bps)));
         }
         if seen.is_shared() {
-            evidence.push(format!("probes find a link of {} of TCP's payload", rate(carried)));
+            evidence.push(format!("probes measure a bottleneck of {} of TCP payload", rate(carried)));
         }
         if whole {
             let share = self.got / carried * 100.0;
-            evidence.push(format!("the test got {}, {:.0} % of that", rate(self.got), share.min(100.0)));
+            evidence.push(format!("the test got {}, {:.0} % of it", rate(self.got), share.min(100.0)));
         }
         if seen.policed_bps().is_some() {
             let faster = match seen.capacity.as_ref().and_then(|capacity| capacity.later_bps) {
-                Some(later) => format!("of the same load for longer came {}: what came before was let pass at once", rate(later)),
-                None => "short trains of packets pass faster than that: they fit into what a policer lets pass at once".into(),
+                Some(later) => format!(
+                    "a longer load of the same rate got {}: the policer's bucket had passed more at first",
+                    rate(later)
+                ),
+                None => "short trains of packets pass faster: they fit into the policer's bucket".into(),
             };
             evidence.push(faster);
-            let change = "find who polices the path, and at which rate; until then pace below it (test --fq-rate, or fq's maxrate): what is \
-                          dropped costs more than what is waited for";
+            let change = "find the policer and its rate; until then pace below that rate (test --fq-rate, or fq's maxrate), because drops \
+                          cost more than pacing";
             let allows =
-                if bound || seen.verdict() == Some(Cause::Loss) { Allows::WhatWasGot } else { allows };
+                if bound || seen.verdict() == Some(Cause::Loss) { Allows::TestGoodput } else { allows };
             self.add(Kind::Policer, None, allows, evidence, Some(change.into()));
             return;
         }
         match &seen.expected {
             Some((expected, who)) if is_slow => {
-                evidence.push(format!("{who} makes {} possible", rate(*expected)));
-                let change = "find the hop that is slower than it should be: a port that negotiated a lower speed, a shaper, a \
+                evidence.push(format!("expected from {who}: {}", rate(*expected)));
+                let change = "find the hop that is slower than expected: a port that negotiated a lower speed, a shaper, a \
                               policer";
                 self.add(Kind::SlowHop, None, allows, evidence, Some(change.into()));
             }
@@ -109,22 +115,22 @@ impl Limits<'_> {
         }
     }
 
-    /// Other traffic, where there is some.
+    /// Other traffic, if any.
     fn competing(&mut self) {
         let seen = self.seen;
-        let (true, Some(carried)) = (seen.is_shared(), seen.carried_bps()) else { return };
-        let held = self.is_held_by_others() || seen.in_turn().is_some();
+        let (true, Some(carried)) = (seen.is_shared(), seen.capacity_bps()) else { return };
+        let held = self.is_limited_by_others() || seen.fair_queueing().is_some();
         let mut evidence = Vec::new();
-        if let Some(InTurn { others, one, connections, together }) = seen.in_turn() {
+        if let Some(FairQueueing { others, one, connections, together }) = seen.fair_queueing() {
             evidence.push(format!(
-                "{connections} connections got {} together, one {}: the slowest link serves each in turn (fair queueing), and shares what it \
-                 carries fairly with about {others:.0} others",
+                "{connections} connections got {} together, one got {}: the slowest link uses fair queueing and is shared with about \
+                 {others:.0} other connections",
                 rate(together),
                 rate(one)
             ));
-        } else if let Some(left) = seen.left_bps() {
+        } else if let Some(left) = seen.available_bps() {
             evidence.push(format!(
-                "of {} that the path carries, other traffic leaves {} ({} to {})",
+                "of a capacity of {}, {} is available ({} to {})",
                 rate(carried),
                 rate(left.value),
                 rate(left.low),
@@ -134,22 +140,22 @@ impl Limits<'_> {
         if let Some(others) = seen.others_had_bps() {
             let share = seen.queued.unwrap_or(0.0).max(seen.behind_others.unwrap_or(0.0));
             evidence.push(format!(
-                "a queue stood in the path {:.0} % of the time, longer than the test alone makes it, so the slowest link was busy; it \
-                 carries {}, the test had {}: others had up to {}",
+                "the path had a standing queue {:.0} % of the time, longer than the test alone causes, so the slowest link was busy; its \
+                 capacity is {}, the test got {}: other traffic had up to {}",
                 share * 100.0,
                 rate(carried),
                 rate(self.got),
                 rate(others)
             ));
         }
-        let shares = seen.leaves_nothing();
+        let shares = seen.is_other_traffic_elastic();
         if shares {
-            evidence.push("TCP connections take what there is, and share it".into());
+            evidence.push("the other traffic behaves like TCP connections, which share the capacity".into());
         }
-        let gives = seen.left_bps().filter(|_| !shares).map_or(FAIR * carried, |left| left.value);
-        let allows = if held { Allows::WhatWasGot } else { Allows::Computed(gives) };
-        let change = "see who else uses the path, and when; a transfer at another time, or a share of its own (a reserved rate, a \
-                      priority), gets the rest";
+        let gives = seen.available_bps().filter(|_| !shares).map_or(FAIR_SHARE * carried, |left| left.value);
+        let allows = if held { Allows::TestGoodput } else { Allows::Computed(gives) };
+        let change = "find out who else uses the path, and when; transfer at another time, or with a reserved rate or a \
+                      priority";
         self.add(Kind::CompetingTraffic, None, allows, evidence, Some(change.into()));
     }
 }

@@ -2,11 +2,13 @@
 
 use std::convert::Infallible;
 
-use diagnosis::{Arrived, Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpSeen};
-use probe::{Available, AvailableAnswer, Budget, Limits, Method, Seen, Step};
-use scenario::{Cc, Kind, Ping, Scenario, Tcp, Udp};
-use sim::{Measured, Session};
-use tune::{HostFacts, Reading, Setting};
+use diagnosis::{Arrived, Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpResult};
+use probe::{
+    AvailableBandwidth, AvailableBandwidthResult, Budget, Method, ProbeLimits, Step, TrainObservation,
+};
+use scenario::{Cc, FlowKind, PingSpec, Scenario, TcpSpec, UdpSpec};
+use sim::{MeasuredFlow, MeasurementSession};
+use tune::{HostFacts, Reading, SysctlValue};
 use units::{BitRate, Bytes, Time};
 use verdict::{Buffer, FlowContext, FlowTimes, Generator};
 
@@ -27,28 +29,28 @@ const MTU: u32 = 1500;
 
 /// A path from `h1` to `h2`.
 pub struct VirtualPath<'a> {
-    session: Session<'a>,
+    session: MeasurementSession<'a>,
     scenario: &'a Scenario,
     cc: String,
 }
 
 impl<'a> VirtualPath<'a> {
     /// Of a session whose scenario has [`PLACES`] for measurements. TCP tests have this congestion control.
-    pub fn new(mut session: Session<'a>, scenario: &'a Scenario, cc: &str) -> Self {
-        session.pass(WARM_UP).unwrap();
+    pub fn new(mut session: MeasurementSession<'a>, scenario: &'a Scenario, cc: &str) -> Self {
+        session.advance(WARM_UP).unwrap();
         VirtualPath { session, scenario, cc: cc.into() }
     }
 
-    fn measure(&mut self, kind: Kind, time: Time) -> Measured {
+    fn measure(&mut self, kind: FlowKind, time: Time) -> MeasuredFlow {
         let measured = self.session.measure(kind, time).unwrap();
-        self.session.pass(REST).unwrap();
+        self.session.advance(REST).unwrap();
         measured
     }
 
     /// The fastest of this many echoes, and their median.
     fn echoes(&mut self, count: u32) -> (Time, Option<Time>) {
-        let ping = Ping { interval: Time::from_millis(100), count: Some(count), payload: Bytes(56) };
-        let echoes = self.measure(Kind::Ping(ping), Time::from_secs(3));
+        let ping = PingSpec { interval: Time::from_millis(100), count: Some(count), payload: Bytes(56) };
+        let echoes = self.measure(FlowKind::Ping(ping), Time::from_secs(3));
         let mut times: Vec<Time> =
             echoes.rows.iter().filter_map(|row| Some(Time(row.srtt_us? as u64 * 1000))).collect();
         times.sort_unstable();
@@ -67,7 +69,7 @@ impl<'a> VirtualPath<'a> {
         ];
         let own = host.sysctl.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let sysctls = defaults.into_iter().chain(own).map(|(name, value)| {
-            (name.to_owned(), Reading::Known(Setting { value: value.to_owned(), read_only: false }))
+            (name.to_owned(), Reading::Known(SysctlValue { value: value.to_owned(), read_only: false }))
         });
         HostFacts { kernel: "6.18.0".into(), sysctls: sysctls.collect(), ..HostFacts::default() }
     }
@@ -88,11 +90,11 @@ impl<'a> VirtualPath<'a> {
 impl Path for VirtualPath<'_> {
     type Error = Infallible;
 
-    fn doing(&mut self, _: &str) {}
+    fn report_step(&mut self, _: &str) {}
 
     fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Infallible> {
         let (fastest, median) = self.echoes(ECHOES);
-        Ok((RoundTrips { fastest, median }, Mtu { device: MTU, passes: Some(MTU) }))
+        Ok((RoundTrips { min: fastest, median }, Mtu { device: MTU, passes: Some(MTU) }))
     }
 
     fn round_trip(&mut self) -> Option<Time> {
@@ -105,13 +107,13 @@ impl Path for VirtualPath<'_> {
 
     fn datagrams(&mut self, plan: &DatagramPlan) -> Result<Option<Burst>, Infallible> {
         let size = plan.rate.as_f64() / 8.0 * plan.time.as_secs_f64();
-        let udp = Udp {
+        let udp = UdpSpec {
             rate: plan.rate,
             packet: Some(Bytes(plan.payload.into())),
             size: Some(Bytes((size as u64 / u64::from(plan.payload)).max(1) * u64::from(plan.payload))),
             bursts: None,
         };
-        let seen = self.measure(Kind::Udp(udp), Time(plan.time.0 + Time::from_secs(3).0));
+        let seen = self.measure(FlowKind::Udp(udp), Time(plan.time.0 + Time::from_secs(3).0));
         let last = seen.rows.iter().rev().find_map(|row| row.datagrams_received).unwrap_or(0);
         let sent = seen.rows.last().and_then(|row| row.datagrams_sent).unwrap_or(0) as u64;
         Ok(Some(Burst {
@@ -124,9 +126,10 @@ impl Path for VirtualPath<'_> {
         }))
     }
 
-    fn tcp(&mut self, plan: &TcpPlan) -> Result<Option<TcpSeen>, Infallible> {
+    fn tcp(&mut self, plan: &TcpPlan) -> Result<Option<TcpResult>, Infallible> {
         let cc = plan.congestion.clone().unwrap_or_else(|| self.cc.clone());
-        let mut seen = self.measure(Kind::Tcp(Tcp { cc: Some(Cc::Named(cc)), ..Tcp::default() }), plan.time);
+        let mut seen =
+            self.measure(FlowKind::Tcp(TcpSpec { cc: Some(Cc::Named(cc)), ..TcpSpec::default() }), plan.time);
         let Some(name) = seen.rows.first().map(|row| row.flow.clone()) else { return Ok(None) };
         let context = FlowContext {
             name,
@@ -140,7 +143,7 @@ impl Path for VirtualPath<'_> {
         };
         let micros = |time: Time| (time.0 / 1000) as i64;
         let times = FlowTimes {
-            kind: "tcp".into(),
+            kind: schema::FlowKind::Tcp,
             cc: seen.cc.clone(),
             started_us: seen.connected.map(micros),
             ended_us: Some(micros(seen.ended)),
@@ -148,7 +151,7 @@ impl Path for VirtualPath<'_> {
         };
         verdict::decide(&mut seen.rows, &[], &context);
         let flow = verdict::summarize(&seen.rows, &seen.events, &times, &context);
-        Ok(Some(TcpSeen {
+        Ok(Some(TcpResult {
             flow,
             rows: seen.rows,
             receiver: Some(self.facts("h2")),
@@ -158,28 +161,36 @@ impl Path for VirtualPath<'_> {
     }
 
     /// A session measures one flow at a time.
-    fn several(&mut self, _: u32, _: &TcpPlan) -> Result<Option<f64>, Infallible> {
+    fn parallel_goodput(&mut self, _: u32, _: &TcpPlan) -> Result<Option<f64>, Infallible> {
         Ok(None)
     }
 
-    fn available(&mut self, most: BitRate, mtu: Option<u32>) -> Result<Option<AvailableAnswer>, Infallible> {
-        let limits = Limits { most_bytes: most.0 / 8, mtu: mtu.unwrap_or(MTU), resolution_ns: RESOLUTION_NS };
-        let mut method = Available::new(limits);
+    fn available(
+        &mut self,
+        most: BitRate,
+        mtu: Option<u32>,
+    ) -> Result<Option<AvailableBandwidthResult>, Infallible> {
+        let limits = ProbeLimits {
+            max_bytes_per_second: most.0 / 8,
+            mtu: mtu.unwrap_or(MTU),
+            resolution_ns: RESOLUTION_NS,
+        };
+        let mut method = AvailableBandwidth::new(limits);
         let mut budget = Budget::new(most);
         let until = Time(self.session.now().0 + PATIENCE.0);
         while self.session.now() < until {
-            let Step::Send(fleet) = method.next() else { return Ok(Some(method.answer())) };
+            let Step::Send(fleet) = method.next_step() else { return Ok(Some(method.result())) };
             let mut seen = Vec::new();
             for train in &fleet.trains {
                 let earliest = Time(self.session.now().0 + fleet.gap.0);
                 let begin = budget.earliest(earliest, train).expect("within the limit");
-                self.session.pass(Time(begin.0 - self.session.now().0)).unwrap();
-                let at: Vec<Time> = train.at_ns.iter().map(|ns| Time(*ns)).collect();
+                self.session.advance(Time(begin.0 - self.session.now().0)).unwrap();
+                let at: Vec<Time> = train.offsets_ns.iter().map(|ns| Time(*ns)).collect();
                 let arrived = self.session.send_train(train.bytes, &at).unwrap();
-                budget.spend(begin, Time(begin.0 + train.duration_ns()), train);
-                seen.push(Seen {
+                budget.record(begin, Time(begin.0 + train.duration_ns()), train);
+                seen.push(TrainObservation {
                     bytes: train.bytes,
-                    sent_ns: train.at_ns.iter().map(|ns| (begin.0 + ns) as i64).collect(),
+                    sent_ns: train.offsets_ns.iter().map(|ns| (begin.0 + ns) as i64).collect(),
                     arrived_ns: arrived
                         .iter()
                         .map(|at| Some((begin.0 + at.as_ref()?.0) as i64 + OFFSET))
@@ -187,9 +198,9 @@ impl Path for VirtualPath<'_> {
                     host_drops: 0,
                 });
             }
-            method.take(&seen);
+            method.add_observations(&seen);
         }
-        let mut answer = method.answer();
+        let mut answer = method.result();
         answer.validity.valid = false;
         answer.validity.reasons.push("it was cut short".into());
         Ok(Some(answer))

@@ -1,5 +1,5 @@
-//! This program inside a guest kernel, where the kernel engine starts it. First it is the guest's first process; that starts it
-//! once more, to run the scenario in the lab in virtual time.
+//! This program inside a guest kernel. The kernel engine starts it as the guest's first process (PID 1), which starts it
+//! again to run the scenario in the lab in virtual time.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use schema::Summary;
 
 use super::{
     Engine, Lab, LabSetup, Task,
-    kernel::{BEGUN, FAILURE, Failure, PROGRESS, ProgressReport, RUNS, SCENARIO, STOP},
+    kernel::{FAILURE, Failure, INITIAL_SUMMARY, PROGRESS, ProgressReport, RUNS, SCENARIO, STOP},
 };
 use crate::{
     Error, Result, RunObserver,
@@ -28,25 +28,25 @@ use crate::{
     error::{Attempted, chain},
 };
 
-/// How often the guest sees whether it is to stop, in virtual time.
+/// How often the guest polls for the stop file, in virtual time.
 const STOP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Is the first process of a guest; returns only if it cannot be.
+/// Acts as the first process of a guest; powers the guest off at the end and does not return.
 ///
 /// # Errors
-/// Where this process is another.
+/// This process is not PID 1.
 pub fn init(seed: u64) -> Result<()> {
     if std::process::id() != 1 {
-        return Err(Error::Failed("this is for the first process of a guest kernel alone".into()));
+        return Err(Error::Failed("`guest init` runs only as the first process of a guest kernel".into()));
     }
-    // Not by its path: the guest's own /tmp hides a program that is in the machine's.
+    // Not by its path: if the program is in the host's /tmp, the guest's /tmp hides it.
     Init { seed }.run(Command::new("/proc/self/exe").args(["guest", "run"]))
 }
 
-/// Runs the scenario of the shared directory and leaves a record there, or why there is none.
+/// Runs the scenario of the shared directory and writes a record there. If the run fails, writes the reason there.
 ///
 /// # Errors
-/// Where not even that can be written.
+/// The reason of a failure cannot be written.
 pub fn run() -> Result<()> {
     let Err(error) = run_scenario() else { return Ok(()) };
     let failure = Failure { kind: error.kind(), message: chain(&error) };
@@ -59,18 +59,18 @@ fn run_scenario() -> Result<()> {
     let read =
         |name: &str| fs::read_to_string(shared.join(name)).attempted(|| format!("read the guest's {name}"));
     let text = read(SCENARIO)?;
-    let mut summary: Summary = serde_json::from_str(&read(BEGUN)?)?;
+    let mut summary: Summary = serde_json::from_str(&read(INITIAL_SUMMARY)?)?;
     let file = ScenarioFile::parse(&summary.scenario, &text)?;
     let scenario = file.resolve(None, &[])?;
-    let Some(begun) = summary.runs.pop() else {
-        return Err(Error::Failed("nothing was begun".into()));
+    let Some(initial) = summary.runs.pop() else {
+        return Err(Error::Failed("the summary that the guest received has no run".into()));
     };
     summary.host = lab::host_info();
 
     let stop = stop_flag()?;
     let setup = LabSetup {
         journal: Journal::of_this_user(),
-        privilege: lab::acquire()?,
+        privilege: lab::acquire_privilege()?,
         time: TimeMode::Virtual,
         backend: Backend::for_this_machine(),
     };
@@ -79,24 +79,24 @@ fn run_scenario() -> Result<()> {
     let lab = Lab { setup: &setup, registered: &registered };
     let writer_of_run = Some(&mut writer);
     let task =
-        Task { scenario: &scenario, begun, observer: &mut Reporter, writer: writer_of_run, stop: &stop };
+        Task { scenario: &scenario, initial, observer: &mut Reporter, writer: writer_of_run, stop: &stop };
     let outcome = lab.run(task)?;
     summary.runs.push(outcome.summary);
     writer.finish(&summary, &outcome.flows, &outcome.links, &outcome.events)?;
     outcome.failed.map_or(Ok(()), Err)
 }
 
-/// Leaves how far the run is in the shared directory.
+/// Writes the progress of the run to the shared directory.
 struct Reporter;
 
 impl RunObserver for Reporter {
     fn progress(&mut self, progress: &Progress) {
-        // Written when the file is closed. Nobody needs it.
+        // Best effort: the run does not depend on its progress display.
         let _ = fs::write(Path::new(SHARED).join(PROGRESS), ProgressReport::of(progress));
     }
 }
 
-/// A flag that is set soon after the machine has put a file named [`STOP`] into the shared directory.
+/// A flag that is set soon after the host creates a file named [`STOP`] in the shared directory.
 fn stop_flag() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);

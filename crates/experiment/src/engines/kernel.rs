@@ -1,8 +1,8 @@
-//! A guest kernel as an engine: boots User-Mode Linux in virtual time, has this program run the scenario in it, and takes the
-//! record over.
+//! A guest kernel as an engine: boots User-Mode Linux in virtual time, runs the scenario in it with this program, and adopts the
+//! guest's record.
 //!
-//! The record's directory, while it is written, has a directory that is shared with the guest: the scenario and the summary
-//! that was begun go in, a record comes out.
+//! During the run, the record's directory contains a directory that is shared with the guest. The host writes the scenario and
+//! the initial summary there; the guest writes its record there.
 
 use std::{
     collections::VecDeque,
@@ -12,9 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guest::{Cache, Guest, Image, Line, Running, init::OUTPUT};
+use guest::{Cache, ConsoleOutput, Guest, Image, RunningGuest, init::OUTPUT};
 use lab::Progress;
-use scenario::{Cc, Kind, Scenario};
+use scenario::{Cc, FlowKind, Scenario};
 use schema::{FlowSample, RunSummary, SUMMARY_SCHEMA, Summary};
 use serde::{Deserialize, Serialize};
 use units::Time;
@@ -22,48 +22,51 @@ use units::Time;
 use super::{Engine, Task};
 use crate::{Error, ErrorKind, Outcome, Result, RunObserver, error::Attempted, flow_context::FlowPath};
 
-/// The shared directory's name, inside the record's.
+/// Name of the shared directory in the record's directory.
 const SHARED_DIR: &str = "guest";
-/// What is in the shared directory: the scenario,
+/// File in the shared directory: the scenario.
 pub(super) const SCENARIO: &str = "scenario.toml";
-/// the summary of the run as it was begun,
-pub(super) const BEGUN: &str = "begun.json";
-/// the guest's records,
+/// File in the shared directory: the initial summary of the run.
+pub(super) const INITIAL_SUMMARY: &str = "begun.json";
+/// Subdirectory of the shared directory: the guest's records.
 pub(super) const RUNS: &str = "runs";
-/// how far the run is,
+/// File in the shared directory: the progress of the run.
 pub(super) const PROGRESS: &str = "progress.json";
-/// why the guest's program failed, if it did,
+/// File in the shared directory: why the guest's program failed, if it did.
 pub(super) const FAILURE: &str = "failure.json";
-/// and a file that asks the guest to stop early.
+/// File in the shared directory: requests the guest to stop early.
 pub(super) const STOP: &str = "stop";
 
-/// A guest's memory beside what is on the way in its network, bytes. Only what is used is taken from this machine.
-const BASE_MEMORY: u64 = 2 << 30;
-/// A frame on the way is in the network's buffer; as much again may wait at hosts and in buffers that are too large for it.
-const COPIES: u64 = 2;
-/// More than this is never on the way: it is that of 100 Gb/s over 300 ms.
-const MAX_HELD: u64 = 4 << 30;
-/// The largest packets that a queue counted in packets may hold, bytes.
+/// A guest's memory without the packets in flight, bytes. The host allocates only the pages that the guest uses.
+const BASE_MEMORY_BYTES: u64 = 2 << 30;
+/// Memory per byte in flight: the network buffers each frame once; queues in hosts and rounding of buffer sizes take as much
+/// again.
+const MEMORY_FACTOR: u64 = 2;
+/// Maximum number of bytes in flight: about 100 Gb/s over 300 ms.
+const MAX_IN_FLIGHT_BYTES: u64 = 4 << 30;
+/// Maximum size of the packets in a queue whose limit is a number of packets, bytes.
 const MAX_MTU: u32 = 9000;
-/// A guest whose clock stands for this much processor time is in a loop that waits for the time to pass.
-const STUCK: Duration = Duration::from_secs(120);
-/// A guest that uses no processor time for this long, in real time, waits for something that will never happen.
-const IDLE: Duration = Duration::from_secs(60);
-/// A guest that was asked to stop is killed after this time.
+/// Livelock guard: maximum processor time of a guest while its clock stalls. Such a guest busy-waits for time to pass.
+const MAX_STALL_PROCESSOR_TIME: Duration = Duration::from_secs(120);
+/// Deadlock guard: maximum real time in which a guest uses no processor time. Such a guest waits for an event that never occurs.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
+/// A guest is killed this long after the request to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// Lines of the guest's console that an error quotes.
-const CONSOLE_LINES: usize = 20;
+/// Maximum number of lines of the guest's console that an error quotes.
+const MAX_CONSOLE_LINES: usize = 20;
+/// Part of the first line of a kernel panic.
+const PANIC: &str = "Kernel panic";
 
 /// Why the guest's program failed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Failure {
-    /// Whose business it is.
+    /// The category of the error.
     pub kind: ErrorKind,
     /// The error and its causes.
     pub message: String,
 }
 
-/// How far a run is, as the guest reports it.
+/// Progress of a run, as the guest reports it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ProgressReport {
     elapsed_ns: u64,
@@ -81,7 +84,7 @@ struct ProgressFlow {
 }
 
 impl ProgressReport {
-    /// The report of a run's progress.
+    /// Encodes a run's progress.
     pub fn of(progress: &Progress) -> String {
         let flow = |sample: &FlowSample| ProgressFlow {
             flow: sample.flow.clone(),
@@ -98,7 +101,7 @@ impl ProgressReport {
         serde_json::to_string(&report).unwrap_or_default()
     }
 
-    /// The progress in a report; `None` where it is not whole.
+    /// Decodes a report; `None` if the file is incomplete.
     fn parse(text: &str) -> Option<Progress> {
         let report: ProgressReport = serde_json::from_str(text).ok()?;
         let flow = |flow: ProgressFlow| FlowSample {
@@ -115,10 +118,10 @@ impl ProgressReport {
     }
 }
 
-/// The kernel of this version or name, without a request the newest; its checksum is right.
+/// Finds the kernel of this version or name (without a request: the newest) and verifies its checksum.
 ///
 /// # Errors
-/// Where the user has none: the message says which command makes one. Where the file is damaged.
+/// The user has no such kernel (the message names the command that builds one), or the file is damaged.
 pub fn find(request: Option<&str>) -> Result<Image> {
     let image = Cache::of_this_user().and_then(|cache| cache.find(request));
     let image = image.map_err(|error| Error::Missing(error.to_string()))?;
@@ -126,27 +129,27 @@ pub fn find(request: Option<&str>) -> Result<Image> {
     Ok(image)
 }
 
-/// Finds out before any run what a guest kernel cannot run.
+/// Checks before the first run that a guest kernel can run the scenario.
 ///
 /// # Errors
 /// Congestion controls of C files: User-Mode Linux cannot load them (struct_ops needs a BPF JIT compiler). Flows whose path
-/// takes no time: the guest's clock would never move.
+/// has neither rate nor delay: the guest's clock would never advance.
 pub fn check(scenario: &Scenario) -> Result<()> {
     lab::check_flows(scenario)?;
     for flow in &scenario.flows {
-        let Kind::Tcp(tcp) = &flow.kind else { continue };
+        let FlowKind::Tcp(tcp) = &flow.kind else { continue };
         if let Some(cc @ (Cc::Own { .. } | Cc::File { .. })) = &tcp.cc {
             return Err(Error::Missing(format!(
                 "flow {}: a guest kernel cannot load the congestion control {:?} from a C file (User-Mode Linux has no \
-                 struct_ops); use --engine sim, or a name of the kernel's own such as cubic, bbr or highspeed",
+                 struct_ops); use --engine sim, or a congestion control of the kernel such as cubic, bbr or highspeed",
                 flow.name,
                 cc.name()
             )));
         }
         if FlowPath::of(scenario, flow).is_some_and(|path| is_instant(&path)) {
             return Err(Error::BadInput(format!(
-                "flow {}: no link on its path has a rate or a delay, so all of its data would be sent in no time and the guest's \
-                 clock would never move; give a link a rate",
+                "flow {}: no link on its path has a rate or a delay, so the guest's clock would never advance; give a link a \
+                 rate",
                 flow.name
             )));
         }
@@ -154,21 +157,21 @@ pub fn check(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Whether data crosses a path and is acknowledged in no time.
+/// Whether a round trip on the path, with any amount of data, takes zero time.
 fn is_instant(path: &FlowPath<'_>) -> bool {
     path.rtt == Time(0) && path.slowest().is_none()
 }
 
-/// What a guest needs for a scenario, bytes.
-fn memory(scenario: &Scenario) -> u64 {
-    let held = |direction: &net::PipeSpec| {
+/// Memory of a guest for this scenario, bytes.
+fn memory_bytes(scenario: &Scenario) -> u64 {
+    let in_flight = |direction: &net::PipeSpec| {
         let rate = direction.rate.mean().map_or(0.0, units::BitRate::as_f64);
-        let on_the_way = (rate / 8.0 * direction.delay.as_secs_f64()) as u64;
-        on_the_way.saturating_add(direction.queue.bytes(u64::from(MAX_MTU)).map_or(0, |bytes| bytes.0))
+        let on_link = (rate / 8.0 * direction.delay.as_secs_f64()) as u64;
+        on_link.saturating_add(direction.queue.bytes(u64::from(MAX_MTU)).map_or(0, |bytes| bytes.0))
     };
-    // Data fills one direction, its acknowledgements need little in the other.
-    let links = scenario.links.iter().map(|link| held(&link.forward).max(held(&link.backward)));
-    BASE_MEMORY + COPIES * links.fold(0, u64::saturating_add).min(MAX_HELD)
+    // Data fills one direction; acknowledgements in the other need little memory.
+    let links = scenario.links.iter().map(|link| in_flight(&link.forward).max(in_flight(&link.backward)));
+    BASE_MEMORY_BYTES + MEMORY_FACTOR * links.fold(0, u64::saturating_add).min(MAX_IN_FLIGHT_BYTES)
 }
 
 /// The lab inside a guest kernel.
@@ -178,16 +181,16 @@ pub(crate) struct Kernel<'a> {
 
 impl Engine for Kernel<'_> {
     fn run(&self, task: Task<'_>) -> Result<Outcome> {
-        let Task { scenario, begun, observer, writer, stop } = task;
+        let Task { scenario, initial, observer, writer, stop } = task;
         let Some(writer) = writer else {
-            return Err(Error::BadInput("a guest needs a directory for its record".into()));
+            return Err(Error::BadInput("a guest run needs a record directory (Retention::Record)".into()));
         };
         let began = Instant::now();
-        let shared = Shared::create(writer.path(), scenario, &begun)?;
-        let program = std::env::current_exe().attempted(|| "find this program's own file".into())?;
+        let shared = SharedDir::create(writer.path(), scenario, &initial)?;
+        let program = std::env::current_exe().attempted(|| "find this program's executable".into())?;
         let guest = Guest {
             kernel: &self.image.path,
-            memory: memory(scenario),
+            memory: memory_bytes(scenario),
             shared: &shared.0,
             init: &program,
             arguments: &["guest".into(), "init".into(), scenario.seed.to_string().into()],
@@ -195,17 +198,28 @@ impl Engine for Kernel<'_> {
         let mut running = guest.boot()?;
         let console = follow(&mut running, observer, &shared, stop)?;
         drop(running);
-        let outcome = shared.take(writer.path(), begun, &console, began.elapsed())?;
+        let outcome = shared.collect(writer.path(), initial, &console, began.elapsed())?;
         observer.rows(&outcome.flows, &outcome.links, &outcome.events);
         Ok(outcome)
     }
 }
 
+/// Adds a line to the last lines of a console. After a kernel panic nothing is added: the stack trace would displace the cause.
+fn push_console_line(console: &mut VecDeque<String>, line: String) {
+    if console.iter().any(|line| line.contains(PANIC)) {
+        return;
+    }
+    if console.len() == MAX_CONSOLE_LINES {
+        console.pop_front();
+    }
+    console.push_back(line);
+}
+
 /// Follows a guest until it ends; returns the last lines of its console.
 fn follow(
-    running: &mut Running,
+    running: &mut RunningGuest,
     observer: &mut dyn RunObserver,
-    shared: &Shared,
+    shared: &SharedDir,
     stop: &AtomicBool,
 ) -> Result<VecDeque<String>> {
     let mut console = VecDeque::new();
@@ -213,24 +227,19 @@ fn follow(
     let mut stop_requested: Option<Instant> = None;
     loop {
         match running.next_line() {
-            Line::End => return Ok(console),
-            Line::Silence => {}
-            Line::Text(line) => {
-                if console.len() == CONSOLE_LINES {
-                    console.pop_front();
-                }
-                console.push_back(line);
-            }
+            ConsoleOutput::End => return Ok(console),
+            ConsoleOutput::Silence => {}
+            ConsoleOutput::Text(line) => push_console_line(&mut console, line),
         }
         let (used, progress) = (running.processor_time(), shared.progress());
         if let Some(progress) = progress.filter(|progress| progress.elapsed > watchdog.elapsed) {
-            watchdog.advanced(progress.elapsed, used);
+            watchdog.note_progress(progress.elapsed, used);
             observer.progress(&progress);
         }
         watchdog.check(used)?;
         if stop.load(Ordering::Relaxed) {
             let since = *stop_requested.get_or_insert_with(|| {
-                // Without the file the guest is killed a little later.
+                // If the file cannot be written, the guest is killed after STOP_TIMEOUT.
                 let _ = fs::write(shared.0.join(STOP), "");
                 Instant::now()
             });
@@ -243,56 +252,67 @@ fn follow(
 
 /// Detects a guest that will never end.
 struct Watchdog {
-    /// The run's time at the last progress, and the guest's processor time then.
+    /// The run's time at the last progress.
     elapsed: Time,
-    used_then: Duration,
-    /// The guest's processor time when it last grew, and when that was.
+    /// The guest's processor time at the last progress.
+    used_at_progress: Duration,
+    /// The guest's processor time at its last increase.
     used: Duration,
-    grew: Instant,
+    /// When the guest's processor time last increased.
+    increased: Instant,
 }
 
 impl Watchdog {
     fn new() -> Self {
-        Watchdog { elapsed: Time(0), used_then: Duration::ZERO, used: Duration::ZERO, grew: Instant::now() }
+        Watchdog {
+            elapsed: Time(0),
+            used_at_progress: Duration::ZERO,
+            used: Duration::ZERO,
+            increased: Instant::now(),
+        }
     }
 
-    /// The run has reached `elapsed` after this much processor time.
-    fn advanced(&mut self, elapsed: Time, used: Duration) {
-        (self.elapsed, self.used_then) = (elapsed, used);
+    /// Notes that the run reached `elapsed` after this much processor time.
+    fn note_progress(&mut self, elapsed: Time, used: Duration) {
+        (self.elapsed, self.used_at_progress) = (elapsed, used);
     }
 
-    /// Fails where the guest's clock has stood for too long, by the processor time that the guest has `used`, or where the
-    /// guest sleeps without a timer.
+    /// Checks the processor time that the guest has `used`.
+    ///
+    /// # Errors
+    /// The guest's clock stalled for too much processor time, or the guest sleeps without a timer.
     fn check(&mut self, used: Duration) -> Result<()> {
         if used > self.used {
-            (self.used, self.grew) = (used, Instant::now());
+            (self.used, self.increased) = (used, Instant::now());
         }
-        if used.saturating_sub(self.used_then) > STUCK {
+        if used.saturating_sub(self.used_at_progress) > MAX_STALL_PROCESSOR_TIME {
             return Err(Error::Failed(format!(
-                "the guest's clock stalled at {} for {} s of processor time: something in the guest waits for the time to pass \
-                 without sleeping, or has very much to do at one instant",
+                "the guest's clock stalled at {} for {} s of processor time: a program in the guest busy-waits \
+                 without sleeping, or has too much work at one instant",
                 self.elapsed,
-                STUCK.as_secs()
+                MAX_STALL_PROCESSOR_TIME.as_secs()
             )));
         }
-        if self.grew.elapsed() > IDLE {
-            let (at, idle) = (self.elapsed, IDLE.as_secs());
-            return Err(Error::Failed(format!("the guest stalled at {at}: it did nothing for {idle} s")));
+        if self.increased.elapsed() > MAX_IDLE_TIME {
+            let (at, idle) = (self.elapsed, MAX_IDLE_TIME.as_secs());
+            return Err(Error::Failed(format!(
+                "the guest stalled at {at}: it used no processor time for {idle} s"
+            )));
         }
         Ok(())
     }
 }
 
-/// The directory that is shared with the guest; it is removed with this value.
-struct Shared(PathBuf);
+/// The directory that is shared with the guest. Dropping this value removes it.
+struct SharedDir(PathBuf);
 
-impl Shared {
+impl SharedDir {
     fn create(record: &Path, scenario: &Scenario, summary: &RunSummary) -> Result<Self> {
-        let in_record = |what: &str| format!("{what} {}", record.display());
+        let in_record = |verb: &str| format!("{verb} {}", record.display());
         let dir = std::path::absolute(record).attempted(|| in_record("find"))?.join(SHARED_DIR);
-        fs::create_dir_all(dir.join(RUNS)).attempted(|| format!("make {}", dir.display()))?;
-        let shared = Shared(dir);
-        let begun = Summary {
+        fs::create_dir_all(dir.join(RUNS)).attempted(|| format!("create {}", dir.display()))?;
+        let shared = SharedDir(dir);
+        let initial = Summary {
             schema: SUMMARY_SCHEMA.into(),
             scenario: "run".into(),
             title: String::new(),
@@ -300,20 +320,21 @@ impl Shared {
             published: Vec::new(),
             runs: vec![summary.clone()],
         };
-        let files = [(SCENARIO, scenario.to_toml().into_bytes()), (BEGUN, serde_json::to_vec(&begun)?)];
+        let files =
+            [(SCENARIO, scenario.to_toml().into_bytes()), (INITIAL_SUMMARY, serde_json::to_vec(&initial)?)];
         for (name, bytes) in files {
             fs::write(shared.0.join(name), bytes).attempted(|| in_record("write to"))?;
         }
         Ok(shared)
     }
 
-    /// How far the guest's run is; `None` before it has begun.
+    /// Progress of the guest's run; `None` before the first report.
     fn progress(&self) -> Option<Progress> {
         ProgressReport::parse(&fs::read_to_string(self.0.join(PROGRESS)).ok()?)
     }
 
-    /// Takes what the guest has left: its record's rows and captures.
-    fn take(
+    /// Reads the rows of the guest's record and moves its captures to this record.
+    fn collect(
         &self,
         record: &Path,
         summary: RunSummary,
@@ -324,13 +345,13 @@ impl Shared {
             fs::read(self.0.join(FAILURE)).ok().and_then(|json| serde_json::from_slice(&json).ok());
         let failure = failure.map(Failure::into_error);
         let finished = record::list(&self.0.join(RUNS))?.into_iter().find_map(|entry| {
-            // A record that was begun only. One of a run that was stopped early is finished, too.
+            // A .partial record is unfinished. The record of a run that was stopped early is finished.
             let is_finished = entry.path.extension().is_none_or(|extension| extension != "partial");
             is_finished.then_some(entry.run)
         });
         let Some(run) = finished else {
             let output = fs::read_to_string(self.0.join(OUTPUT)).unwrap_or_default();
-            return Err(failure.unwrap_or_else(|| unexplained(console, &output)));
+            return Err(failure.unwrap_or_else(|| no_result(console, &output)));
         };
         let run = run?;
         let moved = || format!("move captures to {}", record.display());
@@ -339,19 +360,19 @@ impl Shared {
                 fs::rename(capture.path(), record.join(capture.file_name())).attempted(moved)?;
             }
         }
-        let guests = run.run().clone();
+        let guest_summary = run.run().clone();
         let summary = RunSummary {
             id: summary.id,
             wall_s: (wall.as_secs_f64() * 1000.0).round() / 1000.0,
             kernel: summary.kernel,
-            ..guests
+            ..guest_summary
         };
         let (flows, links, events) = (run.flows()?, run.links()?, run.events()?);
         Ok(Outcome { summary, flows, links, events, failed: failure })
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -368,12 +389,12 @@ impl Failure {
     }
 }
 
-/// A guest that left nothing: what its kernel and its program said.
-fn unexplained(console: &VecDeque<String>, output: &str) -> Error {
+/// The error for a guest without a record: quotes the output of its kernel and its program.
+fn no_result(console: &VecDeque<String>, output: &str) -> Error {
     let console = console.iter().map(String::as_str);
-    let said: Vec<&str> = console.chain(output.lines()).filter(|line| !line.is_empty()).collect();
-    let said = if said.is_empty() { "nothing".into() } else { said.join("\n  ") };
-    Error::Failed(format!("the guest kernel ended without a result; it said:\n  {said}"))
+    let lines: Vec<&str> = console.chain(output.lines()).filter(|line| !line.is_empty()).collect();
+    let printed = if lines.is_empty() { "nothing".into() } else { lines.join("\n  ") };
+    Error::Failed(format!("the guest kernel ended without a result; its output:\n  {printed}"))
 }
 
 #[cfg(test)]
@@ -381,21 +402,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_that_never_ends_is_detected() {
-        let mut watchdog = Watchdog::new();
-        watchdog.check(STUCK).unwrap();
-        watchdog.advanced(Time::from_millis(100), STUCK);
-        watchdog.check(2 * STUCK).unwrap();
-        let error = watchdog.check(2 * STUCK + Duration::from_secs(1)).unwrap_err().to_string();
-        assert!(error.contains("100 ms") && error.contains("without sleeping"), "{error}");
-        let mut idle = Watchdog::new();
-        idle.check(Duration::from_secs(1)).unwrap();
-        idle.grew = Instant::now().checked_sub(2 * IDLE).unwrap();
-        assert!(idle.check(Duration::from_secs(1)).unwrap_err().to_string().contains("did nothing for 60 s"));
+    fn the_cause_of_a_kernel_panic_is_quoted_and_not_its_stack() {
+        let mut console = VecDeque::new();
+        let lines = ["userspace - ptrace set fp regs failed, errno = 14", "Kernel panic - not syncing: init"];
+        let stack = (0..2 * MAX_CONSOLE_LINES).map(|depth| format!(" [<{depth:08x}>] ? panic+0x0/0x32c"));
+        lines
+            .map(String::from)
+            .into_iter()
+            .chain(stack)
+            .for_each(|line| push_console_line(&mut console, line));
+        assert_eq!(Vec::from(console), lines);
     }
 
     #[test]
-    fn progress_survives_its_report() {
+    fn a_guest_that_never_ends_is_detected() {
+        let mut watchdog = Watchdog::new();
+        watchdog.check(MAX_STALL_PROCESSOR_TIME).unwrap();
+        watchdog.note_progress(Time::from_millis(100), MAX_STALL_PROCESSOR_TIME);
+        watchdog.check(2 * MAX_STALL_PROCESSOR_TIME).unwrap();
+        let error =
+            watchdog.check(2 * MAX_STALL_PROCESSOR_TIME + Duration::from_secs(1)).unwrap_err().to_string();
+        assert!(error.contains("100 ms") && error.contains("without sleeping"), "{error}");
+        let mut idle = Watchdog::new();
+        idle.check(Duration::from_secs(1)).unwrap();
+        idle.increased = Instant::now().checked_sub(2 * MAX_IDLE_TIME).unwrap();
+        assert!(
+            idle.check(Duration::from_secs(1))
+                .unwrap_err()
+                .to_string()
+                .contains("no processor time for 60 s")
+        );
+    }
+
+    #[test]
+    fn progress_reports_round_trip() {
         let flows = vec![FlowSample {
             flow: "bulk".into(),
             time_us: 7,
@@ -406,6 +446,6 @@ mod tests {
         let progress = Progress { elapsed: Time::from_millis(3), flows };
         let read = ProgressReport::parse(&ProgressReport::of(&progress)).unwrap();
         assert_eq!((read.elapsed, read.flows), (progress.elapsed, progress.flows));
-        assert!(ProgressReport::parse("{\"elapsed_ns\": 3").is_none(), "half written");
+        assert!(ProgressReport::parse("{\"elapsed_ns\": 3").is_none(), "incomplete");
     }
 }

@@ -1,7 +1,7 @@
 //! The lab as an engine: the real kernel's TCP over an emulated network on this machine.
 
 use lab::{Backend, Journal, Privilege, TimeMode};
-use scenario::{EngineKind, Flow};
+use scenario::{EngineKind, FlowSpec};
 use schema::FlowSummary;
 
 use super::{Engine, Task};
@@ -11,43 +11,43 @@ use crate::{
     outcome::{Recording, complete},
 };
 
-/// What all lab runs of one program share.
+/// Configuration of all lab runs of one process.
 #[derive(Debug)]
 pub struct LabSetup {
-    /// Where labs are entered.
+    /// Lists the running labs, for clean-up after a crash.
     pub journal: Journal,
-    /// By what right.
+    /// How network namespaces are created.
     pub privilege: Privilege,
-    /// How time passes.
+    /// Real or virtual time.
     pub time: TimeMode,
     /// How hosts are connected.
     pub backend: Backend,
 }
 
 impl LabSetup {
-    /// Removes what dead labs left and gets the right to make new ones, before this process has a second thread. Without
-    /// `ports` hosts are connected by TAP devices where /dev/net/tun may be opened.
+    /// Cleans up after dead labs and acquires the privilege to create network namespaces. Call it before the process starts a
+    /// second thread. If `ports` is `None`, TAP devices connect the hosts if this user can open /dev/net/tun.
     ///
     /// # Errors
-    /// Where this user may not make network namespaces.
+    /// This user is not permitted to create network namespaces.
     pub fn acquire(ports: Option<Backend>, observer: &dyn Observer) -> Result<Self> {
-        // Before the privilege: in a user namespace this user would look like root.
+        // Before acquiring the privilege: in a user namespace this user has uid 0.
         let journal = Journal::of_this_user();
         if let Err(error) = clean_journal(&journal) {
-            // What cannot be cleaned does not stand in the way of a new lab.
+            // A failed clean-up does not prevent a new lab.
             observer.note(&format!("longfat: {error}"));
         }
-        let privilege = lab::acquire()?;
+        let privilege = lab::acquire_privilege()?;
         let backend = ports.unwrap_or_else(Backend::for_this_machine);
         Ok(LabSetup { journal, privilege, time: TimeMode::Real, backend })
     }
 }
 
-/// Removes what the dead labs of a journal left.
+/// Cleans up after the dead labs of a journal.
 ///
 /// # Errors
-/// Entries that cannot be read: the user has to inspect them.
-pub fn clean_journal(journal: &Journal) -> Result<lab::Cleaned> {
+/// The journal has unreadable entries, which the user has to inspect.
+pub fn clean_journal(journal: &Journal) -> Result<lab::CleanupReport> {
     journal.clean().map_err(|error| match error {
         lab::Error::Journal { .. } => {
             Error::BadInput(format!("{error}; remove the file if it is not needed"))
@@ -56,7 +56,7 @@ pub fn clean_journal(journal: &Journal) -> Result<lab::Cleaned> {
     })
 }
 
-/// The lab, with the congestion controls that a scenario's flows need.
+/// The lab, with the registered congestion controls of a scenario's flows.
 pub(crate) struct Lab<'a> {
     pub setup: &'a LabSetup,
     pub registered: &'a Registered,
@@ -64,13 +64,13 @@ pub(crate) struct Lab<'a> {
 
 impl Engine for Lab<'_> {
     fn run(&self, task: Task<'_>) -> Result<Outcome> {
-        let Task { scenario, begun, observer, writer, stop } = task;
+        let Task { scenario, initial, observer, writer, stop } = task;
         let Some(writer) = writer else {
-            return Err(Error::BadInput("a lab needs a directory for its record".into()));
+            return Err(Error::BadInput("a lab run needs a record directory (Retention::Record)".into()));
         };
-        // The record's files stay in it when it is finished and renamed.
+        // Captures stay in the record's directory when it is renamed at the end.
         let capture_dir = writer.path().to_owned();
-        let options = lab::Options {
+        let options = lab::RunOptions {
             privilege: self.setup.privilege,
             time: self.setup.time,
             backend: self.setup.backend,
@@ -81,11 +81,11 @@ impl Engine for Lab<'_> {
         };
         let mut recording = Recording { writer: Some(writer), observer };
         let mut outcome = lab::run(scenario, &options, &mut recording)?;
-        // The kernel applies all sysctls; one that it does not have fails the run.
+        // The kernel applies all sysctls; an unknown sysctl fails the run.
         outcome.quality.notes.extend(scenario.not_modelled(EngineKind::Lab, |_, _| true));
-        let describe_cc = |flow: &Flow, used: Option<&str>, flow_summary: &mut FlowSummary| {
+        let describe_cc = |flow: &FlowSpec, used: Option<&str>, flow_summary: &mut FlowSummary| {
             self.registered.describe(flow, used, flow_summary);
         };
-        Ok(complete(scenario, describe_cc, begun, outcome.into()))
+        Ok(complete(scenario, describe_cc, initial, outcome.into()))
     }
 }

@@ -1,4 +1,4 @@
-//! The engines: each takes a scenario and gives a run's rows and summary.
+//! The engines. Each runs a scenario and returns the rows and the summary of the run.
 
 pub mod guest;
 mod kernel;
@@ -20,23 +20,23 @@ pub use self::{
     lab::{LabSetup, clean_journal},
 };
 
-/// A way to run scenarios.
+/// Runs scenarios.
 pub(crate) trait Engine {
-    /// Runs the scenario and completes the summary that was begun.
+    /// Runs the scenario and completes its initial summary.
     ///
     /// # Errors
-    /// Where nothing was measured. A run that measured something and then failed is an outcome that says so.
+    /// Nothing was measured. For a run that failed after measuring something, see [`Outcome::failed`].
     fn run(&self, task: Task<'_>) -> Result<Outcome>;
 }
 
-/// What an engine is given.
+/// Input of an engine.
 pub(crate) struct Task<'a> {
     pub scenario: &'a Scenario,
-    /// The summary of the run, as it was begun.
-    pub begun: RunSummary,
+    /// The summary of the run before its start.
+    pub initial: RunSummary,
     pub observer: &'a mut dyn RunObserver,
-    /// The record that rows go to as they are measured. Lab and guests need one, for their captures.
+    /// Receives rows as they are measured. Lab and guest runs need one, for their captures.
     pub writer: Option<&'a mut Writer>,
-    /// Ends the run early.
+    /// Set to end the run early.
     pub stop: &'a AtomicBool,
 }

@@ -2,10 +2,13 @@
 
 use std::str::FromStr;
 
-use model::{Aimd, Buffer, Law, PathInputs, Prediction, Sharer, buffer_defaults, predict};
+use model::{
+    Aimd, CompetingFlow, ControlLaw, PathInputs, Prediction, SocketBuffer, buffer_defaults, predict,
+};
 use net::{Discipline, PipeSpec};
 use scenario::{
-    Cc, EngineKind, Figure, Flow, Host, Kind, PathMtu, Published, Scenario, ScenarioFile, Tcp, Udp, Xcp,
+    Cc, EngineKind, FlowKind, FlowSpec, Host, MetricPath, PathMtu, Published, Scenario, ScenarioFile,
+    TcpSpec, UdpSpec, XcpSpec,
 };
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
 use units::{BitRate, Bytes, KernelRequirement, KernelVersion, Time};
@@ -13,7 +16,7 @@ use units::{BitRate, Bytes, KernelRequirement, KernelVersion, Time};
 use super::{Engine, Task, sim::default_cc};
 use crate::{
     Outcome, Result,
-    cc_law::law,
+    cc_law::control_law,
     closed_form::closed_form,
     congestion::settings,
     flow_context::{FlowPath, buffers, setting},
@@ -21,14 +24,14 @@ use crate::{
     published::metric as metric_of,
 };
 
-/// The kernel where none is known.
-const NEW_KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
-/// From here on a window grows by the segments acknowledged, not by ACKs (`tcp_cong_avoid_ai`, net/ipv4/tcp_cong.c).
-const COUNTS_SEGMENTS: KernelVersion = KernelVersion { major: 4, minor: 0, patch: 0 };
-/// Time that a small packet needs through the hosts themselves, beside the path.
+/// Assumed if the kernel's version is unknown.
+const FALLBACK_KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
+/// Since this version a window grows per acknowledged segment, not per ACK (`tcp_cong_avoid_ai`, net/ipv4/tcp_cong.c).
+const FIRST_KERNEL_COUNTING_SEGMENTS: KernelVersion = KernelVersion { major: 4, minor: 0, patch: 0 };
+/// Delay of a small packet inside both hosts, in addition to the path, seconds.
 const HOST_TIME_S: f64 = 0.0001;
 
-/// The sysctl without which windows stay below 64 KiB.
+/// Without this sysctl windows stay below 64 KiB.
 const WINDOW_SCALING: &str = "net.ipv4.tcp_window_scaling";
 /// The sysctls that the model applies.
 const SYSCTLS: [&str; 5] = [
@@ -39,21 +42,22 @@ const SYSCTLS: [&str; 5] = [
     "net.ipv4.tcp_mtu_probing",
 ];
 
-/// The model, of a kernel as this machine has it where hosts say nothing of theirs.
+/// The model.
 pub(crate) struct Model<'a> {
+    /// This machine. Its kernel is the kernel of hosts that name none.
     pub host: &'a HostInfo,
 }
 
 impl Engine for Model<'_> {
     fn run(&self, task: Task<'_>) -> Result<Outcome> {
-        Ok(run(task.scenario, task.begun, self.host).into())
+        Ok(run(task.scenario, task.initial, self.host).into())
     }
 }
 
 /// Completes `summary` with the model's figures.
 fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> RunSummary {
-    // A kernel whose version cannot be read is taken for a new one.
-    let kernel = KernelVersion::from_str(&host.kernel).unwrap_or(NEW_KERNEL);
+    // An unreadable version counts as a new kernel.
+    let kernel = KernelVersion::from_str(&host.kernel).unwrap_or(FALLBACK_KERNEL);
     summary.flows = flows(scenario, kernel);
     let goodputs: Vec<f64> =
         summary.flows.iter().filter(|f| f.has_window()).filter_map(|f| f.goodput_bps).collect();
@@ -62,26 +66,27 @@ fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> RunSumm
     summary.quality.notes.extend(scenario.not_modelled(EngineKind::Model, applies));
     nothing_arrived::explain(scenario, &mut summary);
     if goodputs.len() > 1 {
-        let note = "the model takes each flow as alone on its path, unless all are Reno's kind and share one slowest link";
+        let note = "the model treats each flow as alone on its path, unless all are like Reno (AIMD) and share one slowest link";
         summary.quality.notes.push(note.into());
     }
     summary
 }
 
-/// What the model knows of a published figure without a run: a closed form, or the figure for a kernel that it holds for.
+/// The model's value of a published figure without a run: a closed form, or the prediction for a kernel for which the published
+/// figure holds.
 pub(crate) fn without_run(file: &ScenarioFile, published: &Published) -> Option<f64> {
-    let meant =
+    let published_kernel =
         published.holds_for_kernel.as_deref().and_then(|k| KernelRequirement::from_str(k).ok()?.example());
     let scenario = file.resolve(published.variant.as_deref(), &[]).ok()?;
     if published.figure.is_closed_form() {
-        return closed_form(&scenario, published, meant.unwrap_or(NEW_KERNEL));
+        return closed_form(&scenario, published, published_kernel.unwrap_or(FALLBACK_KERNEL));
     }
-    let Figure::Flow { flow, metric } = &published.figure else { return None };
-    let flows = flows(&scenario, meant?);
+    let MetricPath::Flow { flow, metric } = &published.figure else { return None };
+    let flows = flows(&scenario, published_kernel?);
     metric_of(flows.iter().find(|f| f.name == *flow)?, *metric)
 }
 
-/// `kernel` is of the hosts that say nothing of theirs.
+/// Predicts all flows; `kernel` is the kernel of hosts that name none.
 fn flows(scenario: &Scenario, kernel: KernelVersion) -> Vec<FlowSummary> {
     let mut flows: Vec<FlowSummary> =
         scenario.flows.iter().filter_map(|flow| predict_flow(scenario, flow, kernel)).collect();
@@ -89,41 +94,41 @@ fn flows(scenario: &Scenario, kernel: KernelVersion) -> Vec<FlowSummary> {
     flows
 }
 
-/// Flows on one slowest link, all of them additive increase and multiplicative decrease: as much as they have together where
-/// all lose at the same instants. Other neighbours are left out of account.
+/// Limits AIMD flows that share one slowest link to their shares of it, assuming that all lose packets at the same instants.
+/// Does nothing if a TCP flow is not AIMD or the flows have no common bottleneck.
 fn share_bottlenecks(scenario: &Scenario, kernel: KernelVersion, flows: &mut [FlowSummary]) {
-    let sharers: Vec<(&Flow, FlowPath<'_>, Sharer)> =
+    let sharers: Vec<(&FlowSpec, FlowPath<'_>, CompetingFlow)> =
         scenario.flows.iter().filter_map(|flow| sharer(scenario, flow, kernel)).collect();
     if sharers.len() < 2
-        || sharers.len() < scenario.flows.iter().filter(|f| matches!(f.kind, Kind::Tcp(_))).count()
+        || sharers.len() < scenario.flows.iter().filter(|f| matches!(f.kind, FlowKind::Tcp(_))).count()
     {
         return;
     }
     let paths: Vec<&FlowPath<'_>> = sharers.iter().map(|(_, path, _)| path).collect();
     let Some((bottleneck, rate)) = common_bottleneck(&paths) else { return };
     let shares = model::synchronous_shares(&sharers.iter().map(|(.., sharer)| *sharer).collect::<Vec<_>>());
-    // The sawtooth of all together, on the path of the one with the most.
-    let most = (0..shares.len()).max_by(|a, b| shares[*a].total_cmp(&shares[*b])).unwrap_or_default();
-    let (_, path, sharer) = &sharers[most];
+    // The sawtooth of the sum of all windows, on the path of the flow with the largest share.
+    let largest = (0..shares.len()).max_by(|a, b| shares[*a].total_cmp(&shares[*b])).unwrap_or_default();
+    let (_, path, sharer) = &sharers[largest];
     let bdp = model::bdp_f64(rate, path.rtt);
     let queue = path.queue_bytes_of(bottleneck);
-    let used = queue.map_or(1.0, |queue| model::sawtooth_utilization(sharer.rule, queue as f64 / bdp));
+    let utilization = queue.map_or(1.0, |queue| model::sawtooth_utilization(sharer.rule, queue as f64 / bdp));
     for ((flow, ..), share) in sharers.iter().zip(&shares) {
         let Some(result) = flows.iter_mut().find(|f| f.name == flow.name) else { continue };
         let Some(wire) = result.wire_limit_bps else { continue };
-        let together = share * used * wire;
-        // Alone, a flow may have less than its share: buffers, losses.
-        result.goodput_bps = result.goodput_bps.map(|alone| alone.min(together));
-        result.steady_goodput_bps = result.steady_goodput_bps.map(|alone| alone.min(together));
+        let shared_bps = share * utilization * wire;
+        // Buffers or losses can limit a flow to less than its share.
+        result.goodput_bps = result.goodput_bps.map(|alone| alone.min(shared_bps));
+        result.steady_goodput_bps = result.steady_goodput_bps.map(|alone| alone.min(shared_bps));
         result.evidence.push(format!(
-            "beside the others, where all lose at the same instants: {:.0} % of the {:.0} % of the link that their sawtooth uses",
+            "shares the link with the other flows (all lose packets at the same instants): {:.0} % of the {:.0} % of the link that their sawtooth uses",
             share * 100.0,
-            used * 100.0
+            utilization * 100.0
         ));
     }
 }
 
-/// The first link that all paths cross and that is the slowest of each, be it together with others.
+/// The first link that all paths cross and that is the slowest of each path (ties included), with its rate.
 fn common_bottleneck<'a>(paths: &[&FlowPath<'a>]) -> Option<(&'a PipeSpec, BitRate)> {
     let (first, others) = paths.split_first()?;
     let is_slowest = |path: &FlowPath<'a>, rate| path.slowest().is_some_and(|(_, slowest)| slowest == rate);
@@ -138,39 +143,39 @@ fn common_bottleneck<'a>(paths: &[&FlowPath<'a>]) -> Option<(&'a PipeSpec, BitRa
 
 fn sharer<'a>(
     scenario: &'a Scenario,
-    flow: &'a Flow,
+    flow: &'a FlowSpec,
     kernel: KernelVersion,
-) -> Option<(&'a Flow, FlowPath<'a>, Sharer)> {
-    let Kind::Tcp(tcp) = &flow.kind else { return None };
+) -> Option<(&'a FlowSpec, FlowPath<'a>, CompetingFlow)> {
+    let FlowKind::Tcp(tcp) = &flow.kind else { return None };
     let path = FlowPath::of(scenario, flow).filter(|path| path.rtt > units::Time::ZERO)?;
     let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc_of(scenario, flow, tcp));
-    let Law::Aimd(rule) = inputs.law else { return None };
-    let sharer = Sharer { rule, rtt: path.rtt, mss: model::mss(path.mtu, path.ip, tcp.mss) };
+    let ControlLaw::Aimd(rule) = inputs.law else { return None };
+    let sharer = CompetingFlow { rule, rtt: path.rtt, mss: model::mss(path.mtu, path.ip, tcp.mss) };
     Some((flow, path, sharer))
 }
 
-/// The kernel of a flow's sender.
-fn kernel_of(scenario: &Scenario, flow: &Flow, otherwise: KernelVersion) -> KernelVersion {
+/// The kernel of a flow's sender; `default` if its host names none.
+fn kernel_of(scenario: &Scenario, flow: &FlowSpec, default: KernelVersion) -> KernelVersion {
     let own = scenario.host(&flow.from).and_then(|host| host.kernel);
-    own.map_or(otherwise, |(major, minor)| KernelVersion::new(major.into(), minor.into()))
+    own.map_or(default, |(major, minor)| KernelVersion::new(major.into(), minor.into()))
 }
 
-/// The congestion control of a flow: what it says, else what its host is set to.
-fn cc_of(scenario: &Scenario, flow: &Flow, tcp: &Tcp) -> Cc {
+/// The congestion control of a flow: the flow's, else the default of its sending host.
+fn cc_of(scenario: &Scenario, flow: &FlowSpec, tcp: &TcpSpec) -> Cc {
     tcp.cc.clone().unwrap_or_else(|| Cc::Named(default_cc(scenario.host(&flow.from))))
 }
 
-/// A law on a kernel: the windows of old ones grow by ACKs, of which there is one for two segments.
-fn on_kernel(law: Law, kernel: KernelVersion) -> Law {
+/// Adapts a control law to a kernel. Windows of old kernels grow per ACK, and receivers send one ACK for two segments.
+fn on_kernel(law: ControlLaw, kernel: KernelVersion) -> ControlLaw {
     match law {
-        Law::Aimd(rule) if kernel < COUNTS_SEGMENTS => {
-            Law::Aimd(Aimd { increase_segs: rule.increase_segs / 2.0, ..rule })
+        ControlLaw::Aimd(rule) if kernel < FIRST_KERNEL_COUNTING_SEGMENTS => {
+            ControlLaw::Aimd(Aimd { increase_segs: rule.increase_segs / 2.0, ..rule })
         }
         law => law,
     }
 }
 
-fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Option<FlowSummary> {
+fn predict_flow(scenario: &Scenario, flow: &FlowSpec, kernel: KernelVersion) -> Option<FlowSummary> {
     let path = FlowPath::of(scenario, flow)?;
     let summary = FlowSummary {
         name: flow.name.clone(),
@@ -180,22 +185,22 @@ fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Opti
         ..FlowSummary::default()
     };
     Some(match &flow.kind {
-        Kind::Tcp(tcp) => {
+        FlowKind::Tcp(tcp) => {
             let cc = cc_of(scenario, flow, tcp);
             let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc);
             let summary = FlowSummary { cc: Some(cc.name().into()), cc_set: settings(&cc), ..summary };
             let result = tcp_summary(summary, &inputs, &predict(&inputs));
-            if is_stuck(scenario, flow) { stuck(result) } else { result }
+            if is_blocked(scenario, flow) { blocked(result) } else { result }
         }
-        Kind::Udp(udp) => {
-            let result = udp_summary(summary, udp, &path, active(scenario, flow));
-            if is_stuck(scenario, flow) { stuck(result) } else { result }
+        FlowKind::Udp(udp) => {
+            let result = udp_summary(summary, udp, &path, active_time(scenario, flow));
+            if is_blocked(scenario, flow) { blocked(result) } else { result }
         }
-        Kind::Xcp(xcp) => {
-            let result = xcp_summary(summary, xcp, &path, active(scenario, flow));
-            if is_stuck(scenario, flow) { stuck(result) } else { result }
+        FlowKind::Xcp(xcp) => {
+            let result = xcp_summary(summary, xcp, &path, active_time(scenario, flow));
+            if is_blocked(scenario, flow) { blocked(result) } else { result }
         }
-        Kind::Ping(_) => {
+        FlowKind::Ping(_) => {
             let rtt_us = (path.rtt.as_secs_f64() + HOST_TIME_S) * 1e6;
             // The first echo waits for an address resolution of one round trip.
             let first = 2.0 * rtt_us;
@@ -210,18 +215,19 @@ fn predict_flow(scenario: &Scenario, flow: &Flow, kernel: KernelVersion) -> Opti
     })
 }
 
-/// Whether nothing of a flow can pass: a link is down, or all its packets are too large for a link that does not report it.
-fn is_stuck(scenario: &Scenario, flow: &Flow) -> bool {
+/// Whether no packet of a flow can arrive: a link is down, or all packets are too large for a link that does not report it.
+fn is_blocked(scenario: &Scenario, flow: &FlowSpec) -> bool {
     let is_down = nothing_arrived::down_link(scenario, flow).is_some();
-    let searches = setting(scenario.host(&flow.from), "net.ipv4.tcp_mtu_probing")
+    let probes_mtu = setting(scenario.host(&flow.from), "net.ipv4.tcp_mtu_probing")
         .is_some_and(|value| value.trim() != "0")
-        && matches!(flow.kind, Kind::Tcp(_));
-    let hole = scenario.path_mtu(flow).is_some_and(|PathMtu { black_hole, .. }| black_hole.is_some());
-    is_down || hole && !searches
+        && matches!(flow.kind, FlowKind::Tcp(_));
+    let is_black_hole =
+        scenario.path_mtu(flow).is_some_and(|PathMtu { black_hole, .. }| black_hole.is_some());
+    is_down || is_black_hole && !probes_mtu
 }
 
-/// A flow of which nothing arrives.
-fn stuck(result: FlowSummary) -> FlowSummary {
+/// The prediction for a flow that delivers nothing.
+fn blocked(result: FlowSummary) -> FlowSummary {
     let mut limited = Limited::default();
     *limited.share_mut(Cause::Loss) = 1.0;
     FlowSummary {
@@ -239,8 +245,8 @@ fn stuck(result: FlowSummary) -> FlowSummary {
 
 fn inputs(
     scenario: &Scenario,
-    flow: &Flow,
-    tcp: &Tcp,
+    flow: &FlowSpec,
+    tcp: &TcpSpec,
     path: &FlowPath<'_>,
     kernel: KernelVersion,
     cc: &Cc,
@@ -249,9 +255,9 @@ fn inputs(
     let (send, receive) = buffers(scenario, flow, tcp);
     let defaults = buffer_defaults(kernel);
     let buffer = |known: verdict::Buffer, default: Bytes| match known {
-        verdict::Buffer::Tuned([_, _, largest]) => Buffer::Tuned { largest: Bytes(largest) },
-        verdict::Buffer::Fixed(asked) => Buffer::Fixed { asked: Bytes(asked) },
-        verdict::Buffer::Unknown => Buffer::Tuned { largest: default },
+        verdict::Buffer::Tuned([_, _, largest]) => SocketBuffer::Tuned { largest: Bytes(largest) },
+        verdict::Buffer::Fixed(asked) => SocketBuffer::Fixed { asked: Bytes(asked) },
+        verdict::Buffer::Unknown => SocketBuffer::Tuned { largest: default },
     };
     let slowest = path.slowest();
     PathInputs {
@@ -265,7 +271,7 @@ fn inputs(
         loss: path.loss(),
         kernel,
         cc: cc.name().into(),
-        law: on_kernel(law(cc, path.rtt, path.mtu), kernel),
+        law: on_kernel(control_law(cc, path.rtt, path.mtu), kernel),
         receive_buffer: buffer(receive, defaults.tcp_rmem_max),
         window_scaling: [&flow.from, &flow.to].iter().all(|host| {
             let value = setting(scenario.host(host), WINDOW_SCALING);
@@ -276,23 +282,23 @@ fn inputs(
         write_rate: tcp.write_rate,
         pacing: tcp.pacing,
         size: tcp.size,
-        duration: active(scenario, flow),
+        duration: active_time(scenario, flow),
     }
 }
 
-/// From a flow's start to its end at the latest.
-fn active(scenario: &Scenario, flow: &Flow) -> Time {
+/// The maximum time from a flow's start to its end.
+fn active_time(scenario: &Scenario, flow: &FlowSpec) -> Time {
     let end = flow.stop.unwrap_or(scenario.duration).min(scenario.duration);
     Time(end.0.saturating_sub(flow.start.0))
 }
 
-/// What the slowest link lets through of what is sent; losses on the wire come after its queue.
-fn udp_summary(summary: FlowSummary, udp: &Udp, path: &FlowPath<'_>, active: Time) -> FlowSummary {
+/// Goodput is limited by the slowest link and then reduced by losses on the wire, which come after the queue.
+fn udp_summary(summary: FlowSummary, udp: &UdpSpec, path: &FlowPath<'_>, active: Time) -> FlowSummary {
     let (rate, payload) = (udp.rate.as_f64(), path.datagram_payload(udp));
     let limit = path.datagram_limit_bps(payload);
     let packets = model::datagram_packets(payload, path.mtu, path.ip);
-    let whole = (1.0 - path.loss()).powi(i32::try_from(packets).unwrap_or(i32::MAX));
-    let passed = limit.map_or(1.0, |limit| (limit / rate).min(1.0)) * whole;
+    let complete = (1.0 - path.loss()).powi(i32::try_from(packets).unwrap_or(i32::MAX));
+    let passed = limit.map_or(1.0, |limit| (limit / rate).min(1.0)) * complete;
     let goodput = rate * udp.duty() * passed;
     let offered = rate * udp.duty() * active.as_secs_f64() / 8.0;
     let sent = udp.size.map_or(offered, |size| offered.min(size.0 as f64));
@@ -308,16 +314,16 @@ fn udp_summary(summary: FlowSummary, udp: &Udp, path: &FlowPath<'_>, active: Tim
     }
 }
 
-/// A path that loses nothing is full after a few round trips, where a queue speaks XCP.
-fn xcp_summary(summary: FlowSummary, xcp: &Xcp, path: &FlowPath<'_>, active: Time) -> FlowSummary {
-    let speaks = |d: &PipeSpec| matches!(d.discipline, Discipline::Xcp(_));
+/// XCP fills a lossless path within a few round trips if the slowest link's queue runs XCP.
+fn xcp_summary(summary: FlowSummary, xcp: &XcpSpec, path: &FlowPath<'_>, active: Time) -> FlowSummary {
+    let runs_xcp = |d: &PipeSpec| matches!(d.discipline, Discipline::Xcp(_));
     let limit = path.xcp_limit_bps();
-    let goodput = limit.filter(|_| path.loss() == 0.0 && path.slowest().is_some_and(|(d, _)| speaks(d)));
-    let most = xcp.size.map_or(f64::INFINITY, |size| size.0 as f64);
+    let goodput = limit.filter(|_| path.loss() == 0.0 && path.slowest().is_some_and(|(d, _)| runs_xcp(d)));
+    let size_bytes = xcp.size.map_or(f64::INFINITY, |size| size.0 as f64);
     FlowSummary {
         goodput_bps: goodput,
         steady_goodput_bps: goodput,
-        bytes: goodput.map(|bps| (bps * active.as_secs_f64() / 8.0).min(most) as u64),
+        bytes: goodput.map(|bps| (bps * active.as_secs_f64() / 8.0).min(size_bytes) as u64),
         min_rtt_us: Some(path.rtt.as_micros_f64()),
         wire_limit_bps: limit,
         ..summary

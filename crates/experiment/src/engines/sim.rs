@@ -1,4 +1,5 @@
-//! The simulator as an engine: this machine's kernel in virtual time, with the program's own congestion controls.
+//! The simulator as an engine: simulates TCP of this machine's kernel version in virtual time, with congestion controls
+//! built from C files.
 
 use std::{
     path::Path,
@@ -9,22 +10,22 @@ use std::{
 
 use cc::native::Library;
 use lab::Observer as _;
-use scenario::{Cc, EngineKind, Flow, Host, Kind, Scenario};
-use schema::{Event, FlowSample, HostInfo, LinkSample, Quality, TraceRow};
-use sim::{Controllers, Machine, Side};
+use scenario::{Cc, EngineKind, FlowKind, FlowSpec, Host, Scenario};
+use schema::{Event, FlowSample, HostInfo, LinkSample, Quality, Reliability, TraceRow};
+use sim::{Controllers, HostDefaults, Side};
 use units::{KernelVersion, Time};
 
 use super::{Engine, Task};
 use crate::{
     Error, Outcome, Result,
-    congestion::{FROM_US, own_names, settings, source, values},
+    congestion::{FROM_LONGFAT, built_in_names, settings, source, values},
     flow_context::setting,
-    outcome::{Measured, Recording, complete},
+    outcome::{Measurement, Recording, complete},
 };
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The sysctl that names the congestion control of flows that name none.
+/// This sysctl names the default congestion control.
 const CC_SYSCTL: &str = "net.ipv4.tcp_congestion_control";
 
 /// How often progress is reported.
@@ -32,54 +33,58 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The simulator.
 pub(crate) struct Sim<'a> {
-    /// The scenario's file: congestion controls are found beside it.
+    /// The scenario file's path; congestion controls are relative to its directory.
     pub path: &'a Path,
-    /// This machine, whose kernel is simulated.
+    /// This machine. Its kernel is simulated for hosts that name none.
     pub host: &'a HostInfo,
-    /// Another kernel to be simulated.
+    /// Simulated kernel for hosts that name none, instead of this machine's.
     pub kernel: Option<KernelVersion>,
-    /// Flows to be traced, by name.
+    /// Names of the flows to trace.
     pub traced: &'a [String],
 }
 
 impl Engine for Sim<'_> {
     fn run(&self, task: Task<'_>) -> Result<Outcome> {
-        let Task { scenario, begun, observer, writer, stop } = task;
+        let Task { scenario, initial, observer, writer, stop } = task;
         let began = Instant::now();
         let machine = self.machine()?;
         let mut native = Native { scenario, path: self.path, machine: &machine, libraries: Vec::new() };
         let recording = Recording { writer, observer };
         let mut watcher = Watcher { recording, reported: began, stop, traced: self.traced };
         let outcome = sim::run(scenario, &machine, &mut native, &mut watcher)?;
-        let describe_cc = |flow: &Flow, used: Option<&str>, flow_summary: &mut schema::FlowSummary| {
-            let Kind::Tcp(_) = &flow.kind else { return };
-            let cc = native.asked(flow, Side::Sender);
+        let describe_cc = |flow: &FlowSpec, used: Option<&str>, flow_summary: &mut schema::FlowSummary| {
+            let FlowKind::Tcp(_) = &flow.kind else { return };
+            let cc = native.cc_of(flow, Side::Sender);
             flow_summary.cc_kernel_name = used.map(Into::into);
             flow_summary.cc_from = Some(match &cc {
                 Cc::File { path, .. } => path.clone(),
-                _ => FROM_US.into(),
+                _ => FROM_LONGFAT.into(),
             });
             flow_summary.cc_set = settings(&cc);
             flow_summary.cc = Some(cc.name().into());
         };
-        let measured = Measured {
+        let measurement = Measurement {
             flows: outcome.flows,
             links: outcome.links,
             events: outcome.events,
-            flow_ends: outcome.flow_ends,
-            link_ends: outcome.link_ends,
-            quality: Quality { ok: true, notes: notes(scenario, &machine), ..Quality::default() },
+            flow_totals: outcome.flow_totals,
+            link_totals: outcome.link_totals,
+            quality: Quality {
+                reliability: Reliability::Reliable,
+                notes: notes(scenario, &machine),
+                ..Quality::default()
+            },
             wall: began.elapsed(),
             duration: outcome.duration,
             interrupted: outcome.interrupted,
             failed: None,
         };
-        Ok(complete(scenario, describe_cc, begun, measured))
+        Ok(complete(scenario, describe_cc, initial, measurement))
     }
 }
 
-/// What a reader should know of a simulation.
-fn notes(scenario: &Scenario, machine: &Machine) -> Vec<String> {
+/// Notes about a simulation: simulated kernels and settings without effect.
+fn notes(scenario: &Scenario, machine: &HostDefaults) -> Vec<String> {
     let mut kernels: Vec<_> =
         scenario.hosts.iter().map(|host| (machine.kernel_of(host), machine.hz_of(host))).collect();
     kernels.sort_unstable();
@@ -94,17 +99,20 @@ fn notes(scenario: &Scenario, machine: &Machine) -> Vec<String> {
 }
 
 impl Sim<'_> {
-    /// This machine's kernel and what its namespaces would inherit.
-    fn machine(&self) -> Result<Machine> {
-        let default = Machine::default();
+    /// The default kernel and the settings that a network namespace of this machine would inherit.
+    ///
+    /// # Errors
+    /// The simulator does not support the requested kernel.
+    fn machine(&self) -> Result<HostDefaults> {
+        let default = HostDefaults::default();
         let small = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
         let pair = |v: KernelVersion| (small(v.major), small(v.minor));
-        if let Some(asked) = self.kernel.filter(|asked| !scenario::is_simulated(pair(*asked))) {
-            let message = format!("no Linux {asked} is simulated: --kernel takes 2.4 and all from 5.0 on");
+        if let Some(requested) = self.kernel.filter(|version| !scenario::is_simulated(pair(*version))) {
+            let message = format!("cannot simulate Linux {requested}: --kernel takes 2.4, and 5.0 or later");
             return Err(Error::BadInput(message));
         }
         let version = self.kernel.or_else(|| KernelVersion::from_str(&self.host.kernel).ok());
-        Ok(Machine {
+        Ok(HostDefaults {
             kernel: version.map_or(default.kernel, pair),
             rmem: inherited("net.ipv4.tcp_rmem").unwrap_or(default.rmem),
             wmem: inherited("net.ipv4.tcp_wmem").unwrap_or(default.wmem),
@@ -120,18 +128,18 @@ fn inherited<const N: usize>(name: &str) -> Option<[u32; N]> {
     numbers.try_into().ok()
 }
 
-/// Congestion controls from C files, each loaded once for a run and set of parameters.
+/// Congestion controls from C files, each loaded once per run and set of parameters.
 struct Native<'a> {
     scenario: &'a Scenario,
     path: &'a Path,
-    machine: &'a Machine,
-    /// Each for hosts with so many ticks a second.
+    machine: &'a HostDefaults,
+    /// Each with the HZ (timer ticks per second) of the hosts that it is for.
     libraries: Vec<(Cc, u32, Library)>,
 }
 
 impl Native<'_> {
-    /// What one end of a flow has: what the flow says, else what its host is set to.
-    fn asked(&self, flow: &Flow, side: Side) -> Cc {
+    /// The congestion control of one end of a flow: the flow's, else the default of the host.
+    fn cc_of(&self, flow: &FlowSpec, side: Side) -> Cc {
         let by_host = |name: &str| {
             let mut host = self.scenario.host(name).cloned();
             if let Some(host) = &mut host {
@@ -140,14 +148,14 @@ impl Native<'_> {
             Cc::Named(default_cc(host.as_ref()))
         };
         match (&flow.kind, side) {
-            (Kind::Tcp(tcp), Side::Sender) => tcp.cc.clone().unwrap_or_else(|| by_host(&flow.from)),
+            (FlowKind::Tcp(tcp), Side::Sender) => tcp.cc.clone().unwrap_or_else(|| by_host(&flow.from)),
             (_, Side::Sender) => by_host(&flow.from),
             (_, Side::Receiver) => by_host(&flow.to),
         }
     }
 
-    /// Ticks a second of one end's host.
-    fn hz(&self, flow: &Flow, side: Side) -> u32 {
+    /// Timer ticks per second of the host at one end of a flow.
+    fn hz(&self, flow: &FlowSpec, side: Side) -> u32 {
         let name = if side == Side::Sender { &flow.from } else { &flow.to };
         self.scenario.host(name).map_or(self.machine.hz, |host| self.machine.hz_of(host))
     }
@@ -157,9 +165,9 @@ impl Native<'_> {
             Some(index) => index,
             None => {
                 let source = source(cc, self.path).ok_or_else(|| {
-                    let own = own_names().join(", ");
+                    let built_in = built_in_names().join(", ");
                     Error::BadInput(format!(
-                        "longfat has no congestion control {:?}: it has {own}",
+                        "longfat has no congestion control {:?}: it has {built_in}",
                         cc.name()
                     ))
                 })?;
@@ -172,19 +180,19 @@ impl Native<'_> {
         Ok(&self.libraries[index].2)
     }
 
-    fn make(&mut self, flow: &Flow, side: Side) -> Result<Box<dyn tcp::CongestionControl>> {
-        let cc = self.asked(flow, side);
-        // A receiver sends no data: where the machine's own default is not among ours, any will do.
-        let known = side == Side::Sender || source(&cc, self.path).is_some();
-        let cc = if known { cc } else { Cc::Named("cubic".into()) };
+    fn create(&mut self, flow: &FlowSpec, side: Side) -> Result<Box<dyn tcp::CongestionControl>> {
+        let cc = self.cc_of(flow, side);
+        // A receiver sends no data, so any algorithm will do if the machine's default is not built in.
+        let is_available = side == Side::Sender || source(&cc, self.path).is_some();
+        let cc = if is_available { cc } else { Cc::Named("cubic".into()) };
         let name = match &cc {
             Cc::File { name, .. } => name.clone(),
             _ => None,
         };
-        let place = self.scenario.flows.iter().position(|f| f.name == flow.name).unwrap_or_default();
+        let index = self.scenario.flows.iter().position(|f| f.name == flow.name).unwrap_or_default();
         let mut controller = self.library(&cc, self.hz(flow, side))?.controller(name.as_deref())?;
         controller.set_seed(
-            self.scenario.seed.wrapping_mul(1_000_003).wrapping_add(2 * place as u64 + side as u64),
+            self.scenario.seed.wrapping_mul(1_000_003).wrapping_add(2 * index as u64 + side as u64),
         );
         Ok(Box::new(controller))
     }
@@ -193,19 +201,19 @@ impl Native<'_> {
 impl Controllers for Native<'_> {
     fn controller(
         &mut self,
-        flow: &Flow,
+        flow: &FlowSpec,
         side: Side,
     ) -> std::result::Result<Box<dyn tcp::CongestionControl>, AnyError> {
-        self.make(flow, side).map_err(Into::into)
+        self.create(flow, side).map_err(Into::into)
     }
 }
 
-/// The congestion control of flows that name none.
+/// The default congestion control of a host.
 pub(crate) fn default_cc(host: Option<&Host>) -> String {
     setting(host, CC_SYSCTL).map_or_else(|| "cubic".into(), |name| name.trim().into())
 }
 
-/// Takes a simulation's rows and reports its progress.
+/// Records a simulation's rows and reports its progress.
 struct Watcher<'a> {
     recording: Recording<'a>,
     /// When progress was last reported.
@@ -232,11 +240,11 @@ impl sim::Observer for Watcher<'_> {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    fn traces(&self, flow: &Flow) -> bool {
+    fn is_traced(&self, flow: &FlowSpec) -> bool {
         self.traced.contains(&flow.name)
     }
 
-    fn traced(&mut self, rows: &[TraceRow]) -> std::result::Result<(), AnyError> {
+    fn trace_rows(&mut self, rows: &[TraceRow]) -> std::result::Result<(), AnyError> {
         match &mut self.recording.writer {
             Some(writer) => writer.append_trace(rows).map_err(Into::into),
             None => Ok(()),

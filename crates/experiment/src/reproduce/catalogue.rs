@@ -1,27 +1,28 @@
-//! The published results, in the order of their sources: what each is, and of those without a figure where it is shown.
+//! The published results, in the order of their sources, with a description of each. For results without a figure: where
+//! they are shown.
 
 /// A published result.
-pub struct Entry {
+pub struct CatalogueEntry {
     /// Its id.
     pub id: &'static str,
-    /// What it is, in few words.
+    /// A short description.
     pub what: &'static str,
-    /// Where it is shown, for one that has no figure in a scenario; else empty.
+    /// Where a result without a figure in a scenario is shown; else empty.
     pub shown: &'static str,
 }
 
-const fn figure(id: &'static str, what: &'static str) -> Entry {
-    Entry { id, what, shown: "" }
+const fn figure(id: &'static str, what: &'static str) -> CatalogueEntry {
+    CatalogueEntry { id, what, shown: "" }
 }
 
-const fn fact(id: &'static str, what: &'static str, shown: &'static str) -> Entry {
-    Entry { id, what, shown }
+const fn fact(id: &'static str, what: &'static str, shown: &'static str) -> CatalogueEntry {
+    CatalogueEntry { id, what, shown }
 }
 
 /// Lab 8 and 13: University of South Carolina, "Network Tools and Protocols", 2019. G: S. Ravot, "TCP transfers over high
 /// latency/bandwidth networks - Grid DT", PFLDnet 2003. U: Y.-T. Li, "Socket buffer tests", UCL 2002. H: M. Hirabaru,
 /// "Performance measurement on large bandwidth-delay product networks", e-VLBI workshop 2004.
-pub const CATALOGUE: &[Entry] = &[
+pub const CATALOGUE: &[CatalogueEntry] = &[
     figure("L8-bdp", "bandwidth-delay product of 10 Gb/s and 50 ms"),
     figure("L8-util", "1 MiB in flight on that path"),
     figure("L8-linux2", "socket buffers of twice the product"),
@@ -59,7 +60,7 @@ pub const CATALOGUE: &[Entry] = &[
         "scenarios/g-rttfair.toml, g-mtufair.toml",
     ),
     figure("G-model", "increments that make two round-trip times even"),
-    figure("G-multi", "one Grid DT stream in the place of several"),
+    figure("G-multi", "one Grid DT stream instead of several"),
     figure("G-mtu", "several MTUs over 117 ms"),
     figure("G-mtufair", "Reno with MTU 3000 beside 9000"),
     figure("G-rttfair", "Reno at 181 ms beside 117 ms"),
@@ -81,7 +82,7 @@ pub const CATALOGUE: &[Entry] = &[
     fact("U-setup", "two hosts back to back, iperf's buffers swept", "scenarios/u-buffers.toml, u-runs.toml"),
     fact(
         "U-double",
-        "the kernel takes twice the buffer asked for",
+        "the kernel allocates twice the requested buffer",
         "flows.parquet: sndbuf_bytes, rcvbuf_bytes; longfat bdp --buffer",
     ),
     figure("U-bdp", "bandwidth-delay product of 1 Gb/s and 150 us"),
@@ -108,13 +109,13 @@ pub const CATALOGUE: &[Entry] = &[
     fact(
         "H-pathbuff",
         "a bottleneck's buffer from a packet train's delay",
-        "a scenario sets the queue, and links.*.max_queue shows it; measuring it from outside is a probe's work",
+        "a scenario sets the queue, and links.*.max_queue shows it; measuring it from outside takes a probe",
     ),
     fact("H-evlbi", "telescopes in Japan, America and Europe", "scenarios/gallery/e-vlbi.toml"),
     fact("H-tools", "iperf, web100, tcpplot and others", "longfat run, plot, lab exec h1 -- iperf3"),
     fact(
         "H-burst",
-        "bursts, late news of an overflow, moving bottlenecks",
+        "bursts, delayed notice of an overflow, moving bottlenecks",
         "scenarios/h-100m.toml; links.changes and traces in docs/scenario.md",
     ),
     fact("H-future", "measurements together with applications", "an outlook: nothing to compute"),
@@ -131,6 +132,6 @@ mod tests {
         let listed: BTreeSet<&str> = include_str!("../../tests/published_ids.txt").lines().collect();
         let ours: BTreeSet<&str> = CATALOGUE.iter().map(|entry| entry.id).collect();
         assert_eq!(ours, listed);
-        assert_eq!(ours.len(), CATALOGUE.len(), "an id is there twice");
+        assert_eq!(ours.len(), CATALOGUE.len(), "an id is listed twice");
     }
 }

@@ -1,11 +1,11 @@
-//! The published experiments: their results by id, the scenarios that come with the program, and the runs that they need.
+//! The published experiments: the catalogue of their results, the built-in scenarios, and the runs that reproduce them.
 
 mod catalogue;
 mod plan;
 mod sensitivity;
 mod shipped;
 
-pub use catalogue::{CATALOGUE, Entry};
+pub use catalogue::{CATALOGUE, CatalogueEntry};
 pub use plan::Plan;
 pub use sensitivity::{Study, StudySweep, studies};
 pub use shipped::experiments;

@@ -1,17 +1,17 @@
-//! How figures vary with what their source does not say: sweeps at a tenth of rate and time, where windows,
-//! losses and recovery are a tenth as well and a run takes half a second.
+//! Sensitivity of figures to parameters that their source does not state: sweeps at a tenth of the rate and the time.
+//! Windows, losses and recovery scale down to a tenth as well, and a run takes half a second.
 
 use std::collections::BTreeSet;
 
-use crate::{EarlierRuns, EngineChoice, Experiment, Result, RunOptions, Selection};
+use crate::{EngineChoice, Experiment, RecordedRuns, Result, RunOptions, Selection};
 
-/// A scenario whose figures hang on a field that its source does not give.
+/// A scenario whose figures depend on a field that its source does not state.
 #[derive(Debug)]
 pub struct Study {
     scenario: &'static str,
     ids: &'static [&'static str],
     metrics: &'static [&'static str],
-    /// What is swept.
+    /// The sweeps of the study.
     pub sweeps: &'static [StudySweep],
 }
 
@@ -21,12 +21,12 @@ pub struct StudySweep {
     sets: &'static [(&'static str, &'static str)],
     field: &'static str,
     values: &'static [&'static str],
-    /// Why, in a sentence.
+    /// Why the field is swept, one sentence.
     pub about: &'static str,
 }
 
-/// A tenth of what the G pairs have.
-const TENTH: &[(&str, &str)] = &[
+/// Settings that scale the G pairs down to a tenth.
+const TENTH_SCALE: &[(&str, &str)] = &[
     ("duration", "700s"),
     ("sample", "100ms"),
     ("links.bottleneck.forward.rate", "100mbit"),
@@ -67,7 +67,7 @@ const STUDIES: &[Study] = &[
     },
 ];
 
-/// The studies that have a result with one of these ids, and the experiment of each.
+/// The studies of results with these ids, each with its experiment.
 pub fn studies<'a>(
     ids: &BTreeSet<&str>,
     experiments: &'a [Experiment],
@@ -80,24 +80,24 @@ pub fn studies<'a>(
 }
 
 impl StudySweep {
-    /// The sweep of each of the study's figures.
+    /// Runs the sweep and returns it for each metric of the study.
     ///
     /// # Errors
-    /// Of a run that failed.
+    /// The error of the first run that failed, or [`crate::Error::Interrupted`].
     pub fn run(
         &self,
         study: &Study,
         experiment: &Experiment,
         options: &RunOptions<'_>,
     ) -> Result<Vec<schema::Sweep>> {
-        let sets = TENTH.iter().chain(self.sets);
+        let sets = TENTH_SCALE.iter().chain(self.sets);
         let sets = sets.map(|(key, value)| (key.to_string(), value.to_string())).collect();
         let experiment = Experiment { sets, ..experiment.clone() };
         let over = vec![(self.field.to_owned(), self.values.iter().map(ToString::to_string).collect())];
-        let selection = Selection { over, ..Selection::by(EngineChoice::Sim) };
-        let plan = experiment.plan_sweep(&selection, None, &EarlierRuns::none())?;
+        let selection = Selection { over, ..Selection::with_engine(EngineChoice::Sim) };
+        let plan = experiment.plan_sweep(&selection, None, &RecordedRuns::none())?;
         let mut sweeps = plan.run_for(study.metrics, options)?;
-        // A peak is no knee.
+        // These curves have peaks, which the knee search would report as knees.
         sweeps.iter_mut().for_each(|sweep| sweep.knees.clear());
         Ok(sweeps)
     }

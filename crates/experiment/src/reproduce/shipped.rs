@@ -1,4 +1,4 @@
-//! The scenarios with published figures, as they come with the program.
+//! The scenarios with published figures, and their built-in copies.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,8 @@ macro_rules! texts {
     };
 }
 
-/// Their names and texts.
-const TEXTS: &[(&str, &str)] = texts![
+/// Names and texts of the built-in scenarios.
+const BUILT_IN_SCENARIOS: &[(&str, &str)] = texts![
     "closed-forms",
     "g-endbuf",
     "g-mtu",
@@ -33,18 +33,18 @@ const TEXTS: &[(&str, &str)] = texts![
     "u-buffers",
 ];
 
-/// The scenarios with published figures in `dir`; those of the program without one.
+/// The scenarios with published figures in `dir`; `None`: the built-in ones.
 ///
 /// # Errors
-/// Where the directory or a file cannot be read, or a file has mistakes.
+/// The directory or a file cannot be read, or a file has mistakes.
 pub fn experiments(dir: Option<&Path>) -> Result<Vec<Experiment>> {
     match dir {
-        None => TEXTS.iter().map(|(name, text)| shipped(name, text)).collect(),
+        None => BUILT_IN_SCENARIOS.iter().map(|(name, text)| built_in(name, text)).collect(),
         Some(dir) => in_directory(dir),
     }
 }
 
-fn shipped(name: &str, text: &str) -> Result<Experiment> {
+fn built_in(name: &str, text: &str) -> Result<Experiment> {
     let path = format!("scenarios/{name}.toml");
     Ok(Experiment::new(ScenarioFile::parse(&path, text)?, Path::new(&path)))
 }
@@ -71,18 +71,18 @@ mod tests {
     use super::*;
     use crate::reproduce::CATALOGUE;
 
-    /// Excerpts at a tenth of the rate, for the lab: the same ids in other scenarios.
+    /// Excerpts at a tenth of the rate for the lab; they have the ids of other scenarios.
     const EXCERPTS: [&str; 2] = ["g-mtufair-short", "g-rttfair-short"];
 
     #[test]
-    fn all_scenarios_with_published_figures_come_with_the_program() {
+    fn all_scenarios_with_published_figures_are_built_in() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
         let names = |all: Vec<Experiment>| -> BTreeSet<String> {
             all.iter().map(|one| one.file.name().to_owned()).collect()
         };
-        let mut there = names(experiments(Some(&dir)).unwrap());
-        there.retain(|name| !EXCERPTS.contains(&name.as_str()));
-        assert_eq!(names(experiments(None).unwrap()), there);
+        let mut in_folder = names(experiments(Some(&dir)).unwrap());
+        in_folder.retain(|name| !EXCERPTS.contains(&name.as_str()));
+        assert_eq!(names(experiments(None).unwrap()), in_folder);
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
             assert_eq!(entry.shown.is_empty(), with.contains(entry.id), "{}", entry.id);
         }
         for id in with {
-            assert!(CATALOGUE.iter().any(|entry| entry.id == id), "{id} is in no list");
+            assert!(CATALOGUE.iter().any(|entry| entry.id == id), "{id} is not in the catalogue");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! How other processes of the user talk to a standing lab: one request and one answer, each a line of JSON, over its socket.
+//! The control protocol of a standing lab: one request and one reply, each a line of JSON, over its Unix socket.
 //!
-//! The answer to [`Request::Enter`] is preceded by one byte that carries the namespaces' descriptors (none where the
-//! answer is an error): user (only of a lab without root), mount, process and network namespace.
+//! The reply to [`Request::Enter`] is preceded by one byte that carries the namespaces' descriptors (none if the
+//! reply is an error): user (only for a lab without root), mount, PID and network namespace.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -15,52 +15,53 @@ use serde::{Deserialize, Serialize};
 use super::isolate::receive_fds;
 use crate::{Error, error::Attempted};
 
-/// Longest line that is read.
-const LINE_MAX: u64 = 1 << 20;
-/// A lab that has not answered after so long is not well.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Descriptors that lead onto a host: mounts, processes and network, and the user namespace of a lab without root.
-const ENTRANCES: std::ops::RangeInclusive<usize> = 3..=4;
+/// Maximum length of a line.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+/// How long a lab may take to reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of descriptors of a host's namespaces: mount, PID and network, and user for a lab without root.
+const NAMESPACE_FDS: std::ops::RangeInclusive<usize> = 3..=4;
 
-/// What may be asked of a standing lab.
+/// A request to a standing lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do")]
 pub enum Request {
     /// A command about links, ports or captures: `link`, `tc`, `ifconfig`, `ip link set`, `pcap`.
-    Words {
-        /// The words, the command's name first. File names must be absolute.
+    #[serde(rename = "words")]
+    Command {
+        /// The command's name and arguments. File names must be absolute.
         words: Vec<String>,
     },
-    /// The namespaces of a host.
+    /// Send the namespaces of a host.
     Enter {
         /// The host.
         host: String,
     },
-    /// How the lab is.
+    /// Report the state of the lab.
     Status,
-    /// End the lab. Answered before it ends.
+    /// End the lab. The lab replies before it ends.
     Down,
 }
 
-/// What a standing lab answers.
+/// A reply of a standing lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
-pub enum Answer {
-    /// Done; a text for people, often empty.
+pub enum Reply {
+    /// Success; the command's output, often empty.
     Text {
         /// The text.
         text: String,
     },
-    /// Not done.
+    /// Failure.
     Refused {
         /// Why.
         why: String,
     },
-    /// How the lab is.
+    /// The state of the lab.
     Status(Box<Status>),
 }
 
-/// A standing lab.
+/// State of a standing lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// `longfat.lab/1`.
@@ -69,34 +70,34 @@ pub struct Status {
     pub name: String,
     /// The scenario's title.
     pub title: String,
-    /// The process that keeps it.
+    /// Process id of its keeper.
     pub pid: u32,
-    /// How long it is up, in seconds.
+    /// How long it has been up, in seconds.
     pub up_s: f64,
     /// Its hosts, switches and routers.
     pub nodes: Vec<NodeStatus>,
     /// Its links, by direction.
     pub links: Vec<LinkStatus>,
-    /// How late packets were delivered since the lab is up, 99th percentile, in microseconds.
+    /// Lateness of deliveries since the lab is up, 99th percentile, in microseconds.
     pub emulator_late_p99_us: f64,
     /// How often the emulator stalled since the lab is up, because the machine was busy.
     #[serde(default)]
     pub stalls: u64,
-    /// All stalls together, in microseconds.
+    /// Total length of stalls, in microseconds.
     #[serde(default)]
     pub stalled_total_us: f64,
-    /// The longest, in microseconds.
+    /// The longest stall, in microseconds.
     #[serde(default)]
     pub stalled_max_us: f64,
-    /// Files that packets are written to.
+    /// Files of active captures.
     pub captures: Vec<String>,
-    /// What this lab lacks because of how it is run.
+    /// Limits of this lab because of missing privileges or devices.
     pub remarks: Vec<String>,
-    /// What is to be run on hosts before the lab goes down.
+    /// Commands to run on hosts before the lab goes down.
     pub stop_commands: Vec<StopCommand>,
 }
 
-/// A command for a lab's end.
+/// A command to run before a lab goes down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopCommand {
     /// The host.
@@ -123,7 +124,7 @@ pub struct LinkStatus {
     pub name: String,
     /// `forward` or `backward`.
     pub direction: String,
-    /// What it does, in the words of the scenario file.
+    /// Its parameters, in the syntax of the scenario file.
     pub state: String,
     /// Packets sent since the lab is up.
     pub sent_packets: u64,
@@ -135,36 +136,39 @@ pub struct LinkStatus {
     pub queue_bytes: u64,
 }
 
-/// Asks the lab behind `socket`.
-pub fn ask(socket: &Path, request: &Request) -> Result<Answer, Error> {
-    let talk = || -> io::Result<Answer> {
+/// Sends a request to the lab with this control `socket` and returns its reply.
+///
+/// # Errors
+/// [`Error::System`] if the lab cannot be reached or does not reply in time.
+pub fn send_request(socket: &Path, request: &Request) -> Result<Reply, Error> {
+    let exchange = || -> io::Result<Reply> {
         let stream = send(socket, request)?;
-        read_line(&stream, PATIENCE)
+        read_line(&stream, REPLY_TIMEOUT)
     };
-    talk().attempted(|| format!("talk to the lab at {}", socket.display()))
+    exchange().attempted(|| format!("send a request to the lab at {}", socket.display()))
 }
 
-/// Asks for a host's namespaces: the descriptors, or why not.
-pub(crate) fn ask_to_enter(socket: &Path, host: &str) -> Result<Result<Vec<OwnedFd>, String>, Error> {
-    let talk = || -> io::Result<Result<Vec<OwnedFd>, String>> {
+/// Requests a host's namespaces: returns their descriptors, or the reason why the lab refused.
+pub(crate) fn request_namespaces(socket: &Path, host: &str) -> Result<Result<Vec<OwnedFd>, String>, Error> {
+    let exchange = || -> io::Result<Result<Vec<OwnedFd>, String>> {
         let stream = send(socket, &Request::Enter { host: host.into() })?;
-        let fds = receive_fds(&stream).map_err(silent)?;
-        match read_line(&stream, PATIENCE)? {
-            Answer::Refused { why } => Ok(Err(why)),
+        let fds = receive_fds(&stream).map_err(describe_timeout)?;
+        match read_line(&stream, REPLY_TIMEOUT)? {
+            Reply::Refused { why } => Ok(Err(why)),
             // Without them the program would run on this machine instead of the host.
-            _ if !ENTRANCES.contains(&fds.len()) => {
-                Err(io::Error::new(io::ErrorKind::InvalidData, "it did not say where the host is"))
+            _ if !NAMESPACE_FDS.contains(&fds.len()) => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "it did not send the host's namespaces"))
             }
             _ => Ok(Ok(fds)),
         }
     };
-    talk().attempted(|| format!("talk to the lab at {}", socket.display()))
+    exchange().attempted(|| format!("send a request to the lab at {}", socket.display()))
 }
 
 fn send(socket: &Path, request: &Request) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
     write_line(&mut stream, request)?;
     Ok(stream)
 }
@@ -175,43 +179,43 @@ pub(crate) fn write_line(mut stream: impl Write, document: &impl Serialize) -> i
     stream.write_all(line.as_bytes())
 }
 
-/// Reads one line, which must be whole within `patience`.
-pub(crate) fn read_line<T: for<'a> Deserialize<'a>>(
-    stream: &UnixStream,
-    patience: Duration,
-) -> io::Result<T> {
+/// Reads one line, which must be complete within `timeout`.
+pub(crate) fn read_line<T: for<'a> Deserialize<'a>>(stream: &UnixStream, timeout: Duration) -> io::Result<T> {
     let mut line = String::new();
-    let until = Until { stream, end: Instant::now() + patience };
-    BufReader::new(until.take(LINE_MAX)).read_line(&mut line).map_err(silent)?;
+    let reader = DeadlineReader { stream, deadline: Instant::now() + timeout };
+    BufReader::new(reader.take(MAX_LINE_BYTES)).read_line(&mut line).map_err(describe_timeout)?;
     if line.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it said nothing"));
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the connection was closed without a reply",
+        ));
     }
     serde_json::from_str(&line).map_err(io::Error::from)
 }
 
-/// A time-out in words.
-fn silent(error: io::Error) -> io::Error {
+/// Gives timeouts a message; other errors stay as they are.
+fn describe_timeout(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            io::Error::new(io::ErrorKind::TimedOut, "it does not answer")
+            io::Error::new(io::ErrorKind::TimedOut, "it does not reply")
         }
         _ => error,
     }
 }
 
-/// A socket that is read until a certain time, however slowly the other side speaks.
-struct Until<'a> {
+/// Reads from a socket until a deadline, however slowly the peer sends.
+struct DeadlineReader<'a> {
     stream: &'a UnixStream,
-    end: Instant,
+    deadline: Instant,
 }
 
-impl Read for Until<'_> {
+impl Read for DeadlineReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let remaining = self.deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.stream.set_read_timeout(Some(left))?;
+        self.stream.set_read_timeout(Some(remaining))?;
         let mut stream = self.stream;
         stream.read(buffer)
     }
@@ -222,9 +226,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_speaks_slowly_is_left_in_time() {
+    fn a_slow_peer_is_dropped_at_the_deadline() {
         let (mut a, b) = UnixStream::pair().unwrap();
-        let talker = std::thread::spawn(move || {
+        let sender = std::thread::spawn(move || {
             while a.write_all(b" ").is_ok() {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -232,11 +236,11 @@ mod tests {
         let error = read_line::<Request>(&b, Duration::from_millis(50)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(b);
-        talker.join().unwrap();
+        sender.join().unwrap();
     }
 
     #[test]
-    fn garbage_and_halves_are_errors() {
+    fn malformed_and_incomplete_requests_are_errors() {
         for text in ["", "\n", "{", "\u{0}\n", "{\"do\":\"fly\"}\n", "{\"do\":\"words\"}\n"] {
             let (mut a, b) = UnixStream::pair().unwrap();
             a.write_all(text.as_bytes()).unwrap();
@@ -245,20 +249,20 @@ mod tests {
         }
     }
 
-    /// Whoever answers so would have programs run outside of any host.
+    /// Otherwise the program would run outside of any host.
     #[test]
-    fn an_answer_without_namespaces_leads_nowhere() {
+    fn a_reply_without_namespaces_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("s");
         let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let lab = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            read_line::<Request>(&stream, PATIENCE).unwrap();
+            read_line::<Request>(&stream, REPLY_TIMEOUT).unwrap();
             stream.write_all(&[0]).unwrap();
-            write_line(&stream, &Answer::Text { text: String::new() }).unwrap();
+            write_line(&stream, &Reply::Text { text: String::new() }).unwrap();
         });
-        let error = ask_to_enter(&socket, "h1").unwrap_err();
-        assert!(error.to_string().contains("where the host is"), "{error}");
+        let error = request_namespaces(&socket, "h1").unwrap_err();
+        assert!(error.to_string().contains("did not send the host's namespaces"), "{error}");
         lab.join().unwrap();
     }
 }

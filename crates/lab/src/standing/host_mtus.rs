@@ -1,46 +1,44 @@
-//! The MTUs of the hosts' own devices, which programs there change (`h1 ifconfig h1-eth0 mtu 9000`): a link's end is as
-//! large as the device at it, as of a veth pair in Mininet.
+//! The MTUs of the hosts' devices, which programs on hosts can change (`h1 ifconfig h1-eth0 mtu 9000`): a link's end gets
+//! the MTU of the host's device, as with a veth pair in Mininet.
 //!
-//! They are looked at, not waited for: before each answer to a client, so that a change is felt by whatever is run
-//! next, and between clients.
+//! The keeper polls them before it handles each request, so that the request sees the change, and at least every 20 ms.
 
-use std::{net::UdpSocket, os::fd::AsFd};
+use os::DeviceControl;
 
-use super::isolate::device_mtu;
 use crate::{Error, error::Attempted, host::Host};
 
-/// The devices that are watched.
-pub(crate) struct HostMtus(Vec<Watched>);
+/// The devices, with their last known MTUs.
+pub(crate) struct HostMtus(Vec<HostDevice>);
 
-struct Watched {
-    /// Of the host's network namespace; nothing is sent by it.
-    socket: UdpSocket,
+struct HostDevice {
+    /// Opened in the host's network namespace.
+    control: DeviceControl,
     device: String,
     mtu: u32,
 }
 
 impl HostMtus {
     pub(crate) fn of<'a>(hosts: impl Iterator<Item = &'a Host>) -> Result<Self, Error> {
-        let mut watched = Vec::new();
+        let mut devices = Vec::new();
         for host in hosts {
             for device in &host.devices {
                 let what = || format!("read the MTU of {device}");
-                let socket = host.namespace.run(|| UdpSocket::bind("0.0.0.0:0").attempted(what))?;
-                let mtu = device_mtu(socket.as_fd(), device).attempted(what)?;
-                watched.push(Watched { socket, device: device.clone(), mtu });
+                let control = host.namespace.run(|| DeviceControl::open().attempted(what))?;
+                let mtu = control.mtu(device).attempted(what)?;
+                devices.push(HostDevice { control, device: device.clone(), mtu });
             }
         }
-        Ok(HostMtus(watched))
+        Ok(HostMtus(devices))
     }
 
-    /// The devices whose MTU is another than when last asked, and their MTUs. A device that has gone has none.
-    pub(crate) fn changed(&mut self) -> Vec<(String, u32)> {
+    /// The devices whose MTUs have changed since the last call, and the new MTUs. Removed devices are not included.
+    pub(crate) fn take_changes(&mut self) -> Vec<(String, u32)> {
         let mut changed = Vec::new();
-        for watched in &mut self.0 {
-            match device_mtu(watched.socket.as_fd(), &watched.device) {
-                Ok(mtu) if mtu != watched.mtu => {
-                    watched.mtu = mtu;
-                    changed.push((watched.device.clone(), mtu));
+        for host_device in &mut self.0 {
+            match host_device.control.mtu(&host_device.device) {
+                Ok(mtu) if mtu != host_device.mtu => {
+                    host_device.mtu = mtu;
+                    changed.push((host_device.device.clone(), mtu));
                 }
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! The system calls that a standing lab needs beside [`crate::sys`]: mounts, process namespaces, and
+//! The system calls that a standing lab needs in addition to [`crate::sys`]: mounts, PID namespaces, signals, and
 //! descriptors passed over a socket. Each is one small safe function.
 #![allow(unsafe_code)]
 
@@ -14,45 +14,43 @@ use std::{
     sync::atomic::{AtomicI32, Ordering},
 };
 
-/// Most descriptors that one message carries here.
-const MAX_FDS: usize = 4;
+use os::check;
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
+/// Maximum number of descriptors in one message.
+const MAX_FDS: usize = 4;
 
 fn path_text(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
 }
 
-/// A kind of namespace, as setns(2) and unshare(2) know it.
+/// A kind of namespace (setns(2), unshare(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum NamespaceKind {
     User,
     Mount,
     Pid,
     Net,
 }
 
-impl Kind {
+impl NamespaceKind {
     fn flag(self) -> libc::c_int {
         match self {
-            Kind::User => libc::CLONE_NEWUSER,
-            Kind::Mount => libc::CLONE_NEWNS,
-            Kind::Pid => libc::CLONE_NEWPID,
-            Kind::Net => libc::CLONE_NEWNET,
+            NamespaceKind::User => libc::CLONE_NEWUSER,
+            NamespaceKind::Mount => libc::CLONE_NEWNS,
+            NamespaceKind::Pid => libc::CLONE_NEWPID,
+            NamespaceKind::Net => libc::CLONE_NEWNET,
         }
     }
 }
 
-/// Moves this process into a namespace; for [`Kind::Pid`] its future children.
-pub(crate) fn enter(namespace: BorrowedFd<'_>, kind: Kind) -> io::Result<()> {
+/// Moves this process into a namespace; for [`NamespaceKind::Pid`] its future children.
+pub(crate) fn enter(namespace: BorrowedFd<'_>, kind: NamespaceKind) -> io::Result<()> {
     // SAFETY: the descriptor is open for the call.
     check(unsafe { libc::setns(namespace.as_raw_fd(), kind.flag()) }).map(drop)
 }
 
-/// Gives this process (of one thread) mounts of its own, which others do not see. Mounts that others make
-/// still appear here.
+/// Moves this process (of one thread) into a new mount namespace: other processes do not see its mounts, but mounts of
+/// others still appear in it.
 pub(crate) fn unshare_mounts() -> io::Result<()> {
     // SAFETY: plain flags; null pointers mean "no source, no type, no data" to mount(2).
     unsafe {
@@ -63,8 +61,8 @@ pub(crate) fn unshare_mounts() -> io::Result<()> {
     }
 }
 
-/// Does to this process what a lab that stays up does to its own: mounts of its own with a private /run, and a PID namespace.
-/// Nobody else sees it. For a process that ends soon.
+/// Isolates this process as the keeper of a standing lab does: a mount namespace with a private /run, and a PID namespace.
+/// For a process that ends soon.
 pub(crate) fn try_isolation() -> io::Result<()> {
     unshare_mounts()?;
     mount_tmpfs(Path::new("/run"))?;
@@ -72,7 +70,7 @@ pub(crate) fn try_isolation() -> io::Result<()> {
     check(unsafe { libc::unshare(libc::CLONE_NEWPID) }).map(drop)
 }
 
-/// Mounts a new file system of memory.
+/// Mounts a tmpfs.
 pub(crate) fn mount_tmpfs(at: &Path) -> io::Result<()> {
     let at = path_text(at)?;
     // SAFETY: all pointers are strings that live across the call.
@@ -82,7 +80,7 @@ pub(crate) fn mount_tmpfs(at: &Path) -> io::Result<()> {
     .map(drop)
 }
 
-/// Makes `from` appear at `to` as well, with everything mounted below it.
+/// Bind-mounts `from` at `to`, with all mounts below it.
 pub(crate) fn bind(from: &Path, to: &Path) -> io::Result<()> {
     let (from, to) = (path_text(from)?, path_text(to)?);
     let none = std::ptr::null();
@@ -91,11 +89,11 @@ pub(crate) fn bind(from: &Path, to: &Path) -> io::Result<()> {
         .map(drop)
 }
 
-/// Begins a process namespace: forks its first process, which does nothing but bury orphans, and ends when the
-/// returned pipe closes. With it end all processes of the namespace. Only for a process of one thread.
-pub(crate) fn begin_processes() -> io::Result<(u32, OwnedFd)> {
+/// Creates a PID namespace: forks its init process, which only reaps orphans and exits when the
+/// returned pipe is closed; then the kernel kills all processes of the namespace. Only for a process of one thread.
+pub(crate) fn create_pid_namespace() -> io::Result<(u32, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: `ends` is room for two descriptors. They are made ours alone at once.
+    // SAFETY: `ends` has space for two descriptors, whose only owners are the two OwnedFds.
     let (read, write) = unsafe {
         check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
         (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
@@ -107,40 +105,41 @@ pub(crate) fn begin_processes() -> io::Result<(u32, OwnedFd)> {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             drop(write);
-            first_process(File::from(read))
+            run_init(File::from(read))
         }
         pid => Ok((pid as u32, write)),
     }
 }
 
-/// The life of the first process of a process namespace.
-fn first_process(mut until_closed: File) -> ! {
-    // SAFETY: plain arguments. Ignoring SIGCHLD has the kernel bury children; the standard streams are not ours.
+/// The init process of a PID namespace: exits when the pipe is closed.
+fn run_init(mut pipe: File) -> ! {
+    // SAFETY: plain arguments. Ignoring SIGCHLD makes the kernel reap children; no other code of this process uses the closed
+    // descriptors.
     unsafe {
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
         libc::signal(libc::SIGINT, libc::SIG_IGN);
         libc::signal(libc::SIGHUP, libc::SIG_IGN);
         libc::signal(libc::SIGTERM, libc::SIG_IGN);
         libc::prctl(libc::PR_SET_NAME, c"longfat-init".as_ptr());
-        let kept = until_closed.as_raw_fd() as libc::c_uint;
-        libc::close_range(0, kept - 1, 0);
-        libc::close_range(kept + 1, libc::c_uint::MAX, 0);
+        let pipe_fd = pipe.as_raw_fd() as libc::c_uint;
+        libc::close_range(0, pipe_fd - 1, 0);
+        libc::close_range(pipe_fd + 1, libc::c_uint::MAX, 0);
     }
     let mut byte = [0];
-    while !matches!(until_closed.read(&mut byte), Ok(0)) {}
-    // SAFETY: ends this process at once; nothing of it needs to be dropped.
+    while !matches!(pipe.read(&mut byte), Ok(0)) {}
+    // SAFETY: ends this process at once; nothing needs to be dropped.
     unsafe { libc::_exit(0) }
 }
 
-/// Makes `command` run as `host`: it dies with us, and sees as far as the system allows the processes and the devices of
-/// its own namespaces only, under the host's name.
-pub(crate) fn dress(command: &mut Command, host: &str) {
+/// Prepares `command` to run on `host`: it is killed when this process dies. As far as the kernel allows, it gets the host's
+/// name, and /proc and /sys show only the processes and devices of its namespaces.
+pub(crate) fn prepare_command(command: &mut Command, host: &str) {
     let name = host.as_bytes().to_vec();
     // SAFETY: between fork and exec only system calls are made, on memory that was prepared before.
     unsafe {
         command.pre_exec(move || {
             check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-            // What is refused here (in containers, to ordinary users) is only a nicety.
+            // These may fail (in containers, for ordinary users); programs run without them.
             if libc::unshare(libc::CLONE_NEWUTS) == 0 {
                 libc::sethostname(name.as_ptr().cast(), name.len());
             }
@@ -156,12 +155,12 @@ pub(crate) fn dress(command: &mut Command, host: &str) {
     }
 }
 
-/// Gets signals for a child that is about to be started; a signal of before is lost to it.
+/// Process id of the child that gets forwarded signals.
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
-/// From here on signals that end programs are the child's: what the terminal sends (Ctrl-C, Ctrl-\) reaches it anyway,
-/// what a process sends us (kill, timeout) is passed on. One that we were started to ignore stays ignored.
-pub(crate) fn leave_signals_to(child: u32) {
+/// From now on, signals that end programs do not end this process but its child: those of the terminal (Ctrl-C, Ctrl-\) reach
+/// it anyway, those sent by a process (kill, timeout) are forwarded. Signals ignored at the start stay ignored.
+pub(crate) fn forward_signals_to(child: u32) {
     CHILD.store(child as i32, Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
         // SAFETY: an all-zero sigaction is valid; the handler only makes a system call, on a number that was stored before.
@@ -173,85 +172,68 @@ pub(crate) fn leave_signals_to(child: u32) {
                 continue;
             }
             action = mem::zeroed();
-            action.sa_sigaction = pass_on as *const () as usize;
+            action.sa_sigaction = forward_signal as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
             libc::sigaction(signal, &raw const action, std::ptr::null_mut());
         }
     }
 }
 
-extern "C" fn pass_on(signal: libc::c_int, info: *const libc::siginfo_t, _context: *mut libc::c_void) {
+extern "C" fn forward_signal(signal: libc::c_int, info: *const libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel gives a valid siginfo to handlers set with SA_SIGINFO; kill(2) may be called here.
     unsafe {
-        // Codes of the kernel's own signals, a terminal's among them, are positive (sigaction(2)). That the terminal was
-        // closed is told to the session's leader alone, which may be us.
+        // Codes of signals from the kernel, including those of a terminal, are positive (sigaction(2)). When the terminal is
+        // closed, only the session leader gets SIGHUP, which may be this process.
         if (*info).si_code <= 0 || signal == libc::SIGHUP {
             libc::kill(CHILD.load(Ordering::Relaxed), signal);
         }
     }
 }
 
-/// While children have the terminal, Ctrl-C and Ctrl-\ are for them and not for us. Children that are started later by
-/// [`Command`] get these keys all the same.
-pub fn leave_keys_to_children() {
-    // SAFETY: as in `leave_signals_to`. Handlers, unlike SIG_IGN, are not inherited through exec.
+/// Makes this process ignore Ctrl-C and Ctrl-\, which are for the child in the terminal's foreground. Children started
+/// later by [`Command`] do receive them.
+pub fn ignore_terminal_signals() {
+    // SAFETY: as in `forward_signals_to`. Handlers, unlike SIG_IGN, are not inherited through exec.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = nothing as *const () as usize;
+        action.sa_sigaction = ignore_signal as *const () as usize;
         action.sa_flags = libc::SA_RESTART;
         libc::sigaction(libc::SIGINT, &raw const action, std::ptr::null_mut());
         libc::sigaction(libc::SIGQUIT, &raw const action, std::ptr::null_mut());
     }
 }
 
-extern "C" fn nothing(_signal: libc::c_int) {}
+extern "C" fn ignore_signal(_signal: libc::c_int) {}
 
-/// Begins a session of its own, without a terminal and without files that whoever started us had open: a lock or a pipe
-/// of theirs must not be held for as long as a lab is up. Only before files of our own are open.
-pub fn begin_session() {
-    // SAFETY: plain arguments. setsid fails for the leader of a process group only, which then is in its own already.
+/// Starts a new session without a terminal, and closes files inherited from the parent process: a standing lab must not hold
+/// the parent's locks and pipes. Must be called before this process opens files.
+pub fn start_session() {
+    // SAFETY: plain arguments. setsid fails only for the leader of a process group, which is not in its parent's group anyway.
     unsafe {
         libc::setsid();
         libc::close_range(3, libc::c_uint::MAX, 0);
     }
 }
 
-/// Lets go of the standard streams, so that whoever waits for their end does not wait for us.
-pub fn leave_terminal() {
+/// Redirects the standard streams to /dev/null, so that a process that waits for their end does not wait for this one.
+pub fn detach_standard_streams() {
     let Ok(null) = File::options().read(true).write(true).open("/dev/null") else { return };
     for stream in 0..3 {
-        // SAFETY: both are open descriptors or free numbers; what was there is closed.
+        // SAFETY: both are open descriptors or free numbers; the previous file is closed.
         unsafe { libc::dup2(null.as_raw_fd(), stream) };
     }
 }
 
-/// The MTU of a device of the network namespace that `socket` was made in (netdevice(7), SIOCGIFMTU).
-pub(crate) fn device_mtu(socket: BorrowedFd<'_>, device: &str) -> io::Result<u32> {
-    // SAFETY: all of ifreq is plain numbers, for which zero is valid.
-    let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    // The last byte stays zero.
-    let room = request.ifr_name.len() - 1;
-    for (to, from) in request.ifr_name[..room].iter_mut().zip(device.bytes()) {
-        *to = from as libc::c_char;
-    }
-    // SAFETY: the request lives across the call; the kernel fills in ifru_mtu.
-    let mtu = unsafe {
-        check(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request))?;
-        request.ifr_ifru.ifru_mtu
-    };
-    Ok(mtu as u32)
-}
-
-/// Sends one byte with descriptors.
+/// Sends one byte with descriptors (SCM_RIGHTS, unix(7)).
 pub(crate) fn send_fds(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let raw: Vec<RawFd> = fds.iter().take(MAX_FDS).map(AsRawFd::as_raw_fd).collect();
     let mut byte = [1u8];
     let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-    // Of 8 bytes each, so that it is aligned as a cmsghdr must be.
+    // u64, so that it has the alignment of a cmsghdr.
     let mut control = [0u64; 8];
     let payload = (raw.len() * mem::size_of::<RawFd>()) as u32;
     // SAFETY: an all-zero msghdr is valid; CMSG_SPACE of four descriptors is 32 bytes, `control` has 64; the first header lies
-    // inside it, and as many descriptors are copied as it has room for.
+    // inside it, and as many descriptors are copied as it has space for.
     unsafe {
         let mut message: libc::msghdr = mem::zeroed();
         message.msg_iov = &raw mut part;
@@ -270,13 +252,13 @@ pub(crate) fn send_fds(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Resul
     }
 }
 
-/// Receives what [`send_fds`] sent; empty where the other side closed instead.
+/// Receives the descriptors of [`send_fds`]; empty if the peer closed the socket instead.
 pub(crate) fn receive_fds(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut byte = [0u8];
     let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     let mut control = [0u64; 8];
     let mut fds = Vec::new();
-    // SAFETY: as in `send_fds`; descriptors that the kernel put there are ours, and each is taken once.
+    // SAFETY: as in `send_fds`; the kernel gives ownership of the received descriptors, and each is taken once.
     unsafe {
         let mut message: libc::msghdr = mem::zeroed();
         message.msg_iov = &raw mut part;

@@ -1,21 +1,21 @@
-//! The links of a standing lab and what people do to them while it runs: `link`, `tc`, `ifconfig` and `ip link`.
+//! The links of a standing lab and the commands that change them: `link`, `tc`, `ifconfig` and `ip link`.
 //!
-//! Pure: words in, text and changed pipes out.
+//! Pure: arguments in, text and changed pipes out.
 
 use net::{Direction, PipeId, PipeSpec};
 use scenario::{Scenario, change_direction};
 
-use super::tc::{self, Action, Place, Qdisc, Tc};
+use super::tc::{self, Qdisc, QdiscAction, QdiscPosition, TcCommand};
 
 /// All links.
 pub(crate) struct Links(Vec<Link>);
 
-/// What a command did.
+/// Result of a command.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Done {
-    /// For people.
+pub(crate) struct CommandResult {
+    /// Output for the user.
     pub(crate) text: String,
-    /// Pipes that are different now.
+    /// Changed pipes.
     pub(crate) changed: Vec<(PipeId, PipeSpec)>,
 }
 
@@ -25,14 +25,14 @@ struct Link {
     down: bool,
 }
 
-/// One end of a link and the direction that it sends in.
+/// One end of a link and the direction from it.
 struct End {
     node: String,
-    /// As in Mininet: hosts and routers count from eth0, switches from eth1.
+    /// Named as in Mininet: hosts and routers count from eth0, switches from eth1.
     device: String,
     mtu: Option<u32>,
     down: bool,
-    /// What the scenario, or `link`, says.
+    /// Parameters set by the scenario or by `link`.
     plain: PipeSpec,
     qdiscs: Vec<Qdisc>,
 }
@@ -41,8 +41,8 @@ impl Links {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let mut used: Vec<(String, usize)> = Vec::new();
         let is_host = |node: &String| scenario.host(node).is_some();
-        // A link's MTU is that of its ports on switches and routers; a host's device has its own. Only between hosts it
-        // is the link's alone.
+        // A link's MTU is that of its ports on switches and routers; a host's device has its own MTU. Between two hosts the
+        // link's MTU applies to both ends.
         let mut end = |node: &String, spec: &PipeSpec, has_port: bool| {
             let first = usize::from(scenario.switches.contains(node));
             let number = match used.iter_mut().find(|(name, _)| name == node) {
@@ -71,12 +71,12 @@ impl Links {
         Links(scenario.links.iter().map(link).collect())
     }
 
-    /// What a direction of the link `index` does; side 0 sends forward.
+    /// The parameters of a direction of link `index`, as text; side 0 sends forward.
     pub(crate) fn state(&self, index: usize, side: usize) -> String {
         describe(&self.0[index].spec(side))
     }
 
-    /// One line for each direction of each link: device and what it does.
+    /// One line for each direction of each link: devices and parameters.
     pub(crate) fn list(&self) -> String {
         let mut lines = Vec::new();
         for link in &self.0 {
@@ -90,7 +90,7 @@ impl Links {
     }
 
     /// `link s1-s2 down`, `link s1 s2 up`, `link s1-s2 [forward|backward] delay 50ms loss 1%`.
-    pub(crate) fn link(&mut self, words: &[String]) -> Result<Done, String> {
+    pub(crate) fn link(&mut self, words: &[String]) -> Result<CommandResult, String> {
         let (index, rest) = self.find_link(words)?;
         let link = &mut self.0[index];
         let (sides, rest): (&[usize], _) = match rest.first().map(String::as_str) {
@@ -123,30 +123,30 @@ impl Links {
         Ok(self.done(index))
     }
 
-    /// The words after `tc`.
-    pub(crate) fn tc(&mut self, words: &[String]) -> Result<Done, String> {
+    /// Runs `tc` with these arguments.
+    pub(crate) fn tc(&mut self, words: &[String]) -> Result<CommandResult, String> {
         match tc::parse(words)? {
-            Tc::Show { device } => self.show(device.as_deref()),
-            Tc::Change { device, action, place, handle, kind } => {
+            TcCommand::Show { device } => self.show(device.as_deref()),
+            TcCommand::Change { device, action, position, handle, kind } => {
                 let (index, side) = self.find_device(&device)?;
                 let end = &mut self.0[index].ends[side];
                 let mut qdiscs = end.qdiscs.clone();
-                change_qdiscs(&mut qdiscs, action, place, handle, kind)?;
+                change_qdiscs(&mut qdiscs, action, position, handle, kind)?;
                 end.qdiscs = qdiscs;
                 if end.qdiscs.is_empty() {
-                    // As in Mininet: without its root qdisc a port does nothing to packets.
+                    // As in Mininet, a port without a root qdisc is ideal.
                     let overhead = end.plain.overhead;
                     end.plain = PipeSpec { overhead, ..PipeSpec::default() };
                 }
-                Ok(Done { text: String::new(), ..self.done(index) })
+                Ok(CommandResult { text: String::new(), ..self.done(index) })
             }
         }
     }
 
-    /// `s1-eth1 mtu 9000`, `s1-eth1 down`, `s1-eth1 up`, `s1-eth1`: the words after `ifconfig` or `ip link set [dev]`.
-    pub(crate) fn ifconfig(&mut self, words: &[String]) -> Result<Done, String> {
+    /// Runs `ifconfig` or `ip link set [dev]` with these arguments: `s1-eth1 mtu 9000`, `s1-eth1 down`, `s1-eth1 up`, `s1-eth1`.
+    pub(crate) fn ifconfig(&mut self, words: &[String]) -> Result<CommandResult, String> {
         let Some((device, rest)) = words.split_first() else {
-            return Ok(Done { text: self.list(), ..Done::default() });
+            return Ok(CommandResult { text: self.list(), ..CommandResult::default() });
         };
         let (index, side) = self.find_device(device)?;
         let end = &mut self.0[index].ends[side];
@@ -160,19 +160,20 @@ impl Links {
                 "mtu" => {
                     let text = rest.next().ok_or("mtu needs a number of bytes")?;
                     let mtu = text.parse().ok().filter(|m| (68..=65_535).contains(m));
-                    end.mtu = Some(mtu.ok_or_else(|| format!("{text:?} is no MTU from 68 to 65535"))?);
+                    end.mtu = Some(mtu.ok_or_else(|| format!("{text:?} is not an MTU from 68 to 65535"))?);
                 }
-                other => return Err(format!("ifconfig {other} is not understood on an emulated port")),
+                other => return Err(format!("ifconfig {other} is not supported on an emulated port")),
             }
         }
         let text = match any {
             true => String::new(),
             false => format!("{device}  mtu {}", end.mtu.map_or("unlimited".into(), |m| m.to_string())),
         };
-        Ok(Done { text, ..self.done(index) })
+        Ok(CommandResult { text, ..self.done(index) })
     }
 
-    /// The link called so, or between these two, and the words after it.
+    /// Finds the link with the name `words[0]`, or between the nodes `words[0]` and `words[1]`; returns it with the remaining
+    /// words.
     pub(crate) fn find_link<'w>(&self, words: &'w [String]) -> Result<(usize, &'w [String]), String> {
         let named = |name: &str| self.0.iter().position(|l| l.name == name);
         let between = |a: &str, b: &str| {
@@ -181,7 +182,7 @@ impl Links {
                 (x, y) == (a, b) || (x, y) == (b, a)
             })
         };
-        let first = words.first().ok_or("which link?")?;
+        let first = words.first().ok_or("no link given")?;
         if let Some(index) = named(first).or_else(|| first.split_once('-').and_then(|(a, b)| between(a, b))) {
             return Ok((index, &words[1..]));
         }
@@ -189,7 +190,7 @@ impl Links {
             return Ok((index, &words[2..]));
         }
         let known: Vec<&str> = self.0.iter().map(|l| l.name.as_str()).collect();
-        Err(format!("there is no link {first}; there are {}", known.join(", ")))
+        Err(format!("no link {first}; links are {}", known.join(", ")))
     }
 
     fn find_device(&self, device: &str) -> Result<(usize, usize), String> {
@@ -197,11 +198,11 @@ impl Links {
         let found = ends.clone().find(|(_, _, end)| end.device == device);
         found.map(|(link, side, _)| (link, side)).ok_or_else(|| {
             let known: Vec<&str> = ends.map(|(_, _, end)| end.device.as_str()).collect();
-            format!("there is no device {device}; there are {}", known.join(", "))
+            format!("no device {device}; devices are {}", known.join(", "))
         })
     }
 
-    fn show(&self, device: Option<&str>) -> Result<Done, String> {
+    fn show(&self, device: Option<&str>) -> Result<CommandResult, String> {
         let mut lines = Vec::new();
         if let Some(device) = device {
             self.find_device(device)?;
@@ -212,17 +213,17 @@ impl Links {
                     lines.push(format!("qdisc longfat 0: dev {} root {}", end.device, describe(&end.plain)))
                 }
                 false => lines.extend(end.qdiscs.iter().map(|q| {
-                    // As tc prints them: the device after the handle.
+                    // As tc does, with the device after the handle.
                     let text = q.to_string();
                     text.replacen(": ", &format!(": dev {} ", end.device), 1)
                 })),
             }
         }
-        Ok(Done { text: lines.join("\n"), ..Done::default() })
+        Ok(CommandResult { text: lines.join("\n"), ..CommandResult::default() })
     }
 
-    /// What a command has made of a link: both pipes, since an MTU or `down` of one end is felt in both directions.
-    fn done(&self, index: usize) -> Done {
+    /// The result of a command on a link: both pipes, since an MTU or `down` of one end affects both directions.
+    fn done(&self, index: usize) -> CommandResult {
         let link = &self.0[index];
         let pipe = |side| PipeId {
             link: index as u32,
@@ -237,7 +238,7 @@ impl Links {
                 describe(&changed[side].1)
             )
         };
-        Done { text: format!("{}\n{}", line(0), line(1)), changed }
+        CommandResult { text: format!("{}\n{}", line(0), line(1)), changed }
     }
 }
 
@@ -246,60 +247,60 @@ impl Link {
     fn spec(&self, side: usize) -> PipeSpec {
         let end = &self.ends[side];
         let mut spec = tc::compose(&end.qdiscs, &end.plain);
-        // A port takes in no packet that is larger than its own MTU either (is_skb_forwardable in dev.c).
+        // A port does not accept packets larger than its own MTU either (is_skb_forwardable in dev.c).
         spec.mtu = self.ends.iter().filter_map(|e| e.mtu).min();
         spec.down = self.down || self.ends.iter().any(|e| e.down);
         spec
     }
 }
 
-/// Adds, changes or takes away a qdisc as tc does.
+/// Adds, changes or removes a qdisc as tc does.
 fn change_qdiscs(
     qdiscs: &mut Vec<Qdisc>,
-    action: Action,
-    place: Place,
+    action: QdiscAction,
+    position: QdiscPosition,
     handle: Option<u32>,
     kind: Option<tc::QdiscKind>,
 ) -> Result<(), String> {
-    let parent = match place {
-        Place::Root => None,
-        Place::Under(parent) => {
+    let parent = match position {
+        QdiscPosition::Root => None,
+        QdiscPosition::Under(parent) => {
             if !qdiscs.iter().any(|q| q.handle == parent) {
-                return Err(format!("there is no qdisc {parent:x}: above"));
+                return Err(format!("no parent qdisc {parent:x}:"));
             }
             Some(parent)
         }
     };
     let there = qdiscs.iter().position(|q| q.parent == parent);
     match (action, there) {
-        (Action::Add, Some(_)) => {
-            return Err("there is a qdisc already (Exclusivity flag on, cannot modify)".into());
+        (QdiscAction::Add, Some(_)) => {
+            return Err("a qdisc exists already (Exclusivity flag on, cannot modify)".into());
         }
-        (Action::Change | Action::Delete, None) => {
-            return Err("there is no such qdisc (cannot find specified qdisc on specified device)".into());
+        (QdiscAction::Change | QdiscAction::Delete, None) => {
+            return Err("no such qdisc (cannot find specified qdisc on specified device)".into());
         }
-        (Action::Delete, Some(_)) => delete_below(qdiscs, parent),
-        (Action::Change, Some(at)) => {
-            let kind = kind.ok_or("which qdisc?")?;
+        (QdiscAction::Delete, Some(_)) => delete_below(qdiscs, parent),
+        (QdiscAction::Change, Some(at)) => {
+            let kind = kind.ok_or("no qdisc given")?;
             if std::mem::discriminant(&qdiscs[at].kind) != std::mem::discriminant(&kind) {
-                return Err("change cannot make one qdisc another; use replace".into());
+                return Err("change cannot change the kind of a qdisc; use replace".into());
             }
             qdiscs[at].kind = kind;
         }
-        (Action::Add | Action::Replace, _) => {
+        (QdiscAction::Add | QdiscAction::Replace, _) => {
             delete_below(qdiscs, parent);
             let free = (0x8001..).find(|h| qdiscs.iter().all(|q| q.handle != *h)).unwrap_or(0x8001);
             let handle = handle.unwrap_or(free);
             if qdiscs.iter().any(|q| q.handle == handle) {
-                return Err(format!("there is a qdisc {handle:x}: already"));
+                return Err(format!("qdisc {handle:x}: exists already"));
             }
-            qdiscs.push(Qdisc { handle, parent, kind: kind.ok_or("which qdisc?")? });
+            qdiscs.push(Qdisc { handle, parent, kind: kind.ok_or("no qdisc given")? });
         }
     }
     Ok(())
 }
 
-/// Takes the qdisc under `parent` away, and all under it.
+/// Removes the qdisc under `parent`, and all its descendants.
 fn delete_below(qdiscs: &mut Vec<Qdisc>, parent: Option<u32>) {
     while let Some(at) = qdiscs.iter().position(|q| q.parent == parent) {
         let gone = qdiscs.remove(at);
@@ -307,7 +308,7 @@ fn delete_below(qdiscs: &mut Vec<Qdisc>, parent: Option<u32>) {
     }
 }
 
-/// A direction in the words of the scenario file.
+/// The parameters of a direction, in the syntax of the scenario file.
 fn describe(spec: &PipeSpec) -> String {
     if *spec == (PipeSpec { overhead: spec.overhead, ..PipeSpec::default() }) {
         return "ideal".into();
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn tc_builds_the_lab_on_a_port() {
+    fn tc_commands_change_the_direction_of_a_port() {
         let mut links = links();
         links.tc(&words("qdisc add dev s2-eth1 root handle 1: netem delay 20ms")).unwrap();
         let line = "qdisc add dev s2-eth1 parent 1: handle 2: tbf rate 10gbit burst 5000000 limit 25000000";
@@ -354,7 +355,7 @@ mod tests {
         let (pipe, spec) = &done.changed[1];
         assert_eq!((pipe.link, pipe.direction), (1, Direction::Backward));
         assert_eq!((spec.delay, spec.queue), (Time::from_millis(20), QueueLimit::Bytes(Bytes(25_000_000))));
-        assert_eq!(done.changed[0].1.delay, Time::from_millis(5), "the other direction stays");
+        assert_eq!(done.changed[0].1.delay, Time::from_millis(5), "the other direction is unchanged");
         let shown = links.tc(&words("qdisc show dev s2-eth1")).unwrap().text;
         assert_eq!(shown.lines().count(), 2);
         assert!(shown.starts_with("qdisc netem 1: dev s2-eth1 root limit 1000 delay 20ms"), "{shown}");
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_mtu_of_both_ends_counts() {
+    fn a_link_has_the_smaller_mtu_of_both_ends() {
         let mut links = links();
         links.ifconfig(&words("s1-eth2 mtu 9000")).unwrap();
         let done = links.ifconfig(&words("s2-eth1 mtu 1500")).unwrap();
@@ -396,7 +397,7 @@ mod tests {
             ("s1-s2 dealy 5ms", "delay"),
             ("s1-s2 delay", "for example"),
             ("s1-s2 delay quick", "quick"),
-            ("", "which"),
+            ("", "no link given"),
         ] {
             let error = links.link(&words(line)).unwrap_err();
             assert!(error.contains(named), "{line}: {error}");

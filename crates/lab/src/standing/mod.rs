@@ -1,19 +1,19 @@
-//! A lab that stays up: `longfat lab up`, `exec`, `status`, `down`.
+//! Standing labs, which stay up until they are ended: `longfat lab up`, `exec`, `status`, `down`.
 
 mod control;
 mod enter;
 mod host_mtus;
 mod isolate;
-mod keep;
+mod keeper;
 mod links;
 mod mounts;
 mod tc;
 mod tc_units;
 
-pub use control::{Answer, LinkStatus, NodeStatus, Request, Status, StopCommand, ask};
-pub use enter::{execute, network_of};
+pub use control::{LinkStatus, NodeStatus, Reply, Request, Status, StopCommand, send_request};
+pub use enter::{host_network_namespace, run_on_host};
 pub(crate) use isolate::try_isolation;
-pub use isolate::{begin_session, leave_keys_to_children, leave_terminal};
-pub use keep::{KeepOptions, keep};
+pub use isolate::{detach_standard_streams, ignore_terminal_signals, start_session};
+pub use keeper::{KeeperOptions, run_keeper};
 pub use mounts::{CONTROL, REAL_TC};
 pub use tc::is_for_emulated_port;

@@ -1,10 +1,10 @@
-//! tc on an emulated port: `qdisc add|change|replace|del|show` with netem and tbf, as tc-netem(8) and tc-tbf(8) read
-//! them. Everything else is refused by name.
+//! tc on an emulated port: `qdisc add|change|replace|del|show` with netem and tbf, in the syntax of tc-netem(8) and
+//! tc-tbf(8). Other arguments are errors that name the argument.
 //!
 //! Departures from Linux:
 //! 1. Whatever the order of netem and tbf, a packet passes queue, rate, loss, delay in this order.
-//! 2. netem's `limit` counts the packets that wait for a `rate`; packets on their way cost nothing.
-//! 3. Correlations are refused.
+//! 2. netem's `limit` counts only the packets that wait for a `rate`, not the delayed ones in flight.
+//! 3. Correlations are not supported.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use units::{BitRate, Bytes, Time};
 
 use super::tc_units::{percent, rate, size, time};
 
-/// Packets that netem's queue holds unless told otherwise (sch_netem.c, tc-netem(8)).
+/// Default limit of netem's queue, packets (sch_netem.c, tc-netem(8)).
 const NETEM_LIMIT: u64 = 1000;
 
 /// A qdisc of a port.
@@ -29,7 +29,7 @@ pub(crate) struct Qdisc {
     pub(crate) kind: QdiscKind,
 }
 
-/// What a qdisc does.
+/// Kind and parameters of a qdisc.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum QdiscKind {
     Netem(Netem),
@@ -59,37 +59,45 @@ pub(crate) struct Tbf {
     limit: Bytes,
 }
 
-/// What is asked of a port.
+/// A parsed tc command.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Tc {
-    Show { device: Option<String> },
-    Change { device: String, action: Action, place: Place, handle: Option<u32>, kind: Option<QdiscKind> },
+pub(crate) enum TcCommand {
+    Show {
+        device: Option<String>,
+    },
+    Change {
+        device: String,
+        action: QdiscAction,
+        position: QdiscPosition,
+        handle: Option<u32>,
+        kind: Option<QdiscKind>,
+    },
 }
 
-/// What becomes of a qdisc.
+/// Operation on a qdisc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum QdiscAction {
     Add,
     Change,
     Replace,
     Delete,
 }
 
-/// Where a qdisc is.
+/// Position of a qdisc in a port's tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum QdiscPosition {
     Root,
     Under(u32),
 }
 
-/// Reads the words after `tc`.
-pub(crate) fn parse(words: &[String]) -> Result<Tc, String> {
+/// Parses the arguments of `tc`.
+pub(crate) fn parse(words: &[String]) -> Result<TcCommand, String> {
     let mut words = words.iter().map(String::as_str).skip_while(|w| w.starts_with('-'));
     match words.next() {
         Some("qdisc" | "qd" | "q") => {}
         other => {
             return Err(format!(
-                "tc {} is not understood on an emulated port, only tc qdisc",
+                "tc {} is not supported on an emulated port, only tc qdisc",
                 other.unwrap_or("")
             ));
         }
@@ -98,64 +106,62 @@ pub(crate) fn parse(words: &[String]) -> Result<Tc, String> {
         None | Some("show" | "list" | "ls" | "l" | "s") => {
             let rest: Vec<&str> = words.collect();
             return match rest[..] {
-                [] => Ok(Tc::Show { device: None }),
-                ["dev", device] => Ok(Tc::Show { device: Some(device.into()) }),
-                _ => Err(format!("tc qdisc show {} is not understood", rest.join(" "))),
+                [] => Ok(TcCommand::Show { device: None }),
+                ["dev", device] => Ok(TcCommand::Show { device: Some(device.into()) }),
+                _ => Err(format!("tc qdisc show {} is not supported", rest.join(" "))),
             };
         }
-        Some("add" | "a") => Action::Add,
-        Some("change" | "c") => Action::Change,
-        Some("replace" | "r") => Action::Replace,
-        Some("del" | "delete" | "d") => Action::Delete,
-        Some(other) => return Err(format!("tc qdisc {other} is not understood")),
+        Some("add" | "a") => QdiscAction::Add,
+        Some("change" | "c") => QdiscAction::Change,
+        Some("replace" | "r") => QdiscAction::Replace,
+        Some("del" | "delete" | "d") => QdiscAction::Delete,
+        Some(other) => return Err(format!("tc qdisc {other} is not supported")),
     };
-    let (mut device, mut place, mut handle, mut kind) = (None, Place::Root, None, None);
+    let (mut device, mut position, mut handle, mut kind) = (None, QdiscPosition::Root, None, None);
     while let Some(word) = words.next() {
         match word {
             "dev" => device = Some(words.next().ok_or("dev needs a name")?.to_owned()),
-            "root" => place = Place::Root,
-            "parent" => place = Place::Under(major(words.next().ok_or("parent needs a handle")?)?),
+            "root" => position = QdiscPosition::Root,
+            "parent" => position = QdiscPosition::Under(major(words.next().ok_or("parent needs a handle")?)?),
             "handle" => handle = Some(major(words.next().ok_or("handle needs a number")?)?),
             "netem" => kind = Some(QdiscKind::Netem(netem(&mut words)?)),
             "tbf" => kind = Some(QdiscKind::Tbf(tbf(&mut words)?)),
-            "ingress" | "clsact" => return Err(format!("{word} is not understood on an emulated port")),
+            "ingress" | "clsact" => return Err(format!("{word} is not supported on an emulated port")),
             other => {
-                return Err(format!(
-                    "qdisc {other} is not understood on an emulated port; netem and tbf are"
-                ));
+                return Err(format!("qdisc {other} is not supported on an emulated port; netem and tbf are"));
             }
         }
     }
     let device = device.ok_or("tc qdisc needs dev NAME")?;
-    if kind.is_none() && action != Action::Delete {
-        return Err("which qdisc? netem and tbf are understood".into());
+    if kind.is_none() && action != QdiscAction::Delete {
+        return Err("no qdisc given; netem and tbf are supported".into());
     }
-    Ok(Tc::Change { device, action, place, handle, kind })
+    Ok(TcCommand::Change { device, action, position, handle, kind })
 }
 
-/// True where the words after `tc` are about netem or tbf on a port of the lab, or about what may be theirs; the rest is
-/// for the real tc, and so is what else a host has, such as `lo`.
+/// Whether a tc command with these arguments is for the emulator: it concerns a port of the lab, and is about netem or tbf or
+/// another command that `parse` supports. All others are for the real tc, also those on a host's other devices such as `lo`.
 pub fn is_for_emulated_port(words: &[String]) -> bool {
     let device = words.iter().skip_while(|w| *w != "dev").nth(1);
     let ours = words.iter().any(|w| w == "netem" || w == "tbf");
     device.is_none_or(|d| is_port_name(d)) && (ours || parse(words).is_ok())
 }
 
-/// Whether this is what the lab calls its ports: `s1-eth2`.
+/// Whether this is the name of an emulated port, such as `s1-eth2`.
 fn is_port_name(device: &str) -> bool {
     let number = device.rsplit_once("-eth").map(|(_, number)| number);
     number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// `1:` or `1:1`: the qdisc's number.
+/// The major number of a handle such as `1:` or `1:1`.
 fn major(text: &str) -> Result<u32, String> {
     let number = text.split(':').next().unwrap_or(text);
-    u32::from_str_radix(number, 16).map_err(|_| format!("{text:?} is no handle; write for example 1:"))
+    u32::from_str_radix(number, 16).map_err(|_| format!("{text:?} is not a handle; write for example 1:"))
 }
 
-type Words<'a, 'b> = &'b mut dyn Iterator<Item = &'a str>;
+type Arguments<'a, 'b> = &'b mut dyn Iterator<Item = &'a str>;
 
-fn netem(words: Words<'_, '_>) -> Result<Netem, String> {
+fn netem(words: Arguments<'_, '_>) -> Result<Netem, String> {
     let mut netem = Netem { gap: 1, ..Netem::default() };
     let mut words = words.peekable();
     while let Some(word) = words.next() {
@@ -174,7 +180,7 @@ fn netem(words: Words<'_, '_>) -> Result<Netem, String> {
                     "uniform" => Distribution::Uniform,
                     "normal" => Distribution::Normal,
                     "pareto" => Distribution::Pareto,
-                    other => return Err(format!("netem distribution {other} is not understood")),
+                    other => return Err(format!("netem distribution {other} is not supported")),
                 }
             }
             "loss" | "drop" => netem.loss = loss(&mut words)?,
@@ -192,7 +198,7 @@ fn netem(words: Words<'_, '_>) -> Result<Netem, String> {
             }
             "gap" => netem.gap = count(value("gap")?)?.clamp(1, u64::from(u32::MAX)) as u32,
             "rate" => netem.rate = Some(rate(value("rate")?)?),
-            other => return Err(format!("netem {other} is not understood on an emulated port")),
+            other => return Err(format!("netem {other} is not supported on an emulated port")),
         }
     }
     if netem.reorder > 0.0 && netem.delay == Time(0) {
@@ -217,7 +223,7 @@ fn loss<'a, I: Iterator<Item = &'a str>>(words: &mut std::iter::Peekable<I>) -> 
         }));
     }
     if first == "state" {
-        return Err("netem loss state is not understood on an emulated port; gemodel is".into());
+        return Err("netem loss state is not supported on an emulated port; gemodel is".into());
     }
     if first == "random" {
         first = words.next().ok_or("netem loss random needs a percentage")?;
@@ -233,7 +239,7 @@ fn no_correlation<'a, I: Iterator<Item = &'a str>>(
 ) -> Result<(), String> {
     match words.next_if(|w| starts_number(w)) {
         Some(correlation) if percent(correlation)? > 0.0 => {
-            Err(format!("a correlation of netem {what} is not understood on an emulated port"))
+            Err(format!("a correlation of netem {what} is not supported on an emulated port"))
         }
         _ => Ok(()),
     }
@@ -243,17 +249,17 @@ fn starts_number(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_digit() || c == '.')
 }
 
-fn tbf(words: Words<'_, '_>) -> Result<Tbf, String> {
+fn tbf(words: Arguments<'_, '_>) -> Result<Tbf, String> {
     let (mut speed, mut burst, mut limit, mut latency) = (None, None, None, None);
     while let Some(word) = words.next() {
         let value = words.next().ok_or(format!("tbf {word} needs a value"))?;
         match word {
             "rate" => speed = Some(rate(value)?),
-            // What follows a slash is the size of a cell, which nothing uses any more.
+            // After a slash comes the cell size, which the kernel ignores.
             "burst" | "buffer" | "maxburst" => burst = Some(size(value.split('/').next().unwrap_or(value))?),
             "limit" => limit = Some(size(value)?),
             "latency" => latency = Some(time(value)?),
-            other => return Err(format!("tbf {other} is not understood on an emulated port")),
+            other => return Err(format!("tbf {other} is not supported on an emulated port")),
         }
     }
     let rate = speed.filter(|r| r.0 > 0).ok_or("tbf needs a rate")?;
@@ -267,10 +273,10 @@ fn tbf(words: Words<'_, '_>) -> Result<Tbf, String> {
 }
 
 fn count(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text:?} is no number of packets"))
+    text.parse().map_err(|_| format!("{text:?} is not a number of packets"))
 }
 
-/// What a port's qdiscs make of its pipe; `plain` is the pipe without any.
+/// Applies a port's qdiscs to its pipe; `plain` is the pipe without qdiscs.
 pub(crate) fn compose(qdiscs: &[Qdisc], plain: &PipeSpec) -> PipeSpec {
     let mut spec = plain.clone();
     for qdisc in qdiscs {
@@ -306,7 +312,7 @@ fn apply_netem(netem: &Netem, spec: &mut PipeSpec) {
 }
 
 impl fmt::Display for Qdisc {
-    /// As tc prints it.
+    /// In the format of tc, without `gap`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.kind {
             QdiscKind::Netem(_) => "netem",
@@ -319,30 +325,30 @@ impl fmt::Display for Qdisc {
         }
         match &self.kind {
             QdiscKind::Tbf(t) => {
-                write!(f, " rate {} burst {}b limit {}b", joined_rate(t.rate), t.burst.0, t.limit.0)
+                write!(f, " rate {} burst {}b limit {}b", format_rate(t.rate), t.burst.0, t.limit.0)
             }
             QdiscKind::Netem(netem) => fmt_netem(netem, f),
         }
     }
 }
 
-/// `20ms`, as tc prints a time.
-fn joined(time: Time) -> String {
+/// A time in the format of tc: `20ms`.
+fn format_time(time: Time) -> String {
     time.to_string().replace(' ', "")
 }
 
-/// `10Gbit`, as tc prints a rate.
-fn joined_rate(rate: BitRate) -> String {
+/// A rate in the format of tc: `10Gbit`.
+fn format_rate(rate: BitRate) -> String {
     rate.to_string().replace("b/s", "bit").replace(' ', "")
 }
 
 fn fmt_netem(netem: &Netem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, " limit {}", netem.limit.unwrap_or(NETEM_LIMIT))?;
     if netem.delay > Time(0) {
-        write!(f, " delay {}", joined(netem.delay))?;
+        write!(f, " delay {}", format_time(netem.delay))?;
     }
     if netem.jitter > Time(0) {
-        write!(f, "  {}", joined(netem.jitter))?;
+        write!(f, "  {}", format_time(netem.jitter))?;
     }
     match &netem.loss {
         LossModel::Independent(p) => write!(f, " loss {}%", p * 100.0)?,
@@ -364,7 +370,7 @@ fn fmt_netem(netem: &Netem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
     }
     match netem.rate {
-        Some(rate) => write!(f, " rate {}", joined_rate(rate)),
+        Some(rate) => write!(f, " rate {}", format_rate(rate)),
         None => Ok(()),
     }
 }
@@ -379,17 +385,22 @@ mod tests {
 
     fn kind(line: &str) -> QdiscKind {
         match parse(&words(line)) {
-            Ok(Tc::Change { kind: Some(kind), .. }) => kind,
+            Ok(TcCommand::Change { kind: Some(kind), .. }) => kind,
             other => panic!("{line}: {other:?}"),
         }
     }
 
-    /// The lines of the course's Lab 8 and Lab 13.
+    /// The tc commands of the course's Lab 8 and Lab 13.
     #[test]
-    fn the_labs_own_lines_are_understood() {
+    fn the_commands_of_the_course_are_supported() {
         let first = parse(&words("qdisc add dev s1-eth2 root handle 1: netem delay 20ms")).unwrap();
-        let Tc::Change { device, action, place, handle, kind: Some(netem) } = first else { panic!() };
-        assert_eq!((device.as_str(), action, place, handle), ("s1-eth2", Action::Add, Place::Root, Some(1)));
+        let TcCommand::Change { device, action, position, handle, kind: Some(netem) } = first else {
+            panic!()
+        };
+        assert_eq!(
+            (device.as_str(), action, position, handle),
+            ("s1-eth2", QdiscAction::Add, QdiscPosition::Root, Some(1))
+        );
         let line = "qdisc add dev s1-eth2 parent 1: handle 2: tbf rate 10gbit burst 5000000 limit 25000000";
         let tbf = kind(line);
         let qdiscs =
@@ -406,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn netem_and_tbf_in_all_their_words() {
+    fn all_supported_arguments_of_netem_and_tbf_are_parsed() {
         let line = "qdisc add dev x root netem delay 100ms 10ms distribution normal loss gemodel 1% 10% 70% 0.1% \
                     duplicate 1% corrupt 0.1% reorder 25% gap 5 rate 1mbit limit 50";
         let spec = compose(&[Qdisc { handle: 1, parent: None, kind: kind(line) }], &PipeSpec::default());
@@ -424,8 +435,8 @@ mod tests {
     }
 
     #[test]
-    fn netem_and_tbf_on_ports_are_the_labs_and_the_rest_is_not() {
-        for (line, is_ours) in [
+    fn only_netem_and_tbf_on_ports_are_for_the_emulator() {
+        for (line, is_emulated) in [
             ("qdisc show", true),
             ("qdisc show dev h1-eth0", true),
             ("qdisc show dev lo", false),
@@ -436,12 +447,12 @@ mod tests {
             ("qdisc del dev h1-eth0 root", true),
             ("class show dev h1-eth0", false),
         ] {
-            assert_eq!(is_for_emulated_port(&words(line)), is_ours, "{line}");
+            assert_eq!(is_for_emulated_port(&words(line)), is_emulated, "{line}");
         }
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_by_name() {
+    fn unsupported_arguments_are_named() {
         for (line, named) in [
             ("class show dev x", "class"),
             ("qdisc add dev x root fq_codel", "fq_codel"),
@@ -453,7 +464,7 @@ mod tests {
             ("qdisc add dev x root tbf rate 1mbit burst 10kb", "limit"),
             ("qdisc add dev x root tbf rate 1mbit burst 10kb limit 5 peakrate 1", "peakrate"),
             ("qdisc add root netem delay 1ms", "dev"),
-            ("qdisc add dev x root", "which"),
+            ("qdisc add dev x root", "no qdisc given"),
             ("qdisc add dev x parent zz: netem delay 1ms", "zz"),
             ("qdisc add dev x root netem reorder 5%", "delay"),
             ("qdisc mangle dev x", "mangle"),

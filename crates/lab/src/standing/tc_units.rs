@@ -1,9 +1,9 @@
-//! Quantities as tc writes them (tc(8), PARAMETERS): a bare time is microseconds, a bare rate bits a second, a bare size
-//! bytes; `kb` is 1024 bytes; a bare percentage is a percentage.
+//! Quantities in the syntax of tc (tc(8), PARAMETERS). Without a unit, a time is in microseconds, a rate in bits per second,
+//! a size in bytes and a share in percent; `kb` is 1024 bytes.
 
 use units::{BitRate, Bytes, Time};
 
-/// Splits a number from its unit.
+/// Splits a quantity into number and unit.
 fn split(text: &str) -> Result<(f64, String), String> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let number: f64 = text[..end].parse().map_err(|_| format!("{text:?} does not begin with a number"))?;
@@ -18,14 +18,14 @@ pub(crate) fn time(text: &str) -> Result<Time, String> {
         "ms" | "msec" | "msecs" => 1e6,
         "" | "us" | "usec" | "usecs" => 1e3,
         "ns" | "nsec" | "nsecs" => 1.0,
-        _ => return Err(format!("{text:?} is no time of tc; write for example 20ms")),
+        _ => return Err(format!("{text:?} is not a time; write for example 20ms")),
     };
     let time = number * nanos;
-    // Beyond a day nobody waits.
+    // At most a day.
     if time > 86_400e9 { Err(format!("{text} is too long")) } else { Ok(Time(time.round() as u64)) }
 }
 
-/// `10gbit`, `100Mbit`, `1mbps` (bytes a second).
+/// `10gbit`, `100Mbit`, `1mbps` (bytes per second).
 pub(crate) fn rate(text: &str) -> Result<BitRate, String> {
     let (number, unit) = split(text)?;
     let (prefix, bits) = match unit.strip_suffix("bit") {
@@ -33,7 +33,7 @@ pub(crate) fn rate(text: &str) -> Result<BitRate, String> {
         None => match unit.strip_suffix("bps") {
             Some(prefix) => (prefix, 8.0),
             None if unit.is_empty() => ("", 1.0),
-            None => return Err(format!("{text:?} is no rate of tc; write for example 10gbit")),
+            None => return Err(format!("{text:?} is not a rate; write for example 10gbit")),
         },
     };
     let factor = match prefix {
@@ -45,7 +45,7 @@ pub(crate) fn rate(text: &str) -> Result<BitRate, String> {
         "ki" => 1024.0,
         "mi" => 1048576.0,
         "gi" => 1073741824.0,
-        _ => return Err(format!("{text:?} is no rate of tc; write for example 10gbit")),
+        _ => return Err(format!("{text:?} is not a rate; write for example 10gbit")),
     };
     Ok(BitRate((number * factor * bits).min(1e15).round() as u64))
 }
@@ -61,7 +61,7 @@ pub(crate) fn size(text: &str) -> Result<Bytes, String> {
         "kbit" => 1024.0 / 8.0,
         "mbit" => 1048576.0 / 8.0,
         "gbit" => 1073741824.0 / 8.0,
-        _ => return Err(format!("{text:?} is no size of tc; write for example 25000000 or 10kb")),
+        _ => return Err(format!("{text:?} is not a size; write for example 25000000 or 10kb")),
     };
     Ok(Bytes((number * factor).min(1e15).round() as u64))
 }
@@ -71,7 +71,7 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let (number, unit) = split(text)?;
     match unit.as_str() {
         "" | "%" if number <= 100.0 => Ok(number / 100.0),
-        _ => Err(format!("{text:?} is no percentage")),
+        _ => Err(format!("{text:?} is not a percentage")),
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_tc_reads_them() {
+    fn quantities_are_parsed_as_by_tc() {
         assert_eq!(time("20ms"), Ok(Time(20_000_000)));
         assert_eq!(time("100"), Ok(Time(100_000)));
         assert_eq!(time("1.5sec"), Ok(Time(1_500_000_000)));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused() {
+    fn malformed_quantities_are_errors() {
         for bad in ["", "ms", "-1ms", "1e9s", "20 ms", "1.2.3", "é", "999999s"] {
             assert!(time(bad).is_err(), "{bad}");
         }

@@ -1,6 +1,6 @@
-//! The Internet checksum (RFC 1071), and what it becomes when a word changes (RFC 1624).
+//! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
 
-/// The sum of `bytes` as 16-bit words, an odd last byte padded with zero; not folded.
+/// The sum of `bytes` as 16-bit words, with an odd last byte padded with zero; not folded.
 pub fn sum_words(bytes: &[u8]) -> u64 {
     let (words, odd) = bytes.as_chunks::<2>();
     let sum: u64 = words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum();
@@ -15,32 +15,33 @@ pub fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// The checksum of `bytes`, whose own field counts as it stands: 0 over what is in order.
+/// The checksum of `bytes`, including the value in their checksum field: 0 if that is correct.
 pub fn checksum(bytes: &[u8]) -> u16 {
     !fold(sum_words(bytes))
 }
 
-/// The checksum after one word under it changed (RFC 1624 equation 3).
+/// The checksum after one covered word has changed (RFC 1624 equation 3).
 pub fn updated(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(u64::from(!checksum) + u64::from(!old) + u64::from(new))
 }
 
-/// The sum over a pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1): `addresses` are both of them as they
-/// stand in the IP header; not folded.
+/// The sum over a pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1), not folded. `addresses` are the
+/// source and destination address as in the IP header.
 pub fn pseudo_header_sum(addresses: &[u8], protocol: u8, length: usize) -> u64 {
     sum_words(addresses) + u64::from(protocol) + length as u64
 }
 
-/// Where a UDP header has its checksum, bytes (RFC 768).
+/// Offset of the checksum in a UDP header, bytes (RFC 768).
 const UDP_CHECKSUM: usize = 6;
 
-/// Completes the checksum over `frame` from `start`, whose field at `start + offset` holds the folded sum of the
-/// pseudo-header, as a device does for its kernel (virtio 1.2 section 5.1.6.2). What lies outside of the frame is
-/// left alone.
+/// Completes the checksum over `frame` from `start`, as a device does for its kernel (virtio 1.2 section
+/// 5.1.6.2). The field at `start + offset` holds the folded sum of the pseudo-header. Does nothing if the
+/// field is outside of the frame.
 pub fn finish(frame: &mut [u8], start: usize, offset: usize) {
     let Some(covered) = frame.get_mut(start..).filter(|c| offset + 2 <= c.len()) else { return };
-    // To UDP alone zero means "none", and all ones are the same number in ones' complement (RFC 768). Elsewhere zero is zero:
-    // readers of captures take all ones for a wrong update (RFC 1624 section 3).
+    // Only in UDP zero means "no checksum"; all ones are the same number in ones' complement (RFC 768). In
+    // other protocols zero stays zero: packet analysers report all ones as an incorrect update (RFC 1624
+    // section 3).
     let sum = match checksum(covered) {
         0 if offset == UDP_CHECKSUM => 0xffff,
         sum => sum,
@@ -55,20 +56,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_rfc_1071() {
+    fn matches_the_example_of_rfc_1071() {
         assert_eq!(fold(sum_words(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7])), 0xddf2);
         assert_eq!(sum_words(&[1, 2, 3]), 0x0102 + 0x0300);
     }
 
     #[test]
-    fn the_example_of_rfc_1624() {
+    fn matches_the_example_of_rfc_1624() {
         assert_eq!(updated(0xdd2f, 0x5555, 0x3285), 0x0000);
     }
 
     #[test]
     fn a_sum_of_zero_is_written_as_zero_except_to_udp() {
         let finished = |offset: usize| {
-            // The folded sum of a pseudo-header, 1, stands in the field; with the other words it makes 0xffff.
+            // The field holds the folded sum of a pseudo-header, 1. Together with the other words the sum is
+            // 0xffff.
             let mut header = [0; 20];
             header[offset + 1] = 1;
             header[..2].copy_from_slice(&0xfffe_u16.to_be_bytes());
@@ -80,10 +82,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changing_a_word_and_the_checksum_keeps_what_was_right_right(
+        fn an_updated_checksum_stays_correct(
             mut words in proptest::collection::vec(any::<u16>(), 2..30), at in any::<prop::sample::Index>(), new in any::<u16>(),
         ) {
-            // Never all zero, as no IP header is.
+            // Not all zero, because no IP header is.
             words[0] |= 0x4000;
             let bytes = |words: &[u16]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>();
             let before = checksum(&bytes(&words));

@@ -1,4 +1,4 @@
-//! What a router changes in a packet that it sends on, and fragments (RFC 791 sections 2.3 and 3.2).
+//! Changes to a forwarded packet, and IPv4 fragmentation (RFC 791 sections 2.3 and 3.2).
 
 use super::{
     checksum::{checksum, updated},
@@ -6,13 +6,13 @@ use super::{
     ipv4::{self, Ipv4},
 };
 
-/// An option that goes into every fragment (RFC 791 section 3.1).
+/// Flag of an option that is copied into every fragment (RFC 791 section 3.1).
 const COPIED: u8 = 0x80;
 const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const MORE_FRAGMENTS: u16 = 0x2000;
 
-/// Gives a frame with an IP packet new Ethernet addresses and lowers its time to live by one.
+/// Replaces the Ethernet addresses of a frame with an IP packet, and decrements its time to live.
 pub(super) fn rewrite(frame: &mut [u8], to: Mac, from: Mac) {
     if frame.len() < ETHERNET_HEADER + ipv4::HEADER {
         return;
@@ -31,8 +31,8 @@ pub(super) fn rewrite(frame: &mut [u8], to: Mac, from: Mac) {
     }
 }
 
-/// The fragments of a frame with one IPv4 packet and finished checksums, of at most `mtu` bytes of IP each; the
-/// frame itself where it fits. None where that cannot be done.
+/// Fragments a frame with one IPv4 packet and complete checksums into fragments of at most `mtu` IP bytes.
+/// Returns the frame itself if it fits, and no frames if fragmentation is impossible.
 pub(super) fn fragments(frame: &[u8], mtu: u32) -> Vec<Vec<u8>> {
     let mtu = mtu as usize;
     let Some(ip) = frame.get(ETHERNET_HEADER..).and_then(Ipv4::parse) else { return Vec::new() };
@@ -41,7 +41,7 @@ pub(super) fn fragments(frame: &[u8], mtu: u32) -> Vec<Vec<u8>> {
     }
     let later = later_header(ip.header);
     let is_possible = mtu >= ip.header.len() + 8
-        // An offset beyond what its field holds.
+        // The fragment offset must fit into its field.
         && usize::from(ip.fragment_offset()) * 8 + ip.payload.len() <= usize::from(u16::MAX);
     if !is_possible {
         return Vec::new();
@@ -50,36 +50,36 @@ pub(super) fn fragments(frame: &[u8], mtu: u32) -> Vec<Vec<u8>> {
     let mut done = 0;
     while done < ip.payload.len() {
         let header = if done == 0 { ip.header } else { &later };
-        let (room, left) = (mtu - header.len(), &ip.payload[done..]);
-        // All but the last piece fill whole units of 8 bytes.
-        let part = if left.len() <= room { left } else { &left[..room & !7] };
-        let is_last = part.len() == left.len() && !ip.more_fragments();
+        let (space, remaining) = (mtu - header.len(), &ip.payload[done..]);
+        // All but the last part consist of whole units of 8 bytes.
+        let part = if remaining.len() <= space { remaining } else { &remaining[..space & !7] };
+        let is_last = part.len() == remaining.len() && !ip.more_fragments();
         let mut fragment = frame[..ETHERNET_HEADER].to_vec();
         fragment.extend(header);
         fragment.extend(part);
-        let place = (usize::from(ip.fragment_offset()) + done / 8) as u16;
-        finish_header(&mut fragment[ETHERNET_HEADER..], header.len(), place, is_last);
+        let offset = (usize::from(ip.fragment_offset()) + done / 8) as u16;
+        finish_header(&mut fragment[ETHERNET_HEADER..], header.len(), offset, is_last);
         fragments.push(fragment);
         done += part.len();
     }
     fragments
 }
 
-/// Writes what differs between fragments: lengths, place and checksum.
-fn finish_header(packet: &mut [u8], header: usize, place: u16, is_last: bool) {
+/// Writes the fields that differ between fragments: lengths, fragment offset and checksum.
+fn finish_header(packet: &mut [u8], header: usize, offset: u16, is_last: bool) {
     let length = packet.len() as u16;
-    // The reserved bit and "don't fragment" stay as they are.
+    // The reserved bit and "don't fragment" stay unchanged.
     let kept = u16::from_be_bytes([packet[6], packet[7]]) & 0xc000;
     let more = if is_last { 0 } else { MORE_FRAGMENTS };
     packet[0] = 0x40 | (header / 4) as u8;
     packet[2..4].copy_from_slice(&length.to_be_bytes());
-    packet[6..8].copy_from_slice(&(kept | more | place).to_be_bytes());
+    packet[6..8].copy_from_slice(&(kept | more | offset).to_be_bytes());
     packet[10..12].fill(0);
     let sum = checksum(&packet[..header]);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The header of all fragments but the first: with those options only that are to be copied.
+/// The header of all fragments but the first: only with the options that have the [`COPIED`] flag.
 fn later_header(header: &[u8]) -> Vec<u8> {
     let (fixed, mut options) = header.split_at(ipv4::HEADER);
     let mut later = fixed.to_vec();
@@ -89,7 +89,7 @@ fn later_header(header: &[u8]) -> Vec<u8> {
             NO_OPERATION => 1,
             _ => options.get(1).map_or(0, |l| usize::from(*l)),
         };
-        // What cannot be understood is carried no further.
+        // A malformed option ends the list.
         let Some(option) = options.get(..length).filter(|o| o.len() >= 2 || kind == NO_OPERATION) else {
             break;
         };

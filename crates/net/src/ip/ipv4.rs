@@ -1,8 +1,8 @@
-//! An IPv4 packet, checked (RFC 791 section 3.1, RFC 1812 section 5.2.2).
+//! A validated IPv4 packet (RFC 791 section 3.1, RFC 1812 section 5.2.2).
 
 use std::net::Ipv4Addr;
 
-use super::checksum::checksum;
+use super::{checksum::checksum, reply::TTL};
 
 /// ICMP's protocol number.
 pub(super) const ICMP: u8 = 1;
@@ -11,18 +11,18 @@ pub(super) const UDP: u8 = 17;
 /// Bytes of a header without options.
 pub(super) const HEADER: usize = 20;
 
-/// A packet whose header is in order.
+/// A packet with a valid header.
 #[derive(Clone, Copy)]
 pub(super) struct Ipv4<'a> {
     /// The header, options included.
     pub(super) header: &'a [u8],
     pub(super) payload: &'a [u8],
-    /// Both; what may follow in the frame is no part of the packet.
+    /// Header and payload, without Ethernet padding.
     pub(super) packet: &'a [u8],
 }
 
 impl<'a> Ipv4<'a> {
-    /// `None` where the packet is cut short, or its version, lengths or header checksum are not right.
+    /// `None` if the packet is truncated, or its version, lengths or header checksum are wrong.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let first = *bytes.first()?;
         let header_len = usize::from(first & 0x0f) * 4;
@@ -51,7 +51,7 @@ impl<'a> Ipv4<'a> {
         self.header[6] & 0x20 != 0
     }
 
-    /// The place of a fragment in its packet, in units of 8 bytes.
+    /// The fragment offset, in units of 8 bytes.
     pub(super) fn fragment_offset(&self) -> u16 {
         u16::from_be_bytes([self.header[6], self.header[7]]) & 0x1fff
     }
@@ -77,13 +77,13 @@ impl<'a> Ipv4<'a> {
     }
 }
 
-/// Whether an address may be that of one host (RFC 1812 section 5.3.7).
+/// Whether an address may belong to a single host (RFC 1812 section 5.3.7).
 pub(super) fn is_host(address: Ipv4Addr) -> bool {
-    // 0/8 and 127/8 never leave a host; 224/4 are groups, 240/4 are reserved.
+    // 0/8 and 127/8 never leave a host; 224/4 is multicast, 240/4 is reserved.
     !matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
-/// A header without options; its payload must follow. `id` as the packet it answers has it.
+/// A header without options, for a payload of `payload` bytes. `id` is that of the packet it replies to.
 pub(super) fn header(
     tos: u8,
     id: u16,
@@ -95,18 +95,7 @@ pub(super) fn header(
     let [length_high, length_low] = ((HEADER + payload) as u16).to_be_bytes();
     let [id_high, id_low] = id.to_be_bytes();
     let mut header = [0; HEADER];
-    header[..10].copy_from_slice(&[
-        0x45,
-        tos,
-        length_high,
-        length_low,
-        id_high,
-        id_low,
-        0,
-        0,
-        super::TTL,
-        protocol,
-    ]);
+    header[..10].copy_from_slice(&[0x45, tos, length_high, length_low, id_high, id_low, 0, 0, TTL, protocol]);
     header[12..16].copy_from_slice(&from.octets());
     header[16..].copy_from_slice(&to.octets());
     let sum = checksum(&header);

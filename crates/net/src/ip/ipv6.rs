@@ -1,10 +1,10 @@
-//! An IPv6 packet, checked, and what lies behind its extension headers (RFC 8200).
+//! A validated IPv6 packet, and the transport header after its extension headers (RFC 8200).
 
 use std::net::Ipv6Addr;
 
 /// ICMPv6's number as a next header.
 pub(super) const ICMPV6: u8 = 58;
-/// UDP's.
+/// UDP's number as a next header.
 pub(super) const UDP: u8 = 17;
 /// Bytes of the fixed header.
 pub(super) const HEADER: usize = 40;
@@ -14,26 +14,26 @@ const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// A packet whose header is in order.
+/// A packet with a valid header.
 #[derive(Clone, Copy)]
 pub(super) struct Ipv6<'a> {
     pub(super) header: &'a [u8],
     pub(super) payload: &'a [u8],
-    /// Both; what may follow in the frame is no part of the packet.
+    /// Header and payload, without Ethernet padding.
     pub(super) packet: &'a [u8],
 }
 
-/// What lies behind the extension headers.
+/// The data after the extension headers.
 #[derive(Clone, Copy)]
 pub(super) struct Transport<'a> {
     pub(super) protocol: u8,
     pub(super) bytes: &'a [u8],
-    /// Part of a packet: `bytes` are not all of it.
+    /// The packet is a fragment: `bytes` is not all of the data.
     pub(super) is_fragment: bool,
 }
 
 impl<'a> Ipv6<'a> {
-    /// `None` where the packet is cut short or of another version.
+    /// `None` if the packet is truncated or has another version.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         if bytes.len() < HEADER || bytes[0] >> 4 != 6 {
             return None;
@@ -60,12 +60,12 @@ impl<'a> Ipv6<'a> {
         address(&self.header[24..40])
     }
 
-    /// The source and destination as they stand in the header.
+    /// The bytes of source and destination address.
     pub(super) fn addresses(&self) -> &'a [u8] {
         &self.header[8..40]
     }
 
-    /// `None` where it cannot be found: headers cut short, or a fragment that is not the first.
+    /// `None` if it is not in the packet: truncated headers, or a fragment that is not the first.
     pub(super) fn transport(&self) -> Option<Transport<'a>> {
         let mut next = self.header[6];
         let mut bytes = self.payload;
@@ -91,14 +91,14 @@ impl<'a> Ipv6<'a> {
     }
 }
 
-/// The address in sixteen bytes.
+/// Converts sixteen bytes to an address.
 pub(super) fn address(bytes: &[u8]) -> Ipv6Addr {
     let mut octets = [0; 16];
     octets.copy_from_slice(&bytes[..16]);
     Ipv6Addr::from(octets)
 }
 
-/// The fixed header of an ICMPv6 packet, flow label 0.
+/// The fixed header of an ICMPv6 packet, with flow label 0.
 pub(super) fn header(
     traffic_class: u8,
     hop_limit: u8,

@@ -1,25 +1,27 @@
-//! Neighbour discovery, as far as a router needs it: it answers solicitations (RFC 4861 sections 7.1.1 and 7.2.4).
+//! Neighbour advertisements of routers in reply to solicitations (RFC 4861 sections 7.1.1 and 7.2.4).
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::{Destination, RouterInterface};
 
 use super::{
-    Reply,
     ethernet::{self, Mac, station_mac},
-    icmpv6_packet,
+    icmpv6,
     ipv6::{self, Ipv6, Transport},
+    reply::LinkReply,
 };
 
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
-/// Nothing that was forwarded has it any more (section 7.1.1).
+/// A forwarded packet has a lower hop limit, so it cannot pass as one from the link (section 7.1.1).
 const HOP_LIMIT: u8 = 255;
-/// Type, code, checksum, reserved, target.
+/// Bytes of a solicitation: type, code, checksum, reserved, target.
 const LENGTH: usize = 24;
-/// Flags of an advertisement: sender is a router, it was solicited, it overrides what was known.
+/// Flag of an advertisement: the sender is a router.
 const ROUTER: u8 = 0x80;
+/// Flag of an advertisement: it replies to a solicitation.
 const SOLICITED: u8 = 0x40;
+/// Flag of an advertisement: it replaces an existing cache entry.
 const OVERRIDE: u8 = 0x20;
 const SOURCE_ADDRESS_OPTION: u8 = 1;
 const TARGET_ADDRESS_OPTION: u8 = 2;
@@ -27,44 +29,45 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// Ethernet address of [`ALL_NODES`] (RFC 2464 section 7).
 const ALL_NODES_MAC: Mac = [0x33, 0x33, 0, 0, 0, 1];
 
-/// Whether a packet is a valid solicitation of an address of `own`.
-pub(super) fn asks_for(ip: &Ipv6<'_>, transport: &Transport<'_>, own: &RouterInterface) -> bool {
+/// Whether a packet is a valid solicitation for an address of `own`.
+pub(super) fn is_solicitation(ip: &Ipv6<'_>, transport: &Transport<'_>, own: &RouterInterface) -> bool {
     let icmp = transport.bytes;
     icmp.len() >= LENGTH
         && icmp[..2] == [SOLICITATION, 0]
         && ip.hop_limit() == HOP_LIMIT
-        && super::is_whole_icmpv6(ip, transport)
+        && icmpv6::has_valid_checksum(ip, transport)
         && own.addresses.iter().any(|a| a.address == IpAddr::V6(ipv6::address(&icmp[8..24])))
 }
 
-/// The answer to what [`asks_for`] an address; `source` is the sender of its frame.
+/// The reply to a solicitation; `source` is the sender of its frame.
 pub(super) fn reply(
     ip: &Ipv6<'_>,
     transport: &Transport<'_>,
     own: &RouterInterface,
     source: Mac,
     stations: u32,
-) -> Option<Reply> {
+) -> Option<LinkReply> {
     let target = transport.bytes.get(8..LENGTH)?;
     let mac = station_mac(own.station);
-    // Who asks without an address wants to know whether the target is free: all are told.
+    // A solicitation without a source address is duplicate address detection: the advertisement goes to all
+    // nodes.
     let (to, to_mac, flags) = if ip.source().is_unspecified() {
         (ALL_NODES, ALL_NODES_MAC, ROUTER | OVERRIDE)
     } else {
-        let asker = source_address(&transport.bytes[LENGTH..]).unwrap_or(source);
-        (ip.source(), asker, ROUTER | SOLICITED | OVERRIDE)
+        let requester = source_address(&transport.bytes[LENGTH..]).unwrap_or(source);
+        (ip.source(), requester, ROUTER | SOLICITED | OVERRIDE)
     };
     let mut icmp = vec![ADVERTISEMENT, 0, 0, 0, flags, 0, 0, 0];
     icmp.extend(target);
     icmp.extend([TARGET_ADDRESS_OPTION, 1]);
     icmp.extend(mac);
     let mut frame = ethernet::header(to_mac, mac, ethernet::IPV6);
-    icmpv6_packet(&mut frame, 0, HOP_LIMIT, ipv6::address(target), to, &mut icmp);
+    icmpv6::write_packet(&mut frame, 0, HOP_LIMIT, ipv6::address(target), to, &mut icmp);
     let to = if to == ALL_NODES { Destination::All } else { ethernet::destination(to_mac, stations) };
-    Some(Reply { to, frame })
+    Some(LinkReply { to, frame })
 }
 
-/// The option that says from which Ethernet address a solicitation comes.
+/// The source link-layer address option of a solicitation.
 fn source_address(mut options: &[u8]) -> Option<Mac> {
     loop {
         let length = 8 * usize::from(*options.get(1)?);

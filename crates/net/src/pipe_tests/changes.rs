@@ -1,4 +1,5 @@
-//! New values during a run: what is queued, in service and on the wire.
+//! Changes of the specification during a run: their effect on packets in the queue, in service and on the
+//! wire.
 
 use proptest::prelude::*;
 
@@ -8,83 +9,83 @@ use crate::{Discipline, DropCause, LossModel};
 const MS: u64 = 1_000_000;
 const RATE: u64 = 12_000_000;
 
-fn ends(bench: &Bench) -> Vec<u64> {
-    bench.delivered.iter().map(|d| d.0.last.0).collect()
+fn ends(pipe: &TestPipe) -> Vec<u64> {
+    pipe.delivered.iter().map(|d| d.0.last.as_nanos()).collect()
 }
 
-/// 1500 B on the wire take 1 ms at 12 Mb/s; a change to twice the rate comes in the middle of the second.
+/// 1500 B on the wire take 1 ms at 12 Mb/s; the rate doubles in the middle of the second packet.
 #[test]
-fn the_packet_in_service_sends_its_rest_at_the_new_rate() {
-    for make in [Bench::new, Bench::managed] {
+fn the_packet_in_service_continues_at_the_new_rate() {
+    for make in [TestPipe::new, TestPipe::event_driven] {
         let spec = at_rate(RATE, QueueLimit::Unlimited);
-        let mut bench = make(&spec, 1);
-        (0..4).for_each(|i| bench.offer(Time(0), Probe::single(i, 1486)));
-        bench.change(Time(3 * MS / 2), &at_rate(2 * RATE, QueueLimit::Unlimited));
-        bench.run(END);
-        // Half of the second in a quarter of a millisecond, then one every half.
-        for (end, expected) in ends(&bench).iter().zip([MS, 7 * MS / 4, 9 * MS / 4, 11 * MS / 4]) {
+        let mut pipe = make(&spec, 1);
+        (0..4).for_each(|i| pipe.offer(Time(0), TestSegments::single(i, 1486)));
+        pipe.change(Time(3 * MS / 2), &at_rate(2 * RATE, QueueLimit::Unlimited));
+        pipe.run(END);
+        // Half of the second packet takes a quarter of a millisecond, each later one half a millisecond.
+        for (end, expected) in ends(&pipe).iter().zip([MS, 7 * MS / 4, 9 * MS / 4, 11 * MS / 4]) {
             assert!(end.abs_diff(expected) < 700, "{end}, {expected} expected");
         }
-        assert_eq!(bench.counters().sent_packets, 4);
+        assert_eq!(pipe.counters().sent_packets, 4);
     }
 }
 
 #[test]
-fn what_is_on_the_wire_keeps_its_arrival_and_order_is_kept() {
+fn packets_on_the_wire_keep_their_arrival_time_and_order() {
     let spec = PipeSpec { delay: Time(100 * MS), ..PipeSpec::default() };
-    let mut bench = Bench::new(&spec, 1);
-    bench.offer(Time(0), Probe::single(0, 1486));
-    bench.change(Time(10 * MS), &PipeSpec { delay: Time(20 * MS), ..PipeSpec::default() });
-    bench.offer(Time(20 * MS), Probe::single(1, 1486));
-    bench.offer(Time(90 * MS), Probe::single(2, 1486));
-    bench.run(END);
-    assert_eq!(ends(&bench), [100 * MS, 100 * MS, 110 * MS]);
+    let mut pipe = TestPipe::new(&spec, 1);
+    pipe.offer(Time(0), TestSegments::single(0, 1486));
+    pipe.change(Time(10 * MS), &PipeSpec { delay: Time(20 * MS), ..PipeSpec::default() });
+    pipe.offer(Time(20 * MS), TestSegments::single(1, 1486));
+    pipe.offer(Time(90 * MS), TestSegments::single(2, 1486));
+    pipe.run(END);
+    assert_eq!(ends(&pipe), [100 * MS, 100 * MS, 110 * MS]);
 }
 
 #[test]
-fn a_smaller_limit_drops_nothing_that_is_queued() {
-    let mut bench = Bench::new(&at_rate(RATE, QueueLimit::Packets(10)), 1);
-    (0..10).for_each(|i| bench.offer(Time(0), Probe::single(i, 1486)));
-    bench.change(Time(1), &at_rate(RATE, QueueLimit::Packets(3)));
-    bench.offer(Time(2), Probe::single(10, 1486));
-    bench.run(END);
-    assert_eq!(bench.numbers(), (0..10).collect::<Vec<_>>());
-    assert_eq!(bench.dropped(DropCause::Queue), [10]);
+fn a_smaller_limit_drops_no_queued_packets() {
+    let mut pipe = TestPipe::new(&at_rate(RATE, QueueLimit::Packets(10)), 1);
+    (0..10).for_each(|i| pipe.offer(Time(0), TestSegments::single(i, 1486)));
+    pipe.change(Time(1), &at_rate(RATE, QueueLimit::Packets(3)));
+    pipe.offer(Time(2), TestSegments::single(10, 1486));
+    pipe.run(END);
+    assert_eq!(pipe.numbers(), (0..10).collect::<Vec<_>>());
+    assert_eq!(pipe.dropped(DropCause::Queue), [10]);
 }
 
 #[test]
-fn a_link_that_is_down_drops_what_comes_and_keeps_what_waits() {
+fn a_link_that_is_down_drops_arrivals_and_keeps_queued_packets() {
     let spec = PipeSpec { delay: Time(5 * MS), ..at_rate(RATE, QueueLimit::Unlimited) };
     let down = PipeSpec { down: true, ..spec.clone() };
-    let mut bench = Bench::new(&spec, 1);
-    (0..3).for_each(|i| bench.offer(Time(0), Probe::single(i, 1486)));
-    bench.change(Time(3 * MS / 2), &down);
-    bench.offer(Time(2 * MS), Probe::train(3, 4, 1486));
-    bench.run(Time(99 * MS));
-    assert_eq!(bench.numbers(), [0], "it was on the wire");
-    bench.change(Time(100 * MS), &spec);
-    bench.run(END);
-    assert_eq!(bench.dropped(DropCause::Down), [3, 4, 5, 6]);
-    for (end, expected) in ends(&bench).iter().zip([6 * MS, 105 * MS + MS / 2, 106 * MS + MS / 2]) {
+    let mut pipe = TestPipe::new(&spec, 1);
+    (0..3).for_each(|i| pipe.offer(Time(0), TestSegments::single(i, 1486)));
+    pipe.change(Time(3 * MS / 2), &down);
+    pipe.offer(Time(2 * MS), TestSegments::train(3, 4, 1486));
+    pipe.run(Time(99 * MS));
+    assert_eq!(pipe.numbers(), [0], "it was on the wire");
+    pipe.change(Time(100 * MS), &spec);
+    pipe.run(END);
+    assert_eq!(pipe.dropped(DropCause::Down), [3, 4, 5, 6]);
+    for (end, expected) in ends(&pipe).iter().zip([6 * MS, 105 * MS + MS / 2, 106 * MS + MS / 2]) {
         assert!(end.abs_diff(expected) < 700, "{end}, {expected} expected");
     }
-    assert_eq!((bench.counters().dropped_down, bench.counters().sent_packets), (4, 3));
+    assert_eq!((pipe.counters().dropped_down, pipe.counters().sent_packets), (4, 3));
 }
 
 #[test]
 fn an_unlimited_rate_empties_the_queue_at_once() {
-    let mut bench = Bench::new(&at_rate(RATE, QueueLimit::Unlimited), 1);
-    (0..10).for_each(|i| bench.offer(Time(0), Probe::single(i, 1486)));
-    bench.change(Time(3 * MS / 2), &PipeSpec::default());
-    bench.run(END);
-    assert_eq!(ends(&bench).iter().filter(|end| **end == 3 * MS / 2).count(), 9);
+    let mut pipe = TestPipe::new(&at_rate(RATE, QueueLimit::Unlimited), 1);
+    (0..10).for_each(|i| pipe.offer(Time(0), TestSegments::single(i, 1486)));
+    pipe.change(Time(3 * MS / 2), &PipeSpec::default());
+    pipe.run(END);
+    assert_eq!(ends(&pipe).iter().filter(|end| **end == 3 * MS / 2).count(), 9);
 }
 
 proptest! {
-    /// Whatever changes when: nothing is lost but what is dropped, and flows stay in order.
+    /// Under any changes every packet is delivered or dropped, and flows stay in order.
     #[test]
     fn changes_conserve_packets(
-        disciplines in proptest::collection::vec(super::keeps::discipline(), 1..6),
+        disciplines in proptest::collection::vec(super::invariants::discipline(), 1..6),
         rates in proptest::collection::vec(proptest::option::of(1_000_000u64..10_000_000_000), 6),
         gaps in proptest::collection::vec((0u64..400_000, 1u32..20, 0u8..4), 1..80),
         burst in proptest::option::of(1000u64..50_000), loss in 0.0..0.2f64,
@@ -99,26 +100,26 @@ proptest! {
             ..PipeSpec::default()
         }).collect();
         let first = PipeSpec { discipline: Discipline::default(), ..specs[0].clone() };
-        let mut bench = Bench::new(&first, 1);
+        let mut pipe = TestPipe::new(&first, 1);
         let (mut now, mut number) = (0, 0);
         for (i, (gap, segments, kind)) in gaps.iter().enumerate() {
             now += gap;
             if *kind == 0 {
                 let spec = &specs[i % specs.len()];
-                bench.change(Time(now), &PipeSpec { down: i % 3 == 0, ..spec.clone() });
+                pipe.change(Time(now), &PipeSpec { down: i % 3 == 0, ..spec.clone() });
             } else {
-                bench.offer(Time(now), Probe::train(number, *segments, 1000));
+                pipe.offer(Time(now), TestSegments::train(number, *segments, 1000));
                 number += u64::from(*segments);
             }
         }
-        bench.change(Time(now + 1), &first);
-        bench.run(END);
-        let mut all = bench.numbers();
+        pipe.change(Time(now + 1), &first);
+        pipe.run(END);
+        let mut all = pipe.numbers();
         prop_assert!(all.windows(2).all(|w| w[0] < w[1]), "one flow stays in order");
-        all.extend(bench.dropped.iter().flat_map(|d| d.2.numbers()));
+        all.extend(pipe.dropped.iter().flat_map(|d| d.2.numbers()));
         all.sort_unstable();
         prop_assert_eq!(all, (0..number).collect::<Vec<_>>());
-        let counters = bench.counters();
+        let counters = pipe.counters();
         prop_assert_eq!((counters.queue_packets, counters.queue_bytes), (0, 0));
     }
 }

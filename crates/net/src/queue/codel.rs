@@ -1,20 +1,19 @@
-//! Controlled delay (RFC 8289): the state of one queue, and the queue that has one.
+//! Controlled delay (RFC 8289): the state of one queue, and a single queue with it.
 //!
-//! `should_drop` and `dequeue` are `dodequeue` and `dequeue` of section 5.4; with ECN as in Linux's `codel_impl.h`.
-//! Departures from the RFC:
-//! 1. `maxpacket` is the largest segment seen so far, as in Linux, not a constant.
-//! 2. The sojourn ends when the segment's transmission begins, as at a device's dequeue.
+//! `CodelState::is_above` and `dequeue` are `dodequeue` and `dequeue` of section 5.4; ECN as in Linux's
+//! `codel_impl.h`. Departures from the RFC:
+//! 1. `maxpacket` is the largest segment so far, as in Linux, not a constant.
+//! 2. The sojourn time ends when the segment's transmission begins, as at a device's dequeue.
 
 use super::{
-    Backlog, Desk, Item,
-    desk::{Fate, may_be_marked},
-    lane::{Lane, Mark},
+    Backlog, QueueContext, QueuedPacket,
+    segment_queue::{Admission, Mark, SegmentQueue},
 };
 use crate::{Codel, DropCause, Packet, fixed::Fixed};
 
-/// The variables of section 5.3.
+/// The state variables of section 5.3.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Control {
+pub(crate) struct CodelState {
     first_above: Option<Fixed>,
     drop_next: Fixed,
     count: u32,
@@ -23,29 +22,30 @@ pub(crate) struct Control {
     max_packet: u64,
 }
 
-impl Control {
-    /// Takes the next segment that is not dropped; `None` where all were. What is dropped goes to `desk`.
+impl CodelState {
+    /// Takes the next segment that is not dropped; `None` if there is none. `context` receives the dropped
+    /// segments.
     pub(crate) fn dequeue<P: Packet>(
         &mut self,
         codel: &Codel,
-        lane: &mut Lane<P>,
-        desk: &mut Desk<P>,
+        segments: &mut SegmentQueue<P>,
+        context: &mut QueueContext<P>,
     ) -> Option<u64> {
-        let mut above = self.is_above(codel, lane, desk.now);
+        let mut above = self.is_above(codel, segments, context.now);
         let mut mark = Mark::No;
         if self.dropping {
             if !above {
                 self.dropping = false;
             }
-            while self.dropping && desk.now >= self.drop_next {
+            while self.dropping && context.now >= self.drop_next {
                 self.count = self.count.saturating_add(1);
-                if codel.ecn && may_be_marked(lane.head_ecn()) {
+                if codel.ecn && segments.head_ecn().is_capable() {
                     mark = Mark::Ce;
                     self.drop_next = control_law(codel, self.drop_next, self.count);
                     break;
                 }
-                lane.drop_head(DropCause::Aqm, desk);
-                above = self.is_above(codel, lane, desk.now);
+                segments.drop_head(DropCause::Aqm, context);
+                above = self.is_above(codel, segments, context.now);
                 if above {
                     self.drop_next = control_law(codel, self.drop_next, self.count);
                 } else {
@@ -53,18 +53,19 @@ impl Control {
                 }
             }
         } else if above {
-            if codel.ecn && may_be_marked(lane.head_ecn()) {
+            if codel.ecn && segments.head_ecn().is_capable() {
                 mark = Mark::Ce;
             } else {
-                lane.drop_head(DropCause::Aqm, desk);
-                self.is_above(codel, lane, desk.now);
+                segments.drop_head(DropCause::Aqm, context);
+                self.is_above(codel, segments, context.now);
             }
-            self.begin_dropping(codel, desk.now);
+            self.begin_dropping(codel, context.now);
         }
-        lane.take(mark, desk)
+        segments.take(mark, context)
     }
 
-    /// Section 5.4: if the queue was above the target until lately, goes on at the rate that controlled it.
+    /// Enters the dropping state. Section 5.4: if the queue was above the target recently, continues at the
+    /// drop rate that controlled it.
     fn begin_dropping(&mut self, codel: &Codel, now: Fixed) {
         self.dropping = true;
         let delta = self.count.saturating_sub(self.last_count);
@@ -74,16 +75,16 @@ impl Control {
         self.last_count = self.count;
     }
 
-    /// Whether the next segment has found the queue above the target for an interval (`ok_to_drop`).
-    fn is_above<P: Packet>(&mut self, codel: &Codel, lane: &Lane<P>, now: Fixed) -> bool {
-        let Some(at) = lane.head_at() else {
+    /// Whether the queue has been above the target for an interval (`ok_to_drop`).
+    fn is_above<P: Packet>(&mut self, codel: &Codel, segments: &SegmentQueue<P>, now: Fixed) -> bool {
+        let Some(at) = segments.head_at() else {
             self.first_above = None;
             return false;
         };
-        let bytes = lane.head_bytes();
+        let bytes = segments.head_bytes();
         self.max_packet = self.max_packet.max(bytes);
         let sojourn = now.saturating_sub(at);
-        if sojourn < Fixed::from(codel.target) || lane.backlog().bytes - bytes <= self.max_packet {
+        if sojourn < Fixed::from(codel.target) || segments.backlog().bytes - bytes <= self.max_packet {
             self.first_above = None;
             return false;
         }
@@ -99,46 +100,46 @@ impl Control {
 
 /// Section 5.3: the next drop is interval / sqrt(count) later.
 fn control_law(codel: &Codel, at: Fixed, count: u32) -> Fixed {
-    at + Fixed::from_nanos_f64(codel.interval.0 as f64 / libm::sqrt(f64::from(count.max(1))))
+    at + Fixed::from_nanos_f64(codel.interval.as_nanos_f64() / libm::sqrt(f64::from(count.max(1))))
 }
 
-/// A single queue.
+/// A single queue with CoDel.
 pub(crate) struct CodelQueue<P> {
     codel: Codel,
-    control: Control,
-    lane: Lane<P>,
+    state: CodelState,
+    segments: SegmentQueue<P>,
 }
 
 impl<P: Packet> CodelQueue<P> {
     pub(crate) fn new(codel: Codel, overhead: u32) -> Self {
-        CodelQueue { codel, control: Control::default(), lane: Lane::new(overhead) }
+        CodelQueue { codel, state: CodelState::default(), segments: SegmentQueue::new(overhead) }
     }
 
-    pub(crate) fn enqueue(&mut self, item: Item<P>, desk: &mut Desk<P>) {
-        desk.admit(&mut self.lane, item, |_, _, _| Fate::Enter);
+    pub(crate) fn enqueue(&mut self, queued: QueuedPacket<P>, context: &mut QueueContext<P>) {
+        self.segments.admit(queued, context, |_, _, _| Admission::Accept);
     }
 
-    pub(crate) fn adopt(&mut self, item: Item<P>) {
-        self.lane.push(item);
+    pub(crate) fn adopt(&mut self, queued: QueuedPacket<P>) {
+        self.segments.push(queued);
     }
 
-    pub(crate) fn dequeue(&mut self, desk: &mut Desk<P>) -> Option<u64> {
-        self.control.dequeue(&self.codel, &mut self.lane, desk)
+    pub(crate) fn dequeue(&mut self, context: &mut QueueContext<P>) -> Option<u64> {
+        self.state.dequeue(&self.codel, &mut self.segments, context)
     }
 
-    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
-        self.lane.close(desk);
+    pub(crate) fn close(&mut self, context: &mut QueueContext<P>) {
+        self.segments.close(context);
     }
 
     pub(crate) fn backlog(&self) -> Backlog {
-        self.lane.backlog()
+        self.segments.backlog()
     }
 
     pub(crate) fn ready_at(&self) -> Option<Fixed> {
-        self.lane.head_at()
+        self.segments.head_at()
     }
 
-    pub(crate) fn drain(&mut self, desk: &mut Desk<P>) -> Vec<Item<P>> {
-        self.lane.drain(desk)
+    pub(crate) fn drain(&mut self, context: &mut QueueContext<P>) -> Vec<QueuedPacket<P>> {
+        self.segments.drain(context)
     }
 }

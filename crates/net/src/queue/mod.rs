@@ -1,36 +1,37 @@
-//! Queues: which segment goes next, and which is dropped or marked. One file for each discipline.
+//! Queue disciplines: which segment is sent next, and which is dropped or marked. One file for each
+//! discipline.
 //!
-//! A queue is passive. [`crate::managed`] calls `enqueue` when packets come and `dequeue` when the server is free,
-//! both with their nominal instants; what leaves goes over the [`Desk`].
+//! A queue is passive. [`crate::event_pipe`] calls `enqueue` when a packet arrives and `dequeue` when the
+//! server is free, both at their nominal instants. Packets that leave the queue go to the [`QueueContext`].
 
 mod codel;
-mod desk;
+mod context;
 mod dual_pi2;
 mod fair;
-mod lane;
+mod fifo;
 mod red;
-mod tail;
+mod segment_queue;
 mod xcp;
 
-pub(crate) use desk::{Backlog, Desk, LossDrawn, Part, limit, per_byte};
-pub(crate) use lane::Item;
+pub(crate) use context::{Backlog, LossDraw, PacketPart, QueueContext, effective_limit, mean_time_per_byte};
+pub(crate) use segment_queue::QueuedPacket;
 
-use crate::{Discipline, Packet, fixed::Fixed};
+use crate::{Discipline, XcpPacket, fixed::Fixed};
 
-/// A queue under one of the disciplines.
+/// A queue with one of the disciplines.
 pub(crate) enum Queue<P> {
-    Tail(tail::Tail<P>),
+    Fifo(fifo::FifoQueue<P>),
     Red(red::RedQueue<P>),
     Codel(codel::CodelQueue<P>),
-    Fair(fair::Fair<P>),
+    Fair(fair::FairQueue<P>),
     DualPi2(dual_pi2::DualQueue<P>),
     Xcp(xcp::XcpQueue<P>),
 }
 
-macro_rules! each {
+macro_rules! dispatch {
     ($self:expr, $queue:ident => $call:expr) => {
         match $self {
-            Queue::Tail($queue) => $call,
+            Queue::Fifo($queue) => $call,
             Queue::Red($queue) => $call,
             Queue::Codel($queue) => $call,
             Queue::Fair($queue) => $call,
@@ -40,75 +41,77 @@ macro_rules! each {
     };
 }
 
-impl<P: Packet> Queue<P> {
+impl<P: XcpPacket> Queue<P> {
     pub(crate) fn new(discipline: &Discipline, overhead: u32) -> Self {
         match discipline {
             Discipline::DropTail { mark_above } => {
-                Queue::Tail(tail::Tail::new(tail::Full::Newest { mark_above: *mark_above }, overhead))
+                let policy = fifo::DropPolicy::Newest { mark_above: *mark_above };
+                Queue::Fifo(fifo::FifoQueue::new(policy, overhead))
             }
-            Discipline::DropHead => Queue::Tail(tail::Tail::new(tail::Full::Oldest, overhead)),
+            Discipline::DropHead => Queue::Fifo(fifo::FifoQueue::new(fifo::DropPolicy::Oldest, overhead)),
             Discipline::Red(red) => Queue::Red(red::RedQueue::new(*red, overhead)),
             Discipline::Codel(codel) => Queue::Codel(codel::CodelQueue::new(*codel, overhead)),
             Discipline::FqCodel(fq) => {
-                Queue::Fair(fair::Fair::new(fq.flows, fq.quantum, Some(fq.codel), overhead))
+                Queue::Fair(fair::FairQueue::new(fq.flows, fq.quantum, Some(fq.codel), overhead))
             }
-            Discipline::Fq(fq) => Queue::Fair(fair::Fair::new(fq.flows, fq.quantum, None, overhead)),
+            Discipline::Fq(fq) => Queue::Fair(fair::FairQueue::new(fq.flows, fq.quantum, None, overhead)),
             Discipline::DualPi2(dual) => Queue::DualPi2(dual_pi2::DualQueue::new(*dual, overhead)),
             Discipline::Xcp(xcp) => Queue::Xcp(xcp::XcpQueue::new(*xcp, overhead)),
         }
     }
 
-    /// A packet comes.
-    pub(crate) fn enqueue(&mut self, item: Item<P>, desk: &mut Desk<P>) {
-        each!(self, queue => queue.enqueue(item, desk));
+    /// Accepts or drops a packet that arrives.
+    pub(crate) fn enqueue(&mut self, queued: QueuedPacket<P>, context: &mut QueueContext<P>) {
+        dispatch!(self, queue => queue.enqueue(queued, context));
     }
 
-    /// A packet of an earlier queue comes: it is neither judged nor refused.
-    pub(crate) fn adopt(&mut self, item: Item<P>) {
-        each!(self, queue => queue.adopt(item));
+    /// Takes over a packet of the previous queue without a decision to drop or mark it.
+    pub(crate) fn adopt(&mut self, queued: QueuedPacket<P>) {
+        dispatch!(self, queue => queue.adopt(queued));
     }
 
-    /// The next segment's bytes on the wire, from `desk.now` on the one in service; `None` where nothing is left.
-    pub(crate) fn dequeue(&mut self, desk: &mut Desk<P>) -> Option<u64> {
-        each!(self, queue => queue.dequeue(desk))
+    /// Takes the next segment, which is in service from `context.now` on, and returns its bytes on the wire;
+    /// `None` if the queue is empty.
+    pub(crate) fn dequeue(&mut self, context: &mut QueueContext<P>) -> Option<u64> {
+        dispatch!(self, queue => queue.dequeue(context))
     }
 
-    /// The packet that is being taken ends with the segment taken last.
-    pub(crate) fn close(&mut self, desk: &mut Desk<P>) {
-        each!(self, queue => queue.close(desk));
+    /// Closes the open prefix: the part ends with the last segment taken.
+    pub(crate) fn close(&mut self, context: &mut QueueContext<P>) {
+        dispatch!(self, queue => queue.close(context));
     }
 
-    /// What has not been taken yet.
+    /// The segments that have not been taken.
     pub(crate) fn backlog(&self) -> Backlog {
-        each!(self, queue => queue.backlog())
+        dispatch!(self, queue => queue.backlog())
     }
 
-    /// When the first segment came that can be taken; `None` where the queue is empty.
+    /// Arrival of the first segment that can be taken; `None` if the queue is empty.
     pub(crate) fn ready_at(&self) -> Option<Fixed> {
-        each!(self, queue => queue.ready_at())
+        dispatch!(self, queue => queue.ready_at())
     }
 
-    /// Everything, in the order in which it came.
-    pub(crate) fn drain(&mut self, desk: &mut Desk<P>) -> Vec<Item<P>> {
-        let mut items = each!(self, queue => queue.drain(desk));
-        items.sort_by_key(|item| item.at);
-        items
+    /// Removes all packets, in order of arrival.
+    pub(crate) fn drain(&mut self, context: &mut QueueContext<P>) -> Vec<QueuedPacket<P>> {
+        let mut packets = dispatch!(self, queue => queue.drain(context));
+        packets.sort_by_key(|queued| queued.at);
+        packets
     }
 
-    /// Whether each segment is judged at its own arrival, so that a train whose segments come one by one has to be
-    /// taken in one by one.
-    pub(crate) fn judges_arrivals(&self) -> bool {
+    /// Whether the discipline decides on each segment at its arrival. Then a train whose segments arrive one
+    /// by one must be enqueued segment by segment.
+    pub(crate) fn decides_on_arrival(&self) -> bool {
         match self {
-            Queue::Tail(tail) => tail.marks(),
+            Queue::Fifo(fifo) => fifo.marks(),
             Queue::Red(_) => true,
             _ => false,
         }
     }
 
-    /// Whether a full queue drops what waits, not what comes.
+    /// Whether a full queue drops waiting segments instead of the arriving one.
     pub(crate) fn evicts(&self) -> bool {
         match self {
-            Queue::Tail(tail) => tail.evicts(),
+            Queue::Fifo(fifo) => fifo.evicts(),
             Queue::Fair(_) => true,
             _ => false,
         }

@@ -1,4 +1,5 @@
-//! h0 - r0 - r1 - r2 - h1 with frames of real bytes, and an independent reader of what routers emit.
+//! The network h0 - r0 - r1 - r2 - h1 with real frames, and an independent parser of the frames that routers
+//! send.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -8,13 +9,13 @@ use etherparse::{
     IpNumber, Ipv4Header, Ipv6Header, NetSlice, PacketBuilder, SlicedPacket, TransportSlice, UdpHeader,
 };
 use net::{
-    Arrival, Cidr, Destination, DropCause, Emission, Network, Node, Packet, PipeId, PipeSpec, Router, Sink,
-    Topology, Way,
+    Cidr, Destination, DropCause, Network, NextHop, Node, Packet, PacketSink, PipeId, PipeSpec,
+    RoutablePacket, Router, RouterAction, RouterArrival, Topology, XcpPacket,
     ip::{self, EthernetPacket, ethernet},
 };
 use units::Time;
 
-/// A frame as a host without offloads sends it.
+/// A frame of a host without offloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -29,13 +30,18 @@ impl Packet for Bytes {
         self.0.len().saturating_sub(14) as u32
     }
     fn split_off(&mut self, _at: u32) -> Self {
-        unreachable!("a single segment has no parts")
+        unreachable!("a single segment cannot be split")
     }
-    fn at_router(self, router: &Router, arrival: Arrival, out: &mut Vec<Emission<Self>>) {
-        ip::at_router(self, router, arrival, out);
+}
+
+impl XcpPacket for Bytes {}
+
+impl RoutablePacket for Bytes {
+    fn process_at_router(self, router: &Router, arrival: RouterArrival, out: &mut Vec<RouterAction<Self>>) {
+        ip::process_at_router(self, router, arrival, out);
     }
-    fn way_at(&self, router: &Router, _to: Destination) -> Option<Way> {
-        ip::way_at(self, router)
+    fn next_hop_at(&self, router: &Router, _to: Destination) -> Option<NextHop> {
+        ip::next_hop_at(self, router)
     }
 }
 
@@ -61,19 +67,19 @@ pub struct Log {
     pub passed: Vec<(u32, Vec<u8>)>,
 }
 
-impl Sink<Bytes> for Log {
+impl PacketSink<Bytes> for Log {
     fn deliver(&mut self, station: u32, at: Time, packet: Bytes) {
         self.delivered.push((station, at, packet.0));
     }
     fn drop(&mut self, _pipe: PipeId, _at: Time, cause: DropCause, _packet: Bytes) {
         self.dropped.push(cause);
     }
-    fn pass(&mut self, pipe: PipeId, _train: net::Train, packet: &Bytes) {
+    fn pass(&mut self, pipe: PipeId, _train: net::TrainTimes, packet: &Bytes) {
         self.passed.push((pipe.link, packet.0.clone()));
     }
 }
 
-/// The stations of the chain: hosts 0 and 1, then the routers' from left to right.
+/// The stations of the chain: those of hosts 0 and 1, then those of the routers from left to right.
 pub const H0: u32 = 0;
 pub const H1: u32 = 1;
 pub const R0_LEFT: u32 = 2;
@@ -89,13 +95,15 @@ pub fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Network n is 10.0.n.0/24 and fd00:0:0:n::/64; on each the left end is 1 and the right 2, but h0 is 9.
+/// Network n is 10.0.n.0/24 and fd00:0:0:n::/64. In each the left end has number 1 and the right end 2; hosts
+/// have 9.
 pub fn topology(middle: PipeSpec) -> Topology {
     let mut topology = Topology::new(2, 0);
-    let nodes = [Node::Host(0), topology.router(), topology.router(), topology.router(), Node::Host(1)];
+    let nodes =
+        [Node::Host(0), topology.add_router(), topology.add_router(), topology.add_router(), Node::Host(1)];
     for link in 0..4 {
         let spec = if link == 2 { middle.clone() } else { PipeSpec::default() };
-        topology.link(nodes[link], nodes[link + 1], spec.clone(), spec);
+        topology.add_link(nodes[link], nodes[link + 1], spec.clone(), spec);
     }
     for link in 0..4 {
         let right = if link == 3 { 9 } else { 2 };
@@ -110,7 +118,7 @@ pub fn topology(middle: PipeSpec) -> Topology {
         for (node, (interface, addresses)) in
             [(nodes[link], end(u32::from(!is_host), left)), (nodes[link + 1], end(0, right))]
         {
-            addresses.into_iter().for_each(|a| topology.address(node, interface, a));
+            addresses.into_iter().for_each(|a| topology.add_address(node, interface, a));
         }
     }
     topology
@@ -120,7 +128,7 @@ pub fn chain(middle: PipeSpec) -> Network<Bytes> {
     topology(middle).build(1).unwrap()
 }
 
-/// Sends one frame and returns all that happens.
+/// Sends one frame and returns all deliveries and drops.
 pub fn send(network: &mut Network<Bytes>, from: u32, frame: Vec<u8>) -> Log {
     let mut log = Log::default();
     let mut to = [0; 6];
@@ -131,19 +139,19 @@ pub fn send(network: &mut Network<Bytes>, from: u32, frame: Vec<u8>) -> Log {
     log
 }
 
-/// What an independent reader finds in a frame, after it has found all checksums right.
+/// The fields of a frame with correct checksums, from an independent parser.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ParsedFrame {
     pub from: IpAddr,
     pub to: IpAddr,
     pub ttl: u8,
-    /// ICMP's type as the reader calls it, or the protocol.
+    /// The ICMP type as the parser names it, or the protocol.
     pub kind: String,
     pub payload: Vec<u8>,
 }
 
-/// Reads a frame with etherparse and checks every checksum in it.
-pub fn read(frame: &[u8]) -> Seen {
+/// Parses a frame with etherparse and asserts that every checksum in it is correct.
+pub fn read(frame: &[u8]) -> ParsedFrame {
     let sliced = SlicedPacket::from_ethernet(frame).unwrap_or_else(|e| panic!("{e}: {frame:02x?}"));
     let (from, to, ttl) = match sliced.net.as_ref().expect("IP") {
         NetSlice::Ipv4(v4) => {
@@ -157,7 +165,7 @@ pub fn read(frame: &[u8]) -> Seen {
             assert_eq!(usize::from(header.payload_length), frame.len() - 54, "IPv6 length");
             (IpAddr::from(header.source), IpAddr::from(header.destination), header.hop_limit)
         }
-        NetSlice::Arp(_) => panic!("ARP is no IP"),
+        NetSlice::Arp(_) => panic!("an ARP frame, not IP"),
     };
     let (kind, payload) = match sliced.transport {
         Some(TransportSlice::Icmpv4(icmp)) => {
@@ -182,14 +190,14 @@ pub fn read(frame: &[u8]) -> Seen {
                 (IpAddr::V6(a), IpAddr::V6(b)) => {
                     header.calc_checksum_ipv6_raw(a.octets(), b.octets(), udp.payload())
                 }
-                _ => panic!("two families"),
+                _ => panic!("two address families"),
             };
             assert_eq!(header.checksum, sum.unwrap(), "UDP checksum");
             ("udp".into(), udp.payload().to_vec())
         }
         _ => ("other".into(), frame[14..].to_vec()),
     };
-    Seen { from, to, ttl, kind, payload }
+    ParsedFrame { from, to, ttl, kind, payload }
 }
 
 /// An Ethernet header from h0 to its router.
@@ -200,7 +208,7 @@ fn to_router(kind: u16) -> Vec<u8> {
     frame
 }
 
-/// A UDP packet from h0 to h1, TTL 64, that may be fragmented, apart from what `change` does to it.
+/// A UDP packet from h0 to h1 with TTL 64, which may be fragmented; `change` modifies its header.
 pub fn udp_v4(payload: &[u8], change: impl FnOnce(&mut Ipv4Header)) -> Vec<u8> {
     let mut header = Ipv4Header::new(0, 64, IpNumber::UDP, [10, 0, 0, 9], [10, 0, 3, 9]).unwrap();
     header.dont_fragment = false;
@@ -216,7 +224,7 @@ pub fn udp_v4(payload: &[u8], change: impl FnOnce(&mut Ipv4Header)) -> Vec<u8> {
     frame
 }
 
-/// A UDP packet from h0 to h1, hop limit 64, apart from what `change` does to it.
+/// A UDP packet from h0 to h1 with hop limit 64; `change` modifies its header.
 pub fn udp_v6(payload: &[u8], change: impl FnOnce(&mut Ipv6Header)) -> Vec<u8> {
     let octets = |address: &str| address.parse::<std::net::Ipv6Addr>().unwrap().octets();
     let mut header = Ipv6Header {
@@ -255,7 +263,7 @@ pub fn echo(to: &str, payload: &[u8]) -> Vec<u8> {
             .icmpv6_echo_request(7, 9)
             .write(&mut frame, payload)
             .unwrap(),
-        _ => unreachable!("one family"),
+        _ => unreachable!("one address family"),
     }
     frame
 }

@@ -1,96 +1,97 @@
-//! Capacity: what the narrowest link carries, by the dispersion of packets that were sent faster than it.
+//! Capacity of the narrowest link, from the dispersion of packets that are sent faster.
 //!
-//! Bursts of equal packets leave the narrow link back to back, so that the slope of their arrivals is its rate. Three
-//! sources of error are dealt with one by one:
-//! 1. *Cross traffic between the packets.* Of many bursts those count whose first and last packet were both as fast as
-//!    any (the minimum-delay filter of CapProbe, Kapoor et al. 2004, for bursts as in PBProbe, Chen et al. 2009). Where there is
-//!    none, the mode of all is the answer (as in pathrate, Dovrolis et al. 2001), and in doubt.
+//! Bursts of equal packets leave the narrow link back to back, so that the slope of their arrivals is its
+//! rate. Three sources of error are handled:
+//! 1. *Cross traffic between the packets.* Only bursts count whose first and last packet had minimum delay
+//!    (the filter of CapProbe, Kapoor et al. 2004, for bursts as in PBProbe, Chen et al. 2009). If there are
+//!    none, the result is the mode of all bursts (as in pathrate, Dovrolis et al. 2001), with a warning.
 //! 2. *Coarse time stamps.* Bursts grow until they last many times the resolution.
-//! 3. *Token buckets*, behind which short bursts show the peak rate. Longer trains, sent at twice the rate found so far, show
-//!    a bend: the bucket's bytes pass at once, and all later ones at the rate at which tokens come.
+//! 3. *Token buckets*, after which short bursts show the peak rate. Longer trains at twice the estimated rate
+//!    show a bend: the bucket's bytes pass at once, and all later bytes at the token rate.
 //!
-//! A train sent at R beside cross traffic X leaves at C R / (R + X), so trains at two rates give C without X (the regression of
-//! TOPP, Melander et al. 2000): that is done where there is a bucket, or where no burst was undisturbed.
+//! A train sent at R leaves a link with cross traffic X at C R / (R + X). So trains at two rates yield C
+//! without X (the regression of TOPP, Melander et al. 2000). This is used if there is a bucket, or if no
+//! burst was undisturbed.
 //!
-//! All rates are of IP bytes at the size of the probes; a link of Ethernet carries 14 bytes of header with each (38 with
-//! preamble, checksum and gap).
+//! All rates are of IP bytes at the size of the probes; Ethernet adds a header of 14 bytes to each packet (38
+//! with preamble, checksum and gap).
 
 mod bursts;
-mod long;
+mod long_trains;
 
 use serde::Serialize;
 use units::Time;
 
 use crate::{
-    answer::{Interval, Limits, Validity},
+    result::{Interval, ProbeLimits, Validity},
     statistics::median,
-    train::{Fleet, Method, Seen, Step, Train},
+    train::{Fleet, Method, Step, Train, TrainObservation},
 };
 
-use bursts::{BURSTS, Burst, Undisturbed};
-use long::Passed;
+use bursts::{BURSTS, Burst, UndisturbedBursts};
+use long_trains::LongTrains;
 
-/// A burst's dispersion in units of the resolution: a hundred make one per cent of error.
-const DISPERSION: f64 = 200.0;
-/// Packets of a burst at least: fewer say little about where a bucket ends.
-const LEAST_PACKETS: usize = 16;
-/// Bursts of each length while they grow.
-const SCOUTS: usize = 4;
-/// An interval is in doubt whose ends differ by more than this factor.
-const WIDE: f64 = 1.14;
-/// Of a burst this share may pass before its bend: the later half is then straight.
-const BURST_BEND: f64 = 0.15;
-/// Long trains of a fleet; twice as many once a bucket is known.
+/// Minimum dispersion of a burst, in units of the resolution: a hundred cause an error of one per cent.
+const MIN_DISPERSION: f64 = 200.0;
+/// Minimum number of packets of a burst: fewer do not show where a bucket is empty.
+const MIN_PACKETS: usize = 16;
+/// Number of bursts of each length while the length grows.
+const GROWING_BURSTS: usize = 4;
+/// Maximum ratio of the bounds of a reliable interval.
+const MAX_INTERVAL_RATIO: f64 = 1.14;
+/// Maximum share of a burst before its bend, so that its later half is straight.
+const MAX_BURST_BEND: f64 = 0.15;
+/// Number of long trains of a fleet; twice as many once a bucket is known.
 const LONG_TRAINS: usize = 3;
-/// Packets that a token bucket holds at least.
-const LEAST_BUCKET: f64 = 2.0;
-/// Fleets of long trains, at ever other rates.
-const LONG_TRIES: usize = 8;
+/// Minimum size of a token bucket, packets.
+const MIN_BUCKET_PACKETS: f64 = 2.0;
+/// Maximum number of fleets of long trains, each at another rate.
+const MAX_LONG_FLEETS: usize = 8;
 
-/// What was found.
+/// The result of a capacity measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CapacityAnswer {
-    /// bit/s of IP at `packet_bytes`; `None` where nothing arrived.
+pub struct CapacityResult {
+    /// Capacity, bit/s of IP at `packet_bytes`; `None` if no train arrived.
     pub capacity_bps: Option<Interval>,
-    /// What a burst passes at before a token bucket is empty, bit/s of IP; `None` where there is none.
+    /// Rate of a burst before the token bucket is empty, bit/s of IP; `None` without a token bucket.
     pub peak_bps: Option<f64>,
-    /// What the bucket holds, bytes of IP.
+    /// Size of the token bucket, bytes of IP.
     pub bucket_bytes: Option<f64>,
-    /// What other traffic takes of it, bit/s, where trains at two rates showed it.
+    /// Rate of cross traffic, bit/s, if trains at two rates showed it.
     pub cross_bps: Option<f64>,
-    /// Bytes of a probe, IP header included.
+    /// Size of a probe, bytes, IP header included.
     pub packet_bytes: u32,
-    /// Packets of a burst.
+    /// Number of packets of a burst.
     pub burst_packets: usize,
-    /// Whether to believe it.
+    /// Whether the result is reliable.
     pub validity: Validity,
 }
 
-/// The method.
+/// The measurement method.
 #[derive(Debug, Clone)]
 pub struct Capacity {
-    limits: Limits,
+    limits: ProbeLimits,
     bytes: u32,
-    phase: Phase,
-    /// Of the bursts of the present length.
+    phase: CapacityPhase,
+    /// Bursts of the final length.
     bursts: Vec<Burst>,
     rounds: usize,
-    /// Rates of a few packets each, of all bursts.
-    windows: Vec<f64>,
-    undisturbed: Undisturbed,
-    /// Rate, bit/s.
-    found: Option<Interval>,
+    /// Rates between consecutive packets of all bursts, bit/s.
+    pair_rates_bps: Vec<f64>,
+    undisturbed: UndisturbedBursts,
+    /// Estimate of the capacity, bit/s.
+    estimate: Option<Interval>,
     peak_bps: Option<f64>,
     bucket_bytes: Option<f64>,
     cross_bps: Option<f64>,
-    packets: usize,
-    /// Long trains beyond a bend, or through cross traffic.
-    beyond: Vec<Passed>,
-    doubts: Vec<String>,
+    burst_packets: usize,
+    /// Long trains that emptied a token bucket, or that cross traffic affected.
+    long_trains: Vec<LongTrains>,
+    warnings: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Phase {
+enum CapacityPhase {
     Grow {
         packets: usize,
     },
@@ -99,9 +100,9 @@ enum Phase {
     },
     Long {
         rate_bps: f64,
-        left: usize,
+        remaining: usize,
     },
-    /// Long trains at the rate found, where cross traffic lay between the packets of bursts.
+    /// Long trains at the estimated rate, if cross traffic disturbed all bursts.
     Slow {
         rate_bps: f64,
     },
@@ -109,206 +110,228 @@ enum Phase {
 }
 
 impl Capacity {
-    /// Measures with the largest packets.
-    pub fn new(limits: Limits) -> Self {
+    /// A measurement with packets of the path MTU.
+    pub fn new(limits: ProbeLimits) -> Self {
         Capacity {
             limits,
             bytes: limits.mtu,
-            phase: Phase::Grow {
-                packets: LEAST_PACKETS.min(most_packets(&limits, limits.mtu) / SCOUTS).max(2),
+            phase: CapacityPhase::Grow {
+                packets: MIN_PACKETS.min(max_packets(&limits, limits.mtu) / GROWING_BURSTS).max(2),
             },
             bursts: Vec::new(),
             rounds: 0,
-            windows: Vec::new(),
-            undisturbed: Undisturbed::Unknown,
-            found: None,
+            pair_rates_bps: Vec::new(),
+            undisturbed: UndisturbedBursts::Unknown,
+            estimate: None,
             peak_bps: None,
             bucket_bytes: None,
             cross_bps: None,
-            packets: 0,
-            beyond: Vec::new(),
-            doubts: Vec::new(),
+            burst_packets: 0,
+            long_trains: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
-    /// The largest burst: a quarter of what a second allows, so that a few of them do not take a minute.
-    fn most(&self) -> usize {
-        (most_packets(&self.limits, self.bytes) / SCOUTS).max(2)
+    /// Maximum number of packets of a burst: a quarter of what the limit on the load allows within a second,
+    /// so that a few bursts do not take a minute.
+    fn max_burst_packets(&self) -> usize {
+        (max_packets(&self.limits, self.bytes) / GROWING_BURSTS).max(2)
     }
 
-    fn grow(&mut self, packets: usize, seen: &[Seen]) {
-        let bursts: Vec<Burst> = seen.iter().filter_map(|seen| self.burst(seen)).collect();
+    fn grow_bursts(&mut self, packets: usize, observations: &[TrainObservation]) {
+        let bursts: Vec<Burst> =
+            observations.iter().filter_map(|observation| self.evaluate_burst(observation)).collect();
         if bursts.is_empty() {
-            self.phase = if packets > 2 && seen.iter().any(|s| s.received().next().is_some()) {
-                // All but one packet of each was dropped.
-                Phase::Long { rate_bps: self.modest_bps(), left: LONG_TRIES }
+            self.phase = if packets > 2 && observations.iter().any(|s| s.received().next().is_some()) {
+                // All but one packet of each burst was dropped.
+                CapacityPhase::Long { rate_bps: self.modest_bps(), remaining: MAX_LONG_FLEETS }
             } else {
-                Phase::Done
+                CapacityPhase::Done
             };
             return;
         }
         let dispersion = |b: &Burst| f64::from(self.bytes) * 8e9 * packets as f64 / b.rate_bps;
         let typical = median(&bursts.iter().map(dispersion).collect::<Vec<_>>()).unwrap_or(0.0);
         let lossy = bursts.iter().filter(|b| b.lost > 0).count() * 2 > bursts.len();
-        let bends = bursts.iter().filter(|b| b.bend > BURST_BEND).count() * 2 > bursts.len();
-        let wanted = DISPERSION * self.limits.resolution_ns;
-        if (typical >= wanted && !bends) || packets >= self.most() || lossy {
+        let bends = bursts.iter().filter(|b| b.bend > MAX_BURST_BEND).count() * 2 > bursts.len();
+        let required = MIN_DISPERSION * self.limits.resolution_ns;
+        if (typical >= required && !bends) || packets >= self.max_burst_packets() || lossy {
             let fits = if lossy && !bends {
-                // What a queue takes, and a little less.
-                let taken = packets
+                // Slightly less than what the queue holds.
+                let queued = packets
                     - median(&bursts.iter().map(|b| b.lost as f64).collect::<Vec<_>>()).unwrap_or(0.0)
                         as usize;
-                (taken * 9 / 10).clamp(2, packets)
+                (queued * 9 / 10).clamp(2, packets)
             } else {
                 packets
             };
-            self.packets = fits;
-            self.phase = Phase::Measure { packets: fits };
+            self.burst_packets = fits;
+            self.phase = CapacityPhase::Measure { packets: fits };
         } else {
-            let factor = if bends { 2.0 } else { (1.1 * wanted / typical.max(1.0)).clamp(1.5, 16.0) };
-            self.phase = Phase::Grow { packets: ((packets as f64 * factor) as usize).min(self.most()) };
+            let factor = if bends { 2.0 } else { (1.1 * required / typical.max(1.0)).clamp(1.5, 16.0) };
+            self.phase = CapacityPhase::Grow {
+                packets: ((packets as f64 * factor) as usize).min(self.max_burst_packets()),
+            };
         }
     }
 
-    /// A rate that the limit on the load allows for tens of milliseconds, bit/s.
+    /// A rate at which the limit on the load allows trains of tens of milliseconds, bit/s.
     fn modest_bps(&self) -> f64 {
-        self.limits.most_bytes as f64 * 8.0 * 4.0
+        self.limits.max_bytes_per_second as f64 * 8.0 * 4.0
     }
 }
 
-/// Packets of `bytes` that the limit on the load allows within a second.
-pub(crate) fn most_packets(limits: &Limits, bytes: u32) -> usize {
-    (limits.most_bytes / u64::from(bytes.max(1))) as usize
+/// Number of packets of `bytes` that the limit on the load allows within a second.
+pub(crate) fn max_packets(limits: &ProbeLimits, bytes: u32) -> usize {
+    (limits.max_bytes_per_second / u64::from(bytes.max(1))) as usize
 }
 
 impl Method for Capacity {
-    type Answer = CapacityAnswer;
+    type Output = CapacityResult;
 
-    fn next(&mut self) -> Step {
-        // A queue with cross traffic takes several times as long to drain as to fill.
+    fn next_step(&mut self) -> Step {
+        // With cross traffic a queue takes several times as long to drain as to fill.
         let pause = |packets: usize, rate: f64| {
             Time((6.0 * packets as f64 * f64::from(self.bytes) * 8e9 / rate) as u64 + 1_000_000)
         };
         let rate = self
-            .found
-            .map(|found| found.value)
+            .estimate
+            .map(|estimate| estimate.value)
             .or_else(|| median(&self.bursts.iter().map(|b| b.rate_bps).collect::<Vec<_>>()));
         match self.phase {
-            Phase::Grow { packets } => Step::Send(Fleet {
-                trains: vec![Train::burst(self.bytes, packets); SCOUTS],
+            CapacityPhase::Grow { packets } => Step::Send(Fleet {
+                trains: vec![Train::burst(self.bytes, packets); GROWING_BURSTS],
                 gap: Time::from_millis(20),
             }),
-            Phase::Measure { packets } => Step::Send(Fleet {
+            CapacityPhase::Measure { packets } => Step::Send(Fleet {
                 trains: vec![Train::burst(self.bytes, packets); BURSTS],
                 gap: pause(packets, rate.unwrap_or(1e7).max(1e6)).min(Time::from_millis(500)),
             }),
-            Phase::Long { rate_bps, .. } | Phase::Slow { rate_bps } => {
+            CapacityPhase::Long { rate_bps, .. } | CapacityPhase::Slow { rate_bps } => {
                 let packets = self.long_packets(rate_bps);
-                // Behind a bucket they are all that there is to go by.
+                // After a token bucket the result depends on long trains only.
                 let count = if self.bucket_bytes.is_some() { 2 * LONG_TRAINS } else { LONG_TRAINS };
                 Step::Send(Fleet {
                     trains: vec![Train::paced(self.bytes, packets, rate_bps); count],
                     gap: pause(packets, rate_bps.max(1e6)).min(Time::from_secs(1)),
                 })
             }
-            Phase::Done => Step::Done,
+            CapacityPhase::Done => Step::Done,
         }
     }
 
-    fn take(&mut self, seen: &[Seen]) {
-        if seen.iter().any(|seen| seen.host_drops > 0) {
-            self.doubts.push("the receiving host dropped packets: it is what was measured".into());
+    fn add_observations(&mut self, observations: &[TrainObservation]) {
+        if observations.iter().any(|observation| observation.host_drops > 0) {
+            self.warnings
+                .push("the receiving host dropped packets, so the host was measured and not the path".into());
         }
         match self.phase {
-            Phase::Grow { packets } => self.grow(packets, seen),
-            Phase::Measure { packets } => self.measure(packets, seen),
-            Phase::Long { rate_bps, left } => self.long(rate_bps, left, seen),
-            Phase::Slow { .. } => self.slow(seen),
-            Phase::Done => {}
+            CapacityPhase::Grow { packets } => self.grow_bursts(packets, observations),
+            CapacityPhase::Measure { packets } => self.add_bursts(packets, observations),
+            CapacityPhase::Long { rate_bps, remaining } => {
+                self.add_long_trains(rate_bps, remaining, observations)
+            }
+            CapacityPhase::Slow { .. } => self.add_slow_trains(observations),
+            CapacityPhase::Done => {}
         }
     }
 
-    fn answer(&self) -> CapacityAnswer {
-        let packets = self.packets;
-        let mut doubts = self.doubts.clone();
-        let value = self.found.map(|found| found.value);
-        // There is no bucket that holds less than a packet: the path's rate was another one later.
-        let bucket_bytes = self.bucket_bytes.filter(|bytes| *bytes >= LEAST_BUCKET * f64::from(self.bytes));
-        let changed =
-            self.found.zip(self.peak_bps).filter(|_| self.bucket_bytes.is_some() && bucket_bytes.is_none());
+    fn result(&self) -> CapacityResult {
+        let packets = self.burst_packets;
+        let mut warnings = self.warnings.clone();
+        let value = self.estimate.map(|estimate| estimate.value);
+        // A smaller bucket is implausible: the path's rate changed instead.
+        let bucket_bytes =
+            self.bucket_bytes.filter(|bytes| *bytes >= MIN_BUCKET_PACKETS * f64::from(self.bytes));
+        let changed = self
+            .estimate
+            .zip(self.peak_bps)
+            .filter(|_| self.bucket_bytes.is_some() && bucket_bytes.is_none());
         if let Some((found, before)) = changed {
             let (before, after) = (before / 1e6, found.value / 1e6);
-            doubts.push(format!(
-                "what passes changes with time: {before:.1} Mb/s at first, {after:.1} Mb/s later"
+            warnings.push(format!(
+                "the capacity changes with time: {before:.1} Mb/s at first, {after:.1} Mb/s later"
             ));
         }
         if let Some((value, slower)) = value.and_then(|value| Some((value, self.slower_rate(value)?))) {
             let (slower, value) = (slower / 1e6, value / 1e6);
-            doubts.push(format!("what passes changes with time: now {slower:.1} Mb/s, now {value:.1} Mb/s"));
+            warnings.push(format!(
+                "the capacity changes with time: sometimes {slower:.1} Mb/s, sometimes {value:.1} Mb/s"
+            ));
         }
         match value {
-            None => doubts.push("no train arrived".into()),
+            None => warnings.push("no train arrived".into()),
             Some(value) if self.bucket_bytes.is_none() => {
                 let sent: Vec<f64> = self.bursts.iter().filter_map(|b| b.sent_bps).collect();
                 let sent = median(&sent).filter(|_| sent.len() * 2 > self.bursts.len());
                 if sent.is_some_and(|sent| sent < 1.2 * value) {
-                    doubts.push(
-                        "packets arrived as fast as this host sent them: the capacity is at least this"
+                    warnings.push(
+                        "packets arrived as fast as this host sent them: the value is a lower bound of the \
+                        capacity"
                             .into(),
                     );
                 }
-                if self.undisturbed == Undisturbed::TooFew {
-                    doubts.push("cross traffic disturbed almost every burst: the capacity is computed from trains at two rates".into());
+                if self.undisturbed == UndisturbedBursts::TooFew {
+                    warnings.push(
+                        "cross traffic disturbed almost every burst: the capacity is computed from \
+                        trains at two rates"
+                            .into(),
+                    );
                 }
-                let dispersion = f64::from(self.bytes) * 8e9 * packets.max(LEAST_PACKETS) as f64 / value;
+                let dispersion = f64::from(self.bytes) * 8e9 * packets.max(MIN_PACKETS) as f64 / value;
                 if dispersion < 20.0 * self.limits.resolution_ns {
-                    doubts.push("bursts were too short for the time stamps: allow a higher rate".into());
+                    warnings.push(
+                        "bursts were too short for the resolution of the time stamps: allow a higher rate"
+                            .into(),
+                    );
                 }
             }
             Some(_) => {}
         }
-        if self.found.is_some()
+        if self.estimate.is_some()
             && self.bucket_bytes.is_some()
-            && !self.beyond.is_empty()
+            && !self.long_trains.is_empty()
             && self.two_rates().is_none()
         {
-            doubts.push("trains at one rate only reached the token bucket".into());
+            warnings.push("only trains at one rate emptied the token bucket".into());
         }
-        if let Some(found) = self.found
-            && found.high / found.low > WIDE
+        if let Some(estimate) = self.estimate
+            && estimate.high / estimate.low > MAX_INTERVAL_RATIO
         {
-            doubts.push("trains differ by too much, as cross traffic does".into());
+            warnings.push("trains disagree by too much, as with cross traffic".into());
         }
-        CapacityAnswer {
-            capacity_bps: self.found,
+        CapacityResult {
+            capacity_bps: self.estimate,
             peak_bps: self.peak_bps,
             bucket_bytes,
             cross_bps: self.cross_bps,
             packet_bytes: self.bytes,
             burst_packets: packets,
-            validity: Validity::of(doubts, || match bucket_bytes {
-                Some(_) if self.beyond.is_empty() => {
-                    "bursts agree once they have emptied a token bucket".into()
+            validity: Validity::new(warnings, || match bucket_bytes {
+                Some(_) if self.long_trains.is_empty() => {
+                    "bursts agree after they emptied a token bucket".into()
                 }
-                Some(_) => "long trains at two rates agree on what passes once the bucket is empty".into(),
-                None => format!("{} bursts, and the undisturbed ones agree", self.bursts.len()),
+                Some(_) => "long trains at two rates agree on the rate after the bucket is empty".into(),
+                None => format!("{} bursts, of which the undisturbed ones agree", self.bursts.len()),
             }),
         }
     }
 
-    fn doing(&self) -> String {
+    fn progress(&self) -> String {
         match self.phase {
-            Phase::Grow { packets } => format!("bursts of {packets} packets, to see how long they must be"),
-            Phase::Measure { packets } => {
+            CapacityPhase::Grow { packets } => {
+                format!("bursts of {packets} packets, to find the required length")
+            }
+            CapacityPhase::Measure { packets } => {
                 format!("bursts of {packets} packets, {} so far", self.bursts.len())
             }
-            Phase::Long { rate_bps, .. } => {
-                format!("long trains at {:.3} Mb/s, to see past token buckets", rate_bps / 1e6)
+            CapacityPhase::Long { rate_bps, .. } => {
+                format!("long trains at {:.3} Mb/s, to detect token buckets", rate_bps / 1e6)
             }
-            Phase::Slow { rate_bps } => {
-                format!("long trains at {:.3} Mb/s, to see past cross traffic", rate_bps / 1e6)
+            CapacityPhase::Slow { rate_bps } => {
+                format!("long trains at {:.3} Mb/s, to separate cross traffic", rate_bps / 1e6)
             }
-            Phase::Done => "done".into(),
+            CapacityPhase::Done => "done".into(),
         }
     }
 }

@@ -1,97 +1,100 @@
-//! A path in virtual time whose rate, queue and cross traffic are known: what methods are scored against.
-#![allow(dead_code, reason = "each test file uses its part")]
+//! A path in virtual time whose rate, queue and cross traffic are known, to score methods.
+#![allow(dead_code, reason = "each test file uses some of it")]
 
 pub mod random;
 
 use datagrams::Draws;
 use net::{
-    Destination, DropCause, Network, Node, PipeId, PipeSpec, Rate, Sink, Topology, test_packet::TestPacket,
+    Destination, DropCause, Network, Node, PacketSink, PipeId, PipeSpec, Rate, Topology,
+    test_packet::TestPacket,
 };
-use probe::{Budget, Fleet, Method, MtuAnswer, MtuOutcome, MtuSearch, Seen, Step, Train};
+use probe::{Budget, Fleet, Method, MtuOutcome, MtuResult, MtuSearch, Step, Train, TrainObservation};
 use units::{BitRate, Time};
 
-/// Numbers of cross traffic.
+/// Packet number of cross traffic.
 const CROSS: u64 = u64::MAX;
-/// Cross traffic begins so many packet times before a train, so that the queue is what it usually is.
+/// Cross traffic begins this number of packet times before a train, so that the queue reaches its usual
+/// state.
 const WARM_UP_PACKETS: u64 = 300;
-/// What of it a link carries is counted over so many packets.
+/// Number of packets over which carried cross traffic is measured.
 const CARRIED_PACKETS: usize = 100_000;
-/// What the network adds to each packet, bytes.
-const ETHERNET: u64 = 14;
-/// The difference of the two ends' clocks, ns.
-const OFFSET: i64 = 7_777_777_777;
+/// Ethernet header that the network adds to each packet, bytes.
+const ETHERNET_HEADER_BYTES: u64 = 14;
+/// Offset of the receiver's clock, ns.
+const CLOCK_OFFSET_NS: i64 = 7_777_777_777;
 
-/// Traffic beside the probes, through the same link.
+/// Cross traffic through the measured link.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Cross {
-    /// Share of the link's rate.
+pub struct CrossTraffic {
+    /// Load, as a share of the link's rate.
     pub load: f64,
-    /// Packets of one size, or of three as in the Internet.
-    pub sizes: Sizes,
-    /// How many packets come together, on average: 1 is Poisson.
+    /// Packet sizes.
+    pub sizes: PacketSizes,
+    /// Mean number of packets of a burst: 1 is Poisson traffic.
     pub burst: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Sizes {
+pub enum PacketSizes {
     One,
+    /// Three sizes, as in the Internet.
     Three,
 }
 
-/// The sender, a fast link, the link that is measured, the receiver.
+/// The sender, a fast link, the measured link, and the receiver.
 pub struct VirtualPath {
     network: Network<TestPacket>,
     rate: f64,
-    cross: Cross,
+    cross: CrossTraffic,
     draws: Draws,
     now: Time,
     next_cross: u64,
     in_burst: u64,
-    /// Bytes of IP of a packet of the cross traffic at most.
+    /// Maximum packet size of cross traffic, bytes of IP.
     cross_bytes: u32,
     pub budget: Budget,
-    /// Probes that a link refused for its MTU.
+    /// Number of probes above a link's MTU.
     pub above_mtu: u64,
 }
 
 #[derive(Default)]
 struct Arrivals {
     arrived: Vec<Option<i64>>,
-    open: usize,
-    /// Of cross traffic, with the headers of Ethernet.
+    outstanding: usize,
+    /// Bytes of cross traffic, Ethernet headers included.
     cross_bytes: u64,
     above_mtu: u64,
 }
 
-impl Sink<TestPacket> for Arrivals {
+impl PacketSink<TestPacket> for Arrivals {
     fn deliver(&mut self, _station: u32, at: Time, packet: TestPacket) {
         if packet.first != CROSS {
-            self.arrived[packet.first as usize] = Some(at.0 as i64 + OFFSET);
-            self.open -= 1;
+            self.arrived[packet.first as usize] = Some(at.0 as i64 + CLOCK_OFFSET_NS);
+            self.outstanding -= 1;
         } else {
-            self.cross_bytes += u64::from(packet.bytes) + ETHERNET;
+            self.cross_bytes += u64::from(packet.bytes) + ETHERNET_HEADER_BYTES;
         }
     }
     fn drop(&mut self, _pipe: PipeId, _at: Time, cause: DropCause, packet: TestPacket) {
         if packet.first != CROSS {
             self.above_mtu += u64::from(cause == DropCause::Mtu);
-            self.open -= 1;
+            self.outstanding -= 1;
         }
     }
 }
 
 impl VirtualPath {
-    /// `link` is what is measured; the sender's own link has `access`.
-    pub fn new(link: PipeSpec, access: BitRate, cross: Cross, max_rate: BitRate, seed: u64) -> Self {
+    /// `link` is the measured link; `access` is the rate of the sender's link.
+    pub fn new(link: PipeSpec, access: BitRate, cross: CrossTraffic, max_rate: BitRate, seed: u64) -> Self {
         let rate = link.rate.mean().map_or(1e12, |rate| rate.0 as f64);
         let cross_bytes = link.mtu.unwrap_or(1500).min(1500);
         let mut topology = Topology::new(4, 2);
         let fast = PipeSpec { rate: Rate::Constant(access), ..PipeSpec::default() };
-        topology.link(Node::Host(0), Node::Switch(0), fast, PipeSpec::default());
-        topology.link(Node::Switch(0), Node::Switch(1), link, PipeSpec::default());
-        topology.link(Node::Switch(1), Node::Host(1), PipeSpec::default(), PipeSpec::default());
-        topology.link(Node::Host(2), Node::Switch(0), PipeSpec::default(), PipeSpec::default());
-        topology.link(Node::Switch(1), Node::Host(3), PipeSpec::default(), PipeSpec::default());
+        topology.add_link(Node::Host(0), Node::Switch(0), fast, PipeSpec::default());
+        topology.add_link(Node::Switch(0), Node::Switch(1), link, PipeSpec::default());
+        topology.add_link(Node::Switch(1), Node::Host(1), PipeSpec::default(), PipeSpec::default());
+        topology.add_link(Node::Host(2), Node::Switch(0), PipeSpec::default(), PipeSpec::default());
+        topology.add_link(Node::Switch(1), Node::Host(3), PipeSpec::default(), PipeSpec::default());
         VirtualPath {
             network: topology.build(seed).unwrap(),
             rate,
@@ -106,8 +109,9 @@ impl VirtualPath {
         }
     }
 
-    /// The share of the link that cross traffic takes where nobody probes: bursts that a short queue or a policer drops take none of it.
-    pub fn carried(&mut self) -> f64 {
+    /// The share of the link's rate that carried cross traffic takes without probes; dropped packets do not
+    /// count.
+    pub fn carried_share(&mut self) -> f64 {
         let mut sink = Arrivals::default();
         let begin = self.now;
         self.next_cross = begin.0;
@@ -119,63 +123,64 @@ impl VirtualPath {
                 self.now = at;
             }
         }
-        while let Some(wake) = self.network.next_wake() {
+        while let Some(wake) = self.network.next_event() {
             self.network.run_until(wake, &mut sink);
         }
         let seconds = (self.now.0 - begin.0).max(1) as f64 / 1e9;
         sink.cross_bytes as f64 * 8.0 / seconds / self.rate
     }
 
-    /// Finds the path MTU as a session does, up to `most`; routers say what fits where there is no black hole.
-    pub fn discover_mtu(&mut self, most: u32, says: Option<u32>) -> MtuAnswer {
-        let mut search = MtuSearch::between(576, most);
-        while let Some(bytes) = search.next() {
-            let seen = self.send_train(&Train { bytes, at_ns: vec![0, 1_000_000] }, Time::ZERO);
-            search.take(match (seen.received().next(), says) {
-                (Some(_), _) => MtuOutcome::Answered,
+    /// Finds the path MTU, up to `max`, as a session does. `reported` is the MTU in routers' ICMP errors;
+    /// `None` for a black hole.
+    pub fn discover_mtu(&mut self, max: u32, reported: Option<u32>) -> MtuResult {
+        let mut search = MtuSearch::between(576, max);
+        while let Some(bytes) = search.next_size() {
+            let observation = self.send_train(&Train { bytes, offsets_ns: vec![0, 1_000_000] }, Time::ZERO);
+            search.add_outcome(match (observation.received().next(), reported) {
+                (Some(_), _) => MtuOutcome::Replied,
                 (None, Some(fits)) if bytes > fits => MtuOutcome::TooBig(fits),
-                (None, _) => MtuOutcome::Silent,
+                (None, _) => MtuOutcome::NoReply,
             });
         }
         self.above_mtu = 0;
-        search.answer()
+        search.result()
     }
 
-    /// Runs a method to its end.
-    pub fn run<M: Method>(&mut self, method: &mut M) -> M::Answer {
+    /// Runs a method until it is done.
+    pub fn run<M: Method>(&mut self, method: &mut M) -> M::Output {
         for _ in 0..1000 {
-            match method.next() {
+            match method.next_step() {
                 Step::Send(fleet) => {
-                    let seen = self.send(&fleet);
-                    method.take(&seen);
+                    let observations = self.send(&fleet);
+                    method.add_observations(&observations);
                 }
-                Step::Done => return method.answer(),
+                Step::Done => return method.result(),
             }
         }
-        panic!("{} goes on for ever", method.doing());
+        panic!("{} never ends", method.progress());
     }
 
-    fn send(&mut self, fleet: &Fleet) -> Vec<Seen> {
+    fn send(&mut self, fleet: &Fleet) -> Vec<TrainObservation> {
         fleet.trains.iter().map(|train| self.send_train(train, fleet.gap)).collect()
     }
 
-    fn send_train(&mut self, train: &Train, gap: Time) -> Seen {
+    fn send_train(&mut self, train: &Train, gap: Time) -> TrainObservation {
         let warm_up = Time((WARM_UP_PACKETS as f64 * 12_000.0 * 1e9 / self.rate) as u64);
         let begin = self.now + gap + warm_up;
         let begin = match self.budget.earliest(begin, train) {
             Ok(begin) => begin,
-            Err(too_large) => panic!("a train that needs {}", too_large.needs),
+            Err(too_large) => panic!("a train that requires {}", too_large.required_rate),
         };
         let mut sink = Arrivals {
-            arrived: vec![None; train.at_ns.len()],
-            open: train.at_ns.len(),
+            arrived: vec![None; train.offsets_ns.len()],
+            outstanding: train.offsets_ns.len(),
             ..Arrivals::default()
         };
         self.next_cross = self.next_cross.max(begin.0 - warm_up.0);
         let mut next = 0;
         let mut last = begin;
-        while next < train.at_ns.len() || sink.open > 0 {
-            let own = train.at_ns.get(next).map(|at| begin.0 + at);
+        while next < train.offsets_ns.len() || sink.outstanding > 0 {
+            let own = train.offsets_ns.get(next).map(|at| begin.0 + at);
             let cross = (self.cross.load > 0.0).then_some(self.next_cross);
             match (own, cross) {
                 (Some(own), cross) if cross.is_none_or(|cross| own <= cross) => {
@@ -191,7 +196,7 @@ impl VirtualPath {
                     self.send_cross(last, &mut sink);
                 }
                 _ => {
-                    let Some(wake) = self.network.next_wake() else { break };
+                    let Some(wake) = self.network.next_event() else { break };
                     last = wake;
                     self.network.run_until(wake, &mut sink);
                 }
@@ -200,10 +205,10 @@ impl VirtualPath {
         self.now = last;
         self.above_mtu += sink.above_mtu;
         let end = Time(begin.0 + train.duration_ns());
-        self.budget.spend(begin, end, train);
-        Seen {
+        self.budget.record(begin, end, train);
+        TrainObservation {
             bytes: train.bytes,
-            sent_ns: train.at_ns.iter().map(|at| (begin.0 + at) as i64).collect(),
+            sent_ns: train.offsets_ns.iter().map(|at| (begin.0 + at) as i64).collect(),
             arrived_ns: sink.arrived,
             host_drops: 0,
         }
@@ -211,9 +216,9 @@ impl VirtualPath {
 
     fn send_cross(&mut self, now: Time, sink: &mut Arrivals) {
         let bytes = match self.cross.sizes {
-            Sizes::One => self.cross_bytes,
-            // 40 B of acknowledgements, 576 B, 1500 B: in halves and quarters.
-            Sizes::Three => [40, 40, 576, self.cross_bytes][self.draws.below(4) as usize],
+            PacketSizes::One => self.cross_bytes,
+            // Half are ACKs of 40 bytes, a quarter 576 bytes, a quarter the maximum.
+            PacketSizes::Three => [40, 40, 576, self.cross_bytes][self.draws.below(4) as usize],
         };
         let packet = TestPacket::single(CROSS, bytes);
         self.network.send(2, now, Destination::Station(3), packet, sink);
@@ -221,10 +226,10 @@ impl VirtualPath {
             self.in_burst -= 1;
             return;
         }
-        // A burst of geometric length comes at one instant; bursts are Poisson.
+        // Bursts of geometric length are sent at once; the times between them are exponential.
         let mean_bytes = match self.cross.sizes {
-            Sizes::One => f64::from(self.cross_bytes) + 14.0,
-            Sizes::Three => (2.0 * 40.0 + 576.0 + f64::from(self.cross_bytes)) / 4.0 + 14.0,
+            PacketSizes::One => f64::from(self.cross_bytes) + 14.0,
+            PacketSizes::Three => (2.0 * 40.0 + 576.0 + f64::from(self.cross_bytes)) / 4.0 + 14.0,
         };
         while self.draws.below(1 << 20) as f64 / (1u64 << 20) as f64 > 1.0 / self.cross.burst {
             self.in_burst += 1;

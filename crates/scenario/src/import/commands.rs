@@ -1,5 +1,5 @@
-//! What start commands of a MiniEdit file say of addresses, MTUs and routes: `ifconfig`, `ip` and `route` where
-//! they are simple.
+//! Addresses, MTUs and routes from start commands of a MiniEdit file: simple uses of `ifconfig`, `ip` and
+//! `route`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,43 +12,44 @@ use crate::{
     types::{Cidr, Interface, StaticRoute},
 };
 
-/// What one command does.
+/// The effect of one command.
 #[derive(Debug, PartialEq)]
 enum Effect {
     Address(usize, Cidr),
     Mtu(usize, u32),
     Route(StaticRoute),
-    /// What a router does anyway, or what is kept as a command.
+    /// None: a router does it anyway, or the command is kept.
     Nothing,
 }
 
-/// Applies the start commands of routers and the MTUs of all; notes what is not understood and not kept.
+/// Applies the start commands of routers, and the MTUs of all nodes. Adds a note for each other command that
+/// is not kept.
 pub fn apply(nodes: &mut [MnNode], links: &[MnLink], notes: &mut Vec<String>) {
     for node in nodes {
         let ports = links.iter().filter(|l| l.ends.contains(&node.name)).count();
         node.interfaces = vec![Interface::default(); ports];
         node.mtus = vec![MTU; ports];
         for command in node.start.clone().iter().flat_map(|text| commands(text)) {
-            let effect = understand(&command, node);
-            let done = effect.is_some_and(|effect| change(node, effect));
-            if !done && node.role != Role::Host {
-                notes.push(format!("{}: the start command `{command}` is left out", node.name));
+            let effect = parse_command(&command, node);
+            let is_applied = effect.is_some_and(|effect| apply_effect(node, effect));
+            if !is_applied && node.role != Role::Host {
+                notes.push(format!("{}: the start command `{command}` is not imported", node.name));
             }
         }
         if let (Some(stop), true) = (&node.stop, node.role != Role::Host) {
-            notes.push(format!("{}: the stop command `{stop}` is left out", node.name));
+            notes.push(format!("{}: the stop command `{stop}` is not imported", node.name));
         }
     }
 }
 
-/// False where the effect is on what does not exist, or is not the node's to have.
-fn change(node: &mut MnNode, effect: Effect) -> bool {
+/// False if the effect is on an interface that does not exist, or does not apply to the node's role.
+fn apply_effect(node: &mut MnNode, effect: Effect) -> bool {
     match (effect, node.role) {
         (Effect::Mtu(port, mtu), _) => match node.mtus.get_mut(port) {
             Some(known) => *known = mtu,
             None => return false,
         },
-        // A host's other settings stay commands.
+        // A host keeps its other settings as commands.
         (_, Role::Host) | (Effect::Nothing, Role::Router) => {}
         (_, Role::Switch) => return false,
         (Effect::Address(port, address), Role::Router) => match node.interfaces.get_mut(port) {
@@ -66,7 +67,7 @@ fn commands(text: &str) -> Vec<String> {
     parts.map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
-fn understand(command: &str, node: &MnNode) -> Option<Effect> {
+fn parse_command(command: &str, node: &MnNode) -> Option<Effect> {
     let words: Vec<&str> = command.split_whitespace().filter(|w| *w != "sudo").collect();
     let mtu = |text: &str| text.parse::<u32>().ok().filter(|mtu| (68..=65521).contains(mtu));
     let port = |device: &str| port(device, node);
@@ -116,13 +117,13 @@ fn route(to: &str, via: &str) -> Option<Effect> {
     (to.address.is_ipv4() == via.is_ipv4()).then_some(Effect::Route(StaticRoute { to, via }))
 }
 
-/// The number of `NAME-ethN` among the node's ports. A switch's ports begin at 1 in Mininet.
+/// The index of `NAME-ethN` among the node's ports. A switch's ports begin at 1 in Mininet.
 fn port(device: &str, node: &MnNode) -> Option<usize> {
     let number: usize = device.strip_prefix(&node.old_name)?.strip_prefix("-eth")?.parse().ok()?;
     if node.role == Role::Switch { number.checked_sub(1) } else { Some(number) }
 }
 
-/// 24 of `255.255.255.0`.
+/// The prefix length of a mask: 24 for `255.255.255.0`.
 fn prefix_of(mask: &str) -> Option<u32> {
     let bits = u32::from(mask.parse::<Ipv4Addr>().ok()?);
     let prefix = bits.leading_ones();

@@ -1,15 +1,15 @@
-//! JSON values that know where they stand, so that an error can say `hosts[2].opts.hostname`.
+//! JSON values with their paths, so that an error can name `hosts[2].opts.hostname`.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Why a file cannot be imported, and the place in it.
+/// Why a file cannot be imported, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ImportError {
-    /// As in `hosts[2].opts.hostname`; empty where it is the file as a whole.
+    /// The path in the JSON, as in `hosts[2].opts.hostname`; empty for the file as a whole.
     pub place: String,
-    /// What is wrong there.
+    /// What is wrong.
     pub message: String,
 }
 
@@ -22,93 +22,93 @@ impl fmt::Display for ImportError {
     }
 }
 
-/// Parses JSON; the error says line and column.
+/// Parses JSON; the error has line and column.
 pub fn parse(text: &str) -> Result<Value, ImportError> {
     serde_json::from_str(text.trim_start_matches('\u{feff}'))
         .map_err(|e| ImportError { place: String::new(), message: format!("this is not JSON: {e}") })
 }
 
-/// A value and its place.
+/// A value and its path.
 #[derive(Debug, Clone)]
-pub struct At<'a> {
+pub struct JsonNode<'a> {
     value: &'a Value,
     place: String,
 }
 
-impl<'a> At<'a> {
+impl<'a> JsonNode<'a> {
     /// The whole document.
     pub fn root(value: &'a Value) -> Self {
-        At { value, place: String::new() }
+        JsonNode { value, place: String::new() }
     }
 
-    /// An error at this place.
-    pub fn wrong(&self, message: impl Into<String>) -> ImportError {
+    /// An error at this path.
+    pub fn error(&self, message: impl Into<String>) -> ImportError {
         ImportError { place: self.place.clone(), message: message.into() }
     }
 
-    /// The object that this must be.
+    /// The object; an error if it is not one.
     pub fn object(&self) -> Result<&'a Map<String, Value>, ImportError> {
         self.value
             .as_object()
-            .ok_or_else(|| self.wrong(format!("an object is expected, not {}", self.kind())))
+            .ok_or_else(|| self.error(format!("an object is expected, not {}", self.kind())))
     }
 
-    /// The list that this must be.
-    pub fn list(&self) -> Result<Vec<At<'a>>, ImportError> {
+    /// The items of the list; an error if it is not one.
+    pub fn list(&self) -> Result<Vec<JsonNode<'a>>, ImportError> {
         let items = self.value.as_array();
-        let items = items.ok_or_else(|| self.wrong(format!("a list is expected, not {}", self.kind())))?;
-        let at = |(i, value)| At { value, place: format!("{}[{i}]", self.place) };
-        Ok(items.iter().enumerate().map(at).collect())
+        let items = items.ok_or_else(|| self.error(format!("a list is expected, not {}", self.kind())))?;
+        let node = |(i, value)| JsonNode { value, place: format!("{}[{i}]", self.place) };
+        Ok(items.iter().enumerate().map(node).collect())
     }
 
-    /// True where this is an object.
+    /// True if it is an object.
     pub fn is_object(&self) -> bool {
         self.value.is_object()
     }
 
-    /// A key of the object that this must be; null counts as missing.
-    pub fn field(&self, key: &str) -> Result<Option<At<'a>>, ImportError> {
+    /// A key of the object; null counts as missing.
+    pub fn field(&self, key: &str) -> Result<Option<JsonNode<'a>>, ImportError> {
         let value = self.object()?.get(key).filter(|v| !v.is_null());
         let dot = if self.place.is_empty() { "" } else { "." };
-        Ok(value.map(|value| At { value, place: format!("{}{dot}{key}", self.place) }))
+        Ok(value.map(|value| JsonNode { value, place: format!("{}{dot}{key}", self.place) }))
     }
 
-    /// A key that must be there.
-    pub fn required(&self, key: &str) -> Result<At<'a>, ImportError> {
-        self.field(key)?.ok_or_else(|| self.wrong(format!("\"{key}\" is missing")))
+    /// A required key of the object.
+    pub fn required(&self, key: &str) -> Result<JsonNode<'a>, ImportError> {
+        self.field(key)?.ok_or_else(|| self.error(format!("\"{key}\" is missing")))
     }
 
-    /// The string that this must be.
+    /// The string; an error if it is not one.
     pub fn text(&self) -> Result<&'a str, ImportError> {
-        self.value.as_str().ok_or_else(|| self.wrong(format!("a string is expected, not {}", self.kind())))
+        self.value.as_str().ok_or_else(|| self.error(format!("a string is expected, not {}", self.kind())))
     }
 
-    /// A string or a number, as text without spaces around it.
+    /// A string or a number, as trimmed text.
     pub fn scalar(&self) -> Result<String, ImportError> {
         match self.value {
             Value::String(text) => Ok(text.trim().to_owned()),
             Value::Number(number) => Ok(number.to_string()),
-            _ => Err(self.wrong(format!("a string or a number is expected, not {}", self.kind()))),
+            _ => Err(self.error(format!("a string or a number is expected, not {}", self.kind()))),
         }
     }
 
-    /// A number, or a string that is one; `None` for an empty string.
+    /// A number, or a string with a number; `None` for an empty string.
     pub fn number(&self) -> Result<Option<f64>, ImportError> {
         let text = self.scalar()?;
         if text.is_empty() {
             return Ok(None);
         }
         let number = text.parse().ok().filter(|n: &f64| n.is_finite());
-        number.map(Some).ok_or_else(|| self.wrong(format!("{text:?} is no number")))
+        number.map(Some).ok_or_else(|| self.error(format!("{text:?} is not a number")))
     }
 
-    /// A string that is there and not empty.
+    /// The string at a key; `None` if it is missing or empty.
     pub fn some_text(&self, key: &str) -> Result<Option<String>, ImportError> {
         let Some(at) = self.field(key)? else { return Ok(None) };
         Ok(Some(at.text()?.trim().to_owned()).filter(|text| !text.is_empty()))
     }
 
-    /// A number that is there and not an empty string.
+    /// The number at a key; `None` if it is missing or an empty string.
     pub fn some_number(&self, key: &str) -> Result<Option<f64>, ImportError> {
         self.field(key)?.map_or(Ok(None), |at| at.number())
     }

@@ -1,18 +1,18 @@
 //! Links of a MiniEdit file.
 
 use super::{
-    json::{At, ImportError},
+    json::{ImportError, JsonNode},
     nodes::MnNode,
 };
 
-/// Above this Mininet refuses a bandwidth (`TCIntf.bwParamMax`).
-const MININET_BW_MAX: f64 = 1000.0;
-/// What a scenario takes as a rate, in Mbit/s.
-const BW_MAX: f64 = 1e6;
-/// Longest delay of a link that makes sense, an hour, in microseconds.
-const DELAY_MAX_US: f64 = 3.6e9;
+/// Mininet ignores bandwidths above this, in Mbit/s (`TCIntf.bwParamMax`).
+const MAX_MININET_BANDWIDTH_MBPS: f64 = 1000.0;
+/// Largest rate of a scenario, in Mbit/s.
+const MAX_BANDWIDTH_MBPS: f64 = 1e6;
+/// Longest accepted delay of a link: an hour, in microseconds.
+const MAX_DELAY_US: f64 = 3.6e9;
 
-/// A link; what is `None` has no limit.
+/// A link. `None` means no limit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MnLink {
     pub name: Option<String>,
@@ -25,13 +25,17 @@ pub struct MnLink {
     pub queue_packets: Option<u64>,
 }
 
-/// The links, whose ends are of `nodes`.
-pub fn read_links(root: &At, nodes: &[MnNode], notes: &mut Vec<String>) -> Result<Vec<MnLink>, ImportError> {
+/// Reads the links; their ends must be in `nodes`.
+pub fn read_links(
+    root: &JsonNode,
+    nodes: &[MnNode],
+    notes: &mut Vec<String>,
+) -> Result<Vec<MnLink>, ImportError> {
     let mut links: Vec<MnLink> = Vec::new();
     for at in root.required("links")?.list()? {
         let ends = [end(&at, "src", nodes)?, end(&at, "dest", nodes)?];
         if ends[0] == ends[1] {
-            return Err(at.wrong(format!("the link joins {} with itself", ends[0])));
+            return Err(at.error(format!("the link joins {} with itself", ends[0])));
         }
         let mut link = MnLink { ends, ..MnLink::default() };
         let same = links.iter().filter(|l| l.ends == link.ends).count();
@@ -46,57 +50,59 @@ pub fn read_links(root: &At, nodes: &[MnNode], notes: &mut Vec<String>) -> Resul
     Ok(links)
 }
 
-fn end(at: &At, key: &str, nodes: &[MnNode]) -> Result<String, ImportError> {
+fn end(at: &JsonNode, key: &str, nodes: &[MnNode]) -> Result<String, ImportError> {
     let end = at.required(key)?;
     let old_name = end.text()?;
     let node = nodes.iter().find(|n| n.old_name == old_name);
-    let node = node.ok_or_else(|| end.wrong(format!("no host or switch is called \"{old_name}\"")))?;
+    let node = node.ok_or_else(|| end.error(format!("no host or switch is called \"{old_name}\"")))?;
     Ok(node.name.clone())
 }
 
-fn read_options(opts: &At, link: &mut MnLink, notes: &mut Vec<String>) -> Result<(), ImportError> {
+fn read_options(opts: &JsonNode, link: &mut MnLink, notes: &mut Vec<String>) -> Result<(), ImportError> {
     let name = link.name.clone().unwrap_or_else(|| link.ends.join("-"));
     if let Some(bw) = opts.some_number("bw")? {
-        if !(0.0..=BW_MAX).contains(&bw) {
-            return Err(opts.wrong(format!("a bandwidth of {bw} Mbit/s is none from 0 to {BW_MAX}")));
+        if !(0.0..=MAX_BANDWIDTH_MBPS).contains(&bw) {
+            return Err(
+                opts.error(format!("a bandwidth of {bw} Mbit/s is not between 0 and {MAX_BANDWIDTH_MBPS}"))
+            );
         }
         let rate = libm::round(bw * 1e6) as u64;
         link.rate_bps = Some(rate).filter(|rate| *rate > 0);
-        let told = "bandwidths above 1000 Mbit/s are honoured here; Mininet ignores them";
-        if bw > MININET_BW_MAX && !notes.iter().any(|n| n == told) {
-            notes.push(told.to_owned());
+        let note = "bandwidths above 1000 Mbit/s are honoured here; Mininet ignores them";
+        if bw > MAX_MININET_BANDWIDTH_MBPS && !notes.iter().any(|n| n == note) {
+            notes.push(note.to_owned());
         }
     }
     link.delay_ns = time(opts, "delay")?;
     link.jitter_ns = time(opts, "jitter")?;
     if link.jitter_ns.is_some() && link.delay_ns.is_none() {
         link.jitter_ns = None;
-        notes.push(format!("{name}: jitter without a delay is left out, as Mininet ignores it"));
+        notes.push(format!("{name}: jitter without a delay is not imported; Mininet ignores it"));
     }
     if let Some(loss) = opts.some_number("loss")? {
         if !(0.0..=100.0).contains(&loss) {
-            return Err(opts.wrong(format!("a loss of {loss} % is none from 0 to 100")));
+            return Err(opts.error(format!("a loss of {loss} % is not between 0 and 100")));
         }
         link.loss_percent = Some(loss).filter(|loss| *loss > 0.0);
     }
     if let Some(queue) = opts.some_number("max_queue_size")? {
         if !(0.0..=1e9).contains(&queue) {
-            return Err(opts.wrong(format!("a queue of {queue} packets is none up to 1000000000")));
+            return Err(opts.error(format!("a queue of {queue} packets is not between 0 and 1000000000")));
         }
         link.queue_packets = Some(queue as u64).filter(|packets| *packets > 0);
         if link.queue_packets.is_some() && link.rate_bps.is_none() {
             link.queue_packets = None;
-            notes.push(format!("{name}: a queue without a bandwidth is left out, it would never fill"));
+            notes.push(format!("{name}: a queue without a bandwidth is not imported; it would never fill"));
         }
     }
     if opts.some_number("speedup")?.is_some_and(|speedup| speedup > 0.0) {
-        notes.push(format!("{name}: speedup is left out"));
+        notes.push(format!("{name}: speedup is not imported"));
     }
     Ok(())
 }
 
-/// A time as tc takes it: `5ms`, or microseconds where it is a bare number. Zero is none.
-fn time(opts: &At, key: &str) -> Result<Option<u64>, ImportError> {
+/// Parses a time as tc does: `5ms`, or a bare number of microseconds. Zero means none.
+fn time(opts: &JsonNode, key: &str) -> Result<Option<u64>, ImportError> {
     let Some(at) = opts.field(key)? else { return Ok(None) };
     let text = at.scalar()?;
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -109,10 +115,10 @@ fn time(opts: &At, key: &str) -> Result<Option<u64>, ImportError> {
         "ms" | "msec" | "msecs" => 1e3,
         "s" | "sec" | "secs" => 1e6,
         "ns" | "nsec" | "nsecs" => 1e-3,
-        _ => return Err(at.wrong(format!("{text:?} is no time; write for example \"5ms\""))),
+        _ => return Err(at.error(format!("{text:?} is not a time; write for example \"5ms\""))),
     };
     let us = number.trim().parse::<f64>().map(|n| n * us_per_unit);
-    let us = us.ok().filter(|us| (0.0..=DELAY_MAX_US).contains(us));
-    let us = us.ok_or_else(|| at.wrong(format!("{text:?} is no time up to an hour, such as \"5ms\"")))?;
+    let us = us.ok().filter(|us| (0.0..=MAX_DELAY_US).contains(us));
+    let us = us.ok_or_else(|| at.error(format!("{text:?} is not a time up to an hour, such as \"5ms\"")))?;
     Ok(Some(libm::round(us * 1e3) as u64).filter(|ns| *ns > 0))
 }

@@ -1,9 +1,9 @@
-//! Names as longfat allows them: letters, digits, `_` and `-`, and short enough for a device's name.
+//! Converts names to valid ones: letters, digits, `_` and `-`, and short enough for a device's name.
 
-/// A name made of `wanted` that is allowed, at most `max` characters long, and not in `taken`.
+/// A valid name similar to `wanted`, at most `max` characters long and not in `taken`.
 pub fn allowed_name(wanted: &str, max: usize, taken: &[String]) -> String {
-    let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let plain: String = wanted.chars().map(|c| if fine(c) { c } else { '_' }).collect();
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let plain: String = wanted.chars().map(|c| if is_valid(c) { c } else { '_' }).collect();
     let plain = plain.trim_start_matches('-');
     let plain = if plain.is_empty() { "node" } else { plain };
     let short = &plain[..plain.len().min(max)];
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_become_plain_short_and_different() {
+    fn names_become_valid_short_and_unique() {
         let taken = ["h1".to_owned(), "a_very_lon".to_owned()];
         for (wanted, name) in [
             ("h2", "h2"),

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::{
-    json::{At, ImportError},
+    json::{ImportError, JsonNode},
     links::MnLink,
     names::allowed_name,
 };
@@ -13,15 +13,15 @@ use crate::{
 };
 
 /// Longest names: a device `NAME-eth0` has 15 characters, a switch has no device.
-const HOST_NAME_MAX: usize = 10;
-const SWITCH_NAME_MAX: usize = 15;
+const MAX_HOST_NAME_CHARS: usize = 10;
+const MAX_SWITCH_NAME_CHARS: usize = 15;
 /// MiniEdit's default, and the prefix that Mininet gives an address without one (`Node.setIP`).
 const IP_BASE: &str = "10.0.0.0/8";
 const DEFAULT_PREFIX: u8 = 8;
 /// Mininet's ports are veth pairs with the MTU of Ethernet.
 pub const MTU: u32 = 1500;
 
-/// What a node becomes.
+/// The type of a node in the scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Host,
@@ -32,7 +32,7 @@ pub enum Role {
 /// A node.
 #[derive(Debug, Clone)]
 pub struct MnNode {
-    /// As the file has it.
+    /// The name in the MiniEdit file.
     pub old_name: String,
     pub name: String,
     pub role: Role,
@@ -40,17 +40,17 @@ pub struct MnNode {
     pub gateway: Option<IpAddr>,
     pub start: Option<String>,
     pub stop: Option<String>,
-    /// What start commands say of interfaces and routes; filled in by `commands.rs`.
+    /// From start commands, added by `commands.rs`; so are the MTUs and routes.
     pub interfaces: Vec<Interface>,
     pub mtus: Vec<u32>,
     pub routes: Vec<StaticRoute>,
 }
 
-/// What has no counterpart, and the nodes that have it.
+/// Settings without a counterpart, and the nodes that have them.
 #[derive(Default)]
-struct LeftOut(Vec<(&'static str, Vec<String>)>);
+struct Unsupported(Vec<(&'static str, Vec<String>)>);
 
-impl LeftOut {
+impl Unsupported {
     fn add(&mut self, what: &'static str, node: &str) {
         match self.0.iter_mut().find(|(known, _)| *known == what) {
             Some((_, nodes)) => nodes.push(node.to_owned()),
@@ -59,35 +59,35 @@ impl LeftOut {
     }
 }
 
-/// All hosts, then all switches and routers, with names that longfat allows.
-pub fn read_nodes(root: &At, notes: &mut Vec<String>) -> Result<Vec<MnNode>, ImportError> {
+/// Reads all hosts, then all switches and routers, and gives them valid names.
+pub fn read_nodes(root: &JsonNode, notes: &mut Vec<String>) -> Result<Vec<MnNode>, ImportError> {
     let base = ip_base(root)?;
     let mut nodes = Vec::new();
-    let mut left_out = LeftOut::default();
+    let mut unsupported = Unsupported::default();
     for at in root.required("hosts")?.list()? {
-        let host = read_host(&at, base, &mut left_out)?;
+        let host = read_host(&at, base, &mut unsupported)?;
         add(host, &at, &mut nodes, notes)?;
     }
     for at in root.required("switches")?.list()? {
-        let switch = read_switch(&at, &mut left_out)?;
+        let switch = read_switch(&at, &mut unsupported)?;
         add(switch, &at, &mut nodes, notes)?;
     }
-    for (what, who) in left_out.0 {
-        notes.push(format!("{what} left out: {}", who.join(", ")));
+    for (what, who) in unsupported.0 {
+        notes.push(format!("{what} not imported: {}", who.join(", ")));
     }
     Ok(nodes)
 }
 
 fn add(
     mut node: MnNode,
-    at: &At,
+    at: &JsonNode,
     nodes: &mut Vec<MnNode>,
     notes: &mut Vec<String>,
 ) -> Result<(), ImportError> {
     if nodes.iter().any(|n| n.old_name == node.old_name) {
-        return Err(at.wrong(format!("a second node called \"{}\"", node.old_name)));
+        return Err(at.error(format!("two nodes are called \"{}\"", node.old_name)));
     }
-    let max = if node.role == Role::Switch { SWITCH_NAME_MAX } else { HOST_NAME_MAX };
+    let max = if node.role == Role::Switch { MAX_SWITCH_NAME_CHARS } else { MAX_HOST_NAME_CHARS };
     let taken: Vec<String> = nodes.iter().map(|n| n.name.clone()).collect();
     node.name = allowed_name(&node.old_name, max, &taken);
     if node.name != node.old_name {
@@ -97,8 +97,11 @@ fn add(
     Ok(())
 }
 
-/// The options of a node, and its name: `hostname`, or the letter and its number.
-fn options<'a>(at: &At<'a>, letter: &str) -> Result<(Option<At<'a>>, String, Option<f64>), ImportError> {
+/// The options of a node, its name (`hostname`, or the letter and its number), and its number.
+fn options<'a>(
+    at: &JsonNode<'a>,
+    letter: &str,
+) -> Result<(Option<JsonNode<'a>>, String, Option<f64>), ImportError> {
     let opts = at.field("opts")?;
     let given = opts.as_ref().map_or(Ok(None), |o| o.some_text("hostname"))?;
     let own = opts.as_ref().map_or(Ok(None), |o| o.some_number("nodeNum"))?;
@@ -109,7 +112,7 @@ fn options<'a>(at: &At<'a>, letter: &str) -> Result<(Option<At<'a>>, String, Opt
     let name = match (given, at.field("number")?) {
         (Some(name), _) => name,
         (None, Some(number)) => format!("{letter}{}", number.scalar()?),
-        (None, None) => return Err(at.wrong("neither \"number\" nor \"opts.hostname\" names this node")),
+        (None, None) => return Err(at.error("neither \"number\" nor \"opts.hostname\" names this node")),
     };
     Ok((opts, name, number))
 }
@@ -129,7 +132,7 @@ fn node(old_name: String, role: Role) -> MnNode {
     }
 }
 
-fn read_host(at: &At, base: Cidr, left_out: &mut LeftOut) -> Result<MnNode, ImportError> {
+fn read_host(at: &JsonNode, base: Cidr, unsupported: &mut Unsupported) -> Result<MnNode, ImportError> {
     let (opts, name, number) = options(at, "h")?;
     let mut host = node(name, Role::Host);
     let given = opts.as_ref().map_or(Ok(None), |o| o.some_text("ip"))?;
@@ -137,17 +140,17 @@ fn read_host(at: &At, base: Cidr, left_out: &mut LeftOut) -> Result<MnNode, Impo
     host.address = Some(match given {
         Some(text) => {
             let whole = if text.contains('/') { text } else { format!("{text}/{DEFAULT_PREFIX}") };
-            parse_address(&whole).map_err(|e| place.wrong(e))?
+            parse_address(&whole).map_err(|e| place.error(e))?
         }
         None => numbered(base, number).ok_or_else(|| {
-            at.wrong(format!("neither \"opts.ip\" nor a node number within {base} gives it an address"))
+            at.error(format!("neither \"opts.ip\" nor a node number within {base} gives it an address"))
         })?,
     });
     let Some(opts) = opts else { return Ok(host) };
     if let Some(route) = opts.some_text("defaultRoute")? {
         match parse_via(route.trim_start_matches("via ").trim()) {
             Ok(via) => host.gateway = Some(via),
-            Err(_) => left_out.add("default routes that are no address", &host.old_name),
+            Err(_) => unsupported.add("default routes that are not addresses", &host.old_name),
         }
     }
     host.start = opts.some_text("startCommand")?;
@@ -159,19 +162,19 @@ fn read_host(at: &At, base: Cidr, left_out: &mut LeftOut) -> Result<MnNode, Impo
     ] {
         let list = opts.field(key)?.map_or(Ok(Vec::new()), |at| at.list())?;
         if !list.is_empty() {
-            left_out.add(what, &host.old_name);
+            unsupported.add(what, &host.old_name);
         }
     }
     let limited =
         opts.some_number("cpu")?.is_some_and(|cpu| cpu > 0.0) || !scalar(&opts, "cores")?.is_empty();
     let scheduled = !matches!(scalar(&opts, "sched")?.as_str(), "" | "host");
     if limited || scheduled {
-        left_out.add("processor limits", &host.old_name);
+        unsupported.add("processor limits", &host.old_name);
     }
     Ok(host)
 }
 
-fn read_switch(at: &At, left_out: &mut LeftOut) -> Result<MnNode, ImportError> {
+fn read_switch(at: &JsonNode, unsupported: &mut Unsupported) -> Result<MnNode, ImportError> {
     let (opts, name, _) = options(at, "s")?;
     let Some(opts) = opts else { return Ok(node(name, Role::Switch)) };
     let role = match scalar(&opts, "switchType")?.as_str() {
@@ -183,32 +186,32 @@ fn read_switch(at: &At, left_out: &mut LeftOut) -> Result<MnNode, ImportError> {
     switch.stop = opts.some_text("stopCommand")?;
     let external = opts.field("externalInterfaces")?.map_or(Ok(Vec::new()), |at| at.list())?;
     if !external.is_empty() {
-        left_out.add("external interfaces", &switch.old_name);
+        unsupported.add("external interfaces", &switch.old_name);
     }
     for (key, what) in [("sflow", "sFlow"), ("netflow", "NetFlow")] {
         if scalar(&opts, key)? == "1" {
-            left_out.add(what, &switch.old_name);
+            unsupported.add(what, &switch.old_name);
         }
     }
     if !scalar(&opts, "switchIP")?.is_empty() {
-        left_out.add("addresses of switches", &switch.old_name);
+        unsupported.add("addresses of switches", &switch.old_name);
     }
     Ok(switch)
 }
 
-/// A key's value as text; empty where it is missing.
-fn scalar(opts: &At, key: &str) -> Result<String, ImportError> {
+/// A key's value as text; empty if it is missing.
+fn scalar(opts: &JsonNode, key: &str) -> Result<String, ImportError> {
     opts.field(key)?.map_or(Ok(String::new()), |at| at.scalar())
 }
 
-/// The network that hosts without an address are numbered in.
-fn ip_base(root: &At) -> Result<Cidr, ImportError> {
+/// The network from which hosts without an address get one.
+fn ip_base(root: &JsonNode) -> Result<Cidr, ImportError> {
     let application = root.field("application")?;
     let text = application.as_ref().map_or(Ok(None), |a| a.some_text("ipBase"))?;
     let text = text.unwrap_or_else(|| IP_BASE.to_owned());
     let wrong = || match &application {
-        Some(at) => at.wrong(format!("ipBase: {text:?} is no IPv4 network such as {IP_BASE:?}")),
-        None => root.wrong("ipBase is no network"),
+        Some(at) => at.error(format!("ipBase: {text:?} is not an IPv4 network such as {IP_BASE:?}")),
+        None => root.error("ipBase is not a network"),
     };
     let (address, prefix) = text.split_once('/').ok_or_else(wrong)?;
     let address: Ipv4Addr = address.trim().parse().map_err(|_| wrong())?;
@@ -216,7 +219,7 @@ fn ip_base(root: &At) -> Result<Cidr, ImportError> {
     Ok(Cidr { address: address.into(), prefix })
 }
 
-/// The `number`-th address of the network.
+/// The address with this number in the network.
 fn numbered(base: Cidr, number: Option<f64>) -> Option<Cidr> {
     let number = number.filter(|n| (1.0..4e9).contains(n) && libm::floor(*n) == *n)? as u32;
     let IpAddr::V4(first) = base.first() else { return None };
@@ -225,8 +228,8 @@ fn numbered(base: Cidr, number: Option<f64>) -> Option<Cidr> {
     parse_address(&text).ok().filter(|cidr| base.contains(cidr.address))
 }
 
-/// Notes what is set for the whole file and has no counterpart.
-pub fn note_application(root: &At, notes: &mut Vec<String>) -> Result<(), ImportError> {
+/// Adds notes for settings of the whole file without a counterpart.
+pub fn note_application(root: &JsonNode, notes: &mut Vec<String>) -> Result<(), ImportError> {
     let controllers = match root.field("controllers")? {
         // Version "1" has an object of one, c0.
         Some(at) if at.is_object() => at.object()?.len(),
@@ -235,25 +238,27 @@ pub fn note_application(root: &At, notes: &mut Vec<String>) -> Result<(), Import
     };
     if controllers > 0 {
         let s = if controllers == 1 { "" } else { "s" };
-        notes.push(format!("{controllers} controller{s} left out: switches learn by themselves"));
+        notes.push(format!("{controllers} controller{s} not imported: switches learn by themselves"));
     }
     let Some(application) = root.field("application")? else { return Ok(()) };
-    for (key, target, what) in [("sflow", "sflowTarget", "sFlow"), ("netflow", "nflowTarget", "NetFlow")] {
-        let told = application.field(key)?.map_or(Ok(None), |at| at.some_text(target))?;
-        if let Some(collector) = told {
-            notes.push(format!("the {what} collector {collector} is left out"));
+    for (key, key_of_target, what) in
+        [("sflow", "sflowTarget", "sFlow"), ("netflow", "nflowTarget", "NetFlow")]
+    {
+        let target = application.field(key)?.map_or(Ok(None), |at| at.some_text(key_of_target))?;
+        if let Some(collector) = target {
+            notes.push(format!("the {what} collector {collector} is not imported"));
         }
     }
     Ok(())
 }
 
-/// A host or router that nothing is joined to is no part of a network.
-pub fn leave_out_unlinked(nodes: &mut Vec<MnNode>, links: &[MnLink], notes: &mut Vec<String>) {
+/// Removes nodes without links, which are not part of the network.
+pub fn remove_unlinked(nodes: &mut Vec<MnNode>, links: &[MnLink], notes: &mut Vec<String>) {
     nodes.retain(|node| {
-        let linked = links.iter().any(|link| link.ends.contains(&node.name));
-        if !linked {
-            notes.push(format!("{} has no link and is left out", node.name));
+        let is_linked = links.iter().any(|link| link.ends.contains(&node.name));
+        if !is_linked {
+            notes.push(format!("{} has no link and is not imported", node.name));
         }
-        linked
+        is_linked
     });
 }

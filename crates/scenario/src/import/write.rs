@@ -1,4 +1,4 @@
-//! The scenario file of what was imported, as somebody would write it.
+//! Writes the imported network as a scenario file in the style of a hand-written one.
 
 use std::fmt::Write;
 
@@ -9,11 +9,11 @@ use super::{
     nodes::{MTU, MnNode, Role},
 };
 use crate::{
-    print::quote,
+    quote::quote,
     types::{Interface, StaticRoute},
 };
 
-/// The scenario file.
+/// The text of the scenario file.
 pub fn write(name: &str, nodes: &[MnNode], links: &[MnLink]) -> String {
     let mut out = String::from("# Imported from MiniEdit. Add [[flows]] and a duration to run it.\n\n");
     let _ = writeln!(out, "title = {}", quote(name));
@@ -61,7 +61,7 @@ fn write_router(out: &mut String, router: &MnNode) {
     }
 }
 
-/// What both ends of a link take, as of a veth pair.
+/// The smaller MTU of both ends of a link, as of a veth pair.
 fn link_mtu(nodes: &[MnNode], links: &[MnLink], index: usize) -> u32 {
     let at_end = |end: &String| {
         let port = links[..index].iter().filter(|l| l.ends.contains(end)).count();
@@ -80,11 +80,11 @@ fn write_link(out: &mut String, link: &MnLink, mtu: u32) {
     let fields = [
         link.rate_bps.map(|bps| format!("rate = {}", quote(BitRate(bps)))),
         link.delay_ns.map(|ns| format!("delay = {}", quote(Time(ns)))),
-        // netem lets packets overtake each other.
+        // With netem's jitter packets overtake each other.
         link.jitter_ns.map(|ns| format!("jitter = {}, jitter_reorders = true", quote(Time(ns)))),
         link.queue_packets.map(|packets| format!("queue = \"{packets}p\"")),
         link.loss_percent.map(|percent| {
-            // As netem loses them.
+            // netem drops whole super-packets.
             format!("loss = {{ rate = \"{percent}%\", unit = \"super-packet\" }}")
         }),
         Some(format!("mtu = {mtu}")),

@@ -1,22 +1,22 @@
-//! What is simulated: one cubic flow over one queue.
+//! The benchmark's simulations: one cubic flow over one queue.
 
 /// A simulation.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
     pub name: &'static str,
     rate: &'static str,
-    /// One way; ACKs return at once.
+    /// One-way delay; ACKs return without delay.
     delay: &'static str,
     mtu: u32,
     queue: &'static str,
-    /// Whether the sender makes super-packets.
+    /// Whether the sender uses super-packets.
     gso: Gso,
-    /// The most that socket buffers may grow to, bytes.
+    /// Largest size of the socket buffers, bytes.
     buffer: u64,
     ms: u32,
 }
 
-/// What the sender hands over.
+/// What the sender passes to its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gso {
     SuperPackets,
@@ -33,18 +33,18 @@ const fn case(name: &'static str, path: Path, gso: Gso, ms: u32) -> Case {
     Case { name, rate, delay, mtu, queue, gso, buffer, ms }
 }
 
-/// None is lost: the buffers limit, at a window of the path or little more.
+/// Without losses: the buffers limit the window to the BDP or little more.
 const JUMBO: Path = ("1gbit", "117ms", 9012, "100MB", 40_000_000);
-/// MSS 1460; slow start ends with half a window lost.
-const OVERSHOOT: Path = ("1gbit", "100ms", 1512, "4000p", ANY);
-/// Paths of 1,600 and of 200,000 packets, without loss and with it.
+/// MSS 1460; slow start ends with the loss of half a window.
+const OVERSHOOT: Path = ("1gbit", "100ms", 1512, "4000p", AMPLE_BUFFER);
+/// Paths with BDPs of 1,600 and of 200,000 packets, without and with loss.
 const SHORT: Path = ("1gbit", "19.2ms", 1512, "100MB", 6_400_000);
 const LONG: Path = ("10gbit", "240ms", 1512, "1GB", 800_000_000);
-const SHORT_LOSSY: Path = ("1gbit", "19.2ms", 1512, "800p", ANY);
-const LONG_LOSSY: Path = ("10gbit", "240ms", 1512, "100000p", ANY);
+const SHORT_LOSSY: Path = ("1gbit", "19.2ms", 1512, "800p", AMPLE_BUFFER);
+const LONG_LOSSY: Path = ("10gbit", "240ms", 1512, "100000p", AMPLE_BUFFER);
 
-/// Buffers that limit nothing.
-const ANY: u64 = 1_000_000_000;
+/// Buffers large enough not to limit the flow.
+const AMPLE_BUFFER: u64 = 1_000_000_000;
 
 pub const ALL: [Case; 9] = [
     case("loss-free", JUMBO, SuperPackets, 300_000),
@@ -59,27 +59,27 @@ pub const ALL: [Case; 9] = [
 ];
 
 impl Case {
-    /// The case of that name.
+    /// The case with this name.
     pub fn named(name: &str) -> Option<Case> {
         ALL.into_iter().find(|case| case.name == name)
     }
 
-    /// How long it lasts, ms of virtual time.
+    /// Duration, ms of virtual time.
     pub fn ms(&self) -> u32 {
         self.ms
     }
 
-    /// The same with other buffers.
+    /// The same case with other buffers.
     pub fn with_buffer(self, buffer: u64) -> Case {
         Case { buffer, ..self }
     }
 
-    /// The same for another time.
+    /// The same case with another duration.
     pub fn lasting(self, ms: u32) -> Case {
         Case { ms, ..self }
     }
 
-    /// The scenario's text, sampled so often.
+    /// The scenario's text, with this sample interval.
     pub fn text(&self, sample_ms: u32) -> String {
         let &Case { rate, delay, mtu, queue, gso, buffer, ms, .. } = self;
         let gso = if gso == SuperPackets { "65535B".to_owned() } else { format!("{mtu}B") };

@@ -1,6 +1,6 @@
-//! What the machine says: this thread's processor time, and the bytes that the program has asked for.
+//! Measures this thread's processor time and the program's allocated bytes.
 
-#![allow(unsafe_code, reason = "an allocator that counts, and the thread's clock")]
+#![allow(unsafe_code, reason = "a counting allocator, and the thread's clock")]
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -19,18 +19,18 @@ pub fn cpu_s() -> f64 {
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, counting.
-struct Counting;
+/// The system's allocator with counters.
+struct CountingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// The most bytes at once while `work` was done, beyond those before it.
+/// Runs `work`. Returns its result and the peak of allocated bytes above those before it.
 pub fn peak_bytes<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = LIVE.load(Relaxed);
     PEAK.store(before, Relaxed);
-    let done = work();
-    (done, PEAK.load(Relaxed) - before)
+    let result = work();
+    (result, PEAK.load(Relaxed) - before)
 }
 
 fn count(bytes: usize) {
@@ -38,23 +38,23 @@ fn count(bytes: usize) {
     PEAK.fetch_max(live, Relaxed);
 }
 
-// SAFETY: everything is done by the system's allocator; counting touches no memory of the caller's.
-unsafe impl GlobalAlloc for Counting {
+// SAFETY: the system's allocator does all the work; counting does not touch the caller's memory.
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: as the caller's.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as the caller's.
-        unsafe { System.dealloc(place, layout) }
+        // SAFETY: the caller upholds the same contract.
+        unsafe { System.dealloc(block, layout) }
     }
-    unsafe fn realloc(&self, place: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // A block that grows counts once: large ones are moved by their pages (mremap), not copied.
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // A growing block counts once: large blocks are remapped (mremap), not copied.
         LIVE.fetch_sub(layout.size(), Relaxed);
         count(bytes);
-        // SAFETY: as the caller's.
-        unsafe { System.realloc(place, layout, bytes) }
+        // SAFETY: the caller upholds the same contract.
+        unsafe { System.realloc(block, layout, bytes) }
     }
 }

@@ -1,11 +1,10 @@
-//! What a simulation costs: all of the simulator's lines in one table, targets beside. Processor time, not wall-clock
-//! time; single figures depend on the machine's mood.
+//! The cost of simulations, with targets, in processor time. Single results vary between runs.
 //!
-//! `cargo bench -p longfat-sim` prints the table; with `-- instructions` it counts instructions a packet instead and fails
-//! where they are not the committed ones (`-- instructions write` commits them). `memory`, `long-runs` and `case NAME` print
-//! a part.
+//! `cargo bench -p longfat-sim` prints the table. With `-- instructions` it counts instructions per packet
+//! instead and fails if they differ from the committed counts (`-- instructions write` replaces these).
+//! `memory`, `long-runs` and `case NAME` print a part of the table.
 
-#![allow(clippy::disallowed_methods, reason = "a bench asks the machine")]
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads clocks and arguments")]
 
 mod cases;
 mod instructions;
@@ -17,13 +16,13 @@ mod support;
 use cases::Case;
 use machine::peak_bytes;
 use meter::Meter;
-use sim::{Machine, Outcome, Segmentation};
+use sim::{HostDefaults, Outcome, Segmentation};
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        ["counted", name, ms] => instructions::counted(name, ms.parse().expect("milliseconds")),
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["counted", name, ms] => instructions::run_counted(name, ms.parse().expect("milliseconds")),
         ["instructions"] => std::process::exit(i32::from(!instructions::check(false))),
         ["instructions", "write"] => std::process::exit(i32::from(!instructions::check(true))),
         ["case", name] => {
@@ -33,7 +32,7 @@ fn main() {
             }
             println!("window_packets {} recovery_ms {:?}", meter.window, meter.recovery_ms);
         }
-        ["memory"] => memories(),
+        ["memory"] => memory_table(),
         ["long-runs"] => long_runs(),
         _ => table(),
     }
@@ -72,11 +71,11 @@ fn table() {
     line("ns a packet, window 200,000 against 1,600, loss-free", cost(short.open, long.open), "<= 1.5");
     let [short, long] = ["recovery-1600", "recovery-200000"].map(run);
     line("  the same in recovery", cost(short.recovery, long.recovery), "<= 1.5");
-    memories();
+    memory_table();
     long_runs();
 }
 
-fn memories() {
+fn memory_table() {
     memory("window-1600", "bytes a packet in flight, window 1,600, single segments");
     memory("window-200000", "  window 200,000, single segments");
     memory("window-200000-super", "  window 200,000, super-packets");
@@ -84,9 +83,9 @@ fn memories() {
 
 fn long_runs() {
     for (name, _) in LONG_RUNS {
-        let began = machine::cpu_s();
+        let start = machine::cpu_s();
         let outcome = long_run(name, &[]);
-        let cpu = machine::cpu_s() - began;
+        let cpu = machine::cpu_s() - start;
         let (seconds, packets) = (outcome.duration.0 as f64 * 1e-9, outcome.data_segments as f64 * 1e-6);
         line(
             &format!("CPU s of {name}.toml, {seconds:.0} s, {packets:.1} M packets"),
@@ -96,11 +95,11 @@ fn long_runs() {
     }
 }
 
-/// Memory that a window takes: what a run has at most beyond the same run with a window of some packets.
+/// Memory per packet in flight: the peak of a run less that of the same run with a window of a few packets.
 fn memory(name: &str, what: &str) {
     let case = Case::named(name).expect("no such case").lasting(8_000);
     let peak = |case: Case| {
-        // At 10 Gb/s 16,000 packets come and go in 20 ms: the window's peak would be missed.
+        // Sampled each ms: at 10 Gb/s 16,000 packets pass in 20 ms, and the window's peak would be missed.
         let ((_, meter), bytes) = peak_bytes(|| meter::run(&case, 1));
         (bytes as f64, meter.window as f64)
     };
@@ -109,18 +108,18 @@ fn memory(name: &str, what: &str) {
     line(what, format!("{each:.0}"), &format!("<= 100 ({:.0} in flight)", large.1));
 }
 
-/// The experiments of 6000 and 7000 s.
+/// Experiments of 6000 and 7000 s.
 const LONG_RUNS: [(&str, &str); 3] = [
     ("g-rttfair", include_str!("../../../../scenarios/g-rttfair.toml")),
     ("g-mtufair", include_str!("../../../../scenarios/g-mtufair.toml")),
     ("g-multi", include_str!("../../../../scenarios/g-multi.toml")),
 ];
 
-/// Runs one of them with reno, `sets` over it.
+/// Runs one of them with reno and these `--set` values.
 fn long_run(name: &str, sets: &[(String, String)]) -> Outcome {
     let (_, text) = LONG_RUNS.iter().find(|run| run.0 == name).expect("no such case");
     let file = scenario::ScenarioFile::parse(name, text).expect(name);
     let scenario = file.resolve(Some("reno"), sets).expect(name);
-    let machine = Machine { segmentation: Segmentation::Whole, ..Machine::default() };
-    sim::run(&scenario, &machine, &mut support::Native::default(), &mut support::Nobody).expect(name)
+    let defaults = HostDefaults { segmentation: Segmentation::Whole, ..HostDefaults::default() };
+    sim::run(&scenario, &defaults, &mut support::Native::default(), &mut support::NoObserver).expect(name)
 }

@@ -1,9 +1,9 @@
-//! Meters a simulation by the state of its flow: what packets cost without loss, and what they cost in recovery.
+//! Measures a simulation's processor time per packet, without loss and in recovery.
 
 use std::error::Error;
 
 use schema::{Event, FlowSample, LinkSample};
-use sim::{Machine, Observer, Outcome, Segmentation};
+use sim::{HostDefaults, Observer, Outcome, Segmentation};
 use units::Time;
 
 use crate::{cases::Case, machine::cpu_s, support};
@@ -11,7 +11,7 @@ use crate::{cases::Case, machine::cpu_s, support};
 /// `TCP_CA_Recovery`.
 const RECOVERY: i64 = 3;
 
-/// Packets and what they cost.
+/// Packets and their processor time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
     pub packets: f64,
@@ -19,25 +19,25 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Packets per second of processor time, millions.
+    /// Millions of packets per second of processor time.
     pub fn millions(&self) -> f64 {
         self.packets * 1e-6 / self.cpu_s
     }
 
-    /// Nanoseconds a packet.
+    /// Nanoseconds per packet.
     pub fn ns(&self) -> f64 {
         self.cpu_s * 1e9 / self.packets
     }
 }
 
-/// Looks on at each sample.
+/// Accumulates costs at each sample.
 #[derive(Debug, Default)]
 pub struct Meter {
     pub all: Cost,
-    /// From the window's first round trips on, while nothing is lost.
+    /// While the flow is not in recovery, from the middle of the run.
     pub open: Cost,
     pub recovery: Cost,
-    /// The most segments in flight.
+    /// Largest number of segments in flight.
     pub window: i64,
     /// When the first recovery began and ended, ms.
     pub recovery_ms: Option<(u64, u64)>,
@@ -66,12 +66,12 @@ impl Observer for Meter {
             let from = self.recovery_ms.map_or(ms, |(from, _)| from);
             self.recovery_ms = Some((from, ms));
         }
-        let kept = if is_recovery {
+        let phase = if is_recovery {
             Some(&mut self.recovery)
         } else {
             Some(&mut self.open).filter(|_| now >= self.from)
         };
-        for total in kept.into_iter().chain([&mut self.all]) {
+        for total in phase.into_iter().chain([&mut self.all]) {
             total.packets += cost.packets;
             total.cpu_s += cost.cpu_s;
         }
@@ -81,13 +81,13 @@ impl Observer for Meter {
     }
 }
 
-/// Runs a case; costs without loss are counted from its middle on.
+/// Runs a case. Costs without loss are counted from its middle.
 pub fn run(case: &Case, sample_ms: u32) -> (Outcome, Meter) {
     let scenario = support::scenario(&case.text(sample_ms));
-    let machine = Machine { segmentation: Segmentation::Whole, ..Machine::default() };
+    let defaults = HostDefaults { segmentation: Segmentation::Whole, ..HostDefaults::default() };
     let mut controllers = support::Native::default();
     let from = Time(u64::from(case.ms()) * 500_000);
     let mut meter = Meter { from, cpu_s: cpu_s(), ..Meter::default() };
-    let outcome = sim::run(&scenario, &machine, &mut controllers, &mut meter).expect(case.name);
+    let outcome = sim::run(&scenario, &defaults, &mut controllers, &mut meter).expect(case.name);
     (outcome, meter)
 }

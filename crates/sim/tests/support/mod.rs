@@ -1,54 +1,55 @@
-//! What tests and benches of the simulator share: the program's congestion controls, and nobody who looks on.
+//! Shared by tests and benches of the simulator: the program's congestion controls, an observer that ignores
+//! all rows, and a scenario of one path.
 
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(dead_code, reason = "each test uses a part")]
 
 pub mod reference;
 
 use std::error::Error;
 
-use cc::{Source, Value, Values, native::Library};
-use scenario::{Cc, CcValue, Flow, Kind, Scenario, ScenarioFile};
+use cc::{ParameterValue, ParameterValues, Source, native::Library};
+use scenario::{Cc, CcValue, FlowKind, FlowSpec, Scenario, ScenarioFile};
 use schema::{Event, FlowSample, LinkSample};
-use sim::{Controllers, Machine, Observer, Outcome, Side};
+use sim::{Controllers, HostDefaults, Observer, Outcome, Side};
 use tcp::CongestionControl;
 use units::Time;
 
-/// Congestion controls by name and parameters; cubic for receivers and for flows that name none.
+/// Congestion controls by name and parameters: cubic for receivers and for flows that name none.
 #[derive(Default)]
 pub struct Native(Vec<(Cc, Library)>);
 
 impl Controllers for Native {
     fn controller(
         &mut self,
-        flow: &Flow,
+        flow: &FlowSpec,
         side: Side,
     ) -> Result<Box<dyn CongestionControl>, Box<dyn Error + Send + Sync>> {
         let cc = match (&flow.kind, side) {
-            (Kind::Tcp(tcp), Side::Sender) => tcp.cc.clone(),
+            (FlowKind::Tcp(tcp), Side::Sender) => tcp.cc.clone(),
             _ => None,
         };
         let cc = cc.unwrap_or_else(|| Cc::Named("cubic".into()));
         if !self.0.iter().any(|(known, _)| *known == cc) {
-            let source = Source::built_in(cc.name()).ok_or(format!("no {}", cc.name()))?;
+            let source = Source::built_in(cc.name()).ok_or(format!("no congestion control {}", cc.name()))?;
             let value = |value: &CcValue| match *value {
-                CcValue::Integer(number) => Value::Integer(number),
-                CcValue::Decimal(number) => Value::Decimal(number),
-                CcValue::Boolean(yes) => Value::Bool(yes),
+                CcValue::Integer(number) => ParameterValue::Integer(number),
+                CcValue::Decimal(number) => ParameterValue::Decimal(number),
+                CcValue::Boolean(yes) => ParameterValue::Bool(yes),
             };
-            let values: Values = cc.set().iter().map(|(name, v)| (name.clone(), value(v))).collect();
+            let values: ParameterValues = cc.set().iter().map(|(name, v)| (name.clone(), value(v))).collect();
             self.0.push((cc.clone(), Library::open(&source, &values)?));
         }
-        let found = self.0.iter().find(|(known, _)| *known == cc).ok_or("gone")?;
+        let found = self.0.iter().find(|(known, _)| *known == cc).ok_or("not loaded")?;
         let mut controller = found.1.controller(None)?;
         controller.set_seed(1 + side as u64);
         Ok(Box::new(controller))
     }
 }
 
-/// Looks on and does nothing.
-pub struct Nobody;
+/// Ignores all rows.
+pub struct NoObserver;
 
-impl Observer for Nobody {
+impl Observer for NoObserver {
     fn rows(
         &mut self,
         _: &[FlowSample],
@@ -62,18 +63,18 @@ impl Observer for Nobody {
     }
 }
 
-/// h1, a switch and h2. What is not said is as in a scenario that does not say it.
+/// A scenario with h1, a switch and h2. Empty fields leave the keys out.
 #[derive(Default)]
 pub struct Path<'a> {
-    /// Lines at the top, `duration` for one.
+    /// Top-level keys, such as `duration`.
     pub top: &'a str,
-    /// What all hosts have.
+    /// Keys of all hosts.
     pub hosts: &'a str,
     /// The direction from the switch to h2, as in `rate = "1gbit"`; the link of h1 is ideal.
     pub forward: &'a str,
     /// The direction from h2 to the switch.
     pub backward: &'a str,
-    /// The keys of each flow beside its name (f1, f2 and so on) and its hosts.
+    /// The keys of each flow without its name (f1, f2 and so on) and its hosts.
     pub flows: &'a [&'a str],
 }
 
@@ -106,18 +107,18 @@ backward = {{ {backward} }}
         )
     }
 
-    /// A run of it.
+    /// Simulates it.
     pub fn run(&self) -> Outcome {
-        run(&self.text(), &Machine::default())
+        run(&self.text(), &HostDefaults::default())
     }
 }
 
-/// The scenario of a file's text.
+/// Resolves the scenario of a file's text.
 pub fn scenario(text: &str) -> Scenario {
     ScenarioFile::parse("test.toml", text).unwrap().resolve(None, &[]).unwrap()
 }
 
-/// A run of it.
-pub fn run(text: &str, machine: &Machine) -> Outcome {
-    sim::run(&scenario(text), machine, &mut Native::default(), &mut Nobody).unwrap()
+/// Simulates the scenario of a file's text.
+pub fn run(text: &str, defaults: &HostDefaults) -> Outcome {
+    sim::run(&scenario(text), defaults, &mut Native::default(), &mut NoObserver).unwrap()
 }

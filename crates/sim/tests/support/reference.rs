@@ -1,10 +1,12 @@
-//! Runs of the real kernel (Linux 6.1.192, HZ 250), each flow alone on its path, and the same in the simulator.
+//! Runs of the real kernel (Linux 6.1.192, HZ 250), each flow alone on its path, and the same runs in the
+//! simulator.
 //!
-//! `tests/reference/` has what the kernel did: `runs.csv` the means of whole runs, `slow-start.csv` how slow start
-//! ended (from traces of 10 ms), `traces.csv` window and round-trip time each 100 ms for 5 s and then each second.
+//! `tests/reference/` has the kernel's results: `runs.csv` the means of whole runs, `slow-start.csv` how slow
+//! start ended (from traces of 10 ms), `traces.csv` window and round-trip time each 100 ms for 5 s and then
+//! each second.
 
 use schema::FlowSample;
-use sim::{Machine, Outcome, Segmentation};
+use sim::{HostDefaults, Outcome, Segmentation};
 use tcp::PacketMemory;
 
 const RUNS: &str = include_str!("../reference/runs.csv");
@@ -27,7 +29,7 @@ pub struct Reference {
     buffer_max: u64,
 }
 
-/// What is compared; the second half of a run begins in its middle.
+/// The compared quantities; `2nd` is the second half of the run.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
     pub goodput_mbps: f64,
@@ -44,7 +46,7 @@ pub struct Figures {
 pub struct SlowStart {
     pub end_s: f64,
     pub ssthresh_segs: f64,
-    /// Before anything was retransmitted: by HyStart.
+    /// True if it ended before any retransmission, so by HyStart.
     pub by_hystart: bool,
 }
 
@@ -56,7 +58,7 @@ pub struct Point {
     pub srtt_us: i64,
 }
 
-/// Rows of a table with a head, as lists of fields by name.
+/// Rows of a table with a header line; each maps a column's name to its field.
 fn table(text: &'static str) -> impl Iterator<Item = impl Fn(&str) -> &'static str> {
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap().split(',').collect();
@@ -105,7 +107,7 @@ pub fn slow_start(case: &str) -> Option<SlowStart> {
     })
 }
 
-/// The kernel's window and round-trip time.
+/// The kernel's window and round-trip time over time.
 pub fn trace(case: &str) -> Vec<Point> {
     let rows = table(TRACES).filter(|row| row("case") == case);
     let point = |row: &dyn Fn(&str) -> &'static str| Point {
@@ -119,7 +121,7 @@ pub fn trace(case: &str) -> Vec<Point> {
 /// The same run in the simulator, sampled each 10 ms.
 pub fn simulate(reference: &Reference, seed: u64) -> Outcome {
     let Reference { cc, rate_mbps, rtt_ms, queue_pkts, mtu, duration_s, buffer_max, loss, .. } = reference;
-    // Address resolution and handshake come before the reference's clock.
+    // The reference's clock starts after address resolution and handshake.
     let run_s = duration_s + 1.0;
     let gso = if reference.case.ends_with("-gso1") {
         format!("nic = {{ gso = \"{mtu}B\" }}")
@@ -153,19 +155,20 @@ to = "h2"
 cc = "{cc}"
 "#
     );
-    let machine = Machine {
+    let defaults = HostDefaults {
         kernel: (6, 1),
         hz: 250,
         segmentation: Segmentation::Host,
         packet_memory: PacketMemory::Veth,
-        ..Machine::default()
+        ..HostDefaults::default()
     };
-    super::run(&text, &machine)
+    super::run(&text, &defaults)
 }
 
-/// The simulation's rows by the reference's clock, which begins when the connection is there, s.
+/// The simulation's rows with their time in seconds since the connection was established, as in the
+/// reference.
 pub fn rows<'a>(outcome: &'a Outcome, reference: &Reference) -> Vec<(f64, &'a FlowSample)> {
-    let start_s = outcome.flow_ends[0].started.unwrap().0 as f64 * 1e-9;
+    let start_s = outcome.flow_totals[0].started.unwrap().0 as f64 * 1e-9;
     let timed = outcome.flows.iter().map(|row| (row.time_us as f64 * 1e-6 - start_s, row));
     timed.filter(|(time_s, _)| *time_s <= reference.duration_s).collect()
 }
@@ -177,7 +180,7 @@ pub fn figures(outcome: &Outcome, reference: &Reference) -> Figures {
     let (last_s, last) = *rows.last().unwrap();
     let half = rows.iter().position(|(time_s, _)| *time_s >= reference.duration_s / 2.0).unwrap();
     let (half_s, half_row) = rows[half];
-    // Traces have a row each 100 ms after the first seconds.
+    // Use one row each 100 ms, as the reference does.
     let second: Vec<_> = rows[half..].iter().filter(|(_, row)| row.time_us % 100_000 == 0).collect();
     let mean = |of: fn(&FlowSample) -> Option<i64>| {
         second.iter().filter_map(|(_, row)| of(row)).sum::<i64>() as f64 / second.len() as f64
@@ -187,7 +190,7 @@ pub fn figures(outcome: &Outcome, reference: &Reference) -> Figures {
         goodput_2nd_mbps: (acked(last) - acked(half_row)) * 8e-6 / (last_s - half_s),
         cwnd_2nd_segs: mean(|row| row.snd_cwnd_segs),
         srtt_2nd_ms: mean(|row| row.srtt_us) * 1e-3,
-        drops: outcome.link_ends.iter().map(|link| link.counters.dropped_queue).sum::<u64>() as f64,
+        drops: outcome.link_totals.iter().map(|link| link.counters.dropped_queue).sum::<u64>() as f64,
         retrans_segs: last.total_retrans_segs.unwrap_or(0) as f64,
         max_cwnd_segs: rows.iter().filter_map(|(_, row)| row.snd_cwnd_segs).max().unwrap_or(0) as f64,
     }

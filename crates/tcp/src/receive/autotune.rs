@@ -1,32 +1,33 @@
-//! Autotuning of the receive buffer (dynamic right-sizing): it follows what the application reads in a round trip.
+//! Autotuning of the receive buffer (dynamic right-sizing): the buffer follows the bytes that the application
+//! reads per round trip.
 //!
 //! Source: `tcp_rcv_rtt_update`, `tcp_rcv_rtt_measure`, `tcp_rcv_rtt_measure_ts`, `tcp_rcv_space_adjust`,
 //! `tcp_rcvbuf_grow` (net/ipv4/tcp_input.c).
 //!
 //! Departures:
 //!
-//! 1. A shorter round-trip time is taken over at once in all kernels (6.16, and backported to older ones).
+//! 1. All simulated kernels adopt a shorter round-trip time at once; Linux does so since 6.16 and in stable backports.
 //! 2. Timestamps count in milliseconds (`tcp_usec_ts` is 0).
 
-use super::{Receiver, memory::BOOKKEEPING};
+use super::{Receiver, memory::SKB_OVERHEAD};
 use crate::{Segment, TcpSock, segment::before};
 
 /// `MAX_TCP_HEADER`, bytes.
 const MAX_TCP_HEADER: u32 = 256;
 
-/// What the application reads in a round trip (`rcvq_space`).
+/// Bytes that the application reads per round trip (`rcvq_space`).
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Measure {
-    /// Bytes read in the round trip with the most.
+pub(super) struct ReadRate {
+    /// Maximum over all round trips, bytes.
     pub space: u32,
-    /// `copied_seq` when the present round trip began.
+    /// `copied_seq` at the start of the current round trip.
     seq: u32,
-    /// When that was, us.
+    /// Start of the current round trip, us.
     time_us: u64,
 }
 
-impl Measure {
-    /// A round trip begins.
+impl ReadRate {
+    /// Starts a round trip.
     pub fn restart(&mut self, copied_seq: u32, now: u64) {
         self.seq = copied_seq;
         self.time_us = now / 1000;
@@ -34,7 +35,8 @@ impl Measure {
 }
 
 impl Receiver {
-    /// `tcp_rcv_rtt_update`: a round-trip time, us; `by_window`: it is how long a window took to fill.
+    /// `tcp_rcv_rtt_update`: adds a sample of the round-trip time, us. `by_window`: the sample is the time
+    /// that a window took to fill.
     fn update_rtt(&self, sk: &mut TcpSock, sample_us: u32, by_window: bool) {
         let old = sk.rcv_rtt_est.rtt_us;
         let new = sample_us << 3;
@@ -62,7 +64,7 @@ impl Receiver {
         sk.rcv_rtt_est.time = now_us;
     }
 
-    /// `tcp_rcv_rtt_measure_ts`: the echo of an own timestamp; one sample for each echo.
+    /// `tcp_rcv_rtt_measure_ts`: takes one sample per echoed timestamp.
     pub(super) fn measure_rtt_by_timestamp(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) {
         if !self.timestamps || segment.tsecr == self.last_tsecr {
             return;
@@ -80,26 +82,28 @@ impl Receiver {
         }
     }
 
-    /// `tcp_rcv_space_adjust`: the application has read; once in a round trip the buffer is fitted to how much.
+    /// `tcp_rcv_space_adjust`: adjusts the buffer to the bytes that the application has read, once per round
+    /// trip.
     pub(super) fn adjust_space(&mut self, sk: &mut TcpSock, now: u64) {
         let rtt_us = u64::from(sk.rcv_rtt_est.rtt_us >> 3);
-        if rtt_us == 0 || (now / 1000).saturating_sub(self.measure.time_us) < rtt_us {
+        if rtt_us == 0 || (now / 1000).saturating_sub(self.read_rate.time_us) < rtt_us {
             return;
         }
-        let mut copied = i64::from(sk.copied_seq.wrapping_sub(self.measure.seq));
+        let mut copied = i64::from(sk.copied_seq.wrapping_sub(self.read_rate.seq));
         if self.settings.grows_by_reordering {
             copied -= i64::from(sk.rcv_nxt.wrapping_sub(sk.copied_seq));
         }
-        if copied > i64::from(self.measure.space) {
+        if copied > i64::from(self.read_rate.space) {
             self.grow_buffer(sk, copied as u32);
         }
-        self.measure.restart(sk.copied_seq, now);
+        self.read_rate.restart(sk.copied_seq, now);
     }
 
-    /// `tcp_rcvbuf_grow`: the buffer for a round trip with `copied` bytes. The sender may double its rate in each.
+    /// `tcp_rcvbuf_grow`: grows the buffer for round trips with `copied` bytes. The sender may double its
+    /// rate in each.
     pub(super) fn grow_buffer(&mut self, sk: &mut TcpSock, copied: u32) {
-        let old = u64::from(self.measure.space.max(1));
-        self.measure.space = copied;
+        let old = u64::from(self.read_rate.space.max(1));
+        self.read_rate.space = copied;
         if !self.settings.moderate || self.settings.locked {
             return;
         }
@@ -114,20 +118,20 @@ impl Receiver {
         {
             window += u64::from(end.wrapping_sub(sk.rcv_nxt));
         }
-        let wanted = self.buffer_for(sk, window).min(self.settings.most_rcvbuf as u64) as i32;
+        let wanted = self.buffer_for(sk, window).min(self.settings.max_rcvbuf as u64) as i32;
         if wanted > sk.sk_rcvbuf {
             sk.sk_rcvbuf = wanted;
             sk.window_clamp = self.full_space(sk).max(0) as u32;
         }
     }
 
-    /// The buffer for a window: `tcp_space_from_win`, before 6.6 by whole segments with their memory.
+    /// The buffer for a window: `tcp_space_from_win`, before 6.6 whole segments, with the truesize of each.
     fn buffer_for(&self, sk: &TcpSock, window: u64) -> u64 {
         match self.share {
-            super::window::Share::Learnt(ratio) => (window << 8) / u64::from(ratio),
-            super::window::Share::Fixed(_) => {
+            super::window::WindowShare::Learnt(ratio) => (window << 8) / u64::from(ratio),
+            super::window::WindowShare::Fixed(_) => {
                 let advmss = u32::from(sk.advmss).max(1);
-                let mut memory = advmss + MAX_TCP_HEADER + BOOKKEEPING;
+                let mut memory = advmss + MAX_TCP_HEADER + SKB_OVERHEAD;
                 while self.share.window(i64::from(memory)) < i64::from(advmss) {
                     memory += 128;
                 }

@@ -1,8 +1,8 @@
-//! Where the data of a segment goes: to the application's queue, to the queue of what is out of order, or nowhere.
+//! Queueing of a segment's data: in the receive queue, in the out-of-order queue, or dropped.
 //!
 //! Source: `tcp_sequence`, `tcp_send_dupack`, `tcp_data_queue`, `tcp_event_data_recv`, `tcp_ofo_queue`,
-//! `tcp_data_queue_ofo`, `tcp_fin`, `tcp_try_rmem_schedule`, `tcp_prune_queue` (net/ipv4/tcp_input.c); RFC 9293
-//! section 3.10.7.4.
+//! `tcp_data_queue_ofo`, `tcp_fin`, `tcp_try_rmem_schedule`, `tcp_prune_queue` (net/ipv4/tcp_input.c); RFC
+//! 9293 section 3.10.7.4.
 
 use super::{
     Accepted, AckAction, Receiver,
@@ -17,12 +17,13 @@ use crate::{
 
 /// `RCV_SHUTDOWN`: the peer has ended its stream.
 const RCV_SHUTDOWN: u8 = 1;
-/// States (`include/net/tcp_states.h`) in which a FIN is acknowledged at once, and in which the session goes on one way.
+/// States (`include/net/tcp_states.h`) in which a FIN is acknowledged at once, and in which the session
+/// continues in one direction.
 const FIN_WAIT: [u8; 2] = [4, 5];
 const ESTABLISHED: u8 = 1;
-/// `tcp_invalid_ratelimit`: segments without data that are out of the window are answered this often, ns.
+/// `tcp_invalid_ratelimit`: minimum interval between ACKs for segments without data outside the window, ns.
 const REFUSAL_INTERVAL: u64 = 500_000_000;
-/// `TCP_SACK_BLOCKS_EXPECTED`: the peer is thought to have got so many blocks of an ACK that was held back.
+/// `TCP_SACK_BLOCKS_EXPECTED`: number of blocks of a compressed ACK that the peer is assumed to know.
 const BLOCKS_EXPECTED: usize = 2;
 
 impl Receiver {
@@ -39,7 +40,7 @@ impl Receiver {
         !after(segment.seq, right)
     }
 
-    /// `tcp_send_dupack`, as often as `tcp_oow_rate_limited` lets it.
+    /// `tcp_send_dupack`, with the rate limit of `tcp_oow_rate_limited`.
     pub(super) fn refuse(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) -> AckAction {
         self.announced = None;
         if !segment.is_data() {
@@ -88,7 +89,7 @@ impl Receiver {
         self.queue_in_order(sk, now, segment, accepted);
     }
 
-    /// What `tcp_data_queue` does with a segment that brings nothing: its ACK may not wait.
+    /// `tcp_data_queue` for a segment without new data: its ACK must not wait.
     #[inline(never)]
     fn drop_at_once(&self, sk: &mut TcpSock) {
         self.enter_quick_mode(sk, MAX_QUICK_ACKS);
@@ -97,7 +98,7 @@ impl Receiver {
 
     fn queue_in_order(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment, accepted: &mut Accepted) {
         let packet = self.layout.packet(segment.len, u32::from(segment.mss));
-        if !self.make_room(sk, segment) {
+        if !self.make_space(sk, segment) {
             sk.icsk_ack_pending |= NOMEM | NOW | SCHED;
             if !self.queue.is_empty() {
                 accepted.dropped = true;
@@ -124,7 +125,7 @@ impl Receiver {
         }
     }
 
-    /// A piece that does not begin after `rcv_nxt` and ends after it becomes readable.
+    /// Makes a piece readable that starts at or before `rcv_nxt` and ends after it.
     #[inline(always)]
     fn append(&mut self, sk: &mut TcpSock, mut piece: Piece, accepted: &mut Accepted) {
         let new = piece.end.wrapping_sub(sk.rcv_nxt);
@@ -158,7 +159,7 @@ impl Receiver {
         event
     }
 
-    /// `tcp_ofo_queue`: what follows on `rcv_nxt`.
+    /// `tcp_ofo_queue`: moves data that follows `rcv_nxt` to the receive queue.
     #[inline(never)]
     fn take_from_reorder(&mut self, sk: &mut TcpSock, accepted: &mut Accepted) {
         let mut high = sk.rcv_nxt;
@@ -184,7 +185,7 @@ impl Receiver {
     #[inline(never)]
     fn queue_out_of_order(&mut self, sk: &mut TcpSock, segment: &Segment, accepted: &mut Accepted) {
         accepted.event = self.check_mark(sk, segment);
-        if !self.make_room(sk, segment) {
+        if !self.make_space(sk, segment) {
             accepted.dropped = true;
             return;
         }
@@ -199,7 +200,7 @@ impl Receiver {
             self.sacks.clear_duplicate();
         }
         if self.sack {
-            // Memory is charged only after the window has grown, except to a packet that is part of another already.
+            // Memory is charged only after the window has grown, except for a coalesced packet.
             if inserted == Inserted::Coalesced {
                 self.charge(memory);
                 self.grow_window(sk, &packet, true);
@@ -218,22 +219,22 @@ impl Receiver {
             self.charge(memory);
         }
         if self.settings.grows_by_reordering {
-            self.grow_buffer(sk, self.measure.space);
+            self.grow_buffer(sk, self.read_rate.space);
         }
     }
 
-    /// `tcp_sack_new_ofo_skb`: the data is reported first. An ACK that was held back goes out where its blocks would
-    /// otherwise be pushed out of the list.
+    /// `tcp_sack_new_ofo_skb`: adds the data as the first block. A compressed ACK is sent first if its blocks
+    /// would otherwise drop out of the list.
     fn report_block(&mut self, sk: &mut TcpSock, start: u32, end: u32, accepted: &mut Accepted) {
-        let place = self.sacks.extend(start, end);
-        if place.unwrap_or(self.sacks.len()) >= BLOCKS_EXPECTED && self.compression.held > 0 {
+        let index = self.sacks.extend(start, end);
+        if index.unwrap_or(self.sacks.len()) >= BLOCKS_EXPECTED && self.compression.held > 0 {
             accepted.earlier = Some(Box::new(self.ack_fields(sk)));
             self.announced = None;
             self.ack_sent(sk);
             sk.icsk_ack_pending |= SCHED;
         }
-        match place {
-            Some(place) => self.sacks.promote(place),
+        match index {
+            Some(index) => self.sacks.promote(index),
             None => self.sacks.add(start, end),
         }
     }
@@ -264,8 +265,9 @@ impl Receiver {
         self.rmem_alloc = (i64::from(self.rmem_alloc) + bytes) as u32;
     }
 
-    /// `tcp_try_rmem_schedule` and `tcp_prune_queue`: whether the socket may be charged another packet.
-    fn make_room(&mut self, sk: &mut TcpSock, segment: &Segment) -> bool {
+    /// `tcp_try_rmem_schedule` and `tcp_prune_queue`: frees memory for another packet if necessary. Returns
+    /// whether it fits.
+    fn make_space(&mut self, sk: &mut TcpSock, segment: &Segment) -> bool {
         let fits =
             |receiver: &Receiver, sk: &TcpSock| i64::from(receiver.rmem_alloc) <= i64::from(sk.sk_rcvbuf);
         if fits(self, sk) {

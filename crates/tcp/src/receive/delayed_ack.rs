@@ -1,14 +1,15 @@
-//! When an ACK is sent: at once, delayed, or together with others.
+//! The time of an ACK: at once, delayed, or compressed.
 //!
 //! Source: `__tcp_ack_snd_check`, `tcp_event_data_recv`, `tcp_enter_quickack_mode` (net/ipv4/tcp_input.c);
 //! `tcp_send_delayed_ack`, `tcp_event_ack_sent` (net/ipv4/tcp_output.c); `tcp_delack_timer_handler`,
-//! `tcp_compressed_ack_kick` (net/ipv4/tcp_timer.c); `__tcp_cleanup_rbuf` (net/ipv4/tcp.c); RFC 9293 section 3.8.6.3.
+//! `tcp_compressed_ack_kick` (net/ipv4/tcp_timer.c); `__tcp_cleanup_rbuf` (net/ipv4/tcp.c); RFC 9293 section
+//! 3.8.6.3.
 //!
 //! Departures:
 //!
 //! 1. `ato` has 8 bits in all kernels, as in 6.18.
-//! 2. SO_RCVLOWAT is 1, and no route asks for quick ACKs.
-//! 3. A delayed ACK's timer is stopped with its ACK; the kernel lets it run out and then does nothing.
+//! 2. SO_RCVLOWAT is 1, and no route requests quick ACKs.
+//! 3. The timer of a delayed ACK stops when the ACK is sent; the kernel lets it expire without effect.
 
 use super::{AckAction, Receiver};
 use crate::{TcpSock, behaviour::TimerWheel};
@@ -17,45 +18,45 @@ use crate::{TcpSock, behaviour::TimerWheel};
 pub(super) const SCHED: u8 = 1;
 /// `ICSK_ACK_TIMER`: its timer runs.
 pub(super) const TIMER: u8 = 2;
-/// `ICSK_ACK_PUSHED`: a small segment came, or one with PSH.
+/// `ICSK_ACK_PUSHED`: a small segment arrived, or one with PSH.
 pub(super) const PUSHED: u8 = 4;
 /// `ICSK_ACK_PUSHED2`: another one.
 pub(super) const PUSHED2: u8 = 8;
-/// `ICSK_ACK_NOW`: the next ACK may not wait.
+/// `ICSK_ACK_NOW`: the next ACK must not wait.
 pub(super) const NOW: u8 = 16;
-/// `ICSK_ACK_NOMEM`: a segment was dropped for want of memory.
+/// `ICSK_ACK_NOMEM`: a segment was dropped because the buffer was full.
 pub(super) const NOMEM: u8 = 32;
 
 /// `TCP_MAX_QUICKACKS`.
 pub(super) const MAX_QUICK_ACKS: u32 = 16;
-/// `TCP_FASTRETRANS_THRESH`: so many duplicate ACKs are not held back.
+/// `TCP_FASTRETRANS_THRESH`: number of duplicate ACKs that are not compressed.
 const DUPLICATE_ACKS: u8 = 3;
 /// `INET_CSK_PINGPONG_THRESH`.
 const PINGPONG: u8 = 1;
 
-/// ACKs of data that came out of order are held back for a moment.
+/// Compression of ACKs of out-of-order data.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Compression {
-    /// ACKs held back (`compressed_ack`).
+    /// Compressed ACKs so far (`compressed_ack`).
     pub held: u8,
-    /// ACKs sent at once since `rcv_nxt` last moved (`dup_ack_counter`).
+    /// ACKs sent at once since `rcv_nxt` last advanced (`dup_ack_counter`).
     duplicates: u8,
     /// `compressed_ack_rcv_nxt`.
     rcv_nxt: u32,
-    /// When what is held goes, ns.
+    /// When the compressed ACK is sent, ns.
     pub timer: Option<u64>,
 }
 
-/// When a delayed ACK goes.
+/// The timer of a delayed ACK.
 #[derive(Debug, Clone)]
 pub(super) struct DelayTimer {
-    /// The tick that was asked for (`icsk_ack.timeout`).
+    /// The requested tick (`icsk_ack.timeout`).
     tick: u64,
-    /// When the timer ends, ns.
+    /// When the timer expires, ns.
     at: u64,
 }
 
-/// The delayed ACK's present timeout, jiffies: the low 8 bits.
+/// The current timeout of a delayed ACK, jiffies: the low 8 bits.
 pub(super) fn ato(sk: &TcpSock) -> u32 {
     sk.icsk_ack_bits & 0xff
 }
@@ -69,15 +70,15 @@ fn in_quick_mode(sk: &TcpSock) -> bool {
 }
 
 /// `tcp_incr_quickack`.
-fn more_quick_acks(sk: &mut TcpSock, most: u32) {
+fn add_quick_acks(sk: &mut TcpSock, max_acks: u32) {
     let acks = sk.rcv_wnd / (2 * u32::from(sk.icsk_ack_rcv_mss.max(1)));
-    let acks = if acks == 0 { 2 } else { acks }.min(most) as u8;
+    let acks = if acks == 0 { 2 } else { acks }.min(max_acks) as u8;
     sk.icsk_ack_quick = sk.icsk_ack_quick.max(acks);
 }
 
 impl Receiver {
     /// `TCP_ATO_MIN` and `TCP_DELACK_MIN`, jiffies: 40 ms.
-    fn least_delay(&self) -> u32 {
+    fn min_delay(&self) -> u32 {
         self.settings.hz / 25
     }
 
@@ -88,23 +89,23 @@ impl Receiver {
     }
 
     /// `tcp_enter_quickack_mode`.
-    pub(super) fn enter_quick_mode(&self, sk: &mut TcpSock, most: u32) {
-        more_quick_acks(sk, most);
+    pub(super) fn enter_quick_mode(&self, sk: &mut TcpSock, max_acks: u32) {
+        add_quick_acks(sk, max_acks);
         sk.icsk_ack_pingpong = 0;
-        set_ato(sk, self.least_delay());
+        set_ato(sk, self.min_delay());
     }
 
-    /// The time that later gaps are measured from.
+    /// Notes the time from which the next gap between segments is measured.
     pub(super) fn note_arrival(&self, sk: &mut TcpSock, now: u64) {
         sk.icsk_ack_lrcvtime = self.jiffies(now) as u32;
     }
 
-    /// The middle of `tcp_event_data_recv`: how long ACKs may be delayed follows from how often data comes.
+    /// The middle of `tcp_event_data_recv`: adapts the delay of ACKs to the interval between data segments.
     pub(super) fn adapt_delay(&self, sk: &mut TcpSock, now: u64) {
         let now = self.jiffies(now) as u32;
-        let (old, least) = (ato(sk), self.least_delay());
+        let (old, least) = (ato(sk), self.min_delay());
         if old == 0 {
-            more_quick_acks(sk, MAX_QUICK_ACKS);
+            add_quick_acks(sk, MAX_QUICK_ACKS);
             set_ato(sk, least);
         } else {
             let gap = now.wrapping_sub(sk.icsk_ack_lrcvtime);
@@ -113,13 +114,14 @@ impl Receiver {
             } else if gap < old {
                 set_ato(sk, ((old >> 1) + gap).min(sk.icsk_rto));
             } else if gap > sk.icsk_rto {
-                more_quick_acks(sk, MAX_QUICK_ACKS);
+                add_quick_acks(sk, MAX_QUICK_ACKS);
             }
         }
         sk.icsk_ack_lrcvtime = now;
     }
 
-    /// `tcp_ack_snd_check`: what is to be done about the ACK, after a segment was dealt with and data was sent.
+    /// `tcp_ack_snd_check`: the action for the ACK, after a segment has been processed and data has been
+    /// sent.
     #[inline]
     pub fn ack_check(&mut self, sk: &mut TcpSock, now: u64) -> AckAction {
         if sk.icsk_ack_pending & SCHED == 0 {
@@ -137,7 +139,7 @@ impl Receiver {
         self.compress_ack(sk, now)
     }
 
-    /// The end of `__tcp_ack_snd_check`: at most one ACK a millisecond or twentieth of a round trip.
+    /// The end of `__tcp_ack_snd_check`: at most one ACK per millisecond or twentieth of a round trip.
     fn compress_ack(&mut self, sk: &TcpSock, now: u64) -> AckAction {
         let compression = &mut self.compression;
         if !self.sack || compression.held >= self.settings.comp_sack_nr {
@@ -156,9 +158,10 @@ impl Receiver {
             if sk.srtt_us > 0 {
                 rtt_us = rtt_us.min(sk.srtt_us);
             }
-            // An eighth of the scaled time is the round-trip time; a twentieth of that.
+            // The scaled time is 8 times the round-trip time; the delay is a twentieth of the round-trip
+            // time.
             let delay = (u64::from(rtt_us) * (1000 >> 3) / 20).min(self.settings.comp_sack_delay_ns);
-            // Soft timers run when their slack ends.
+            // Soft timers expire at the end of their slack.
             compression.timer = Some(now + delay + self.settings.comp_sack_slack_ns);
         }
         AckAction::Delayed
@@ -168,14 +171,14 @@ impl Receiver {
     fn delay_ack(&mut self, sk: &mut TcpSock, now: u64) -> AckAction {
         let hz = self.settings.hz;
         let mut delay = ato(sk);
-        if delay > self.least_delay() {
+        if delay > self.min_delay() {
             let interactive = sk.icsk_ack_pingpong >= PINGPONG || sk.icsk_ack_pending & PUSHED != 0;
-            let mut most = if interactive { hz / 5 } else { hz / 2 };
+            let mut max_delay = if interactive { hz / 5 } else { hz / 2 };
             if sk.srtt_us > 0 {
                 let rtt = (u64::from(sk.srtt_us >> 3) * u64::from(hz)).div_ceil(1_000_000) as u32;
-                most = most.min(rtt.max(self.least_delay()));
+                max_delay = max_delay.min(rtt.max(self.min_delay()));
             }
-            delay = delay.min(most);
+            delay = delay.min(max_delay);
         }
         delay = delay.min(sk.icsk_delack_max);
         let jiffies = self.jiffies(now);
@@ -194,7 +197,7 @@ impl Receiver {
         AckAction::Delayed
     }
 
-    /// When [`Self::on_timer`] is to be called, ns.
+    /// When to call [`Self::on_timer`], ns.
     #[inline]
     pub fn timer(&self) -> Option<u64> {
         let delayed = self.delayed.as_ref().map(|timer| timer.at);
@@ -204,7 +207,7 @@ impl Receiver {
         }
     }
 
-    /// A timer may have ended.
+    /// Handles an expired timer, if there is one.
     pub fn on_timer(&mut self, sk: &mut TcpSock, now: u64) -> AckAction {
         if self.compression.timer.is_some_and(|at| at <= now) {
             self.compression.timer = None;
@@ -225,12 +228,12 @@ impl Receiver {
             set_ato(sk, doubled);
         } else {
             sk.icsk_ack_pingpong = 0;
-            set_ato(sk, self.least_delay());
+            set_ato(sk, self.min_delay());
         }
         AckAction::Now
     }
 
-    /// A segment with the fields of [`Self::ack_fields`] was sent (`tcp_event_ack_sent`).
+    /// Notes that a segment with [`Self::ack_fields`] was sent (`tcp_event_ack_sent`).
     #[inline]
     pub fn ack_sent(&mut self, sk: &mut TcpSock) {
         self.compression.held = 0;
@@ -239,7 +242,7 @@ impl Receiver {
             let counts = sk.icsk_ack_pending & SCHED;
             if counts >= sk.icsk_ack_quick {
                 sk.icsk_ack_quick = 0;
-                set_ato(sk, self.least_delay());
+                set_ato(sk, self.min_delay());
             } else {
                 sk.icsk_ack_quick -= counts;
             }
@@ -249,14 +252,15 @@ impl Receiver {
         sk.icsk_ack_retry = 0;
     }
 
-    /// Data was sent (the end of `tcp_event_data_sent`): soon after some was received, the session is interactive.
+    /// Notes that data was sent (the end of `tcp_event_data_sent`): soon after received data, the session
+    /// counts as interactive.
     pub fn data_sent(&self, sk: &mut TcpSock, now: u64) {
         if (self.jiffies(now) as u32).wrapping_sub(sk.icsk_ack_lrcvtime) < ato(sk) {
             enter_pingpong(sk);
         }
     }
 
-    /// `tcp_cleanup_rbuf`: whether the application's reading makes an ACK due, to acknowledge or to open the window.
+    /// `tcp_cleanup_rbuf`: whether a read makes an ACK due, to acknowledge data or to open the window.
     pub(super) fn ack_after_read(&mut self, sk: &mut TcpSock, copied: u64) -> AckAction {
         let pending = sk.icsk_ack_pending;
         if pending & SCHED != 0 {

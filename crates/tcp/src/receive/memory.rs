@@ -1,13 +1,15 @@
-//! The memory that received packets are charged to the socket (`skb->truesize`), and the queue of data in order.
+//! The memory charged to the socket for received packets (`skb->truesize`), and the queue of data in order.
 //!
-//! Source: `alloc_skb`, `alloc_skb_with_frags`, `skb_try_coalesce` (net/core/skbuff.c); `tun_get_user`, `tun_build_skb`
-//! (drivers/net/tun.c); `tcp_try_coalesce`, `tcp_collapse` (net/ipv4/tcp_input.c). Sizes are those of 64-bit machines. The
-//! tests have what Linux 6.18 charged (`SO_MEMINFO` of a connection that nobody reads).
+//! Source: `alloc_skb`, `alloc_skb_with_frags`, `skb_try_coalesce` (net/core/skbuff.c); `tun_get_user`,
+//! `tun_build_skb` (drivers/net/tun.c); `tcp_try_coalesce`, `tcp_collapse` (net/ipv4/tcp_input.c). Sizes are
+//! those of 64-bit machines. The tests have values measured on Linux 6.18 (`SO_MEMINFO` of a connection whose
+//! data is not read).
 //!
 //! Departures:
 //!
-//! 1. The data of a packet over veth lies in as few pieces of 32 KiB as possible; in the kernel some cross from one to the next.
-//! 2. Collapsing repacks a whole queue at once, and only if that makes it smaller.
+//! 1. The data of a packet over veth is in as few fragments of 32 KiB as possible; in the kernel some cross
+//!    from one to the next.
+//! 2. Collapsing repacks a whole queue at once, and only if this makes it smaller.
 
 use std::collections::VecDeque;
 
@@ -17,45 +19,49 @@ use crate::Config;
 const SK_BUFF: u32 = 256;
 const SHARED_INFO: u32 = 320;
 /// `SKB_TRUESIZE(0)`.
-pub(super) const BOOKKEEPING: u32 = SK_BUFF + SHARED_INFO;
+pub(super) const SKB_OVERHEAD: u32 = SK_BUFF + SHARED_INFO;
 const PAGE: u32 = 4096;
 const CACHE_LINE: u32 = 64;
-/// Room that a TAP device leaves before a frame (`NET_SKB_PAD`).
+/// Headroom of a TAP device before a frame (`NET_SKB_PAD`), bytes.
 const HEADROOM: u32 = 64;
-/// Ethernet, IPv4, TCP with timestamps.
+/// Ethernet, IPv4 and TCP headers with timestamps, bytes.
 const HEADERS: u32 = 66;
-/// Bytes of headers that a TAP device puts into the pages, before a frame's data: where a frame is no super-packet, its head
-/// ends behind the checksum, which is the 18th byte of the TCP header.
+/// Bytes of headers that a TAP device puts into the pages before a frame's data, if the frame is no
+/// super-packet: its head ends after the checksum, the 18th byte of the TCP header.
 const HEADERS_IN_PAGES: u32 = 14;
-/// Room before a frame (`dev_alloc_skb`, and 2 bytes of alignment) and `sk_buff` of Linux 2.4 on a 32-bit machine.
+/// Headroom (`dev_alloc_skb`, and 2 bytes of alignment) and `sk_buff` of Linux 2.4 on a 32-bit machine,
+/// bytes.
 const HEADROOM_24: u32 = 18;
 const SK_BUFF_24: u32 = 160;
 /// `MAX_SKB_FRAGS`.
 const MAX_FRAGS: u32 = 17;
-/// Bytes of a page fragment's allocation (`SKB_FRAG_PAGE_ORDER`).
+/// Size of a page fragment's allocation (`SKB_FRAG_PAGE_ORDER`), bytes.
 const FRAG: u32 = 32_768;
-/// A packet of collapsed data holds so many bytes (`SKB_MAX_ORDER(0, 0)`) and is charged a page and `sk_buff`.
+/// Data in a packet after collapsing (`SKB_MAX_ORDER(0, 0)`), and the memory charged for it (a page and
+/// `sk_buff`), bytes.
 const COLLAPSED: (u32, u32) = (PAGE - SHARED_INFO, PAGE + SK_BUFF);
 
-/// Where a device puts the packets it receives.
+/// Memory layout of packets that a device receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PacketMemory {
-    /// A TAP device: a frame that fits into a page in one piece, a longer one in pages of its own after a small head.
+    /// A TAP device: a frame that fits into a page is in one piece, a longer one in separate pages after a
+    /// small head.
     #[default]
     Tap,
-    /// A veth device: headers in a small head, data in page fragments, as the sender's TCP made them.
+    /// A veth device: headers in a small head, data in the page fragments of the sender's TCP.
     Veth,
-    /// Each packet in a buffer as large as the frame, never joined with others: a driver and TCP of Linux 2.4.
+    /// Each packet in a buffer as large as the frame, never joined with others: a driver and TCP of Linux
+    /// 2.4.
     FrameSized,
 }
 
-/// How a host's kernel lays received packets out.
+/// Memory layout of received packets in a host's kernel.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     memory: PacketMemory,
-    /// A packet with an empty head, bytes.
+    /// Memory of a packet's head without data, bytes.
     head: u32,
-    /// Largest piece of memory that a TAP device asks for, bytes.
+    /// Largest allocation of a TAP device, bytes.
     largest_piece: u32,
 }
 
@@ -63,12 +69,12 @@ impl Layout {
     pub fn new(config: &Config) -> Layout {
         let since = |minor| config.profile.at_least(6, minor);
         let head = match config.packet_memory {
-            // The smallest heads come from a cache of their own (`SKB_SMALL_HEAD_CACHE_SIZE`).
+            // The smallest heads come from a dedicated slab cache (`SKB_SMALL_HEAD_CACHE_SIZE`).
             _ if since(3) => match config.max_tcp_header() + SHARED_INFO {
                 size if size.is_power_of_two() => SK_BUFF + size + CACHE_LINE,
                 size => SK_BUFF + size,
             },
-            // `kmalloc` has 512 and 1024 bytes.
+            // `kmalloc` has size classes of 512 and 1024 bytes.
             PacketMemory::Tap => SK_BUFF + 512,
             _ => SK_BUFF + 1024,
         };
@@ -89,24 +95,24 @@ impl Layout {
 
     fn tap_packet(&self, len: u32, mss: u32) -> Packet {
         let frame = HEADROOM + HEADERS + len;
-        let room = frame.next_multiple_of(CACHE_LINE);
-        if room + SHARED_INFO <= PAGE {
-            return Packet { len, truesize: room + BOOKKEEPING, frags: 1, head: None };
+        let space = frame.next_multiple_of(CACHE_LINE);
+        if space + SHARED_INFO <= PAGE {
+            return Packet { len, truesize: space + SKB_OVERHEAD, frags: 1, head: None };
         }
-        // All of it in a head that is more than a page with its bookkeeping, and never joined with others.
+        // The whole frame is in a head that exceeds a page with its overhead and is never coalesced.
         if frame < PAGE {
             return Packet { len, truesize: 2 * PAGE + SK_BUFF, frags: MAX_FRAGS, head: None };
         }
         let in_pages = if len > mss { len } else { len + HEADERS_IN_PAGES };
-        self.paged(len, in_pages.next_multiple_of(PAGE), self.pieces(in_pages))
+        self.paged(len, in_pages.next_multiple_of(PAGE), self.fragments(in_pages))
     }
 
     fn paged(&self, len: u32, data: u32, frags: u32) -> Packet {
         Packet { len, truesize: self.head + data, frags, head: Some(self.head) }
     }
 
-    /// In how many pieces so many bytes lie: each the largest power of two of pages that they fill.
-    fn pieces(&self, bytes: u32) -> u32 {
+    /// Number of fragments that hold `bytes`: each is the largest power of two of pages that the rest fills.
+    fn fragments(&self, bytes: u32) -> u32 {
         let whole = bytes / self.largest_piece;
         let pages = (bytes % self.largest_piece).div_ceil(PAGE);
         whole + pages.count_ones()
@@ -120,20 +126,20 @@ pub(super) struct Packet {
     pub len: u32,
     /// Bytes of memory.
     pub truesize: u32,
-    /// Pieces of pages.
+    /// Page fragments.
     frags: u32,
-    /// Bytes of a head without data, which joining frees; `None` if data lies in the head.
+    /// Memory of a head without data, which coalescing frees, bytes; `None` if the head holds data.
     head: Option<u32>,
 }
 
 impl Packet {
-    /// `truesize_adjust`: without the head, which coalescing would free.
+    /// `truesize_adjust`: memory without the head, which coalescing would free.
     pub fn adjusted_truesize(&self) -> u32 {
         self.truesize - self.head.unwrap_or(0)
     }
 
-    /// Takes in the data of `next`, which follows. Gives the bytes of memory that this adds, or nothing if the packet
-    /// cannot hold more pieces.
+    /// Appends the data of `next`, which follows. Returns the added memory, bytes, or `None` if the packet
+    /// cannot hold more fragments.
     pub fn coalesce(&mut self, next: &Packet) -> Option<u32> {
         if self.frags + next.frags > MAX_FRAGS {
             return None;
@@ -145,12 +151,12 @@ impl Packet {
         Some(added)
     }
 
-    /// Copies the data closer together if that saves memory; gives the bytes saved.
+    /// Repacks the data if this saves memory. Returns the bytes saved.
     pub fn collapse(&mut self) -> u32 {
         let truesize = self.len.div_ceil(COLLAPSED.0) * COLLAPSED.1;
         let saved = self.truesize.saturating_sub(truesize);
         if saved > 0 {
-            // What was collapsed lies in heads and takes part in no further coalescing.
+            // Collapsed data is in heads and is not coalesced further.
             (self.truesize, self.frags, self.head) = (truesize, MAX_FRAGS, None);
         }
         saved
@@ -171,7 +177,7 @@ impl ReceiveQueue {
         self.packets.is_empty()
     }
 
-    /// Appends a packet; gives the memory it adds.
+    /// Appends a packet. Returns the added memory, bytes.
     pub fn push(&mut self, packet: Packet) -> u32 {
         if let Some(added) = self.packets.back_mut().and_then(|last| last.coalesce(&packet)) {
             return added;
@@ -180,15 +186,15 @@ impl ReceiveQueue {
         packet.truesize
     }
 
-    /// Reads at most so many bytes of the first packet: how many there were.
-    pub fn read(&mut self, most: u64) -> u32 {
+    /// Reads at most `max_bytes` of the first packet. Returns the number of bytes read.
+    pub fn read(&mut self, max_bytes: u64) -> u32 {
         let Some(first) = self.packets.front() else { return 0 };
-        let read = u64::from(first.len - self.read).min(most) as u32;
+        let read = u64::from(first.len - self.read).min(max_bytes) as u32;
         self.read += read;
         read
     }
 
-    /// Frees the first packet if it has been read; gives its memory.
+    /// Frees the first packet if it is read completely. Returns its memory, bytes.
     pub fn free(&mut self) -> u32 {
         match self.packets.front() {
             Some(first) if self.read >= first.len => {
@@ -199,7 +205,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// Copies the data closer together; gives the memory that this frees. The packet that is being read stays as it is.
+    /// Repacks the data. Returns the freed memory, bytes. A partly read packet does not change.
     pub fn collapse(&mut self) -> u32 {
         let skip = usize::from(self.read > 0);
         self.packets.iter_mut().skip(skip).map(Packet::collapse).sum()
@@ -216,14 +222,14 @@ mod tests {
         Layout::new(&Config { profile, packet_memory: memory, ..Config::default() })
     }
 
-    /// What the queue is charged for packets of so many segments.
+    /// Memory charged to a queue for packets with these numbers of segments.
     fn charged(layout: &Layout, mss: u32, packets: &[u32]) -> u32 {
         let mut queue = ReceiveQueue::default();
         packets.iter().map(|segments| queue.push(layout.packet(segments * mss, mss))).sum()
     }
 
     #[test]
-    fn veth_charges_what_linux_did() {
+    fn veth_memory_is_that_of_linux() {
         // (131400 - 2 x 64336), (16777216 - 2 x 8387244): reference run 6-16M of Linux 6.1.
         assert_eq!(layout(PacketMemory::Veth, 1).packet(1448, 1448).truesize, 2728);
         let newer = layout(PacketMemory::Veth, 18);
@@ -234,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tap_device_charges_what_linux_did() {
+    fn tap_memory_is_that_of_linux() {
         let layout = layout(PacketMemory::Tap, 18);
         let observed = [
             (100, 832),
@@ -253,7 +259,7 @@ mod tests {
         for (len, truesize) in observed {
             assert_eq!(layout.packet(len, 8948).truesize, truesize, "{len} bytes");
         }
-        // Writes of two to twenty segments, which left in pairs and reached the end of their window alone.
+        // Writes of two to twenty segments, sent in pairs, and alone at the end of the window.
         let jumbo: [(&[u32], u32); 5] = [
             (&[2], 21_312),
             (&[2, 1], 33_600),
@@ -283,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn small_packets_gain_by_collapsing() {
+    fn collapsing_frees_memory_of_small_packets() {
         let veth = layout(PacketMemory::Veth, 1);
         let mut queue = ReceiveQueue::default();
         let charged: u32 = (0..17).map(|_| queue.push(veth.packet(100, 1448))).sum();

@@ -1,18 +1,19 @@
-//! The receiving half of an endpoint: data in order for the application, ACKs, the window, the receive buffer.
+//! The receiver of an endpoint: data in order for the application, ACKs, the window, the receive buffer.
 //!
-//! Pure: time is an argument (ns since the run's start). Everything that `tcp_sock` has is kept in [`TcpSock`] only. One
-//! segment goes through [`Receiver::accept`]; then the sending half may send data; then [`Receiver::ack_check`] says what
-//! becomes of the ACK. A segment that leaves takes its fields from [`Receiver::ack_fields`] and calls
-//! [`Receiver::ack_sent`]. A super-packet counts as what GRO hands over: one packet, one ACK at most.
+//! The time is an argument, ns since the start of the run. All state that `tcp_sock` has is in [`TcpSock`]
+//! only. A segment is processed by [`Receiver::accept`]; then the sender may send data; then
+//! [`Receiver::ack_check`] decides about the ACK. A segment that leaves takes its acknowledgement from
+//! [`Receiver::ack_fields`], and [`Receiver::ack_sent`] follows. A super-packet counts as one packet from
+//! GRO, with one ACK at most.
 //!
-//! Source: `tcp_rcv_established`, `tcp_validate_incoming` (net/ipv4/tcp_input.c), `tcp_recvmsg` (net/ipv4/tcp.c); the
-//! other files name theirs.
+//! Source: `tcp_rcv_established`, `tcp_validate_incoming` (net/ipv4/tcp_input.c), `tcp_recvmsg`
+//! (net/ipv4/tcp.c); the other files name theirs.
 //!
 //! Departures:
 //!
 //! 1. No PAWS, urgent data, header prediction or backlog.
-//! 2. A mark is told to the congestion control after the queue has been gone through, not before.
-//! 3. The application reads at once what it reads; nothing is processed while it holds the socket.
+//! 2. The congestion control is notified of a CE mark after the queue has been processed, not before.
+//! 3. Reads of the application take no time; no segment arrives while the socket is locked.
 
 mod autotune;
 mod data;
@@ -31,7 +32,7 @@ use crate::{
     CaEvent, Config, SackBlocks, Segment, TcpSock,
     segment::{after, before},
 };
-use autotune::Measure;
+use autotune::ReadRate;
 use delayed_ack::{Compression, DelayTimer};
 pub use memory::PacketMemory;
 use memory::{Layout, ReceiveQueue};
@@ -39,26 +40,26 @@ use reorder::ReorderQueue;
 use sack::SackList;
 use settings::Settings;
 pub use window::InitialWindow;
-use window::Share;
+use window::WindowShare;
 
-/// The time as a timestamp option carries it, ms: what `Segment::tsval` is to be.
+/// Converts a time, ns, to the unit of the timestamp option (`Segment::tsval`), ms.
 pub fn timestamp_ms(now: u64) -> u32 {
     (now / 1_000_000) as u32
 }
 
-/// What is to be done about an ACK.
+/// The action required for an ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AckAction {
-    /// Nothing is due.
+    /// No ACK is due.
     #[default]
     None,
-    /// An ACK is to be sent now.
+    /// Send an ACK now.
     Now,
-    /// A timer runs.
+    /// A timer delays the ACK.
     Delayed,
 }
 
-/// What an outgoing segment says about what was received.
+/// The acknowledgement in an outgoing segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckFields {
     /// The acknowledgement number.
@@ -73,28 +74,28 @@ pub struct AckFields {
     pub ece: bool,
 }
 
-/// What became of a segment.
+/// Outcome of the processing of a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Accepted {
-    /// Bytes that the application can read and could not before.
+    /// Bytes that become readable.
     pub in_order: u32,
-    /// The peer's stream has ended with this.
+    /// The peer's stream ends with this segment.
     pub fin: bool,
-    /// It was outside the window and is not to be looked at further.
+    /// The segment was outside the window and must not be processed further.
     pub refused: bool,
-    /// It was dropped for want of memory.
+    /// The segment was dropped because the receive buffer was full.
     pub dropped: bool,
-    /// What the congestion control is to be told, if it needs ECN, with `sk` as it is now.
+    /// Event for the congestion control, if it needs ECN, with the current `sk`.
     pub event: Option<CaEvent>,
-    /// An ACK that goes out before anything else: it was held back until this segment.
+    /// A compressed ACK that must be sent before anything else.
     pub earlier: Option<Box<AckFields>>,
-    /// What becomes of the ACK; of [`Receiver::accept`] only an answer to a refused segment.
+    /// The action for the ACK; [`Receiver::accept`] sets it only for a refused segment.
     pub ack: AckAction,
 }
 
-/// What was agreed on in the handshake.
+/// Options negotiated in the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Agreed {
+pub struct NegotiatedOptions {
     /// Shift of the own window.
     pub window_scale: u8,
     /// Selective acknowledgements.
@@ -105,7 +106,7 @@ pub struct Agreed {
     pub ts_recent: u32,
 }
 
-/// The receiving half of a connection.
+/// The receiver of a connection.
 #[derive(Debug, Clone)]
 pub struct Receiver {
     settings: Settings,
@@ -113,16 +114,16 @@ pub struct Receiver {
     window_scale: u8,
     sack: bool,
     timestamps: bool,
-    share: Share,
+    share: WindowShare,
     /// `rcv_nxt` when the window was announced last.
     rcv_wup: u32,
-    /// The header's field of that window, until anything happens that it depends on: who only sends announces the same again
-    /// with each packet.
+    /// The header field of that window, cached until one of its inputs changes: a pure sender announces the
+    /// same window with each packet.
     announced: Option<u16>,
     /// The timestamp to echo, ms.
     ts_recent: u32,
     last_tsecr: u32,
-    measure: Measure,
+    read_rate: ReadRate,
     queue: ReceiveQueue,
     reorder: ReorderQueue,
     sacks: SackList,
@@ -130,15 +131,16 @@ pub struct Receiver {
     rmem_alloc: u32,
     compression: Compression,
     delayed: Option<DelayTimer>,
-    /// When a segment was last refused with an ACK, ns.
+    /// When an ACK was last sent for a refused segment, ns.
     refused: Option<u64>,
-    /// The sequence number after FIN has been reached, and the application has been told.
+    /// The peer's FIN was received.
     fin: bool,
+    /// The application has read the end of the stream.
     fin_read: bool,
 }
 
 impl Receiver {
-    /// A receiver before its handshake; sets the receive buffer.
+    /// Creates a receiver before its handshake, and sets the receive buffer.
     pub fn new(config: &Config, sk: &mut TcpSock) -> Receiver {
         let settings = Settings::new(config);
         sk.sk_rcvbuf = settings.initial_rcvbuf as i32;
@@ -153,7 +155,7 @@ impl Receiver {
             announced: None,
             ts_recent: 0,
             last_tsecr: 0,
-            measure: Measure::default(),
+            read_rate: ReadRate::default(),
             queue: ReceiveQueue::default(),
             reorder: ReorderQueue::default(),
             sacks: SackList::default(),
@@ -166,11 +168,12 @@ impl Receiver {
         }
     }
 
-    /// The handshake is over. `sk` has `rcv_nxt` after the peer's SYN, `advmss` less timestamps, `mss_cache`, and of
-    /// [`InitialWindow`] `rcv_wnd` (also as `rcv_ssthresh`) and `window_clamp`.
-    pub fn establish(&mut self, sk: &mut TcpSock, now: u64, agreed: Agreed) {
-        (self.window_scale, self.sack) = (agreed.window_scale, agreed.sack);
-        (self.timestamps, self.ts_recent) = (agreed.timestamps, agreed.ts_recent);
+    /// Completes the handshake. The caller has set in `sk`: `rcv_nxt` after the peer's SYN, `advmss` without
+    /// timestamps, `mss_cache`, and from [`InitialWindow`] `rcv_wnd` (also as `rcv_ssthresh`) and
+    /// `window_clamp`.
+    pub fn establish(&mut self, sk: &mut TcpSock, now: u64, negotiated: NegotiatedOptions) {
+        (self.window_scale, self.sack) = (negotiated.window_scale, negotiated.sack);
+        (self.timestamps, self.ts_recent) = (negotiated.timestamps, negotiated.ts_recent);
         if sk.icsk_delack_max == 0 {
             sk.icsk_delack_max = self.settings.hz / 5;
         }
@@ -182,7 +185,8 @@ impl Receiver {
         self.init_buffer_space(sk, now);
     }
 
-    /// A segment arrives that is no SYN or RST, after its ACK was looked at. Both steps at once; see [`Self::accept`].
+    /// Processes a segment without SYN or RST, after the sender has processed its ACK: [`Self::accept`] and
+    /// [`Self::ack_check`].
     pub fn on_segment(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) -> Accepted {
         let mut accepted = self.accept(sk, now, segment);
         if !accepted.refused {
@@ -191,7 +195,7 @@ impl Receiver {
         accepted
     }
 
-    /// The first step: window, timestamps, queues. Counts `segs_in`, `data_segs_in` and `bytes_received`.
+    /// First step: window, timestamps, queues. Counts `segs_in`, `data_segs_in` and `bytes_received`.
     pub fn accept(&mut self, sk: &mut TcpSock, now: u64, segment: &Segment) -> Accepted {
         let mut accepted = Accepted::default();
         if self.expects(sk, segment) {
@@ -209,8 +213,8 @@ impl Receiver {
         self.in_window(sk, segment)
     }
 
-    /// [`Self::accept`] of a segment that was found to be inside the window; what became of it is written where there is
-    /// nothing yet, for it is large.
+    /// [`Self::accept`] for a segment inside the window. The outcome is large, so it is written in place;
+    /// `accepted` must be the default.
     #[inline(always)]
     pub(crate) fn take_expected(
         &mut self,
@@ -234,17 +238,17 @@ impl Receiver {
         }
     }
 
-    /// What a segment that is about to leave says; also remembers the window that it announces.
+    /// The acknowledgement for a segment that is about to leave. Stores the announced window.
     #[inline(always)]
     pub fn ack_fields(&mut self, sk: &mut TcpSock) -> AckFields {
         let window = self.select_window(sk);
-        let room = if self.timestamps { 3 } else { 4 };
-        let sack = if self.sack { self.sacks.take(room) } else { None };
+        let max_blocks = if self.timestamps { 3 } else { 4 };
+        let sack = if self.sack { self.sacks.take(max_blocks) } else { None };
         AckFields { ack: sk.rcv_nxt, window, sack, tsecr: self.ts_recent, ece: ecn::echoes(sk) }
     }
 
-    /// An ACK for an older `rcv_nxt`, as DCTCP asks for when marks begin or end (`__tcp_send_ack`). No
-    /// [`Self::ack_sent`] belongs to it.
+    /// An ACK for an older `rcv_nxt`, which DCTCP requests when marks begin or end (`__tcp_send_ack`). Do not
+    /// call [`Self::ack_sent`] for it.
     pub fn older_ack_fields(&mut self, sk: &mut TcpSock, rcv_nxt: u32, ece: bool) -> AckFields {
         AckFields { ack: rcv_nxt, ece, ..self.ack_fields(sk) }
     }
@@ -256,18 +260,19 @@ impl Receiver {
         u64::from(ahead - u32::from(self.fin && !self.fin_read))
     }
 
-    /// The peer's stream has ended, all of it having been received.
+    /// Whether the peer's complete stream was received.
     pub fn fin_received(&self) -> bool {
         self.fin
     }
 
-    /// The application reads at most so many bytes (`tcp_recvmsg`). Gives how many there were, and whether an ACK is due.
+    /// The application reads at most `max_bytes` (`tcp_recvmsg`). Returns the number of bytes read and the
+    /// action for the ACK.
     #[inline]
-    pub fn read(&mut self, sk: &mut TcpSock, now: u64, most: u64) -> (u64, AckAction) {
+    pub fn read(&mut self, sk: &mut TcpSock, now: u64, max_bytes: u64) -> (u64, AckAction) {
         self.announced = None;
         let mut copied = 0;
-        while copied < most {
-            let bytes = self.queue.read(most - copied);
+        while copied < max_bytes {
+            let bytes = self.queue.read(max_bytes - copied);
             if bytes == 0 {
                 break;
             }
@@ -288,12 +293,12 @@ impl Receiver {
         self.rmem_alloc
     }
 
-    /// What autotuning found the application to read in a round trip, bytes (`rcvq_space.space`).
+    /// Autotuning's estimate of the bytes that the application reads per round trip (`rcvq_space.space`).
     pub fn rcv_space(&self) -> u32 {
-        self.measure.space
+        self.read_rate.space
     }
 
-    /// Whether data waits for data before it.
+    /// Whether out-of-order data waits for missing data.
     pub fn has_holes(&self) -> bool {
         !self.reorder.is_empty()
     }

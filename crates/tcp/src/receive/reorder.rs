@@ -1,12 +1,12 @@
-//! Data that came out of order, by sequence number (`out_of_order_queue`).
+//! The queue of out-of-order data, by sequence number (`out_of_order_queue`).
 //!
 //! Source: `tcp_data_queue_ofo`, `tcp_ofo_queue`, `tcp_prune_ofo_queue`, `tcp_collapse_ofo_queue`
-//! (net/ipv4/tcp_input.c). The kernel has a red-black tree; a sorted ring serves as well, for nearly everything is
-//! appended, taken from the front, or inserted near one of both.
+//! (net/ipv4/tcp_input.c). The kernel uses a red-black tree. A sorted ring buffer is sufficient, because
+//! nearly all operations are at or near one of its ends.
 //!
 //! Departures:
 //!
-//! 1. A packet that follows one and overlaps the next is not made part of the former.
+//! 1. A packet that follows one and overlaps the next is not coalesced with the former.
 
 use std::collections::VecDeque;
 
@@ -16,40 +16,40 @@ use crate::segment::{after, before};
 /// One packet of the queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
-    /// Number of its first byte.
+    /// Sequence number of the first byte.
     pub start: u32,
-    /// Number after its last byte, FIN included.
+    /// Sequence number after the last byte, FIN included.
     pub end: u32,
-    /// It ends with FIN.
+    /// The piece ends with a FIN.
     pub fin: bool,
-    /// Its memory.
+    /// The packet's memory.
     pub packet: Packet,
 }
 
-/// What became of a new piece.
+/// Outcome of an insertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inserted {
-    /// It is a packet of its own.
+    /// The piece is a separate packet.
     Queued,
-    /// It became part of the packet before it.
+    /// The piece was coalesced with the packet before it.
     Coalesced,
-    /// All of it was there already.
+    /// All data was already in the queue.
     Duplicate,
 }
 
-/// The queue. Pieces may overlap, but none lies within another.
+/// The queue. Pieces may overlap, but none contains another.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReorderQueue {
     pieces: VecDeque<Piece>,
 }
 
 impl ReorderQueue {
-    /// Whether nothing is out of order.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Number after the last byte of the last packet.
+    /// Sequence number after the last byte of the last packet.
     pub fn end(&self) -> Option<u32> {
         self.pieces.back().map(|last| last.end)
     }
@@ -66,7 +66,8 @@ impl ReorderQueue {
         !before(reached, end)
     }
 
-    /// Adds a piece. What was there already is told to `sacks` as a duplicate. Gives also the change of memory, bytes.
+    /// Adds a piece, and adds data that was already in the queue to `sacks` as duplicate. Also returns the
+    /// change of memory, bytes.
     pub fn insert(&mut self, piece: Piece, sacks: &mut SackList) -> (Inserted, i64) {
         match self.pieces.back_mut() {
             None => {}
@@ -84,8 +85,8 @@ impl ReorderQueue {
 
     fn insert_inside(&mut self, piece: Piece, sacks: &mut SackList) -> (Inserted, i64) {
         let mut memory = i64::from(piece.packet.truesize);
-        let mut place = self.pieces.partition_point(|other| !after(other.start, piece.start));
-        if let Some(left) = place.checked_sub(1).map(|left| &mut self.pieces[left]) {
+        let mut index = self.pieces.partition_point(|other| !after(other.start, piece.start));
+        if let Some(left) = index.checked_sub(1).map(|left| &mut self.pieces[left]) {
             if before(piece.start, left.end) {
                 if !after(piece.end, left.end) {
                     sacks.set_duplicate(piece.start, piece.end);
@@ -96,14 +97,14 @@ impl ReorderQueue {
                 } else {
                     sacks.extend_duplicate(left.start, left.end);
                     memory -= i64::from(left.packet.truesize);
-                    place -= 1;
-                    self.pieces.remove(place);
+                    index -= 1;
+                    self.pieces.remove(index);
                 }
-            } else if let Some(added) = self.extend_left(place, &piece) {
+            } else if let Some(added) = self.extend_left(index, &piece) {
                 return (Inserted::Coalesced, i64::from(added));
             }
         }
-        while let Some(right) = self.pieces.get(place)
+        while let Some(right) = self.pieces.get(index)
             && after(piece.end, right.start)
         {
             if before(piece.end, right.end) {
@@ -112,23 +113,23 @@ impl ReorderQueue {
             }
             sacks.extend_duplicate(right.start, right.end);
             memory -= i64::from(right.packet.truesize);
-            self.pieces.remove(place);
+            self.pieces.remove(index);
         }
-        self.pieces.insert(place, piece);
+        self.pieces.insert(index, piece);
         (Inserted::Queued, memory)
     }
 
-    /// Appends the piece to the one before `place` if it follows that and does not reach into the next; gives the memory
-    /// added.
-    fn extend_left(&mut self, place: usize, piece: &Piece) -> Option<u32> {
-        if self.pieces.get(place).is_some_and(|right| after(piece.end, right.start)) {
+    /// Appends the piece to the one before `index` if it follows that one and does not overlap the next.
+    /// Returns the added memory, bytes.
+    fn extend_left(&mut self, index: usize, piece: &Piece) -> Option<u32> {
+        if self.pieces.get(index).is_some_and(|right| after(piece.end, right.start)) {
             return None;
         }
-        let left = &mut self.pieces[place.checked_sub(1)?];
+        let left = &mut self.pieces[index.checked_sub(1)?];
         if left.end == piece.start { extend(left, piece) } else { None }
     }
 
-    /// Takes the first piece if it does not begin after `rcv_nxt`.
+    /// Takes the first piece if it starts at or before `rcv_nxt`.
     pub fn take_ready(&mut self, rcv_nxt: u32) -> Option<Piece> {
         if after(self.pieces.front()?.start, rcv_nxt) {
             return None;
@@ -136,11 +137,12 @@ impl ReorderQueue {
         self.pieces.pop_front()
     }
 
-    /// Drops the last packets, but not those before `seq`, until `enough` says so of the memory freed. Gives the memory.
-    pub fn prune(&mut self, seq: u32, enough: impl Fn(u32) -> bool) -> u32 {
+    /// Drops packets from the end, but none before `seq`, until `is_enough` is true for the freed memory.
+    /// Returns that memory, bytes.
+    pub fn prune(&mut self, seq: u32, is_enough: impl Fn(u32) -> bool) -> u32 {
         let mut freed = 0;
         while let Some(last) = self.pieces.back() {
-            if after(seq, last.start) || enough(freed) {
+            if after(seq, last.start) || is_enough(freed) {
                 break;
             }
             freed += last.packet.truesize;
@@ -149,18 +151,18 @@ impl ReorderQueue {
         freed
     }
 
-    /// Copies the data closer together; gives the memory that this frees.
+    /// Repacks the data. Returns the freed memory, bytes.
     pub fn collapse(&mut self) -> u32 {
         self.pieces.iter_mut().map(|piece| piece.packet.collapse()).sum()
     }
 
-    /// Empties the queue; gives its memory.
+    /// Empties the queue. Returns the freed memory, bytes.
     pub fn clear(&mut self) -> u32 {
         self.pieces.drain(..).map(|piece| piece.packet.truesize).sum()
     }
 }
 
-/// Appends `next` to the packet of `piece`, if it follows and may; gives the memory added.
+/// Coalesces `next` with the packet of `piece` if possible. Returns the added memory, bytes.
 fn extend(piece: &mut Piece, next: &Piece) -> Option<u32> {
     if piece.fin {
         return None;

@@ -5,36 +5,36 @@
 
 use crate::segment::{SackBlocks, after, before};
 
-/// `TCP_NUM_SACKS`: so many blocks are remembered.
-const MOST: usize = 4;
+/// `TCP_NUM_SACKS`: maximum number of stored blocks.
+const MAX_BLOCKS: usize = 4;
 
 /// The blocks, and the duplicate to report before them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SackList {
     count: usize,
-    blocks: [(u32, u32); MOST],
+    blocks: [(u32, u32); MAX_BLOCKS],
     duplicate: Option<(u32, u32)>,
 }
 
 impl SackList {
-    /// How many blocks there are, without the duplicate.
+    /// Number of blocks without the duplicate.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Forgets the blocks.
+    /// Removes the blocks.
     pub fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// Where an old block touches the data from `start` to `end`: that block now covers it. Gives its place.
+    /// Extends a block that touches the data from `start` to `end`, if there is one. Returns its index.
     pub fn extend(&mut self, start: u32, end: u32) -> Option<usize> {
         self.blocks[..self.count].iter_mut().position(|block| join(block, start, end))
     }
 
-    /// The block at `place` becomes the first; others that it touches become part of it.
-    pub fn promote(&mut self, place: usize) {
-        self.blocks[..=place].rotate_right(1);
+    /// Moves the block at `index` to the front and merges blocks that it touches into it.
+    pub fn promote(&mut self, index: usize) {
+        self.blocks[..=index].rotate_right(1);
         let mut kept = 1;
         for i in 1..self.count {
             let (start, end) = self.blocks[i];
@@ -46,14 +46,14 @@ impl SackList {
         self.count = kept.min(self.count);
     }
 
-    /// A new block at the front; of too many the last is forgotten.
+    /// Adds a block at the front; drops the last one if there are too many.
     pub fn add(&mut self, start: u32, end: u32) {
-        self.count = (self.count + 1).min(MOST);
+        self.count = (self.count + 1).min(MAX_BLOCKS);
         self.blocks[..self.count].rotate_right(1);
         self.blocks[0] = (start, end);
     }
 
-    /// Everything before `rcv_nxt` has been received: its blocks go.
+    /// Removes blocks before `rcv_nxt`.
     pub fn remove_before(&mut self, rcv_nxt: u32) {
         let mut kept = 0;
         for i in 0..self.count {
@@ -66,12 +66,12 @@ impl SackList {
         self.count = kept;
     }
 
-    /// The data from `start` to `end` was there already; the next ACK says so.
+    /// Stores the data from `start` to `end` as duplicate (DSACK) for the next ACK.
     pub fn set_duplicate(&mut self, start: u32, end: u32) {
         self.duplicate = Some((start, end));
     }
 
-    /// Like [`Self::set_duplicate`], but makes a duplicate known before longer if both touch.
+    /// Like [`Self::set_duplicate`], but extends a stored duplicate if both touch.
     pub fn extend_duplicate(&mut self, start: u32, end: u32) {
         match &mut self.duplicate {
             Some(block) => {
@@ -81,23 +81,23 @@ impl SackList {
         }
     }
 
-    /// Forgets the duplicate.
+    /// Removes the duplicate.
     pub fn clear_duplicate(&mut self) {
         self.duplicate = None;
     }
 
-    /// What an ACK reports: at most `room` blocks. The duplicate is reported once.
+    /// The blocks for an ACK, at most `max_blocks`. The duplicate is reported once.
     #[inline]
-    pub fn take(&mut self, room: usize) -> Option<SackBlocks> {
+    pub fn take(&mut self, max_blocks: usize) -> Option<SackBlocks> {
         let is_empty = self.count == 0 && self.duplicate.is_none();
-        if is_empty { None } else { Some(self.take_some(room)) }
+        if is_empty { None } else { Some(self.take_some(max_blocks)) }
     }
 
     #[inline(never)]
-    fn take_some(&mut self, room: usize) -> SackBlocks {
+    fn take_some(&mut self, max_blocks: usize) -> SackBlocks {
         let mut blocks = SackBlocks::default();
         let all = self.duplicate.take().into_iter().chain(self.blocks[..self.count].iter().copied());
-        all.take(room).for_each(|(start, end)| blocks.push(start, end));
+        all.take(max_blocks).for_each(|(start, end)| blocks.push(start, end));
         blocks
     }
 }
@@ -122,7 +122,7 @@ mod tests {
 
     fn add(list: &mut SackList, start: u32, end: u32) {
         match list.extend(start, end) {
-            Some(place) => list.promote(place),
+            Some(index) => list.promote(index),
             None => list.add(start, end),
         }
     }

@@ -1,9 +1,9 @@
-//! What the receiving half takes from the configuration, and how kernels differ.
+//! Settings of the receiver from the configuration, and the differences between kernels.
 
-use super::window::Share;
+use super::window::WindowShare;
 use crate::{Config, behaviour::Behaviour};
 
-/// What matters of [`Config`].
+/// The receiver's part of [`Config`].
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub behaviour: Behaviour,
@@ -14,20 +14,20 @@ pub(super) struct Settings {
     pub locked: bool,
     pub initial_rcvbuf: u32,
     /// `tcp_rmem[2]`, bytes.
-    pub most_rcvbuf: i32,
+    pub max_rcvbuf: i32,
     pub app_win: u8,
     pub comp_sack_delay_ns: u64,
     pub comp_sack_slack_ns: u64,
     pub comp_sack_nr: u8,
     /// Up to 6.5: `tcp_adv_win_scale`.
     pub adv_win_scale: Option<i8>,
-    /// 6.10: half of the buffer is window until packets come, not 65 / 256.
+    /// 6.10: half of the buffer is window until packets arrive, before that 65/256.
     pub half_at_first: bool,
     /// 6.6: a dropped segment closes the window.
     pub zero_without_memory: bool,
-    /// 6.16: no round-trip time while there is data to read, nor one of 0 ms.
+    /// 6.16: no sample of the round-trip time while there is data to read, nor samples of 0 ms.
     pub careful_rtt: bool,
-    /// 6.16: data out of order makes the buffer grow, data not read does not.
+    /// 6.16: out-of-order data makes the buffer grow, unread data does not.
     pub grows_by_reordering: bool,
     /// 6.17: a segment that reaches beyond the window is refused.
     pub whole_in_window: bool,
@@ -36,15 +36,15 @@ pub(super) struct Settings {
 impl Settings {
     pub fn new(config: &Config) -> Settings {
         let since = |minor| config.profile.at_least(6, minor);
-        let asked = config.rcvbuf.map(|bytes| bytes.min(config.rmem_max).saturating_mul(2).max(2304));
+        let requested = config.rcvbuf.map(|bytes| bytes.min(config.rmem_max).saturating_mul(2).max(2304));
         Settings {
             behaviour: Behaviour::of(config),
             hz: config.hz.max(25),
             dsack: config.dsack,
             moderate: config.moderate_rcvbuf,
-            locked: asked.is_some(),
-            initial_rcvbuf: asked.unwrap_or(config.rmem[1]).min(i32::MAX as u32),
-            most_rcvbuf: config.rmem[2].min(i32::MAX as u32) as i32,
+            locked: requested.is_some(),
+            initial_rcvbuf: requested.unwrap_or(config.rmem[1]).min(i32::MAX as u32),
+            max_rcvbuf: config.rmem[2].min(i32::MAX as u32) as i32,
             app_win: config.app_win,
             comp_sack_delay_ns: config.comp_sack_delay_ns,
             comp_sack_slack_ns: config.comp_sack_slack_ns,
@@ -58,12 +58,12 @@ impl Settings {
         }
     }
 
-    /// The share of the buffer that is window before any packet has come.
-    pub fn initial_share(&self) -> Share {
+    /// The share of the buffer that is window before the first packet arrives.
+    pub fn initial_share(&self) -> WindowShare {
         match self.adv_win_scale {
-            Some(scale) => Share::Fixed(scale),
-            None if self.half_at_first => Share::Learnt(128),
-            None => Share::Learnt(65),
+            Some(scale) => WindowShare::Fixed(scale),
+            None if self.half_at_first => WindowShare::Learnt(128),
+            None => WindowShare::Learnt(65),
         }
     }
 }

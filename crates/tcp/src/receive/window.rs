@@ -1,12 +1,12 @@
-//! The window that is announced: how it follows from the receive buffer, how it opens, what a header says.
+//! The announced window: its size for a receive buffer, its growth, and its header field.
 //!
 //! Source: `tcp_win_from_space` (include/net/tcp.h); `tcp_select_initial_window`, `__tcp_select_window`,
-//! `tcp_select_window` (net/ipv4/tcp_output.c); `tcp_init_buffer_space`, `tcp_grow_window`, `tcp_clamp_window`,
-//! `tcp_measure_rcv_mss` (net/ipv4/tcp_input.c); `tcp_set_window_clamp` (net/ipv4/tcp.c).
+//! `tcp_select_window` (net/ipv4/tcp_output.c); `tcp_init_buffer_space`, `tcp_grow_window`,
+//! `tcp_clamp_window`, `tcp_measure_rcv_mss` (net/ipv4/tcp_input.c); `tcp_set_window_clamp` (net/ipv4/tcp.c).
 //!
 //! Departures:
 //!
-//! 1. There is never a shortage of memory in the system (`tcp_mem`).
+//! 1. There is no memory pressure in the system (`tcp_mem`).
 //! 2. `tcp_shrink_window` and `tcp_workaround_signed_windows` are 0.
 
 use super::{Receiver, memory::Packet, settings::Settings};
@@ -14,19 +14,19 @@ use crate::{Config, Segment, TcpSock, behaviour::Windows};
 
 /// `TCP_RMEM_TO_WIN_SCALE`: window shares count in 256ths.
 const SHARE_SHIFT: u32 = 8;
-/// `TCP_INIT_CWND` segments are the first estimate of what is read in a round trip.
+/// `TCP_INIT_CWND`: first estimate of the segments read per round trip.
 const FIRST_SPACE_SEGS: u32 = 10;
 /// `TCP_MAX_WSCALE` (RFC 7323 section 2.3).
 const MAX_WINDOW_SCALE: u8 = 14;
-/// `MAX_TCP_WINDOW`: a first window that every old stack understands, bytes.
-const MOST_SIGNED: u32 = 32_767;
+/// `MAX_TCP_WINDOW`: an initial window that old stacks with signed arithmetic accept, bytes.
+const MAX_SIGNED_WINDOW: u32 = 32_767;
 /// `SOCK_MIN_RCVBUF / 2`, bytes.
-const LEAST_CLAMP: u32 = (2048 + 256) / 2;
+const MIN_CLAMP: u32 = (2048 + 256) / 2;
 
-/// What a SYN or SYN-ACK announces, and the limit of the window.
+/// The window and scale in a SYN or SYN-ACK, and the limit of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InitialWindow {
-    /// `rcv_wnd`, bytes. `rcv_ssthresh` begins with the same.
+    /// `rcv_wnd`, bytes; also the initial `rcv_ssthresh`.
     pub rcv_wnd: u32,
     /// `window_clamp`, bytes.
     pub window_clamp: u32,
@@ -35,8 +35,8 @@ pub struct InitialWindow {
 }
 
 impl InitialWindow {
-    /// `tcp_select_initial_window` as `tcp_connect_init` and `tcp_openreq_init_rwin` call it: `mss` is the announced one,
-    /// less timestamps if the peer's SYN has shown that they are used. `scaling`: whether windows may be scaled.
+    /// `tcp_select_initial_window` as `tcp_connect_init` and `tcp_openreq_init_rwin` call it: `mss` is the
+    /// announced one, minus timestamps if the peer's SYN has them. `scaling`: whether windows may be scaled.
     pub fn select(config: &Config, mss: u32, scaling: bool) -> InitialWindow {
         let settings = Settings::new(config);
         let rcvbuf = settings.initial_rcvbuf;
@@ -62,7 +62,7 @@ impl InitialWindow {
         InitialWindow { rcv_wnd, window_clamp: clamp, scale }
     }
 
-    /// `tcp_select_initial_window` of Linux 2.4: two to four segments, and a scale for the buffer as it is.
+    /// `tcp_select_initial_window` of Linux 2.4: two to four segments, and a scale for the current buffer.
     fn small(mss: u32, scaling: bool, space: u32, clamp: u32) -> InitialWindow {
         let mut scale = 0;
         if scaling {
@@ -73,7 +73,7 @@ impl InitialWindow {
             1461..=4380 => 3,
             _ => 2,
         };
-        let mut rcv_wnd = space.min(MOST_SIGNED);
+        let mut rcv_wnd = space.min(MAX_SIGNED_WINDOW);
         if mss > 1 << scale {
             rcv_wnd = rcv_wnd.min(segs * mss);
         }
@@ -81,29 +81,29 @@ impl InitialWindow {
     }
 }
 
-/// What share of the receive buffer is window.
+/// The share of the receive buffer that is window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Share {
-    /// `tcp_adv_win_scale`, before 6.6: all but 2^-n, or 2^n of it if negative.
+pub(super) enum WindowShare {
+    /// `tcp_adv_win_scale`, before 6.6: all except 2^-n of the buffer, or 2^n of it if negative.
     Fixed(i8),
-    /// `scaling_ratio`, from 6.6 on: 256ths, learnt from the packets that come.
+    /// `scaling_ratio`, from 6.6 on: 256ths, learnt from received packets.
     Learnt(u8),
 }
 
-impl Share {
+impl WindowShare {
     /// `tcp_win_from_space`, bytes.
     #[inline]
     pub fn window(self, space: i64) -> i64 {
         match self {
-            Share::Fixed(scale) if scale <= 0 => space >> -scale,
-            Share::Fixed(scale) => space - (space >> scale),
-            Share::Learnt(ratio) => (space * i64::from(ratio)) >> SHARE_SHIFT,
+            WindowShare::Fixed(scale) if scale <= 0 => space >> -scale,
+            WindowShare::Fixed(scale) => space - (space >> scale),
+            WindowShare::Learnt(ratio) => (space * i64::from(ratio)) >> SHARE_SHIFT,
         }
     }
 }
 
 impl Receiver {
-    /// `tcp_space`: what fits into the buffer yet, as window, bytes.
+    /// `tcp_space`: free space in the buffer as window, bytes.
     #[inline]
     pub(super) fn space(&self, sk: &TcpSock) -> i64 {
         self.share.window(i64::from(sk.sk_rcvbuf) - i64::from(self.rmem_alloc))
@@ -115,7 +115,7 @@ impl Receiver {
         self.share.window(i64::from(sk.sk_rcvbuf))
     }
 
-    /// `tcp_receive_window`: what of the window announced last is left, bytes.
+    /// `tcp_receive_window`: remainder of the last announced window, bytes.
     #[inline]
     pub(super) fn receive_window(&self, sk: &TcpSock) -> u32 {
         let left = self.rcv_wup.wrapping_add(sk.rcv_wnd).wrapping_sub(sk.rcv_nxt) as i32;
@@ -133,14 +133,14 @@ impl Receiver {
                 sk.window_clamp = (most - most.checked_shr(app_win).unwrap_or(0)).max(4 * advmss);
             }
         }
-        // One segment is kept back.
+        // One segment is reserved.
         if app_win > 0 && sk.window_clamp > 2 * advmss && sk.window_clamp + advmss > most {
             sk.window_clamp = (2 * advmss).max(most.saturating_sub(advmss));
         }
         sk.rcv_ssthresh = sk.rcv_ssthresh.min(sk.window_clamp);
         let space = sk.rcv_ssthresh.min(sk.rcv_wnd).min(FIRST_SPACE_SEGS * advmss);
-        self.measure.restart(sk.copied_seq, now);
-        self.measure.space = space;
+        self.read_rate.restart(sk.copied_seq, now);
+        self.read_rate.space = space;
     }
 
     /// `tcp_measure_rcv_mss`: the peer's segment size, and from 6.6 on the window's share of the buffer.
@@ -158,14 +158,15 @@ impl Receiver {
             }
             return;
         }
-        // A smaller segment counts as the peer's size when it comes twice in a row and was not the end of a write.
+        // A smaller size counts as the peer's segment size if two consecutive segments have it and it is not
+        // the end of a write.
         const DEFAULT_MSS: u32 = 536;
-        const LEAST_MSS: u32 = 88;
+        const MIN_MSS: u32 = 88;
         let options = segment.option_bytes(self.timestamps);
         let fixed = u32::from(sk.tcp_header_len).saturating_sub(20);
         let with_options = size + options;
         let ends = segment.flags.0 & (crate::Flags::PSH.0 | crate::Flags::FIN.0 | crate::Flags::SYN.0) != 0;
-        if with_options >= DEFAULT_MSS || with_options >= LEAST_MSS && !ends {
+        if with_options >= DEFAULT_MSS || with_options >= MIN_MSS && !ends {
             let size = with_options.saturating_sub(fixed) as u16;
             sk.icsk_ack_last_seg_size = size;
             if size == last {
@@ -180,26 +181,26 @@ impl Receiver {
     }
 
     fn learn_share(&mut self, sk: &mut TcpSock, packet: &Packet) {
-        let Share::Learnt(old) = self.share else { return };
+        let WindowShare::Learnt(old) = self.share else { return };
         let ratio = ((u64::from(packet.len) << SHARE_SHIFT) / u64::from(packet.truesize.max(1))) as u8;
-        self.share = Share::Learnt(ratio.max(1));
+        self.share = WindowShare::Learnt(ratio.max(1));
         if ratio.max(1) == old {
             return;
         }
-        let clamp = (self.full_space(sk).max(0) as u32).max(LEAST_CLAMP);
+        let clamp = (self.full_space(sk).max(0) as u32).max(MIN_CLAMP);
         if clamp < sk.window_clamp {
             sk.rcv_ssthresh = sk.rcv_ssthresh.min(clamp);
         } else {
             sk.rcv_ssthresh = sk.rcv_ssthresh.max(sk.rcv_wnd.min(clamp));
         }
         sk.window_clamp = clamp;
-        self.measure.space = self.measure.space.min(clamp);
+        self.read_rate.space = self.read_rate.space.min(clamp);
     }
 
-    /// `tcp_grow_window`: the window opens as segments come whose memory would fit.
+    /// `tcp_grow_window`: opens the window as segments arrive whose memory would fit.
     pub(super) fn grow_window(&mut self, sk: &mut TcpSock, packet: &Packet, coalescing: bool) {
-        let room = i64::from(sk.window_clamp).min(self.space(sk)) - i64::from(sk.rcv_ssthresh);
-        if room <= 0 {
+        let limit = i64::from(sk.window_clamp).min(self.space(sk)) - i64::from(sk.rcv_ssthresh);
+        if limit <= 0 {
             return;
         }
         let truesize = if coalescing { packet.adjusted_truesize() } else { packet.truesize };
@@ -210,15 +211,15 @@ impl Receiver {
             self.slow_growth(sk, truesize, len)
         };
         if by > 0 {
-            sk.rcv_ssthresh += room.min(by.max(2 * len)) as u32;
+            sk.rcv_ssthresh += limit.min(by.max(2 * len)) as u32;
             sk.icsk_ack_quick |= 1;
         }
     }
 
-    /// `__tcp_grow_window`: a packet with much overhead opens the window the less, the wider it is.
+    /// `__tcp_grow_window`: a packet with much overhead opens the window less, the wider the window is.
     fn slow_growth(&self, sk: &TcpSock, truesize: u32, len: i64) -> i64 {
         let mut truesize = self.share.window(i64::from(truesize)) >> 1;
-        let mut window = self.share.window(i64::from(self.settings.most_rcvbuf)) >> 1;
+        let mut window = self.share.window(i64::from(self.settings.max_rcvbuf)) >> 1;
         while i64::from(sk.rcv_ssthresh) <= window {
             if truesize <= len {
                 return 2 * i64::from(sk.icsk_ack_rcv_mss);
@@ -229,15 +230,15 @@ impl Receiver {
         0
     }
 
-    /// `tcp_clamp_window`: the buffer is full.
+    /// `tcp_clamp_window`: called when the buffer is full.
     pub(super) fn clamp_window(&mut self, sk: &mut TcpSock) {
         sk.icsk_ack_quick = 0;
         let may_grow = match self.settings.behaviour.windows {
             Windows::Large => true,
             Windows::Small => !self.reorder.is_empty(),
         };
-        if sk.sk_rcvbuf < self.settings.most_rcvbuf && !self.settings.locked && may_grow {
-            sk.sk_rcvbuf = (self.rmem_alloc as i32).min(self.settings.most_rcvbuf);
+        if sk.sk_rcvbuf < self.settings.max_rcvbuf && !self.settings.locked && may_grow {
+            sk.sk_rcvbuf = (self.rmem_alloc as i32).min(self.settings.max_rcvbuf);
         }
         if self.rmem_alloc as i32 > sk.sk_rcvbuf {
             sk.rcv_ssthresh = sk.window_clamp.min(2 * u32::from(sk.advmss));
@@ -275,8 +276,8 @@ impl Receiver {
         window as u32
     }
 
-    /// `tcp_select_window`: chooses the window, remembers it, and gives the header's field. The right edge stays or moves
-    /// to the right, except (6.6 and newer) when a segment had to be dropped for want of memory.
+    /// `tcp_select_window`: selects and stores the window. Returns the header field. The right edge never
+    /// moves to the left, except (6.6 and newer) when a segment was dropped because the buffer was full.
     pub(super) fn select_window(&mut self, sk: &mut TcpSock) -> u16 {
         if let Some(field) = self.announced {
             return field;

@@ -1,193 +1,182 @@
-//! An ACK comes: `tcp_ack` and what it calls in its own order (net/ipv4/tcp_input.c).
+//! Processing of ACKs: `tcp_ack` and its callees in the kernel's order (net/ipv4/tcp_input.c).
 //!
-//! Departures: 1. The fast path is taken where window, SACK and ECE say nothing new; header prediction as such is not
-//! kept.
+//! Departures: 1. The fast path is taken if window, SACK and ECE bring nothing new; there is no header
+//! prediction.
 
-use super::{flag, recovery::Retransmission};
+use super::{Sender, recovery::Retransmission};
 use crate::{
-    Endpoint, Event, Flags, Operation, RateSample, Segment,
+    EndpointEvent, Flags, Operation, RateSample, Segment,
     behaviour::Growth,
+    connection::Connection,
+    flag,
     segment::{after, before},
+    sock::ecn_flags,
 };
 
-/// `CA_ACK_*` of `in_ack_event`.
-const CA_ACK_SLOWPATH: u32 = 1;
-const CA_ACK_WIN_UPDATE: u32 = 2;
-const CA_ACK_ECE: u32 = 4;
-
-/// `TCP_ECN_OK`.
-const ECN_OK: u8 = 1;
-
-/// What an ACK's processing gathers (`struct tcp_sacktag_state` and the locals of `tcp_ack`).
+/// State of the processing of one ACK (`struct tcp_sacktag_state` and the locals of `tcp_ack`).
 #[derive(Debug, Default)]
 pub(super) struct AckState {
     pub(super) flag: i32,
     pub(super) rs: RateSample,
-    /// The lowest sequence number that was delivered late.
+    /// The lowest sequence number delivered out of order.
     pub(super) reord: u32,
-    /// When the first and last of the newly selectively acknowledged packets were sent.
+    /// Send times of the first and last newly selectively acknowledged packet.
     pub(super) sacked_us: Option<(u32, u32)>,
     pub(super) sack_delivered: u32,
 }
 
-impl Endpoint {
+impl Sender {
     /// `tcp_ack`, for a segment whose ACK flag is set.
-    pub(crate) fn ack(&mut self, segment: &Segment) {
-        if self.says_nothing(segment) {
-            return self.note_data(segment);
+    #[inline(always)]
+    pub(crate) fn ack(&mut self, conn: &mut Connection, segment: &Segment) {
+        if self.acks_nothing_new(conn, segment) {
+            conn.ack_nothing_new(segment);
+        } else {
+            self.process_ack(conn, segment);
         }
-        let (ack, prior_una) = (segment.ack, self.sk.snd_una);
-        let (delivered, lost) = (self.sk.delivered, self.sk.lost);
-        let mut state = AckState { reord: self.sk.snd_nxt, ..AckState::default() };
-        if after(ack, self.sk.snd_nxt) {
+    }
+
+    // Inlined, as it has one caller: saves 0.3 % of a simulation's instructions.
+    #[inline(always)]
+    fn process_ack(&mut self, conn: &mut Connection, segment: &Segment) {
+        let (ack, prior_una) = (segment.ack, conn.sk.snd_una);
+        let (delivered, lost) = (conn.sk.delivered, conn.sk.lost);
+        let mut state = AckState { reord: conn.sk.snd_nxt, ..AckState::default() };
+        if after(ack, conn.sk.snd_nxt) {
             return;
         }
         if before(ack, prior_una) {
-            return self.old_ack(segment, state);
+            return self.old_ack(conn, segment, state);
         }
         if after(ack, prior_una) {
             state.flag |= flag::SND_UNA_ADVANCED;
-            self.sk.icsk_retransmits = 0;
+            conn.sk.icsk_retransmits = 0;
         }
-        let prior_packets = self.sk.packets_out;
-        let prior_fack = if self.tx.sack { self.highest_sack_seq() } else { prior_una };
-        state.rs.prior_in_flight = self.sk.packets_in_flight();
-        let was_reneg = self.tx.is_sack_reneg;
-        let told = self.take_in(segment, &mut state);
-        // From 6.16 on the controller is told after what the ACK covers has been counted.
-        let told_late = self.config.profile.at_least(6, 16);
-        if !told_late {
-            self.cc.in_ack_event(&mut self.sk, told);
+        let prior_packets = conn.sk.packets_out;
+        let prior_fack = if conn.sack { self.highest_sack_seq(conn) } else { prior_una };
+        state.rs.prior_in_flight = conn.sk.packets_in_flight();
+        let was_reneg = self.is_sack_reneg;
+        let ca_ack_flags = self.process_ack_fields(conn, segment, &mut state);
+        // From 6.16 on `in_ack_event` is called after the acknowledged packets have been counted.
+        let calls_late = conn.config.profile.at_least(6, 16);
+        if !calls_late {
+            conn.cc.in_ack_event(&mut conn.sk, ca_ack_flags);
         }
-        self.sk.icsk_probes_out = 0;
-        self.sk.rcv_tstamp = self.jiffies();
+        conn.sk.icsk_probes_out = 0;
+        conn.sk.rcv_tstamp = conn.jiffies();
         let mut rexmit = Retransmission::None;
         if prior_packets == 0 {
-            if told_late {
-                self.cc.in_ack_event(&mut self.sk, told);
+            if calls_late {
+                conn.cc.in_ack_event(&mut conn.sk, ca_ack_flags);
             }
             if state.flag & flag::DSACKING_ACK != 0 {
-                self.fastretrans_alert(prior_una, 0, &mut state.flag, &mut rexmit);
+                self.fastretrans_alert(conn, prior_una, 0, &mut state.flag, &mut rexmit);
             }
-            self.ack_probe();
-            if self.sk.tlp_high_seq != 0 {
-                self.process_tlp_ack(ack, state.flag);
+            self.ack_probe(conn);
+            if conn.sk.tlp_high_seq != 0 {
+                self.process_tlp_ack(conn, ack, state.flag);
             }
             return;
         }
-        let in_flight = self.sk.packets_in_flight();
-        self.clean_rtx_queue(prior_fack, prior_una, &mut state);
-        self.rack_update_reo_wnd(&state.rs);
-        if told_late {
-            self.cc.in_ack_event(&mut self.sk, told);
+        let in_flight = conn.sk.packets_in_flight();
+        self.clean_rtx_queue(conn, prior_fack, prior_una, &mut state);
+        conn.rack_update_reo_wnd(&state.rs);
+        if calls_late {
+            conn.cc.in_ack_event(&mut conn.sk, ca_ack_flags);
         }
-        if self.sk.tlp_high_seq != 0 {
-            self.process_tlp_ack(ack, state.flag);
+        if conn.sk.tlp_high_seq != 0 {
+            self.process_tlp_ack(conn, ack, state.flag);
         }
-        if self.behaviour.growth == Growth::Acks {
-            self.grow_by_ack(ack, in_flight, state.flag);
+        if conn.behaviour.growth == Growth::Acks {
+            conn.grow_by_ack(ack, in_flight, state.flag);
         }
-        if self.is_dubious(state.flag) {
+        if conn.is_dubious(state.flag) {
             let not_dup = flag::SND_UNA_ADVANCED | flag::NOT_DUP | flag::DSACKING_ACK;
             let duplicates = u32::from(state.flag & not_dup == 0);
-            self.fastretrans_alert(prior_una, duplicates, &mut state.flag, &mut rexmit);
+            self.fastretrans_alert(conn, prior_una, duplicates, &mut state.flag, &mut rexmit);
         }
         if state.flag & flag::SET_XMIT_TIMER != 0 {
-            self.set_xmit_timer();
+            self.set_xmit_timer(conn);
         }
-        let delivered = self.newly_delivered(delivered, state.flag);
-        let lost = self.sk.lost.wrapping_sub(lost);
+        let delivered = conn.newly_delivered(delivered, state.flag);
+        let lost = conn.sk.lost.wrapping_sub(lost);
         state.rs.is_ack_delayed = state.flag & flag::ACK_MAYBE_DELAYED != 0;
-        self.sk.complete_rate_sample(delivered, lost, was_reneg, &mut state.rs);
-        self.cong_control(ack, delivered, state.flag, &state.rs);
-        self.xmit_recovery(rexmit);
+        conn.sk.complete_rate_sample(delivered, lost, was_reneg, &mut state.rs);
+        conn.cong_control(ack, delivered, state.flag, &state.rs);
+        self.xmit_recovery(conn, rexmit);
     }
 
-    /// Whether a segment is only data for an end that has sent all it had: what follows from its ACK is done by
-    /// [`Self::note_data`].
+    /// Fast path of a pure receiver: whether the ACK of a data segment changes nothing, because everything
+    /// sent is acknowledged and nothing waits to be sent.
     #[inline]
-    fn says_nothing(&self, segment: &Segment) -> bool {
-        let sk = &self.sk;
+    fn acks_nothing_new(&self, conn: &Connection, segment: &Segment) -> bool {
+        let sk = &conn.sk;
         sk.packets_out == 0
             && segment.ack == sk.snd_una
             && segment.sack.is_none()
             && !segment.flags.has(Flags::ECE)
-            && u32::from(segment.window) << self.tx.window_scale == sk.snd_wnd
-            && self.tx.queue.unsent.is_empty()
+            && u32::from(segment.window) << conn.window_scale == sk.snd_wnd
+            && self.queue.unsent.is_empty()
             && sk.tlp_high_seq == 0
     }
 
-    /// What is left of [`Self::ack`] for such a segment.
+    /// Processes window, SACK and ECE of an ACK. Returns the flags for `in_ack_event`.
     #[inline]
-    fn note_data(&mut self, segment: &Segment) {
-        let sk = &mut self.sk;
-        let mut told = CA_ACK_SLOWPATH;
-        if after(segment.seq, sk.snd_wl1) || segment.seq == sk.snd_wl1 && sk.snd_wnd == 0 {
-            sk.snd_wl1 = segment.seq;
-            told |= CA_ACK_WIN_UPDATE;
-        }
-        sk.icsk_probes_out = 0;
-        self.cc.in_ack_event(sk, told);
-        self.sk.rcv_tstamp = self.jiffies();
-    }
-
-    /// The window, SACK and ECE of an ACK. Gives what the controller is to be told of it.
-    #[inline]
-    fn take_in(&mut self, segment: &Segment, state: &mut AckState) -> u32 {
-        let nwin = u32::from(segment.window) << self.tx.window_scale;
-        let slow = nwin != self.sk.snd_wnd
+    fn process_ack_fields(&mut self, conn: &mut Connection, segment: &Segment, state: &mut AckState) -> u32 {
+        let nwin = u32::from(segment.window) << conn.window_scale;
+        let slow = nwin != conn.sk.snd_wnd
             || segment.sack.is_some()
             || segment.flags.has(Flags::ECE)
             || state.flag & flag::SND_UNA_ADVANCED == 0;
         if !slow {
-            self.sk.snd_wl1 = segment.seq;
-            self.update_una(segment.ack);
+            conn.sk.snd_wl1 = segment.seq;
+            self.update_una(conn, segment.ack);
             state.flag |= flag::WIN_UPDATE;
-            return CA_ACK_WIN_UPDATE;
+            return flag::CA_ACK_WIN_UPDATE;
         }
         state.flag |= flag::SLOWPATH;
-        let mut told = CA_ACK_SLOWPATH;
+        let mut ca_ack_flags = flag::CA_ACK_SLOWPATH;
         if segment.is_data() {
             state.flag |= flag::DATA;
         }
-        let prior_una = self.sk.snd_una;
-        self.update_window(segment, nwin, state);
-        if self.tx.sack
+        let prior_una = conn.sk.snd_una;
+        self.update_window(conn, segment, nwin, state);
+        if conn.sack
             && let Some(sack) = &segment.sack
         {
-            self.sacktag(sack.as_slice(), segment.ack, prior_una, state);
+            self.sacktag(conn, sack.as_slice(), segment.ack, prior_una, state);
         }
-        if segment.flags.has(Flags::ECE) && self.sk.ecn_flags & ECN_OK != 0 {
+        if segment.flags.has(Flags::ECE) && conn.sk.ecn_flags & ecn_flags::OK != 0 {
             state.flag |= flag::ECE;
-            told |= CA_ACK_ECE;
+            ca_ack_flags |= flag::CA_ACK_ECE;
         }
         if state.sack_delivered > 0 {
-            self.count_delivered(state.sack_delivered, state.flag & flag::ECE != 0);
+            conn.count_delivered(state.sack_delivered, state.flag & flag::ECE != 0);
         }
         if state.flag & flag::WIN_UPDATE != 0 {
-            told |= CA_ACK_WIN_UPDATE;
+            ca_ack_flags |= flag::CA_ACK_WIN_UPDATE;
         }
-        told
+        ca_ack_flags
     }
 
-    /// An ACK that was overtaken; its SACK blocks count.
+    /// Processes an ACK that arrives late; its SACK blocks still count.
     #[cold]
-    fn old_ack(&mut self, segment: &Segment, mut state: AckState) {
-        let Some(sack) = segment.sack.as_ref().filter(|_| self.tx.sack) else { return };
-        let (prior_una, delivered) = (self.sk.snd_una, self.sk.delivered);
-        self.sacktag(sack.as_slice(), segment.ack, prior_una, &mut state);
+    fn old_ack(&mut self, conn: &mut Connection, segment: &Segment, mut state: AckState) {
+        let Some(sack) = segment.sack.as_ref().filter(|_| conn.sack) else { return };
+        let (prior_una, delivered) = (conn.sk.snd_una, conn.sk.delivered);
+        self.sacktag(conn, sack.as_slice(), segment.ack, prior_una, &mut state);
         if state.sack_delivered > 0 {
-            self.count_delivered(state.sack_delivered, false);
+            conn.count_delivered(state.sack_delivered, false);
         }
         let mut rexmit = Retransmission::None;
-        self.fastretrans_alert(prior_una, 0, &mut state.flag, &mut rexmit);
-        self.newly_delivered(delivered, state.flag);
-        self.xmit_recovery(rexmit);
+        self.fastretrans_alert(conn, prior_una, 0, &mut state.flag, &mut rexmit);
+        conn.newly_delivered(delivered, state.flag);
+        self.xmit_recovery(conn, rexmit);
     }
 
     /// `tcp_ack_update_window`.
-    fn update_window(&mut self, segment: &Segment, nwin: u32, state: &mut AckState) {
-        let sk = &mut self.sk;
+    fn update_window(&mut self, conn: &mut Connection, segment: &Segment, nwin: u32, state: &mut AckState) {
+        let sk = &mut conn.sk;
         let newer = after(segment.ack, sk.snd_una)
             || after(segment.seq, sk.snd_wl1)
             || segment.seq == sk.snd_wl1 && (nwin > sk.snd_wnd || nwin == 0);
@@ -198,32 +187,48 @@ impl Endpoint {
                 let old = std::mem::replace(&mut sk.snd_wnd, nwin);
                 sk.max_window = sk.max_window.max(nwin);
                 if old == 0 || nwin == 0 {
-                    self.window_opened_or_closed(nwin);
+                    conn.window_opened_or_closed(nwin);
                 }
-                if !self.tx.queue.unsent.is_empty() {
-                    self.slow_start_after_idle_check();
+                if !self.queue.unsent.is_empty() {
+                    conn.slow_start_after_idle_check();
                 }
             }
         }
-        self.update_una(segment.ack);
+        self.update_una(conn, segment.ack);
+    }
+
+    /// `tcp_snd_una_update`.
+    #[inline]
+    fn update_una(&mut self, conn: &mut Connection, ack: u32) {
+        let delta = ack.wrapping_sub(conn.sk.snd_una);
+        conn.sk.bytes_acked += u64::from(delta);
+        conn.sk.snd_una = ack;
+        self.una += u64::from(delta);
+    }
+}
+
+impl Connection {
+    /// The rest of [`Sender::ack`] for such a segment.
+    #[inline]
+    fn ack_nothing_new(&mut self, segment: &Segment) {
+        let sk = &mut self.sk;
+        let mut ca_ack_flags = flag::CA_ACK_SLOWPATH;
+        if after(segment.seq, sk.snd_wl1) || segment.seq == sk.snd_wl1 && sk.snd_wnd == 0 {
+            sk.snd_wl1 = segment.seq;
+            ca_ack_flags |= flag::CA_ACK_WIN_UPDATE;
+        }
+        sk.icsk_probes_out = 0;
+        self.cc.in_ack_event(sk, ca_ack_flags);
+        self.sk.rcv_tstamp = self.jiffies();
     }
 
     #[cold]
     fn window_opened_or_closed(&mut self, window: u32) {
         let waiting = self.notsent();
-        self.event(|at| match window {
-            0 => Event::ZeroWindow { at, waiting },
-            _ => Event::WindowOpen { at, window },
+        self.record(|at| match window {
+            0 => EndpointEvent::ZeroWindow { at, waiting },
+            _ => EndpointEvent::WindowOpen { at, window },
         });
-    }
-
-    /// `tcp_snd_una_update`.
-    #[inline]
-    fn update_una(&mut self, ack: u32) {
-        let delta = ack.wrapping_sub(self.sk.snd_una);
-        self.sk.bytes_acked += u64::from(delta);
-        self.sk.snd_una = ack;
-        self.tx.una += u64::from(delta);
     }
 
     /// `tcp_ack_is_dubious`.

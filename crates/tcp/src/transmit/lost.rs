@@ -1,7 +1,7 @@
-//! Packets that are to be sent again, by sequence number.
+//! Lost packets that wait for retransmission, by sequence number (a priority queue).
 //!
-//! Nearly always they are found to be lost in that order, and then they stand in a row; the few that come before others are
-//! in a heap beside it.
+//! Packets are nearly always marked lost in that order, so most are appended to a deque. The few others are
+//! in a heap.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,41 +9,41 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Extended sequence number and id of a packet.
 type Entry = (u64, u32);
 
-/// The packets, first things first.
+/// The lost packets.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
-    row: VecDeque<Entry>,
+    in_order: VecDeque<Entry>,
     others: BinaryHeap<Reverse<Entry>>,
 }
 
 impl Lost {
     /// Adds a packet.
     pub(super) fn push(&mut self, entry: Entry) {
-        match self.row.back() {
+        match self.in_order.back() {
             Some(last) if entry < *last => self.others.push(Reverse(entry)),
-            _ => self.row.push_back(entry),
+            _ => self.in_order.push_back(entry),
         }
     }
 
-    /// The one that comes first.
+    /// The packet with the lowest sequence number.
     pub(super) fn first(&self) -> Option<Entry> {
         let other = self.others.peek().map(|other| other.0);
-        self.row.front().copied().into_iter().chain(other).min()
+        self.in_order.front().copied().into_iter().chain(other).min()
     }
 
-    /// Takes the one that comes first.
+    /// Takes the packet with the lowest sequence number.
     pub(super) fn pop(&mut self) -> Option<Entry> {
         let first = self.first()?;
-        if self.row.front() == Some(&first) {
-            self.row.pop_front()
+        if self.in_order.front() == Some(&first) {
+            self.in_order.pop_front()
         } else {
             self.others.pop().map(|other| other.0)
         }
     }
 
-    /// Forgets them all.
+    /// Removes all packets.
     pub(super) fn clear(&mut self) {
-        self.row.clear();
+        self.in_order.clear();
         self.others.clear();
     }
 }
@@ -54,9 +54,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// They come out in order, however they went in.
+        /// Packets leave in order, whatever the order of insertion.
         #[test]
-        fn the_first_comes_first(steps in proptest::collection::vec(proptest::option::of((0u64..50, 0u32..3)), 0..200)) {
+        fn packets_leave_in_order(steps in proptest::collection::vec(proptest::option::of((0u64..50, 0u32..3)), 0..200)) {
             let (mut lost, mut plain) = (Lost::default(), Vec::new());
             for step in steps {
                 match step {

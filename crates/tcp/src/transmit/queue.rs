@@ -1,13 +1,15 @@
-//! The send queue: what was written and not sent, and what was sent and not acknowledged.
+//! The send queue: unsent data, and packets that are sent and not acknowledged.
 //!
-//! Sent packets stand in a slab; `order` has their ids by sequence number, a list through the slab has those whose
-//! fate is open by the time they were last sent (`tsorted_sent_queue`), and `lost` those to send again. An ACK costs
-//! what it newly acknowledges and a search that begins near its end, whatever the window.
+//! Sent packets are in a slab. `order` has their ids by sequence number. A linked list through the slab has
+//! the packets neither acknowledged nor lost, by the time of their last transmission (`tsorted_sent_queue`).
+//! `lost` has the packets to retransmit. The cost of an ACK is proportional to the newly acknowledged
+//! packets, plus a search from a good guess, whatever the window.
 //!
 //! Departures from the kernel:
-//! 1. Lost packets are kept in order instead of found by a walk from `retransmit_skb_hint`; the order is the same.
-//! 2. Packets that were selectively acknowledged are not joined; `sacked` remembers the ranges instead, and the send buffer
-//!    is charged as if they were.
+//! 1. Lost packets are in a priority queue; the kernel finds them by a walk from `retransmit_skb_hint`. The
+//!    order is the same.
+//! 2. Selectively acknowledged packets are not joined; `sacked` stores the ranges instead, and the send
+//!    buffer is charged as if they were joined.
 
 use super::lost::Lost;
 use super::skb::{Marks, NONE, Skb, segments};
@@ -18,12 +20,13 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct SendQueue {
     slab: Vec<Skb>,
-    /// The first free place of the slab; `later` leads from one to the next.
+    /// The first free slot of the slab; `later` links the free slots.
     free: u32,
     order: VecDeque<u32>,
     oldest: u32,
     newest: u32,
-    /// To send again, by extended sequence number. An entry is stale if its packet has other marks or another place.
+    /// Packets to retransmit, by extended sequence number. An entry is stale if its packet has other marks or
+    /// starts elsewhere.
     lost: Lost,
     pub(super) unsent: Unsent,
 }
@@ -41,12 +44,12 @@ impl SendQueue {
         }
     }
 
-    /// How many packets (super-packets count once) it holds, sent or not.
+    /// Number of packets, sent or not (a super-packet counts once).
     pub(super) fn skbs(&self) -> usize {
         self.order.len() + self.unsent.len()
     }
 
-    /// Nothing is waiting for an acknowledgement.
+    /// Whether no packet waits for an acknowledgement.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
@@ -62,7 +65,7 @@ impl SendQueue {
         &mut self.slab[id as usize]
     }
 
-    /// The first packet not acknowledged.
+    /// The first unacknowledged packet.
     #[inline]
     pub(super) fn head(&self) -> Option<u32> {
         self.order.front().copied()
@@ -73,7 +76,7 @@ impl SendQueue {
         self.order.back().copied()
     }
 
-    /// The packet at a place of the order.
+    /// The packet at an index of the order.
     #[inline]
     pub(super) fn at(&self, index: usize) -> Option<u32> {
         self.order.get(index).copied()
@@ -83,13 +86,13 @@ impl SendQueue {
         self.order.len()
     }
 
-    /// The place of the first packet that ends after `seq`; as many as there are, if none does.
+    /// The index of the first packet that ends after `seq`; the number of packets if there is none.
     pub(super) fn index_of(&self, seq: u32) -> usize {
         let (Some(first), Some(last)) = (self.head(), self.last()) else { return 0 };
         let begin = self.get(first).seq;
         let bytes = self.get(last).end_seq.wrapping_sub(begin).max(1);
         let ahead = (seq.wrapping_sub(begin) as i32).clamp(0, bytes as i32) as u64;
-        // Packets are much alike: a share of the bytes is the same share of the packets, nearly.
+        // Packets have similar sizes, so a fraction of the bytes is about the same fraction of the packets.
         let guess = (ahead * self.order.len() as u64 / u64::from(bytes)) as usize;
         let ends_before = |index: usize| !after(self.get(self.order[index]).end_seq, seq);
         partition_near(self.order.len(), guess, ends_before)
@@ -99,9 +102,9 @@ impl SendQueue {
     fn store(&mut self, skb: Skb) -> u32 {
         let id = self.free;
         if id != NONE {
-            let place = &mut self.slab[id as usize];
-            self.free = place.later;
-            *place = skb;
+            let slot = &mut self.slab[id as usize];
+            self.free = slot.later;
+            *slot = skb;
             return id;
         }
         if self.slab.len() == self.slab.capacity() {
@@ -127,7 +130,7 @@ impl SendQueue {
     pub(super) fn pop(&mut self) {
         if let Some(id) = self.order.pop_front() {
             self.unlist(id);
-            // An id must not be found again through the heap: no packet has this number of segments.
+            // Invalidates entries of `lost` with this id: no packet has 0 segments.
             let skb = &mut self.slab[id as usize];
             skb.segs = 0;
             skb.later = self.free;
@@ -135,36 +138,36 @@ impl SendQueue {
         }
     }
 
-    /// Splits packet `id`, at place `index` of the order, after `len` bytes; gives the second part's id
+    /// Splits the packet at `index` of the order after `len` bytes. Returns the id of the second part
     /// (`tcp_fragment`).
     pub(super) fn split(&mut self, index: usize, len: u32, mss: u32) -> u32 {
         let id = self.order[index];
-        let mut rest = self.slab[id as usize];
+        let mut second = self.slab[id as usize];
         let first = &mut self.slab[id as usize];
         first.end_seq = first.seq.wrapping_add(len);
         first.marks.clear(Marks::FIN);
-        rest.seq = first.end_seq;
+        second.seq = first.end_seq;
         first.segs = segments(len, mss);
-        rest.segs = segments(rest.len(), mss);
-        rest.listed = false;
+        second.segs = segments(second.len(), mss);
+        second.listed = false;
         let listed = first.listed;
-        let rest_id = self.store(rest);
-        self.order.insert(index + 1, rest_id);
+        let second_id = self.store(second);
+        self.order.insert(index + 1, second_id);
         if listed {
-            self.list_after(id, rest_id);
+            self.list_after(id, second_id);
         }
-        rest_id
+        second_id
     }
 
-    // ---- The list by time --------------------------------------------------------------------------------------
+    // ---- The list by time ---------------------------------------------------------------------------------
 
-    /// The packet sent longest ago whose fate is open.
+    /// The packet of the list that was sent first.
     #[inline]
     pub(super) fn oldest(&self) -> Option<u32> {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// The one sent next after `id`.
+    /// The packet of the list that was sent next after `id`.
     #[inline]
     pub(super) fn later(&self, id: u32) -> Option<u32> {
         let later = self.slab[id as usize].later;
@@ -200,7 +203,7 @@ impl SendQueue {
         }
     }
 
-    /// Takes a packet from the list: it is acknowledged, or lost and not sent again.
+    /// Removes a packet from the list: it is acknowledged, or lost and not yet retransmitted.
     #[inline]
     pub(super) fn unlist(&mut self, id: u32) {
         let skb = &mut self.slab[id as usize];
@@ -219,19 +222,19 @@ impl SendQueue {
         }
     }
 
-    // ---- What is to be sent again ------------------------------------------------------------------------------
+    // ---- Packets to retransmit ----------------------------------------------------------------------------
 
-    /// A packet is to be sent again. `place` is its extended sequence number.
-    pub(super) fn push_lost(&mut self, place: u64, id: u32) {
-        self.lost.push((place, id));
+    /// Adds a packet to retransmit. `seq` is its extended sequence number.
+    pub(super) fn push_lost(&mut self, seq: u64, id: u32) {
+        self.lost.push((seq, id));
     }
 
-    /// The first packet to send again; it stays.
+    /// The first packet to retransmit, without removing it.
     pub(super) fn first_lost(&mut self) -> Option<u32> {
-        while let Some((place, id)) = self.lost.first() {
+        while let Some((seq, id)) = self.lost.first() {
             let skb = &self.slab[id as usize];
             let is_lost = skb.marks.any(Marks::LOST) && !skb.marks.any(Marks::RETRANS) && skb.segs > 0;
-            if is_lost && skb.seq == place as u32 {
+            if is_lost && skb.seq == seq as u32 {
                 return Some(id);
             }
             self.lost.pop();
@@ -239,13 +242,13 @@ impl SendQueue {
         None
     }
 
-    /// Forgets what is to be sent again.
+    /// Removes all packets to retransmit.
     pub(super) fn clear_lost(&mut self) {
         self.lost.clear();
     }
 }
 
-/// By how much a queue of so many grows: a little, for doubling would waste half of a large window's memory.
+/// Number of elements by which a full queue grows. Doubling would waste half of a large window's memory.
 fn growth(len: usize) -> usize {
     16 + len / 32
 }

@@ -1,7 +1,7 @@
-//! Losses by time: RACK (RFC 8985; net/ipv4/tcp_recovery.c).
+//! Loss detection by time: RACK (RFC 8985; net/ipv4/tcp_recovery.c).
 
-use super::{Marks, Skb, timers::Timer};
-use crate::{CaState, Endpoint, Event, Operation, RateSample, segment::after};
+use super::{Marks, Sender, Skb, timers::Timer};
+use crate::{CaState, EndpointEvent, Operation, RateSample, connection::Connection, segment::after};
 
 /// Bits of `rack.bits`: `reo_wnd_persist` is the low five.
 const PERSIST: u8 = 0x1f;
@@ -15,7 +15,95 @@ const RECOVERY_THRESHOLD: u8 = 16;
 const STATIC_REO_WND: u8 = 2;
 const NO_DUPTHRESH: u8 = 4;
 
-impl Endpoint {
+impl Sender {
+    /// `tcp_rack_detect_loss`: marks overdue packets lost. Returns the time until the remaining ones are
+    /// overdue, us; 0: there are none.
+    fn rack_detect_loss(&mut self, conn: &mut Connection) -> u32 {
+        let reo_wnd = conn.rack_reo_wnd();
+        let mut wait = 0;
+        let mut next = self.queue.oldest();
+        while let Some(id) = next {
+            next = self.queue.later(id);
+            let skb = *self.queue.get(id);
+            if skb.marks.any(Marks::LOST) && !skb.marks.any(Marks::RETRANS) {
+                continue;
+            }
+            if !conn.rack_sent_after(&skb) {
+                break;
+            }
+            let left = conn.rack_timeout(&skb, reo_wnd);
+            if left <= 0 {
+                self.mark_lost(conn, id);
+                self.queue.unlist(id);
+            } else {
+                wait = wait.max(left as u32);
+            }
+        }
+        wait
+    }
+
+    /// `tcp_rack_mark_lost`. Returns whether the reordering timer runs.
+    pub(super) fn rack_mark_lost(&mut self, conn: &mut Connection) -> bool {
+        if conn.sk.rack.bits & ADVANCED == 0 {
+            return false;
+        }
+        conn.sk.rack.bits &= !ADVANCED;
+        let wait = self.rack_detect_loss(conn);
+        if wait > 0 {
+            // TCP_TIMEOUT_MIN: two jiffies.
+            let jiffies = conn.us_to_jiffies(u64::from(wait)) + 2;
+            self.reset_xmit_timer(conn, Timer::Reordering, jiffies.min(conn.sk.icsk_rto));
+        }
+        wait > 0
+    }
+
+    /// `tcp_rack_reo_timeout`: the reordering timer expired.
+    pub(super) fn rack_reo_timeout(&mut self, conn: &mut Connection) {
+        let prior = conn.sk.packets_in_flight();
+        self.rack_detect_loss(conn);
+        if prior != conn.sk.packets_in_flight() {
+            if conn.sk.ca_state() != CaState::Recovery {
+                self.enter_recovery(conn, false);
+                if !conn.has(Operation::CongControl) {
+                    conn.sk.reduce_cwnd(1, false);
+                }
+            }
+            self.xmit_retransmit_queue(conn);
+        }
+        if conn.sk.icsk_pending != Timer::Retransmission as u8 {
+            self.rearm_rto(conn);
+        }
+    }
+
+    /// `tcp_mark_skb_lost`.
+    pub(super) fn mark_lost(&mut self, conn: &mut Connection, id: u32) {
+        let skb = *self.queue.get(id);
+        let segs = skb.segs();
+        if skb.marks.any(Marks::SACKED) {
+            return;
+        }
+        let mut marks = skb.marks;
+        if marks.any(Marks::LOST) {
+            if !marks.any(Marks::RETRANS) {
+                return;
+            }
+            marks.clear(Marks::RETRANS);
+            conn.sk.retrans_out -= segs;
+        } else {
+            marks.set(Marks::LOST);
+            conn.sk.lost_out += segs;
+        }
+        conn.sk.lost = conn.sk.lost.wrapping_add(segs);
+        self.queue.get_mut(id).marks = marks;
+        if !marks.any(Marks::RETRANS) {
+            let seq = self.extended(conn, skb.seq);
+            self.queue.push_lost(seq, id);
+        }
+        conn.record(|at| EndpointEvent::Lost { at, seq: skb.seq, segs });
+    }
+}
+
+impl Connection {
     /// `tcp_rack_reo_wnd`, us.
     fn rack_reo_wnd(&self) -> u32 {
         let sk = &self.sk;
@@ -30,56 +118,17 @@ impl Endpoint {
         (self.min_rtt_us() >> 2).saturating_mul(u32::from(sk.rack.reo_wnd_steps)).min(sk.srtt_us >> 3)
     }
 
-    /// `tcp_rack_skb_timeout`: how long a packet has until it is deemed lost, us.
+    /// `tcp_rack_skb_timeout`: time until a packet counts as lost, us.
     pub(super) fn rack_timeout(&self, skb: &Skb, reo_wnd: u32) -> i64 {
         i64::from(self.sk.rack.rtt_us) + i64::from(reo_wnd) - i64::from(self.age_us(skb.sent_us))
     }
 
-    /// Whether the packet whose delivery is the latest known was sent after this one (`tcp_skb_sent_after`).
+    /// Whether the most recently sent packet that was delivered was sent after this one
+    /// (`tcp_skb_sent_after`).
     fn rack_sent_after(&self, skb: &Skb) -> bool {
         let rack = &self.sk.rack;
         let ahead = (rack.mstamp as u32).wrapping_sub(skb.sent_us) as i32;
         ahead > 0 || ahead == 0 && after(rack.end_seq, skb.end_seq)
-    }
-
-    /// `tcp_rack_detect_loss`: marks what is overdue, gives how long the rest has, us; 0: nothing waits.
-    fn rack_detect_loss(&mut self) -> u32 {
-        let reo_wnd = self.rack_reo_wnd();
-        let mut wait = 0;
-        let mut next = self.tx.queue.oldest();
-        while let Some(id) = next {
-            next = self.tx.queue.later(id);
-            let skb = *self.tx.queue.get(id);
-            if skb.marks.any(Marks::LOST) && !skb.marks.any(Marks::RETRANS) {
-                continue;
-            }
-            if !self.rack_sent_after(&skb) {
-                break;
-            }
-            let left = self.rack_timeout(&skb, reo_wnd);
-            if left <= 0 {
-                self.mark_lost(id);
-                self.tx.queue.unlist(id);
-            } else {
-                wait = wait.max(left as u32);
-            }
-        }
-        wait
-    }
-
-    /// `tcp_rack_mark_lost`. Tells whether the reordering timer runs.
-    pub(super) fn rack_mark_lost(&mut self) -> bool {
-        if self.sk.rack.bits & ADVANCED == 0 {
-            return false;
-        }
-        self.sk.rack.bits &= !ADVANCED;
-        let wait = self.rack_detect_loss();
-        if wait > 0 {
-            // TCP_TIMEOUT_MIN: two jiffies.
-            let jiffies = self.us_to_jiffies(u64::from(wait)) + 2;
-            self.reset_xmit_timer(Timer::Reordering, jiffies.min(self.sk.icsk_rto));
-        }
-        wait > 0
     }
 
     /// `tcp_rack_advance`: a packet was delivered.
@@ -103,25 +152,8 @@ impl Endpoint {
         self.sk.rack.bits |= ADVANCED;
     }
 
-    /// `tcp_rack_reo_timeout`: the reordering timer has ended.
-    pub(super) fn rack_reo_timeout(&mut self) {
-        let prior = self.sk.packets_in_flight();
-        self.rack_detect_loss();
-        if prior != self.sk.packets_in_flight() {
-            if self.sk.ca_state() != CaState::Recovery {
-                self.enter_recovery(false);
-                if !self.has(Operation::CongControl) {
-                    self.sk.reduce_cwnd(1, false);
-                }
-            }
-            self.xmit_retransmit_queue();
-        }
-        if self.sk.icsk_pending != Timer::Retransmission as u8 {
-            self.rearm_rto();
-        }
-    }
-
-    /// `tcp_rack_update_reo_wnd`: wider after duplicates, narrow again after 16 recoveries without.
+    /// `tcp_rack_update_reo_wnd`: widens the window after duplicates, and resets it after 16 recoveries
+    /// without.
     #[inline]
     pub(super) fn rack_update_reo_wnd(&mut self, rs: &RateSample) {
         if self.config.recovery & STATIC_REO_WND != 0 || rs.prior_delivered == 0 {
@@ -142,38 +174,11 @@ impl Endpoint {
         }
     }
 
-    /// `reo_wnd_persist`: a recovery has ended (down), or a duplicate undid one (up).
+    /// `reo_wnd_persist`: counts down at the end of a recovery, up if a duplicate undid one.
     pub(super) fn rack_persist(&mut self, up: bool) {
         let bits = &mut self.sk.rack.bits;
         let persist = *bits & PERSIST;
         let new = if up { (persist + 1).min(RECOVERY_THRESHOLD) } else { persist.saturating_sub(1) };
         *bits = *bits & !PERSIST | new;
-    }
-
-    /// `tcp_mark_skb_lost`.
-    pub(super) fn mark_lost(&mut self, id: u32) {
-        let skb = *self.tx.queue.get(id);
-        let segs = skb.segs();
-        if skb.marks.any(Marks::SACKED) {
-            return;
-        }
-        let mut marks = skb.marks;
-        if marks.any(Marks::LOST) {
-            if !marks.any(Marks::RETRANS) {
-                return;
-            }
-            marks.clear(Marks::RETRANS);
-            self.sk.retrans_out -= segs;
-        } else {
-            marks.set(Marks::LOST);
-            self.sk.lost_out += segs;
-        }
-        self.sk.lost = self.sk.lost.wrapping_add(segs);
-        self.tx.queue.get_mut(id).marks = marks;
-        if !marks.any(Marks::RETRANS) {
-            let place = self.extended(skb.seq);
-            self.tx.queue.push_lost(place, id);
-        }
-        self.event(|at| Event::Lost { at, seq: skb.seq, segs });
     }
 }

@@ -1,12 +1,12 @@
-//! The reduction of the window: proportional rate reduction (RFC 9937; `tcp_cwnd_reduction`, net/ipv4/tcp_input.c).
+//! Reduction of the congestion window: proportional rate reduction (RFC 9937; `tcp_cwnd_reduction`,
+//! net/ipv4/tcp_input.c).
 
-use crate::{CaEvent, CaState, Endpoint, INFINITE_SSTHRESH, Operation, behaviour::Recovery};
+use crate::{
+    CaEvent, CaState, INFINITE_SSTHRESH, Operation, behaviour::Recovery, connection::Connection,
+    sock::ecn_flags,
+};
 
-/// `TCP_ECN_QUEUE_CWR`.
-const QUEUE_CWR: u8 = 2;
-const ECN_OK: u8 = 1;
-
-impl Endpoint {
+impl Connection {
     /// `tcp_init_cwnd_reduction`.
     pub(super) fn init_cwnd_reduction(&mut self) {
         self.sk.begin_reduction();
@@ -16,8 +16,8 @@ impl Endpoint {
 
     /// `tcp_ecn_queue_cwr`.
     pub(super) fn queue_cwr(&mut self) {
-        if self.sk.ecn_flags & ECN_OK != 0 {
-            self.sk.ecn_flags |= QUEUE_CWR;
+        if self.sk.ecn_flags & ecn_flags::OK != 0 {
+            self.sk.ecn_flags |= ecn_flags::QUEUE_CWR;
         }
     }
 

@@ -1,10 +1,11 @@
-//! Round-trip time and retransmission timeout (RFC 6298, RFC 7323; `tcp_ack_update_rtt`, net/ipv4/tcp_input.c).
+//! Round-trip time and retransmission timeout (RFC 6298, RFC 7323; `tcp_ack_update_rtt`,
+//! net/ipv4/tcp_input.c).
 
-use super::{RTO_MAX_S, flag};
-use crate::{Endpoint, MinMax, MinMaxSample, RateSample, behaviour::RttClock};
+use super::RTO_MAX_S;
+use crate::{MinMax, MinMaxSample, RateSample, behaviour::RttClock, connection::Connection, flag};
 
-impl Endpoint {
-    /// `tcp_ack_update_rtt`. Times in us, -1: none. Tells whether there was a sample.
+impl Connection {
+    /// `tcp_ack_update_rtt`. Times in us, -1: none. Returns whether there was a sample.
     pub(crate) fn ack_update_rtt(
         &mut self,
         flag: i32,
@@ -18,7 +19,7 @@ impl Endpoint {
         }
         let mut seq_rtt = if seq_rtt < 0 { sack_rtt } else { seq_rtt };
         let mut ca_rtt = ca_rtt;
-        if seq_rtt < 0 && self.tx.timestamps && self.sk.rx_opt.rcv_tsecr != 0 && flag & flag::ACKED != 0 {
+        if seq_rtt < 0 && self.timestamps && self.sk.rx_opt.rcv_tsecr != 0 && flag & flag::ACKED != 0 {
             let now_ms = (self.sk.tcp_mstamp / 1000) as u32;
             let ms = now_ms.wrapping_sub(self.sk.rx_opt.rcv_tsecr);
             if ms < 1 << 21 {
@@ -35,8 +36,8 @@ impl Endpoint {
         true
     }
 
-    /// `tcp_ack_saw_tstamp`, `tcp_ack_no_tstamp` of Linux 2.4: the smoothed time counts in ticks, at least one, and only
-    /// what is acknowledged in order gives a sample.
+    /// `tcp_ack_saw_tstamp`, `tcp_ack_no_tstamp` of Linux 2.4: the smoothed time counts in ticks, at least
+    /// one, and only cumulatively acknowledged packets give samples.
     fn update_rtt_in_ticks(&mut self, flag: i32, seq_rtt: i64, ca_rtt: i64, rs: &mut RateSample) -> bool {
         rs.rtt_us = ca_rtt;
         if ca_rtt >= 0 {
@@ -45,8 +46,8 @@ impl Endpoint {
         if flag & flag::ACKED == 0 {
             return false;
         }
-        let (jiffy, now, echo) = (self.tx.jiffy_us, self.sk.tcp_mstamp, self.sk.rx_opt.rcv_tsecr);
-        let ticks = if self.tx.timestamps && echo != 0 {
+        let (jiffy, now, echo) = (self.jiffy_us, self.sk.tcp_mstamp, self.sk.rx_opt.rcv_tsecr);
+        let ticks = if self.timestamps && echo != 0 {
             let ms = self.timestamp(self.sk.tcp_clock_cache).wrapping_sub(echo);
             u64::from(ms) * 1000 / jiffy
         } else if seq_rtt >= 0 {
@@ -70,7 +71,7 @@ impl Endpoint {
             return;
         }
         let window = self.config.min_rtt_wlen_s * self.config.hz;
-        let v = if rtt_us > 0 { rtt_us } else { self.tx.jiffy_us as u32 };
+        let v = if rtt_us > 0 { rtt_us } else { self.jiffy_us as u32 };
         let sample = MinMaxSample { t: self.jiffies(), v };
         running_min(&mut self.sk.rtt_min, window, sample);
     }
@@ -78,9 +79,9 @@ impl Endpoint {
     /// `tcp_set_rto`, `tcp_bound_rto`.
     fn set_rto(&mut self) {
         let us = u64::from(self.sk.srtt_us >> 3) + u64::from(self.sk.rttvar_us);
-        // Most often it is rounded up to the same again, which shows without a division.
-        let present = self.jiffies_to_us(self.sk.icsk_rto);
-        if us <= present && us + self.tx.jiffy_us > present && self.sk.icsk_rto <= self.rto_max() {
+        // Common case: it is rounded up to the current value again. This check saves the division.
+        let current = self.jiffies_to_us(self.sk.icsk_rto);
+        if us <= current && us + self.jiffy_us > current && self.sk.icsk_rto <= self.rto_max() {
             return;
         }
         self.sk.icsk_rto = self.us_to_jiffies(us).min(self.rto_max());
@@ -92,9 +93,9 @@ impl Endpoint {
     }
 }
 
-/// `minmax_running_min` (lib/win_minmax.c): the least over a window of time, from three samples.
-fn running_min(least: &mut MinMax, window: u32, sample: MinMaxSample) {
-    let s = &mut least.s;
+/// `minmax_running_min` (lib/win_minmax.c): the minimum over a time window, from three samples.
+fn running_min(minimum: &mut MinMax, window: u32, sample: MinMaxSample) {
+    let s = &mut minimum.s;
     if sample.v <= s[0].v || sample.t.wrapping_sub(s[2].t) > window {
         *s = [sample; 3];
         return;

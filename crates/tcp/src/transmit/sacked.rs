@@ -1,4 +1,4 @@
-//! The ranges that were selectively acknowledged, so that each byte of a SACK block is looked at once.
+//! The selectively acknowledged ranges. They limit the processing of SACK blocks to the parts that are new.
 
 use crate::segment::{after, before};
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ pub(super) struct Sacked {
 }
 
 impl Sacked {
-    /// Forgets what lies before `una`.
+    /// Removes ranges before `una`.
     pub(super) fn trim(&mut self, una: u32) {
         while self.ranges.front().is_some_and(|range| !after(range.1, una)) {
             self.ranges.pop_front();
@@ -21,8 +21,8 @@ impl Sacked {
         self.ranges.clear();
     }
 
-    /// Adds a block; calls `news` with each part of it that is new, ascending.
-    pub(super) fn add(&mut self, start: u32, end: u32, mut news: impl FnMut(u32, u32)) {
+    /// Adds a block; calls `on_new` with each part of it that is new, ascending.
+    pub(super) fn add(&mut self, start: u32, end: u32, mut on_new: impl FnMut(u32, u32)) {
         // The ranges that touch or overlap the block.
         let first = self.ranges.partition_point(|range| before(range.1, start));
         let mut past = first;
@@ -30,7 +30,7 @@ impl Sacked {
         let mut open = start;
         while let Some(range) = self.ranges.get(past).copied().filter(|range| !after(range.0, end)) {
             if before(open, range.0) {
-                news(open, range.0);
+                on_new(open, range.0);
             }
             open = if after(range.1, open) { range.1 } else { open };
             joined.0 = if before(range.0, joined.0) { range.0 } else { joined.0 };
@@ -38,7 +38,7 @@ impl Sacked {
             past += 1;
         }
         if before(open, end) {
-            news(open, end);
+            on_new(open, end);
         }
         match past - first {
             0 => self.ranges.insert(first, joined),
@@ -55,29 +55,29 @@ impl Sacked {
 mod tests {
     use super::*;
 
-    fn news(sacked: &mut Sacked, start: u32, end: u32) -> Vec<(u32, u32)> {
+    fn new_parts(sacked: &mut Sacked, start: u32, end: u32) -> Vec<(u32, u32)> {
         let mut all = Vec::new();
         sacked.add(start, end, |from, to| all.push((from, to)));
         all
     }
 
     #[test]
-    fn only_what_is_new_is_told() {
+    fn only_new_parts_are_reported() {
         let mut sacked = Sacked::default();
-        assert_eq!(news(&mut sacked, 10, 20), [(10, 20)]);
-        assert_eq!(news(&mut sacked, 10, 25), [(20, 25)]);
-        assert_eq!(news(&mut sacked, 40, 50), [(40, 50)]);
-        assert_eq!(news(&mut sacked, 12, 18), []);
-        assert_eq!(news(&mut sacked, 5, 60), [(5, 10), (25, 40), (50, 60)]);
+        assert_eq!(new_parts(&mut sacked, 10, 20), [(10, 20)]);
+        assert_eq!(new_parts(&mut sacked, 10, 25), [(20, 25)]);
+        assert_eq!(new_parts(&mut sacked, 40, 50), [(40, 50)]);
+        assert_eq!(new_parts(&mut sacked, 12, 18), []);
+        assert_eq!(new_parts(&mut sacked, 5, 60), [(5, 10), (25, 40), (50, 60)]);
         assert_eq!(sacked.ranges, [(5, 60)]);
         sacked.trim(60);
         assert!(sacked.ranges.is_empty());
     }
 
     #[test]
-    fn ranges_may_span_the_wrap() {
+    fn ranges_may_span_the_wrap_of_sequence_numbers() {
         let mut sacked = Sacked::default();
-        assert_eq!(news(&mut sacked, u32::MAX - 9, 10), [(u32::MAX - 9, 10)]);
-        assert_eq!(news(&mut sacked, u32::MAX - 19, 20), [(u32::MAX - 19, u32::MAX - 9), (10, 20)]);
+        assert_eq!(new_parts(&mut sacked, u32::MAX - 9, 10), [(u32::MAX - 9, 10)]);
+        assert_eq!(new_parts(&mut sacked, u32::MAX - 19, 20), [(u32::MAX - 19, u32::MAX - 9), (10, 20)]);
     }
 }

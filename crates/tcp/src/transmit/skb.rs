@@ -1,23 +1,24 @@
-//! One sent packet or super-packet that is not acknowledged yet (`struct sk_buff` and `tcp_skb_cb`).
+//! A packet or super-packet that is sent and not acknowledged (`struct sk_buff` and `tcp_skb_cb`).
 //!
-//! Departure from the kernel: times are kept as 32 bits of microseconds, which say the same up to an age of an hour.
+//! Departure from the kernel: times are 32 bits of microseconds, which is unambiguous for packets younger
+//! than half an hour.
 
-/// What is known of a packet: the kernel's `TCPCB_*` and some marks of our own.
+/// Flags of a packet: the kernel's `TCPCB_*` and some more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Marks(u8);
 
 impl Marks {
     pub(super) const SACKED: Marks = Marks(0x01);
-    /// Sent again, and that transmission is neither acknowledged nor lost.
+    /// Retransmitted, and the retransmission is neither acknowledged nor lost.
     pub(super) const RETRANS: Marks = Marks(0x02);
     pub(super) const LOST: Marks = Marks(0x04);
-    /// What its transmission recorded for the rate sample counts.
+    /// The record of its transmission is valid for a rate sample.
     pub(super) const TX_KNOWN: Marks = Marks(0x08);
     pub(super) const FIN: Marks = Marks(0x10);
     pub(super) const SYN: Marks = Marks(0x20);
     pub(super) const APP_LIMITED: Marks = Marks(0x40);
     pub(super) const EVER_RETRANS: Marks = Marks(0x80);
-    /// `TCPCB_TAGBITS`.
+    /// `TCPCB_TAGBITS`: selectively acknowledged, retransmitted or lost.
     pub(super) const JUDGED: Marks = Marks(0x07);
     /// `TCPCB_RETRANS`.
     pub(super) const ANY_RETRANS: Marks = Marks(0x82);
@@ -44,10 +45,10 @@ impl Marks {
     }
 }
 
-/// No packet, as a link of the list by time.
+/// Null link of the list by time.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A packet that was sent.
+/// A sent packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Skb {
     pub(super) seq: u32,
@@ -63,7 +64,7 @@ pub(super) struct Skb {
     /// Neighbours in the list by time.
     pub(super) earlier: u32,
     pub(super) later: u32,
-    /// How many segments.
+    /// Number of segments.
     pub(super) segs: u16,
     pub(super) marks: Marks,
     /// Whether it is in the list by time.
@@ -84,7 +85,7 @@ impl Skb {
     }
 }
 
-/// So many packets as bytes take up, at least one.
+/// Number of segments of at most `mss` bytes that carry `len` bytes, at least 1.
 #[inline]
 pub(super) fn segments(len: u32, mss: u32) -> u16 {
     if len <= mss { 1 } else { len.div_ceil(mss.max(1)).min(u32::from(u16::MAX)) as u16 }

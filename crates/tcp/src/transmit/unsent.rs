@@ -1,25 +1,25 @@
-//! What was written and not sent. A window of data may wait here as single segments, so neighbours of one length are
-//! counted and not kept one by one.
+//! Written and unsent data, as a run-length encoded list: a window of data may wait here as single segments
+//! of one length.
 
 use std::collections::VecDeque;
 
-/// A part of what was written and not sent: a packet in the making, of at most the size that is aimed for.
+/// A packet that is being filled with written data, up to the size goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub(super) len: u32,
     pub(super) fin: bool,
 }
 
-/// Chunks in order. Only the last may still grow.
+/// Chunks in order. Only the last can grow.
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
-    /// So many of a kind; of the last kind there is one.
+    /// Runs of equal chunks with their lengths; the last run has length 1.
     runs: VecDeque<(Chunk, u32)>,
     count: usize,
 }
 
 impl Unsent {
-    /// How many chunks.
+    /// Number of chunks.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.count
@@ -40,13 +40,13 @@ impl Unsent {
         self.runs.back().map(|run| &run.0)
     }
 
-    /// The chunk that may grow.
+    /// The chunk that can grow.
     #[inline]
     pub(super) fn back_mut(&mut self) -> Option<&mut Chunk> {
         self.runs.back_mut().map(|run| &mut run.0)
     }
 
-    /// Appends a chunk; the one before it is as long as it will be.
+    /// Appends a chunk; the chunk before it no longer grows.
     pub(super) fn push_back(&mut self, chunk: Chunk) {
         self.count += 1;
         let runs = self.runs.len();
@@ -58,16 +58,16 @@ impl Unsent {
         }
     }
 
-    /// Appends so many alike, at least one; all that comes before is as long as it will be.
+    /// Appends `count` equal chunks, at least one; the chunks before no longer grow.
     pub(super) fn push_many(&mut self, chunk: Chunk, count: u32) {
         self.push_back(chunk);
-        // All but the last, which may grow, are a run.
+        // All except the last, which can grow, form a run.
         let before = count - 1;
-        let place = self.runs.len() - 1;
-        match place.checked_sub(1).map(|place| &mut self.runs[place]) {
+        let last = self.runs.len() - 1;
+        match last.checked_sub(1).map(|index| &mut self.runs[index]) {
             _ if before == 0 => {}
             Some(run) if run.0 == chunk => run.1 += before,
-            _ => self.runs.insert(place, (chunk, before)),
+            _ => self.runs.insert(last, (chunk, before)),
         }
         self.count += before as usize;
     }
@@ -82,14 +82,14 @@ impl Unsent {
         }
     }
 
-    /// The first `len` bytes of the first chunk, which is longer, become a chunk of their own.
+    /// The first `len` bytes of the first chunk, which is longer, become a separate chunk.
     pub(super) fn split_front(&mut self, len: u32) {
         self.shorten_front(len);
         self.runs.push_front((Chunk { len, fin: false }, 1));
         self.count += 1;
     }
 
-    /// The first of several chunks takes so many bytes from the one that follows it, at most all; gives what it is then.
+    /// Moves up to `missing` bytes from the second chunk to the first. Returns the new first chunk.
     pub(super) fn refill_front(&mut self, missing: u32) -> Chunk {
         let mut first = self.front().copied().unwrap_or(Chunk { len: 0, fin: false });
         self.pop_front();
@@ -108,15 +108,15 @@ impl Unsent {
         first
     }
 
-    /// The first `len` bytes of the first chunk, which is longer, are gone.
+    /// Removes the first `len` bytes of the first chunk, which is longer.
     pub(super) fn shorten_front(&mut self, len: u32) {
         let Some(run) = self.runs.front_mut() else { return };
-        let rest = Chunk { len: run.0.len - len, ..run.0 };
+        let remainder = Chunk { len: run.0.len - len, ..run.0 };
         if run.1 == 1 {
-            run.0 = rest;
+            run.0 = remainder;
         } else {
             run.1 -= 1;
-            self.runs.push_front((rest, 1));
+            self.runs.push_front((remainder, 1));
         }
     }
 }
@@ -127,9 +127,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// It does what a plain list of chunks does.
+        /// The result is that of a plain list of chunks.
         #[test]
-        fn runs_are_as_good_as_a_list(steps in proptest::collection::vec((0u8..7, 1u32..4), 0..300)) {
+        fn runs_behave_like_a_list(steps in proptest::collection::vec((0u8..7, 1u32..4), 0..300)) {
             let (mut unsent, mut plain) = (Unsent::default(), VecDeque::<Chunk>::new());
             for (step, len) in steps {
                 let longer = plain.front().is_some_and(|chunk| chunk.len > len);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_segments_takes_no_memory() {
+    fn a_window_of_equal_segments_needs_two_runs() {
         let mut unsent = Unsent::default();
         for _ in 0..200_000 {
             unsent.push_back(Chunk { len: 0, fin: false });

@@ -1,21 +1,22 @@
-//! Two endpoints over a path, in virtual time: a delay, a rate with a drop-tail queue, ACKs that return at once.
+//! Two endpoints over a path, in virtual time: a delay, a rate with a drop-tail queue, and a return path
+//! without delay.
 //!
-//! The path is that of the reference runs: the kernel's netem, tbf with a burst of one packet, and pfifo. Super-packets
-//! are split before the queue. The application writes and reads whatever it can.
+//! The path is that of the reference runs: the kernel's netem, tbf with a burst of one packet, and pfifo.
+//! Super-packets are split before the queue. The application writes and reads as much as possible.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 mod reno;
 
 use std::collections::VecDeque;
 
-use tcp::{Config, CongestionControl, Endpoint, PacketMemory, Profile, Segment, State, ecn};
+use tcp::{Config, CongestionControl, Endpoint, PacketMemory, Profile, Segment, TcpState, ecn};
 
 pub use reno::Reno;
 
 /// Ethernet header, counted by the link but not within the MTU, bytes.
 const ETHERNET: u32 = 14;
 
-/// A generator of yes and no, the same on any machine (SplitMix64).
+/// A deterministic random bool (SplitMix64).
 pub fn chance(seed: u64, number: u64, per_million: u64) -> bool {
     let mut x = (seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,17 +24,17 @@ pub fn chance(seed: u64, number: u64, per_million: u64) -> bool {
     (x ^ (x >> 31)) % 1_000_000 < per_million
 }
 
-/// A path, and what happens to single packets on it.
+/// A path, and functions that decide about single packets.
 pub struct Path {
-    /// Both ways together, ns.
+    /// Round-trip delay, ns.
     pub rtt: u64,
-    /// Of the link, bit/s.
+    /// Rate of the link, bit/s.
     pub rate: u64,
-    /// Packets that the queue holds, the one being sent among them.
+    /// Size of the queue, packets, including the one being sent.
     pub queue: usize,
-    /// Whether the data packet of this number, from 0, retransmissions counted, is lost.
+    /// Whether the data packet of this number, from 0 and including retransmissions, is lost.
     pub loses: Box<dyn FnMut(u64) -> bool>,
-    /// How much later than the others the data packet of this number arrives, ns.
+    /// Additional delay of the data packet of this number, ns.
     pub delays: Box<dyn FnMut(u64) -> u64>,
     /// Whether the data packet of this number is marked, if it is ECN-capable; otherwise it is lost.
     pub marks: Box<dyn FnMut(u64) -> bool>,
@@ -49,29 +50,29 @@ impl Path {
 }
 
 /// The configuration of the reference runs.
-pub fn reference(mtu: u32, most: u32) -> Config {
+pub fn reference(mtu: u32, max_buffer: u32) -> Config {
     Config {
         profile: Profile::Linux6 { kernel: (6, 1) },
         mtu,
-        rmem: [4096, 131_072, most],
-        wmem: [4096, 16_384, most],
+        rmem: [4096, 131_072, max_buffer],
+        wmem: [4096, 16_384, max_buffer],
         packet_memory: PacketMemory::Veth,
         ..Config::default()
     }
 }
 
-/// A sender, a receiver and what is between them.
+/// A sender, a receiver and the path between them.
 pub struct Pair {
     pub sender: Endpoint,
     pub receiver: Endpoint,
     pub now: u64,
     pub path: Path,
     header: u32,
-    /// When the packets that are in the queue leave it.
+    /// Departure times of the packets in the queue, ns.
     leaving: VecDeque<u64>,
     last_left: Option<u64>,
     flying: VecDeque<(u64, Segment)>,
-    /// The application has this much yet to write; none: endless.
+    /// Bytes that the application still writes; none: unlimited.
     pub to_write: Option<u64>,
     /// Whether the application reads.
     pub reads: bool,
@@ -114,12 +115,12 @@ impl Pair {
         }
     }
 
-    /// Everything that happens at the present time.
+    /// Processes everything that happens at the current time.
     pub fn settle(&mut self) {
         loop {
-            let most = self.to_write.unwrap_or(u64::MAX).min(self.sender.writable());
-            if most > 0 && self.sender.state() == State::Established {
-                let written = self.sender.write(self.now, most);
+            let bytes = self.to_write.unwrap_or(u64::MAX).min(self.sender.writable());
+            if bytes > 0 && self.sender.state() == TcpState::Established {
+                let written = self.sender.write(self.now, bytes);
                 if let Some(left) = &mut self.to_write {
                     *left -= written;
                     if *left == 0 {
@@ -145,7 +146,7 @@ impl Pair {
         }
     }
 
-    /// A segment, perhaps a super-packet, leaves the sender.
+    /// Forwards a segment or super-packet of the sender.
     fn forward(&mut self, mut segment: Segment) {
         while segment.segs() > 1 {
             let rest = segment.split_off(1);
@@ -184,11 +185,11 @@ impl Pair {
         if segment.len > 0 {
             at += (self.path.delays)(self.sent - 1);
         }
-        let place = self.flying.partition_point(|flying| flying.0 <= at);
-        self.flying.insert(place, (at, segment));
+        let index = self.flying.partition_point(|flying| flying.0 <= at);
+        self.flying.insert(index, (at, segment));
     }
 
-    /// The next event; false if there is none before `end`, ns, which is then the present time.
+    /// Runs to the next event. If there is none until `end`, ns, sets the time to `end` and returns false.
     pub fn step(&mut self, end: u64) -> bool {
         self.settle();
         let arrival = self.flying.front().map(|flying| flying.0);
@@ -218,7 +219,7 @@ impl Pair {
         true
     }
 
-    /// The application reads what is there, unless it does not read.
+    /// The application reads everything, if it reads.
     pub fn read_all(&mut self) {
         if self.reads {
             self.read += self.receiver.read(self.now, u64::MAX);

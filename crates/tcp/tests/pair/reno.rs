@@ -1,6 +1,6 @@
 //! Reno as `net/ipv4/tcp_cong.c` has it.
 
-use tcp::{AckSample, CaEvent, CaState, CongestionControl, Operation, RateSample, TcpSock};
+use tcp::{CongestionControl, Operation, TcpSock};
 
 pub struct Reno;
 
@@ -8,14 +8,9 @@ impl CongestionControl for Reno {
     fn name(&self) -> &str {
         "reno"
     }
-    fn flags(&self) -> u32 {
-        0
-    }
     fn has(&self, operation: Operation) -> bool {
         matches!(operation, Operation::Ssthresh | Operation::CongAvoid | Operation::UndoCwnd)
     }
-    fn init(&mut self, _: &mut TcpSock) {}
-    fn release(&mut self, _: &mut TcpSock) {}
     fn ssthresh(&mut self, sk: &mut TcpSock) -> u32 {
         (sk.snd_cwnd >> 1).max(2)
     }
@@ -45,18 +40,7 @@ impl CongestionControl for Reno {
         }
         sk.snd_cwnd = sk.snd_cwnd.min(sk.snd_cwnd_clamp);
     }
-    fn set_state(&mut self, _: &mut TcpSock, _: CaState) {}
-    fn cwnd_event(&mut self, _: &mut TcpSock, _: CaEvent) {}
-    fn in_ack_event(&mut self, _: &mut TcpSock, _: u32) {}
-    fn pkts_acked(&mut self, _: &mut TcpSock, _: &AckSample) {}
-    fn min_tso_segs(&mut self, _: &mut TcpSock) -> u32 {
-        0
-    }
-    fn cong_control(&mut self, _: &mut TcpSock, _: u32, _: i32, _: &RateSample) {}
     fn undo_cwnd(&mut self, sk: &mut TcpSock) -> u32 {
         sk.snd_cwnd.max(sk.prior_cwnd)
-    }
-    fn sndbuf_expand(&mut self, _: &mut TcpSock) -> u32 {
-        0
     }
 }

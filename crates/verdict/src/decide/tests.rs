@@ -1,7 +1,8 @@
-//! Labels of made-up flows, sample by sample.
+//! Labels of constructed flows, sample by sample.
 
 use super::*;
 use crate::{Generator, PathLink};
+use schema::LinkDirection;
 
 const MSS: i64 = 1448;
 
@@ -15,7 +16,7 @@ fn arriving(bytes: impl Fn(i64) -> i64, set: impl Fn(&mut FlowSample)) -> Vec<Ca
     let context = FlowContext {
         name: "f".into(),
         wire_limit_bps: Some(0.956e9),
-        path: vec![PathLink { name: "l".into(), direction: "forward".into(), rate_bps: 1e9 }],
+        path: vec![PathLink { name: "l".into(), direction: LinkDirection::Forward, rate_bps: 1e9 }],
         ..FlowContext::default()
     };
     let mut rows = Vec::new();
@@ -46,7 +47,7 @@ fn arriving(bytes: impl Fn(i64) -> i64, set: impl Fn(&mut FlowSample)) -> Vec<Ca
         links.push(LinkSample {
             time_us: i * 10_000 + 3,
             link: "l".into(),
-            direction: "forward".into(),
+            direction: LinkDirection::Forward,
             sent_bytes: Some((bytes as f64 * 1514.0 / 1448.0) as i64),
             ..LinkSample::default()
         });
@@ -62,7 +63,7 @@ fn all(causes: &[Cause], expected: Cause) {
 }
 
 #[test]
-fn a_filled_window_is_the_receivers_or_its_readers() {
+fn a_filled_window_is_limited_by_the_receiver_or_its_reader() {
     let window = |row: &mut FlowSample| {
         row.snd_wnd_bytes = Some(1000 * MSS + 1000);
         row.rcv_wnd_bytes = row.snd_wnd_bytes;
@@ -78,7 +79,7 @@ fn a_filled_window_is_the_receivers_or_its_readers() {
 }
 
 #[test]
-fn nothing_to_send_is_the_buffer_or_the_writer() {
+fn with_nothing_to_send_the_buffer_or_the_writer_is_the_limit() {
     let buffer = |row: &mut FlowSample| row.notsent_bytes = Some(0);
     all(&flow(0.5e9, buffer), Cause::SendBuffer);
     let writer = |row: &mut FlowSample| {
@@ -89,13 +90,14 @@ fn nothing_to_send_is_the_buffer_or_the_writer() {
 }
 
 #[test]
-fn delayed_acks_of_an_idle_writer_are_no_queue() {
+fn delayed_acks_of_an_idle_writer_are_not_a_queue() {
     let context = FlowContext { unknown_path: true, ..FlowContext::default() };
     let delayed = |row: &mut FlowSample| row.srtt_us = Some(40_000);
     all(&starved(context, 1e6, delayed), Cause::Application);
 }
 
-/// Our own flow at 10 ms samples over a path that is not described, whose writer has nothing more to send; `goodput_bps` arrives.
+/// A flow of our own generator at 10 ms samples over a path that is not described. Its writer has nothing
+/// more to send.
 fn starved(context: FlowContext, goodput_bps: f64, set: impl Fn(&mut FlowSample)) -> Vec<Cause> {
     let context = FlowContext { name: "f".into(), ..context };
     let row = |i: i64| {
@@ -126,7 +128,7 @@ fn starved(context: FlowContext, goodput_bps: f64, set: impl Fn(&mut FlowSample)
 }
 
 #[test]
-fn our_own_generator_is_no_slow_application() {
+fn our_own_generator_is_not_a_slow_application() {
     let ours = |generator| FlowContext { generator: Some(generator), ..FlowContext::default() };
     let bulk = || ours(Generator::default());
     all(&starved(FlowContext::default(), 24e9, |_| {}), Cause::Application);
@@ -137,10 +139,10 @@ fn our_own_generator_is_no_slow_application() {
     };
     all(&starved(FlowContext::default(), 24e9, unread), Cause::Application);
     all(&starved(bulk(), 24e9, unread), Cause::HostCpu);
-    // What was asked for, as long as the computer keeps up with that.
-    let asked = |bps: f64| ours(Generator { write_bps: Some(bps), ..Generator::default() });
-    all(&starved(asked(1e9), 1e9, |_| {}), Cause::Application);
-    let behind = starved(asked(10e9), 3e9, |_| {});
+    // A requested rate is the limit as long as the host keeps up with it.
+    let requested = |bps: f64| ours(Generator { write_bps: Some(bps), ..Generator::default() });
+    all(&starved(requested(1e9), 1e9, |_| {}), Cause::Application);
+    let behind = starved(requested(10e9), 3e9, |_| {});
     all(&behind[20..], Cause::HostCpu);
     let paced = |bps: f64| FlowContext { pacing_bps: Some(bps), ..bulk() };
     all(&starved(paced(1e9), 1e9, |_| {}), Cause::Pacing);
@@ -163,7 +165,7 @@ fn our_own_generator_is_no_slow_application() {
 }
 
 #[test]
-fn what_is_left_when_all_is_sent_is_no_limit_of_its_own() {
+fn once_all_is_sent_the_last_limit_continues() {
     let size = 100_000_000;
     let context = FlowContext {
         generator: Some(Generator { size_bytes: Some(size), ..Generator::default() }),
@@ -173,7 +175,7 @@ fn what_is_left_when_all_is_sent_is_no_limit_of_its_own() {
         let acked = row.bytes_acked.unwrap();
         match acked >= 90_000_000 {
             true => row.bytes_acked = Some(size as i64 - 20 * MSS + 1),
-            // The receiver's window, until then.
+            // The receiver's window limits the flow until then.
             false => row.snd_wnd_bytes = Some(20 * MSS),
         }
     };
@@ -183,7 +185,7 @@ fn what_is_left_when_all_is_sent_is_no_limit_of_its_own() {
 }
 
 #[test]
-fn one_host_has_no_path() {
+fn two_ends_on_one_host_have_no_path() {
     let queued = |row: &mut FlowSample| (row.srtt_us, row.notsent_bytes) = (Some(5_000), Some(1_000_000));
     let context = FlowContext { unknown_path: true, ..FlowContext::default() };
     all(&starved(context.clone(), 24e9, queued), Cause::PathRate);
@@ -191,7 +193,7 @@ fn one_host_has_no_path() {
 }
 
 #[test]
-fn a_full_path_wins_over_what_fills_it() {
+fn a_full_path_takes_precedence_over_the_window_that_fills_it() {
     let window = |row: &mut FlowSample| row.snd_wnd_bytes = Some(1000 * MSS);
     all(&flow(0.955e9, window), Cause::PathRate);
     let cwnd = |row: &mut FlowSample| {
@@ -202,7 +204,7 @@ fn a_full_path_wins_over_what_fills_it() {
 }
 
 #[test]
-fn a_filled_congestion_window_is_what_held_it_down() {
+fn a_filled_congestion_window_is_limited_by_its_last_reduction() {
     let growing = |row: &mut FlowSample| row.snd_cwnd_segs = Some(1000);
     all(&flow(0.3e9, growing), Cause::SlowStart);
     let after_loss = |row: &mut FlowSample| {
@@ -215,9 +217,9 @@ fn a_filled_congestion_window_is_what_held_it_down() {
 }
 
 #[test]
-fn what_reduced_a_window_is_told_by_what_came_before() {
+fn earlier_samples_show_what_reduced_a_window() {
     let full = |row: &mut FlowSample| (row.snd_cwnd_segs, row.delivered_ce_segs) = (Some(1000), Some(0));
-    // Marks come and go; what they left behind stays a while.
+    // Marks are rare events, but their reduction lasts.
     let marked = |row: &mut FlowSample| {
         full(row);
         row.delivered_ce_segs = Some(1 + row.time_us / 200_000);
@@ -229,7 +231,7 @@ fn what_reduced_a_window_is_told_by_what_came_before() {
         row.ca_state = Some(CWR);
     };
     all(&flow(0.3e9, own), Cause::LocalQueue);
-    // A kernel that does not count marks leaves that open.
+    // With a kernel that does not count marks, the cause of CWR is unknown.
     let unknown = |row: &mut FlowSample| {
         own(row);
         row.delivered_ce_segs = None;
@@ -263,27 +265,27 @@ fn in_context(set: impl Fn(&mut FlowSample), context: FlowContext) -> Vec<Option
 }
 
 #[test]
-fn what_the_own_device_drops_is_its_queues_loss() {
+fn losses_that_the_senders_device_dropped_are_local() {
     let lost = |row: &mut FlowSample| row.total_retrans_segs = Some(row.time_us / 30_000);
     let of_99 = |device_drops| in_context(lost, FlowContext { device_drops, ..FlowContext::default() });
     assert_eq!(of_99(60).last(), Some(&Some(Cause::LocalQueue)));
-    assert_eq!(of_99(5).last(), Some(&Some(Cause::Loss)), "others dropped most of them");
+    assert_eq!(of_99(5).last(), Some(&Some(Cause::Loss)), "most were dropped elsewhere");
     assert_eq!(of_99(0).last(), Some(&Some(Cause::Loss)));
 }
 
 #[test]
-fn of_a_capture_a_loss_explains_what_follows_soon() {
+fn in_a_capture_a_loss_explains_what_follows_soon_after() {
     let captured = |row: &mut FlowSample| {
         row.snd_cwnd_segs = None;
         row.total_retrans_segs = Some(i64::from(row.time_us >= 500_000));
     };
     let causes = in_context(captured, FlowContext { unknown_path: true, ..FlowContext::default() });
-    assert_eq!((causes[10], causes[60]), (None, Some(Cause::Loss)), "nothing is known before");
-    assert_eq!(causes.last(), Some(&None), "nor 250 round trips later");
+    assert_eq!((causes[10], causes[60]), (None, Some(Cause::Loss)), "unknown before the loss");
+    assert_eq!(causes.last(), Some(&None), "and 250 round trips later");
 }
 
 #[test]
-fn what_waits_without_a_window_is_paced_or_not_computed() {
+fn data_that_waits_without_a_full_window_is_paced_or_limited_by_the_host() {
     let paced = |row: &mut FlowSample| {
         row.pacing_rate_bps = Some(520_000_000);
         row.total_retrans_segs = Some(1);
@@ -293,11 +295,11 @@ fn what_waits_without_a_window_is_paced_or_not_computed() {
 }
 
 #[test]
-fn a_pipe_that_is_filled_again_waits_for_its_link() {
+fn a_pipe_that_refills_is_limited_by_its_link() {
     // Full until 0.5 s, then silent for two round trips, then full again.
     let causes = arriving(|ms| (ms.min(500) + (ms - 540).max(0)) * 119_500, |_| {});
     let at = |ms: usize| causes[ms / 10 - 1];
-    assert_eq!(at(520), Cause::HostCpu, "nothing is sent, and nothing says why");
+    assert_eq!(at(520), Cause::HostCpu, "nothing is sent, for no visible reason");
     assert_eq!(at(540), Cause::PathRate);
     assert_eq!(at(900), Cause::PathRate);
 }
@@ -333,10 +335,10 @@ fn measured(set: impl Fn(i64, &mut FlowSample)) -> Vec<Cause> {
 }
 
 #[test]
-fn a_queue_that_stands_tells_of_a_full_path() {
+fn a_standing_queue_means_a_full_path() {
     all(&measured(|_, row| row.srtt_us = Some(40_000)), Cause::PathRate);
     all(&measured(|_, _| {}), Cause::Loss);
-    // Windows that are sent at once wait for themselves.
+    // A window that is sent as one burst queues behind itself.
     let window = |srtt| {
         move |_, row: &mut FlowSample| {
             (row.snd_wnd_bytes, row.srtt_us) = (Some(1000 * MSS), Some(srtt));
@@ -344,13 +346,13 @@ fn a_queue_that_stands_tells_of_a_full_path() {
     };
     all(&measured(window(14_000)), Cause::ReceiveWindow);
     all(&measured(window(25_000)), Cause::PathRate);
-    // Wi-Fi: the round-trip time is far above the least one, and so is what it varies by.
+    // Wi-Fi: the round-trip time is far above the minimum, and its variation is large too.
     let varies = |_, row: &mut FlowSample| (row.srtt_us, row.rttvar_us) = (Some(16_000), Some(5_000));
     all(&measured(varies), Cause::Loss);
 }
 
 #[test]
-fn what_is_paced_and_grows_no_more_has_the_paths_rate() {
+fn a_paced_flow_that_no_longer_grows_has_the_rate_of_the_path() {
     let bbr = |i: i64, row: &mut FlowSample| {
         row.unacked_segs = Some(500);
         row.total_retrans_segs = Some(0);

@@ -1,16 +1,16 @@
-//! What limited a flow over time, as stretches of one cause, and each cause's share of the columns of a picture.
+//! What limited a flow over time: intervals of one cause, and each cause's share of the columns of a chart.
 
 use schema::Cause;
 
-/// Stretches in order of time: when each ended (microseconds) and its cause, as its place in [`Cause::ALL`].
+/// Intervals in order of time: the end of each (microseconds) and its cause, as index into [`Cause::ALL`].
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stretches {
+pub(crate) struct CauseIntervals {
     begin_us: Option<i64>,
     ends: Vec<(i64, Option<u8>)>,
 }
 
-impl Stretches {
-    /// Adds a sample: `cause` limited the flow from the sample before until `time_us`.
+impl CauseIntervals {
+    /// Adds a sample: `cause` limited the flow from the previous sample until `time_us`.
     pub(crate) fn push(&mut self, time_us: i64, cause: Option<u8>) {
         if self.begin_us.is_none() {
             self.begin_us = Some(time_us);
@@ -22,7 +22,8 @@ impl Stretches {
         }
     }
 
-    /// Of each of `columns` equal parts of a span, the share (0 to 255) of each cause, in the order of [`Cause::ALL`].
+    /// The share (0 to 255) of each cause in each of `columns` equal parts of a span, in the order of
+    /// [`Cause::ALL`].
     pub(crate) fn shares(&self, from_us: i64, to_us: i64, columns: usize) -> Vec<u8> {
         let causes = Cause::ALL.len();
         let mut shares = vec![0f64; columns * causes];
@@ -59,17 +60,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_is_parted_as_time_was() {
-        let mut stretches = Stretches::default();
+    fn a_column_has_the_shares_of_its_time() {
+        let mut intervals = CauseIntervals::default();
         for (time, cause) in [(0, None), (30, Some(2)), (40, Some(2)), (50, Some(3)), (100, None)] {
-            stretches.push(time, cause);
+            intervals.push(time, cause);
         }
-        let shares = stretches.shares(0, 100, 2);
+        let shares = intervals.shares(0, 100, 2);
         const CAUSES: usize = Cause::ALL.len();
         let column = |c: usize| &shares[c * CAUSES..(c + 1) * CAUSES];
         assert_eq!(column(0)[..4], [0, 0, 204, 51], "four fifths of 50 us, then one");
         assert!(column(0)[4..].iter().chain(column(1)).all(|share| *share == 0));
-        assert_eq!(stretches.shares(40, 50, 1)[3], 255);
-        assert_eq!(stretches.shares(-50, 0, 1), [0; CAUSES]);
+        assert_eq!(intervals.shares(40, 50, 1)[3], 255);
+        assert_eq!(intervals.shares(-50, 0, 1), [0; CAUSES]);
     }
 }

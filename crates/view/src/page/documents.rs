@@ -1,7 +1,7 @@
-//! The JSON documents that the page reads. `web/src/api.ts` declares the same; a test compares them.
+//! The JSON documents that the page reads. `web/src/api.ts` declares the same types; a test compares them.
 
 use record::RunEntry;
-use schema::{Cause, HostInfo, PublishedResult, RunSummary, SweepKnee, SweptField, SweptValue};
+use schema::{Cause, EngineName, HostInfo, PublishedResult, RunSummary, SweepKnee, SweptField, SweptValue};
 use serde::{Deserialize, Serialize};
 
 use super::marks::Mark;
@@ -17,9 +17,9 @@ pub struct RunItem {
     pub id: String,
     /// The record's directory.
     pub path: std::path::PathBuf,
-    /// True where the run was cut short, or is going on.
+    /// True where the run was cut short or is in progress.
     pub partial: bool,
-    /// What is known of a record that can be read.
+    /// The run's facts, where the record can be read.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub known: Option<KnownRun>,
     /// Why it cannot be read.
@@ -27,18 +27,18 @@ pub struct RunItem {
     pub error: Option<String>,
 }
 
-/// What the summary tells of a run.
+/// The facts of a run from its summary.
 #[derive(Debug, Clone, Serialize)]
 pub struct KnownRun {
-    /// `lab`, `sim`, `model`, `test` and the like.
-    pub engine: String,
+    /// The engine.
+    pub engine: EngineName,
     /// The variant's name.
     pub variant: Option<String>,
     /// When it began, RFC 3339.
     pub started: String,
     /// Its duration, seconds.
     pub duration_s: f64,
-    /// Whether its figures may be quoted.
+    /// Whether its measurements are reliable.
     pub quality_ok: bool,
     /// The flows.
     pub flows: Vec<KnownFlow>,
@@ -50,12 +50,12 @@ pub struct KnownRun {
     pub sweep: Vec<String>,
 }
 
-/// What the summary tells of a flow.
+/// The facts of a flow from its summary.
 #[derive(Debug, Clone, Serialize)]
 pub struct KnownFlow {
     /// Its name.
     pub name: String,
-    /// Application bytes received over its time, as a rate.
+    /// Goodput over its whole duration.
     pub goodput_bps: Option<f64>,
     /// What limited it.
     pub verdict: Option<Cause>,
@@ -64,7 +64,7 @@ pub struct KnownFlow {
 }
 
 impl RunItem {
-    /// Of an entry of the runs directory.
+    /// The item of an entry of the runs directory.
     pub fn of(entry: &RunEntry) -> Self {
         let known = entry.run.as_ref().ok().map(|record| {
             let run = record.run();
@@ -79,7 +79,7 @@ impl RunItem {
                 variant: run.variant.clone(),
                 started: run.started.clone(),
                 duration_s: run.duration_s,
-                quality_ok: run.quality.ok,
+                quality_ok: run.quality.is_reliable(),
                 flows: run.flows.iter().map(flow).collect(),
                 title: record.summary.title.clone(),
                 repeat: run.repeat,
@@ -102,7 +102,7 @@ impl RunItem {
 pub(crate) struct RunList {
     pub(crate) runs_dir: String,
     /// The runs that the command line named, as `scenario/id`.
-    pub(crate) asked: Vec<String>,
+    pub(crate) requested: Vec<String>,
     pub(crate) runs: Vec<RunItem>,
 }
 
@@ -112,17 +112,17 @@ pub(crate) struct OpenRequest {
     pub(crate) runs: Vec<String>,
 }
 
-/// A run with all but its series.
+/// A run without its series.
 #[derive(Debug, Serialize)]
 pub(crate) struct RunDetail {
     /// `scenario/id`.
     pub(crate) key: String,
-    /// The shortest name that tells it from the others that were asked for.
+    /// The shortest label that distinguishes it from the other requested runs.
     pub(crate) label: String,
     pub(crate) scenario: String,
     pub(crate) title: String,
     pub(crate) host: HostInfo,
-    /// True where the run was cut short, or is going on.
+    /// True where the run was cut short or is in progress.
     pub(crate) partial: bool,
     /// Seconds since the record was last written.
     pub(crate) age_s: f64,
@@ -132,9 +132,9 @@ pub(crate) struct RunDetail {
     pub(crate) rows: u64,
     /// The flows that have samples.
     pub(crate) flows: Vec<String>,
-    /// The links' directions that have samples.
+    /// The link directions that have samples.
     pub(crate) links: Vec<String>,
-    /// The flows of which segments were traced.
+    /// The flows whose segments were traced.
     pub(crate) traced: Vec<String>,
     pub(crate) topology: Topology,
     pub(crate) summary: RunSummary,
@@ -149,14 +149,14 @@ pub(crate) struct SeriesRequest {
     /// The span, seconds.
     pub(crate) from_s: f64,
     pub(crate) to_s: f64,
-    /// In how many columns it is drawn.
+    /// The number of columns in the chart.
     pub(crate) columns: usize,
-    /// Measures of flows, and of which flows; of all where none is named.
+    /// Measures of flows, and the flows; all flows where none is named.
     #[serde(default)]
     pub(crate) measures: Vec<String>,
     #[serde(default)]
     pub(crate) flows: Vec<String>,
-    /// Measures of links, and of which.
+    /// Measures of links, and the links.
     #[serde(default)]
     pub(crate) link_measures: Vec<String>,
     #[serde(default)]
@@ -164,15 +164,15 @@ pub(crate) struct SeriesRequest {
     /// Lines of the time-sequence graph.
     #[serde(default)]
     pub(crate) trace: Vec<String>,
-    /// Whether what limited the flows is wanted, and their events.
+    /// Whether the response includes what limited the flows, and their events.
     #[serde(default)]
     pub(crate) causes: bool,
     #[serde(default)]
     pub(crate) events: bool,
 }
 
-/// What the answer's numbers are: of each curve first the times (seconds), then the values (base units), as 64-bit floats;
-/// after all curves the shares of causes, a byte each.
+/// Describes the numbers that follow: for each curve its times (seconds), then its values (base units), as
+/// 64-bit floats; after all curves the shares of causes, one byte each.
 #[derive(Debug, Serialize)]
 pub(crate) struct SeriesHead {
     pub(crate) end_s: f64,
@@ -189,27 +189,28 @@ pub(crate) struct CurveHead {
     pub(crate) subject: String,
     pub(crate) measure: String,
     pub(crate) points: usize,
-    /// Means of a noisy measure; 0 where the points tell all.
+    /// The number of means of a noisy measure; 0 where there are only points.
     pub(crate) means: usize,
 }
 
-/// Of one flow, a byte for each column and cause: the cause's share of the column's time, of 255.
+/// The causes of one flow: one byte per column and cause, the cause's share of the column's time (255 is
+/// all).
 #[derive(Debug, Serialize)]
 pub(crate) struct CausesHead {
     pub(crate) subject: String,
     pub(crate) columns: usize,
-    /// Of all columns and causes.
+    /// The number of bytes, for all columns and causes.
     pub(crate) bytes: usize,
 }
 
-/// Names, explanations and colours that the page shares with plots and reports.
+/// Names, explanations and colours, the same as in plots and reports.
 #[derive(Debug, Serialize)]
 pub(crate) struct Vocabulary {
     pub(crate) version: String,
     pub(crate) causes: Vec<CauseWord>,
-    /// Colours of curves, on light and on dark ground.
+    /// Colours of curves, on light and dark background.
     pub(crate) colours: Vec<(String, String)>,
-    /// All that a chart can show.
+    /// The measures that a chart can show.
     pub(crate) measures: Vec<MeasureWord>,
 }
 
@@ -230,7 +231,7 @@ pub(crate) struct MeasureWord {
     pub(crate) title: String,
     /// `b/s`, `B`, `s`, or empty for counts.
     pub(crate) unit: String,
-    /// Whether it is a link's.
+    /// Whether it is a measure of links.
     pub(crate) of_links: bool,
 }
 
@@ -255,7 +256,7 @@ impl Vocabulary {
                 of_links: metric.value.is_of_links(),
             })
         };
-        let names = crate::metric::FRIENDLY.into_iter().chain(crate::metric::column_names());
+        let names = crate::metric::SHORT_NAMES.into_iter().chain(crate::metric::column_names());
         Vocabulary {
             version: env!("CARGO_PKG_VERSION").into(),
             causes: Cause::ALL.into_iter().map(cause).collect(),
@@ -286,8 +287,8 @@ pub(crate) struct SweepMetric {
     pub(crate) unit: String,
     pub(crate) points: Vec<MetricPoint>,
     pub(crate) knees: Vec<SweepKnee>,
-    /// The knees in words, with what the window law says of them.
-    pub(crate) told: Vec<String>,
+    /// The knees in words, compared with the window law.
+    pub(crate) knee_texts: Vec<String>,
 }
 
 /// The runs of one point.
@@ -302,7 +303,7 @@ pub(crate) struct MetricPoint {
     pub(crate) mean: f64,
 }
 
-/// A published figure and the newest runs that it was compared with.
+/// A published figure and the newest runs compared with it.
 #[derive(Debug, Serialize)]
 pub(crate) struct PublishedRow {
     pub(crate) scenario: String,

@@ -1,9 +1,12 @@
-//! Who may see the page: the browser that came with the one-time token, asking this server by a name that is its own.
+//! Access control of the page: only the browser that opened it with the one-time token, by one of this
+//! server's own names.
 //!
-//! 1. `Host` must be an address or `localhost`: a foreign name that resolves to this machine (DNS rebinding) is refused.
+//! 1. `Host` must be an address or `localhost`. Other names that resolve to this machine (DNS rebinding) are
+//!    refused.
 //! 2. `Origin` and `Sec-Fetch-Site`, which browsers send and pages cannot forge, must not name another site.
-//! 3. The token in the printed address works once. It is exchanged for a cookie (HttpOnly, SameSite=Strict) that no script can
-//!    read and that is not sent from other sites; a second browser needs a new start.
+//! 3. The token in the printed address is valid once. It is exchanged for a cookie (HttpOnly,
+//!    SameSite=Strict) that no script can read and that is not sent from other sites. A second browser needs
+//!    another start of `longfat view`.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +16,11 @@ use axum::http::{HeaderMap, StatusCode, header};
 /// Random bytes in tokens and cookies.
 const SECRET_BYTES: usize = 24;
 
-/// What a page may load: its own three files, and answers of this server.
+/// What the page may load: its own three files, and responses of this server.
 pub(crate) const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The rules and the secrets.
+/// The secrets, and the names under which the server is reachable.
 pub(crate) struct Guard {
     token: String,
     token_used: AtomicBool,
@@ -27,12 +30,12 @@ pub(crate) struct Guard {
     hostname: Option<String>,
 }
 
-/// What a request is allowed.
+/// An accepted request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Leave {
-    /// It comes with the cookie.
+pub(crate) enum Access {
+    /// It has the cookie.
     Granted,
-    /// It comes with the token: this cookie is to be set.
+    /// It has the token: the response must set this cookie.
     Exchange(String),
 }
 
@@ -44,52 +47,57 @@ pub(crate) struct Denied {
 }
 
 const WRONG_HOST: Denied =
-    Denied { status: StatusCode::MISDIRECTED_REQUEST, why: "this server is not known by that name" };
-const WRONG_ORIGIN: Denied = Denied { status: StatusCode::FORBIDDEN, why: "other sites may not ask here" };
+    Denied { status: StatusCode::MISDIRECTED_REQUEST, why: "this server does not have that name" };
+const WRONG_ORIGIN: Denied =
+    Denied { status: StatusCode::FORBIDDEN, why: "requests from other sites are refused" };
 const NO_COOKIE: Denied = Denied {
     status: StatusCode::FORBIDDEN,
-    why: "open the address that `longfat view` printed; it works once, for one browser. Start `longfat view` again for another",
+    why: "open the address that `longfat view` printed; it is valid once, for one browser. Start `longfat view` again for another",
 };
 
 impl Guard {
-    /// New secrets for a server at `bind` and `port`. `hostname` is what others call this machine, where they may ask.
+    /// New secrets for a server at `bind` and `port`. `hostname` is this machine's name for other hosts,
+    /// where they have access.
     pub(crate) fn new(bind: IpAddr, port: u16, hostname: Option<String>) -> Result<Self, getrandom::Error> {
         Ok(Guard {
             token: secret()?,
             token_used: AtomicBool::new(false),
             session: secret()?,
-            // Cookies are shared by all ports of a host.
+            // All ports of a host share cookies, so the name has the port.
             cookie: format!("longfat-{port}"),
             is_local: bind.is_loopback(),
             hostname,
         })
     }
 
-    /// What goes behind the address that is printed.
+    /// The token for the printed address.
     pub(crate) fn token(&self) -> &str {
         &self.token
     }
 
-    /// Judges a request. `token` is the one in its address, where that is the page itself.
-    pub(crate) fn check(&self, headers: &HeaderMap, token: Option<&str>) -> Result<Leave, Denied> {
+    /// Checks a request. `token` is the one in its address, if it is for the page itself.
+    ///
+    /// # Errors
+    /// Where the request is refused: the status and the reason.
+    pub(crate) fn check(&self, headers: &HeaderMap, token: Option<&str>) -> Result<Access, Denied> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("\u{0}"));
         let host = text(header::HOST).filter(|host| self.is_own(host)).ok_or(WRONG_HOST)?;
         if text(header::ORIGIN).is_some_and(|origin| origin.strip_prefix("http://") != Some(host)) {
             return Err(WRONG_ORIGIN);
         }
         let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
-        // A link from elsewhere may lead to the page, with the token; it brings no cookie.
+        // A link on another site may lead to the page with the token; such a request has no cookie.
         if token.is_none() && site.is_some_and(|site| !matches!(site, b"same-origin" | b"none")) {
             return Err(WRONG_ORIGIN);
         }
         if self.has_cookie(headers) {
-            return Ok(Leave::Granted);
+            return Ok(Access::Granted);
         }
         if token.is_some_and(|token| is_equal(token, &self.token))
             && !self.token_used.swap(true, Ordering::SeqCst)
         {
             let cookie = &self.cookie;
-            return Ok(Leave::Exchange(format!(
+            return Ok(Access::Exchange(format!(
                 "{cookie}={}; Path=/; HttpOnly; SameSite=Strict",
                 self.session
             )));
@@ -130,7 +138,7 @@ fn is_port(text: &str) -> bool {
     text.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Compares without telling by its time how much of a guess is right.
+/// Compares in constant time, so that the duration reveals nothing about a guess.
 fn is_equal(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
@@ -159,26 +167,28 @@ mod tests {
     }
 
     #[test]
-    fn the_token_works_once_and_becomes_a_cookie() {
+    fn the_token_is_valid_once_and_becomes_a_cookie() {
         let guard = guard("127.0.0.1");
         let plain = headers(&[("host", "127.0.0.1:7000")]);
         assert_eq!(guard.check(&plain, None), Err(NO_COOKIE));
         assert_eq!(guard.check(&plain, Some("0123")), Err(NO_COOKIE));
-        let Ok(Leave::Exchange(cookie)) = guard.check(&plain, Some(guard.token())) else { panic!("refused") };
+        let Ok(Access::Exchange(cookie)) = guard.check(&plain, Some(guard.token())) else {
+            panic!("refused")
+        };
         assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
         assert_eq!(guard.check(&plain, Some(guard.token())), Err(NO_COOKIE), "a second time");
         let with =
             |value: &str| guard.check(&headers(&[("host", "localhost:7000"), ("cookie", value)]), None);
-        assert_eq!(with(&pair(&guard)), Ok(Leave::Granted));
-        assert_eq!(with(&format!("other=1; {}", pair(&guard))), Ok(Leave::Granted));
+        assert_eq!(with(&pair(&guard)), Ok(Access::Granted));
+        assert_eq!(with(&format!("other=1; {}", pair(&guard))), Ok(Access::Granted));
         assert_eq!(with("longfat-7000=00"), Err(NO_COOKIE));
     }
 
     #[test]
-    fn other_names_and_sites_are_refused_whatever_they_bring() {
+    fn other_names_and_sites_are_refused_even_with_the_cookie() {
         let guard = guard("127.0.0.1");
         let cookie = pair(&guard);
-        let ask = |pairs: &[(&'static str, &str)]| {
+        let check = |pairs: &[(&'static str, &str)]| {
             let mut all = pairs.to_vec();
             all.push(("cookie", &cookie));
             guard.check(&headers(&all), None)
@@ -186,30 +196,30 @@ mod tests {
         for host in
             ["evil.example:7000", "dtn1:7000", "10.0.0.1:7000", "127.0.0.1.evil.example", "[::1]x", ""]
         {
-            assert_eq!(ask(&[("host", host)]), Err(WRONG_HOST), "{host}");
+            assert_eq!(check(&[("host", host)]), Err(WRONG_HOST), "{host}");
         }
-        assert_eq!(ask(&[]), Err(WRONG_HOST));
+        assert_eq!(check(&[]), Err(WRONG_HOST));
         for host in ["127.0.0.1:7000", "[::1]:7000", "localhost", "LOCALHOST:9"] {
-            assert_eq!(ask(&[("host", host)]), Ok(Leave::Granted), "{host}");
+            assert_eq!(check(&[("host", host)]), Ok(Access::Granted), "{host}");
         }
         let own = ("host", "localhost:7000");
         for origin in ["http://evil.example", "null", "https://localhost:7000", "http://localhost:8000"] {
-            assert_eq!(ask(&[own, ("origin", origin)]), Err(WRONG_ORIGIN), "{origin}");
+            assert_eq!(check(&[own, ("origin", origin)]), Err(WRONG_ORIGIN), "{origin}");
         }
-        assert_eq!(ask(&[own, ("origin", "http://localhost:7000")]), Ok(Leave::Granted));
-        assert_eq!(ask(&[own, ("sec-fetch-site", "cross-site")]), Err(WRONG_ORIGIN));
-        assert_eq!(ask(&[own, ("sec-fetch-site", "same-site")]), Err(WRONG_ORIGIN));
-        assert_eq!(ask(&[own, ("sec-fetch-site", "same-origin")]), Ok(Leave::Granted));
+        assert_eq!(check(&[own, ("origin", "http://localhost:7000")]), Ok(Access::Granted));
+        assert_eq!(check(&[own, ("sec-fetch-site", "cross-site")]), Err(WRONG_ORIGIN));
+        assert_eq!(check(&[own, ("sec-fetch-site", "same-site")]), Err(WRONG_ORIGIN));
+        assert_eq!(check(&[own, ("sec-fetch-site", "same-origin")]), Ok(Access::Granted));
     }
 
     #[test]
-    fn a_server_for_others_answers_to_addresses_and_its_own_name() {
+    fn a_server_for_other_hosts_accepts_addresses_and_its_own_name() {
         let guard = guard("0.0.0.0");
         let cookie = pair(&guard);
-        let ask = |host: &str| guard.check(&headers(&[("host", host), ("cookie", &cookie)]), None);
-        assert_eq!(ask("10.0.0.1:7000"), Ok(Leave::Granted));
-        assert_eq!(ask("DTN1:7000"), Ok(Leave::Granted));
-        assert_eq!(ask("evil.example:7000"), Err(WRONG_HOST));
+        let check = |host: &str| guard.check(&headers(&[("host", host), ("cookie", &cookie)]), None);
+        assert_eq!(check("10.0.0.1:7000"), Ok(Access::Granted));
+        assert_eq!(check("DTN1:7000"), Ok(Access::Granted));
+        assert_eq!(check("evil.example:7000"), Err(WRONG_HOST));
     }
 
     proptest! {

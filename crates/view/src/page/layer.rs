@@ -1,8 +1,8 @@
-//! One table of a record as the page sees it: pyramids of the measures that were asked for, by subject (a flow, or a link's
-//! direction), and the samples themselves of short spans, read from the file each time.
+//! One table of a record for the page: pyramids of the requested measures by subject (a flow, or a direction
+//! of a link), and the samples of short spans, which are read from the file for each request.
 //!
-//! Row groups are read side by side. A record that grows is read on from where it ended; one whose files changed otherwise
-//! (a run that came to its end) is read anew.
+//! Row groups are read in parallel. Of a growing record only the new parts are read; a record whose files
+//! changed otherwise (a run that has finished) is read again from the start.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use record::{ColumnFile, Run, TableName, Texts};
 use schema::Cause;
 
-use super::causes::Stretches;
+use super::causes::CauseIntervals;
 use super::measure::Measure;
 use super::pyramid::{Block, Pyramid, blocks, means, points};
 
@@ -25,8 +25,8 @@ pub(crate) struct Layer {
     pub(crate) subjects: Vec<String>,
     /// By measure.
     series: BTreeMap<String, Read<Pyramid>>,
-    /// What limited flows, once that was asked for.
-    causes: Option<Read<Stretches>>,
+    /// What limited flows, once it was requested.
+    causes: Option<Read<CauseIntervals>>,
     /// Rows read so far.
     pub(crate) rows: u64,
     /// The last row's time.
@@ -41,7 +41,7 @@ struct Stamp {
     written: Option<SystemTime>,
 }
 
-/// A row group and the time that its rows span.
+/// A row group and the time span of its rows.
 #[derive(Debug, Clone)]
 struct Group {
     file: usize,
@@ -50,15 +50,15 @@ struct Group {
     last_us: i64,
 }
 
-/// What was made of a table's rows, by subject, and of how many files.
+/// Data computed from a table's rows: by subject, and the number of files read so far.
 struct Read<T> {
     files: usize,
-    of: Vec<T>,
+    by_subject: Vec<T>,
 }
 
 impl<T: Default> Read<T> {
     fn new(subjects: usize) -> Self {
-        Read { files: 0, of: std::iter::repeat_with(T::default).take(subjects).collect() }
+        Read { files: 0, by_subject: std::iter::repeat_with(T::default).take(subjects).collect() }
     }
 }
 
@@ -67,11 +67,11 @@ pub(crate) struct Curve {
     pub(crate) subject: String,
     pub(crate) measure: String,
     pub(crate) points: Vec<(i64, f64)>,
-    /// Of a noisy measure, where samples are many: their means.
+    /// The means of a noisy measure with many samples.
     pub(crate) means: Option<Vec<(i64, f64)>>,
 }
 
-/// Columns of a picture that one mean of a noisy measure is for.
+/// Columns of a chart per mean of a noisy measure.
 const MEAN_COLUMNS: usize = 8;
 
 impl Curve {
@@ -81,17 +81,17 @@ impl Curve {
     }
 }
 
-/// What a row group holds of the columns wanted.
+/// The requested columns of a row group.
 struct Rows {
     times: Vec<i64>,
     subjects: Texts,
     /// By measure, then by row.
     values: Vec<Vec<f64>>,
-    /// Where wanted, the place of each row's cause.
+    /// If requested, each row's cause as index into [`Cause::ALL`].
     causes: Option<Vec<Option<u8>>>,
 }
 
-/// A row group to be read, and the measures to be made of it.
+/// A row group to be read, and the measures to compute.
 struct Task<'a> {
     file: usize,
     number: usize,
@@ -99,7 +99,7 @@ struct Task<'a> {
     causes: bool,
 }
 
-/// What became of a row group, by subject.
+/// The computed data of a row group for one subject.
 struct Digest {
     subject: String,
     /// By measure.
@@ -121,7 +121,8 @@ impl Layer {
         }
     }
 
-    /// Reads what the record has by now of `measures` (and of those asked for before), and if wanted what limited its flows.
+    /// Reads the new rows of `measures` (and of those requested earlier), and with `causes` what limited the
+    /// flows.
     pub(crate) fn update(
         &mut self,
         run: &Run,
@@ -129,15 +130,16 @@ impl Layer {
         causes: bool,
     ) -> Result<(), record::Error> {
         let stamps: Vec<Stamp> = run.files(self.table)?.into_iter().map(stamp).collect();
-        let before: Vec<String> = self.series.keys().cloned().collect();
+        let earlier: Vec<String> = self.series.keys().cloned().collect();
         let causes = causes || self.causes.is_some();
         if !stamps.starts_with(&self.files) {
             *self = Layer::new(self.table);
         }
         self.index(stamps)?;
-        let before = before.iter().filter(|name| measures.iter().all(|m| m.name != **name));
-        let before: Vec<Measure> = before.filter_map(|name| Measure::parse(self.table, name).ok()).collect();
-        let all: Vec<&Measure> = measures.iter().chain(&before).collect();
+        let earlier = earlier.iter().filter(|name| measures.iter().all(|m| m.name != **name));
+        let earlier: Vec<Measure> =
+            earlier.filter_map(|name| Measure::parse(self.table, name).ok()).collect();
+        let all: Vec<&Measure> = measures.iter().chain(&earlier).collect();
         let tasks: Vec<Task<'_>> =
             self.groups.iter().filter_map(|group| self.task(group, &all, causes)).collect();
         let is_trace = self.table == TableName::Trace;
@@ -149,7 +151,7 @@ impl Layer {
                 Ok(digest(&rows, is_trace))
             })
             .collect::<Result<_, record::Error>>()?;
-        let made: Vec<Vec<String>> =
+        let names: Vec<Vec<String>> =
             tasks.iter().map(|task| task.measures.iter().map(|m| m.name.clone()).collect()).collect();
         for measure in all {
             self.series.entry(measure.name.clone()).or_insert_with(|| Read::new(self.subjects.len()));
@@ -157,8 +159,8 @@ impl Layer {
         if causes && self.causes.is_none() {
             self.causes = Some(Read::new(self.subjects.len()));
         }
-        for (names, digests) in made.iter().zip(digests) {
-            digests.into_iter().for_each(|digest| self.take_in(names, digest));
+        for (names, digests) in names.iter().zip(digests) {
+            digests.into_iter().for_each(|digest| self.add(names, digest));
         }
         let files = self.files.len();
         self.series.values_mut().for_each(|read| read.files = files);
@@ -166,7 +168,7 @@ impl Layer {
         Ok(())
     }
 
-    /// Learns what row groups and subjects new files have.
+    /// Finds the row groups and subjects of new files.
     fn index(&mut self, stamps: Vec<Stamp>) -> Result<(), record::Error> {
         let mut new = Vec::new();
         for (file, stamp) in stamps.iter().enumerate().skip(self.files.len()) {
@@ -194,7 +196,7 @@ impl Layer {
         Ok(())
     }
 
-    /// What is to be read of a row group.
+    /// The data of a row group that was not read yet.
     fn task<'a>(&self, group: &Group, all: &[&'a Measure], causes: bool) -> Option<Task<'a>> {
         let is_new = |read: Option<usize>| read.is_none_or(|files| group.file >= files);
         let missing = all.iter().copied().filter(|m| is_new(self.series.get(&m.name).map(|read| read.files)));
@@ -204,21 +206,27 @@ impl Layer {
         (!is_empty).then_some(Task { file: group.file, number: group.number, measures, causes })
     }
 
-    fn take_in(&mut self, measures: &[String], digest: Digest) {
+    fn add(&mut self, measures: &[String], digest: Digest) {
         let subject = self.subject(digest.subject);
         for (name, blocks) in measures.iter().zip(digest.blocks) {
             if let Some(read) = self.series.get_mut(name) {
-                read.of[subject].append(&blocks);
+                read.by_subject[subject].append(&blocks);
             }
         }
         if let Some(read) = &mut self.causes {
-            digest.causes.into_iter().for_each(|(time_us, cause)| read.of[subject].push(time_us, cause));
+            digest
+                .causes
+                .into_iter()
+                .for_each(|(time_us, cause)| read.by_subject[subject].push(time_us, cause));
         }
     }
 
     /// What limited a flow, where that was read and is known.
-    pub(crate) fn stretches(&self, subject: usize) -> Option<&Stretches> {
-        self.causes.as_ref().and_then(|read| read.of.get(subject)).filter(|stretches| stretches.is_known())
+    pub(crate) fn cause_intervals(&self, subject: usize) -> Option<&CauseIntervals> {
+        self.causes
+            .as_ref()
+            .and_then(|read| read.by_subject.get(subject))
+            .filter(|intervals| intervals.is_known())
     }
 
     fn subject(&mut self, name: String) -> usize {
@@ -226,13 +234,13 @@ impl Layer {
             return known;
         }
         self.subjects.push(name);
-        self.series.values_mut().for_each(|read| read.of.push(Pyramid::default()));
-        self.causes.iter_mut().for_each(|read| read.of.push(Stretches::default()));
+        self.series.values_mut().for_each(|read| read.by_subject.push(Pyramid::default()));
+        self.causes.iter_mut().for_each(|read| read.by_subject.push(CauseIntervals::default()));
         self.subjects.len() - 1
     }
 
-    /// The curves of `measures` (which [`Layer::update`] has read) of the subjects `wanted`, between two instants, in as many
-    /// columns. Short spans are read from the file, sample by sample.
+    /// The curves of `measures` (which [`Layer::update`] has read) for the subjects `wanted`, between two
+    /// instants, in `columns` columns. Short spans are read from the file sample by sample.
     pub(crate) fn curves(
         &self,
         measures: &[Measure],
@@ -242,12 +250,12 @@ impl Layer {
     ) -> Result<Vec<Curve>, record::Error> {
         let mut curves = Vec::new();
         let mut to_read: Vec<(usize, usize)> = Vec::new();
-        for (place, measure) in measures.iter().enumerate() {
+        for (index, measure) in measures.iter().enumerate() {
             for &subject in wanted {
-                let pyramid = self.series.get(&measure.name).and_then(|read| read.of.get(subject));
+                let pyramid = self.series.get(&measure.name).and_then(|read| read.by_subject.get(subject));
                 let found = pyramid.and_then(|pyramid| pyramid.between(from_us, to_us, columns));
                 if found.is_none() {
-                    to_read.push((place, subject));
+                    to_read.push((index, subject));
                 }
                 let mut curve = Curve {
                     subject: self.subjects[subject].clone(),
@@ -264,31 +272,31 @@ impl Layer {
         if to_read.is_empty() {
             return Ok(curves);
         }
-        let places: Vec<usize> = to_read.iter().map(|(place, _)| *place).collect();
-        let needed: Vec<usize> = (0..measures.len()).filter(|place| places.contains(place)).collect();
+        let indexes: Vec<usize> = to_read.iter().map(|(index, _)| *index).collect();
+        let needed: Vec<usize> = (0..measures.len()).filter(|index| indexes.contains(index)).collect();
         let samples = self.samples(
             &needed.iter().map(|p| &measures[*p]).collect::<Vec<_>>(),
             wanted,
             (from_us, to_us),
         )?;
-        for (place, subject) in to_read {
-            let Some(column) = needed.iter().position(|p| *p == place) else { continue };
+        for (index, subject) in to_read {
+            let Some(column) = needed.iter().position(|p| *p == index) else { continue };
             let Some(row) = wanted.iter().position(|s| *s == subject) else { continue };
             let found = &samples[column * wanted.len() + row];
-            let is_smoothed = measures[place].is_smoothed;
-            curves[place * wanted.len() + row].draw(found, is_smoothed, (from_us, to_us), columns);
+            let is_smoothed = measures[index].is_smoothed;
+            curves[index * wanted.len() + row].draw(found, is_smoothed, (from_us, to_us), columns);
         }
         Ok(curves)
     }
 
-    /// The samples of a span with one more at either side, by measure and then by subject.
+    /// The samples of a span and one more on each side, by measure and then by subject.
     fn samples(
         &self,
         measures: &[&Measure],
         wanted: &[usize],
         (from_us, to_us): (i64, i64),
     ) -> Result<Vec<Vec<Block>>, record::Error> {
-        // Where the span begins or ends between two groups, that beside has the neighbour.
+        // Where the span begins or ends between two groups, the adjacent group has the neighbouring sample.
         let mut first = self.groups.partition_point(|g| g.last_us < from_us);
         if self.groups.get(first).is_none_or(|group| group.first_us >= from_us) {
             first = first.saturating_sub(1);
@@ -306,19 +314,19 @@ impl Layer {
             .collect::<Result<_, record::Error>>()?;
         let mut samples = vec![Vec::new(); measures.len() * wanted.len()];
         for rows in &parts {
-            let place = |name: &String| wanted.iter().position(|s| self.subjects[*s] == *name);
-            let places: Vec<Option<usize>> = rows.subjects.names.iter().map(place).collect();
+            let index = |name: &String| wanted.iter().position(|s| self.subjects[*s] == *name);
+            let indexes: Vec<Option<usize>> = rows.subjects.names.iter().map(index).collect();
             for (row, time_us) in rows.times.iter().enumerate() {
                 let name = rows.subjects.rows.get(row).copied().flatten();
-                let Some(place) = name.and_then(|name| places[name as usize]) else { continue };
+                let Some(index) = name.and_then(|name| indexes[name as usize]) else { continue };
                 for (measure, values) in rows.values.iter().enumerate() {
                     if is_trace && values[row].is_nan() {
                         continue;
                     }
-                    let samples: &mut Vec<Block> = &mut samples[measure * wanted.len() + place];
+                    let samples: &mut Vec<Block> = &mut samples[measure * wanted.len() + index];
                     let before = samples.last().map(|last| last.low.0);
                     if *time_us < from_us {
-                        // Only the last before the span is of use.
+                        // Only the last sample before the span is drawn.
                         samples.clear();
                     } else if samples.last().is_some_and(|last| last.low.0 > to_us) {
                         continue;
@@ -396,7 +404,7 @@ fn subjects(file: &ColumnFile, table: TableName, group: usize) -> Result<Texts, 
     }
 }
 
-/// The time of a group's rows: from the file's statistics, or where there are none from its rows.
+/// The time span of a group's rows: from the file's statistics, or else from its rows.
 fn span_us(file: &ColumnFile, group: usize) -> Result<(i64, i64), record::Error> {
     if let Some(span) = file.span_us(group) {
         return Ok(span);
@@ -407,7 +415,7 @@ fn span_us(file: &ColumnFile, group: usize) -> Result<(i64, i64), record::Error>
     Ok(if times.is_empty() { (0, 0) } else { (least as i64, most as i64) })
 }
 
-/// `s1-s2 forward`, as events name it.
+/// Link and direction as events name them, `s1-s2 forward`.
 fn joined(links: &Texts, directions: &Texts) -> Texts {
     let mut texts = Texts::default();
     let mut known: BTreeMap<(u32, u32), u32> = BTreeMap::new();
@@ -427,9 +435,9 @@ fn joined(links: &Texts, directions: &Texts) -> Texts {
 }
 
 fn causes(texts: &Texts) -> Vec<Option<u8>> {
-    let place = |name: &String| Cause::ALL.iter().position(|cause| cause.name() == name).map(|at| at as u8);
-    let places: Vec<Option<u8>> = texts.names.iter().map(place).collect();
-    texts.rows.iter().map(|row| row.and_then(|name| places[name as usize])).collect()
+    let index = |name: &String| Cause::ALL.iter().position(|cause| cause.name() == name).map(|at| at as u8);
+    let indexes: Vec<Option<u8>> = texts.names.iter().map(index).collect();
+    texts.rows.iter().map(|row| row.and_then(|name| indexes[name as usize])).collect()
 }
 
 fn digest(rows: &Rows, without_gaps: bool) -> Vec<Digest> {

@@ -1,29 +1,29 @@
-//! A record's events, by subject and kind, one by one where they are few and counted where they are many.
+//! A record's events for charts: individually, or counted where several of a kind fall into one column.
 
 use std::collections::BTreeMap;
 
 use record::{ColumnFile, Run, TableName};
 use serde::Serialize;
 
-/// An event, or several of one kind that a picture shows in one place.
+/// An event, or several of one kind in the same column of a chart.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Mark {
     /// The flow, or the link with its direction.
     pub(crate) subject: String,
-    /// What happened.
+    /// The kind of event.
     pub(crate) kind: String,
-    /// When the first happened, seconds.
+    /// The time of the first, seconds.
     pub(crate) t: f64,
-    /// How many.
+    /// The number of events.
     pub(crate) count: u32,
-    /// The sum of their values, or the value of the one.
+    /// The sum of their values.
     pub(crate) value: i64,
 }
 
 /// All events of a record.
 #[derive(Default)]
 pub(crate) struct Events {
-    /// Where they come from: path and size.
+    /// The files read: path and size.
     files: Vec<(std::path::PathBuf, u64)>,
     subjects: Vec<String>,
     kinds: Vec<String>,
@@ -32,7 +32,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Reads what the record has by now.
+    /// Reads new events of the record.
     pub(crate) fn update(&mut self, run: &Run) -> Result<(), record::Error> {
         let size = |path: std::path::PathBuf| (path.metadata().map_or(0, |m| m.len()), path);
         let files: Vec<_> =
@@ -67,7 +67,8 @@ impl Events {
         Ok(())
     }
 
-    /// The events between two instants, those of one kind and subject in one of `columns` columns as one mark.
+    /// The events between two instants. Those of one kind and subject in the same one of `columns` columns
+    /// are one mark.
     pub(crate) fn marks(&self, (from_us, to_us): (i64, i64), columns: usize) -> Vec<Mark> {
         let first = self.rows.partition_point(|row| row.0 < from_us);
         let end = self.rows.partition_point(|row| row.0 <= to_us);

@@ -1,5 +1,5 @@
-//! What the page can ask a record for: the plots' metrics, every column, and the lines of a time-sequence graph, each with the
-//! columns that it is made of, so that nothing else is read.
+//! Measures that the page can request: the metrics of plots, every column, and the lines of a time-sequence
+//! graph. Each names the columns from which it is computed, so that only these are read.
 
 use record::{TableName, Texts};
 use schema::{FlowSample, LinkSample, Metrics, TraceKind};
@@ -11,44 +11,44 @@ use crate::metric::{Metric, UNLIMITED_BPS, Value};
 /// One curve's values.
 pub(crate) struct Measure {
     pub(crate) name: String,
-    /// The integer columns that it needs.
+    /// The integer columns from which it is computed.
     pub(crate) columns: Vec<&'static str>,
-    /// Whether its samples are so noisy that a mean reads better.
+    /// Whether its samples are noisy, so that means are shown too.
     pub(crate) is_smoothed: bool,
-    take: Take,
+    formula: Formula,
 }
 
-/// What becomes of the columns' cells. A test holds these against the metrics of plots.
+/// How a value is computed from the columns' cells. A test compares these with the metrics of plots.
 #[derive(Clone, Copy)]
-enum Take {
+enum Formula {
     /// One column, times a factor.
     Times(f64),
     /// One column of microseconds, in seconds.
     Micros,
-    /// One column; what is negative or beyond all rates is the kernel's "unlimited".
+    /// One column; NaN where it is negative or the kernel's value for "unlimited".
     Limited,
-    /// Both columns multiplied: segments of a size.
+    /// The product of both columns: segments times their size.
     Product,
-    /// The first column, or where that is absent the second.
+    /// The first column, or the second where the first is absent.
     Either,
-    /// Segments unacknowledged less those SACKed and lost, and those sent again, of a size.
+    /// (unacknowledged - SACKed - lost + retransmitted) segments times their size.
     InFlight,
-    /// The first column and what is there of the others.
+    /// The sum of the first column and the values present in the others.
     Sum,
-    /// From the cells of a trace's row, where that is of one of these kinds.
+    /// Trace rows of these kinds only.
     Trace(&'static [TraceKind], Summed),
 }
 
-/// Of a trace's row.
+/// Which columns of a trace row are added.
 #[derive(Clone, Copy)]
 enum Summed {
     /// The first column.
     First,
-    /// The first two together.
+    /// The sum of the first two columns.
     Both,
 }
 
-/// Measures of traces: name, kinds, columns and what becomes of them.
+/// A measure of traces: name, kinds of rows, columns, and their sum.
 type TraceMeasure = (&'static str, &'static [TraceKind], &'static [&'static str], Summed);
 
 const TRACE: [TraceMeasure; 6] = [
@@ -68,25 +68,25 @@ impl Measure {
                 .into_iter()
                 .find(|known| known.0 == name)
                 .ok_or_else(|| Error::UnknownMetric { name: name.to_owned() })?;
-            let take = Take::Trace(kinds, summed);
+            let formula = Formula::Trace(kinds, summed);
             return Ok(Measure {
                 name: name.to_owned(),
                 columns: columns.to_vec(),
                 is_smoothed: false,
-                take,
+                formula,
             });
         }
         let metric = Metric::parse(name)?;
         if metric.value.is_of_links() != (table == TableName::Links) {
             return Err(Error::UnknownMetric { name: name.to_owned() });
         }
-        let (take, columns) = made_of(name, metric.value);
+        let (formula, columns) = formula_of(name, metric.value);
         let is_smoothed = metric.is_smoothed();
-        Ok(Measure { name: name.to_owned(), columns, is_smoothed, take })
+        Ok(Measure { name: name.to_owned(), columns, is_smoothed, formula })
     }
 
-    /// The value of each of `rows` rows, NaN where there is none. `columns` are those of [`Measure::columns`], each `None` where
-    /// the file lacks it; `kinds` is the trace's column of that name.
+    /// The value of each of `rows` rows, NaN where there is none. `columns` are the cells of
+    /// [`Measure::columns`], `None` where the file lacks one; `kinds` is the trace's column `kind`.
     pub(crate) fn values(&self, rows: usize, columns: &[Option<&[f64]>], kinds: Option<&Texts>) -> Vec<f64> {
         let missing = vec![f64::NAN; if columns.iter().all(Option::is_some) { 0 } else { rows }];
         let cells: Vec<&[f64]> = columns.iter().map(|column| column.unwrap_or(&missing)).collect();
@@ -94,26 +94,26 @@ impl Measure {
             return vec![f64::NAN; rows];
         }
         let or_none = |value: f64| if value.is_nan() { 0.0 } else { value };
-        match (self.take, cells.as_slice()) {
-            (Take::Times(factor), [a, ..]) => a.iter().map(|a| a * factor).collect(),
-            (Take::Micros, [a, ..]) => a.iter().map(|a| a / 1e6).collect(),
-            (Take::Limited, [a, ..]) => {
+        match (self.formula, cells.as_slice()) {
+            (Formula::Times(factor), [a, ..]) => a.iter().map(|a| a * factor).collect(),
+            (Formula::Micros, [a, ..]) => a.iter().map(|a| a / 1e6).collect(),
+            (Formula::Limited, [a, ..]) => {
                 a.iter().map(|a| if (0.0..UNLIMITED_BPS).contains(a) { *a } else { f64::NAN }).collect()
             }
-            (Take::Product, [a, b, ..]) => a.iter().zip(*b).map(|(a, b)| a * b).collect(),
-            (Take::Either, [a, b, ..]) => {
+            (Formula::Product, [a, b, ..]) => a.iter().zip(*b).map(|(a, b)| a * b).collect(),
+            (Formula::Either, [a, b, ..]) => {
                 a.iter().zip(*b).map(|(a, b)| if a.is_nan() { *b } else { *a }).collect()
             }
-            (Take::InFlight, [unacked, sacked, lost, retrans, mss]) => (0..rows)
+            (Formula::InFlight, [unacked, sacked, lost, retrans, mss]) => (0..rows)
                 .map(|i| {
                     let segs = unacked[i] - or_none(sacked[i]) - or_none(lost[i]) + or_none(retrans[i]);
                     if segs.is_nan() { f64::NAN } else { segs.max(0.0) * mss[i] }
                 })
                 .collect(),
-            (Take::Sum, [first, others @ ..]) => (0..rows)
+            (Formula::Sum, [first, others @ ..]) => (0..rows)
                 .map(|i| first[i] + others.iter().map(|other| or_none(other[i])).sum::<f64>())
                 .collect(),
-            (Take::Trace(wanted, summed), [a, others @ ..]) => {
+            (Formula::Trace(wanted, summed), [a, others @ ..]) => {
                 let kind_of =
                     |name: &String| TraceKind::from_name(name).is_some_and(|kind| wanted.contains(&kind));
                 let counts: Vec<bool> =
@@ -134,9 +134,9 @@ impl Measure {
     }
 }
 
-/// What a metric of the plots is made of.
-fn made_of(name: &str, value: Value) -> (Take, Vec<&'static str>) {
-    let column = |name: &'static str| (Take::Times(Unit::column_factor(name)), vec![name]);
+/// The formula and columns of a plot's metric.
+fn formula_of(name: &str, value: Value) -> (Formula, Vec<&'static str>) {
+    let column = |name: &'static str| (Formula::Times(Unit::column_factor(name)), vec![name]);
     match value {
         Value::FlowColumn(index) => return column(FlowSample::COLUMNS[index].name),
         Value::LinkColumn(index) => return column(LinkSample::COLUMNS[index].name),
@@ -144,31 +144,33 @@ fn made_of(name: &str, value: Value) -> (Take, Vec<&'static str>) {
     }
     match name {
         "goodput" => column("goodput_bps"),
-        "cwnd" => (Take::Product, vec!["snd_cwnd_segs", "snd_mss_bytes"]),
-        "rtt" => (Take::Micros, vec!["srtt_us"]),
-        "rwnd" => (Take::Either, vec!["snd_wnd_bytes", "rcv_wnd_bytes"]),
+        "cwnd" => (Formula::Product, vec!["snd_cwnd_segs", "snd_mss_bytes"]),
+        "rtt" => (Formula::Micros, vec!["srtt_us"]),
+        "rwnd" => (Formula::Either, vec!["snd_wnd_bytes", "rcv_wnd_bytes"]),
         "inflight" => {
             let columns = ["unacked_segs", "sacked_segs", "lost_segs", "retrans_segs", "snd_mss_bytes"];
-            (Take::InFlight, columns.to_vec())
+            (Formula::InFlight, columns.to_vec())
         }
         "sndbuf" => column("sndbuf_bytes"),
-        "ssthresh" => (Take::Product, vec!["snd_ssthresh_segs", "snd_mss_bytes"]),
-        "pacing" => (Take::Limited, vec!["pacing_rate_bps"]),
-        "delivery_rate" => (Take::Limited, vec!["delivery_rate_bps"]),
+        "ssthresh" => (Formula::Product, vec!["snd_ssthresh_segs", "snd_mss_bytes"]),
+        "pacing" => (Formula::Limited, vec!["pacing_rate_bps"]),
+        "delivery_rate" => (Formula::Limited, vec!["delivery_rate_bps"]),
         "retrans" => column("total_retrans_segs"),
         "queue" => column("queue_bytes"),
-        "drops" => (Take::Sum, vec!["dropped_queue_packets", "dropped_loss_packets", "dropped_aqm_packets"]),
+        "drops" => {
+            (Formula::Sum, vec!["dropped_queue_packets", "dropped_loss_packets", "dropped_aqm_packets"])
+        }
         "link_rate" => column("rate_bps"),
-        _ => (Take::Sum, Vec::new()),
+        _ => (Formula::Sum, Vec::new()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::FRIENDLY;
+    use crate::metric::SHORT_NAMES;
 
-    /// A row in which every column has another value.
+    /// A row in which every column has a different value.
     fn row<T: Metrics>() -> T {
         let mut row = T::default();
         (0..T::COLUMNS.len()).for_each(|i| row.set_metric(i, Some(1000 + 7 * i as i64)));
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measure_of_its_columns_alone_is_the_metric_of_the_row() {
+    fn a_measure_from_its_columns_equals_the_metric_of_the_row() {
         let (mut flow, mut link): (FlowSample, LinkSample) = (row(), row());
         for absent in [
             None,
@@ -191,7 +193,7 @@ mod tests {
             if let Some(place) = absent.and_then(LinkSample::column) {
                 link.set_metric(place, None);
             }
-            for name in FRIENDLY.into_iter().chain(crate::metric::column_names()) {
+            for name in SHORT_NAMES.into_iter().chain(crate::metric::column_names()) {
                 let value = Metric::parse(name).unwrap().value;
                 let table = if value.is_of_links() { TableName::Links } else { TableName::Flows };
                 let measure = Measure::parse(table, name).unwrap();

@@ -1,9 +1,10 @@
-//! The local page: a small server for one browser, and the series of records at any zoom without waiting.
+//! The local page: a small server for one browser that draws the series of records at any zoom level without
+//! delay.
 //!
-//! A table's columns are read once into pyramids of least and largest values (`pyramid`), of the measures asked for alone; what is
-//! zoomed to closely is read from the file sample by sample (`layer`). The page itself is built from `web/` into
-//! `crates/view/page/`, so building this crate needs no Node. Nothing is written, and nothing outside the runs
-//! directory is read.
+//! The columns of requested measures are read once into pyramids of minima and maxima (`pyramid`); short
+//! spans are read from the file sample by sample (`layer`). The page is built from `web/` into
+//! `crates/view/page/`, so building this crate needs no Node. The server writes nothing and reads nothing
+//! outside the runs directory.
 
 mod causes;
 mod documents;

@@ -1,32 +1,34 @@
-//! The least and largest value of ever longer stretches of a series, so that any span of it is drawn at once.
+//! Min/max pyramid of a series, so that any span of it is drawn without reading all samples.
 //!
-//! The lowest level has a block for each [`BLOCK`] samples, each level above one for each [`FAN`] blocks below. A block keeps
-//! the two extreme samples with their times: whatever is drawn is a sample that was measured, and no peak is lost at any zoom.
-//! Where a span has too few blocks for the columns wanted, the caller reads the samples themselves.
-//! A value that is absent is NaN; a stretch without any value is a gap.
+//! The lowest level has a block per [`BLOCK`] samples, each higher level one per [`FAN`] blocks of the level
+//! below. A block has the two extreme samples with their times, so each drawn point is a measured sample and
+//! no peak is lost at any zoom level. Where a span has too few blocks for the requested columns, the caller
+//! reads the samples. An absent value is NaN; a block without any value is a gap.
 
 /// Samples in a block of the lowest level.
 pub(crate) const BLOCK: usize = 64;
-/// Blocks that make one of the next level.
+/// Blocks per block of the next level.
 const FAN: usize = 8;
 
-/// The extremes of a stretch: time (microseconds) and value of the least and of the largest sample; and what a mean needs.
+/// The extremes of consecutive samples: time (microseconds) and value of the minimum and the maximum, and the
+/// sums for a mean.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Block {
     pub(crate) low: (i64, f64),
     pub(crate) high: (i64, f64),
-    /// The sum of values, each times the time since the sample before, and that of these times (microseconds).
+    /// The sum of the values, each weighted by the time since the previous sample, and the sum of the weights
+    /// (microseconds).
     area: f64,
     time: f64,
 }
 
 impl Block {
-    /// A single sample; `before_us` is when the one before it was.
+    /// A block of a single sample; `before_us` is the time of the previous one.
     pub(crate) fn of(time_us: i64, value: f64, before_us: Option<i64>) -> Self {
         block(&[time_us], &[value], before_us)
     }
 
-    /// Both stretches together; of equal extremes the earlier.
+    /// Merges two blocks; of equal extremes the earlier remains.
     fn with(self, other: Block) -> Self {
         Block {
             low: if other.low.1 < self.low.1 || self.low.1.is_nan() { other.low } else { self.low },
@@ -41,7 +43,7 @@ impl Block {
     }
 }
 
-/// What a sample counts in a mean: the time since the one before, microseconds, one at least.
+/// The weight of a sample in a mean: the time since the previous one in microseconds, at least 1.
 fn weight(time_us: i64, before_us: Option<i64>) -> f64 {
     before_us.map_or(1, |before| time_us.saturating_sub(before).max(1)) as f64
 }
@@ -54,7 +56,7 @@ pub(crate) fn blocks(times: &[i64], values: &[f64]) -> Vec<Block> {
     parts.zip(before).map(|((times, values), before)| block(times, values, before)).collect()
 }
 
-/// One block of all of these samples; `before` is when the one before them was.
+/// One block of all of these samples; `before` is the time of the sample before them.
 fn block(times: &[i64], values: &[f64], mut before: Option<i64>) -> Block {
     let (mut low, mut high, mut area, mut time) = (0, 0, 0.0, 0.0);
     let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -82,7 +84,7 @@ pub(crate) struct Pyramid {
 }
 
 impl Pyramid {
-    /// Adds blocks of the lowest level behind those that are there.
+    /// Appends blocks to the lowest level, and updates the levels above.
     pub(crate) fn append(&mut self, blocks: &[Block]) {
         if self.levels.is_empty() {
             self.levels.push(Vec::new());
@@ -95,7 +97,7 @@ impl Pyramid {
             }
             let (below, above) = self.levels.split_at_mut(level + 1);
             let (below, above) = (&below[level], &mut above[0]);
-            // The last block above may have been of fewer than it can hold.
+            // The last block above may have been incomplete.
             above.pop();
             let first = above.len() * FAN;
             above.extend(
@@ -105,23 +107,24 @@ impl Pyramid {
         }
     }
 
-    /// The coarsest blocks between two instants that are still at least twice as many as `columns`, with one more at either
-    /// side; `None` where even the finest are too few.
+    /// The blocks between two instants and one more on each side, of the coarsest level that has more than
+    /// twice `columns`; `None` where even the lowest level has fewer.
     pub(crate) fn between(&self, from_us: i64, to_us: i64, columns: usize) -> Option<&[Block]> {
         let wanted = columns.saturating_mul(2).max(2);
         self.levels.iter().rev().map(|level| around(level, from_us, to_us)).find(|part| part.len() > wanted)
     }
 }
 
-/// The part of `blocks` in a span, with one more at either side.
+/// The blocks in a span and one more on each side.
 fn around(blocks: &[Block], from_us: i64, to_us: i64) -> &[Block] {
     let first = blocks.partition_point(|b| b.start() < from_us).saturating_sub(1);
     let end = blocks.partition_point(|b| b.start() <= to_us);
     &blocks[first.min(end)..(end + 1).min(blocks.len())]
 }
 
-/// What to draw in `columns` columns between two instants: of each column the extreme samples, in order of time.
-/// Where blocks are fewer than twice the columns, all of them. What lies before and after is one column each.
+/// The points to draw in `columns` columns between two instants: the extreme samples of each column, in order
+/// of time. Where there are fewer blocks than twice the columns, the points of all. The time before and after
+/// the span is one column each.
 pub(crate) fn points(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) -> Vec<(i64, f64)> {
     let mut points = Vec::new();
     if blocks.len() <= columns.saturating_mul(2) {
@@ -137,8 +140,8 @@ pub(crate) fn points(blocks: &[Block], from_us: i64, to_us: i64, columns: usize)
     points
 }
 
-/// The mean over time of the samples in each of `columns` columns, at its first sample's time; `None` where the samples are so
-/// few that they are as well drawn themselves.
+/// The time-weighted mean of each of `columns` columns, at its first sample's time; `None` where there are so
+/// few samples that they are drawn individually.
 pub(crate) fn means(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) -> Option<Vec<(i64, f64)>> {
     let columns = columns.max(1);
     if blocks.len() <= columns.saturating_mul(2) {
@@ -150,7 +153,7 @@ pub(crate) fn means(blocks: &[Block], from_us: i64, to_us: i64, columns: usize) 
     Some(together.map(|all| (all.start(), all.area / all.time)).collect())
 }
 
-/// The column in which a block is drawn: -1 before the span, `columns` behind it.
+/// The column in which a block is drawn: -1 before the span, `columns` after it.
 fn column(block: &Block, from_us: i64, to_us: i64, columns: usize) -> i64 {
     let width = (to_us.saturating_sub(from_us)).max(1) as f64 / columns.max(1) as f64;
     let place = block.start().saturating_sub(from_us) as f64 / width;
@@ -159,7 +162,7 @@ fn column(block: &Block, from_us: i64, to_us: i64, columns: usize) -> i64 {
 
 fn push(points: &mut Vec<(i64, f64)>, block: Block) {
     if block.low.1.is_nan() {
-        // One gap is enough, and none is needed in front.
+        // Consecutive gaps are one, and a leading gap is omitted.
         if points.last().is_some_and(|last| !last.1.is_nan()) {
             points.push((block.start(), f64::NAN));
         }
@@ -178,7 +181,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What is drawn of samples, by the pyramid where it serves and from the samples where not.
+    /// The points drawn: from the pyramid where it has enough blocks, else from the samples.
     fn drawn(samples: &[(i64, f64)], pieces: usize, from: i64, to: i64, columns: usize) -> Vec<(i64, f64)> {
         let mut pyramid = Pyramid::default();
         for part in samples.chunks(samples.len().div_ceil(pieces).max(1)) {
@@ -213,8 +216,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Against brute force: all that is drawn was measured, no extreme of the whole is lost, and there is no more to draw
-        /// than two points a column.
+        /// Against brute force: each point was measured, no extreme of the whole is lost, and there are at
+        /// most two points per column.
         #[test]
         fn the_whole_shows_its_extremes(samples in series(), pieces in 1usize..5, columns in 1usize..300) {
             let (first, last) = (samples[0].0, samples[samples.len() - 1].0);
@@ -225,7 +228,7 @@ mod tests {
             prop_assert!(shown.windows(2).all(|pair| pair[0].0 <= pair[1].0));
         }
 
-        /// A span: what is drawn reaches over it at both ends, and each extreme within is drawn.
+        /// A span: the points extend beyond it at both ends, and each extreme within is drawn.
         #[test]
         fn a_span_shows_its_extremes(samples in series(), a in 0.0..1.0f64, b in 0.0..1.0f64, columns in 1usize..300) {
             let end = samples[samples.len() - 1].0;
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_of_samples_and_not_of_blocks() {
+    fn means_weight_samples_and_not_blocks() {
         // 64 samples of 1 and 6 of 8 make two blocks; 64 + 36 in one column.
         let samples: Vec<(i64, f64)> = (0..70).map(|i| (i, if i < 64 { 1.0 } else { 8.0 })).collect();
         let (times, values): (Vec<i64>, Vec<f64>) = samples.iter().copied().unzip();
@@ -257,8 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_counts_for_the_time_since_the_one_before() {
-        // A rate over one microsecond, as after a stall of the sampler, says next to nothing; also where blocks meet.
+    fn a_sample_is_weighted_by_the_time_since_the_previous_one() {
+        // A rate over one microsecond, as after a stall of the sampler, has little weight; also at the
+        // boundary of two blocks.
         let times: Vec<i64> =
             (0..BLOCK as i64 * 2).map(|i| if i == 64 { 63_001 } else { i * 1000 }).collect();
         let values: Vec<f64> = (0..BLOCK * 2).map(|i| if i == 64 { 1000.0 } else { 1.0 }).collect();

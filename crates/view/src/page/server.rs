@@ -1,5 +1,5 @@
-//! The server of the page: three files, and answers to the page's questions. HTTP/1.1 by axum; reading records is done beside,
-//! on threads that may wait for the disk.
+//! The HTTP server of the page: three files and the API. HTTP/1.1 by axum; records are read on blocking
+//! threads.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -18,39 +18,40 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::documents::{OpenRequest, SeriesRequest, Vocabulary};
-use super::guard::{CONTENT_POLICY, Guard, Leave};
+use super::guard::{Access, CONTENT_POLICY, Guard};
 use super::store::{Refusal, Store};
 
-/// A question's size at the most.
-const BODY_MAX_BYTES: usize = 64 * 1024;
-/// How soon the end is noticed.
-const LOOK: Duration = Duration::from_millis(50);
+/// Maximum size of a request's body.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+/// Interval at which the stop flag is polled.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const INDEX: &[u8] = include_bytes!("../../page/index.html");
 const SCRIPT: &[u8] = include_bytes!("../../page/app.js");
 const STYLE: &[u8] = include_bytes!("../../page/app.css");
-/// Where a browser goes that has just got its cookie. A redirect would not send it where another site's link led here.
+/// Leads the browser to the page once it has its cookie. With a redirect it would not send the cookie if a
+/// link on another site led here.
 const WELCOME: &str = "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=/\"><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
 
-/// What to serve, and where.
+/// What to serve, and on which address.
 #[derive(Debug, Clone)]
 pub struct PageOptions {
-    /// The records; nothing outside is served.
+    /// The directory of the records; nothing outside it is served.
     pub runs_dir: PathBuf,
     /// The address to listen on.
     pub bind: IpAddr,
     /// The port; 0 takes any.
     pub port: u16,
-    /// The runs to open first, as `scenario/id`; the list where there are none.
-    pub asked: Vec<String>,
-    /// What others call this machine, where they may ask.
+    /// The runs to open first, as `scenario/id`; the list of runs where empty.
+    pub requested: Vec<String>,
+    /// This machine's name for other hosts, where they have access.
     pub hostname: Option<String>,
 }
 
 /// Why the page cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address and port.
@@ -58,15 +59,15 @@ pub enum PageError {
         /// Why.
         source: std::io::Error,
     },
-    /// The system gives no random numbers.
-    #[error("cannot make a token: {0}")]
+    /// The system provides no random numbers.
+    #[error("cannot create a token: {0}")]
     Token(getrandom::Error),
     /// The server did not start.
     #[error("cannot serve the page: {0}")]
     Serve(std::io::Error),
 }
 
-/// A page that listens and is not served yet.
+/// A page whose server listens but does not respond yet.
 pub struct Page {
     listener: TcpListener,
     address: SocketAddr,
@@ -80,7 +81,10 @@ struct Site {
 }
 
 impl Page {
-    /// Listens, and makes the token.
+    /// Listens on the address and creates the token.
+    ///
+    /// # Errors
+    /// Where the address cannot be used, or the system provides no random numbers.
     pub fn new(options: PageOptions) -> Result<Self, PageError> {
         let wanted = SocketAddr::new(options.bind, options.port);
         let fail = |source| PageError::Listen { address: wanted, source };
@@ -93,21 +97,24 @@ impl Page {
             (_, false) => address.to_string(),
         };
         let guard = Guard::new(address.ip(), address.port(), options.hostname).map_err(PageError::Token)?;
-        let store = Store::new(&options.runs_dir, options.asked);
+        let store = Store::new(&options.runs_dir, options.requested);
         Ok(Page { listener, address, site: Arc::new(Site { guard, store }), name })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address for one browser, with the token.
+    /// The URL for one browser, with the token.
     pub fn url(&self) -> String {
         format!("http://{}/?token={}", self.name, self.site.guard.token())
     }
 
-    /// Serves until `stop` is set. What is being answered then is left.
+    /// Serves until `stop` is set. Requests in progress are then aborted.
+    ///
+    /// # Errors
+    /// Where the server fails.
     pub fn serve(self, stop: &AtomicBool) -> Result<(), PageError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -119,7 +126,7 @@ impl Page {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
             let serving = tokio::spawn(async { axum::serve(listener, router(self.site)).await });
             while !stop.load(Ordering::Relaxed) && !serving.is_finished() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(STOP_POLL_INTERVAL).await;
             }
             match serving.is_finished() {
                 true => serving.await.map_err(std::io::Error::other)?,
@@ -137,31 +144,31 @@ fn router(site: Arc<Site>) -> Router {
         .route("/app.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
         .route("/app.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
         .route("/api/vocabulary", get(|| async { json(&Vocabulary::new()) }))
-        .route("/api/runs", get(|State(site)| ask(site, |site| Ok(json(&site.store.list()?)))))
-        .route("/api/sweeps", get(|State(site)| ask(site, |site| Ok(json(&site.store.sweeps()?)))))
-        .route("/api/published", get(|State(site)| ask(site, |site| Ok(json(&site.store.published()?)))))
-        .route("/api/open", post(|State(site), body| ask(site, |site| open(site, body))))
-        .route("/api/series", post(|State(site), body| ask(site, |site| series(site, body))))
-        .fallback(|| async { told(StatusCode::NOT_FOUND, "there is no such page") })
-        .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
-        .layer(middleware::from_fn_with_state(Arc::clone(&site), admit))
+        .route("/api/runs", get(|State(site)| respond(site, |site| Ok(json(&site.store.list()?)))))
+        .route("/api/sweeps", get(|State(site)| respond(site, |site| Ok(json(&site.store.sweeps()?)))))
+        .route("/api/published", get(|State(site)| respond(site, |site| Ok(json(&site.store.published()?)))))
+        .route("/api/open", post(|State(site), body| respond(site, |site| open(site, body))))
+        .route("/api/series", post(|State(site), body| respond(site, |site| series(site, body))))
+        .fallback(|| async { message(StatusCode::NOT_FOUND, "there is no such page") })
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(Arc::clone(&site), check_access))
         .with_state(site)
 }
 
-/// Lets in who may come, and tells the browser what the page may do.
-async fn admit(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+/// Refuses requests without access, and adds the headers that restrict the page.
+async fn check_access(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
     let token = token(request.uri());
     let mut response = match site.guard.check(request.headers(), token.as_deref()) {
-        Ok(Leave::Granted) if token.is_some() => file("text/html; charset=utf-8", WELCOME.as_bytes()),
-        Ok(Leave::Granted) => next.run(request).await,
-        Ok(Leave::Exchange(cookie)) => {
+        Ok(Access::Granted) if token.is_some() => file("text/html; charset=utf-8", WELCOME.as_bytes()),
+        Ok(Access::Granted) => next.run(request).await,
+        Ok(Access::Exchange(cookie)) => {
             let mut response = file("text/html; charset=utf-8", WELCOME.as_bytes());
             if let Ok(cookie) = HeaderValue::from_str(&cookie) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
             response
         }
-        Err(denied) => told(denied.status, denied.why),
+        Err(denied) => message(denied.status, denied.why),
     };
     let headers = response.headers_mut();
     for (name, value) in [
@@ -177,18 +184,18 @@ async fn admit(State(site): State<Arc<Site>>, request: Request, next: Next) -> R
     response
 }
 
-/// The token in the address of the page itself.
+/// The token in the page's URL.
 fn token(uri: &Uri) -> Option<String> {
     let query = uri.query().filter(|_| uri.path() == "/")?;
     query.split('&').find_map(|pair| pair.strip_prefix("token=")).map(str::to_owned)
 }
 
-/// Answers on a thread that may wait.
-async fn ask(
+/// Runs `respond` on a blocking thread.
+async fn respond(
     site: Arc<Site>,
-    answer: impl FnOnce(&Site) -> Result<Response, Refusal> + Send + 'static,
+    handler: impl FnOnce(&Site) -> Result<Response, Refusal> + Send + 'static,
 ) -> Response {
-    match tokio::task::spawn_blocking(move || answer(&site)).await {
+    match tokio::task::spawn_blocking(move || handler(&site)).await {
         Ok(Ok(response)) => response,
         Ok(Err(refusal)) => {
             let status = match refusal {
@@ -196,9 +203,9 @@ async fn ask(
                 Refusal::Bad(_) => StatusCode::BAD_REQUEST,
                 Refusal::Record(_) => StatusCode::INTERNAL_SERVER_ERROR,
             };
-            told(status, &refusal.to_string())
+            message(status, &refusal.to_string())
         }
-        Err(_) => told(StatusCode::INTERNAL_SERVER_ERROR, "the answer failed"),
+        Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "the request failed"),
     }
 }
 
@@ -214,13 +221,13 @@ fn series(site: &Site, body: Bytes) -> Result<Response, Refusal> {
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body).map_err(|e| Refusal::Bad(format!("the question cannot be read: {e}")))
+    serde_json::from_slice(body).map_err(|e| Refusal::Bad(format!("the request cannot be read: {e}")))
 }
 
 fn json<T: Serialize>(document: &T) -> Response {
     match serde_json::to_vec(document) {
         Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
-        Err(e) => told(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string()),
+        Err(e) => message(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string()),
     }
 }
 
@@ -228,6 +235,6 @@ fn file(kind: &'static str, bytes: &'static [u8]) -> Response {
     ([(header::CONTENT_TYPE, kind)], Body::from(bytes)).into_response()
 }
 
-fn told(status: StatusCode, what: &str) -> Response {
-    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{what}\n")).into_response()
+fn message(status: StatusCode, text: &str) -> Response {
+    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{text}\n")).into_response()
 }

@@ -1,4 +1,4 @@
-//! The records that the page has open, and what it may open: records below one directory, and nothing else.
+//! The records that the page has open. It can open only records below one directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,13 +18,14 @@ use super::sweeps;
 use super::topology::Topology;
 use super::wire;
 
-/// Runs whose pyramids are kept.
-const OPEN_MAX: usize = 12;
-/// Columns of a picture at the most, and curves of a kind where none are named.
-const COLUMNS_MAX: usize = 8192;
-const SUBJECTS_MAX: usize = 16;
-/// Measures and subjects of one request.
-const NAMES_MAX: usize = 64;
+/// Maximum number of runs whose pyramids are cached.
+const MAX_OPEN_RUNS: usize = 12;
+/// Maximum number of columns of a chart.
+const MAX_COLUMNS: usize = 8192;
+/// Maximum number of subjects where a request names none.
+const MAX_DEFAULT_SUBJECTS: usize = 16;
+/// Maximum number of measures, subjects or runs in one request.
+const MAX_NAMES: usize = 64;
 
 /// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +33,7 @@ pub(crate) enum Refusal {
     /// There is no such run.
     #[error("there is no run {0:?} here")]
     NoRun(String),
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Bad(String),
     /// The record cannot be read.
@@ -40,10 +41,10 @@ pub(crate) enum Refusal {
     Record(#[from] record::Error),
 }
 
-/// All that the page can see.
+/// The records that the page can read.
 pub(crate) struct Store {
     runs_dir: PathBuf,
-    asked: Vec<String>,
+    requested: Vec<String>,
     open: Mutex<Vec<(PathBuf, Arc<Mutex<OpenRun>>)>>,
 }
 
@@ -66,14 +67,14 @@ impl OpenRun {
 }
 
 impl Store {
-    pub(crate) fn new(runs_dir: &Path, asked: Vec<String>) -> Self {
-        Store { runs_dir: runs_dir.to_owned(), asked, open: Mutex::new(Vec::new()) }
+    pub(crate) fn new(runs_dir: &Path, requested: Vec<String>) -> Self {
+        Store { runs_dir: runs_dir.to_owned(), requested, open: Mutex::new(Vec::new()) }
     }
 
     pub(crate) fn list(&self) -> Result<RunList, Refusal> {
         Ok(RunList {
             runs_dir: self.runs_dir.display().to_string(),
-            asked: self.asked.clone(),
+            requested: self.requested.clone(),
             runs: record::list(&self.runs_dir)?.iter().map(RunItem::of).collect(),
         })
     }
@@ -88,14 +89,14 @@ impl Store {
 
     /// The runs with these keys, without their series.
     pub(crate) fn details(&self, keys: &[String]) -> Result<Vec<RunDetail>, Refusal> {
-        if keys.len() > NAMES_MAX {
+        if keys.len() > MAX_NAMES {
             return Err(Refusal::Bad(format!("{} runs at once are too many", keys.len())));
         }
         let mut details = keys.iter().map(|key| self.detail(key)).collect::<Result<Vec<_>, _>>()?;
         let summaries: Vec<&RunSummary> = details.iter().map(|detail| &detail.summary).collect();
         let labels = crate::label::run_labels(&summaries);
         details.iter_mut().zip(labels).for_each(|(detail, label)| {
-            detail.label = if label.is_empty() { detail.summary.engine.clone() } else { label };
+            detail.label = if label.is_empty() { detail.summary.engine.to_string() } else { label };
         });
         Ok(details)
     }
@@ -129,10 +130,10 @@ impl Store {
         })
     }
 
-    /// The curves that are asked for, as [`wire`] lays them out.
+    /// The requested curves, in the encoding of [`wire`].
     pub(crate) fn series(&self, request: &SeriesRequest) -> Result<Vec<u8>, Refusal> {
         let span = span_us(request)?;
-        let columns = request.columns.clamp(1, COLUMNS_MAX);
+        let columns = request.columns.clamp(1, MAX_COLUMNS);
         let measures = parse(TableName::Flows, &request.measures)?;
         let link_measures = parse(TableName::Links, &request.link_measures)?;
         let trace = parse(TableName::Trace, &request.trace)?;
@@ -147,9 +148,9 @@ impl Store {
             let wanted = wanted(&flows.subjects, &request.flows);
             curves.extend(flows.curves(&measures, &wanted, span, columns)?.into_iter().map(|c| ("flow", c)));
             if request.causes {
-                let known = wanted.iter().filter_map(|s| Some((*s, flows.stretches(*s)?)));
-                causes.extend(known.map(|(subject, stretches)| {
-                    (flows.subjects[subject].clone(), stretches.shares(span.0, span.1, columns))
+                let known = wanted.iter().filter_map(|s| Some((*s, flows.cause_intervals(*s)?)));
+                causes.extend(known.map(|(subject, intervals)| {
+                    (flows.subjects[subject].clone(), intervals.shares(span.0, span.1, columns))
                 }));
             }
         }
@@ -197,7 +198,7 @@ impl Store {
         wire::encode(&head, &curves, &causes).map_err(|e| Refusal::Bad(e.to_string()))
     }
 
-    /// The record that a key names, which lies below the runs directory also when links are followed.
+    /// The record that a key names. With all symbolic links followed it must be below the runs directory.
     fn find(&self, key: &str) -> Result<Run, Refusal> {
         let none = || Refusal::NoRun(key.to_owned());
         let (scenario, id) = key.split_once('/').ok_or_else(none)?;
@@ -205,19 +206,19 @@ impl Store {
             return Err(none());
         }
         let dir = self.runs_dir.join(scenario);
-        let places = [dir.join(id), dir.join(format!(".{id}.partial"))];
-        let place = places.into_iter().find(|place| place.is_dir()).ok_or_else(none)?;
-        self.inside(&place).ok_or_else(none)?;
-        Ok(Run::open(&place)?)
+        let paths = [dir.join(id), dir.join(format!(".{id}.partial"))];
+        let path = paths.into_iter().find(|path| path.is_dir()).ok_or_else(none)?;
+        self.inside(&path).ok_or_else(none)?;
+        Ok(Run::open(&path)?)
     }
 
-    /// `path`, where it exists and lies below the runs directory with all links followed.
+    /// `path` with all symbolic links followed, where it exists and is below the runs directory.
     fn inside(&self, path: &Path) -> Option<PathBuf> {
         let (root, path) = (self.runs_dir.canonicalize().ok()?, path.canonicalize().ok()?);
         path.starts_with(root).then_some(path)
     }
 
-    /// The run's series as read so far. The run that was longest not looked at is forgotten.
+    /// The run's cached series. The least recently used run is evicted.
     fn opened(&self, path: &Path) -> Arc<Mutex<OpenRun>> {
         let mut open = lock(&self.open);
         let known = open.iter().position(|(known, _)| known == path);
@@ -227,20 +228,20 @@ impl Store {
         };
         let run = Arc::clone(&entry.1);
         open.push(entry);
-        if open.len() > OPEN_MAX {
+        if open.len() > MAX_OPEN_RUNS {
             open.remove(0);
         }
         run
     }
 }
 
-/// One name of a path, and no hidden one.
+/// Whether a text is a single component of a path, and not hidden.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('.') && !text.contains(['/', '\\', '\0'])
 }
 
 fn parse(table: TableName, names: &[String]) -> Result<Vec<Measure>, Refusal> {
-    if names.len() > NAMES_MAX {
+    if names.len() > MAX_NAMES {
         return Err(Refusal::Bad(format!("{} measures at once are too many", names.len())));
     }
     let mut measures: Vec<Measure> = Vec::new();
@@ -252,19 +253,19 @@ fn parse(table: TableName, names: &[String]) -> Result<Vec<Measure>, Refusal> {
     Ok(measures)
 }
 
-/// The places of the subjects named, or of the first few.
+/// The indexes of the named subjects, or of the first [`MAX_DEFAULT_SUBJECTS`].
 fn wanted(subjects: &[String], names: &[String]) -> Vec<usize> {
     if names.is_empty() {
-        return (0..subjects.len().min(SUBJECTS_MAX)).collect();
+        return (0..subjects.len().min(MAX_DEFAULT_SUBJECTS)).collect();
     }
-    (0..subjects.len()).filter(|at| names.contains(&subjects[*at])).take(NAMES_MAX).collect()
+    (0..subjects.len()).filter(|at| names.contains(&subjects[*at])).take(MAX_NAMES).collect()
 }
 
 fn span_us(request: &SeriesRequest) -> Result<(i64, i64), Refusal> {
     let (from, to) = (request.from_s * 1e6, request.to_s * 1e6);
     if !(from.is_finite() && to.is_finite() && from < to && from.abs() < 1e17 && to.abs() < 1e17) {
         return Err(Refusal::Bad(format!(
-            "there is nothing between {} s and {} s",
+            "the span from {} s to {} s is empty",
             request.from_s, request.to_s
         )));
     }
@@ -280,7 +281,7 @@ fn age_s(dir: &Path) -> f64 {
     written.ok().and_then(|at| SystemTime::now().duration_since(at).ok()).map_or(0.0, |age| age.as_secs_f64())
 }
 
-/// A lock that a panic elsewhere does not take away: what it guards is a cache.
+/// Locks a mutex even if it is poisoned, because its data is only a cache.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,9 +9,9 @@ use schema::{PublishedResult, RunSummary, SweepKnee, SweptField, SweptValue};
 use super::documents::{MetricPoint, PublishedRow, SweepDocument, SweepMetric};
 use model::KneePoint;
 
-use crate::sweep::tell_knee;
+use crate::sweep::describe_knee;
 
-/// What a flow's summary has of a metric.
+/// A metric's value in a flow's summary.
 type FlowFigure = fn(&schema::FlowSummary) -> Option<f64>;
 /// Name, unit and value of the metrics of each flow.
 const METRICS: [(&str, &str, FlowFigure); 4] = [
@@ -45,7 +45,7 @@ fn document(scenario: String, names: Vec<String>, entries: &[&RunEntry]) -> Swee
         let first = runs.iter().find_map(|(_, run)| Amount::parse(run.run().sweep.get(name)?));
         first.map_or("", Amount::unit).to_owned()
     };
-    // The first axis is the field with the most different numbers.
+    // The first axis is the field with the most distinct numbers.
     let mut fields: Vec<SweptField> =
         names.iter().map(|n| SweptField { field: n.clone(), unit: unit(n) }).collect();
     let numbers = |field: &SweptField| {
@@ -62,8 +62,8 @@ fn document(scenario: String, names: Vec<String>, entries: &[&RunEntry]) -> Swee
     let metric = |flow: &str, (metric, unit, of): (&str, &str, FlowFigure)| {
         let points = points(&runs, &fields, |run| of(run.flows.iter().find(|f| f.name == flow)?));
         let name = format!("flows.{flow}.{metric}");
-        let (knees, told) = knees(&runs, &points, &fields, (&name, unit));
-        SweepMetric { name, unit: unit.into(), points, knees, told }
+        let (knees, knee_texts) = knees(&runs, &points, &fields, (&name, unit));
+        SweepMetric { name, unit: unit.into(), points, knees, knee_texts }
     };
     let metrics = flows.iter().flat_map(|flow| METRICS.iter().map(|known| metric(flow, *known)));
     SweepDocument {
@@ -114,7 +114,7 @@ fn points(
     points
 }
 
-/// Where the metric levels off over the first field, and that in words.
+/// The knees of the metric over the first field, and the same in words.
 fn knees(
     runs: &[(String, &record::Run)],
     points: &[MetricPoint],
@@ -134,17 +134,17 @@ fn knees(
         })
         .collect();
     let found = model::knees(&points, &first.field, metric.0);
-    let told = found.iter().map(|knee| {
+    let texts = found.iter().map(|knee| {
         let others = knee.others.iter().map(|value| value.text.as_str());
         let of: Vec<&str> =
             [knee.engine.as_str()].into_iter().chain(knee.variant.as_deref()).chain(others).collect();
-        tell_knee(&of.join(" "), first, metric.1, knee)
+        describe_knee(&of.join(" "), first, metric.1, knee)
     });
-    let told = told.collect();
-    (found, told)
+    let texts = texts.collect();
+    (found, texts)
 }
 
-/// The published figures of all records, each with what the newest run of each engine knows of it.
+/// The published figures of all records, each with the figure of the newest run of each engine.
 pub(crate) fn published(entries: &[RunEntry]) -> Vec<PublishedRow> {
     let mut rows: Vec<PublishedRow> = Vec::new();
     for entry in entries.iter().rev() {
@@ -174,7 +174,7 @@ fn is_same(a: &PublishedResult, b: &PublishedResult) -> bool {
     (&a.id, &a.metric, &a.variant) == (&b.id, &b.metric, &b.variant)
 }
 
-/// Adds what another record knows of a published figure to those of `all`.
+/// Merges a published figure of another record into `all`.
 pub fn gather_published(all: &mut Vec<PublishedResult>, one: &PublishedResult) {
     match all.iter_mut().find(|known| is_same(known, one)) {
         Some(known) => add_published(known, one),
@@ -182,7 +182,7 @@ pub fn gather_published(all: &mut Vec<PublishedResult>, one: &PublishedResult) {
     }
 }
 
-/// Fills in what another record knows of a published figure; what is nearest to reality judges.
+/// Adds the figures of another record. The verdict is that of the engine closest to reality.
 fn add_published(known: &mut PublishedResult, one: &PublishedResult) {
     let rank =
         |p: &PublishedResult| (!p.kernels.is_empty(), p.lab.is_some(), p.sim.is_some(), p.model.is_some());

@@ -1,15 +1,16 @@
-//! The network of a run as the page draws it: from its scenario, or where that is none (a test between hosts), from its flows.
+//! The network of a run as the page draws it: from its scenario, or from its flows where there is none (a
+//! test between hosts).
 
-use scenario::ScenarioFile;
+use scenario::{Direction, ScenarioFile};
 use schema::RunSummary;
 use serde::Serialize;
 
-/// Nodes, links and the ways of flows.
+/// Nodes, links and the paths of flows.
 #[derive(Debug, Serialize)]
 pub(crate) struct Topology {
     pub(crate) nodes: Vec<Node>,
     pub(crate) links: Vec<Link>,
-    pub(crate) paths: Vec<Way>,
+    pub(crate) paths: Vec<FlowPath>,
 }
 
 /// A host, switch or router.
@@ -22,21 +23,21 @@ pub(crate) struct Node {
     pub(crate) address: String,
 }
 
-/// A link between two of them.
+/// A link between two nodes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Link {
     pub(crate) name: String,
     pub(crate) from: String,
     pub(crate) to: String,
-    /// What the direction from the first end to the second is, as in a scenario; empty where it is ideal.
+    /// The direction from the first end to the second, as in a scenario; empty where it is ideal.
     pub(crate) forward: String,
     /// The other direction.
     pub(crate) backward: String,
 }
 
-/// A flow's way.
+/// A flow's path.
 #[derive(Debug, Serialize)]
-pub(crate) struct Way {
+pub(crate) struct FlowPath {
     pub(crate) flow: String,
     pub(crate) from: String,
     pub(crate) to: String,
@@ -56,13 +57,11 @@ impl Topology {
         let hosts = scenario.hosts.iter().map(|host| node(&host.name, "host", host.address().to_string()));
         let switches = scenario.switches.iter().map(|name| node(name, "switch", String::new()));
         let routers = scenario.routers.iter().map(|router| node(&router.name, "router", String::new()));
-        let way = |flow: &scenario::Flow| {
+        let path = |flow: &scenario::FlowSpec| {
             let hops = scenario.path(&flow.from, &flow.to).unwrap_or_default();
-            let hops = hops.into_iter().map(|hop| {
-                let direction = if hop.reversed { "backward" } else { "forward" };
-                format!("{} {direction}", scenario.links[hop.link].name)
-            });
-            Way {
+            let hops =
+                hops.into_iter().map(|hop| format!("{} {}", scenario.links[hop.link].name, hop.direction));
+            FlowPath {
                 flow: flow.name.clone(),
                 from: flow.from.clone(),
                 to: flow.to.clone(),
@@ -73,17 +72,17 @@ impl Topology {
             name: link.name.clone(),
             from: link.ends[0].clone(),
             to: link.ends[1].clone(),
-            forward: described(link, false),
-            backward: described(link, true),
+            forward: described(link, Direction::Forward),
+            backward: described(link, Direction::Backward),
         };
         Some(Topology {
             nodes: hosts.chain(switches).chain(routers).collect(),
             links: scenario.links.iter().map(link).collect(),
-            paths: scenario.flows.iter().map(way).collect(),
+            paths: scenario.flows.iter().map(path).collect(),
         })
     }
 
-    /// A line from each sender to each receiver.
+    /// One link from each sender to its receiver.
     fn of_flows(run: &RunSummary) -> Self {
         let mut topology = Topology { nodes: Vec::new(), links: Vec::new(), paths: Vec::new() };
         for flow in &run.flows {
@@ -106,7 +105,7 @@ impl Topology {
                     backward: String::new(),
                 });
             }
-            topology.paths.push(Way {
+            topology.paths.push(FlowPath {
                 flow: flow.name.clone(),
                 from: flow.from.clone(),
                 to: flow.to.clone(),
@@ -117,7 +116,7 @@ impl Topology {
     }
 }
 
-fn described(link: &scenario::Link, reversed: bool) -> String {
-    let direction = link.direction(reversed);
+fn described(link: &scenario::Link, direction: Direction) -> String {
+    let direction = link.pipe(direction);
     if direction.is_ideal() { String::new() } else { scenario::describe_direction(direction) }
 }

@@ -1,13 +1,14 @@
-//! Series on their way to the page: a JSON head, then numbers as the browser's typed arrays take them.
+//! The encoding of series for the page: a JSON head, then numbers in the format of the browser's typed
+//! arrays.
 //!
-//! Little-endian: the head's length in bytes (32 bits), the head padded with spaces so that what follows is at a multiple of 8,
-//! then of each curve its times in seconds and its values as 64-bit floats (NaN is a gap) and the same of its means where it has
-//! any, then the shares of causes in bytes.
+//! Little-endian: the head's length in bytes (32 bits); the head, padded with spaces so that the numbers
+//! begin at a multiple of 8; for each curve its times in seconds and its values as 64-bit floats (NaN is a
+//! gap), then the same for its means if it has any; then the shares of causes in bytes.
 
 use super::documents::SeriesHead;
 use super::layer::Curve;
 
-/// The whole answer.
+/// The response's body.
 pub(crate) fn encode(
     head: &SeriesHead,
     curves: &[Curve],

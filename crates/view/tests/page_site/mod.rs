@@ -1,4 +1,5 @@
-//! A page that is served to a test: a small record in a directory of its own, and a browser's side of HTTP.
+//! A page served to a test: a small record in a temporary directory, and an HTTP client in place of a
+//! browser.
 #![allow(dead_code)]
 
 use std::io::{Read, Write};
@@ -10,8 +11,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use schema::{
-    Cause, Event, EventKind, FlowSample, FlowSummary, LinkSample, LinkSummary, PublishedResult,
-    PublishedVerdict, Summary, TraceKind, TraceRow,
+    Cause, Event, EventKind, FlowKind, FlowSample, FlowSummary, LinkDirection, LinkSample, LinkSummary,
+    PublishedResult, PublishedVerdict, Summary, TraceKind, TraceRow,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -30,8 +31,8 @@ pub struct Site {
     thread: Option<JoinHandle<()>>,
 }
 
-/// An answer.
-pub struct Answer {
+/// An HTTP response.
+pub struct Response {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
@@ -69,14 +70,14 @@ fn summary() -> Summary {
             name: name.into(),
             from: "h1".into(),
             to: "h2".into(),
-            kind: "tcp".into(),
+            kind: FlowKind::Tcp,
             goodput_bps: Some(5e5),
             ..FlowSummary::default()
         })
         .to_vec();
     run.links = vec![LinkSummary {
         name: "h1-h2".into(),
-        direction: "forward".into(),
+        direction: LinkDirection::Forward,
         rate_bps: Some(1e6),
         ..LinkSummary::default()
     }];
@@ -132,7 +133,7 @@ impl Site {
             .map(|i| LinkSample {
                 time_us: i * 10_000,
                 link: "h1-h2".into(),
-                direction: "forward".into(),
+                direction: LinkDirection::Forward,
                 queue_bytes: Some(i % 100),
                 rate_bps: Some(i),
                 ..LinkSample::default()
@@ -161,7 +162,7 @@ impl Site {
         writer.append_trace(&trace).unwrap();
         let id = writer.id().to_owned();
         writer.finish(&summary(), &flows(), &links, &events).unwrap();
-        // What lies outside, and links that lead there.
+        // A record outside the directory, and a symbolic link to it.
         std::fs::create_dir_all(dir.path().join("outside/two/secret")).unwrap();
         std::fs::write(dir.path().join("outside/two/secret/summary.json"), record::EXAMPLE_SUMMARY).unwrap();
         std::os::unix::fs::symlink(dir.path().join("outside/two/secret"), runs.join("two/linked")).unwrap();
@@ -170,7 +171,7 @@ impl Site {
             runs_dir: runs,
             bind: Ipv4Addr::LOCALHOST.into(),
             port: 0,
-            asked: vec![],
+            requested: vec![],
             hostname: None,
         };
         let page = view::Page::new(options).unwrap();
@@ -196,7 +197,7 @@ impl Site {
     }
 
     /// A request with these headers; `Host` is the server's own where none is given.
-    pub fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut head =
@@ -212,11 +213,11 @@ impl Site {
         let end = bytes.windows(4).position(|part| part == b"\r\n\r\n").unwrap();
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head, body: bytes[end + 4..].to_vec() }
+        Response { status, head, body: bytes[end + 4..].to_vec() }
     }
 
-    /// The same with the cookie.
-    pub fn with_cookie(&self, method: &str, path: &str, body: &[u8]) -> Answer {
+    /// The same request with the cookie.
+    pub fn with_cookie(&self, method: &str, path: &str, body: &[u8]) -> Response {
         self.ask(method, path, &[("Cookie", &self.cookie)], body)
     }
 
@@ -226,14 +227,14 @@ impl Site {
         serde_json::from_slice(&answer.body).unwrap()
     }
 
-    pub fn post(&self, path: &str, question: &Value) -> Value {
-        let answer = self.with_cookie("POST", path, question.to_string().as_bytes());
+    pub fn post(&self, path: &str, request: &Value) -> Value {
+        let answer = self.with_cookie("POST", path, request.to_string().as_bytes());
         assert_eq!(answer.status, 200, "{path}: {}", String::from_utf8_lossy(&answer.body));
         serde_json::from_slice(&answer.body).unwrap()
     }
 
-    pub fn series(&self, question: &Value) -> Series {
-        let answer = self.with_cookie("POST", "/api/series", question.to_string().as_bytes());
+    pub fn series(&self, request: &Value) -> Series {
+        let answer = self.with_cookie("POST", "/api/series", request.to_string().as_bytes());
         assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
         let length = u32::from_le_bytes(answer.body[..4].try_into().unwrap()) as usize;
         let head: Value = serde_json::from_slice(&answer.body[4..4 + length]).unwrap();
@@ -247,7 +248,7 @@ impl Site {
                 curves.push((0..count).map(|i| (number(i), number(count + i))).collect::<Vec<_>>());
             }
         }
-        // Samples and means by turns.
+        // Points and means alternate.
         let means = curves.iter().skip(1).step_by(2).cloned().collect();
         let curves = curves.into_iter().step_by(2).collect();
         Series { head, curves, means, causes: rest.to_vec() }

@@ -1,9 +1,10 @@
-//! Two synthetic runs that look like a TCP transfer over 10 Gb/s and 20 ms: one that its receive window holds
-//! down, one that fills the path and overflows its queue now and then. Deterministic; for pictures and tests.
+//! Synthetic runs that resemble a TCP transfer over 10 Gb/s and 20 ms: one limited by its receive window, and
+//! one that fills the path and sometimes overflows its queue. Deterministic; for pictures and tests.
 
 use schema::{
-    Cause, Event, EventKind, FlowSample, FlowSummary, HostInfo, Limited, LinkSample, LinkSummary,
-    PublishedResult, PublishedVerdict, Quality, RunSummary, SUMMARY_SCHEMA, Summary,
+    Cause, EngineName, Event, EventKind, FlowKind, FlowSample, FlowSummary, HostInfo, Limited, LinkDirection,
+    LinkSample, LinkSummary, PublishedResult, PublishedVerdict, Quality, Reliability, RunSummary,
+    SUMMARY_SCHEMA, Summary,
 };
 use view::LoadedRun;
 
@@ -12,7 +13,7 @@ const RTT_S: f64 = 0.020;
 const RATE_BPS: f64 = 9.56e9;
 const QUEUE_MAX: f64 = 25e6;
 
-/// A run of `seconds`, sampled every 10 ms, whose receive window may grow to `window_max` bytes.
+/// A run of `seconds`, sampled every 10 ms, whose receive window can grow to `window_max` bytes.
 pub fn run(variant: &str, seconds: u32, window_max: f64) -> LoadedRun {
     let mut noise = Noise(7);
     let (mut flows, mut links, mut events) = (Vec::new(), Vec::new(), Vec::new());
@@ -35,7 +36,7 @@ pub fn run(variant: &str, seconds: u32, window_max: f64) -> LoadedRun {
             cwnd *= 0.7;
             ssthresh = Some(cwnd);
         } else if inflight >= window {
-            // Window-limited: cwnd is not validated any further.
+            // Limited by the receive window: cwnd no longer grows (RFC 7661).
         } else if ssthresh.is_none() {
             cwnd *= 2f64.powf(0.5);
         } else {
@@ -80,12 +81,12 @@ pub fn run(variant: &str, seconds: u32, window_max: f64) -> LoadedRun {
             });
         }
         for (direction, queue, rate) in
-            [("forward", queue, goodput * 1.046), ("backward", 0.0, goodput / 60.0)]
+            [(LinkDirection::Forward, queue, goodput * 1.046), (LinkDirection::Backward, 0.0, goodput / 60.0)]
         {
             links.push(LinkSample {
                 time_us,
                 link: "s1-s2".into(),
-                direction: direction.into(),
+                direction,
                 rate_bps: Some(rate as i64),
                 queue_bytes: Some(queue as i64),
                 ..LinkSample::default()
@@ -121,7 +122,7 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
         name: "bulk".into(),
         from: "h1".into(),
         to: "h2".into(),
-        kind: "tcp".into(),
+        kind: FlowKind::Tcp,
         cc: Some("cubic".into()),
         goodput_bps: Some(mean(&bulk)),
         steady_goodput_bps: Some(mean(&steady)),
@@ -157,7 +158,7 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
         name: "ping".into(),
         from: "h1".into(),
         to: "h2".into(),
-        kind: "ping".into(),
+        kind: FlowKind::Ping,
         first_rtt_us: Some(40_140.0),
         min_rtt_us: Some(20_020.0),
         median_rtt_us: Some(20_060.0),
@@ -169,7 +170,7 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
     };
     let link = LinkSummary {
         name: "s1-s2".into(),
-        direction: "forward".into(),
+        direction: LinkDirection::Forward,
         rate_bps: Some(10e9),
         utilization: Some(mean(&bulk) / RATE_BPS),
         sent_packets: 17_123_456,
@@ -181,7 +182,7 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
     };
     let run = RunSummary {
         id: format!("20261121T031500Z-lab-{variant}"),
-        engine: "lab".into(),
+        engine: EngineName::Lab,
         variant: Some(variant.into()),
         kernel: None,
         sweep: Default::default(),
@@ -195,7 +196,7 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
         links: vec![link],
         fairness_jain: Some(1.0),
         quality: Quality {
-            ok: true,
+            reliability: Reliability::Reliable,
             emulator_late_p50_us: Some(14.0),
             emulator_late_p99_us: Some(41.0),
             emulator_late_max_us: Some(320.0),
@@ -250,7 +251,7 @@ fn published() -> Vec<PublishedResult> {
     ]
 }
 
-/// Numbers that look random and are the same every time.
+/// A deterministic pseudorandom generator.
 struct Noise(u64);
 
 impl Noise {

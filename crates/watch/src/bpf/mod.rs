@@ -1,12 +1,12 @@
-//! eBPF: looks at many connections for little, and tells each event of those that are wanted.
+//! eBPF: samples many connections cheaply, and reports each event of the selected ones.
 
 mod clocks;
 mod contract;
-mod kernel;
-mod missing;
 mod report;
+mod requirements;
+mod tracer;
 
 pub use clocks::Clocks;
-pub use contract::{Event, EventKind, Sample};
-pub(crate) use contract::{Pass, RawSample};
-pub use kernel::Kernel;
+pub use contract::{BpfSample, SocketEvent, SocketEventKind};
+pub(crate) use contract::{RawBpfSample, SamplingPass};
+pub use tracer::BpfTracer;

@@ -1,4 +1,4 @@
-//! The map into which eBPF writes what it saw, mapped into this process.
+//! The eBPF map that holds the samples (`struct report`), mapped into this process.
 #![allow(unsafe_code)]
 
 use std::{
@@ -11,34 +11,38 @@ use super::contract::REPORT_BYTES;
 
 /// The mapping of a `struct report`.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct MappedReport {
     start: NonNull<libc::c_void>,
 }
 
-impl Report {
+impl MappedReport {
     /// Maps the only value of `map`.
-    pub(crate) fn of_map(map: BorrowedFd<'_>) -> io::Result<Report> {
-        // SAFETY: a new mapping at a place that the kernel chooses touches nothing else.
+    ///
+    /// # Errors
+    /// If mmap(2) fails.
+    pub(crate) fn open(map: BorrowedFd<'_>) -> io::Result<MappedReport> {
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps no other memory.
         let start = unsafe {
             libc::mmap(ptr::null_mut(), REPORT_BYTES, libc::PROT_READ, libc::MAP_SHARED, map.as_raw_fd(), 0)
         };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        NonNull::new(start).map(|start| Report { start }).ok_or_else(|| io::Error::other("mapped at 0"))
+        NonNull::new(start).map(|start| MappedReport { start }).ok_or_else(|| io::Error::other("mapped at 0"))
     }
 
-    /// What the latest run of `look` or `survey` wrote.
+    /// What the latest run of `sample_slots` or `sample_pattern` wrote.
     pub(crate) fn bytes(&self) -> &[u8; REPORT_BYTES] {
-        // SAFETY: the mapping is so long and lives as long as this, and any bytes are valid. Only `Kernel` runs what writes
-        // there, and it refers to none of it meanwhile.
+        // SAFETY: the mapping has this length and lives as long as `self`, and any bytes are valid. Only
+        // `BpfTracer` runs the programs that write there, and it holds no reference into the mapping
+        // meanwhile.
         unsafe { self.start.cast().as_ref() }
     }
 }
 
-impl Drop for Report {
+impl Drop for MappedReport {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nobody refers to it any more.
+        // SAFETY: it was mapped with this length, and no reference into it remains.
         unsafe { libc::munmap(self.start.as_ptr(), REPORT_BYTES) };
     }
 }

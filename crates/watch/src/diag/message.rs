@@ -1,12 +1,15 @@
-//! The messages of sock_diag: the request as bytes, and what is in an answer (include/uapi/linux/inet_diag.h).
+//! Messages of sock_diag: encodes the request and parses replies (include/uapi/linux/inet_diag.h).
 //!
-//! The request is the older one (TCPDIAG_GETSOCK), because it alone asks for IPv4 and IPv6 in one walk of the kernel's table.
+//! The request is the older TCPDIAG_GETSOCK, because only this one returns IPv4 and IPv6 in one walk of the
+//! kernel's table.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::{
     TcpInfo,
-    connection::{CongestionInfo, Cookie, Ends, Look, Memory, State, plain},
+    socket_sample::{
+        CongestionInfo, SocketAddresses, SocketCookie, SocketMemory, SocketSample, SocketState, unmapped,
+    },
 };
 
 const NLMSG_HEADER: usize = 16;
@@ -14,7 +17,7 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
-/// The kernel's table changed while it was told: some may be missing or double.
+/// The kernel's table changed during the dump: connections may be missing or listed twice.
 const NLM_F_DUMP_INTR: u16 = 0x10;
 const TCPDIAG_GETSOCK: u16 = 18;
 const REQUEST_BYTES: usize = NLMSG_HEADER + 60;
@@ -23,7 +26,7 @@ const MESSAGE_BYTES: usize = 72;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
-/// INET_DIAG_*: attributes of an answer.
+/// INET_DIAG_*: attributes of a reply.
 mod attribute {
     pub const INFO: u16 = 2;
     pub const VEGASINFO: u16 = 3;
@@ -35,26 +38,27 @@ mod attribute {
     pub const BBRINFO: u16 = 16;
 }
 
-/// Connections only: neither those that listen nor those in TIME-WAIT, which are no sockets any more.
+/// Mask of the requested TCP states. It excludes LISTEN, and TIME-WAIT, where the socket itself is already
+/// freed.
 const STATES: u32 = 0xfff & !(1 << 10) & !(1 << 6) & !1;
 
-/// What became of a part of an answer.
+/// Outcome of parsing one datagram of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// There is more.
+pub(crate) enum ReplyStatus {
+    /// More datagrams follow.
     More,
-    /// That was all.
+    /// The reply is complete.
     Done,
-    /// That was all, and the table changed meanwhile.
+    /// The reply is complete, and the kernel's table changed meanwhile.
     Changed,
     /// The kernel refused with this errno.
     Refused(i32),
 }
 
-/// The request for all connections with all that the kernel tells, as bytes.
+/// Encodes a request for all connections, with all attributes that the kernel can report.
 pub(crate) fn request(sequence: u32) -> [u8; REQUEST_BYTES] {
     use attribute::*;
-    // BBRINFO and DCTCPINFO have numbers too large to ask for and come with VEGASINFO.
+    // The numbers of BBRINFO and DCTCPINFO do not fit into the mask of 8 bits; they come with VEGASINFO.
     let extensions = [INFO, VEGASINFO, CONG, TOS, TCLASS, SKMEMINFO];
     let mask = extensions.iter().fold(0u8, |mask, number| mask | 1 << (number - 1));
     let mut bytes = [0; REQUEST_BYTES];
@@ -67,8 +71,9 @@ pub(crate) fn request(sequence: u32) -> [u8; REQUEST_BYTES] {
     bytes
 }
 
-/// Reads one datagram of an answer to request `sequence`. Messages of other requests, and what is malformed, are left out.
-pub(crate) fn read(mut bytes: &[u8], sequence: u32, looks: &mut Vec<Look>) -> Progress {
+/// Parses one datagram of the reply to request `sequence` and appends its connections to `samples`. Replies
+/// to other requests and malformed messages are skipped.
+pub(crate) fn parse_reply(mut bytes: &[u8], sequence: u32, samples: &mut Vec<SocketSample>) -> ReplyStatus {
     let mut changed = false;
     while let Some(header) = bytes.get(..NLMSG_HEADER) {
         let length = u32_at(header, 0).map_or(0, |n| n as usize);
@@ -76,29 +81,31 @@ pub(crate) fn read(mut bytes: &[u8], sequence: u32, looks: &mut Vec<Look>) -> Pr
         if u32_at(header, 8) == Some(sequence) {
             changed |= u16_at(header, 6).is_some_and(|flags| flags & NLM_F_DUMP_INTR != 0);
             match u16_at(header, 4) {
-                Some(NLMSG_DONE) => return if changed { Progress::Changed } else { Progress::Done },
-                Some(NLMSG_ERROR) => return Progress::Refused(u32_at(payload, 0).map_or(0, |n| -(n as i32))),
-                _ => looks.extend(parse(payload)),
+                Some(NLMSG_DONE) => return if changed { ReplyStatus::Changed } else { ReplyStatus::Done },
+                Some(NLMSG_ERROR) => {
+                    return ReplyStatus::Refused(u32_at(payload, 0).map_or(0, |n| -(n as i32)));
+                }
+                _ => samples.extend(parse_connection(payload)),
             }
         }
         bytes = bytes.get(aligned(length)..).unwrap_or(&[]);
     }
-    Progress::More
+    ReplyStatus::More
 }
 
-/// A connection of the payload of one message; `None` where it is none of TCP's.
-fn parse(payload: &[u8]) -> Option<Look> {
+/// Parses the payload of one message; `None` if it is too short, or neither IPv4 nor IPv6.
+fn parse_connection(payload: &[u8]) -> Option<SocketSample> {
     let message = payload.get(..MESSAGE_BYTES)?;
     let family = message[0];
     let port = |at| u16::from_be_bytes([message[at], message[at + 1]]);
-    let ends = Ends {
+    let addresses = SocketAddresses {
         local: SocketAddr::new(address(family, &message[8..24])?, port(4)),
         peer: SocketAddr::new(address(family, &message[24..40])?, port(6)),
     };
-    let mut look = Look {
-        cookie: Cookie(u64::from(u32_at(message, 44)?) | u64::from(u32_at(message, 48)?) << 32),
-        ends,
-        state: State(message[1]),
+    let mut sample = SocketSample {
+        cookie: SocketCookie(u64::from(u32_at(message, 44)?) | u64::from(u32_at(message, 48)?) << 32),
+        addresses,
+        state: SocketState(message[1]),
         rqueue_bytes: u32_at(message, 56)?,
         wqueue_bytes: u32_at(message, 60)?,
         uid: u32_at(message, 64)?,
@@ -109,37 +116,37 @@ fn parse(payload: &[u8]) -> Option<Look> {
         memory: None,
         info: TcpInfo::from_bytes(&[]),
     };
-    let mut rest = &payload[MESSAGE_BYTES..];
-    while let (Some(length), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
-        let Some(value) = rest.get(4..usize::from(length)) else { break };
-        take(&mut look, kind, value);
-        rest = rest.get(aligned(usize::from(length))..).unwrap_or(&[]);
+    let mut attributes = &payload[MESSAGE_BYTES..];
+    while let (Some(length), Some(kind)) = (u16_at(attributes, 0), u16_at(attributes, 2)) {
+        let Some(value) = attributes.get(4..usize::from(length)) else { break };
+        set_attribute(&mut sample, kind, value);
+        attributes = attributes.get(aligned(usize::from(length))..).unwrap_or(&[]);
     }
-    Some(look)
+    Some(sample)
 }
 
-fn take(look: &mut Look, kind: u16, value: &[u8]) {
+fn set_attribute(sample: &mut SocketSample, kind: u16, value: &[u8]) {
     match kind {
-        attribute::INFO => look.info = TcpInfo::from_bytes(value),
+        attribute::INFO => sample.info = TcpInfo::from_bytes(value),
         attribute::CONG => {
             let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
-            look.congestion = Some(String::from_utf8_lossy(name).into_owned());
+            sample.congestion = Some(String::from_utf8_lossy(name).into_owned());
         }
-        attribute::TOS => look.tos = value.first().copied(),
-        // Of an IPv6 socket, whose TOS is for IPv4 alone.
-        attribute::TCLASS => look.tos = value.first().copied(),
+        attribute::TOS => sample.tos = value.first().copied(),
+        // IPv6 sockets report TOS too, which applies to IPv4 only; TCLASS comes later and replaces it.
+        attribute::TCLASS => sample.tos = value.first().copied(),
         attribute::SKMEMINFO => {
             let words: Vec<u32> = (0..value.len() / 4).filter_map(|i| u32_at(value, 4 * i)).collect();
-            look.memory = Memory::from_words(&words);
+            sample.memory = SocketMemory::from_words(&words);
         }
-        attribute::VEGASINFO => look.congestion_info = vegas(value),
-        attribute::BBRINFO => look.congestion_info = bbr(value),
-        attribute::DCTCPINFO => look.congestion_info = dctcp(value),
+        attribute::VEGASINFO => sample.congestion_info = parse_vegas(value),
+        attribute::BBRINFO => sample.congestion_info = parse_bbr(value),
+        attribute::DCTCPINFO => sample.congestion_info = parse_dctcp(value),
         _ => {}
     }
 }
 
-fn vegas(value: &[u8]) -> Option<CongestionInfo> {
+fn parse_vegas(value: &[u8]) -> Option<CongestionInfo> {
     Some(CongestionInfo::Vegas {
         enabled: u32_at(value, 0)?,
         rtt_count: u32_at(value, 4)?,
@@ -148,7 +155,7 @@ fn vegas(value: &[u8]) -> Option<CongestionInfo> {
     })
 }
 
-fn bbr(value: &[u8]) -> Option<CongestionInfo> {
+fn parse_bbr(value: &[u8]) -> Option<CongestionInfo> {
     Some(CongestionInfo::Bbr {
         bandwidth: u64::from(u32_at(value, 0)?) | u64::from(u32_at(value, 4)?) << 32,
         min_rtt_us: u32_at(value, 8)?,
@@ -157,7 +164,7 @@ fn bbr(value: &[u8]) -> Option<CongestionInfo> {
     })
 }
 
-fn dctcp(value: &[u8]) -> Option<CongestionInfo> {
+fn parse_dctcp(value: &[u8]) -> Option<CongestionInfo> {
     Some(CongestionInfo::Dctcp {
         enabled: u16_at(value, 0)?,
         ce_state: u16_at(value, 2)?,
@@ -170,7 +177,7 @@ fn dctcp(value: &[u8]) -> Option<CongestionInfo> {
 fn address(family: u8, bytes: &[u8]) -> Option<IpAddr> {
     match family {
         AF_INET => Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(..4)?).ok()?).into()),
-        AF_INET6 => Some(plain(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into())),
+        AF_INET6 => Some(unmapped(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into())),
         _ => None,
     }
 }
@@ -222,41 +229,41 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_read_with_its_attributes() {
-        let mut looks = Vec::new();
+    fn a_connection_is_parsed_with_its_attributes() {
+        let mut samples = Vec::new();
         let mut bytes = message(TCPDIAG_GETSOCK, 3, &connection());
         bytes.extend(message(TCPDIAG_GETSOCK, 2, &connection()));
         bytes.extend(message(NLMSG_DONE, 3, &[0; 4]));
-        assert_eq!(read(&bytes, 3, &mut looks), Progress::Done);
-        let [look] = looks.as_slice() else { panic!("{looks:?}") };
-        assert_eq!(look.ends.to_string(), "10.0.0.1:5201 > 10.0.0.2:40000");
-        assert_eq!((look.cookie, look.wqueue_bytes), (Cookie(7), 1448));
-        assert_eq!(look.congestion.as_deref(), Some("cubic"));
+        assert_eq!(parse_reply(&bytes, 3, &mut samples), ReplyStatus::Done);
+        let [sample] = samples.as_slice() else { panic!("{samples:?}") };
+        assert_eq!(sample.addresses.to_string(), "10.0.0.1:5201 > 10.0.0.2:40000");
+        assert_eq!((sample.cookie, sample.wqueue_bytes), (SocketCookie(7), 1448));
+        assert_eq!(sample.congestion.as_deref(), Some("cubic"));
         let expected = CongestionInfo::Bbr {
             bandwidth: 1_250_000,
             min_rtt_us: 20_000,
             pacing_gain: 739,
             cwnd_gain: 512,
         };
-        assert_eq!(look.congestion_info, Some(expected));
-        assert_eq!(look.info.snd_cwnd(), None, "nothing was told");
+        assert_eq!(sample.congestion_info, Some(expected));
+        assert_eq!(sample.info.snd_cwnd(), None, "there is no INET_DIAG_INFO attribute");
     }
 
     #[test]
-    fn a_refusal_is_an_error_number() {
+    fn a_refusal_contains_the_errno() {
         let bytes = message(NLMSG_ERROR, 1, &(-1i32).to_ne_bytes());
-        assert_eq!(read(&bytes, 1, &mut Vec::new()), Progress::Refused(1));
+        assert_eq!(parse_reply(&bytes, 1, &mut Vec::new()), ReplyStatus::Refused(1));
     }
 
     proptest! {
         #[test]
-        fn garbage_is_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), tail in 0usize..120) {
-            read(&bytes, 1, &mut Vec::new());
+        fn garbage_is_parsed_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), tail in 0usize..120) {
+            parse_reply(&bytes, 1, &mut Vec::new());
             let mut whole = message(TCPDIAG_GETSOCK, 1, &connection());
             whole.truncate(whole.len().saturating_sub(tail));
             whole.extend(&bytes);
-            read(&whole, 1, &mut Vec::new());
-            parse(&bytes);
+            parse_reply(&whole, 1, &mut Vec::new());
+            parse_connection(&bytes);
         }
     }
 }

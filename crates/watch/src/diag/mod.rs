@@ -5,7 +5,7 @@ mod socket;
 
 pub use socket::Diag;
 
-/// Reads a datagram as an answer to request 1.
-pub(crate) fn read(bytes: &[u8]) {
-    message::read(bytes, 1, &mut Vec::new());
+/// Parses a datagram as the reply to request 1.
+pub(crate) fn parse_reply(bytes: &[u8]) {
+    message::parse_reply(bytes, 1, &mut Vec::new());
 }

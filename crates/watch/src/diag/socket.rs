@@ -1,4 +1,4 @@
-//! The socket that asks.
+//! The netlink socket to sock_diag.
 
 use std::{
     io::{Read, Write},
@@ -7,16 +7,16 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::message::{self, Progress};
-use crate::{Error, Look, error::Attempted};
+use super::message::{self, ReplyStatus};
+use crate::{Error, SocketSample, error::Attempted};
 
 const NETLINK_SOCK_DIAG: i32 = 4;
-/// The kernel answers at once; one that does not is told after so long.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// More than the kernel puts into one datagram (32 KiB).
+/// The kernel replies at once; after this time a missing reply is an error.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Size of the receive buffer: more than the kernel's largest datagram (32 KiB).
 const DATAGRAM_BYTES: usize = 64 * 1024;
 
-/// A door to the connections of one network namespace: the one that it was opened in.
+/// A sock_diag socket. It lists the connections of the network namespace in which it was opened.
 #[derive(Debug)]
 pub struct Diag {
     socket: Socket,
@@ -25,36 +25,37 @@ pub struct Diag {
 }
 
 impl Diag {
-    /// Opens it in the namespace of this thread.
+    /// Opens a socket in the namespace of this thread.
     ///
     /// # Errors
-    /// Where the kernel has no netlink.
+    /// If the kernel has no sock_diag.
     pub fn open() -> Result<Self, Error> {
         let open = || {
             let kind = Type::DGRAM.cloexec();
             let socket =
                 Socket::new(Domain::from(libc::AF_NETLINK), kind, Some(Protocol::from(NETLINK_SOCK_DIAG)))?;
-            socket.set_read_timeout(Some(PATIENCE))?;
+            socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
             Ok(socket)
         };
         let socket = open().attempted(|| "open a sock_diag socket".into())?;
         Ok(Diag { socket, sequence: 0, buffer: vec![0; DATAGRAM_BYTES] })
     }
 
-    /// Adds a look at every connection. One that came or went while the kernel told may be missing.
+    /// Appends a sample of every connection to `samples`. Connections opened or closed during the dump may be
+    /// missing.
     ///
     /// # Errors
-    /// Where the kernel refuses or does not answer.
-    pub fn dump(&mut self, looks: &mut Vec<Look>) -> Result<(), Error> {
-        let operation = || "ask sock_diag for connections".to_string();
+    /// If the kernel refuses, or does not reply within 5 s.
+    pub fn dump(&mut self, samples: &mut Vec<SocketSample>) -> Result<(), Error> {
+        let operation = || "request connections from sock_diag".to_string();
         self.sequence = self.sequence.wrapping_add(1);
         (&self.socket).write_all(&message::request(self.sequence)).attempted(operation)?;
         loop {
             let length = (&self.socket).read(&mut self.buffer).attempted(operation)?;
-            match message::read(&self.buffer[..length], self.sequence, looks) {
-                Progress::More => {}
-                Progress::Done | Progress::Changed => return Ok(()),
-                Progress::Refused(errno) => {
+            match message::parse_reply(&self.buffer[..length], self.sequence, samples) {
+                ReplyStatus::More => {}
+                ReplyStatus::Done | ReplyStatus::Changed => return Ok(()),
+                ReplyStatus::Refused(errno) => {
                     return Err(std::io::Error::from_raw_os_error(errno)).attempted(operation);
                 }
             }

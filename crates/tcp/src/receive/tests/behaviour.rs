@@ -1,9 +1,9 @@
-//! When ACKs are sent and what they say.
+//! Times and contents of ACKs.
 
 use super::*;
 use crate::{CaEvent, Flags, ecn};
 
-/// A rig whose window has stopped growing, in the middle of a stream.
+/// A rig in the middle of a stream, whose window no longer grows.
 fn settled() -> Rig {
     let mut rig = Rig::linux(1, 1 << 20);
     rig.now = 1_000_000_000;
@@ -44,7 +44,7 @@ fn a_lone_segment_waits_40_ms_and_a_tick() {
     let accepted = rig.feed(rig.segment(rig.sk.rcv_nxt, MSS));
     assert_eq!(accepted.ack, AckAction::Delayed);
     let at = rig.rx.timer().unwrap();
-    // Tick 2500 + 10, and one that the wheel adds.
+    // Tick 2500 + 10, plus one tick of rounding by the timer wheel.
     assert_eq!(at, 10_044_000_000);
     assert_eq!(rig.rx.on_timer(&mut rig.sk, at - 1), AckAction::None);
     assert_eq!(rig.rx.on_timer(&mut rig.sk, at), AckAction::Now);
@@ -62,12 +62,15 @@ fn a_hole_is_reported_at_once_then_at_most_each_millisecond() {
         rig.now += 121_120;
         rig.feed_and_read(hole + i * MSS, MSS);
         if i == 3 {
-            assert_eq!(rig.acks.len() - before, 3, "three duplicate ACKs are not held back");
+            assert_eq!(rig.acks.len() - before, 3, "three duplicate ACKs are not compressed");
         }
     }
     let acks = rig.acks.len() - before;
     let expected = 3 + (rig.now - start) / 1_211_200;
-    assert!((acks as u64).abs_diff(expected) <= 8, "{acks} ACKs, a compressed one each 1.1 ms: {expected}");
+    assert!(
+        (acks as u64).abs_diff(expected) <= 8,
+        "{acks} ACKs, expected {expected}, a compressed one per 1.1 ms"
+    );
     let last = rig.acknowledge();
     assert_eq!(last.ack, hole);
     assert_eq!(last.sack.unwrap().as_slice(), [(hole + MSS, hole + 341 * MSS)]);
@@ -121,9 +124,9 @@ fn the_window_closes_and_opens_again() {
         }
     }
     let probe = rig.feed(Segment { len: 0, seq: rig.sk.rcv_nxt - 1, ..rig.segment(0, 0) });
-    assert_eq!((probe.refused, probe.ack), (true, AckAction::Now), "a probe is answered");
+    assert_eq!((probe.refused, probe.ack), (true, AckAction::Now), "a window probe is acknowledged");
     let again = rig.feed(Segment { len: 0, seq: rig.sk.rcv_nxt - 1, ..rig.segment(0, 0) });
-    assert_eq!(again.ack, AckAction::None, "but not each one");
+    assert_eq!(again.ack, AckAction::None, "but not every probe");
     let waiting = rig.rx.readable(&rig.sk);
     let (read, update) = rig.rx.read(&mut rig.sk, rig.now, u64::MAX);
     assert_eq!((read, update), (waiting, AckAction::Now), "the window is open again");
@@ -147,7 +150,7 @@ fn fin_is_reached_only_without_holes() {
 }
 
 #[test]
-fn marks_are_echoed_until_the_sender_answers() {
+fn marks_are_echoed_until_cwr() {
     let mut rig = settled();
     rig.sk.ecn_flags = 1;
     let marked = |rig: &Rig, ecn| Segment { ecn, ..rig.segment(rig.sk.rcv_nxt, MSS) };
@@ -163,7 +166,7 @@ fn marks_are_echoed_until_the_sender_answers() {
 }
 
 #[test]
-fn the_timestamp_of_what_is_acknowledged_is_echoed() {
+fn the_timestamp_of_acknowledged_data_is_echoed() {
     let mut rig = settled();
     rig.acknowledge();
     let base = rig.sk.rcv_nxt;
@@ -172,7 +175,7 @@ fn the_timestamp_of_what_is_acknowledged_is_echoed() {
     rig.feed(at(&rig, base + MSS, 20_001));
     assert_eq!(rig.acknowledge().tsecr, 20_000, "the first of two (RFC 7323 section 4.3)");
     rig.feed(at(&rig, base + 3 * MSS, 20_005));
-    assert_eq!(rig.acknowledge().tsecr, 20_000, "not what came out of order");
+    assert_eq!(rig.acknowledge().tsecr, 20_000, "not that of out-of-order data");
 }
 
 #[test]
@@ -189,7 +192,7 @@ fn an_interactive_session_delays_acks() {
 }
 
 #[test]
-fn an_ack_for_older_data_says_what_was_true_then() {
+fn an_ack_for_older_data_has_the_older_number() {
     let mut rig = settled();
     rig.acknowledge();
     let older = rig.sk.rcv_nxt;

@@ -1,4 +1,5 @@
-//! What is tested of the receiving half: `behaviour` what Linux does, `tuning` reference runs, `properties` any input.
+//! Tests of the receiver: `behaviour` as in Linux, `tuning` against reference runs, `properties` for random
+//! input.
 
 mod behaviour;
 mod properties;
@@ -10,15 +11,15 @@ use crate::{Flags, Profile};
 /// Bytes of a full segment with timestamps.
 const MSS: u32 = 1448;
 
-/// A receiver after its handshake, on the side that listened.
+/// A receiver of the listening end after its handshake.
 struct Rig {
     rx: Receiver,
     sk: TcpSock,
     now: u64,
     config: Config,
-    /// ACKs that it sent.
+    /// ACKs sent so far.
     acks: Vec<AckFields>,
-    /// The right edge announced last.
+    /// The last announced right edge of the window.
     edge: u32,
 }
 
@@ -31,17 +32,18 @@ impl Rig {
         let first = InitialWindow::select(&config, u32::from(sk.advmss), true);
         (sk.rcv_nxt, sk.rcv_wnd, sk.rcv_ssthresh) = (1, first.rcv_wnd, first.rcv_wnd);
         sk.window_clamp = first.window_clamp;
-        let agreed = Agreed { window_scale: first.scale, sack: true, timestamps: true, ts_recent: 0 };
+        let agreed =
+            NegotiatedOptions { window_scale: first.scale, sack: true, timestamps: true, ts_recent: 0 };
         rx.establish(&mut sk, 0, agreed);
         let edge = sk.rcv_nxt + sk.rcv_wnd;
         Rig { rx, sk, now: 0, config, acks: Vec::new(), edge }
     }
 
-    /// A host of the reference runs, which were made over veth.
-    fn linux(minor: u8, most: u32) -> Rig {
+    /// A host of the reference runs, which used veth.
+    fn linux(minor: u8, max_rcvbuf: u32) -> Rig {
         let profile = Profile::Linux6 { kernel: (6, minor) };
         let packet_memory = PacketMemory::Veth;
-        Rig::new(Config { profile, rmem: [4096, 131_072, most], packet_memory, ..Config::default() })
+        Rig::new(Config { profile, rmem: [4096, 131_072, max_rcvbuf], packet_memory, ..Config::default() })
     }
 
     /// A segment of one or more full segments, as if it had been sent `rtt` after an ACK.
@@ -72,7 +74,7 @@ impl Rig {
         self.acks.push(fields);
     }
 
-    /// A segment comes, its ACK goes out if it is due; the application does not read.
+    /// Passes a segment to the receiver and sends the ACK if one is due; the application does not read.
     fn feed(&mut self, segment: Segment) -> Accepted {
         while self.rx.timer().is_some_and(|at| at <= self.now) {
             if self.rx.on_timer(&mut self.sk, self.now) == AckAction::Now {
@@ -89,7 +91,7 @@ impl Rig {
         accepted
     }
 
-    /// The same, and the application reads everything.
+    /// Like [`Self::feed`], and the application reads everything.
     fn feed_and_read(&mut self, seq: u32, len: u32) -> Accepted {
         let accepted = self.feed(self.segment(seq, len));
         if self.rx.read(&mut self.sk, self.now, u64::MAX).1 == AckAction::Now {
@@ -98,7 +100,7 @@ impl Rig {
         accepted
     }
 
-    /// Full segments follow each other at 100 Mb/s; gives the ACKs sent.
+    /// Passes full segments at 100 Mb/s. Returns the number of ACKs.
     fn stream(&mut self, segs: u32) -> usize {
         let before = self.acks.len();
         for _ in 0..segs {

@@ -1,14 +1,14 @@
-//! Whatever comes: bytes are delivered in order and once, SACK blocks are true, the window's right edge never moves to
-//! the left, and memory stays within the buffer.
+//! Properties for any input: bytes are delivered in order and once, SACK blocks are correct, the window's
+//! right edge never moves to the left, and memory remains within the buffer.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// One thing that happens.
+/// One event.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A segment, at so many bytes from `rcv_nxt`.
+    /// A segment arrives; its offset from `rcv_nxt`, bytes, and its length.
     Segment { offset: i32, len: u32 },
     /// The application reads.
     Read(u64),
@@ -29,15 +29,15 @@ fn step() -> impl Strategy<Value = Step> {
 /// 6000 bytes of data in two pages and a head, bytes of memory.
 const LARGEST_PACKET: i64 = 2 * 4096 + 832;
 
-/// Checks that hold after each step.
+/// Checks after each step.
 fn check(rig: &Rig, edge: u32) {
     let ahead = rig.edge.wrapping_sub(edge) as i32;
-    assert!(ahead >= 0, "the right edge went back by {}", -ahead);
+    assert!(ahead >= 0, "the right edge moved to the left by {}", -ahead);
     let over = i64::from(rig.rx.rmem_alloc()) - i64::from(rig.sk.sk_rcvbuf);
     assert!(over <= LARGEST_PACKET, "{over} bytes over the buffer");
 }
 
-/// What an ACK reports was received at some time, and what it selects beyond `ack` is held.
+/// Checks that the data of reported blocks was received, and that data beyond `ack` is in the queue.
 fn check_blocks(rig: &Rig, fields: &AckFields, received: &[bool], base: u32) {
     let Some(sack) = fields.sack else { return };
     for (i, &(start, end)) in sack.as_slice().iter().enumerate() {
@@ -48,7 +48,7 @@ fn check_blocks(rig: &Rig, fields: &AckFields, received: &[bool], base: u32) {
         );
         let duplicate = i == 0 && start < fields.ack;
         assert!(duplicate || start > fields.ack, "block {start}-{end} at {}", fields.ack);
-        assert!(duplicate || rig.rx.reorder.covers(start, end), "block {start}-{end} is not held");
+        assert!(duplicate || rig.rx.reorder.covers(start, end), "block {start}-{end} is not in the queue");
     }
 }
 
@@ -72,7 +72,7 @@ proptest! {
         if !scaled {
             rig.sk.window_clamp = rig.sk.window_clamp.min(65_535);
         }
-        let agreed = Agreed { window_scale, sack, timestamps: true, ts_recent: 0 };
+        let agreed = NegotiatedOptions { window_scale, sack, timestamps: true, ts_recent: 0 };
         rig.rx.establish(&mut rig.sk, 0, agreed);
         rig.edge = base.wrapping_add(rig.sk.rcv_wnd);
         let mut received = vec![false; 400 * 6000 + 40_000];
@@ -90,7 +90,7 @@ proptest! {
                     let accepted = rig.feed(rig.segment(seq, len));
                     delivered += u64::from(accepted.in_order);
                     prop_assert_eq!(rig.sk.rcv_nxt.wrapping_sub(before), accepted.in_order);
-                    // The right edge may go back where memory ran out (6.6 and newer).
+                    // The right edge may move to the left if memory ran out (6.6 and newer).
                     if accepted.dropped {
                         edge = rig.edge;
                     }
@@ -115,7 +115,7 @@ proptest! {
             }
             edge = if (rig.edge.wrapping_sub(edge) as i32) < 0 { edge } else { rig.edge };
             let reached = rig.sk.rcv_nxt.wrapping_sub(base) as usize;
-            prop_assert!(received[checked..reached].iter().all(|&byte| byte), "bytes that never came");
+            prop_assert!(received[checked..reached].iter().all(|&byte| byte), "bytes that never arrived");
             checked = reached;
             prop_assert_eq!(delivered, reached as u64);
             prop_assert_eq!(rig.sk.bytes_received, reached as u64);

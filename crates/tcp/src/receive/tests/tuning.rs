@@ -1,5 +1,5 @@
-//! The window and the buffer over a whole slow start, against Linux 6.1 in virtual time (1 Gb/s, 20 ms, one cubic flow,
-//! `tcp_rmem` limited to 1 and to 16 MiB), and what 6.18 does in its place.
+//! The window and the buffer over a whole slow start, against Linux 6.1 in virtual time (1 Gb/s, 20 ms, one
+//! cubic flow, `tcp_rmem` limited to 1 and to 16 MiB), and the behaviour of 6.18.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ impl SlowStart {
         sender.rig.now = 1_000_000_000;
         sender.send();
         // The handshake's last ACK arrives just before the first packet.
-        sender.rig.rx.measure.restart(1, 1_000_000_000 + delay_ns);
+        sender.rig.rx.read_rate.restart(1, 1_000_000_000 + delay_ns);
         sender
     }
 
@@ -81,7 +81,8 @@ impl SlowStart {
         }
     }
 
-    /// Runs until so many bytes have come; gives `rcvbuf`, `rcv_space`, `rcv_ssthresh`.
+    /// Runs until `bytes` have been received. Returns the bytes read, `rcvbuf`, `rcv_space` and
+    /// `rcv_ssthresh`.
     fn at(&mut self, bytes: u64) -> (u64, i32, u32, u32) {
         while self.rig.sk.bytes_received < bytes {
             self.step();
@@ -104,7 +105,7 @@ fn linux_6_1_grows_the_buffer_as_observed() {
     ] {
         assert_eq!(run.at(row.0), row);
     }
-    // From here on it matters which segments the sender marks with PSH.
+    // From here on the result depends on which segments have PSH.
     let close = |is: f64, observed: f64| assert!((is / observed - 1.0).abs() < 0.02, "{is} {observed}");
     for row in [
         (913_688, 5_746_560, 463_360, 1_470_316),
@@ -118,7 +119,10 @@ fn linux_6_1_grows_the_buffer_as_observed() {
         close(f64::from(rcv_ssthresh), f64::from(row.3));
     }
     run.at(40_000_000);
-    assert_eq!(run.rig.sk.rcv_ssthresh, 8_387_244, "half of tcp_rmem's maximum, less half a packet's memory");
+    assert_eq!(
+        run.rig.sk.rcv_ssthresh, 8_387_244,
+        "half of tcp_rmem's maximum, minus half a packet's memory"
+    );
 }
 
 #[test]
@@ -138,7 +142,7 @@ fn linux_6_1_limits_the_window_to_half_of_the_buffer() {
     let mbps = (bytes - start.1) as f64 * 8e3 / (run.rig.now - start.0) as f64;
     assert!((mbps / 205.2 - 1.0).abs() < 0.02, "{mbps} Mb/s; the reference run has 205.2");
     let ratio = (run.rig.acks.len() - acks) as f64 * f64::from(MSS) / (bytes - start.1) as f64;
-    assert!((0.5..0.53).contains(&ratio), "{ratio} ACKs a segment; the reference run has 0.514");
+    assert!((0.5..0.53).contains(&ratio), "{ratio} ACKs per segment; the reference run has 0.514");
     assert!(run.rig.sk.snd_una == 0 && run.rx_window().abs_diff(523_264) < 2 * MSS);
 }
 
@@ -153,7 +157,7 @@ fn newer_kernels_learn_the_share_from_the_first_packets() {
     let mut run = SlowStart::new(Rig::linux(18, 16 << 20), 10_000);
     run.at(60_000_000);
     // 1448 bytes in 2280: 162 / 256.
-    assert_eq!(run.rig.rx.share, window::Share::Learnt(162));
+    assert_eq!(run.rig.rx.share, window::WindowShare::Learnt(162));
     let share = f64::from(run.rig.sk.rcv_ssthresh) / f64::from(1 << 24);
     assert!((share / 0.633 - 1.0).abs() < 0.01 && run.rig.sk.sk_rcvbuf == 1 << 24, "{share}");
 
@@ -165,7 +169,7 @@ fn newer_kernels_learn_the_share_from_the_first_packets() {
 }
 
 #[test]
-fn a_buffer_that_the_application_set_is_not_tuned() {
+fn a_buffer_set_by_the_application_is_not_tuned() {
     let mut rig = Rig::new(Config { rcvbuf: Some(100_000), ..Config::default() });
     assert_eq!(rig.sk.sk_rcvbuf, 200_000);
     rig.stream(3000);
@@ -187,12 +191,12 @@ fn the_windows_is_64_kb_whatever_the_mss() {
 }
 
 #[test]
-fn newer_kernels_make_room_for_what_waits_behind_a_hole() {
+fn newer_kernels_grow_the_buffer_for_out_of_order_data() {
     let grown = |minor| {
         let mut rig = Rig::linux(minor, 16 << 20);
         rig.now = 1_000_000_000;
         rig.stream(2000);
-        // As if slow start had not been so steep.
+        // As after a less steep slow start.
         rig.sk.sk_rcvbuf = 1_000_000;
         let (before, hole) = (rig.sk.sk_rcvbuf, rig.sk.rcv_nxt);
         for i in 1..300 {
@@ -207,7 +211,7 @@ fn newer_kernels_make_room_for_what_waits_behind_a_hole() {
     assert!(after > before + 300 * MSS as i32, "{before} {after}");
 }
 
-/// Linux 6.18 does not take unread data for what the application can read in a round trip.
+/// Linux 6.18 does not count unread data as read by the application in a round trip.
 #[test]
 fn a_slow_reader_gets_no_larger_buffer() {
     let rcvbuf = |minor| {
@@ -229,8 +233,8 @@ fn a_slow_reader_gets_no_larger_buffer() {
     assert!(rcvbuf(1) > 131_072);
 }
 
-/// 1 Gb/s, 117 ms, MTU 9000: packets in flight at the end of each round trip. One packet that the kernel sends early, by the
-/// last part of a super-packet, is 6 % in the end.
+/// 1 Gb/s, 117 ms, MTU 9000: packets in flight at the end of each round trip. One packet that the kernel
+/// sends early, by the last part of a super-packet, amounts to 6 % at the end.
 #[test]
 fn the_windows_limits_jumbo_flows_for_three_round_trips() {
     let profile = Profile::Linux6 { kernel: (6, 1) };

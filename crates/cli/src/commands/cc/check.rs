@@ -1,0 +1,314 @@
+//! `longfat cc check`: both builds of a congestion control, the verifier's result, and a short run in both.
+
+use std::{
+    os::unix::process::ExitStatusExt,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use cc::{
+    ParameterValues, Source,
+    kernel::{self, CallMeasurement, ProgramCalls},
+    native::{Controller, Library, LibraryError},
+};
+use serde_json::{Value, json};
+use tcp::{
+    AckSample, CongestionControl, Operation, RateSample,
+    test_kit::{Path, Rounds},
+};
+
+use super::{SCHEMA, SourceArgs, failure};
+use crate::{
+    exit::{self, Exit},
+    output,
+};
+
+/// Duration of the run in the kernel: some ten thousand calls.
+const KERNEL_RUN_TIME: Duration = Duration::from_millis(500);
+/// Round trips of the native run.
+const NATIVE_ROUNDS: u64 = 400;
+/// Timeout of the native run.
+const NATIVE_RUN_TIMEOUT: Duration = Duration::from_secs(60);
+/// ACKs to time: enough for a resolution of a nanosecond each.
+const TIMED_ACKS: u32 = 100_000;
+
+/// One line of the result.
+struct Step {
+    name: &'static str,
+    state: State,
+    /// The result, or why it failed.
+    found: String,
+    details: Value,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Ok,
+    Failed,
+    /// This machine lacks a privilege or feature.
+    Missing,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::Failed => "failed",
+            State::Missing => "missing",
+        }
+    }
+}
+
+/// Runs the command. Exit code 4 if this machine cannot run all steps, 1 if a step failed.
+pub fn run(args: &SourceArgs, json: bool) -> anyhow::Result<()> {
+    let (source, values) = (args.source()?, args.values()?);
+    // A mistake in a parameter is the user's, not the algorithm's. The steps below report compile errors.
+    if !values.is_empty()
+        && let Ok(known) = source.parameters()
+    {
+        cc::encode(source.name(), &known, &values).map_err(|error| Exit::BadInput(error.to_string()))?;
+    }
+    // The native run first: a crash there ends only a process.
+    let natively = native_steps(&source, args);
+    let mut steps = kernel_steps(&source, &values, &natively);
+    steps.extend(natively);
+    let worst = |state| steps.iter().any(|s| s.state == state);
+    let passed = !worst(State::Failed) && !worst(State::Missing);
+    if json {
+        let steps: Vec<Value> = steps
+            .iter()
+            .map(|s| json!({ "step": s.name, "state": s.state.word(), "found": s.found, "details": s.details }))
+            .collect();
+        output::json(&json!({ "schema": SCHEMA, "name": source.name(), "ok": passed, "steps": steps }))?;
+    } else {
+        let lines = steps.iter().map(|s| {
+            let found = s.found.replace('\n', &format!("\n{:27}", ""));
+            format!("{:<7}  {:<16}  {found}", s.state.word(), s.name)
+        });
+        output::text(&lines.collect::<Vec<_>>().join("\n"))?;
+    }
+    if worst(State::Failed) {
+        return Err(Exit::Failed(format!("{} does not pass", source.name())).into());
+    }
+    if worst(State::Missing) {
+        return Err(Exit::Missing(format!("{} could not be run in the kernel", source.name())).into());
+    }
+    Ok(())
+}
+
+fn ok(name: &'static str, found: String, details: Value) -> Step {
+    Step { name, state: State::Ok, found, details }
+}
+
+/// A failure with the message of the error.
+fn failed(name: &'static str, error: &anyhow::Error) -> Step {
+    let missing = exit::is_missing(error);
+    let state = if missing { State::Missing } else { State::Failed };
+    Step { name, state, found: exit::chain(error), details: Value::Null }
+}
+
+/// The kernel's functions do not check their arguments: a window of 0 packets, or a `w` of 0 for
+/// tcp_cong_avoid_ai, makes them divide by zero, which may stop the machine. The verifier does not detect this; the
+/// native run does.
+const SKIPPED_AS_DANGEROUS: &str =
+    "skipped: an error in the native build could stop this machine in the kernel";
+
+fn kernel_steps(source: &Source, values: &ParameterValues, natively: &[Step]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    match kernel::compile(source) {
+        Ok(object) => {
+            steps.push(ok("eBPF build", format!("{} bytes", object.len()), json!({ "bytes": object.len() })))
+        }
+        Err(error) => return vec![failed("eBPF build", &failure(&error))],
+    }
+    let loaded = kernel::load(source, values, None).and_then(|loaded| Ok((loaded.calls()?, loaded)));
+    let (programs, loaded) = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            steps.push(failed("verifier", &failure(&error)));
+            return steps;
+        }
+    };
+    steps.push(verified(&programs));
+    if natively.iter().any(|step| step.name == RUN_NATIVELY && step.state == State::Failed) {
+        steps.push(failed(RUN_IN_KERNEL, &Exit::Failed(SKIPPED_AS_DANGEROUS.into()).into()));
+        return steps;
+    }
+    let tried = CallMeasurement::begin().and_then(|measuring| {
+        let trial = loaded.run_trial(loaded.name(), KERNEL_RUN_TIME)?;
+        let calls = loaded.calls()?;
+        drop(measuring);
+        Ok((trial, calls))
+    });
+    steps.push(match tried {
+        Err(error) => failed(RUN_IN_KERNEL, &failure(&error)),
+        Ok((trial, calls)) => {
+            let ran: Vec<&ProgramCalls> = calls.iter().filter(|c| c.calls > 0).collect();
+            let lines = ran.iter().map(|c| {
+                format!(
+                    "{:<24} {:>8} calls, {:.0} ns each",
+                    c.program,
+                    c.calls,
+                    c.ns_per_call().unwrap_or(0.0)
+                )
+            });
+            let rate = trial.bytes as f64 * 8.0 / trial.took.as_secs_f64();
+            let head = format!("{:.1} Gb/s over the loopback device", rate / 1e9);
+            let details: Vec<Value> = ran
+                .iter()
+                .map(|c| json!({ "program": c.program, "calls": c.calls, "ns_a_call": c.ns_per_call() }))
+                .collect();
+            ok(
+                RUN_IN_KERNEL,
+                std::iter::once(head).chain(lines).collect::<Vec<_>>().join("\n"),
+                json!({ "bytes": trial.bytes, "seconds": trial.took.as_secs_f64(), "programs": details }),
+            )
+        }
+    });
+    steps
+}
+
+fn verified(programs: &[ProgramCalls]) -> Step {
+    let lines: Vec<String> = programs
+        .iter()
+        .map(|p| format!("{:<24} {:>8} instructions followed", p.program, p.verified_instructions))
+        .collect();
+    let details: Vec<Value> = programs
+        .iter()
+        .map(|p| json!({ "program": p.program, "verified_instructions": p.verified_instructions }))
+        .collect();
+    ok("verifier", lines.join("\n"), json!(details))
+}
+
+fn native_steps(source: &Source, args: &SourceArgs) -> Vec<Step> {
+    match cc::native::build(source) {
+        Ok(object) => {
+            let bytes = object.bytes().len();
+            let built = ok("native build", format!("{bytes} bytes"), json!({ "bytes": bytes }));
+            vec![built, run_natively_in_process(args).unwrap_or_else(|error| failed(RUN_NATIVELY, &error))]
+        }
+        Err(error) => vec![failed("native build", &experiment::Error::from(&error).into())],
+    }
+}
+
+const RUN_IN_KERNEL: &str = "run in kernel";
+const RUN_NATIVELY: &str = "run natively";
+
+/// The native run in a separate process: no verifier has checked the native build, which may crash or never end.
+fn run_natively_in_process(args: &SourceArgs) -> anyhow::Result<Step> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut command = Command::new(program);
+    command
+        .args(["cc", "trial"])
+        .args(args.words())
+        // Never written to: it closes when this process ends.
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().context("cannot start the trial run")?;
+    let begun = Instant::now();
+    while child.try_wait().context("cannot wait for the trial run")?.is_none() {
+        if begun.elapsed() > NATIVE_RUN_TIMEOUT {
+            let _ = child.kill();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().context("cannot read the result of the trial run")?;
+    if let Some(signal) = output.status.signal() {
+        let how = match signal {
+            SIGKILL => format!("it did not end within {} s", NATIVE_RUN_TIMEOUT.as_secs()),
+            _ => format!("it crashed (signal {signal})"),
+        };
+        return Err(Exit::Failed(how).into());
+    }
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Exit::Failed(said.trim().trim_start_matches("longfat: ").into()).into());
+    }
+    let mut details: Value =
+        serde_json::from_slice(&output.stdout).context("the trial run printed an invalid result")?;
+    let found = details.as_object_mut().and_then(|all| all.remove("found"));
+    let found = found.as_ref().and_then(Value::as_str).unwrap_or_default().to_string();
+    Ok(ok(RUN_NATIVELY, found, details))
+}
+
+const SIGKILL: i32 = 9;
+
+/// The process of the native run: prints its result as JSON.
+pub fn trial(args: &SourceArgs) -> anyhow::Result<()> {
+    let source = args.source()?;
+    // Only after compiling: the compiler ends by itself and its directory must be removed; the algorithm may never end.
+    cc::native::build(&source).map_err(|e| experiment::Error::from(&e))?;
+    end_with_input();
+    let library = Library::open(&source, &args.values()?).map_err(library_failure)?;
+    output::json(&run_native_rounds(library.controller(None).map_err(library_failure)?)?)
+}
+
+/// Exits when standard input is closed: the parent has ended, and the native run may never end by itself.
+fn end_with_input() {
+    std::thread::spawn(|| {
+        let ended = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        // _exit: a user's constructor that never ends would block an orderly exit.
+        if ended.is_ok() {
+            std::process::abort();
+        }
+    });
+}
+
+/// Slow start into the queue of 100 Mb/s x 20 ms, a timeout, and recovery; then the cost of one ACK.
+fn run_native_rounds(controller: Controller) -> anyhow::Result<Value> {
+    let mut rounds = Rounds::new(Path::default(), controller);
+    rounds.run(NATIVE_ROUNDS / 2);
+    rounds.timeout();
+    let last = rounds.run(NATIVE_ROUNDS / 2).pop();
+    let (cwnd, lost) = last.map_or((rounds.sk().snd_cwnd, 0), |round| (round.cwnd, round.lost));
+    let seconds = rounds.time_us() as f64 / 1e6;
+    if cwnd == 0 {
+        return Err(Exit::Failed("it set the congestion window to 0".into()).into());
+    }
+    let ns = ns_an_ack(&mut rounds);
+    let found = format!(
+        "{seconds:.1} s of 100 Mb/s x 20 ms: window {cwnd} packets at the end, {lost} packets lost\n{ns:.0} ns per ACK"
+    );
+    Ok(json!({ "found": found, "seconds": seconds, "cwnd_segs": cwnd, "lost_segs": lost, "ns_an_ack": ns }))
+}
+
+/// The calls of one ACK, as the kernel makes them, on a copy of the socket: pkts_acked and cong_avoid, or cong_control.
+fn ns_an_ack(rounds: &mut Rounds<Controller>) -> f64 {
+    let mut sk = rounds.sk().clone();
+    let srtt_us = i64::from(sk.srtt_us >> 3);
+    let ack = AckSample {
+        pkts_acked: 1,
+        rtt_us: i32::try_from(srtt_us).unwrap_or(i32::MAX),
+        in_flight: sk.packets_out,
+    };
+    let sample = RateSample {
+        delivered: 1,
+        interval_us: srtt_us.max(1),
+        rtt_us: srtt_us,
+        acked_sacked: 1,
+        ..RateSample::default()
+    };
+    let controller = rounds.controller();
+    let begun = Instant::now();
+    for _ in 0..TIMED_ACKS {
+        sk.snd_una = sk.snd_una.wrapping_add(1448);
+        controller.pkts_acked(&mut sk, &ack);
+        let una = sk.snd_una;
+        if controller.has(Operation::CongControl) {
+            controller.cong_control(&mut sk, una, 0, &sample);
+        } else {
+            controller.cong_avoid(&mut sk, una, 1);
+        }
+    }
+    begun.elapsed().as_nanos() as f64 / f64::from(TIMED_ACKS)
+}
+
+fn library_failure(error: LibraryError) -> anyhow::Error {
+    match error {
+        LibraryError::Build(error) => experiment::Error::from(&error).into(),
+        LibraryError::Load { .. } => Exit::Failed(error.to_string()).into(),
+        other => Exit::BadInput(other.to_string()).into(),
+    }
+}

@@ -1,0 +1,176 @@
+//! `longfat diagnose HOST`: finds what limits TCP throughput to a host and how to fix it.
+
+mod text;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::Args;
+use diagnosis::{Datagrams, Ranking};
+use measurement::path::{Diagnosis, DiagnosisRequest, MeasuredPath, Peer, TestSeries, diagnose};
+use schema::FlowSummary;
+use serde_json::{Value, json};
+use tune::{HostPaths, RequestedSettings};
+use units::{BitRate, Time};
+
+use super::test::{args::Identity, reporter::ProgressNotes};
+use crate::{commands, exit::Exit, interrupt, iperf3_values, output};
+
+/// The schema of the document that `--json` prints.
+const SCHEMA: &str = "longfat.diagnosis/1";
+
+/// The path to diagnose, and how.
+#[derive(Debug, Args)]
+pub struct DiagnoseArgs {
+    /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs
+    host: String,
+    /// The server's port
+    #[arg(short, long, default_value_t = 5201)]
+    port: u16,
+    /// Rate that the path should carry, as in 10gbit [default: the speed of this host's device]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<BitRate>,
+    /// Duration of the TCP test, in seconds or as in 500ms
+    #[arg(short, long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "10")]
+    time: Duration,
+    /// Maximum rate of datagrams [default: 1.5 times what the path should carry, or 1 Gb/s]
+    #[arg(long, value_name = "RATE")]
+    max_rate: Option<BitRate>,
+    /// Send no datagrams; the path's rate stays unknown
+    #[arg(long, conflicts_with = "max_rate")]
+    no_datagrams: bool,
+    #[command(flatten)]
+    identity: Identity,
+    /// The sender's congestion control
+    #[arg(short = 'C', long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Write the measured path as a scenario file for the simulator or the lab
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// Tune this host for the path, test again, and show both results
+    #[arg(long)]
+    apply: bool,
+    /// With --apply: change live values only and write no file
+    #[arg(long, requires = "apply")]
+    live: bool,
+}
+
+/// The same test after tuning.
+pub struct After {
+    /// The settings that were changed.
+    pub journal: tune::Journal,
+    /// The test.
+    pub flow: Option<FlowSummary>,
+    /// The limits after tuning.
+    pub ranking: Ranking,
+}
+
+/// Runs the command.
+pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let stop = interrupt::flag()?;
+    if [args.rate, args.max_rate].contains(&Some(BitRate(0))) {
+        return Err(Exit::BadInput("a rate must be above zero".into()).into());
+    }
+    let peer = Peer {
+        host: args.host.clone(),
+        port: args.port,
+        credentials: args.identity.credentials()?,
+        token: args.identity.token()?,
+    };
+    let mut progress = ProgressNotes;
+    let tests = TestSeries { peer, runs_dir, stop, progress: &mut progress, records: Vec::new() };
+    let mut path = MeasuredPath::new(tests)?;
+    let request = DiagnosisRequest {
+        rate: args.rate,
+        max_rate: args.max_rate,
+        datagrams: !args.no_datagrams,
+        // A probe session has no authentication.
+        probes: !args.identity.is_given(),
+        time: Time(u64::try_from(args.time.as_nanos()).unwrap_or(u64::MAX)),
+        congestion: args.congestion.clone(),
+    };
+    let found = diagnose(&request, &mut path)?;
+    if !json {
+        output::text(&text::diagnosis(&found))?;
+    }
+    if let Some(file) = &args.scenario {
+        write_scenario(file, &found.ranking)?;
+    }
+    let after = if args.apply { tune(args, &found, &mut path)? } else { None };
+    let records = &path.tests.records;
+    match json {
+        true => output::json(&document(&found, after.as_ref(), records)),
+        false => output::text(&text::ending(args.apply, &found, after.as_ref(), records)),
+    }
+}
+
+fn write_scenario(file: &Path, ranking: &Ranking) -> anyhow::Result<()> {
+    match &ranking.scenario {
+        Some(text) => {
+            std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+            output::note(&format!(
+                "longfat: the measured path: {} (longfat run {0} --engine sim)",
+                file.display()
+            ));
+        }
+        None => output::note(&format!(
+            "longfat: {} is not written: the path is not known well enough to simulate it, or nothing limits it",
+            file.display()
+        )),
+    }
+    Ok(())
+}
+
+/// Tunes this host for the path and tests again; `None` where there is nothing to change.
+fn tune(args: &DiagnoseArgs, found: &Diagnosis, path: &mut MeasuredPath) -> anyhow::Result<Option<After>> {
+    let observed = &found.observed;
+    let goal = found.tuning_goal().ok_or_else(|| {
+        Exit::BadInput("tuning needs the rate of the path: omit --no-datagrams, or give --rate".into())
+    })?;
+    let sender = observed.sender.as_ref().expect("read before the tests");
+    let advice = commands::tune::advise(sender, &goal)?;
+    if advice.changes().next().is_none() {
+        return Ok(None);
+    }
+    let wanted = RequestedSettings::from_advice(&advice, &goal, &commands::tune::purpose(&goal));
+    let journal = commands::tune::set(&HostPaths::for_apply(args.live)?, &wanted)?.journal;
+    output::note(&format!("longfat: tuned; repeating the TCP test for {} s", args.time.as_secs_f64()));
+    let (again, ranking) = diagnosis::repeat(path, &found.options, observed, tune::inspect())?;
+    Ok(Some(After { journal, ranking, flow: again.flow }))
+}
+
+fn document(found: &Diagnosis, after: Option<&After>, records: &[PathBuf]) -> Value {
+    let observed = &found.observed;
+    let datagrams = (observed.datagrams != Datagrams::default()).then_some(observed.datagrams);
+    json!({
+        "schema": SCHEMA,
+        "host": found.host,
+        "address": found.address,
+        "device": found.device,
+        "rtt_us": observed.rtt.as_micros_f64(),
+        "mtu": observed.mtu,
+        "mtu_black_hole": observed.mtu.has_black_hole(),
+        "capacity": observed.capacity,
+        "available": observed.available,
+        "expected_goodput_bps": observed.expected.as_ref().map(|(bps, _)| bps),
+        "datagrams_below_capacity": datagrams,
+        "bdp_bytes": observed.bdp(),
+        "outstanding_at_loss_bytes": observed.losses.map(|losses| losses.outstanding_bytes),
+        "sender_busy": observed.sender_busy,
+        "receiver_busy": observed.receiver_busy,
+        "flow": observed.flow,
+        "healthy": found.ranking.healthy,
+        "limits": found.ranking.limits,
+        "together": found.ranking.together,
+        "scenario": found.ranking.scenario,
+        "after": after.map(|after| json!({
+            "applied": after.journal, "flow": after.flow, "healthy": after.ranking.healthy, "limits": after.ranking.limits,
+        })),
+        "here": observed.sender,
+        "there": observed.receiver,
+        "records": records,
+    })
+}

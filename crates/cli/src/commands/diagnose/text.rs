@@ -1,0 +1,193 @@
+//! A diagnosis as text.
+
+use std::path::PathBuf;
+
+use diagnosis::{Kind, Limit};
+use measurement::path::Diagnosis;
+use units::{BitRate, Bytes, three_digits};
+
+use super::After;
+use crate::commands::bdp::wrap;
+
+const WIDTH: usize = 100;
+const INDENT: &str = "     ";
+
+/// The path, the test, and the limits.
+pub fn diagnosis(found: &Diagnosis) -> String {
+    let observed = &found.observed;
+    let by = found.device.as_ref().map_or(String::new(), |device| format!(" via {device}"));
+    let mut lines = vec![format!("The path to {} ({}){by}", found.host, found.address)];
+    lines.push(format!("  RTT without load          {}", observed.rtt));
+    lines.push(format!("  packet size               {}", mtu(found)));
+    match &observed.capacity {
+        Some(capacity) => {
+            let at_least = if capacity.at_least { "at least " } else { "" };
+            lines.push(format!("  capacity (TCP payload)    {at_least}{}", rate(capacity.goodput_bps)));
+        }
+        None => lines.push("  capacity (TCP payload)    unknown".into()),
+    }
+    if let Some((available, known)) = observed.available.as_ref().and_then(|a| Some((a.available_bps?, a))) {
+        let inconclusive = if known.validity.valid { "" } else { ", inconclusive" };
+        lines.push(format!(
+            "  available bandwidth       {} ({} to {} of IP{inconclusive})",
+            rate(available.value),
+            rate(available.low),
+            rate(available.high)
+        ));
+    }
+    if let Some(bdp) = observed.bdp() {
+        lines.push(format!("  bandwidth-delay product   {}", Bytes(three_digits(bdp))));
+    }
+    if let Some(flow) = &observed.flow {
+        lines.push(format!("  one TCP connection        {}", rate(observed.test_goodput_bps())));
+        if let Some(median) = flow.median_rtt_us {
+            lines.push(format!("  RTT during the test       {:.1} ms (median)", median / 1e3));
+        }
+        if let Some(again) = flow.retransmitted_segs {
+            lines.push(format!("  segments retransmitted    {}", units::group_digits(again)));
+        }
+    }
+    if observed.receiver.is_none() {
+        lines.push(format!("  {} does not report its settings: it is not longfat serve", found.host));
+    }
+    lines.push(String::new());
+    let limits = &found.ranking.limits;
+    lines.push(match limits.first() {
+        None => "No limit was found.".into(),
+        Some(first) if !first.measured => {
+            "The limiting factor is unknown: none of the limits below explains the result of the test.".into()
+        }
+        Some(_) if found.ranking.healthy => {
+            "The path is healthy: one connection gets its full capacity.".into()
+        }
+        Some(first) if first.doubt.is_some() => format!("Most likely limited by {}.", words(first)),
+        Some(first) => format!("Limited by {}.", words(first)),
+    });
+    for (index, limit) in limits.iter().enumerate() {
+        lines.push(String::new());
+        let how = if limit.measured { "measured" } else { "computed" };
+        lines.push(format!("{:>3}. {}: {} ({how})", index + 1, words(limit), rate(limit.allows_bps)));
+        limit.evidence.iter().for_each(|evidence| indented(evidence, &mut lines));
+        if let Some(change) = &limit.change {
+            indented(&format!("to fix it: {change}"), &mut lines);
+        }
+        if let Some(gain) = limit.gain_bps.filter(|gain| *gain > 0.0) {
+            let then = rate(observed.test_goodput_bps() + gain);
+            let (at_most, note) = match limit.gain_is_most {
+                true => ("at most ", "; this limit hides others"),
+                false => ("", ""),
+            };
+            indented(
+                &format!("expected without this limit: {at_most}{then} ({} more){note}", rate(gain)),
+                &mut lines,
+            );
+        }
+        if let Some(doubt) = &limit.doubt {
+            let instead = doubt.instead.map_or("something else".into(), |kind| kind_words(kind, ""));
+            let text = format!(
+                "low confidence: it may be {instead} instead, because {}. To decide: {}",
+                doubt.why, doubt.decide
+            );
+            indented(&text, &mut lines);
+        }
+    }
+    if let Some(both) = &found.ranking.together {
+        let [one, other] = both.kinds.map(|kind| {
+            limits.iter().find(|limit| limit.kind == kind).map_or_else(|| kind_words(kind, ""), words)
+        });
+        lines.push(String::new());
+        indented(
+            &format!(
+                "Removing only one of them gains little: without both {one} and {other}, {} is expected ({} more)",
+                rate(observed.test_goodput_bps() + both.gain_bps),
+                rate(both.gain_bps)
+            ),
+            &mut lines,
+        );
+    }
+    lines.join("\n")
+}
+
+/// What was applied, before and after, and the records.
+pub fn ending(apply: bool, found: &Diagnosis, after: Option<&After>, records: &[PathBuf]) -> String {
+    let mut lines = Vec::new();
+    match after {
+        None if apply => lines.push("\nNothing was changed: the settings of this host suit the path.".into()),
+        None => {}
+        Some(after) => {
+            lines.push("\nChanged on this host:".into());
+            for change in &after.journal.settings {
+                lines.push(format!("  {}: {} -> {}", change.name, change.before, change.after));
+            }
+            let goodput = |flow: Option<&schema::FlowSummary>| {
+                flow.and_then(schema::FlowSummary::steady_or_overall_goodput_bps)
+                    .map_or("nothing".into(), |bps| rate(bps).to_string())
+            };
+            lines.push(format!("  before: {}", goodput(found.observed.flow.as_ref())));
+            let limit = after
+                .ranking
+                .limits
+                .first()
+                .map_or(String::new(), |limit| format!("; now limited by {}", words(limit)));
+            lines.push(format!("  after:  {}{limit}", goodput(after.flow.as_ref())));
+            lines.push("  longfat tune --revert restores the former settings".into());
+        }
+    }
+    lines.extend(
+        records
+            .last()
+            .map(|record| format!("\nrecord: {} (the last of {})", record.display(), records.len())),
+    );
+    lines.join("\n")
+}
+
+fn mtu(found: &Diagnosis) -> String {
+    let mtu = found.observed.mtu;
+    match mtu.passes {
+        Some(passes) if passes < mtu.device => {
+            format!(
+                "up to {passes} bytes pass; larger packets, up to {}, are lost without an ICMP error",
+                mtu.device
+            )
+        }
+        Some(passes) => format!("{passes} bytes pass"),
+        None => format!("{} bytes leave this host; the size that passes is unknown", mtu.device),
+    }
+}
+
+/// A limit in words.
+fn words(limit: &Limit) -> String {
+    kind_words(limit.kind, limit.host.as_deref().unwrap_or_default())
+}
+
+fn kind_words(kind: Kind, host: &str) -> String {
+    match kind {
+        Kind::MtuBlackHole => "an MTU black hole: large packets are lost without an ICMP error".into(),
+        Kind::WindowScaling => format!("window scaling, which is disabled on {host}"),
+        Kind::ReceiveBuffer => format!("the receive buffer of {host}"),
+        Kind::SendBuffer => format!("the send buffer of {host}"),
+        Kind::ReceiverCpu => format!("the CPU of the receiver {host}"),
+        Kind::SenderCpu => format!("the CPU of the sender {host}"),
+        Kind::Loss => "packet loss on a path that is not full".into(),
+        Kind::ShortQueue => "a queue on the path that is too short".into(),
+        Kind::Policer => "a policer, which drops packets above its rate".into(),
+        Kind::SackOff => format!("selective acknowledgement (SACK), which is disabled on {host}"),
+        Kind::EcnMarks => "congestion marks (ECN) on a path that is not full".into(),
+        Kind::LocalQueue => format!("the transmit queue of {host}"),
+        Kind::SlowHop => "a hop that is slower than expected".into(),
+        Kind::PathChanged => "a path that changed during the test".into(),
+        Kind::CompetingTraffic => "other traffic on the path".into(),
+        Kind::PathRate => "the path's rate".into(),
+        Kind::Application => "the application that reads or writes".into(),
+        Kind::SlowStart => "slow start: the test was too short".into(),
+        Kind::Pacing => "pacing".into(),
+    }
+}
+
+fn indented(text: &str, lines: &mut Vec<String>) {
+    lines.extend(wrap(text, WIDTH - INDENT.len()).iter().map(|line| format!("{INDENT}{line}")));
+}
+
+fn rate(bps: f64) -> BitRate {
+    BitRate(three_digits(bps))
+}

@@ -1,0 +1,208 @@
+//! `longfat export`: a record in another program's form.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use iperf3::{
+    document::{self, FILE_NAME, TextFormat},
+    report::Report,
+};
+use measurement::export;
+use record::{Run, TableName};
+use serde_json::json;
+use units::Time;
+
+use super::records;
+use crate::{exit::Exit, output};
+
+/// The form.
+#[derive(Debug, Subcommand)]
+pub enum ExportCommand {
+    /// Export a run as iperf3's report, a stream per flow
+    Iperf3(Iperf3Args),
+    /// Export a table of a run as CSV
+    Csv(CsvArgs),
+    /// Export a gnuplot script and its data
+    Gnuplot(GnuplotArgs),
+    /// Export the time-sequence graph of a traced flow for xplot, as tcptrace draws it
+    Xplot(XplotArgs),
+}
+
+/// Options of `export csv`.
+#[derive(Debug, Args)]
+pub struct CsvArgs {
+    /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
+    run: String,
+    /// The table
+    #[arg(long, value_enum, default_value_t = Table::Flows)]
+    table: Table,
+    /// Export only these flows or links (repeatable, or separated by commas)
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// Output file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// A record's tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Table {
+    Flows,
+    Links,
+    Events,
+    Trace,
+}
+
+/// Options of `export gnuplot`.
+#[derive(Debug, Args)]
+pub struct GnuplotArgs {
+    /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
+    run: String,
+    /// Output directory of plot.gp and flows.csv
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+}
+
+/// Options of `export xplot`.
+#[derive(Debug, Args)]
+pub struct XplotArgs {
+    /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
+    run: String,
+    /// The flow [default: the first traced flow]
+    #[arg(long, value_name = "NAME")]
+    flow: Option<String>,
+    /// Output file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Options of `export iperf3`.
+#[derive(Debug, Args)]
+pub struct Iperf3Args {
+    /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
+    run: String,
+    /// Export only these flows (repeatable, or separated by commas)
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    flow: Vec<String>,
+    /// Interval of runs that are not tests between hosts [default: 1s]
+    #[arg(short, long, value_name = "TIME")]
+    interval: Option<Time>,
+    /// Format: iperf3's -J, --json-stream, or its text
+    #[arg(long, value_enum, default_value_t = Form::Json)]
+    format: Form,
+    /// Output file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// iperf3's output formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Json,
+    JsonStream,
+    Text,
+}
+
+/// Runs the command.
+pub fn run(command: &ExportCommand, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let find = |key: &str| record::find(runs_dir, key).map_err(|e| Exit::BadInput(e.to_string()));
+    match command {
+        ExportCommand::Iperf3(args) => iperf3(args, &find(&args.run)?, json),
+        ExportCommand::Csv(args) => {
+            let table = match args.table {
+                Table::Flows => TableName::Flows,
+                Table::Links => TableName::Links,
+                Table::Events => TableName::Events,
+                Table::Trace => TableName::Trace,
+            };
+            let run = find(&args.run)?;
+            refuse_unknown(&run, &args.only)?;
+            records::write(args.output.as_deref(), &run.csv(table, &args.only)?, json)
+        }
+        ExportCommand::Gnuplot(args) => gnuplot(args, &find(&args.run)?, json),
+        ExportCommand::Xplot(args) => xplot(args, &find(&args.run)?, json),
+    }
+}
+
+/// Refuses unknown names: they would give an empty table.
+fn refuse_unknown(run: &Run, only: &[String]) -> anyhow::Result<()> {
+    let summary = run.run();
+    let flows = summary.flows.iter().map(|flow| &flow.name);
+    let links = summary.links.iter().map(|link| &link.name);
+    let known: Vec<&String> = flows.chain(links).collect();
+    let is_subject =
+        |name: &String| run.events().is_ok_and(|events| events.iter().any(|event| event.subject == *name));
+    match only.iter().find(|name| !known.contains(name) && !is_subject(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let known = known.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            Err(Exit::BadInput(format!("this run has no flow or link \"{name}\"; it has {known}")).into())
+        }
+    }
+}
+
+fn gnuplot(args: &GnuplotArgs, run: &Run, json: bool) -> anyhow::Result<()> {
+    fs::create_dir_all(&args.output).with_context(|| format!("cannot create {}", args.output.display()))?;
+    let data = args.output.join("flows.csv");
+    fs::write(&data, run.csv(TableName::Flows, &[])?)
+        .with_context(|| format!("cannot write {}", data.display()))?;
+    let script = view::gnuplot(&run.summary.title, run.run(), &run.flows()?);
+    records::write(Some(&args.output.join("plot.gp")), &script, json)
+}
+
+fn xplot(args: &XplotArgs, run: &Run, json: bool) -> anyhow::Result<()> {
+    let trace = run.trace()?;
+    let flow = args.flow.as_deref().or(trace.first().map(|row| row.flow.as_str()));
+    let untraced = || {
+        Exit::BadInput(
+            "this run has no trace: record one with longfat run --engine sim --trace FLOW, or longfat import pcap".into(),
+        )
+    };
+    let text = view::xplot(&trace, flow.ok_or_else(untraced)?).ok_or_else(untraced)?;
+    records::write(args.output.as_deref(), &text, json)
+}
+
+fn iperf3(args: &Iperf3Args, run: &Run, json: bool) -> anyhow::Result<()> {
+    let report = report(run, args)?;
+    let document = match args.format {
+        Form::Json => serde_json::to_string_pretty(&document::to_json(&report))? + "\n",
+        Form::JsonStream => {
+            document::events(&report).into_iter().map(|event| document::event_line(event) + "\n").collect()
+        }
+        Form::Text => document::to_text(&report, TextFormat::default()),
+    };
+    match (&args.output, json) {
+        (Some(path), _) => {
+            output::file(path, document)?;
+            match json {
+                true => output::json(&json!({ "written": path })),
+                false => output::text(&format!("wrote {}", path.display())),
+            }
+        }
+        // iperf3's document is the requested one.
+        (None, true) if args.format != Form::Json => output::json(&json!({ "document": document })),
+        (None, _) => output::text(&document),
+    }
+}
+
+/// The test's own report if the record has one, otherwise a report made of the rows.
+fn report(run: &Run, args: &Iperf3Args) -> anyhow::Result<Report> {
+    let kept = run.path.join(FILE_NAME);
+    if !kept.exists() {
+        return Ok(export::report(run, &args.flow, args.interval.unwrap_or(Time::from_secs(1)))?);
+    }
+    if args.interval.is_some() {
+        let why =
+            "--interval is not possible for tests between hosts: their intervals were chosen when they ran";
+        return Err(Exit::BadInput(why.into()).into());
+    }
+    if !args.flow.is_empty() {
+        return Err(Exit::BadInput("--flow is not possible for tests between hosts".into()).into());
+    }
+    let text = fs::read_to_string(&kept).with_context(|| format!("cannot read {}", kept.display()))?;
+    document::from_json(&text).with_context(|| format!("cannot read {}", kept.display()))
+}

@@ -1,0 +1,104 @@
+//! `longfat import`: creates records from measurements of other programs.
+
+mod capture;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use measurement::iperf3;
+use serde::Serialize;
+use serde_json::json;
+
+use self::capture::{PcapArgs, SsArgs};
+use crate::{
+    exit::Exit,
+    open::{import_name, read_import},
+    output,
+};
+
+/// Maximum size of a file: the JSON of a 24-hour test at 100 ms intervals takes a third of it.
+const MAX_BYTES: u64 = 512 << 20;
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum ImportCommand {
+    /// Import tests from iperf3's JSON (-J or --json-stream, iperf3 3.1 and newer)
+    Iperf3(Iperf3Args),
+    /// Import the TCP connections of packet captures (pcap or pcapng)
+    Pcap(PcapArgs),
+    /// Import logs of `ss -tin` in a loop (with -m also the buffers)
+    Ss(SsArgs),
+}
+
+/// A created record.
+#[derive(Debug, Serialize)]
+pub struct Imported {
+    file: PathBuf,
+    record: PathBuf,
+    partial: bool,
+    error: Option<String>,
+}
+
+impl Imported {
+    /// The record of a complete file.
+    pub fn whole(file: &Path, record: PathBuf) -> Imported {
+        Imported { file: file.into(), record, partial: false, error: None }
+    }
+}
+
+/// Options of `import iperf3`.
+#[derive(Debug, Args)]
+pub struct Iperf3Args {
+    /// The files; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(command: &ImportCommand, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let imported = match command {
+        ImportCommand::Iperf3(args) => import_iperf3(args, runs_dir)?,
+        ImportCommand::Pcap(args) => capture::pcap(args, runs_dir)?,
+        ImportCommand::Ss(args) => capture::ss(args, runs_dir)?,
+    };
+    if json {
+        return output::json(&json!({ "schema": "longfat.imported/1", "records": imported }));
+    }
+    let lines = imported.iter().map(|one| format!("{}: {}", one.file.display(), one.record.display()));
+    output::text(&lines.collect::<Vec<_>>().join("\n"))
+}
+
+fn import_iperf3(args: &Iperf3Args, runs_dir: &Path) -> anyhow::Result<Vec<Imported>> {
+    // All files are read before any record is written.
+    let mut read = Vec::new();
+    for file in &args.files {
+        let reports = iperf3::reports(file, &read_text(file)?)?;
+        read.extend(reports.into_iter().map(|report| (file, report)));
+    }
+    let mut imported = Vec::new();
+    for (file, report) in &read {
+        let Some(start) = &report.start else {
+            let why = report.error.as_deref().unwrap_or("no reason given");
+            output::note(&format!("{}: skipped: this test never began ({why})", file.display()));
+            continue;
+        };
+        imported.push(Imported {
+            file: file.to_path_buf(),
+            record: iperf3::import(&import_name(file, "iperf3"), report, start, runs_dir)?,
+            partial: iperf3::is_partial(report),
+            error: report.error.clone(),
+        });
+    }
+    if imported.is_empty() {
+        return Err(Exit::BadInput("none of the tests in these files ever began".into()).into());
+    }
+    Ok(imported)
+}
+
+fn read_text(file: &Path) -> anyhow::Result<String> {
+    let bytes = read_import(file, MAX_BYTES)?;
+    let whole = String::from_utf8(bytes).map_err(|_| {
+        Exit::BadInput(format!("cannot read {}: stream did not contain valid UTF-8", file.display()))
+    });
+    Ok(whole?)
+}

@@ -1,0 +1,22 @@
+//! The commands, a module each: `mod.rs` has the arguments and what the command does, `text.rs` the tables and sentences it prints.
+
+pub mod bdp;
+pub mod cc;
+pub mod diagnose;
+pub mod export;
+pub mod guest;
+pub mod import;
+pub mod kernel;
+pub mod lab;
+pub mod manual;
+pub mod probe;
+pub mod records;
+pub mod reproduce;
+pub mod run;
+pub mod scenario;
+pub mod serve;
+pub mod sweep;
+pub mod test;
+pub mod tune;
+pub mod view;
+pub mod watch;

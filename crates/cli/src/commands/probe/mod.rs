@@ -1,0 +1,329 @@
+//! `longfat probe`: properties of a path by trains of packets; each result has a confidence interval and a validity.
+
+mod text;
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use iperf3::IpVersion;
+use probe::{AvailableBandwidth, BottleneckBuffer, Capacity, Chirps, Method, MtuResult, ProbeLoad, Validity};
+use probe_transport::{Session, SessionOptions};
+use serde::Serialize;
+use serde_json::json;
+use stamp::{Key, SenderOptions};
+use units::{BitRate, Time};
+
+use crate::{exit::Exit, interrupt, iperf3_values, output};
+
+/// The schema of the document that `--json` prints.
+const SCHEMA: &str = "longfat.probe/1";
+/// Maximum packet size, bytes of IP.
+const MAX_MTU: u32 = 9216;
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum ProbeCommand {
+    /// Capacity of the bottleneck link; needs `longfat serve` at the other end
+    Capacity(PeerArgs),
+    /// Available bandwidth; needs `longfat serve` at the other end
+    Available(AvailableArgs),
+    /// Size and kind of the bottleneck's queue; needs `longfat serve` at the other end
+    Buffer(BufferArgs),
+    /// Rate of each hop and the bottleneck among them; works with any host
+    Hops(HostArgs),
+    /// One-way and round-trip delay and their variation; needs a STAMP reflector, as `longfat serve --stamp`
+    Delay(DelayArgs),
+    /// Path MTU; works with any host
+    Mtu(HostArgs),
+}
+
+/// Options of `probe hops` and `probe mtu`.
+#[derive(Debug, Args)]
+pub struct HostArgs {
+    /// The host
+    host: String,
+    /// Use IPv4 only
+    #[arg(short = '4', long, conflicts_with = "version6")]
+    version4: bool,
+    /// Use IPv6 only
+    #[arg(short = '6', long)]
+    version6: bool,
+}
+
+/// Options of `probe delay`.
+#[derive(Debug, Args)]
+pub struct DelayArgs {
+    #[command(flatten)]
+    host: HostArgs,
+    /// The reflector's UDP port
+    #[arg(short, long, default_value_t = stamp::PORT)]
+    port: u16,
+    /// Packets to send
+    #[arg(short = 'c', long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    count: u32,
+    /// Interval between packets
+    #[arg(short, long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "50ms")]
+    interval: Duration,
+    /// Bytes of UDP payload
+    #[arg(short, long, value_name = "BYTES", default_value_t = 44, value_parser = clap::value_parser!(u32).range(44..=9000))]
+    length: u32,
+    /// Authenticate with the key in this file (its bytes without a final newline)
+    #[arg(long, value_name = "FILE")]
+    stamp_key: Option<PathBuf>,
+    /// The session's identifier (RFC 8972)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    ssid: u16,
+}
+
+/// Options of probes with a `longfat serve`.
+#[derive(Debug, Args)]
+pub struct PeerArgs {
+    /// Host that runs `longfat serve`
+    host: String,
+    /// Port of the server
+    #[arg(short, long, default_value_t = 5201)]
+    port: u16,
+    /// Maximum rate, averaged over any second; single trains are faster than the path
+    #[arg(long, value_name = "RATE", value_parser = iperf3_values::rate, default_value = "100M")]
+    max_rate: BitRate,
+    /// Maximum packet size, IP header included [default: the path MTU, which is measured first and is never exceeded]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(128..=9000))]
+    mtu: Option<u32>,
+    /// Use IPv4 only
+    #[arg(short = '4', long, conflicts_with = "version6")]
+    version4: bool,
+    /// Use IPv6 only
+    #[arg(short = '6', long)]
+    version6: bool,
+    /// Timeout of waiting for the server and its queue
+    #[arg(long, alias = "patience", value_name = "TIME", value_parser = iperf3_values::time, default_value = "60")]
+    timeout: Duration,
+}
+
+/// Options of `probe available`.
+#[derive(Debug, Args)]
+pub struct AvailableArgs {
+    #[command(flatten)]
+    peer: PeerArgs,
+    /// Method: streams of one rate each, or chirps through all rates, which send a tenth of the load
+    #[arg(long, value_enum, default_value_t = Way::Streams)]
+    method: Way,
+}
+
+/// Methods of `probe available`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    /// As pathload
+    Streams,
+    /// As pathChirp
+    Chirps,
+}
+
+/// Options of `probe buffer`.
+#[derive(Debug, Args)]
+pub struct BufferArgs {
+    #[command(flatten)]
+    peer: PeerArgs,
+    /// Plot the last train's queueing delay by packet number as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(command: &ProbeCommand, json: bool) -> anyhow::Result<()> {
+    match command {
+        ProbeCommand::Capacity(args) => {
+            let measured = measure("capacity", args, Capacity::new)?;
+            measured.print(json, &text::capacity(&measured.answer), &measured.answer.validity)
+        }
+        ProbeCommand::Available(args) => {
+            let measured = match args.method {
+                Way::Streams => measure("available", &args.peer, AvailableBandwidth::new)?,
+                Way::Chirps => measure("available", &args.peer, Chirps::new)?,
+            };
+            measured.print(json, &text::available(&measured.answer), &measured.answer.validity)
+        }
+        ProbeCommand::Buffer(args) => {
+            let measured = measure("buffer", &args.peer, BottleneckBuffer::new)?;
+            if let Some(file) = &args.plot {
+                let svg = text::buffer_plot(&measured.answer, &args.peer.host);
+                std::fs::write(file, svg)
+                    .map_err(|e| Exit::Failed(format!("cannot write {}: {e}", file.display())))?;
+            }
+            measured.print(json, &text::buffer(&measured.answer), &measured.answer.validity)
+        }
+        ProbeCommand::Hops(args) => {
+            let answer = run_without_server(args, probe_transport::hops)?;
+            print_result("hops", &args.host, &answer, json, &text::hops(&answer), &answer.validity)
+        }
+        ProbeCommand::Mtu(args) => {
+            let answer =
+                run_without_server(args, |to, stop, doing| probe_transport::mtu(to, MAX_MTU, stop, doing))?;
+            print_result("mtu", &args.host, &answer, json, &text::mtu(&answer), &answer.validity)
+        }
+        ProbeCommand::Delay(args) => delay(args, json),
+    }
+}
+
+/// Runs a probe that needs no server at the other end.
+fn run_without_server<A>(
+    args: &HostArgs,
+    ask: impl FnOnce(IpAddr, &AtomicBool, &mut dyn FnMut(&str)) -> Result<A, probe_transport::Error>,
+) -> anyhow::Result<A> {
+    let stop = interrupt::flag()?;
+    let to = probe_transport::resolve(&args.host, args.ip()).map_err(|e| failed(&args.host, e))?;
+    ask(to, &stop, &mut |doing| output::note(&format!("longfat: {doing}"))).map_err(|e| failed(&args.host, e))
+}
+
+fn delay(args: &DelayArgs, json: bool) -> anyhow::Result<()> {
+    let stop = interrupt::flag()?;
+    let host = &args.host.host;
+    let to = probe_transport::resolve(host, args.host.ip()).map_err(|e| failed(host, e))?;
+    let options = SenderOptions {
+        to: SocketAddr::new(to, args.port),
+        count: args.count,
+        interval: Time(u64::try_from(args.interval.as_nanos()).unwrap_or(u64::MAX)),
+        payload: args.length as usize,
+        key: args.stamp_key.as_deref().map(stamp_key).transpose()?,
+        session: args.ssid,
+        timeout: Duration::from_secs(2),
+    };
+    output::note(&format!(
+        "longfat: {} packets, one every {} ms",
+        args.count,
+        args.interval.as_secs_f64() * 1e3
+    ));
+    let answer = stamp::measure(&options, &stop, &mut |_| {})
+        .with_context(|| format!("the probe of {host} failed"))?;
+    print_result("delay", host, &answer, json, &text::delay(&answer), &answer.validity)?;
+    match answer.rtt_ms {
+        Some(_) => Ok(()),
+        None => Err(Exit::Failed(format!(
+            "no reply from {}: is a reflector running there, as `longfat serve --stamp`, with the same key?",
+            options.to
+        ))
+        .into()),
+    }
+}
+
+/// The key in a file.
+pub fn stamp_key(file: &Path) -> anyhow::Result<Key> {
+    let unreadable = |e| Exit::BadInput(format!("cannot read the key in {}: {e}", file.display()));
+    let mut bytes = std::fs::read(file).map_err(unreadable)?;
+    while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+        bytes.pop();
+    }
+    match bytes.is_empty() {
+        true => Err(Exit::BadInput(format!("there is no key in {}", file.display())).into()),
+        false => Ok(Key::new(bytes)),
+    }
+}
+
+impl HostArgs {
+    fn ip(&self) -> Option<IpVersion> {
+        version(self.version4, self.version6)
+    }
+}
+
+fn version(v4: bool, v6: bool) -> Option<IpVersion> {
+    match (v4, v6) {
+        (true, _) => Some(IpVersion::V4),
+        (_, true) => Some(IpVersion::V6),
+        _ => None,
+    }
+}
+
+fn failed(host: &str, error: probe_transport::Error) -> anyhow::Error {
+    match error {
+        probe_transport::Error::Link(iperf3::Error::Interrupted) => Exit::Interrupted.into(),
+        error @ probe_transport::Error::TooLarge { .. } => Exit::BadInput(error.to_string()).into(),
+        error => anyhow::Error::new(error).context(format!("the probe of {host} failed")),
+    }
+}
+
+/// Prints the result of a probe without a rate limit: it sends little.
+fn print_result(
+    kind: &str,
+    host: &str,
+    answer: &impl Serialize,
+    json: bool,
+    sentences: &str,
+    validity: &Validity,
+) -> anyhow::Result<()> {
+    match json {
+        true => output::json(&json!({ "schema": SCHEMA, "kind": kind, "host": host, "answer": answer })),
+        false => output::text(&format!("{sentences}\n{}", text::validity(validity))),
+    }
+}
+
+/// A result and its cost.
+struct Measured<A> {
+    kind: &'static str,
+    host: String,
+    answer: A,
+    path_mtu: MtuResult,
+    load: ProbeLoad,
+    max_rate: BitRate,
+}
+
+fn measure<M: Method>(
+    kind: &'static str,
+    args: &PeerArgs,
+    method: impl FnOnce(probe::ProbeLimits) -> M,
+) -> anyhow::Result<Measured<M::Output>> {
+    let stop = interrupt::flag()?;
+    let options = SessionOptions {
+        host: args.host.clone(),
+        port: args.port,
+        ip: version(args.version4, args.version6),
+        max_rate: args.max_rate,
+        mtu: args.mtu,
+        timeout: args.timeout,
+    };
+    let failed = |error| failed(&args.host, error);
+    output::note("longfat: the path's MTU");
+    let mut session = Session::open(&options, &stop).map_err(failed)?;
+    let limits = session.limits();
+    if !limits.allow_trains() {
+        return Err(Exit::BadInput(format!(
+            "--max-rate {} allows less than 64 packets of {} bytes a second",
+            args.max_rate, limits.mtu
+        ))
+        .into());
+    }
+    let mut method = method(limits);
+    let answer = session
+        .run(&mut method, &stop, &mut |doing| output::note(&format!("longfat: {doing}")))
+        .map_err(failed)?;
+    let path_mtu = session.path_mtu().clone();
+    let load = session.load();
+    Ok(Measured { kind, host: args.host.clone(), answer, path_mtu, load, max_rate: args.max_rate })
+}
+
+impl<A: Serialize> Measured<A> {
+    fn print(&self, json: bool, sentences: &str, validity: &Validity) -> anyhow::Result<()> {
+        if json {
+            return output::json(&json!({
+                "schema": SCHEMA,
+                "kind": self.kind,
+                "host": self.host,
+                "answer": self.answer,
+                "path_mtu": self.path_mtu,
+                "load": self.load,
+                "max_rate_bps": self.max_rate.0,
+            }));
+        }
+        output::text(&format!(
+            "{sentences}{}\n{}\n{}",
+            text::path_mtu(&self.path_mtu),
+            text::validity(validity),
+            text::load(&self.load, self.max_rate)
+        ))
+    }
+}

@@ -1,0 +1,206 @@
+//! The sentences of `longfat probe`, and its plot.
+
+use probe::{
+    AvailableBandwidthResult, BufferKind, BufferResult, CapacityResult, DelayResult, HopsResult, Interval,
+    MtuResult, ProbeLoad, Validity,
+};
+use units::{BitRate, group_digits};
+use view::{
+    Chart, ChartCurve, ChartPoint, ChartValue,
+    number::{bytes, rate, seconds},
+};
+
+/// Maximum number of points of a plot: about one per pixel.
+const MAX_POINTS: usize = 900;
+
+pub fn capacity(answer: &CapacityResult) -> String {
+    let Some(found) = answer.capacity_bps else { return "The capacity is unknown.".into() };
+    let mut text = format!(
+        "The capacity of the bottleneck link is {} of IP in packets of {} bytes ({}).",
+        rate(found.value),
+        answer.packet_bytes,
+        range(found)
+    );
+    if let Some(bucket) = answer.bucket_bytes {
+        let peak = answer.peak_bps.map_or(String::new(), |peak| format!(" at {}", rate(peak)));
+        text += &format!(" A token bucket limits it: the first {} pass{peak}.", bytes(bucket));
+    }
+    text
+}
+
+pub fn available(answer: &AvailableBandwidthResult) -> String {
+    let Some(found) = answer.available_bps else { return "The available bandwidth is unknown.".into() };
+    let capacity = answer.capacity.as_ref().and_then(|known| known.capacity_bps);
+    let of = capacity.map_or(String::new(), |capacity| format!(" of a capacity of {}", rate(capacity.value)));
+    format!("The available bandwidth is {}{of} ({}).", rate(found.value), range(found))
+}
+
+pub fn buffer(answer: &BufferResult) -> String {
+    let kind = match answer.kind {
+        BufferKind::DropTailBytes => "The bottleneck has a drop-tail queue that counts bytes.",
+        BufferKind::DropTailPackets => "The bottleneck has a drop-tail queue that counts packets.",
+        BufferKind::Shaper => "The bottleneck is a shaper: a token bucket with a queue.",
+        BufferKind::Policer => "The bottleneck is a policer: a token bucket without a queue.",
+        BufferKind::ActiveQueue => {
+            "The bottleneck drops packets before its queue is full: active queue management."
+        }
+        BufferKind::Host => "A host dropped packets, not the path.",
+        BufferKind::Unknown => "The bottleneck's queue was not filled.",
+    };
+    let mut text = kind.to_string();
+    if let (Some(found), Some(packets)) = (answer.buffer_bytes, answer.buffer_packets) {
+        let what = if answer.kind == BufferKind::Policer { "The bucket" } else { "It" };
+        text += &format!(
+            " {what} holds {} ({} to {}): {packets:.0} packets of {} bytes.",
+            bytes(found.value),
+            bytes(found.low),
+            bytes(found.high),
+            answer.packet_bytes
+        );
+    }
+    if let Some(delay) = answer.full_delay_ms.filter(|_| answer.kind != BufferKind::Policer) {
+        text += &format!(" A full queue delays packets by {}", seconds(delay / 1e3));
+        text +=
+            &answer.capacity.capacity_bps.map_or(".".into(), |found| format!(" at {}.", rate(found.value)));
+    }
+    text
+}
+
+/// Queueing delay against the number of the packet, with the lost ones below.
+pub fn buffer_plot(answer: &BufferResult, host: &str) -> String {
+    let step = answer.plot.len().div_ceil(MAX_POINTS).max(1);
+    let shown: Vec<&(usize, Option<f64>)> = answer.plot.iter().step_by(step).collect();
+    let values = shown
+        .iter()
+        .map(|(number, _)| ChartValue { text: group_digits(*number as u64), number: Some(*number as f64) })
+        .collect();
+    let points = |keep: &dyn Fn(&Option<f64>) -> Option<f64>| {
+        let all = shown.iter().enumerate();
+        all.filter_map(|(value, (_, delay))| Some(ChartPoint { value, height: keep(delay)?, bar: None }))
+            .collect()
+    };
+    let first_lost = answer.plot.iter().find(|(_, delay)| delay.is_none()).map(|(number, _)| *number as f64);
+    view::chart(&Chart {
+        title: format!("A train that fills the queue on the path to {host}"),
+        across: "packet".into(),
+        values,
+        up: "queueing delay".into(),
+        unit: "s".into(),
+        curves: vec![ChartCurve {
+            label: "delay; the line marks the first loss".into(),
+            points: points(&|delay| delay.map(|ms| ms / 1e3)),
+            mark: first_lost,
+        }],
+    })
+}
+
+pub fn hops(answer: &HopsResult) -> String {
+    let heading =
+        format!("{:>3}  {:<24} {:>10} {:<36} {:>10}", "HOP", "ADDRESS", "RTT", "LINK BEFORE IT", "TRAIN");
+    let mut lines = vec![heading];
+    for hop in &answer.hops {
+        lines.push(format!(
+            "{:>3}  {:<24} {:>10} {:<36} {:>10}",
+            hop.hop,
+            hop.address.map_or("*".into(), |address| address.to_string()),
+            hop.rtt_ms.map_or("-".into(), ms),
+            hop.link_bps.map_or("-".into(), |link| hop_rate(link, hop.assumes_equal_directions)),
+            hop.train_us.map_or("-".into(), |us| seconds(us / 1e6))
+        ));
+    }
+    let narrowest = match answer.bottleneck {
+        Some(hop) => format!("The bottleneck is the link before hop {hop}."),
+        None => "The bottleneck link is unknown.".into(),
+    };
+    format!("{}\n{narrowest}", lines.join("\n"))
+}
+
+pub fn mtu(answer: &MtuResult) -> String {
+    let Some(mtu) = answer.mtu_bytes else { return "The path MTU is unknown.".into() };
+    let hole = match answer.black_hole {
+        true => " Larger packets are lost without an ICMP error: an MTU black hole.",
+        false => "",
+    };
+    format!("The path MTU is {mtu} bytes of IP.{hole}")
+}
+
+/// The path MTU if it limited the packets of the session; otherwise nothing.
+pub fn path_mtu(answer: &MtuResult) -> String {
+    match answer.mtu_bytes {
+        Some(mtu) if answer.black_hole => format!(
+            "\nPath MTU: {mtu} bytes of IP. Larger packets are lost without an ICMP error: an MTU black hole."
+        ),
+        Some(mtu) if !answer.told_bytes.is_empty() => {
+            format!("\nPath MTU: {mtu} bytes of IP, less than the MTU of this host's link.")
+        }
+        _ => String::new(),
+    }
+}
+
+pub fn delay(answer: &DelayResult) -> String {
+    let mut text = format!("{} of {} packets were reflected.", answer.sent - answer.lost, answer.sent);
+    if let Some([least, median, p95, p99]) = answer.rtt_ms {
+        text += &format!(
+            "\nRound-trip time: min {}, median {}, p95 {}, p99 {}.",
+            ms(least),
+            ms(median),
+            ms(p95),
+            ms(p99)
+        );
+    }
+    for (way, one) in [("There", answer.forward), ("Back", answer.backward)] {
+        let Some(one) = one else { continue };
+        let [median, p95, p99] = one.variation_ms;
+        text += &format!(
+            "\n{way}: {} to {} (the clocks are not synchronized; {} if both directions are equal); variation above the minimum: median {}, p95 {}, p99 {}.",
+            ms(one.delay_ms.low),
+            ms(one.delay_ms.high),
+            ms(one.delay_ms.value),
+            ms(median),
+            ms(p95),
+            ms(p99)
+        );
+    }
+    if let Some(skew) = answer.skew_ppm {
+        text += &format!(
+            "\nThe other clock is {:.1} ppm faster ({:.1} to {:.1}). The combined error of the timestamps is {}.",
+            skew.value,
+            skew.low,
+            skew.high,
+            ms(answer.stamp_error_ms)
+        );
+    }
+    text
+}
+
+/// A link's rate and interval; ~ if it assumes equal rates in both directions.
+fn hop_rate(link: Interval, assumed: bool) -> String {
+    let mark = if assumed { "~" } else { "" };
+    match link.high.is_finite() {
+        true => format!("{mark}{} ({})", rate(link.value), range(link)),
+        false => format!("{mark}{} (at least {})", rate(link.value), rate(link.low)),
+    }
+}
+
+fn ms(ms: f64) -> String {
+    seconds(ms / 1e3)
+}
+
+pub fn validity(validity: &Validity) -> String {
+    let reasons = validity.reasons.join("; ");
+    if validity.valid { format!("Valid: {reasons}.") } else { format!("Inconclusive: {reasons}.") }
+}
+
+pub fn load(load: &ProbeLoad, max_rate: BitRate) -> String {
+    format!(
+        "Load: {} packets, {} in {:.1} s; at most {} within a second ({max_rate} allowed).",
+        group_digits(load.packets),
+        bytes(load.bytes as f64),
+        load.duration_s,
+        rate(load.highest_second_bps)
+    )
+}
+
+fn range(of: Interval) -> String {
+    format!("{} to {}", rate(of.low), rate(of.high))
+}

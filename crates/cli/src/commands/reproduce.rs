@@ -1,0 +1,216 @@
+//! `longfat reproduce`: the published experiments by model, simulator and lab, beside the published figures.
+
+use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, sync::atomic::Ordering};
+
+use clap::Args;
+use experiment::{
+    CompletedRun, EngineChoice, EngineChoices, Experiment, LabSetup, Retention, RunOptions, now,
+    reproduce::{CATALOGUE, Plan, experiments, studies},
+    run_all,
+};
+use record::Run;
+use schema::{PublishedVerdict, RunSummary, Summary};
+use serde_json::json;
+use units::Time;
+use view::{LoadedRun, ReportExtra, Reproduced};
+
+use super::run::{check_directory, command_line};
+use crate::{exit::Exit, interrupt, output, progress::ProgressDisplay};
+
+/// The schema of the document that `--json` prints.
+const SCHEMA: &str = "longfat.reproduce/1";
+
+/// Options of `reproduce`.
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// Ids of published results (L8-default) or prefixes of ids (L8, G) [default: all]
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// Engines, separated by commas: model, sim, and kernel or kernel:VERSION, a guest kernel in virtual time
+    #[arg(long, value_delimiter = ',', default_value = "model,sim", value_name = "ENGINES")]
+    engine: Vec<EngineChoices>,
+    /// Also run in the lab, shortest experiments first, as many as fit in this time (10 min if none is given)
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "10min", require_equals = true)]
+    lab: Option<Time>,
+    /// Use the scenarios of this directory instead of the built-in ones
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Maximum number of parallel simulations and guests [default: one per processor]
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+    /// Also write an HTML page with all tables and plots
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyhow::Result<()> {
+    let wanted = wanted(&args.ids)?;
+    let mut engines = EngineChoices::chosen(&args.engine);
+    let lab = args.lab.or(engines.contains(&EngineChoice::Lab).then_some(Time::from_secs(600)));
+    engines.retain(|engine| *engine != EngineChoice::Lab);
+    let experiments = experiments(args.dir.as_deref())?;
+    let plan = Plan::new(&experiments, &wanted, &engines, lab)?;
+    if let Some(path) = &args.report {
+        check_directory(path)?;
+    }
+    let stop = interrupt::flag()?;
+    let progress = ProgressDisplay::new();
+    let setup = plan.needs_lab().then(|| LabSetup::acquire(None, &progress)).transpose()?;
+    let options = RunOptions {
+        lab: setup.as_ref(),
+        retention: Retention::Record(runs_dir),
+        observer: &progress,
+        stop: &stop,
+        parallel_runs: args.jobs,
+        ..RunOptions::default()
+    };
+    let mut completed = run_all(&plan.jobs, &options)?;
+    let failed = completed.iter_mut().find_map(|one| one.failed.take());
+    let summaries = summaries(&experiments, &plan, &completed);
+    let results = results(&wanted, &summaries);
+    let printed = match json {
+        true => output::json(&document(&lab::host_info(), &results, &summaries, &plan.skipped)),
+        false => {
+            let mut text = view::table::reproduced(&results);
+            plan.skipped
+                .iter()
+                .for_each(|left| text.push_str(&format!("not run in the lab or a guest kernel: {left}\n")));
+            output::text(&text)
+        }
+    };
+    if let Some(path) = &args.report {
+        let mut sections = scenario_sections(&summaries, runs_dir)?;
+        if engines.contains(&EngineChoice::Sim) && !stop.load(Ordering::Relaxed) {
+            let options = RunOptions { retention: Retention::Nothing, ..options };
+            sections.extend(sensitivity_sections(&wanted, &experiments, &options)?);
+        }
+        let extra = ReportExtra { created: Some(now()), command: Some(command_line()) };
+        let page = view::reproduction(&results, &sections, &extra);
+        output::file(path, page)?;
+        output::note(&format!("report: {}", path.display()));
+    }
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Err(Exit::Interrupted.into());
+    }
+    missed(&results)?;
+    printed
+}
+
+/// The requested ids: those given, and those with a given prefix.
+fn wanted(asked: &[String]) -> anyhow::Result<BTreeSet<&'static str>> {
+    let ids = || CATALOGUE.iter().map(|entry| entry.id);
+    if asked.is_empty() {
+        return Ok(ids().collect());
+    }
+    let mut wanted = BTreeSet::new();
+    for word in asked {
+        let family = format!("{word}-");
+        let before = wanted.len();
+        wanted.extend(ids().filter(|id| id == word || id.starts_with(&family)));
+        if wanted.len() == before && !ids().any(|id| id == word || id.starts_with(&family)) {
+            let known = ids().collect::<Vec<_>>().join(", ");
+            return Err(Exit::BadInput(format!(
+                "there is no published result {word:?}; the results are {known}"
+            ))
+            .into());
+        }
+    }
+    Ok(wanted)
+}
+
+/// A summary per scenario file that was run, in the order of the files.
+fn summaries(experiments: &[Experiment], plan: &Plan<'_>, completed: &[CompletedRun]) -> Vec<Summary> {
+    let of = |one: &Experiment| {
+        let own = plan.jobs.iter().zip(completed).filter(|(job, _)| std::ptr::eq(job.experiment, one));
+        let runs: Vec<RunSummary> = own.map(|(_, completed)| completed.summary.clone()).collect();
+        (!runs.is_empty()).then(|| one.summary(runs))
+    };
+    experiments.iter().filter_map(of).collect()
+}
+
+/// Each requested result with its figures, in the catalogue's order.
+fn results(wanted: &BTreeSet<&str>, summaries: &[Summary]) -> Vec<Reproduced> {
+    let entries = CATALOGUE.iter().filter(|entry| wanted.contains(entry.id));
+    entries
+        .map(|entry| Reproduced {
+            id: entry.id.into(),
+            what: entry.what.into(),
+            shown: (!entry.shown.is_empty()).then(|| entry.shown.into()),
+            figures: summaries
+                .iter()
+                .flat_map(|s| s.published.iter().map(|figure| (s.scenario.clone(), figure.clone())))
+                .filter(|(_, figure)| figure.id == entry.id)
+                .map(|(scenario, figure)| view::ReproducedFigure { scenario, figure })
+                .collect(),
+        })
+        .collect()
+}
+
+fn document(
+    host: &schema::HostInfo,
+    results: &[Reproduced],
+    summaries: &[Summary],
+    skipped: &[String],
+) -> serde_json::Value {
+    let run = |scenario: &str, run: &RunSummary| {
+        json!({
+            "scenario": scenario, "id": run.id, "engine": run.engine, "variant": run.variant, "repeat": run.repeat,
+            "kernel": run.kernel, "duration_s": run.duration_s, "wall_s": run.wall_s, "quality_ok": run.quality.is_reliable(),
+            "partial": run.partial,
+        })
+    };
+    let runs: Vec<_> = summaries.iter().flat_map(|s| s.runs.iter().map(|r| run(&s.scenario, r))).collect();
+    json!({ "schema": SCHEMA, "host": host, "results": results, "runs": runs, "not_in_the_lab": skipped })
+}
+
+/// The scenarios' sections of the page. Only one scenario's rows are in memory at a time.
+fn scenario_sections(summaries: &[Summary], runs_dir: &std::path::Path) -> anyhow::Result<Vec<String>> {
+    let mut sections = Vec::new();
+    for summary in summaries {
+        let measured = summary.runs.iter().filter(|run| run.engine != EngineChoice::Model.name());
+        let mut loaded = Vec::new();
+        for run in measured {
+            let record = Run::open(&runs_dir.join(&summary.scenario).join(&run.id))?;
+            loaded.push(LoadedRun::load(&record)?);
+        }
+        sections.push(view::scenario_section(summary, &loaded));
+    }
+    Ok(sections)
+}
+
+/// How figures depend on parameters that their source does not state.
+fn sensitivity_sections(
+    wanted: &BTreeSet<&str>,
+    experiments: &[Experiment],
+    options: &RunOptions<'_>,
+) -> anyhow::Result<Vec<String>> {
+    let mut sections = Vec::new();
+    for (study, experiment) in studies(wanted, experiments) {
+        let mut parts = Vec::new();
+        for sweep in study.sweeps {
+            let charts =
+                sweep.run(study, experiment, options)?.iter().map(view::sweep::sweep_chart).collect();
+            parts.push((sweep.about, charts));
+        }
+        let file = &experiment.file;
+        sections.push(view::sensitivity_section(file.title(), file.name(), &parts));
+    }
+    Ok(sections)
+}
+
+fn missed(results: &[Reproduced]) -> anyhow::Result<()> {
+    let missed: Vec<String> = results
+        .iter()
+        .flat_map(|result| &result.figures)
+        .filter(|f| f.figure.verdict == PublishedVerdict::Missed)
+        .map(|f| format!("{} ({})", f.figure.id, f.figure.metric))
+        .collect();
+    match missed.is_empty() {
+        true => Ok(()),
+        false => Err(Exit::Missed(format!("published figures missed: {}", missed.join(", "))).into()),
+    }
+}

@@ -1,0 +1,230 @@
+//! `longfat sweep`: a metric over the values of fields, or (with `--fit`) the values that match published figures best.
+
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use experiment::{
+    EngineChoice, EngineChoices, Error, Experiment, FitRange, LabSetup, RecordedRuns, Retention, RunOptions,
+    Search, Selection, fit,
+};
+use schema::{FitDocument, SWEEP_SCHEMA};
+use units::KernelVersion;
+
+use super::{
+    records,
+    run::{check_directory, command_line},
+};
+use crate::{
+    exit::Exit,
+    interrupt,
+    open::{parse_set, read_experiment},
+    output,
+    progress::ProgressDisplay,
+};
+
+/// Options of `sweep`.
+#[derive(Debug, Args)]
+pub struct SweepArgs {
+    /// The scenario file, or one of the built-in: cc-rtt-loss, mtu, socket-buffers, streams, udp; several with --fit
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Sweep a field in addition to those of the file's `[[sweeps]]`, as in `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB`
+    #[arg(long, value_name = "PATH=V1,V2,..", value_parser = parse_over)]
+    pub over: Vec<(String, Vec<String>)>,
+    /// Search for the value of a field that fits the published figures best, as in
+    /// `--fit links.s1-s2.forward.queue=10p..1000p`
+    #[arg(long, value_name = "PATH=LOW..HIGH",
+          conflicts_with_all = ["over", "metric", "again"])]
+    pub fit: Vec<FitRange>,
+    /// With --fit: fit only the figures with these ids
+    #[arg(long, value_delimiter = ',', value_name = "ID", requires = "fit")]
+    pub to: Vec<String>,
+    /// With --fit: maximum number of runs
+    #[arg(long, value_name = "N", default_value = "60", requires = "fit")]
+    pub most_runs: NonZeroUsize,
+    /// Engines, separated by commas: model, sim, lab, or all for these three; and kernel, or kernel:VERSION, a guest kernel
+    /// in virtual time
+    #[arg(long, value_delimiter = ',', default_value = "sim", value_name = "ENGINES")]
+    pub engine: Vec<EngineChoices>,
+    /// Run only these variants (repeatable, or separated by commas)
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub variant: Vec<String>,
+    /// Change a value of the scenario, as in `--set duration=5s`
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
+    pub sets: Vec<(String, String)>,
+    /// Runs of each point, each with another seed [default: as the file says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: Option<u32>,
+    /// Metric, as in flows.bulk.goodput [default: goodput of the first TCP flow]
+    #[arg(long, value_name = "METRIC")]
+    pub metric: Option<String>,
+    /// Maximum number of parallel simulations and guests [default: one per processor]
+    #[arg(short, long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+    /// Repeat runs that are already recorded
+    #[arg(long)]
+    pub again: bool,
+    /// Linux version to simulate, as in 6.1 [default: this machine's]
+    #[arg(long, value_name = "VERSION")]
+    pub kernel: Option<KernelVersion>,
+    /// How the lab's hosts are connected: tap, or packet (veth and packet sockets)
+    #[arg(long, value_name = "PORTS")]
+    pub ports: Option<lab::Backend>,
+    /// Plot the result into this file: SVG, PNG or PDF by its extension
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write the tables and the plot as one HTML page
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
+/// The result to show.
+struct Shown {
+    title: String,
+    text: String,
+    svg: String,
+}
+
+/// Runs the command.
+pub fn run(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    for path in [&args.output, &args.report].into_iter().flatten() {
+        check_directory(path)?;
+    }
+    match args.fit.is_empty() {
+        true => sweep(args, runs_dir, json),
+        false => search(args, json),
+    }
+}
+
+fn sweep(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let [path] = args.files.as_slice() else {
+        return Err(Exit::BadInput("several scenario files are only allowed with --fit".into()).into());
+    };
+    let experiment = experiment(args, path)?;
+    let selection = Selection {
+        engines: EngineChoices::chosen(&args.engine),
+        variants: args.variant.clone(),
+        over: args.over.clone(),
+        repeat: args.repeat,
+    };
+    let recorded = match args.again {
+        true => RecordedRuns::none(),
+        false => RecordedRuns::read(runs_dir, experiment.file.name())?,
+    };
+    let plan = experiment.plan_sweep(&selection, args.metric.as_deref(), &recorded)?;
+    let stop = interrupt::flag()?;
+    let progress = ProgressDisplay::new();
+    let in_lab = plan.missing().iter().any(|job| job.engine == EngineChoice::Lab);
+    let setup = in_lab.then(|| LabSetup::acquire(args.ports, &progress)).transpose()?;
+    let options = RunOptions {
+        lab: setup.as_ref(),
+        retention: Retention::Record(runs_dir),
+        observer: &progress,
+        stop: &stop,
+        parallel_runs: args.jobs,
+        ..RunOptions::default()
+    };
+    let sweep = plan.run(&options).inspect_err(|error| {
+        if matches!(error, Error::Interrupted) {
+            output::note("interrupted; repeat the command to continue");
+        }
+    })?;
+    let text = view::sweep::sweep(&sweep);
+    let shown = match json {
+        true => output::json(&sweep),
+        false => output::text(&format!("{}\n{text}", sweep.title)),
+    };
+    draw(args, &Shown { title: sweep.title.clone(), text, svg: view::sweep::sweep_chart(&sweep) })?;
+    shown
+}
+
+/// `--fit`.
+fn search(args: &SweepArgs, json: bool) -> anyhow::Result<()> {
+    let engines = EngineChoices::chosen(&args.engine);
+    let [engine] = engines.as_slice() else {
+        return Err(Exit::BadInput("--fit takes one engine, sim or model".into()).into());
+    };
+    let experiments: Vec<Experiment> =
+        args.files.iter().map(|path| experiment(args, path)).collect::<anyhow::Result<_>>()?;
+    let search = Search {
+        engine: engine.clone(),
+        ranges: args.fit.clone(),
+        ids: args.to.clone(),
+        variants: args.variant.clone(),
+        repeat: args.repeat,
+        max_runs: args.most_runs,
+    };
+    let (stop, progress) = (interrupt::flag()?, ProgressDisplay::new());
+    let options =
+        RunOptions { observer: &progress, stop: &stop, parallel_runs: args.jobs, ..RunOptions::default() };
+    let fit = fit(&experiments, &search, &options)?;
+    let text = view::sweep::fit(&fit);
+    let svg = view::sweep::fit_chart(&fit);
+    let document = FitDocument { schema: SWEEP_SCHEMA.into(), host: lab::host_info(), fit };
+    let shown = match json {
+        true => output::json(&document),
+        false => output::text(&text),
+    };
+    draw(args, &Shown { title: format!("fit of {}", document.fit.scenarios.join(", ")), text, svg })?;
+    shown
+}
+
+/// The experiment of a scenario file with the options of this command.
+fn experiment(args: &SweepArgs, path: &Path) -> anyhow::Result<Experiment> {
+    Ok(Experiment { kernel: args.kernel, sets: args.sets.clone(), ..read_experiment(path)? })
+}
+
+/// Writes the plot and the page, if requested.
+fn draw(args: &SweepArgs, shown: &Shown) -> anyhow::Result<()> {
+    if let Some(path) = &args.output {
+        output::file(path, records::picture(path, &shown.svg)?)?;
+    }
+    if let Some(path) = &args.report {
+        output::file(path, view::sweep::sweep_page(&shown.title, &shown.text, &shown.svg, &command_line()))?;
+    }
+    Ok(())
+}
+
+/// Parses `PATH=V1,V2,...`; commas within brackets, braces and quotes do not separate values.
+fn parse_over(text: &str) -> Result<(String, Vec<String>), String> {
+    let (path, values) = text.split_once('=').ok_or_else(|| format!("{text:?} is not PATH=V1,V2,.."))?;
+    let mut parts = vec![String::new()];
+    let (mut depth, mut quoted) = (0, false);
+    for c in values.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            '{' | '[' if !quoted => depth += 1,
+            '}' | ']' if !quoted => depth -= 1,
+            ',' if !quoted && depth == 0 => {
+                parts.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        parts.last_mut().expect("begins with one").push(c);
+    }
+    let values: Vec<String> = parts.iter().map(|part| part.trim().to_owned()).collect();
+    match values.iter().any(String::is_empty) {
+        true => Err(format!("{text:?} has an empty value")),
+        false => Ok((path.trim().to_owned(), values)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_parted_by_commas_outside_brackets() {
+        let over = |text| parse_over(text).map(|(path, values)| (path, values.join("|")));
+        assert_eq!(over("a.b=1, 2"), Ok(("a.b".into(), "1|2".into())));
+        assert_eq!(
+            over(r#"f.cc=reno,{ name = "x", a = 7 },"p,q""#),
+            Ok(("f.cc".into(), r#"reno|{ name = "x", a = 7 }|"p,q""#.into()))
+        );
+        assert!(over("a.b").is_err() && over("a.b=1,,2").is_err() && over("a.b=").is_err());
+    }
+}

@@ -1,0 +1,277 @@
+//! `longfat tune`: shows, plans, applies, reverts, checks and exports a host's settings for a long fat path.
+
+mod text;
+
+use std::net::IpAddr;
+
+use clap::{Args, ValueEnum};
+use measurement::path::echoes;
+use serde_json::json;
+use tune::{Advice, Applied, Goal, HostFacts, HostPaths, Journal, RequestedSettings};
+use units::{BitRate, Time};
+
+use crate::{exit::Exit, output};
+
+/// The schema of the document that `--json` prints.
+const SCHEMA: &str = "longfat.tune/1";
+
+/// Options of `tune`.
+#[derive(Debug, Args)]
+pub struct TuneArgs {
+    /// Rate of the path's slowest link: 10gbit [default: the speed of the device towards --host]
+    #[arg(long, value_name = "RATE", help_heading = "The path")]
+    rate: Option<BitRate>,
+    /// Round-trip time: 50ms [default: measured to --host]
+    #[arg(long, value_name = "TIME", help_heading = "The path")]
+    rtt: Option<Time>,
+    /// Measure the round-trip time to this host and use the device that leads there
+    #[arg(long, help_heading = "The path")]
+    host: Option<String>,
+    /// Number of connections that share the rate
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "The path")]
+    streams: u32,
+    /// Consider only this device; --apply then also sets its transmit queue, rings and offloads until the next reboot
+    #[arg(long, value_name = "DEVICE", help_heading = "The path")]
+    device: Option<String>,
+    /// Also decrease settings that are larger than advised
+    #[arg(long, help_heading = "The path")]
+    lower: bool,
+
+    /// Show what --apply would change, and the file it would write
+    #[arg(long, group = "action", help_heading = "What to do")]
+    plan: bool,
+    /// Set the sysctls and write /etc/sysctl.d/90-longfat.conf; with --device also the device's settings
+    #[arg(long, group = "action", help_heading = "What to do")]
+    apply: bool,
+    /// Restore the settings that were in effect before --apply
+    #[arg(long, group = "action", conflicts_with_all = ["rate", "rtt", "host", "device"], help_heading = "What to do")]
+    revert: bool,
+    /// Print one line; exit code 3 if the settings differ from those applied (with a path: from those advised)
+    #[arg(long, group = "action", help_heading = "What to do")]
+    check: bool,
+    /// Print the advice in another program's format
+    #[arg(long, value_name = "FORMAT", group = "action", help_heading = "What to do")]
+    export: Option<ExportFormat>,
+    /// Change live values only and write no file; implied on hosts of a lab
+    #[arg(long, help_heading = "What to do")]
+    live: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ExportFormat {
+    Sysctl,
+    #[value(name = "networkmanager")]
+    NetworkManager,
+    Ethtool,
+    Ansible,
+}
+
+impl From<ExportFormat> for tune::ExportFormat {
+    fn from(format: ExportFormat) -> tune::ExportFormat {
+        match format {
+            ExportFormat::Sysctl => tune::ExportFormat::Sysctl,
+            ExportFormat::NetworkManager => tune::ExportFormat::NetworkManager,
+            ExportFormat::Ethtool => tune::ExportFormat::Ethtool,
+            ExportFormat::Ansible => tune::ExportFormat::Ansible,
+        }
+    }
+}
+
+/// Runs the command. Without an action it shows the host's settings, and the advice if a path is given.
+pub fn run(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
+    if args.revert {
+        return revert(&HostPaths::of_applied()?, json);
+    }
+    let facts = tune::inspect();
+    let goal = goal(args, &facts)?;
+    let Some(goal) = goal else {
+        return match (args.check, args.plan || args.apply || args.export.is_some()) {
+            (true, _) => check_applied(&HostPaths::of_applied()?, &facts, json),
+            (_, true) => Err(Exit::BadInput("specify the path: --rate and --rtt, or --host".into()).into()),
+            _ if json => output::json(
+                &json!({ "schema": SCHEMA, "host": facts, "applied": Journal::read(&HostPaths::of_applied()?)? }),
+            ),
+            _ => output::text(&text::host(&facts, Journal::read(&HostPaths::of_applied()?)?.as_ref())),
+        };
+    };
+    let advice = advise(&facts, &goal)?;
+    let purpose = purpose(&goal);
+    let wanted = RequestedSettings::from_advice(&advice, &goal, &purpose);
+    let wanted = if args.device.is_some() { wanted.with_devices(&advice) } else { wanted };
+    if args.check {
+        return check_advised(&advice, &purpose, json);
+    }
+    if let Some(format) = args.export {
+        let text = tune::export(&advice, format.into(), &purpose);
+        return match json {
+            true => output::json(&json!({ "schema": SCHEMA, "export": text })),
+            false => output::text(&text),
+        };
+    }
+    if args.apply {
+        return apply(&HostPaths::for_apply(args.live)?, &advice, &wanted, json);
+    }
+    if json {
+        return output::json(&document(&advice, &goal, if args.plan { None } else { Some(&facts) }));
+    }
+    output::text(&match args.plan {
+        true => text::plan(&advice, &HostPaths::for_apply(args.live)?, &wanted),
+        false => format!(
+            "{}\n\n{}",
+            text::host(&facts, Journal::read(&HostPaths::of_applied()?)?.as_ref()),
+            text::advice(&advice, &purpose)
+        ),
+    })
+}
+
+/// The advice for a path. A path for which no value works is bad input.
+pub fn advise(facts: &HostFacts, goal: &Goal) -> anyhow::Result<Advice> {
+    tune::advise(facts, goal).map_err(|refusal| Exit::BadInput(refusal.to_string()).into())
+}
+
+/// A goal as text: `10 Gb/s x 20 ms, 4 streams`.
+pub fn purpose(goal: &Goal) -> String {
+    let streams = if goal.streams > 1 { format!(", {} streams", goal.streams) } else { String::new() };
+    format!("{} x {}{streams}", goal.rate, goal.rtt)
+}
+
+/// Applies settings. A missing privilege has its own exit code.
+pub fn set(roots: &HostPaths, wanted: &RequestedSettings) -> anyhow::Result<Applied> {
+    tune::apply(roots, wanted, |_| {}).map_err(failure)
+}
+
+/// The path of the options; `None` if none is given.
+fn goal(args: &TuneArgs, facts: &HostFacts) -> anyhow::Result<Option<Goal>> {
+    if args.rate.is_none() && args.rtt.is_none() && args.host.is_none() {
+        return Ok(None);
+    }
+    let bad = |text: &str| anyhow::Error::from(Exit::BadInput(text.into()));
+    if let Some(device) = &args.device
+        && facts.device(device).is_none()
+    {
+        let names: Vec<&str> = facts.devices.iter().map(|device| device.name.as_str()).collect();
+        return Err(bad(&format!("there is no device {device}; the devices are {}", names.join(", "))));
+    }
+    let (mut device, mut rtt, mut rate) = (args.device.clone(), args.rtt, args.rate);
+    if let Some(host) = &args.host {
+        let address: IpAddr = echoes::address(host)?;
+        device = device.or_else(|| tune::find_device_towards(facts, address));
+        if rtt.is_none() {
+            let measured = echoes::round_trip(address).map_err(|error| {
+                anyhow::Error::from(error).context("cannot measure the round-trip time; give it with --rtt")
+            })?;
+            output::note(&format!("longfat: the round-trip time to {host} is {measured}"));
+            rtt = Some(measured);
+        }
+        if rate.is_none() {
+            let speed = device.as_deref().and_then(|name| facts.device(name)?.speed_mbps.known());
+            rate = speed.map(|mbps| BitRate(mbps.saturating_mul(1_000_000)));
+        }
+    }
+    let rate = rate.ok_or_else(|| {
+        bad("specify the rate of the path, as in --rate 10gbit: no device reports its speed")
+    })?;
+    let rtt =
+        rtt.ok_or_else(|| bad("specify the round-trip time, as in --rtt 50ms, or --host to measure it"))?;
+    if rate.0 == 0 || rtt == Time::ZERO {
+        return Err(bad("the rate and the round-trip time must be above zero"));
+    }
+    Ok(Some(Goal { rate, rtt, streams: args.streams, device, lower: args.lower }))
+}
+
+fn document(advice: &Advice, goal: &Goal, facts: Option<&HostFacts>) -> serde_json::Value {
+    json!({
+        "schema": SCHEMA,
+        "rate_bps": goal.rate.0,
+        "rtt_us": goal.rtt.as_micros_f64(),
+        "streams": goal.streams,
+        "advice": advice,
+        "host": facts,
+    })
+}
+
+fn apply(roots: &HostPaths, advice: &Advice, wanted: &RequestedSettings, json: bool) -> anyhow::Result<()> {
+    if wanted.settings.is_empty() {
+        return match json {
+            true => output::json(&json!({ "schema": SCHEMA, "applied": null })),
+            false => output::text(&format!("Nothing to change: the settings suit {}.", wanted.purpose)),
+        };
+    }
+    let applied = set(roots, wanted)?;
+    match json {
+        true => output::json(
+            &json!({ "schema": SCHEMA, "applied": applied.journal, "refused": applied.rejected }),
+        ),
+        false => output::text(&text::applied(&applied, advice)),
+    }
+}
+
+fn revert(roots: &HostPaths, json: bool) -> anyhow::Result<()> {
+    let reverted = tune::revert(roots, |_| {}).map_err(failure)?;
+    match (json, &reverted) {
+        (true, _) => output::json(&json!({ "schema": SCHEMA, "reverted": reverted })),
+        (false, None) => output::text("Nothing to restore: longfat tune has changed nothing on this host."),
+        (false, Some(reverted)) => output::text(&text::reverted(reverted)),
+    }
+}
+
+/// Checks against the applied settings.
+fn check_applied(roots: &HostPaths, facts: &HostFacts, json: bool) -> anyhow::Result<()> {
+    let Some(differences) = tune::check(roots, facts).map_err(failure)? else {
+        return Err(Exit::BadInput(
+            "nothing was applied on this host; give --rate and --rtt to check against the advice".into(),
+        )
+        .into());
+    };
+    let found: Vec<String> = differences
+        .iter()
+        .map(|d| format!("{} is {}, not {}", d.name, d.now.as_deref().unwrap_or("not there"), d.expected))
+        .collect();
+    let document = json!({ "schema": SCHEMA, "ok": found.is_empty(), "differences": differences });
+    report_check(&found, "as applied", &document, json)
+}
+
+/// Checks against the advice for a path.
+fn check_advised(advice: &Advice, purpose: &str, json: bool) -> anyhow::Result<()> {
+    let found: Vec<String> = advice
+        .to_change()
+        .map(|item| {
+            let now = item.now.as_deref().unwrap_or("unknown");
+            format!("{} is {now}, not {}", item.target.name(), item.advised)
+        })
+        .collect();
+    let differences: Vec<_> = advice.to_change().collect();
+    let document = json!({ "schema": SCHEMA, "ok": found.is_empty(), "differences": differences });
+    report_check(&found, &format!("as advised for {purpose}"), &document, json)
+}
+
+/// Prints one line for monitoring.
+fn report_check(
+    found: &[String],
+    expected: &str,
+    document: &serde_json::Value,
+    json: bool,
+) -> anyhow::Result<()> {
+    let line = match found {
+        [] => format!("OK: all settings are {expected}"),
+        _ => format!("DIFFERS: {}", found.join("; ")),
+    };
+    match json {
+        true => output::json(document)?,
+        false => output::text(&line)?,
+    }
+    match found.len() {
+        0 => Ok(()),
+        n => Err(Exit::Missed(format!("{n} settings are not {expected}")).into()),
+    }
+}
+
+fn failure(error: tune::Error) -> anyhow::Error {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    match error.kind() {
+        Some(PermissionDenied | ReadOnlyFilesystem) => {
+            Exit::Missing(format!("{error} (changing settings needs root: try sudo)")).into()
+        }
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,107 @@
+//! `longfat view`: serves a page that shows all runs to the browser of this machine.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use clap::Args;
+use serde_json::json;
+use view::{Page, PageError, PageOptions};
+
+use crate::{exit::Exit, interrupt, output};
+
+/// Options of `view`.
+#[derive(Debug, Args)]
+pub struct ViewArgs {
+    /// Runs to open side by side: ids, `last`, `last~1`; or a directory of records [default: list all]
+    #[arg(value_name = "RUNS")]
+    keys: Vec<String>,
+    /// Port to listen on, 0 for any free port
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+    /// Address to listen on: any other than loopback shows the page to others, unencrypted
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    bind: IpAddr,
+    /// Print the page's address and start no browser
+    #[arg(long)]
+    no_open: bool,
+}
+
+/// Runs the command: serves the page until Ctrl-C.
+pub fn run(args: &ViewArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let (runs_dir, keys) = directory_and_keys(args, runs_dir);
+    let asked = keys.iter().map(|key| name_on_page(&runs_dir, key)).collect::<Result<Vec<_>, _>>()?;
+    let stop = interrupt::flag()?;
+    let hostname =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
+    let options = PageOptions {
+        runs_dir: runs_dir.clone(),
+        bind: args.bind,
+        port: args.port,
+        requested: asked,
+        hostname,
+    };
+    let page = Page::new(options).map_err(|e| match e {
+        PageError::Listen { .. } => anyhow::Error::new(Exit::BadInput(e.to_string())),
+        _ => e.into(),
+    })?;
+    let url = page.url();
+    match json {
+        true => output::json(&json!({ "url": url, "address": page.address(), "runs_dir": runs_dir }))?,
+        false => output::text(&format!(
+            "The runs in {}, for one browser:\n\n  {url}\n\nPress Ctrl-C to stop.",
+            runs_dir.display()
+        ))?,
+    }
+    if !args.bind.is_loopback() {
+        output::note(
+            "other hosts can reach this address: the first browser to open it sees the runs, and the connection is not encrypted",
+        );
+    }
+    if !args.no_open && !json {
+        open_browser(&url);
+    }
+    Ok(page.serve(&stop)?)
+}
+
+/// The directory of records and the keys of runs: an argument that is a directory is the former.
+fn directory_and_keys(args: &ViewArgs, runs_dir: &Path) -> (PathBuf, Vec<String>) {
+    match args.keys.as_slice() {
+        [only] if Path::new(only).is_dir() && !Path::new(only).join("summary.json").exists() => {
+            (only.into(), Vec::new())
+        }
+        keys => (runs_dir.to_owned(), keys.to_vec()),
+    }
+}
+
+/// The name of a run on the page.
+fn name_on_page(runs_dir: &Path, key: &str) -> Result<String, Exit> {
+    let run = record::find(runs_dir, key).map_err(|e| Exit::BadInput(e.to_string()))?;
+    let outside = || {
+        let message =
+            format!("{} is not in {}; name its directory by --runs", run.path.display(), runs_dir.display());
+        Exit::BadInput(message)
+    };
+    let entries = record::list(runs_dir).map_err(|e| Exit::BadInput(e.to_string()))?;
+    let place = run.path.canonicalize().map_err(|_| outside())?;
+    let own = entries.iter().find(|entry| entry.path.canonicalize().is_ok_and(|path| path == place));
+    own.map(|entry| format!("{}/{}", entry.scenario, entry.id)).ok_or_else(outside)
+}
+
+/// Starts the desktop's browser if there is a desktop. If this fails, the printed address still works.
+fn open_browser(url: &str) {
+    if std::env::var_os("DISPLAY").is_none() && std::env::var_os("WAYLAND_DISPLAY").is_none() {
+        return;
+    }
+    let started = Command::new("xdg-open")
+        .arg(url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    if let Ok(mut child) = started {
+        std::thread::spawn(move || child.wait());
+    }
+}

@@ -1,0 +1,287 @@
+//! `longfat watch`: samples live TCP connections and traces their events.
+
+mod document;
+mod lines;
+mod places;
+mod prometheus;
+mod screen;
+
+use std::{
+    collections::BTreeMap,
+    io::IsTerminal,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use measurement::watched::{Recording, SPACING, Trail, flows::Pairs};
+use units::Time;
+use watch::{Filter, SocketCookie, TracingMode, TrackedConnection, Watcher};
+
+use self::{prometheus::Exporter, screen::Screen};
+use crate::{
+    exit::Exit,
+    interrupt,
+    output::{self, Finish},
+};
+
+/// Interval of printed lines and exported metrics.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of drawing the screen and reading keys.
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
+/// Minimum sample interval.
+const MIN_SAMPLE_INTERVAL: Duration = Duration::from_micros(100);
+
+/// Options of `watch`.
+#[derive(Debug, Args)]
+#[command(after_help = FILTER_HELP)]
+pub struct WatchArgs {
+    /// Connections to watch: port 5201, peer 10.0.0.0/8 and process iperf3 [default: all]
+    #[arg(value_name = "FILTER")]
+    filter: Vec<String>,
+    /// Sample interval
+    #[arg(short, long, value_name = "TIME", default_value = "100ms")]
+    interval: Time,
+    /// Exit after this time
+    #[arg(short, long, value_name = "TIME", conflicts_with = "once")]
+    duration: Option<Time>,
+    /// Print the connections once and exit
+    #[arg(long)]
+    once: bool,
+    /// Print every web100 instrument (RFC 4898) and its source
+    #[arg(long, requires = "once")]
+    web100: bool,
+    /// Trace each retransmission, state change and window change (needs root and BPF)
+    #[arg(long)]
+    events: bool,
+    /// Also trace each ACK and round-trip sample
+    #[arg(long)]
+    per_ack: bool,
+    /// Sample by sock_diag even where eBPF would cost less
+    #[arg(long, conflicts_with_all = ["events", "per_ack"])]
+    no_bpf: bool,
+    /// Write a record, for show, plot, report and compare
+    #[arg(long, conflicts_with = "once")]
+    record: bool,
+    /// Export aggregates for Prometheus on this port
+    #[arg(long, value_name = "PORT", conflicts_with = "once")]
+    prometheus: Option<u16>,
+    /// Address of the exporter
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", requires = "prometheus")]
+    prometheus_bind: std::net::IpAddr,
+    /// Print lines even on a terminal
+    #[arg(long)]
+    lines: bool,
+
+    /// Network namespace: its name, its path, or a process in it (repeatable)
+    #[arg(short, long, value_name = "NAMESPACE", help_heading = "Where")]
+    namespace: Vec<String>,
+    /// Host of a lab that is up, or `all` (repeatable)
+    #[arg(long, value_name = "HOST", help_heading = "Where")]
+    host: Vec<String>,
+    /// Name of the lab
+    #[arg(long, value_name = "NAME", requires = "host", help_heading = "Where")]
+    lab: Option<String>,
+}
+
+const FILTER_HELP: &str = "\
+FILTER consists of
+  port N   local port N   peer port N
+  peer PREFIX   local PREFIX   address PREFIX     as in 10.0.0.0/8
+  process NAME   pid N   user N   state NAME   cc NAME   namespace NAME
+joined by and (optional), or, not and brackets.";
+
+/// Runs the command.
+pub fn run(args: &WatchArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let text = args.filter.join(" ");
+    let filter = Filter::parse(&text).map_err(|error| Exit::BadInput(error.to_string()))?;
+    let interval = Duration::from_nanos(args.interval.0);
+    if interval < MIN_SAMPLE_INTERVAL {
+        return Err(Exit::BadInput("--interval must be 100us or more".into()).into());
+    }
+    let places = places::all(args)?;
+    let stop = interrupt::flag()?;
+    output::queue(Finish::UnlessStopped(stop.clone()))?;
+    let tracing = match (args.no_bpf, args.per_ack, args.events) {
+        (true, ..) => TracingMode::Never,
+        (_, true, _) => TracingMode::PerAck,
+        (_, _, true) => TracingMode::Events,
+        _ if args.once => TracingMode::Never,
+        _ => TracingMode::IfPossible,
+    };
+    let mut watcher = Watcher::new(places, filter, tracing).map_err(failure)?;
+    if args.per_ack && !watcher.traces_round_trips() {
+        output::note("longfat: round-trip samples are not traced: no cgroup2 file system is mounted");
+    }
+    if args.once {
+        return once(&mut watcher, interval, args, json, &stop);
+    }
+    let form = match (json, args.lines || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal())
+    {
+        (true, _) => Form::Json,
+        (_, true) => Form::Lines,
+        _ => Form::Screen(Box::new(Screen::open(&text, interval)?)),
+    };
+    let session = Session {
+        exporter: args.prometheus.map(|port| Exporter::open(args.prometheus_bind, port)).transpose()?,
+        recording: args.record.then(|| Recording::begin(runs_dir, &text)).transpose()?,
+        trails: BTreeMap::new(),
+        trailed: None,
+        form,
+        interval,
+    };
+    session.run(&mut watcher, args, &stop)
+}
+
+/// Takes two samples, which gives rates.
+fn once(
+    watcher: &mut Watcher,
+    interval: Duration,
+    args: &WatchArgs,
+    json: bool,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut trails = BTreeMap::new();
+    for first in [true, false] {
+        watcher.sample().map_err(failure)?;
+        update(&mut trails, watcher);
+        if first && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(interval.min(REPORT_INTERVAL));
+        }
+    }
+    match json {
+        true => output::json(&document::document(watcher, &trails, args.web100, None)),
+        false => output::text(&lines::once(watcher, &trails, args.web100)),
+    }
+}
+
+enum Form {
+    Json,
+    Lines,
+    Screen(Box<Screen>),
+}
+
+struct Session {
+    exporter: Option<Exporter>,
+    recording: Option<Recording>,
+    trails: BTreeMap<SocketCookie, Trail>,
+    trailed: Option<Instant>,
+    form: Form,
+    interval: Duration,
+}
+
+impl Session {
+    fn run(mut self, watcher: &mut Watcher, args: &WatchArgs, stop: &AtomicBool) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        let end = args.duration.map(|time| begun + Duration::from_nanos(time.0));
+        let mut next = begun;
+        let mut reported = begun;
+        let mut drawn = None;
+        let is_over = |now: Instant| end.is_some_and(|end| now >= end);
+        let mut left = false;
+        while !left && !stop.load(Ordering::Relaxed) && !is_over(Instant::now()) {
+            let now = Instant::now();
+            if now >= next {
+                next = (next + self.interval).max(now);
+                watcher.sample().map_err(failure)?;
+                self.take(watcher)?;
+            }
+            if now.duration_since(reported) >= REPORT_INTERVAL {
+                reported = now;
+                self.report(watcher, begun)?;
+            }
+            if let Form::Screen(screen) = &mut self.form
+                && drawn.is_none_or(|before| now.duration_since(before) >= FRAME_INTERVAL)
+            {
+                drawn = Some(now);
+                left = screen.step(watcher, &self.trails)?;
+            }
+            let until = next.min(drawn.map_or(next, |drawn| drawn + FRAME_INTERVAL));
+            let timeout = until.saturating_duration_since(Instant::now()).min(FRAME_INTERVAL);
+            watcher.wait(timeout).map_err(failure)?;
+        }
+        let early = end.is_some_and(|end| Instant::now() < end) && !left;
+        self.end(watcher, early)
+    }
+
+    /// Processes the latest samples and events.
+    fn take(&mut self, watcher: &mut Watcher) -> anyhow::Result<()> {
+        let events = watcher.take_events();
+        if self.trailed.is_none_or(|before| before.elapsed() >= SPACING) {
+            self.trailed = Some(Instant::now());
+            update(&mut self.trails, watcher);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.append(watcher, &events)?;
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, watcher: &Watcher, begun: Instant) -> anyhow::Result<()> {
+        if let Form::Lines = self.form {
+            let text = lines::periodic(watcher, &self.trails, begun.elapsed());
+            if !text.is_empty() {
+                output::text(&text)?;
+            }
+        }
+        if let Some(exporter) = &self.exporter {
+            exporter.publish(prometheus::text(watcher, &self.trails));
+        }
+        Ok(())
+    }
+
+    fn end(mut self, watcher: &mut Watcher, early: bool) -> anyhow::Result<()> {
+        self.take(watcher)?;
+        if let Form::Screen(screen) = self.form {
+            screen.close();
+            self.form = Form::Lines;
+        }
+        if watcher.lost_events() > 0 {
+            output::note(&format!("longfat: {} events were lost: they came too fast", watcher.lost_events()));
+        }
+        let record = self.recording.map(|recording| recording.end(watcher, early)).transpose()?;
+        match self.form {
+            Form::Json => output::json(&document::document(watcher, &self.trails, false, record.as_deref()))?,
+            _ => {
+                if let Some(path) = &record {
+                    output::note(&format!("record: {}", path.display()));
+                }
+            }
+        }
+        if early { Err(Exit::Interrupted.into()) } else { Ok(()) }
+    }
+}
+
+/// Adds the latest samples to the trails.
+fn update(trails: &mut BTreeMap<SocketCookie, Trail>, watcher: &Watcher) {
+    let pairs = Pairs::of(watcher);
+    for connection in watcher.connections() {
+        trails.entry(connection.sample.cookie).or_default().add(connection, pairs.other_end(connection));
+    }
+    if trails.len() > watcher.connections().count() {
+        trails.retain(|cookie, _| watcher.connection(*cookie).is_some());
+    }
+}
+
+/// Live connections, those with the highest rate first.
+fn ranked(watcher: &Watcher) -> Vec<&TrackedConnection> {
+    let mut live: Vec<&TrackedConnection> = watcher.connections().filter(|c| c.closed_ns.is_none()).collect();
+    live.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then(a.sample.cookie.cmp(&b.sample.cookie)));
+    live
+}
+
+/// The larger of a connection's two rates, bit/s.
+fn rate(connection: &TrackedConnection) -> f64 {
+    connection.rates_bps.map_or(0.0, |(sent, received)| sent.max(received))
+}
+
+/// An error of the watcher with its exit code.
+fn failure(error: watch::Error) -> anyhow::Error {
+    match error {
+        watch::Error::Missing(why) => {
+            Exit::Missing(format!("{why}; sampling without --events and --per-ack still works")).into()
+        }
+        other => other.into(),
+    }
+}

@@ -1,0 +1,34 @@
+//! The network namespaces to watch: this one, others, and hosts of labs that are up.
+
+use watch::NetNamespace;
+
+use super::{WatchArgs, failure};
+use crate::{commands::lab::standing, exit::Exit};
+
+/// The namespaces of the arguments; by default this process's.
+pub fn all(args: &WatchArgs) -> anyhow::Result<Vec<NetNamespace>> {
+    let mut places = Vec::new();
+    for name in &args.namespace {
+        places.push(NetNamespace::open(name).map_err(|error| Exit::BadInput(error.to_string()))?);
+    }
+    if !args.host.is_empty() {
+        let lab = standing::find(args.lab.as_deref())?;
+        let known: Vec<String> = standing::status_of(&lab)?
+            .nodes
+            .into_iter()
+            .filter(|node| node.kind == "host")
+            .map(|node| node.name)
+            .collect();
+        let all = args.host.iter().any(|host| host == "all");
+        let hosts = if all { &known } else { &args.host };
+        for host in hosts {
+            let entered = lab::standing::host_network_namespace(&lab.socket, host)?;
+            let network = entered.map_err(Exit::BadInput)?;
+            places.push(NetNamespace::new(host.clone(), network).map_err(failure)?);
+        }
+    }
+    if places.is_empty() {
+        places.push(NetNamespace::current().map_err(failure)?);
+    }
+    Ok(places)
+}

@@ -1,0 +1,357 @@
+//! The client: connects, requests a test, decides when it is over, and combines both ends' results.
+
+use std::{
+    net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
+    sync::{Arc, atomic::AtomicBool},
+    time::{Duration, SystemTime},
+};
+
+use schema::FlowSample;
+use traffic::Attempted;
+
+use crate::{
+    Credentials, Error, Observer,
+    control::{self, Control},
+    data_phase::{DataBounds, DataPhase, DataPhaseEnd},
+    latency::LatencyProber,
+    report::{Direction, Protocol, Report, Role, Start, StreamEnd, TestSpec},
+    report_builder::{self, LocalResults},
+    server_read_wait::wait_for_server_to_read,
+    socket::{self, End},
+    stream::Stream,
+    stream_threads::StreamThreads,
+    token::{Seal, Token},
+    udp_stream,
+    wire::{self, Cookie, Params, Results, Samples, State},
+};
+
+/// Maximum size of the server's results, bytes: they may contain the server's own report.
+const RESULTS_LIMIT: usize = 64 << 20;
+/// The user is notified if the server makes the client wait for longer than this.
+const QUEUE_NOTE_AFTER: Duration = Duration::from_secs(1);
+
+/// The server, and how to test with it.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// The server's name or address.
+    pub host: String,
+    /// The server's port.
+    pub port: u16,
+    /// IPv4 or IPv6 only.
+    pub ip: Option<IpVersion>,
+    /// The local address.
+    pub bind: Option<IpAddr>,
+    /// The local device.
+    pub device: Option<String>,
+    /// The local port of the first stream; further streams use the next ones.
+    pub client_port: Option<u16>,
+    /// Timeout of a connection.
+    pub connect_timeout: Duration,
+    /// Maximum wait in the server's queue.
+    pub queue_timeout: Duration,
+    /// Timeout of each step of the control connection.
+    pub phase_timeout: Duration,
+    /// The test fails if no data is transferred for this time.
+    pub idle_timeout: Option<Duration>,
+    /// Measure the round-trip time of small datagrams beside a TCP test's data, if the server is a longfat.
+    pub latency: bool,
+    /// For servers that require a user name and a password.
+    pub credentials: Option<Credentials>,
+    /// For a longfat server that requires a token.
+    pub token: Option<Token>,
+    /// The kernel's name of the congestion control here, if it differs from `spec.congestion`.
+    pub congestion: Option<String>,
+    /// Use the block size that fits the path, instead of that of `spec`.
+    pub fit_block: bool,
+    /// The test ends if data is not acknowledged for this time (TCP_USER_TIMEOUT); `None`: the system's
+    /// default.
+    pub send_timeout: Option<Duration>,
+    /// Processors to which stream threads are pinned, in turn; empty: not pinned.
+    pub pin: Vec<usize>,
+    /// Request information about the other end's host, see [`TestOutcome::peer_host`].
+    pub request_host_info: bool,
+    /// The test.
+    pub spec: TestSpec,
+}
+
+/// A version of IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IpVersion {
+    /// 32-bit addresses.
+    V4,
+    /// 128-bit addresses.
+    V6,
+}
+
+/// The outcome of a test.
+#[derive(Debug, Default)]
+pub struct TestOutcome {
+    /// The report; if the test failed, the parts that it reached.
+    pub report: Report,
+    /// Why it failed.
+    pub error: Option<Error>,
+    /// Samples of the other end's sockets, if it is a longfat: times since the data began there.
+    pub peer_samples: Vec<FlowSample>,
+    /// The other end's host, if requested and that end is a longfat: the result of its
+    /// [`super::ServerObserver::host`].
+    pub peer_host: Option<serde_json::Value>,
+    /// The fraction of the time in which this end's busiest stream ran or waited for a processor, 0 to 1.
+    pub busy: Option<f64>,
+    /// The same at the other end.
+    pub peer_busy: Option<f64>,
+}
+
+/// Tests with a server, on this thread and one more for each stream. Ends early when `stop` is set.
+pub fn test(options: &ClientOptions, stop: &AtomicBool, observer: &mut dyn Observer) -> TestOutcome {
+    let mut tested = TestOutcome::default();
+    if let Err(error) = conduct(options, stop, observer, &mut tested) {
+        tested.report.error = Some(error.to_string());
+        tested.error = Some(error);
+    }
+    tested
+}
+
+fn conduct(
+    options: &ClientOptions,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+    tested: &mut TestOutcome,
+) -> Result<(), Error> {
+    let phase = options.phase_timeout;
+    let own = os::thread_usage();
+    let stream = connect(options)?;
+    let mut control = Control::new(stream, stop)?;
+    let cookie = control::new_cookie()?;
+    control.send_cookie(&cookie, phase)?;
+    if !control.wait(QUEUE_NOTE_AFTER)? {
+        observer.note("the server is busy with other tests; waiting in its queue");
+    }
+    control.expect(State::ParamExchange, options.queue_timeout)?;
+    if let Some(token) = &options.token {
+        control.seal(Seal::new(token.clone(), cookie, Role::Client));
+    }
+    let mut spec = options.spec.clone();
+    if options.fit_block {
+        spec.block = wire::default_block(spec.protocol, control.mss());
+    }
+    let spec = Arc::new(spec);
+    control.send_json(&params(options, &spec, observer)?, phase)?;
+    let turn = options.queue_timeout;
+    let created =
+        control.expect_in_turn(State::CreateStreams, phase, turn, |notice| observer.note(&notice.text()));
+    created.map_err(|error| match error {
+        Error::Closed { .. } => Error::ClosedAfterParams {
+            authenticated: options.credentials.is_some() || options.token.is_some(),
+        },
+        other => other,
+    })?;
+    // Before the streams, while the path is idle.
+    let prober = if options.latency { start_prober(options, &control, cookie, observer)? } else { None };
+    let streams = connect_streams(options, &spec, control.peer()?, &cookie, observer)?;
+    let mut running = StreamThreads::prepare(streams, &spec, &options.pin, observer.sample_interval())?;
+    control.expect_in_turn(State::TestStart, phase, turn, |notice| observer.note(&notice.text()))?;
+    control.expect(State::TestRunning, phase)?;
+
+    let start = start(options, &control, &cookie, &spec, &running)?;
+    observer.start(&start);
+    tested.report.start = Some(start);
+    let bounds = DataBounds { decides_end: true, idle: options.idle_timeout, ..DataBounds::default() };
+    let mut data_phase = DataPhase::new(&mut running, &control, &spec, bounds, observer, stop);
+    let ended = data_phase.run();
+    let (end, snapshots) = (data_phase.now(), data_phase.running.snapshots());
+    let DataPhase { counter, intervals, begin, .. } = data_phase;
+    running.end_sending();
+    prober.iter().for_each(LatencyProber::stop);
+    tested.report.intervals = intervals;
+    // A server that receives datagrams sends nothing during the data phase: only now is it noticed if it has
+    // stopped.
+    let phase = options.idle_timeout.map_or(phase, |idle| idle.min(phase));
+    let sends_file = spec.file.is_some() && spec.direction == Direction::Forward;
+    let mut waited = Duration::ZERO;
+    match ended {
+        Ok(DataPhaseEnd::Done) => {
+            if sends_file {
+                waited = wait_for_server_to_read(&running, &control, end, stop)?;
+            }
+            control.send_state(State::TestEnd, phase)?;
+        }
+        Ok(DataPhaseEnd::Message) => {
+            let got = control.read_state(State::ExchangeResults.name(), phase)?;
+            return Err(Error::UnexpectedState { got, expected: "the end of the data" });
+        }
+        Err(error) => {
+            // This may fail for the same reason.
+            let _ = control.send_state(State::ClientTerminate, phase);
+            return Err(error);
+        }
+    }
+    // Receivers continue to read until then, so that the server can read the end of the test.
+    control.expect(State::ExchangeResults, phase)?;
+    running.end();
+    let local = LocalResults::of(Role::Client, &running, counter, own, end, snapshots);
+    control.send_json(&report_builder::results(&local, running.streams()), phase)?;
+    let mut remote: Results = control.read_json("server's results", RESULTS_LIMIT, phase)?;
+    control.expect(State::DisplayResults, phase)?;
+    // The server replies to probes until it receives IPERF_DONE.
+    tested.report.latency = prober.map(|prober| prober.end(begin));
+    control.send_state(State::IperfDone, phase)?;
+    (tested.busy, tested.peer_busy) = (local.busy, remote.longfat_busy);
+    tested.peer_host = remote.longfat_host.take();
+    tested.peer_samples = remote.longfat_samples.take().map(Samples::rows).unwrap_or_default();
+    for stream in &mut remote.streams {
+        stream.end_time = stream.end_time.map(|end_s| without_wait(end_s, end, waited));
+    }
+    let end = report_builder::end(Role::Client, &spec, &local, running.streams(), remote)?;
+    let count = |of: fn(&StreamEnd) -> u64| end.streams.iter().map(of).sum();
+    let (sent, received): (u64, u64) = (count(|s| s.sent.bytes), count(|s| s.received.bytes));
+    tested.report.end = Some(end);
+    match sends_file && received < sent {
+        true => Err(Error::FileIncomplete { sent, received }),
+        false => Ok(()),
+    }
+}
+
+/// When the data ended by the server's clock, without this end's wait before TEST_END; a longfat server does
+/// not count that wait.
+fn without_wait(end_s: f64, own_end: Duration, waited: Duration) -> f64 {
+    let (own_s, waited_s) = (own_end.as_secs_f64(), waited.as_secs_f64());
+    if end_s > own_s + waited_s / 2.0 { (end_s - waited_s).max(own_s) } else { end_s }
+}
+
+/// Connects to the first of the host's addresses that accepts the connection.
+fn connect(options: &ClientOptions) -> Result<TcpStream, Error> {
+    let no_address = |reason: String| Error::NoAddress { host: options.host.clone(), reason };
+    let found =
+        (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
+    let of_version = |address: &SocketAddr| match options.ip {
+        Some(IpVersion::V4) => address.is_ipv4(),
+        Some(IpVersion::V6) => address.is_ipv6(),
+        None => options.bind.is_none_or(|bind| bind.is_ipv4() == address.is_ipv4()),
+    };
+    let mut failed = None;
+    for to in found.filter(of_version) {
+        let from = options.bind.map(|ip| SocketAddr::new(ip, 0));
+        match control::connect(to, from, options.device.as_deref(), options.connect_timeout) {
+            Ok(socket) => return Ok(socket.into()),
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(failed.unwrap_or_else(|| no_address("it has no address of the requested IP version".into())))
+}
+
+/// Starts the latency probes. If there is no reply, notifies the user and returns `None`.
+fn start_prober(
+    options: &ClientOptions,
+    control: &Control<'_>,
+    cookie: Cookie,
+    observer: &mut dyn Observer,
+) -> Result<Option<LatencyProber>, Error> {
+    let from = options.bind.map(|ip| SocketAddr::new(ip, 0));
+    let prober = LatencyProber::begin(control.peer()?, from, options.device.as_deref(), cookie)?;
+    if prober.is_none() {
+        observer.note(
+            "no reply to latency probes: the server is not a longfat, or UDP packets do not reach its port",
+        );
+    }
+    Ok(prober)
+}
+
+fn params(options: &ClientOptions, spec: &TestSpec, observer: &dyn Observer) -> Result<Params, Error> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let token =
+        options.credentials.as_ref().map(|credentials| credentials.token(now.as_secs())).transpose()?;
+    Ok(Params {
+        authtoken: token,
+        longfat_time_s: if options.token.is_some() { now.as_secs() } else { 0 },
+        client_version: Some(report_builder::version()),
+        longfat_host: u64::from(options.request_host_info),
+        longfat_queue: 1,
+        longfat_sample_us: observer.sample_interval().map_or(0, |every| every.as_micros() as u64),
+        ..Params::of(spec)
+    })
+}
+
+/// Connects the streams one after another, in the order of their numbers: streams on which this end sends
+/// come first.
+fn connect_streams(
+    options: &ClientOptions,
+    spec: &TestSpec,
+    to: SocketAddr,
+    cookie: &Cookie,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Stream>, Error> {
+    let congestion = options.congestion.as_deref().or(spec.congestion.as_deref());
+    let mut streams = Vec::new();
+    for number in 0..report_builder::stream_count(spec) {
+        let port = options.client_port.map_or(0, |port| port.wrapping_add(number as u16));
+        let any = || if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+        let from = (options.bind.is_some() || port > 0)
+            .then(|| SocketAddr::new(options.bind.unwrap_or_else(any), port));
+        let socket = control::new_socket(to, from, options.device.as_deref(), spec.protocol)?;
+        let notes = socket::set_up(&socket, to.ip(), spec, congestion, End::Client)?;
+        if number == 0 {
+            notes.iter().for_each(|note| observer.note(note));
+        }
+        if let Some(timeout) = options.send_timeout {
+            socket::set_send_timeout(&socket, timeout, spec.protocol)?;
+        }
+        let to = socket::labelled(&socket, to, spec.flow_label)?;
+        socket
+            .connect_timeout(&to.into(), options.connect_timeout)
+            .attempted(|| format!("cannot connect stream {} to {to}", number + 1))?;
+        socket.set_nonblocking(false).attempted(|| "cannot set up a stream".into())?;
+        match spec.protocol {
+            // Cannot block: the buffer of a new socket holds 37 bytes.
+            Protocol::Tcp => {
+                socket
+                    .send(cookie.as_bytes())
+                    .attempted(|| "cannot send the cookie on a stream".into())
+                    .map(drop)?;
+            }
+            Protocol::Udp => udp_stream::greet(&socket, options.phase_timeout)?,
+        }
+        streams.push(Stream::new(number, report_builder::sends(spec, Role::Client, number), socket, spec));
+    }
+    Ok(streams)
+}
+
+fn start(
+    options: &ClientOptions,
+    control: &Control<'_>,
+    cookie: &Cookie,
+    spec: &TestSpec,
+    running: &StreamThreads,
+) -> Result<Start, Error> {
+    let peer = control.peer()?;
+    Ok(Start {
+        peer_name: options.host.clone(),
+        ..report_builder::start(Role::Client, peer, options.port, cookie, control.mss(), spec, running)?
+    })
+}
+
+impl ClientOptions {
+    /// A test with `host` with iperf3's defaults.
+    pub fn new(host: &str, spec: TestSpec) -> ClientOptions {
+        ClientOptions {
+            host: host.into(),
+            port: 5201,
+            ip: None,
+            bind: None,
+            device: None,
+            client_port: None,
+            connect_timeout: Duration::from_secs(10),
+            queue_timeout: Duration::from_secs(600),
+            phase_timeout: Duration::from_secs(30),
+            idle_timeout: Some(Duration::from_secs(120)),
+            latency: false,
+            credentials: None,
+            token: None,
+            congestion: None,
+            fit_block: false,
+            send_timeout: None,
+            pin: Vec::new(),
+            request_host_info: false,
+            spec,
+        }
+    }
+}

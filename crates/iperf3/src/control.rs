@@ -1,0 +1,327 @@
+//! The control connection: states and messages, each with a deadline for the whole message, so that a peer
+//! that sends one byte now and then cannot block this end.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use socket2::{SockRef, Socket};
+use traffic::{Attempted, Error as SystemError, sys};
+
+use crate::{
+    Error,
+    report::Protocol,
+    token::{SEALED_LIMIT_FACTOR, Seal},
+    wire::{self, COOKIE_BYTES, Code, Cookie, QUEUE_NOTICE, QUEUE_NOTICE_BYTES, QueueNotice, State},
+};
+
+/// How often a wait checks for a stop.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Text is read in pieces of this size, so that memory is allocated for received bytes only, not for the
+/// announced length.
+const PIECE: usize = 64 << 10;
+
+/// One end of the control connection.
+#[derive(Debug)]
+pub(crate) struct Control<'a> {
+    stream: TcpStream,
+    /// Ends every wait.
+    stop: &'a AtomicBool,
+    /// Seals sent documents and checks received ones.
+    seal: Option<Seal>,
+}
+
+impl<'a> Control<'a> {
+    pub(crate) fn new(stream: TcpStream, stop: &'a AtomicBool) -> Result<Self, Error> {
+        stream
+            .set_nonblocking(true)
+            .and_then(|()| stream.set_nodelay(true))
+            .attempted(|| "cannot set up the control connection".into())?;
+        Ok(Control { stream, stop, seal: None })
+    }
+
+    /// Seals all documents from now on.
+    pub(crate) fn seal(&mut self, seal: Seal) {
+        self.seal = Some(seal);
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(crate) fn peer(&self) -> Result<SocketAddr, SystemError> {
+        self.stream.peer_addr().attempted(|| "cannot read the peer's address".into())
+    }
+
+    /// The MSS that the kernel has for this path, bytes.
+    pub(crate) fn mss(&self) -> Option<u32> {
+        SockRef::from(&self.stream).tcp_mss().ok()
+    }
+
+    pub(crate) fn send_cookie(&mut self, cookie: &Cookie, within: Duration) -> Result<(), Error> {
+        self.send(cookie.as_bytes(), within)
+    }
+
+    pub(crate) fn send_state(&mut self, state: State, within: Duration) -> Result<(), Error> {
+        tracing::debug!(state = state.name(), "sends");
+        self.send(&state.code().to_be_bytes(), within)
+    }
+
+    /// Sends a client the reason why its test ends.
+    pub(crate) fn send_error(&mut self, code: Code, errno: i32, within: Duration) -> Result<(), Error> {
+        let mut message = vec![State::ServerError.code() as u8];
+        message.extend(code.0.to_be_bytes());
+        message.extend(errno.to_be_bytes());
+        self.send(&message, within)
+    }
+
+    pub(crate) fn send_json(&mut self, document: &impl Serialize, within: Duration) -> Result<(), Error> {
+        let message = match &mut self.seal {
+            None => wire::encode(document),
+            Some(seal) => serde_json::to_string(document).and_then(|text| wire::encode(&seal.close(text))),
+        };
+        let message = message.map_err(|reason| Error::Malformed { what: "message to send", reason })?;
+        self.send(&message, within)
+    }
+
+    /// Waits up to `within` until a message or the end of the connection can be read; false on a timeout.
+    pub(crate) fn wait(&self, within: Duration) -> Result<bool, Error> {
+        Ok(os::wait_readable(&self.stream, within)
+            .or_else(|e| if e.kind() == ErrorKind::Interrupted { Ok(false) } else { Err(e) })
+            .attempted(|| "cannot wait for the control connection".into())?)
+    }
+
+    /// Reads the next state, whichever it is. States that end the test are returned as errors.
+    pub(crate) fn read_state(&mut self, expected: &'static str, within: Duration) -> Result<i8, Error> {
+        let mut byte = [0];
+        self.read(&mut byte, expected, within)?;
+        let code = i8::from_be_bytes(byte);
+        tracing::debug!(code, state = State::from_code(code).map(State::name), expected, "receives");
+        match State::from_code(code) {
+            Some(State::AccessDenied) => Err(Error::Denied),
+            Some(State::ServerTerminate) => Err(Error::ServerTerminated),
+            Some(State::ClientTerminate) => Err(Error::ClientTerminated),
+            Some(State::ServerError) => {
+                let mut numbers = [0; 8];
+                self.read(&mut numbers, "the server's error", within)?;
+                let number = |at: usize| {
+                    i32::from_be_bytes([numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3]])
+                };
+                Err(Error::Server { code: Code(number(0)), errno: number(4) })
+            }
+            _ => Ok(code),
+        }
+    }
+
+    /// Waits for one state.
+    pub(crate) fn expect(&mut self, state: State, within: Duration) -> Result<(), Error> {
+        let got = self.read_state(state.name(), within)?;
+        if got == state.code() { Ok(()) } else { Err(Error::UnexpectedState { got, expected: state.name() }) }
+    }
+
+    /// Waits for one state up to `phase`, or up to `queue` if the server sends a queue notice, with which
+    /// `notice` is called.
+    pub(crate) fn expect_in_turn(
+        &mut self,
+        state: State,
+        phase: Duration,
+        queue: Duration,
+        mut notice: impl FnMut(QueueNotice),
+    ) -> Result<(), Error> {
+        let mut within = phase;
+        loop {
+            let got = self.read_state(state.name(), within)?;
+            if got == state.code() {
+                return Ok(());
+            }
+            if got != QUEUE_NOTICE {
+                return Err(Error::UnexpectedState { got, expected: state.name() });
+            }
+            let mut bytes = [0; QUEUE_NOTICE_BYTES];
+            self.read(&mut bytes, "the server's queue", phase)?;
+            notice(QueueNotice::from_bytes(bytes));
+            within = queue;
+        }
+    }
+
+    pub(crate) fn send_queue_notice(&mut self, notice: QueueNotice, within: Duration) -> Result<(), Error> {
+        self.send(&notice.to_bytes(), within)
+    }
+
+    /// Reads a document of at most `limit` bytes.
+    pub(crate) fn read_json<T: DeserializeOwned>(
+        &mut self,
+        what: &'static str,
+        limit: usize,
+        within: Duration,
+    ) -> Result<T, Error> {
+        let begin = Instant::now();
+        let limit = if self.seal.is_some() { limit * SEALED_LIMIT_FACTOR } else { limit };
+        let mut header = [0; 4];
+        self.read(&mut header, what, within)?;
+        let len = wire::payload_len(header, limit).ok_or(Error::TooLong { what, limit })?;
+        let mut text = Vec::new();
+        while text.len() < len {
+            let (from, piece) = (text.len(), PIECE.min(len - text.len()));
+            text.resize(from + piece, 0);
+            let left = within.checked_sub(begin.elapsed()).ok_or(Error::Timeout { what, after: within })?;
+            self.read(&mut text[from..], what, left)?;
+        }
+        let document = match &mut self.seal {
+            None => wire::decode(&text),
+            Some(seal) => wire::decode(seal.open(&text)?.as_bytes()),
+        };
+        document.map_err(|reason| Error::Malformed { what, reason })
+    }
+
+    fn read(&mut self, mut into: &mut [u8], what: &'static str, within: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + within;
+        while !into.is_empty() {
+            match self.stream.read(into) {
+                Ok(0) => return Err(Error::Closed { expected: what }),
+                Ok(n) => into = &mut into[n..],
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    let left = self.left(deadline, what, within)?;
+                    self.wait(left.min(STOP_CHECK_INTERVAL))?;
+                }
+                Err(e) => return Err(e).attempted(|| format!("cannot receive {what}"))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, mut bytes: &[u8], within: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + within;
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    // Rare: control messages are small and the kernel's buffer is large.
+                    let left = self.left(deadline, "space for a message", within)?;
+                    std::thread::sleep(left.min(Duration::from_millis(1)));
+                }
+                Err(e) => return Err(e).attempted(|| "cannot send on the control connection".into())?,
+            }
+        }
+        Ok(())
+    }
+
+    fn left(&self, deadline: Instant, what: &'static str, within: Duration) -> Result<Duration, Error> {
+        if self.stop.load(Ordering::Acquire) {
+            return Err(Error::Interrupted);
+        }
+        match deadline.checked_duration_since(Instant::now()) {
+            Some(left) if !left.is_zero() => Ok(left),
+            _ => Err(Error::Timeout { what, after: within }),
+        }
+    }
+}
+
+/// Connects to `to` within a time; `from` is the local address.
+pub(crate) fn connect(
+    to: SocketAddr,
+    from: Option<SocketAddr>,
+    device: Option<&str>,
+    within: Duration,
+) -> Result<Socket, Error> {
+    let socket = new_socket(to, from, device, Protocol::Tcp)?;
+    socket.connect_timeout(&to.into(), within).attempted(|| format!("cannot connect to {to}"))?;
+    Ok(socket)
+}
+
+/// Creates a socket for connecting to `to`, bound to `from` and `device` if they are given.
+pub(crate) fn new_socket(
+    to: SocketAddr,
+    from: Option<SocketAddr>,
+    device: Option<&str>,
+    protocol: Protocol,
+) -> Result<Socket, SystemError> {
+    let kind = match protocol {
+        Protocol::Tcp => socket2::Type::STREAM,
+        Protocol::Udp => socket2::Type::DGRAM,
+    };
+    let socket = Socket::new(socket2::Domain::for_address(to), kind, None)
+        .attempted(|| "cannot create a socket".into())?;
+    if let Some(device) = device {
+        socket
+            .bind_device(Some(device.as_bytes()))
+            .attempted(|| format!("cannot bind to device {device}"))?;
+    }
+    if let Some(from) = from {
+        socket.set_reuse_address(true).attempted(|| "cannot share a local port".into())?;
+        socket.bind(&from.into()).attempted(|| format!("cannot bind to {from}"))?;
+    }
+    Ok(socket)
+}
+
+/// A new cookie.
+pub(crate) fn new_cookie() -> Result<Cookie, SystemError> {
+    let mut random = [0; COOKIE_BYTES - 1];
+    sys::fill_random(&mut random).attempted(|| "cannot get random bytes for the cookie".into())?;
+    Ok(Cookie::from_random(random))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_slow_peer_does_not_block_this_end() {
+        let (mut slow, server) = pair();
+        let stop = AtomicBool::new(false);
+        let mut control = Control::new(server, &stop).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // A message of 100 bytes, one each 20 ms, would take two seconds.
+                let _ = slow.write_all(&100u32.to_be_bytes());
+                while slow.write_all(b" ").is_ok() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let read = control.read_json::<serde_json::Value>("parameters", 8192, Duration::from_millis(200));
+            assert!(matches!(read, Err(Error::Timeout { .. })), "{read:?}");
+            drop(control);
+        });
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_or_not_json_is_rejected_immediately() {
+        let stop = AtomicBool::new(false);
+        for (message, expected) in [
+            (9000u32.to_be_bytes().to_vec(), "longer than 8192"),
+            (vec![0xff; 4], "longer than 8192"),
+            ([&4u32.to_be_bytes()[..], b"{{{{"].concat(), "cannot read the parameters"),
+        ] {
+            let (mut client, server) = pair();
+            client.write_all(&message).unwrap();
+            let mut control = Control::new(server, &stop).unwrap();
+            let read = control.read_json::<serde_json::Value>("parameters", 8192, Duration::from_secs(10));
+            let error = read.unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_servers_error_is_read_completely() {
+        let (client, server) = pair();
+        let stop = AtomicBool::new(false);
+        let second = Duration::from_secs(10);
+        Control::new(server, &stop).unwrap().send_error(Code::AUTHENTICATION, 5, second).unwrap();
+        let got = Control::new(client, &stop).unwrap().expect(State::CreateStreams, second);
+        assert!(matches!(got, Err(Error::Server { code: Code::AUTHENTICATION, errno: 5 })), "{got:?}");
+    }
+}

@@ -1,0 +1,67 @@
+//! A connection whose cookie has not been received yet: its first 37 bytes are a cookie, or it is not an
+//! iperf3 client.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd},
+    time::Instant,
+};
+
+use socket2::Socket;
+
+use crate::wire::{COOKIE_BYTES, Cookie, State};
+
+/// An accepted connection.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    pub(super) socket: Socket,
+    pub(super) peer: SocketAddr,
+    /// Its index in the order of all connections, which determines the numbers of streams.
+    pub(super) number: u64,
+    pub(super) since: Instant,
+    bytes: [u8; COOKIE_BYTES],
+    have: usize,
+}
+
+/// The state of a greeting.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Bytes are missing.
+    Partial,
+    /// It belongs to the test of this cookie.
+    Complete(Cookie),
+    /// The connection is closed, or the bytes are not a cookie.
+    Invalid,
+}
+
+impl Greeting {
+    /// For a non-blocking socket.
+    pub(super) fn new(socket: Socket, peer: SocketAddr, number: u64, since: Instant) -> Self {
+        Greeting { socket, peer, number, since, bytes: [0; COOKIE_BYTES], have: 0 }
+    }
+
+    /// Reads the received bytes, but nothing after the cookie.
+    pub(super) fn read(&mut self) -> Progress {
+        while self.have < COOKIE_BYTES {
+            match (&self.socket).read(&mut self.bytes[self.have..]) {
+                Ok(0) => return Progress::Invalid,
+                Ok(n) => self.have += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Progress::Partial,
+                Err(_) => return Progress::Invalid,
+            }
+        }
+        Cookie::from_wire(self.bytes).map_or(Progress::Invalid, Progress::Complete)
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Sends a client ACCESS_DENIED; the connection is closed when the socket is dropped.
+pub(super) fn deny(mut socket: &Socket) {
+    // An error means that the client is gone.
+    let _ = socket.write(&State::AccessDenied.code().to_be_bytes());
+}

@@ -1,0 +1,16 @@
+//! The server: one port, many clients. [`router`] accepts connections and assigns them to tests by their
+//! cookie; [`admission`] reads and checks a client's parameters; the router queues clients until it is their
+//! turn; [`session`] runs one client's test on a dedicated thread, once it has its [`turn`].
+
+mod admission;
+mod greeting;
+mod options;
+mod router;
+mod sampling;
+mod session;
+mod turn;
+mod udp_listener;
+
+pub use options::{ServerObserver, ServerOptions};
+pub use router::Server;
+pub(crate) use session::Arrival;

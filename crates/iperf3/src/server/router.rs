@@ -1,0 +1,483 @@
+//! One thread accepts all connections. The first with a new cookie is a client's control connection: the
+//! router receives and checks its parameters, then queues it. Further connections with that cookie are its
+//! streams. No client can block another: sockets are non-blocking, and all steps have deadlines.
+//!
+//! Turns: while a turn is free, the router sets up the first queued client, that is, its streams are
+//! connected. If that takes long, it starts to set up the next client too; the first client whose streams are
+//! connected gets the turn. Addresses are served round-robin.
+
+mod turns;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::{ErrorKind, PipeReader, PipeWriter, Read, Write},
+    net::{IpAddr, SocketAddr},
+    os::fd::AsFd,
+    sync::{
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc::TrySendError,
+    },
+    thread::Scope,
+    time::{Duration, Instant},
+};
+
+use socket2::{Domain, Socket, Type};
+use traffic::{Attempted, Error as SystemError};
+
+use self::turns::SessionHandle;
+use super::{
+    ServerObserver, ServerOptions,
+    admission::{Admission, Admitted, canonical, largest_share, share_key},
+    greeting::{Greeting, Progress, deny},
+    session::Arrival,
+    turn::Stage,
+    udp_listener::{UdpListener, UdpRequest},
+};
+use crate::{
+    Error, IpVersion,
+    report::Report,
+    service::Service,
+    wire::{Cookie, QueueNotice},
+};
+
+/// Maximum time between two checks for a stop.
+const POLL_TIMEOUT: Duration = Duration::from_millis(100);
+/// The same while clients are queued and a turn is free.
+const SHORT_POLL_TIMEOUT: Duration = Duration::from_millis(20);
+/// Maximum number of connections without a complete cookie; beyond it the oldest of the address with the most
+/// is closed.
+const GREETINGS_MAX: usize = 256;
+/// Maximum number of clients without complete parameters; beyond it the oldest of the address with the most
+/// is rejected.
+const ADMISSIONS_MAX: usize = 256;
+/// Initial estimate of the duration of a test of an amount.
+const UNKNOWN_DURATION: Duration = Duration::from_secs(1);
+/// The kernel's backlog of connections (listen(2)).
+const BACKLOG: i32 = 1024;
+/// Maximum number of datagrams that are read before other sockets are served.
+const MAX_DATAGRAMS_PER_TURN: usize = 64;
+/// Pause in accepting connections after a failure, for example when there are no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A listening server.
+#[derive(Debug)]
+pub struct Server {
+    listener: Socket,
+    udp_listener: UdpListener,
+    address: SocketAddr,
+    options: ServerOptions,
+    service: Option<Box<dyn Service>>,
+}
+
+impl Server {
+    /// Starts listening.
+    ///
+    /// # Errors
+    /// If the address or port cannot be used.
+    pub fn bind(options: ServerOptions) -> Result<Server, Error> {
+        let any_v4 = IpAddr::from([0; 4]);
+        let listener = match (options.bind, options.ip) {
+            (Some(ip), _) => listen(ip, &options)?,
+            (None, Some(IpVersion::V4)) => listen(any_v4, &options)?,
+            (None, Some(IpVersion::V6)) => listen(IpAddr::from([0; 16]), &options)?,
+            // One socket for both IP versions, or IPv4 on machines without IPv6.
+            (None, None) => listen(IpAddr::from([0; 16]), &options).or_else(|_| listen(any_v4, &options))?,
+        };
+        let address = listener.local_addr().attempted(|| "cannot read the server's address".into())?;
+        let address = address.as_socket().unwrap_or_else(|| SocketAddr::new(any_v4, options.port));
+        let udp_listener = UdpListener::listen(address, options.ip, options.device.as_deref())?;
+        Ok(Server { listener, udp_listener, address, options, service: None })
+    }
+
+    /// Also serves another protocol at the same port.
+    #[must_use]
+    pub fn with_service(mut self, service: Box<dyn Service>) -> Server {
+        self.service = Some(service);
+        self
+    }
+
+    /// The address and port at which it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` is set, or with `one_off` one client. Errors of tests are reported to the
+    /// observer.
+    ///
+    /// # Errors
+    /// If the router cannot wait for connections or create threads; with `one_off`, if no client comes.
+    pub fn run(&self, stop: &AtomicBool, observer: &dyn ServerObserver) -> Result<(), Error> {
+        let (wake, ended) = std::io::pipe().attempted(|| "cannot create a pipe".into())?;
+        let served = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let mut router = Router {
+                server: self,
+                observer,
+                stop,
+                wake,
+                ended,
+                served: &served,
+                greetings: VecDeque::new(),
+                admissions: Vec::new(),
+                waiting: VecDeque::new(),
+                sessions: Vec::new(),
+                connections: 0,
+                begun: 0,
+                last_begun: BTreeMap::new(),
+                usual: UNKNOWN_DURATION,
+                accept_after: Instant::now(),
+            };
+            let ran = router.run(scope);
+            // Clients whose test has not begun are dropped.
+            for session in router.sessions.iter().filter(|session| session.is_set_up()) {
+                session.turn.set(Stage::Revoked);
+            }
+            ran
+        })
+    }
+}
+
+fn listen(ip: IpAddr, options: &ServerOptions) -> Result<Socket, SystemError> {
+    let at = SocketAddr::new(ip, options.port);
+    let what = || format!("cannot listen at {at}");
+    let alone = options.ip == Some(IpVersion::V6) || options.bind.is_some();
+    let socket = bound(at, Type::STREAM, alone, options.device.as_deref())?;
+    socket.listen(BACKLOG).attempted(what)?;
+    socket.set_nonblocking(true).attempted(what)?;
+    Ok(socket)
+}
+
+/// Binds a socket with SO_REUSEADDR; an IPv6 socket also accepts IPv4, unless `only_v6`.
+pub(super) fn bound(
+    at: SocketAddr,
+    kind: Type,
+    only_v6: bool,
+    device: Option<&str>,
+) -> Result<Socket, SystemError> {
+    let what = || format!("cannot listen at {at}");
+    let socket = Socket::new(Domain::for_address(at), kind, None).attempted(what)?;
+    if at.is_ipv6() {
+        socket.set_only_v6(only_v6).attempted(what)?;
+    }
+    if let Some(device) = device {
+        socket
+            .bind_device(Some(device.as_bytes()))
+            .attempted(|| format!("cannot bind to device {device}"))?;
+    }
+    socket.set_reuse_address(true).attempted(what)?;
+    socket.bind(&at.into()).attempted(what)?;
+    Ok(socket)
+}
+
+/// A queued client.
+struct Waiting<'env> {
+    control: Socket,
+    peer: SocketAddr,
+    cookie: Cookie,
+    since: Instant,
+    request: Request<'env>,
+}
+
+/// A client's request.
+enum Request<'env> {
+    /// The service of another protocol.
+    Service(&'env dyn Service),
+    Test(Box<Admitted>),
+}
+
+struct Router<'scope, 'env> {
+    server: &'env Server,
+    observer: &'env dyn ServerObserver,
+    stop: &'env AtomicBool,
+    /// Becomes readable when a session has ended.
+    wake: PipeReader,
+    ended: PipeWriter,
+    served: &'env AtomicUsize,
+    greetings: VecDeque<Greeting>,
+    admissions: Vec<Admission>,
+    waiting: VecDeque<Waiting<'env>>,
+    sessions: Vec<SessionHandle<'scope>>,
+    /// Number of accepted connections.
+    connections: u64,
+    /// Number of begun set-ups.
+    begun: u64,
+    /// The last set-up of each address, for the round-robin of addresses.
+    last_begun: BTreeMap<IpAddr, u64>,
+    /// Moving average of the duration of tests.
+    usual: Duration,
+    accept_after: Instant,
+}
+
+impl<'scope, 'env> Router<'scope, 'env> {
+    fn run(&mut self, scope: &'scope Scope<'scope, 'env>) -> Result<(), Error> {
+        let begin = Instant::now();
+        let options = &self.server.options;
+        while !self.stop.load(Ordering::Acquire) {
+            self.wait()?;
+            self.remove_finished_sessions();
+            let served = self.served.load(Ordering::Acquire) > 0;
+            if options.one_off && served && !self.sessions.iter().any(SessionHandle::has_begun) {
+                return Ok(());
+            }
+            let is_idle = options.one_off && self.sessions.is_empty();
+            if let Some(idle) = options.idle_timeout.filter(|idle| is_idle && begin.elapsed() >= *idle) {
+                return Err(Error::Timeout { what: "client", after: idle });
+            }
+            self.give_turns();
+            self.begin_set_ups(scope)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for events of the sockets, and handles them.
+    fn wait(&mut self) -> Result<(), Error> {
+        let accepts = Instant::now() >= self.accept_after;
+        let mut files = vec![self.wake.as_fd(), self.server.udp_listener.socket().as_fd()];
+        if accepts {
+            files.push(self.server.listener.as_fd());
+        }
+        let fixed = files.len();
+        files.extend(self.greetings.iter().map(Greeting::fd));
+        files.extend(self.admissions.iter().map(Admission::fd));
+        files.extend(self.waiting.iter().map(|waiting| waiting.control.as_fd()));
+        let timeout =
+            if self.waiting.is_empty() || !self.has_free_turn() { POLL_TIMEOUT } else { SHORT_POLL_TIMEOUT };
+        let ready = os::wait_any(&files, timeout).attempted(|| "cannot wait for connections".into())?;
+        drop(files);
+        let (greetings, others) = ready[fixed..].split_at(self.greetings.len());
+        let (admissions, waiting) = others.split_at(self.admissions.len());
+        if ready[0] {
+            // Does not block, because the pipe is readable. The sessions themselves have the state.
+            self.wake.read(&mut [0; 256]).map(drop).attempted(|| "cannot read from a pipe".into())?;
+        }
+        self.check_waiting(waiting);
+        self.read_admissions(admissions);
+        self.read_greetings(greetings);
+        if ready[1] {
+            self.read_datagrams();
+        }
+        if accepts && ready[2] {
+            self.accept();
+        }
+        Ok(())
+    }
+
+    /// Accepts all pending connections.
+    fn accept(&mut self) {
+        loop {
+            match self.server.listener.accept() {
+                Ok((socket, peer)) => {
+                    let Some(peer) = peer.as_socket() else { continue };
+                    if socket.set_nonblocking(true).is_err() {
+                        continue;
+                    }
+                    self.connections += 1;
+                    if self.greetings.len() >= GREETINGS_MAX {
+                        let keys: Vec<IpAddr> = self.greetings.iter().map(|g| share_key(g.peer)).collect();
+                        let index = largest_share(&keys, 0, false).unwrap_or(0);
+                        drop(self.greetings.remove(index));
+                    }
+                    self.greetings.push_back(Greeting::new(socket, peer, self.connections, Instant::now()));
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                Err(e) => {
+                    // Out of descriptors or memory: running sessions will release some.
+                    self.observer.note(&format!("cannot accept a connection: {e}"));
+                    self.accept_after = Instant::now() + ACCEPT_PAUSE;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads from the greetings that are ready, and drops those that have timed out.
+    fn read_greetings(&mut self, ready: &[bool]) {
+        let timeout = self.server.options.phase_timeout;
+        let all = std::mem::take(&mut self.greetings);
+        for (index, mut greeting) in all.into_iter().enumerate() {
+            let progress = match ready.get(index) {
+                Some(true) => greeting.read(),
+                _ => Progress::Partial,
+            };
+            match progress {
+                Progress::Partial if greeting.since.elapsed() < timeout => self.greetings.push_back(greeting),
+                Progress::Partial | Progress::Invalid => {}
+                Progress::Complete(cookie) => self.route(greeting, cookie),
+            }
+        }
+    }
+
+    /// A hello opens a stream of the oldest test that waits for one from its address; a running test's
+    /// latency probe gets a reply. Other datagrams are ignored.
+    fn read_datagrams(&mut self) {
+        for _ in 0..MAX_DATAGRAMS_PER_TURN {
+            let Some((peer, datagram)) = self.server.udp_listener.next() else { return };
+            if let UdpRequest::Echo { request, at } = datagram {
+                let is_its_test = |s: &SessionHandle<'_>| s.cookie == request.cookie && s.peer == peer.ip();
+                if self.sessions.iter().any(is_its_test) {
+                    self.server.udp_listener.reply(peer, request, at);
+                }
+                continue;
+            }
+            let waits = |session: &&SessionHandle<'_>| {
+                session.peer == peer.ip() && session.wants_datagrams.load(Ordering::Acquire)
+            };
+            let Some(session) = self.sessions.iter_mut().find(|session| waits(&&**session)) else { continue };
+            session.progress = Instant::now();
+            self.connections += 1;
+            match self.server.udp_listener.stream(peer, self.server.options.device.as_deref()) {
+                // The channel has space for all streams that a client may open.
+                Ok(socket) => drop(session.arrivals.try_send(Arrival { number: self.connections, socket })),
+                Err(error) => self.observer.note(&error.to_string()),
+            }
+        }
+    }
+
+    /// Passes a stream to its test, queues a service's client, or requests the parameters of a new client.
+    fn route(&mut self, greeting: Greeting, cookie: Cookie) {
+        let Greeting { socket, peer, number, .. } = greeting;
+        if let Some(session) = self.sessions.iter_mut().find(|session| session.cookie == cookie) {
+            let arrival = Arrival { number, socket };
+            if session.peer != peer.ip() {
+                return deny(&arrival.socket);
+            }
+            match session.arrivals.try_send(arrival) {
+                Ok(()) => session.progress = Instant::now(),
+                // The test does not wait for more streams.
+                Err(TrySendError::Full(arrival) | TrySendError::Disconnected(arrival)) => {
+                    deny(&arrival.socket)
+                }
+            }
+            return;
+        }
+        let is_taken = self.waiting.iter().map(|w| w.cookie).chain(self.admissions.iter().map(|a| a.cookie));
+        if is_taken.into_iter().any(|taken| taken == cookie) {
+            return deny(&socket);
+        }
+        if let Some(service) = self.server.service.as_deref().filter(|service| service.accepts(&cookie)) {
+            let request = Request::Service(service);
+            let waiting = Waiting { control: socket, peer, cookie, since: Instant::now(), request };
+            return self.queue(waiting);
+        }
+        if self.admissions.len() >= ADMISSIONS_MAX {
+            let keys: Vec<IpAddr> = self.admissions.iter().map(|a| share_key(a.peer)).collect();
+            let index = largest_share(&keys, 0, false).unwrap_or(0);
+            deny(&self.admissions.remove(index).socket);
+        }
+        // An error means that the client is already gone.
+        self.admissions.extend(Admission::begin(socket, peer, cookie, &self.server.options));
+    }
+
+    /// Reads from the admissions that are ready, and drops those that have timed out.
+    fn read_admissions(&mut self, ready: &[bool]) {
+        let options = &self.server.options;
+        let all = std::mem::take(&mut self.admissions);
+        for (index, mut admission) in all.into_iter().enumerate() {
+            let is_ready = ready.get(index).copied().unwrap_or(false);
+            let complete = match if is_ready { admission.read() } else { Ok(false) } {
+                Ok(false) if admission.since.elapsed() >= options.phase_timeout => {
+                    Err(Error::Timeout { what: "parameters", after: options.phase_timeout })
+                }
+                other => other,
+            };
+            let admitted = match complete {
+                Ok(false) => {
+                    self.admissions.push(admission);
+                    continue;
+                }
+                Ok(true) => admission.check(options, self.observer),
+                Err(error) => Err(error),
+            };
+            match admitted {
+                Ok(admitted) => {
+                    let Admission { socket, peer, cookie, .. } = admission;
+                    let request = Request::Test(Box::new(admitted));
+                    self.queue(Waiting { control: socket, peer, cookie, since: Instant::now(), request });
+                }
+                Err(error) => {
+                    admission.reject(&error);
+                    let report = Report { error: Some(error.to_string()), ..Report::default() };
+                    self.observer.end(canonical(admission.peer), &report, Some(&error));
+                }
+            }
+        }
+    }
+
+    /// Appends a client to the queue. A full queue drops the last client of the address that has more than
+    /// this client's address, otherwise this client.
+    fn queue(&mut self, waiting: Waiting<'env>) {
+        let limit = self.server.options.queue;
+        if self.waiting.len() >= limit {
+            let key = share_key(waiting.peer);
+            let keys: Vec<IpAddr> = self.waiting.iter().map(|other| share_key(other.peer)).collect();
+            let own = keys.iter().filter(|other| **other == key).count();
+            let dropped = match largest_share(&keys, own + 1, true).and_then(|i| self.waiting.remove(i)) {
+                Some(other) => {
+                    self.waiting.push_back(waiting);
+                    other
+                }
+                None => waiting,
+            };
+            self.observer.note(&format!(
+                "{}: rejected: {limit} clients are already queued (--queue), for about {} s",
+                canonical(dropped.peer),
+                self.expected_wait(self.waiting.len()).as_secs()
+            ));
+            return deny(&dropped.control);
+        }
+        let ahead =
+            self.waiting.len() + self.sessions.iter().filter(|s| s.is_running() || s.is_set_up()).count();
+        if ahead >= self.server.options.clients.max(1) {
+            let wait = self.expected_wait(self.waiting.len());
+            let peer = canonical(waiting.peer);
+            self.observer.note(&format!("{peer}: queued: {ahead} clients ahead, about {} s", wait.as_secs()));
+            if let Request::Test(admitted) = &waiting.request
+                && admitted.params.longfat_queue > 0
+            {
+                let wait_s = u32::try_from(wait.as_secs().max(1)).unwrap_or(u32::MAX);
+                let notice = QueueNotice { ahead: u32::try_from(ahead).unwrap_or(u32::MAX), wait_s };
+                // An error means that the client does not read.
+                let _ = (&waiting.control).write(&notice.to_bytes());
+            }
+        }
+        self.waiting.push_back(waiting);
+    }
+
+    /// Queued clients send nothing: a client whose connection is readable is gone, or violates the protocol,
+    /// and is dropped. A client that has waited too long is rejected.
+    fn check_waiting(&mut self, ready: &[bool]) {
+        let timeout = self.server.options.queue_timeout;
+        let mut index = 0;
+        let observer = self.observer;
+        self.waiting.retain(|waiting| {
+            let is_readable = ready.get(index).copied().unwrap_or(false);
+            index += 1;
+            let is_late = waiting.since.elapsed() >= timeout;
+            if is_late && !is_readable {
+                let (peer, after) = (canonical(waiting.peer), timeout.as_secs_f64());
+                observer.note(&format!("{peer}: rejected: queued for {after} s (--queue-timeout)"));
+                deny(&waiting.control);
+            }
+            !is_readable && !is_late
+        });
+    }
+
+    /// Removes the sessions that have ended.
+    fn remove_finished_sessions(&mut self) {
+        let mut index = 0;
+        while index < self.sessions.len() {
+            if self.sessions[index].thread.is_finished() {
+                let session = self.sessions.swap_remove(index);
+                if let Some(granted) = session.granted {
+                    self.usual = (self.usual * 3 + granted.elapsed()) / 4;
+                }
+                if session.thread.join().is_err() {
+                    self.observer.note("a test's thread failed; other tests continue");
+                }
+            } else {
+                index += 1;
+            }
+        }
+    }
+}

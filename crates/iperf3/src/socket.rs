@@ -1,0 +1,156 @@
+//! The options of a data stream's socket, and the values that the kernel has set.
+//!
+//! A client sets them before it connects. A server has one listener for all its clients, so it sets them on
+//! the accepted connection, before any data. Linux accepts all of them then, with one pitfall: if SO_RCVBUF
+//! is set after the handshake, the window stays clamped to that of the default buffer
+//! (`tcp_init_buffer_space`, net/ipv4/tcp_input.c), and a buffer whose size was set is never autotuned.
+//! TCP_WINDOW_CLAMP raises that clamp. The window scale is no problem: listeners offer one for the maximum of
+//! `tcp_rmem` and `rmem_max` (`tcp_select_initial_window`).
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use socket2::Socket;
+use traffic::{Attempted, Error, sys};
+use units::Bytes;
+
+use crate::{
+    report::{Protocol, TestSpec},
+    udp_stream,
+};
+
+/// Which end of a stream this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The socket is not connected yet.
+    Client,
+    /// The socket was accepted.
+    Server,
+}
+
+/// Sets the options of `spec`; `congestion` is the kernel's name of the congestion control. Returns notes for
+/// the user: an unknown congestion control is an error at a client, and a note at a server, which then uses
+/// its default.
+pub(crate) fn set_up(
+    socket: &Socket,
+    peer: IpAddr,
+    spec: &TestSpec,
+    congestion: Option<&str>,
+    end: End,
+) -> Result<Vec<String>, Error> {
+    let mut notes = Vec::new();
+    if let Some(window) = spec.window {
+        set_window(socket, window, spec.protocol, end, &mut notes)?;
+    }
+    set_tos(socket, peer, spec.tos)?;
+    if let Some(rate) = spec.fq_rate {
+        sys::set_max_pacing_rate(socket, rate.0 / 8).attempted(|| format!("cannot pace at {rate}"))?;
+    }
+    if spec.protocol == Protocol::Udp {
+        if spec.dont_fragment && peer.to_canonical().is_ipv4() {
+            udp_stream::forbid_fragments(socket)?;
+        }
+        return Ok(notes);
+    }
+    if let Some(mss) = spec.mss {
+        socket.set_tcp_mss(mss).attempted(|| format!("cannot set an MSS of {mss} bytes"))?;
+    }
+    if spec.nodelay {
+        socket.set_tcp_nodelay(true).attempted(|| "cannot set TCP_NODELAY".into())?;
+    }
+    if let Some(name) = congestion {
+        let set = socket
+            .set_tcp_congestion(name.as_bytes())
+            .attempted(|| format!("cannot use congestion control {name:?}"));
+        match (set, end) {
+            (Err(error), End::Client) => return Err(error),
+            (Err(error), End::Server) => notes.push(error.to_string()),
+            (Ok(()), _) => {}
+        }
+    }
+    Ok(notes)
+}
+
+/// Sets IP_TOS or IPV6_TCLASS. 0 is the default and not set.
+pub(crate) fn set_tos(socket: &Socket, peer: IpAddr, tos: u8) -> Result<(), Error> {
+    if tos == 0 {
+        return Ok(());
+    }
+    let tos = u32::from(tos);
+    let set = match peer {
+        IpAddr::V4(_) => socket.set_tos_v4(tos),
+        IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => socket.set_tos_v4(tos),
+        IpAddr::V6(_) => socket.set_tclass_v6(tos),
+    };
+    set.attempted(|| format!("cannot set a type of service of {tos}"))
+}
+
+/// Unacknowledged data ends a TCP connection after this time (RFC 793's user timeout, tcp(7)); whole
+/// milliseconds.
+pub(crate) fn set_send_timeout(socket: &Socket, timeout: Duration, protocol: Protocol) -> Result<(), Error> {
+    if protocol == Protocol::Udp {
+        return Ok(());
+    }
+    socket
+        .set_tcp_user_timeout(Some(timeout))
+        .attempted(|| format!("cannot set a user timeout of {} ms", timeout.as_millis()))
+}
+
+/// Returns the address to connect to with the requested IPv6 flow label (RFC 6437), which it leases from the
+/// kernel; IPv4 has no flow labels.
+pub(crate) fn labelled(socket: &Socket, to: SocketAddr, label: Option<u32>) -> Result<SocketAddr, Error> {
+    let (SocketAddr::V6(mut to), Some(label)) = (to, label) else { return Ok(to) };
+    sys::lease_flow_label(socket, *to.ip(), label)
+        .attempted(|| format!("cannot lease the flow label {label}"))?;
+    to.set_flowinfo(label.to_be());
+    Ok(to.into())
+}
+
+/// Sets the sizes of both buffers.
+fn set_window(
+    socket: &Socket,
+    window: Bytes,
+    protocol: Protocol,
+    end: End,
+    notes: &mut Vec<String>,
+) -> Result<(), Error> {
+    let bytes = usize::try_from(window.0).unwrap_or(usize::MAX);
+    let what = || format!("cannot set socket buffers of {} bytes", window.0);
+    socket.set_send_buffer_size(bytes).attempted(what)?;
+    socket.set_recv_buffer_size(bytes).attempted(what)?;
+    let (send, receive) = sizes(socket)?;
+    for (got, sysctl, option) in
+        [(send, "net.core.wmem_max", "SO_SNDBUF"), (receive, "net.core.rmem_max", "SO_RCVBUF")]
+    {
+        // The kernel doubles the requested value to include its own overhead.
+        if got < window.0.saturating_mul(2) {
+            notes.push(format!(
+                "-w requests {} bytes, but the kernel set {} ({option} is {got}, which is twice that); to allow more: \
+                 sysctl -w {sysctl}={}",
+                window.0,
+                got / 2,
+                window.0
+            ));
+        }
+    }
+    if end == End::Server && protocol == Protocol::Tcp {
+        let clamp = i32::try_from(receive).unwrap_or(i32::MAX);
+        os::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, clamp)
+            .attempted(|| "cannot raise the window clamp".into())?;
+    }
+    Ok(())
+}
+
+/// SO_SNDBUF and SO_RCVBUF as the kernel returns them: twice the requested values.
+pub(crate) fn sizes(socket: &Socket) -> Result<(u64, u64), Error> {
+    let what = || "cannot read the sizes of the socket's buffers".to_string();
+    Ok((socket.send_buffer_size().attempted(what)? as u64, socket.recv_buffer_size().attempted(what)? as u64))
+}
+
+/// The congestion control that a TCP socket uses.
+pub(crate) fn congestion(socket: &Socket) -> Option<String> {
+    let name = socket.tcp_congestion().ok()?;
+    Some(String::from_utf8_lossy(&name).trim_end_matches('\0').to_string())
+}

@@ -1,0 +1,5 @@
+//! The tests of this crate, one program: each file is a module, and linking costs once.
+
+mod documents;
+mod fuzz_corpus;
+mod sampling;

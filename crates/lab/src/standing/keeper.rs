@@ -1,0 +1,440 @@
+//! The keeper: the process of `longfat lab up`, which keeps a network up until it is ended.
+//!
+//! All processes of the hosts are in a PID namespace that ends with the keeper, however it
+//! ends; hosts, mounts and devices are held by its descriptors. Only its journal entry and socket can outlast it; the
+//! next clean-up removes them.
+
+use std::{
+    fs::File,
+    io::Write,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::{UnixListener, UnixStream},
+    },
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    time::{Duration, Instant},
+};
+
+use net::{Network, PipeId, PipeSpec};
+use scenario::Scenario;
+use units::Time;
+
+use super::{
+    control::{LinkStatus, NodeStatus, Reply, Request, Status, StopCommand, read_line, write_line},
+    host_mtus::HostMtus,
+    isolate::{create_pid_namespace, send_fds},
+    links::{CommandResult, Links},
+    mounts,
+};
+use crate::{
+    Error, Journal, Privilege,
+    buffers::Buffers,
+    capture::{CaptureEnd, CaptureId, CaptureOptions, Captures},
+    clock::{Clock, RunTime, TimeMode},
+    driver::{Command, Driver, LiveReport, Shared},
+    error::Attempted,
+    frame::Frame,
+    journal::acquire_busy_poll_lock,
+    port::Backend,
+    processors::Placement,
+    run::Lab,
+    taps::taps,
+};
+
+/// Sample interval of links; the rows are discarded.
+const INTERVAL: Time = Time::from_secs(1);
+/// A client that does not complete its request within this time is dropped.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the driver may take to reply.
+const DRIVER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often the keeper checks for a stop.
+const STOP_POLL: Duration = Duration::from_millis(20);
+
+/// Options of a standing lab.
+#[derive(Debug)]
+pub struct KeeperOptions<'a> {
+    /// The lab's name.
+    pub name: &'a str,
+    /// Returned by [`crate::acquire_privilege`].
+    pub privilege: Privilege,
+    /// How hosts are connected to the emulator.
+    pub backend: Backend,
+    /// Where this lab is registered.
+    pub journal: &'a Journal,
+    /// Whether the client that ends the lab should run the hosts' stop commands.
+    pub stop_commands: bool,
+    /// The caller sets it to end the lab.
+    pub stop: &'a AtomicBool,
+}
+
+/// Keeps the scenario's network up until it is ended. Calls `ready` with the control socket's path once programs
+/// can be run. The process must have one thread only.
+///
+/// # Errors
+/// See [`Error`]; after an error nothing of the lab remains.
+pub fn run_keeper(
+    scenario: &Scenario,
+    options: &KeeperOptions<'_>,
+    ready: impl FnOnce(&Path),
+) -> Result<(), Error> {
+    let entry = options.journal.enter_standing(&scenario.name, options.name)?;
+    let socket = entry.socket().to_owned();
+    let listener = UnixListener::bind(&socket).attempted(|| format!("create {}", socket.display()))?;
+    listener.set_nonblocking(true).attempted(|| format!("use {}", socket.display()))?;
+    mounts::prepare(&hosts_file(scenario), &socket)?;
+    let (first, alive) = create_pid_namespace().map_err(mounts::no_standing("create a PID namespace"))?;
+    let processes = open_namespace(&format!("/proc/{first}/ns/pid"))?;
+
+    let lab = Lab::build(scenario, options.backend)?;
+    for host in &lab.hosts {
+        mounts::name_namespace(&host.name, &host.namespace)?;
+    }
+    let network: Network<Frame> = engine_common::build_network(scenario)?;
+    let busy_poll_lock = acquire_busy_poll_lock();
+    let (commands, inbox) = channel();
+    let placement = Placement::choose(busy_poll_lock.is_some());
+    let buffers = Buffers::for_links(&scenario.links);
+    let time = RunTime::begin(TimeMode::Real);
+    let captures = Captures::new(time.start());
+    let driver = Driver {
+        network,
+        ports: &lab.ports,
+        sampled: Vec::new(),
+        interval: INTERVAL,
+        clock: Clock::new(time.clone(), &scenario.links),
+        buffers,
+        may_spin: placement.may_spin(),
+        placement,
+        commands: inbox,
+        captures: captures.clone(),
+    };
+    let host_mtus = HostMtus::of(lab.hosts.iter())?;
+    let keeper = Keeper {
+        host_mtus,
+        scenario,
+        name: options.name,
+        stop_commands: options.stop_commands,
+        lab: &lab,
+        links: Links::new(scenario),
+        captures: captures.clone(),
+        files: Vec::new(),
+        commands,
+        started: Instant::now(),
+        remarks: remarks(options),
+        user: (options.privilege == Privilege::UserNamespace)
+            .then(|| open_namespace("/proc/self/ns/user"))
+            .transpose()?,
+        mounts: open_namespace("/proc/self/ns/mnt")?,
+        processes,
+    };
+    let shared = Arc::new(Shared::default());
+    let result = std::thread::scope(|scope| {
+        let shared = &shared;
+        let driving = scope.spawn(move || {
+            // The receiver is dropped at once, so rows are discarded.
+            let (rows, _) = channel();
+            driver.run(shared, &rows)
+        });
+        shared.running.wait_until_set(|| driving.is_finished());
+        ready(&socket);
+        keeper.serve(&listener, || options.stop.load(Ordering::Relaxed) || driving.is_finished());
+        // End the programs before the network that they use.
+        drop(alive);
+        shared.stop.store(true, Ordering::Relaxed);
+        let driven = driving.join();
+        captures.stop_all();
+        driven
+    });
+    match result {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(e)) => Err(Error::Emulator(e.to_string())),
+        Err(_) => Err(Error::Emulator("it panicked; please report this".into())),
+    }
+}
+
+/// Accepts clients until `done`. Each request is read on a separate thread, so that a slow or silent client
+/// does not delay others.
+fn accept_clients(listener: &UnixListener, requests: &Sender<(UnixStream, Request)>, done: &AtomicBool) {
+    while !done.load(Ordering::Relaxed) {
+        let Ok(true) = os::wait_readable(listener.as_fd(), STOP_POLL) else { continue };
+        let Ok((stream, _)) = listener.accept() else {
+            // For example, no file descriptor is free.
+            std::thread::sleep(STOP_POLL);
+            continue;
+        };
+        let requests = requests.clone();
+        // If no thread can be started, this client is dropped.
+        let _ = std::thread::Builder::new().name("client".into()).spawn(move || {
+            let set =
+                stream.set_nonblocking(false).and_then(|()| stream.set_write_timeout(Some(CLIENT_TIMEOUT)));
+            if let Ok(request) = set.and_then(|()| read_line(&stream, CLIENT_TIMEOUT)) {
+                // Fails if the lab has ended meanwhile.
+                let _ = requests.send((stream, request));
+            }
+        });
+    }
+}
+
+/// Handles the requests of clients.
+struct Keeper<'a> {
+    host_mtus: HostMtus,
+    scenario: &'a Scenario,
+    name: &'a str,
+    stop_commands: bool,
+    lab: &'a Lab,
+    links: Links,
+    captures: Captures,
+    /// Active captures, by file.
+    files: Vec<(String, CaptureId)>,
+    commands: Sender<Command>,
+    started: Instant,
+    user: Option<OwnedFd>,
+    remarks: Vec<String>,
+    mounts: OwnedFd,
+    processes: OwnedFd,
+}
+
+impl Keeper<'_> {
+    fn serve(mut self, listener: &UnixListener, stopped: impl Fn() -> bool) {
+        let (sender, requests) = channel();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| accept_clients(listener, &sender, &done));
+            while !stopped() {
+                self.apply_host_mtus();
+                if let Ok((stream, request)) = requests.recv_timeout(STOP_POLL)
+                    && self.handle(&stream, &request)
+                {
+                    break;
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+
+    /// Handles one request and sends the reply; true if the request was to end the lab.
+    fn handle(&mut self, stream: &UnixStream, request: &Request) -> bool {
+        self.apply_host_mtus();
+        let refused = |why: String| Reply::Refused { why };
+        let reply = match request {
+            Request::Command { words } => match self.run_command(words) {
+                Ok(text) => Reply::Text { text },
+                Err(why) => refused(why),
+            },
+            Request::Enter { host } => match self.lab.host(host) {
+                Some(host) => {
+                    let mut fds: Vec<BorrowedFd<'_>> = self.user.iter().map(AsFd::as_fd).collect();
+                    fds.extend([self.mounts.as_fd(), self.processes.as_fd(), host.namespace.fd()]);
+                    match send_fds(stream, &fds) {
+                        Ok(()) => Reply::Text { text: String::new() },
+                        Err(_) => return false,
+                    }
+                }
+                None => {
+                    // The client first reads one byte, which otherwise carries the descriptors (SCM_RIGHTS).
+                    let mut stream = stream;
+                    let _ = stream.write_all(&[0]);
+                    refused(self.no_host(host))
+                }
+            },
+            Request::Status => match self.status() {
+                Some(status) => Reply::Status(Box::new(status)),
+                None => refused("the emulator does not reply".into()),
+            },
+            Request::Down => Reply::Text { text: self.stop_captures() },
+        };
+        let _ = write_line(stream, &reply);
+        *request == Request::Down
+    }
+
+    fn no_host(&self, name: &str) -> String {
+        let hosts: Vec<&str> = self.lab.hosts.iter().map(|h| h.name.as_str()).collect();
+        format!("no host {name}; hosts are {}", hosts.join(", "))
+    }
+
+    /// Runs a command; returns its output.
+    fn run_command(&mut self, words: &[String]) -> Result<String, String> {
+        let words = if words.first().is_some_and(|w| w == "sudo") { &words[1..] } else { words };
+        let (name, rest) = words.split_first().ok_or("no command given")?;
+        let name = name.rsplit('/').next().unwrap_or(name);
+        let done = match (name, rest) {
+            ("link", rest) => self.links.link(rest)?,
+            ("tc", rest) => self.links.tc(rest)?,
+            ("ifconfig", rest) => self.links.ifconfig(rest)?,
+            ("ip", [link, set, rest @ ..]) if link.starts_with('l') && set.starts_with('s') => {
+                let rest = if rest.first().is_some_and(|w| w == "dev") { &rest[1..] } else { rest };
+                self.links.ifconfig(rest)?
+            }
+            ("pcap", rest) => return self.pcap(rest),
+            ("links", []) => CommandResult { text: self.links.list(), ..CommandResult::default() },
+            (other, _) => {
+                return Err(format!(
+                    "unknown command {other}; commands are link, links, tc, ifconfig, ip link set and pcap"
+                ));
+            }
+        };
+        self.change(done.changed)?;
+        Ok(done.text)
+    }
+
+    fn change(&self, pipes: Vec<(PipeId, PipeSpec)>) -> Result<(), String> {
+        for (pipe, spec) in pipes {
+            self.commands
+                .send(Command::Change(pipe, Box::new(spec)))
+                .map_err(|_| "the emulator has ended")?;
+        }
+        Ok(())
+    }
+
+    /// Applies to the links the MTUs that programs on the hosts have set.
+    fn apply_host_mtus(&mut self) {
+        for (device, mtu) in self.host_mtus.take_changes() {
+            // Fails only if the emulator has ended, which `serve` notices.
+            if let Ok(done) = self.links.ifconfig(&[device, "mtu".into(), mtu.to_string()]) {
+                let _ = self.change(done.changed);
+            }
+        }
+    }
+
+    /// `pcap`, `pcap NAME [forward|backward] FILE`, `pcap stop FILE`.
+    fn pcap(&mut self, words: &[String]) -> Result<String, String> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (name, side, file) = match words[..] {
+            [] => {
+                let files: Vec<&str> = self.files.iter().map(|(file, _)| file.as_str()).collect();
+                return Ok(if files.is_empty() { "no active captures".into() } else { files.join("\n") });
+            }
+            ["stop", file] => return self.stop_capture(file),
+            [name, file] => (name, None, file),
+            [name, side @ ("forward" | "backward"), file] => (name, Some(side), file),
+            _ => return Err("write for example: pcap h1 out.pcapng, or pcap s1-s2 forward out.pcapng".into()),
+        };
+        if self.files.iter().any(|(known, _)| known == file) {
+            return Err(format!("a capture already writes to {file}"));
+        }
+        let mut taps = taps(self.scenario, name);
+        match side {
+            Some("forward") => taps.truncate(1),
+            Some(_) => drop(taps.drain(..1.min(taps.len()))),
+            None => {}
+        }
+        if taps.is_empty() {
+            return Err(format!("no host or link {name}"));
+        }
+        let path = Path::new(file);
+        if !path.is_absolute() {
+            return Err(format!(
+                "{file} must be an absolute path: the lab does not know your working directory"
+            ));
+        }
+        let started = self.captures.start(name, &taps, path, &CaptureOptions::default());
+        let id = started.map_err(|e| e.to_string())?;
+        self.files.push((file.into(), id));
+        Ok(format!("capturing {name} to {file}; stop with: pcap stop {file}"))
+    }
+
+    fn stop_capture(&mut self, file: &str) -> Result<String, String> {
+        let at = self.files.iter().position(|(known, _)| known == file);
+        let (_, id) = self.files.remove(at.ok_or_else(|| format!("no capture writes to {file}"))?);
+        let end = self.captures.stop(id).ok_or_else(|| format!("the capture to {file} has ended already"))?;
+        let missed = end.note().map(|note| format!("; {note}")).unwrap_or_default();
+        Ok(format!("{} packets in {file}{missed}", end.packets))
+    }
+
+    /// Ends all captures; returns the notes of those that are not complete.
+    fn stop_captures(&mut self) -> String {
+        let ends = self.captures.stop_all();
+        ends.iter().filter_map(CaptureEnd::note).collect::<Vec<_>>().join("\n")
+    }
+
+    fn status(&self) -> Option<Status> {
+        let pipes: Vec<PipeId> = (0..self.scenario.links.len() as u32)
+            .flat_map(|link| net::Direction::BOTH.map(|direction| PipeId { link, direction }))
+            .collect();
+        let (sender, reports): (Sender<LiveReport>, Receiver<LiveReport>) = channel();
+        self.commands.send(Command::Report(pipes, sender)).ok()?;
+        let report = reports.recv_timeout(DRIVER_TIMEOUT).ok()?;
+        let links = report.counters.iter().enumerate().map(|(i, counters)| LinkStatus {
+            name: self.scenario.links[i / 2].name.clone(),
+            direction: net::Direction::BOTH[i % 2].name().into(),
+            state: self.links.state(i / 2, i % 2),
+            sent_packets: counters.sent_packets,
+            dropped_queue: counters.dropped_queue,
+            dropped_loss: counters.dropped_loss,
+            queue_bytes: counters.queue_bytes,
+        });
+        Some(Status {
+            schema: "longfat.lab/1".into(),
+            name: self.name.into(),
+            title: self.scenario.title.clone(),
+            pid: std::process::id(),
+            up_s: self.started.elapsed().as_secs_f64(),
+            nodes: nodes(self.scenario),
+            links: links.collect(),
+            emulator_late_p99_us: report.late_p99_ns as f64 / 1000.0,
+            stalls: report.stalls.0,
+            stalled_total_us: report.stalls.1 as f64 / 1000.0,
+            stalled_max_us: report.stalls.2 as f64 / 1000.0,
+            captures: self.files.iter().map(|(file, _)| file.clone()).collect(),
+            remarks: self.remarks.clone(),
+            stop_commands: if self.stop_commands { stop_commands(self.scenario) } else { Vec::new() },
+        })
+    }
+}
+
+fn nodes(scenario: &Scenario) -> Vec<NodeStatus> {
+    let node = |name: &str, kind: &str, interfaces: &[scenario::Interface]| NodeStatus {
+        name: name.into(),
+        kind: kind.into(),
+        addresses: interfaces.iter().flat_map(|i| &i.addresses).map(ToString::to_string).collect(),
+    };
+    let hosts = scenario.hosts.iter().map(|h| node(&h.name, "host", &h.interfaces));
+    let switches = scenario.switches.iter().map(|s| node(s, "switch", &[]));
+    let routers = scenario.routers.iter().map(|r| node(&r.name, "router", &r.interfaces));
+    hosts.chain(switches).chain(routers).collect()
+}
+
+fn remarks(options: &KeeperOptions<'_>) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if options.privilege == Privilege::UserNamespace {
+        remarks.push(
+            "run without root: no real-time priority, so a busy machine delays packets; net.core.rmem_max and wmem_max \
+             cap the socket buffers that programs set"
+                .into(),
+        );
+    }
+    if options.backend == Backend::Packet {
+        remarks.push(
+            "no TAP devices: hosts are connected by veth pairs and packet sockets, which cost more processor time"
+                .into(),
+        );
+    }
+    remarks
+}
+
+fn stop_commands(scenario: &Scenario) -> Vec<StopCommand> {
+    let of = |host: &scenario::Host| Some(StopCommand { host: host.name.clone(), line: host.stop.clone()? });
+    scenario.hosts.iter().filter_map(of).collect()
+}
+
+/// The text of /etc/hosts, with the names of all hosts and routers.
+fn hosts_file(scenario: &Scenario) -> String {
+    let mut text = String::from("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
+    let hosts = scenario.hosts.iter().map(|h| (&h.name, &h.interfaces));
+    let routers = scenario.routers.iter().map(|r| (&r.name, &r.interfaces));
+    for (name, interfaces) in hosts.chain(routers) {
+        for cidr in interfaces.iter().flat_map(|i| &i.addresses) {
+            text.push_str(&format!("{}\t{name}\n", cidr.address));
+        }
+    }
+    text
+}
+
+fn open_namespace(path: &str) -> Result<OwnedFd, Error> {
+    File::open(path).map(OwnedFd::from).attempted(|| format!("open {path}"))
+}

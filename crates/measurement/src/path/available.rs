@@ -1,0 +1,86 @@
+//! The available bandwidth of a path, by a probe session with `longfat serve`.
+
+use std::time::{Duration, Instant};
+
+use probe::{AvailableBandwidth, AvailableBandwidthResult, Method, Step, TrainObservation, Validity};
+use probe_transport::{Error, Session, SessionOptions};
+use units::BitRate;
+
+use super::{Error as PathError, tests::TestSeries};
+
+/// The server may still be completing a test.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a diagnosis measures: a lossy path may take minutes.
+const MAX_TIME: Duration = Duration::from_secs(20);
+
+/// A method that ends at a deadline.
+struct WithDeadline {
+    method: AvailableBandwidth,
+    deadline: Instant,
+    is_late: bool,
+}
+
+impl Method for WithDeadline {
+    type Output = AvailableBandwidthResult;
+
+    fn next_step(&mut self) -> Step {
+        self.is_late = Instant::now() > self.deadline;
+        if self.is_late { Step::Done } else { self.method.next_step() }
+    }
+
+    fn add_observations(&mut self, observations: &[TrainObservation]) {
+        self.method.add_observations(observations);
+    }
+
+    fn result(&self) -> AvailableBandwidthResult {
+        let mut result = self.method.result();
+        if self.is_late {
+            let late = format!("it was cut short after {} s", MAX_TIME.as_secs());
+            let doubts = if result.validity.valid { Vec::new() } else { result.validity.reasons };
+            result.validity = Validity { valid: false, reasons: [doubts, vec![late]].concat() };
+        }
+        result
+    }
+
+    fn progress(&self) -> String {
+        self.method.progress()
+    }
+}
+
+/// The available bandwidth, with at most `max_rate` averaged over any second and packets of at most `mtu` bytes. `None`, and a note,
+/// where the other end does not answer probes.
+pub fn measure(
+    tests: &mut TestSeries,
+    max_rate: BitRate,
+    mtu: Option<u32>,
+) -> Result<Option<AvailableBandwidthResult>, PathError> {
+    let options = SessionOptions {
+        host: tests.peer.host.clone(),
+        port: tests.peer.port,
+        ip: None,
+        max_rate,
+        mtu,
+        timeout: SESSION_TIMEOUT,
+    };
+    let probed = || {
+        let mut session = Session::open(&options, &tests.stop)?;
+        let limits = session.limits();
+        if !limits.allow_trains() {
+            return Ok(None);
+        }
+        let mut method = WithDeadline {
+            method: AvailableBandwidth::new(limits),
+            deadline: Instant::now() + MAX_TIME,
+            is_late: false,
+        };
+        session.run(&mut method, &tests.stop, &mut |_| {}).map(Some)
+    };
+    match probed() {
+        Ok(answer) => Ok(answer),
+        Err(Error::Link(iperf3::Error::Interrupted)) => Err(PathError::Interrupted),
+        Err(error) => {
+            tests.progress.note(&format!("the available bandwidth stays unknown: {error}"));
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Why a path could not be measured.
+
+use std::{io, net::IpAddr};
+
+use experiment::ErrorKind;
+
+/// A measurement of a path that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name of the host cannot be resolved.
+    #[error("cannot find {host}: {reason}")]
+    UnknownHost {
+        /// The name.
+        host: String,
+        /// The resolver's reason.
+        reason: io::Error,
+    },
+    /// The name of the host resolves to no address.
+    #[error("{0} has no address")]
+    NoAddress(String),
+    /// This process may not send echo requests.
+    #[error("{0}; sending echo requests takes CAP_NET_RAW (try sudo)")]
+    Echoes(traffic::Error),
+    /// No echo reply came.
+    #[error("{host} answered none of {count} echo requests")]
+    NoReply {
+        /// The other end.
+        host: IpAddr,
+        /// Echo requests that were sent.
+        count: u32,
+    },
+    /// Nobody accepts connections there.
+    #[error("cannot connect to {host} at port {port}: {reason}; is longfat serve running there?")]
+    Connect {
+        /// The other end.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// The kernel's reason.
+        reason: io::Error,
+    },
+    /// A test failed.
+    #[error("the test with {host} failed")]
+    Test {
+        /// The other end.
+        host: String,
+        /// Why.
+        source: iperf3::Error,
+    },
+    /// A record could not be written.
+    #[error(transparent)]
+    Record(#[from] experiment::Error),
+    /// The measurement was interrupted.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    /// The kind of the failure, for exit codes.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::UnknownHost { .. } | Error::NoAddress(_) => ErrorKind::BadInput,
+            Error::Echoes(_) => ErrorKind::Missing,
+            Error::NoReply { .. } | Error::Connect { .. } | Error::Test { .. } => ErrorKind::Failed,
+            Error::Record(error) => error.kind(),
+            Error::Interrupted => ErrorKind::Interrupted,
+        }
+    }
+}

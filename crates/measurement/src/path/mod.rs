@@ -1,0 +1,145 @@
+//! A path between this host and another, measured for a diagnosis: [`MeasuredPath`] implements [`diagnosis::Path`] by echo requests,
+//! tests with `longfat serve` or an iperf3 server, and probes.
+
+mod available;
+mod datagrams;
+mod diagnosed;
+pub mod echoes;
+mod error;
+mod mtu;
+mod tests;
+
+use std::{net::IpAddr, time::Duration};
+
+use diagnosis::{Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpResult};
+use iperf3::report::{Amount, Interval, Protocol};
+use probe::AvailableBandwidthResult;
+use units::{BitRate, Time};
+
+use self::tests::PathTest;
+pub use self::{
+    diagnosed::{Diagnosis, DiagnosisRequest, diagnose},
+    error::Error,
+    tests::{Peer, TestSeries},
+};
+
+/// Echo requests for the round-trip times without load: spread over two seconds, so that queues of other traffic show.
+const ECHOES: u32 = 20;
+
+/// Receives the progress of measurements.
+pub trait Progress {
+    /// A sentence for the user: what is measured next, or what could not be measured.
+    fn note(&mut self, text: &str);
+
+    /// A report interval of a running test has ended.
+    fn interval(&mut self, interval: &Interval);
+}
+
+/// The path to a host that runs `longfat serve` or an iperf3 server.
+pub struct MeasuredPath<'a> {
+    /// How tests are run, and their records.
+    pub tests: TestSeries<'a>,
+    /// The address of the other end.
+    pub address: IpAddr,
+    /// The MTU of the outgoing device.
+    pub device_mtu: u32,
+}
+
+impl<'a> MeasuredPath<'a> {
+    /// The path to the peer of `tests`.
+    ///
+    /// # Errors
+    /// Where the peer's name resolves to no address.
+    pub fn new(tests: TestSeries<'a>) -> Result<Self, Error> {
+        let address = echoes::address(&tests.peer.host)?;
+        Ok(MeasuredPath { tests, address, device_mtu: diagnosed::DEFAULT_DEVICE_MTU })
+    }
+}
+
+impl Path for MeasuredPath<'_> {
+    type Error = Error;
+
+    fn report_step(&mut self, what: &str) {
+        self.tests.progress.note(what);
+    }
+
+    /// By echo requests. Where this process may not send them, the time to connect is taken, and packet sizes stay unknown.
+    fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Error> {
+        let unknown = Mtu { device: self.device_mtu, passes: None };
+        match echoes::round_trips(self.address, ECHOES) {
+            Ok(times) => {
+                let mtu = mtu::find(self.address, self.device_mtu, times.min).unwrap_or(unknown);
+                Ok((times, mtu))
+            }
+            Err(error) => {
+                self.report_step(&format!("{error}; using the time to connect instead"));
+                let Peer { host, port, .. } = &self.tests.peer;
+                let rtt = echoes::connect_time(self.address, *port).map_err(|reason| Error::Connect {
+                    host: host.clone(),
+                    port: *port,
+                    reason,
+                })?;
+                Ok((RoundTrips { min: rtt, median: None }, unknown))
+            }
+        }
+    }
+
+    fn round_trip(&mut self) -> Option<Time> {
+        echoes::round_trip(self.address).ok()
+    }
+
+    fn route_mtu(&mut self) -> Option<u32> {
+        traffic::path_mtu::route_mtu(self.address).ok()
+    }
+
+    fn datagrams(&mut self, plan: &DatagramPlan) -> Result<Option<Burst>, Error> {
+        match datagrams::send(&mut self.tests, plan) {
+            Err(error) if !matches!(error, Error::Interrupted) => {
+                // The other measurements are still worth making.
+                self.report_step(&format!("{}; continuing without it", experiment::error::chain(&error)));
+                Ok(None)
+            }
+            sent => sent,
+        }
+    }
+
+    fn tcp(&mut self, plan: &TcpPlan) -> Result<Option<TcpResult>, Error> {
+        let done = self.tests.run(&tcp_test(1, plan))?;
+        Ok(done.and_then(|done| {
+            Some(TcpResult {
+                flow: done.record.run.flows.into_iter().next()?,
+                rows: done.record.rows,
+                receiver: done.peer_host,
+                sender_busy: done.busy,
+                receiver_busy: done.peer_busy,
+            })
+        }))
+    }
+
+    fn parallel_goodput(&mut self, connections: u32, plan: &TcpPlan) -> Result<Option<f64>, Error> {
+        let done = self.tests.run(&tcp_test(connections, plan))?;
+        let flows = done.map(|done| done.record.run.flows).unwrap_or_default();
+        let goodput_bps = flows.iter().map(|flow| flow.steady_or_overall_goodput_bps().unwrap_or(0.0)).sum();
+        Ok(Some(goodput_bps).filter(|_| !flows.is_empty()))
+    }
+
+    fn available(
+        &mut self,
+        most: BitRate,
+        mtu: Option<u32>,
+    ) -> Result<Option<AvailableBandwidthResult>, Error> {
+        available::measure(&mut self.tests, most, mtu)
+    }
+}
+
+fn tcp_test(streams: u32, plan: &TcpPlan) -> PathTest {
+    PathTest {
+        protocol: Protocol::Tcp,
+        streams,
+        amount: Amount::Time(Duration::from_nanos(plan.time.0)),
+        rate: None,
+        block: None,
+        is_even: false,
+        congestion: plan.congestion.clone(),
+    }
+}

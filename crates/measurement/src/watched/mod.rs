@@ -1,0 +1,10 @@
+//! Watched connections as flows: their records, and the last seconds of each with its verdict.
+
+pub mod flows;
+mod recording;
+mod trail;
+
+pub use self::{
+    recording::Recording,
+    trail::{Curve, SPACING, Trail},
+};

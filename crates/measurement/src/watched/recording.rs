@@ -1,0 +1,430 @@
+//! The record of watched connections: a flow per direction that carries data.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
+
+use record::Writer;
+use schema::{
+    EngineName, Event, EventKind, FlowKind, FlowSample, FlowSummary, RunSummary, SUMMARY_SCHEMA, Summary,
+    TraceKind, TraceRow,
+};
+use tune::TxCounters;
+use verdict::{FlowContext, FlowTimes};
+use watch::{SocketCookie, TrackedConnection, Watcher, monotonic_ns};
+
+use super::flows::{self, Pairs};
+use crate::{Result, record as measured};
+
+/// The engine's name in the record.
+const ENGINE: EngineName = EngineName::Watch;
+const NAME: &str = "watch";
+/// Initial slow-start threshold (TCP_INFINITE_SSTHRESH, net/tcp.h).
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
+/// A record being written.
+pub struct Recording {
+    writer: Writer,
+    title: String,
+    started: String,
+    begun_ns: u64,
+    flows: BTreeMap<String, Flow>,
+    events: Vec<Event>,
+    tracks: HashMap<SocketCookie, Track>,
+    /// Transmit counters of the device of each sender's address, at its first flow.
+    devices: BTreeMap<Sender, Option<TxCounters>>,
+}
+
+/// A namespace and an address in it.
+type Sender = (String, IpAddr);
+
+/// The samples and totals of a flow.
+#[derive(Default)]
+struct Flow {
+    rows: Vec<FlowSample>,
+    looked_us: Option<i64>,
+    /// The sender, if that end is watched.
+    sender: Option<Sender>,
+    from: String,
+    to: String,
+    congestion: Option<String>,
+    /// Payload at the first sample.
+    before: u64,
+    /// Payload since, by the sender if it is watched.
+    bytes: u64,
+}
+
+/// State of a connection that is needed to interpret its next event.
+#[derive(Default)]
+struct Track {
+    /// An ACK whose effect the next event shows.
+    pending: Option<TraceRow>,
+    window_shut: bool,
+    total_rto: Option<u32>,
+    ca_state: u8,
+}
+
+impl Recording {
+    /// Creates the record; `filter` becomes the title.
+    pub fn begin(runs_dir: &Path, filter: &str) -> Result<Self> {
+        let title = if filter.is_empty() { "all connections".into() } else { filter.to_string() };
+        let started = experiment::now();
+        let summary = summary(&title, measured::initial_run(ENGINE, started.clone()));
+        let writer = measured::create(runs_dir, "Watched connections", &summary)?;
+        Ok(Recording {
+            writer,
+            title,
+            started,
+            begun_ns: monotonic_ns(),
+            flows: BTreeMap::new(),
+            events: Vec::new(),
+            tracks: HashMap::new(),
+            devices: BTreeMap::new(),
+        })
+    }
+
+    /// Adds the latest samples and the events since the previous call.
+    pub fn append(&mut self, watcher: &Watcher, events: &[watch::SocketEvent]) -> Result<()> {
+        let pairs = Pairs::of(watcher);
+        let mut rows = Vec::new();
+        let mut new_events = Vec::new();
+        for connection in watcher.connections().filter(|connection| connection.closed_ns.is_none()) {
+            let other = pairs.other_end(connection);
+            if flows::acked(connection) > 0 || connection.sample.wqueue_bytes > 0 {
+                self.row(watcher, connection, other, true, &mut rows, &mut new_events);
+            }
+            if other.is_none() && flows::received(connection) > 0 {
+                self.row(watcher, connection, None, false, &mut rows, &mut new_events);
+            }
+        }
+        let traced = self.trace(watcher, events, &mut new_events);
+        self.writer.append(&rows, &[], &new_events)?;
+        self.writer.append_trace(&traced)?;
+        self.events.extend(new_events);
+        Ok(())
+    }
+
+    fn time_us(&self, at_ns: u64) -> i64 {
+        (at_ns.saturating_sub(self.begun_ns) / 1000) as i64
+    }
+
+    /// A row of the flow that a connection sends or receives.
+    fn row(
+        &mut self,
+        watcher: &Watcher,
+        connection: &TrackedConnection,
+        other: Option<&TrackedConnection>,
+        sends: bool,
+        rows: &mut Vec<FlowSample>,
+        new_events: &mut Vec<Event>,
+    ) {
+        let time_us = self.time_us(connection.sampled_ns);
+        let (name, ends) = match sends {
+            true => (flows::outgoing(connection), connection.sample.addresses),
+            false => (flows::incoming(connection), connection.sample.addresses.reversed()),
+        };
+        let counted = if sends { flows::acked(connection) } else { flows::received(connection) };
+        let mut row = FlowSample { time_us, flow: name.clone(), ..FlowSample::default() };
+        match sends {
+            true => flows::sent_row(connection, other, &mut row),
+            false => flows::received_row(connection, &mut row),
+        }
+        let flow = self.flows.entry(name.clone()).or_insert_with(|| {
+            new_events.push(Event { time_us, subject: name, kind: EventKind::Start, value: 0 });
+            let sender = sends.then(|| (connection.namespace.clone(), ends.local.ip()));
+            if let Some(sender) = &sender {
+                self.devices.entry(sender.clone()).or_insert_with(|| outgoing(watcher, sender));
+            }
+            Flow {
+                sender,
+                from: ends.local.ip().to_string(),
+                to: ends.peer.ip().to_string(),
+                before: counted,
+                ..Flow::default()
+            }
+        });
+        // Nothing new in this sample.
+        if flow.looked_us.replace(time_us) == Some(time_us) {
+            return;
+        }
+        flow.congestion = connection.sample.congestion.clone().filter(|_| sends);
+        flow.bytes = counted.saturating_sub(flow.before);
+        match flow.rows.last() {
+            Some(last) if !connection.counters.is_traced => watch::detect_events(last, &row, new_events),
+            _ => {}
+        }
+        flow.rows.push(row.clone());
+        rows.push(row);
+    }
+
+    /// Adds events to the record's events, and returns the rows of the trace.
+    fn trace(
+        &mut self,
+        watcher: &Watcher,
+        events: &[watch::SocketEvent],
+        new_events: &mut Vec<Event>,
+    ) -> Vec<TraceRow> {
+        let mut rows = Vec::new();
+        for event in events {
+            let Some(connection) = watcher.connection(event.cookie) else { continue };
+            let subject = flows::outgoing(connection);
+            let time_us = self.time_us(event.time_ns);
+            let track = self.tracks.entry(event.cookie).or_default();
+            let waiting = i64::from(connection.sample.wqueue_bytes);
+            if let Some(row) = track.take(event, time_us, &subject, waiting, new_events) {
+                if let Some(flow) = self.flows.get_mut(&subject) {
+                    flow.rows.push(ack_sample(&row, event.snd_mss));
+                }
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    /// Completes the record and returns its directory. `early`: it ended before the requested time.
+    pub fn end(mut self, watcher: &Watcher, early: bool) -> Result<PathBuf> {
+        let mut run = measured::initial_run(ENGINE, self.started.clone());
+        run.id = self.writer.id().to_string();
+        run.partial = early;
+        run.duration_s = monotonic_ns().saturating_sub(self.begun_ns) as f64 * 1e-9;
+        run.wall_s = run.duration_s;
+        if let Some(why) = watcher.bpf_unavailable_reason() {
+            run.quality.notes.push(format!("sampled by sock_diag: {why}"));
+        }
+        if watcher.lost_events() > 0 {
+            run.quality.add_fault(format!("{} events were lost: they came too fast", watcher.lost_events()));
+        }
+        let mut rows = Vec::new();
+        // Flows without data are omitted.
+        self.flows.retain(|_, flow| flow.bytes > 0);
+        let drops = self.device_drops(watcher);
+        for (name, mut flow) in self.flows {
+            flow.rows.sort_by_key(|row| row.time_us);
+            let context =
+                FlowContext { device_drops: drops.get(&name).copied().unwrap_or(0), ..context(&name, &flow) };
+            verdict::decide(&mut flow.rows, &[], &context);
+            run.flows.push(flow.summary(&context));
+            rows.append(&mut flow.rows);
+        }
+        rows.sort_by_key(|row| row.time_us);
+        self.events.sort_by_key(|event| event.time_us);
+        run.fairness_jain = measured::fairness(&run.flows);
+        Ok(self.writer.finish(&summary(&self.title, run), &rows, &[], &self.events)?)
+    }
+}
+
+impl Recording {
+    /// Estimated device drops by flow. A device does not count by flow, so its drops are divided in proportion to retransmissions.
+    fn device_drops(&self, watcher: &Watcher) -> BTreeMap<String, u64> {
+        let mut retransmitted: BTreeMap<&Sender, u64> = BTreeMap::new();
+        let senders =
+            self.flows.values().filter_map(|flow| Some((flow.sender.as_ref()?, flow.retransmitted())));
+        senders.for_each(|(sender, count)| *retransmitted.entry(sender).or_default() += count);
+        let mut drops = BTreeMap::new();
+        for (sender, all) in retransmitted.into_iter().filter(|(_, all)| *all > 0) {
+            let before = self.devices.get(sender).copied().flatten();
+            let Some((before, now)) = before.zip(outgoing(watcher, sender)) else { continue };
+            for (name, flow) in self.flows.iter().filter(|(_, flow)| flow.sender.as_ref() == Some(sender)) {
+                let mss = flow.rows.iter().filter_map(|row| row.snd_mss_bytes).max().unwrap_or(0);
+                let dropped = now.segments_dropped_since(before, u64::try_from(mss).unwrap_or(0));
+                drops.insert(name.clone(), dropped * flow.retransmitted() / all);
+            }
+        }
+        drops
+    }
+}
+
+/// Transmit counters of the device with this address.
+fn outgoing(watcher: &Watcher, (place, address): &Sender) -> Option<TxCounters> {
+    watcher.namespace(place)?.run(|| Ok(tune::read_tx_counters(*address))).ok()?
+}
+
+impl Flow {
+    /// Segments retransmitted while the flow was watched.
+    fn retransmitted(&self) -> u64 {
+        let counts = || self.rows.iter().filter_map(|row| row.total_retrans_segs);
+        let more = counts().max().unwrap_or(0) - counts().min().unwrap_or(0);
+        u64::try_from(more).unwrap_or(0)
+    }
+
+    fn summary(&self, context: &FlowContext) -> FlowSummary {
+        let times = FlowTimes {
+            kind: FlowKind::Tcp,
+            cc: self.congestion.clone(),
+            started_us: self.rows.first().map(|row| row.time_us),
+            ended_us: self.rows.last().map(|row| row.time_us),
+            bytes: self.bytes,
+        };
+        verdict::summarize(&self.rows, &[], &times, context)
+    }
+}
+
+impl Track {
+    fn take(
+        &mut self,
+        event: &watch::SocketEvent,
+        time_us: i64,
+        subject: &str,
+        waiting_bytes: i64,
+        new_events: &mut Vec<Event>,
+    ) -> Option<TraceRow> {
+        let mut report =
+            |kind, value| new_events.push(Event { time_us, subject: subject.into(), kind, value });
+        match event.kind {
+            watch::SocketEventKind::RoundTrip(rtt_us) => {
+                // This event comes while the ACK is processed.
+                if let Some(pending) = &mut self.pending {
+                    pending.rtt_us = Some(rtt_us.into());
+                }
+                return None;
+            }
+            watch::SocketEventKind::State { new, .. } => {
+                report(EventKind::TcpState, new.0.into());
+                if new == watch::SocketState::CLOSED {
+                    report(EventKind::Stop, 0);
+                }
+            }
+            watch::SocketEventKind::CaState(state) if state != self.ca_state => {
+                self.ca_state = state;
+                report(EventKind::CaState, state.into());
+            }
+            watch::SocketEventKind::Retransmit(segments) => report(EventKind::Retransmit, segments.into()),
+            watch::SocketEventKind::CaState(_) | watch::SocketEventKind::Ack => {}
+        }
+        if let Some(before) = self.total_rto.replace(event.total_rto)
+            && event.total_rto > before
+        {
+            report(EventKind::Rto, (event.total_rto - before).into());
+        }
+        let shut = event.snd_wnd == 0;
+        if shut != self.window_shut && event.bytes_acked > 0 {
+            self.window_shut = shut;
+            match shut {
+                true => report(EventKind::ZeroWindow, waiting_bytes),
+                false => report(EventKind::WindowOpen, event.snd_wnd.into()),
+            }
+        }
+        // A SYN counts as a byte: one acknowledged byte means no data yet.
+        if event.kind != watch::SocketEventKind::Ack || event.bytes_acked <= 1 {
+            return None;
+        }
+        let next = TraceRow { time_us, flow: subject.into(), kind: TraceKind::Ack, ..TraceRow::default() };
+        let mut row = self.pending.replace(next)?;
+        // The sender's state now is the effect of the previous ACK.
+        row.ack_bytes = i64::try_from(event.bytes_acked - 1).ok();
+        row.snd_cwnd_segs = Some(event.snd_cwnd.into());
+        row.snd_ssthresh_segs = (event.snd_ssthresh < INFINITE_SSTHRESH).then_some(event.snd_ssthresh.into());
+        row.inflight_segs = Some(event.in_flight.into());
+        row.srtt_us = (event.srtt_us > 0).then_some(event.srtt_us.into());
+        row.snd_wnd_bytes = Some(event.snd_wnd.into());
+        Some(row)
+    }
+}
+
+/// An ACK as a sample, for plots. The verdict does not label it: it lacks the outstanding data.
+fn ack_sample(row: &TraceRow, mss_bytes: u32) -> FlowSample {
+    FlowSample {
+        time_us: row.time_us,
+        flow: row.flow.clone(),
+        snd_mss_bytes: Some(mss_bytes.into()),
+        snd_cwnd_segs: row.snd_cwnd_segs,
+        snd_ssthresh_segs: row.snd_ssthresh_segs,
+        srtt_us: row.srtt_us,
+        snd_wnd_bytes: row.snd_wnd_bytes,
+        ..FlowSample::default()
+    }
+}
+
+/// Nothing is known of a flow's path and buffers: what other namespaces and hosts have set is not seen from here.
+fn context(name: &str, flow: &Flow) -> FlowContext {
+    FlowContext {
+        name: name.into(),
+        from: flow.from.clone(),
+        to: flow.to.clone(),
+        unknown_path: true,
+        ..FlowContext::default()
+    }
+}
+
+fn summary(title: &str, run: RunSummary) -> Summary {
+    Summary {
+        schema: SUMMARY_SCHEMA.into(),
+        scenario: NAME.into(),
+        title: format!("watch: {title}"),
+        host: lab::host_info(),
+        runs: vec![run],
+        published: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: watch::SocketEventKind, cwnd: u32, snd_wnd: u32, total_rto: u32) -> watch::SocketEvent {
+        watch::SocketEvent {
+            cookie: SocketCookie(1),
+            time_ns: 0,
+            kind,
+            namespace: 0,
+            addresses: watch::SocketAddresses {
+                local: "10.0.0.1:1".parse().unwrap(),
+                peer: "10.0.0.2:2".parse().unwrap(),
+            },
+            bytes_acked: 1001,
+            snd_cwnd: cwnd,
+            snd_ssthresh: INFINITE_SSTHRESH,
+            in_flight: 3,
+            srtt_us: 100,
+            snd_wnd,
+            rcv_wnd: 1,
+            snd_mss: 1448,
+            total_rto,
+            ca_state: 0,
+        }
+    }
+
+    #[test]
+    fn an_ack_has_the_window_that_it_made_and_its_round_trip() {
+        let mut track = Track::default();
+        let mut new_events = Vec::new();
+        let ack = watch::SocketEventKind::Ack;
+        assert_eq!(track.take(&event(ack, 10, 500, 0), 5, "f", 0, &mut new_events), None);
+        track.take(&event(watch::SocketEventKind::RoundTrip(77), 10, 0, 0), 6, "f", 0, &mut new_events);
+        let row = track.take(&event(ack, 11, 500, 0), 9, "f", 0, &mut new_events).unwrap();
+        assert_eq!((row.time_us, row.snd_cwnd_segs, row.rtt_us), (5, Some(11), Some(77)));
+        assert_eq!((row.ack_bytes, row.snd_ssthresh_segs), (Some(1000), None));
+        assert!(new_events.is_empty(), "{new_events:?}");
+        assert_eq!(
+            (ack_sample(&row, 1448).snd_cwnd_segs, ack_sample(&row, 1448).unacked_segs),
+            (Some(11), None)
+        );
+    }
+
+    #[test]
+    fn windows_timeouts_and_states_are_events_once() {
+        let mut track = Track::default();
+        let mut new_events = Vec::new();
+        for (kind, snd_wnd, total_rto) in [
+            (watch::SocketEventKind::CaState(0), 500, 0),
+            (watch::SocketEventKind::CaState(4), 500, 1),
+            (watch::SocketEventKind::CaState(4), 0, 1),
+            (watch::SocketEventKind::Retransmit(2), 0, 3),
+            (watch::SocketEventKind::Ack, 900, 3),
+        ] {
+            track.take(&event(kind, 10, snd_wnd, total_rto), 0, "f", 42, &mut new_events);
+        }
+        let found: Vec<_> = new_events.iter().map(|event| (event.kind, event.value)).collect();
+        let expected = [
+            (EventKind::CaState, 4),
+            (EventKind::Rto, 1),
+            (EventKind::ZeroWindow, 42),
+            (EventKind::Retransmit, 2),
+            (EventKind::Rto, 2),
+            (EventKind::WindowOpen, 900),
+        ];
+        assert_eq!(found, expected);
+    }
+}

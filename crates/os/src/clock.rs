@@ -1,0 +1,54 @@
+//! Clocks and sleeping (clock_gettime(2), clock_nanosleep(2)).
+#![allow(unsafe_code)]
+
+use std::time::Duration;
+
+/// CLOCK_MONOTONIC, ns: the clock of bpf_ktime_get_ns() and of the kernel's timers.
+pub fn monotonic_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC).as_nanos() as u64
+}
+
+/// CLOCK_REALTIME since 1970, UTC: the clock of the kernel's packet timestamps.
+pub fn realtime() -> Duration {
+    read(libc::CLOCK_REALTIME)
+}
+
+/// [`realtime`], ns.
+pub fn realtime_ns() -> i64 {
+    realtime().as_nanos() as i64
+}
+
+pub(crate) fn read(clock: libc::clockid_t) -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid timespec to write to; the clocks read here exist on every Linux, so the call cannot fail.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// Sleeps until CLOCK_MONOTONIC reaches `at_ns`, or until a signal arrives.
+pub fn sleep_until(at_ns: u64) {
+    let at = libc::timespec { tv_sec: (at_ns / 1_000_000_000) as _, tv_nsec: (at_ns % 1_000_000_000) as _ };
+    // SAFETY: the time lives across the call; a null pointer skips the remaining time.
+    unsafe {
+        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &raw const at, std::ptr::null_mut())
+    };
+}
+
+/// Reduces this thread's timer slack from 50 us to 1 ns, so that sleeps end on time (PR_SET_TIMERSLACK).
+pub fn reduce_timer_slack() {
+    // SAFETY: plain arguments. If it fails, sleeps are only less exact.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleeps_end_at_their_time() {
+        let until = monotonic_ns() + 2_000_000;
+        sleep_until(until);
+        assert!(monotonic_ns() >= until);
+        assert!(realtime_ns() > 1_700_000_000_000_000_000);
+    }
+}

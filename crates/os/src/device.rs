@@ -1,0 +1,105 @@
+//! Network devices by ioctl (netdevice(7), linux/ethtool.h).
+#![allow(unsafe_code)]
+
+use std::{
+    io, mem,
+    net::UdpSocket,
+    os::fd::{AsRawFd, OwnedFd},
+};
+
+use crate::check;
+
+/// SIOCETHTOOL (linux/sockios.h).
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+const SIOCGIFTXQLEN: libc::c_ulong = 0x8942;
+const SIOCSIFTXQLEN: libc::c_ulong = 0x8943;
+
+/// A socket for device ioctls in the network namespace of the thread that opened it. Nothing is sent through it.
+#[derive(Debug)]
+pub struct DeviceControl(OwnedFd);
+
+impl DeviceControl {
+    /// Opens a socket in this thread's network namespace.
+    ///
+    /// # Errors
+    /// Where no socket can be opened.
+    pub fn open() -> io::Result<Self> {
+        Ok(DeviceControl(UdpSocket::bind("0.0.0.0:0")?.into()))
+    }
+
+    /// The MTU of a device, bytes.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn mtu(&self, device: &str) -> io::Result<u32> {
+        let mut request = device_request(device);
+        self.ioctl(libc::SIOCGIFMTU as libc::c_ulong, &mut request)?;
+        // SAFETY: the kernel wrote `ifr_mtu`, a number, into this field of the union.
+        Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
+    }
+
+    /// Length of a device's transmit queue, packets.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn tx_queue_len(&self, device: &str) -> io::Result<i32> {
+        let mut request = device_request(device);
+        self.ioctl(SIOCGIFTXQLEN, &mut request)?;
+        // SAFETY: the kernel wrote `ifr_qlen`, a number, into this field of the union (linux/if.h).
+        Ok(unsafe { request.ifr_ifru.ifru_metric })
+    }
+
+    /// Sets the length of a device's transmit queue, packets.
+    ///
+    /// # Errors
+    /// If there is no such device, or this user may not change it.
+    pub fn set_tx_queue_len(&self, device: &str, packets: i32) -> io::Result<()> {
+        let mut request = device_request(device);
+        request.ifr_ifru.ifru_metric = packets;
+        self.ioctl(SIOCSIFTXQLEN, &mut request)
+    }
+
+    /// Runs an ethtool command on `device`. The first word of `words` is the command; the kernel writes its
+    /// structure over `words`.
+    ///
+    /// # Safety
+    /// `words` is at least as large as the structure of the command (linux/ethtool.h).
+    ///
+    /// # Errors
+    /// If the device or its driver does not support the command.
+    pub unsafe fn ethtool(&self, device: &str, words: &mut [u32]) -> io::Result<()> {
+        let mut request = device_request(device);
+        request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+        self.ioctl(SIOCETHTOOL, &mut request)
+    }
+
+    fn ioctl(&self, number: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+        // SAFETY: the request, and the buffer it points to, live during the call; callers of `ethtool` guarantee the
+        // buffer's size, and the other requests have none.
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), number as _, &raw mut *request) }).map(drop)
+    }
+}
+
+/// An ioctl request for `device`.
+fn device_request(device: &str) -> libc::ifreq {
+    // SAFETY: ifreq consists of plain numbers, for which zero is valid.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // The last byte remains zero (end of string).
+    let max_length = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..max_length].iter_mut().zip(device.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_device_has_an_mtu() {
+        let control = DeviceControl::open().unwrap();
+        assert!(control.mtu("lo").unwrap() >= 1500);
+        assert!(control.mtu("no-such-device").is_err());
+    }
+}

@@ -1,0 +1,38 @@
+//! Linux system calls that several crates need and the standard library does not offer, each as one small safe function, and the
+//! transport of rtnetlink.
+//!
+//! All errors are plain [`std::io::Error`]s: callers add the operation and its object. System calls that only one crate needs
+//! are in that crate's `sys` module and use [`check()`] and [`check_len`].
+
+mod clock;
+mod device;
+pub mod netlink;
+mod poll;
+mod socket;
+mod thread;
+mod user;
+
+pub use clock::{monotonic_ns, realtime, realtime_ns, reduce_timer_slack, sleep_until};
+pub use device::DeviceControl;
+pub use poll::{wait_any, wait_readable};
+pub use socket::{read_option, set_option, unacknowledged_bytes, unread_bytes};
+pub use thread::{
+    allowed_cpus, enter_network, set_allowed_cpus, thread_cpu_time, thread_usage, unshare_network,
+};
+pub use user::{effective_ids, is_root};
+
+/// The result of a system call; the error of `errno` if it is negative.
+///
+/// # Errors
+/// See above.
+pub fn check(result: libc::c_int) -> std::io::Result<libc::c_int> {
+    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The number of bytes or messages that a system call returns; the error of `errno` if it is negative.
+///
+/// # Errors
+/// See above.
+pub fn check_len(result: libc::ssize_t) -> std::io::Result<usize> {
+    usize::try_from(result).map_err(|_| std::io::Error::last_os_error())
+}

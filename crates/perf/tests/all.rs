@@ -1,7 +1,0 @@
-//! The tests of this crate, one program: each file is a module, and linking costs once.
-
-mod fuzz_corpus;
-mod iperf3_golden;
-mod sampling;
-mod stamp_vectors;
-mod udp;

@@ -1,0 +1,294 @@
+//! The sending end: a session with a `longfat serve`, in which methods run one after another.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket},
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use iperf3::{
+    Error as LinkError, IpVersion,
+    service::greet,
+    wire::{COOKIE_BYTES, Cookie},
+};
+use probe::{Budget, Method, MtuResult, MtuSearch, ProbeLimits, ProbeLoad, Step, Train, TrainObservation};
+use socket2::Socket;
+use traffic::{Attempted, Stop, path_mtu::mtu_of, sys};
+use units::{BitRate, Time};
+
+use super::{
+    Error,
+    train_sender::{SentTrain, send_train},
+    wire::{ARRIVAL_BYTES, Arrival, COOKIE_PREFIX, REPORT_BYTES, TURN, TrainReport, TrainSent},
+};
+
+/// Assumed precision of the kernel's time stamps, ns: a packet's wait for an interrupt and a processor.
+const RESOLUTION_NS: f64 = 20_000.0;
+/// Maximum packet size. Larger packets would reveal less about the links behind the first.
+pub(super) const MAX_MTU: u32 = 9000;
+/// Minimum of the packet size that a user can set as the maximum.
+const MIN_MTU: u32 = 128;
+/// Timeout of the server's report after a train was sent, and of writes to the server.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum time until a stop takes effect.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum number of fleets of a method, whatever it requests.
+const MAX_FLEETS: usize = 400;
+
+/// The server, and how to probe the path to it.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// The server's name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// IPv4 or IPv6 only.
+    pub ip: Option<IpVersion>,
+    /// Maximum rate, averaged over any second.
+    pub max_rate: BitRate,
+    /// Bytes of the largest packet, IP header included, if the path carries it; `None`: the path MTU.
+    pub mtu: Option<u32>,
+    /// Timeout of connecting, and of the wait in the server's queue.
+    pub timeout: Duration,
+}
+
+/// A session with a server.
+#[derive(Debug)]
+pub struct Session {
+    control: TcpStream,
+    pub(super) socket: Socket,
+    headers: u32,
+    path_mtu: MtuResult,
+    mtu: u32,
+    max_rate: BitRate,
+    budget: Budget,
+    begin: Instant,
+    pub(super) trains: u32,
+    peer: SocketAddr,
+}
+
+impl Session {
+    /// Connects, and waits for its turn.
+    ///
+    /// # Errors
+    /// If the host does not exist, or does not accept probes.
+    pub fn open(options: &SessionOptions, stop: &AtomicBool) -> Result<Session, Error> {
+        let control = connect(options)?;
+        let peer = control.peer_addr().attempted(|| "cannot read the server's address".into())?;
+        let mut random = [0; COOKIE_BYTES - 1];
+        sys::fill_random(&mut random).attempted(|| "cannot get random bytes for the cookie".into())?;
+        let mut cookie = *Cookie::from_random(random).as_bytes();
+        cookie[..COOKIE_PREFIX.len()].copy_from_slice(COOKIE_PREFIX.as_bytes());
+        let mut session = Session {
+            socket: datagrams_to(peer)?,
+            control,
+            headers: if peer.is_ipv4() { 28 } else { 48 },
+            path_mtu: MtuSearch::new(0).result(),
+            mtu: 0,
+            max_rate: options.max_rate,
+            budget: Budget::new(options.max_rate),
+            begin: Instant::now(),
+            trains: 0,
+            peer,
+        };
+        session.write(&cookie)?;
+        let mut turn = [0];
+        session.read(&mut turn, "turn in the server's queue", options.timeout, stop)?;
+        if turn[0] != TURN {
+            return Err(LinkError::Closed {
+                expected: "a probe session; the server may be an iperf3, or its queue is full",
+            }
+            .into());
+        }
+        greet(&session.socket, options.timeout)?;
+        let route = mtu_of(&session.socket, peer)?;
+        let largest = options.mtu.unwrap_or(route).min(route).clamp(MIN_MTU, MAX_MTU);
+        session.path_mtu = session.discover_mtu(largest, stop)?;
+        // If nothing arrived, the method reports it.
+        session.mtu = session.path_mtu.mtu_bytes.unwrap_or(largest);
+        Ok(session)
+    }
+
+    /// The server's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The path MTU, as far as it is known, up to the requested largest packet.
+    pub fn path_mtu(&self) -> &MtuResult {
+        &self.path_mtu
+    }
+
+    /// The limits that methods have to respect.
+    pub fn limits(&self) -> ProbeLimits {
+        ProbeLimits { max_bytes_per_second: self.max_rate.0 / 8, mtu: self.mtu, resolution_ns: RESOLUTION_NS }
+    }
+
+    /// The load so far.
+    pub fn load(&self) -> ProbeLoad {
+        self.budget.load(self.now())
+    }
+
+    /// Runs a method to its end, or until `stop` is set; `doing` is called with a description of each step.
+    ///
+    /// # Errors
+    /// If a socket fails, the server closes the connection, or a train would exceed the limit of the load.
+    pub fn run<M: Method>(
+        &mut self,
+        method: &mut M,
+        stop: &AtomicBool,
+        doing: &mut dyn FnMut(&str),
+    ) -> Result<M::Output, Error> {
+        for _ in 0..MAX_FLEETS {
+            let Step::Send(fleet) = method.next_step() else { break };
+            doing(&method.progress());
+            let first = self.trains;
+            let mut sent = Vec::with_capacity(fleet.trains.len());
+            for train in &fleet.trains {
+                sent.push(self.send(train, fleet.gap, stop)?);
+            }
+            let mut seen = Vec::with_capacity(sent.len());
+            for ((number, sent), train) in (first..).zip(sent).zip(&fleet.trains) {
+                seen.push(self.report(number, sent, train.bytes, stop)?);
+            }
+            method.add_observations(&seen);
+        }
+        Ok(method.result())
+    }
+
+    fn now(&self) -> Time {
+        Time(self.begin.elapsed().as_nanos() as u64)
+    }
+
+    /// Sends a train `gap` from now, or when the load allows it.
+    pub(super) fn send(&mut self, train: &Train, gap: Time, stop: &AtomicBool) -> Result<SentTrain, Error> {
+        let at = self
+            .budget
+            .earliest(self.now() + gap, train)
+            .map_err(|too_large| Error::TooLarge { needs: too_large.required_rate })?;
+        while let Some(left) = at.0.checked_sub(self.now().0).filter(|left| *left > 0) {
+            if stop.load(Ordering::Acquire) {
+                return Err(interrupted());
+            }
+            std::thread::sleep(Duration::from_nanos(left).min(STOP_CHECK_INTERVAL));
+        }
+        let (number, begin) = (self.trains, self.now());
+        self.trains += 1;
+        let sent = send_train(&self.socket, train, number, self.headers, &Stop::default())?;
+        self.budget.record(begin, self.now(), train);
+        self.write(&TrainSent { train: number, packets: train.offsets_ns.len() as u32 }.to_bytes())?;
+        Ok(sent)
+    }
+
+    /// Reads the server's report of a train.
+    pub(super) fn report(
+        &mut self,
+        number: u32,
+        sent: SentTrain,
+        bytes: u32,
+        stop: &AtomicBool,
+    ) -> Result<TrainObservation, Error> {
+        let wrong = |what| Error::Report { train: number, what };
+        let mut header = [0; REPORT_BYTES];
+        self.read(&mut header, "report", SERVER_TIMEOUT, stop)?;
+        let report = TrainReport::from_bytes(header).ok_or(wrong("is longer than a train"))?;
+        if report.train != number {
+            return Err(wrong("has the number of another train"));
+        }
+        let mut arrived_ns = vec![None; sent.sent_ns.len()];
+        let mut all = vec![0; report.received as usize * ARRIVAL_BYTES];
+        self.read(&mut all, "report", SERVER_TIMEOUT, stop)?;
+        for chunk in all.chunks_exact(ARRIVAL_BYTES) {
+            let mut one = [0; ARRIVAL_BYTES];
+            one.copy_from_slice(chunk);
+            let arrival = Arrival::from_bytes(one);
+            // The first of duplicates counts.
+            let index = arrived_ns
+                .get_mut(arrival.index as usize)
+                .ok_or(wrong("contains packets that were not sent"))?;
+            *index = index.or(Some(arrival.at_ns));
+        }
+        Ok(TrainObservation {
+            bytes,
+            sent_ns: sent.sent_ns,
+            arrived_ns,
+            host_drops: u64::from(report.dropped) + sent.refused,
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        Ok(self.control.write_all(bytes).attempted(|| format!("cannot write to {}", self.peer))?)
+    }
+
+    fn read(
+        &mut self,
+        into: &mut [u8],
+        what: &'static str,
+        within: Duration,
+        stop: &AtomicBool,
+    ) -> Result<(), Error> {
+        let begin = Instant::now();
+        let mut have = 0;
+        while have < into.len() {
+            match self.control.read(&mut into[have..]) {
+                Ok(0) => return Err(LinkError::Closed { expected: what }.into()),
+                Ok(n) => have += n,
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) =>
+                {
+                    if stop.load(Ordering::Acquire) {
+                        return Err(interrupted());
+                    }
+                    if begin.elapsed() >= within {
+                        return Err(LinkError::Timeout { what, after: within }.into());
+                    }
+                }
+                Err(e) => return Err(e).attempted(|| format!("cannot read from {}", self.peer))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error when the user stops the probe.
+pub(super) fn interrupted() -> Error {
+    LinkError::Interrupted.into()
+}
+
+/// Connects to the first of the host's addresses that accepts the connection.
+fn connect(options: &SessionOptions) -> Result<TcpStream, Error> {
+    let no_address = |reason: String| LinkError::NoAddress { host: options.host.clone(), reason };
+    let found =
+        (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
+    let of_version =
+        |address: &SocketAddr| options.ip.is_none_or(|ip| (ip == IpVersion::V4) == address.is_ipv4());
+    let mut failed = None;
+    for to in found.filter(of_version) {
+        let what = || format!("cannot connect to {to}");
+        match TcpStream::connect_timeout(&to, options.timeout).attempted(what) {
+            Ok(control) => {
+                let what = || format!("cannot prepare the connection to {to}");
+                control.set_nonblocking(false).attempted(what)?;
+                control.set_nodelay(true).attempted(what)?;
+                control.set_read_timeout(Some(STOP_CHECK_INTERVAL)).attempted(what)?;
+                control.set_write_timeout(Some(SERVER_TIMEOUT)).attempted(what)?;
+                return Ok(control);
+            }
+            Err(error) => failed = Some(LinkError::from(error)),
+        }
+    }
+    Err(failed.unwrap_or_else(|| no_address("it has no address of the requested IP version".into())).into())
+}
+
+fn datagrams_to(peer: SocketAddr) -> Result<Socket, Error> {
+    let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
+    let what = || format!("cannot create a UDP socket to {peer}");
+    let socket = UdpSocket::bind(any).attempted(what)?;
+    socket.connect(peer).attempted(what)?;
+    socket.set_read_timeout(Some(STOP_CHECK_INTERVAL)).attempted(what)?;
+    Ok(socket.into())
+}

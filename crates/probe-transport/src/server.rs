@@ -1,0 +1,235 @@
+//! The receiving end of a probe session: one thread, which records when each packet arrives and reports each
+//! complete train.
+
+use std::{
+    collections::BTreeMap,
+    io::{ErrorKind, Read, Write},
+    net::TcpStream,
+    os::fd::AsFd,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use iperf3::{
+    Error,
+    service::{Service, ServiceClient, repeat_reply},
+    wire::Cookie,
+};
+use os::realtime_ns;
+use socket2::Socket;
+use traffic::{
+    Attempted,
+    sys::widen_receive_buffer,
+    udp::{Header, MAX_MESSAGES, MessageBuffers, NumberWidth, WaitMode, enable_arrival_metadata},
+};
+
+use super::wire::{
+    ARRIVAL_BYTES, Arrival, COOKIE_PREFIX, MAX_TRAIN_PACKETS, REPORT_BYTES, SENT_BYTES, TURN, TrainReport,
+    TrainSent, train_and_index,
+};
+
+/// A train is over if nothing arrives for this time after it was sent: the time for which a path's buffers
+/// and shapers hold packets.
+const QUIET_TIME: Duration = Duration::from_millis(250);
+/// A client that sends nothing for this time is gone.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// A report that cannot be written in this time ends the session.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The requested receive buffer, bytes.
+const RECEIVE_BUFFER_BYTES: i32 = 64 << 20;
+/// Maximum number of recorded packets of all trains.
+const MAX_KEPT_PACKETS: usize = MAX_TRAIN_PACKETS as usize * 2;
+/// Maximum number of trains that were sent and not yet reported.
+const MAX_OPEN_TRAINS: usize = 4096;
+
+/// The probe service for an iperf3 server's port.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProbeService;
+
+impl Service for ProbeService {
+    fn name(&self) -> &str {
+        "path probe"
+    }
+
+    fn accepts(&self, cookie: &Cookie) -> bool {
+        cookie.as_str().starts_with(COOKIE_PREFIX)
+    }
+
+    fn serve(&self, client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), Error> {
+        serve(client, stop)
+    }
+}
+
+fn serve(client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), Error> {
+    let mut control = &client.control;
+    let what = || "cannot set up a probe's connection".to_string();
+    control.set_nonblocking(false).attempted(what)?;
+    control.set_nodelay(true).attempted(what)?;
+    control.set_write_timeout(Some(WRITE_TIMEOUT)).attempted(what)?;
+    control.write_all(&[TURN]).attempted(|| "cannot notify a client of its turn".into())?;
+    let begin = Instant::now();
+    let socket = loop {
+        if let Some(socket) = client.next_udp_socket(STOP_CHECK_INTERVAL) {
+            break socket;
+        }
+        if stop.load(Ordering::Acquire) {
+            return Err(Error::Interrupted);
+        }
+        if begin.elapsed() > client.step_timeout {
+            return Err(Error::Timeout { what: "UDP hello of a probe", after: client.step_timeout });
+        }
+    };
+    socket.set_nonblocking(true).attempted(what)?;
+    enable_arrival_metadata(&socket).attempted(what)?;
+    widen_receive_buffer(&socket, RECEIVE_BUFFER_BYTES).attempted(what)?;
+    control.set_nonblocking(true).attempted(what)?;
+    TrainReceiver {
+        control: client.control,
+        socket,
+        arrivals: BTreeMap::new(),
+        count: 0,
+        open: Vec::new(),
+        dropped: (0, 0),
+        incomplete: Vec::new(),
+    }
+    .run(stop)
+}
+
+struct TrainReceiver {
+    control: TcpStream,
+    socket: Socket,
+    /// Arrivals by train.
+    arrivals: BTreeMap<u32, Vec<Arrival>>,
+    count: usize,
+    /// Trains that were sent, in their order, and when the client's message arrived.
+    open: Vec<(TrainSent, Instant)>,
+    /// The socket's drop counter: current value, and value at the last report.
+    dropped: (u32, u32),
+    /// The beginning of an incomplete message.
+    incomplete: Vec<u8>,
+}
+
+impl TrainReceiver {
+    fn run(mut self, stop: &AtomicBool) -> Result<(), Error> {
+        let mut buffers = MessageBuffers::new(MAX_MESSAGES, 64);
+        let mut last_message = Instant::now();
+        while !stop.load(Ordering::Acquire) {
+            let files = [self.control.as_fd(), self.socket.as_fd()];
+            let ready = os::wait_any(&files, STOP_CHECK_INTERVAL)
+                .attempted(|| "cannot wait for a probe's packets".into())?;
+            if ready[1] {
+                self.receive_packets(&mut buffers)?;
+            } else {
+                repeat_reply(&self.socket).attempted(|| "cannot reply to a probe's hello".into())?;
+            }
+            if ready[0] {
+                last_message = Instant::now();
+                if !self.read_messages()? {
+                    return Ok(());
+                }
+            }
+            self.report_trains()?;
+            if last_message.elapsed() > IDLE_TIMEOUT {
+                return Err(Error::Timeout { what: "message of a probe", after: IDLE_TIMEOUT });
+            }
+        }
+        Err(Error::Interrupted)
+    }
+
+    fn receive_packets(&mut self, buffers: &mut MessageBuffers) -> Result<(), Error> {
+        loop {
+            let count = match buffers.receive(&self.socket, WaitMode::Never) {
+                Ok(count) => count,
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionRefused
+                    ) =>
+                {
+                    return Ok(());
+                }
+                Err(e) => return Err(e).attempted(|| "cannot receive a probe's packets".into())?,
+            };
+            for index in 0..count {
+                let message = buffers.message(index);
+                if let Some(dropped) = message.dropped {
+                    self.dropped.0 = dropped;
+                }
+                let Some(header) = Header::read(NumberWidth::Bits64, message.bytes) else { continue };
+                let at_ns = message.stamp_ns.unwrap_or_else(realtime_ns);
+                let (train, index) = train_and_index(header.number);
+                // The records are limited; packets beyond the limit are not reported.
+                if index < MAX_TRAIN_PACKETS
+                    && self.count < MAX_KEPT_PACKETS
+                    && self.arrivals.len() <= MAX_OPEN_TRAINS
+                {
+                    self.arrivals.entry(train).or_default().push(Arrival { index, at_ns });
+                    self.count += 1;
+                }
+            }
+            if count < buffers.capacity() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads which trains were sent; false if the client has closed the connection.
+    fn read_messages(&mut self) -> Result<bool, Error> {
+        let mut bytes = [0; 512];
+        match self.control.read(&mut bytes) {
+            Ok(0) => return Ok(false),
+            Ok(n) => self.incomplete.extend(&bytes[..n]),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => return Ok(false),
+            Err(e) => return Err(e).attempted(|| "cannot read from a probe".into())?,
+        }
+        while let Some((message, rest)) = self.incomplete.split_first_chunk::<SENT_BYTES>() {
+            let sent = TrainSent::from_bytes(*message);
+            self.incomplete = rest.to_vec();
+            match sent {
+                Some(sent) if self.open.len() < MAX_OPEN_TRAINS => self.open.push((sent, Instant::now())),
+                _ => return Err(Error::Closed { expected: "a valid train of a probe" }),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reports the trains that are over, in their order.
+    fn report_trains(&mut self) -> Result<(), Error> {
+        while let Some((sent, since)) = self.open.first().copied() {
+            let arrivals = self.arrivals.get(&sent.train);
+            let complete = arrivals.is_some_and(|arrivals| arrivals.len() >= sent.packets as usize);
+            let last = arrivals.and_then(|arrivals| arrivals.last()).map_or(0, |arrival| arrival.at_ns);
+            let quiet = since.elapsed() > QUIET_TIME && realtime_ns() - last > QUIET_TIME.as_nanos() as i64;
+            if !complete && !quiet {
+                return Ok(());
+            }
+            self.open.remove(0);
+            let arrivals = self.arrivals.remove(&sent.train).unwrap_or_default();
+            self.count -= arrivals.len();
+            let dropped = self.dropped.0.wrapping_sub(self.dropped.1);
+            self.dropped.1 = self.dropped.0;
+            let report = TrainReport { train: sent.train, received: arrivals.len() as u32, dropped };
+            let mut bytes = Vec::with_capacity(REPORT_BYTES + arrivals.len() * ARRIVAL_BYTES);
+            bytes.extend(report.to_bytes());
+            for arrival in arrivals {
+                bytes.extend(arrival.to_bytes());
+            }
+            self.write(&bytes)?;
+            // Late packets of reported trains are discarded.
+            let over: Vec<u32> = self.arrivals.range(..sent.train).map(|(train, _)| *train).collect();
+            for train in over {
+                self.count -= self.arrivals.remove(&train).map_or(0, |arrivals| arrivals.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let what = || "cannot report to a probe".to_string();
+        self.control.set_nonblocking(false).attempted(what)?;
+        self.control.write_all(bytes).attempted(what)?;
+        Ok(self.control.set_nonblocking(true).attempted(what)?)
+    }
+}

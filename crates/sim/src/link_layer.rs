@@ -1,0 +1,302 @@
+//! What is below the hosts' TCP and UDP: segmentation, transmit queues, address resolution, the network, and
+//! arrivals.
+
+use std::collections::VecDeque;
+
+use datagrams::Draws;
+use net::{Destination, DropCause, Network, Node, Packet, PacketSink, PipeId, Station};
+use units::Time;
+
+use crate::{
+    HostDefaults, Segmentation,
+    addresses::Route,
+    compact_packet::{CompactPacket, ControlPacket},
+    neighbours::{NeighbourTables, REQUEST_BYTES},
+    packet::{Body, DroppedPacket, NeighbourMessage, SimPacket, TooBig},
+    path_mtu::{PathMtus, icmp_error_bytes},
+    transmit_queue::{QueueSpace, TransmitQueues},
+};
+
+/// The random stream of hosts' handling delays. Flows use the streams of their indices in the scenario.
+const DELAY_STREAM: u32 = u32::MAX;
+
+/// The network, and the hosts' layers below TCP and UDP.
+pub(crate) struct LinkLayer {
+    pub(crate) network: Network<CompactPacket>,
+    pub(crate) arrivals: Arrivals,
+    neighbours: NeighbourTables,
+    transmit_queues: TransmitQueues,
+    /// Destination endpoints of packets that have left a transmit queue, for [`LinkLayer::next_dequeued`].
+    dequeued: VecDeque<u32>,
+    pub(crate) path_mtus: PathMtus,
+    /// Routers' ICMP errors that have arrived at hosts and are not handled yet.
+    pub(crate) icmp_errors: VecDeque<TooBig>,
+    segmentation: Segmentation,
+}
+
+/// Packets that have arrived at hosts, each with the time at which the host handles it. Their order is kept.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    packets: VecDeque<(Time, CompactPacket)>,
+    delay: Draws,
+    /// Longest time until a host's TCP handles a segment, ns.
+    max_delay_ns: u64,
+    last: Time,
+    /// Directions of links that lead away from routers, and these routers.
+    routers: Vec<(PipeId, u32)>,
+}
+
+impl Arrivals {
+    fn new(max_delay: Time, seed: u64, routers: Vec<(PipeId, u32)>) -> Self {
+        Arrivals {
+            packets: VecDeque::new(),
+            delay: Draws::new(seed, DELAY_STREAM),
+            max_delay_ns: max_delay.0,
+            last: Time(0),
+            routers,
+        }
+    }
+
+    /// Notes a packet that exceeded a link's MTU, so that the router before the link reports it.
+    #[cold]
+    #[inline(never)]
+    fn note_too_big(&mut self, pipe: PipeId, at: Time, packet: &CompactPacket) {
+        let router = self.routers.iter().find(|(out, _)| *out == pipe).map(|(_, router)| *router);
+        let Some(router) = router.filter(|_| packet.may_cause_icmp_error()) else { return };
+        let dropped = DroppedPacket { pipe, router, seq: packet.seq(), bytes: packet.segment_bytes() };
+        self.last = self.last.max(at);
+        let note = SimPacket { to: packet.to(), header: 0, body: Body::Dropped(dropped) };
+        self.packets.push_back((self.last, note.into()));
+    }
+
+    /// When the next packet is handled.
+    #[inline]
+    fn next(&self) -> Time {
+        self.packets.front().map_or(Time::NEVER, |(due, _)| *due)
+    }
+}
+
+impl PacketSink<CompactPacket> for Arrivals {
+    #[inline]
+    fn deliver(&mut self, _station: u32, at: Time, packet: CompactPacket) {
+        let delay = if packet.is_tcp() { self.delay.below(self.max_delay_ns + 1) } else { 0 };
+        self.last = self.last.max(Time(at.0 + delay));
+        self.packets.push_back((self.last, packet));
+    }
+    #[inline]
+    fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: CompactPacket) {
+        if cause == DropCause::Mtu {
+            self.note_too_big(pipe, at, &packet);
+        }
+    }
+    #[inline]
+    fn stop_at(&self) -> Time {
+        self.next()
+    }
+}
+
+/// The parts of a [`LinkLayer`] that the engine builds.
+pub(crate) struct LinkLayerParts<'a> {
+    pub(crate) network: Network<CompactPacket>,
+    pub(crate) transmit_queues: TransmitQueues,
+    pub(crate) stations: &'a [Station],
+    pub(crate) path_mtus: PathMtus,
+}
+
+impl LinkLayer {
+    pub(crate) fn new(parts: LinkLayerParts<'_>, defaults: &HostDefaults, seed: u64) -> Self {
+        let LinkLayerParts { network, transmit_queues, stations, path_mtus } = parts;
+        let neighbours = NeighbourTables::new(network.stations() as usize);
+        let router = |station: &Station| match station.node {
+            Node::Router(router) => Some((station.out, router)),
+            _ => None,
+        };
+        let routers = stations.iter().filter_map(router).collect();
+        LinkLayer {
+            network,
+            arrivals: Arrivals::new(defaults.max_handling_delay, seed, routers),
+            neighbours,
+            transmit_queues,
+            dequeued: VecDeque::new(),
+            path_mtus,
+            icmp_errors: VecDeque::new(),
+            segmentation: defaults.segmentation,
+        }
+    }
+
+    /// Runs the network until hosts have something to do, at most until `until`. Returns when they have.
+    #[inline]
+    pub(crate) fn run_network(&mut self, until: Time) -> Time {
+        let next = self.transmit_queues.next().min(self.neighbours.next());
+        self.network.run_until(until.min(next), &mut self.arrivals);
+        next.min(self.arrivals.next())
+    }
+
+    /// Handles the timers of transmit queues and address resolution that are due at `now`.
+    #[inline]
+    pub(crate) fn run_timers(&mut self, now: Time) {
+        if self.neighbours.next() <= now {
+            while let Some((requester, target)) = self.neighbours.due(now) {
+                self.request_neighbour(requester, target, now);
+            }
+        }
+        while let Some(station) = self.transmit_queues.due(now) {
+            self.drain(station, now);
+        }
+    }
+
+    /// Sends from a transmit queue what its link accepts: one packet, or all if the link has no rate.
+    #[inline(never)]
+    fn drain(&mut self, station: u32, now: Time) {
+        while let Some(queue) = self.transmit_queues.at(station).filter(|queue| !queue.is_empty()) {
+            let busy = self.network.drain_time(station, now);
+            if busy.0 > 0 {
+                return self.transmit_queues.arm(station, Some(Time(now.0 + busy.0)));
+            }
+            let Some((route, packet)) = queue.pop() else { break };
+            self.dequeued.push_back(packet.to());
+            self.send_resolved(&route, now, packet);
+        }
+        self.transmit_queues.arm(station, None);
+    }
+
+    /// The space in the transmit queue of a sender with this route to endpoint `to`; `None` if its host has
+    /// no queue.
+    #[inline]
+    pub(crate) fn queue_space(&mut self, route: &Route, to: u32, now: Time) -> Option<QueueSpace> {
+        let queue = self.transmit_queues.at(route.from)?;
+        let link_is_free = queue.is_empty() && self.network.drain_time(route.from, now).0 == 0;
+        Some(queue.space(to, link_is_free))
+    }
+
+    /// Packets that the transmit queue of a sender with this route has dropped so far; 0 without a queue.
+    pub(crate) fn dropped_by_queue(&mut self, route: &Route) -> u64 {
+        self.transmit_queues.at(route.from).map_or(0, |queue| queue.dropped())
+    }
+
+    /// True if an arrival is to be handled at `now`.
+    #[inline]
+    pub(crate) fn has_arrivals(&self, now: Time) -> bool {
+        self.arrivals.next() <= now
+    }
+
+    /// The destination endpoint of a packet that has left its transmit queue, each packet once.
+    #[inline]
+    pub(crate) fn next_dequeued(&mut self) -> Option<u32> {
+        self.dequeued.pop_front()
+    }
+
+    /// A host sends a packet.
+    #[inline]
+    pub(crate) fn send(&mut self, route: &Route, now: Time, packet: impl Into<CompactPacket>) {
+        let mut packet = packet.into();
+        if self.segmentation == Segmentation::Host {
+            packet = self.send_all_but_last_segment(route, now, packet);
+        }
+        self.send_through_queue(route, now, packet);
+    }
+
+    /// Sends the segments of a super-packet except the last, which it returns.
+    #[cold]
+    fn send_all_but_last_segment(
+        &mut self,
+        route: &Route,
+        now: Time,
+        mut packet: CompactPacket,
+    ) -> CompactPacket {
+        // The fragments of other packets travel as one object even here.
+        while packet.is_tcp() && packet.segments() > 1 {
+            let others = packet.split_off(1);
+            self.send_through_queue(route, now, std::mem::replace(&mut packet, others));
+        }
+        packet
+    }
+
+    #[inline(always)]
+    fn send_through_queue(&mut self, route: &Route, now: Time, packet: CompactPacket) {
+        if let Some(queue) = self.transmit_queues.at(route.from) {
+            let busy = self.network.drain_time(route.from, now);
+            if busy.0 > 0 || !queue.is_empty() {
+                if queue.push(route, packet) {
+                    self.transmit_queues.arm(route.from, Some(Time(now.0 + busy.0)));
+                }
+                return;
+            }
+        }
+        self.send_resolved(route, now, packet);
+    }
+
+    #[inline(always)]
+    fn send_resolved(&mut self, route: &Route, now: Time, packet: CompactPacket) {
+        if self.neighbours.is_resolved(route.from, route.next) {
+            let to = Destination::Station(route.to);
+            self.network.send(route.from, now, to, packet, &mut self.arrivals);
+        } else {
+            self.hold_until_resolved(route, now, packet);
+        }
+    }
+
+    /// Holds a packet whose next hop is not resolved, and requests its address.
+    #[cold]
+    fn hold_until_resolved(&mut self, route: &Route, now: Time, packet: CompactPacket) {
+        if self.neighbours.hold((route.from, route.next), now, route.to, packet) {
+            self.request_neighbour(route.from, route.next, now);
+        }
+    }
+
+    /// The next packet that has arrived for a flow. Handles control packets that come before it.
+    #[inline]
+    pub(crate) fn receive(&mut self, now: Time) -> Option<CompactPacket> {
+        while self.arrivals.next() <= now {
+            let (_, packet) = self.arrivals.packets.pop_front()?;
+            match packet.control() {
+                Some(control) => self.handle_control(control, now),
+                None => return Some(packet),
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn request_neighbour(&mut self, requester: u32, target: u32, now: Time) {
+        let request = NeighbourMessage { requester, target, is_reply: false };
+        self.send_neighbour_message(requester, target, request, now);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn handle_control(&mut self, control: ControlPacket, now: Time) {
+        match control {
+            ControlPacket::Neighbour(message) => self.handle_neighbour_message(&message, now),
+            ControlPacket::TooBig(error) => self.icmp_errors.push_back(error),
+            ControlPacket::Dropped(number, dropped) => self.send_too_big(number, &dropped, now),
+        }
+    }
+
+    /// A router sends ICMP "packet too big" to the sender of a packet to endpoint `number`.
+    fn send_too_big(&mut self, number: u32, dropped: &DroppedPacket, now: Time) {
+        let Some(path) = self.path_mtus.path(number) else { return };
+        let Some(mtu) = self.network.mtu(dropped.pipe) else { return };
+        let error = TooBig { number, seq: dropped.seq, mtu };
+        let header = icmp_error_bytes(path.ip_header, dropped.bytes);
+        let packet = SimPacket { to: number ^ 1, header, body: Body::TooBig(error) };
+        self.network.send_from_router(dropped.router, now, path.source, packet.into(), &mut self.arrivals);
+    }
+
+    #[cold]
+    fn handle_neighbour_message(&mut self, message: &NeighbourMessage, now: Time) {
+        let NeighbourMessage { requester, target, is_reply } = *message;
+        let (own, other) = if is_reply { (requester, target) } else { (target, requester) };
+        if !is_reply {
+            self.send_neighbour_message(own, other, NeighbourMessage { is_reply: true, ..*message }, now);
+        }
+        for (to, packet) in self.neighbours.resolve(own, other) {
+            self.network.send(own, now, Destination::Station(to), packet, &mut self.arrivals);
+        }
+    }
+
+    fn send_neighbour_message(&mut self, from: u32, to: u32, message: NeighbourMessage, now: Time) {
+        let packet = SimPacket { to: u32::MAX, header: REQUEST_BYTES, body: Body::Neighbour(message) };
+        self.network.send(from, now, Destination::Station(to), packet.into(), &mut self.arrivals);
+    }
+}

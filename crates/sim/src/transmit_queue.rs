@@ -1,0 +1,155 @@
+//! The transmit queues of hosts' devices (`nic.tx_queue`): packets wait there while the host's link sends
+//! others.
+//!
+//! A super-packet counts as one packet, as in the kernel's pfifo. Hosts without the key have no such queue:
+//! their packets go to the link at once.
+//!
+//! Departures from real devices: 1. The device takes the next packet when the link is free; real ones take
+//! some ahead.
+//! 2. Address resolution requests do not wait.
+
+use std::collections::VecDeque;
+
+use net::TimerQueue;
+use scenario::Scenario;
+use units::Time;
+
+use crate::{addresses::Route, compact_packet::CompactPacket};
+
+/// The transmit queues of all stations.
+#[derive(Debug)]
+pub(crate) struct TransmitQueues {
+    /// By station; empty if no station has a queue.
+    by_station: Vec<Option<TransmitQueue>>,
+    /// When each station's link is free for the first packet of its queue.
+    timers: TimerQueue,
+}
+
+/// One station's queue.
+#[derive(Debug)]
+pub(crate) struct TransmitQueue {
+    /// In packets.
+    limit: usize,
+    packets: VecDeque<(Route, CompactPacket)>,
+    /// The TCP packets in it, by destination endpoint.
+    tcp: Vec<QueuedTcp>,
+    /// Packets dropped because it was full.
+    dropped: u64,
+}
+
+/// What a queue holds of one TCP sender.
+#[derive(Debug)]
+struct QueuedTcp {
+    to: u32,
+    packets: u32,
+    /// Of payload.
+    bytes: u64,
+}
+
+/// Free space of a queue, and what it holds of one sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QueueSpace {
+    /// Packets that it can still accept.
+    pub(crate) packets: u32,
+    /// The sender's packets in it.
+    pub(crate) own_packets: u32,
+    /// Their payload, bytes.
+    pub(crate) own_bytes: u64,
+}
+
+impl TransmitQueues {
+    /// The queues of a scenario's hosts; `nodes` is the node of each station.
+    pub(crate) fn new(scenario: &Scenario, nodes: impl Iterator<Item = net::Node>) -> Self {
+        let limit = |node: net::Node| match node {
+            net::Node::Host(host) => scenario.hosts[host as usize].nic.tx_queue,
+            _ => None,
+        };
+        let queue = |limit: u32| TransmitQueue {
+            limit: limit as usize,
+            packets: VecDeque::new(),
+            tcp: Vec::new(),
+            dropped: 0,
+        };
+        let mut by_station: Vec<_> = nodes.map(|node| limit(node).map(queue)).collect();
+        if by_station.iter().all(Option::is_none) {
+            by_station.clear();
+        }
+        let timers = TimerQueue::new(by_station.len());
+        TransmitQueues { by_station, timers }
+    }
+
+    /// The queue of a station.
+    #[inline]
+    pub(crate) fn at(&mut self, station: u32) -> Option<&mut TransmitQueue> {
+        self.by_station.get_mut(station as usize)?.as_mut()
+    }
+
+    /// When one of them next releases a packet; later than any event if none does.
+    #[inline]
+    pub(crate) fn next(&self) -> Time {
+        self.timers.next()
+    }
+
+    /// The first station whose queue releases a packet at `now`.
+    #[inline]
+    pub(crate) fn due(&self, now: Time) -> Option<u32> {
+        self.timers.due(now).map(|first| first.1 as u32)
+    }
+
+    /// Sets when the queue of a station releases its next packet.
+    pub(crate) fn arm(&mut self, station: u32, at: Option<Time>) {
+        self.timers.arm(station as usize, at);
+    }
+}
+
+impl TransmitQueue {
+    /// Appends a packet, or drops it if the queue is full. True if it is then the only one.
+    pub(crate) fn push(&mut self, route: &Route, packet: CompactPacket) -> bool {
+        if self.packets.len() >= self.limit {
+            self.dropped += 1;
+            return false;
+        }
+        if let Some((to, payload)) = packet.tcp_payload() {
+            let tcp = self.tcp_to(to);
+            (tcp.packets, tcp.bytes) = (tcp.packets + 1, tcp.bytes + u64::from(payload));
+        }
+        self.packets.push_back((*route, packet));
+        self.packets.len() == 1
+    }
+
+    /// Removes the first packet.
+    pub(crate) fn pop(&mut self) -> Option<(Route, CompactPacket)> {
+        let (route, packet) = self.packets.pop_front()?;
+        if let Some((to, payload)) = packet.tcp_payload() {
+            let tcp = self.tcp_to(to);
+            (tcp.packets, tcp.bytes) = (tcp.packets - 1, tcp.bytes - u64::from(payload));
+        }
+        Some((route, packet))
+    }
+
+    fn tcp_to(&mut self, to: u32) -> &mut QueuedTcp {
+        let index = self.tcp.iter().position(|tcp| tcp.to == to).unwrap_or_else(|| {
+            self.tcp.push(QueuedTcp { to, packets: 0, bytes: 0 });
+            self.tcp.len() - 1
+        });
+        &mut self.tcp[index]
+    }
+
+    /// Packets dropped so far because the queue was full.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Free space, and what it holds of the sender of packets to endpoint `to`. `link_is_free`: the link
+    /// would accept one more packet at once.
+    pub(crate) fn space(&self, to: u32, link_is_free: bool) -> QueueSpace {
+        let packets = (self.limit - self.packets.len()) as u32 + u32::from(link_is_free);
+        let own = self.tcp.iter().find(|tcp| tcp.to == to);
+        let (own_packets, own_bytes) = own.map_or((0, 0), |own| (own.packets, own.bytes));
+        QueueSpace { packets, own_packets, own_bytes }
+    }
+}

@@ -1,0 +1,54 @@
+//! The path MTU as the kernel knows it, and sockets whose packets are never fragmented.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use socket2::Socket;
+
+use crate::{Attempted, Error};
+
+/// The MTU that is assumed where the kernel gives none, bytes.
+const DEFAULT_MTU: u32 = 1500;
+/// The port of the discard service (RFC 863), for connecting a UDP socket that sends nothing.
+const DISCARD_PORT: u16 = 9;
+
+/// Forbids fragments for a socket: neither this host nor a router fragments its packets, and the path MTU
+/// that the kernel has cached does not limit their size (ip(7), IP_PMTUDISC_PROBE).
+///
+/// # Errors
+/// If the kernel refuses the socket option.
+pub fn forbid_fragments(socket: &Socket, v4: bool) -> Result<(), Error> {
+    let (level, name, value) = match v4 {
+        true => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+        false => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
+    };
+    os::set_option(socket, level, name, value).attempted(|| "cannot forbid fragments".into())
+}
+
+/// The MTU of a connected socket's route as the kernel knows it, bytes of IP.
+///
+/// # Errors
+/// If the socket is not connected.
+pub fn mtu_of(socket: &Socket, peer: SocketAddr) -> Result<u32, Error> {
+    let (level, name) = match peer {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    let mut mtu = 0i32;
+    os::read_option(socket, level, name, &mut mtu)
+        .attempted(|| format!("cannot read the MTU of the route to {peer}"))?;
+    Ok(u32::try_from(mtu).unwrap_or(DEFAULT_MTU))
+}
+
+/// The MTU of the route to an address as the kernel knows it, bytes of IP: the device's MTU, or less if a
+/// router reported less.
+///
+/// # Errors
+/// If there is no route to the address.
+pub fn route_mtu(to: IpAddr) -> Result<u32, Error> {
+    let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
+    let what = || format!("cannot make a UDP socket to {to}");
+    let socket = UdpSocket::bind(any).attempted(what)?;
+    let peer = SocketAddr::new(to, DISCARD_PORT);
+    socket.connect(peer).attempted(what)?;
+    mtu_of(&socket.into(), peer)
+}

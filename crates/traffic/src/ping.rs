@@ -1,0 +1,235 @@
+//! ICMP echo (RFC 792, RFC 4443) over a raw socket. The kernel stamps each request when the device takes it
+//! and each reply when it arrives, so that delays in this program do not count. (ping(8) stamps requests
+//! itself.)
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    time::{Duration, Instant},
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use units::{Bytes, Time};
+
+use crate::{Attempted, Error, Stop, sys};
+
+const ECHO_REQUEST_V4: u8 = 8;
+const ECHO_REPLY_V4: u8 = 0;
+const ECHO_REQUEST_V6: u8 = 128;
+const ECHO_REPLY_V6: u8 = 129;
+const HEADER: usize = 8;
+/// Maximum bytes of the headers before ICMP in a sent packet: Ethernet with a VLAN tag, IP with options.
+const LOWER_HEADERS: usize = 128;
+
+/// How echo requests are sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PingOptions {
+    /// Time between two requests.
+    pub interval: Time,
+    /// Number of requests; `None` until stopped.
+    pub count: Option<u32>,
+    /// Bytes after the ICMP header.
+    pub payload: Bytes,
+    /// A request without a reply in this time counts as lost.
+    pub timeout: Duration,
+}
+
+/// The outcome of one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Echo {
+    /// Sequence number, from 1.
+    pub sequence: u16,
+    /// Round-trip time; `None` if no reply arrived.
+    pub rtt: Option<Duration>,
+}
+
+/// A raw ICMP socket in the network namespace of the thread that created it.
+#[derive(Debug)]
+pub struct PingSocket {
+    socket: Socket,
+    to: IpAddr,
+    identifier: u16,
+}
+
+impl PingSocket {
+    /// Creates the socket; needs CAP_NET_RAW in its namespace. `identifier` distinguishes several sockets to
+    /// one host.
+    ///
+    /// # Errors
+    /// If the socket cannot be created or connected.
+    pub fn new(to: IpAddr, identifier: u16) -> Result<Self, Error> {
+        let what = || format!("cannot make a raw ICMP socket to {to}");
+        let (domain, protocol) = match to {
+            IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+            IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+        };
+        let socket = Socket::new(domain, Type::RAW, Some(protocol)).attempted(what)?;
+        sys::enable_packet_stamps(&socket).attempted(what)?;
+        socket.connect(&SocketAddr::new(to, 0).into()).attempted(what)?;
+        Ok(PingSocket { socket, to, identifier })
+    }
+
+    /// Sends requests at the interval and passes each one's outcome to `echo`: replies as they arrive, losses
+    /// at the end. Returns when all requests are answered or have timed out, or when stopped.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub fn run(&self, options: &PingOptions, stop: &Stop, mut echo: impl FnMut(Echo)) -> Result<(), Error> {
+        let start = Instant::now();
+        let count = options.count.map_or(u64::MAX, u64::from);
+        let interval = Duration::from_nanos(options.interval.0);
+        let mut sent: Vec<Option<Duration>> = Vec::new();
+        let mut open = 0usize;
+        let mut last_send = start;
+        while !stop.is_set() {
+            let next = sent.len() as u64;
+            let due = start + interval.saturating_mul(u32::try_from(next).unwrap_or(u32::MAX));
+            if next < count && Instant::now() >= due {
+                let sequence = (next + 1) as u16;
+                sent.push(Some(os::realtime()));
+                self.send(sequence, options.payload)?;
+                if let Some(at) = self.departure(sequence, options.payload) {
+                    *sent.last_mut().expect("it was just pushed") = Some(at);
+                }
+                open += 1;
+                last_send = Instant::now();
+                continue;
+            }
+            if next >= count && (open == 0 || last_send.elapsed() > options.timeout) {
+                break;
+            }
+            let wait =
+                if next < count { due.saturating_duration_since(Instant::now()) } else { options.timeout };
+            if let Some((sequence, at)) = self.receive(wait)? {
+                // The newest request with this 16-bit number.
+                let newest = (0..sent.len()).rev().find(|i| (*i + 1) as u16 == sequence);
+                if let Some(sent_at) = newest.and_then(|i| sent[i].take()) {
+                    open -= 1;
+                    echo(Echo { sequence, rtt: Some(at.saturating_sub(sent_at)) });
+                }
+            }
+        }
+        // Requests that could still be answered when the run was stopped do not count as lost.
+        let now = os::realtime();
+        for (i, sent_at) in sent.iter().enumerate() {
+            if sent_at.is_some_and(|sent_at| now.saturating_sub(sent_at) > options.timeout) {
+                echo(Echo { sequence: (i + 1) as u16, rtt: None });
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, sequence: u16, payload: Bytes) -> Result<(), Error> {
+        let mut packet = vec![0u8; HEADER + payload.0 as usize];
+        packet[0] = if self.to.is_ipv4() { ECHO_REQUEST_V4 } else { ECHO_REQUEST_V6 };
+        packet[4..6].copy_from_slice(&self.identifier.to_be_bytes());
+        packet[6..8].copy_from_slice(&sequence.to_be_bytes());
+        if self.to.is_ipv4() {
+            // The kernel fills in the checksum of ICMPv6.
+            let sum = checksum(&packet);
+            packet[2..4].copy_from_slice(&sum.to_be_bytes());
+        }
+        match self.socket.send(&packet) {
+            Ok(_) => Ok(()),
+            // Address resolution failed, or the local queue is full: only this request is lost.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EHOSTUNREACH | libc::ENOBUFS)) => Ok(()),
+            Err(e) => Err(e).attempted(|| format!("cannot send an echo request to {}", self.to)),
+        }
+    }
+
+    /// When the device took the request that was just sent. `None` if it has not taken it yet: its wait, for
+    /// example for address resolution, is part of the round-trip time.
+    fn departure(&self, sequence: u16, payload: Bytes) -> Option<Duration> {
+        let request = HEADER + payload.0 as usize;
+        let mut buffer = vec![0u8; LOWER_HEADERS + request];
+        let mut departure = None;
+        // The error queue also has the stamps of earlier requests that had to wait.
+        while let Ok((len, stamp)) = sys::receive_departure_stamp(&self.socket, &mut buffer) {
+            // A fragmented request arrives in parts; the time of the send call is good enough for it.
+            let icmp = len.checked_sub(request).map(|start| &buffer[start..start + HEADER]);
+            let is_this = |icmp: &&[u8]| {
+                icmp[4..6] == self.identifier.to_be_bytes() && icmp[6..8] == sequence.to_be_bytes()
+            };
+            if icmp.filter(is_this).is_some() {
+                departure = stamp;
+            }
+        }
+        departure
+    }
+
+    /// The next reply to one of our requests: its sequence number and arrival.
+    fn receive(&self, wait: Duration) -> Result<Option<(u16, Duration)>, Error> {
+        let what = || format!("cannot receive echo replies from {}", self.to);
+        // A timeout of zero would block for ever.
+        let wait = wait.clamp(Duration::from_micros(100), Duration::from_millis(100));
+        self.socket.set_read_timeout(Some(wait)).attempted(what)?;
+        let mut buffer = [0u8; 2048];
+        let (len, stamp) = match sys::receive_stamped(&self.socket, &mut buffer) {
+            Ok(got) => got,
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Ok(None);
+            }
+            Err(e) if e.raw_os_error() == Some(libc::EHOSTUNREACH) => return Ok(None),
+            Err(e) => return Err(e).attempted(what),
+        };
+        let now = os::realtime();
+        Ok(self.reply(&buffer[..len]).map(|sequence| (sequence, stamp.unwrap_or(now))))
+    }
+
+    /// The sequence number, if `packet` is a reply to a request of ours.
+    fn reply(&self, packet: &[u8]) -> Option<u16> {
+        let (icmp, reply) = match self.to {
+            IpAddr::V4(_) => {
+                let header = usize::from(packet.first()? & 0x0f) * 4;
+                (packet.get(header..)?, ECHO_REPLY_V4)
+            }
+            IpAddr::V6(_) => (packet, ECHO_REPLY_V6),
+        };
+        let icmp = icmp.get(..HEADER)?;
+        let ours = icmp[0] == reply && icmp[4..6] == self.identifier.to_be_bytes();
+        ours.then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
+    }
+}
+
+/// The Internet checksum (RFC 1071).
+fn checksum(bytes: &[u8]) -> u16 {
+    let mut sum: u32 = bytes
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)])))
+        .sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_of_a_packet_with_its_checksum_is_zero() {
+        let mut packet = vec![8, 0, 0, 0, 0x12, 0x34, 0, 1, 9, 9, 9];
+        let sum = checksum(&packet);
+        packet[2..4].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(checksum(&packet), 0);
+    }
+
+    #[test]
+    fn localhost_replies_to_every_request() {
+        let Ok(socket) = PingSocket::new(IpAddr::from([127, 0, 0, 1]), 77) else {
+            testing::skip(testing::Missing::Privilege, "raw sockets need CAP_NET_RAW");
+            return;
+        };
+        let options = PingOptions {
+            interval: Time(2_000_000),
+            count: Some(5),
+            payload: Bytes(56),
+            timeout: Duration::from_secs(1),
+        };
+        let mut echoes = Vec::new();
+        socket.run(&options, &Stop::default(), |e| echoes.push(e)).unwrap();
+        assert_eq!(echoes.iter().map(|e| e.sequence).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert!(echoes.iter().all(|e| e.rtt.is_some()));
+    }
+}

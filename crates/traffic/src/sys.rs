@@ -1,0 +1,278 @@
+//! System calls of traffic that socket2 does not have: sending and discarding bytes without copying them, random bytes,
+//! timers, pacing, flow labels, timestamps.
+#![allow(unsafe_code)]
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    mem,
+    net::Ipv6Addr,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd},
+    time::Duration,
+};
+
+use socket2::{SockAddr, Socket};
+
+/// Receives and discards up to `len` bytes without copying them (MSG_TRUNC, see tcp(7)); 0 at the end.
+pub fn discard(socket: &Socket, len: usize) -> io::Result<usize> {
+    // SAFETY: with MSG_TRUNC the kernel writes nothing to the buffer of a TCP socket.
+    os::check_len(unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), len, libc::MSG_TRUNC) })
+}
+
+/// Memory that is sent repeatedly without being copied, as a file server sends its page cache (sendfile(2)).
+pub struct Pages(File);
+
+impl Pages {
+    /// `len` zeros.
+    pub fn new(len: usize) -> io::Result<Self> {
+        // SAFETY: the name is a zero-terminated string; the descriptor is new and has no other owner.
+        let file = unsafe {
+            File::from_raw_fd(os::check(libc::memfd_create(c"longfat".as_ptr(), libc::MFD_CLOEXEC))?)
+        };
+        // Written, not just extended: pages that were never written would be allocated again by each read.
+        (&file).write_all(&vec![0; len])?;
+        Ok(Pages(file))
+    }
+
+    /// A copy of `from`.
+    pub fn of(from: &[u8]) -> io::Result<Self> {
+        let pages = Pages::new(0)?;
+        (&pages.0).write_all(from)?;
+        Ok(pages)
+    }
+
+    /// Sends the first `len` bytes, or some of them.
+    pub fn send(&self, socket: &Socket, len: usize) -> io::Result<usize> {
+        let mut from: libc::off_t = 0;
+        // SAFETY: both descriptors are open, and `from` lives across the call.
+        os::check_len(unsafe { libc::sendfile(socket.as_raw_fd(), self.0.as_raw_fd(), &raw mut from, len) })
+    }
+}
+
+/// Sends the next `len` bytes of `file`, or some of them, without copying them (sendfile(2)); 0 at the end of
+/// the file.
+pub fn send_file(file: &File, socket: &Socket, len: usize) -> io::Result<usize> {
+    // SAFETY: both descriptors are open; without an offset the call uses and advances the file's position.
+    os::check_len(unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), std::ptr::null_mut(), len) })
+}
+
+/// Fills `bytes` with random bytes (getrandom(2)).
+pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let rest = &mut bytes[filled..];
+        // SAFETY: the pointer and the length describe `rest`.
+        match unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) } {
+            n if n > 0 => filled += n as usize,
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How long this thread has waited for a processor (Documentation/scheduler/sched-stats.rst); `None` if the
+/// kernel does not count it.
+pub fn thread_wait() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
+/// The argument of IPV6_FLOWLABEL_MGR (struct in6_flowlabel_req of linux/in6.h).
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct FlowLabelRequest {
+    to: [u8; 16],
+    /// Big-endian.
+    label: u32,
+    action: u8,
+    share: u8,
+    flags: u16,
+    expires: u16,
+    linger: u16,
+    _pad: u32,
+}
+
+/// Leases an IPv6 flow label for packets of `socket` to `to`, and enables sending the flow label given to
+/// connect(2).
+pub fn lease_flow_label(socket: &Socket, to: Ipv6Addr, label: u32) -> io::Result<()> {
+    /// IPV6_FL_A_GET, IPV6_FL_S_ANY and IPV6_FL_F_CREATE.
+    const GET: (u8, u8, u16) = (0, 255, 1);
+    let (action, share, flags) = GET;
+    let label = label.to_be();
+    let to = to.octets();
+    let request = FlowLabelRequest { to, label, action, share, flags, expires: 0, linger: 0, _pad: 0 };
+    os::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_FLOWLABEL_MGR, request)?;
+    os::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_FLOWINFO_SEND, 1i32)
+}
+
+/// A descriptor that becomes readable at a time that any thread may set (timerfd_create(2)). Setting it does
+/// not wake the thread that polls it.
+#[derive(Debug)]
+pub struct Timer(File);
+
+impl Timer {
+    /// Disarmed.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: the descriptor is new and has no other owner.
+        unsafe {
+            let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+            let raw = os::check(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?;
+            Ok(Timer(File::from_raw_fd(raw)))
+        }
+    }
+
+    /// Expires in `time`, instead of at the time set before.
+    pub fn set(&self, time: Duration) -> io::Result<()> {
+        // Zero would disarm the timer.
+        let time = time.max(Duration::from_nanos(1));
+        let once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let first = libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        let set = libc::itimerspec { it_interval: once, it_value: first };
+        // SAFETY: `set` lives across the call, and a null pointer skips the old setting.
+        os::check(unsafe {
+            libc::timerfd_settime(self.0.as_raw_fd(), 0, &raw const set, std::ptr::null_mut())
+        })
+        .map(drop)
+    }
+
+    /// Clears the expiration: the descriptor is not readable until the timer expires again.
+    pub fn clear(&self) {
+        // An error means that the timer has not expired.
+        let _ = (&self.0).read(&mut [0; 8]);
+    }
+
+    /// The descriptor to poll.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Limits the socket's pacing to `bytes_per_second`.
+pub fn set_max_pacing_rate(socket: &Socket, bytes_per_second: u64) -> io::Result<()> {
+    os::set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
+}
+
+/// Enables time stamps of packets that `socket` sends, when the device takes them, and of packets that it
+/// receives, when they arrive (Documentation/networking/timestamping.rst).
+pub fn enable_packet_stamps(socket: &Socket) -> io::Result<()> {
+    enable_arrival_stamps(socket)?;
+    let sent = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    os::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, sent)
+}
+
+/// Enables time stamps of packets that `socket` receives.
+pub fn enable_arrival_stamps(socket: &Socket) -> io::Result<()> {
+    os::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)
+}
+
+/// Receives one datagram and the kernel's time stamp of its arrival, if it has one.
+pub fn receive_stamped(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
+    receive(socket, buffer, 0, libc::SCM_TIMESTAMPNS)
+}
+
+/// Like [`receive_stamped`], and returns the sender's address. Does not block: `WouldBlock` if there is no
+/// datagram.
+pub fn receive_stamped_from(
+    socket: &Socket,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<Duration>, SockAddr)> {
+    let mut received = None;
+    // SAFETY: the storage is as large as its length says, and the kernel returns how much of it it wrote.
+    let ((), from) = unsafe {
+        SockAddr::try_init(|storage, len| {
+            let name = (storage.cast(), *len);
+            let (bytes, stamp, named) =
+                receive_named(socket, buffer, libc::MSG_DONTWAIT, libc::SCM_TIMESTAMPNS, name)?;
+            (received, *len) = (Some((bytes, stamp)), named);
+            Ok(())
+        })?
+    };
+    let (bytes, stamp) = received.unwrap_or_default();
+    Ok((bytes, stamp, from))
+}
+
+/// Reads a sent packet, with all its headers, and the kernel's time stamp of its departure from the error
+/// queue; `WouldBlock` if there is none yet.
+pub fn receive_departure_stamp(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
+    // Of the three stamps in SCM_TIMESTAMPING the first is the software stamp.
+    receive(socket, buffer, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT, libc::SCM_TIMESTAMPING)
+}
+
+fn receive(
+    socket: &Socket,
+    buffer: &mut [u8],
+    flags: i32,
+    which: i32,
+) -> io::Result<(usize, Option<Duration>)> {
+    // SAFETY: a null pointer requests no name.
+    let (bytes, stamp, _) =
+        unsafe { receive_named(socket, buffer, flags, which, (std::ptr::null_mut(), 0))? };
+    Ok((bytes, stamp))
+}
+
+/// Returns the number of bytes, the time stamp of kind `which`, and the length of the sender's address.
+///
+/// # Safety
+///
+/// `name` is writable for the length it gives, or is null.
+unsafe fn receive_named(
+    socket: &Socket,
+    buffer: &mut [u8],
+    flags: i32,
+    which: i32,
+    name: (*mut libc::c_void, libc::socklen_t),
+) -> io::Result<(usize, Option<Duration>, libc::socklen_t)> {
+    let mut control = [0u64; 32];
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: an all-zero msghdr is a valid empty one.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    (message.msg_name, message.msg_namelen) = name;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = mem::size_of_val(&control);
+    // SAFETY: the header points at buffers that live across the call, with their true lengths.
+    let got = os::check_len(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) })?;
+    let mut stamp = None;
+    // SAFETY: the kernel filled the message in, and a stamp of these kinds begins with a timespec.
+    unsafe {
+        each_control(&message, |level, kind, data| {
+            if level == libc::SOL_SOCKET && kind == which {
+                let at = data.cast::<libc::timespec>().read_unaligned();
+                stamp = Some(Duration::new(at.tv_sec as u64, at.tv_nsec as u32));
+            }
+        });
+    }
+    Ok((got, stamp, message.msg_namelen))
+}
+
+/// Calls `visit` with level, type and data of each control message (cmsg(3)); the data may be unaligned.
+///
+/// # Safety
+///
+/// The kernel has filled `message` in, and its control buffer still lives.
+pub unsafe fn each_control(message: &libc::msghdr, mut visit: impl FnMut(i32, i32, *const u8)) {
+    // SAFETY: the caller guarantees that the buffer holds whole headers of the given length; the macros stay
+    // inside it.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while !header.is_null() {
+            visit((*header).cmsg_level, (*header).cmsg_type, libc::CMSG_DATA(header));
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
+}
+
+/// Sets the receive buffer to `bytes`: with CAP_NET_ADMIN beyond net.core.rmem_max, otherwise up to it.
+pub fn widen_receive_buffer(socket: &Socket, bytes: i32) -> io::Result<()> {
+    os::set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
+        .or_else(|_| os::set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
+}

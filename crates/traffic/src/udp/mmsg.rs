@@ -1,0 +1,183 @@
+//! System calls that send and receive many datagrams each (sendmmsg(2), recvmmsg(2)), with their ancillary
+//! data.
+#![allow(unsafe_code)]
+
+use std::{io, mem, os::fd::AsRawFd};
+
+use socket2::Socket;
+
+use os::set_option;
+
+use crate::sys::each_control;
+
+/// Maximum messages of one call.
+pub const MAX_MESSAGES: usize = 64;
+/// Size of the buffer for control messages, in words of 8 bytes: a segment size, a time stamp and a count,
+/// each with its header.
+const CONTROL_WORDS: usize = 16;
+
+/// An empty message.
+fn empty() -> libc::mmsghdr {
+    // SAFETY: an all-zero mmsghdr is a valid empty one.
+    unsafe { mem::zeroed() }
+}
+
+/// Sends `pieces` of `buffer`, one message each; returns how many of them were sent.
+pub fn send(
+    socket: &Socket,
+    buffer: &[u8],
+    pieces: impl Iterator<Item = std::ops::Range<usize>>,
+) -> io::Result<usize> {
+    let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MAX_MESSAGES];
+    let mut messages = [empty(); MAX_MESSAGES];
+    let mut count = 0;
+    for ((part, message), piece) in parts.iter_mut().zip(&mut messages).zip(pieces) {
+        let bytes = &buffer[piece];
+        *part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        message.msg_hdr.msg_iov = part;
+        message.msg_hdr.msg_iovlen = 1;
+        count += 1;
+    }
+    // SAFETY: `count` messages are filled in; each points at an iovec that points into `buffer`, which is
+    // only read; all live across the call.
+    os::check(unsafe {
+        libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as _, libc::MSG_NOSIGNAL as _)
+    })
+    .map(|count| count as usize)
+}
+
+/// Segments longer messages into datagrams of `bytes` (udp(7), UDP_SEGMENT); 0 disables it.
+pub fn set_segment(socket: &Socket, bytes: u16) -> io::Result<()> {
+    set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, i32::from(bytes))
+}
+
+/// Enables coalescing of received datagrams of one size (udp(7), UDP_GRO).
+pub fn coalesce(socket: &Socket) -> io::Result<()> {
+    set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1i32)
+}
+
+/// Enables the kernel's time of arrival (CLOCK_REALTIME), and the count of packets dropped because the
+/// socket's buffer was full.
+///
+/// # Errors
+/// If the kernel refuses an option.
+pub fn enable_arrival_metadata(socket: &Socket) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)?;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1i32)
+}
+
+/// Buffers for the messages of one call.
+pub struct MessageBuffers {
+    buffer: Vec<u8>,
+    each: usize,
+    controls: Vec<[u64; CONTROL_WORDS]>,
+    messages: Vec<libc::mmsghdr>,
+    parts: Vec<libc::iovec>,
+}
+
+/// A received message: one datagram, or several of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceivedMessage<'a> {
+    /// Its bytes, truncated to the buffer.
+    pub bytes: &'a [u8],
+    /// Its length.
+    pub length: usize,
+    /// If it has several datagrams, the size of each except the last.
+    pub segment: Option<usize>,
+    /// When it arrived, ns on CLOCK_REALTIME.
+    pub stamp_ns: Option<i64>,
+    /// Packets dropped since the socket was created because its buffer was full, modulo 2^32.
+    pub dropped: Option<u32>,
+}
+
+impl MessageBuffers {
+    /// Buffers for `messages` of `each` bytes.
+    pub fn new(messages: usize, each: usize) -> Self {
+        let messages = messages.clamp(1, MAX_MESSAGES);
+        MessageBuffers {
+            buffer: vec![0; messages * each],
+            each,
+            controls: vec![[0; CONTROL_WORDS]; messages],
+            messages: vec![empty(); messages],
+            parts: vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; messages],
+        }
+    }
+
+    /// Maximum messages of one call.
+    pub fn capacity(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Receives the messages that have arrived; with [`WaitMode::ForFirst`] waits for the first, at most the
+    /// socket's timeout. Bytes that do not fit are dropped; [`ReceivedMessage::length`] counts them.
+    ///
+    /// # Errors
+    /// Those of recvmmsg(2).
+    pub fn receive(&mut self, socket: &Socket, wait: WaitMode) -> io::Result<usize> {
+        let all = self.buffer.chunks_exact_mut(self.each).zip(&mut self.controls);
+        for ((message, part), (bytes, control)) in self.messages.iter_mut().zip(&mut self.parts).zip(all) {
+            *part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+            *message = empty();
+            message.msg_hdr.msg_iov = part;
+            message.msg_hdr.msg_iovlen = 1;
+            message.msg_hdr.msg_control = control.as_mut_ptr().cast();
+            message.msg_hdr.msg_controllen = mem::size_of_val(control) as _;
+        }
+        let flags = match wait {
+            WaitMode::ForFirst => libc::MSG_TRUNC | libc::MSG_WAITFORONE,
+            WaitMode::Never => libc::MSG_TRUNC | libc::MSG_DONTWAIT,
+        };
+        // SAFETY: every message points at buffers of the given lengths, which live in `self` across the call;
+        // no timeout is given.
+        os::check(unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.messages.as_mut_ptr(),
+                self.messages.len() as _,
+                flags as _,
+                std::ptr::null_mut(),
+            )
+        })
+        .map(|count| count as usize)
+    }
+
+    /// The message number `index` of the last call.
+    pub fn message(&self, index: usize) -> ReceivedMessage<'_> {
+        let header = &self.messages[index];
+        let length = header.msg_len as usize;
+        let start = index * self.each;
+        let bytes = &self.buffer[start..start + length.min(self.each)];
+        let mut message = ReceivedMessage { bytes, length, segment: None, stamp_ns: None, dropped: None };
+        let read = |level: i32, kind: i32, data: *const u8| {
+            // SAFETY: the kernel writes a timespec, an int or a u32 with these kinds; they may lie unaligned.
+            unsafe {
+                match (level, kind) {
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                        let at = data.cast::<libc::timespec>().read_unaligned();
+                        message.stamp_ns = Some(at.tv_sec * 1_000_000_000 + at.tv_nsec);
+                    }
+                    (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                        message.dropped = Some(data.cast::<u32>().read_unaligned());
+                    }
+                    (libc::SOL_UDP, libc::UDP_GRO) => {
+                        let size = data.cast::<i32>().read_unaligned();
+                        message.segment = usize::try_from(size).ok().filter(|size| *size > 0);
+                    }
+                    _ => {}
+                }
+            }
+        };
+        // SAFETY: the kernel filled the message in, and its control buffer lives in `self`.
+        unsafe { each_control(&header.msg_hdr, read) };
+        message
+    }
+}
+
+/// Whether to wait for a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitMode {
+    /// Wait for the first message only.
+    ForFirst,
+    /// Return immediately.
+    Never,
+}

@@ -1,0 +1,261 @@
+//! Sends a stream of datagrams: as fast as possible, or each at its exact time.
+//!
+//! The schedule counts from the start of the stream, so that lateness does not accumulate. Late datagrams are
+//! sent immediately and in one call. Lateness beyond a maximum is skipped: the schedule moves by the excess,
+//! so that the sender does not flood the path after the machine stalled for a second.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use datagrams::{DatagramSource, Draws, SourcePlan};
+use hdrhistogram::Histogram;
+use socket2::Socket;
+use units::{BitRate, Time};
+
+use super::{
+    NumberWidth,
+    batch::Batch,
+    precise_timer::SpinPolicy,
+    schedule::{Due, Schedule},
+};
+use crate::{Attempted, Error, Stop};
+
+/// Default of the lateness that a burst makes up for.
+const MAX_LATENESS: Duration = Duration::from_millis(100);
+/// How long a sender waits when a device's queue is full and the kernel does not block (ENOBUFS).
+const QUEUE_FULL_PAUSE: Duration = Duration::from_micros(50);
+/// Maximum consecutive failed calls. An error may report an earlier datagram's ICMP message: the path's MTU
+/// is smaller, or nothing listens at the port yet.
+const MAX_CONSECUTIVE_ERRORS: u32 = 3;
+
+/// What a sender sends.
+#[derive(Debug, Clone, Default)]
+pub struct SenderOptions {
+    /// Payload of a datagram, header included, bytes: from the header's size (16 B at most) to 65,507.
+    pub block: u32,
+    /// Payload bits per second; `None`: as fast as possible.
+    pub rate: Option<BitRate>,
+    /// With a rate: datagrams that are sent back to back; 0 means 1.
+    pub burst: u32,
+    /// The width of the numbers.
+    pub numbers: NumberWidth,
+    /// Number of datagrams that all streams which share this counter still have to send; `None`: until
+    /// stopped.
+    pub remaining: Option<Arc<AtomicU64>>,
+}
+
+/// What a sender has sent so far, readable at any time.
+#[derive(Debug, Default)]
+pub struct SentCounts {
+    /// Datagrams.
+    pub datagrams: AtomicU64,
+    /// Their payload, bytes.
+    pub bytes: AtomicU64,
+}
+
+/// How well a sender kept its schedule.
+#[derive(Debug, Clone)]
+pub struct SendSummary {
+    /// How late datagrams were passed to the kernel, ns, to two significant digits; empty without a schedule.
+    pub late: Histogram<u64>,
+    /// Time by which the schedule was moved because the machine stalled for longer than the maximum lateness.
+    pub skipped: Duration,
+}
+
+/// The sending end of a stream.
+#[derive(Debug)]
+pub struct Sender {
+    batch_sender: BatchSender,
+    timing: Timing,
+    max_lateness: Duration,
+    spin_policy: SpinPolicy,
+    paused: Arc<AtomicU64>,
+}
+
+/// When datagrams are sent.
+#[derive(Debug)]
+enum Timing {
+    /// As fast as possible.
+    Flood { block: usize, remaining: Option<Arc<AtomicU64>> },
+    /// At the times of a source.
+    Scheduled { source: Box<DatagramSource>, remaining: Option<Arc<AtomicU64>> },
+}
+
+impl Sender {
+    /// Sends on a connected socket.
+    pub fn new(socket: impl Into<Socket>, options: &SenderOptions) -> Self {
+        let (socket, remaining) = (socket.into(), options.remaining.clone());
+        let block = options.block.max(options.numbers.header_bytes() as u32);
+        let batch = Batch::new(&socket, block as usize, options.numbers);
+        let timing = match options.rate {
+            None => Timing::Flood { block: block as usize, remaining },
+            Some(rate) => {
+                let plan =
+                    SourcePlan { rate, payload: block, together: options.burst, ..SourcePlan::default() };
+                Timing::Scheduled {
+                    source: Box::new(DatagramSource::new(&plan, Draws::new(0, 0), Time(0))),
+                    remaining,
+                }
+            }
+        };
+        Self::of(socket, batch, timing)
+    }
+
+    /// Sends what `source` says, with numbers of 64 bits, on a connected socket. The source's time 0 is when
+    /// it runs. Datagrams without capacity for their header are sent with as much as that takes.
+    pub fn from_source(socket: impl Into<Socket>, source: DatagramSource) -> Self {
+        let (socket, numbers) = (socket.into(), NumberWidth::Bits64);
+        let batch = Batch::new(&socket, source.payload() as usize, numbers);
+        let timing = Timing::Scheduled { source: Box::new(source), remaining: None };
+        Self::of(socket, batch, timing)
+    }
+
+    fn of(socket: Socket, batch: Batch, timing: Timing) -> Self {
+        let batch_sender = BatchSender { socket, batch, consecutive_errors: 0 };
+        Sender {
+            batch_sender,
+            timing,
+            max_lateness: MAX_LATENESS,
+            spin_policy: SpinPolicy::AsNeeded,
+            paused: Arc::default(),
+        }
+    }
+
+    /// Makes up for lateness of up to `max_lateness` (default 100 ms), with a burst, and skips more.
+    #[must_use]
+    pub fn with_max_lateness(self, max_lateness: Duration) -> Self {
+        Sender { max_lateness, ..self }
+    }
+
+    /// Sets how much of its waits it spends spinning on the clock.
+    #[must_use]
+    pub fn with_spin_policy(self, spin_policy: SpinPolicy) -> Self {
+        Sender { spin_policy, ..self }
+    }
+
+    /// Pauses the schedule together with the destination: `paused` is the total time of its pauses so far,
+    /// ns.
+    #[must_use]
+    pub fn with_pauses(self, paused: Arc<AtomicU64>) -> Self {
+        Sender { paused, ..self }
+    }
+
+    /// Sends until all is sent or `stop` is set.
+    ///
+    /// # Errors
+    /// If the socket refuses to send: the datagrams are too long, or the network is unreachable. A closed
+    /// destination port is not an error.
+    pub fn run(self, stop: &Stop, sent: &SentCounts) -> Result<SendSummary, Error> {
+        self.run_observed(stop, sent, || ())
+    }
+
+    /// Like [`Sender::run`], and calls `after` each time after it has sent datagrams.
+    ///
+    /// # Errors
+    /// Those of [`Sender::run`].
+    pub fn run_observed(
+        self,
+        stop: &Stop,
+        sent: &SentCounts,
+        mut after: impl FnMut(),
+    ) -> Result<SendSummary, Error> {
+        let Sender { mut batch_sender, timing, max_lateness, spin_policy, paused } = self;
+        stop.watch(
+            batch_sender.socket.try_clone().attempted(|| "cannot duplicate the sender's socket".into())?,
+        );
+        let mut summary = SendSummary::new();
+        match timing {
+            Timing::Flood { block, remaining } => {
+                flood(&mut batch_sender, block, remaining.as_deref(), stop, sent, after)?
+            }
+            Timing::Scheduled { source, remaining } => {
+                let mut schedule =
+                    Schedule::new(*source, remaining.as_deref(), max_lateness, spin_policy, &paused);
+                while let Some(due) = schedule.wait(batch_sender.batch.capacity(), stop, &mut summary) {
+                    if !batch_sender.send(due, stop, sent)? {
+                        break;
+                    }
+                    after();
+                }
+            }
+        }
+        Ok(summary)
+    }
+}
+
+impl SendSummary {
+    /// An empty summary.
+    pub(super) fn new() -> Self {
+        // Cannot fail: the lower bound is at least 1, the upper at least twice that, and there are at most
+        // five digits.
+        let late = Histogram::new_with_bounds(1, 1_000_000_000, 2).expect("these bounds are valid");
+        SendSummary { late, skipped: Duration::ZERO }
+    }
+}
+
+/// Sends the remaining datagrams, or without end, as fast as possible.
+fn flood(
+    batch_sender: &mut BatchSender,
+    block: usize,
+    remaining: Option<&AtomicU64>,
+    stop: &Stop,
+    sent: &SentCounts,
+    mut after: impl FnMut(),
+) -> Result<(), Error> {
+    while !stop.is_set() {
+        let count = claim(remaining, batch_sender.batch.capacity());
+        if count == 0 || !batch_sender.send(Due { count, block, last: block }, stop, sent)? {
+            break;
+        }
+        after();
+    }
+    Ok(())
+}
+
+/// A socket with its batch.
+#[derive(Debug)]
+struct BatchSender {
+    socket: Socket,
+    batch: Batch,
+    /// Failed calls since the last successful one.
+    consecutive_errors: u32,
+}
+
+impl BatchSender {
+    /// Sends the due datagrams; false if it was stopped meanwhile.
+    fn send(&mut self, due: Due, stop: &Stop, sent: &SentCounts) -> Result<bool, Error> {
+        let Due { mut count, block, last } = due;
+        while count > 0 {
+            let before = sent.datagrams.load(Ordering::Relaxed);
+            match self.batch.send(&self.socket, before + 1, count, last, os::realtime_ns()) {
+                Ok(accepted) => {
+                    self.consecutive_errors = 0;
+                    count -= accepted;
+                    let bytes = accepted * block - if count == 0 { block - last } else { 0 };
+                    sent.datagrams.store(before + accepted as u64, Ordering::Relaxed);
+                    sent.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                }
+                Err(_) if stop.is_set() => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => std::thread::sleep(QUEUE_FULL_PAUSE),
+                Err(_) if self.consecutive_errors < MAX_CONSECUTIVE_ERRORS => self.consecutive_errors += 1,
+                Err(e) => return Err(e).attempted(|| format!("cannot send after {before} datagrams")),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Takes up to `max` of the remaining datagrams.
+pub(super) fn claim(remaining: Option<&AtomicU64>, max: usize) -> usize {
+    let Some(remaining) = remaining else { return max };
+    let take = |remaining: u64| Some(remaining - remaining.min(max as u64));
+    let before = remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or(0);
+    before.min(max as u64) as usize
+}

@@ -1,0 +1,227 @@
+//! Sends UDP streams over loopback: every datagram arrives, on time, in every width and size, and foreign
+//! datagrams do no harm.
+
+use std::{
+    net::UdpSocket,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use traffic::{
+    Stop,
+    udp::{
+        ArrivalTimes, Header, NumberWidth, ReceiveBuffer, Receiver, ReceiverStatistics, SendSummary, Sender,
+        SenderOptions, SentCounts, SharedStatistics,
+    },
+};
+use units::BitRate;
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn pair(address: &str) -> (UdpSocket, UdpSocket) {
+    let (here, there) = (UdpSocket::bind(address).unwrap(), UdpSocket::bind(address).unwrap());
+    here.connect(there.local_addr().unwrap()).unwrap();
+    there.connect(here.local_addr().unwrap()).unwrap();
+    (here, there)
+}
+
+/// Waits up to `span` until `condition` holds.
+fn wait(condition: impl Fn() -> bool, span: Duration) {
+    let until = Instant::now() + span;
+    while Instant::now() < until && !condition() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs a stream until all is received, or for `span`. Returns the number of sent datagrams and both ends'
+/// statistics.
+fn flow(
+    address: &str,
+    options: &SenderOptions,
+    arrivals: ArrivalTimes,
+    span: Duration,
+) -> (u64, SendSummary, ReceiverStatistics) {
+    let (here, there) = pair(address);
+    let sender = Sender::new(here, options);
+    let receiver = Receiver::new(there, arrivals, ReceiveBuffer::Wide).unwrap();
+    let (stop, sent, tally) =
+        (Stop::default(), SentCounts::default(), SharedStatistics::new(options.numbers));
+    let end = std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| receiver.run(&stop, &tally));
+        let sending = scope.spawn(|| sender.run(&stop, &sent));
+        let sent = || sent.datagrams.load(Ordering::Relaxed);
+        wait(|| sending.is_finished() && tally.lock().counts.received == sent(), span);
+        stop.set();
+        receiving.join().unwrap().unwrap();
+        sending.join().unwrap().unwrap()
+    });
+    let statistics = tally.lock().clone();
+    (sent.datagrams.into_inner(), end, statistics)
+}
+
+#[test]
+fn every_datagram_arrives_in_every_size_and_width() {
+    let ways = [(NumberWidth::Bits32, ArrivalTimes::Exact), (NumberWidth::Bits64, ArrivalTimes::Coalesced)];
+    let sizes = [(16, 50), (1448, 100), (8000, 20), (65_000, 3)];
+    for (address, (block, count)) in
+        ["127.0.0.1:0", "[::1]:0"].into_iter().flat_map(|a| sizes.map(|s| (a, s)))
+    {
+        for (numbers, arrivals) in ways {
+            let remaining = Some(Arc::new(AtomicU64::new(count)));
+            let options = SenderOptions { block, numbers, remaining, ..SenderOptions::default() };
+            let (sent, _, statistics) = flow(address, &options, arrivals, LONG);
+            let counts = &statistics.counts;
+            let found = (sent, counts.received, counts.bytes, counts.lost(), counts.reordered);
+            let all = count * u64::from(block);
+            assert_eq!(found, (count, count, all, 0, 0), "{address} {block} {arrivals:?}");
+            assert_eq!((statistics.malformed, statistics.gaps.len()), (0, count - 1));
+            let (least, most) = counts.owd_ns.unwrap();
+            // One clock, to the microsecond.
+            assert!(least >= 0 && most < 10_000_000_000, "{least} {most}");
+        }
+    }
+}
+
+#[test]
+fn paced_datagrams_keep_to_their_schedule() {
+    let rate = Some(BitRate(16_000_000));
+    let options = SenderOptions { block: 1000, rate, ..SenderOptions::default() };
+    let start = Instant::now();
+    let (sent, end, statistics) =
+        flow("127.0.0.1:0", &options, ArrivalTimes::Exact, Duration::from_millis(500));
+    let span = start.elapsed().as_secs_f64();
+    // 2000 a second.
+    assert!(sent as f64 <= span * 2000.0 + 1.0, "{sent} in {span} s");
+    let missing = end.skipped.as_secs_f64() + 0.05;
+    assert!(sent as f64 >= (0.5 - missing) * 2000.0, "{sent}: {end:?}");
+    // A delayed sender catches up: then it does not wait before each datagram, or its waits end late.
+    let (waits, late) = (end.late.len(), end.late.value_at_quantile(0.5));
+    if waits * 10 < sent * 8 || late > 100_000 {
+        testing::skip(
+            testing::Missing::QuietMachine,
+            format_args!("{sent} datagrams, {waits} waits, every other {late} ns late or more"),
+        );
+        return;
+    }
+    let median = statistics.gaps.value_at_quantile(0.5) as f64;
+    assert!((median / 500_000.0 - 1.0).abs() < 0.2, "{median}");
+}
+
+#[test]
+fn datagrams_are_sent_in_bursts() {
+    let rate = Some(BitRate(16_000_000));
+    let options = SenderOptions { block: 1000, rate, burst: 10, ..SenderOptions::default() };
+    let (sent, end, statistics) =
+        flow("127.0.0.1:0", &options, ArrivalTimes::Exact, Duration::from_millis(500));
+    assert!(sent >= 100 && sent.is_multiple_of(10), "{sent}");
+    assert!(end.late.len() <= sent / 10, "one wait a burst");
+    // Nine of ten gaps are within a burst.
+    let (short, long) = (statistics.gaps.value_at_quantile(0.8), statistics.gaps.value_at_quantile(0.97));
+    assert!(short < 1_000_000 && long > 3_000_000, "{short} {long}");
+}
+
+#[test]
+fn streams_share_the_remaining_count() {
+    let remaining = Arc::new(AtomicU64::new(1001));
+    let options =
+        SenderOptions { block: 200, remaining: Some(remaining.clone()), ..SenderOptions::default() };
+    let total: u64 = std::thread::scope(|scope| {
+        let one = || flow("127.0.0.1:0", &options, ArrivalTimes::Exact, LONG).0;
+        let both = [scope.spawn(one), scope.spawn(one)];
+        both.into_iter().map(|each| each.join().unwrap()).sum()
+    });
+    assert_eq!((total, remaining.load(Ordering::Relaxed)), (1001, 0));
+}
+
+#[test]
+fn a_stop_ends_an_endless_stream() {
+    for rate in [None, Some(BitRate(1))] {
+        let options = SenderOptions { block: 1448, rate, ..SenderOptions::default() };
+        let start = Instant::now();
+        let (sent, ..) = flow("127.0.0.1:0", &options, ArrivalTimes::Coalesced, Duration::from_millis(100));
+        assert!(sent > 0 && start.elapsed() < LONG);
+    }
+}
+
+#[test]
+fn drops_at_a_full_socket_are_counted_apart_from_the_paths_losses() {
+    let (here, there) = pair("127.0.0.1:0");
+    let there = socket2::Socket::from(there);
+    there.set_recv_buffer_size(8192).unwrap();
+    let receiver = Receiver::new(there, ArrivalTimes::Exact, ReceiveBuffer::Unchanged).unwrap();
+    let send = |number| {
+        let mut datagram = [0; 1000];
+        Header { sent_ns: 0, number }.write(NumberWidth::Bits64, &mut datagram);
+        here.send(&datagram).unwrap();
+    };
+    (1..=100).for_each(send);
+    let (stop, tally) = (Stop::default(), SharedStatistics::new(NumberWidth::Bits64));
+    std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| receiver.run(&stop, &tally));
+        wait(|| tally.lock().counts.received > 0, LONG);
+        // The kernel reports the drops with the next datagram that it accepts.
+        send(101);
+        wait(|| tally.lock().counts.expected() == 101, LONG);
+        stop.set();
+        receiving.join().unwrap().unwrap();
+    });
+    let statistics = tally.lock();
+    assert!(statistics.dropped_at_socket > 50, "{statistics:?}");
+    assert_eq!(statistics.counts.lost(), statistics.dropped_at_socket);
+}
+
+#[test]
+fn garbage_from_the_peer_is_counted_and_does_no_harm() {
+    for arrivals in [ArrivalTimes::Exact, ArrivalTimes::Coalesced] {
+        let (here, there) = pair("127.0.0.1:0");
+        let receiver = Receiver::new(there, arrivals, ReceiveBuffer::Wide).unwrap();
+        let (stop, tally) = (Stop::default(), SharedStatistics::new(NumberWidth::Bits64));
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| receiver.run(&stop, &tally));
+            let mut datagram = [0; 100];
+            for number in 1..=50 {
+                here.send(&[]).unwrap();
+                here.send(&[0xff; 15]).unwrap();
+                here.send(&[0xff; 2000]).unwrap();
+                Header { sent_ns: i64::MAX, number }.write(NumberWidth::Bits64, &mut datagram);
+                here.send(&datagram).unwrap();
+            }
+            wait(|| tally.lock().counts.received == 50, LONG);
+            stop.set();
+            receiving.join().unwrap().unwrap();
+        });
+        let statistics = tally.lock();
+        let counts = &statistics.counts;
+        assert_eq!((counts.received, counts.lost(), counts.duplicated), (50, 0, 0), "{arrivals:?}");
+        // Empty datagrams are not counted.
+        assert_eq!(statistics.malformed, 100);
+    }
+}
+
+#[test]
+fn a_closed_port_does_not_end_the_sender() {
+    let (here, there) = pair("127.0.0.1:0");
+    drop(there);
+    let options = SenderOptions { block: 100, rate: Some(BitRate(800_000)), ..SenderOptions::default() };
+    let sender = Sender::new(here, &options);
+    let (stop, sent) = (Stop::default(), SentCounts::default());
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| sender.run(&stop, &sent));
+        wait(|| sent.datagrams.load(Ordering::Relaxed) > 10, LONG);
+        stop.set();
+        sending.join().unwrap().unwrap();
+    });
+    assert!(sent.datagrams.into_inner() > 10);
+}
+
+#[test]
+fn a_block_larger_than_a_datagram_is_an_error() {
+    let (here, _there) = pair("127.0.0.1:0");
+    let sender = Sender::new(here, &SenderOptions { block: 65_508, ..SenderOptions::default() });
+    let error = sender.run(&Stop::default(), &SentCounts::default()).unwrap_err();
+    assert_eq!(error.source.raw_os_error(), Some(libc::EMSGSIZE), "{error}");
+    assert!(error.to_string().starts_with("cannot send after 0 datagrams"), "{error}");
+}

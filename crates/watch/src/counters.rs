@@ -1,0 +1,246 @@
+//! Counters that web100 kept in the kernel and Linux does not: minima and maxima, times in each phase,
+//! congestion signals.
+//!
+//! They are computed from samples and events. From samples alone the counts are lower bounds, because an
+//! episode between two samples is not seen. With events they are exact.
+
+use crate::{SocketEvent, SocketEventKind, TcpInfo, row::INFINITE_SSTHRESH};
+
+/// How a sender adjusts its congestion window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SenderPhase {
+    /// The window is below ssthresh and doubles each round trip.
+    SlowStart,
+    /// The window is at or above ssthresh and grows slowly.
+    CongestionAvoidance,
+    /// The window is being reduced, or losses are being repaired (CWR, recovery or loss).
+    Recovery,
+}
+
+/// The smallest and the largest value of a quantity.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MinMax {
+    /// Minimum and maximum; `None` without any value.
+    pub range: Option<(u32, u32)>,
+}
+
+impl MinMax {
+    fn add(&mut self, value: u32) {
+        let (min, max) = self.range.unwrap_or((value, value));
+        self.range = Some((min.min(value), max.max(value)));
+    }
+}
+
+/// Counts, minima and maxima since the connection was first seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ConnectionCounters {
+    /// Whether every event since then is counted.
+    pub is_traced: bool,
+    /// Number of samples.
+    pub samples: u64,
+    /// Times that slow start began.
+    pub slow_starts: u64,
+    /// Times that congestion avoidance began.
+    pub avoidances: u64,
+    /// Times that fast recovery began (congestion state 3).
+    pub recoveries: u64,
+    /// Times that repair after a retransmission timeout began (congestion state 4).
+    pub losses: u64,
+    /// Times that the window was reduced without a loss (congestion state 2).
+    pub reductions: u64,
+    /// Time in each phase, us: slow start, congestion avoidance, recovery.
+    pub phase_us: [u64; 3],
+    /// Congestion window in slow start, segments.
+    pub slow_start_cwnd: MinMax,
+    /// Congestion window in congestion avoidance, segments.
+    pub avoidance_cwnd: MinMax,
+    /// Slow-start threshold, segments, once a loss has set one.
+    pub ssthresh: MinMax,
+    /// Segments in flight.
+    pub in_flight: MinMax,
+    /// Retransmission timeout, us.
+    pub rto_us: MinMax,
+    /// The peer's receive window, bytes.
+    pub snd_wnd: MinMax,
+    /// Times that the peer's receive window closed.
+    pub zero_windows_received: u64,
+    /// Times that our receive window closed.
+    pub zero_windows_sent: u64,
+    /// Smoothed round-trip time, us.
+    pub srtt_us: MinMax,
+    /// Round-trip samples, us; only where round trips are traced.
+    pub round_trip_us: MinMax,
+    /// Number of round-trip samples.
+    pub round_trips: u64,
+    /// Sum of the round-trip samples, us.
+    pub round_trips_sum_us: u64,
+    /// The latest round-trip sample, us.
+    pub last_round_trip_us: Option<u32>,
+    /// Segments retransmitted, by events.
+    pub retransmitted_segs: u64,
+    phase: Option<SenderPhase>,
+    phase_since_ns: u64,
+    ca_state: u8,
+    is_peer_window_closed: bool,
+    is_our_window_closed: bool,
+}
+
+impl ConnectionCounters {
+    /// Counters of a connection that is seen for the first time now.
+    pub fn new(is_traced: bool) -> Self {
+        ConnectionCounters { is_traced, ..ConnectionCounters::default() }
+    }
+
+    /// The sender's latest phase; `None` before it sent data.
+    pub fn phase(&self) -> Option<SenderPhase> {
+        self.phase
+    }
+
+    /// Counts a sample.
+    pub fn add_sample(&mut self, time_ns: u64, info: &TcpInfo) {
+        self.samples += 1;
+        if let Some(rto) = info.rto_us() {
+            self.rto_us.add(rto);
+        }
+        if let Some(in_flight) = info.in_flight() {
+            self.in_flight.add(in_flight);
+        }
+        if let Some(srtt) = info.rtt_us().filter(|rtt| *rtt > 0) {
+            self.srtt_us.add(srtt);
+        }
+        self.count_windows(info.snd_wnd(), info.rcv_wnd(), info.segs_in() > Some(0));
+        if let (Some(state), Some(cwnd), Some(ssthresh)) =
+            (info.ca_state(), info.snd_cwnd(), info.snd_ssthresh())
+        {
+            self.set_congestion_state(state);
+            // Before the first data segment a connection has no phase.
+            if info.data_segs_out().is_none_or(|sent| sent > 0) {
+                self.update_phase(time_ns, cwnd, ssthresh);
+            }
+        }
+    }
+
+    /// Counts a sample that found no change.
+    pub fn add_unchanged_sample(&mut self, time_ns: u64) {
+        self.samples += 1;
+        self.add_phase_time(time_ns);
+    }
+
+    /// Counts an event.
+    pub fn add_event(&mut self, event: &SocketEvent) {
+        match event.kind {
+            SocketEventKind::RoundTrip(rtt_us) => {
+                self.round_trip_us.add(rtt_us);
+                self.round_trips += 1;
+                self.round_trips_sum_us += u64::from(rtt_us);
+                self.last_round_trip_us = Some(rtt_us);
+                return;
+            }
+            SocketEventKind::CaState(state) => self.set_congestion_state(state),
+            SocketEventKind::Retransmit(segments) => self.retransmitted_segs += u64::from(segments),
+            SocketEventKind::State { .. } | SocketEventKind::Ack => {}
+        }
+        if event.bytes_acked > 1 {
+            self.in_flight.add(event.in_flight);
+            self.count_windows(Some(event.snd_wnd), Some(event.rcv_wnd), true);
+            self.update_phase(event.time_ns, event.snd_cwnd, event.snd_ssthresh);
+        }
+    }
+
+    fn set_congestion_state(&mut self, state: u8) {
+        if state == self.ca_state {
+            return;
+        }
+        match state {
+            2 => self.reductions += 1,
+            3 => self.recoveries += 1,
+            4 => self.losses += 1,
+            _ => {}
+        }
+        self.ca_state = state;
+    }
+
+    fn update_phase(&mut self, time_ns: u64, cwnd: u32, ssthresh: u32) {
+        if ssthresh < INFINITE_SSTHRESH {
+            self.ssthresh.add(ssthresh);
+        }
+        let phase = match (self.ca_state, cwnd < ssthresh) {
+            (2.., _) => SenderPhase::Recovery,
+            (_, true) => SenderPhase::SlowStart,
+            (_, false) => SenderPhase::CongestionAvoidance,
+        };
+        match phase {
+            SenderPhase::SlowStart => self.slow_start_cwnd.add(cwnd),
+            SenderPhase::CongestionAvoidance => self.avoidance_cwnd.add(cwnd),
+            SenderPhase::Recovery => {}
+        }
+        self.add_phase_time(time_ns);
+        if self.phase != Some(phase) {
+            match phase {
+                SenderPhase::SlowStart => self.slow_starts += 1,
+                SenderPhase::CongestionAvoidance => self.avoidances += 1,
+                SenderPhase::Recovery => {}
+            }
+        }
+        self.phase = Some(phase);
+    }
+
+    /// Adds the time since the last call to the current phase.
+    fn add_phase_time(&mut self, time_ns: u64) {
+        if let Some(phase) = self.phase {
+            self.phase_us[phase as usize] += time_ns.saturating_sub(self.phase_since_ns) / 1000;
+        }
+        self.phase_since_ns = time_ns.max(self.phase_since_ns);
+    }
+
+    fn count_windows(&mut self, received: Option<u32>, sent: Option<u32>, is_connected: bool) {
+        if let Some(window) = received.filter(|_| is_connected) {
+            self.snd_wnd.add(window);
+            self.zero_windows_received += u64::from(window == 0 && !self.is_peer_window_closed);
+            self.is_peer_window_closed = window == 0;
+        }
+        if let Some(window) = sent.filter(|_| is_connected) {
+            self.zero_windows_sent += u64::from(window == 0 && !self.is_our_window_closed);
+            self.is_our_window_closed = window == 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(ca_state: u8, cwnd: u32, ssthresh: u32, snd_wnd: u32) -> TcpInfo {
+        let mut bytes = [0; 280];
+        bytes[1] = ca_state;
+        for (offset, value) in [(80, cwnd), (76, ssthresh), (228, snd_wnd), (156, 1), (140, 1), (232, 9)] {
+            bytes[offset..offset + 4].copy_from_slice(&u32::to_ne_bytes(value));
+        }
+        TcpInfo::from_bytes(&bytes)
+    }
+
+    #[test]
+    fn phases_and_their_times_are_counted() {
+        let mut counters = ConnectionCounters::default();
+        let infinite = INFINITE_SSTHRESH;
+        for (ms, ca_state, cwnd, ssthresh, window) in [
+            (0, 0, 10, infinite, 100),
+            (10, 0, 40, infinite, 0),
+            (20, 3, 30, 20, 0),
+            (30, 0, 20, 20, 50),
+            (40, 0, 21, 20, 50),
+            (50, 4, 1, 10, 50),
+            (60, 0, 5, 10, 0),
+        ] {
+            counters.add_sample(ms * 1_000_000, &info(ca_state, cwnd, ssthresh, window));
+        }
+        assert_eq!((counters.slow_starts, counters.avoidances), (2, 1));
+        assert_eq!((counters.recoveries, counters.losses, counters.reductions), (1, 1, 0));
+        assert_eq!(counters.phase_us, [20_000, 20_000, 20_000]);
+        assert_eq!(counters.slow_start_cwnd.range, Some((5, 40)));
+        assert_eq!(counters.avoidance_cwnd.range, Some((20, 21)));
+        assert_eq!(counters.ssthresh.range, Some((10, 20)));
+        assert_eq!((counters.snd_wnd.range, counters.zero_windows_received), (Some((0, 100)), 2));
+        assert_eq!(counters.phase(), Some(SenderPhase::SlowStart));
+    }
+}

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Checks the documentation: links to files lead somewhere, and README.md has at most 900 words.
+set -eu
+cd "$(dirname "$0")/.."
+failed=0
+while IFS=: read -r page link; do
+    target=${link#](}
+    target=${target%)}
+    target=${target%%#*}
+    case $target in '' | http*) continue ;; esac
+    if [ ! -e "$(dirname "$page")/$target" ]; then
+        echo "$page: no such file: $target" >&2
+        failed=1
+    fi
+done < <(git ls-files '*.md' | xargs grep -oHE '\]\([^) ]+\)')
+words=$(wc -w <README.md)
+if [ "$words" -gt 900 ]; then
+    echo "README.md has $words words; the limit is 900" >&2
+    failed=1
+fi
+exit $failed

@@ -10,7 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guest::Cache;
 use serde_json::Value;
 use testing::Missing;
 
@@ -50,18 +49,14 @@ fn find_kernels() -> Option<Kernels> {
     Some(Kernels { directory, are_ours: false })
 }
 
-/// Whether the newest kernel boots, which only a processor with a large extended state (AMX) prevents. On others a kernel
-/// that does not boot fails the tests.
+/// Whether a guest boots on this machine's processor: kernels of files may not on one with AMX (docs/kernels.md).
 fn boots(kernels: &Kernels) -> bool {
-    let image = Cache::at(&kernels.directory).find(None).unwrap();
-    if !guest::xstate::exceeds_buffer(image.version) {
-        return true;
-    }
     let ran = run(&Place::new(SMALL), kernels, &["--set", "duration=100ms"]);
-    if ran.code != 0 {
-        println!("no guest boots on this processor: {}", ran.stderr);
+    let has_too_small_buffer = ran.stderr.contains("set fp regs failed");
+    if has_too_small_buffer {
+        println!("{}", ran.stderr);
     }
-    ran.code == 0
+    !has_too_small_buffer
 }
 
 /// The kernels, or the test is skipped.

@@ -18,6 +18,7 @@ const OPTIONS: &str = include_str!("../kernel.config");
 /// Files that a build patches, and the content of one.
 const CLOCK: &str = "arch/um/kernel/time.c";
 const CLOCK_UNIT: &str = "arch/um/include/linux/time-internal.h";
+const REGISTERS: &str = "arch/x86/um/user-offsets.c";
 const CLOCK_SOURCE: &str =
     "static u64 timer_read(struct clocksource *cs)\n{\n\ttime_travel_update_time_rel(TIMER_MULTIPLIER);\n}\n";
 
@@ -50,7 +51,7 @@ impl Fixture {
     fn new(makefile: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let tree = dir.path().join("net-next");
-        for directory in ["arch/um/kernel", "arch/um/include/linux", ".git"] {
+        for directory in ["arch/um/kernel", "arch/um/include/linux", "arch/x86/um", ".git"] {
             fs::create_dir_all(tree.join(directory)).unwrap();
         }
         fs::write(tree.join("Makefile"), makefile).unwrap();
@@ -60,6 +61,7 @@ impl Fixture {
         fs::write(tree.join("arch/um/Kconfig"), "config HZ\n\tint\n\tdefault 100\n").unwrap();
         fs::write(tree.join(CLOCK), CLOCK_SOURCE).unwrap();
         fs::write(tree.join(CLOCK_UNIT), "#define TIMER_MULTIPLIER 256\n").unwrap();
+        fs::write(tree.join(REGISTERS), "\tDEFINE_LONGS(HOST_FP_SIZE, 2696);\n").unwrap();
         let cache = Cache::at(dir.path().join("kernels"));
         Fixture { dir, cache }
     }
@@ -200,15 +202,19 @@ fn a_tree_is_built_in_a_copy() {
 
 #[test]
 fn the_copy_is_patched() {
-    let makefile =
-        MAKEFILE.replace("linux: ; @", &format!("linux: ; @cat arch/um/Kconfig {CLOCK} {CLOCK_UNIT} && "));
+    let makefile = MAKEFILE.replace(
+        "linux: ; @",
+        &format!("linux: ; @cat arch/um/Kconfig {CLOCK} {CLOCK_UNIT} {REGISTERS} && "),
+    );
     let fixture = Fixture::new(&makefile);
     let result = fixture.build(KernelSource::Tree(fixture.tree()), false);
     if !can_build(&result) {
         return;
     }
     let log = fs::read_to_string(result.unwrap().image().path.with_file_name("build.log")).unwrap();
-    for change in ["default 250", "time_travel_clock_was_read();", "TIMER_MULTIPLIER 1"] {
+    for change in
+        ["default 250", "time_travel_clock_was_read();", "TIMER_MULTIPLIER 1", "HOST_FP_SIZE, 12288"]
+    {
         assert!(log.contains(change), "{change}: {log}");
     }
 }

@@ -56,6 +56,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_CONSOLE_LINES: usize = 20;
 /// Part of the first line of a kernel panic.
 const PANIC: &str = "Kernel panic";
+/// Part of the message of a kernel whose buffer for vector registers is smaller than this machine's registers.
+const REGISTERS_DO_NOT_FIT: &str = "set fp regs failed";
 
 /// Why the guest's program failed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -394,7 +396,13 @@ fn no_result(console: &VecDeque<String>, output: &str) -> Error {
     let console = console.iter().map(String::as_str);
     let lines: Vec<&str> = console.chain(output.lines()).filter(|line| !line.is_empty()).collect();
     let printed = if lines.is_empty() { "nothing".into() } else { lines.join("\n  ") };
-    Error::Failed(format!("the guest kernel ended without a result; its output:\n  {printed}"))
+    let advice = if printed.contains(REGISTERS_DO_NOT_FIT) {
+        "\nThe vector registers of this processor (AMX) do not fit into this kernel. longfat changes that when it builds a kernel: \
+         longfat kernel build VERSION --force"
+    } else {
+        ""
+    };
+    Error::Failed(format!("the guest kernel ended without a result; its output:\n  {printed}{advice}"))
 }
 
 #[cfg(test)]
@@ -412,6 +420,13 @@ mod tests {
             .chain(stack)
             .for_each(|line| push_console_line(&mut console, line));
         assert_eq!(Vec::from(console), lines);
+    }
+
+    #[test]
+    fn a_guest_without_room_for_the_registers_is_explained() {
+        let console = VecDeque::from([format!("userspace - {REGISTERS_DO_NOT_FIT}, errno = 14")]);
+        assert!(no_result(&console, "").to_string().ends_with("longfat kernel build VERSION --force"));
+        assert!(!no_result(&VecDeque::new(), "killed").to_string().contains("AMX"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use socket2::Socket;
-use traffic::{Attempted, Error, sys};
+use traffic::{Attempted, Error};
 use watch::TcpInfo;
 
 use crate::{

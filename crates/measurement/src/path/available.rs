@@ -6,7 +6,7 @@ use probe::{AvailableBandwidth, AvailableBandwidthResult, Method, Step, TrainObs
 use probe_transport::{Error, Session, SessionOptions};
 use units::BitRate;
 
-use super::{Error as PathError, tests::TestSeries};
+use super::{Error as PathError, series::TestSeries};
 
 /// The server may still be completing a test.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(10);

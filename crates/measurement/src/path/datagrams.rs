@@ -8,7 +8,7 @@ use units::Bytes;
 
 use super::{
     Error,
-    tests::{PathTest, TestSeries},
+    series::{PathTest, TestSeries},
 };
 
 /// Sends a burst; `None` where the other end receives no datagrams.

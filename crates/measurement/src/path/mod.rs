@@ -7,7 +7,7 @@ mod diagnosed;
 pub mod echoes;
 mod error;
 mod mtu;
-mod tests;
+mod series;
 
 use std::{net::IpAddr, time::Duration};
 
@@ -16,11 +16,11 @@ use iperf3::report::{Amount, Interval, Protocol};
 use probe::AvailableBandwidthResult;
 use units::{BitRate, Time};
 
-use self::tests::PathTest;
+use self::series::PathTest;
 pub use self::{
     diagnosed::{Diagnosis, DiagnosisRequest, diagnose},
     error::Error,
-    tests::{Peer, TestSeries},
+    series::{Peer, TestSeries},
 };
 
 /// Echo requests for the round-trip times without load: spread over two seconds, so that queues of other traffic show.

@@ -8,8 +8,7 @@ use std::{
 
 use iperf3::{
     ClientOptions, Credentials, Observer, Token,
-    report::{Amount, Direction, Interval, Protocol, Report, Start, TestSpec},
-    wire,
+    report::{Amount, Interval, Protocol, Report, Start, TestSpec},
 };
 use schema::FlowSample;
 use tune::HostFacts;

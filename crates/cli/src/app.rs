@@ -18,6 +18,10 @@ Environment:
   LONGFAT_LOG   Diagnostic log on standard error: error, warn, info, debug or trace, for all or by
                 crate, as in lab=debug,iperf3=trace";
 
+/// The environment variable that names the directory of records, and the directory without it.
+pub const RUNS_VARIABLE: &str = "LONGFAT_RUNS";
+pub const DEFAULT_RUNS_DIR: &str = "runs";
+
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
 ///
 /// Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 a published figure was missed or
@@ -29,7 +33,7 @@ struct Cli {
     #[arg(long, global = true)]
     json: bool,
     /// Directory of records
-    #[arg(long, global = true, value_name = "DIR", env = "LONGFAT_RUNS", default_value = "runs")]
+    #[arg(long, global = true, value_name = "DIR", env = RUNS_VARIABLE, default_value = DEFAULT_RUNS_DIR)]
     runs: PathBuf,
     #[command(subcommand)]
     command: Command,

@@ -134,5 +134,5 @@ fn an_unreliable_run_has_one_line_with_its_reasons() {
     assert!(ran.stdout.contains("unreliable (machine busy)"), "{}", ran.stdout);
     let lines = |what: &str| ran.stdout.lines().filter(|line| line.starts_with(what)).count();
     assert_eq!(lines("lab: unreliable measurement: the emulator stalled for up to "), 1, "{}", ran.stdout);
-    assert!(lines("lab: warning: ") >= 1 && !ran.stdout.contains("TRUST"), "{}", ran.stdout);
+    assert!(lines("lab: note: ") >= 1 && !ran.stdout.contains("TRUST"), "{}", ran.stdout);
 }

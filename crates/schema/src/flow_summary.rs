@@ -49,6 +49,9 @@ pub struct FlowSummary {
     /// Median round-trip time.
     #[serde(default)]
     pub median_rtt_us: Option<f64>,
+    /// The round-trip time that 99 % of the samples did not exceed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_rtt_us: Option<f64>,
     /// Largest round-trip time.
     pub max_rtt_us: Option<f64>,
     /// Ping flows: the first echo's round-trip time (which includes address resolution).
@@ -129,9 +132,23 @@ pub struct FlowSummary {
     /// The verdict's evidence, one sentence each.
     #[serde(default)]
     pub evidence: Vec<String>,
-    /// The exact setting that would remove the limit, where the limit is a setting.
+    /// What would remove the limit, in words, with the exact setting where the limit is a setting.
     #[serde(default)]
     pub remedy: Option<String>,
+    /// Commands that apply those settings, one per host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fixes: Vec<Fix>,
+}
+
+/// A command that removes a limit on one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fix {
+    /// The host to run it on.
+    pub host: String,
+    /// The command, to be copied as it is.
+    pub command: String,
+    /// Why this value.
+    pub reason: String,
 }
 
 /// The value of a congestion control's parameter.

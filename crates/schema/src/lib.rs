@@ -22,7 +22,7 @@ mod trace_row;
 pub use cause::Cause;
 pub use event::{EMULATOR, Event, EventKind, SAMPLER};
 pub use flow_sample::FlowSample;
-pub use flow_summary::{FlowSummary, Limited, Setting};
+pub use flow_summary::{Fix, FlowSummary, Limited, Setting};
 pub use link_sample::LinkSample;
 pub use link_summary::LinkSummary;
 pub use name::{EngineName, FigureBound, FlowKind, LinkDirection};

@@ -1,6 +1,6 @@
 //! The verdict in words: the evidence, and the exact setting where the limit is a setting.
 
-use schema::{Cause, FlowSample, FlowSummary};
+use schema::{Cause, Fix, FlowSample, FlowSummary};
 use units::{BitRate, Bytes, Time, three_digits};
 
 use crate::{
@@ -9,8 +9,11 @@ use crate::{
 };
 
 const MIB: u64 = 1 << 20;
+/// A queue is too long where the median round-trip time is at least this multiple of the minimum, and this much longer.
+const BLOATED_RTT_RATIO: f64 = 3.0;
+const BLOATED_RTT_EXCESS_US: f64 = 20_000.0;
 
-/// Fills in `evidence` and `remedy` of a summary whose figures and verdict are known. `rows` are the samples
+/// Fills in `evidence`, `remedy` and `fixes` of a summary whose figures and verdict are known. `rows` are the samples
 /// that the verdict is based on.
 pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut FlowSummary) {
     let Some(cause) = summary.verdict else { return };
@@ -19,7 +22,7 @@ pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut
         .largest()
         .map_or(summary.limited.share(cause), |c| summary.limited_steady.share(c));
     let facts = Facts::new(rows, context, summary, share);
-    let Explanation { evidence, remedy } = match cause {
+    let Explanation { evidence, remedy, fixes } = match cause {
         Cause::ReceiveWindow => receive_window(&facts, context, summary),
         Cause::SendBuffer => send_buffer(&facts, context, summary),
         Cause::PathRate => path_rate(&facts, context, summary),
@@ -33,6 +36,7 @@ pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut
     };
     summary.evidence = second_limit(cause, summary, context).into_iter().chain(evidence).collect();
     summary.remedy = remedy;
+    summary.fixes = fixes;
 }
 
 /// Names the second limit, if there is one, and says that removing only one of the two gains little.
@@ -105,9 +109,11 @@ fn standing_queue(rows: &[&FlowSample]) -> Option<(Time, Time)> {
 }
 
 /// A cause in words.
+#[derive(Default)]
 struct Explanation {
     evidence: Vec<String>,
     remedy: Option<String>,
+    fixes: Vec<Fix>,
 }
 
 fn ecn_marks(facts: &Facts, rows: &[&FlowSample]) -> Explanation {
@@ -122,7 +128,7 @@ fn ecn_marks(facts: &Facts, rows: &[&FlowSample]) -> Explanation {
     ];
     let remedy = "find the queue that marks packets and raise its marking threshold; a congestion control designed for marks \
                   (dctcp, or bbr) slows down less for each";
-    Explanation { evidence, remedy: Some(remedy.into()) }
+    Explanation { evidence, remedy: Some(remedy.into()), ..Explanation::default() }
 }
 
 fn local_queue(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
@@ -148,7 +154,7 @@ fn local_queue(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> E
     let remedy = format!(
         "on {from}: lengthen the transmit queue (ip link set DEVICE txqueuelen N), or use fq, which delays packets instead of dropping them"
     );
-    Explanation { evidence, remedy: Some(remedy) }
+    Explanation { evidence, remedy: Some(remedy), ..Explanation::default() }
 }
 
 fn receive_window(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
@@ -166,7 +172,7 @@ fn receive_window(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -
     }
     evidence.extend(window_law(summary));
     evidence.extend(facts.kernel_counters.clone());
-    Explanation { evidence, remedy: buffers_remedy(context, summary) }
+    with_larger_buffers(evidence, context, summary)
 }
 
 fn send_buffer(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
@@ -184,7 +190,7 @@ fn send_buffer(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> E
     ];
     evidence.extend(window_law(summary));
     evidence.extend(facts.kernel_counters.clone());
-    Explanation { evidence, remedy: buffers_remedy(context, summary) }
+    with_larger_buffers(evidence, context, summary)
 }
 
 fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
@@ -205,7 +211,28 @@ fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Exp
             BitRate(three_digits(limit))
         ));
     }
-    Explanation { evidence, remedy: None }
+    let bloat = bufferbloat(summary);
+    let remedy = bloat.is_some().then(|| {
+        let place = narrowest.map_or("the slowest link".into(), |link| format!("link {}", link.name));
+        format!("run fq_codel or cake at {place}, or shorten its queue: other flows wait in it too")
+    });
+    evidence.extend(bloat);
+    Explanation { evidence, remedy, ..Explanation::default() }
+}
+
+/// Says how much a queue that never drains adds to the round-trip time, if that is a lot.
+fn bufferbloat(summary: &FlowSummary) -> Option<String> {
+    let (min, median) = (summary.min_rtt_us?, summary.median_rtt_us?);
+    let is_bloated = median >= BLOATED_RTT_RATIO * min && median - min >= BLOATED_RTT_EXCESS_US;
+    let time = |us: f64| Time::from_micros(three_digits(us));
+    is_bloated.then(|| {
+        format!(
+            "the median round-trip time was {}, and {} without a queue: the queue before the slowest link is too long \
+             (bufferbloat)",
+            time(median),
+            time(min)
+        )
+    })
 }
 
 fn loss(facts: &Facts, summary: &FlowSummary) -> Explanation {
@@ -221,7 +248,7 @@ fn loss(facts: &Facts, summary: &FlowSummary) -> Explanation {
             retransmitted as f64 / sent as f64 * 100.0
         ));
     }
-    Explanation { evidence, remedy: None }
+    Explanation { evidence, ..Explanation::default() }
 }
 
 fn slow_start(facts: &Facts, summary: &FlowSummary) -> Explanation {
@@ -230,7 +257,7 @@ fn slow_start(facts: &Facts, summary: &FlowSummary) -> Explanation {
     if summary.steady_from_s.is_none() {
         evidence.push("the flow ended before its throughput became steady".into());
     }
-    Explanation { evidence, remedy: None }
+    Explanation { evidence, ..Explanation::default() }
 }
 
 fn application(facts: &Facts, context: &FlowContext) -> Explanation {
@@ -239,7 +266,7 @@ fn application(facts: &Facts, context: &FlowContext) -> Explanation {
     if let Some((evidence, remedy)) =
         generator.and_then(|generator| requested_limit(facts, context, generator, is_reader))
     {
-        return Explanation { evidence: vec![evidence], remedy };
+        return Explanation { evidence: vec![evidence], remedy, ..Explanation::default() };
     }
     let evidence = if is_reader {
         format!(
@@ -252,7 +279,7 @@ fn application(facts: &Facts, context: &FlowContext) -> Explanation {
             facts.share, context.from
         )
     };
-    Explanation { evidence: vec![evidence], remedy: None }
+    Explanation { evidence: vec![evidence], ..Explanation::default() }
 }
 
 /// Our own generator is limited only by request: names the request and how to remove it.
@@ -311,7 +338,7 @@ fn pacing(facts: &Facts, context: &FlowContext) -> Explanation {
         }
     };
     let remedy = requested.map(|_| format!("remove {option}, or raise it"));
-    Explanation { evidence: vec![evidence], remedy }
+    Explanation { evidence: vec![evidence], remedy, ..Explanation::default() }
 }
 
 fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Explanation {
@@ -329,7 +356,7 @@ fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Expla
     };
     let mut evidence = vec![format!("{} {why}: the hosts did not keep up", facts.share)];
     evidence.extend(context.host_use.iter().cloned());
-    Explanation { evidence, remedy: None }
+    Explanation { evidence, ..Explanation::default() }
 }
 
 /// What limits a buffer's size.
@@ -343,34 +370,59 @@ fn buffer_limit(buffer: &Buffer, sysctl: &str, option: &str) -> String {
     }
 }
 
-/// The settings of all buffers that limit the flow for a relevant share of its time. Where two alternate,
+/// The evidence, and the settings of all buffers that limit the flow for a relevant share of its time. Where two alternate,
 /// raising one leaves the other as the limit.
-fn buffers_remedy(context: &FlowContext, summary: &FlowSummary) -> Option<String> {
+fn with_larger_buffers(evidence: Vec<String>, context: &FlowContext, summary: &FlowSummary) -> Explanation {
     let named = [summary.verdict, summary.verdict_also];
     let limits =
         |cause| summary.limited_steady.share(cause) >= MIN_OTHER_WINDOW_SHARE || named.contains(&Some(cause));
     let receive = limits(Cause::ReceiveWindow).then(|| {
         let (sysctl, key) = ("net.ipv4.tcp_rmem", "receive_buffer");
-        buffer_remedy(&context.receive_buffer, sysctl, key, &context.to, context, summary)
+        larger_buffer(&context.receive_buffer, sysctl, key, &context.to, context, summary)
     });
     let send = limits(Cause::SendBuffer).then(|| {
         let (sysctl, key) = ("net.ipv4.tcp_wmem", "send_buffer");
-        buffer_remedy(&context.send_buffer, sysctl, key, &context.from, context, summary)
+        larger_buffer(&context.send_buffer, sysctl, key, &context.from, context, summary)
     });
-    let all: Vec<String> = [receive, send].into_iter().flatten().flatten().collect();
-    (!all.is_empty()).then(|| all.join("; and "))
+    let all: Vec<LargerBuffer> = [receive, send].into_iter().flatten().flatten().collect();
+    let words: Vec<String> = all.iter().map(LargerBuffer::in_words).collect();
+    let fixes = all.into_iter().filter_map(|larger| match larger {
+        LargerBuffer::Sysctl(fix) => Some(fix),
+        LargerBuffer::Advice(_) => None,
+    });
+    Explanation {
+        evidence,
+        remedy: (!words.is_empty()).then(|| words.join("; and ")),
+        fixes: fixes.collect(),
+    }
+}
+
+/// How a buffer is made larger.
+enum LargerBuffer {
+    Sysctl(Fix),
+    /// No command is known.
+    Advice(String),
+}
+
+impl LargerBuffer {
+    fn in_words(&self) -> String {
+        match self {
+            LargerBuffer::Sysctl(Fix { host, command, reason }) => format!("on {host}: {command} ({reason})"),
+            LargerBuffer::Advice(advice) => advice.clone(),
+        }
+    }
 }
 
 /// The setting for a buffer of twice the bandwidth-delay product. That suffices for kernels that advertise
 /// only half of a buffer as window, and for the data that arrives while one lost segment is retransmitted.
-fn buffer_remedy(
+fn larger_buffer(
     buffer: &Buffer,
     sysctl: &str,
     key: &str,
     host: &str,
     context: &FlowContext,
     summary: &FlowSummary,
-) -> Option<String> {
+) -> Option<LargerBuffer> {
     let rate = context.path.iter().map(|l| l.rate_bps).reduce(f64::min);
     let bdp = rate.zip(summary.min_rtt_us).map(|(rate, rtt)| rate / 8.0 * rtt * 1e-6);
     let twice = bdp.map(|bdp| ((2.0 * bdp) as u64).div_ceil(MIB) * MIB);
@@ -384,24 +436,30 @@ fn buffer_remedy(
         let rtt = Time::from_micros(summary.min_rtt_us.unwrap_or(0.0) as u64);
         format!("{} is twice the bandwidth-delay product at {rtt}", exact(needed))
     };
-    match (buffer, twice) {
+    let larger = match (buffer, twice) {
         (Buffer::Tuned([least, first, largest]), Some(twice)) => {
             let needed = if twice > *largest { twice } else { largest.saturating_mul(3) / 2 };
-            Some(format!("on {host}: sysctl -w {sysctl}=\"{least} {first} {needed}\" ({})", why(needed)))
+            LargerBuffer::Sysctl(Fix {
+                host: host.into(),
+                command: format!("sysctl -w {sysctl}=\"{least} {first} {needed}\""),
+                reason: why(needed),
+            })
         }
-        (Buffer::Tuned([_, _, largest]), None) => {
-            Some(format!("on {host}: raise the third value of {sysctl}, now {}", exact(*largest)))
-        }
-        (Buffer::Fixed(_), Some(needed)) => Some(format!(
+        (Buffer::Tuned([_, _, largest]), None) => LargerBuffer::Advice(format!(
+            "on {host}: raise the third value of {sysctl}, now {}",
+            exact(*largest)
+        )),
+        (Buffer::Fixed(_), Some(needed)) => LargerBuffer::Advice(format!(
             "remove the flow's {key} so that the kernel tunes the buffer, or set it to {} ({})",
             exact(needed / 2),
             why(needed)
         )),
         (Buffer::Fixed(_), None) => {
-            Some(format!("remove the flow's {key} so that the kernel tunes the buffer"))
+            LargerBuffer::Advice(format!("remove the flow's {key} so that the kernel tunes the buffer"))
         }
-        (Buffer::Unknown, _) => None,
-    }
+        (Buffer::Unknown, _) => return None,
+    };
+    Some(larger)
 }
 
 /// The window law as a check: goodput = bytes in flight / round-trip time.
@@ -502,6 +560,35 @@ mod tests {
         let remedy = summary.remedy.unwrap();
         assert!(remedy.contains("on h2: sysctl -w net.ipv4.tcp_rmem="), "{remedy}");
         assert!(remedy.contains("; and on h1: sysctl -w net.ipv4.tcp_wmem="), "{remedy}");
+        let commands: Vec<_> =
+            summary.fixes.iter().map(|fix| (fix.host.as_str(), fix.command.as_str())).collect();
+        assert_eq!(
+            commands,
+            [
+                ("h2", "sysctl -w net.ipv4.tcp_rmem=\"10240 87380 50331648\""),
+                ("h1", "sysctl -w net.ipv4.tcp_wmem=\"10240 87380 50331648\"")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_queue_that_multiplies_the_round_trip_time_is_called_bufferbloat() {
+        let (context, summary) = lab8(Buffer::Unknown);
+        let explained = |median: f64| {
+            let mut summary = FlowSummary {
+                verdict: Some(Cause::PathRate),
+                median_rtt_us: Some(median),
+                ..summary.clone()
+            };
+            explain(&[], &context, &mut summary);
+            (summary.evidence.join("; "), summary.remedy)
+        };
+        let (evidence, remedy) = explained(310_000.0);
+        assert!(evidence.contains("310 ms, and 20 ms without a queue"), "{evidence}");
+        assert!(remedy.unwrap().starts_with("run fq_codel or cake at link s1-s2"));
+        // One bandwidth-delay product of queue, as recommended.
+        let (evidence, remedy) = explained(40_000.0);
+        assert!(!evidence.contains("bufferbloat") && remedy.is_none(), "{evidence}");
     }
 
     #[test]

@@ -222,6 +222,9 @@ fn round_trips(rows: &[&FlowSample], summary: &mut FlowSummary) {
     rtts.sort_unstable();
     summary.mean_rtt_us = mean(rtts.iter().map(|rtt| *rtt as f64));
     summary.max_rtt_us = rtts.last().map(|rtt| *rtt as f64);
+    // The nearest rank.
+    let rank = (rtts.len() * 99).div_ceil(100);
+    summary.p99_rtt_us = rank.checked_sub(1).map(|index| rtts[index] as f64);
     summary.median_rtt_us = match rtts.len() {
         0 => None,
         n if n % 2 == 1 => Some(rtts[n / 2] as f64),
@@ -513,6 +516,7 @@ mod tests {
         let summary = summarize(&rows, &[lost], &times, &context);
         assert_eq!(summary.first_rtt_us, Some(40_000.0));
         assert_eq!(summary.median_rtt_us, Some(20_250.0));
+        assert_eq!(summary.p99_rtt_us, summary.max_rtt_us);
         assert_eq!((summary.pings_sent, summary.pings_lost), (Some(5), Some(1)));
         assert_eq!((summary.goodput_bps, summary.verdict), (None, None));
     }

@@ -27,6 +27,15 @@ pub fn micros(us: f64) -> String {
     seconds(us / 1e6)
 }
 
+/// A time in microseconds with three digits, as in `20.0 ms`.
+pub fn rounded_micros(us: f64) -> String {
+    if us.abs() >= 1e6 {
+        format!("{} s", significant(us / 1e6, 3))
+    } else {
+        with_prefix(us / 1e6, "s", 3, 1e-6)
+    }
+}
+
 /// A share of 1, as in `97 %`; small shares have a decimal.
 pub fn share(share: f64) -> String {
     let percent = share * 100.0;

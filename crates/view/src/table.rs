@@ -243,44 +243,39 @@ pub fn reproduced(results: &[Reproduced]) -> String {
     out
 }
 
-/// What limited each TCP flow of each run, in shares of its steady part; causes without a share are omitted.
-pub fn verdicts(runs: &[RunSummary]) -> String {
+/// The goodput and the round-trip times of each flow of each run, and what limited it; UDP flows are in [`datagrams`].
+pub fn results(runs: &[RunSummary]) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let flows: Vec<(&String, &FlowSummary)> = runs
         .iter()
         .zip(&labels)
         .flat_map(|(run, label)| run.flows.iter().map(move |flow| (label, flow)))
-        .filter(|(_, flow)| flow.verdict.is_some())
+        .filter(|(_, flow)| flow.kind != FlowKind::Udp)
         .collect();
     if flows.is_empty() {
         return String::new();
     }
-    let causes: Vec<Cause> = Cause::ALL
-        .into_iter()
-        .filter(|c| flows.iter().any(|(_, f)| f.limited_steady.share(*c) > 0.0))
-        .collect();
     let ccs = CcNames::of(flows.iter().map(|(_, flow)| *flow));
-    let mut header = texts(["RUN", "FLOW", "LIMITED BY", "GOODPUT"]);
-    header.extend(causes.iter().map(|cause| words::cause(*cause).to_owned()));
-    let mut right = vec![false, false, false];
-    right.resize(header.len(), true);
-    if ccs.are_relevant() {
-        header.insert(2, "CC".to_owned());
-        right.insert(2, false);
-    }
-    let mut rows = vec![header];
+    let mut rows =
+        vec![texts(["RUN", "FLOW", "CC", "GOODPUT", "STEADY", "MIN RTT", "MEDIAN", "99 %", "LIMITED BY"])];
     for (label, flow) in flows {
-        let mut row = vec![
+        let rtt = |us: Option<f64>| or_unknown(us, number::rounded_micros);
+        rows.push(vec![
             label.clone(),
             flow.name.clone(),
+            ccs.name(flow).unwrap_or_else(|| UNKNOWN.into()),
+            or_unknown(flow.goodput_bps, number::rate),
+            or_unknown(flow.steady_goodput_bps, number::rate),
+            rtt(flow.min_rtt_us),
+            rtt(flow.median_rtt_us),
+            rtt(flow.p99_rtt_us),
             words::limits(flow).unwrap_or_else(|| UNKNOWN.into()),
-            or_unknown(flow.steady_or_overall_goodput_bps(), number::rate),
-        ];
-        row.extend(causes.iter().map(|cause| number::share(flow.limited_steady.share(*cause))));
-        if ccs.are_relevant() {
-            row.insert(2, ccs.name(flow).unwrap_or_else(|| UNKNOWN.into()));
-        }
-        rows.push(row);
+        ]);
+    }
+    let mut right = vec![false, false, false, true, true, true, true, true, false];
+    if !ccs.are_relevant() {
+        right.remove(2);
+        rows.iter_mut().for_each(|row| drop(row.remove(2)));
     }
     let mut out = table(&rows, &right);
     for (run, label) in runs.iter().zip(&labels) {
@@ -289,6 +284,64 @@ pub fn verdicts(runs: &[RunSummary]) -> String {
         }
     }
     out
+}
+
+/// Most flows that [`explanations`] explains.
+const MAX_EXPLAINED_FLOWS: usize = 6;
+
+/// What limited each flow with a verdict: the causes' shares, the evidence and the fix.
+pub fn explanations(runs: &[RunSummary]) -> String {
+    let labels = run_labels(&runs.iter().collect::<Vec<_>>());
+    let flows = runs
+        .iter()
+        .zip(&labels)
+        .flat_map(|(run, label)| run.flows.iter().map(move |flow| (label, flow)))
+        .filter(|(_, flow)| flow.verdict.is_some());
+    let mut out = String::new();
+    for (label, flow) in flows.clone().take(MAX_EXPLAINED_FLOWS) {
+        out.push_str(&format!("\n{label} {}: {}\n", flow.name, shares(flow)));
+        for sentence in &flow.evidence {
+            out.push_str(&format!("  * {sentence}\n"));
+        }
+        out.push_str(&fix(flow));
+    }
+    let more = flows.count().saturating_sub(MAX_EXPLAINED_FLOWS);
+    if more > 0 {
+        out.push_str(&format!("\n{more} more flows: longfat show RUN\n"));
+    }
+    without_control(&out)
+}
+
+/// `limited by send buffer 67 %, receive window 33 % of the time`: the causes' shares of the steady part, the
+/// largest first; those below 1 % are left out.
+fn shares(flow: &FlowSummary) -> String {
+    let limited = if flow.limited_steady.largest().is_some() { &flow.limited_steady } else { &flow.limited };
+    let mut causes = Cause::ALL.map(|cause| (limited.share(cause), cause));
+    causes.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let shown = causes.iter().filter(|(share, _)| *share >= 0.01);
+    let shown: Vec<String> =
+        shown.map(|(share, cause)| format!("{} {}", words::cause(*cause), number::share(*share))).collect();
+    match shown.is_empty() {
+        true => format!("limited by {}", words::limits(flow).unwrap_or_else(|| UNKNOWN.into())),
+        false => format!("limited by {} of the time", shown.join(", ")),
+    }
+}
+
+/// How to remove a flow's limit: a command for each host and the reasons for the values, or the advice; empty where
+/// there is none.
+pub fn fix(flow: &FlowSummary) -> String {
+    if flow.fixes.is_empty() {
+        return flow.remedy.iter().map(|remedy| format!("  to fix it: {remedy}\n")).collect();
+    }
+    let mut out = String::new();
+    let mut reasons: Vec<&str> = Vec::new();
+    for fix in &flow.fixes {
+        out.push_str(&format!("  to fix it, on {}:\n    {}\n", fix.host, fix.command));
+        if !reasons.contains(&fix.reason.as_str()) {
+            reasons.push(&fix.reason);
+        }
+    }
+    out + &format!("  ({})\n", reasons.join("; "))
 }
 
 /// The datagram counts of each run's UDP flows; empty where there are none.
@@ -336,6 +389,7 @@ fn flow_facts(flow: &FlowSummary) -> String {
         ("min RTT", time(flow.min_rtt_us)),
         ("median RTT", time(flow.median_rtt_us)),
         ("mean RTT", time(flow.mean_rtt_us)),
+        ("99 % of RTTs at most", time(flow.p99_rtt_us)),
         ("max RTT", time(flow.max_rtt_us)),
         ("pings sent", count(flow.pings_sent)),
         ("pings lost", count(flow.pings_lost)),
@@ -362,10 +416,7 @@ fn flow_facts(flow: &FlowSummary) -> String {
     for sentence in &flow.evidence {
         out.push_str(&format!("  * {sentence}\n"));
     }
-    if let Some(remedy) = &flow.remedy {
-        out.push_str(&format!("  -> {remedy}\n"));
-    }
-    out
+    out + &fix(flow)
 }
 
 fn links(run: &RunSummary) -> String {
@@ -465,8 +516,7 @@ pub(crate) fn texts<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String>
 
 /// Pads columns to their widest cell; `right` marks the right-aligned ones. Lines have no trailing spaces.
 pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
-    // Control characters in a name must not affect the terminal.
-    let clean = |cell: &String| cell.chars().filter(|c| !c.is_control()).collect::<String>();
+    let clean = |cell: &String| without_control(cell).replace('\n', "");
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(clean).collect()).collect();
     let width = |cell: &str| cell.chars().count();
     let widths: Vec<usize> = (0..right.len())
@@ -488,4 +538,9 @@ pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
         out.push('\n');
     }
     out
+}
+
+/// Text without control characters except the ends of lines, so that a name cannot affect the terminal.
+fn without_control(text: &str) -> String {
+    text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
 }

@@ -8,9 +8,29 @@ fn runs() -> Vec<schema::RunSummary> {
 }
 
 #[test]
-fn verdicts() {
-    insta::assert_snapshot!(table::verdicts(&runs()));
-    assert_eq!(table::verdicts(&[]), "");
+fn results() {
+    insta::assert_snapshot!(table::results(&runs()));
+    assert_eq!(table::results(&[]), "");
+}
+
+#[test]
+fn explanations() {
+    let mut runs = runs();
+    assert_eq!(table::explanations(&[]), "");
+    let flow = &mut runs[0].flows[0];
+    flow.evidence = vec!["the window was full".into()];
+    let fix = |host: &str| schema::Fix {
+        host: host.into(),
+        command: format!("sysctl -w a.b=\"{host} 2 3\""),
+        reason: "3 is twice 1.5".into(),
+    };
+    flow.fixes = vec![fix("h1"), fix("h2")];
+    flow.remedy = Some("not printed beside commands".into());
+    insta::assert_snapshot!(table::explanations(&runs));
+    let flows = runs[0].flows.clone();
+    runs[0].flows = flows.iter().cycle().take(9).cloned().collect();
+    let text = table::explanations(&runs[..1]);
+    assert!(text.ends_with("\n3 more flows: longfat show RUN\n"), "{text}");
 }
 
 #[test]
@@ -74,5 +94,7 @@ fn shown_and_listed() {
 fn names_cannot_control_the_terminal() {
     let mut runs = runs();
     runs[0].flows[0].name = "\u{1b}[31mred\u{7}".into();
-    assert!(!table::verdicts(&runs).contains(['\u{1b}', '\u{7}']));
+    runs[0].flows[0].evidence = vec!["\u{1b}[31mred".into()];
+    assert!(!table::results(&runs).contains(['\u{1b}', '\u{7}']));
+    assert!(!table::explanations(&runs).contains(['\u{1b}', '\u{7}']));
 }

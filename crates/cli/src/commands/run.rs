@@ -16,12 +16,16 @@ use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
 use crate::{
+    app::{DEFAULT_RUNS_DIR, RUNS_VARIABLE},
     exit::Exit,
     interrupt,
     open::{parse_set, read_experiment},
     output,
     progress::ProgressDisplay,
 };
+
+/// Most records that are listed one by one.
+const MAX_RECORDS: usize = 6;
 
 /// Options of `run`.
 #[derive(Debug, Args)]
@@ -93,7 +97,7 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let summary = experiment.summary(runs);
     let printed = match json {
         true => output::json(&summary),
-        false => output::text(&tables(&summary, args.report.as_deref())),
+        false => output::text(&text(&summary, runs_dir, args.report.as_deref())),
     };
     if let Some(path) = &args.report {
         let loaded: Vec<LoadedRun> =
@@ -145,10 +149,12 @@ pub fn command_line() -> String {
     words.join(" ")
 }
 
-/// The tables and warnings as text.
-fn tables(summary: &Summary, report: Option<&Path>) -> String {
-    let mut text = format!("{}\n{}\n", summary.title, view::table::verdicts(&summary.runs));
+/// The results with their reasons and fixes, notes, published figures, and where the records are.
+fn text(summary: &Summary, runs_dir: &Path, report: Option<&Path>) -> String {
+    let mut text = format!("{}\n{}", summary.title, view::table::results(&summary.runs));
     text.push_str(&view::table::datagrams(&summary.runs));
+    text.push_str(&view::table::explanations(&summary.runs));
+    text.push('\n');
     let mut lines: Vec<String> = Vec::new();
     for run in &summary.runs {
         let label = match &run.variant {
@@ -157,7 +163,7 @@ fn tables(summary: &Summary, report: Option<&Path>) -> String {
         };
         let unreliable = (!run.quality.is_reliable())
             .then(|| format!("{label}: unreliable measurement: {}\n", run.quality.reasons().join("; ")));
-        let warnings = run.quality.warnings().iter().map(|warning| format!("{label}: warning: {warning}\n"));
+        let warnings = run.quality.warnings().iter().map(|warning| format!("{label}: note: {warning}\n"));
         for line in unreliable.into_iter().chain(warnings) {
             // Several runs may have the same warning.
             if !lines.contains(&line) {
@@ -172,7 +178,22 @@ fn tables(summary: &Summary, report: Option<&Path>) -> String {
     if let Some(report) = report {
         text.push_str(&format!("report: {}\n", report.display()));
     }
-    text
+    text + &records(summary, runs_dir)
+}
+
+/// Where the records are and how to look at them.
+fn records(summary: &Summary, runs_dir: &Path) -> String {
+    let directory = runs_dir.join(&summary.scenario);
+    let mut lines = match &summary.runs[..] {
+        [] => return String::new(),
+        runs if runs.len() > MAX_RECORDS => vec![format!("{} records: {}", runs.len(), directory.display())],
+        runs => runs.iter().map(|run| format!("record: {}", directory.join(&run.id).display())).collect(),
+    };
+    let is_default =
+        std::env::var_os(RUNS_VARIABLE).map_or(DEFAULT_RUNS_DIR.into(), PathBuf::from) == runs_dir;
+    let option = if is_default { String::new() } else { format!(" --runs {}", runs_dir.display()) };
+    lines.push(format!("to look closer: longfat{option} view last, or longfat{option} show last"));
+    lines.join("\n") + "\n"
 }
 
 /// An error if a published figure was missed. Unreliable figures neither meet nor miss.

@@ -54,7 +54,7 @@ pub fn text(kept: &RecordedTest) -> String {
 /// The evidence, and the fix.
 fn reasons(flow: &FlowSummary) -> impl Iterator<Item = String> {
     let evidence = flow.evidence.iter().map(|evidence| format!("  {evidence}"));
-    evidence.chain(flow.remedy.iter().map(|remedy| format!("  to fix it: {remedy}")))
+    evidence.chain(view::table::fix(flow).lines().map(str::to_owned).collect::<Vec<_>>())
 }
 
 /// `receive window 9.4 s (94 %), slow start 0.4 s (4 %)`: the largest share first.

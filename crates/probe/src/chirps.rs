@@ -168,7 +168,7 @@ impl Method for Chirps {
                 let end_ns = f64::from(self.bytes) * 8e9 / self.capacity_bps() * FAST_END_PACKET_TIMES;
                 if end_ns < 4.0 * self.limits.resolution_ns {
                     warnings.push(
-                        "packets are closer together than the resolution of the time stamps: use streams"
+                        "packets are closer together than the resolution of the timestamps: use streams"
                             .into(),
                     );
                 }

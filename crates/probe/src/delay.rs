@@ -184,7 +184,7 @@ pub fn estimate_delay(trips: &[RoundTripTimes], sent: usize, stamp_error_ns: f64
         stamp_error_ms: stamp_error_ns / 1e6,
         validity: Validity::new(warnings, || {
             format!(
-                "{} round trips; variation is precise to the time stamps, the delay itself to half a \
+                "{} round trips; variation is precise to the timestamps, the delay itself to half a \
                 round-trip time",
                 trips.len()
             )

@@ -16,7 +16,7 @@ table! {
         metrics {
             rate_bps = "wire rate that left the queue since the last sample, overhead included",
             queue_bytes = "bytes in the queue now, overhead included",
-            max_queue_bytes = "most bytes in the queue since the last sample",
+            max_queue_bytes = "maximum number of bytes in the queue since the last sample",
             sent_packets = "packets (segments) that left the queue",
             sent_bytes = "bytes that left the queue, overhead included",
             dropped_queue_packets = "packets dropped because the queue was full",

@@ -48,13 +48,13 @@ table! {
             kind: TraceKind,
         }
         metrics {
-            seq_bytes = "of sent data: place of its first byte in the flow, from 0",
+            seq_bytes = "of sent data: position of its first byte in the flow, from 0",
             len_bytes = "of sent data: payload bytes",
             ack_bytes = "of ACKs: payload bytes acknowledged in order since the start",
-            sack_blocks = "of ACKs: how many SACK blocks",
+            sack_blocks = "of ACKs: number of SACK blocks",
             snd_cwnd_segs = "congestion window",
             snd_ssthresh_segs = "slow-start threshold; absent while infinite",
-            inflight_segs = "segments in flight, by the sender's reckoning",
+            inflight_segs = "segments in flight, as the sender computes them",
             srtt_us = "smoothed round-trip time",
             rtt_us = "of ACKs: the round trip that this one measured, of traced connections",
             snd_wnd_bytes = "window that the peer advertises, scaled",

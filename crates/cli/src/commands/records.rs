@@ -40,7 +40,7 @@ pub struct PlotArgs {
     /// Metrics, separated by commas: cwnd, rtt, goodput, ... or any column's name
     #[arg(long, value_delimiter = ',', default_value = "goodput,cwnd,rtt")]
     metric: Vec<String>,
-    /// Plot against this metric instead of time: a point per sample of the second half of each flow, or of --from to --to
+    /// Plot against this metric instead of time: one point per sample of the second half of each flow, or between --from and --to
     #[arg(long, value_name = "METRIC")]
     against: Option<String>,
     /// Start time, as in 4.5s since the start of the run

@@ -104,7 +104,7 @@ pub struct ServeArgs {
         help_heading = "Authentication"
     )]
     token: Option<PathBuf>,
-    /// Maximum difference of a client's clock
+    /// Maximum difference between client's and server's clocks
     #[arg(long, value_name = "TIME", value_parser = iperf3_values::time, help_heading = "Authentication")]
     time_skew_threshold: Option<Duration>,
     /// Use the PKCS#1 padding of iperf3 before 3.17

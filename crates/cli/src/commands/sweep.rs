@@ -28,7 +28,7 @@ use crate::{
 /// Options of `sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// The scenario file, or one of the built-in: cc-rtt-loss, mtu, socket-buffers, streams, udp; several with --fit
+    /// The scenario file, or a built-in sweep: cc-rtt-loss, mtu, socket-buffers, streams, udp; several with --fit
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Sweep a field in addition to those of the file's `[[sweeps]]`, as in `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB`

@@ -167,7 +167,7 @@ impl Native<'_> {
                 let source = source(cc, self.path).ok_or_else(|| {
                     let built_in = built_in_names().join(", ");
                     Error::BadInput(format!(
-                        "longfat has no congestion control {:?}: it has {built_in}",
+                        "there is no congestion control {:?}; longfat has {built_in}",
                         cc.name()
                     ))
                 })?;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::report::Report;
 
-/// Reads the JSON of one test, of iperf3 3.1 to 3.21 or longfat.
+/// Reads the JSON of one test, of iperf3 3.1 to 3.22 or longfat.
 ///
 /// # Errors
 /// If the text is not iperf3's JSON, or does not contain exactly one test.

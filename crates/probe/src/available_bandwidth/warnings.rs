@@ -80,7 +80,7 @@ impl AvailableBandwidth {
         }
         if self.are_streams_too_short {
             warnings.push(
-                "streams were too short for the resolution of the time stamps: allow a higher rate".into(),
+                "streams were too short for the resolution of the timestamps: allow a higher rate".into(),
             );
         }
         if self.has_host_drops {

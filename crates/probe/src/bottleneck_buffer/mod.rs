@@ -242,7 +242,7 @@ impl Method for BottleneckBuffer {
             && found.high > 1.5 * found.value
         {
             warnings.push(
-                "the queue is hardly longer than a packet, or the resolution of the time stamps is too low \
+                "the queue is hardly longer than a packet, or the resolution of the timestamps is too low \
                 for it"
                     .into(),
             );

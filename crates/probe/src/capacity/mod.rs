@@ -281,7 +281,7 @@ impl Method for Capacity {
                 let dispersion = f64::from(self.bytes) * 8e9 * packets.max(MIN_PACKETS) as f64 / value;
                 if dispersion < 20.0 * self.limits.resolution_ns {
                     warnings.push(
-                        "bursts were too short for the resolution of the time stamps: allow a higher rate"
+                        "bursts were too short for the resolution of the timestamps: allow a higher rate"
                             .into(),
                     );
                 }

@@ -38,7 +38,7 @@ pub struct BuildArgs {
     /// Build this kernel tree; it is copied and not modified
     #[arg(long, value_name = "DIR", conflicts_with = "image")]
     source: Option<PathBuf>,
-    /// Add a finished User-Mode Linux kernel
+    /// Add a User-Mode Linux kernel that is already built
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Name of the kernel [default: the release of a package's kernel, the last component of DIR or FILE]

@@ -101,7 +101,7 @@ pub struct PeerArgs {
     /// Use IPv6 only
     #[arg(short = '6', long)]
     version6: bool,
-    /// Timeout of waiting for the server and its queue
+    /// Maximum time to wait for the server and in its queue
     #[arg(long, alias = "patience", value_name = "TIME", value_parser = iperf3_values::time, default_value = "60")]
     timeout: Duration,
 }

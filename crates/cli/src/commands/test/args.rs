@@ -41,10 +41,10 @@ pub struct TestArgs {
     /// Maximum duration of `-t auto`
     #[arg(long, value_name = "TIME", value_parser = iperf3_values::time, help_heading = "What to send")]
     max_time: Option<Duration>,
-    /// Number of bytes to send instead (K, M, G are powers of 1024; or as in 10MB)
+    /// Number of bytes to send instead of -t (K, M, G are powers of 1024; or as in 10MB)
     #[arg(short = 'n', long, value_name = "BYTES", value_parser = iperf3_values::bytes, conflicts_with_all = ["time", "blockcount"], help_heading = "What to send")]
     bytes: Option<Bytes>,
-    /// Number of blocks to send instead
+    /// Number of blocks to send instead of -t
     #[arg(short = 'k', long, value_name = "BLOCKS", value_parser = iperf3_values::count, conflicts_with = "time", help_heading = "What to send")]
     blockcount: Option<u64>,
     /// Omit the first part from all figures, in seconds or as in 500ms
@@ -103,7 +103,7 @@ pub struct TestArgs {
     /// Type of service: decimal, octal (0...) or hexadecimal (0x...)
     #[arg(short = 'S', long, value_name = "N", value_parser = iperf3_values::tos, help_heading = "Streams")]
     tos: Option<u8>,
-    /// The same by name or number of a DSCP
+    /// Type of service as the name or number of a DSCP
     #[arg(long, value_name = "DSCP", value_parser = iperf3_values::dscp, conflicts_with = "tos", help_heading = "Streams")]
     dscp: Option<u8>,
     /// The IPv6 flow label, decimal or hexadecimal (0x...)
@@ -146,10 +146,10 @@ pub struct TestArgs {
     /// Local port
     #[arg(long, value_name = "PORT", help_heading = "Connection")]
     cport: Option<u16>,
-    /// Timeout of connecting, in milliseconds or as in 2s
+    /// Connection timeout, in milliseconds or as in 2s
     #[arg(long, value_name = "MS", value_parser = iperf3_values::milliseconds, default_value = "10000", help_heading = "Connection")]
     connect_timeout: Duration,
-    /// Timeout of waiting in the server's queue
+    /// Maximum time to wait in the server's queue
     #[arg(long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "600", help_heading = "Connection")]
     queue_timeout: Duration,
     /// Timeout without any received data, in milliseconds or as in 2s
@@ -161,7 +161,7 @@ pub struct TestArgs {
     #[command(flatten)]
     identity: Identity,
 
-    /// Measure the round-trip time of small datagrams before and during the test (servers that are longfat)
+    /// Measure the round-trip time of small datagrams before and during the test (needs a longfat server)
     #[arg(long, conflicts_with = "udp", help_heading = "Reports")]
     latency: bool,
     /// Report interval, in seconds or as in 10ms; 0 for none

@@ -150,7 +150,7 @@ fn goal(args: &TuneArgs, facts: &HostFacts) -> anyhow::Result<Option<Goal>> {
         && facts.device(device).is_none()
     {
         let names: Vec<&str> = facts.devices.iter().map(|device| device.name.as_str()).collect();
-        return Err(bad(&format!("there is no device {device}; the devices are {}", names.join(", "))));
+        return Err(bad(&format!("there is no device {device}; there are only {}", names.join(", "))));
     }
     let (mut device, mut rtt, mut rate) = (args.device.clone(), args.rtt, args.rate);
     if let Some(host) = &args.host {

@@ -58,7 +58,7 @@ pub struct WatchArgs {
     /// Also trace each ACK and round-trip sample
     #[arg(long)]
     per_ack: bool,
-    /// Sample by sock_diag even where eBPF would cost less
+    /// Sample with sock_diag even if eBPF is available
     #[arg(long, conflicts_with_all = ["events", "per_ack"])]
     no_bpf: bool,
     /// Write a record, for show, plot, report and compare

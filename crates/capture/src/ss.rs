@@ -1,7 +1,8 @@
 //! Parses the log of `ss -tin` (iproute2) in a loop, as in `while sleep 0.1; do date +%s.%N; ss -tinm; done`.
 //!
-//! A line that contains a time (seconds since 1970, or a 24-hour time of day) begins a sample of all sockets. In a log
-//! without times, ss's heading or a repeated socket begins one, and the caller gives the interval.
+//! A line that contains a time (seconds since 1970, or a 24-hour time of day) begins a sample of all sockets.
+//! In a log without times, ss's heading or a repeated socket begins a sample, and the caller gives the
+//! interval.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +13,7 @@ use schema::FlowSample;
 
 use crate::Error;
 
-/// Smallest number that is read as seconds since 1970; other numbers alone on a line are smaller.
+/// Smallest number that counts as seconds since 1970. Other numbers that are alone on a line are smaller.
 const MIN_EPOCH_S: f64 = 1e8;
 const DAY_US: i64 = 86_400_000_000;
 
@@ -72,7 +73,7 @@ struct LogParser {
     indices: BTreeMap<String, usize>,
     /// Sockets that the current sample contains already.
     sampled: BTreeSet<usize>,
-    /// The socket whose details follow, with its queues.
+    /// The socket whose details follow, with the lengths of its receive and send queue, bytes.
     open: Option<(usize, [Option<i64>; 2])>,
 }
 
@@ -319,7 +320,7 @@ ssthresh:9 bytes_sent:134518 bytes_retrans:34518 bytes_acked:100001 segs_out:6 s
 delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27.3%) retrans:0/1 minrtt:0.022 snd_wnd:28672\n";
 
     #[test]
-    fn a_sample_is_a_row() {
+    fn a_sample_of_a_socket_becomes_a_row() {
         let log = parse(SAMPLE, 1000).unwrap();
         let socket = &log.sockets[0];
         assert_eq!(
@@ -370,7 +371,7 @@ delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27
         assert_eq!(parse(&stamped, 1).unwrap().start_s, Some(1_700_000_000.5));
         let dated =
             ["Sat Nov 21 23:59:59 UTC 2026\n", SAMPLE, "Sun Nov 22 00:00:01 UTC 2026\n", SAMPLE].concat();
-        assert_eq!(times(&dated), [0, 2_000_000], "over midnight");
+        assert_eq!(times(&dated), [0, 2_000_000], "across midnight");
     }
 
     #[test]
@@ -388,7 +389,7 @@ delivery_rate 27009144bps delivered:5 app_limited busy:44ms rwnd_limited:12ms(27
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "([ -~]|\n|\t|rtt:|10.0.0.1:1 |cwnd:|[0-9]{1,12}:){0,60}") {
+        fn no_text_causes_a_panic(text in "([ -~]|\n|\t|rtt:|10.0.0.1:1 |cwnd:|[0-9]{1,12}:){0,60}") {
             let _ = parse(&text, 1000);
         }
     }

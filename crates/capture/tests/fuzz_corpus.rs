@@ -1,4 +1,4 @@
-//! Replays the fuzzers' corpus, so that crashes found once stay fixed.
+//! Replays the fuzzers' corpus, as a regression test.
 
 #![allow(clippy::disallowed_methods, reason = "this test writes the corpus")]
 
@@ -7,12 +7,12 @@ use testing::replay_corpus;
 use crate::common::{self, MS, Tcp};
 
 #[test]
-fn captures() {
+fn the_corpus_of_captures_passes() {
     replay_corpus("capture", capture::fuzz);
 }
 
 #[test]
-fn logs_of_ss() {
+fn the_corpus_of_ss_logs_passes() {
     replay_corpus("ss_log", |bytes| {
         if let Ok(text) = std::str::from_utf8(bytes) {
             drop(capture::ss::parse(text, 1000));
@@ -20,7 +20,7 @@ fn logs_of_ss() {
     });
 }
 
-/// Writes the captures of the corpus again: `cargo test -p longfat-capture --test all write_the_corpus --
+/// Rewrites the captures of the corpus: `cargo test -p longfat-capture --test all write_the_corpus --
 /// --ignored`.
 #[test]
 #[ignore = "it writes fuzz/corpus/capture"]
@@ -45,12 +45,12 @@ fn write_the_corpus() {
         let header = [0, (us >> 32) as u32, us as u32, bytes.len() as u32, bytes.len() as u32];
         pcapng.extend(common::block(6, [words(&header), bytes.clone()].concat(), order));
     }
-    let whole = common::pcap(&frames, 65_535);
-    let truncated = whole[..whole.len() - 9].to_vec();
+    let complete = common::pcap(&frames, 65_535);
+    let truncated = complete[..complete.len() - 9].to_vec();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/capture");
     std::fs::create_dir_all(folder).unwrap();
     for (name, bytes) in [
-        ("connection", whole),
+        ("connection", complete),
         ("headers-only", common::pcap(&frames, 60)),
         ("cut", truncated),
         ("blocks", pcapng),

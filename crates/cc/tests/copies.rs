@@ -1,11 +1,11 @@
-//! Users start from a copy of a built-in algorithm: it builds with the headers that the program includes.
+//! A copy of a built-in algorithm, from which users start, builds with the headers included in the program.
 
 use cc::native::Library;
 use cc::{Algorithm, ParameterValues, Source};
 use tcp::{CongestionControl, Operation, TcpSock};
 
-/// The algorithm's text as a user's file in an empty folder.
-fn copy(algorithm: &Algorithm) -> Source {
+/// A copy of the algorithm's source, as a user's file in an empty folder.
+fn copy_of(algorithm: &Algorithm) -> Source {
     Source::File {
         path: format!("/nowhere/{}.bpf.c", algorithm.name).into(),
         text: algorithm.text.to_owned(),
@@ -15,7 +15,7 @@ fn copy(algorithm: &Algorithm) -> Source {
 #[test]
 fn a_copy_of_every_algorithm_builds_and_has_the_same_parameters() {
     for algorithm in Algorithm::all() {
-        let copy = copy(algorithm);
+        let copy = copy_of(algorithm);
         let parameters = copy.parameters().unwrap_or_else(|e| panic!("a copy of {}: {e}", algorithm.name));
         assert_eq!(parameters, Source::BuiltIn(algorithm).parameters().unwrap(), "{}", algorithm.name);
         for parameter in parameters {
@@ -27,7 +27,7 @@ fn a_copy_of_every_algorithm_builds_and_has_the_same_parameters() {
 #[test]
 fn a_copy_of_griddt_behaves_like_the_original() {
     let griddt = Algorithm::all().iter().find(|a| a.name == "griddt").unwrap();
-    let grown = |source: &Source| {
+    let cwnd_after_acks = |source: &Source| {
         let mut controller =
             Library::open(source, &ParameterValues::new()).unwrap().controller(None).unwrap();
         assert!(controller.has(Operation::CongAvoid));
@@ -39,5 +39,5 @@ fn a_copy_of_griddt_behaves_like_the_original() {
         }
         (sk.snd_cwnd, sk.snd_cwnd_cnt)
     };
-    assert_eq!(grown(&copy(griddt)), grown(&Source::BuiltIn(griddt)));
+    assert_eq!(cwnd_after_acks(&copy_of(griddt)), cwnd_after_acks(&Source::BuiltIn(griddt)));
 }

@@ -1,8 +1,7 @@
-//! The congestion controls of the kernel's selftests. A table in docs/write-your-own-cc.md has the result of
-//! each.
+//! The congestion controls of the kernel's selftests. docs/write-your-own-cc.md has a table of their results.
 //!
 //! The files are those of Debian's source packages and are not part of this repository. They are read from
-//! the folder `LONGFAT_SELFTESTS` (as `linux-source-VERSION/tools/testing/selftests/bpf/progs`), else in
+//! the folder `LONGFAT_SELFTESTS` (as `linux-source-VERSION/tools/testing/selftests/bpf/progs`), or else from
 //! /usr/src/linux-source-*.tar.xz. scripts/selftests.sh fetches them, runs this test, and rewrites the table.
 
 use std::{
@@ -19,13 +18,13 @@ use cc::{
 };
 use tcp::test_kit;
 
-/// The kernel of the table's column for eBPF.
+/// Version of the kernel that the table's eBPF column is for.
 const TABLE_KERNEL: &str = "6.18";
 const BEGIN: &str = "<!-- selftests: written by scripts/selftests.sh -->";
 const END: &str = "<!-- end of selftests -->";
 const PROGS: &str = "tools/testing/selftests/bpf/progs";
-/// Files that test a refusal, and their deliberate error.
-const MEANT: [(&str, &str); 5] = [
+/// Selftests that the kernel must refuse, and their deliberate errors.
+const INTENDED_REFUSALS: [(&str, &str); 5] = [
     ("bpf_dctcp_release.c", "release may not change options"),
     ("bpf_tcp_nogpl.c", "another license"),
     ("tcp_ca_incompl_cong_ops.c", "operations are missing"),
@@ -33,25 +32,26 @@ const MEANT: [(&str, &str); 5] = [
     ("tcp_ca_untrusted_btf_write.c", "a write through an untrusted pointer"),
 ];
 
-/// The source trees by version ("6.12"), and a temporary folder that must exist while they are used.
-fn trees() -> Option<(BTreeMap<Version, PathBuf>, Option<tempfile::TempDir>)> {
+/// Finds the source trees, by version ("6.12"). Unpacked trees are in the temporary folder, which the caller
+/// must not drop while it uses them.
+fn find_trees() -> Option<(BTreeMap<Version, PathBuf>, Option<tempfile::TempDir>)> {
     if let Some(folder) = std::env::var_os("LONGFAT_SELFTESTS") {
-        let found = versions(Path::new(&folder), "");
+        let found = find_versions(Path::new(&folder), "");
         assert!(!found.is_empty(), "LONGFAT_SELFTESTS={} has no linux-source-*", folder.display());
         return Some((found, None));
     }
-    let packed = versions(Path::new("/usr/src"), ".tar.xz");
+    let packed = find_versions(Path::new("/usr/src"), ".tar.xz");
     if packed.is_empty() {
         return None;
     }
-    let place = tempfile::tempdir().unwrap();
+    let unpacked = tempfile::tempdir().unwrap();
     for (version, archive) in &packed {
         let mut tar = Command::new("tar");
-        tar.arg("-xJf").arg(archive).arg("-C").arg(place.path());
+        tar.arg("-xJf").arg(archive).arg("-C").arg(unpacked.path());
         let status = tar.arg(format!("linux-source-{}/{PROGS}", version.0)).status().unwrap();
         assert!(status.success(), "cannot unpack {}", archive.display());
     }
-    Some((versions(place.path(), ""), Some(place)))
+    Some((find_versions(unpacked.path(), ""), Some(unpacked)))
 }
 
 /// A kernel series, ordered by its numbers.
@@ -76,19 +76,20 @@ impl PartialOrd for Version {
     }
 }
 
-fn versions(folder: &Path, end: &str) -> BTreeMap<Version, PathBuf> {
+/// The entries `linux-source-VERSION` of a folder whose names end with `suffix`.
+fn find_versions(folder: &Path, suffix: &str) -> BTreeMap<Version, PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let named = entries.filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
-        let version = name.strip_prefix("linux-source-")?.strip_suffix(end)?;
+        let version = name.strip_prefix("linux-source-")?.strip_suffix(suffix)?;
         let is_version = version.chars().all(|c| c.is_ascii_digit() || c == '.');
         is_version.then(|| (Version(version.to_string()), entry.path()))
     });
     named.collect()
 }
 
-/// All files with a `struct tcp_congestion_ops` variable, by name.
-fn files(tree: &Path) -> Vec<PathBuf> {
+/// All files with a `struct tcp_congestion_ops` variable, sorted by name.
+fn find_algorithms(tree: &Path) -> Vec<PathBuf> {
     let progs = tree.join(PROGS);
     let entries = fs::read_dir(&progs).unwrap_or_else(|e| panic!("{}: {e}", progs.display()));
     let is_wanted = |path: &PathBuf| {
@@ -101,14 +102,15 @@ fn files(tree: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether the running kernel accepts the file. No socket uses it: some of these programs are only meant to
-/// be loaded, not to run.
-fn in_kernel(path: &Path) -> Result<(), String> {
+/// Loads the file into the running kernel. No socket uses it: some of these programs are only meant to be
+/// loaded, not to run.
+fn load_into_kernel(path: &Path) -> Result<(), String> {
     let source = Source::file(path).map_err(|e| e.to_string())?;
     kernel::load(&source, &ParameterValues::new(), None).map(drop).map_err(|e| e.to_string())
 }
 
-/// Not a separate test: one file natively, in a process that may crash.
+/// Not a separate test: `run_natively` starts it in a child process, which may crash, to run one file
+/// natively.
 #[test]
 fn native_trial() {
     let Some(path) = std::env::var_os("LONGFAT_TEST_NATIVE") else { return };
@@ -123,11 +125,12 @@ fn native_trial() {
         rounds.run(200);
         if rounds.sk().snd_cwnd == 0 { Err("it set the congestion window to 0".into()) } else { Ok(()) }
     };
-    let said = trial().err().unwrap_or_else(|| "runs".into());
-    println!("\ntrial: {}", said.lines().next().unwrap_or_default());
+    let result = trial().err().unwrap_or_else(|| "runs".into());
+    println!("\ntrial: {}", result.lines().next().unwrap_or_default());
 }
 
-fn natively(path: &Path) -> Result<(), String> {
+/// Runs the file in the simulator, in a child process.
+fn run_natively(path: &Path) -> Result<(), String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "selftests::native_trial", "--nocapture"])
         .env("LONGFAT_TEST_NATIVE", path)
@@ -135,25 +138,25 @@ fn natively(path: &Path) -> Result<(), String> {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > Duration::from_secs(120) {
+        if started.elapsed() > Duration::from_secs(120) {
             child.kill().unwrap();
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    match said.lines().find_map(|l| l.strip_prefix("trial: ")) {
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    match stdout.lines().find_map(|l| l.strip_prefix("trial: ")) {
         Some("runs") => Ok(()),
         Some(why) => Err(why.into()),
         None => Err(format!("crashes ({})", output.status)),
     }
 }
 
-/// A cell of the table: line and message without path, name and remedy.
-fn cell(result: &Result<(), String>, good: &str, path: &Path) -> String {
-    let Err(why) = result else { return good.into() };
+/// A cell of the table: `success`, or line and message of the error without path, name and remedy.
+fn format_cell(result: &Result<(), String>, success: &str, path: &Path) -> String {
+    let Err(why) = result else { return success.into() };
     let first = why.lines().next().unwrap_or_default();
     let (_, first) = first.split_once(&format!("{}:", path.display())).unwrap_or(("", first));
     let reason = first.split("; ").next().unwrap_or_default();
@@ -161,11 +164,11 @@ fn cell(result: &Result<(), String>, good: &str, path: &Path) -> String {
     format!("refused: {named}{}", reason.replace('|', "\\|").replace('*', "\\*"))
 }
 
-/// Like [`cell`], for selftests that may expect the refusal.
-fn cell_in_kernel(result: &Result<(), String>, path: &Path) -> String {
-    let cell = cell(result, "loads", path);
+/// Like [`format_cell`], for the eBPF column: marks the refusals that a selftest intends.
+fn format_kernel_cell(result: &Result<(), String>, path: &Path) -> String {
+    let cell = format_cell(result, "loads", path);
     let file = path.file_name().unwrap_or_default();
-    match MEANT.iter().find(|(name, _)| file == *name) {
+    match INTENDED_REFUSALS.iter().find(|(name, _)| file == *name) {
         Some((_, what)) => cell.replacen("refused:", &format!("refused as meant ({what}):"), 1),
         None => cell,
     }
@@ -180,16 +183,20 @@ struct Row {
     natively: String,
 }
 
-fn rows(trees: &BTreeMap<Version, PathBuf>, kernel: bool) -> Vec<Row> {
+/// Tries all files natively, and in the kernel if `with_kernel`.
+fn build_rows(trees: &BTreeMap<Version, PathBuf>, with_kernel: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for (version, tree) in trees {
-        let found = files(tree);
+        let found = find_algorithms(tree);
         assert!(found.len() >= 7, "{}: only {found:?}", version.0);
         for path in found {
             let file = path.file_name().unwrap().to_string_lossy().into_owned();
             rows.push(Row {
-                in_kernel: if kernel { cell_in_kernel(&in_kernel(&path), &path) } else { String::new() },
-                natively: cell(&natively(&path), "runs", &path),
+                in_kernel: match with_kernel {
+                    true => format_kernel_cell(&load_into_kernel(&path), &path),
+                    false => String::new(),
+                },
+                natively: format_cell(&run_natively(&path), "runs", &path),
                 version: version.0.clone(),
                 file,
             });
@@ -199,7 +206,7 @@ fn rows(trees: &BTreeMap<Version, PathBuf>, kernel: bool) -> Vec<Row> {
     rows
 }
 
-fn write(rows: &[Row]) -> String {
+fn format_table(rows: &[Row]) -> String {
     let mut text =
         format!("| file | of Linux | eBPF on Linux {TABLE_KERNEL} | simulator |\n|---|---|---|---|\n");
     for Row { file, version, in_kernel, natively } in rows {
@@ -208,7 +215,7 @@ fn write(rows: &[Row]) -> String {
     text
 }
 
-fn read(table: &str) -> Vec<Row> {
+fn parse_table(table: &str) -> Vec<Row> {
     let cells = |line: &str| -> Option<Row> {
         let line = line.strip_prefix("| `")?.strip_suffix(" |")?;
         let mut cells = line.split(" | ").map(str::to_string);
@@ -220,50 +227,53 @@ fn read(table: &str) -> Vec<Row> {
 
 #[test]
 fn the_kernels_selftests_have_the_results_of_the_table() {
-    let Some((trees, _place)) = trees() else {
-        let why = "no /usr/src/linux-source-*.tar.xz; scripts/selftests.sh fetches what is needed";
+    let Some((trees, _folder)) = find_trees() else {
+        let why = "no /usr/src/linux-source-*.tar.xz; to download the sources, run scripts/selftests.sh";
         return testing::skip(testing::Missing::Feature, why);
     };
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let on_table_kernel =
+    let is_table_kernel =
         release.starts_with(&format!("{TABLE_KERNEL}.")) && kernel::missing_requirement().is_none();
-    let found = rows(&trees, on_table_kernel);
+    let found = build_rows(&trees, is_table_kernel);
     for registered in kernel::loaded_controls().unwrap_or_default() {
         assert!(
             !registered.held_by.iter().any(|(pid, _)| *pid == std::process::id())
                 || !registered.name.starts_with("bpf_"),
-            "{registered:?} is still there"
+            "{registered:?} is still registered"
         );
     }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/write-your-own-cc.md");
     let text = fs::read_to_string(&docs).unwrap();
-    let (before, rest) = text.split_once(BEGIN).expect("the table's beginning is marked");
-    let (table, after) = rest.split_once(END).expect("the table's end is marked");
+    let (before, remaining) = text.split_once(BEGIN).expect("the table's beginning is marked");
+    let (table, after) = remaining.split_once(END).expect("the table's end is marked");
     if std::env::var_os("LONGFAT_SELFTESTS_WRITE").is_some() {
-        assert!(on_table_kernel, "the table is for Linux {TABLE_KERNEL} with BTF, as root");
-        return fs::write(&docs, format!("{before}{BEGIN}\n{}{END}{after}", write(&found))).unwrap();
+        assert!(is_table_kernel, "the table is for Linux {TABLE_KERNEL} with BTF, as root");
+        return fs::write(&docs, format!("{before}{BEGIN}\n{}{END}{after}", format_table(&found))).unwrap();
     }
     let expected: Vec<Row> =
-        read(table).into_iter().filter(|r| found.iter().any(|f| f.version == r.version)).collect();
+        parse_table(table).into_iter().filter(|r| found.iter().any(|f| f.version == r.version)).collect();
     assert!(
         !expected.is_empty(),
-        "the table has none of {:?}; scripts/selftests.sh writes it anew",
+        "the table has no rows for {:?}; scripts/selftests.sh rewrites it",
         trees.keys()
     );
-    let strip = |rows: Vec<Row>| -> Vec<Row> {
-        if on_table_kernel {
+    let strip_kernel_column = |rows: Vec<Row>| -> Vec<Row> {
+        if is_table_kernel {
             return rows;
         }
         rows.into_iter().map(|row| Row { in_kernel: String::new(), ..row }).collect()
     };
-    for (found, expected) in found.iter().zip(&strip(expected)) {
-        // The table's kernel has no dctcp; another one of the same series may have it.
+    for (found, expected) in found.iter().zip(&strip_kernel_column(expected)) {
+        // The kernel of the table has no dctcp module, but another kernel of the same series may have it.
         if found.in_kernel == "loads" && expected.in_kernel.contains("has no function dctcp_") {
             continue;
         }
         assert_eq!(found, expected, "scripts/selftests.sh rewrites the table");
     }
-    if !on_table_kernel {
-        testing::skip(testing::Missing::Feature, format!("the column for eBPF is of Linux {TABLE_KERNEL}"));
+    if !is_table_kernel {
+        testing::skip(
+            testing::Missing::Feature,
+            format!("the table's eBPF column is for Linux {TABLE_KERNEL}"),
+        );
     }
 }

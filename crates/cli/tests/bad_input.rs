@@ -1,15 +1,16 @@
-//! Bad input: a clear error, the right exit code, and nothing left behind.
+//! Bad input causes a clear error and the right exit code, and creates no files.
 
 use crate::common;
 use common::{Place, SMALL};
 
-/// Runs SMALL with a change; the exit code must be 2 and the error contain all of `expected`.
-fn refused(from: &str, to: &str, expected: &[&str]) {
+/// Runs SMALL with `from` replaced by `to`. The exit code must be 2, and the error must contain all of
+/// `expected`.
+fn assert_change_is_refused(from: &str, to: &str, expected: &[&str]) {
     assert!(SMALL.contains(from), "{from:?} is not in the scenario");
-    refused_text(&SMALL.replacen(from, to, 1), expected);
+    assert_scenario_is_refused(&SMALL.replacen(from, to, 1), expected);
 }
 
-fn refused_text(scenario: &str, expected: &[&str]) {
+fn assert_scenario_is_refused(scenario: &str, expected: &[&str]) {
     let place = Place::new(scenario);
     let ran = place.run(&["run", "s.toml", "--engine", "lab"]);
     assert_eq!(ran.code, 2, "{ran:?}");
@@ -17,49 +18,53 @@ fn refused_text(scenario: &str, expected: &[&str]) {
     for text in expected {
         assert!(ran.stderr.contains(text), "{text:?} is not in: {}", ran.stderr);
     }
-    assert!(!place.path("runs").exists(), "nothing may be left behind");
+    assert!(!place.path("runs").exists(), "a refused run must not create records");
 }
 
 #[test]
 fn unknown_key() {
-    refused("delay = \"10ms\"", "dealy = \"10ms\"", &["s.toml:11:", "dealy", "did you mean", "delay"]);
+    assert_change_is_refused(
+        "delay = \"10ms\"",
+        "dealy = \"10ms\"",
+        &["s.toml:11:", "dealy", "did you mean", "delay"],
+    );
 }
 
 #[test]
 fn unknown_host_in_a_flow() {
-    refused("to = \"h2\"", "to = \"h3\"", &["s.toml:17:", "h3", "did you mean"]);
+    assert_change_is_refused("to = \"h2\"", "to = \"h3\"", &["s.toml:17:", "h3", "did you mean"]);
 }
 
 #[test]
 fn negative_rate() {
-    refused("100mbit", "-100mbit", &["s.toml:11:", "-100mbit"]);
+    assert_change_is_refused("100mbit", "-100mbit", &["s.toml:11:", "-100mbit"]);
 }
 
 #[test]
-fn rate_without_a_unit() {
-    refused("100mbit", "10g", &["s.toml:11:", "10g", "10 Gbit/s", "10 GB/s"]);
+fn a_rate_with_an_ambiguous_unit() {
+    assert_change_is_refused("100mbit", "10g", &["s.toml:11:", "10g", "10 Gbit/s", "10 GB/s"]);
 }
 
 #[test]
 fn delay_on_an_unknown_link() {
     let variant = "[[variants]]\nname = \"far\"\nlinks.\"s1-s9\".forward.delay = \"50ms\"\n";
-    refused_text(&format!("{SMALL}{variant}"), &["s.toml:21:", "s1-s9", "h1-s1"]);
+    assert_scenario_is_refused(&format!("{SMALL}{variant}"), &["s.toml:21:", "s1-s9", "h1-s1"]);
 }
 
 #[test]
 fn a_variant_that_changes_nothing() {
     let variant = "[[variants]]\nname = \"same\"\nflows.bulk.cc = \"cubic\"\n";
-    refused_text(&format!("{SMALL}{variant}"), &["same", "has no effect"]);
+    assert_scenario_is_refused(&format!("{SMALL}{variant}"), &["same", "has no effect"]);
 }
 
 #[test]
 fn zero_byte_queue() {
-    refused("250kB", "0B", &["s.toml:11:", "queue"]);
+    assert_change_is_refused("250kB", "0B", &["s.toml:11:", "queue"]);
 }
 
 #[test]
-fn not_toml() {
-    refused_text("<html>\n", &["s.toml:1:", "not TOML"]);
+fn a_file_that_is_not_toml() {
+    assert_scenario_is_refused("<html>\n", &["s.toml:1:", "not TOML"]);
     let place = Place::new("");
     std::fs::write(place.path("s.toml"), [0xff, 0xfe, 0x00]).unwrap();
     let ran = place.run(&["run", "s.toml"]);
@@ -78,7 +83,7 @@ fn unreadable_file() {
 }
 
 #[test]
-fn unknown_variant_set_and_engine() {
+fn unknown_values_of_options() {
     let place = Place::new(SMALL);
     for (args, expected) in [
         (["--variant", "tuned"], "tuned"),
@@ -100,17 +105,17 @@ fn a_congestion_control_that_the_kernel_lacks() {
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(
         ran.stderr.contains("warpdrive") && ran.stderr.contains("longfat cc list"),
-        "it must say where what there is stands: {ran:?}"
+        "the error must name the command that lists the available ones: {ran:?}"
     );
-    assert!(!place.path("runs").exists(), "nothing may be left behind");
+    assert!(!place.path("runs").exists(), "a refused run must not create records");
 }
 
 #[test]
-fn a_setting_that_hosts_do_not_have() {
+fn a_sysctl_that_network_namespaces_lack() {
     let sysctl = "[hosts.h2]\nsysctl = { \"net.core.rmem_max\" = 1000000 }\naddress";
     let place = Place::new(&SMALL.replace("[hosts.h2]\naddress", sysctl));
     let ran = place.run(&["run", "s.toml"]);
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.stderr.contains("h2") && ran.stderr.contains("net.core.rmem_max"), "{ran:?}");
-    assert!(!place.path("runs").exists(), "nothing may be left behind");
+    assert!(!place.path("runs").exists(), "a refused run must not create records");
 }

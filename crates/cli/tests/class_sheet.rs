@@ -1,4 +1,5 @@
-//! The class sheet of Lab 8 and Lab 13, typed into `longfat lab shell` as students type it into Mininet, at 100 Mb/s.
+//! The commands of the course's Lab 8 and Lab 13, typed into `longfat lab shell` as students type them into
+//! Mininet, but at 100 Mb/s.
 
 use crate::common;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use common::{
     turn::a_lab_among_others,
 };
 
-/// h1 - s1 - s2 - h2.
+/// Mininet topology of Lab 8: h1 - s1 - s2 - h2.
 fn lab8() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenario/tests/mn/lab8.mn")
 }
@@ -19,14 +20,14 @@ const RATE: &str =
     "sudo tc qdisc add dev s1-eth2 parent 1: handle 2: tbf rate 100mbit burst 500000 limit 250000\n";
 
 #[test]
-fn the_delay_and_the_rate_are_what_the_sheet_says() {
+fn delay_and_rate_are_those_of_the_class_sheet() {
     if !have(&["iperf3"]) {
         return;
     }
     let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
-    assert!(lab.rtt_ms("h1", "h2") < 5.0, "nothing delays yet");
+    assert!(lab.rtt_ms("h1", "h2") < 5.0, "no delay is set yet");
     let typed = lab.typed(&format!(
         "# buffers first, then the emulated path\n\
          h1 sysctl -w net.ipv4.tcp_rmem='10240 87380 16777216'\n\
@@ -47,7 +48,7 @@ fn the_delay_and_the_rate_are_what_the_sheet_says() {
     assert!(typed.stdout.contains(" 0% packet loss"), "{typed:?}");
     let control = |host: &str| lab.exec(host, &["cat", "/proc/sys/net/ipv4/tcp_congestion_control"]).stdout;
     assert_eq!(control("h2").trim(), "reno");
-    assert_ne!(control("h1").trim(), "reno", "a host's settings are its own");
+    assert_ne!(control("h1").trim(), "reno", "each host has its own sysctls");
     let rtt = lab.rtt_ms("h1", "h2");
     assert!((20.0..23.0).contains(&rtt), "{rtt} ms");
 
@@ -56,7 +57,7 @@ fn the_delay_and_the_rate_are_what_the_sheet_says() {
     let forward = lab.exec("h1", &["iperf3", "-c", "h2", "-t", "2", "-O", "1", "-J"]);
     let json: serde_json::Value = serde_json::from_str(&forward.stdout).unwrap();
     let goodput = json["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
-    // The bucket lets 500000 bytes through at once.
+    // The token bucket passes a burst of 500000 bytes at once.
     assert!((30e6..102e6).contains(&goodput), "{goodput} b/s");
     let back = lab.iperf3_bps("h2", "h1");
     assert!(back > 102e6, "only s1 to s2 is limited: {back} b/s");
@@ -70,20 +71,20 @@ fn the_delay_and_the_rate_are_what_the_sheet_says() {
     let pings = lab.exec("h1", &["ping", "-c", "200", "-i", "0.01", "-W", "1", "h2"]);
     let received: u32 =
         pings.stdout.split(" received").next().and_then(|t| t.rsplit(' ').next()).unwrap().parse().unwrap();
-    // 160 on the average, with a deviation of 5.7; netem without delay has none any more.
+    // 160 on average, with a standard deviation of 5.7. Changing netem without `delay` removes its delay.
     assert!((130..190).contains(&received), "{pings:?}");
     assert!(lab.typed("tc qdisc del dev s1-eth2 root\n").code == 0);
-    assert!(lab.rtt_ms("h1", "h2") < 5.0, "nothing delays any more");
+    assert!(lab.rtt_ms("h1", "h2") < 5.0, "the delay is removed");
 }
 
 #[test]
-fn jumbo_frames_pass_only_after_every_port_takes_them() {
+fn jumbo_frames_pass_only_if_every_port_has_their_mtu() {
     let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
     let jumbo =
         || lab.exec("h1", &["ping", "-M", "do", "-s", "8972", "-c", "2", "-i", "0.2", "-W", "1", "h2"]);
-    assert_ne!(jumbo().code, 0, "the host itself is at 1500");
+    assert_ne!(jumbo().code, 0, "the host's MTU is 1500");
     let mtu = |host: &str| format!("{host} ifconfig {host}-eth0 mtu 9000\n");
     let hosts = match have(&["ifconfig"]) {
         true => mtu("h1") + &mtu("h2"),
@@ -91,11 +92,11 @@ fn jumbo_frames_pass_only_after_every_port_takes_them() {
     };
     let typed = lab.typed(&hosts);
     assert_eq!(typed.code, 0, "{typed:?}");
-    assert_ne!(jumbo().code, 0, "the switches are at 1500");
+    assert_ne!(jumbo().code, 0, "the MTU of the switches is 1500");
     let typed =
         lab.typed("ifconfig s1-eth1 mtu 9000\nifconfig s1-eth2 mtu 9000\ns2 ifconfig s2-eth1 mtu 9000\n");
     assert_eq!(typed.code, 0, "{typed:?}");
-    assert_ne!(jumbo().code, 0, "s2-eth2 is at 1500");
+    assert_ne!(jumbo().code, 0, "the MTU of s2-eth2 is 1500");
     let typed = lab.typed("sudo ifconfig s2-eth2 mtu 9000\n");
     assert_eq!(typed.code, 0, "{typed:?}");
     let passed = jumbo();
@@ -105,21 +106,21 @@ fn jumbo_frames_pass_only_after_every_port_takes_them() {
 }
 
 #[test]
-fn tc_is_understood_however_it_is_called() {
+fn tc_can_be_called_by_name_by_path_and_with_sudo() {
     if !have(&["tc"]) {
         return;
     }
     let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
-    let callable: Vec<&str> = ["tc", "/sbin/tc", "/usr/sbin/tc", "sudo tc"]
+    let calls: Vec<&str> = ["tc", "/sbin/tc", "/usr/sbin/tc", "sudo tc"]
         .into_iter()
         .filter(|call| match call.strip_prefix("sudo") {
             Some(_) => have(&["sudo"]) && common::is_root(),
             None => !call.starts_with('/') || Path::new(call).exists(),
         })
         .collect();
-    for (i, call) in callable.iter().enumerate() {
+    for (i, call) in calls.iter().enumerate() {
         let delay = 5 * (i + 1);
         let set = format!("h1 {call} qdisc replace dev h1-eth0 root netem delay {delay}ms\n");
         let typed = lab.typed(&format!("{set}h1 {call} qdisc show dev h1-eth0\n"));
@@ -127,7 +128,7 @@ fn tc_is_understood_however_it_is_called() {
         let rtt = lab.rtt_ms("h1", "h2");
         assert!((delay as f64..delay as f64 + 4.0).contains(&rtt), "{call}: {rtt} ms");
     }
-    // The ports of switches can be reached from a host as well, as all of them are in Mininet's root.
+    // A host can also configure the ports of switches, which are all in the root namespace in Mininet.
     let port =
         lab.typed("h1 tc qdisc add dev s2-eth1 root netem delay 40ms\nh1 tc qdisc del dev h1-eth0 root\n");
     assert_eq!(port.code, 0, "{port:?}");
@@ -135,7 +136,7 @@ fn tc_is_understood_however_it_is_called() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused_by_name() {
+fn unsupported_arguments_are_refused_by_name() {
     if !have(&["tc"]) {
         return;
     }
@@ -156,12 +157,16 @@ fn what_is_not_understood_is_refused_by_name() {
         ("h1 tc qdisc add dev h1-eth0 root netem slot 1ms", "slot"),
     ] {
         let typed = lab.typed(&format!("{line}\n"));
-        // The shell repeats a host's whole command; what is refused must be named before that.
-        let said = typed.stderr.lines().next().unwrap_or_default();
-        assert!(typed.code == 1 && said.contains(named) && !said.contains(line), "{line}: {typed:?}");
+        // The shell also quotes a host's whole command; the first line must name the unsupported argument
+        // itself.
+        let first_line = typed.stderr.lines().next().unwrap_or_default();
+        assert!(
+            typed.code == 1 && first_line.contains(named) && !first_line.contains(line),
+            "{line}: {typed:?}"
+        );
     }
-    assert!(lab.rtt_ms("h1", "h2") < 5.0, "nothing of it has an effect");
-    // Other qdiscs of a host, and its other devices, are the real tc's.
+    assert!(lab.rtt_ms("h1", "h2") < 5.0, "refused commands have no effect");
+    // The real tc handles other qdiscs of a host, and a host's other devices.
     for device in ["h1-eth0", "lo"] {
         let set = format!("h1 tc qdisc replace dev {device} root pfifo limit 7");
         let real = lab.typed(&format!("{set}\nh1 tc qdisc show dev {device}\n"));

@@ -1,10 +1,10 @@
-//! Commands that need no lab: closed forms, the model engine, records, help.
+//! Commands that need no lab: closed-form formulas, the model engine, records, help.
 
 use crate::common;
 use common::{Place, Ran, SMALL, shipped};
 
 #[test]
-fn bdp_has_the_published_figures() {
+fn bdp_computes_the_published_figures() {
     let place = Place::new(SMALL);
     let json = place.run(&["bdp", "10gbit", "50ms", "--window", "1MiB", "--json"]).json();
     assert_eq!(json["bdp_bytes"], 62_500_000);
@@ -16,32 +16,32 @@ fn bdp_has_the_published_figures() {
     let gigabit = place.run(&["bdp", "1Gb/s", "1ms", "--json"]).json();
     assert!((gigabit["udp_goodput_bps"].as_f64().unwrap() / 957e6 - 1.0).abs() < 0.001);
     assert!((gigabit["tcp_goodput_bps"].as_f64().unwrap() / 941e6 - 1.0).abs() < 0.001);
-    // G-r7: 2.5 Gb/s, 180 ms, MSS 1460.
+    // Published figure G-r7 (docs/reproduced.md): 2.5 Gb/s, 180 ms, MSS 1460.
     let transatlantic = place.run(&["bdp", "2.5gbit", "180ms", "--mss", "1460", "--json"]).json();
     assert!((transatlantic["reno_recovery_s"].as_f64().unwrap() / 3467.0 - 1.0).abs() < 0.001);
-    assert_eq!(gigabit["utilization"], serde_json::Value::Null, "of no window there is no use");
+    assert_eq!(gigabit["utilization"], serde_json::Value::Null, "without a window there is no utilization");
 }
 
 #[test]
-fn bdp_explains_each_figure_and_names_both_readings() {
+fn bdp_explains_each_figure_and_names_both_meanings_of_a_unit() {
     let place = Place::new(SMALL);
     let text = place.run(&["bdp", "10gbit", "20ms", "--window", "8MB", "--buffer", "16MiB"]).stdout;
     assert!(text.contains("A window of 8 MB") && text.contains("A socket buffer of 16 MiB"), "{text}");
-    for (args, readings) in [
+    for (args, meanings) in [
         (["10g", "20ms"], ["10 Gbit/s", "10 GB/s"]),
         (["10gbps", "20ms"], ["bit", "byte"]),
         (["10gbit", "20"], ["20ms", "20s"]),
     ] {
         let ran = place.run(&[&["bdp"], args.as_slice()].concat());
         assert_eq!(ran.code, 2, "{ran:?}");
-        assert!(readings.iter().all(|r| ran.stderr.contains(r)), "{readings:?}: {}", ran.stderr);
+        assert!(meanings.iter().all(|m| ran.stderr.contains(m)), "{meanings:?}: {}", ran.stderr);
     }
     let impossible = place.run(&["bdp", "10gbit", "0ms"]);
     assert_eq!(impossible.code, 2, "{impossible:?}");
 }
 
 #[test]
-fn the_model_engine_knows_the_published_kernel() {
+fn the_model_engine_also_computes_for_the_published_kernel() {
     let place = Place::new(&shipped("lab8.toml"));
     let json = place.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
     let published = &json["published"][0];
@@ -78,8 +78,8 @@ fn records_are_listed_shown_compared_drawn_and_reported() {
         let html = std::fs::read_to_string(place.path(name)).unwrap();
         assert!(html.starts_with("<!doctype html>") && html.contains("receive window"), "{name}");
         let html = html.replace("http://www.w3.org/2000/svg", "");
-        for outside in ["http://", "https://", " src=", "url(", "@import"] {
-            assert!(!html.contains(outside), "{name} must open offline, but has {outside}");
+        for reference in ["http://", "https://", " src=", "url(", "@import"] {
+            assert!(!html.contains(reference), "{name} must open offline, but has {reference}");
         }
     }
     for args in [
@@ -94,7 +94,7 @@ fn records_are_listed_shown_compared_drawn_and_reported() {
 }
 
 #[test]
-fn a_changed_scenario_misses_nothing_on_record_either() {
+fn runs_and_records_report_that_a_changed_scenario_differs_from_the_published_one() {
     let place = Place::new(&shipped("lab8.toml"));
     let slow =
         ["--set", "links.s1-s2.forward.rate=1gbit", "--variant", "tuned", "--engine", "model", "--json"];
@@ -106,7 +106,11 @@ fn a_changed_scenario_misses_nothing_on_record_either() {
     // A report that cannot be written is refused before anything is run.
     let ran = place.run(&["run", "s.toml", "--engine", "model", "--report", "nowhere/r.html"]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert_eq!(place.run(&["ls", "--json"]).json().as_array().unwrap().len(), 1, "no run was made in vain");
+    assert_eq!(
+        place.run(&["ls", "--json"]).json().as_array().unwrap().len(),
+        1,
+        "the refused command must not run anything"
+    );
 }
 
 #[test]
@@ -124,7 +128,7 @@ fn help_and_usage() {
 }
 
 #[test]
-fn the_log_shows_what_it_is_asked_for_on_standard_error() {
+fn longfat_log_selects_messages_on_standard_error() {
     let place = Place::new(SMALL);
     let run = |filter: &str| {
         let mut command = place.longfat(&["run", "s.toml", "--engine", "sim"]);
@@ -134,7 +138,7 @@ fn the_log_shows_what_it_is_asked_for_on_standard_error() {
     assert_eq!(logged.code, 0, "{logged:?}");
     assert!(logged.stderr.contains(" INFO experiment::job: starts run=\"s"), "{}", logged.stderr);
     assert!(!logged.stdout.contains("INFO"), "{}", logged.stdout);
-    assert!(!run("lab=trace").stderr.contains("INFO"), "another crate's");
+    assert!(!run("lab=trace").stderr.contains("INFO"), "the filter selects another crate");
     let refused = run("experiment=loud");
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.stderr.contains("LONGFAT_LOG=experiment=loud is not a log filter"), "{}", refused.stderr);

@@ -1,6 +1,6 @@
-//! The lab from the command line: verdicts, ping, the summary, and that nothing is left or disturbed.
+//! The lab from the command line: verdicts, ping, the summary, clean-up, and isolation of concurrent runs.
 //!
-//! Modest rates and wide bounds: the machine may be busy.
+//! Rates are modest and bounds wide, because the machine may be busy.
 
 use crate::common;
 use std::{
@@ -14,31 +14,32 @@ use common::{
     turn::{a_lab_among_others, the_only_lab},
 };
 
-/// A host that waits for a processor sends in bursts, and the queue then drops what a quiet machine's would not: three tries.
+/// Three tries: on a busy machine, a host that waits for a processor sends in bursts, which can overflow the
+/// queue.
 #[test]
 fn each_limit_is_found() {
     let _turn = the_only_lab();
     let place = Place::new(&shipped("verdicts.toml"));
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     for _ in 0..3 {
         let json = place.run(&["run", "s.toml", "--set", "duration=5s", "--json"]).json();
         let runs = json["runs"].as_array().unwrap();
         if runs.iter().any(|run| run["quality"]["ok"] != true) {
             continue;
         }
-        match limits_are_found(runs) {
+        match check_limits(runs) {
             Ok(()) => return,
-            Err(why) => wrong.push(why),
+            Err(why) => failures.push(why),
         }
     }
-    assert!(wrong.len() < 3, "{wrong:?}");
+    assert!(failures.len() < 3, "{failures:?}");
     testing::skip(
         testing::Missing::QuietMachine,
-        "none of three runs of all variants was reliable and right",
+        "none of three runs of all variants was both reliable and correct",
     );
 }
 
-fn limits_are_found(runs: &[serde_json::Value]) -> Result<(), String> {
+fn check_limits(runs: &[serde_json::Value]) -> Result<(), String> {
     let expected = [
         ("only-rmem-small", "receive_window", "on h2: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 "),
         ("only-wmem-small", "send_buffer", "on h1: sysctl -w net.ipv4.tcp_wmem=\"4096 65536 "),
@@ -52,12 +53,12 @@ fn limits_are_found(runs: &[serde_json::Value]) -> Result<(), String> {
         assert_eq!(run["variant"], variant);
         assert!(!flow["evidence"].as_array().unwrap().is_empty());
         let is_found = flow["verdict"] == cause && flow["limited_steady"][cause].as_f64().unwrap() >= 0.8;
-        let advised = flow["remedy"].as_str().unwrap_or_default();
-        let is_remedied = match (variant, remedy) {
-            ("both-raised", _) => advised.is_empty(),
-            (_, remedy) => advised.starts_with(remedy),
+        let found_remedy = flow["remedy"].as_str().unwrap_or_default();
+        let has_expected_remedy = match (variant, remedy) {
+            ("both-raised", _) => found_remedy.is_empty(),
+            (_, remedy) => found_remedy.starts_with(remedy),
         };
-        if !is_found || !is_remedied {
+        if !is_found || !has_expected_remedy {
             return Err(format!("{variant}: {flow}"));
         }
     }
@@ -65,7 +66,7 @@ fn limits_are_found(runs: &[serde_json::Value]) -> Result<(), String> {
 }
 
 #[test]
-fn the_remedy_works() {
+fn the_remedy_raises_the_goodput() {
     let _turn = a_lab_among_others();
     let place = Place::new(&shipped("verdicts.toml"));
     let args = ["run", "s.toml", "--variant", "only-rmem-small", "--set", "duration=3s", "--json"];
@@ -82,7 +83,7 @@ fn the_remedy_works() {
 }
 
 #[test]
-fn the_first_ping_carries_arp() {
+fn the_rtt_of_the_first_ping_includes_arp() {
     let _turn = a_lab_among_others();
     let place = Place::new(&shipped("lab8-ping.toml"));
     let ran = place.run(&["run", "s.toml", "--json"]);
@@ -92,11 +93,11 @@ fn the_first_ping_carries_arp() {
     assert_eq!((&flow["pings_sent"], &flow["pings_lost"]), (&20.into(), &0.into()));
     assert!((39_000.0..48_000.0).contains(&rtt("first_rtt_us")), "{flow}");
     assert!((20_000.0..22_000.0).contains(&rtt("median_rtt_us")), "{flow}");
-    assert!(rtt("min_rtt_us") >= 20_000.0, "never earlier than the delay: {flow}");
+    assert!(rtt("min_rtt_us") >= 20_000.0, "no reply arrives before the delay has passed: {flow}");
 }
 
 #[test]
-fn the_summary_is_what_the_design_says() {
+fn the_summary_has_the_documented_fields() {
     let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let ran = place.run(&["run", "s.toml", "--engine", "lab", "--json"]);
@@ -111,7 +112,7 @@ fn the_summary_is_what_the_design_says() {
     let flow = &run["flows"][0];
     assert_eq!(flow["cc"], "cubic");
     assert_eq!(flow["mss_bytes"], 1448);
-    // 1448 of 1514 bytes of 100 Mb/s.
+    // 100 Mb/s; 1448 of the 1514 bytes of a frame are payload.
     assert!((flow["wire_limit_bps"].as_f64().unwrap() / 95.64e6 - 1.0).abs() < 1e-3, "{flow}");
     let goodput = flow["goodput_bps"].as_f64().unwrap();
     assert!(goodput > 30e6 && goodput < 96e6, "{goodput}");
@@ -119,7 +120,7 @@ fn the_summary_is_what_the_design_says() {
     assert_eq!((&link["name"], &link["direction"]), (&"h1-s1".into(), &"forward".into()));
     assert!(link["sent_packets"].as_u64().unwrap() > 1000);
     assert!(link["max_queue_bytes"].as_u64().unwrap() <= 250_000);
-    // The record on disk says the same, and its series open.
+    // The record on disk has the same figures, and its time series can be plotted.
     let id = run["id"].as_str().unwrap();
     let shown = place.run(&["show", id, "--json"]).json();
     assert_eq!(shown["runs"][0]["flows"][0]["goodput_bps"], flow["goodput_bps"]);
@@ -130,7 +131,7 @@ fn the_summary_is_what_the_design_says() {
 }
 
 #[test]
-fn every_way_to_connect_hosts_works() {
+fn hosts_connect_by_tap_devices_and_by_packet_sockets() {
     let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     for ports in ["tap", "packet"] {
@@ -141,7 +142,7 @@ fn every_way_to_connect_hosts_works() {
 }
 
 #[test]
-fn ipv6_sized_and_late_flows() {
+fn a_flow_over_ipv6_with_a_size_and_a_late_start() {
     let _turn = a_lab_among_others();
     let scenario = SMALL
         .replace("10.0.0.1/24", "fd00::1/64")
@@ -157,21 +158,21 @@ fn ipv6_sized_and_late_flows() {
 }
 
 #[test]
-fn without_root() {
+fn a_lab_runs_without_root() {
     let _turn = a_lab_among_others();
     if !is_root() {
         testing::skip(testing::Missing::Feature, "all other tests already run without root");
         return;
     }
     let place = Place::new(SMALL);
-    // Somebody else must be able to reach the program and write the record.
+    // Another user (nobody, 65534) must be able to run the program and to write the record.
     let binary = place.path("longfat");
     common::copy_binary(&binary);
-    let open = |path: &std::path::Path| {
+    let allow_all_users = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     };
-    open(&binary);
-    open(place.dir.path());
+    allow_all_users(&binary);
+    allow_all_users(place.dir.path());
     let mut command = Command::new(&binary);
     command.current_dir(place.dir.path()).args(["run", "s.toml", "--json"]).env_remove("XDG_RUNTIME_DIR");
     let ran = Ran::of(command.uid(65_534).gid(65_534).output().unwrap());
@@ -183,17 +184,17 @@ fn without_root() {
     let json = ran.json();
     assert!(json["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap() > 30e6);
     let notes = json["runs"][0]["quality"]["notes"].to_string();
-    assert!(notes.contains("without root"), "what is missing must be said: {notes}");
+    assert!(notes.contains("without root"), "the notes must mention the missing privilege: {notes}");
 }
 
 #[test]
-fn a_flow_that_fails_is_a_failure() {
+fn a_run_fails_if_a_flow_fails() {
     let _turn = a_lab_among_others();
     let place = Place::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"100%\""));
     let ran = place.run(&["run", "s.toml", "--set", "duration=10s"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("flow bulk") && ran.stderr.contains("cannot connect"), "{ran:?}");
-    assert!(!place.path("runs").exists(), "nothing was measured, so nothing is kept");
+    assert!(!place.path("runs").exists(), "nothing was measured, so there must be no record");
 }
 
 #[test]
@@ -206,13 +207,13 @@ fn lost_pings_are_counted() {
     let json = place.run(&["run", "s.toml", "--set", "duration=4s", "--json"]).json();
     let run = &json["runs"][0];
     let (sent, lost) = (&run["flows"][0]["pings_sent"], &run["flows"][0]["pings_lost"]);
-    // Those of the last second may still be answered. ARP needs luck to get through at all.
+    // Replies to the pings of the last second may still be on their way. ARP packets are lost too.
     assert!(sent.as_u64().unwrap() >= 60 && lost.as_u64().unwrap() >= 15, "{run}");
     assert_eq!(run["duration_s"], 4.0);
 }
 
 #[test]
-fn nobody_on_standard_error_stops_nothing() {
+fn a_closed_standard_error_does_not_stop_a_run() {
     let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
     let mut child = place
@@ -221,14 +222,14 @@ fn nobody_on_standard_error_stops_nothing() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The reader goes before the line that comes after five seconds.
+    // Closes the pipe before the progress line that is written after five seconds.
     drop(child.stderr.take());
     let ran = Ran::of(child.wait_with_output().unwrap());
     assert!(ran.json()["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap() > 30e6);
 }
 
-/// A lab of its own that runs for half a minute unless somebody ends it.
-fn long_run(place: &Place) -> Child {
+/// Starts a run of 30 s.
+fn start_long_run(place: &Place) -> Child {
     place
         .longfat(&["run", "s.toml", "--set", "duration=30s"])
         .stdout(Stdio::null())
@@ -237,19 +238,22 @@ fn long_run(place: &Place) -> Child {
         .unwrap()
 }
 
-fn journal_says_alive(place: &Place, pid: u32) -> bool {
+fn is_alive_in_journal(place: &Place, pid: u32) -> bool {
     let cleaned = place.run(&["lab", "clean", "--json"]).json();
     cleaned["alive"].as_array().unwrap().iter().any(|e| e["pid"] == pid)
 }
 
 #[test]
-fn a_killed_run_leaves_nothing() {
+fn a_killed_run_leaves_only_its_record() {
     let _turn = the_only_lab();
     let place = Place::new(SMALL);
     let before = network_namespaces();
-    let mut child = long_run(&place);
-    assert!(eventually(|| journal_says_alive(&place, child.id())), "it never began");
-    assert!(network_namespaces().len() >= before.len() + 2, "two hosts must have namespaces of their own");
+    let mut child = start_long_run(&place);
+    assert!(eventually(|| is_alive_in_journal(&place, child.id())), "the run did not start");
+    assert!(
+        network_namespaces().len() >= before.len() + 2,
+        "each of the two hosts must have a separate namespace"
+    );
     std::thread::sleep(Duration::from_millis(1500));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -257,8 +261,8 @@ fn a_killed_run_leaves_nothing() {
     let cleaned = place.run(&["lab", "clean", "--json"]).json();
     let removed = cleaned["removed"].as_array().unwrap();
     assert!(removed.iter().any(|e| e["pid"] == child.id()), "{cleaned}");
-    assert!(!journal_says_alive(&place, child.id()));
-    // What was measured until then still opens.
+    assert!(!is_alive_in_journal(&place, child.id()));
+    // The samples until then can be read.
     let listed = place.run(&["ls", "--json"]).json();
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["partial"]), (1, &true.into()), "{listed}");
     let id = listed[0]["id"].as_str().unwrap();
@@ -267,7 +271,7 @@ fn a_killed_run_leaves_nothing() {
     assert_eq!(plot.code, 0, "{plot:?}");
     assert!(
         std::fs::read_to_string(place.path("x.svg")).unwrap().contains("<path"),
-        "one second is on record"
+        "the record must contain at least one second"
     );
 }
 
@@ -275,15 +279,15 @@ fn a_killed_run_leaves_nothing() {
 fn two_runs_do_not_disturb_each_other() {
     let _turn = the_only_lab();
     let (a, b) = (Place::new(SMALL), Place::new(SMALL));
-    let mut first = long_run(&a);
-    assert!(eventually(|| journal_says_alive(&a, first.id())), "the first never began");
+    let mut first = start_long_run(&a);
+    assert!(eventually(|| is_alive_in_journal(&a, first.id())), "the first run did not start");
     let second = b
         .longfat(&["run", "s.toml", "--set", "duration=3s", "--json"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    assert!(eventually(|| journal_says_alive(&b, second.id())), "the second never began");
-    assert!(journal_says_alive(&a, first.id()), "the second's clean-up must spare the first");
+    assert!(eventually(|| is_alive_in_journal(&b, second.id())), "the second run did not start");
+    assert!(is_alive_in_journal(&a, first.id()), "the clean-up of the second run must not end the first");
     std::thread::sleep(Duration::from_millis(500));
     first.kill().unwrap();
     first.wait().unwrap();
@@ -294,15 +298,15 @@ fn two_runs_do_not_disturb_each_other() {
 }
 
 #[test]
-fn an_interrupt_ends_in_order_and_keeps_what_was_measured() {
+fn an_interrupted_run_cleans_up_and_writes_its_record() {
     let _turn = the_only_lab();
     let place = Place::new(SMALL);
     let before = network_namespaces();
-    let mut child = long_run(&place);
-    assert!(eventually(|| journal_says_alive(&place, child.id())), "it never began");
+    let mut child = start_long_run(&place);
+    assert!(eventually(|| is_alive_in_journal(&place, child.id())), "the run did not start");
     std::thread::sleep(Duration::from_millis(700));
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
+    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
     assert_eq!(child.wait().unwrap().code(), Some(1));
     let listed = place.run(&["ls", "--json"]).json();
     let shown = place.run(&["show", listed[0]["id"].as_str().unwrap(), "--json"]).json();
@@ -312,7 +316,7 @@ fn an_interrupt_ends_in_order_and_keeps_what_was_measured() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_leaves_nothing() {
+fn a_full_disk_is_reported_and_no_files_remain() {
     let _turn = a_lab_among_others();
     if !is_root() {
         testing::skip(testing::Missing::Privilege, "mounting a small file system needs root");
@@ -326,10 +330,10 @@ fn a_full_disk_is_said_and_leaves_nothing() {
     assert!(mounted.success());
     let runs = disk.join("runs");
     let ran = place.run(&["--runs", runs.to_str().unwrap(), "run", "s.toml", "--set", "duration=4s"]);
-    let left: Vec<_> = std::fs::read_dir(&disk).unwrap().flatten().map(|e| e.path()).collect();
+    let remaining: Vec<_> = std::fs::read_dir(&disk).unwrap().flatten().map(|e| e.path()).collect();
     let unmounted = Command::new("umount").arg(&disk).status().unwrap();
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("No space left on device"), "{ran:?}");
-    assert!(left.is_empty(), "{left:?} is left");
+    assert!(remaining.is_empty(), "{remaining:?} must not remain");
     assert!(unmounted.success());
 }

@@ -46,8 +46,8 @@ fn file(name: &str) -> PathBuf {
 fn every_pair_talks(name: &str, hosts: usize, wire: Wire) {
     let place = Place::new(SMALL);
     let lab = Lab::of(&place, &file(name), &[]);
-    let controllers = lab.told.stderr.matches("1 controller not imported").count();
-    assert_eq!(controllers, 1, "a note is told once: {:?}", lab.told);
+    let controllers = lab.up_result.stderr.matches("1 controller not imported").count();
+    assert_eq!(controllers, 1, "each note is printed once: {:?}", lab.up_result);
     let hosts: Vec<String> = (1..=hosts).map(|i| format!("h{i}")).collect();
     hosts.iter().for_each(|host| lab.serve_iperf3(host));
     for from in &hosts {
@@ -125,7 +125,7 @@ fn start_and_stop_commands_run_where_asked_for() {
     assert!(!mark.exists(), "nothing runs unasked");
 
     let lab = Lab::of(&place, Path::new("d.mn"), &["--run-commands"]);
-    assert_eq!(lab.told.stderr.matches("1 controller not imported").count(), 1, "{:?}", lab.told);
+    assert_eq!(lab.up_result.stderr.matches("1 controller not imported").count(), 1, "{:?}", lab.up_result);
     assert_eq!(control(&lab, "h1"), "reno");
     assert_ne!(control(&lab, "h2"), "reno");
     assert!(!mark.exists());

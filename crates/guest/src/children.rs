@@ -1,9 +1,9 @@
-//! Programs that a build runs: their output goes to a log, they are killed when the build is stopped, and they end with this
-//! process, however it ends.
+//! Programs that a build runs: their output goes to a log, they are killed when the build is stopped, and
+//! they end with this process, however it ends.
 //!
-//! A program and all its children are one process group. A watcher, a shell in another group, waits on a pipe that this process
-//! holds: when the pipe closes, because the build is stopped or this process was killed, the shell kills the group. Its name
-//! differs from that of this program, so that `killall -9 longfat` does not kill it.
+//! A program and all its children are one process group. A watcher, a shell in another group, waits on a pipe
+//! that this process holds: when the pipe closes, because the build is stopped or this process was killed,
+//! the shell kills the group. The watcher's name is not `longfat`, so `killall -9 longfat` does not kill it.
 
 use std::{
     env,
@@ -23,15 +23,18 @@ use crate::{Error, Result, error::Attempted, sys};
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of output lines that an error quotes.
 const MAX_ERROR_LINES: usize = 10;
-/// Maximum number of output bytes that are searched for them, from the end.
+/// Maximum number of output bytes, from the end, that are searched for these lines.
 const MAX_ERROR_BYTES: u64 = 256 << 10;
-/// Marks of lines with the cause of a failure, in the output of gcc, ld, make, kconfig, apt and tar.
+/// Texts that mark a line as the cause of a failure, in the output of gcc, ld, make, kconfig, apt and tar.
 const ERROR_MARKS: [&str; 7] =
     ["error:", "Error ", "*** ", "E: ", "undefined reference", "No space left", "annot "];
-/// The script of the watcher. The first line that it reads is the group's id; the second never comes.
-const WATCH: &str = r#"trap "" INT TERM HUP; read -r group || exit 0; read -r never; kill -KILL "-$group""#;
-/// Environment variables that programs inherit. Others could change the result: those of make, kbuild and the compiler.
-const VARIABLES: [&str; 10] = [
+/// The script of the watcher. The first line that it reads is the group's id; its second `read` returns when
+/// the pipe closes.
+const WATCHER_SCRIPT: &str =
+    r#"trap "" INT TERM HUP; read -r group || exit 0; read -r never; kill -KILL "-$group""#;
+/// Environment variables that programs inherit. Others, such as those of make, kbuild and the compiler, could
+/// change the result.
+const INHERITED_VARIABLES: [&str; 10] = [
     "PATH",
     "HOME",
     "http_proxy",
@@ -53,7 +56,8 @@ pub(crate) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// Programs write to the file `log` and their temporary files to `temporary`; when `stop` is set the running one is killed.
+    /// Programs write their output to the file `log`, and temporary files to `temporary`. When `stop` is set,
+    /// the running program is killed.
     pub(crate) fn new(log: PathBuf, temporary: PathBuf, stop: &'a AtomicBool) -> Result<Self> {
         let open = || File::options().append(true).create(true).open(&log);
         Ok(Runner {
@@ -64,11 +68,11 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// A program, with the environment that all programs get.
+    /// A command that runs the program `name`, with the environment that all programs get.
     pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(name);
         command.env_clear().env("LC_ALL", "C").env("TMPDIR", &self.temporary);
-        for name in VARIABLES {
+        for name in INHERITED_VARIABLES {
             if let Some(value) = env::var_os(name) {
                 command.env(name, value);
             }
@@ -79,15 +83,16 @@ impl<'a> Runner<'a> {
     /// Runs a program to its end.
     ///
     /// # Errors
-    /// Where it fails; `what` describes its purpose in the error.
+    /// If the program fails; `what` describes its purpose in the error.
     pub(crate) fn run(&mut self, what: &str, command: Command) -> Result<()> {
         self.run_watched(what, command, |_| {})
     }
 
-    /// The same; `on_output` gets the complete lines that the program has written since the last call, often none.
+    /// Like [`Self::run`]. `on_output` gets the complete lines that the program has written since the last
+    /// call, often none.
     ///
     /// # Errors
-    /// Where it fails.
+    /// If the program fails.
     pub(crate) fn run_watched(
         &mut self,
         what: &str,
@@ -102,7 +107,7 @@ impl<'a> Runner<'a> {
     /// Runs a program to its end and returns its standard output.
     ///
     /// # Errors
-    /// Where it fails, or takes longer than `limit`.
+    /// If the program fails, or takes longer than `limit`.
     pub(crate) fn output(
         &mut self,
         what: &str,
@@ -130,7 +135,7 @@ impl<'a> Runner<'a> {
         let errors = self.log.try_clone().attempted(|| "copy a descriptor".into())?;
         command.stdin(Stdio::null()).stderr(errors);
         let mut output = Lines::new(&self.log_path, start)?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut running = Running::start(command)?;
         let status = loop {
             let ended = running.poll()?;
@@ -138,8 +143,8 @@ impl<'a> Runner<'a> {
             match ended {
                 Some(status) => break status,
                 None if self.stop.load(Ordering::Relaxed) => return Err(Error::Interrupted),
-                None if limit.is_some_and(|limit| begun.elapsed() > limit) => {
-                    let lines = vec![format!("it did not end within {} s", begun.elapsed().as_secs())];
+                None if limit.is_some_and(|limit| started.elapsed() > limit) => {
+                    let lines = vec![format!("it did not end within {} s", started.elapsed().as_secs())];
                     return Err(self.failed(what, lines));
                 }
                 None => thread::sleep(POLL_INTERVAL),
@@ -163,14 +168,14 @@ impl<'a> Runner<'a> {
 /// A running program; when dropped, it is killed with all its children.
 struct Running {
     program: Child,
-    /// `None` when it has ended.
+    /// `None` after the program has ended.
     watcher: Option<Child>,
 }
 
 impl Running {
     fn start(mut command: Command) -> Result<Self> {
         let mut watch = Command::new("/bin/sh");
-        watch.args(["-c", WATCH]).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null());
+        watch.args(["-c", WATCHER_SCRIPT]).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null());
         let mut watcher =
             watch.stderr(Stdio::null()).process_group(0).spawn().attempted(|| "run /bin/sh".into())?;
         command.process_group(0);
@@ -191,7 +196,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Its exit status, if it has ended.
+    /// The program's exit status, if it has ended.
     fn poll(&mut self) -> Result<Option<ExitStatus>> {
         let Some(status) = self.program.try_wait().attempted(|| "wait for a program".into())? else {
             return Ok(None);
@@ -220,8 +225,8 @@ impl Drop for Running {
 /// Reads the lines of a file that is being written.
 struct Lines {
     file: File,
-    /// A line that is not complete yet.
-    begun: Vec<u8>,
+    /// The beginning of a line that is not yet complete.
+    incomplete: Vec<u8>,
 }
 
 impl Lines {
@@ -231,25 +236,26 @@ impl Lines {
             file.seek(SeekFrom::Start(start))?;
             Ok(file)
         };
-        Ok(Lines { file: open().attempted(|| format!("read {}", path.display()))?, begun: Vec::new() })
+        Ok(Lines { file: open().attempted(|| format!("read {}", path.display()))?, incomplete: Vec::new() })
     }
 
     /// Complete lines since the last call.
     fn read(&mut self) -> Result<String> {
-        self.file.read_to_end(&mut self.begun).attempted(|| "read the build's log".into())?;
-        let end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let whole: Vec<u8> = self.begun.drain(..end).collect();
-        Ok(String::from_utf8_lossy(&whole).into_owned())
+        self.file.read_to_end(&mut self.incomplete).attempted(|| "read the build's log".into())?;
+        let end = self.incomplete.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let complete: Vec<u8> = self.incomplete.drain(..end).collect();
+        Ok(String::from_utf8_lossy(&complete).into_owned())
     }
 }
 
-/// The command line of a command.
+/// The command line of a command, for the log.
 fn command_line(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    let arguments = std::iter::once(command.get_program()).chain(command.get_args());
+    arguments.map(|argument| argument.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
-/// The lines of a log, from `start` on, with the cause of a failure; if there are none, the last lines.
+/// The lines of a log after offset `start` that give the cause of a failure; if there are none, the last
+/// lines.
 fn error_lines(log: &Path, start: u64) -> Vec<String> {
     let read = || {
         let mut file = File::open(log)?;
@@ -278,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_read_and_failures_are_quoted() {
+    fn output_is_returned_and_errors_quote_it() {
         let dir = tempfile::tempdir().unwrap();
         let stop = AtomicBool::new(false);
         let mut runner = Runner::new(dir.path().join("log"), dir.path().into(), &stop).unwrap();

@@ -1,4 +1,5 @@
-//! Captures of a run, read by tshark: a ping over 10 ms, captured at its sending host and on the link.
+//! tshark reads the captures of a run: a ping over a link of 10 ms, captured at the sending host and on the
+//! link.
 
 use std::{path::Path, process::Command, sync::atomic::AtomicBool};
 
@@ -34,7 +35,7 @@ impl lab::Observer for Quiet {
     fn progress(&mut self, _: &lab::Progress) {}
 }
 
-/// Time, interface and ICMP type of each echo in a file.
+/// Time, interface and ICMP type of each echo request and reply in a file.
 fn echoes(path: &Path) -> Vec<(f64, String, u32)> {
     let fields = ["frame.time_relative", "frame.interface_name", "icmp.type"].iter().flat_map(|f| ["-e", f]);
     let ran = Command::new("tshark")
@@ -48,8 +49,8 @@ fn echoes(path: &Path) -> Vec<(f64, String, u32)> {
     assert!(ran.status.success(), "{ran:?}");
     text.lines()
         .map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            (words[0].parse().unwrap(), words[1].into(), words[2].parse().unwrap())
+            let columns: Vec<&str> = line.split_whitespace().collect();
+            (columns[0].parse().unwrap(), columns[1].into(), columns[2].parse().unwrap())
         })
         .collect()
 }
@@ -57,7 +58,7 @@ fn echoes(path: &Path) -> Vec<(f64, String, u32)> {
 #[test]
 fn packets_are_captured_at_a_host_and_on_a_link() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        testing::skip(testing::Missing::Tool, "there is no tshark here");
+        testing::skip(testing::Missing::Tool, "tshark is not installed");
         return;
     }
     if !std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0) {
@@ -89,7 +90,7 @@ fn packets_are_captured_at_a_host_and_on_a_link() {
     assert!(host.iter().all(|e| e.1 == "h1-eth0"));
     assert!(host.chunks(2).all(|pair| pair[1].0 - pair[0].0 >= 0.019_999), "{host:?}");
 
-    // On the link both are captured at its output, half a round trip apart.
+    // On the link, request and reply are captured at its output, half a round trip apart.
     let link = echoes(&dir.path().join("h1-h2.pcapng"));
     let names: Vec<&str> = link.iter().map(|e| e.1.as_str()).collect();
     assert_eq!(names, ["h1>h2", "h2>h1"].repeat(3));

@@ -3,11 +3,11 @@
 use testing::replay_corpus;
 
 #[test]
-fn frames() {
+fn the_corpus_of_frames_passes() {
     replay_corpus("frames", lab::fuzzing::frames);
 }
 
 #[test]
-fn frames_at_routers() {
+fn the_corpus_of_frames_at_routers_passes() {
     replay_corpus("frames_at_routers", lab::fuzzing::frames_at_routers);
 }

@@ -1,4 +1,4 @@
-//! Latency under load (`longfat test --latency`): as a flow of the record, as a line, and as JSON.
+//! Latency under load (`longfat test --latency`): as a flow of the record, as a line of text, and as JSON.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use verdict::{FlowContext, FlowTimes};
 /// The flow's name in a record.
 const FLOW: &str = "latency";
 
-/// Rows and events of the probes during the test, in the form of a ping flow.
+/// Rows and events of the probes sent during the test, in the form of a ping flow.
 pub fn rows(latency: &Latency) -> (Vec<FlowSample>, Vec<Event>) {
     let (mut rows, mut events) = (Vec::new(), Vec::new());
     for (number, probe) in (1..).zip(latency.loaded()) {
@@ -36,9 +36,13 @@ pub fn rows(latency: &Latency) -> (Vec<FlowSample>, Vec<Event>) {
 }
 
 /// The flow's summary.
-pub fn summary(rows: &[FlowSample], events: &[Event], start: &Start, here: String) -> FlowSummary {
-    let context =
-        FlowContext { name: FLOW.into(), from: here, to: start.peer_name.clone(), ..FlowContext::default() };
+pub fn summary(rows: &[FlowSample], events: &[Event], start: &Start, local_name: String) -> FlowSummary {
+    let context = FlowContext {
+        name: FLOW.into(),
+        from: local_name,
+        to: start.peer_name.clone(),
+        ..FlowContext::default()
+    };
     let times = FlowTimes { kind: FlowKind::Ping, ..FlowTimes::default() };
     verdict::summarize(rows, events, &times, &context)
 }
@@ -72,8 +76,9 @@ pub fn json(latency: &Latency) -> Value {
     json!({ "idle": spread(Spread::of(latency.idle())), "loaded": spread(Spread::of(latency.loaded())) })
 }
 
+/// Round-trip times of a set of probes.
 struct Spread {
-    /// Sorted.
+    /// Of the probes with replies; sorted.
     times: Vec<Duration>,
     lost: usize,
 }
@@ -90,7 +95,7 @@ impl Spread {
         self.times.len() + self.lost
     }
 
-    /// The quantile `q` of the replies' times.
+    /// The quantile `q` of the round-trip times; `None` without replies.
     fn quantile(&self, q: f64) -> Option<Duration> {
         let rank = (q * self.times.len() as f64).ceil() as usize;
         self.times.get(rank.saturating_sub(1)).copied()
@@ -111,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_and_loaded_are_told_apart() {
+    fn idle_and_loaded_probes_are_summarized_separately() {
         let expected =
             "latency: idle 1.00 ms, under load 20.00 ms (median), 30.00 ms (99 %), 1 of 4 probes lost";
         assert_eq!(text(&latency()), expected);
@@ -124,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn without_answers_nothing_is_made_up() {
+    fn without_replies_quantiles_are_unknown() {
         let lost = Latency(vec![LatencyProbe { at_s: 1.0, rtt: None }]);
         assert!(text(&lost).ends_with("under load unknown (median), unknown (99 %), 1 of 1 probes lost"));
         assert_eq!(json(&lost)["loaded"]["p50_us"], Value::Null);
     }
 
     #[test]
-    fn the_record_has_a_ping_flow() {
+    fn rows_and_events_are_those_of_a_ping_flow() {
         let (rows, events) = rows(&latency());
         assert_eq!(rows.iter().map(|row| row.srtt_us.unwrap()).collect::<Vec<_>>(), [10_000, 30_000, 20_000]);
         assert_eq!(

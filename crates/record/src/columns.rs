@@ -1,7 +1,7 @@
-//! Reads single columns of a table by row group, without building rows.
+//! Reads single columns of a table by row group, without building rows, for readers of large records.
 //!
-//! For readers of large records. Text columns are returned as a list of distinct texts and each row's index
-//! into it. As in `parquet_file`, a panic of the `parquet` crate on a damaged file becomes an error.
+//! Text columns are returned as a list of distinct texts and each row's index into it. As in `parquet_file`,
+//! a panic of the `parquet` crate on a damaged file becomes an error.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,10 +18,11 @@ use crate::Error;
 use crate::error::Context;
 use crate::parquet_file::{Failure, read_cells};
 
-/// Cells read from a column at once.
+/// Number of rows that [`ColumnFile::numbers`] reads at a time.
 const NUMBERS_BATCH_ROWS: usize = 128 * 1024;
 
-/// Maximum number of rows in a column with only one text: a damaged footer may claim any number.
+/// Maximum number of rows returned for a column that has the same text in all rows: a damaged footer may
+/// claim any number.
 const MAX_ROWS_OF_ONE_TEXT: usize = 16 * 1024 * 1024;
 
 /// A table of a record.
@@ -38,7 +39,7 @@ pub enum TableName {
 }
 
 impl TableName {
-    /// The file's stem.
+    /// The file's name without `.parquet`.
     pub fn stem(self) -> &'static str {
         match self {
             TableName::Flows => "flows",
@@ -54,11 +55,11 @@ impl TableName {
 pub struct Texts {
     /// The distinct texts, in the order of their first appearance.
     pub names: Vec<String>,
-    /// Each row's index into `names`; `None` where the row has no text.
+    /// Each row's index into `names`; `None` if the row has no text.
     pub rows: Vec<Option<u32>>,
 }
 
-/// One Parquet file of a record, open for reading. Threads do not share it: each opens its own.
+/// One Parquet file of a record, open for reading. Not to be shared between threads: each opens the file.
 pub struct ColumnFile {
     path: PathBuf,
     reader: SerializedFileReader<File>,
@@ -68,7 +69,7 @@ impl ColumnFile {
     /// Opens a file and reads its footer.
     ///
     /// # Errors
-    /// Where the file cannot be opened or its footer is damaged.
+    /// If the file cannot be opened or its footer is damaged.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).context("read", path)?;
         let reader = guarded(path, || Ok(SerializedFileReader::new(file)?))?;
@@ -80,10 +81,10 @@ impl ColumnFile {
         self.reader.num_row_groups()
     }
 
-    /// An integer column of a row group, one cell per row; `None` where the file lacks the column.
+    /// An integer column of a row group, one cell per row; `None` if the file lacks the column.
     ///
     /// # Errors
-    /// Where the column is not of integers, or the file is damaged.
+    /// If the column is not of integers, or the file is damaged.
     pub fn ints(&self, group: usize, column: &str) -> Result<Option<Vec<Option<i64>>>, Error> {
         self.column(group, column, |reader, _| match reader {
             ColumnReader::Int64ColumnReader(reader) => {
@@ -99,10 +100,10 @@ impl ColumnFile {
     }
 
     /// An integer column of a row group as floating-point numbers, NaN where a row has no value. Faster than
-    /// [`Self::ints`]. `None` where the file lacks the column.
+    /// [`Self::ints`]. `None` if the file lacks the column.
     ///
     /// # Errors
-    /// Where the column is not of integers, or the file is damaged.
+    /// If the column is not of integers, or the file is damaged.
     pub fn numbers(&self, group: usize, column: &str) -> Result<Option<Vec<f64>>, Error> {
         self.column(group, column, |reader, chunk| {
             let ColumnReader::Int64ColumnReader(mut reader) = reader else {
@@ -131,7 +132,7 @@ impl ColumnFile {
         })
     }
 
-    /// The first and last time of a group's rows, microseconds, where its statistics have them.
+    /// The first and last time of a group's rows, microseconds; `None` if its statistics lack them.
     pub fn span_us(&self, group: usize) -> Option<(i64, i64)> {
         let metadata = self.reader.metadata().row_groups().get(group)?;
         let time = metadata.columns().iter().find(|column| column.column_path().string() == "time_us")?;
@@ -147,10 +148,10 @@ impl ColumnFile {
         metadata.map_or(0, |group| u64::try_from(group.num_rows()).unwrap_or(0))
     }
 
-    /// A text column of a row group; `None` where the file lacks the column.
+    /// A text column of a row group; `None` if the file lacks the column.
     ///
     /// # Errors
-    /// Where the column is not of text, or the file is damaged.
+    /// If the column is not of text, or the file is damaged.
     pub fn texts(&self, group: usize, column: &str) -> Result<Option<Texts>, Error> {
         self.column(group, column, |reader, chunk| match reader {
             ColumnReader::ByteArrayColumnReader(reader) => match only_text(chunk) {
@@ -179,12 +180,12 @@ impl ColumnFile {
     }
 }
 
-/// The text of all rows, where the statistics show that there is only one.
+/// The text of all rows, if the statistics show that all rows have the same text.
 fn only_text(chunk: &ColumnChunkMetaData) -> Option<String> {
     let Some(Statistics::ByteArray(found)) = chunk.statistics() else { return None };
-    let exact = found.min_is_exact() && found.max_is_exact() && found.null_count_opt() == Some(0);
+    let is_exact = found.min_is_exact() && found.max_is_exact() && found.null_count_opt() == Some(0);
     let (low, high) = (found.min_opt()?, found.max_opt()?);
-    (exact && low == high).then(|| low.as_utf8().ok().map(str::to_owned)).flatten()
+    (is_exact && low == high).then(|| low.as_utf8().ok().map(str::to_owned)).flatten()
 }
 
 /// Reads a text column and numbers its distinct texts.
@@ -218,7 +219,7 @@ fn read_texts(reader: parquet::column::reader::ColumnReaderImpl<ByteArrayType>) 
     Ok(texts)
 }
 
-/// Runs `read`, and turns its failure or panic into an error that names the file.
+/// Runs `read`, and converts its failure or panic to an error that names the file.
 fn guarded<V>(path: &Path, read: impl FnOnce() -> Result<V, Failure>) -> Result<V, Error> {
     let reason = match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(value)) => return Ok(value),
@@ -249,7 +250,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn a_damaged_file_is_an_error_or_short(
+        fn damaged_files_cause_errors_or_fewer_rows(
             cut in 0.0..1.0f64,
             flips in proptest::collection::vec((any::<prop::sample::Index>(), 1u8..), 0..6),
         ) {
@@ -264,7 +265,7 @@ mod tests {
             let mut file = tempfile::NamedTempFile::new().unwrap();
             file.write_all(&bytes).unwrap();
             let Ok(open) = ColumnFile::open(file.path()) else { return Ok(()) };
-            prop_assert!(!flips.is_empty(), "a file cut short has no footer");
+            prop_assert!(!flips.is_empty(), "a truncated file has no footer");
             for group in 0..open.groups().min(4) {
                 let cells = [open.numbers(group, "srtt_us").map(|c| c.map_or(0, |c| c.len())),
                     open.ints(group, "time_us").map(|c| c.map_or(0, |c| c.len())),

@@ -1,9 +1,9 @@
 //! Overlays layers on the base: a variant, or a `--set` of the command line.
 //!
-//! First the short forms are expanded, in the base and in each layer: `hosts."*"` becomes keys of every host,
-//! `both` becomes `forward` and `backward`, and nested sysctl tables become dotted names. Then a layer is
-//! merged: hosts by name, and also links and flows, which are lists in the base. A later layer overrides
-//! earlier ones, so a variant's `"*"` overrides the base's keys of one host.
+//! Short forms are expanded first, in the base and in each layer: `hosts."*"` becomes keys of every host,
+//! `both` becomes `forward` and `backward`, and nested sysctl tables become dotted names. Then each layer is
+//! merged. Hosts, links and flows are matched by name, although links and flows are lists in the base. A
+//! later layer overrides earlier ones, so a variant's `"*"` overrides the base's keys of one host.
 
 use crate::{
     decode_cc::names_a_cc,
@@ -48,7 +48,7 @@ pub(crate) fn normalise(root: &mut Table) {
     }
 }
 
-/// `base` overlaid with `layer`. The base is normalised, the layer as written.
+/// Returns `base` with `layer` merged into it. `base` must be normalised; `layer` is as written.
 pub(crate) fn apply(base: &Table, layer: &Table, problems: &mut Problems) -> Table {
     let mut merged = base.clone();
     for entry in &layer.0 {
@@ -74,7 +74,7 @@ fn overlay_hosts(merged: &mut Table, layer: &Node, problems: &mut Problems) {
         problems.add(layer.span, format!("\"hosts\" is a table of hosts, not {}", layer.kind()));
         return;
     };
-    // "*" first, so that the keys of one host in the same layer override it.
+    // "*" is applied first, so that the keys of one host in the same layer override it.
     let (all, named): (Vec<&Entry>, Vec<&Entry>) = layer_hosts.0.iter().partition(|e| e.key == ALL_HOSTS);
     for entry in all.into_iter().chain(named) {
         let mut top = entry.node.clone();
@@ -115,7 +115,7 @@ struct NamedList {
     item: &'static str,
     example: &'static str,
     name: fn(&Node) -> Option<String>,
-    /// Keys that determine the name and so cannot change.
+    /// Keys that determine the name, so that a layer cannot change them.
     fixed: &'static [&'static str],
 }
 
@@ -160,8 +160,8 @@ fn overlay_named(merged: &mut Table, list: &NamedList, layer: &Node, problems: &
     }
 }
 
-/// Overlays the base's link or flow with a layer's. Only links have directions, only flows a congestion
-/// control.
+/// Merges a layer's link or flow into that of the base. Only links have directions; only flows have a
+/// congestion control.
 fn overlay_item(item: &mut Node, mut top: Node) {
     for side in ["forward", "backward"] {
         let Some(below) = item.table_mut().and_then(|t| t.get_mut(side)) else { continue };
@@ -179,7 +179,8 @@ fn overlay_item(item: &mut Node, mut top: Node) {
     item.overlay(top);
 }
 
-/// Expands `both` to `forward` and `backward`, whose own keys override it; also in the link's changes.
+/// Expands `both` to `forward` and `backward`, whose own keys override those of `both`; also in the link's
+/// `changes`.
 fn expand_both(link: &mut Node) {
     let Some(table) = link.table_mut() else { return };
     if let Some(Value::List(changes)) = table.get_mut("changes").map(|n| &mut n.value) {
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn expands_short_forms() {
+    fn short_forms_are_expanded() {
         let root = base();
         assert_eq!(value(&root, &["hosts", "h1", "sysctl", "net.a"]), "1");
         assert_eq!(value(&root, &["hosts", "h1", "sysctl", "net.b"]), "2");
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_layer_overrides() {
+    fn a_layer_overrides_the_base() {
         let layer = r#"
             hosts."*".sysctl."net.b" = 3
             hosts.h2.sysctl."net.b" = 4
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(value(&root, &["hosts", "h2", "sysctl", "net.b"]), "4");
         assert_eq!(value(&root, &["links", "0", "forward", "delay"]), "6ms");
         assert_eq!(value(&root, &["links", "0", "backward", "delay"]), "5ms");
-        let place = [Step::Key("links"), Step::Index(0), Step::Key("backward"), Step::Key("delay")];
-        assert_eq!(root.span_at(&place).unwrap().source, 1);
+        let path = [Step::Key("links"), Step::Index(0), Step::Key("backward"), Step::Key("delay")];
+        assert_eq!(root.span_at(&path).unwrap().source, 1);
     }
 }

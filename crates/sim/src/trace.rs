@@ -11,9 +11,9 @@ pub(crate) struct Trace {
     flow: String,
     /// Bytes of data sent so far, retransmissions not included.
     sent: u64,
-    /// The sequence number after them.
+    /// The sequence number after the data sent so far.
     next: u32,
-    /// Rows since they were last taken.
+    /// Rows added since the caller last took them.
     pub(crate) rows: Vec<TraceRow>,
 }
 
@@ -23,7 +23,7 @@ impl Trace {
         Trace { flow: flow.to_owned(), sent: 0, next, rows: Vec::new() }
     }
 
-    /// The sender transmits a segment.
+    /// Adds a row for a segment that the sender transmits; ignores segments without data.
     pub(crate) fn on_segment_sent(&mut self, now: Time, sk: &TcpSock, segment: &Segment) {
         if segment.len == 0 {
             return;
@@ -39,10 +39,10 @@ impl Trace {
         self.rows.push(TraceRow { seq_bytes, len_bytes, ..row });
     }
 
-    /// The sender has processed an ACK.
+    /// Adds a row for an ACK that the sender has processed.
     pub(crate) fn on_ack(&mut self, now: Time, sk: &TcpSock, ack: u32, sack_blocks: usize) {
         let kind = if sack_blocks > 0 { TraceKind::Sack } else { TraceKind::Ack };
-        // A FIN takes a sequence number, but is not a byte of data.
+        // A FIN consumes a sequence number, but is not a byte of data.
         let ack_bytes = Some(self.stream_offset(ack).min(self.sent) as i64);
         let row = self.row(now, sk, kind);
         self.rows.push(TraceRow { ack_bytes, sack_blocks: Some(sack_blocks as i64), ..row });
@@ -62,7 +62,7 @@ impl Trace {
         }
     }
 
-    /// The offset in the flow's data of a sequence number; it never wraps.
+    /// Converts a sequence number to an offset in the flow's data, which does not wrap.
     fn stream_offset(&self, seq: u32) -> u64 {
         self.sent.saturating_add_signed(i64::from(seq.wrapping_sub(self.next) as i32))
     }

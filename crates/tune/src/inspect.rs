@@ -1,4 +1,4 @@
-//! Reads a host's facts from /proc, /sys, rtnetlink and ethtool's ioctl, without other programs. Takes some
+//! Reads a host's facts from /proc, /sys, rtnetlink and ethtool's ioctl, without other programs, in a few
 //! milliseconds.
 
 use std::{fs, io, path::Path};
@@ -9,12 +9,12 @@ use crate::{
     netlink, sysctl,
 };
 
-/// Name of the first process in the process namespace of a lab's hosts, which share everything but the
-/// network namespace with the machine.
+/// Name of the init process in the PID namespace of a lab. The lab's hosts share files and processors with
+/// the machine, but not its network namespace.
 const LAB_INIT: &str = "longfat-init";
 
-/// Reads the facts of the host, in this thread's network namespace. Values that cannot be read have a reason
-/// instead.
+/// Reads the facts of the host, in this thread's network namespace. Values that cannot be read are replaced
+/// by the reason.
 pub fn inspect() -> HostFacts {
     let root = Path::new("/proc/sys");
     let kernel = sysctl::read(root, "kernel.osrelease").unwrap_or_default();
@@ -81,8 +81,8 @@ fn governors() -> Reading<Vec<String>> {
     }
 }
 
-/// Sums of /proc/net/softnet_stat: a line for each processor with hexadecimal columns processed, dropped,
-/// time_squeeze (net/core/net-procfs.c).
+/// Sums of /proc/net/softnet_stat, which has a line for each processor with hexadecimal columns processed,
+/// dropped and time_squeeze (net/core/net-procfs.c).
 fn softnet() -> io::Result<Softnet> {
     Ok(parse_softnet(&fs::read_to_string("/proc/net/softnet_stat")?))
 }
@@ -119,27 +119,30 @@ fn has_fq(kernel: &str, root: &Path) -> Reading<bool> {
 /// Adds the facts that the driver and /sys provide.
 fn add_driver_facts(mut device: Device) -> Device {
     ethtool::add_driver_facts(&mut device);
-    let class = Path::new("/sys/class/net").join(&device.name);
-    // /sys may be of another network namespace, whose devices can have the same names.
-    let index = fs::read_to_string(class.join("ifindex")).ok().and_then(|text| text.trim().parse().ok());
+    let sysfs_device = Path::new("/sys/class/net").join(&device.name);
+    // /sys may show another network namespace, whose devices can have the same names.
+    let index =
+        fs::read_to_string(sysfs_device.join("ifindex")).ok().and_then(|text| text.trim().parse().ok());
     if index != Some(device.index) {
         let why = "/sys does not show this network namespace's devices";
         (device.numa_node, device.interrupts) = (Reading::unknown(why), Reading::unknown(why));
         return device;
     }
-    let node =
-        fs::read_to_string(class.join("device/numa_node")).ok().and_then(|text| text.trim().parse().ok());
+    let node = fs::read_to_string(sysfs_device.join("device/numa_node"))
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
     device.numa_node = match node {
         Some(node) if node >= 0 => Reading::Known(node),
         Some(_) => Reading::unknown("this machine has only one memory node, or does not report it"),
         None => Reading::unknown("the device is not on a bus"),
     };
-    device.interrupts = interrupts(&class);
+    device.interrupts = interrupts(&sysfs_device);
     device
 }
 
-fn interrupts(class: &Path) -> Reading<Vec<Interrupt>> {
-    let Ok(lines) = fs::read_dir(class.join("device/msi_irqs")) else {
+/// The interrupts of the device with this directory in /sys/class/net.
+fn interrupts(sysfs_device: &Path) -> Reading<Vec<Interrupt>> {
+    let Ok(lines) = fs::read_dir(sysfs_device.join("device/msi_irqs")) else {
         return Reading::unknown("the device has no interrupts");
     };
     let line = |entry: fs::DirEntry| {
@@ -155,12 +158,12 @@ fn interrupts(class: &Path) -> Reading<Vec<Interrupt>> {
 /// The name of the device through which packets to `to` leave, by the kernel's routing table; `None` without
 /// a route.
 pub fn find_device_towards(facts: &HostFacts, to: std::net::IpAddr) -> Option<String> {
-    let any = match to {
+    let unspecified = match to {
         std::net::IpAddr::V4(_) => "0.0.0.0:0",
         std::net::IpAddr::V6(_) => "[::]:0",
     };
     // Connecting a UDP socket sends no packet; the kernel selects the route and the source address.
-    let socket = std::net::UdpSocket::bind(any).ok()?;
+    let socket = std::net::UdpSocket::bind(unspecified).ok()?;
     socket.connect((to, 9)).ok()?;
     let source = socket.local_addr().ok()?.ip();
     let index = netlink::device_with_address(source).ok().flatten()?;

@@ -13,8 +13,8 @@ use watch::{
     Error, Filter, NetNamespace, SocketAddresses, SocketEventKind, SocketState, TcpInfo, TracingMode, Watcher,
 };
 
-/// A connection over loopback that has carried 100 kB.
-fn connection() -> (TcpStream, TcpStream) {
+/// Opens a connection over loopback and transfers 100 kB.
+fn open_connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut receiver, _) = listener.accept().unwrap();
@@ -27,36 +27,36 @@ fn transfer(sender: &mut TcpStream, receiver: &mut TcpStream) {
     receiver.read_exact(&mut [0; 100_000]).unwrap();
 }
 
-fn watcher(filter: &str, mode: TracingMode) -> Result<Watcher, Error> {
+fn new_watcher(filter: &str, mode: TracingMode) -> Result<Watcher, Error> {
     Watcher::new(vec![NetNamespace::current().unwrap()], Filter::parse(filter).unwrap(), mode)
 }
 
-/// A filter that matches this sender's connection only: connections to different peers may share a local
-/// port.
-fn filter_of(sender: &TcpStream) -> String {
+/// Returns a filter that matches only this sender's connection: connections to different peers may share a
+/// local port.
+fn filter_for(sender: &TcpStream) -> String {
     let (local, peer) = (sender.local_addr().unwrap().port(), sender.peer_addr().unwrap().port());
     format!("local port {local} and peer port {peer}")
 }
 
-fn track(mode: TracingMode) {
-    let (mut sender, mut receiver) = connection();
-    let mut watcher = match watcher(&filter_of(&sender), mode) {
+fn check_tracking(mode: TracingMode) {
+    let (mut sender, mut receiver) = open_connection();
+    let mut watcher = match new_watcher(&filter_for(&sender), mode) {
         Ok(watcher) => watcher,
         Err(Error::Missing(why)) => return testing::skip(testing::Missing::Feature, why),
         Err(error) => panic!("{error}"),
     };
     watcher.sample().unwrap();
     let tracked: Vec<_> = watcher.connections().collect();
-    let [one] = tracked.as_slice() else { panic!("{tracked:?}") };
-    assert_eq!(one.sample.addresses.peer, receiver.local_addr().unwrap());
-    assert_eq!(one.process.as_ref().unwrap().pid, std::process::id());
-    assert_eq!(one.sample.state, SocketState::ESTABLISHED);
-    assert_eq!(one.sample.info.bytes_acked(), Some(100_001));
+    let [tracked] = tracked.as_slice() else { panic!("{tracked:?}") };
+    assert_eq!(tracked.sample.addresses.peer, receiver.local_addr().unwrap());
+    assert_eq!(tracked.process.as_ref().unwrap().pid, std::process::id());
+    assert_eq!(tracked.sample.state, SocketState::ESTABLISHED);
+    assert_eq!(tracked.sample.info.bytes_acked(), Some(100_001));
     let own = watch::read_tcp_info(sender.as_fd()).unwrap();
-    let cookie = one.sample.cookie;
+    let cookie = tracked.sample.cookie;
     for (name, value) in own.fields() {
-        let sampled = one.sample.info.fields().find(|(known, _)| *known == name).map(|(_, value)| value);
-        // Some milliseconds may have passed between the two readings.
+        let sampled = tracked.sample.info.fields().find(|(known, _)| *known == name).map(|(_, value)| value);
+        // A few milliseconds may have passed between the two readings.
         if !name.starts_with("last_") {
             assert_eq!(sampled, Some(value), "{name}, {mode:?}");
         }
@@ -96,29 +96,29 @@ fn track(mode: TracingMode) {
 
 #[test]
 fn a_connection_is_sampled_by_sock_diag() {
-    track(TracingMode::Never);
+    check_tracking(TracingMode::Never);
 }
 
 #[test]
 fn a_connection_is_sampled_by_ebpf() {
-    track(TracingMode::IfPossible);
+    check_tracking(TracingMode::IfPossible);
 }
 
 #[test]
 fn a_connection_is_traced_with_its_events() {
-    track(TracingMode::Events);
+    check_tracking(TracingMode::Events);
 }
 
 #[test]
 fn a_connection_is_traced_with_its_acks() {
-    track(TracingMode::PerAck);
+    check_tracking(TracingMode::PerAck);
 }
 
 #[test]
 fn a_connection_is_traced_from_its_first_segment() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let mut watcher = match watcher(&format!("local port {port}"), TracingMode::Events) {
+    let mut watcher = match new_watcher(&format!("local port {port}"), TracingMode::Events) {
         Ok(watcher) => watcher,
         Err(Error::Missing(why)) => return testing::skip(testing::Missing::Feature, why),
         Err(error) => panic!("{error}"),
@@ -127,7 +127,7 @@ fn a_connection_is_traced_from_its_first_segment() {
     let _sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (_receiver, _) = listener.accept().unwrap();
     watcher.wait(Duration::from_secs(1)).unwrap();
-    // New connections are searched for at most every 20 ms; their earlier events are kept.
+    // The watcher searches for new connections at most every 20 ms, and retains their earlier events.
     std::thread::sleep(Duration::from_millis(30));
     watcher.sample().unwrap();
     let first = watcher.take_events().into_iter().find_map(|event| match event.kind {
@@ -137,8 +137,8 @@ fn a_connection_is_traced_from_its_first_segment() {
     assert_eq!(first, Some(("listening", "syn-recv")));
 }
 
-/// Samples until the socket did not change meanwhile, and compares the sample with TCP_INFO of the socket.
-/// Fields that advance with the clock alone must lie between the readings before and after.
+/// Samples until TCP_INFO of the socket is the same before and after, then compares the sample with it.
+/// Fields that advance with the clock alone must lie between both readings.
 fn assert_sample_is_current(watcher: &mut Watcher, socket: &TcpStream, step: &str) {
     let read = || watch::read_tcp_info(socket.as_fd()).unwrap();
     let depends_on_clock = |name: &str| {
@@ -169,10 +169,11 @@ fn assert_sample_is_current(watcher: &mut Watcher, socket: &TcpStream, step: &st
     panic!("the socket never stopped changing after {step}");
 }
 
-/// After each kind of operation, and without any: the eBPF program must report every change.
+/// Checks the samples after each kind of operation, and after none: the eBPF program must report every
+/// change.
 #[test]
-fn connections_that_are_not_reported_have_not_changed() {
-    let (mut sender, mut receiver) = connection();
+fn ebpf_reports_every_change_of_a_connection() {
+    let (mut sender, mut receiver) = open_connection();
     let ports = [&sender, &receiver].map(|socket| socket.local_addr().unwrap().port());
     let filter = Filter::parse(&format!("local port {} or local port {}", ports[0], ports[1])).unwrap();
     let mut watcher =
@@ -182,37 +183,37 @@ fn connections_that_are_not_reported_have_not_changed() {
     }
     sender.set_nonblocking(true).unwrap();
     for round in 0..3 {
-        let mut test_step = |what: &str, work: &mut dyn FnMut(&mut TcpStream, &mut TcpStream)| {
-            work(&mut sender, &mut receiver);
+        let mut test_step = |operation: &str, run: &mut dyn FnMut(&mut TcpStream, &mut TcpStream)| {
+            run(&mut sender, &mut receiver);
             for pause_ms in [0, 1, 30] {
                 std::thread::sleep(Duration::from_millis(pause_ms));
-                let step = format!("{what} and {pause_ms} ms of round {round}");
+                let step = format!("{operation} and {pause_ms} ms of round {round}");
                 assert_sample_is_current(&mut watcher, &sender, &step);
                 assert_sample_is_current(&mut watcher, &receiver, &step);
             }
         };
         test_step("nothing", &mut |_, _| {});
-        test_step("a byte", &mut |sender, _| sender.write_all(&[0]).unwrap());
-        test_step("a send buffer", &mut |sender, _| {
+        test_step("sending a byte", &mut |sender, _| sender.write_all(&[0]).unwrap());
+        test_step("setting the send buffer", &mut |sender, _| {
             SockRef::from(&*sender).set_send_buffer_size(100_000 + round).unwrap()
         });
-        test_step("a receive buffer", &mut |_, receiver| {
+        test_step("setting the receive buffer", &mut |_, receiver| {
             SockRef::from(&*receiver).set_recv_buffer_size(60_000 + round).unwrap();
         });
-        // Until the peer's window is closed: rwnd_limited advances although nothing else changes.
-        test_step("more than the window", &mut |sender, _| while sender.write(&[0; 65536]).is_ok() {});
-        test_step("a read", &mut |_, receiver| receiver.read_exact(&mut [0; 3000]).unwrap());
+        // Fills the peer's receive window: then rwnd_limited advances although nothing else changes.
+        test_step("filling the window", &mut |sender, _| while sender.write(&[0; 65536]).is_ok() {});
+        test_step("reading 3000 bytes", &mut |_, receiver| receiver.read_exact(&mut [0; 3000]).unwrap());
         test_step("reading all", &mut |_, receiver| {
             receiver.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
             while receiver.read(&mut [0; 65536]).is_ok() {}
         });
     }
     sender.shutdown(Shutdown::Write).unwrap();
-    assert_sample_is_current(&mut watcher, &receiver, "an end");
+    assert_sample_is_current(&mut watcher, &receiver, "a FIN");
 }
 
-/// More connections than one run of the eBPF program samples; repeated after half of them closed and new ones
-/// got their slots.
+/// Opens more connections than one run of the eBPF program samples. Closes half of them and opens others,
+/// which get their slots.
 #[test]
 fn each_of_many_connections_gets_its_own_samples() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -231,23 +232,24 @@ fn each_of_many_connections_gets_its_own_samples() {
         (sender, receiver)
     };
     let mut pairs: Vec<_> = (1..=150).map(open).collect();
-    for turn in 0..3 {
-        // New connections are searched for at most every 20 ms.
+    for round in 0..3 {
+        // The watcher searches for new connections at most every 20 ms.
         std::thread::sleep(Duration::from_millis(30));
         for (index, (sender, receiver)) in pairs.iter().enumerate() {
-            assert_sample_is_current(&mut watcher, sender, &format!("turn {turn} at sender {index}"));
-            assert_sample_is_current(&mut watcher, receiver, &format!("turn {turn} at receiver {index}"));
+            assert_sample_is_current(&mut watcher, sender, &format!("round {round}, sender {index}"));
+            assert_sample_is_current(&mut watcher, receiver, &format!("round {round}, receiver {index}"));
         }
         let (before, closing) = (watcher.connections().count(), pairs.split_off(75));
         let ports: Vec<_> = closing.iter().map(|(sender, _)| sender.local_addr().unwrap().port()).collect();
         drop(closing);
-        // eBPF reports the end immediately.
+        // eBPF reports closed connections immediately.
         watcher.sample().unwrap();
         for port in ports {
-            let one = watcher.connections().find(|c| c.sample.addresses.local.port() == port).unwrap();
-            assert_eq!((one.sample.state, one.closed_ns.is_some()), (SocketState::CLOSED, true), "{one:?}");
+            let closed = watcher.connections().find(|c| c.sample.addresses.local.port() == port).unwrap();
+            let state = (closed.sample.state, closed.closed_ns.is_some());
+            assert_eq!(state, (SocketState::CLOSED, true), "{closed:?}");
         }
         assert_eq!(watcher.connections().count(), before);
-        pairs.extend((1000 * (turn + 1)..1000 * (turn + 1) + 75).map(open));
+        pairs.extend((1000 * (round + 1)..1000 * (round + 1) + 75).map(open));
     }
 }

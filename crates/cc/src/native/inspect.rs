@@ -19,11 +19,11 @@ pub struct Inspection {
     pub maps: Vec<Map>,
     /// Variables of type `struct tcp_congestion_ops`, in the order of the file.
     pub operations: Vec<Operations>,
-    /// Functions of the file by address.
+    /// Functions of the file, by address.
     pub functions: BTreeMap<u64, Function>,
     /// Functions that the file declares and calls.
     pub declared: Vec<Function>,
-    /// Functions of the shim by name.
+    /// Functions of the shim, by name.
     pub of_shim: BTreeMap<String, Function>,
     /// Address of the variable `longfat_runtime`.
     pub runtime: u64,
@@ -31,7 +31,7 @@ pub struct Inspection {
     pub mismatches: Vec<(u32, String)>,
 }
 
-/// The structures shared between this program and the file, and their sizes, bytes.
+/// Structures that this program shares with the file, and their sizes, bytes.
 const SHARED: [(&str, usize); 4] = [
     ("tcp_congestion_ops", size_of::<super::runtime::RawOperations>()),
     ("tcp_sock", size_of::<tcp::TcpSock>()),
@@ -69,7 +69,7 @@ impl Map {
         if self.value_bytes == 0 || self.key_bytes == 0 || array && self.key_bytes != 4 {
             return Some(format!("map {name}: needs key and value, and an array a key of four bytes"));
         }
-        // Maps are allocated at once natively, so a few zeros too many would use up all memory.
+        // The native build allocates maps in full: a typing error in max_entries could exhaust the memory.
         let bytes = u64::from(self.max_entries) * u64::from(self.value_bytes);
         (self.kind != 24 && (self.max_entries == 0 || bytes > 1 << 30))
             .then(|| format!("map {name}: max_entries must be at least 1, and all values within 1 GiB"))
@@ -125,7 +125,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, String> {
         UnitReader { dwarf: &dwarf, unit: &unit, file: &file }.read(&mut found).map_err(dwarf_error)?;
     }
     fill_members(&file, bytes, &mut found.operations);
-    take_scales(&mut found.parameters, bytes);
+    read_defaults_and_scales(&mut found.parameters, bytes);
     Ok(found)
 }
 
@@ -153,33 +153,33 @@ impl<'a> UnitReader<'a, '_> {
             let entry = child.entry().clone();
             match entry.tag() {
                 gimli::DW_TAG_variable if !of_shim || self.name(&entry)? == "longfat_runtime" => {
-                    self.variable(&entry, found)?;
+                    self.read_variable(&entry, found)?;
                 }
                 gimli::DW_TAG_subprogram => {
                     let mut parameters = Vec::new();
                     let mut inner = child.children();
                     while let Some(formal) = inner.next()? {
                         if formal.entry().tag() == gimli::DW_TAG_formal_parameter {
-                            parameters.push(self.class(self.type_of(formal.entry())?)?);
+                            parameters.push(self.classify(self.type_of(formal.entry())?)?);
                         }
                     }
-                    self.function(&entry, parameters, of_shim, found)?;
+                    self.read_function(&entry, parameters, of_shim, found)?;
                 }
-                gimli::DW_TAG_structure_type => self.structure(&entry, found)?,
+                gimli::DW_TAG_structure_type => self.check_structure(&entry, found)?,
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn function(
+    fn read_function(
         &self,
         entry: &Entry<'a>,
         parameters: Vec<Class>,
         of_shim: bool,
         found: &mut Inspection,
     ) -> gimli::Result<()> {
-        let returns = self.class(self.type_of(entry)?)?;
+        let returns = self.classify(self.type_of(entry)?)?;
         let function = Function { name: self.name(entry)?, line: self.line(entry)?, returns, parameters };
         match entry.attr_value(gimli::DW_AT_low_pc) {
             Some(AttributeValue::Addr(_)) if of_shim => {
@@ -196,7 +196,7 @@ impl<'a> UnitReader<'a, '_> {
 
     /// Checks the size of a shared structure: a file with its own definition instead of vmlinux.h would
     /// access memory outside of it.
-    fn structure(&self, entry: &Entry<'a>, found: &mut Inspection) -> gimli::Result<()> {
+    fn check_structure(&self, entry: &Entry<'a>, found: &mut Inspection) -> gimli::Result<()> {
         let Some(bytes) = entry.attr(gimli::DW_AT_byte_size).and_then(|a| a.udata_value()) else {
             return Ok(());
         };
@@ -210,7 +210,7 @@ impl<'a> UnitReader<'a, '_> {
         Ok(())
     }
 
-    fn variable(&self, entry: &Entry<'a>, found: &mut Inspection) -> gimli::Result<()> {
+    fn read_variable(&self, entry: &Entry<'a>, found: &mut Inspection) -> gimli::Result<()> {
         let Some(address) = self.address(entry)? else { return Ok(()) };
         let Some(ty) = self.type_of(entry)? else { return Ok(()) };
         let (name, line) = (self.name(entry)?, self.line(entry)?);
@@ -224,10 +224,10 @@ impl<'a> UnitReader<'a, '_> {
             return Ok(());
         };
         if section.name() == Ok(".maps") {
-            found.maps.push(Map { name, line, address, ..self.map(ty)? });
+            found.maps.push(Map { name, line, address, ..self.read_map(ty)? });
             return Ok(());
         }
-        let (ty, is_const, is_volatile) = self.peel(ty)?;
+        let (ty, is_const, is_volatile) = self.strip_qualifiers(ty)?;
         let target = self.unit.entry(ty)?;
         match target.tag() {
             gimli::DW_TAG_structure_type if self.name(&target)? == "tcp_congestion_ops" => {
@@ -245,9 +245,9 @@ impl<'a> UnitReader<'a, '_> {
     }
 
     /// `__uint(name, n)` is a pointer to an array of n; `__type(name, t)` a pointer to t.
-    fn map(&self, ty: UnitOffset) -> gimli::Result<Map> {
+    fn read_map(&self, ty: UnitOffset) -> gimli::Result<Map> {
         let mut map = Map::default();
-        let (ty, ..) = self.peel(ty)?;
+        let (ty, ..) = self.strip_qualifiers(ty)?;
         let mut tree = self.unit.entries_tree(Some(ty))?;
         let mut members = tree.root()?.children();
         while let Some(member) = members.next()? {
@@ -255,12 +255,12 @@ impl<'a> UnitReader<'a, '_> {
             let Some(pointer) = self.type_of(member)? else { continue };
             let Some(target) = self.type_of(&self.unit.entry(pointer)?)? else { continue };
             match self.name(member)?.as_str() {
-                "type" => map.kind = self.elements(target)?,
-                "max_entries" => map.max_entries = self.elements(target)?,
-                "key_size" => map.key_bytes = self.elements(target)?,
-                "value_size" => map.value_bytes = self.elements(target)?,
-                "key" => map.key_bytes = self.bytes(target)? as u32,
-                "value" => map.value_bytes = self.bytes(target)? as u32,
+                "type" => map.kind = self.element_count(target)?,
+                "max_entries" => map.max_entries = self.element_count(target)?,
+                "key_size" => map.key_bytes = self.element_count(target)?,
+                "value_size" => map.value_bytes = self.element_count(target)?,
+                "key" => map.key_bytes = self.size_bytes(target)? as u32,
+                "value" => map.value_bytes = self.size_bytes(target)? as u32,
                 _ => {}
             }
         }
@@ -268,7 +268,7 @@ impl<'a> UnitReader<'a, '_> {
     }
 
     /// Number of elements of an array.
-    fn elements(&self, array: UnitOffset) -> gimli::Result<u32> {
+    fn element_count(&self, array: UnitOffset) -> gimli::Result<u32> {
         let mut tree = self.unit.entries_tree(Some(array))?;
         let mut children = tree.root()?.children();
         while let Some(range) = children.next()? {
@@ -284,30 +284,30 @@ impl<'a> UnitReader<'a, '_> {
     }
 
     /// Size of a type, bytes.
-    fn bytes(&self, ty: UnitOffset) -> gimli::Result<u64> {
-        let (ty, ..) = self.peel(ty)?;
+    fn size_bytes(&self, ty: UnitOffset) -> gimli::Result<u64> {
+        let (ty, ..) = self.strip_qualifiers(ty)?;
         let entry = self.unit.entry(ty)?;
         if let Some(bytes) = entry.attr(gimli::DW_AT_byte_size).and_then(|a| a.udata_value()) {
             return Ok(bytes);
         }
         match (entry.tag(), self.type_of(&entry)?) {
             (gimli::DW_TAG_array_type, Some(element)) => {
-                Ok(u64::from(self.elements(ty)?) * self.bytes(element)?)
+                Ok(u64::from(self.element_count(ty)?) * self.size_bytes(element)?)
             }
             (gimli::DW_TAG_pointer_type, _) => Ok(8),
             _ => Ok(0),
         }
     }
 
-    fn class(&self, ty: Option<UnitOffset>) -> gimli::Result<Class> {
+    fn classify(&self, ty: Option<UnitOffset>) -> gimli::Result<Class> {
         let Some(ty) = ty else { return Ok(Class::Void) };
-        let (ty, ..) = self.peel(ty)?;
+        let (ty, ..) = self.strip_qualifiers(ty)?;
         let entry = self.unit.entry(ty)?;
         Ok(match entry.tag() {
-            gimli::DW_TAG_base_type | gimli::DW_TAG_enumeration_type => Class::Integer(self.bytes(ty)?),
+            gimli::DW_TAG_base_type | gimli::DW_TAG_enumeration_type => Class::Integer(self.size_bytes(ty)?),
             gimli::DW_TAG_pointer_type => match self.type_of(&entry)? {
                 Some(target) => {
-                    let target = self.unit.entry(self.peel(target)?.0)?;
+                    let target = self.unit.entry(self.strip_qualifiers(target)?.0)?;
                     let is_struct = target.tag() == gimli::DW_TAG_structure_type;
                     Class::Pointer(if is_struct { self.name(&target)? } else { String::new() })
                 }
@@ -317,8 +317,8 @@ impl<'a> UnitReader<'a, '_> {
         })
     }
 
-    /// Strips typedefs and qualifiers. Returns the type, and whether it was const and volatile.
-    fn peel(&self, mut ty: UnitOffset) -> gimli::Result<(UnitOffset, bool, bool)> {
+    /// Strips typedefs and qualifiers. Returns the type, whether it was const, and whether it was volatile.
+    fn strip_qualifiers(&self, mut ty: UnitOffset) -> gimli::Result<(UnitOffset, bool, bool)> {
         let (mut is_const, mut is_volatile) = (false, false);
         loop {
             let entry = self.unit.entry(ty)?;
@@ -345,7 +345,7 @@ impl<'a> UnitReader<'a, '_> {
         })
     }
 
-    /// The declaration that an entry completes, for example of a variable that is defined later.
+    /// The declaration that this entry completes, for example that of a variable that is defined later.
     fn origin(&self, entry: &Entry<'a>) -> gimli::Result<Option<Entry<'a>>> {
         let attribute = entry.attr_value(gimli::DW_AT_specification);
         match attribute.or_else(|| entry.attr_value(gimli::DW_AT_abstract_origin)) {
@@ -417,7 +417,7 @@ fn fill_members(file: &ElfFile64<object::NativeEndian>, bytes: &[u8], all: &mut 
     for operations in all {
         for offset in (0..SIZE).step_by(8) {
             let at = operations.address + offset;
-            let stored = || word(file, bytes, at).unwrap_or(0);
+            let stored = || read_word(file, bytes, at).unwrap_or(0);
             let is_pointer = super::runtime::pointer_offsets().any(|o| o == offset);
             if is_pointer {
                 let function = relocated.get(&at).copied().unwrap_or_else(stored);
@@ -435,18 +435,19 @@ fn symbol_address(file: &ElfFile64<object::NativeEndian>, index: object::SymbolI
     table.and_then(|table| table.symbol_by_index(index).ok()).map_or(0, |symbol| symbol.address())
 }
 
-/// The eight bytes at an address of the image.
-fn word(file: &ElfFile64<object::NativeEndian>, bytes: &[u8], address: u64) -> Option<u64> {
+/// Reads the eight bytes at an address of the image.
+fn read_word(file: &ElfFile64<object::NativeEndian>, bytes: &[u8], address: u64) -> Option<u64> {
     let section = file.sections().find(|s| (s.address()..s.address() + s.size()).contains(&address))?;
     let at = (section.file_range()?.0 + (address - section.address())) as usize;
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_ne_bytes)
 }
 
-/// Reads the defaults, and sets the scale of each parameter with a `NAME_scale`.
-fn take_scales(parameters: &mut Vec<(Parameter, u64)>, bytes: &[u8]) {
+/// Reads the default of each parameter. Removes the variables `NAME_scale`, and sets the scales of parameters
+/// `NAME` to their values.
+fn read_defaults_and_scales(parameters: &mut Vec<(Parameter, u64)>, bytes: &[u8]) {
     parameters.sort_by_key(|(parameter, _)| parameter.line);
     for (parameter, at) in parameters.iter_mut() {
-        parameter.default_raw = read(bytes, *at as usize, parameter.ty);
+        parameter.default_raw = read_value(bytes, *at as usize, parameter.ty);
     }
     let scales: BTreeMap<String, i64> = parameters
         .iter()
@@ -460,7 +461,7 @@ fn take_scales(parameters: &mut Vec<(Parameter, u64)>, bytes: &[u8]) {
 }
 
 /// Reads the value of a C variable.
-fn read(bytes: &[u8], at: usize, ty: ParameterType) -> i64 {
+fn read_value(bytes: &[u8], at: usize, ty: ParameterType) -> i64 {
     let (size, signed) = match ty {
         ParameterType::Bool => (1, false),
         ParameterType::Integer { bytes, signed } => (usize::from(bytes), signed),

@@ -1,12 +1,13 @@
-//! `make bench`, tests between hosts: against iperf3, in one run, over a veth pair between two namespaces. Ratios count; single
-//! figures depend on the machine's mood.
+//! Part of `make bench`: longfat against iperf3 in the same run, over a veth pair between two network
+//! namespaces. Compare the ratios; absolute figures depend on the machine and its load.
 //!
-//! - TCP goodput, and for each second of processor time that both ends take: one stream, one without copying, eight
-//! - packets received for each second of processor time that both ends take, unpaced, datagrams of 1448 bytes
-//! - looks at our own stream 1,000 times a second: processor time with them less that without
-//! - how exactly datagrams are spaced when paced, by the kernel's time stamps at the receiving device
+//! - `tcp`: goodput, and bits per second of processor time of both ends: one stream, zero copy, eight streams
+//! - `sampling`: processor time of longfat's stream, with and without samples 1,000 times a second
+//! - `flood`: UDP datagrams of 1448 bytes received per second of processor time of both ends, unpaced
+//! - `spacing`: spacing error of paced datagrams, from the kernel's timestamps at the receiving device
 //!
-//! Each end is a process of its own, so that getrusage tells what it took; ours are this program again.
+//! Each end is a separate process, so that getrusage reports its processor time. longfat's UDP ends are this
+//! program with other arguments.
 
 mod ends;
 mod process;
@@ -16,15 +17,16 @@ mod tcp;
 
 use lab::baseline::VethPair;
 
-/// Payload of a datagram.
+/// Payload of a datagram, bytes.
 const BLOCK: u32 = 1448;
+/// Duration of one measurement.
 const SECONDS: u32 = 4;
-/// Each is measured so often, in turn; medians count.
+/// Number of measurements of each program, alternately; the median is reported.
 const ROUNDS: usize = 3;
-/// Megabits of payload a second.
-const PACED: [u32; 3] = [10, 100, 400];
+/// Rates of payload, Mb/s.
+const PACED_RATES_MBPS: [u32; 3] = [10, 100, 400];
 
-/// What a run without pacing took.
+/// Packets and processor time of an unpaced run.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flood {
     sent: f64,
@@ -34,8 +36,8 @@ struct Flood {
 }
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    if ends::run_as_child(&words) {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    if ends::run_as_child(&arguments) {
         return;
     }
     lab::acquire_privilege().unwrap_or_else(|e| panic!("{e}"));
@@ -44,23 +46,23 @@ fn main() {
         return;
     }
     let pair = VethPair::new(1500).unwrap_or_else(|e| panic!("{e}"));
-    let asked = |word: &str| words.is_empty() || words.iter().any(|w| w == word);
-    if asked("tcp") {
+    let is_selected = |name: &str| arguments.is_empty() || arguments.iter().any(|a| a == name);
+    if is_selected("tcp") {
         tcp::compare(&pair);
     }
-    if asked("sampling") {
+    if is_selected("sampling") {
         sampling::cost(&pair);
     }
-    if asked("flood") {
-        floods(&pair);
+    if is_selected("flood") {
+        compare_floods(&pair);
     }
-    if asked("spacing") {
-        spacings(&pair);
+    if is_selected("spacing") {
+        compare_spacing(&pair);
     }
 }
 
-/// Unpaced, both in turn.
-fn floods(pair: &VethPair) {
+/// Compares unpaced UDP; the programs run alternately.
+fn compare_floods(pair: &VethPair) {
     println!("\nUnpaced, {BLOCK} B over veth at MTU 1500, {SECONDS} s, median of {ROUNDS}:");
     println!(
         "{:>9}  {:>11}  {:>11}  {:>9}  {:>11}  {:>11}  {:>16}",
@@ -71,46 +73,55 @@ fn floods(pair: &VethPair) {
         rounds[0].push(ends::iperf3_flood(pair));
         rounds[1].push(ends::longfat_flood(pair));
     }
-    let per_cpu = rounds.map(|runs| {
+    let medians = rounds.map(|runs| {
         let of = |value: fn(&Flood) -> f64| median(runs.iter().map(value).collect());
-        let each = of(|f| f.received / (f.sender_cpu_s + f.receiver_cpu_s));
-        let sent = of(|f| f.sent / f.sender_cpu_s);
-        (each, sent, of(|f| f.sent), of(|f| f.received), of(|f| f.sender_cpu_s), of(|f| f.receiver_cpu_s))
+        let received_per_cpu_s = of(|f| f.received / (f.sender_cpu_s + f.receiver_cpu_s));
+        let sent_per_cpu_s = of(|f| f.sent / f.sender_cpu_s);
+        (
+            received_per_cpu_s,
+            sent_per_cpu_s,
+            of(|f| f.sent),
+            of(|f| f.received),
+            of(|f| f.sender_cpu_s),
+            of(|f| f.receiver_cpu_s),
+        )
     });
     let seconds = f64::from(SECONDS);
-    for (name, (each, _, sent, received, sender, receiver)) in ["iperf3", "longfat"].iter().zip(&per_cpu) {
+    for (name, (per_cpu_s, _, sent, received, sender, receiver)) in ["iperf3", "longfat"].iter().zip(&medians)
+    {
         println!(
-            "{name:>9}  {:>11.0}  {:>11.0}  {:>8.2}%  {sender:>9.2} s  {receiver:>9.2} s  {each:>16.0}",
+            "{name:>9}  {:>11.0}  {:>11.0}  {:>8.2}%  {sender:>9.2} s  {receiver:>9.2} s  {per_cpu_s:>16.0}",
             sent / seconds,
             received / seconds,
             (1.0 - received / sent) * 100.0,
         );
     }
     println!(
-        "  ratio: {:.1} times the packets of a CPU second, both ends; {:.1} times the sender alone (target 3)",
-        per_cpu[1].0 / per_cpu[0].0,
-        per_cpu[1].1 / per_cpu[0].1
+        "  ratio to iperf3, packets per CPU second: {:.1} for both ends, {:.1} for the sender (target 3)",
+        medians[1].0 / medians[0].0,
+        medians[1].1 / medians[0].1
     );
 }
 
-/// Paced, both in turn at each rate.
-fn spacings(pair: &VethPair) {
+/// Compares the spacing of paced UDP at each rate; the programs run alternately.
+fn compare_spacing(pair: &VethPair) {
     if !process::have("tshark") {
         println!("spacing skipped: tshark is not installed");
         return;
     }
     println!(
-        "\nPaced, {BLOCK} B: gaps at the receiving device, {SECONDS} s; the error is the root mean square against the ideal"
+        "\nPaced, {BLOCK} B, {SECONDS} s: gaps at the receiving device; \
+         error: root mean square deviation from the ideal gap"
     );
     println!(
         "{:>9}  {:>8}  {:>9}  {:>10}  {:>12}  {:>12}  {:>10}  {:>10}",
         "Mb/s", "", "mean us", "error us", "median error", "within 2 %", "longest us", "sender CPU"
     );
-    for rate in PACED {
+    for rate in PACED_RATES_MBPS {
         let ideal_us = f64::from(BLOCK) * 8.0 / f64::from(rate);
-        let theirs = spacing::capture(pair, || ends::iperf3_paced(pair, rate));
-        let ours = spacing::capture(pair, || ends::longfat_paced(pair, rate));
-        for (name, (gaps, cpu_s)) in [("iperf3", &theirs), ("longfat", &ours)] {
+        let iperf3 = spacing::capture(pair, || ends::iperf3_paced(pair, rate));
+        let longfat = spacing::capture(pair, || ends::longfat_paced(pair, rate));
+        for (name, (gaps, cpu_s)) in [("iperf3", &iperf3), ("longfat", &longfat)] {
             println!(
                 "{rate:>9}  {name:>8}  {:>9.2}  {:>10.2}  {:>12.2}  {:>11.1}%  {:>10.0}  {:>9.2}s",
                 gaps.mean_us(),
@@ -121,7 +132,7 @@ fn spacings(pair: &VethPair) {
                 cpu_s
             );
         }
-        let ratio = ours.0.error_us(ideal_us) / theirs.0.error_us(ideal_us);
+        let ratio = longfat.0.error_us(ideal_us) / iperf3.0.error_us(ideal_us);
         println!("  ratio: {ratio:.3} of iperf3's spacing error (target 0.2)");
     }
 }

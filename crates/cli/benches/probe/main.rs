@@ -1,12 +1,13 @@
-//! `longfat probe` on real sockets in the lab, against what the emulator knows: a table of 40 paths.
+//! Accuracy of `longfat probe` on real sockets, for 40 paths in the lab, whose true values are known.
 //!
 //! ```sh
 //! cargo bench -p longfat --bench probe
 //! LONGFAT_PATHS=0-9 LONGFAT=/usr/local/bin/longfat cargo bench -p longfat --bench probe
 //! ```
 //!
-//! Each path is a lab of its own with four hosts: the two ends, and two for cross traffic, which is a UDP stream through
-//! the same link. Errors are of the value against the truth; a star marks an answer that warned of itself.
+//! Each path is a separate lab with four hosts: the two ends, and two for cross traffic, a UDP stream over
+//! the same link. The table has the relative errors of the estimates; a star marks estimates that are
+//! reported as invalid.
 
 mod paths;
 
@@ -18,11 +19,11 @@ use std::{
 use paths::LabPath;
 use serde_json::Value;
 
-/// No probe takes longer.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Maximum duration of a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The program: the one built, or another.
-fn longfat() -> String {
+/// Path of the program: `LONGFAT`, or else the one just built.
+fn longfat_path() -> String {
     std::env::var("LONGFAT").unwrap_or_else(|_| env!("CARGO_BIN_EXE_longfat").into())
 }
 
@@ -34,7 +35,7 @@ fn main() {
     println!("| path | capacity | available | buffer | named |");
     println!("|---|---|---|---|---|");
     let mut errors: [Vec<f64>; 3] = Default::default();
-    let mut silent = 0;
+    let mut unflagged = 0;
     let begin = Instant::now();
     for index in from..=to {
         let path = LabPath::new(index);
@@ -43,7 +44,8 @@ fn main() {
                 let cells: Vec<String> = row.errors.iter().map(Cell::text).collect();
                 println!("| {index}: {path} | {} | {} |", cells.join(" | "), row.named);
                 for (all, cell) in errors.iter_mut().zip(&row.errors) {
-                    silent += usize::from(cell.valid && cell.error.is_none_or(|e| e.abs() > cell.wrong));
+                    unflagged +=
+                        usize::from(cell.valid && cell.error.is_none_or(|e| e.abs() > cell.tolerance));
                     all.push(cell.error.map_or(f64::INFINITY, f64::abs));
                 }
             }
@@ -57,26 +59,28 @@ fn main() {
         all.sort_by(f64::total_cmp);
         if let Some(median) = all.get(all.len() / 2) {
             println!(
-                "{what}: {:.1} % off for the median of {} paths ({within} % wanted)",
+                "{what}: median error {:.1} % of {} paths (target {within} %)",
                 median * 100.0,
                 all.len()
             );
         }
     }
-    println!("answers off by more than 10, 20 and 15 % without a warning: {silent} (none wanted)");
+    println!("estimates with errors above 10, 20 and 15 % but reported as valid: {unflagged} (target 0)");
 }
 
-/// An answer's error.
+/// An estimate's error.
 struct Cell {
+    /// Relative error; `None` without an estimate.
     error: Option<f64>,
+    /// Whether it is reported as valid.
     valid: bool,
-    /// From where an answer counts as wrong.
-    wrong: f64,
+    /// An estimate with a larger error is wrong.
+    tolerance: f64,
 }
 
 impl Cell {
-    fn of(value: &Value, truth: f64, valid: &Value, wrong: f64) -> Cell {
-        Cell { error: value.as_f64().map(|value| value / truth - 1.0), valid: valid == true, wrong }
+    fn of(value: &Value, truth: f64, valid: &Value, tolerance: f64) -> Cell {
+        Cell { error: value.as_f64().map(|value| value / truth - 1.0), valid: valid == true, tolerance }
     }
 
     fn text(&self) -> String {
@@ -92,10 +96,10 @@ struct Row {
 
 fn measure(path: &LabPath) -> Result<Row, String> {
     let lab = Lab::up(path)?;
-    let _serves = [lab.start("b", &["serve"])?, lab.start("d", &["serve"])?];
+    let _servers = [lab.start("b", &["serve"])?, lab.start("d", &["serve"])?];
     std::thread::sleep(Duration::from_secs(1));
     let cross = path.cross_bps.map(|bps| bps.to_string());
-    let _cross = match &cross {
+    let _cross_traffic = match &cross {
         Some(bps) => Some(lab.start(
             "c",
             &["test", "10.0.0.4", "-u", "-b", bps, "-l", "1472", "-t", "3600", "--no-record", "-i", "0"],
@@ -123,18 +127,18 @@ fn measure(path: &LabPath) -> Result<Row, String> {
     })
 }
 
-/// A lab that is up, and goes down with this.
+/// A lab that is up; taken down on drop.
 struct Lab {
     name: String,
-    _file: tempfile::NamedTempFile,
+    scenario_file: tempfile::NamedTempFile,
 }
 
-/// A program on one of its hosts, which ends with this.
+/// A program on a host of the lab; killed on drop.
 struct Program(Child);
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Fails if the program has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -145,10 +149,10 @@ impl Lab {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().map_err(|e| e.to_string())?;
         std::fs::write(file.path(), path.scenario()).map_err(|e| e.to_string())?;
         let name = format!("probe-bench-{}", std::process::id());
-        let lab = Lab { name, _file: file };
-        let up = Command::new(longfat())
+        let lab = Lab { name, scenario_file: file };
+        let up = Command::new(longfat_path())
             .args(["lab", "up", "--name", &lab.name])
-            .arg(lab._file.path())
+            .arg(lab.scenario_file.path())
             .output()
             .map_err(|e| e.to_string())?;
         match up.status.success() {
@@ -158,8 +162,8 @@ impl Lab {
     }
 
     fn command(&self, host: &str, args: &[&str]) -> Command {
-        let mut command = Command::new(longfat());
-        command.args(["lab", "exec", host, "--lab", &self.name, "--", &longfat()]).args(args);
+        let mut command = Command::new(longfat_path());
+        command.args(["lab", "exec", host, "--lab", &self.name, "--", &longfat_path()]).args(args);
         command.stdin(Stdio::null()).stderr(Stdio::null());
         command
     }
@@ -168,7 +172,7 @@ impl Lab {
         self.command(host, args).stdout(Stdio::null()).spawn().map(Program).map_err(|e| e.to_string())
     }
 
-    /// The document that a program prints, which must end in time.
+    /// Runs a program and returns the JSON document that it prints; fails after [`PROBE_TIMEOUT`].
     fn json(&self, host: &str, args: &[&str]) -> Result<Value, String> {
         let mut command = self.command(host, args);
         let out = tempfile::tempfile().map_err(|e| e.to_string())?;
@@ -176,7 +180,7 @@ impl Lab {
         let mut program = Program(command.spawn().map_err(|e| e.to_string())?);
         let begin = Instant::now();
         while program.0.try_wait().map_err(|e| e.to_string())?.is_none() {
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > PROBE_TIMEOUT {
                 return Err(format!("{} takes too long", args[1]));
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -191,7 +195,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // What a lab leaves when this fails `longfat lab clean` removes.
-        let _ = Command::new(longfat()).args(["lab", "down", &self.name]).output();
+        // If this fails, `longfat lab clean` removes the lab.
+        let _ = Command::new(longfat_path()).args(["lab", "down", &self.name]).output();
     }
 }

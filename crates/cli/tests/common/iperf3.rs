@@ -1,4 +1,5 @@
-//! What the tests of `longfat test` and `longfat serve` share: programs that are killed when they go, ports, iperf3.
+//! Helpers of the tests of `longfat test` and `longfat serve`: programs that are killed on drop, ports,
+//! iperf3.
 
 use std::{
     net::TcpListener,
@@ -8,10 +9,11 @@ use std::{
 
 use serde_json::Value;
 
-/// How long a test waits for a program to end. Only a program that hangs needs that long, however busy the machine.
+/// How long a test waits for a program to end. Long enough for a busy machine: only a program that hangs
+/// reaches it.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// A program that runs; it is killed if it still does when this goes.
+/// A running program; killed on drop if it has not ended.
 pub struct Running(Option<Child>);
 
 impl Running {
@@ -26,16 +28,16 @@ impl Running {
         self.0.as_ref().unwrap().id()
     }
 
-    /// Asks it to end.
+    /// Sends SIGINT.
     pub fn interrupt(&self) {
-        let killed = Command::new("kill").args(["-INT", &self.id().to_string()]).status().unwrap();
-        assert!(killed.success());
+        let status = Command::new("kill").args(["-INT", &self.id().to_string()]).status().unwrap();
+        assert!(status.success());
     }
 
-    /// Asks it to end by SIGTERM; true where it does within `timeout`. Its output is not read meanwhile.
+    /// Sends SIGTERM; true if the program ends within `timeout`. Nothing reads its output meanwhile.
     pub fn ends_when_terminated(&mut self, timeout: Duration) -> bool {
-        let killed = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap();
-        assert!(killed.success());
+        let status = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap();
+        assert!(status.success());
         let begin = Instant::now();
         let child = self.0.as_mut().unwrap();
         while child.try_wait().unwrap().is_none() {
@@ -47,15 +49,15 @@ impl Running {
         true
     }
 
-    /// What it printed, when it has ended.
+    /// Waits until the program ends, and returns its output.
     pub fn output(mut self) -> Output {
         let begin = Instant::now();
         let mut child = self.0.take().unwrap();
-        // Output is small here: nobody blocks for want of a reader.
+        // The output fits into the pipes, so that the program does not block although nothing reads them yet.
         while child.try_wait().unwrap().is_none() {
             if begin.elapsed() > PROGRAM_TIMEOUT {
                 let _ = child.kill();
-                panic!("it never ended: {:?}", child.wait_with_output());
+                panic!("the program does not end: {:?}", child.wait_with_output());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -72,25 +74,26 @@ impl Drop for Running {
     }
 }
 
-/// A port that nobody has.
+/// A TCP port that is free now.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Waits until somebody listens at `port`, without connecting to it.
+/// Waits until a socket listens on `port`, without connecting to it.
 pub fn wait_for_listener(port: u16) {
     let listens = || {
         let tables =
             ["/proc/net/tcp", "/proc/net/tcp6"].map(|t| std::fs::read_to_string(t).unwrap_or_default());
         tables.iter().flat_map(|table| table.lines()).any(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            words.len() > 3 && words[1].ends_with(&format!(":{port:04X}")) && words[3] == "0A"
+            let columns: Vec<&str> = line.split_whitespace().collect();
+            // State 0A is TCP_LISTEN.
+            columns.len() > 3 && columns[1].ends_with(&format!(":{port:04X}")) && columns[3] == "0A"
         })
     };
-    assert!(super::eventually(listens), "nobody listens at {port}");
+    assert!(super::eventually(listens), "no socket listens on port {port}");
 }
 
-/// False, and a word about it, where there is no iperf3.
+/// Whether iperf3 is installed; if not, reports the test as skipped.
 pub fn has_iperf3() -> bool {
     let found = Command::new("iperf3").arg("--version").output().is_ok();
     if !found {
@@ -99,7 +102,7 @@ pub fn has_iperf3() -> bool {
     found
 }
 
-/// The JSON document on standard output.
+/// Parses the JSON document on standard output.
 pub fn document(what: &str, output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{what}: {e}: {output:?}"))

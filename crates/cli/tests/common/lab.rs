@@ -18,8 +18,8 @@ pub fn lab_name() -> String {
 pub struct Lab<'a> {
     pub place: &'a Place,
     pub name: String,
-    /// What `lab up` said.
-    pub told: Ran,
+    /// Exit code and output of `lab up`.
+    pub up_result: Ran,
 }
 
 impl<'a> Lab<'a> {
@@ -30,9 +30,10 @@ impl<'a> Lab<'a> {
 
     pub fn of(place: &'a Place, file: &Path, options: &[&str]) -> Self {
         let name = lab_name();
-        let told = place.run(&[&["lab", "up", file.to_str().unwrap(), "--name", &name], options].concat());
-        assert_eq!(told.code, 0, "{told:?}");
-        Lab { place, name, told }
+        let up_result =
+            place.run(&[&["lab", "up", file.to_str().unwrap(), "--name", &name], options].concat());
+        assert_eq!(up_result.code, 0, "{up_result:?}");
+        Lab { place, name, up_result }
     }
 
     pub fn exec(&self, host: &str, program: &[&str]) -> Ran {

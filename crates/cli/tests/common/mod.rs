@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: the binary, scenarios, turns at running labs.
-#![allow(dead_code, reason = "each test file uses its part")]
+//! Helpers of the end-to-end tests: the binary, scenarios, and a limit on concurrent labs.
+#![allow(dead_code, reason = "each test file uses only some of the helpers")]
 
 pub mod iperf3;
 pub mod lab;
@@ -12,7 +12,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// h1 - s1 - h2 at 100 Mb/s and 10 ms, one cubic flow, a second long.
+/// h1 - s1 - h2 at 100 Mb/s and 10 ms, with one CUBIC flow of one second.
 pub const SMALL: &str = r#"title = "small"
 duration = "1s"
 [hosts.h1]
@@ -33,7 +33,7 @@ to = "h2"
 cc = "cubic"
 "#;
 
-/// A directory of its own with scenario `s.toml`; runs go to `runs` in it.
+/// A temporary directory with scenario `s.toml`; its subdirectory `runs` gets the records of runs.
 pub struct Place {
     pub dir: TempDir,
 }
@@ -49,20 +49,20 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// The command line, in this place.
+    /// The command `longfat` with these arguments, to be run in this directory.
     pub fn longfat(&self, args: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.current_dir(self.dir.path()).args(args).env("NO_COLOR", "1").env_remove("LONGFAT_RUNS");
         with_default_signals(&command)
     }
 
-    /// Runs it to its end.
+    /// Runs `longfat` with these arguments to its end.
     pub fn run(&self, args: &[&str]) -> Ran {
         Ran::of(self.longfat(args).output().unwrap())
     }
 }
 
-/// What a command did.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -80,20 +80,20 @@ impl Ran {
         }
     }
 
-    /// The one JSON document on standard output; the command must have gone well.
+    /// The JSON document on standard output; the command must have succeeded.
     pub fn json(&self) -> serde_json::Value {
         assert_eq!(self.code, 0, "{self:?}");
         self.parsed()
     }
 
-    /// The JSON document, however the command ended.
+    /// The JSON document on standard output, whatever the exit code.
     pub fn parsed(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 }
 
-/// The same command with the signals that tests send at their defaults: whoever runs the tests by nohup, or in the
-/// background of a script, has them ignored, and programs inherit that.
+/// The same command with default handling of the signals that tests send: under nohup, or in the background
+/// of a script, these signals are ignored, and programs inherit that.
 pub fn with_default_signals(command: &Command) -> Command {
     let mut with_defaults = Command::new("env");
     with_defaults
@@ -116,14 +116,15 @@ pub fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_longfat")
 }
 
-/// A copy of the binary that everybody may run. Another program copies it: a file that this process has open for writing is open in
-/// processes that other tests start at that moment, too, and cannot be run until they are something else.
+/// Installs a copy of the binary that all users may run. A separate program copies it: children that other
+/// tests fork meanwhile would inherit this process's descriptor for writing, and running the copy would fail
+/// with ETXTBSY until they call exec.
 pub fn copy_binary(to: &Path) {
     let copied = Command::new("install").args(["-m", "755"]).arg(binary()).arg(to).status();
     assert!(copied.unwrap().success());
 }
 
-/// A scenario that comes with the program.
+/// The text of a scenario in the repository's `scenarios`.
 pub fn shipped(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name)).unwrap()
 }
@@ -149,7 +150,7 @@ fn open_files(process: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|f| f.path()).collect()
 }
 
-/// True as soon as `condition` holds; false after a minute, which only what never happens takes.
+/// Waits until `condition` holds; false if it does not within a minute.
 pub fn eventually(condition: impl Fn() -> bool) -> bool {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     loop {

@@ -1,7 +1,8 @@
-//! The control protocol of a standing lab: one request and one reply, each a line of JSON, over its Unix socket.
+//! The control protocol of a standing lab: one request and one reply, each a line of JSON, over a Unix
+//! socket.
 //!
-//! The reply to [`Request::Enter`] is preceded by one byte that carries the namespaces' descriptors (none if the
-//! reply is an error): user (only for a lab without root), mount, PID and network namespace.
+//! Before its reply to [`Request::Enter`] the lab sends one byte that carries the namespaces' descriptors
+//! (none if the reply is an error): user (only for a lab without root), mount, PID and network namespace.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -78,9 +79,9 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     /// Its links, by direction.
     pub links: Vec<LinkStatus>,
-    /// Lateness of deliveries since the lab is up, 99th percentile, in microseconds.
+    /// Lateness of deliveries since the lab came up, 99th percentile, in microseconds.
     pub emulator_late_p99_us: f64,
-    /// How often the emulator stalled since the lab is up, because the machine was busy.
+    /// Number of times that the emulator has stalled since the lab came up, because the machine was busy.
     #[serde(default)]
     pub stalls: u64,
     /// Total length of stalls, in microseconds.
@@ -126,7 +127,7 @@ pub struct LinkStatus {
     pub direction: String,
     /// Its parameters, in the syntax of the scenario file.
     pub state: String,
-    /// Packets sent since the lab is up.
+    /// Packets sent since the lab came up.
     pub sent_packets: u64,
     /// Packets dropped at its queue.
     pub dropped_queue: u64,
@@ -155,7 +156,7 @@ pub(crate) fn request_namespaces(socket: &Path, host: &str) -> Result<Result<Vec
         let fds = receive_fds(&stream).map_err(describe_timeout)?;
         match read_line(&stream, REPLY_TIMEOUT)? {
             Reply::Refused { why } => Ok(Err(why)),
-            // Without them the program would run on this machine instead of the host.
+            // Without the descriptors the program would run on this machine instead of the host.
             _ if !NAMESPACE_FDS.contains(&fds.len()) => {
                 Err(io::Error::new(io::ErrorKind::InvalidData, "it did not send the host's namespaces"))
             }
@@ -193,7 +194,7 @@ pub(crate) fn read_line<T: for<'a> Deserialize<'a>>(stream: &UnixStream, timeout
     serde_json::from_str(&line).map_err(io::Error::from)
 }
 
-/// Gives timeouts a message; other errors stay as they are.
+/// Adds a message to timeouts; returns other errors unchanged.
 fn describe_timeout(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -249,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Otherwise the program would run outside of any host.
+    /// If it were accepted, the program would run outside of any host.
     #[test]
     fn a_reply_without_namespaces_is_an_error() {
         let directory = tempfile::tempdir().unwrap();

@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{Error, error::Attempted};
 
-/// Gets the network namespace of `host` of the lab with this control `socket`. If the lab runs without root, this process
-/// (which must have one thread only) enters the lab's user namespace, which is necessary to enter its other namespaces. The
-/// inner error is the reason why the lab refused.
+/// Gets the network namespace of `host` of the lab with this control `socket`. If the lab runs without root,
+/// this process, which must be single-threaded, enters the lab's user namespace: without that it could not
+/// enter the others. The inner error is the reason why the lab refused.
 ///
 /// # Errors
 /// If the lab does not reply, or its user namespace cannot be entered.
@@ -36,8 +36,9 @@ pub fn host_network_namespace(socket: &Path, host: &str) -> Result<Result<OwnedF
     Ok(network)
 }
 
-/// Runs `program` (its name, then its arguments) on `host` of the lab with this control `socket` and waits for it. This
-/// process must have one thread only; it stays in the host's namespaces. The inner error is the reason why the lab refused.
+/// Runs `program` (its name, then its arguments) on `host` of the lab with this control `socket`, and waits
+/// for it. This process must be single-threaded, and stays in the host's namespaces. The inner error is the
+/// reason why the lab refused.
 ///
 /// # Errors
 /// If the lab does not reply, the namespaces cannot be entered, or the program does not start.

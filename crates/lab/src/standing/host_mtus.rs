@@ -1,7 +1,8 @@
-//! The MTUs of the hosts' devices, which programs on hosts can change (`h1 ifconfig h1-eth0 mtu 9000`): a link's end gets
-//! the MTU of the host's device, as with a veth pair in Mininet.
+//! The MTUs of the hosts' devices, which programs on hosts can change (`h1 ifconfig h1-eth0 mtu 9000`). A
+//! link's end gets the MTU of the host's device, as with a veth pair in Mininet.
 //!
-//! The keeper polls them before it handles each request, so that the request sees the change, and at least every 20 ms.
+//! The keeper polls the MTUs at least every 20 ms, and before each request, so that the request sees all
+//! changes.
 
 use os::DeviceControl;
 
@@ -31,7 +32,7 @@ impl HostMtus {
         Ok(HostMtus(devices))
     }
 
-    /// The devices whose MTUs have changed since the last call, and the new MTUs. Removed devices are not included.
+    /// The devices whose MTUs have changed since the last call, and the new MTUs. Skips removed devices.
     pub(crate) fn take_changes(&mut self) -> Vec<(String, u32)> {
         let mut changed = Vec::new();
         for host_device in &mut self.0 {

@@ -1,5 +1,5 @@
-//! The system calls that a standing lab needs in addition to [`crate::sys`]: mounts, PID namespaces, signals, and
-//! descriptors passed over a socket. Each is one small safe function.
+//! The system calls that a standing lab needs in addition to [`crate::sys`], each behind a small safe
+//! function: mounts, PID namespaces, signals, and descriptors passed over a socket.
 #![allow(unsafe_code)]
 
 use std::{
@@ -49,8 +49,8 @@ pub(crate) fn enter(namespace: BorrowedFd<'_>, kind: NamespaceKind) -> io::Resul
     check(unsafe { libc::setns(namespace.as_raw_fd(), kind.flag()) }).map(drop)
 }
 
-/// Moves this process (of one thread) into a new mount namespace: other processes do not see its mounts, but mounts of
-/// others still appear in it.
+/// Moves this single-threaded process into a new mount namespace: other processes do not see its mounts, but
+/// new mounts of others appear in it (MS_SLAVE).
 pub(crate) fn unshare_mounts() -> io::Result<()> {
     // SAFETY: plain flags; null pointers mean "no source, no type, no data" to mount(2).
     unsafe {
@@ -61,8 +61,8 @@ pub(crate) fn unshare_mounts() -> io::Result<()> {
     }
 }
 
-/// Isolates this process as the keeper of a standing lab does: a mount namespace with a private /run, and a PID namespace.
-/// For a process that ends soon.
+/// Isolates this process as the keeper of a standing lab does: a mount namespace with a private /run, and a
+/// PID namespace for its children. Cannot be undone: for a process that ends after this check.
 pub(crate) fn try_isolation() -> io::Result<()> {
     unshare_mounts()?;
     mount_tmpfs(Path::new("/run"))?;
@@ -89,8 +89,9 @@ pub(crate) fn bind(from: &Path, to: &Path) -> io::Result<()> {
         .map(drop)
 }
 
-/// Creates a PID namespace: forks its init process, which only reaps orphans and exits when the
-/// returned pipe is closed; then the kernel kills all processes of the namespace. Only for a process of one thread.
+/// Creates a PID namespace by forking its init process; returns that process's id, and a pipe. The init
+/// process only reaps orphans, and exits when the pipe is closed; then the kernel kills all processes of the
+/// namespace. The caller must be single-threaded.
 pub(crate) fn create_pid_namespace() -> io::Result<(u32, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: `ends` has space for two descriptors, whose only owners are the two OwnedFds.
@@ -98,8 +99,8 @@ pub(crate) fn create_pid_namespace() -> io::Result<(u32, OwnedFd)> {
         check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
         (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
     };
-    // SAFETY: clone(2) without a stack and with SIGCHLD behaves as fork(2); this process has one thread, so the
-    // child may run ordinary code.
+    // SAFETY: clone(2) without a stack and with SIGCHLD behaves as fork(2); this process is single-threaded,
+    // so the child may run ordinary code.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_NEWPID | libc::SIGCHLD, 0, 0, 0, 0) };
     match pid {
         -1 => Err(io::Error::last_os_error()),
@@ -113,8 +114,8 @@ pub(crate) fn create_pid_namespace() -> io::Result<(u32, OwnedFd)> {
 
 /// The init process of a PID namespace: exits when the pipe is closed.
 fn run_init(mut pipe: File) -> ! {
-    // SAFETY: plain arguments. Ignoring SIGCHLD makes the kernel reap children; no other code of this process uses the closed
-    // descriptors.
+    // SAFETY: plain arguments. Ignoring SIGCHLD makes the kernel reap children; no other code of this process
+    // uses the closed descriptors.
     unsafe {
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
         libc::signal(libc::SIGINT, libc::SIG_IGN);
@@ -127,12 +128,12 @@ fn run_init(mut pipe: File) -> ! {
     }
     let mut byte = [0];
     while !matches!(pipe.read(&mut byte), Ok(0)) {}
-    // SAFETY: ends this process at once; nothing needs to be dropped.
+    // SAFETY: ends this process immediately; nothing needs to be dropped.
     unsafe { libc::_exit(0) }
 }
 
-/// Prepares `command` to run on `host`: it is killed when this process dies. As far as the kernel allows, it gets the host's
-/// name, and /proc and /sys show only the processes and devices of its namespaces.
+/// Prepares `command` to run on `host`: the kernel kills it when this process dies. Where the kernel permits,
+/// it gets the host's name, and /proc and /sys show only the processes and devices of its namespaces.
 pub(crate) fn prepare_command(command: &mut Command, host: &str) {
     let name = host.as_bytes().to_vec();
     // SAFETY: between fork and exec only system calls are made, on memory that was prepared before.
@@ -158,12 +159,14 @@ pub(crate) fn prepare_command(command: &mut Command, host: &str) {
 /// Process id of the child that gets forwarded signals.
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
-/// From now on, signals that end programs do not end this process but its child: those of the terminal (Ctrl-C, Ctrl-\) reach
-/// it anyway, those sent by a process (kill, timeout) are forwarded. Signals ignored at the start stay ignored.
+/// From now on, signals that end programs end this process's child instead of this process. The child gets
+/// those of the terminal (Ctrl-C, Ctrl-\) directly; those sent by a process (kill, timeout) are forwarded to
+/// it. Signals that were ignored at the start stay ignored.
 pub(crate) fn forward_signals_to(child: u32) {
     CHILD.store(child as i32, Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
-        // SAFETY: an all-zero sigaction is valid; the handler only makes a system call, on a number that was stored before.
+        // SAFETY: an all-zero sigaction is valid; the handler only makes a system call, with a number that
+        // was stored before.
         unsafe {
             let mut action: libc::sigaction = mem::zeroed();
             if libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
@@ -182,16 +185,16 @@ pub(crate) fn forward_signals_to(child: u32) {
 extern "C" fn forward_signal(signal: libc::c_int, info: *const libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel gives a valid siginfo to handlers set with SA_SIGINFO; kill(2) may be called here.
     unsafe {
-        // Codes of signals from the kernel, including those of a terminal, are positive (sigaction(2)). When the terminal is
-        // closed, only the session leader gets SIGHUP, which may be this process.
+        // Codes of signals from the kernel, including those of a terminal, are positive (sigaction(2)). When
+        // the terminal closes, only the session leader, which may be this process, gets SIGHUP.
         if (*info).si_code <= 0 || signal == libc::SIGHUP {
             libc::kill(CHILD.load(Ordering::Relaxed), signal);
         }
     }
 }
 
-/// Makes this process ignore Ctrl-C and Ctrl-\, which are for the child in the terminal's foreground. Children started
-/// later by [`Command`] do receive them.
+/// Makes this process ignore Ctrl-C and Ctrl-\, which are for the child in the terminal's foreground.
+/// Children that [`Command`] starts later do receive them.
 pub fn ignore_terminal_signals() {
     // SAFETY: as in `forward_signals_to`. Handlers, unlike SIG_IGN, are not inherited through exec.
     unsafe {
@@ -205,21 +208,23 @@ pub fn ignore_terminal_signals() {
 
 extern "C" fn ignore_signal(_signal: libc::c_int) {}
 
-/// Starts a new session without a terminal, and closes files inherited from the parent process: a standing lab must not hold
-/// the parent's locks and pipes. Must be called before this process opens files.
+/// Starts a new session without a terminal, and closes files inherited from the parent process: a standing
+/// lab must not hold the parent's locks and pipes. Must be called before this process opens files.
 pub fn start_session() {
-    // SAFETY: plain arguments. setsid fails only for the leader of a process group, which is not in its parent's group anyway.
+    // SAFETY: plain arguments. setsid fails only for the leader of a process group, which is not in its
+    // parent's group anyway.
     unsafe {
         libc::setsid();
         libc::close_range(3, libc::c_uint::MAX, 0);
     }
 }
 
-/// Redirects the standard streams to /dev/null, so that a process that waits for their end does not wait for this one.
+/// Redirects the standard streams to /dev/null: a process that reads them until end of file must not wait for
+/// this one.
 pub fn detach_standard_streams() {
     let Ok(null) = File::options().read(true).write(true).open("/dev/null") else { return };
     for stream in 0..3 {
-        // SAFETY: both are open descriptors or free numbers; the previous file is closed.
+        // SAFETY: `null` is open; dup2 closes `stream` first if it is open.
         unsafe { libc::dup2(null.as_raw_fd(), stream) };
     }
 }
@@ -232,8 +237,8 @@ pub(crate) fn send_fds(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Resul
     // u64, so that it has the alignment of a cmsghdr.
     let mut control = [0u64; 8];
     let payload = (raw.len() * mem::size_of::<RawFd>()) as u32;
-    // SAFETY: an all-zero msghdr is valid; CMSG_SPACE of four descriptors is 32 bytes, `control` has 64; the first header lies
-    // inside it, and as many descriptors are copied as it has space for.
+    // SAFETY: an all-zero msghdr is valid; CMSG_SPACE of four descriptors is 32 bytes, `control` has 64; the
+    // first header is inside it, and at most four descriptors are copied.
     unsafe {
         let mut message: libc::msghdr = mem::zeroed();
         message.msg_iov = &raw mut part;
@@ -258,7 +263,7 @@ pub(crate) fn receive_fds(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     let mut control = [0u64; 8];
     let mut fds = Vec::new();
-    // SAFETY: as in `send_fds`; the kernel gives ownership of the received descriptors, and each is taken once.
+    // SAFETY: as in `send_fds`; this process owns the received descriptors, and each is taken once.
     unsafe {
         let mut message: libc::msghdr = mem::zeroed();
         message.msg_iov = &raw mut part;

@@ -1,8 +1,8 @@
 //! The keeper: the process of `longfat lab up`, which keeps a network up until it is ended.
 //!
-//! All processes of the hosts are in a PID namespace that ends with the keeper, however it
-//! ends; hosts, mounts and devices are held by its descriptors. Only its journal entry and socket can outlast it; the
-//! next clean-up removes them.
+//! All processes of the hosts are in a PID namespace that ends with the keeper, however it ends. The keeper's
+//! descriptors hold hosts, mounts and devices. Only its journal entry and socket can outlast it; the next
+//! clean-up removes them.
 
 use std::{
     fs::File,
@@ -72,8 +72,8 @@ pub struct KeeperOptions<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// Keeps the scenario's network up until it is ended. Calls `ready` with the control socket's path once programs
-/// can be run. The process must have one thread only.
+/// Keeps the scenario's network up until the lab is ended. Calls `ready` with the control socket's path as
+/// soon as programs can run. The process must be single-threaded.
 ///
 /// # Errors
 /// See [`Error`]; after an error nothing of the lab remains.
@@ -87,8 +87,9 @@ pub fn run_keeper(
     let listener = UnixListener::bind(&socket).attempted(|| format!("create {}", socket.display()))?;
     listener.set_nonblocking(true).attempted(|| format!("use {}", socket.display()))?;
     mounts::prepare(&hosts_file(scenario), &socket)?;
-    let (first, alive) = create_pid_namespace().map_err(mounts::no_standing("create a PID namespace"))?;
-    let processes = open_namespace(&format!("/proc/{first}/ns/pid"))?;
+    let (init_pid, init_pipe) =
+        create_pid_namespace().map_err(mounts::standing_lab_error("create a PID namespace"))?;
+    let pid_namespace = open_namespace(&format!("/proc/{init_pid}/ns/pid"))?;
 
     let lab = Lab::build(scenario, options.backend)?;
     for host in &lab.hosts {
@@ -96,7 +97,7 @@ pub fn run_keeper(
     }
     let network: Network<Frame> = engine_common::build_network(scenario)?;
     let busy_poll_lock = acquire_busy_poll_lock();
-    let (commands, inbox) = channel();
+    let (commands, receiver) = channel();
     let placement = Placement::choose(busy_poll_lock.is_some());
     let buffers = Buffers::for_links(&scenario.links);
     let time = RunTime::begin(TimeMode::Real);
@@ -110,7 +111,7 @@ pub fn run_keeper(
         buffers,
         may_spin: placement.may_spin(),
         placement,
-        commands: inbox,
+        commands: receiver,
         captures: captures.clone(),
     };
     let host_mtus = HostMtus::of(lab.hosts.iter())?;
@@ -126,29 +127,29 @@ pub fn run_keeper(
         commands,
         started: Instant::now(),
         remarks: remarks(options),
-        user: (options.privilege == Privilege::UserNamespace)
+        user_namespace: (options.privilege == Privilege::UserNamespace)
             .then(|| open_namespace("/proc/self/ns/user"))
             .transpose()?,
-        mounts: open_namespace("/proc/self/ns/mnt")?,
-        processes,
+        mount_namespace: open_namespace("/proc/self/ns/mnt")?,
+        pid_namespace,
     };
     let shared = Arc::new(Shared::default());
     let result = std::thread::scope(|scope| {
         let shared = &shared;
-        let driving = scope.spawn(move || {
-            // The receiver is dropped at once, so rows are discarded.
+        let driver_thread = scope.spawn(move || {
+            // The receiver is dropped immediately, so rows are discarded.
             let (rows, _) = channel();
             driver.run(shared, &rows)
         });
-        shared.running.wait_until_set(|| driving.is_finished());
+        shared.running.wait_until_set(|| driver_thread.is_finished());
         ready(&socket);
-        keeper.serve(&listener, || options.stop.load(Ordering::Relaxed) || driving.is_finished());
+        keeper.serve(&listener, || options.stop.load(Ordering::Relaxed) || driver_thread.is_finished());
         // End the programs before the network that they use.
-        drop(alive);
+        drop(init_pipe);
         shared.stop.store(true, Ordering::Relaxed);
-        let driven = driving.join();
+        let driver_result = driver_thread.join();
         captures.stop_all();
-        driven
+        driver_result
     });
     match result {
         Ok(Ok(_)) => Ok(()),
@@ -173,7 +174,7 @@ fn accept_clients(listener: &UnixListener, requests: &Sender<(UnixStream, Reques
             let set =
                 stream.set_nonblocking(false).and_then(|()| stream.set_write_timeout(Some(CLIENT_TIMEOUT)));
             if let Ok(request) = set.and_then(|()| read_line(&stream, CLIENT_TIMEOUT)) {
-                // Fails if the lab has ended meanwhile.
+                // Fails if the lab has ended.
                 let _ = requests.send((stream, request));
             }
         });
@@ -193,10 +194,11 @@ struct Keeper<'a> {
     files: Vec<(String, CaptureId)>,
     commands: Sender<Command>,
     started: Instant,
-    user: Option<OwnedFd>,
     remarks: Vec<String>,
-    mounts: OwnedFd,
-    processes: OwnedFd,
+    /// Only of a lab without root.
+    user_namespace: Option<OwnedFd>,
+    mount_namespace: OwnedFd,
+    pid_namespace: OwnedFd,
 }
 
 impl Keeper<'_> {
@@ -228,8 +230,12 @@ impl Keeper<'_> {
             },
             Request::Enter { host } => match self.lab.host(host) {
                 Some(host) => {
-                    let mut fds: Vec<BorrowedFd<'_>> = self.user.iter().map(AsFd::as_fd).collect();
-                    fds.extend([self.mounts.as_fd(), self.processes.as_fd(), host.namespace.fd()]);
+                    let mut fds: Vec<BorrowedFd<'_>> = self.user_namespace.iter().map(AsFd::as_fd).collect();
+                    fds.extend([
+                        self.mount_namespace.as_fd(),
+                        self.pid_namespace.as_fd(),
+                        host.namespace.fd(),
+                    ]);
                     match send_fds(stream, &fds) {
                         Ok(()) => Reply::Text { text: String::new() },
                         Err(_) => return false,
@@ -239,7 +245,7 @@ impl Keeper<'_> {
                     // The client first reads one byte, which otherwise carries the descriptors (SCM_RIGHTS).
                     let mut stream = stream;
                     let _ = stream.write_all(&[0]);
-                    refused(self.no_host(host))
+                    refused(self.unknown_host_message(host))
                 }
             },
             Request::Status => match self.status() {
@@ -252,25 +258,26 @@ impl Keeper<'_> {
         *request == Request::Down
     }
 
-    fn no_host(&self, name: &str) -> String {
+    fn unknown_host_message(&self, name: &str) -> String {
         let hosts: Vec<&str> = self.lab.hosts.iter().map(|h| h.name.as_str()).collect();
         format!("no host {name}; hosts are {}", hosts.join(", "))
     }
 
     /// Runs a command; returns its output.
-    fn run_command(&mut self, words: &[String]) -> Result<String, String> {
-        let words = if words.first().is_some_and(|w| w == "sudo") { &words[1..] } else { words };
-        let (name, rest) = words.split_first().ok_or("no command given")?;
+    fn run_command(&mut self, command: &[String]) -> Result<String, String> {
+        let command =
+            if command.first().is_some_and(|name| name == "sudo") { &command[1..] } else { command };
+        let (name, arguments) = command.split_first().ok_or("no command given")?;
         let name = name.rsplit('/').next().unwrap_or(name);
-        let done = match (name, rest) {
-            ("link", rest) => self.links.link(rest)?,
-            ("tc", rest) => self.links.tc(rest)?,
-            ("ifconfig", rest) => self.links.ifconfig(rest)?,
-            ("ip", [link, set, rest @ ..]) if link.starts_with('l') && set.starts_with('s') => {
-                let rest = if rest.first().is_some_and(|w| w == "dev") { &rest[1..] } else { rest };
-                self.links.ifconfig(rest)?
+        let result = match (name, arguments) {
+            ("link", arguments) => self.links.link(arguments)?,
+            ("tc", arguments) => self.links.tc(arguments)?,
+            ("ifconfig", arguments) => self.links.ifconfig(arguments)?,
+            ("ip", [link, set, remaining @ ..]) if link.starts_with('l') && set.starts_with('s') => {
+                let has_dev = remaining.first().is_some_and(|argument| argument == "dev");
+                self.links.ifconfig(if has_dev { &remaining[1..] } else { remaining })?
             }
-            ("pcap", rest) => return self.pcap(rest),
+            ("pcap", arguments) => return self.pcap(arguments),
             ("links", []) => CommandResult { text: self.links.list(), ..CommandResult::default() },
             (other, _) => {
                 return Err(format!(
@@ -278,11 +285,11 @@ impl Keeper<'_> {
                 ));
             }
         };
-        self.change(done.changed)?;
-        Ok(done.text)
+        self.change_pipes(result.changed)?;
+        Ok(result.text)
     }
 
-    fn change(&self, pipes: Vec<(PipeId, PipeSpec)>) -> Result<(), String> {
+    fn change_pipes(&self, pipes: Vec<(PipeId, PipeSpec)>) -> Result<(), String> {
         for (pipe, spec) in pipes {
             self.commands
                 .send(Command::Change(pipe, Box::new(spec)))
@@ -291,20 +298,20 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// Applies to the links the MTUs that programs on the hosts have set.
+    /// Sets the MTUs of links to those that programs on the hosts have set.
     fn apply_host_mtus(&mut self) {
         for (device, mtu) in self.host_mtus.take_changes() {
             // Fails only if the emulator has ended, which `serve` notices.
-            if let Ok(done) = self.links.ifconfig(&[device, "mtu".into(), mtu.to_string()]) {
-                let _ = self.change(done.changed);
+            if let Ok(result) = self.links.ifconfig(&[device, "mtu".into(), mtu.to_string()]) {
+                let _ = self.change_pipes(result.changed);
             }
         }
     }
 
     /// `pcap`, `pcap NAME [forward|backward] FILE`, `pcap stop FILE`.
-    fn pcap(&mut self, words: &[String]) -> Result<String, String> {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let (name, side, file) = match words[..] {
+    fn pcap(&mut self, arguments: &[String]) -> Result<String, String> {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let (name, side, file) = match arguments[..] {
             [] => {
                 let files: Vec<&str> = self.files.iter().map(|(file, _)| file.as_str()).collect();
                 return Ok(if files.is_empty() { "no active captures".into() } else { files.join("\n") });
@@ -339,14 +346,14 @@ impl Keeper<'_> {
     }
 
     fn stop_capture(&mut self, file: &str) -> Result<String, String> {
-        let at = self.files.iter().position(|(known, _)| known == file);
-        let (_, id) = self.files.remove(at.ok_or_else(|| format!("no capture writes to {file}"))?);
+        let index = self.files.iter().position(|(known, _)| known == file);
+        let (_, id) = self.files.remove(index.ok_or_else(|| format!("no capture writes to {file}"))?);
         let end = self.captures.stop(id).ok_or_else(|| format!("the capture to {file} has ended already"))?;
         let missed = end.note().map(|note| format!("; {note}")).unwrap_or_default();
         Ok(format!("{} packets in {file}{missed}", end.packets))
     }
 
-    /// Ends all captures; returns the notes of those that are not complete.
+    /// Ends all captures; returns a note for each that is incomplete.
     fn stop_captures(&mut self) -> String {
         let ends = self.captures.stop_all();
         ends.iter().filter_map(CaptureEnd::note).collect::<Vec<_>>().join("\n")

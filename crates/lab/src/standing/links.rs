@@ -1,6 +1,6 @@
 //! The links of a standing lab and the commands that change them: `link`, `tc`, `ifconfig` and `ip link`.
 //!
-//! Pure: arguments in, text and changed pipes out.
+//! Without input and output: functions take arguments, and return text and changed pipes.
 
 use net::{Direction, PipeId, PipeSpec};
 use scenario::{Scenario, change_direction};
@@ -41,8 +41,8 @@ impl Links {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let mut used: Vec<(String, usize)> = Vec::new();
         let is_host = |node: &String| scenario.host(node).is_some();
-        // A link's MTU is that of its ports on switches and routers; a host's device has its own MTU. Between two hosts the
-        // link's MTU applies to both ends.
+        // A link's MTU is that of its ports on switches and routers; a host's device has a separate MTU.
+        // Between two hosts the link's MTU applies to both ends.
         let mut end = |node: &String, spec: &PipeSpec, has_port: bool| {
             let first = usize::from(scenario.switches.contains(node));
             let number = match used.iter_mut().find(|(name, _)| name == node) {
@@ -90,15 +90,15 @@ impl Links {
     }
 
     /// `link s1-s2 down`, `link s1 s2 up`, `link s1-s2 [forward|backward] delay 50ms loss 1%`.
-    pub(crate) fn link(&mut self, words: &[String]) -> Result<CommandResult, String> {
-        let (index, rest) = self.find_link(words)?;
+    pub(crate) fn link(&mut self, arguments: &[String]) -> Result<CommandResult, String> {
+        let (index, remaining) = self.find_link(arguments)?;
         let link = &mut self.0[index];
-        let (sides, rest): (&[usize], _) = match rest.first().map(String::as_str) {
-            Some("forward") => (&[0], &rest[1..]),
-            Some("backward") => (&[1], &rest[1..]),
-            _ => (&[0, 1], rest),
+        let (sides, remaining): (&[usize], _) = match remaining.first().map(String::as_str) {
+            Some("forward") => (&[0], &remaining[1..]),
+            Some("backward") => (&[1], &remaining[1..]),
+            _ => (&[0, 1], remaining),
         };
-        match rest.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        match remaining.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             [] => {}
             ["up"] => link.down = false,
             ["down"] => link.down = true,
@@ -107,9 +107,9 @@ impl Links {
                 let mut changed = Vec::new();
                 for side in sides {
                     let end = &link.ends[*side];
-                    let mut whole = end.plain.clone();
-                    whole.mtu = end.mtu;
-                    changed.push(change_direction(&whole, &pairs)?);
+                    let mut with_mtu = end.plain.clone();
+                    with_mtu.mtu = end.mtu;
+                    changed.push(change_direction(&with_mtu, &pairs)?);
                 }
                 for (side, mut spec) in sides.iter().zip(changed) {
                     let end = &mut link.ends[*side];
@@ -120,12 +120,12 @@ impl Links {
             }
             _ => return Err("write for example: link s1-s2 down, or link s1-s2 delay 50ms loss 1%".into()),
         }
-        Ok(self.done(index))
+        Ok(self.result_for(index))
     }
 
     /// Runs `tc` with these arguments.
-    pub(crate) fn tc(&mut self, words: &[String]) -> Result<CommandResult, String> {
-        match tc::parse(words)? {
+    pub(crate) fn tc(&mut self, arguments: &[String]) -> Result<CommandResult, String> {
+        match tc::parse(arguments)? {
             TcCommand::Show { device } => self.show(device.as_deref()),
             TcCommand::Change { device, action, position, handle, kind } => {
                 let (index, side) = self.find_device(&device)?;
@@ -138,43 +138,44 @@ impl Links {
                     let overhead = end.plain.overhead;
                     end.plain = PipeSpec { overhead, ..PipeSpec::default() };
                 }
-                Ok(CommandResult { text: String::new(), ..self.done(index) })
+                Ok(CommandResult { text: String::new(), ..self.result_for(index) })
             }
         }
     }
 
-    /// Runs `ifconfig` or `ip link set [dev]` with these arguments: `s1-eth1 mtu 9000`, `s1-eth1 down`, `s1-eth1 up`, `s1-eth1`.
-    pub(crate) fn ifconfig(&mut self, words: &[String]) -> Result<CommandResult, String> {
-        let Some((device, rest)) = words.split_first() else {
+    /// Runs `ifconfig` or `ip link set [dev]` with these arguments: `s1-eth1 mtu 9000`, `s1-eth1 down`,
+    /// `s1-eth1 up`, `s1-eth1`.
+    pub(crate) fn ifconfig(&mut self, arguments: &[String]) -> Result<CommandResult, String> {
+        let Some((device, remaining)) = arguments.split_first() else {
             return Ok(CommandResult { text: self.list(), ..CommandResult::default() });
         };
         let (index, side) = self.find_device(device)?;
         let end = &mut self.0[index].ends[side];
-        let mut rest = rest.iter().map(String::as_str);
-        let mut any = false;
-        while let Some(word) = rest.next() {
-            any = true;
-            match word {
+        let mut remaining = remaining.iter().map(String::as_str);
+        let mut changes_port = false;
+        while let Some(argument) = remaining.next() {
+            changes_port = true;
+            match argument {
                 "up" => end.down = false,
                 "down" => end.down = true,
                 "mtu" => {
-                    let text = rest.next().ok_or("mtu needs a number of bytes")?;
+                    let text = remaining.next().ok_or("mtu needs a number of bytes")?;
                     let mtu = text.parse().ok().filter(|m| (68..=65_535).contains(m));
                     end.mtu = Some(mtu.ok_or_else(|| format!("{text:?} is not an MTU from 68 to 65535"))?);
                 }
                 other => return Err(format!("ifconfig {other} is not supported on an emulated port")),
             }
         }
-        let text = match any {
+        let text = match changes_port {
             true => String::new(),
             false => format!("{device}  mtu {}", end.mtu.map_or("unlimited".into(), |m| m.to_string())),
         };
-        Ok(CommandResult { text, ..self.done(index) })
+        Ok(CommandResult { text, ..self.result_for(index) })
     }
 
-    /// Finds the link with the name `words[0]`, or between the nodes `words[0]` and `words[1]`; returns it with the remaining
-    /// words.
-    pub(crate) fn find_link<'w>(&self, words: &'w [String]) -> Result<(usize, &'w [String]), String> {
+    /// Finds the link that the first argument names, or the one between the nodes that the first two name.
+    /// Returns its index and the remaining arguments.
+    pub(crate) fn find_link<'a>(&self, arguments: &'a [String]) -> Result<(usize, &'a [String]), String> {
         let named = |name: &str| self.0.iter().position(|l| l.name == name);
         let between = |a: &str, b: &str| {
             self.0.iter().position(|l| {
@@ -182,12 +183,12 @@ impl Links {
                 (x, y) == (a, b) || (x, y) == (b, a)
             })
         };
-        let first = words.first().ok_or("no link given")?;
+        let first = arguments.first().ok_or("no link given")?;
         if let Some(index) = named(first).or_else(|| first.split_once('-').and_then(|(a, b)| between(a, b))) {
-            return Ok((index, &words[1..]));
+            return Ok((index, &arguments[1..]));
         }
-        if let Some(index) = words.get(1).and_then(|second| between(first, second)) {
-            return Ok((index, &words[2..]));
+        if let Some(index) = arguments.get(1).and_then(|second| between(first, second)) {
+            return Ok((index, &arguments[2..]));
         }
         let known: Vec<&str> = self.0.iter().map(|l| l.name.as_str()).collect();
         Err(format!("no link {first}; links are {}", known.join(", ")))
@@ -213,7 +214,7 @@ impl Links {
                     lines.push(format!("qdisc longfat 0: dev {} root {}", end.device, describe(&end.plain)))
                 }
                 false => lines.extend(end.qdiscs.iter().map(|q| {
-                    // As tc does, with the device after the handle.
+                    // tc prints the device after the handle.
                     let text = q.to_string();
                     text.replacen(": ", &format!(": dev {} ", end.device), 1)
                 })),
@@ -222,8 +223,9 @@ impl Links {
         Ok(CommandResult { text: lines.join("\n"), ..CommandResult::default() })
     }
 
-    /// The result of a command on a link: both pipes, since an MTU or `down` of one end affects both directions.
-    fn done(&self, index: usize) -> CommandResult {
+    /// The result of a command on a link. It has both pipes, since an MTU or `down` of one end affects both
+    /// directions.
+    fn result_for(&self, index: usize) -> CommandResult {
         let link = &self.0[index];
         let pipe = |side| PipeId {
             link: index as u32,
@@ -271,8 +273,8 @@ fn change_qdiscs(
             Some(parent)
         }
     };
-    let there = qdiscs.iter().position(|q| q.parent == parent);
-    match (action, there) {
+    let existing = qdiscs.iter().position(|q| q.parent == parent);
+    match (action, existing) {
         (QdiscAction::Add, Some(_)) => {
             return Err("a qdisc exists already (Exclusivity flag on, cannot modify)".into());
         }
@@ -303,8 +305,8 @@ fn change_qdiscs(
 /// Removes the qdisc under `parent`, and all its descendants.
 fn delete_below(qdiscs: &mut Vec<Qdisc>, parent: Option<u32>) {
     while let Some(at) = qdiscs.iter().position(|q| q.parent == parent) {
-        let gone = qdiscs.remove(at);
-        delete_below(qdiscs, Some(gone.handle));
+        let removed = qdiscs.remove(at);
+        delete_below(qdiscs, Some(removed.handle));
     }
 }
 
@@ -329,13 +331,17 @@ mod tests {
             hosts.h1.address = "10.0.0.1/8"
             hosts.h2.address = "10.0.0.2/8"
             switches.names = ["s1", "s2"]
-            links = [{ ends = ["h1", "s1"] }, { ends = ["s1", "s2"], forward = { rate = "1gbit", delay = "5ms" } }, { ends = ["s2", "h2"] }]
+            links = [
+                { ends = ["h1", "s1"] },
+                { ends = ["s1", "s2"], forward = { rate = "1gbit", delay = "5ms" } },
+                { ends = ["s2", "h2"] },
+            ]
             flows = [{ name = "f", from = "h1", to = "h2" }]
         "#;
         Links::new(&scenario::ScenarioFile::parse("x.toml", text).unwrap().resolve(None, &[]).unwrap())
     }
 
-    fn words(line: &str) -> Vec<String> {
+    fn arguments(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
     }
 
@@ -349,46 +355,49 @@ mod tests {
     #[test]
     fn tc_commands_change_the_direction_of_a_port() {
         let mut links = links();
-        links.tc(&words("qdisc add dev s2-eth1 root handle 1: netem delay 20ms")).unwrap();
+        links.tc(&arguments("qdisc add dev s2-eth1 root handle 1: netem delay 20ms")).unwrap();
         let line = "qdisc add dev s2-eth1 parent 1: handle 2: tbf rate 10gbit burst 5000000 limit 25000000";
-        let done = links.tc(&words(line)).unwrap();
-        let (pipe, spec) = &done.changed[1];
+        let result = links.tc(&arguments(line)).unwrap();
+        let (pipe, spec) = &result.changed[1];
         assert_eq!((pipe.link, pipe.direction), (1, Direction::Backward));
         assert_eq!((spec.delay, spec.queue), (Time::from_millis(20), QueueLimit::Bytes(Bytes(25_000_000))));
-        assert_eq!(done.changed[0].1.delay, Time::from_millis(5), "the other direction is unchanged");
-        let shown = links.tc(&words("qdisc show dev s2-eth1")).unwrap().text;
+        assert_eq!(result.changed[0].1.delay, Time::from_millis(5), "the other direction is unchanged");
+        let shown = links.tc(&arguments("qdisc show dev s2-eth1")).unwrap().text;
         assert_eq!(shown.lines().count(), 2);
         assert!(shown.starts_with("qdisc netem 1: dev s2-eth1 root limit 1000 delay 20ms"), "{shown}");
-        assert!(links.tc(&words(line)).unwrap_err().contains("already"));
-        links.tc(&words("qdisc change dev s2-eth1 root handle 1: netem loss 1%")).unwrap();
-        let done = links.tc(&words("qdisc del dev s2-eth1 root")).unwrap();
-        assert_eq!(done.changed[1].1, PipeSpec::default());
-        assert!(links.tc(&words("qdisc del dev s2-eth1 root")).is_err());
+        assert!(links.tc(&arguments(line)).unwrap_err().contains("already"));
+        links.tc(&arguments("qdisc change dev s2-eth1 root handle 1: netem loss 1%")).unwrap();
+        let result = links.tc(&arguments("qdisc del dev s2-eth1 root")).unwrap();
+        assert_eq!(result.changed[1].1, PipeSpec::default());
+        assert!(links.tc(&arguments("qdisc del dev s2-eth1 root")).is_err());
         assert!(
-            links.tc(&words("qdisc add dev s9-eth1 root netem delay 1ms")).unwrap_err().contains("s1-eth1")
+            links
+                .tc(&arguments("qdisc add dev s9-eth1 root netem delay 1ms"))
+                .unwrap_err()
+                .contains("s1-eth1")
         );
     }
 
     #[test]
     fn a_link_has_the_smaller_mtu_of_both_ends() {
         let mut links = links();
-        links.ifconfig(&words("s1-eth2 mtu 9000")).unwrap();
-        let done = links.ifconfig(&words("s2-eth1 mtu 1500")).unwrap();
-        assert!(done.changed.iter().all(|(_, spec)| spec.mtu == Some(1500)));
-        let done = links.ifconfig(&words("s2-eth1 mtu 9000")).unwrap();
-        assert!(done.changed.iter().all(|(_, spec)| spec.mtu == Some(9000)));
-        assert!(links.ifconfig(&words("s1-eth2 mtu many")).is_err());
-        assert!(links.ifconfig(&words("s1-eth2 promisc")).unwrap_err().contains("promisc"));
+        links.ifconfig(&arguments("s1-eth2 mtu 9000")).unwrap();
+        let result = links.ifconfig(&arguments("s2-eth1 mtu 1500")).unwrap();
+        assert!(result.changed.iter().all(|(_, spec)| spec.mtu == Some(1500)));
+        let result = links.ifconfig(&arguments("s2-eth1 mtu 9000")).unwrap();
+        assert!(result.changed.iter().all(|(_, spec)| spec.mtu == Some(9000)));
+        assert!(links.ifconfig(&arguments("s1-eth2 mtu many")).is_err());
+        assert!(links.ifconfig(&arguments("s1-eth2 promisc")).unwrap_err().contains("promisc"));
     }
 
     #[test]
     fn links_change_by_name_or_ends() {
         let mut links = links();
-        let down = links.link(&words("s1 s2 down")).unwrap();
+        let down = links.link(&arguments("s1 s2 down")).unwrap();
         assert!(down.changed.iter().all(|(_, spec)| spec.down));
-        let up = links.link(&words("s2-s1 up")).unwrap();
+        let up = links.link(&arguments("s2-s1 up")).unwrap();
         assert!(up.changed.iter().all(|(_, spec)| !spec.down));
-        let slow = links.link(&words("s1-s2 forward delay 50ms rate 10mbit")).unwrap();
+        let slow = links.link(&arguments("s1-s2 forward delay 50ms rate 10mbit")).unwrap();
         let spec = &slow.changed[0].1;
         assert_eq!((spec.delay, &spec.rate), (Time::from_millis(50), &Rate::Constant(BitRate(10_000_000))));
         assert_eq!(slow.changed[1].1.delay, Time::ZERO);
@@ -399,7 +408,7 @@ mod tests {
             ("s1-s2 delay quick", "quick"),
             ("", "no link given"),
         ] {
-            let error = links.link(&words(line)).unwrap_err();
+            let error = links.link(&arguments(line)).unwrap_err();
             assert!(error.contains(named), "{line}: {error}");
         }
     }

@@ -6,7 +6,7 @@
 //!   - /run/lab/hosts, mounted over /etc/hosts: the names of all hosts,
 //!   - /run/lab/bin/tc, this program, which handles tc commands for emulated ports (see `tc.rs`),
 //!   - /run/lab/control, a symbolic link to the lab's control socket.
-//! - this program is mounted over the real tc, if there is one, which is then at /run/lab/real/tc.
+//! - tc: this program is mounted over the real tc, if there is one, which is then at /run/lab/real/tc.
 
 use std::{
     ffi::OsString,
@@ -18,7 +18,7 @@ use std::{
 use super::isolate::{bind, mount_tmpfs, unshare_mounts};
 use crate::{Error, check::standing_remedy, error::Attempted, namespace::Namespace};
 
-/// The lab's own directory, inside its mount namespace.
+/// The lab's directory, inside its mount namespace.
 pub(crate) const LAB_DIRECTORY: &str = "/run/lab";
 /// Path of the real tc inside the lab.
 pub const REAL_TC: &str = "/run/lab/real/tc";
@@ -27,11 +27,11 @@ pub const CONTROL: &str = "/run/lab/control";
 /// Directory of programs that replace the machine's; it comes first in PATH.
 pub const PROGRAMS: &str = "/run/lab/bin";
 
-/// Moves this process (of one thread) into a new mount namespace and prepares its mounts.
-/// `hosts` is the text for /etc/hosts, `control` the control socket's path.
+/// Moves this single-threaded process into a new mount namespace and prepares its mounts. `hosts` is the text
+/// for /etc/hosts, `control` the control socket's path.
 pub(crate) fn prepare(hosts: &str, control: &Path) -> Result<(), Error> {
-    unshare_mounts().map_err(no_standing("create a mount namespace"))?;
-    mount_private_run().map_err(no_standing("create a private /run"))?;
+    unshare_mounts().map_err(standing_lab_error("create a mount namespace"))?;
+    mount_private_run().map_err(standing_lab_error("create a private /run"))?;
     let lab = Path::new(LAB_DIRECTORY);
     let fill = || -> io::Result<()> {
         for directory in [Path::new("/run/netns"), &lab.join("bin"), &lab.join("real")] {
@@ -49,7 +49,7 @@ pub(crate) fn prepare(hosts: &str, control: &Path) -> Result<(), Error> {
 }
 
 /// The error for an operation that only standing labs need.
-pub(crate) fn no_standing(attempted: &'static str) -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn standing_lab_error(attempted: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |source| {
         let remedy = standing_remedy(source.raw_os_error().unwrap_or(0));
         Error::NoStanding { attempted, source, remedy }
@@ -73,7 +73,7 @@ fn mount_private_run() -> io::Result<()> {
     let old = PathBuf::from(format!("/proc/self/fd/{}", old.as_raw_fd()));
     for name in names.iter().filter(|n| *n != "netns" && *n != "lab") {
         let (from, to) = (old.join(name), run.join(name));
-        // An entry that was removed meanwhile, or cannot be bound, is only missing inside the lab.
+        // An entry that was removed meanwhile, or that cannot be bound, is absent inside the lab.
         let _ = bind_entry(&from, &to);
     }
     Ok(())
@@ -92,15 +92,17 @@ fn bind_entry(from: &Path, to: &Path) -> io::Result<()> {
     bind(from, to)
 }
 
-/// Makes tc this program, whether it is called by name, by path, or through sudo.
+/// Replaces tc with this program, whether tc is called by name, by path, or through sudo.
 fn replace_tc() -> io::Result<()> {
     let program = fs::read_link("/proc/self/exe")?;
     symlink(&program, Path::new(PROGRAMS).join("tc"))?;
     let directories = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
     let found = directories.iter().find_map(|d| fs::canonicalize(Path::new(d).join("tc")).ok());
-    // If tc is a link to a multi-call program (BusyBox), mounting over it would replace its other commands too.
-    let is_tc_alone = |tc: &PathBuf| *tc != program && tc.file_name().is_some_and(|name| name == "tc");
-    let Some(tc) = found.filter(is_tc_alone) else { return Ok(()) };
+    // If tc is a link to a multi-call program (BusyBox), mounting over that would also replace its other
+    // commands.
+    let is_separate_program =
+        |tc: &PathBuf| *tc != program && tc.file_name().is_some_and(|name| name == "tc");
+    let Some(tc) = found.filter(is_separate_program) else { return Ok(()) };
     fs::write(REAL_TC, "")?;
     bind(&tc, Path::new(REAL_TC))?;
     bind(&program, &tc)

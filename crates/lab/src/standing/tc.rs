@@ -1,8 +1,8 @@
-//! tc on an emulated port: `qdisc add|change|replace|del|show` with netem and tbf, in the syntax of tc-netem(8) and
-//! tc-tbf(8). Other arguments are errors that name the argument.
+//! tc on an emulated port: `qdisc add|change|replace|del|show` with netem and tbf, in the syntax of
+//! tc-netem(8) and tc-tbf(8). Other arguments are errors that name the argument.
 //!
-//! Departures from Linux:
-//! 1. Whatever the order of netem and tbf, a packet passes queue, rate, loss, delay in this order.
+//! Differences from Linux:
+//! 1. A packet passes queue, rate, loss and delay in this order, whatever the order of netem and tbf.
 //! 2. netem's `limit` counts only the packets that wait for a `rate`, not the delayed ones in flight.
 //! 3. Correlations are not supported.
 
@@ -91,9 +91,9 @@ pub(crate) enum QdiscPosition {
 }
 
 /// Parses the arguments of `tc`.
-pub(crate) fn parse(words: &[String]) -> Result<TcCommand, String> {
-    let mut words = words.iter().map(String::as_str).skip_while(|w| w.starts_with('-'));
-    match words.next() {
+pub(crate) fn parse(arguments: &[String]) -> Result<TcCommand, String> {
+    let mut arguments = arguments.iter().map(String::as_str).skip_while(|argument| argument.starts_with('-'));
+    match arguments.next() {
         Some("qdisc" | "qd" | "q") => {}
         other => {
             return Err(format!(
@@ -102,13 +102,13 @@ pub(crate) fn parse(words: &[String]) -> Result<TcCommand, String> {
             ));
         }
     }
-    let action = match words.next() {
+    let action = match arguments.next() {
         None | Some("show" | "list" | "ls" | "l" | "s") => {
-            let rest: Vec<&str> = words.collect();
-            return match rest[..] {
+            let remaining: Vec<&str> = arguments.collect();
+            return match remaining[..] {
                 [] => Ok(TcCommand::Show { device: None }),
                 ["dev", device] => Ok(TcCommand::Show { device: Some(device.into()) }),
-                _ => Err(format!("tc qdisc show {} is not supported", rest.join(" "))),
+                _ => Err(format!("tc qdisc show {} is not supported", remaining.join(" "))),
             };
         }
         Some("add" | "a") => QdiscAction::Add,
@@ -118,15 +118,17 @@ pub(crate) fn parse(words: &[String]) -> Result<TcCommand, String> {
         Some(other) => return Err(format!("tc qdisc {other} is not supported")),
     };
     let (mut device, mut position, mut handle, mut kind) = (None, QdiscPosition::Root, None, None);
-    while let Some(word) = words.next() {
-        match word {
-            "dev" => device = Some(words.next().ok_or("dev needs a name")?.to_owned()),
+    while let Some(argument) = arguments.next() {
+        match argument {
+            "dev" => device = Some(arguments.next().ok_or("dev needs a name")?.to_owned()),
             "root" => position = QdiscPosition::Root,
-            "parent" => position = QdiscPosition::Under(major(words.next().ok_or("parent needs a handle")?)?),
-            "handle" => handle = Some(major(words.next().ok_or("handle needs a number")?)?),
-            "netem" => kind = Some(QdiscKind::Netem(netem(&mut words)?)),
-            "tbf" => kind = Some(QdiscKind::Tbf(tbf(&mut words)?)),
-            "ingress" | "clsact" => return Err(format!("{word} is not supported on an emulated port")),
+            "parent" => {
+                position = QdiscPosition::Under(major(arguments.next().ok_or("parent needs a handle")?)?)
+            }
+            "handle" => handle = Some(major(arguments.next().ok_or("handle needs a number")?)?),
+            "netem" => kind = Some(QdiscKind::Netem(netem(&mut arguments)?)),
+            "tbf" => kind = Some(QdiscKind::Tbf(tbf(&mut arguments)?)),
+            "ingress" | "clsact" => return Err(format!("{argument} is not supported on an emulated port")),
             other => {
                 return Err(format!("qdisc {other} is not supported on an emulated port; netem and tbf are"));
             }
@@ -139,12 +141,13 @@ pub(crate) fn parse(words: &[String]) -> Result<TcCommand, String> {
     Ok(TcCommand::Change { device, action, position, handle, kind })
 }
 
-/// Whether a tc command with these arguments is for the emulator: it concerns a port of the lab, and is about netem or tbf or
-/// another command that `parse` supports. All others are for the real tc, also those on a host's other devices such as `lo`.
-pub fn is_for_emulated_port(words: &[String]) -> bool {
-    let device = words.iter().skip_while(|w| *w != "dev").nth(1);
-    let ours = words.iter().any(|w| w == "netem" || w == "tbf");
-    device.is_none_or(|d| is_port_name(d)) && (ours || parse(words).is_ok())
+/// Whether a tc command with these arguments is for the emulator: it concerns a port of the lab, and mentions
+/// netem or tbf or is another command that `parse` supports. All others are for the real tc, including those
+/// on a host's other devices such as `lo`.
+pub fn is_for_emulated_port(arguments: &[String]) -> bool {
+    let device = arguments.iter().skip_while(|argument| *argument != "dev").nth(1);
+    let mentions_netem_or_tbf = arguments.iter().any(|argument| argument == "netem" || argument == "tbf");
+    device.is_none_or(|d| is_port_name(d)) && (mentions_netem_or_tbf || parse(arguments).is_ok())
 }
 
 /// Whether this is the name of an emulated port, such as `s1-eth2`.
@@ -161,18 +164,18 @@ fn major(text: &str) -> Result<u32, String> {
 
 type Arguments<'a, 'b> = &'b mut dyn Iterator<Item = &'a str>;
 
-fn netem(words: Arguments<'_, '_>) -> Result<Netem, String> {
+fn netem(arguments: Arguments<'_, '_>) -> Result<Netem, String> {
     let mut netem = Netem { gap: 1, ..Netem::default() };
-    let mut words = words.peekable();
-    while let Some(word) = words.next() {
-        let mut value = |what: &str| words.next().ok_or(format!("netem {what} needs a value"));
-        match word {
+    let mut arguments = arguments.peekable();
+    while let Some(argument) = arguments.next() {
+        let mut value = |what: &str| arguments.next().ok_or(format!("netem {what} needs a value"));
+        match argument {
             "limit" => netem.limit = Some(count(value("limit")?)?),
             "delay" | "latency" => {
                 netem.delay = time(value("delay")?)?;
-                if let Some(jitter) = words.next_if(|w| starts_number(w)) {
+                if let Some(jitter) = arguments.next_if(|argument| starts_number(argument)) {
                     netem.jitter = time(jitter)?;
-                    no_correlation(&mut words, "delay")?;
+                    refuse_correlation(&mut arguments, "delay")?;
                 }
             }
             "distribution" => {
@@ -183,18 +186,18 @@ fn netem(words: Arguments<'_, '_>) -> Result<Netem, String> {
                     other => return Err(format!("netem distribution {other} is not supported")),
                 }
             }
-            "loss" | "drop" => netem.loss = loss(&mut words)?,
+            "loss" | "drop" => netem.loss = loss(&mut arguments)?,
             "duplicate" => {
                 netem.duplicate = percent(value("duplicate")?)?;
-                no_correlation(&mut words, "duplicate")?;
+                refuse_correlation(&mut arguments, "duplicate")?;
             }
             "corrupt" => {
                 netem.corrupt = percent(value("corrupt")?)?;
-                no_correlation(&mut words, "corrupt")?;
+                refuse_correlation(&mut arguments, "corrupt")?;
             }
             "reorder" => {
                 netem.reorder = percent(value("reorder")?)?;
-                no_correlation(&mut words, "reorder")?;
+                refuse_correlation(&mut arguments, "reorder")?;
             }
             "gap" => netem.gap = count(value("gap")?)?.clamp(1, u64::from(u32::MAX)) as u32,
             "rate" => netem.rate = Some(rate(value("rate")?)?),
@@ -207,37 +210,39 @@ fn netem(words: Arguments<'_, '_>) -> Result<Netem, String> {
     Ok(netem)
 }
 
-fn loss<'a, I: Iterator<Item = &'a str>>(words: &mut std::iter::Peekable<I>) -> Result<LossModel, String> {
-    let mut first = words.next().ok_or("netem loss needs a percentage")?;
+fn loss<'a, I: Iterator<Item = &'a str>>(
+    arguments: &mut std::iter::Peekable<I>,
+) -> Result<LossModel, String> {
+    let mut first = arguments.next().ok_or("netem loss needs a percentage")?;
     if first == "gemodel" {
         let mut values = Vec::new();
-        while let Some(word) = words.next_if(|w| starts_number(w)) {
-            values.push(percent(word)?);
+        while let Some(argument) = arguments.next_if(|argument| starts_number(argument)) {
+            values.push(percent(argument)?);
         }
-        let (to_bad, rest) = values.split_first().ok_or("netem loss gemodel needs p")?;
+        let (to_bad, others) = values.split_first().ok_or("netem loss gemodel needs p")?;
         return Ok(LossModel::GilbertElliott(GilbertElliott {
             to_bad: *to_bad,
-            to_good: rest.first().copied().unwrap_or(1.0 - to_bad),
-            loss_bad: rest.get(1).copied().unwrap_or(1.0),
-            loss_good: rest.get(2).copied().unwrap_or(0.0),
+            to_good: others.first().copied().unwrap_or(1.0 - to_bad),
+            loss_bad: others.get(1).copied().unwrap_or(1.0),
+            loss_good: others.get(2).copied().unwrap_or(0.0),
         }));
     }
     if first == "state" {
         return Err("netem loss state is not supported on an emulated port; gemodel is".into());
     }
     if first == "random" {
-        first = words.next().ok_or("netem loss random needs a percentage")?;
+        first = arguments.next().ok_or("netem loss random needs a percentage")?;
     }
     let share = percent(first)?;
-    no_correlation(words, "loss")?;
+    refuse_correlation(arguments, "loss")?;
     Ok(if share > 0.0 { LossModel::Independent(share) } else { LossModel::None })
 }
 
-fn no_correlation<'a, I: Iterator<Item = &'a str>>(
-    words: &mut std::iter::Peekable<I>,
+fn refuse_correlation<'a, I: Iterator<Item = &'a str>>(
+    arguments: &mut std::iter::Peekable<I>,
     what: &str,
 ) -> Result<(), String> {
-    match words.next_if(|w| starts_number(w)) {
+    match arguments.next_if(|argument| starts_number(argument)) {
         Some(correlation) if percent(correlation)? > 0.0 => {
             Err(format!("a correlation of netem {what} is not supported on an emulated port"))
         }
@@ -245,24 +250,24 @@ fn no_correlation<'a, I: Iterator<Item = &'a str>>(
     }
 }
 
-fn starts_number(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+fn starts_number(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit() || c == '.')
 }
 
-fn tbf(words: Arguments<'_, '_>) -> Result<Tbf, String> {
-    let (mut speed, mut burst, mut limit, mut latency) = (None, None, None, None);
-    while let Some(word) = words.next() {
-        let value = words.next().ok_or(format!("tbf {word} needs a value"))?;
-        match word {
-            "rate" => speed = Some(rate(value)?),
-            // After a slash comes the cell size, which the kernel ignores.
+fn tbf(arguments: Arguments<'_, '_>) -> Result<Tbf, String> {
+    let (mut tbf_rate, mut burst, mut limit, mut latency) = (None, None, None, None);
+    while let Some(argument) = arguments.next() {
+        let value = arguments.next().ok_or(format!("tbf {argument} needs a value"))?;
+        match argument {
+            "rate" => tbf_rate = Some(rate(value)?),
+            // A slash precedes the cell size, which the kernel ignores.
             "burst" | "buffer" | "maxburst" => burst = Some(size(value.split('/').next().unwrap_or(value))?),
             "limit" => limit = Some(size(value)?),
             "latency" => latency = Some(time(value)?),
             other => return Err(format!("tbf {other} is not supported on an emulated port")),
         }
     }
-    let rate = speed.filter(|r| r.0 > 0).ok_or("tbf needs a rate")?;
+    let rate = tbf_rate.filter(|r| r.0 > 0).ok_or("tbf needs a rate")?;
     let burst = burst.filter(|b| b.0 > 0).ok_or("tbf needs a burst")?;
     let limit = match (limit, latency) {
         (Some(limit), None) => limit,
@@ -379,21 +384,21 @@ fn fmt_netem(netem: &Netem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Vec<String> {
+    fn arguments(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
     }
 
     fn kind(line: &str) -> QdiscKind {
-        match parse(&words(line)) {
+        match parse(&arguments(line)) {
             Ok(TcCommand::Change { kind: Some(kind), .. }) => kind,
             other => panic!("{line}: {other:?}"),
         }
     }
 
-    /// The tc commands of the course's Lab 8 and Lab 13.
+    /// The tc commands of the course's Lab 8 and Lab 13, as students type them.
     #[test]
     fn the_commands_of_the_course_are_supported() {
-        let first = parse(&words("qdisc add dev s1-eth2 root handle 1: netem delay 20ms")).unwrap();
+        let first = parse(&arguments("qdisc add dev s1-eth2 root handle 1: netem delay 20ms")).unwrap();
         let TcCommand::Change { device, action, position, handle, kind: Some(netem) } = first else {
             panic!()
         };
@@ -447,7 +452,7 @@ mod tests {
             ("qdisc del dev h1-eth0 root", true),
             ("class show dev h1-eth0", false),
         ] {
-            assert_eq!(is_for_emulated_port(&words(line)), is_emulated, "{line}");
+            assert_eq!(is_for_emulated_port(&arguments(line)), is_emulated, "{line}");
         }
     }
 
@@ -470,7 +475,7 @@ mod tests {
             ("qdisc mangle dev x", "mangle"),
             ("", "only tc qdisc"),
         ] {
-            let error = parse(&words(line)).unwrap_err();
+            let error = parse(&arguments(line)).unwrap_err();
             assert!(error.contains(named), "{line}: {error}");
         }
     }

@@ -1,5 +1,5 @@
-//! Quantities in the syntax of tc (tc(8), PARAMETERS). Without a unit, a time is in microseconds, a rate in bits per second,
-//! a size in bytes and a share in percent; `kb` is 1024 bytes.
+//! Quantities in the syntax of tc (tc(8), PARAMETERS). Without a unit, a time is in microseconds, a rate in
+//! bits per second, a size in bytes and a share in percent; `kb` is 1024 bytes.
 
 use units::{BitRate, Bytes, Time};
 
@@ -21,7 +21,7 @@ pub(crate) fn time(text: &str) -> Result<Time, String> {
         _ => return Err(format!("{text:?} is not a time; write for example 20ms")),
     };
     let time = number * nanos;
-    // At most a day.
+    // Maximum: one day.
     if time > 86_400e9 { Err(format!("{text} is too long")) } else { Ok(Time(time.round() as u64)) }
 }
 

@@ -6,13 +6,14 @@ use super::{
     ipv4::{self, Ipv4},
 };
 
-/// Flag of an option that is copied into every fragment (RFC 791 section 3.1).
+/// Bit of an option's type: the option is copied into every fragment (RFC 791 section 3.1).
 const COPIED: u8 = 0x80;
 const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const MORE_FRAGMENTS: u16 = 0x2000;
 
-/// Replaces the Ethernet addresses of a frame with an IP packet, and decrements its time to live.
+/// Sets the Ethernet addresses of a frame that carries an IP packet, and decrements its TTL (IPv6: hop
+/// limit).
 pub(super) fn rewrite(frame: &mut [u8], to: Mac, from: Mac) {
     if frame.len() < ETHERNET_HEADER + ipv4::HEADER {
         return;
@@ -31,7 +32,7 @@ pub(super) fn rewrite(frame: &mut [u8], to: Mac, from: Mac) {
     }
 }
 
-/// Fragments a frame with one IPv4 packet and complete checksums into fragments of at most `mtu` IP bytes.
+/// Splits a frame with one IPv4 packet and complete checksums into fragments of at most `mtu` IP bytes.
 /// Returns the frame itself if it fits, and no frames if fragmentation is impossible.
 pub(super) fn fragments(frame: &[u8], mtu: u32) -> Vec<Vec<u8>> {
     let mtu = mtu as usize;
@@ -47,20 +48,20 @@ pub(super) fn fragments(frame: &[u8], mtu: u32) -> Vec<Vec<u8>> {
         return Vec::new();
     }
     let mut fragments = Vec::new();
-    let mut done = 0;
-    while done < ip.payload.len() {
-        let header = if done == 0 { ip.header } else { &later };
-        let (space, remaining) = (mtu - header.len(), &ip.payload[done..]);
-        // All but the last part consist of whole units of 8 bytes.
+    let mut copied = 0;
+    while copied < ip.payload.len() {
+        let header = if copied == 0 { ip.header } else { &later };
+        let (space, remaining) = (mtu - header.len(), &ip.payload[copied..]);
+        // All parts but the last consist of units of 8 bytes.
         let part = if remaining.len() <= space { remaining } else { &remaining[..space & !7] };
         let is_last = part.len() == remaining.len() && !ip.more_fragments();
         let mut fragment = frame[..ETHERNET_HEADER].to_vec();
         fragment.extend(header);
         fragment.extend(part);
-        let offset = (usize::from(ip.fragment_offset()) + done / 8) as u16;
+        let offset = (usize::from(ip.fragment_offset()) + copied / 8) as u16;
         finish_header(&mut fragment[ETHERNET_HEADER..], header.len(), offset, is_last);
         fragments.push(fragment);
-        done += part.len();
+        copied += part.len();
     }
     fragments
 }
@@ -68,18 +69,18 @@ pub(super) fn fragments(frame: &[u8], mtu: u32) -> Vec<Vec<u8>> {
 /// Writes the fields that differ between fragments: lengths, fragment offset and checksum.
 fn finish_header(packet: &mut [u8], header: usize, offset: u16, is_last: bool) {
     let length = packet.len() as u16;
-    // The reserved bit and "don't fragment" stay unchanged.
-    let kept = u16::from_be_bytes([packet[6], packet[7]]) & 0xc000;
+    // The reserved bit and "don't fragment" are copied.
+    let flags = u16::from_be_bytes([packet[6], packet[7]]) & 0xc000;
     let more = if is_last { 0 } else { MORE_FRAGMENTS };
     packet[0] = 0x40 | (header / 4) as u8;
     packet[2..4].copy_from_slice(&length.to_be_bytes());
-    packet[6..8].copy_from_slice(&(kept | more | offset).to_be_bytes());
+    packet[6..8].copy_from_slice(&(flags | more | offset).to_be_bytes());
     packet[10..12].fill(0);
     let sum = checksum(&packet[..header]);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The header of all fragments but the first: only with the options that have the [`COPIED`] flag.
+/// The header of all fragments but the first, which has only the options with the [`COPIED`] bit.
 fn later_header(header: &[u8]) -> Vec<u8> {
     let (fixed, mut options) = header.split_at(ipv4::HEADER);
     let mut later = fixed.to_vec();

@@ -9,7 +9,8 @@ use crate::{
         bdp, cc, diagnose, export, guest, import, kernel, lab, manual, probe, records, reproduce, run,
         scenario, serve, sweep, test, tune, view, watch,
     },
-    exit, log, output,
+    exit::{self, Exit},
+    log, output, reflexes,
 };
 
 const ENVIRONMENT: &str = "\
@@ -103,6 +104,9 @@ enum Command {
 
 /// Parses the command line, runs the command, and prints errors.
 pub fn main() -> ExitCode {
+    if let Some(message) = reflexes::answer(std::env::args_os().skip(1)) {
+        return exit::report(&Exit::BadInput(message).into());
+    }
     let cli = Cli::parse();
     let code = match log::start().and_then(|()| dispatch(&cli)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,6 +9,7 @@ mod log;
 mod open;
 mod output;
 mod progress;
+mod reflexes;
 
 use commands::lab::tc_shim;
 

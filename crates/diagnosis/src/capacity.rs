@@ -79,6 +79,15 @@ pub(crate) fn measure<P: Path>(
     }))
 }
 
+/// Bytes that [`measure`] sends at most, if ten round trips are shorter than the shortest burst.
+pub(crate) fn most_burst_bytes(max_rate: BitRate) -> u64 {
+    let first = FIRST_RATE.min(max_rate).0;
+    let rates = std::iter::successors(Some(first), |rate| {
+        (*rate < max_rate.0).then(|| rate.saturating_mul(RATE_FACTOR).min(max_rate.0))
+    });
+    rates.map(|rate| (rate as f64 / 8.0 * MIN_BURST_TIME.as_secs_f64()) as u64).fold(0, u64::saturating_add)
+}
+
 /// Overloads the path for longer at the same rate: a policer's bucket may be larger than a burst.
 pub(crate) fn measure_long_overload<P: Path>(
     path: &mut P,

@@ -21,5 +21,5 @@ pub use losses::Losses;
 pub use native::Native;
 pub use observed::{Capacity, Datagrams, Mtu, Observed, is_busy};
 pub use path::{Arrived, Burst, DatagramPlan, Path, RoundTrips, TcpPlan, TcpResult};
-pub use procedure::{Options, diagnose, repeat};
+pub use procedure::{Load, Options, diagnose, repeat};
 pub use rank::rank;

@@ -124,7 +124,9 @@ impl<'a> Limits<'a> {
             let bound = b.measured.cmp(&a.measured);
             changed.then(bound).then(gain(b).total_cmp(&gain(a))).then(a.allows_bps.total_cmp(&b.allows_bps))
         });
-        let healthy = self.found.first().is_some_and(|limit| limit.kind == Kind::PathRate && limit.measured);
+        // Without a measured capacity a faster path may be possible.
+        let healthy = self.seen.capacity.is_some()
+            && self.found.first().is_some_and(|limit| limit.kind == Kind::PathRate && limit.measured);
         Ranking { limits: self.found, healthy, together: None, scenario: None }
     }
 }

@@ -6,7 +6,7 @@
 //! Not considered: other flows on the path, and behaviour of the congestion control beyond its law.
 
 use schema::Cause;
-use units::{BitRate, Bytes, KernelVersion, Time};
+use units::{BitRate, Bytes, KernelVersion, Time, three_digits};
 
 use crate::{
     Aimd, IpVersion, SlowStart, SocketBuffer, Transport, bdp_f64, cubic_utilization, cubic_window_segs,
@@ -197,7 +197,7 @@ fn path_limit(
         _ => 1.0,
     };
     let capacity =
-        format!("the slowest link carries {} of payload with its headers", BitRate(wire.round() as u64));
+        format!("the slowest link carries {} of payload with its headers", BitRate(three_digits(wire)));
     let (cc, percent) = (&inputs.cc, used * 100.0);
     let sentence = match inputs.law {
         ControlLaw::Unknown => {
@@ -228,7 +228,7 @@ fn window_limits(
         sentence: format!(
             "the kernel offers {:.0} % of the receive buffer as window: {} a round trip",
             share * 100.0,
-            Bytes(receive_window as u64)
+            Bytes(three_digits(receive_window))
         ),
     };
     let send = GoodputLimit {
@@ -236,7 +236,7 @@ fn window_limits(
         bps: send_buffer_bps(inputs.send_buffer, inputs.rate, inputs.rtt),
         sentence: format!(
             "the writer is woken when a third of the send buffer is free: {} in flight on average, sent in bursts",
-            Bytes(send_window as u64)
+            Bytes(three_digits(send_window))
         ),
     };
     vec![receive, send]

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use diagnosis::{Observed, Options, Ranking};
-use tune::Goal;
+use tune::{Goal, HostFacts};
 use units::{BitRate, Time, three_digits};
 
 use super::{Error, MeasuredPath};
@@ -56,11 +56,16 @@ pub struct Diagnosis {
     pub ranking: Ranking,
 }
 
-/// Measures the path and ranks what limits TCP on it.
-///
-/// # Errors
-/// The first measurement without which there is no diagnosis.
-pub fn diagnose(request: &DiagnosisRequest, path: &mut MeasuredPath) -> Result<Diagnosis, Error> {
+/// A diagnosis that has not begun.
+pub struct Plan {
+    /// The options of the measurements; [`Options::load`] is what they send.
+    pub options: Options,
+    sender: HostFacts,
+    device: Option<String>,
+}
+
+/// Reads the settings of this host and completes the options. Sends nothing.
+pub fn plan(request: &DiagnosisRequest, path: &mut MeasuredPath) -> Plan {
     let sender = tune::inspect();
     let device = tune::find_device_towards(&sender, path.address);
     let facts = device.as_deref().and_then(|name| sender.device(name));
@@ -70,10 +75,9 @@ pub fn diagnose(request: &DiagnosisRequest, path: &mut MeasuredPath) -> Result<D
         let rate = |goodput_bps: f64| BitRate(three_digits(goodput_bps * MAX_RATE_FACTOR));
         expected.as_ref().map_or(DEFAULT_MAX_RATE, |(goodput_bps, _)| rate(*goodput_bps))
     });
-    let host = path.tests.peer.host.clone();
     let options = Options {
         from: "this host".into(),
-        to: host.clone(),
+        to: path.tests.peer.host.clone(),
         expected,
         max_rate,
         datagrams: request.datagrams,
@@ -82,6 +86,16 @@ pub fn diagnose(request: &DiagnosisRequest, path: &mut MeasuredPath) -> Result<D
         time: request.time,
         congestion: request.congestion.clone(),
     };
+    Plan { options, sender, device }
+}
+
+/// Measures the path and ranks what limits TCP on it.
+///
+/// # Errors
+/// The first measurement without which there is no diagnosis.
+pub fn diagnose(plan: Plan, path: &mut MeasuredPath) -> Result<Diagnosis, Error> {
+    let Plan { options, sender, device } = plan;
+    let host = path.tests.peer.host.clone();
     let (observed, ranking) = diagnosis::diagnose(path, &options, Some(sender))?;
     Ok(Diagnosis { host, address: path.address, options, observed, device, ranking })
 }

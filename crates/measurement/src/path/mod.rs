@@ -18,7 +18,7 @@ use units::{BitRate, Time};
 
 use self::series::PathTest;
 pub use self::{
-    diagnosed::{Diagnosis, DiagnosisRequest, diagnose},
+    diagnosed::{Diagnosis, DiagnosisRequest, Plan, diagnose, plan},
     error::Error,
     series::{Peer, TestSeries},
 };

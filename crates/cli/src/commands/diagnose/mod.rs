@@ -3,6 +3,7 @@
 mod text;
 
 use std::{
+    io::IsTerminal,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -10,7 +11,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use diagnosis::{Datagrams, Ranking};
-use measurement::path::{Diagnosis, DiagnosisRequest, MeasuredPath, Peer, TestSeries, diagnose};
+use measurement::path::{Diagnosis, DiagnosisRequest, MeasuredPath, Peer, TestSeries, diagnose, plan};
 use schema::FlowSummary;
 use serde_json::{Value, json};
 use tune::{HostPaths, RequestedSettings};
@@ -47,6 +48,9 @@ pub struct DiagnoseArgs {
     /// The sender's congestion control
     #[arg(short = 'C', long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Do not ask before sending (only a terminal is asked)
+    #[arg(short, long)]
+    yes: bool,
     /// Write the measured path as a scenario file for the simulator or the lab
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
@@ -92,7 +96,14 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
         time: Time(u64::try_from(args.time.as_nanos()).unwrap_or(u64::MAX)),
         congestion: args.congestion.clone(),
     };
-    let found = diagnose(&request, &mut path)?;
+    let plan = plan(&request, &mut path);
+    let announcement = text::load(&args.host, &plan.options.load());
+    output::note(&announcement);
+    let is_asked = !args.yes && !json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if is_asked && !is_agreed()? {
+        return Ok(());
+    }
+    let found = diagnose(plan, &mut path)?;
     if !json {
         output::text(&text::diagnosis(&found))?;
     }
@@ -105,6 +116,14 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
         true => output::json(&document(&found, after.as_ref(), records)),
         false => output::text(&text::ending(args.apply, &found, after.as_ref(), records)),
     }
+}
+
+/// Asks whether to go on. Enter means yes.
+fn is_agreed() -> anyhow::Result<bool> {
+    eprint!("Go on? [Y/n] ");
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer).context("cannot read the answer")?;
+    Ok(read > 0 && matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes"))
 }
 
 fn write_scenario(file: &Path, ranking: &Ranking) -> anyhow::Result<()> {

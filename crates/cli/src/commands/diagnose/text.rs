@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use diagnosis::{Kind, Limit};
+use diagnosis::{Kind, Limit, Load};
 use measurement::path::Diagnosis;
 use units::{BitRate, Bytes, three_digits};
 
@@ -11,6 +11,25 @@ use crate::commands::bdp::wrap;
 
 const WIDTH: usize = 100;
 const INDENT: &str = "     ";
+
+/// What a diagnosis is going to send.
+pub fn load(host: &str, load: &Load) -> String {
+    let bytes = |bytes: u64| Bytes(three_digits(bytes as f64));
+    let datagrams = load.datagram_rate.map_or(String::new(), |rate| {
+        format!(
+            "bursts of datagrams, up to {rate} and {} in all (more if ten round trips take over 0.5 s), and ",
+            bytes(load.datagram_bytes)
+        )
+    });
+    let tcp = match load.tcp_bytes {
+        Some(most) => format!("{} at the expected rate", bytes(most)),
+        None => "as fast as the path allows".into(),
+    };
+    format!(
+        "longfat: this sends to {host}: {datagrams}TCP for {} s ({tcp}). --max-rate, --no-datagrams and --time send less",
+        load.tcp_time.as_secs_f64()
+    )
+}
 
 /// The path, the test, and the limits.
 pub fn diagnosis(found: &Diagnosis) -> String {
@@ -59,6 +78,9 @@ pub fn diagnosis(found: &Diagnosis) -> String {
         }
         Some(_) if found.ranking.healthy => {
             "The path is healthy: one connection gets its full capacity.".into()
+        }
+        Some(first) if first.kind == Kind::PathRate && observed.capacity.is_none() => {
+            "Limited by the path's rate, as TCP saw it. The capacity was not measured, so a faster path is possible.".into()
         }
         Some(first) if first.doubt.is_some() => format!("Most likely limited by {}.", words(first)),
         Some(first) => format!("Limited by {}.", words(first)),

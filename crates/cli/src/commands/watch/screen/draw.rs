@@ -29,8 +29,9 @@ space              pause, and resume
 ?, h               this help
 q                  quit
 
-Rates are payload. cwnd and rtt are the sender's; verdict is what
-limited the flow in the last seconds.";
+Rates are payload. CWND and RTT are the sender's; LIMITED BY is what
+limited the flow in the last seconds. A narrow terminal shows fewer
+columns.";
 
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, state: &State) {
@@ -77,25 +78,51 @@ fn footer(state: &State) -> Line<'static> {
     }
 }
 
+/// A column beside the connection's.
+struct Column {
+    header: &'static str,
+    width: u16,
+    cell: fn(&Shown) -> String,
+}
+
+impl Column {
+    const fn new(header: &'static str, width: u16, cell: fn(&Shown) -> String) -> Self {
+        Column { header, width, cell }
+    }
+}
+
+/// The columns in their order on the screen.
+const COLUMNS: [Column; 9] = [
+    Column::new("PROCESS", 14, process),
+    Column::new("RATE", 10, |shown| number::rate(shown.rate_bps())),
+    Column::new("", SPARKLINE_WIDTH as u16, |shown| sparkline(&shown.rate, SPARKLINE_WIDTH)),
+    Column::new("CWND", 6, |shown| known(shown.connection.sample.info.snd_cwnd())),
+    Column::new("", SPARKLINE_WIDTH as u16, |shown| sparkline(&shown.cwnd, SPARKLINE_WIDTH)),
+    Column::new("RTT", 8, rtt),
+    Column::new("", SPARKLINE_WIDTH as u16, |shown| sparkline(&shown.round_trip, SPARKLINE_WIDTH)),
+    Column::new("RESENT", 6, |shown| known(shown.connection.sample.info.total_retrans())),
+    Column::new("LIMITED BY", 14, limit),
+];
+/// Indices of columns in the order in which a narrow terminal drops them.
+const DROPPED_FIRST: [usize; 9] = [6, 4, 2, 0, 3, 7, 5, 8, 1];
+
 fn table(frame: &mut Frame<'_>, area: Rect, state: &State) {
     if state.rows.is_empty() {
         frame.render_widget(Paragraph::new("no connection matches"), area);
         return;
     }
-    let header = ["CONNECTION", "PROCESS", "RATE", "", "CWND", "", "RTT", "", "RETR", "VERDICT"];
-    let widths = [
-        Constraint::Min(30),
-        Constraint::Length(14),
-        Constraint::Length(10),
-        Constraint::Length(SPARKLINE_WIDTH as u16),
-        Constraint::Length(6),
-        Constraint::Length(SPARKLINE_WIDTH as u16),
-        Constraint::Length(8),
-        Constraint::Length(SPARKLINE_WIDTH as u16),
-        Constraint::Length(6),
-        Constraint::Length(14),
-    ];
-    let rows: Vec<Row<'_>> = state.rows.iter().map(row).collect();
+    let longest = state.rows.iter().map(|row| connection(row).chars().count()).max().unwrap_or(0) as u16;
+    let columns = fitting_columns(area.width, longest);
+    let others: u16 = columns.iter().map(|column| column.width + 1).sum();
+    let width = area.width.saturating_sub(others);
+    let widths =
+        [Constraint::Min(width)].into_iter().chain(columns.iter().map(|c| Constraint::Length(c.width)));
+    let header = ["CONNECTION"].into_iter().chain(columns.iter().map(|column| column.header));
+    let rows = state.rows.iter().map(|shown| {
+        let first = narrowed(&connection(shown), usize::from(width));
+        let others = columns.iter().map(|column| (column.cell)(shown));
+        [first].into_iter().chain(others).map(Cell::from).collect::<Row<'_>>()
+    });
     let table = Table::new(rows, widths)
         .header(Row::new(header).style(Style::new().add_modifier(Modifier::REVERSED)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
@@ -103,32 +130,60 @@ fn table(frame: &mut Frame<'_>, area: Rect, state: &State) {
     frame.render_stateful_widget(table, area, &mut selected);
 }
 
-fn row(shown: &Shown) -> Row<'static> {
+/// The columns for which a terminal of this width has room beside the longest connection.
+fn fitting_columns(width: u16, longest: u16) -> Vec<&'static Column> {
+    let mut kept = [true; COLUMNS.len()];
+    let mut dropped = DROPPED_FIRST.iter();
+    loop {
+        let columns: Vec<_> =
+            COLUMNS.iter().zip(kept).filter_map(|(column, is_kept)| is_kept.then_some(column)).collect();
+        let needed = columns.iter().map(|column| column.width + 1).sum::<u16>() + longest;
+        match dropped.next() {
+            Some(index) if needed > width => kept[*index] = false,
+            _ => return columns,
+        }
+    }
+}
+
+/// The connection's ends in at most `width` characters: without the start of the text if need be, so that the peer's port
+/// stays.
+fn narrowed(text: &str, width: usize) -> String {
+    let len = text.chars().count();
+    if len <= width {
+        return text.to_owned();
+    }
+    let start = len + 1 - width.max(1);
+    format!("…{}", text.chars().skip(start).collect::<String>())
+}
+
+fn connection(shown: &Shown) -> String {
     let connection = &shown.connection;
-    let info = &connection.sample.info;
     let ends = connection.sample.addresses;
-    let place =
+    let namespace =
         if connection.namespace.is_empty() { String::new() } else { format!("[{}] ", connection.namespace) };
     let way = if shown.sends { '>' } else { '<' };
-    let process = connection.process.as_ref().map_or(String::new(), |p| format!("{}/{}", p.name, p.pid));
-    let verdict = match (connection.closed_ns.is_some(), shown.verdict) {
-        (true, _) => "closed".to_string(),
-        (false, Some(cause)) => words::cause(cause).to_string(),
+    format!("{namespace}{} {way} {}", ends.local, ends.peer)
+}
+
+fn process(shown: &Shown) -> String {
+    shown.connection.process.as_ref().map_or(String::new(), |p| format!("{}/{}", p.name, p.pid))
+}
+
+fn rtt(shown: &Shown) -> String {
+    let rtt = shown.connection.sample.info.rtt_us().filter(|rtt| *rtt > 0);
+    rtt.map_or(String::new(), |rtt| number::micros(rtt.into()))
+}
+
+fn limit(shown: &Shown) -> String {
+    match (shown.connection.closed_ns.is_some(), shown.verdict) {
+        (true, _) => "closed".into(),
+        (false, Some(cause)) => words::cause(cause).into(),
         (false, None) => String::new(),
-    };
-    let rtt = info.rtt_us().filter(|rtt| *rtt > 0);
-    Row::new([
-        Cell::from(format!("{place}{} {way} {}", ends.local, ends.peer)),
-        Cell::from(process),
-        Cell::from(number::rate(shown.rate_bps())),
-        Cell::from(sparkline(&shown.rate, SPARKLINE_WIDTH)),
-        Cell::from(info.snd_cwnd().map_or(String::new(), |cwnd| cwnd.to_string())),
-        Cell::from(sparkline(&shown.cwnd, SPARKLINE_WIDTH)),
-        Cell::from(rtt.map_or(String::new(), |rtt| number::micros(rtt.into()))),
-        Cell::from(sparkline(&shown.round_trip, SPARKLINE_WIDTH)),
-        Cell::from(info.total_retrans().map_or(String::new(), |count| count.to_string())),
-        Cell::from(verdict),
-    ])
+    }
+}
+
+fn known(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
 }
 
 /// The last `width` values as bars from zero to the largest of them.

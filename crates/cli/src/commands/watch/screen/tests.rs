@@ -100,6 +100,23 @@ fn the_table_ranks_by_rate() {
 }
 
 #[test]
+fn a_narrow_terminal_drops_whole_columns_and_never_a_port() {
+    for (width, headers) in [
+        (110, "PROCESS RATE CWND RTT RESENT LIMITED BY"),
+        (80, "RATE RTT LIMITED BY"),
+        (50, "RATE"),
+        (20, ""),
+    ] {
+        let screen = drawn(&state(), width, 8);
+        let lines: Vec<&str> = screen.lines().collect();
+        let head = lines[1].trim_matches(['"', ' ']);
+        let shown = head.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
+        assert_eq!(shown, headers, "{width}: {screen}");
+        assert!(lines[2].contains(".9.9:5201"), "{width}: {screen}");
+    }
+}
+
+#[test]
 fn one_in_detail() {
     let mut state = state();
     press(&mut state, &[KeyCode::Enter]);

@@ -103,7 +103,7 @@ fn the_table_ranks_by_rate() {
 fn a_narrow_terminal_drops_whole_columns_and_never_a_port() {
     for (width, headers) in [
         (110, "PROCESS RATE CWND RTT RESENT LIMITED BY"),
-        (80, "RATE RTT LIMITED BY"),
+        (80, "RATE RTT RESENT LIMITED BY"),
         (50, "RATE"),
         (20, ""),
     ] {

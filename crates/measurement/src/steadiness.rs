@@ -1,4 +1,5 @@
-//! The end of a test of automatic length (`-t auto`): slow start is over, and the mean goodput since then is known within 2 %.
+//! The end of a test of automatic length (`-t auto`): slow start is over, and the mean goodput since then is known within 2 %,
+//! or would not be within any reasonable time.
 //!
 //! The confidence interval is that of batch means (Law and Kelton, Simulation Modeling and Analysis, chapter 9): samples of a
 //! sawtooth are correlated, means over whole teeth hardly. So the time since slow start is cut into at least ten
@@ -24,6 +25,9 @@ const SAME_EPOCH_ROUND_TRIPS: f64 = 2.0;
 const MIN_SLOW_START_GROWTH: f64 = 1.05;
 /// Interval between two evaluations, seconds.
 const EVALUATION_INTERVAL_S: f64 = 0.1;
+/// A test that would need more time than this for the required precision is given up after [`MIN_HOPELESS_S`], seconds.
+const MAX_NEEDED_S: f64 = 600.0;
+const MIN_HOPELESS_S: f64 = 30.0;
 
 /// The samples of a test's streams.
 #[derive(Debug, Default)]
@@ -54,6 +58,21 @@ pub struct Estimate {
     pub precision: f64,
     /// Number of loss epochs, or of epochs without losses.
     pub epochs: usize,
+    /// End of the averaged time, seconds since the data began.
+    pub end_s: f64,
+}
+
+impl Estimate {
+    /// Whether the goodput is known within 2 %.
+    pub fn is_precise(&self) -> bool {
+        self.precision < PRECISION
+    }
+
+    /// Duration of a test after which it would be known within 2 %, seconds: a mean of n times as many samples is the root
+    /// of n times as precise.
+    pub fn needed_s(&self) -> f64 {
+        self.from_s + (self.end_s - self.from_s) * (self.precision / PRECISION).powi(2)
+    }
 }
 
 impl Steadiness {
@@ -79,14 +98,17 @@ impl Steadiness {
         }
     }
 
-    /// True once the estimate is good enough.
+    /// True once the estimate is good enough, or clearly will not be.
     pub fn is_enough(&mut self) -> bool {
         let now_s = self.arrived.last().map_or(0.0, |(time_s, _)| *time_s);
         if now_s - self.looked_s < EVALUATION_INTERVAL_S {
             return false;
         }
         self.looked_s = now_s;
-        self.estimate().is_some_and(|estimate| estimate.precision < PRECISION)
+        self.estimate().is_some_and(|estimate| {
+            let is_hopeless = now_s >= MIN_HOPELESS_S && estimate.needed_s() > MAX_NEEDED_S;
+            estimate.is_precise() || is_hopeless
+        })
     }
 
     /// The goodput since slow start; `None` during slow start or with too few epochs.
@@ -106,7 +128,7 @@ impl Steadiness {
         let means: Vec<f64> = (0..BATCHES).map(|i| (edge(i + 1) - edge(i)) * 8.0 / length_s).collect();
         let mean = means.iter().sum::<f64>() / BATCHES as f64;
         let half = half_width(&means, mean)?;
-        (mean > 0.0).then_some(Estimate { from_s, goodput_bps: mean, precision: half / mean, epochs })
+        (mean > 0.0).then_some(Estimate { from_s, goodput_bps: mean, precision: half / mean, epochs, end_s })
     }
 
     /// End of slow start: the first loss, or when the goodput has not grown for two epochs.
@@ -187,7 +209,15 @@ mod tests {
 
     #[test]
     fn what_keeps_changing_is_never_steady() {
-        let mut wild = after(60.0, Some(1.0), |t| if (t / 13.0) as i64 % 2 == 0 { 1e9 } else { 0.3e9 });
-        assert!(!wild.is_enough(), "{:?}", wild.estimate());
+        let wild = |t: f64| if (t / 13.0) as i64 % 2 == 0 { 1e9 } else { 0.3e9 };
+        let mut early = after(25.0, Some(1.0), wild);
+        assert!(!early.is_enough(), "{:?}", early.estimate());
+        // It ends all the same, with what is known.
+        let mut late = after(60.0, Some(1.0), wild);
+        let estimate = late.estimate().unwrap();
+        assert!(
+            !estimate.is_precise() && estimate.needed_s() > MAX_NEEDED_S && late.is_enough(),
+            "{estimate:?}"
+        );
     }
 }

@@ -112,6 +112,11 @@ impl SampleCollector {
         self.steadiness.as_mut().is_some_and(Steadiness::is_enough)
     }
 
+    /// With a test of automatic length: what is known of its goodput so far.
+    pub fn estimate(&self) -> Option<Estimate> {
+        self.steadiness.as_ref()?.estimate()
+    }
+
     /// All samples and notes.
     pub fn finish(self) -> TestSamples {
         TestSamples {
@@ -387,7 +392,8 @@ pub fn steady_json(steady: &Option<Estimate>) -> Value {
         None => json!({ "known": false }),
         Some(estimate) => json!({
             "known": true, "goodput_bps": estimate.goodput_bps, "precision": estimate.precision,
-            "from_s": estimate.from_s, "epochs": estimate.epochs,
+            "from_s": estimate.from_s, "epochs": estimate.epochs, "is_precise": estimate.is_precise(),
+            "needed_s": estimate.needed_s(),
         }),
     }
 }

@@ -102,6 +102,13 @@ impl Observer for Reporter {
             Form::Json | Form::Iperf3Json => return ProgressNotes.interval(interval),
         };
         self.print(&text);
+        if let (Form::Text(_), Some(estimate)) = (&self.form, self.collector.estimate()) {
+            let goodput = view::number::rate(estimate.goodput_bps);
+            self.print(&format!(
+                "       steady goodput {goodput} ±{:.1} % so far",
+                estimate.precision * 100.0
+            ));
+        }
     }
 
     fn sample_interval(&self) -> Option<Duration> {

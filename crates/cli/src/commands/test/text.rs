@@ -2,7 +2,7 @@
 
 use schema::{Cause, FlowSummary, Limited};
 
-use measurement::test::RecordedTest;
+use measurement::{steadiness::Estimate, test::RecordedTest};
 
 /// Minimum share of the time of a cause that is shown.
 const MIN_SHOWN_SHARE: f64 = 0.01;
@@ -37,18 +37,31 @@ pub fn text(kept: &RecordedTest) -> String {
         }
     }
     match &kept.steady {
-        Some(Some(estimate)) => lines.push(format!(
-            "\nsteady goodput {} within {:.1} % (95 % confidence, {} loss epochs since {:.1} s)",
-            view::number::rate(estimate.goodput_bps),
-            estimate.precision * 100.0,
-            estimate.epochs,
-            estimate.from_s
-        )),
+        Some(Some(estimate)) => lines.push(
+            format!(
+                "\nsteady goodput {} within {:.1} % (95 % confidence, {} loss epochs since {:.1} s)",
+                view::number::rate(estimate.goodput_bps),
+                estimate.precision * 100.0,
+                estimate.epochs,
+                estimate.from_s
+            ) + &more_time(estimate),
+        ),
         Some(None) => lines.push("\nno steady state during the test".into()),
         None => {}
     }
     lines.extend(kept.path.iter().map(|path| format!("record: {}", path.display())));
     lines.join("\n")
+}
+
+/// How long a test would have to be for a precise result, where this one was too short.
+fn more_time(estimate: &Estimate) -> String {
+    match estimate.is_precise() {
+        true => String::new(),
+        false => format!(
+            "\nit varies too much to be known within 2 %: that would take about {} of testing",
+            view::number::seconds(estimate.needed_s())
+        ),
+    }
 }
 
 /// The evidence, and the fix.

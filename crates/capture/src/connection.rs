@@ -82,6 +82,7 @@ impl Connection {
             let info = AckInfo {
                 window: endpoint.advertised_window(peer, segment),
                 sack_blocks: segment.sack_blocks,
+                reports_marks: segment.flags.ece() && !segment.flags.syn(),
             };
             if peer.sender.has_data() || !segment.flags.syn() {
                 peer.sender.on_ack(now_ns, segment.ack, info, rows);

@@ -46,6 +46,10 @@ impl TcpFlags {
     pub(crate) fn ack(self) -> bool {
         self.0 & 16 != 0
     }
+    /// ECN echo (RFC 3168 section 6.1).
+    pub(crate) fn ece(self) -> bool {
+        self.0 & 64 != 0
+    }
 }
 
 impl Segment {

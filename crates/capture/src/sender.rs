@@ -39,6 +39,8 @@ pub(crate) struct AckInfo {
     /// Receive window, bytes; scaled if the scale is known. `None` in a reset.
     pub(crate) window: Option<u32>,
     pub(crate) sack_blocks: u8,
+    /// Whether it reports congestion marks; in a SYN this flag has another meaning.
+    pub(crate) reports_marks: bool,
 }
 
 /// The sender of one flow; see the module.
@@ -64,6 +66,8 @@ pub(crate) struct FlowSender {
     retransmitted_bytes: u64,
     segments: u64,
     retransmitted_segments: u64,
+    /// Segments that ACKs with ECN echo acknowledged, as the kernel counts them (`tcp_newly_delivered`).
+    marked_segments: u64,
     /// Times when its first and last data or ACK passed.
     pub(crate) span_ns: Option<(u64, u64)>,
     next_row_ns: u64,
@@ -126,6 +130,7 @@ impl FlowSender {
             retransmitted_bytes: 0,
             segments: 0,
             retransmitted_segments: 0,
+            marked_segments: 0,
             span_ns: None,
             next_row_ns: 0,
             last_row: None,
@@ -253,6 +258,10 @@ impl FlowSender {
             };
             self.rtt.add(since(oldest), since(newest));
         }
+        if info.reports_marks && acked > self.acked {
+            let bytes = (acked - self.acked) as u64;
+            self.marked_segments += bytes.div_ceil(u64::from(self.mss.max(1)));
+        }
         self.acked = self.acked.max(acked);
         if let Some(window) = info.window {
             match (self.window, window) {
@@ -327,6 +336,7 @@ impl FlowSender {
             bytes_sent: count(self.bytes_sent),
             bytes_retrans: count(self.retransmitted_bytes),
             data_segs_out_segs: count(self.segments),
+            delivered_ce_segs: count(self.marked_segments),
             srtt_us: self.rtt.smoothed.and_then(us),
             rttvar_us: self.rtt.smoothed.and_then(|_| us(self.rtt.variation)),
             min_rtt_us: self.rtt.min.and_then(us),

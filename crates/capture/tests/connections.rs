@@ -41,6 +41,17 @@ fn ack(n: u32) -> Tcp {
 }
 
 #[test]
+fn marks_count_the_segments_that_ecn_echoes_acknowledge() {
+    let mut all = handshake();
+    // In the SYN and its answer the flag negotiates ECN.
+    all[1].1 = all[1].1.clone().marked();
+    all.extend([(21, data(0)), (21, data(1)), (41, ack(1)), (42, ack(2).marked()), (43, ack(2).marked())]);
+    all.extend([(44, data(2)), (44, data(3)), (64, ack(4).marked())]);
+    let (dissection, _) = dissect(&all);
+    assert_eq!(dissection.rows.last().unwrap().delivered_ce_segs, Some(3));
+}
+
+#[test]
 fn a_transfer_without_losses() {
     let mut all = handshake();
     all.extend([

@@ -237,6 +237,36 @@ fn an_imported_captures_round_trips_are_the_kernels() {
     }
 }
 
+/// The verdict of a run in the lab, and that of its capture at the sender.
+#[test]
+fn a_capture_at_the_sender_gets_the_runs_verdict() {
+    let _turn = a_lab_among_others();
+    for name in ["ecn-marks", "lossy-link", "small-rmem", "small-switch-buffer", "healthy"] {
+        let mut verdicts = Vec::new();
+        // A stalled machine may change one of both.
+        for _ in 0..3 {
+            let scenario = shipped(&format!("faults/{name}.toml"));
+            let place = Place::new(&format!("capture = [\"h1\"]\n{scenario}"));
+            let run =
+                place.run(&["run", "s.toml", "--engine", "lab", "--set", "duration=5s", "--json"]).json();
+            let file = captured(&place, "h1.pcapng");
+            let imported = place.run(&["import", "pcap", file.to_str().unwrap(), "--json"]).json();
+            let record = imported["records"][0]["record"].as_str().unwrap();
+            let shown = place.run(&["show", record, "--json"]).json();
+            let of = |document: &serde_json::Value| {
+                let flows = document["runs"][0]["flows"].as_array().unwrap();
+                let largest = flows.iter().max_by_key(|flow| flow["bytes"].as_u64()).unwrap();
+                largest["verdict"].clone()
+            };
+            verdicts.push((of(&run), of(&shown)));
+            if verdicts.iter().any(|(run, capture)| run == capture) {
+                break;
+            }
+        }
+        assert!(verdicts.iter().any(|(run, capture)| run == capture), "{name}: {verdicts:?}");
+    }
+}
+
 #[test]
 fn a_reader_that_stops_shows_as_a_zero_window() {
     if !have(&["tshark"]) {

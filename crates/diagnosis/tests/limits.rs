@@ -262,11 +262,18 @@ fn losses_are_told_apart_by_how_full_the_path_was_and_by_datagrams() {
     assert_eq!(first(&lossy).kind, Kind::Loss);
     // Spurious retransmissions make TCP's loss rate several times that of datagrams.
     let flow = lossy.flow.clone().map(|flow| FlowSummary { retransmitted_segs: Some(250), ..flow });
-    assert_eq!(first(&Observed { flow, ..lossy }).kind, Kind::Loss);
+    assert_eq!(first(&Observed { flow, ..lossy.clone() }).kind, Kind::Loss);
     let full = Observed { losses: outstanding(1.05 * bdp), ..seen(70e6, Cause::Loss) };
     assert_eq!(first(&full).kind, Kind::ShortQueue);
     let bursts = Observed { losses: outstanding(0.4 * bdp), ..seen(40e6, Cause::Loss) };
     assert_eq!(first(&bursts).kind, Kind::ShortQueue, "datagrams that come one by one are not lost");
+    // Bursts of other traffic overflow a queue of 2 ms as a lossy link would.
+    let tiny = Capacity { queue: Some(Time::from_millis(2)), ..capacity(CAPACITY) };
+    let limit = first(&Observed { capacity: Some(tiny), ..lossy.clone() });
+    assert_eq!(
+        (limit.kind, limit.doubt.and_then(|doubt| doubt.instead)),
+        (Kind::Loss, Some(Kind::ShortQueue))
+    );
     let unknown = Observed { capacity: None, datagrams: Datagrams::default(), ..seen(40e6, Cause::Loss) };
     assert_eq!(first(&unknown).kind, Kind::Loss);
 }

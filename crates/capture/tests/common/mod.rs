@@ -13,6 +13,7 @@ pub const START_NS: u64 = 1_700_000_000_000_000_000;
 const FIN: u8 = 1;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
+const ECE: u8 = 64;
 
 /// A TCP segment of the client or the server.
 #[derive(Clone)]
@@ -44,6 +45,12 @@ impl Tcp {
 
     pub fn fin(mut self) -> Tcp {
         self.flags |= FIN;
+        self
+    }
+
+    /// With ECN echo.
+    pub fn marked(mut self) -> Tcp {
+        self.flags |= ECE;
         self
     }
 

@@ -33,6 +33,8 @@ const UNCERTAIN_RANDOM_SHARES: (f64, f64) = (0.25, 0.75);
 const MIN_OVERFLOW_LOSSES: f64 = 8.0;
 /// Maximum ratio of a full send buffer to the outstanding data: the kernel accounts its overhead in the buffer.
 const MAX_BUFFER_OVERHEAD: f64 = 2.0;
+/// Maximum length of a queue, in round trips, that single bursts of other traffic overflow.
+const MAX_BURSTY_QUEUE: f64 = 0.15;
 /// Minimum ratio of the queueing delay at losses to the longest one, if the queue overflowed.
 const MIN_OVERFLOW_FILL: f64 = 0.5;
 
@@ -125,7 +127,19 @@ impl Limits<'_> {
                 self.add(Kind::ShortQueue, None, Allows::TestGoodput, evidence, Some(change));
             }
         }
-        if !sure && let Some(limit) = self.found.last_mut() {
+        let too_short = self.seen.capacity.as_ref().and_then(|capacity| capacity.queue);
+        let too_short =
+            too_short.filter(|queue| (queue.0 as f64) < MAX_BURSTY_QUEUE * self.seen.rtt.0 as f64);
+        let Some(limit) = self.found.last_mut() else { return };
+        if let Some(queue) = too_short.filter(|_| lost == LossCause::Random) {
+            limit.doubt = Some(Doubt {
+                instead: Some(Kind::ShortQueue),
+                why: format!(
+                    "the slowest link's queue holds only {queue}, and bursts of other traffic overflow such a queue at random"
+                ),
+                decide: "repeat the diagnosis when nobody else uses the path".into(),
+            });
+        } else if !sure {
             limit.doubt = Some(Doubt {
                 instead: Some(if limit.kind == Kind::Loss { Kind::ShortQueue } else { Kind::Loss }),
                 why: "too few packets were lost to distinguish random loss from a queue overflow".into(),

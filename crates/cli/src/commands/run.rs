@@ -11,16 +11,20 @@ use experiment::{
     CompletedRun, EngineChoice, EngineChoices, Experiment, LabSetup, Retention, RunOptions, Selection, now,
     run_all,
 };
-use schema::{PublishedVerdict, RunSummary, Summary};
+use schema::{RunSummary, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
+use super::records::check_page;
 use crate::{
+    config_file::Config,
     exit::Exit,
     interrupt,
     open::{parse_set, read_experiment},
     output,
     progress::ProgressDisplay,
+    record_place::RecordPlace,
+    reliability::{require, require_published},
 };
 
 /// Options of `run`.
@@ -29,8 +33,8 @@ pub struct RunArgs {
     /// The scenario file
     file: PathBuf,
     /// Engines, separated by commas: model, sim, lab, or all for these three; kernel, or kernel:VERSION as in kernel:6.1,
-    /// for the lab inside a guest kernel in virtual time (see `longfat kernel`)
-    #[arg(long, value_delimiter = ',', default_value = "lab", value_name = "ENGINES")]
+    /// for the lab inside a guest kernel in virtual time (see `longfat kernel`) [default: lab, or as `longfat config` says]
+    #[arg(long, value_delimiter = ',', value_name = "ENGINES")]
     engine: Vec<EngineChoices>,
     /// Run only these variants (repeatable, or separated by commas)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
@@ -54,30 +58,45 @@ pub struct RunArgs {
     /// Also write an HTML report of these runs
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Keep no record of these runs
+    #[arg(long, conflicts_with_all = ["report", "trace"])]
+    no_record: bool,
+    /// Exit with code 5 if a measurement is unreliable
+    #[arg(long)]
+    require_reliable: bool,
 }
 
 /// Runs the scenario.
-pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let experiment = Experiment {
         kernel: args.kernel,
         traced: args.trace.clone(),
         sets: args.sets.clone(),
         ..read_experiment(&args.file)?
     };
-    let engines = EngineChoices::chosen(&args.engine);
+    let engines = match args.engine.is_empty() {
+        true => EngineChoices::chosen(&[config.engines()?]),
+        false => EngineChoices::chosen(&args.engine),
+    };
     let in_lab = engines.contains(&EngineChoice::Lab);
     let selection = Selection { engines, variants: args.variant.clone(), ..Selection::default() };
     let jobs = experiment.jobs(&selection)?;
     experiment.check(&jobs)?;
+    let place = RecordPlace::choose(runs_dir, &selection.engines, args.no_record)?;
+    if !args.trace.is_empty() {
+        place.require_for("--trace")?;
+    }
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
     let setup = in_lab.then(|| LabSetup::acquire(args.ports, &progress)).transpose()?;
     let retention = match &args.report {
         Some(path) => {
+            check_page(Some(path))?;
             check_directory(path)?;
+            place.require_for("--report")?;
             Retention::RecordAndRows(runs_dir)
         }
-        None => Retention::Record(runs_dir),
+        None => place.retention(),
     };
     let options = RunOptions {
         lab: setup.as_ref(),
@@ -88,6 +107,7 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         ..RunOptions::default()
     };
     let mut completed = run_all(&jobs, &options)?;
+    place.forget_temporary(&mut completed);
     let failed = completed.iter_mut().find_map(|one| one.failed.take());
     let runs: Vec<RunSummary> = completed.iter().map(|run| run.summary.clone()).collect();
     let summary = experiment.summary(runs);
@@ -112,7 +132,8 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     if stop.load(Ordering::Relaxed) {
         return Err(Exit::Interrupted.into());
     }
-    missed(&summary)?;
+    require_published(&summary.published)?;
+    require(args.require_reliable, &summary.runs)?;
     printed
 }
 
@@ -173,18 +194,4 @@ fn tables(summary: &Summary, report: Option<&Path>) -> String {
         text.push_str(&format!("report: {}\n", report.display()));
     }
     text
-}
-
-/// An error if a published figure was missed. Unreliable figures neither meet nor miss.
-fn missed(summary: &Summary) -> anyhow::Result<()> {
-    let missed: Vec<String> = summary
-        .published
-        .iter()
-        .filter(|p| p.verdict == PublishedVerdict::Missed)
-        .map(|p| format!("{} ({})", p.id, p.metric))
-        .collect();
-    match missed.is_empty() {
-        true => Ok(()),
-        false => Err(Exit::Missed(format!("published figures missed: {}", missed.join(", "))).into()),
-    }
 }

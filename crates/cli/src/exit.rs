@@ -122,12 +122,15 @@ pub fn report_usage(error: &clap::Error, args: &[OsString]) -> ExitCode {
     let is_check = own().any(|arg| arg == "tune") && own().any(|arg| arg == "--check");
     let code = if is_check { CheckState::Unknown.code() } else { BAD_INPUT };
     let text = error.render().to_string();
-    let message = text.trim_end().trim_start_matches("error: ");
+    // Without the usage and the hint to --help.
+    let own_part = text.split("\n\nUsage:").next().unwrap_or_default().split("\n\nFor more").next();
+    let words: Vec<&str> = own_part.unwrap_or_default().split_whitespace().collect();
+    let message = words.join(" ");
+    let message = message.trim_start_matches("error: ");
     if own().any(|arg| arg == "--json") {
         let _ = output::json(&document("bad_input", message, code, &[]));
     } else if is_check {
-        let first = message.lines().next().unwrap_or_default();
-        let _ = output::text(&format!("{}: {first}", CheckState::Unknown.word()));
+        let _ = output::text(&format!("{}: {message}", CheckState::Unknown.word()));
     }
     let _ = error.print();
     ExitCode::from(code)

@@ -22,6 +22,7 @@ use crate::{
     exit::Exit,
     interrupt, output,
     progress::ProgressDisplay,
+    record_place::RecordPlace,
     reliability::{require, require_published},
 };
 
@@ -66,18 +67,24 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
         check_page(Some(path))?;
         check_directory(path)?;
     }
+    let of_jobs: Vec<EngineChoice> = plan.jobs.iter().map(|job| job.engine.clone()).collect();
+    let place = RecordPlace::choose(runs_dir, &of_jobs, false)?;
+    if args.report.is_some() {
+        place.require_for("--report")?;
+    }
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
     let setup = plan.needs_lab().then(|| LabSetup::acquire(None, &progress)).transpose()?;
     let options = RunOptions {
         lab: setup.as_ref(),
-        retention: Retention::Record(runs_dir),
+        retention: place.retention(),
         observer: &progress,
         stop: &stop,
         parallel_runs: args.jobs,
         ..RunOptions::default()
     };
     let mut completed = run_all(&plan.jobs, &options)?;
+    place.forget_temporary(&mut completed);
     let failed = completed.iter_mut().find_map(|one| one.failed.take());
     let summaries = summaries(&experiments, &plan, &completed);
     let results = results(&wanted, &summaries);

@@ -111,7 +111,7 @@ pub fn prune(args: &PruneArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()
             return output::json(&json!({ "would_remove": names }));
         }
         let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
-        return output::text(&format!("{lines}would remove {} runs", names.len()));
+        return output::text(&format!("{lines}would remove {}", count(names.len())));
     }
     let (mut removed, mut skipped) = (Vec::new(), Vec::new());
     for entry in &chosen {
@@ -134,8 +134,12 @@ fn report_removed(removed: &[String], skipped: &[String], json: bool) -> anyhow:
     }
     match removed {
         [one] => output::text(&format!("removed {one}")),
-        several => output::text(&format!("removed {} runs", several.len())),
+        several => output::text(&format!("removed {}", count(several.len()))),
     }
+}
+
+fn count(runs: usize) -> String {
+    if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") }
 }
 
 /// An error, and what was removed before it.

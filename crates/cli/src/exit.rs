@@ -91,8 +91,8 @@ impl CheckState {
     }
 }
 
-/// Prints an error on standard error, with `json` also as a document on standard output unless the command has
-/// printed its own. Returns the exit code.
+/// Prints an error on standard error, with `json` also as a document on standard output unless the command
+/// has printed its own. Returns the exit code.
 pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     if output::is_closed(error) {
         return ExitCode::SUCCESS;
@@ -110,8 +110,8 @@ pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     ExitCode::from(code(error))
 }
 
-/// Reports a mistake in the command line, or prints the help or version that was requested; `args` is the command
-/// line.
+/// Reports a mistake in the command line, or prints the help or version that was requested; `args` is the
+/// command line.
 pub fn report_usage(error: &clap::Error, args: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         // A closed pipe, as in `longfat --help | head`.
@@ -148,7 +148,10 @@ fn document(kind: &str, message: &str, code: u8, mistakes: &[Value]) -> Value {
 /// A scenario's mistakes, each with its position.
 fn mistakes(error: &anyhow::Error) -> Vec<Value> {
     let Some(ExperimentError::Scenario(mistakes)) = error.downcast_ref() else { return Vec::new() };
-    let one = |mistake: &scenario::Mistake| json!({ "location": mistake.location(), "message": mistake.to_string(), "help": mistake.advice() });
+    let one = |mistake: &scenario::Mistake| {
+        let (location, message) = (mistake.location(), mistake.to_string());
+        json!({ "location": location, "message": message, "help": mistake.advice() })
+    };
     mistakes.mistakes().iter().map(one).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Where a command keeps records: the directory of runs, or none (`--no-record`, or a directory that is read-only).
+//! Where a command keeps records: the directory of runs, or none (`--no-record`, or a read-only directory).
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub enum RecordPlace {
 }
 
 impl RecordPlace {
-    /// The place for runs of these engines: none if `is_unwanted`, or if records cannot be written below `runs_dir`.
+    /// The place for runs of these engines: none if `is_unwanted`, or if `runs_dir` is read-only.
     ///
     /// # Errors
     /// The directory cannot be written for another reason than missing permission, or the temporary directory
@@ -30,7 +30,7 @@ impl RecordPlace {
             match record::check_writable(runs_dir) {
                 Ok(()) => return Ok(RecordPlace::Directory(runs_dir.to_owned())),
                 Err(error) if error.is_read_only() => output::note(&format!(
-                    "longfat: no record is kept: {error}. Choose another place with --runs DIR or LONGFAT_RUNS"
+                    "longfat: no record is kept: {error}. Choose a place with --runs DIR or LONGFAT_RUNS"
                 )),
                 Err(error) => return Err(error.into()),
             }

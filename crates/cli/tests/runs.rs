@@ -1,4 +1,5 @@
-//! Recorded runs on the command line: which run is which, lists, removal, read-only places, configuration, completions.
+//! Recorded runs on the command line: which run is which, lists, removal, read-only places, configuration,
+//! completions.
 
 use std::{
     fs,
@@ -163,8 +164,8 @@ fn no_record_is_kept_on_request() {
 #[test]
 fn in_a_read_only_directory_a_run_prints_its_results() {
     let place = Place::new(SMALL);
-    // Permissions do not stop root: /proc refuses everybody. Its error is that of a missing file, though, so that root
-    // needs a read-only mount.
+    // Permissions do not stop root: /proc refuses everybody. Its error is that of a missing file, though, so
+    // that root needs a read-only mount.
     let ran = if is_root() {
         let script = format!(
             "mkdir ro && mount -t tmpfs -o ro none ro && cd ro && {} run ../s.toml --engine model,sim",

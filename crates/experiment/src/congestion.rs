@@ -74,7 +74,8 @@ pub fn check(
     }
 }
 
-/// Congestion controls of Linux by their names in the kernel. A guest kernel can have those that this machine's lacks.
+/// Congestion controls of Linux by their names in the kernel. A guest kernel can have those that this
+/// machine's lacks.
 const OF_LINUX: [&str; 18] = [
     "bbr",
     "bic",
@@ -99,8 +100,8 @@ const OF_LINUX: [&str; 18] = [
 /// Checks the bare names of the congestion controls of a run, before it starts.
 ///
 /// # Errors
-/// Names that neither Linux nor the program knows, and those that the simulator lacks, each with its position in the file;
-/// an algorithm of Linux that this machine's kernel lacks (lab).
+/// Names that neither Linux nor the program knows, and those that the simulator lacks, each with its position
+/// in the file; an algorithm of Linux that this machine's kernel lacks (lab).
 pub(crate) fn check_names(job: &Job<'_>) -> Result<()> {
     let mut mistakes = Vec::new();
     for (flow, cc) in flows_with_cc(&job.scenario) {

@@ -106,8 +106,8 @@ impl Experiment {
         !self.sets.is_empty()
     }
 
-    /// Checks before the first run that the engines have the congestion controls, that the lab can run its flows, and that
-    /// traced flows exist.
+    /// Checks before the first run that the engines have the congestion controls, that the lab can run its
+    /// flows, and that traced flows exist.
     ///
     /// # Errors
     /// An engine lacks a congestion control, the lab cannot run a flow, or a traced flow does not exist.

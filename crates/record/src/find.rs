@@ -87,7 +87,8 @@ pub fn find(runs_dir: &Path, key: &str) -> Result<Run, Error> {
 /// The entry of the list that `key` names, as in [`find`]. A directory must be one of the list.
 ///
 /// # Errors
-/// Where no run or several runs match, or a directory cannot be read. A record that cannot be read is no error.
+/// Where no run or several runs match, or a directory cannot be read. A record that cannot be read is no
+/// error.
 pub fn find_entry(runs_dir: &Path, key: &str) -> Result<RunEntry, Error> {
     let mut entries = list(runs_dir)?;
     let index = match index_of_directory(&entries, Path::new(key)) {

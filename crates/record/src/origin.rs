@@ -1,7 +1,7 @@
 //! Which run the rows of a Parquet file are of: constant columns, and one entry of the file's metadata.
 //!
-//! Only facts that are the same each time the run is repeated: the same scenario and seed give the same bytes.
-//! So the run's id is not among them; it is the name of the record's directory.
+//! Only facts that are the same each time the run is repeated: the same scenario and seed give the same
+//! bytes. So the run's id is not among them; it is the name of the record's directory.
 
 use std::collections::BTreeMap;
 

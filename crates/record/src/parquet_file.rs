@@ -356,7 +356,8 @@ mod tests {
         fn any_row_round_trips(time_us: i64, name in ".{0,20}", direction in "forward|backward|.{0,20}", value in proptest::option::of(any::<i64>())) {
             let row = LinkSample { time_us, link: name, direction: direction.as_str().into(), queue_bytes: value,
                 ..LinkSample::default() };
-            let back = decode::<LinkSample>(file_of(&encode(std::slice::from_ref(&row), &Origin::default()).unwrap())).unwrap();
+            let bytes = encode(std::slice::from_ref(&row), &Origin::default()).unwrap();
+            let back = decode::<LinkSample>(file_of(&bytes)).unwrap();
             prop_assert_eq!(back, vec![row]);
         }
 

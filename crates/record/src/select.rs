@@ -34,8 +34,8 @@ impl RunFilter {
     }
 }
 
-/// The records to remove of `entries` (newest last): all but the newest `keep`, and of those only the ones that
-/// started before `older_than` (in the form of ids).
+/// The records to remove of `entries` (newest last): all but the newest `keep`, and of those only the ones
+/// that started before `older_than` (in the form of ids).
 pub fn to_prune(mut entries: Vec<RunEntry>, keep: usize, older_than: Option<&str>) -> Vec<RunEntry> {
     entries.truncate(entries.len().saturating_sub(keep));
     entries.retain(|entry| older_than.is_none_or(|instant| started(entry) < instant));

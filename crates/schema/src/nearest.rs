@@ -4,8 +4,8 @@
 const COUNT: usize = 3;
 
 /// The three of `known` that are nearest to `word`. Ids and file names often share their beginning, and users
-/// type a part of a name: a name that contains the word, or begins as it does, is nearer. Of equally near names
-/// the first of `known` comes first.
+/// type a part of a name: a name that contains the word, or begins as it does, is nearer. Of equally near
+/// names the first of `known` comes first.
 pub fn nearest_names<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word: Vec<char> = word.to_lowercase().chars().take(100).collect();
     let mut near: Vec<(usize, &str)> = known

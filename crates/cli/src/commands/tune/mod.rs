@@ -49,8 +49,9 @@ pub struct TuneArgs {
     /// Restore the settings that were in effect before --apply
     #[arg(long, group = "action", conflicts_with_all = ["rate", "rtt", "host", "device"], help_heading = "What to do")]
     revert: bool,
-    /// Print one line and exit as a monitoring plugin: 0 OK; 1 WARNING if settings differ from those applied (with a path:
-    /// from those advised); 2 CRITICAL if one of these limits throughput; 3 UNKNOWN if they cannot be checked
+    /// Print one line and exit as a monitoring plugin: 0 OK; 1 WARNING if settings differ from those applied
+    /// (with a path: from those advised); 2 CRITICAL if one of these limits throughput; 3 UNKNOWN if they
+    /// cannot be checked
     #[arg(long, group = "action", help_heading = "What to do")]
     check: bool,
     /// Print the advice in another program's format

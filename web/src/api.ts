@@ -36,6 +36,11 @@ export interface RunItem {
   title?: string;
   repeat?: number;
   sweep?: string[];
+  point?: Record<string, string>;
+  set?: Record<string, string>;
+  file?: string | null;
+  kernel?: string | null;
+  seed?: number;
   error?: string;
 }
 
@@ -101,7 +106,10 @@ export interface RunSummary {
   engine: string;
   variant: string | null;
   kernel?: string;
+  file?: string;
+  set: Record<string, string>;
   sweep: Record<string, string>;
+  record?: string;
   repeat: number;
   seed: number;
   duration_s: number;
@@ -232,6 +240,7 @@ export interface PublishedResult {
   verdict: PublishedVerdict;
   faults?: string[];
   contradiction?: string;
+  known_miss?: string;
   why: string | null;
 }
 

@@ -1,14 +1,15 @@
 //! The command line: all commands, and the dispatch to them.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     commands::{
-        bdp, cc, diagnose, export, guest, import, kernel, lab, manual, probe, records, reproduce, run,
-        scenario, serve, sweep, test, tune, view, watch,
+        bdp, cc, completions, config, diagnose, export, guest, import, kernel, lab, manual, probe, records,
+        reproduce, run, scenario, serve, sweep, test, tune, view, watch,
     },
+    config_file::Config,
     exit::{self, Exit},
     log, output, reflexes,
 };
@@ -19,23 +20,23 @@ Environment:
   LONGFAT_LOG   Diagnostic log on standard error: error, warn, info, debug or trace, for all or by
                 crate, as in lab=debug,iperf3=trace";
 
-/// The environment variable that names the directory of records, and the directory without it.
+/// The environment variable that names the directory of records.
 pub const RUNS_VARIABLE: &str = "LONGFAT_RUNS";
-pub const DEFAULT_RUNS_DIR: &str = "runs";
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
 ///
-/// Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 a published figure was missed or
-/// `tune --check` failed, 4 this machine lacks a privilege or feature.
+/// Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 a published figure was missed,
+/// 4 this machine lacks a privilege or feature, 5 unreliable with `--require-reliable`.
+/// `tune --check` has those of monitoring plugins.
 #[derive(Debug, Parser)]
 #[command(name = "longfat", version, max_term_width = 100, after_help = ENVIRONMENT)]
 struct Cli {
     /// Print one JSON document on standard output and nothing else there
     #[arg(long, global = true)]
     json: bool,
-    /// Directory of records
-    #[arg(long, global = true, value_name = "DIR", env = RUNS_VARIABLE, default_value = DEFAULT_RUNS_DIR)]
-    runs: PathBuf,
+    /// Directory of records [default: runs, or as `longfat config` says]
+    #[arg(long, global = true, value_name = "DIR", env = RUNS_VARIABLE, hide_env = true)]
+    runs: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -77,6 +78,10 @@ enum Command {
     Watch(Box<watch::WatchArgs>),
     /// List recorded runs
     Ls(records::LsArgs),
+    /// Remove recorded runs
+    Rm(records::RmArgs),
+    /// Remove old recorded runs and keep the newest
+    Prune(records::PruneArgs),
     /// Show one run
     Show(records::ShowArgs),
     /// Compare two runs by each metric
@@ -98,23 +103,31 @@ enum Command {
     /// Inside a guest kernel: the processes that `--engine kernel` starts
     #[command(subcommand, hide = true)]
     Guest(guest::GuestCommand),
-    /// Print shell completions, as in `longfat completions bash > /etc/bash_completion.d/longfat`
-    Completions(manual::CompletionsArgs),
+    /// Show the settings of the configuration files and where each comes from
+    Config(config::ConfigArgs),
+    /// Print or install shell completions; runs are completed too
+    Completions(completions::CompletionsArgs),
 }
 
 /// Parses the command line, runs the command, and prints errors.
 pub fn main() -> ExitCode {
-    if let Some(message) = reflexes::answer(std::env::args_os().skip(1)) {
-        return exit::report(&Exit::BadInput(message).into());
+    completions::complete_if_asked(Cli::command);
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some(message) = reflexes::answer(args.iter().skip(1)) {
+        let is_json = args.iter().any(|argument| argument == "--json");
+        return exit::report(&Exit::BadInput(message).into(), is_json);
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => return exit::report_usage(&error, &args),
+    };
     let code = match log::start().and_then(|()| dispatch(&cli)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => exit::report(&error),
+        Err(error) => exit::report(&error, cli.json),
     };
     match output::finish() {
         Err(error) if code == ExitCode::SUCCESS => {
-            let code = exit::report(&error);
+            let code = exit::report(&error, cli.json);
             // Writes the message about the error.
             let _ = output::finish();
             code
@@ -124,31 +137,40 @@ pub fn main() -> ExitCode {
 }
 
 fn dispatch(cli: &Cli) -> anyhow::Result<()> {
+    if let Command::Guest(command) = &cli.command {
+        // The files of the machine do not apply inside a guest.
+        return guest::run(command);
+    }
+    let config = Config::read()?;
+    let runs = config.runs(cli.runs.as_deref());
     match &cli.command {
         Command::Bdp(args) => bdp::run(args, cli.json),
-        Command::Run(args) => run::run(args, &cli.runs, cli.json),
-        Command::Sweep(args) => sweep::run(args, &cli.runs, cli.json),
-        Command::Reproduce(args) => reproduce::run(args, &cli.runs, cli.json),
+        Command::Run(args) => run::run(args, &config, &runs, cli.json),
+        Command::Sweep(args) => sweep::run(args, &runs, cli.json),
+        Command::Reproduce(args) => reproduce::run(args, &runs, cli.json),
         Command::Scenario(command) => scenario::run(command, cli.json),
         Command::Lab(command) => lab::run(command, cli.json),
         Command::Kernel(command) => kernel::run(command, cli.json),
         Command::Cc(command) => cc::run(command, cli.json),
-        Command::Test(args) => test::run(args, &cli.runs, cli.json),
+        Command::Test(args) => test::run(args, &runs, cli.json),
         Command::Serve(args) => serve::run(args, cli.json),
         Command::Probe(command) => probe::run(command, cli.json),
-        Command::Diagnose(args) => diagnose::run(args, &cli.runs, cli.json),
+        Command::Diagnose(args) => diagnose::run(args, &runs, cli.json),
         Command::Tune(args) => tune::run(args, cli.json),
-        Command::Watch(args) => watch::run(args, &cli.runs, cli.json),
-        Command::Ls(args) => records::ls(args, &cli.runs, cli.json),
-        Command::Show(args) => records::show(args, &cli.runs, cli.json),
-        Command::Compare(args) => records::compare(args, &cli.runs, cli.json),
-        Command::Plot(args) => records::plot(args, &cli.runs, cli.json),
-        Command::Report(args) => records::report(args, &cli.runs, cli.json),
-        Command::View(args) => view::run(args, &cli.runs, cli.json),
-        Command::Import(command) => import::run(command, &cli.runs, cli.json),
-        Command::Export(command) => export::run(command, &cli.runs, cli.json),
+        Command::Watch(args) => watch::run(args, &runs, cli.json),
+        Command::Ls(args) => records::ls(args, &runs, cli.json),
+        Command::Rm(args) => records::rm(args, &runs, cli.json),
+        Command::Prune(args) => records::prune(args, &runs, cli.json),
+        Command::Show(args) => records::show(args, &runs, cli.json),
+        Command::Compare(args) => records::compare(args, &runs, cli.json),
+        Command::Plot(args) => records::plot(args, &runs, cli.json),
+        Command::Report(args) => records::report(args, &runs, cli.json),
+        Command::View(args) => view::run(args, &runs, cli.json),
+        Command::Import(command) => import::run(command, &runs, cli.json),
+        Command::Export(command) => export::run(command, &runs, cli.json),
         Command::Guest(command) => guest::run(command),
         Command::Man(args) => manual::man(args, Cli::command()),
-        Command::Completions(args) => manual::completions(args, Cli::command()),
+        Command::Config(args) => config::run(args, &config, cli.runs.as_deref(), cli.json),
+        Command::Completions(args) => completions::run(args, &Cli::command(), cli.json),
     }
 }

@@ -2,6 +2,7 @@
 
 mod app;
 mod commands;
+mod config_file;
 mod exit;
 mod interrupt;
 mod iperf3_values;
@@ -9,7 +10,9 @@ mod log;
 mod open;
 mod output;
 mod progress;
+mod record_place;
 mod reflexes;
+mod reliability;
 
 use commands::lab::tc_shim;
 

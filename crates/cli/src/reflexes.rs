@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 /// The command of longfat that does what another tool's command line asks for, as an error message; `None` for other
 /// command lines. `arguments` are those after the program's name.
-pub fn answer(arguments: impl Iterator<Item = OsString>) -> Option<String> {
+pub fn answer<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Option<String> {
     let arguments: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
     let (first, rest) = arguments.split_first()?;
     let (asked, answer) = match first.as_str() {
@@ -62,7 +62,8 @@ mod tests {
     use super::*;
 
     fn answered(line: &str) -> Option<String> {
-        let text = answer(line.split_whitespace().map(OsString::from))?;
+        let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let text = answer(arguments.iter())?;
         Some(text.split_once(": ").unwrap().1.to_owned())
     }
 

@@ -24,6 +24,7 @@ mod probe;
 mod reproduce;
 mod riperf3_interop;
 mod routers;
+mod runs;
 mod scenarios;
 mod serve;
 mod sim;

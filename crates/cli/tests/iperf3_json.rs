@@ -3,7 +3,7 @@
 use crate::common;
 use std::path::{Path, PathBuf};
 
-use common::{Place, SMALL};
+use common::{Place, Ran, SMALL};
 use serde_json::Value;
 
 /// A file that Debian's iperf3 3.12 made.
@@ -199,8 +199,13 @@ fn completions_and_manual_pages_name_every_command() {
     assert!(commands.len() > 10, "{help}");
     for shell in ["bash", "zsh", "fish"] {
         let script = place.run(&["completions", shell]).stdout;
+        assert!(script.contains("LONGFAT_COMPLETE"), "{script}");
+        let mut asked = place.longfat(&["--", "longfat", ""]);
+        // The index of the completed word, as the scripts of bash and zsh pass it.
+        asked.env("LONGFAT_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "1");
+        let words = Ran::of(asked.output().unwrap()).stdout;
         for command in &commands {
-            assert!(script.contains(command), "{shell} has no {command}");
+            assert!(words.contains(command), "{shell} has no {command}: {words}");
         }
     }
     assert_eq!(place.run(&["completions", "tcsh"]).code, 2);

@@ -81,7 +81,7 @@ fn an_unknown_congestion_control_or_engine_is_bad_input() {
     let place = Place::new(&SMALL.replace("cubic", "nosuch"));
     let ran = place.run(&["run", "s.toml", "--engine", "sim"]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.stderr.contains("nosuch") && ran.stderr.contains("griddt"), "{ran:?}");
+    assert!(ran.stderr.contains("nosuch") && ran.stderr.contains("longfat cc list"), "{ran:?}");
     assert!(
         !place.path("runs/s").exists() || std::fs::read_dir(place.path("runs/s")).unwrap().next().is_none()
     );

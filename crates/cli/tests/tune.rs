@@ -50,6 +50,22 @@ fn what_cannot_work_is_refused_with_a_reason() {
 }
 
 #[test]
+fn a_check_that_is_impossible_is_unknown_to_monitoring() {
+    let place = Place::new("");
+    for args in [
+        &["tune", "--check", "--rate", "10gbit"][..],
+        &["tune", "--check", "--rate", "fast"],
+        &["tune", "--check", "--no-such-option"],
+    ] {
+        let ran = place.run(args);
+        assert!(ran.code == 3 && ran.stdout.starts_with("UNKNOWN: "), "{args:?}: {ran:?}");
+        assert_eq!(ran.stdout.lines().count(), 1, "{ran:?}");
+        let json = place.run(&[args, &["--json"]].concat());
+        assert_eq!((json.code, &json.parsed()["error"]["exit_code"]), (3, &3.into()), "{json:?}");
+    }
+}
+
+#[test]
 fn a_labs_host_is_tuned_and_put_back() {
     let _turn = a_lab_among_others();
     let place = Place::new(SMALL);
@@ -61,7 +77,8 @@ fn a_labs_host_is_tuned_and_put_back() {
     let (before, other) = (settings("h1"), settings("h2"));
     let files = || Command::new("ls").args(["-la", "/etc/sysctl.d", "/var/lib"]).output().unwrap().stdout;
     let files_before = files();
-    assert_eq!(longfat(&["--check"]).code, 2, "nothing was applied");
+    let unknown = longfat(&["--check"]);
+    assert!(unknown.code == 3 && unknown.stdout.starts_with("UNKNOWN: nothing was applied"), "{unknown:?}");
     let plan = longfat(&[&["--plan"], PATH.as_slice()].concat());
     assert!(
         plan.stdout.contains("\n+net.ipv4.tcp_rmem = ") && plan.stdout.contains("no file is written"),
@@ -70,7 +87,7 @@ fn a_labs_host_is_tuned_and_put_back() {
     assert_eq!(settings("h1"), before, "a plan changes nothing");
     let differs = longfat(&[&["--check"], PATH.as_slice()].concat());
     assert!(
-        differs.code == 3 && differs.stdout.starts_with("DIFFERS: ") && differs.stdout.lines().count() == 1,
+        differs.code == 2 && differs.stdout.starts_with("CRITICAL: ") && differs.stdout.lines().count() == 1,
         "{differs:?}"
     );
     let applied = longfat(&[&["--apply"], PATH.as_slice()].concat());
@@ -82,8 +99,9 @@ fn a_labs_host_is_tuned_and_put_back() {
     let changed = longfat(&["--check", "--json"]);
     assert_eq!(
         (changed.code, changed.parsed()["differences"][0]["name"].as_str()),
-        (3, Some("net.ipv4.tcp_no_metrics_save"))
+        (1, Some("net.ipv4.tcp_no_metrics_save"))
     );
+    assert_eq!(changed.parsed()["state"], "WARNING");
     let elsewhere = lab.exec("h2", &[common::binary(), "tune", "--revert"]);
     assert!(elsewhere.code == 0 && elsewhere.stdout.contains("Nothing to restore"), "{elsewhere:?}");
     assert_eq!(longfat(&["--revert"]).code, 0);

@@ -9,7 +9,7 @@ use cc::{
 use scenario::{Cc, CcMistake, CcValue, CcValues, FlowKind, FlowSpec, Scenario, ScenarioFile};
 use schema::{FlowSummary, Setting};
 
-use crate::{Error, Result, error, scenario_file::folder};
+use crate::{EngineChoice, Error, Experiment, Job, Result, error, scenario_file::folder};
 
 /// Source of congestion controls that are part of the kernel.
 const FROM_KERNEL: &str = "kernel";
@@ -20,7 +20,7 @@ const FROM_CC_LOAD: &str = "longfat cc load";
 
 /// Checks what parsing cannot: whether the program has the algorithms, and whether the algorithms have the parameters.
 ///
-/// Bare names are not checked here: the kernel may have the algorithm. [`register`] checks them for the lab.
+/// Bare names are checked by [`check_names`]: which exist depends on the engine.
 ///
 /// # Errors
 /// Unknown algorithms and wrong parameters, each with its position in the file; a missing C compiler.
@@ -71,6 +71,69 @@ pub fn check(
     match file.cc_error(variant, sets, &mistakes) {
         Some(error) => Err(error.into()),
         None => Ok(()),
+    }
+}
+
+/// Congestion controls of Linux by their names in the kernel. A guest kernel can have those that this
+/// machine's lacks.
+const OF_LINUX: [&str; 18] = [
+    "bbr",
+    "bic",
+    "cdg",
+    "cubic",
+    "dctcp",
+    "dctcp-reno",
+    "highspeed",
+    "htcp",
+    "hybla",
+    "illinois",
+    "lp",
+    "nv",
+    "reno",
+    "scalable",
+    "vegas",
+    "veno",
+    "westwood",
+    "yeah",
+];
+
+/// Checks the bare names of the congestion controls of a run, before it starts.
+///
+/// # Errors
+/// Names that neither Linux nor the program knows, and those that the simulator lacks, each with its position
+/// in the file; an algorithm of Linux that this machine's kernel lacks (lab).
+pub(crate) fn check_names(job: &Job<'_>) -> Result<()> {
+    let mut mistakes = Vec::new();
+    for (flow, cc) in flows_with_cc(&job.scenario) {
+        let Cc::Named(name) = cc else { continue };
+        let is_of_linux = OF_LINUX.contains(&name.as_str());
+        if Source::built_in(name).is_some() {
+            continue;
+        }
+        let (message, known) = match &job.engine {
+            EngineChoice::Sim if is_of_linux => {
+                (format!("the simulator has no congestion control \"{name}\""), Vec::new())
+            }
+            EngineChoice::Sim => (format!("unknown congestion control \"{name}\""), Vec::new()),
+            EngineChoice::Lab if is_of_linux || lab::has_congestion_control(name)? => continue,
+            EngineChoice::Model | EngineChoice::Kernel(_) if is_of_linux => continue,
+            EngineChoice::Lab | EngineChoice::Model | EngineChoice::Kernel(_) => {
+                (format!("unknown congestion control \"{name}\""), OF_LINUX.to_vec())
+            }
+        };
+        let known: Vec<&str> = [built_in_names(), known].concat();
+        let help = match scenario::nearest(name, &known) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => "`longfat cc list` shows those of this kernel and of longfat".to_owned(),
+        };
+        mistakes.push(CcMistake { flow: flow.name.clone(), parameter: None, message, help });
+    }
+    let Experiment { file, sets, .. } = job.experiment;
+    let fields = job.point.iter().flat_map(|point| point.values.clone());
+    let sets: Vec<(String, String)> = fields.chain(sets.iter().cloned()).collect();
+    match file.cc_error(job.variant.as_deref(), &sets, &mistakes) {
+        Some(error) if !mistakes.is_empty() => Err(error.into()),
+        _ => Ok(()),
     }
 }
 

@@ -43,6 +43,13 @@ impl EngineChoices {
     }
 }
 
+/// Joins choices.
+impl FromIterator<EngineChoices> for EngineChoices {
+    fn from_iter<T: IntoIterator<Item = EngineChoices>>(choices: T) -> Self {
+        EngineChoices(choices.into_iter().flat_map(|choice| choice.0).collect())
+    }
+}
+
 impl FromStr for EngineChoices {
     type Err = String;
 

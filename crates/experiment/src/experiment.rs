@@ -7,7 +7,7 @@ use schema::{HostInfo, PublishedResult, PublishedVerdict, RunSummary, SUMMARY_SC
 use units::KernelVersion;
 
 use crate::{
-    EngineChoice, Error, Job, Result, RunOptions, Selection, batch::run_all_for_summaries,
+    EngineChoice, Error, Job, Result, RunOptions, Selection, batch::run_all_for_summaries, congestion,
     engines::without_run, published, scenario_file,
 };
 
@@ -106,11 +106,15 @@ impl Experiment {
         !self.sets.is_empty()
     }
 
-    /// Checks before the first run that the lab can run its flows and that traced flows exist.
+    /// Checks before the first run that the engines have the congestion controls, that the lab can run its
+    /// flows, and that traced flows exist.
     ///
     /// # Errors
-    /// The lab cannot run a flow, or a traced flow does not exist.
+    /// An engine lacks a congestion control, the lab cannot run a flow, or a traced flow does not exist.
     pub fn check(&self, jobs: &[Job<'_>]) -> Result<()> {
+        for job in jobs {
+            congestion::check_names(job)?;
+        }
         for job in jobs.iter().filter(|job| job.engine == EngineChoice::Lab) {
             lab::check_flows(&job.scenario)?;
         }

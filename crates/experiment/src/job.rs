@@ -120,7 +120,9 @@ impl Default for RunOptions<'_> {
 /// Executes a run; repeats a lab run that the machine disturbed. The record of a failed run is deleted.
 pub(crate) fn run_job(job: &Job<'_>, options: &RunOptions<'_>) -> Result<CompletedRun> {
     let (Retention::Record(runs_dir) | Retention::RecordAndRows(runs_dir)) = options.retention else {
-        let outcome = run(job, initial_summary(job), options, None)?;
+        let mut initial = initial_summary(job);
+        initial.id = id(job, &initial);
+        let outcome = run(job, initial, options, None)?;
         return Ok(CompletedRun { summary: outcome.summary, rows: None, failed: outcome.failed });
     };
     until_undisturbed(
@@ -204,8 +206,9 @@ fn disturbed(job: &Job<'_>, run: &RunSummary) -> Option<DiscardedRun> {
 
 /// Completes the record of a run.
 fn finish(job: &Job<'_>, options: &RunOptions<'_>, writer: Writer, outcome: Outcome) -> Result<CompletedRun> {
-    let Outcome { summary, flows, links, events, failed } = outcome;
+    let Outcome { mut summary, flows, links, events, failed } = outcome;
     let record = writer.finish(&job.experiment.summary(vec![summary.clone()]), &flows, &links, &events)?;
+    summary.record = Some(record.display().to_string());
     let rows = match options.retention {
         Retention::RecordAndRows(_) => Some(Rows { record, flows, links, events }),
         Retention::Nothing | Retention::Record(_) => None,
@@ -255,7 +258,10 @@ fn initial_summary(job: &Job<'_>) -> RunSummary {
         engine: job.engine.name(),
         variant: job.variant.clone(),
         kernel: simulated_kernel(job),
+        file: Some(job.experiment.path.display().to_string()),
+        set: job.experiment.sets.iter().cloned().collect(),
         sweep: job.point.as_ref().map(|point| point.values.clone()).unwrap_or_default(),
+        record: None,
         repeat: job.repeat,
         seed: job.scenario.seed,
         duration_s: job.scenario.duration.as_secs_f64(),

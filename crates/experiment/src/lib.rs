@@ -58,7 +58,7 @@ pub use engines::{LabSetup, check_guest, clean_journal, find_guest, guest};
 pub use error::{Error, ErrorKind, Result};
 pub use experiment::Experiment;
 pub use fit::{FitRange, Search, fit};
-pub use instant::{compact, now, rfc3339};
+pub use instant::{compact, now, rfc3339, since};
 pub use job::{CompletedRun, Job, Point, Retention, Rows, RunOptions};
 pub use lab::Progress;
 pub use observer::{Observer, RunObserver};

@@ -93,6 +93,7 @@ fn compare_one(
             PublishedVerdict::Unreliable | PublishedVerdict::Untrusted => unreliable.faults,
             _ => Vec::new(),
         },
+        known_miss: published.known_miss.clone().filter(|_| verdict == PublishedVerdict::Missed),
         verdict,
         contradiction: published.contradiction.clone(),
         why: published.why.clone(),

@@ -53,6 +53,7 @@ impl RecordedRuns {
         };
         let found = self.runs.iter().find(is_same)?.run().clone();
         let sweep = job.point.as_ref().map(|point| point.values.clone()).unwrap_or_default();
-        Some(RunSummary { sweep, repeat: job.repeat, ..found })
+        let set = job.experiment.sets.iter().cloned().collect();
+        Some(RunSummary { set, sweep, repeat: job.repeat, ..found })
     }
 }

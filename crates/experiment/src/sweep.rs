@@ -42,6 +42,7 @@ impl Experiment {
         recorded: &RecordedRuns,
     ) -> Result<SweepPlan<'_>> {
         let jobs = self.jobs(selection)?;
+        self.check(&jobs)?;
         let fields = self.swept_fields(selection);
         let measured = match (metric, jobs.first()) {
             (_, None) => return Err(Error::BadInput("the selection has no runs".into())),

@@ -254,7 +254,7 @@ mod tests {
             cut in 0.0..1.0f64,
             flips in proptest::collection::vec((any::<prop::sample::Index>(), 1u8..), 0..6),
         ) {
-            let mut bytes = crate::parquet_file::encode(&rows()).unwrap();
+            let mut bytes = crate::parquet_file::encode(&rows(), &Default::default()).unwrap();
             for (index, mask) in &flips {
                 let at = index.index(bytes.len());
                 bytes[at] ^= mask;

@@ -56,6 +56,12 @@ pub enum Error {
         /// What exists instead.
         hint: String,
     },
+    /// The record is being written by a run that has not ended.
+    #[error("{name} is being written; end that run first")]
+    InUse {
+        /// The run as `scenario/id`.
+        name: String,
+    },
     /// Several runs match the key.
     #[error("\"{key}\" matches several runs: {}", candidates.join(", "))]
     Ambiguous {

@@ -5,6 +5,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use schema::nearest_names;
+
 use crate::error::Context;
 use crate::run::directory_name;
 use crate::writer::partial_id;
@@ -26,7 +28,8 @@ pub struct RunEntry {
 }
 
 impl RunEntry {
-    fn name(&self) -> String {
+    /// The run as `scenario/id`.
+    pub fn name(&self) -> String {
         format!("{}/{}", self.scenario, self.id)
     }
 
@@ -78,34 +81,80 @@ pub fn find(runs_dir: &Path, key: &str) -> Result<Run, Error> {
     if as_path.join("summary.json").exists() {
         return Run::open(as_path);
     }
-    let entries = list(runs_dir)?;
+    find_entry(runs_dir, key)?.run
+}
+
+/// The entry of the list that `key` names, as in [`find`]. A directory must be one of the list.
+///
+/// # Errors
+/// Where no run or several runs match, or a directory cannot be read. A record that cannot be read is no
+/// error.
+pub fn find_entry(runs_dir: &Path, key: &str) -> Result<RunEntry, Error> {
+    let mut entries = list(runs_dir)?;
+    let index = match index_of_directory(&entries, Path::new(key)) {
+        Some(index) => index,
+        None => index_of(&entries, runs_dir, key)?,
+    };
+    Ok(entries.swap_remove(index))
+}
+
+/// The entry whose directory is `path`.
+fn index_of_directory(entries: &[RunEntry], path: &Path) -> Option<usize> {
+    let path = fs::canonicalize(path).ok()?;
+    entries.iter().position(|entry| fs::canonicalize(&entry.path).is_ok_and(|own| own == path))
+}
+
+fn index_of(entries: &[RunEntry], runs_dir: &Path, key: &str) -> Result<usize, Error> {
     let (scenario, id) = match key.trim_end_matches('/').rsplit_once('/') {
         Some((scenario, id)) => (Some(scenario), id),
         None => (None, key),
     };
-    let of_scenario: Vec<&RunEntry> =
-        entries.iter().filter(|e| scenario.is_none_or(|name| e.scenario == name)).collect();
+    let of_scenario: Vec<(usize, &RunEntry)> = entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| scenario.is_none_or(|name| entry.scenario == name))
+        .collect();
     if let Some(back) = steps_back(id) {
-        let complete: Vec<&&RunEntry> = of_scenario.iter().filter(|e| e.run.is_ok() && !e.partial).collect();
-        return match complete.iter().rev().nth(back) {
-            Some(entry) => Run::open(&entry.path),
-            None => Err(not_found(runs_dir, key, format!("there are {} complete runs", complete.len()))),
-        };
+        let is_complete = |(_, entry): &&(usize, &RunEntry)| entry.run.is_ok() && !entry.partial;
+        let complete: Vec<usize> = of_scenario.iter().filter(is_complete).map(|(index, _)| *index).collect();
+        let found = complete.iter().rev().nth(back).copied();
+        return found
+            .ok_or_else(|| not_found(runs_dir, key, format!("there are {} complete runs", complete.len())));
     }
-    let exact: Vec<&RunEntry> = of_scenario.iter().copied().filter(|e| e.id == id).collect();
-    let matches = if exact.is_empty() && !id.is_empty() {
-        of_scenario.into_iter().filter(|e| e.id.starts_with(id)).collect()
-    } else {
-        exact
+    let matching = |is_match: &dyn Fn(&str) -> bool| -> Vec<usize> {
+        of_scenario.iter().filter(|(_, entry)| is_match(&entry.id)).map(|(index, _)| *index).collect()
     };
+    let mut matches = matching(&|own| own == id);
+    if matches.is_empty() && !id.is_empty() {
+        matches = matching(&|own| own.starts_with(id));
+    }
     match matches.as_slice() {
-        [] => Err(not_found(runs_dir, key, hint(&entries))),
-        [entry] => Run::open(&entry.path),
+        [] => Err(not_found(runs_dir, key, hint(entries, key))),
+        [index] => Ok(*index),
         several => Err(Error::Ambiguous {
             key: key.to_owned(),
-            candidates: several.iter().map(|e| e.name()).collect(),
+            candidates: several.iter().map(|index| entries[*index].name()).collect(),
         }),
     }
+}
+
+/// The scenario and the id of each record, without reading the records: for the completion of the shell.
+///
+/// # Errors
+/// Where a directory cannot be read.
+pub fn names(runs_dir: &Path) -> Result<Vec<(String, String)>, Error> {
+    let mut names = Vec::new();
+    for scenario_dir in subdirectories(runs_dir)? {
+        let scenario = directory_name(&scenario_dir).unwrap_or_default();
+        for path in subdirectories(&scenario_dir)? {
+            let name = directory_name(&path).unwrap_or_default();
+            let id = partial_id(&name).unwrap_or(&name);
+            if !scenario.starts_with('.') && !id.starts_with('.') && path.join("summary.json").exists() {
+                names.push((scenario.clone(), id.to_owned()));
+            }
+        }
+    }
+    Ok(names)
 }
 
 /// 0 for `last`, 1 for `last~1`.
@@ -120,13 +169,18 @@ fn not_found(runs_dir: &Path, key: &str, hint: String) -> Error {
     Error::NotFound { key: key.to_owned(), runs_dir: runs_dir.to_owned(), hint }
 }
 
-fn hint(entries: &[RunEntry]) -> String {
-    match entries.last() {
-        None => "there are no runs".to_owned(),
-        Some(newest) => {
-            format!("the newest of {} is {}; `longfat ls` lists them", entries.len(), newest.name())
-        }
+/// The runs whose names are nearest to `key`.
+fn hint(entries: &[RunEntry], key: &str) -> String {
+    if entries.is_empty() {
+        return "there are no runs".to_owned();
     }
+    let names: Vec<String> = match key.contains('/') {
+        true => entries.iter().map(RunEntry::name).collect(),
+        false => entries.iter().map(|entry| entry.id.clone()).collect(),
+    };
+    // Of equally near ones the newest come first.
+    let near = nearest_names(key, names.iter().rev().map(String::as_str));
+    format!("the nearest of {} are {}; `longfat ls` lists them", entries.len(), near.join(", "))
 }
 
 /// The directories in `dir`, by name; none where `dir` does not exist.

@@ -33,16 +33,21 @@ mod csv;
 mod error;
 mod find;
 mod id;
+mod origin;
 mod parquet_file;
+mod remove;
 mod run;
+mod select;
 mod table;
 mod writer;
 
 pub use columns::{ColumnFile, TableName, Texts};
 pub use error::Error;
-pub use find::{RunEntry, find, list};
+pub use find::{RunEntry, find, find_entry, list, names};
 pub use id::new_id;
+pub use remove::{check_writable, remove};
 pub use run::Run;
+pub use select::{RunFilter, to_prune};
 pub use writer::Writer;
 
 /// A minimal summary, for examples and tests.

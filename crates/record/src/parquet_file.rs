@@ -21,6 +21,7 @@ use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
+use crate::origin::{Cell, Constant, Origin};
 use crate::table::{Column, Table};
 
 /// Rows in one row group.
@@ -29,8 +30,8 @@ const ROW_GROUP_ROWS: usize = 128 * 1024;
 const READ_BATCH_ROWS: usize = 16 * 1024;
 
 /// The bytes of a Parquet file that holds `rows`.
-pub(crate) fn encode<T: Table>(rows: &[T]) -> Result<Vec<u8>, ParquetError> {
-    let mut encoder = Encoder::new(Vec::new())?;
+pub(crate) fn encode<T: Table>(rows: &[T], origin: &Origin) -> Result<Vec<u8>, ParquetError> {
+    let mut encoder = Encoder::new(Vec::new(), origin)?;
     encoder.add(rows)?;
     encoder.finish()
 }
@@ -39,14 +40,18 @@ pub(crate) fn encode<T: Table>(rows: &[T]) -> Result<Vec<u8>, ParquetError> {
 pub(crate) struct Encoder<T, W: Write + Send> {
     writer: SerializedFileWriter<W>,
     columns: Vec<Column>,
+    /// Columns with the same cell in each row, after the others.
+    constants: Vec<Constant>,
     rows: PhantomData<T>,
 }
 
 impl<T: Table, W: Write + Send> Encoder<T, W> {
-    pub(crate) fn new(to: W) -> Result<Self, ParquetError> {
+    pub(crate) fn new(to: W, origin: &Origin) -> Result<Self, ParquetError> {
         let columns = T::columns();
-        let writer = SerializedFileWriter::new(to, file_schema::<T>(&columns)?, properties(&columns))?;
-        Ok(Encoder { writer, columns, rows: PhantomData })
+        let constants = if T::HAS_ORIGIN { origin.constants() } else { Vec::new() };
+        let all: Vec<Column> = columns.iter().copied().chain(constants.iter().map(|c| c.column)).collect();
+        let writer = SerializedFileWriter::new(to, file_schema::<T>(&all)?, properties(&all, origin))?;
+        Ok(Encoder { writer, columns, constants, rows: PhantomData })
     }
 
     /// Writes rows, as one row group or several.
@@ -55,6 +60,9 @@ impl<T: Table, W: Write + Send> Encoder<T, W> {
             let mut row_group = self.writer.next_row_group()?;
             for (index, column) in self.columns.iter().enumerate() {
                 write_column(&mut row_group, index, column, group)?;
+            }
+            for constant in &self.constants {
+                write_constant(&mut row_group, constant, group.len())?;
             }
             row_group.close()?;
         }
@@ -85,10 +93,11 @@ fn file_schema<T: Table>(columns: &[Column]) -> Result<TypePtr, ParquetError> {
     Ok(Arc::new(Type::group_type_builder(T::NAME).with_fields(fields).build()?))
 }
 
-fn properties(columns: &[Column]) -> WriterPropertiesPtr {
+fn properties(columns: &[Column], origin: &Origin) -> WriterPropertiesPtr {
     let docs = columns
         .iter()
         .map(|column| KeyValue::new(format!("longfat.doc.{}", column.name), column.doc.to_owned()))
+        .chain([KeyValue::new("longfat.run".to_owned(), origin.json())])
         .collect();
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("longfat version ", env!("CARGO_PKG_VERSION")).to_owned())
@@ -122,6 +131,32 @@ fn write_column<T: Table, W: Write + Send>(
         let values: Vec<i64> = cells.iter().flatten().copied().collect();
         let levels = definition_levels(column, &cells);
         writer.typed::<Int64Type>().write_batch(&values, levels.as_deref(), None)?;
+    }
+    writer.close()
+}
+
+/// Writes a column whose cells are all the same.
+fn write_constant<W: Write + Send>(
+    row_group: &mut SerializedRowGroupWriter<'_, W>,
+    constant: &Constant,
+    rows: usize,
+) -> Result<(), ParquetError> {
+    let Some(mut writer) = row_group.next_column()? else {
+        return Err(ParquetError::General(format!("the schema has no column {}", constant.column.name)));
+    };
+    let levels =
+        |is_present: bool| constant.column.kind.is_optional().then(|| vec![i16::from(is_present); rows]);
+    match &constant.cell {
+        Cell::Int(value) => {
+            writer.typed::<Int64Type>().write_batch(&vec![*value; rows], levels(true).as_deref(), None)?;
+        }
+        Cell::Text(text) => {
+            let cell = text.as_deref().map(ByteArray::from);
+            let values: Vec<ByteArray> =
+                cell.iter().cycle().take(rows * cell.iter().len()).cloned().collect();
+            let levels = levels(text.is_some());
+            writer.typed::<ByteArrayType>().write_batch(&values, levels.as_deref(), None)?;
+        }
     }
     writer.close()
 }
@@ -285,9 +320,9 @@ mod tests {
     #[test]
     fn rows_round_trip() {
         let rows = flows(1000);
-        assert_eq!(decode::<FlowSample>(file_of(&encode(&rows).unwrap())).unwrap(), rows);
+        assert_eq!(decode::<FlowSample>(file_of(&encode(&rows, &Origin::default()).unwrap())).unwrap(), rows);
         let none: Vec<FlowSample> = Vec::new();
-        assert_eq!(decode::<FlowSample>(file_of(&encode(&none).unwrap())).unwrap(), none);
+        assert_eq!(decode::<FlowSample>(file_of(&encode(&none, &Origin::default()).unwrap())).unwrap(), none);
     }
 
     #[test]
@@ -300,12 +335,12 @@ mod tests {
                 value: -i,
             })
             .collect();
-        assert_eq!(decode::<Event>(file_of(&encode(&rows).unwrap())).unwrap(), rows);
+        assert_eq!(decode::<Event>(file_of(&encode(&rows, &Origin::default()).unwrap())).unwrap(), rows);
     }
 
     #[test]
     fn another_tables_file_is_refused_by_column_name() {
-        let bytes = encode(&flows(3)).unwrap();
+        let bytes = encode(&flows(3), &Origin::default()).unwrap();
         assert_eq!(decode::<LinkSample>(file_of(&bytes)).unwrap_err(), "it has no column link");
     }
 
@@ -321,20 +356,21 @@ mod tests {
         fn any_row_round_trips(time_us: i64, name in ".{0,20}", direction in "forward|backward|.{0,20}", value in proptest::option::of(any::<i64>())) {
             let row = LinkSample { time_us, link: name, direction: direction.as_str().into(), queue_bytes: value,
                 ..LinkSample::default() };
-            let back = decode::<LinkSample>(file_of(&encode(std::slice::from_ref(&row)).unwrap())).unwrap();
+            let bytes = encode(std::slice::from_ref(&row), &Origin::default()).unwrap();
+            let back = decode::<LinkSample>(file_of(&bytes)).unwrap();
             prop_assert_eq!(back, vec![row]);
         }
 
         #[test]
         fn a_truncated_file_is_an_error(cut in 0.0..1.0f64) {
-            let bytes = encode(&flows(200)).unwrap();
+            let bytes = encode(&flows(200), &Origin::default()).unwrap();
             let kept = (bytes.len() as f64 * cut) as usize;
             prop_assert!(decode::<FlowSample>(file_of(&bytes[..kept])).is_err());
         }
 
         #[test]
         fn flipped_bytes_never_panic(flips in proptest::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..6)) {
-            let mut bytes = encode(&flows(200)).unwrap();
+            let mut bytes = encode(&flows(200), &Origin::default()).unwrap();
             for (index, mask) in flips {
                 let at = index.index(bytes.len());
                 bytes[at] ^= mask;

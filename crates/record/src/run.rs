@@ -32,15 +32,17 @@ impl Run {
         let file = path.join("summary.json");
         let text = fs::read_to_string(&file).context("read", &file)?;
         let fail = |reason: String| Error::Summary { path: file.clone(), reason };
-        let summary: Summary = serde_json::from_str(&text).map_err(|e| fail(e.to_string()))?;
+        let mut summary: Summary = serde_json::from_str(&text).map_err(|e| fail(e.to_string()))?;
         if summary.schema != SUMMARY_SCHEMA {
             return Err(fail(format!("its schema is \"{}\", not \"{SUMMARY_SCHEMA}\"", summary.schema)));
         }
         let [run] = summary.runs.as_slice() else {
             return Err(fail(format!("it has {} runs; a record has one", summary.runs.len())));
         };
-        let partial = run.partial || directory_name(path).is_some_and(|name| partial_id(&name).is_some());
-        Ok(Run { path: path.to_owned(), partial, summary })
+        let is_partial = run.partial || directory_name(path).is_some_and(|name| partial_id(&name).is_some());
+        // The record may have been moved or copied since it was written.
+        summary.runs[0].record = Some(path.display().to_string());
+        Ok(Run { path: path.to_owned(), partial: is_partial, summary })
     }
 
     /// The run in the summary.

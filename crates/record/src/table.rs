@@ -37,6 +37,8 @@ pub(crate) struct Column {
 pub(crate) trait Table: Sized + Clone {
     /// The file's stem.
     const NAME: &'static str;
+    /// Whether each row has the columns of [`crate::origin::Origin`]. A trace has too many rows for them.
+    const HAS_ORIGIN: bool = true;
     /// All columns, in storage order.
     fn columns() -> Vec<Column>;
     /// A row without values, to be filled cell by cell.
@@ -188,6 +190,7 @@ impl Table for Event {
 
 impl Table for TraceRow {
     const NAME: &'static str = "trace";
+    const HAS_ORIGIN: bool = false;
 
     fn columns() -> Vec<Column> {
         let flow = Column { name: "flow", kind: ColumnKind::Text, doc: "the flow's name" };

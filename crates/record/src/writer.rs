@@ -26,7 +26,9 @@ use schema::{Event, FlowSample, LinkSample, Summary, TraceRow};
 use crate::Error;
 use crate::error::Context;
 use crate::id::file_name;
+use crate::origin::Origin;
 use crate::parquet_file::{Encoder, decode, encode};
+use crate::remove::lock;
 use crate::table::Table;
 
 /// A part is written once the pending rows span at least this time,
@@ -49,6 +51,11 @@ pub struct Writer {
     /// Directories above it that this writer created, outermost first.
     created: Vec<PathBuf>,
     summary: Summary,
+    /// The columns that say which run the rows are of.
+    origin: Origin,
+    /// Locks the directory while the record is written, so that `remove` refuses it. The kernel releases the
+    /// lock of a killed process.
+    _lock: Option<File>,
     pending: Pending,
     parts: u32,
     trace: Vec<TraceRow>,
@@ -97,8 +104,12 @@ impl Writer {
             }
         };
         let finished = dir.join(&id);
+        let lock = lock(&partial);
+        let summary = with_run(initial, &id, &partial, Some(true));
         let mut writer = Writer {
-            summary: with_run(initial, &id, Some(true)),
+            origin: Origin::of(&summary),
+            summary,
+            _lock: lock,
             id,
             partial,
             finished,
@@ -200,9 +211,9 @@ impl Writer {
             return Ok(());
         }
         self.parts += 1;
-        write_part(&self.partial, self.parts, &self.pending.flows)?;
-        write_part(&self.partial, self.parts, &self.pending.links)?;
-        write_part(&self.partial, self.parts, &self.pending.events)?;
+        write_part(&self.partial, &self.origin, self.parts, &self.pending.flows)?;
+        write_part(&self.partial, &self.origin, self.parts, &self.pending.links)?;
+        write_part(&self.partial, &self.origin, self.parts, &self.pending.events)?;
         for run in &mut self.summary.runs {
             run.duration_s = self.newest_us as f64 / 1e6;
         }
@@ -215,7 +226,7 @@ impl Writer {
     fn flush_trace(&mut self) -> Result<(), Error> {
         if !self.trace.is_empty() {
             self.trace_parts += 1;
-            write_part(&self.partial, self.trace_parts, &self.trace)?;
+            write_part(&self.partial, &self.origin, self.trace_parts, &self.trace)?;
             self.trace.clear();
         }
         Ok(())
@@ -231,8 +242,8 @@ impl Writer {
         let temporary = self.partial.join(format!("{}.parquet.tmp", TraceRow::NAME));
         let failed = |reason: String| Error::Encode { path: path.clone(), reason };
         let file = File::create(&temporary).context("create", &path)?;
-        let mut encoder =
-            Encoder::<TraceRow, _>::new(BufWriter::new(file)).map_err(|e| failed(e.to_string()))?;
+        let mut encoder = Encoder::<TraceRow, _>::new(BufWriter::new(file), &self.origin)
+            .map_err(|e| failed(e.to_string()))?;
         for part in 1..=self.trace_parts {
             let path = self.partial.join(part_name(TraceRow::NAME, part));
             let rows = decode(File::open(&path).context("read", &path)?)
@@ -257,11 +268,15 @@ impl Writer {
         links: &[LinkSample],
         events: &[Event],
     ) -> Result<(), Error> {
-        write_table(&self.partial, &format!("{}.parquet", FlowSample::NAME), flows, Sync::Yes)?;
-        write_table(&self.partial, &format!("{}.parquet", LinkSample::NAME), links, Sync::Yes)?;
-        write_table(&self.partial, &format!("{}.parquet", Event::NAME), events, Sync::Yes)?;
+        let summary = with_run(summary, &self.id, &self.finished, None);
+        // The kernel of a run may be known only at its end.
+        self.origin = Origin::of(&summary);
+        let origin = &self.origin;
+        write_table(&self.partial, FlowSample::NAME, flows, origin, Sync::Yes)?;
+        write_table(&self.partial, LinkSample::NAME, links, origin, Sync::Yes)?;
+        write_table(&self.partial, Event::NAME, events, origin, Sync::Yes)?;
         self.join_trace()?;
-        write_summary(&self.partial, &with_run(summary, &self.id, None), Sync::Yes)?;
+        write_summary(&self.partial, &summary, Sync::Yes)?;
         for part in 1..=self.parts {
             for table in [FlowSample::NAME, LinkSample::NAME, Event::NAME] {
                 let path = self.partial.join(part_name(table, part));
@@ -340,14 +355,14 @@ fn claim(dir: &Path, id: &str, created: &mut Vec<PathBuf>) -> Result<(String, Pa
 
 /// Removes those of `directories` (outermost first) that are empty; a directory with another run's record is
 /// not.
-fn remove_empty(directories: &[PathBuf]) {
+pub(crate) fn remove_empty(directories: &[PathBuf]) {
     for dir in directories.iter().rev() {
         let _ = fs::remove_dir(dir);
     }
 }
 
 /// Creates `dir` and its missing parents, and appends those created to `created`.
-fn create_directories(dir: &Path, created: &mut Vec<PathBuf>) -> Result<(), Error> {
+pub(crate) fn create_directories(dir: &Path, created: &mut Vec<PathBuf>) -> Result<(), Error> {
     if dir.as_os_str().is_empty() || dir.is_dir() {
         return Ok(());
     }
@@ -375,11 +390,12 @@ fn part_name(table: &str, part: u32) -> String {
     format!("{table}.part-{part:04}.parquet")
 }
 
-/// `summary` with the run's id set, and its partial mark where `partial` is given.
-fn with_run(summary: &Summary, id: &str, partial: Option<bool>) -> Summary {
+/// `summary` with the run's id and record set, and its partial mark where `partial` is given.
+fn with_run(summary: &Summary, id: &str, record: &Path, partial: Option<bool>) -> Summary {
     let mut summary = summary.clone();
     for run in &mut summary.runs {
         run.id = id.to_owned();
+        run.record = Some(record.display().to_string());
         run.partial = partial.unwrap_or(run.partial);
     }
     summary
@@ -389,13 +405,23 @@ fn newest<T: Table>(rows: &[T]) -> Option<i64> {
     rows.iter().map(T::time_us).max()
 }
 
-fn write_part<T: Table>(dir: &Path, part: u32, rows: &[T]) -> Result<(), Error> {
-    if rows.is_empty() { Ok(()) } else { write_table(dir, &part_name(T::NAME, part), rows, Sync::No) }
+fn write_part<T: Table>(dir: &Path, origin: &Origin, part: u32, rows: &[T]) -> Result<(), Error> {
+    let name = part_name(T::NAME, part);
+    let stem = name.trim_end_matches(".parquet");
+    if rows.is_empty() { Ok(()) } else { write_table(dir, stem, rows, origin, Sync::No) }
 }
 
-fn write_table<T: Table>(dir: &Path, name: &str, rows: &[T], sync: Sync) -> Result<(), Error> {
-    let bytes = encode(rows).map_err(|e| Error::Encode { path: dir.join(name), reason: e.to_string() })?;
-    write_file(dir, name, &bytes, sync)
+fn write_table<T: Table>(
+    dir: &Path,
+    stem: &str,
+    rows: &[T],
+    origin: &Origin,
+    sync: Sync,
+) -> Result<(), Error> {
+    let name = format!("{stem}.parquet");
+    let encoded = encode(rows, origin);
+    let bytes = encoded.map_err(|e| Error::Encode { path: dir.join(&name), reason: e.to_string() })?;
+    write_file(dir, &name, &bytes, sync)
 }
 
 fn write_summary(dir: &Path, summary: &Summary, sync: Sync) -> Result<(), Error> {

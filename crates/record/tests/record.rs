@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use record::{ColumnFile, Error, Run, TableName, Writer, find, list, new_id};
+use record::{
+    ColumnFile, Error, Run, TableName, Writer, check_writable, find, find_entry, list, new_id, remove,
+};
 use schema::{Event, EventKind, FlowSample, LinkDirection, LinkSample, Summary, TraceKind, TraceRow};
 
 fn summary() -> Summary {
@@ -217,7 +219,8 @@ fn keys_without_a_unique_match_are_explained() {
         "\"20261121\" matches several runs: lab8/20261121T031500Z-lab-a, lab8/20261121T031500Z-lab-b"
     );
     assert!(
-        message("nosuch").ends_with("the newest of 3 is x/20261122T000000Z-model; `longfat ls` lists them")
+        message("nosuch").contains("the nearest of 3 are ")
+            && message("nosuch").ends_with("`longfat ls` lists them")
     );
     assert!(message("last~3").ends_with("there are 3 complete runs"));
     assert!(message("").contains("no run \"\""));
@@ -399,4 +402,36 @@ fn columns_are_read_without_rows() {
     let direction = links.texts(0, "direction").unwrap().unwrap();
     assert_eq!((direction.names, direction.rows), (vec!["forward".to_owned()], vec![Some(0)]));
     assert_eq!(run.files(TableName::Trace).unwrap(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_record_is_removed_unless_it_is_being_written_and_interrupted_removals_are_completed() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = dir.path();
+    create(runs, "a").finish(&summary(), &[flow(0)], &[], &[]).unwrap();
+    let mut writer = create(runs, "b");
+    writer.append(&[flow(0), flow(2_000_000)], &[], &[]).unwrap();
+    // What a removal left that was killed after the renaming.
+    fs::create_dir(runs.join("lab8/.c.removed")).unwrap();
+    let entry = |id: &str| find_entry(runs, id).unwrap();
+
+    let message = remove(&entry("b")).unwrap_err().to_string();
+    assert_eq!(message, "lab8/b is being written; end that run first");
+    assert_eq!(list(runs).unwrap().len(), 2);
+    remove(&entry("a")).unwrap();
+    assert_eq!(names(&runs.join("lab8")), [".b.partial"]);
+    // Its process was killed: the record remains partial and is no longer locked.
+    drop(writer);
+    remove(&entry("b")).unwrap();
+    assert_eq!(names(runs), [""; 0], "and the scenario's empty directory");
+}
+
+#[test]
+fn a_directory_is_writable_or_not_and_nothing_remains_of_the_trial() {
+    let dir = tempfile::tempdir().unwrap();
+    check_writable(&dir.path().join("not/there/yet")).unwrap();
+    assert_eq!(names(dir.path()), [""; 0]);
+    fs::write(dir.path().join("file"), "").unwrap();
+    let error = check_writable(&dir.path().join("file")).unwrap_err();
+    assert!(!error.is_read_only(), "{error}: no reason to go on without records");
 }

@@ -60,6 +60,11 @@ impl Mistake {
         &self.location
     }
 
+    /// How to correct it, if that is known.
+    pub fn advice(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+
     /// The whole mistake in one line: position, message, help.
     pub fn line(&self) -> String {
         match &self.help {

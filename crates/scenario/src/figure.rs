@@ -6,7 +6,7 @@ use net::Direction;
 
 use crate::{
     metric::{LinkMetric, Metric, RunMetric},
-    suggest::suggest,
+    suggest::{suggest, suggest_few},
     types::{FlowSpec, Link, Scenario},
 };
 
@@ -142,7 +142,7 @@ impl fmt::Display for MetricPath {
 }
 
 fn unknown<const N: usize>(metric: &str, known: [&str; N]) -> FigureMistake {
-    (format!("unknown metric \"{metric}\""), suggest(metric, known))
+    (format!("unknown metric \"{metric}\""), suggest_few(metric, known))
 }
 
 fn find_flow<'a>(name: &str, flows: &'a [FlowSpec]) -> Result<&'a FlowSpec, FigureMistake> {
@@ -161,7 +161,7 @@ fn of_flow(flow: &FlowSpec, metric: &str) -> Result<MetricPath, FigureMistake> {
             let help = format!("it has {}", applicable().collect::<Vec<_>>().join(", "));
             Err((format!("a {} flow has no {metric}", flow.kind.name()), help))
         }
-        None => Err((format!("unknown metric \"{metric}\""), suggest(metric, applicable()))),
+        None => Err((format!("unknown metric \"{metric}\""), suggest_few(metric, applicable()))),
     }
 }
 

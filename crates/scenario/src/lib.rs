@@ -91,6 +91,7 @@ pub use net::Direction;
 pub use path::PathHop;
 pub use path_mtu::{BlackHole, PathMtu};
 pub use published::{Comparison, Published};
+pub use suggest::nearest;
 pub use sweep::MAX_POINTS;
 pub use trace_file::ReadFile;
 pub use types::{

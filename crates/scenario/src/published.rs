@@ -25,6 +25,7 @@ pub(crate) const PUBLISHED: Keys = Keys {
         "tolerance",
         "holds_for",
         "contradiction",
+        "known_miss",
         "why",
     ],
     nested: None,
@@ -54,6 +55,8 @@ pub struct Published {
     pub holds_for_kernel: Option<String>,
     /// How the source contradicts itself, if it does. Our value is then not expected to agree.
     pub contradiction: Option<String>,
+    /// Why our value does not agree although it should, if that is documented: then it is no failure.
+    pub known_miss: Option<String>,
     /// Why our value may differ, for the reader.
     pub why: Option<String>,
 }
@@ -169,6 +172,7 @@ fn decode_published_figure(
     }
     let tolerance = reader.share("tolerance");
     let contradiction = reader.text("contradiction");
+    let known_miss = reader.text("known_miss");
     let why = reader.text("why");
     let holds_for_kernel = reader.node("holds_for").and_then(|n| decode_holds_for(n, reader.problems()));
     let (comparison, value) = value?;
@@ -183,6 +187,7 @@ fn decode_published_figure(
         tolerance: if needs_tolerance { tolerance? } else { tolerance.unwrap_or(0.0) },
         holds_for_kernel,
         contradiction,
+        known_miss,
         why,
     })
 }

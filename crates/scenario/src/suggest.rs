@@ -10,9 +10,19 @@ pub(crate) fn suggest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str
     }
 }
 
+/// As [`suggest`]; if none is near, only the three of `known` that differ least.
+pub(crate) fn suggest_few<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let mut known: Vec<&str> = known.into_iter().collect();
+    if nearest(unknown, &known).is_some() || known.len() <= 3 {
+        return suggest(unknown, known);
+    }
+    known.sort_by_cached_key(|word| distance(unknown, word));
+    format!("the nearest of {} are {}", known.len(), known[..3].join(", "))
+}
+
 /// The word of `candidates` that differs least from `unknown`, if at most a third of its characters (and at
 /// least one) differ.
-pub(crate) fn nearest<'a>(unknown: &str, candidates: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(unknown: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let (distance, word) = candidates.iter().map(|k| (distance(unknown, k), k)).min_by_key(|(d, _)| *d)?;
     (distance <= (word.chars().count() / 3).max(1)).then_some(*word)
 }
@@ -59,5 +69,10 @@ mod tests {
         assert_eq!(suggest("dealy", ["rate", "delay"]), "did you mean \"delay\"?");
         assert_eq!(suggest("colour", ["rate", "delay"]), "expected one of: rate, delay");
         assert_eq!(suggest("x", []), "none is defined");
+        assert_eq!(
+            suggest_few("gap", ["rate", "delay", "queue", "mtu"]),
+            "the nearest of 4 are mtu, rate, delay"
+        );
+        assert_eq!(suggest_few("dealy", ["rate", "delay", "queue", "mtu"]), "did you mean \"delay\"?");
     }
 }

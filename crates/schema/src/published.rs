@@ -44,6 +44,9 @@ pub struct PublishedResult {
     /// How the source contradicts itself, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contradiction: Option<String>,
+    /// The documented cause of a miss: then it is no failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_miss: Option<String>,
     /// Why it differs, where that is known.
     pub why: Option<String>,
 }
@@ -71,7 +74,7 @@ pub enum PublishedVerdict {
     Contradicted,
     /// The source gives no figure to compare with.
     NoFigure,
-    /// Outside it: a failure.
+    /// Outside it: a failure, unless `known_miss` has the cause.
     Missed,
     /// The machine was busy in each try, in a way that can have changed the figure: inconclusive, and no
     /// failure.

@@ -59,9 +59,18 @@ pub struct RunSummary {
     /// The kernel that was simulated or booted as a guest, where it is not the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
+    /// The scenario file as the user named it; absent for runs without one (tests between hosts, imports).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Fields that `--set` changed, and their values.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
     /// Swept fields and their values.
     #[serde(default)]
     pub sweep: BTreeMap<String, String>,
+    /// The record's directory; absent where no record was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
     /// Which repeat, from 1.
     pub repeat: u32,
     /// The random generator's seed.

@@ -13,6 +13,25 @@ use crate::{
     setting, sysctl,
 };
 
+/// Settings that limit the throughput of a long fat path at once when they are wrong: the windows and the
+/// memory behind them, and the options of TCP without which no large window works.
+const LIMITING: [&str; 9] = [
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_moderate_rcvbuf",
+];
+
+/// Whether a setting with a wrong value limits throughput: for monitoring, CRITICAL instead of WARNING.
+pub fn limits_throughput(name: &str) -> bool {
+    LIMITING.contains(&name)
+}
+
 /// A setting or file that differs from what was applied or is recommended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {

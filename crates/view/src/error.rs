@@ -4,8 +4,8 @@
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No metric or column has this name.
-    #[error("there is no metric \"{name}\"; there are {} and the columns of the Parquet files ({})",
-        crate::metric::SHORT_NAMES.join(", "), crate::metric::column_names().join(", "))]
+    #[error("there is no metric \"{name}\"; the nearest are {} (docs/record.md has all columns)",
+        crate::metric::nearest(name).join(", "))]
     UnknownMetric {
         /// The name as given.
         name: String,

@@ -1,6 +1,6 @@
 //! Metrics that can be plotted: by short name, and every column of the record's tables by its own name.
 
-use schema::{FlowSample, LinkSample, Metrics};
+use schema::{FlowSample, LinkSample, Metrics, nearest_names};
 
 use crate::Error;
 use crate::axis::Unit;
@@ -28,6 +28,11 @@ pub(crate) const UNLIMITED_BPS: f64 = 1e15;
 /// The short names of metrics. Column names of the Parquet files are accepted too.
 pub fn metric_names() -> &'static [&'static str] {
     &SHORT_NAMES
+}
+
+/// The metrics whose names are nearest to `name`.
+pub(crate) fn nearest(name: &str) -> Vec<&'static str> {
+    nearest_names(name, SHORT_NAMES.into_iter().chain(column_names()))
 }
 
 /// The metric columns of the flows and links tables.

@@ -188,8 +188,13 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
             }
         }
         table.cell(&chip(result.verdict));
-        let why =
-            result.faults.iter().chain(&result.contradiction).chain(&result.why).map(|text| escape(text));
+        let why = result
+            .faults
+            .iter()
+            .chain(&result.contradiction)
+            .chain(&result.known_miss)
+            .chain(&result.why)
+            .map(|text| escape(text));
         table.classed("why", &why.collect::<Vec<_>>().join("<br>"));
         table.end_row();
     }

@@ -15,40 +15,62 @@ type Print = fn(f64) -> String;
 /// Shown in place of an unknown figure.
 pub(crate) const UNKNOWN: &str = "-";
 
+/// Which columns the list of runs has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunColumns {
+    /// Those that tell runs apart, and the main result.
+    Short,
+    /// Also the scenario file and the record's directory.
+    Long,
+}
+
 /// The runs, one per line, newest last.
-pub fn runs(entries: &[RunEntry]) -> String {
+pub fn runs(entries: &[RunEntry], columns: RunColumns) -> String {
     if entries.is_empty() {
         return "no runs yet\n".to_owned();
     }
-    let mut rows = vec![texts(["SCENARIO", "ID", "ENGINE", "VARIANT", "GOODPUT", "LIMITED BY", ""])];
+    let mut rows =
+        vec![texts(["SCENARIO", "ID", "ENGINE", "VARIANT", "CHANGED", "GOODPUT", "LIMITED BY", ""])];
+    let is_long = columns == RunColumns::Long;
+    if is_long {
+        rows[0].extend(texts(["FILE", "RECORD"]));
+    }
     for entry in entries {
-        let (scenario, id) = (entry.scenario.clone(), entry.id.clone());
-        rows.push(match &entry.run {
-            Err(e) => vec![
-                scenario,
-                id,
-                UNKNOWN.into(),
-                UNKNOWN.into(),
-                UNKNOWN.into(),
-                UNKNOWN.into(),
-                e.to_string(),
-            ],
+        let mut row = vec![entry.scenario.clone(), entry.id.clone()];
+        row.extend(match &entry.run {
+            Err(e) => texts([UNKNOWN, UNKNOWN, "", UNKNOWN, UNKNOWN, &e.to_string()]),
             Ok(run) => {
                 let summary = run.run();
                 let main = main_flow(summary);
                 vec![
-                    scenario,
-                    id,
-                    summary.engine.to_string(),
+                    summary.engine_label(),
                     summary.variant.clone().unwrap_or_else(|| UNKNOWN.into()),
+                    changed(summary),
                     or_unknown(main.and_then(|flow| flow.goodput_bps), number::rate),
                     main.and_then(words::limits).unwrap_or_else(|| UNKNOWN.into()),
                     remark(entry.partial, summary),
                 ]
             }
         });
+        if is_long {
+            let file = entry.run.as_ref().ok().and_then(|run| run.run().file.clone());
+            row.push(file.unwrap_or_else(|| UNKNOWN.into()));
+            row.push(entry.path.display().to_string());
+        }
+        rows.push(row);
     }
-    table(&rows, &[false, false, false, false, true, false, false])
+    const CHANGED: usize = 4;
+    if rows.iter().skip(1).all(|row| row[CHANGED].is_empty()) {
+        rows.iter_mut().for_each(|row| drop(row.remove(CHANGED)));
+    }
+    let right: Vec<bool> = rows[0].iter().map(|name| name == "GOODPUT").collect();
+    table(&rows, &right)
+}
+
+/// The swept fields and those changed with `--set`, with their values.
+fn changed(summary: &RunSummary) -> String {
+    let fields = summary.sweep.iter().chain(&summary.set);
+    fields.map(|(field, value)| format!("{field}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 /// One run with all its figures.
@@ -57,14 +79,17 @@ pub fn show(run: &Run) -> String {
     let mut out = format!("{}  {}\n", run.summary.scenario, run.summary.title);
     let mut facts = vec![
         texts(["run", &summary.id]),
-        texts(["engine", summary.engine.name()]),
+        texts(["scenario file", summary.file.as_deref().unwrap_or(UNKNOWN)]),
+        texts(["engine", &summary.engine_label()]),
         texts(["variant", summary.variant.as_deref().unwrap_or(UNKNOWN)]),
         texts(["started", &summary.started]),
         texts(["duration", &number::seconds(summary.duration_s)]),
         texts(["machine", &run.summary.host.label()]),
         texts(["record", &run.path.display().to_string()]),
     ];
-    facts.extend(summary.sweep.iter().map(|(field, value)| texts([field.as_str(), value.as_str()])));
+    for (fields, how) in [(&summary.sweep, "swept"), (&summary.set, "--set")] {
+        facts.extend(fields.iter().map(|(field, value)| texts([how, &format!("{field}={value}")])));
+    }
     if let Some(index) = fairness(summary) {
         facts.push(texts(["fairness (Jain)", &index]));
     }
@@ -147,6 +172,9 @@ pub fn published(results: &[PublishedResult]) -> String {
         if let Some(contradiction) = &result.contradiction {
             reasons.push(format!("{}: the source contradicts itself: {contradiction}\n", result.id));
         }
+        if let Some(cause) = &result.known_miss {
+            reasons.push(format!("{}: a documented miss: {cause}\n", result.id));
+        }
         if let Some(why) = &result.why {
             reasons.push(format!("{}: {why}\n", result.id));
         }
@@ -212,7 +240,8 @@ pub fn reproduced(results: &[Reproduced]) -> String {
             let unreliable = (!figure.faults.is_empty()).then(|| {
                 format!("{scenario}{variant}: unreliable measurement: {}", figure.faults.join("; "))
             });
-            for text in unreliable.iter().chain(&contradiction).chain(&figure.why) {
+            let known_miss = figure.known_miss.as_ref().map(|cause| format!("a documented miss: {cause}"));
+            for text in unreliable.iter().chain(&contradiction).chain(&known_miss).chain(&figure.why) {
                 let remark = format!("{}: {text}\n", result.id);
                 if !remarks.contains(&remark) {
                     remarks.push(remark);

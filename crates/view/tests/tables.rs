@@ -1,7 +1,10 @@
 //! Snapshots of the text tables of synthetic runs.
 
 use crate::synthetic;
-use view::{compare, table};
+use view::{
+    compare,
+    table::{self, RunColumns},
+};
 
 fn runs() -> Vec<schema::RunSummary> {
     [("default", 10.6e6), ("tuned", 80e6)].map(|(name, window)| synthetic::run(name, 5, window).run).to_vec()
@@ -69,7 +72,7 @@ fn comparison() {
 #[test]
 fn shown_and_listed() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(table::runs(&record::list(dir.path()).unwrap()), "no runs yet\n");
+    assert_eq!(table::runs(&record::list(dir.path()).unwrap(), RunColumns::Short), "no runs yet\n");
     for (name, window) in [("default", 10.6e6), ("tuned", 80e6)] {
         let loaded = [synthetic::run(name, 5, window)];
         let summary = synthetic::summary_of(&loaded);
@@ -82,8 +85,8 @@ fn shown_and_listed() {
     insta::assert_snapshot!(shown);
     let broken = dir.path().join("lab8/20261121T031500Z-broken");
     std::fs::create_dir(&broken).unwrap();
-    let listed =
-        table::runs(&record::list(dir.path()).unwrap()).replace(&dir.path().display().to_string(), "RUNS");
+    let listed = table::runs(&record::list(dir.path()).unwrap(), RunColumns::Short)
+        .replace(&dir.path().display().to_string(), "RUNS");
     insta::assert_snapshot!(listed);
     let loaded = view::LoadedRun::load(&run).unwrap();
     assert_eq!(loaded.flows.len(), synthetic::run("tuned", 5, 80e6).flows.len());

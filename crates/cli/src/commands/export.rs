@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
+use clap_complete::ArgValueCandidates;
 use iperf3::{
     document::{self, FILE_NAME, TextFormat},
     report::Report,
@@ -16,7 +17,7 @@ use record::{Run, TableName};
 use serde_json::json;
 use units::Time;
 
-use super::records;
+use super::{completions::run_candidates, records};
 use crate::{exit::Exit, output};
 
 /// The form.
@@ -36,6 +37,7 @@ pub enum ExportCommand {
 #[derive(Debug, Args)]
 pub struct CsvArgs {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
+    #[arg(add = ArgValueCandidates::new(run_candidates))]
     run: String,
     /// The table
     #[arg(long, value_enum, default_value_t = Table::Flows)]
@@ -61,6 +63,7 @@ enum Table {
 #[derive(Debug, Args)]
 pub struct GnuplotArgs {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
+    #[arg(add = ArgValueCandidates::new(run_candidates))]
     run: String,
     /// Output directory of plot.gp and flows.csv
     #[arg(short, long, value_name = "DIR")]
@@ -71,6 +74,7 @@ pub struct GnuplotArgs {
 #[derive(Debug, Args)]
 pub struct XplotArgs {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
+    #[arg(add = ArgValueCandidates::new(run_candidates))]
     run: String,
     /// The flow [default: the first traced flow]
     #[arg(long, value_name = "NAME")]
@@ -84,6 +88,7 @@ pub struct XplotArgs {
 #[derive(Debug, Args)]
 pub struct Iperf3Args {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
+    #[arg(add = ArgValueCandidates::new(run_candidates))]
     run: String,
     /// Export only these flows (repeatable, or separated by commas)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]

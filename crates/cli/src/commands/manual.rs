@@ -1,10 +1,9 @@
-//! `longfat man` and `longfat completions`, generated from the same definitions as `--help`.
+//! `longfat man`, generated from the same definitions as `--help`.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Command};
-use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::output;
@@ -15,13 +14,6 @@ pub struct ManArgs {
     /// Write a page per command into this directory: longfat.1, longfat-run.1, ...
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-}
-
-/// Options of `completions`.
-#[derive(Debug, Args)]
-pub struct CompletionsArgs {
-    /// The shell
-    shell: Shell,
 }
 
 /// Prints longfat(1), or writes the pages of all commands.
@@ -37,12 +29,4 @@ pub fn man(args: &ManArgs, command: Command) -> anyhow::Result<()> {
 fn write_pages(dir: &Path, command: Command) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir)?;
     Ok(clap_mangen::generate_to(command, dir)?)
-}
-
-/// Prints the shell's completions.
-pub fn completions(args: &CompletionsArgs, mut command: Command) -> anyhow::Result<()> {
-    let name = command.get_name().to_owned();
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, name, &mut script);
-    output::text(&String::from_utf8_lossy(&script))
 }

@@ -2,6 +2,8 @@
 
 pub mod bdp;
 pub mod cc;
+pub mod completions;
+pub mod config;
 pub mod diagnose;
 pub mod export;
 pub mod guest;

@@ -11,17 +11,21 @@ use experiment::{
     CompletedRun, EngineChoice, EngineChoices, Experiment, LabSetup, Retention, RunOptions, Selection, now,
     run_all,
 };
-use schema::{PublishedVerdict, RunSummary, Summary};
+use schema::{RunSummary, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
+use super::records::check_page;
 use crate::{
-    app::{DEFAULT_RUNS_DIR, RUNS_VARIABLE},
+    app::RUNS_VARIABLE,
+    config_file::Config,
     exit::Exit,
     interrupt,
     open::{parse_set, read_experiment},
     output,
     progress::ProgressDisplay,
+    record_place::RecordPlace,
+    reliability::{require, require_published},
 };
 
 /// Most records that are listed one by one.
@@ -33,8 +37,9 @@ pub struct RunArgs {
     /// The scenario file
     file: PathBuf,
     /// Engines, separated by commas: model, sim, lab, or all for these three; kernel, or kernel:VERSION as in kernel:6.1,
-    /// for the lab inside a guest kernel in virtual time (see `longfat kernel`)
-    #[arg(long, value_delimiter = ',', default_value = "lab", value_name = "ENGINES")]
+    /// for the lab inside a guest kernel in virtual time (see `longfat kernel`) [default: lab, or as
+    /// `longfat config` says]
+    #[arg(long, value_delimiter = ',', value_name = "ENGINES")]
     engine: Vec<EngineChoices>,
     /// Run only these variants (repeatable, or separated by commas)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
@@ -58,30 +63,45 @@ pub struct RunArgs {
     /// Also write an HTML report of these runs
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Keep no record of these runs
+    #[arg(long, conflicts_with_all = ["report", "trace"])]
+    no_record: bool,
+    /// Exit with code 5 if a measurement is unreliable
+    #[arg(long)]
+    require_reliable: bool,
 }
 
 /// Runs the scenario.
-pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let experiment = Experiment {
         kernel: args.kernel,
         traced: args.trace.clone(),
         sets: args.sets.clone(),
         ..read_experiment(&args.file)?
     };
-    let engines = EngineChoices::chosen(&args.engine);
+    let engines = match args.engine.is_empty() {
+        true => EngineChoices::chosen(&[config.engines()?]),
+        false => EngineChoices::chosen(&args.engine),
+    };
     let in_lab = engines.contains(&EngineChoice::Lab);
     let selection = Selection { engines, variants: args.variant.clone(), ..Selection::default() };
     let jobs = experiment.jobs(&selection)?;
     experiment.check(&jobs)?;
+    let place = RecordPlace::choose(runs_dir, &selection.engines, args.no_record)?;
+    if !args.trace.is_empty() {
+        place.require_for("--trace")?;
+    }
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
     let setup = in_lab.then(|| LabSetup::acquire(args.ports, &progress)).transpose()?;
     let retention = match &args.report {
         Some(path) => {
+            check_page(Some(path))?;
             check_directory(path)?;
+            place.require_for("--report")?;
             Retention::RecordAndRows(runs_dir)
         }
-        None => Retention::Record(runs_dir),
+        None => place.retention(),
     };
     let options = RunOptions {
         lab: setup.as_ref(),
@@ -92,12 +112,17 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         ..RunOptions::default()
     };
     let mut completed = run_all(&jobs, &options)?;
+    place.forget_temporary(&mut completed);
     let failed = completed.iter_mut().find_map(|one| one.failed.take());
     let runs: Vec<RunSummary> = completed.iter().map(|run| run.summary.clone()).collect();
     let summary = experiment.summary(runs);
     let printed = match json {
         true => output::json(&summary),
-        false => output::text(&text(&summary, runs_dir, args.report.as_deref())),
+        false => {
+            let is_default =
+                runs_dir == config.runs(std::env::var_os(RUNS_VARIABLE).as_deref().map(Path::new));
+            output::text(&text(&summary, runs_dir, is_default, args.report.as_deref()))
+        }
     };
     if let Some(path) = &args.report {
         let loaded: Vec<LoadedRun> =
@@ -116,7 +141,8 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     if stop.load(Ordering::Relaxed) {
         return Err(Exit::Interrupted.into());
     }
-    missed(&summary)?;
+    require_published(&summary.published)?;
+    require(args.require_reliable, &summary.runs)?;
     printed
 }
 
@@ -150,7 +176,7 @@ pub fn command_line() -> String {
 }
 
 /// The results with their reasons and fixes, notes, published figures, and where the records are.
-fn text(summary: &Summary, runs_dir: &Path, report: Option<&Path>) -> String {
+fn text(summary: &Summary, runs_dir: &Path, is_default: bool, report: Option<&Path>) -> String {
     let mut text = format!("{}\n{}", summary.title, view::table::results(&summary.runs));
     text.push_str(&view::table::datagrams(&summary.runs));
     text.push_str(&view::table::explanations(&summary.runs));
@@ -178,34 +204,20 @@ fn text(summary: &Summary, runs_dir: &Path, report: Option<&Path>) -> String {
     if let Some(report) = report {
         text.push_str(&format!("report: {}\n", report.display()));
     }
-    text + &records(summary, runs_dir)
+    text + &records(summary, runs_dir, is_default)
 }
 
-/// Where the records are and how to look at them.
-fn records(summary: &Summary, runs_dir: &Path) -> String {
-    let directory = runs_dir.join(&summary.scenario);
-    let mut lines = match &summary.runs[..] {
-        [] => return String::new(),
-        runs if runs.len() > MAX_RECORDS => vec![format!("{} records: {}", runs.len(), directory.display())],
-        runs => runs.iter().map(|run| format!("record: {}", directory.join(&run.id).display())).collect(),
+/// Where the records are and how to look at them; nothing where none were kept.
+fn records(summary: &Summary, runs_dir: &Path, is_default: bool) -> String {
+    let records: Vec<&String> = summary.runs.iter().filter_map(|run| run.record.as_ref()).collect();
+    let mut lines = match records.len() {
+        0 => return String::new(),
+        many if many > MAX_RECORDS => {
+            vec![format!("{many} records: {}", runs_dir.join(&summary.scenario).display())]
+        }
+        _ => records.iter().map(|record| format!("record: {record}")).collect(),
     };
-    let is_default =
-        std::env::var_os(RUNS_VARIABLE).map_or(DEFAULT_RUNS_DIR.into(), PathBuf::from) == runs_dir;
     let option = if is_default { String::new() } else { format!(" --runs {}", runs_dir.display()) };
     lines.push(format!("to look closer: longfat{option} view last, or longfat{option} show last"));
     lines.join("\n") + "\n"
-}
-
-/// An error if a published figure was missed. Unreliable figures neither meet nor miss.
-fn missed(summary: &Summary) -> anyhow::Result<()> {
-    let missed: Vec<String> = summary
-        .published
-        .iter()
-        .filter(|p| p.verdict == PublishedVerdict::Missed)
-        .map(|p| format!("{} ({})", p.id, p.metric))
-        .collect();
-    match missed.is_empty() {
-        true => Ok(()),
-        false => Err(Exit::Missed(format!("published figures missed: {}", missed.join(", "))).into()),
-    }
 }

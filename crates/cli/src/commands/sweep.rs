@@ -7,10 +7,10 @@ use std::{
 
 use clap::Args;
 use experiment::{
-    EngineChoice, EngineChoices, Error, Experiment, FitRange, LabSetup, RecordedRuns, Retention, RunOptions,
-    Search, Selection, fit,
+    EngineChoice, EngineChoices, Error, Experiment, FitRange, LabSetup, RecordedRuns, RunOptions, Search,
+    Selection, fit,
 };
-use schema::{FitDocument, SWEEP_SCHEMA};
+use schema::{FitDocument, SWEEP_SCHEMA, Sweep};
 use units::KernelVersion;
 
 use super::{
@@ -23,6 +23,7 @@ use crate::{
     open::{parse_set, read_experiment},
     output,
     progress::ProgressDisplay,
+    record_place::RecordPlace,
 };
 
 /// Options of `sweep`.
@@ -79,6 +80,12 @@ pub struct SweepArgs {
     /// Write the tables and the plot as one HTML page
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Keep no records of these runs
+    #[arg(long)]
+    pub no_record: bool,
+    /// Exit with code 5 if a measurement is unreliable
+    #[arg(long, conflicts_with = "fit")]
+    pub require_reliable: bool,
 }
 
 /// The result to show.
@@ -93,6 +100,8 @@ pub fn run(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
     for path in [&args.output, &args.report].into_iter().flatten() {
         check_directory(path)?;
     }
+    records::check_picture(args.output.as_deref())?;
+    records::check_page(args.report.as_deref())?;
     match args.fit.is_empty() {
         true => sweep(args, runs_dir, json),
         false => search(args, json),
@@ -115,13 +124,14 @@ fn sweep(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         false => RecordedRuns::read(runs_dir, experiment.file.name())?,
     };
     let plan = experiment.plan_sweep(&selection, args.metric.as_deref(), &recorded)?;
+    let place = RecordPlace::choose(runs_dir, &selection.engines, args.no_record)?;
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
     let in_lab = plan.missing().iter().any(|job| job.engine == EngineChoice::Lab);
     let setup = in_lab.then(|| LabSetup::acquire(args.ports, &progress)).transpose()?;
     let options = RunOptions {
         lab: setup.as_ref(),
-        retention: Retention::Record(runs_dir),
+        retention: place.retention(),
         observer: &progress,
         stop: &stop,
         parallel_runs: args.jobs,
@@ -138,7 +148,19 @@ fn sweep(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         false => output::text(&format!("{}\n{text}", sweep.title)),
     };
     draw(args, &Shown { title: sweep.title.clone(), text, svg: view::sweep::sweep_chart(&sweep) })?;
+    require_points(args.require_reliable, &sweep)?;
     shown
+}
+
+/// An error with its own exit code if runs of a point are unreliable and `is_required`.
+fn require_points(is_required: bool, sweep: &Sweep) -> anyhow::Result<()> {
+    let unreliable = sweep.points.iter().filter(|point| !point.quality_ok).count();
+    match is_required && unreliable > 0 {
+        true => {
+            Err(Exit::Unreliable(format!("unreliable measurements: {unreliable} points of the sweep")).into())
+        }
+        false => Ok(()),
+    }
 }
 
 /// `--fit`.

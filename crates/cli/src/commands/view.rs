@@ -7,16 +7,18 @@ use std::{
 };
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use serde_json::json;
 use view::{Page, PageError, PageOptions};
 
+use super::completions::run_candidates;
 use crate::{exit::Exit, interrupt, output};
 
 /// Options of `view`.
 #[derive(Debug, Args)]
 pub struct ViewArgs {
     /// Runs to open side by side: ids, `last`, `last~1`; or a directory of records [default: list all]
-    #[arg(value_name = "RUNS")]
+    #[arg(value_name = "RUNS", add = ArgValueCandidates::new(run_candidates))]
     keys: Vec<String>,
     /// Port to listen on, 0 for any free port
     #[arg(long, value_name = "PORT", default_value_t = 0)]

@@ -12,7 +12,10 @@ use std::{
         unix::fs::MetadataExt,
     },
     path::Path,
-    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -43,6 +46,9 @@ struct Queues {
     /// Set: exit without writing all output. `None`: a server, which never waits.
     stop: Option<Arc<AtomicBool>>,
 }
+
+/// Whether anything was printed on standard output.
+static HAS_PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Where output goes and how lines begin, set once.
 static PRINTING: OnceLock<Printing> = OnceLock::new();
@@ -160,7 +166,13 @@ pub fn json(document: &impl Serialize) -> anyhow::Result<()> {
     print(&serde_json::to_string_pretty(document)?)
 }
 
+/// Whether the command has printed on standard output. An error document would be a second document.
+pub fn has_printed() -> bool {
+    HAS_PRINTED.load(Ordering::Relaxed)
+}
+
 fn print(text: &str) -> anyhow::Result<()> {
+    HAS_PRINTED.store(true, Ordering::Relaxed);
     let whole = format!("{}\n", text.trim_end_matches('\n'));
     if let Some(Queues { out: (queue, file), .. }) = QUEUES.get() {
         report_dropped_lines(false);

@@ -53,6 +53,8 @@ impl Place {
     pub fn longfat(&self, args: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.current_dir(self.dir.path()).args(args).env("NO_COLOR", "1").env_remove("LONGFAT_RUNS");
+        // The configuration of whoever runs the tests does not apply.
+        command.env("XDG_CONFIG_HOME", self.dir.path().join("no-configuration"));
         with_default_signals(&command)
     }
 

@@ -1,5 +1,7 @@
 //! The JSON documents that the page reads. `web/src/api.ts` declares the same types; a test compares them.
 
+use std::collections::BTreeMap;
+
 use record::RunEntry;
 use schema::{Cause, EngineName, HostInfo, PublishedResult, RunSummary, SweepKnee, SweptField, SweptValue};
 use serde::{Deserialize, Serialize};
@@ -48,6 +50,16 @@ pub struct KnownRun {
     pub repeat: u32,
     /// The swept fields and their values, as in `flows.bulk.cc=cubic`.
     pub sweep: Vec<String>,
+    /// The same by field.
+    pub point: BTreeMap<String, String>,
+    /// The fields that `--set` changed, and their values.
+    pub set: BTreeMap<String, String>,
+    /// The scenario file as the user named it; `null` for runs without one.
+    pub file: Option<String>,
+    /// The kernel that was simulated or booted as a guest; `null` for this machine's.
+    pub kernel: Option<String>,
+    /// The random generator's seed.
+    pub seed: u64,
 }
 
 /// The facts of a flow from its summary.
@@ -84,6 +96,11 @@ impl RunItem {
                 title: record.summary.title.clone(),
                 repeat: run.repeat,
                 sweep: run.sweep.iter().map(|(field, value)| format!("{field}={value}")).collect(),
+                point: run.sweep.clone(),
+                set: run.set.clone(),
+                file: run.file.clone(),
+                kernel: run.kernel.clone(),
+                seed: run.seed,
             }
         });
         RunItem {

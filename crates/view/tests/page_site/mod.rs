@@ -97,6 +97,7 @@ fn summary() -> Summary {
         model_published_kernel: None,
         verdict: PublishedVerdict::Within,
         faults: Vec::new(),
+        known_miss: None,
         contradiction: None,
         why: None,
     }];

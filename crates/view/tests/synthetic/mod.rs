@@ -185,7 +185,10 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
         engine: EngineName::Lab,
         variant: Some(variant.into()),
         kernel: None,
+        file: None,
+        set: Default::default(),
         sweep: Default::default(),
+        record: None,
         repeat: 1,
         seed: 1,
         duration_s: f64::from(seconds),
@@ -233,6 +236,7 @@ fn published() -> Vec<PublishedResult> {
                 model_published_kernel: why.map(|_| 3.35e9),
                 verdict,
                 faults: Vec::new(),
+                known_miss: None,
                 contradiction: None,
                 why: why.map(str::to_owned),
             }

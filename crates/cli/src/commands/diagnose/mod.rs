@@ -82,7 +82,7 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
         host: args.host.clone(),
         port: args.port,
         credentials: args.identity.credentials()?,
-        token: args.identity.token()?,
+        token: args.identity.token(&args.host)?,
     };
     let mut progress = ProgressNotes;
     let tests = TestSeries { peer, runs_dir, stop, progress: &mut progress, records: Vec::new() };
@@ -92,7 +92,7 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
         max_rate: args.max_rate,
         datagrams: !args.no_datagrams,
         // A probe session has no authentication.
-        probes: !args.identity.is_given(),
+        probes: !args.identity.is_given(&args.host)?,
         time: Time(u64::try_from(args.time.as_nanos()).unwrap_or(u64::MAX)),
         congestion: args.congestion.clone(),
     };

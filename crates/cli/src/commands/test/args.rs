@@ -17,6 +17,7 @@ use units::{BitRate, Bytes};
 
 use super::unattended::UnattendedArgs;
 use crate::{
+    config_file::Config,
     exit::Exit,
     iperf3_values::{self, Bitrate, Until},
 };
@@ -201,7 +202,8 @@ pub struct TestArgs {
 /// Authentication, for servers that require it.
 #[derive(Debug, Default, Args)]
 pub struct Identity {
-    /// File with the shared secret of a `longfat serve --token`
+    /// File with the shared secret of a `longfat serve --token` [default: as `longfat config` says for the
+    /// host]
     #[arg(long, value_name = "FILE", conflicts_with = "username", help_heading = "Connection")]
     token: Option<PathBuf>,
     /// User name at the server; the password is taken from IPERF3_PASSWORD
@@ -216,14 +218,21 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads the token's file.
-    pub fn token(&self) -> anyhow::Result<Option<Token>> {
-        self.token.as_deref().map(token).transpose()
+    /// Reads the token's file: the given one, or the one that the configuration has for `host`.
+    pub fn token(&self, host: &str) -> anyhow::Result<Option<Token>> {
+        self.token_file(host)?.as_deref().map(token).transpose()
     }
 
-    /// Whether the client authenticates.
-    pub fn is_given(&self) -> bool {
-        self.token.is_some() || self.username.is_some()
+    /// Whether the client authenticates at `host`.
+    pub fn is_given(&self, host: &str) -> anyhow::Result<bool> {
+        Ok(self.username.is_some() || self.token_file(host)?.is_some())
+    }
+
+    fn token_file(&self, host: &str) -> anyhow::Result<Option<PathBuf>> {
+        match (&self.token, &self.username) {
+            (None, None) => Ok(Config::read()?.token_of(host)),
+            (given, _) => Ok(given.clone()),
+        }
     }
 
     /// The user name and the password.
@@ -275,7 +284,7 @@ impl TestArgs {
             idle_timeout: Some(self.rcv_timeout),
             latency: self.latency,
             credentials: self.identity.credentials()?,
-            token: self.identity.token()?,
+            token: self.identity.token(&self.host)?,
             send_timeout: self.snd_timeout,
             pin: self.affinity.map_or(self.pin.clone(), |(here, _)| vec![here]),
             fit_block: self.udp && self.length.is_none(),

@@ -10,7 +10,10 @@ use serde_json::json;
 use tune::{Advice, Applied, Goal, HostFacts, HostPaths, Journal, RequestedSettings};
 use units::{BitRate, Time};
 
-use crate::{exit::Exit, output};
+use crate::{
+    exit::{CheckState, Exit, chain},
+    output,
+};
 
 /// The schema of the document that `--json` prints.
 const SCHEMA: &str = "longfat.tune/1";
@@ -46,7 +49,9 @@ pub struct TuneArgs {
     /// Restore the settings that were in effect before --apply
     #[arg(long, group = "action", conflicts_with_all = ["rate", "rtt", "host", "device"], help_heading = "What to do")]
     revert: bool,
-    /// Print one line; exit code 3 if the settings differ from those applied (with a path: from those advised)
+    /// Print one line and exit as a monitoring plugin: 0 OK; 1 WARNING if settings differ from those applied
+    /// (with a path: from those advised); 2 CRITICAL if one of these limits throughput; 3 UNKNOWN if they
+    /// cannot be checked
     #[arg(long, group = "action", help_heading = "What to do")]
     check: bool,
     /// Print the advice in another program's format
@@ -79,6 +84,19 @@ impl From<ExportFormat> for tune::ExportFormat {
 
 /// Runs the command. Without an action it shows the host's settings, and the advice if a path is given.
 pub fn run(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
+    match run_action(args, json) {
+        Err(error) if args.check && !matches!(error.downcast_ref(), Some(Exit::Check { .. })) => {
+            let (state, message) = (CheckState::Unknown, chain(&error));
+            if !json {
+                output::text(&format!("{}: {message}", state.word()))?;
+            }
+            Err(Exit::Check { state, message }.into())
+        }
+        other => other,
+    }
+}
+
+fn run_action(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
     if args.revert {
         return revert(&HostPaths::of_applied()?, json);
     }
@@ -223,46 +241,70 @@ fn check_applied(roots: &HostPaths, facts: &HostFacts, json: bool) -> anyhow::Re
         )
         .into());
     };
-    let found: Vec<String> = differences
+    let found: Vec<Difference> = differences
         .iter()
-        .map(|d| format!("{} is {}, not {}", d.name, d.now.as_deref().unwrap_or("not there"), d.expected))
+        .map(|d| {
+            let now = d.now.as_deref().unwrap_or("not there");
+            Difference::new(&d.name, format!("{} is {now}, not {}", d.name, d.expected))
+        })
         .collect();
-    let document = json!({ "schema": SCHEMA, "ok": found.is_empty(), "differences": differences });
-    report_check(&found, "as applied", &document, json)
+    report_check(&found, "as applied", json!(differences), json)
 }
 
 /// Checks against the advice for a path.
 fn check_advised(advice: &Advice, purpose: &str, json: bool) -> anyhow::Result<()> {
-    let found: Vec<String> = advice
+    let found: Vec<Difference> = advice
         .to_change()
         .map(|item| {
-            let now = item.now.as_deref().unwrap_or("unknown");
-            format!("{} is {now}, not {}", item.target.name(), item.advised)
+            let (name, now) = (item.target.name(), item.now.as_deref().unwrap_or("unknown"));
+            Difference::new(&name, format!("{name} is {now}, not {}", item.advised))
         })
         .collect();
     let differences: Vec<_> = advice.to_change().collect();
-    let document = json!({ "schema": SCHEMA, "ok": found.is_empty(), "differences": differences });
-    report_check(&found, &format!("as advised for {purpose}"), &document, json)
+    report_check(&found, &format!("as advised for {purpose}"), json!(differences), json)
 }
 
-/// Prints one line for monitoring.
+/// A setting that is not as expected.
+struct Difference {
+    text: String,
+    state: CheckState,
+}
+
+impl Difference {
+    fn new(name: &str, text: String) -> Self {
+        let state = if tune::limits_throughput(name) { CheckState::Critical } else { CheckState::Warning };
+        Difference { text, state }
+    }
+}
+
+/// Prints one line for monitoring; the worst difference determines the state.
 fn report_check(
-    found: &[String],
+    found: &[Difference],
     expected: &str,
-    document: &serde_json::Value,
+    differences: serde_json::Value,
     json: bool,
 ) -> anyhow::Result<()> {
+    let is_critical = found.iter().any(|one| one.state == CheckState::Critical);
+    let state = match found {
+        [] => CheckState::Ok,
+        _ if is_critical => CheckState::Critical,
+        _ => CheckState::Warning,
+    };
+    let texts: Vec<&str> = found.iter().map(|one| one.text.as_str()).collect();
     let line = match found {
-        [] => format!("OK: all settings are {expected}"),
-        _ => format!("DIFFERS: {}", found.join("; ")),
+        [] => format!("all settings are {expected}"),
+        _ => texts.join("; "),
     };
     match json {
-        true => output::json(document)?,
-        false => output::text(&line)?,
+        true => output::json(&json!({
+            "schema": SCHEMA, "ok": found.is_empty(), "state": state.word(), "exit_code": state.code(),
+            "differences": differences,
+        }))?,
+        false => output::text(&format!("{}: {line}", state.word()))?,
     }
     match found.len() {
         0 => Ok(()),
-        n => Err(Exit::Missed(format!("{n} settings are not {expected}")).into()),
+        n => Err(Exit::Check { state, message: format!("{n} settings are not {expected}") }.into()),
     }
 }
 

@@ -1,24 +1,26 @@
-//! `longfat ls`, `show`, `compare`, `plot` and `report`: recorded runs.
+//! `longfat show`, `compare`, `plot` and `report`: recorded runs. `ls`, `rm` and `prune` are in `list.rs`.
+
+mod list;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use record::Run;
 use schema::Summary;
 use serde_json::json;
 use units::Time;
-use view::{LoadedRun, PlotOptions, ReportExtra, RunItem};
+use view::{LoadedRun, PlotOptions, ReportExtra};
 
+pub use self::list::{LsArgs, PruneArgs, RmArgs, ls, prune, rm};
+use super::completions::run_candidates;
 use crate::{exit::Exit, output};
-
-/// Options of `ls`.
-#[derive(Debug, Args)]
-pub struct LsArgs {}
 
 /// Options of `show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
+    #[arg(add = ArgValueCandidates::new(run_candidates))]
     run: String,
 }
 
@@ -26,8 +28,10 @@ pub struct ShowArgs {
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// The first run
+    #[arg(add = ArgValueCandidates::new(run_candidates))]
     a: String,
     /// The second run
+    #[arg(add = ArgValueCandidates::new(run_candidates))]
     b: String,
 }
 
@@ -35,7 +39,7 @@ pub struct CompareArgs {
 #[derive(Debug, Args)]
 pub struct PlotArgs {
     /// The run; several are plotted over each other
-    #[arg(required = true, value_name = "RUN")]
+    #[arg(required = true, value_name = "RUN", add = ArgValueCandidates::new(run_candidates))]
     keys: Vec<String>,
     /// Metrics, separated by commas: cwnd, rtt, goodput, ... or any column's name
     #[arg(long, value_delimiter = ',', default_value = "goodput,cwnd,rtt")]
@@ -58,21 +62,11 @@ pub struct PlotArgs {
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// The runs, of one scenario
-    #[arg(required = true, value_name = "RUN")]
+    #[arg(required = true, value_name = "RUN", add = ArgValueCandidates::new(run_candidates))]
     keys: Vec<String>,
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-}
-
-/// Runs `ls`.
-pub fn ls(_: &LsArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
-    let entries = record::list(runs_dir)?;
-    if json {
-        output::json(&entries.iter().map(RunItem::of).collect::<Vec<_>>())
-    } else {
-        output::text(&view::table::runs(&entries))
-    }
 }
 
 /// Runs `show`.
@@ -90,6 +84,7 @@ pub fn compare(args: &CompareArgs, runs_dir: &Path, json: bool) -> anyhow::Resul
 
 /// Runs `plot`.
 pub fn plot(args: &PlotArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    check_picture(args.output.as_deref())?;
     let runs = load(runs_dir, &args.keys)?;
     let metrics: Vec<&str> = args.metric.iter().map(|m| m.trim()).collect();
     let end = runs.iter().map(|r| r.run.duration_s).fold(0.0, f64::max);
@@ -112,6 +107,7 @@ pub fn plot(args: &PlotArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
 
 /// Runs `report`.
 pub fn report(args: &ReportArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    check_page(args.output.as_deref())?;
     let found = args.keys.iter().map(|key| find(runs_dir, key)).collect::<anyhow::Result<Vec<Run>>>()?;
     let loaded = found.iter().map(LoadedRun::load).collect::<Result<Vec<_>, _>>()?;
     let page = view::report(&together(&found)?, &loaded, &ReportExtra::default());
@@ -143,12 +139,38 @@ fn write_picture(path: Option<&Path>, svg: &str, json: bool) -> anyhow::Result<(
     }
 }
 
+/// Refuses a file of another format than SVG, PNG or PDF, before any work.
+pub fn check_picture(path: Option<&Path>) -> anyhow::Result<()> {
+    check_extension(
+        path,
+        &["svg", "png", "pdf"],
+        "a picture is written as SVG, PNG or PDF: .svg, .png or .pdf",
+    )
+}
+
+/// Refuses a file of another format than HTML, before any work.
+pub fn check_page(path: Option<&Path>) -> anyhow::Result<()> {
+    check_extension(path, &["html", "htm"], "a report is one HTML file: .html")
+}
+
+fn check_extension(path: Option<&Path>, known: &[&str], advice: &str) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
+    match extension {
+        // Devices and pipes such as /dev/stdout have none.
+        None => Ok(()),
+        Some(extension) if known.contains(&extension.as_str()) => Ok(()),
+        Some(_) => Err(Exit::BadInput(format!("cannot write {}: {advice}", path.display())).into()),
+    }
+}
+
 /// An SVG in the format of the file's extension.
 pub fn picture(path: &Path, svg: &str) -> anyhow::Result<Vec<u8>> {
     let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
     Ok(match end.as_deref() {
         Some("png") => view::image::png(svg)?,
         Some("pdf") => view::image::pdf(svg)?,
+        // `check_picture` has refused all others.
         _ => svg.into(),
     })
 }

@@ -1,0 +1,156 @@
+//! `longfat ls`, `rm` and `prune`: the list of recorded runs, and their removal.
+
+use std::{num::NonZeroUsize, path::Path};
+
+use clap::Args;
+use clap_complete::ArgValueCandidates;
+use experiment::{compact, since};
+use record::{Error, RunEntry, RunFilter, to_prune};
+use serde_json::json;
+use view::{RunItem, table::RunColumns};
+
+use crate::{commands::completions::run_candidates, exit::Exit, output};
+
+/// Options of `ls`.
+#[derive(Debug, Args)]
+pub struct LsArgs {
+    /// Only runs of this scenario
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<String>,
+    /// Only runs of this engine: model, sim, lab, kernel, kernel:6.1, test, ...
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
+    /// Only runs that started since then: 90min, 2h, 7d, or a date as 2026-11-21 or 2026-11-21T15:00
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    since: Option<String>,
+    /// Only the newest N of these
+    #[arg(long, value_name = "N")]
+    limit: Option<NonZeroUsize>,
+    /// Also show the scenario file and the record's directory
+    #[arg(short, long)]
+    long: bool,
+}
+
+/// Options of `rm`.
+#[derive(Debug, Args)]
+pub struct RmArgs {
+    /// Runs: ids or their prefixes, scenario/id, records' directories, `last`, `last~1`
+    #[arg(required = true, value_name = "RUN", add = ArgValueCandidates::new(run_candidates))]
+    keys: Vec<String>,
+}
+
+/// Options of `prune`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("criterion").required(true).multiple(true))]
+pub struct PruneArgs {
+    /// Keep the newest N runs
+    #[arg(long, value_name = "N", group = "criterion")]
+    keep: Option<usize>,
+    /// Remove only runs that started before then: 12h, 30d, or a date
+    #[arg(long, value_name = "TIME", value_parser = instant, group = "criterion")]
+    older_than: Option<String>,
+    /// Only runs of this scenario: the others are neither removed nor counted
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<String>,
+    /// Show what would be removed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs `ls`.
+pub fn ls(args: &LsArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let filter = RunFilter {
+        scenario: args.scenario.clone(),
+        engine: args.engine.clone(),
+        since: args.since.clone(),
+        limit: args.limit.map(NonZeroUsize::get),
+    };
+    let all = record::list(runs_dir)?;
+    let count = all.len();
+    let entries = filter.apply(all);
+    if json {
+        return output::json(&entries.iter().map(RunItem::of).collect::<Vec<_>>());
+    }
+    if entries.is_empty() && count > 0 {
+        return output::text(&format!("none of the {count} runs matches"));
+    }
+    let columns = if args.long { RunColumns::Long } else { RunColumns::Short };
+    output::text(&view::table::runs(&entries, columns))
+}
+
+/// Runs `rm`: all named runs are found first, so that a mistake removes nothing.
+pub fn rm(args: &RmArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let mut entries: Vec<RunEntry> = Vec::new();
+    for key in &args.keys {
+        let entry = record::find_entry(runs_dir, key).map_err(|error| Exit::BadInput(error.to_string()))?;
+        if entries.iter().all(|known| known.path != entry.path) {
+            entries.push(entry);
+        }
+    }
+    let mut removed = Vec::new();
+    for entry in &entries {
+        match record::remove(entry) {
+            Ok(()) => removed.push(entry.name()),
+            Err(error @ Error::InUse { .. }) => {
+                return Err(Exit::BadInput(with_removed(&error.to_string(), &removed)).into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    report_removed(&removed, &[], json)
+}
+
+/// Runs `prune`.
+pub fn prune(args: &PruneArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let filter = RunFilter { scenario: args.scenario.clone(), ..RunFilter::default() };
+    let entries = filter.apply(record::list(runs_dir)?);
+    let chosen = to_prune(entries, args.keep.unwrap_or(0), args.older_than.as_deref());
+    if args.dry_run {
+        let names: Vec<String> = chosen.iter().map(RunEntry::name).collect();
+        if json {
+            return output::json(&json!({ "would_remove": names }));
+        }
+        let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
+        return output::text(&format!("{lines}would remove {}", count(names.len())));
+    }
+    let (mut removed, mut skipped) = (Vec::new(), Vec::new());
+    for entry in &chosen {
+        match record::remove(entry) {
+            Ok(()) => removed.push(entry.name()),
+            Err(Error::InUse { name }) => skipped.push(name),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    report_removed(&removed, &skipped, json)
+}
+
+/// What was removed, and which runs were skipped because they are being written.
+fn report_removed(removed: &[String], skipped: &[String], json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::json(&json!({ "removed": removed, "skipped": skipped }));
+    }
+    for name in skipped {
+        output::note(&format!("longfat: skipped {name}: it is being written"));
+    }
+    match removed {
+        [one] => output::text(&format!("removed {one}")),
+        several => output::text(&format!("removed {}", count(several.len()))),
+    }
+}
+
+fn count(runs: usize) -> String {
+    if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") }
+}
+
+/// An error, and what was removed before it.
+fn with_removed(error: &str, removed: &[String]) -> String {
+    match removed.len() {
+        0 => error.to_owned(),
+        _ => format!("{error} (removed before: {})", removed.join(", ")),
+    }
+}
+
+/// An instant in the form of ids.
+fn instant(text: &str) -> Result<String, String> {
+    since(text).map(|instant| compact(&instant))
+}

@@ -1,0 +1,80 @@
+//! Where a command keeps records: the directory of runs, or none (`--no-record`, or a read-only directory).
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use experiment::{CompletedRun, EngineChoice, Retention};
+use tempfile::TempDir;
+
+use crate::{exit::Exit, output};
+
+/// The place of a command's records.
+#[derive(Debug)]
+pub enum RecordPlace {
+    /// This directory of runs.
+    Directory(PathBuf),
+    /// No records are kept. Lab and guest runs write theirs to this directory, which is removed at the end.
+    Temporary(TempDir),
+    /// No records are written.
+    None,
+}
+
+impl RecordPlace {
+    /// The place for runs of these engines: none if `is_unwanted`, or if `runs_dir` is read-only.
+    ///
+    /// # Errors
+    /// The directory cannot be written for another reason than missing permission, or the temporary directory
+    /// cannot be created.
+    pub fn choose(runs_dir: &Path, engines: &[EngineChoice], is_unwanted: bool) -> anyhow::Result<Self> {
+        if !is_unwanted {
+            match record::check_writable(runs_dir) {
+                Ok(()) => return Ok(RecordPlace::Directory(runs_dir.to_owned())),
+                Err(error) if error.is_read_only() => output::note(&format!(
+                    "longfat: no record is kept: {error}. Choose a place with --runs DIR or LONGFAT_RUNS"
+                )),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let needs_none = |engine: &EngineChoice| matches!(engine, EngineChoice::Model | EngineChoice::Sim);
+        match engines.iter().all(needs_none) {
+            true => Ok(RecordPlace::None),
+            false => {
+                let created = tempfile::Builder::new().prefix("longfat-run-").tempdir();
+                Ok(RecordPlace::Temporary(
+                    created.context("cannot create a temporary directory for the run")?,
+                ))
+            }
+        }
+    }
+
+    /// Refuses an option that needs records that are kept.
+    ///
+    /// # Errors
+    /// No records are kept.
+    pub fn require_for(&self, option: &str) -> anyhow::Result<()> {
+        match self {
+            RecordPlace::Directory(_) => Ok(()),
+            RecordPlace::Temporary(_) | RecordPlace::None => {
+                let message =
+                    format!("{option} needs a record: choose a directory of records with --runs DIR");
+                Err(Exit::BadInput(message).into())
+            }
+        }
+    }
+
+    /// What runs retain.
+    pub fn retention(&self) -> Retention<'_> {
+        match self {
+            RecordPlace::Directory(path) => Retention::Record(path),
+            RecordPlace::Temporary(directory) => Retention::Record(directory.path()),
+            RecordPlace::None => Retention::Nothing,
+        }
+    }
+
+    /// Removes the paths of records that are not kept from the summaries.
+    pub fn forget_temporary(&self, completed: &mut [CompletedRun]) {
+        if !matches!(self, RecordPlace::Directory(_)) {
+            completed.iter_mut().for_each(|run| run.summary.record = None);
+        }
+    }
+}

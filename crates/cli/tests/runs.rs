@@ -1,0 +1,361 @@
+//! Recorded runs on the command line: which run is which, lists, removal, read-only places, configuration,
+//! completions.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::common::{Place, Ran, SMALL, binary, is_root};
+
+const QUEUE: &str = "links.h1-s1.forward.queue";
+
+/// A place with four runs: two queues by `--set`, each by model and simulator.
+fn four_runs() -> Place {
+    let place = Place::new(SMALL);
+    for queue in ["20p", "100p"] {
+        let set = format!("{QUEUE}={queue}");
+        place.run(&["run", "./s.toml", "--engine", "model,sim", "--set", &set, "--json"]).json();
+    }
+    place
+}
+
+fn ids(list: &Value) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn runs_say_what_they_were() {
+    let place = four_runs();
+    let list = place.run(&["ls", "--json"]).json();
+    let sims: Vec<&Value> = list.as_array().unwrap().iter().filter(|run| run["engine"] == "sim").collect();
+    let queues: Vec<&str> = sims.iter().map(|run| run["set"][QUEUE].as_str().unwrap()).collect();
+    assert_eq!(queues, ["20p", "100p"]);
+    assert_eq!(sims[0]["file"], "./s.toml");
+    let text = place.run(&["ls"]).stdout;
+    assert!(text.contains(&format!("{QUEUE}=20p")) && !text.contains("s.toml"), "{text}");
+    let long = place.run(&["ls", "--long"]).stdout;
+    assert!(
+        long.contains("./s.toml") && long.contains(&format!("runs/s/{}", sims[0]["id"].as_str().unwrap()))
+    );
+    let shown = place.run(&["show", sims[0]["id"].as_str().unwrap()]).stdout;
+    assert!(shown.contains("./s.toml") && shown.contains(&format!("{QUEUE}=20p")), "{shown}");
+
+    let swept = ["run", "s.toml", "--engine", "sim", "--json"];
+    let swept =
+        Place::new(&format!("{SMALL}[[sweeps]]\nfield = \"{QUEUE}\"\nvalues = [\"20p\", \"100p\"]\n"))
+            .run(&swept)
+            .json();
+    let run = &swept["runs"][1];
+    assert_eq!((&run["sweep"][QUEUE], &run["file"]), (&"100p".into(), &"s.toml".into()));
+    assert_eq!(run["record"], format!("runs/s/{}", run["id"].as_str().unwrap()));
+}
+
+#[test]
+fn parquet_files_have_the_runs_settings_as_columns_and_metadata() {
+    let place = four_runs();
+    let list = place.run(&["ls", "--engine", "sim", "--json"]).json();
+    for (run, queue) in list.as_array().unwrap().iter().zip(["20p", "100p"]) {
+        let record = place.path(run["path"].as_str().unwrap());
+        for table in ["flows", "links", "events"] {
+            let path = record.join(format!("{table}.parquet"));
+            let file = record::ColumnFile::open(&path).unwrap();
+            let only = |column: &str| {
+                let texts =
+                    file.texts(0, column).unwrap().unwrap_or_else(|| panic!("no {column} in {table}"));
+                assert_eq!(texts.rows.len() as u64, file.rows(0), "{table} {column}");
+                texts.names
+            };
+            assert_eq!(only("engine"), ["sim"]);
+            assert_eq!(only("scenario"), ["s"]);
+            assert_eq!(only("set"), [format!("{{\"{QUEUE}\":\"{queue}\"}}")]);
+            assert_eq!(only("variant"), [""; 0], "there is none: every cell is empty");
+            let repeats = file.ints(0, "repeat").unwrap().unwrap();
+            assert!(repeats.iter().all(|repeat| *repeat == Some(1)));
+            let bytes = fs::read(&path).unwrap();
+            let metadata = format!("\"set\":{{\"{QUEUE}\":\"{queue}\"}}");
+            assert!(bytes.windows(metadata.len()).any(|part| part == metadata.as_bytes()), "{table}");
+        }
+    }
+}
+
+#[test]
+fn the_list_is_filtered() {
+    let place = four_runs();
+    fs::write(place.path("other.toml"), SMALL).unwrap();
+    place.run(&["run", "other.toml", "--engine", "model", "--json"]).json();
+    let count = |args: &[&str]| ids(&place.run(&[&["ls", "--json"], args].concat()).json()).len();
+    assert_eq!(count(&[]), 5);
+    assert_eq!(count(&["--scenario", "s"]), 4);
+    assert_eq!(count(&["--engine", "model"]), 3);
+    assert_eq!(count(&["--engine", "sim", "--limit", "1"]), 1);
+    assert_eq!((count(&["--since", "1h"]), count(&["--since", "2999-01-01"])), (5, 0));
+    let newest = place.run(&["ls", "--limit", "2", "--json"]).json();
+    assert_eq!(ids(&newest), ids(&place.run(&["ls", "--json"]).json())[3..]);
+    let none = place.run(&["ls", "--scenario", "nosuch"]);
+    assert_eq!((none.code, none.stdout.as_str()), (0, "none of the 5 runs matches\n"));
+    let wrong = place.run(&["ls", "--since", "yesterday"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("2026-11-21"), "{wrong:?}");
+}
+
+#[test]
+fn runs_are_removed_and_pruned() {
+    let place = four_runs();
+    let list = || ids(&place.run(&["ls", "--json"]).json());
+    let before = list();
+    let ambiguous = place.run(&["rm", &before[0][..8]]);
+    assert!(ambiguous.code == 2 && ambiguous.stderr.contains("several runs"), "{ambiguous:?}");
+    let one_is_wrong = place.run(&["rm", &before[0], "nosuchrun"]);
+    assert!(one_is_wrong.code == 2 && one_is_wrong.stderr.contains("the nearest of 4"), "{one_is_wrong:?}");
+    assert_eq!(list(), before, "a mistake removes nothing");
+    let removed = place.run(&["rm", "last", &format!("runs/s/{}", before[0])]);
+    assert_eq!((removed.code, removed.stdout.as_str()), (0, "removed 2 runs\n"));
+    assert_eq!(list(), before[1..3]);
+
+    let prune = |args: &[&str]| place.run(&[&["prune", "--json"], args].concat()).json();
+    assert_eq!(prune(&["--keep", "1", "--dry-run"])["would_remove"].as_array().unwrap().len(), 1);
+    assert_eq!(prune(&["--keep", "0", "--older-than", "1h"])["removed"].as_array().unwrap().len(), 0);
+    assert_eq!(prune(&["--keep", "0", "--scenario", "other"])["removed"].as_array().unwrap().len(), 0);
+    assert_eq!(prune(&["--keep", "1"])["removed"], serde_json::json!([format!("s/{}", before[1])]));
+    assert_eq!(place.run(&["prune"]).code, 2, "everything would be removed");
+    assert_eq!(prune(&["--keep", "0"])["removed"].as_array().unwrap().len(), 1);
+    assert!(!place.path("runs/s").exists(), "the scenario's directory was empty");
+}
+
+/// A run that takes minutes, until it is killed.
+#[test]
+fn a_run_that_is_being_written_is_not_removed_and_a_killed_one_is() {
+    let place = Place::new(&SMALL.replace("duration = \"1s\"", "duration = \"100000s\""));
+    let mut run = place.longfat(&["run", "s.toml", "--engine", "sim"]).stderr(Stdio::null()).spawn().unwrap();
+    let listed = || ids(&place.run(&["ls", "--json"]).json());
+    assert!(crate::common::eventually(|| !listed().is_empty()));
+    let id = listed().remove(0);
+    let refused = place.run(&["rm", &id, "--json"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(
+        refused.parsed()["error"]["message"].as_str().unwrap().contains("is being written"),
+        "{refused:?}"
+    );
+    let pruned = place.run(&["prune", "--keep", "0", "--json"]).json();
+    assert_eq!(pruned["skipped"].as_array().unwrap().len(), 1, "{pruned}");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let removed = place.run(&["rm", &id]);
+    assert_eq!(removed.code, 0, "{removed:?}");
+    assert_eq!(listed(), [""; 0]);
+}
+
+#[test]
+fn no_record_is_kept_on_request() {
+    let place = Place::new(SMALL);
+    let json = place.run(&["run", "s.toml", "--engine", "model,sim", "--no-record", "--json"]).json();
+    assert!(json["runs"][1]["flows"][0]["goodput_bps"].as_f64().unwrap() > 50e6);
+    assert_eq!(json["runs"][1]["record"], Value::Null);
+    let over = format!("{QUEUE}=20p,50p,100p,200p");
+    let sweep = place.run(&["sweep", "s.toml", "--over", &over, "--no-record", "--json"]).json();
+    assert_eq!(sweep["points"].as_array().unwrap().len(), 4);
+    assert!(!place.path("runs").exists());
+    let refused = place.run(&["run", "s.toml", "--engine", "sim", "--no-record", "--trace", "bulk"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+}
+
+#[test]
+fn in_a_read_only_directory_a_run_prints_its_results() {
+    let place = Place::new(SMALL);
+    // Permissions do not stop root: /proc refuses everybody. Its error is that of a missing file, though, so
+    // that root needs a read-only mount.
+    let ran = if is_root() {
+        let script = format!(
+            "mkdir ro && mount -t tmpfs -o ro none ro && cd ro && {} run ../s.toml --engine model,sim",
+            binary()
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &script]).current_dir(place.dir.path()).env_remove("LONGFAT_RUNS");
+        Ran::of(command.output().unwrap())
+    } else {
+        fs::create_dir(place.path("ro")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o555);
+        fs::set_permissions(place.path("ro"), mode).unwrap();
+        place.run(&["--runs", "ro/runs", "run", "s.toml", "--engine", "model,sim"])
+    };
+    if ran.stderr.contains("unshare") || ran.stderr.contains("mount:") {
+        testing::skip(testing::Missing::Privilege, "a read-only mount needs the privilege to mount");
+        return;
+    }
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.contains("sim") && ran.stdout.contains("bulk"), "{ran:?}");
+    assert!(ran.stderr.contains("no record is kept") && ran.stderr.contains("--runs DIR"), "{ran:?}");
+}
+
+#[test]
+fn an_error_is_one_json_document() {
+    let place = Place::new(&SMALL.replace("delay =", "dealy ="));
+    let scenario = place.run(&["run", "s.toml", "--engine", "sim", "--json"]);
+    let error = &scenario.parsed()["error"];
+    assert_eq!((scenario.code, &error["exit_code"], &error["kind"]), (2, &2.into(), &"bad_input".into()));
+    let mistake = &error["mistakes"][0];
+    assert!(mistake["location"].as_str().unwrap().starts_with("s.toml:11:"), "{error}");
+    assert_eq!(mistake["help"], "did you mean \"delay\"?");
+    for args in [
+        &["show", "nosuch", "--json"][..],
+        &["frobnicate", "--json"],
+        &["run", "--json"],
+        &["bdp", "10", "50ms", "--json"],
+        &["reproduce", "L9", "--json"],
+        &["--json", "ls", "--since", "x"],
+    ] {
+        let ran = place.run(args);
+        let document = ran.parsed();
+        assert_eq!(document["schema"], "longfat.error/1", "{args:?}");
+        assert_eq!((ran.code, &document["error"]["exit_code"]), (2, &2.into()), "{args:?}");
+        assert!(!ran.stderr.is_empty(), "{args:?}: the message is for people too");
+    }
+    // A run with a missed figure has printed its summary: no second document.
+    let missed = Place::new(&format!(
+        "{SMALL}[[published]]\nid = \"x\"\nmetric = \"flows.bulk.goodput\"\nvalue = \"1gbit\"\ntolerance = \"1%\"\n"
+    ));
+    let ran = missed.run(&["run", "s.toml", "--engine", "model", "--json"]);
+    assert_eq!((ran.code, &ran.parsed()["published"][0]["verdict"]), (3, &"missed".into()));
+    let scenario = fs::read_to_string(missed.path("s.toml")).unwrap();
+    fs::write(missed.path("s.toml"), scenario + "known_miss = \"the source used another link\"\n").unwrap();
+    let ran = missed.run(&["run", "s.toml", "--engine", "model"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.contains("x: a documented miss: the source used another link"), "{ran:?}");
+}
+
+#[test]
+fn unreliable_runs_have_an_exit_code() {
+    // Nothing arrives, by bad luck: the SYN is lost and the run ends before its retransmission.
+    let place = Place::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"99.9%\""));
+    let run = |more: &[&str]| place.run(&[&["run", "s.toml", "--engine", "sim", "--json"], more].concat());
+    let plain = run(&[]);
+    if plain.parsed()["runs"][0]["quality"]["ok"] == true {
+        panic!("the run is reliable, so that this test shows nothing: {plain:?}");
+    }
+    assert_eq!(plain.code, 0, "{plain:?}");
+    let required = run(&["--require-reliable"]);
+    assert_eq!(required.code, 5, "{required:?}");
+    assert!(required.stderr.contains("unreliable measurement: sim"), "{required:?}");
+}
+
+#[test]
+fn mistakes_are_printed_once_and_names_get_the_nearest() {
+    let place = Place::new(&SMALL.replace("cc = \"cubic\"", "cc = \"cubik\""));
+    for engines in ["sim", "lab,model", "model,sim"] {
+        let ran = place.run(&["run", "s.toml", "--engine", engines]);
+        assert_eq!(ran.code, 2, "{engines}: {ran:?}");
+        assert_eq!(
+            ran.stderr.matches("cubik\"").count() - ran.stderr.matches("cc = \"cubik\"").count(),
+            1,
+            "{ran:?}"
+        );
+        assert!(
+            ran.stderr.contains("s.toml:18:6") && ran.stderr.contains("did you mean \"cubic\"?"),
+            "{ran:?}"
+        );
+        assert!(!place.path("runs").exists());
+    }
+    let place = four_runs();
+    for (args, expected) in [
+        (&["plot", "last", "--metric", "goodputt", "-o", "x.svg"][..], "the nearest are goodput, "),
+        (&["plot", "last", "-o", "x.gif"], "cannot write x.gif"),
+        (&["report", "last", "-o", "x.pdf"], "cannot write x.pdf"),
+        (&["reproduce", "L8-defualt"], "the nearest are L8-default, "),
+        (&["sweep", "s.toml", "--over", "duration=1s,2s", "--metric", "flows.bulk.gap"], "the nearest of "),
+    ] {
+        let ran = place.run(args);
+        assert!(ran.code == 2 && ran.stderr.contains(expected), "{args:?}: {ran:?}");
+        assert!(ran.stderr.len() < 300, "no catalogue: {ran:?}");
+    }
+    let shown = place.run(&[
+        "plot",
+        "last",
+        "--metric",
+        "cwnd",
+        "--against",
+        "rtt",
+        "--from",
+        "0.2s",
+        "--to",
+        "0.5s",
+    ]);
+    let all = place.run(&["plot", "last", "--metric", "cwnd", "--against", "rtt"]);
+    assert!(shown.code == 0 && all.code == 0 && shown.stdout != all.stdout, "{shown:?}");
+}
+
+#[test]
+fn settings_come_from_files_and_options_override_them() {
+    let place = Place::new(SMALL);
+    let run = |args: &[&str]| {
+        let mut command = place.longfat(args);
+        command.env("XDG_CONFIG_HOME", place.path("home"));
+        Ran::of(command.output().unwrap())
+    };
+    fs::create_dir_all(place.path("home/longfat")).unwrap();
+    fs::write(place.path("home/longfat/config.toml"), "runs = \"mine\"\nengine = \"model\"\n").unwrap();
+    assert_eq!(run(&["run", "s.toml", "--json"]).json()["runs"][0]["engine"], "model");
+    assert!(place.path("home/longfat/mine/s").exists(), "relative to the file");
+    fs::write(
+        place.path("longfat.toml"),
+        "runs = \"project\"\n[tokens]\n\"far.example.org\" = \"far.token\"\n",
+    )
+    .unwrap();
+    assert_eq!(
+        run(&["run", "s.toml", "--json"]).json()["runs"][0]["engine"],
+        "model",
+        "the user's still holds"
+    );
+    assert!(place.path("project/s").exists());
+    run(&["run", "s.toml", "--engine", "sim", "--runs", "given", "--json"]).json();
+    assert!(place.path("given/s").exists());
+    let settings = run(&["config", "--json"]).json();
+    let source = |name: &str| {
+        let all = settings["settings"].as_array().unwrap();
+        let one = all.iter().find(|one| one["name"] == name).unwrap();
+        one["source"].as_str().unwrap().to_owned()
+    };
+    assert!(source("runs").ends_with("/longfat.toml") && source("engine").ends_with("longfat/config.toml"));
+    assert!(source("tokens.far.example.org").ends_with("/longfat.toml"), "{settings}");
+    assert!(run(&["config"]).stdout.contains("project"), "as text");
+    fs::write(place.path("longfat.toml"), "runs = \"x\"\nengin = \"sim\"\n").unwrap();
+    let unknown = run(&["ls"]);
+    assert_eq!(unknown.code, 2);
+    assert!(
+        unknown.stderr.contains("longfat.toml") && unknown.stderr.contains("line 2, column 1"),
+        "{unknown:?}"
+    );
+    fs::write(place.path("longfat.toml"), "engine = \"ns3\"\n").unwrap();
+    assert!(run(&["ls"]).stderr.contains("there is no engine \"ns3\""));
+}
+
+#[test]
+fn shells_complete_runs_and_scripts_are_installed() {
+    let place = four_runs();
+    let id = ids(&place.run(&["ls", "--json"]).json()).remove(0);
+    let complete = |words: &[&str]| {
+        let mut command = place.longfat(&[&["--", "longfat"], words].concat());
+        command.env("LONGFAT_COMPLETE", "fish");
+        Ran::of(command.output().unwrap()).stdout
+    };
+    for command in [&["show", ""][..], &["rm", ""], &["compare", "last", ""], &["plot", &id[..6]]] {
+        assert!(complete(command).contains(&id), "{command:?}: {}", complete(command));
+    }
+    assert!(!complete(&["--runs", "elsewhere", "show", ""]).contains(&id));
+    assert!(complete(&["pru"]).contains("prune") && complete(&["ls", "--sin"]).contains("--since"));
+    for (shell, path) in [
+        ("bash", "data/bash-completion/completions/longfat"),
+        ("zsh", "data/zsh/site-functions/_longfat"),
+        ("fish", "config/fish/completions/longfat.fish"),
+    ] {
+        let mut command = place.longfat(&["completions", "install", shell]);
+        command.env("XDG_DATA_HOME", place.path("data")).env("XDG_CONFIG_HOME", place.path("config"));
+        let ran = Ran::of(command.output().unwrap());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(ran.stdout.contains(path), "it says where: {ran:?}");
+        let script = fs::read_to_string(place.path(path)).unwrap();
+        assert_eq!(script.trim_end(), place.run(&["completions", shell]).stdout.trim_end());
+        assert!(script.contains("LONGFAT_COMPLETE"), "{script}");
+    }
+}

@@ -1,0 +1,55 @@
+//! The known names that are nearest to an unknown one, for error messages.
+
+/// Number of names in a message: enough to find the one that was meant, and no catalogue.
+const COUNT: usize = 3;
+
+/// The three of `known` that are nearest to `word`. Ids and file names often share their beginning, and users
+/// type a part of a name: a name that contains the word, or begins as it does, is nearer. Of equally near
+/// names the first of `known` comes first.
+pub fn nearest_names<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let word: Vec<char> = word.to_lowercase().chars().take(100).collect();
+    let mut near: Vec<(usize, &str)> = known
+        .into_iter()
+        .map(|name| {
+            let chars: Vec<char> = name.to_lowercase().chars().take(100).collect();
+            let common = word.iter().zip(&chars).take_while(|(a, b)| a == b).count();
+            let contains = !word.is_empty() && chars.windows(word.len()).any(|part| part == word.as_slice());
+            let distance = if contains { chars.len() - word.len() } else { 2 * distance(&word, &chars) };
+            (distance.saturating_sub(common), name)
+        })
+        .collect();
+    near.sort_by_key(|(distance, _)| *distance);
+    near.dedup_by_key(|(_, name)| *name);
+    near.into_iter().take(COUNT).map(|(_, name)| name).collect()
+}
+
+/// Levenshtein distance: insertions, deletions and substitutions.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_come_first_and_three_are_enough() {
+        let metrics = ["goodput", "cwnd", "rtt", "srtt_us", "min_rtt_us", "queue"];
+        assert_eq!(nearest_names("goodputt", metrics)[0], "goodput");
+        assert_eq!(nearest_names("srtt", metrics)[0], "srtt_us");
+        assert_eq!(nearest_names("min_rtt", metrics)[0], "min_rtt_us");
+        assert_eq!(nearest_names("cwmd", metrics).len(), 3);
+        assert_eq!(nearest_names("L8-defualt", ["G-r2", "L8-tuned", "L8-default"])[0], "L8-default");
+        assert_eq!(nearest_names("x", []), [""; 0]);
+    }
+}

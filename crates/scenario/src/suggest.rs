@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(suggest("x", []), "none is defined");
         assert_eq!(
             suggest_few("gap", ["rate", "delay", "queue", "mtu"]),
-            "the nearest of 4 are mtu, rate, delay"
+            "the nearest of 4 are rate, mtu, delay"
         );
         assert_eq!(suggest_few("dealy", ["rate", "delay", "queue", "mtu"]), "did you mean \"delay\"?");
     }

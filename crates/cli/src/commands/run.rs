@@ -15,10 +15,11 @@ use schema::{PublishedVerdict, RunSummary, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
+use super::scenario::args::PathFlags;
 use crate::{
     exit::Exit,
     interrupt,
-    open::{parse_set, read_experiment},
+    open::{experiment_of, parse_set},
     output,
     progress::ProgressDisplay,
 };
@@ -26,8 +27,10 @@ use crate::{
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The scenario file
-    file: PathBuf,
+    /// The scenario file, or the name of a built-in scenario (see `longfat scenario list`)
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    path: PathFlags,
     /// Engines, separated by commas: model, sim, lab, or all for these three; kernel, or kernel:VERSION as in kernel:6.1,
     /// for the lab inside a guest kernel in virtual time (see `longfat kernel`)
     #[arg(long, value_delimiter = ',', default_value = "lab", value_name = "ENGINES")]
@@ -62,7 +65,7 @@ pub fn run(args: &RunArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         kernel: args.kernel,
         traced: args.trace.clone(),
         sets: args.sets.clone(),
-        ..read_experiment(&args.file)?
+        ..experiment_of(args.file.as_deref(), &args.path)?
     };
     let engines = EngineChoices::chosen(&args.engine);
     let in_lab = engines.contains(&EngineChoice::Lab);

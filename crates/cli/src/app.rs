@@ -51,9 +51,9 @@ enum Command {
     Sweep(sweep::SweepArgs),
     /// Reproduce the published experiments: published, predicted, simulated and emulated figures side by side
     Reproduce(reproduce::ReproduceArgs),
-    /// Import topologies from other programs
+    /// List, show, check and write scenario files; import those of other programs
     #[command(subcommand)]
-    Scenario(scenario::ScenarioCommand),
+    Scenario(scenario::args::ScenarioCommand),
     /// Bring emulated networks up and down, run programs on their hosts, check this machine
     #[command(subcommand)]
     Lab(lab::LabCommand),

@@ -12,7 +12,7 @@ use crate::output;
 /// Failure.
 const FAILED: u8 = 1;
 /// Usage or bad input.
-const BAD_INPUT: u8 = 2;
+pub const BAD_INPUT: u8 = 2;
 /// A published figure was missed.
 const MISSED: u8 = 3;
 /// This machine lacks a privilege or feature.

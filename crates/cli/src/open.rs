@@ -5,7 +5,7 @@ use std::{fs::File, io::Read, path::Path};
 use experiment::{Experiment, scenario_file};
 use scenario::ScenarioFile;
 
-use crate::{exit::Exit, output};
+use crate::{commands::scenario::args::PathFlags, exit::Exit, output};
 
 /// Reads and checks a scenario file; notes which parts of a MiniEdit topology have no effect.
 pub fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
@@ -17,7 +17,33 @@ pub fn read_experiment(path: &Path) -> anyhow::Result<Experiment> {
     Ok(Experiment::from_file_noting(path, |note| print_note(path, note))?)
 }
 
-fn print_note(path: &Path, note: &str) {
+/// The experiment of a scenario file, or without a file on the path that flags describe.
+pub fn experiment_of(file: Option<&Path>, flags: &PathFlags) -> anyhow::Result<Experiment> {
+    match (file, flags.given()) {
+        (Some(file), None) => read_experiment(file),
+        (None, Some(_)) if flags.rate.is_some() && flags.rtt.is_some() => {
+            Ok(Experiment::on_simple_path(&flags.path())?)
+        }
+        (None, Some(flag)) => {
+            Err(Exit::BadInput(format!("{flag} describes a path without a file; it needs --rate and --rtt"))
+                .into())
+        }
+        (Some(file), Some(flag)) => Err(Exit::BadInput(format!(
+            "{flag} describes a path without a file; change the values of {} with --set KEY=VALUE",
+            file.display()
+        ))
+        .into()),
+        (None, None) => Err(Exit::BadInput(
+            "give a scenario file, the name of a built-in scenario (`longfat scenario list`), or a path by \
+             --rate and --rtt"
+                .into(),
+        )
+        .into()),
+    }
+}
+
+/// Prints a sentence about a file on standard error.
+pub fn print_note(path: &Path, note: &str) {
     output::note(&format!("{}: {note}", path.display()));
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use scenario::{FlowKind, Published, ScenarioFile};
+use scenario::{FlowKind, Published, ScenarioFile, SimplePath};
 use schema::{HostInfo, PublishedResult, PublishedVerdict, RunSummary, SUMMARY_SCHEMA, Summary};
 use units::KernelVersion;
 
@@ -45,6 +45,16 @@ impl Experiment {
         let file = scenario_file::read(path, note)?;
         file.check_runnable()?;
         Ok(Experiment::new(file, path))
+    }
+
+    /// An experiment on a path of two hosts, without a file. Files that it names are relative to the working directory.
+    ///
+    /// # Errors
+    /// A figure is outside the range of its key, or a C file cannot be read.
+    pub fn on_simple_path(path: &SimplePath) -> Result<Self> {
+        let name = format!("{}.toml", path.name());
+        let file = scenario_file::parse(Path::new(&name), &path.to_toml())?;
+        Ok(Experiment::new(file, Path::new(&name)))
     }
 
     /// An experiment with a file that was read from `path`.

@@ -26,7 +26,7 @@
 //! Not here: tables, plots and pages (`view`), and measurements between real hosts (`measurement`, `diagnosis`).
 
 mod batch;
-mod built_in_sweeps;
+pub mod built_in;
 mod cc_law;
 mod closed_form;
 pub mod confidence;
@@ -51,6 +51,7 @@ pub mod reproduce;
 pub mod scenario_file;
 mod selection;
 mod sweep;
+mod validation;
 
 pub use batch::run_all;
 pub use engine::{EngineChoice, EngineChoices};
@@ -67,3 +68,4 @@ pub use recorded_runs::RecordedRuns;
 pub use repeat::RepeatTime;
 pub use selection::Selection;
 pub use sweep::SweepPlan;
+pub use validation::{FileSummary, validate};

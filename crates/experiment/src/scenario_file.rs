@@ -1,12 +1,12 @@
-//! Reads scenario files: TOML, a MiniEdit topology (.mn), or a built-in sweep by its name.
+//! Reads scenario files: TOML, a MiniEdit topology (.mn), or a built-in scenario by its name.
 
-use std::{fs, path::Path};
+use std::{fs, io::ErrorKind, path::Path};
 
 use scenario::{Imported, Scenario, ScenarioFile, import_mn};
 
-use crate::{Error, Result, built_in_sweeps};
+use crate::{Error, Result, built_in};
 
-/// Reads and checks a scenario file, or the built-in sweep of this name. `note` receives a sentence about each ignored
+/// Reads and checks a scenario file, or the built-in scenario of this name. `note` receives a sentence about each ignored
 /// setting of a MiniEdit topology.
 ///
 /// # Errors
@@ -19,7 +19,15 @@ pub fn read(path: &Path, note: impl Fn(&str)) -> Result<ScenarioFile> {
         imported.notes.iter().for_each(|text| note(text));
         return Ok(ScenarioFile::parse(&name, &imported.toml)?);
     }
-    Ok(ScenarioFile::parse_with(&name, &text, &reader_beside(path))?)
+    parse(path, &text)
+}
+
+/// Parses and checks the text of a scenario file at `path`, which need not exist.
+///
+/// # Errors
+/// The text has mistakes, or a file that it names cannot be read.
+pub fn parse(path: &Path, text: &str) -> Result<ScenarioFile> {
+    Ok(ScenarioFile::parse_with(&path.display().to_string(), text, &reader_beside(path))?)
 }
 
 /// Resolves the base or a variant of a scenario file with overridden values.
@@ -35,9 +43,10 @@ pub fn resolve(
     Ok(file.resolve_with(variant, sets, &reader_beside(path))?)
 }
 
-/// The folder of the scenario file at `path`.
+/// The folder to which files named by the scenario file at `path` are relative: the file's. A built-in scenario itself names no
+/// file; for values that replace its own it is the working directory.
 pub fn folder(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new(""))
+    path.parent().filter(|_| built_in::in_place_of(path).is_none()).unwrap_or(Path::new(""))
 }
 
 /// Returns a function that reads files in the folder of the scenario file at `path`.
@@ -70,15 +79,18 @@ fn is_mn(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("mn"))
 }
 
-/// The text of a file; if the file does not exist, the built-in sweep of this name.
-fn read_text(path: &Path) -> Result<String> {
-    if !path.exists()
-        && let Some(text) = built_in_sweeps::find(path)
-    {
-        return Ok(text.into());
+/// The text of a file; if the file does not exist, of the built-in scenario of this name.
+///
+/// # Errors
+/// The file cannot be read, and there is no such built-in scenario.
+pub fn read_text(path: &Path) -> Result<String> {
+    if let Some(built_in) = built_in::in_place_of(path) {
+        return Ok(built_in.text.into());
     }
-    let bytes =
-        fs::read(path).map_err(|e| Error::BadInput(format!("cannot read {}: {e}", path.display())))?;
+    let bytes = fs::read(path).map_err(|e| {
+        let help = if e.kind() == ErrorKind::NotFound { built_in::help(path) } else { String::new() };
+        Error::BadInput(format!("cannot read {}: {e}{help}", path.display()))
+    })?;
     let kind = if is_mn(path) { "a MiniEdit topology" } else { "TOML" };
     String::from_utf8(bytes)
         .map_err(|e| Error::BadInput(format!("{} is not {kind}: it is not UTF-8 text ({e})", path.display())))

@@ -66,6 +66,7 @@ mod published;
 mod quote;
 mod read;
 mod set;
+mod simple_path;
 mod streams;
 mod suggest;
 mod sweep;
@@ -91,7 +92,8 @@ pub use net::Direction;
 pub use path::PathHop;
 pub use path_mtu::{BlackHole, PathMtu};
 pub use published::{Comparison, Published};
-pub use suggest::nearest;
+pub use simple_path::{QueueLimit, SimplePath};
+pub use suggest::{by_similarity, is_similar, nearest};
 pub use sweep::MAX_POINTS;
 pub use trace_file::ReadFile;
 pub use types::{

@@ -15,13 +15,13 @@ use schema::{RunSummary, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
-use super::records::check_page;
+use super::{records::check_page, scenario::args::PathFlags};
 use crate::{
     app::RUNS_VARIABLE,
     config_file::Config,
     exit::Exit,
     interrupt,
-    open::{parse_set, read_experiment},
+    open::{experiment_of, parse_set},
     output,
     progress::ProgressDisplay,
     record_place::RecordPlace,
@@ -34,8 +34,10 @@ const MAX_RECORDS: usize = 6;
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The scenario file
-    file: PathBuf,
+    /// The scenario file, or the name of a built-in scenario (see `longfat scenario list`)
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    path: PathFlags,
     /// Engines, separated by commas: model, sim, lab, or all for these three; kernel, or kernel:VERSION as in kernel:6.1,
     /// for the lab inside a guest kernel in virtual time (see `longfat kernel`) [default: lab, or as
     /// `longfat config` says]
@@ -77,7 +79,7 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         kernel: args.kernel,
         traced: args.trace.clone(),
         sets: args.sets.clone(),
-        ..read_experiment(&args.file)?
+        ..experiment_of(args.file.as_deref(), &args.path)?
     };
     let engines = match args.engine.is_empty() {
         true => EngineChoices::chosen(&[config.engines()?]),

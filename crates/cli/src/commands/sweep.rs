@@ -16,11 +16,12 @@ use units::KernelVersion;
 use super::{
     records,
     run::{check_directory, command_line},
+    scenario::args::PathFlags,
 };
 use crate::{
     exit::Exit,
     interrupt,
-    open::{parse_set, read_experiment},
+    open::{experiment_of, parse_set},
     output,
     progress::ProgressDisplay,
     record_place::RecordPlace,
@@ -29,16 +30,19 @@ use crate::{
 /// Options of `sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// The scenario file, or a built-in sweep: cc-rtt-loss, mtu, socket-buffers, streams, udp; several with --fit
-    #[arg(required = true, value_name = "FILE")]
+    /// The scenario file, or the name of a built-in scenario, as in cc-rtt-loss, mtu, socket-buffers, streams, udp; several with
+    /// --fit
+    #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub path: PathFlags,
     /// Sweep a field in addition to those of the file's `[[sweeps]]`, as in `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB`
     #[arg(long, value_name = "PATH=V1,V2,..", value_parser = parse_over)]
     pub over: Vec<(String, Vec<String>)>,
     /// Search for the value of a field that fits the published figures best, as in
     /// `--fit links.s1-s2.forward.queue=10p..1000p`
     #[arg(long, value_name = "PATH=LOW..HIGH",
-          conflicts_with_all = ["over", "metric", "again"])]
+          conflicts_with_all = ["over", "metric", "again"], requires = "files")]
     pub fit: Vec<FitRange>,
     /// With --fit: fit only the figures with these ids
     #[arg(long, value_delimiter = ',', value_name = "ID", requires = "fit")]
@@ -109,10 +113,10 @@ pub fn run(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
 }
 
 fn sweep(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
-    let [path] = args.files.as_slice() else {
+    if args.files.len() > 1 {
         return Err(Exit::BadInput("several scenario files are only allowed with --fit".into()).into());
-    };
-    let experiment = experiment(args, path)?;
+    }
+    let experiment = experiment(args, args.files.first())?;
     let selection = Selection {
         engines: EngineChoices::chosen(&args.engine),
         variants: args.variant.clone(),
@@ -170,7 +174,7 @@ fn search(args: &SweepArgs, json: bool) -> anyhow::Result<()> {
         return Err(Exit::BadInput("--fit takes one engine, sim or model".into()).into());
     };
     let experiments: Vec<Experiment> =
-        args.files.iter().map(|path| experiment(args, path)).collect::<anyhow::Result<_>>()?;
+        args.files.iter().map(|path| experiment(args, Some(path))).collect::<anyhow::Result<_>>()?;
     let search = Search {
         engine: engine.clone(),
         ranges: args.fit.clone(),
@@ -194,9 +198,10 @@ fn search(args: &SweepArgs, json: bool) -> anyhow::Result<()> {
     shown
 }
 
-/// The experiment of a scenario file with the options of this command.
-fn experiment(args: &SweepArgs, path: &Path) -> anyhow::Result<Experiment> {
-    Ok(Experiment { kernel: args.kernel, sets: args.sets.clone(), ..read_experiment(path)? })
+/// The experiment of a scenario file, or of a path without a file, with the options of this command.
+fn experiment(args: &SweepArgs, file: Option<&PathBuf>) -> anyhow::Result<Experiment> {
+    let experiment = experiment_of(file.map(PathBuf::as_path), &args.path)?;
+    Ok(Experiment { kernel: args.kernel, sets: args.sets.clone(), ..experiment })
 }
 
 /// Writes the plot and the page, if requested.

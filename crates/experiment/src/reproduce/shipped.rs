@@ -4,16 +4,15 @@ use std::path::{Path, PathBuf};
 
 use scenario::ScenarioFile;
 
-use crate::{Experiment, Result, error::Attempted, scenario_file};
+use crate::{
+    Experiment, Result,
+    built_in::{BUILT_IN, BuiltIn},
+    error::Attempted,
+    scenario_file,
+};
 
-macro_rules! texts {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../../scenarios/", $name, ".toml")))),*]
-    };
-}
-
-/// Names and texts of the built-in scenarios.
-const BUILT_IN_SCENARIOS: &[(&str, &str)] = texts![
+/// The built-in scenarios with published figures, without excerpts of others.
+const WITH_FIGURES: [&str; 17] = [
     "closed-forms",
     "g-endbuf",
     "g-mtu",
@@ -39,14 +38,14 @@ const BUILT_IN_SCENARIOS: &[(&str, &str)] = texts![
 /// The directory or a file cannot be read, or a file has mistakes.
 pub fn experiments(dir: Option<&Path>) -> Result<Vec<Experiment>> {
     match dir {
-        None => BUILT_IN_SCENARIOS.iter().map(|(name, text)| built_in(name, text)).collect(),
+        None => BUILT_IN.iter().filter(|one| WITH_FIGURES.contains(&one.name)).map(parsed).collect(),
         Some(dir) => in_directory(dir),
     }
 }
 
-fn built_in(name: &str, text: &str) -> Result<Experiment> {
-    let path = format!("scenarios/{name}.toml");
-    Ok(Experiment::new(ScenarioFile::parse(&path, text)?, Path::new(&path)))
+fn parsed(one: &BuiltIn) -> Result<Experiment> {
+    let path = format!("scenarios/{}.toml", one.name);
+    Ok(Experiment::new(ScenarioFile::parse(&path, one.text)?, Path::new(&path)))
 }
 
 fn in_directory(dir: &Path) -> Result<Vec<Experiment>> {

@@ -34,7 +34,7 @@ const DOWN_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Options of `lab up`.
 #[derive(Debug, Clone, Args)]
 pub struct UpArgs {
-    /// The scenario file, or a MiniEdit topology (.mn)
+    /// The scenario file, a MiniEdit topology (.mn), or the name of a built-in scenario
     pub file: PathBuf,
     /// Name of the lab [default: the name of the file]
     #[arg(long)]

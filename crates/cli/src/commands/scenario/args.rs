@@ -1,0 +1,127 @@
+//! Arguments of `longfat scenario`, and the flags that describe a simple path.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use scenario::{QueueLimit, SimplePath};
+use units::{BitRate, Time, parse_share};
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum ScenarioCommand {
+    /// List the built-in scenarios, by name and title
+    List,
+    /// Print a scenario file: a built-in one by its name, or any other
+    Show(ShowArgs),
+    /// Check scenario files without running them
+    Validate(ValidateArgs),
+    /// Write a new scenario file: of a path described by flags, or a copy of a built-in one
+    New(NewArgs),
+    /// Convert a MiniEdit topology (.mn, version 1 or 2) into a scenario file
+    Import(ImportArgs),
+}
+
+/// Options of `scenario show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Name of a built-in scenario, or a file
+    #[arg(value_name = "NAME")]
+    pub file: PathBuf,
+}
+
+/// Options of `scenario validate`.
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// The scenario files, or names of built-in scenarios
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// Options of `scenario new`.
+#[derive(Debug, Args)]
+pub struct NewArgs {
+    #[command(flatten)]
+    pub path: PathFlags,
+    /// Copy this built-in scenario (see `longfat scenario list`)
+    #[arg(long, value_name = "NAME",
+          conflicts_with_all = ["rate", "rtt", "queue", "loss", "cc", "flows", "duration", "mtu"])]
+    pub template: Option<PathBuf>,
+    /// The file to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Options of `scenario import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The topology
+    pub file: PathBuf,
+    /// The scenario file to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// A path between two hosts and its flows.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "A path without a file")]
+pub struct PathFlags {
+    /// Rate of the path, as in 1gbit
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<BitRate>,
+    /// Round-trip time of the path, as in 100ms
+    #[arg(long, value_name = "TIME")]
+    pub rtt: Option<Time>,
+    /// Queue in front of the path, as in 500p or 25MB [default: one bandwidth-delay product]
+    #[arg(long, value_name = "SIZE")]
+    pub queue: Option<QueueLimit>,
+    /// Share of packets that are lost at random, as in 0.01% [default: none]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub loss: Option<f64>,
+    /// Congestion controls, separated by commas; several: a variant for each. A name, or a C file (my.bpf.c) [default: cubic]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub cc: Vec<String>,
+    /// Number of flows that start together [default: 1]
+    #[arg(long, value_name = "N")]
+    pub flows: Option<u32>,
+    /// Duration [default: 20s, on long paths 200 round-trip times]
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Time>,
+    /// MTU of both hosts in bytes [default: 1500]
+    #[arg(long, value_name = "BYTES")]
+    pub mtu: Option<u32>,
+}
+
+impl PathFlags {
+    /// The first flag that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let flags = [
+            ("--rate", self.rate.is_some()),
+            ("--rtt", self.rtt.is_some()),
+            ("--queue", self.queue.is_some()),
+            ("--loss", self.loss.is_some()),
+            ("--cc", !self.cc.is_empty()),
+            ("--flows", self.flows.is_some()),
+            ("--duration", self.duration.is_some()),
+            ("--mtu", self.mtu.is_some()),
+        ];
+        flags.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+
+    /// The path, with defaults for flags that were not given.
+    pub fn path(&self) -> SimplePath {
+        let default = SimplePath::default();
+        SimplePath {
+            rate: self.rate.unwrap_or(default.rate),
+            rtt: self.rtt.unwrap_or(default.rtt),
+            queue: self.queue,
+            loss: self.loss.unwrap_or(default.loss),
+            ccs: if self.cc.is_empty() { default.ccs } else { self.cc.clone() },
+            flows: self.flows.unwrap_or(default.flows),
+            duration: self.duration,
+            mtu: self.mtu.unwrap_or(default.mtu),
+        }
+    }
+}

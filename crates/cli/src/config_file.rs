@@ -42,7 +42,7 @@ struct Settings {
 pub struct ConfigFile {
     /// Its path.
     pub path: PathBuf,
-    /// Whether it exists.
+    /// Whether it exists and this user may read it.
     pub is_read: bool,
     #[serde(skip)]
     settings: Settings,
@@ -151,7 +151,13 @@ fn read_file(path: PathBuf) -> anyhow::Result<ConfigFile> {
     let bad = |why: &str| Exit::BadInput(format!("{}: {why}", path.display()));
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+        // Permission is denied where HOME is another user's, as after `sudo -u`.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied
+            ) =>
+        {
             return Ok(ConfigFile { path, is_read: false, settings: Settings::default() });
         }
         Err(error) => return Err(bad(&error.to_string()).into()),

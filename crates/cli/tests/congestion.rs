@@ -126,21 +126,22 @@ fn mistakes_show_their_line_before_anything_runs() {
     ] {
         let place = Place::new(&small(cc));
         std::fs::write(place.path("bad.bpf.c"), "int x = ;\n").unwrap();
-        let ran = place.run(&["run", "s.toml", "--engine", "model,lab"]);
+        let ran = place.run(&["run", "s.toml", "--engine", "model,lab", "--json"]);
         assert_eq!(ran.code, 2, "{cc}: {ran:?}");
-        assert!(ran.stderr.contains(wrong), "{cc}: {}", ran.stderr);
+        let error = ran.parsed()["error"].clone();
+        assert!(error["message"].as_str().unwrap().contains(wrong), "{cc}: {error}");
         assert!(!place.path("runs").exists(), "{cc}: something ran");
     }
 }
 
 #[test]
-fn a_name_that_nobody_has_is_told_with_what_there_is() {
-    let _turn = a_lab_among_others();
+fn a_name_that_nobody_has_is_a_mistake_before_anything_runs() {
     let place = Place::new(&small("\"cubci\""));
-    let ran = place.run(&["run", "s.toml"]);
-    assert_eq!(ran.code, 4, "{ran:?}");
-    let wanted = "neither this kernel nor longfat has a congestion control \"cubci\"; see `longfat cc list`";
-    assert!(ran.stderr.contains("flow bulk: ") && ran.stderr.contains(wanted), "{}", ran.stderr);
+    let ran = place.run(&["run", "s.toml", "--engine", "model,lab", "--json"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    let wanted = "s.toml:18:6: unknown congestion control \"cubci\"; did you mean \"cubic\"?";
+    assert_eq!(ran.parsed()["error"]["message"], wanted);
+    assert!(!place.path("runs").exists(), "something ran");
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub fn run(_: &ConfigArgs, config: &Config, runs: Option<&Path>, json: bool) -> 
     }
     text.push('\n');
     for file in config.files() {
-        let state = if file.is_read { "read" } else { "does not exist" };
+        let state = if file.is_read { "read" } else { "does not exist, or may not be read" };
         text.push_str(&format!("{}: {state}\n", file.path.display()));
     }
     output::text(&text)

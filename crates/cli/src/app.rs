@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     commands::{
-        bdp, cc, diagnose, export, guest, import, kernel, lab, manual, probe, records, reproduce, run,
+        bdp, cc, diagnose, export, guest, import, kernel, lab, manual, plot, probe, records, reproduce, run,
         scenario, serve, sweep, test, tune, view, watch,
     },
     exit, log, output,
@@ -77,7 +77,7 @@ enum Command {
     /// Compare two runs by each metric
     Compare(records::CompareArgs),
     /// Plot a run's metrics over time as SVG, PNG or PDF
-    Plot(records::PlotArgs),
+    Plot(plot::PlotArgs),
     /// Write a report of runs as one HTML file
     Report(records::ReportArgs),
     /// Show runs in the browser: zoom, compare, follow them while they run
@@ -134,7 +134,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Ls(args) => records::ls(args, &cli.runs, cli.json),
         Command::Show(args) => records::show(args, &cli.runs, cli.json),
         Command::Compare(args) => records::compare(args, &cli.runs, cli.json),
-        Command::Plot(args) => records::plot(args, &cli.runs, cli.json),
+        Command::Plot(args) => plot::run(args, &cli.runs, cli.json),
         Command::Report(args) => records::report(args, &cli.runs, cli.json),
         Command::View(args) => view::run(args, &cli.runs, cli.json),
         Command::Import(command) => import::run(command, &cli.runs, cli.json),

@@ -35,6 +35,7 @@ mod find;
 mod id;
 mod parquet_file;
 mod run;
+mod run_table;
 mod table;
 mod writer;
 
@@ -43,6 +44,7 @@ pub use error::Error;
 pub use find::{RunEntry, find, list};
 pub use id::new_id;
 pub use run::Run;
+pub use run_table::RunTable;
 pub use writer::Writer;
 
 /// A minimal summary, for examples and tests.

@@ -7,6 +7,7 @@
 
 mod headers;
 pub mod kernel;
+pub mod kernel_source;
 pub mod native;
 mod parameters;
 mod source;

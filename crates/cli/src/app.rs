@@ -6,8 +6,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     commands::{
-        bdp, cc, completions, config, diagnose, export, guest, import, kernel, lab, manual, probe, records,
-        reproduce, run, scenario, serve, sweep, test, tune, view, watch,
+        bdp, cc, completions, config, diagnose, export, guest, import, kernel, lab, manual, plot, probe,
+        records, reproduce, run, scenario, serve, sweep, test, tune, view, watch,
     },
     config_file::Config,
     exit::{self, Exit},
@@ -87,7 +87,7 @@ enum Command {
     /// Compare two runs by each metric
     Compare(records::CompareArgs),
     /// Plot a run's metrics over time as SVG, PNG or PDF
-    Plot(records::PlotArgs),
+    Plot(plot::PlotArgs),
     /// Write a report of runs as one HTML file
     Report(records::ReportArgs),
     /// Show runs in the browser: zoom, compare, follow them while they run
@@ -163,7 +163,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Prune(args) => records::prune(args, &runs, cli.json),
         Command::Show(args) => records::show(args, &runs, cli.json),
         Command::Compare(args) => records::compare(args, &runs, cli.json),
-        Command::Plot(args) => records::plot(args, &runs, cli.json),
+        Command::Plot(args) => plot::run(args, &runs, cli.json),
         Command::Report(args) => records::report(args, &runs, cli.json),
         Command::View(args) => view::run(args, &runs, cli.json),
         Command::Import(command) => import::run(command, &runs, cli.json),

@@ -22,6 +22,7 @@ mod odd;
 mod pcap;
 mod probe;
 mod reproduce;
+mod researcher;
 mod riperf3_interop;
 mod routers;
 mod runs;

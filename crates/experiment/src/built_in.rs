@@ -126,12 +126,14 @@ pub(crate) fn help(path: &Path) -> String {
             .map_or_else(String::new, |like| format!(" (did you mean the built-in scenario {like}?)"));
     }
     let mut text = String::from(", and there is no built-in scenario of this name\n");
-    text.push_str(&format!("  nearest names: {}\n", near[..near.len().min(3)].join(", ")));
+    let similar = near.iter().filter(|like| like.contains(name) || scenario::is_similar(name, like));
+    let similar: Vec<&str> = similar.copied().take(3).collect();
+    if !similar.is_empty() {
+        text.push_str(&format!("  nearest names: {}\n", similar.join(", ")));
+    }
     for collection in Collection::ALL {
-        let names = near
-            .iter()
-            .filter(|name| BUILT_IN.iter().any(|one| one.name == **name && one.collection == collection));
-        let names: Vec<&str> = names.copied().collect();
+        let names = BUILT_IN.iter().filter(|one| one.collection == collection).map(|one| one.name);
+        let names: Vec<&str> = names.collect();
         text.push_str(&wrapped(&format!("  {}: ", collection.name()), &names));
     }
     text + "  longfat scenario list has a line about each"
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn the_help_begins_with_similar_names() {
         let help = help(Path::new("lab9"));
-        assert!(help.contains("nearest names: lab8, "), "{help}");
+        assert!(help.contains("nearest names: lab8"), "{help}");
         assert!(help.lines().all(|line| line.len() <= 80), "{help}");
         assert!(BUILT_IN.iter().all(|one| help.contains(one.name)), "{help}");
         assert_eq!(super::help(Path::new("lab9.toml")), " (did you mean the built-in scenario lab8?)");

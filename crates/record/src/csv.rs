@@ -46,7 +46,7 @@ fn csv<T: Table>(rows: &[T], only: &[String]) -> String {
 }
 
 /// A text field; quoted where it has a separator, a quote or a line break.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.into(),

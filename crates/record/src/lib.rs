@@ -37,6 +37,7 @@ mod origin;
 mod parquet_file;
 mod remove;
 mod run;
+mod run_table;
 mod select;
 mod table;
 mod writer;
@@ -47,6 +48,7 @@ pub use find::{RunEntry, find, find_entry, list, names};
 pub use id::new_id;
 pub use remove::{check_writable, remove};
 pub use run::Run;
+pub use run_table::RunTable;
 pub use select::{RunFilter, to_prune};
 pub use writer::Writer;
 

@@ -80,7 +80,7 @@ impl std::fmt::Display for QueueLimit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             QueueLimit::Packets(packets) => write!(f, "{packets}p"),
-            QueueLimit::Bytes(bytes) => write!(f, "{bytes}"),
+            QueueLimit::Bytes(bytes) => f.write_str(&written(bytes)),
         }
     }
 }
@@ -88,7 +88,8 @@ impl std::fmt::Display for QueueLimit {
 impl SimplePath {
     /// A name for the scenario, as in `path-1gbit-100ms`.
     pub fn name(&self) -> String {
-        format!("path-{}-{}", self.rate, self.rtt).to_lowercase()
+        let text = format!("path-{}-{}", written_rate(self.rate), written(self.rtt));
+        text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
     }
 
     /// The bandwidth-delay product.
@@ -167,11 +168,13 @@ address = "10.0.0.2/24"
 [[links]]
 name = "path"
 ends = ["h1", "h2"]
-both = {{ rate = "{rate}", delay = "{half}", queue = "{queue}" }}
+both = {{ rate = "{}", delay = "{}", queue = "{queue}" }}
 "#,
-            self.duration(),
+            written(self.duration()),
             self.mtu,
             self.bdp(),
+            written_rate(rate),
+            written(half),
         )?;
         match self.loss > 0.0 {
             true => writeln!(
@@ -225,6 +228,16 @@ to = "h2"
     }
 }
 
+/// A quantity without a space, as in `20ms`.
+fn written(quantity: impl std::fmt::Display) -> String {
+    quantity.to_string().replace(' ', "")
+}
+
+/// A rate as scenario files have it: `10gbit`.
+fn written_rate(rate: BitRate) -> String {
+    written(rate).replace("b/s", "bit").to_lowercase()
+}
+
 /// The value of `cc`: a name, or a table for a C file.
 fn cc_value(cc: &str) -> String {
     if cc.ends_with(".c") { format!("{{ file = {} }}", quote(cc)) } else { quote(cc) }
@@ -266,7 +279,11 @@ mod tests {
         };
         assert_eq!(path.name(), "path-1gbit-100ms");
         let text = path.to_toml();
-        for line in ["loss = \"0.01%\"", "queue = \"500p\"", "flows.bulk.cc = { file = \"dir/my.bpf.c\" }"] {
+        for line in [
+            "loss = \"0.01%\"",
+            "rate = \"1gbit\", delay = \"50ms\", queue = \"500p\"",
+            "flows.bulk.cc = { file = \"dir/my.bpf.c\" }",
+        ] {
             assert!(text.contains(line), "{line} in {text}");
         }
         for (variant, cc) in [("cubic", "cubic"), ("bbr", "bbr"), ("my", "my")] {

@@ -49,6 +49,13 @@ impl Canvas {
         ));
     }
 
+    /// A circle's outline.
+    pub(crate) fn circle(&mut self, x: f64, y: f64, radius: f64, class: &str) {
+        self.push(format_args!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\" class=\"{class}\"/>\n"
+        ));
+    }
+
     /// A curve through `points`; `None` interrupts it. A single point between gaps is drawn as a dot.
     pub(crate) fn path(&mut self, points: impl Iterator<Item = Option<(f64, f64)>>, class: &str) {
         let mut data = String::new();
@@ -155,6 +162,44 @@ pub(crate) fn fit(text: &str, size: f64, width: f64) -> String {
     kept + "\u{2026}"
 }
 
+/// The texts, truncated where they would be wider than `width`, and distinct where they are: the beginning and the end that
+/// all share are left out first.
+pub(crate) fn fit_distinct(texts: &[&str], size: f64, width: f64) -> Vec<String> {
+    let are_distinct = |fitted: &[String]| {
+        (0..texts.len()).all(|i| (0..i).all(|j| texts[i] == texts[j] || fitted[i] != fitted[j]))
+    };
+    let fitted: Vec<String> = texts.iter().map(|text| fit(text, size, width)).collect();
+    if are_distinct(&fitted) {
+        return fitted;
+    }
+    let chars: Vec<Vec<char>> = texts.iter().map(|text| text.chars().collect()).collect();
+    let shortest = chars.iter().map(Vec::len).min().unwrap_or(0);
+    let all_have = |at: &dyn Fn(&[char]) -> char| chars.windows(2).all(|pair| at(&pair[0]) == at(&pair[1]));
+    let begin = (0..shortest).take_while(|i| all_have(&|text| text[*i])).count();
+    let end = (0..shortest - begin).take_while(|i| all_have(&|text| text[text.len() - 1 - i])).count();
+    let shortened: Vec<String> = chars
+        .iter()
+        .map(|text| {
+            let kept: String = text[begin..text.len() - end].iter().collect();
+            fit(&format!("\u{2026}{kept}{}", if end > 0 { "\u{2026}" } else { "" }), size, width)
+        })
+        .collect();
+    match are_distinct(&shortened) {
+        true => shortened,
+        false => (1..=texts.len()).map(|n| format!("no. {n}")).collect(),
+    }
+}
+
+/// Whether two curves would cover each other: the same number of points, each within 1.5 pixels.
+pub(crate) fn coincide(a: &[Option<(f64, f64)>], b: &[Option<(f64, f64)>]) -> bool {
+    let near = |pair: (&Option<(f64, f64)>, &Option<(f64, f64)>)| match pair {
+        (Some(a), Some(b)) => (a.0 - b.0).abs() < 1.5 && (a.1 - b.1).abs() < 1.5,
+        (None, None) => true,
+        _ => false,
+    };
+    a.len() == b.len() && a.iter().any(Option::is_some) && a.iter().zip(b).all(near)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,5 +217,24 @@ mod tests {
         assert_eq!(fit("bulk", 10.0, 50.0), "bulk");
         let cut = fit("a-very-long-flow-name", 10.0, 50.0);
         assert!(cut.ends_with('\u{2026}') && text_width(&cut, 10.0) <= 50.0, "{cut}");
+    }
+
+    #[test]
+    fn long_names_with_the_same_beginning_stay_distinct() {
+        let names = ["20261123T1900-sim-cubic", "20261123T1900-sim-bbr"];
+        let cut = fit_distinct(&names, 10.0, 60.0);
+        assert_eq!(cut, ["\u{2026}cubic", "\u{2026}bbr"]);
+        let middle = ["measurement-a-of-the-long-path", "measurement-b-of-the-long-path"];
+        assert_eq!(fit_distinct(&middle, 10.0, 60.0), ["\u{2026}a\u{2026}", "\u{2026}b\u{2026}"]);
+        assert_eq!(fit_distinct(&["a", "a", "b"], 10.0, 60.0), ["a", "a", "b"]);
+        assert_eq!(fit_distinct(&["abcdefghijklmnop1", "bbcdefghijklmnop2"], 10.0, 14.0), ["no. 1", "no. 2"]);
+    }
+
+    #[test]
+    fn curves_coincide_where_each_point_does() {
+        let a = [Some((0.0, 1.0)), None, Some((2.0, 3.0))];
+        assert!(coincide(&a, &[Some((0.4, 1.0)), None, Some((2.0, 3.9))]));
+        assert!(!coincide(&a, &[Some((0.0, 1.0)), None, Some((2.0, 5.0))]) && !coincide(&a, &a[..2]));
+        assert!(!coincide(&[None], &[None]), "nothing is drawn");
     }
 }

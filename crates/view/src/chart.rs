@@ -4,8 +4,8 @@
 //! values (a congestion control) are at equal distances. The ticks are the values themselves.
 
 use crate::axis::{Axis, Unit};
-use crate::canvas::{Anchor, Canvas, fit, text_width};
-use crate::style::{plot_css, series_class};
+use crate::canvas::{Anchor, Canvas, coincide, fit, fit_distinct, text_width};
+use crate::style::{halo_class, plot_css, series_class};
 
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 30.0;
@@ -44,8 +44,19 @@ pub struct ChartCurve {
     pub label: String,
     /// In ascending order of their values.
     pub points: Vec<ChartPoint>,
-    /// A marked position on the horizontal axis, in the unit of its values.
-    pub mark: Option<f64>,
+    /// A marked position.
+    pub mark: Option<ChartMark>,
+}
+
+/// A marked position of a curve.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChartMark {
+    /// Its position on the horizontal axis, in the unit of the axis's values.
+    pub at: f64,
+    /// Whether the mark is a point of the curve, rather than only a vertical line.
+    pub is_on_curve: bool,
+    /// Its label; may be empty.
+    pub label: String,
 }
 
 /// A chart.
@@ -82,18 +93,39 @@ pub fn chart(chart: &Chart) -> String {
         canvas.text(LEFT - 8.0, y(tick.value) + 4.0, Anchor::End, "tick", &tick.text);
     }
     draw_values(&mut canvas, &chart.values, &positions, top + HEIGHT);
+    let placed: Vec<Vec<Option<(f64, f64)>>> = chart
+        .curves
+        .iter()
+        .map(|curve| curve.points.iter().map(|p| Some((positions.x(p.value), y(p.height)))).collect())
+        .collect();
+    let covered: Vec<usize> = (0..placed.len())
+        .map(|index| placed[..index].iter().filter(|earlier| coincide(earlier, &placed[index])).count())
+        .collect();
+    for index in (0..placed.len()).rev().filter(|index| covered[*index] > 0) {
+        canvas.path(placed[index].iter().copied(), &halo_class(index, covered[index]));
+    }
+    let mut label_y = top + 12.0;
     for (index, curve) in chart.curves.iter().enumerate() {
         let class = series_class(index);
-        if let Some(x) = curve.mark.and_then(|mark| positions.of_number(mark)) {
+        if let Some((mark, x)) =
+            curve.mark.as_ref().and_then(|mark| Some((mark, positions.of_number(mark.at)?)))
+        {
             canvas.line(x, top, x, top + HEIGHT, &format!("swatch dot {class}"));
+            if let Some(y) = height_at(&placed[index], x).filter(|_| mark.is_on_curve) {
+                canvas.circle(x, y, 5.0, &format!("swatch bar {class}"));
+            }
+            draw_mark_label(&mut canvas, &mark.label, x, label_y);
+            label_y += 16.0;
         }
-        let placed = || curve.points.iter().map(|point| (positions.x(point.value), y(point.height)));
-        canvas.path(placed().map(Some), &class);
-        canvas.marks(placed(), &class);
+        // Below an earlier curve that it coincides with there is a wide line already.
+        if covered[index] == 0 {
+            canvas.path(placed[index].iter().copied(), &class);
+            canvas.marks(placed[index].iter().flatten().copied(), &class);
+        }
         for point in &curve.points {
             let Some((low, high)) = point.bar else { continue };
             let x = positions.x(point.value);
-            let bar = format!("swatch {class}");
+            let bar = format!("swatch bar {class}");
             canvas.line(x, y(low), x, y(high), &bar);
             canvas.line(x - WHISKER, y(low), x + WHISKER, y(low), &bar);
             canvas.line(x - WHISKER, y(high), x + WHISKER, y(high), &bar);
@@ -177,6 +209,24 @@ fn vertical_axis(chart: &Chart) -> Axis {
     Axis::of_values(low.min(0.0), high, unit, 6)
 }
 
+/// The curve's vertical position at `x`, in pixels; `None` beside its ends.
+fn height_at(curve: &[Option<(f64, f64)>], x: f64) -> Option<f64> {
+    let points: Vec<(f64, f64)> = curve.iter().flatten().copied().collect();
+    let (a, b) = points.windows(2).map(|pair| (pair[0], pair[1])).find(|(a, b)| a.0 <= x && x <= b.0)?;
+    Some(if b.0 > a.0 { a.1 + (b.1 - a.1) * (x - a.0) / (b.0 - a.0) } else { a.1 })
+}
+
+/// Draws a mark's label beside its line, on the side where there is space.
+fn draw_mark_label(canvas: &mut Canvas, label: &str, x: f64, y: f64) {
+    if label.is_empty() {
+        return;
+    }
+    match x + 6.0 + text_width(label, TEXT) <= WIDTH - RIGHT {
+        true => canvas.text(x + 6.0, y, Anchor::Start, "key-text", label),
+        false => canvas.text(x - 6.0, y, Anchor::End, "key-text", label),
+    }
+}
+
 /// Draws the ticks, with labels where there is space for them.
 fn draw_values(canvas: &mut Canvas, values: &[ChartValue], positions: &Positions, bottom: f64) {
     let mut free_from = f64::NEG_INFINITY;
@@ -197,14 +247,14 @@ fn draw_legend(canvas: &mut Canvas, curves: &[ChartCurve], top: f64) -> f64 {
         return top;
     }
     let (mut x, mut y) = (LEFT, top);
-    for (index, curve) in curves.iter().enumerate() {
-        let label = fit(&curve.label, TEXT, WIDTH - LEFT - RIGHT - 40.0);
-        let needed = 24.0 + text_width(&label, TEXT);
+    let labels: Vec<&str> = curves.iter().map(|curve| curve.label.as_str()).collect();
+    for (index, label) in fit_distinct(&labels, TEXT, WIDTH - LEFT - RIGHT - 40.0).iter().enumerate() {
+        let needed = 24.0 + text_width(label, TEXT);
         if x > LEFT && x + needed > WIDTH - RIGHT {
             (x, y) = (LEFT, y + ROW);
         }
         canvas.line(x, y + 8.0, x + 18.0, y + 8.0, &format!("swatch {}", series_class(index)));
-        canvas.text(x + 24.0, y + 12.0, Anchor::Start, "key-text", &label);
+        canvas.text(x + 24.0, y + 12.0, Anchor::Start, "key-text", label);
         x += needed + 22.0;
     }
     y + ROW + 6.0
@@ -239,21 +289,33 @@ mod tests {
                 ChartPoint { value: 0, height: 1e6, bar: Some((0.5e6, 1.5e6)) },
                 ChartPoint { value: 1, height: 2e6, bar: None },
             ],
-            mark: Some(15.0),
+            mark: Some(ChartMark { at: 15.0, is_on_curve: true, label: "knee at 15 packets".into() }),
         };
+        let same = ChartCurve { label: "the same".into(), mark: None, ..curve.clone() };
         let svg = chart(&Chart {
             title: "queues".into(),
             across: "queue (packets)".into(),
             values: values(&[10.0, 20.0]),
             up: "goodput".into(),
             unit: "bit/s".into(),
-            curves: vec![curve],
+            curves: vec![curve, same],
         });
-        for part in ["reno &lt;&amp;&gt;", "goodput (Mb/s)", "10p", "20p", "swatch dot s0", "queue (packets)"]
-        {
+        for part in [
+            "reno &lt;&amp;&gt;",
+            "goodput (Mb/s)",
+            "10p",
+            "20p",
+            "swatch dot s0",
+            "queue (packets)",
+            "knee at 15 packets",
+            // Half way between the two points.
+            "<circle cx=\"498.0\"",
+            "path class=\"s1 halo\"",
+        ] {
             assert!(svg.contains(part), "{part} in {svg}");
         }
-        // One bar: a line and its two ends, beside the legend's swatch.
-        assert_eq!(svg.matches("class=\"swatch s0\"").count(), 4);
+        // One bar: a line and its two ends.
+        assert_eq!(svg.matches("class=\"swatch bar s0\"").count(), 3);
+        assert!(!svg.contains("path class=\"s1\""), "it would cover the first curve");
     }
 }

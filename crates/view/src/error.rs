@@ -19,6 +19,9 @@ pub enum Error {
     /// No metric was given.
     #[error("no metric was given; there are {}", crate::metric::SHORT_NAMES.join(", "))]
     NoMetric,
+    /// The requested size is too small; the text says by how much.
+    #[error("{0}")]
+    Size(String),
     /// The SVG could not be converted.
     #[error("cannot convert the plot: {0}")]
     Image(String),

@@ -15,7 +15,9 @@
 //!
 //! The caller writes the files. The live display of a run belongs to the program.
 
+mod appearance;
 mod axis;
+mod axis_name;
 mod canvas;
 mod chart;
 mod compare;
@@ -41,7 +43,8 @@ pub mod table;
 pub mod words;
 mod xplot;
 
-pub use chart::{Chart, ChartCurve, ChartPoint, ChartValue, chart};
+pub use appearance::{Appearance, PictureStyle};
+pub use chart::{Chart, ChartCurve, ChartMark, ChartPoint, ChartValue, chart};
 pub use compare::{Comparison, FlowComparison, MetricComparison, compare};
 pub use error::Error;
 pub use gnuplot::gnuplot;

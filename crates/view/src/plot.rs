@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use schema::Cause;
 
 use crate::axis::{Axis, Unit};
-use crate::canvas::{Anchor, Canvas, fit, text_width};
+use crate::canvas::{Anchor, Canvas, coincide, fit, fit_distinct, text_width};
 use crate::events::MarkKind;
 use crate::figure::{Figure, Mark, Panel, StalledSpan, Strip, Stroke};
 use crate::loaded::LoadedRun;
 use crate::metric::Metric;
 use crate::series::{Point, range};
-use crate::style::{cause_class, plot_css, series_class};
+use crate::style::{cause_class, halo_class, plot_css, series_class};
 use crate::{Error, number, words};
 
 const LEFT: f64 = 66.0;
@@ -41,6 +41,8 @@ pub struct PlotOptions {
     pub span_s: Option<(f64, f64)>,
     /// Whether the SVG contains the style sheet. False inside a page that has it.
     pub standalone: bool,
+    /// Whether the goodput panel has the flows' verdicts over time below it.
+    pub shows_verdicts: bool,
 }
 
 impl Default for PlotOptions {
@@ -52,6 +54,7 @@ impl Default for PlotOptions {
             references: Vec::new(),
             span_s: None,
             standalone: true,
+            shows_verdicts: true,
         }
     }
 }
@@ -169,7 +172,7 @@ fn draw(figure: &Figure<'_>, across: Axis, name: &str, relation: &str, options: 
             &frame,
             y,
         );
-        if is_goodput && !figure.strips.is_empty() {
+        if is_goodput && options.shows_verdicts && !figure.strips.is_empty() {
             y = draw_strips(&mut canvas, &figure.strips, &frame, y);
         }
         if index + 1 < figure.panels.len() {
@@ -191,8 +194,9 @@ fn draw_legend(canvas: &mut Canvas, legend: &[(String, usize)], frame: &Frame, t
         return top;
     }
     let (mut x, mut y) = (frame.left, top);
-    for (label, colour) in legend {
-        let label = fit(label, TEXT, frame.width() - 40.0);
+    let labels: Vec<&str> = legend.iter().map(|(label, _)| label.as_str()).collect();
+    let labels = fit_distinct(&labels, TEXT, frame.width() - 40.0);
+    for ((_, colour), label) in legend.iter().zip(labels) {
         let needed = 24.0 + text_width(&label, TEXT);
         if x > frame.left && x + needed > frame.right {
             (x, y) = (frame.left, y + LEGEND_ROW);
@@ -242,19 +246,39 @@ fn draw_panel(
         let y = inner_y(reference.value_bps);
         canvas.line(0.0, y, frame.width(), y, &reference_class(reference));
     }
-    for curve in &panel.curves {
-        let class = series_class(curve.colour);
-        match curve.stroke {
-            Stroke::Marks => canvas.marks(curve.points.iter().filter_map(place), &class),
-            stroke => {
-                canvas.path(curve.points.iter().map(place), &format!("{class}{}", stroke_class(stroke)))
-            }
-        }
-    }
+    draw_curves(canvas, panel, &place);
     draw_marks(canvas, panel, frame);
     canvas.close_clip();
     canvas.line(frame.left, bottom, frame.right, bottom, "axis");
     bottom
+}
+
+/// Draws the curves. Those that would cover an earlier curve of another colour are wide pale lines below it.
+fn draw_curves(canvas: &mut Canvas, panel: &Panel<'_>, place: &dyn Fn(&Point) -> Option<(f64, f64)>) {
+    let placed: Vec<Vec<Option<(f64, f64)>>> =
+        panel.curves.iter().map(|curve| curve.points.iter().map(place).collect()).collect();
+    let covers = |index: usize| {
+        let curve = &panel.curves[index];
+        let same = (0..index).filter(|earlier| {
+            let other = &panel.curves[*earlier];
+            other.colour != curve.colour
+                && other.stroke == curve.stroke
+                && curve.stroke != Stroke::Marks
+                && coincide(&placed[*earlier], &placed[index])
+        });
+        same.count()
+    };
+    let covered: Vec<usize> = (0..panel.curves.len()).map(covers).collect();
+    for (index, curve) in panel.curves.iter().enumerate().rev().filter(|(index, _)| covered[*index] > 0) {
+        canvas.path(placed[index].iter().copied(), &halo_class(curve.colour, covered[index]));
+    }
+    for (index, curve) in panel.curves.iter().enumerate().filter(|(index, _)| covered[*index] == 0) {
+        let class = series_class(curve.colour);
+        match curve.stroke {
+            Stroke::Marks => canvas.marks(placed[index].iter().flatten().copied(), &class),
+            stroke => canvas.path(placed[index].iter().copied(), &format!("{class}{}", stroke_class(stroke))),
+        }
+    }
 }
 
 /// Draws stalls as bands behind the curves, at most one per [`MARK_SPACE`].
@@ -358,9 +382,10 @@ fn draw_keys(
 fn draw_strips(canvas: &mut Canvas, strips: &[Strip], frame: &Frame, top: f64) -> f64 {
     let mut y = top + 9.0;
     let mut seen = BTreeSet::new();
-    for strip in strips {
-        let label = fit(&strip.label, TEXT, frame.left - 12.0);
-        canvas.text(frame.left - 8.0, y + STRIP, Anchor::End, "tick", &label);
+    let labels: Vec<&str> = strips.iter().map(|strip| strip.label.as_str()).collect();
+    let labels = fit_distinct(&labels, TEXT, frame.left - 12.0);
+    for (strip, label) in strips.iter().zip(&labels) {
+        canvas.text(frame.left - 8.0, y + STRIP, Anchor::End, "tick", label);
         for (from, to, cause) in stretches(&strip.causes, frame) {
             seen.insert(cause);
             canvas.rect(frame.left + from, y, to - from, STRIP, &cause_class(cause));

@@ -2,7 +2,8 @@
 //! viewers support them.
 //!
 //! Series colours follow Okabe and Ito, "Color universal design" (2008), which colour-blind readers can
-//! distinguish; they are lighter on dark backgrounds.
+//! distinguish; they are lighter on dark backgrounds. Colours of causes follow the light scheme of P. Tol, "Colour schemes"
+//! (2021): pale where series are dark, and dark where series are light, so that a colour has one meaning in a figure.
 
 use schema::Cause;
 
@@ -12,24 +13,24 @@ pub(crate) const SERIES: [(&str, &str); 7] = [
     ("#d55e00", "#ff8a3d"),
     ("#009e73", "#2fc79a"),
     ("#b5588f", "#e39ac5"),
-    ("#b97f00", "#e8b13a"),
-    ("#56a0c8", "#a5d8f3"),
+    ("#8a5f00", "#e8b13a"),
+    ("#332288", "#b3a5f0"),
     ("#5c5f66", "#c3c7ce"),
 ];
 
 /// A cause's colour on light and dark background.
 pub(crate) fn cause_colours(cause: Cause) -> (&'static str, &'static str) {
     match cause {
-        Cause::ReceiveWindow => ("#b5588f", "#cf7fae"),
-        Cause::SendBuffer => ("#e69f00", "#e8a820"),
-        Cause::PathRate => ("#009e73", "#1fae84"),
-        Cause::Loss => ("#d55e00", "#e8702a"),
-        Cause::EcnMarks => ("#a3591f", "#c98d5a"),
-        Cause::LocalQueue => ("#7a3b00", "#a8754a"),
-        Cause::SlowStart => ("#8cc8ea", "#56b4e9"),
-        Cause::Application => ("#0072b2", "#3a7fc4"),
-        Cause::Pacing => ("#e3d53a", "#f0e442"),
-        Cause::HostCpu => ("#50545c", "#a9aeb8"),
+        Cause::ReceiveWindow => ("#ffaabb", "#8f3d55"),
+        Cause::SendBuffer => ("#eedd88", "#8a6d00"),
+        Cause::PathRate => ("#bbcc33", "#56650f"),
+        Cause::Loss => ("#ee8866", "#8f3a1c"),
+        Cause::EcnMarks => ("#aaaa00", "#4d4d00"),
+        Cause::LocalQueue => ("#d3b98c", "#6b5233"),
+        Cause::SlowStart => ("#99ddff", "#1f6f96"),
+        Cause::Application => ("#77aadd", "#1d4a80"),
+        Cause::Pacing => ("#44bb99", "#0f5a45"),
+        Cause::HostCpu => ("#cfd2d8", "#4d525b"),
     }
 }
 
@@ -38,9 +39,34 @@ pub(crate) fn series_class(index: usize) -> String {
     format!("s{}", index % SERIES.len())
 }
 
+/// The CSS class of a curve that others, `below` of them, would cover: a wide pale line under the first of them.
+pub(crate) fn halo_class(index: usize, below: usize) -> String {
+    format!("{} {}", series_class(index), if below > 1 { "halo2" } else { "halo" })
+}
+
 /// The CSS class of a cause's area.
 pub(crate) fn cause_class(cause: Cause) -> String {
     format!("c-{}", cause.name().replace('_', "-"))
+}
+
+/// Overrides of [`plot_css`] for print: black on white, thin lines, a dash pattern for each series, no background, a font that
+/// printers have.
+pub(crate) fn paper_css() -> String {
+    const DASHES: [&str; SERIES.len()] =
+        ["none", "7 3", "1.5 2.5", "8 3 1.5 3", "3 2", "12 3", "8 2 1.5 2 1.5 2"];
+    let mut css = String::from(
+        ".lf text{font-family:Helvetica,Arial,'Nimbus Sans','Liberation Sans',sans-serif}\
+         .lf text,.lf .title,.lf .panel,.lf .note{fill:#000}.lf .title,.lf .panel{font-weight:400}.lf .bg{fill:none}\
+         .lf .grid{stroke:#ddd;stroke-width:.5}.lf .axis{stroke:#000;stroke-width:.7}.lf .wire,.lf .plain{stroke:#666}\
+         .lf path,.lf .swatch{stroke-width:.9;stroke-linecap:butt}.lf path.raw{opacity:0}.lf path.halo{stroke-width:4;opacity:.25}.lf path.halo2{stroke-width:8;opacity:.25}\
+         .lf path.marks{stroke-linecap:round}\n",
+    );
+    for (index, dash) in DASHES.iter().enumerate() {
+        css.push_str(&format!(".lf .s{index}{{stroke:#000;stroke-dasharray:{dash}}}"));
+    }
+    // Flows and companions of one run: grey, so that their dashes do not read as runs.
+    css + ".lf .dash,.lf .dot{stroke:#777}.lf .dash{stroke-dasharray:7 4}.lf .dot{stroke-dasharray:1.5 3.5}\
+           .lf .marks,.lf .bar,.lf .event{stroke-dasharray:none}\n"
 }
 
 /// The style sheet of plots, for `<style>` in an SVG or in a page that holds several.
@@ -56,7 +82,8 @@ pub(crate) fn plot_css() -> String {
          .lf .key{stroke:#3b4048}\n\
          .lf path,.lf .swatch{fill:none;stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}\
          .lf path.raw{stroke-width:.8;opacity:.28}.lf .dash{stroke-dasharray:7 4;stroke-linecap:butt}\
-         .lf .dot{stroke-dasharray:1.5 3.5}.lf path.marks{stroke-width:3.4}\
+         .lf .dot{stroke-dasharray:1.5 3.5}\
+         .lf path.halo{stroke-width:6;opacity:.45}.lf path.halo2{stroke-width:11;opacity:.45}.lf path.marks{stroke-width:3.4}\
          .lf line.marks{stroke-width:3.4;stroke-dasharray:.1 7}\
          .lf .event{stroke-width:1.2;opacity:.7}.lf .timeout{stroke-width:2.4;opacity:1}\
          .lf .stall{fill:#d92d20;opacity:.22}.lf .stalled{stroke:#d92d20;stroke-width:6;opacity:.4}\n",
@@ -92,3 +119,33 @@ fn cause_css(pick: fn((&'static str, &'static str)) -> &'static str) -> String {
 
 /// The style sheet of the report's page, beside [`plot_css`].
 pub(crate) const PAGE_CSS: &str = include_str!("report.css");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rgb(colour: &str) -> [f64; 3] {
+        [1, 3, 5].map(|at| f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()))
+    }
+
+    fn distance(a: &str, b: &str) -> f64 {
+        let (a, b) = (rgb(a), rgb(b));
+        (0..3).map(|i| (a[i] - b[i]).powi(2)).sum::<f64>().sqrt()
+    }
+
+    #[test]
+    fn no_cause_has_a_colour_like_that_of_a_run_or_of_another_cause() {
+        for (index, cause) in Cause::ALL.into_iter().enumerate() {
+            let (light, dark) = cause_colours(cause);
+            for (series_light, series_dark) in SERIES {
+                assert!(distance(light, series_light) > 60.0, "{cause:?} {light} {series_light}");
+                assert!(distance(dark, series_dark) > 60.0, "{cause:?} {dark} {series_dark}");
+            }
+            for other in &Cause::ALL[..index] {
+                let (other_light, other_dark) = cause_colours(*other);
+                assert!(distance(light, other_light) > 35.0, "{cause:?} {other:?}");
+                assert!(distance(dark, other_dark) > 25.0, "{cause:?} {other:?}");
+            }
+        }
+    }
+}

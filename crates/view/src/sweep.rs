@@ -2,7 +2,8 @@
 
 use schema::{Fit, Sweep, SweepKnee, SweepPoint, SweptField, SweptValue};
 
-use crate::chart::{Chart, ChartCurve, ChartPoint, ChartValue, chart};
+use crate::axis_name;
+use crate::chart::{Chart, ChartCurve, ChartMark, ChartPoint, ChartValue, chart};
 use crate::escape::escape;
 use crate::style::PAGE_CSS;
 use crate::table::{UNKNOWN, or_unknown, table, texts};
@@ -93,6 +94,7 @@ pub fn sweep_chart(sweep: &Sweep) -> String {
         }
     }
     sort(&mut values);
+    let shown = chart_values(&values);
     let mut curves: Vec<ChartCurve> = Vec::new();
     for point in &sweep.points {
         let (Some(first), Some(height)) = (point.values.first(), point.mean) else { continue };
@@ -106,18 +108,22 @@ pub fn sweep_chart(sweep: &Sweep) -> String {
                 let of_this = |knee: &&SweepKnee| {
                     knee.engine == point.engine && knee.variant == point.variant && knee.others == others
                 };
-                let mark = sweep.knees.iter().find(of_this).map(|knee| knee.at);
+                let mark = sweep.knees.iter().find(of_this).map(|knee| ChartMark {
+                    at: knee.at,
+                    is_on_curve: true,
+                    label: format!("knee at {}", axis_name::value_like(&shown, knee.at)),
+                });
                 curves.push(ChartCurve { label, points: vec![drawn], mark });
             }
         }
     }
     curves.iter_mut().for_each(|curve| curve.points.sort_by_key(|point| point.value));
-    let across = sweep.fields.first().map_or(String::new(), |field| named(&field.field, &field.unit));
+    let (across, values) = axis_name::across(sweep.fields.first().map_or("", |field| &field.field), shown);
     chart(&Chart {
         title: sweep.title.clone(),
         across,
-        values: chart_values(&values),
-        up: sweep.metric.clone(),
+        values,
+        up: axis_name::title(&sweep.metric),
         unit: sweep.unit.clone(),
         curves,
     })
@@ -185,18 +191,26 @@ pub fn fit_chart(fit: &Fit) -> String {
         ChartCurve { label, points, mark: None }
     };
     let mut curves = vec![curve("root mean square".into(), &|tried| tried.error)];
-    curves[0].mark = fit.unknowns.first().and_then(|unknown| unknown.best.number);
+    let best_mark = |unknown: &schema::Unknown| {
+        Some(ChartMark {
+            at: unknown.best.number?,
+            is_on_curve: false,
+            label: format!("best: {}", unknown.best.text),
+        })
+    };
+    curves[0].mark = fit.unknowns.first().and_then(best_mark);
     for (index, figure) in fit.figures.iter().enumerate() {
         let label = format!("{} {}", figure_name(fit, figure), figure.metric);
         curves
             .push(curve(label, &|tried| Some(tried.figures.get(index).copied()?? / figure.published - 1.0)));
     }
-    let across = fit.unknowns.first().map_or(String::new(), |unknown| named(&unknown.field, &unknown.unit));
+    let (across, values) =
+        axis_name::across(fit.unknowns.first().map_or("", |unknown| &unknown.field), chart_values(&values));
     chart(&Chart {
         title: format!("{}: sensitivity of the figures", fit.scenarios.join(", ")),
         across,
-        values: chart_values(&values),
-        up: "relative error (%)".into(),
+        values,
+        up: "Relative error (%)".into(),
         unit: "1".into(),
         curves,
     })
@@ -254,10 +268,6 @@ fn field_value(number: f64, unit: &str) -> String {
         "packets" => format!("{} packets", number::significant(number, 3)),
         unit => words::figure(number, unit),
     }
-}
-
-fn named(field: &str, unit: &str) -> String {
-    if unit.is_empty() { field.to_owned() } else { format!("{field} ({unit})") }
 }
 
 /// `queue` of `links.s1-s2.forward.queue`.
@@ -352,8 +362,9 @@ mod tests {
     fn a_chart_goes_from_the_smallest_value_to_the_largest() {
         let svg = sweep_chart(&example());
         let position = |text: &str| svg.find(text).unwrap_or_else(|| panic!("{text} in {svg}"));
-        assert!(position(">2KiB<") < position(">4KiB<"));
-        assert!(svg.contains("flows.bulk.goodput (Gb/s)") && svg.contains("swatch dot s0"));
+        assert!(position(">2<") < position(">4<"));
+        assert!(svg.contains("Goodput (Gb/s)") && svg.contains("swatch dot s0"));
+        assert!(svg.contains("Send buffer (KiB)") && svg.contains("knee at 3.60 KiB"), "{svg}");
         let page = sweep_page("a < b", "x & y", &svg, "longfat sweep");
         assert!(page.contains("<h1>a &lt; b</h1>") && page.contains("x &amp; y"));
     }

@@ -13,7 +13,7 @@ use iperf3::{
     report::Report,
 };
 use measurement::export;
-use record::{Run, TableName};
+use record::{Run, RunTable, TableName};
 use serde_json::json;
 use units::Time;
 
@@ -27,6 +27,8 @@ pub enum ExportCommand {
     Iperf3(Iperf3Args),
     /// Export a table of a run as CSV
     Csv(CsvArgs),
+    /// Export the table of several runs, a row per run and flow, as one Parquet or CSV file
+    Table(TableArgs),
     /// Export a gnuplot script and its data
     Gnuplot(GnuplotArgs),
     /// Export the time-sequence graph of a traced flow for xplot, as tcptrace draws it
@@ -48,6 +50,17 @@ pub struct CsvArgs {
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+}
+
+/// Options of `export table`.
+#[derive(Debug, Args)]
+pub struct TableArgs {
+    /// Runs: ids or their prefixes, scenario/id, directories of records, `last`; or SCENARIO/ for all runs of a scenario
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<String>,
+    /// Output file: Parquet or CSV by its extension
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
 }
 
 /// A record's tables.
@@ -128,8 +141,40 @@ pub fn run(command: &ExportCommand, runs_dir: &Path, json: bool) -> anyhow::Resu
             refuse_unknown(&run, &args.only)?;
             records::write(args.output.as_deref(), &run.csv(table, &args.only)?, json)
         }
+        ExportCommand::Table(args) => table(args, runs_dir, json),
         ExportCommand::Gnuplot(args) => gnuplot(args, &find(&args.run)?, json),
         ExportCommand::Xplot(args) => xplot(args, &find(&args.run)?, json),
+    }
+}
+
+fn table(args: &TableArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let end = args.output.extension().map(|end| end.to_string_lossy().to_lowercase());
+    let is_parquet = match end.as_deref() {
+        Some("parquet") => true,
+        Some("csv") => false,
+        _ => {
+            let why = format!("{}: the file's name must end with .parquet or .csv", args.output.display());
+            return Err(Exit::BadInput(why).into());
+        }
+    };
+    let mut runs: Vec<Run> = Vec::new();
+    for key in &args.runs {
+        for run in records::find_all(runs_dir, key)? {
+            // A run that two keys match has one row.
+            if runs.iter().all(|known| known.path != run.path) {
+                runs.push(run);
+            }
+        }
+    }
+    let table = RunTable::of(&runs);
+    match is_parquet {
+        true => output::file(&args.output, table.to_parquet(&args.output)?)?,
+        false => output::file(&args.output, table.to_csv())?,
+    }
+    let (rows, count) = (table.rows(), runs.len());
+    match json {
+        true => output::json(&json!({ "written": args.output, "rows": rows, "runs": count })),
+        false => output::text(&format!("wrote {}: {rows} rows of {count} runs", args.output.display())),
     }
 }
 

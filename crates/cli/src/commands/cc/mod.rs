@@ -2,6 +2,7 @@
 
 mod check;
 mod list;
+mod show;
 
 use std::{
     fs,
@@ -26,6 +27,8 @@ pub const SCHEMA: &str = "longfat.cc/1";
 pub enum CcCommand {
     /// List the algorithms of this kernel and of longfat with their parameters, and what can use each
     List,
+    /// Show an algorithm: its documentation, its parameters, its source, and where the kernel has it
+    Show(show::ShowArgs),
     /// Check an algorithm: both builds, the verifier, a short run in longfat and in the kernel
     Check(SourceArgs),
     /// Register an algorithm system-wide until `unload` or a reboot
@@ -86,6 +89,7 @@ pub struct BuildArgs {
 pub fn run(command: &CcCommand, json: bool) -> anyhow::Result<()> {
     match command {
         CcCommand::List => list::run(json),
+        CcCommand::Show(args) => show::run(args, json),
         CcCommand::Check(args) => check::run(args, json),
         CcCommand::Trial(args) => check::trial(args),
         CcCommand::Load(args) => load(args, json),

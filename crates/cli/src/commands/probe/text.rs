@@ -6,7 +6,7 @@ use probe::{
 };
 use units::{BitRate, group_digits};
 use view::{
-    Chart, ChartCurve, ChartPoint, ChartValue,
+    Chart, ChartCurve, ChartMark, ChartPoint, ChartValue,
     number::{bytes, rate, seconds},
 };
 
@@ -82,14 +82,14 @@ pub fn buffer_plot(answer: &BufferResult, host: &str) -> String {
     let first_lost = answer.plot.iter().find(|(_, delay)| delay.is_none()).map(|(number, _)| *number as f64);
     view::chart(&Chart {
         title: format!("A train that fills the queue on the path to {host}"),
-        across: "packet".into(),
+        across: "Packet of the train".into(),
         values,
-        up: "queueing delay".into(),
+        up: "Queueing delay".into(),
         unit: "s".into(),
         curves: vec![ChartCurve {
-            label: "delay; the line marks the first loss".into(),
+            label: String::new(),
             points: points(&|delay| delay.map(|ms| ms / 1e3)),
-            mark: first_lost,
+            mark: first_lost.map(|at| ChartMark { at, is_on_curve: false, label: "first loss".into() }),
         }],
     })
 }

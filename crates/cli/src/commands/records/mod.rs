@@ -1,4 +1,4 @@
-//! `longfat show`, `compare`, `plot` and `report`: recorded runs. `ls`, `rm` and `prune` are in `list.rs`.
+//! `longfat show`, `compare` and `report`: recorded runs. `ls`, `rm` and `prune` are in `list.rs`.
 
 mod list;
 
@@ -9,8 +9,7 @@ use clap_complete::ArgValueCandidates;
 use record::Run;
 use schema::Summary;
 use serde_json::json;
-use units::Time;
-use view::{LoadedRun, PlotOptions, ReportExtra};
+use view::{LoadedRun, ReportExtra};
 
 pub use self::list::{LsArgs, PruneArgs, RmArgs, ls, prune, rm};
 use super::completions::run_candidates;
@@ -33,29 +32,6 @@ pub struct CompareArgs {
     /// The second run
     #[arg(add = ArgValueCandidates::new(run_candidates))]
     b: String,
-}
-
-/// Options of `plot`.
-#[derive(Debug, Args)]
-pub struct PlotArgs {
-    /// The run; several are plotted over each other
-    #[arg(required = true, value_name = "RUN", add = ArgValueCandidates::new(run_candidates))]
-    keys: Vec<String>,
-    /// Metrics, separated by commas: cwnd, rtt, goodput, ... or any column's name
-    #[arg(long, value_delimiter = ',', default_value = "goodput,cwnd,rtt")]
-    metric: Vec<String>,
-    /// Plot against this metric instead of time: one point per sample of the second half of each flow, or between --from and --to
-    #[arg(long, value_name = "METRIC")]
-    against: Option<String>,
-    /// Start time, as in 4.5s since the start of the run
-    #[arg(long, value_name = "TIME")]
-    from: Option<Time>,
-    /// End time
-    #[arg(long, value_name = "TIME")]
-    to: Option<Time>,
-    /// Output file: SVG, PNG or PDF by its extension [default: SVG on standard output]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
 }
 
 /// Options of `report`.
@@ -82,29 +58,6 @@ pub fn compare(args: &CompareArgs, runs_dir: &Path, json: bool) -> anyhow::Resul
     if json { output::json(&comparison) } else { output::text(&view::table::compare(&comparison)) }
 }
 
-/// Runs `plot`.
-pub fn plot(args: &PlotArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
-    check_picture(args.output.as_deref())?;
-    let runs = load(runs_dir, &args.keys)?;
-    let metrics: Vec<&str> = args.metric.iter().map(|m| m.trim()).collect();
-    let end = runs.iter().map(|r| r.run.duration_s).fold(0.0, f64::max);
-    let from = args.from.map_or(0.0, Time::as_secs_f64);
-    let to = args.to.map_or(end, Time::as_secs_f64);
-    if from >= to || from > end {
-        return Err(Exit::BadInput(format!("there are no samples between {from} s and {to} s")).into());
-    }
-    let span_s = (args.from.is_some() || args.to.is_some()).then_some((from, to));
-    let options =
-        PlotOptions { title: runs.first().map(|r| r.title.clone()), span_s, ..PlotOptions::default() };
-    let borrowed: Vec<&LoadedRun> = runs.iter().collect();
-    let svg = match &args.against {
-        Some(against) => view::plot_against(&borrowed, &metrics, against, &options),
-        None => view::plot(&borrowed, &metrics, &options),
-    };
-    let svg = svg.map_err(|e| Exit::BadInput(e.to_string()))?;
-    write_picture(args.output.as_deref(), &svg, json)
-}
-
 /// Runs `report`.
 pub fn report(args: &ReportArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     check_page(args.output.as_deref())?;
@@ -114,12 +67,25 @@ pub fn report(args: &ReportArgs, runs_dir: &Path, json: bool) -> anyhow::Result<
     write(args.output.as_deref(), &page, json)
 }
 
-fn find(runs_dir: &Path, key: &str) -> anyhow::Result<Run> {
+/// The record with this key.
+pub fn find(runs_dir: &Path, key: &str) -> anyhow::Result<Run> {
     Ok(record::find(runs_dir, key).map_err(|e| Exit::BadInput(e.to_string()))?)
 }
 
-fn load(runs_dir: &Path, keys: &[String]) -> anyhow::Result<Vec<LoadedRun>> {
-    keys.iter().map(|key| Ok(LoadedRun::load(&find(runs_dir, key)?)?)).collect()
+/// The record with this key, or all records of a scenario, the oldest first, for a key that is its name and a slash.
+pub fn find_all(runs_dir: &Path, key: &str) -> anyhow::Result<Vec<Run>> {
+    let Some(scenario) = key.strip_suffix('/').filter(|name| !name.is_empty() && !Path::new(key).is_dir())
+    else {
+        return Ok(vec![find(runs_dir, key)?]);
+    };
+    let mut entries = record::list(runs_dir)?;
+    entries.retain(|entry| entry.scenario == scenario);
+    if entries.is_empty() {
+        return Err(Exit::BadInput(format!("no run of scenario {scenario} in {}", runs_dir.display())).into());
+    }
+    let mut runs = entries.into_iter().map(|entry| entry.run).collect::<Result<Vec<_>, _>>()?;
+    runs.sort_by(|a, b| a.run().started.cmp(&b.run().started));
+    Ok(runs)
 }
 
 /// Writes a text to a file or to standard output; with `--json`, prints the file's name.
@@ -128,14 +94,6 @@ pub fn write(path: Option<&Path>, text: &str, json: bool) -> anyhow::Result<()> 
         Some(path) => write_file(path, text.as_bytes(), json),
         None if json => output::json(&json!({ "document": text })),
         None => output::text(text),
-    }
-}
-
-/// As [`write()`], in the format of the file's extension (.png, .pdf).
-fn write_picture(path: Option<&Path>, svg: &str, json: bool) -> anyhow::Result<()> {
-    match path {
-        Some(path) => write_file(path, &picture(path, svg)?, json),
-        None => write(None, svg, json),
     }
 }
 
@@ -175,7 +133,8 @@ pub fn picture(path: &Path, svg: &str) -> anyhow::Result<Vec<u8>> {
     })
 }
 
-fn write_file(path: &Path, bytes: &[u8], json: bool) -> anyhow::Result<()> {
+/// Writes a file and notes its name; with `--json`, prints it.
+pub fn write_file(path: &Path, bytes: &[u8], json: bool) -> anyhow::Result<()> {
     output::file(path, bytes)?;
     if json {
         return output::json(&json!({ "written": path }));

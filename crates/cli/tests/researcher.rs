@@ -1,0 +1,195 @@
+//! What researchers do first: built-in scenarios by name, a new scenario file, a path without a file, pictures for a paper, the
+//! source of a congestion control, and the table of all runs.
+
+use crate::common::{Place, SMALL};
+
+/// A quick path for the simulator.
+const PATH: [&str; 9] = ["run", "--rate", "20mbit", "--rtt", "10ms", "--duration", "1s", "--engine", "sim"];
+
+#[test]
+fn a_built_in_name_is_a_scenario_file_and_a_file_of_that_name_wins() {
+    let place = Place::new(SMALL);
+    let run = place.run(&["run", "lab8", "--engine", "model", "--json"]).json();
+    assert_eq!((run["scenario"].as_str(), run["runs"].as_array().unwrap().len()), (Some("lab8"), 2));
+    let listed = place.run(&["scenario", "list", "--json"]).json();
+    let listed = listed["scenarios"].as_array().unwrap().clone();
+    let of = |name: &str| listed.iter().find(|one| one["name"] == name).unwrap().clone();
+    assert_eq!(of("dsl")["collection"], "gallery");
+    assert_eq!(of("udp")["collection"], "sweeps");
+    let shown = place.run(&["scenario", "show", "gallery/dsl.toml"]);
+    assert!(shown.stdout.contains(of("dsl")["title"].as_str().unwrap()), "{shown:?}");
+    std::fs::write(place.path("lab8"), SMALL).unwrap();
+    let own = place.run(&["scenario", "validate", "lab8", "--json"]).json();
+    assert_eq!(own["files"][0]["summary"]["title"], "small");
+    std::fs::create_dir(place.path("dsl")).unwrap();
+    let built_in = place.run(&["scenario", "validate", "dsl", "--json"]).json();
+    assert_eq!(built_in["files"][0]["summary"]["flows"], 2, "a directory is no scenario file");
+}
+
+#[test]
+fn an_unknown_name_lists_what_there_is() {
+    let place = Place::new(SMALL);
+    for command in ["sweep", "run"] {
+        let ran = place.run(&[command, "lab9"]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        let near = ran.stderr.find("nearest names: lab8").unwrap_or_else(|| panic!("{ran:?}"));
+        assert!(near < ran.stderr.find("socket-buffers").unwrap(), "{ran:?}");
+    }
+}
+
+#[test]
+fn validate_counts_what_a_file_has_and_reports_all_mistakes_of_all_files() {
+    let place = Place::new(SMALL);
+    let ok = place.run(&["scenario", "validate", "s.toml", "lab8"]);
+    assert_eq!(ok.code, 0, "{ok:?}");
+    assert!(ok.stdout.contains("s.toml: ok: 2 hosts, 1 switch, 2 links, 1 flow, 1 s\n"), "{ok:?}");
+    assert!(ok.stdout.contains("2 variants (default, tuned)"), "{ok:?}");
+    std::fs::write(place.path("bad.toml"), "duration = 5\nsampel = \"1ms\"\n").unwrap();
+    let own = SMALL.replace("cc = \"cubic\"", "cc = { name = \"cubic\", nosuch = 1 }");
+    std::fs::write(place.path("cc.toml"), own).unwrap();
+    let files = ["scenario", "validate", "bad.toml", "s.toml", "cc.toml", "nothing.toml"];
+    let ran = place.run(&files);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    for part in ["bad.toml:1:12:", "bad.toml:2:1:", "no parameter \"nosuch\"", "cannot read nothing.toml"] {
+        assert!(ran.stderr.contains(part), "{part} in {ran:?}");
+    }
+    assert!(ran.stdout.contains("s.toml: ok") && ran.stderr.contains("3 of 4 scenario files"), "{ran:?}");
+    let json = place.run(&[&files[..], &["--json"]].concat());
+    assert_eq!(json.code, 2, "{json:?}");
+    let document = json.parsed();
+    let ok: Vec<bool> =
+        document["files"].as_array().unwrap().iter().map(|f| f["ok"].as_bool().unwrap()).collect();
+    assert_eq!(ok, [false, true, false, false]);
+    assert_eq!(document["files"][0]["mistakes"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_new_file_runs_and_is_not_overwritten() {
+    let place = Place::new(SMALL);
+    let new = |more: &[&str]| {
+        let args =
+            ["scenario", "new", "--rate", "20mbit", "--rtt", "10ms", "--duration", "1s", "-o", "n.toml"];
+        place.run(&[&args[..], more].concat())
+    };
+    assert_eq!(new(&["--loss", "0.1%", "--cc", "reno"]).code, 0);
+    let text = std::fs::read_to_string(place.path("n.toml")).unwrap();
+    assert!(text.contains("loss = \"0.1%\"") && text.contains("cc = \"reno\""), "{text}");
+    let again = new(&[]);
+    assert_eq!((again.code, again.stderr.contains("--force")), (2, true), "{again:?}");
+    assert_eq!(std::fs::read_to_string(place.path("n.toml")).unwrap(), text);
+    assert_eq!(new(&["--force"]).code, 0);
+    let run = place.run(&["run", "n.toml", "--engine", "sim", "--json"]).json();
+    assert!(run["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap() > 1e6, "{run}");
+    let template = place.run(&["scenario", "new", "--template", "dsl"]);
+    assert_eq!(template.stdout, place.run(&["scenario", "show", "dsl"]).stdout);
+    let unknown = place.run(&["scenario", "new", "--template", "lab9"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("lab8"), "{unknown:?}");
+    let wrong = place.run(&["scenario", "new", "--mtu", "7"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("mtu"), "{wrong:?}");
+}
+
+#[test]
+fn a_path_without_a_file_compares_congestion_controls_and_keeps_its_scenario() {
+    let place = Place::new(SMALL);
+    let ran = place.run(&[&PATH[..], &["--cc", "cubic,reno", "--loss", "1%", "--json"]].concat()).json();
+    let runs = ran["runs"].as_array().unwrap();
+    let variants: Vec<&str> = runs.iter().map(|run| run["variant"].as_str().unwrap()).collect();
+    assert_eq!((ran["scenario"].as_str(), variants), (Some("path-20mbit-10ms"), vec!["cubic", "reno"]));
+    let id = runs[1]["id"].as_str().unwrap();
+    let kept = std::fs::read_to_string(place.path("runs/path-20mbit-10ms").join(id).join("scenario.toml"));
+    let kept = kept.unwrap();
+    assert!(kept.contains("reno") && kept.contains("loss"), "{kept}");
+    let args = [
+        "--rate",
+        "20mbit",
+        "--rtt",
+        "10ms",
+        "--duration",
+        "1s",
+        "--over",
+        "flows.bulk.streams=1,2",
+        "--json",
+    ];
+    let sweep = place.run(&[&["sweep"], &args[..]].concat()).json();
+    assert_eq!(sweep["points"].as_array().unwrap().len(), 2);
+    for (args, part) in [
+        (vec!["run"], "give a scenario file"),
+        (vec!["run", "--rate", "1gbit"], "needs --rate and --rtt"),
+        (vec!["run", "s.toml", "--rtt", "1ms"], "--set"),
+        (vec!["sweep"], "give a scenario file"),
+    ] {
+        let ran = place.run(&args);
+        assert!(ran.code == 2 && ran.stderr.contains(part), "{args:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn the_table_has_a_row_for_each_run_and_flow() {
+    let place = Place::new(SMALL);
+    place.run(&[&PATH[..], &["--cc", "cubic,reno", "--json"]].concat()).json();
+    place.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
+    let table = |keys: &[&str], file: &str| {
+        place.run(&[&["export", "table"], keys, &["-o", file, "--json"]].concat())
+    };
+    // The key of one run twice: its row occurs once.
+    let all = table(&["path-20mbit-10ms/", "last", "last"], "t.csv").json();
+    assert_eq!((all["runs"].as_u64(), all["rows"].as_u64()), (Some(3), Some(3)));
+    let text = std::fs::read_to_string(place.path("t.csv")).unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let names = lines.next().unwrap();
+    let column =
+        |name: &str| names.iter().position(|known| *known == name).unwrap_or_else(|| panic!("{name}"));
+    let rows: Vec<Vec<&str>> = lines.collect();
+    let scenarios: Vec<&str> = rows.iter().map(|row| row[column("scenario")]).collect();
+    assert_eq!(scenarios, ["path-20mbit-10ms", "path-20mbit-10ms", "s"]);
+    for row in &rows[..2] {
+        let number = |name: &str| row[column(name)].parse::<f64>().unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(
+            number("goodput_bps") > 1e6 && number("min_rtt_s") > 0.009 && number("min_rtt_s") < 0.1,
+            "{row:?}"
+        );
+    }
+    assert_eq!(table(&["last"], "t.parquet").code, 0);
+    assert!(std::fs::read(place.path("t.parquet")).unwrap().starts_with(b"PAR1"));
+    for (keys, file, part) in
+        [(["last"], "t.xls", ".parquet or .csv"), (["nosuch/"], "t.csv", "no run of scenario")]
+    {
+        let ran = table(&keys, file);
+        assert!(ran.code == 2 && ran.stderr.contains(part), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_plot_has_the_size_letters_and_style_that_were_asked_for() {
+    let place = Place::new(SMALL);
+    place.run(&[&PATH[..], &["--cc", "cubic,reno", "--json"]].concat()).json();
+    let plot = |more: &[&str]| place.run(&[&["plot", "last", "last~1"], more].concat());
+    let paper = plot(&["--size", "700x640", "--font-size", "14", "--style", "paper"]);
+    assert_eq!(paper.code, 0, "{paper:?}");
+    assert!(paper.stdout.contains("width=\"700\" height=\"640\""), "{paper:?}");
+    assert!(paper.stdout.contains(".lf .bg{fill:none}") && !paper.stdout.contains("limited by"), "{paper:?}");
+    assert!(plot(&[]).stdout.contains("limited by"));
+    let small = plot(&["--size", "700x100"]);
+    assert!(small.code == 2 && small.stderr.contains("too low for 3 panels"), "{small:?}");
+    assert_eq!(plot(&["--size", "700"]).code, 2);
+}
+
+#[test]
+fn an_algorithm_is_shown_with_parameters_source_and_its_place_in_the_kernel() {
+    let place = Place::new(SMALL);
+    let griddt = place.run(&["cc", "show", "griddt"]);
+    assert_eq!(griddt.code, 0, "{griddt:?}");
+    for part in ["Grid DT", "a = 1 (number)", "reference_rtt_us = 10000 (microseconds)", "SEC(\"license\")"] {
+        assert!(griddt.stdout.contains(part), "{part} in {griddt:?}");
+    }
+    let source = place.run(&["cc", "show", "griddt", "--source"]).stdout;
+    assert!(source.starts_with("/* SPDX") && griddt.stdout.contains(source.trim_end()), "{source}");
+    let kernel = place.run(&["cc", "show", "yeah"]);
+    assert!(kernel.code == 0 && kernel.stdout.contains("net/ipv4/tcp_yeah.c"), "{kernel:?}");
+    let unknown = place.run(&["cc", "show", "cubik"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("there are cubic, "), "{unknown:?}");
+    assert_eq!(place.run(&["cc", "show", "yeah", "--source"]).code, 2);
+    let json = place.run(&["cc", "show", "cubic", "--json"]).json();
+    assert_eq!(json["kernel"]["file"], "net/ipv4/tcp_cubic.c");
+    assert!(json["parameters"].as_array().unwrap().iter().any(|p| p["name"] == "beta"), "{json}");
+}

@@ -1,0 +1,137 @@
+//! How a plot is set for a page or a paper: size, size of letters, and style.
+
+use crate::style::paper_css;
+use crate::{Error, PlotOptions};
+
+/// Size of a plot's letters without another wish, pixels.
+const FONT_SIZE: f64 = 12.0;
+/// Smallest width of a plot with letters of [`FONT_SIZE`], pixels.
+const MIN_WIDTH: f64 = 320.0;
+/// Smallest height of a panel with such letters, pixels.
+const MIN_PANEL_HEIGHT: f64 = 60.0;
+
+/// The style of a plot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PictureStyle {
+    /// Colours, for light and dark screens.
+    #[default]
+    Screen,
+    /// Black on white with thin lines and dashes, without a background and without the coloured verdicts.
+    Paper,
+}
+
+/// The appearance of a plot.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Appearance {
+    /// Width and height, pixels; `None`: those of [`PlotOptions`].
+    pub size: Option<(u32, u32)>,
+    /// Size of letters, pixels; `None`: 12. Lines and marks grow with it.
+    pub font_size: Option<f64>,
+    /// The style.
+    pub style: PictureStyle,
+}
+
+impl Appearance {
+    /// Draws a plot of `panels` panels with `draw`, which may be called twice.
+    ///
+    /// # Errors
+    /// Those of `draw`; the size has no space for the letters and panels.
+    pub fn draw(
+        &self,
+        options: &PlotOptions,
+        panels: usize,
+        draw: impl Fn(&PlotOptions) -> Result<String, Error>,
+    ) -> Result<String, Error> {
+        let scale = self.font_size.unwrap_or(FONT_SIZE) / FONT_SIZE;
+        let width = self.size.map_or(options.width, |(width, _)| width);
+        let layout_width = f64::from(width) / scale;
+        if layout_width < MIN_WIDTH {
+            let least = (MIN_WIDTH * scale).ceil();
+            return Err(Error::Size(format!(
+                "{width} pixels are too narrow: at least {least} for these letters"
+            )));
+        }
+        let mut options = PlotOptions {
+            width: layout_width.round() as u32,
+            shows_verdicts: options.shows_verdicts && self.style == PictureStyle::Screen,
+            ..options.clone()
+        };
+        let mut svg = draw(&options)?;
+        let mut height = height_of(&svg) * scale;
+        if let Some((_, wanted)) = self.size {
+            let wanted = f64::from(wanted);
+            let change = (wanted - height) / scale / panels.max(1) as f64;
+            let panel_height = f64::from(options.panel_height) + change;
+            if panel_height < MIN_PANEL_HEIGHT {
+                let missing = (MIN_PANEL_HEIGHT - panel_height) * scale * panels.max(1) as f64;
+                let least = (wanted + missing).ceil();
+                return Err(Error::Size(format!(
+                    "{wanted} pixels are too low for {panels} panels: at least {least} for these letters"
+                )));
+            }
+            options.panel_height = panel_height.floor() as u32;
+            svg = draw(&options)?;
+            height = wanted;
+        }
+        if self.size.is_some() || self.font_size.is_some() {
+            svg = resized(&svg, f64::from(width), height);
+        }
+        Ok(match self.style {
+            PictureStyle::Screen => svg,
+            PictureStyle::Paper => svg.replacen("</style>", &format!("{}</style>", paper_css()), 1),
+        })
+    }
+}
+
+/// The height of a picture in the units of its view box.
+fn height_of(svg: &str) -> f64 {
+    let view_box = svg.split("viewBox=\"").nth(1).and_then(|rest| rest.split('"').next());
+    view_box.and_then(|text| text.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
+}
+
+/// The picture scaled to this width and height.
+fn resized(svg: &str, width: f64, height: f64) -> String {
+    let (Some(from), Some(to)) = (svg.find(" width=\""), svg.find(" role=")) else { return svg.to_owned() };
+    format!("{} width=\"{width:.0}\" height=\"{height:.0}\"{}", svg[..from].trim_end(), &svg[to..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(options: &PlotOptions) -> Result<String, Error> {
+        let height = 50 + 2 * options.panel_height;
+        let width = options.width;
+        Ok(format!(
+            "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\"><style>a</style></svg>"
+        ))
+    }
+
+    fn with(size: Option<(u32, u32)>, font_size: Option<f64>) -> Result<String, Error> {
+        let appearance = Appearance { size, font_size, style: PictureStyle::Screen };
+        appearance.draw(&PlotOptions::default(), 2, drawn)
+    }
+
+    #[test]
+    fn size_and_letters_scale_the_picture() {
+        assert_eq!(with(None, None).unwrap(), drawn(&PlotOptions::default()).unwrap());
+        let svg = with(Some((800, 600)), Some(24.0)).unwrap();
+        // Letters of 24 pixels: everything is laid out at half the size.
+        assert!(svg.starts_with("<svg viewBox=\"0 0 400 300\" width=\"800\" height=\"600\" role"), "{svg}");
+    }
+
+    #[test]
+    fn a_size_without_space_for_the_letters_is_refused() {
+        assert!(with(Some((300, 600)), None).unwrap_err().to_string().contains("at least 320"));
+        let error = with(Some((800, 100)), None).unwrap_err().to_string();
+        assert!(error.contains("at least 170"), "{error}");
+        assert!(with(Some((800, 170)), None).is_ok());
+    }
+
+    #[test]
+    fn paper_is_black_without_background() {
+        let paper = Appearance { style: PictureStyle::Paper, ..Appearance::default() };
+        let svg = paper.draw(&PlotOptions::default(), 1, drawn).unwrap();
+        assert!(svg.contains(".bg{fill:none}") && svg.contains("Helvetica"), "{svg}");
+    }
+}

@@ -16,6 +16,7 @@ mod iperf3_json;
 mod kernel;
 mod lab;
 mod lab_check;
+mod lab_shell;
 mod machines;
 mod miniedit;
 mod odd;

@@ -362,6 +362,8 @@ impl Keeper<'_> {
         let links = report.counters.iter().enumerate().map(|(i, counters)| LinkStatus {
             name: self.scenario.links[i / 2].name.clone(),
             direction: net::Direction::BOTH[i % 2].name().into(),
+            from_port: self.links.port(i / 2, i % 2).into(),
+            to_port: self.links.port(i / 2, 1 - i % 2).into(),
             state: self.links.state(i / 2, i % 2),
             sent_packets: counters.sent_packets,
             dropped_queue: counters.dropped_queue,

@@ -76,6 +76,11 @@ impl Links {
         describe(&self.0[index].spec(side))
     }
 
+    /// The port at end `side` of link `index`.
+    pub(crate) fn port(&self, index: usize, side: usize) -> &str {
+        &self.0[index].ends[side].device
+    }
+
     /// One line for each direction of each link: devices and parameters.
     pub(crate) fn list(&self) -> String {
         let mut lines = Vec::new();

@@ -264,7 +264,10 @@ impl Keeper<'_> {
         let name = name.rsplit('/').next().unwrap_or(name);
         let done = match (name, rest) {
             ("link", rest) => self.links.link(rest)?,
-            ("tc", rest) => self.links.tc(rest)?,
+            ("tc", rest) => {
+                let counters = self.report().ok_or("the emulator does not reply")?.counters;
+                self.links.tc(rest, &counters)?
+            }
             ("ifconfig", rest) => self.links.ifconfig(rest)?,
             ("ip", [link, set, rest @ ..]) if link.starts_with('l') && set.starts_with('s') => {
                 let rest = if rest.first().is_some_and(|w| w == "dev") { &rest[1..] } else { rest };
@@ -352,13 +355,18 @@ impl Keeper<'_> {
         ends.iter().filter_map(CaptureEnd::note).collect::<Vec<_>>().join("\n")
     }
 
-    fn status(&self) -> Option<Status> {
+    /// The emulator's report, with the counters of all directions of links.
+    fn report(&self) -> Option<LiveReport> {
         let pipes: Vec<PipeId> = (0..self.scenario.links.len() as u32)
             .flat_map(|link| net::Direction::BOTH.map(|direction| PipeId { link, direction }))
             .collect();
         let (sender, reports): (Sender<LiveReport>, Receiver<LiveReport>) = channel();
         self.commands.send(Command::Report(pipes, sender)).ok()?;
-        let report = reports.recv_timeout(DRIVER_TIMEOUT).ok()?;
+        reports.recv_timeout(DRIVER_TIMEOUT).ok()
+    }
+
+    fn status(&self) -> Option<Status> {
+        let report = self.report()?;
         let links = report.counters.iter().enumerate().map(|(i, counters)| LinkStatus {
             name: self.scenario.links[i / 2].name.clone(),
             direction: net::Direction::BOTH[i % 2].name().into(),

@@ -8,6 +8,8 @@ mod keeper;
 mod links;
 mod mounts;
 mod tc;
+mod tc_compose;
+mod tc_kinds;
 mod tc_units;
 mod terminal;
 

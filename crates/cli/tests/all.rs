@@ -19,6 +19,7 @@ mod lab_check;
 mod lab_shell;
 mod machines;
 mod miniedit;
+mod mininet;
 mod odd;
 mod pcap;
 mod probe;

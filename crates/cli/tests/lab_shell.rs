@@ -196,3 +196,43 @@ fn the_lab_brought_up_last_is_the_default() {
         assert!(text.contains(expected), "{file}: {text}");
     }
 }
+
+/// Rates are not asserted: the machine may be busy.
+#[test]
+fn guides_check_each_step() {
+    if !have(&["ping", "iperf3", "ip", "sysctl"]) {
+        return;
+    }
+    let _turn = common::turn::the_only_lab();
+    let place = Place::new(SMALL);
+    for (sheet, steps) in [("lab8", 6), ("lab13", 5)] {
+        let ran = place.run(&["lab", "guide", sheet, "--auto", "--seconds", "1"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert_eq!(
+            ran.stdout.lines().filter(|l| l.starts_with("ok: ") || l.starts_with("inconclusive: ")).count(),
+            steps,
+            "{ran:?}"
+        );
+        assert!(ran.stdout.contains(&format!("All {steps} steps are done")), "{ran:?}");
+        assert!(ran.stdout.contains("Gb/s; the sheet: about"), "{ran:?}");
+        let gone = place.run(&["lab", "status"]).stdout;
+        assert!(!gone.contains(&format!("{sheet}-guide-")), "{gone}");
+    }
+    // A step that is not done, or done wrongly, does not pass.
+    std::fs::write(
+        place.path("typed"),
+        "next\nsudo tc qdisc add dev s1-eth2 root handle 1: netem delay 2ms\nnext\n\
+         tc qdisc change dev s1-eth2 root handle 1: netem delay 20ms\nnext\nnext\nexit\n",
+    )
+    .unwrap();
+    let mut command = place.longfat(&["lab", "guide", "lab8"]);
+    command.stdin(std::fs::File::open(place.path("typed")).unwrap());
+    let ran = common::Ran::of(command.output().unwrap());
+    let verdicts: Vec<&str> =
+        ran.stdout.lines().filter(|l| l.starts_with("ok: ") || l.starts_with("not yet: ")).collect();
+    let [first, second, third, fourth] = verdicts[..] else { panic!("{ran:?}") };
+    assert!(first.contains("the round trip takes") && second.contains("the round trip takes"), "{ran:?}");
+    assert!(third.starts_with("ok: ping") && fourth.contains("rate"), "{ran:?}");
+    let unknown = place.run(&["lab", "guide", "lab9"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("there are lab8, lab13"), "{unknown:?}");
+}

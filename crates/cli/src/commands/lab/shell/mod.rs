@@ -30,7 +30,7 @@ use crate::{
     exit::{Exit, chain},
     output,
 };
-use editor::{Editor, Line};
+pub use editor::{Editor, Line};
 
 /// Options of `lab shell`.
 #[derive(Debug, Args)]
@@ -66,7 +66,7 @@ pub fn run(args: &ShellArgs) -> anyhow::Result<()> {
 static ENDING: Mutex<()> = Mutex::new(());
 
 /// Makes signals end the shell and the lab that it brought up. At a prompt, Ctrl-C is for the program in the foreground.
-fn end_in_order(lab: &StandingLab, ours: bool, at_prompt: bool) -> anyhow::Result<()> {
+pub fn end_in_order(lab: &StandingLab, ours: bool, at_prompt: bool) -> anyhow::Result<()> {
     if at_prompt {
         lab::standing::ignore_terminal_signals();
     }
@@ -84,7 +84,8 @@ fn end_in_order(lab: &StandingLab, ours: bool, at_prompt: bool) -> anyhow::Resul
     Ok(())
 }
 
-struct Shell {
+/// Executes lines on a lab.
+pub struct Shell {
     lab: StandingLab,
     nodes: Vec<NodeStatus>,
     failed: usize,
@@ -92,13 +93,14 @@ struct Shell {
 
 /// Whether to read another line.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+pub enum Next {
     Go,
     Exit,
 }
 
 impl Shell {
-    fn new(lab: StandingLab) -> anyhow::Result<Self> {
+    /// For a lab that is up.
+    pub fn new(lab: StandingLab) -> anyhow::Result<Self> {
         let nodes = status_of(&lab)?.nodes;
         Ok(Shell { lab, nodes, failed: 0 })
     }
@@ -144,7 +146,7 @@ impl Shell {
     }
 
     /// Executes a line and prints its error.
-    fn execute_and_report(&mut self, line: &str) -> Next {
+    pub fn execute_and_report(&mut self, line: &str) -> Next {
         let line = line.trim();
         if matches!(line, "exit" | "quit" | "EOF") {
             return Next::Exit;
@@ -160,7 +162,8 @@ impl Shell {
         Next::Go
     }
 
-    fn status(&self) -> anyhow::Result<Status> {
+    /// The lab's status.
+    pub fn status(&self) -> anyhow::Result<Status> {
         status_of(&self.lab)
     }
 

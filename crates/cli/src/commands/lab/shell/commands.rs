@@ -103,19 +103,19 @@ impl Shell {
     }
 
     /// The ports of each node, each with the port at the other end of its link.
-    fn ports(&self) -> anyhow::Result<Vec<(String, Vec<(String, String)>)>> {
+    fn ports(&self) -> anyhow::Result<Vec<NodePorts>> {
         let links = self.status()?.links;
         let of = |node: &str| {
             let is_of_node = |port: &str| port.rsplit_once("-eth").is_some_and(|(name, _)| name == node);
             let pairs = links.iter().map(|l| (l.from_port.clone(), l.to_port.clone()));
             pairs.filter(|(port, _)| is_of_node(port)).collect()
         };
-        Ok(self.nodes.iter().map(|n| (n.name.clone(), of(&n.name))).collect())
+        Ok(self.nodes.iter().map(|n| NodePorts { node: n.name.clone(), ports: of(&n.name) }).collect())
     }
 
     /// As Mininet: `h1 h1-eth0:s1-eth1`.
     fn net(&self) -> anyhow::Result<()> {
-        let line = |(node, ports): (String, Vec<(String, String)>)| {
+        let line = |NodePorts { node, ports }: NodePorts| {
             let pairs: Vec<String> = ports.iter().map(|(port, peer)| format!("{port}:{peer}")).collect();
             format!("{node} {}", pairs.join(" "))
         };
@@ -125,7 +125,7 @@ impl Shell {
 
     /// As Mininet: `h1: h1-eth0`.
     fn ports_of_nodes(&self) -> anyhow::Result<()> {
-        let line = |(node, ports): (String, Vec<(String, String)>)| {
+        let line = |NodePorts { node, ports }: NodePorts| {
             let ports: Vec<String> = ports.into_iter().map(|(port, _)| port).collect();
             format!("{node}: {}", ports.join(","))
         };
@@ -135,17 +135,21 @@ impl Shell {
 
     /// As Mininet: `<Host h1: h1-eth0:10.0.0.1/8>`.
     fn dump(&self) -> anyhow::Result<()> {
-        let lines = self.ports()?.into_iter().zip(&self.nodes).map(|((name, ports), node)| {
-            let (addresses, ports): (_, Vec<&str>) =
-                (&node.addresses, ports.iter().map(|(port, _)| port.as_str()).collect());
-            let ports = match addresses.len() == ports.len() {
-                true => {
-                    ports.iter().zip(addresses).map(|(p, a)| format!("{p}:{a}")).collect::<Vec<_>>().join(",")
-                }
-                false => [ports.join(","), addresses.join(" ")].join(" ").trim().to_owned(),
-            };
-            format!("<{}{} {name}: {ports}>", node.kind[..1].to_uppercase(), &node.kind[1..])
-        });
+        let lines =
+            self.ports()?.into_iter().zip(&self.nodes).map(|(NodePorts { node: name, ports }, node)| {
+                let (addresses, ports): (_, Vec<&str>) =
+                    (&node.addresses, ports.iter().map(|(port, _)| port.as_str()).collect());
+                let ports = match addresses.len() == ports.len() {
+                    true => ports
+                        .iter()
+                        .zip(addresses)
+                        .map(|(p, a)| format!("{p}:{a}"))
+                        .collect::<Vec<_>>()
+                        .join(","),
+                    false => [ports.join(","), addresses.join(" ")].join(" ").trim().to_owned(),
+                };
+                format!("<{}{} {name}: {ports}>", node.kind[..1].to_uppercase(), &node.kind[1..])
+            });
         output::text(&lines.collect::<Vec<_>>().join("\n"))
     }
 
@@ -195,6 +199,12 @@ impl Shell {
         }
         Ok(())
     }
+}
+
+/// A node's ports, each with the port at the other end of its link.
+struct NodePorts {
+    node: String,
+    ports: Vec<(String, String)>,
 }
 
 /// Whether these are the arguments of `ip link set`, which works on emulated ports.

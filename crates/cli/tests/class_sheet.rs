@@ -144,9 +144,10 @@ fn unsupported_arguments_are_refused_by_name() {
     let place = Place::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
     for (line, named) in [
-        ("tc qdisc add dev s1-eth2 root fq_codel", "fq_codel"),
-        ("tc qdisc add dev s1-eth2 root htb default 1", "htb"),
-        ("tc class add dev s1-eth2 parent 1: classid 1:1 htb rate 1mbit", "class"),
+        ("tc qdisc add dev s1-eth2 root cake", "cake"),
+        ("tc qdisc add dev s1-eth2 root htb direct_qlen 5", "direct_qlen"),
+        ("tc class add dev s1-eth2 parent 1: classid 1:1 hfsc sc rate 1mbit", "hfsc"),
+        ("tc filter add dev s1-eth2 parent 1: u32 match ip dport 80 0xffff flowid 1:1", "parent 1:"),
         ("tc qdisc add dev s9-eth1 root netem delay 1ms", "s9-eth1"),
         ("tc qdisc change dev s1-eth2 root netem delay 1ms", "no such qdisc"),
         ("tc qdisc add dev s1-eth2 root netem delay soon", "soon"),
@@ -173,4 +174,41 @@ fn unsupported_arguments_are_refused_by_name() {
         let shown = real.stdout.contains("qdisc pfifo") && real.stdout.contains("limit 7p");
         assert!(real.code == 0 && shown, "{device}: {real:?}");
     }
+}
+
+#[test]
+fn shapers_queues_and_policers_have_effect_and_counters() {
+    if !have(&["iperf3"]) {
+        return;
+    }
+    let _turn = a_lab_among_others();
+    let place = Place::new(SMALL);
+    let lab = Lab::of(&place, &lab8(), &[]);
+    let typed = lab.typed(
+        "tc qdisc add dev s1-eth2 root handle 5: htb default 1\n\
+         tc class add dev s1-eth2 parent 5: classid 5:1 htb rate 10mbit\n\
+         tc qdisc add dev s1-eth2 parent 5:1 handle 10: netem delay 5ms\n\
+         tc qdisc add dev s1-eth2 parent 10: fq_codel limit 100\n",
+    );
+    assert_eq!((typed.code, typed.stdout.as_str()), (0, ""), "{typed:?}");
+    lab.serve_iperf3("h2");
+    let goodput = lab.iperf3_bps("h1", "h2");
+    assert!((1e6..10.2e6).contains(&goodput), "{goodput}");
+    let shown = lab.typed("tc -s qdisc show dev s1-eth2\ntc class show dev s1-eth2\n").stdout;
+    let sent: u64 = shown.split(" Sent ").nth(1).and_then(|t| t.split(' ').next()).unwrap().parse().unwrap();
+    assert!(sent > 100_000 && shown.contains("backlog") && shown.contains("overlimits"), "{shown}");
+    assert!(shown.contains("fq_codel 8001:") && shown.contains("class htb 5:1 root rate 10Mbit"), "{shown}");
+    // 2 Mb/s of the datagrams pass the policer; the burst is 20 ms of them.
+    let typed = lab.typed(
+        "tc qdisc del dev s1-eth2 root\n\
+         tc qdisc add dev s2-eth1 ingress\n\
+         tc filter add dev s2-eth1 parent ffff: matchall police rate 2mbit burst 5kb conform-exceed drop\n",
+    );
+    assert_eq!(typed.code, 0, "{typed:?}");
+    let udp = lab.exec("h1", &["iperf3", "-c", "h2", "-u", "-b", "10M", "-t", "2", "-J"]).stdout;
+    let json: serde_json::Value = serde_json::from_str(&udp).unwrap();
+    let lost = json["end"]["sum"]["lost_percent"].as_f64().unwrap();
+    assert!((50.0..95.0).contains(&lost), "about four fifths: {json}");
+    let shown = lab.typed("tc -s qdisc show dev s1-eth2\n").stdout;
+    assert!(!shown.contains("dropped 0,"), "the policer's drops are those of the sending port: {shown}");
 }

@@ -40,6 +40,7 @@ pub mod flow_context;
 mod host_bursts;
 mod instant;
 mod job;
+pub mod mininet;
 mod nothing_arrived;
 mod observer;
 mod outcome;

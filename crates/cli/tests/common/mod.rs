@@ -3,6 +3,7 @@
 
 pub mod iperf3;
 pub mod lab;
+pub mod terminal;
 pub mod turn;
 
 use std::{

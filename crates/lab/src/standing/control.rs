@@ -125,6 +125,12 @@ pub struct LinkStatus {
     pub name: String,
     /// `forward` or `backward`.
     pub direction: String,
+    /// The port that sends in this direction, such as `s1-eth2`.
+    #[serde(default)]
+    pub from_port: String,
+    /// The port that receives.
+    #[serde(default)]
+    pub to_port: String,
     /// Its parameters, in the syntax of the scenario file.
     pub state: String,
     /// Packets sent since the lab came up.

@@ -11,7 +11,7 @@ use std::{
     os::unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt},
     path::Path,
     process::Command,
-    sync::atomic::{AtomicI32, Ordering},
+    sync::atomic::{AtomicI32, AtomicU32, Ordering},
 };
 
 use os::check;
@@ -206,7 +206,18 @@ pub fn ignore_terminal_signals() {
     }
 }
 
-extern "C" fn ignore_signal(_signal: libc::c_int) {}
+extern "C" fn ignore_signal(_signal: libc::c_int) {
+    INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Number of signals that [`ignore_terminal_signals`] has ignored.
+static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
+
+/// How often Ctrl-C or Ctrl-\ reached this process since [`ignore_terminal_signals`]: a command of several programs ends when
+/// the number changes.
+pub fn terminal_interrupts() -> u32 {
+    INTERRUPTS.load(Ordering::Relaxed)
+}
 
 /// Starts a new session without a terminal, and closes files inherited from the parent process: a standing
 /// lab must not hold the parent's locks and pipes. Must be called before this process opens files.

@@ -271,7 +271,10 @@ impl Keeper<'_> {
         let name = name.rsplit('/').next().unwrap_or(name);
         let result = match (name, arguments) {
             ("link", arguments) => self.links.link(arguments)?,
-            ("tc", arguments) => self.links.tc(arguments)?,
+            ("tc", arguments) => {
+                let counters = self.report().ok_or("the emulator does not reply")?.counters;
+                self.links.tc(arguments, &counters)?
+            }
             ("ifconfig", arguments) => self.links.ifconfig(arguments)?,
             ("ip", [link, set, remaining @ ..]) if link.starts_with('l') && set.starts_with('s') => {
                 let has_dev = remaining.first().is_some_and(|argument| argument == "dev");
@@ -359,16 +362,23 @@ impl Keeper<'_> {
         ends.iter().filter_map(CaptureEnd::note).collect::<Vec<_>>().join("\n")
     }
 
-    fn status(&self) -> Option<Status> {
+    /// The emulator's report, with the counters of all directions of links.
+    fn report(&self) -> Option<LiveReport> {
         let pipes: Vec<PipeId> = (0..self.scenario.links.len() as u32)
             .flat_map(|link| net::Direction::BOTH.map(|direction| PipeId { link, direction }))
             .collect();
         let (sender, reports): (Sender<LiveReport>, Receiver<LiveReport>) = channel();
         self.commands.send(Command::Report(pipes, sender)).ok()?;
-        let report = reports.recv_timeout(DRIVER_TIMEOUT).ok()?;
+        reports.recv_timeout(DRIVER_TIMEOUT).ok()
+    }
+
+    fn status(&self) -> Option<Status> {
+        let report = self.report()?;
         let links = report.counters.iter().enumerate().map(|(i, counters)| LinkStatus {
             name: self.scenario.links[i / 2].name.clone(),
             direction: net::Direction::BOTH[i % 2].name().into(),
+            from_port: self.links.port(i / 2, i % 2).into(),
+            to_port: self.links.port(i / 2, 1 - i % 2).into(),
             state: self.links.state(i / 2, i % 2),
             sent_packets: counters.sent_packets,
             dropped_queue: counters.dropped_queue,

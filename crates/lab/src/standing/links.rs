@@ -2,10 +2,14 @@
 //!
 //! Without input and output: functions take arguments, and return text and changed pipes.
 
-use net::{Direction, PipeId, PipeSpec};
+use net::{Direction, PipeCounters, PipeId, PipeSpec};
 use scenario::{Scenario, change_direction};
 
-use super::tc::{self, Qdisc, QdiscAction, QdiscPosition, TcCommand};
+use super::{
+    tc::{self, Parent, Qdisc, QdiscAction, QdiscKind, QdiscPosition, TcCommand, TcObject},
+    tc_compose::{compose, describe_class, format_rate, warning},
+    tc_kinds::{self, HtbClass, Police},
+};
 
 /// All links.
 pub(crate) struct Links(Vec<Link>);
@@ -35,6 +39,11 @@ struct End {
     /// Parameters set by the scenario or by `link`.
     plain: PipeSpec,
     qdiscs: Vec<Qdisc>,
+    /// The counters of this direction when its root qdisc was added.
+    since: PipeCounters,
+    /// Whether there is an ingress qdisc, and its policer.
+    has_ingress: bool,
+    police: Option<Police>,
 }
 
 impl Links {
@@ -58,7 +67,17 @@ impl Links {
             let device = format!("{node}-eth{number}");
             let mut plain = spec.clone();
             let mtu = plain.mtu.take().filter(|_| !has_port || !is_host(node));
-            End { node: node.clone(), device, mtu, down: false, plain, qdiscs: Vec::new() }
+            End {
+                node: node.clone(),
+                device,
+                mtu,
+                down: false,
+                plain,
+                qdiscs: Vec::new(),
+                since: PipeCounters::default(),
+                has_ingress: false,
+                police: None,
+            }
         };
         let link = |link: &scenario::Link| Link {
             name: link.name.clone(),
@@ -74,6 +93,11 @@ impl Links {
     /// The parameters of a direction of link `index`, as text; side 0 sends forward.
     pub(crate) fn state(&self, index: usize, side: usize) -> String {
         describe(&self.0[index].spec(side))
+    }
+
+    /// The port at end `side` of link `index`.
+    pub(crate) fn port(&self, index: usize, side: usize) -> &str {
+        &self.0[index].ends[side].device
     }
 
     /// One line for each direction of each link: devices and parameters.
@@ -116,6 +140,7 @@ impl Links {
                     end.mtu = spec.mtu.take();
                     end.plain = spec;
                     end.qdiscs.clear();
+                    end.since = PipeCounters::default();
                 }
             }
             _ => return Err("write for example: link s1-s2 down, or link s1-s2 delay 50ms loss 1%".into()),
@@ -123,28 +148,90 @@ impl Links {
         Ok(self.result_for(index))
     }
 
-    /// Runs `tc` with these arguments.
-    pub(crate) fn tc(&mut self, arguments: &[String]) -> Result<CommandResult, String> {
+    /// Runs `tc` with these arguments. `counters` has those of all directions: of the first link forward, backward, and so on.
+    pub(crate) fn tc(
+        &mut self,
+        arguments: &[String],
+        counters: &[PipeCounters],
+    ) -> Result<CommandResult, String> {
         match tc::parse(arguments)? {
-            TcCommand::Show { device } => self.show(device.as_deref()),
+            TcCommand::Show { device, object, with_counters } => {
+                self.show(device.as_deref(), object, counters, with_counters)
+            }
+            TcCommand::Change { device, action, position: QdiscPosition::Ingress, .. } => {
+                self.ingress(&device, action)
+            }
             TcCommand::Change { device, action, position, handle, kind } => {
                 let (index, side) = self.find_device(&device)?;
-                let end = &mut self.0[index].ends[side];
-                let mut qdiscs = end.qdiscs.clone();
-                change_qdiscs(&mut qdiscs, action, position, handle, kind)?;
-                end.qdiscs = qdiscs;
-                if end.qdiscs.is_empty() {
-                    // As in Mininet, a port without a root qdisc is ideal.
-                    let overhead = end.plain.overhead;
-                    end.plain = PipeSpec { overhead, ..PipeSpec::default() };
+                let mut qdiscs = self.0[index].ends[side].qdiscs.clone();
+                change_qdiscs(&mut qdiscs, action, position, handle, kind.clone())?;
+                let is_new = position == QdiscPosition::Root
+                    && matches!(action, QdiscAction::Add | QdiscAction::Replace);
+                let result = self.set_qdiscs(index, side, qdiscs)?;
+                if is_new {
+                    self.0[index].ends[side].since =
+                        counters.get(2 * index + side).copied().unwrap_or_default();
+                }
+                let spec = self.0[index].spec(side);
+                let text = kind.and_then(|kind| warning(&kind, &spec)).unwrap_or_default().to_owned();
+                Ok(CommandResult { text, ..result })
+            }
+            TcCommand::Class { device, action, class, parameters } => {
+                let (index, side) = self.find_device(&device)?;
+                let mut qdiscs = self.0[index].ends[side].qdiscs.clone();
+                change_classes(&mut qdiscs, action, class, parameters)?;
+                let result = self.set_qdiscs(index, side, qdiscs)?;
+                Ok(CommandResult { text: String::new(), ..result })
+            }
+            TcCommand::Police { device, police } => {
+                let (index, side) = self.find_device(&device)?;
+                let link = &mut self.0[index];
+                if !link.ends[side].has_ingress {
+                    return Err(format!("no ingress qdisc; add it first: tc qdisc add dev {device} ingress"));
+                }
+                let before = std::mem::replace(&mut link.ends[side].police, police);
+                if let Err(why) = link.try_spec(1 - side) {
+                    link.ends[side].police = before;
+                    return Err(why);
                 }
                 Ok(CommandResult { text: String::new(), ..self.result_for(index) })
             }
         }
     }
 
-    /// Runs `ifconfig` or `ip link set [dev]` with these arguments: `s1-eth1 mtu 9000`, `s1-eth1 down`,
-    /// `s1-eth1 up`, `s1-eth1`.
+    /// Adds or removes the ingress qdisc of a port.
+    fn ingress(&mut self, device: &str, action: QdiscAction) -> Result<CommandResult, String> {
+        let (index, side) = self.find_device(device)?;
+        let end = &mut self.0[index].ends[side];
+        match (action, end.has_ingress) {
+            (QdiscAction::Add, true) => {
+                return Err("a qdisc exists already (Exclusivity flag on, cannot modify)".into());
+            }
+            (QdiscAction::Delete, false) => return Err("no ingress qdisc".into()),
+            (QdiscAction::Delete, true) => (end.has_ingress, end.police) = (false, None),
+            _ => end.has_ingress = true,
+        }
+        Ok(CommandResult { text: String::new(), ..self.result_for(index) })
+    }
+
+    /// Gives a port these qdiscs, unless a link cannot have them together.
+    fn set_qdiscs(&mut self, index: usize, side: usize, qdiscs: Vec<Qdisc>) -> Result<CommandResult, String> {
+        let link = &mut self.0[index];
+        let before = std::mem::replace(&mut link.ends[side].qdiscs, qdiscs);
+        if let Err(why) = link.try_spec(side) {
+            link.ends[side].qdiscs = before;
+            return Err(why);
+        }
+        let end = &mut link.ends[side];
+        if end.qdiscs.is_empty() {
+            // As in Mininet, a port without a root qdisc is ideal.
+            let overhead = end.plain.overhead;
+            end.plain = PipeSpec { overhead, ..PipeSpec::default() };
+        }
+        Ok(self.result_for(index))
+    }
+
+    /// Runs `ifconfig` or `ip link set [dev]` with these arguments: `s1-eth1 mtu 9000`, `s1-eth1 down`, `s1-eth1 up`, `s1-eth1`.
     pub(crate) fn ifconfig(&mut self, arguments: &[String]) -> Result<CommandResult, String> {
         let Some((device, remaining)) = arguments.split_first() else {
             return Ok(CommandResult { text: self.list(), ..CommandResult::default() });
@@ -203,20 +290,29 @@ impl Links {
         })
     }
 
-    fn show(&self, device: Option<&str>) -> Result<CommandResult, String> {
+    fn show(
+        &self,
+        device: Option<&str>,
+        object: TcObject,
+        counters: &[PipeCounters],
+        with_counters: bool,
+    ) -> Result<CommandResult, String> {
         let mut lines = Vec::new();
         if let Some(device) = device {
             self.find_device(device)?;
         }
-        for end in self.0.iter().flat_map(|l| &l.ends).filter(|e| device.is_none_or(|d| d == e.device)) {
-            match end.qdiscs.is_empty() {
-                true => {
-                    lines.push(format!("qdisc longfat 0: dev {} root {}", end.device, describe(&end.plain)))
-                }
-                false => lines.extend(end.qdiscs.iter().map(|q| {
-                    // tc prints the device after the handle.
-                    let text = q.to_string();
-                    text.replacen(": ", &format!(": dev {} ", end.device), 1)
+        let ends = self.0.iter().flat_map(|l| &l.ends).zip(counters);
+        for (end, now) in ends.filter(|(e, _)| device.is_none_or(|d| d == e.device)) {
+            match object {
+                TcObject::Qdisc => end.show_qdiscs(with_counters.then_some(now), &mut lines),
+                TcObject::Class => end.show_classes(&mut lines),
+                TcObject::Filter => lines.extend(end.police.as_ref().map(|police| {
+                    format!(
+                        "filter dev {} parent ffff: protocol all matchall police rate {} burst {}b action drop",
+                        end.device,
+                        format_rate(police.rate),
+                        police.burst.0
+                    )
                 })),
             }
         }
@@ -247,13 +343,109 @@ impl Links {
 impl Link {
     /// The pipe from end `side` to the other.
     fn spec(&self, side: usize) -> PipeSpec {
-        let end = &self.ends[side];
-        let mut spec = tc::compose(&end.qdiscs, &end.plain);
+        // Commands that fail here have been refused.
+        let mut spec = self.try_spec(side).unwrap_or_else(|_| self.ends[side].plain.clone());
         // A port does not accept packets larger than its own MTU either (is_skb_forwardable in dev.c).
         spec.mtu = self.ends.iter().filter_map(|e| e.mtu).min();
         spec.down = self.down || self.ends.iter().any(|e| e.down);
         spec
     }
+
+    fn try_spec(&self, side: usize) -> Result<PipeSpec, String> {
+        let end = &self.ends[side];
+        compose(&end.qdiscs, &end.plain, self.ends[1 - side].police.as_ref())
+    }
+}
+
+impl End {
+    fn show_qdiscs(&self, now: Option<&PipeCounters>, lines: &mut Vec<String>) {
+        if self.qdiscs.is_empty() {
+            lines.push(format!("qdisc longfat 0: dev {} root {}", self.device, describe(&self.plain)));
+            lines.extend(now.map(|now| counters_of(None, now, &self.since)));
+        }
+        for qdisc in &self.qdiscs {
+            // As tc does, with the device after the handle.
+            lines.push(qdisc.to_string().replacen(": ", &format!(": dev {} ", self.device), 1));
+            let kind = qdisc.parent.map(|_| &qdisc.kind);
+            lines.extend(now.map(|now| counters_of(kind, now, &self.since)));
+        }
+        if self.has_ingress {
+            lines.push(format!("qdisc ingress ffff: dev {} parent ffff:fff1", self.device));
+        }
+    }
+
+    fn show_classes(&self, lines: &mut Vec<String>) {
+        for qdisc in &self.qdiscs {
+            if let QdiscKind::Htb(htb) = &qdisc.kind {
+                lines.extend(htb.classes.iter().map(|class| describe_class(qdisc.handle, class)));
+            }
+        }
+    }
+}
+
+/// The counters of a qdisc since its root was added, as `tc -s` prints them. At the root (`None`) they count all drops, below
+/// it those of the kind. `overlimits` counts packets that found the queue full or were marked.
+fn counters_of(kind: Option<&QdiscKind>, now: &PipeCounters, since: &PipeCounters) -> String {
+    let queue = now.dropped_queue + now.dropped_aqm - since.dropped_queue - since.dropped_aqm;
+    let wire = now.dropped_loss - since.dropped_loss;
+    let other = now.dropped_mtu + now.dropped_down - since.dropped_mtu - since.dropped_down;
+    let dropped = match kind {
+        None => queue + wire + other,
+        Some(QdiscKind::Netem(netem)) if netem.rate.is_none() => wire,
+        Some(QdiscKind::Netem(_)) => wire + queue,
+        Some(_) => queue,
+    };
+    let overlimits = queue + now.marked - since.marked;
+    format!(
+        " Sent {} bytes {} pkt (dropped {dropped}, overlimits {overlimits} requeues 0)\n backlog {}b {}p requeues 0",
+        now.sent_bytes - since.sent_bytes,
+        now.sent_packets - since.sent_packets,
+        now.queue_bytes,
+        now.queue_packets
+    )
+}
+
+/// Adds, changes or removes a class of htb as tc does.
+fn change_classes(
+    qdiscs: &mut [Qdisc],
+    action: QdiscAction,
+    class: Parent,
+    parameters: Option<HtbClass>,
+) -> Result<(), String> {
+    let has_children = qdiscs.iter().any(|q| q.parent == Some(class));
+    let found = qdiscs.iter_mut().find(|q| q.handle == class.handle).map(|q| &mut q.kind);
+    let Some(QdiscKind::Htb(htb)) = found else {
+        return Err(format!("no htb qdisc {:x}:", class.handle));
+    };
+    let there = htb.classes.iter().position(|c| c.minor == class.class);
+    match (action, there, parameters) {
+        (QdiscAction::Add, Some(_), _) => return Err(format!("class {class} exists already")),
+        (QdiscAction::Change | QdiscAction::Delete, None, _) => return Err(format!("no class {class}")),
+        (QdiscAction::Delete, Some(at), _) => {
+            if has_children || htb.classes.iter().any(|c| c.parent == class.class) {
+                return Err(format!("class {class} is in use"));
+            }
+            htb.classes.remove(at);
+        }
+        (_, there, Some(parameters)) => {
+            if parameters.parent == parameters.minor {
+                return Err(format!("class {class} cannot be its own parent"));
+            }
+            if parameters.parent != 0 && htb.class(parameters.parent).is_none() {
+                return Err(format!("no class {:x}:{:x}", class.handle, parameters.parent));
+            }
+            match there {
+                // A class stays where it is, as in Linux: so there are no cycles.
+                Some(at) if htb.classes[at].parent != parameters.parent => {
+                    return Err(format!("class {class} cannot get another parent"));
+                }
+                Some(at) => htb.classes[at] = parameters,
+                None => htb.classes.push(parameters),
+            }
+        }
+        (_, _, None) => return Err("no class given".into()),
+    }
+    Ok(())
 }
 
 /// Adds, changes or removes a qdisc as tc does.
@@ -266,11 +458,20 @@ fn change_qdiscs(
 ) -> Result<(), String> {
     let parent = match position {
         QdiscPosition::Root => None,
+        QdiscPosition::Ingress => return Err("ingress has policers only".into()),
         QdiscPosition::Under(parent) => {
-            if !qdiscs.iter().any(|q| q.handle == parent) {
-                return Err(format!("no parent qdisc {parent:x}:"));
+            match qdiscs.iter().find(|q| q.handle == parent.handle).map(|q| &q.kind) {
+                None => return Err(format!("no parent qdisc {:x}:", parent.handle)),
+                Some(QdiscKind::Htb(htb)) if htb.class(parent.class).is_none() => {
+                    return Err(format!("no class {parent}"));
+                }
+                Some(QdiscKind::Htb(_)) => Some(parent),
+                Some(QdiscKind::Queue(queue)) if !queue.shown.starts_with("red") => {
+                    return Err(format!("{} has no classes", qdisc_name(qdiscs, parent.handle)));
+                }
+                // These have one class.
+                Some(_) => Some(Parent { class: 0, ..parent }),
             }
-            Some(parent)
         }
     };
     let existing = qdiscs.iter().position(|q| q.parent == parent);
@@ -287,7 +488,17 @@ fn change_qdiscs(
             if std::mem::discriminant(&qdiscs[at].kind) != std::mem::discriminant(&kind) {
                 return Err("change cannot change the kind of a qdisc; use replace".into());
             }
-            qdiscs[at].kind = kind;
+            qdiscs[at].kind = match (&qdiscs[at].kind, kind) {
+                (QdiscKind::Htb(old), QdiscKind::Htb(new)) => {
+                    QdiscKind::Htb(tc_kinds::Htb { classes: old.classes.clone(), ..new })
+                }
+                (QdiscKind::Queue(old), QdiscKind::Queue(new))
+                    if std::mem::discriminant(&old.discipline) != std::mem::discriminant(&new.discipline) =>
+                {
+                    return Err("change cannot change the kind of a qdisc; use replace".into());
+                }
+                (_, kind) => kind,
+            };
         }
         (QdiscAction::Add | QdiscAction::Replace, _) => {
             delete_below(qdiscs, parent);
@@ -302,11 +513,18 @@ fn change_qdiscs(
     Ok(())
 }
 
+/// The name of the qdisc with this handle.
+fn qdisc_name(qdiscs: &[Qdisc], handle: u32) -> &str {
+    qdiscs.iter().find(|q| q.handle == handle).map_or("", |q| q.kind.name())
+}
+
 /// Removes the qdisc under `parent`, and all its descendants.
-fn delete_below(qdiscs: &mut Vec<Qdisc>, parent: Option<u32>) {
+fn delete_below(qdiscs: &mut Vec<Qdisc>, parent: Option<Parent>) {
     while let Some(at) = qdiscs.iter().position(|q| q.parent == parent) {
-        let removed = qdiscs.remove(at);
-        delete_below(qdiscs, Some(removed.handle));
+        let gone = qdiscs.remove(at);
+        while let Some(child) = qdiscs.iter().find_map(|q| q.parent.filter(|p| p.handle == gone.handle)) {
+            delete_below(qdiscs, Some(child));
+        }
     }
 }
 
@@ -341,6 +559,10 @@ mod tests {
         Links::new(&scenario::ScenarioFile::parse("x.toml", text).unwrap().resolve(None, &[]).unwrap())
     }
 
+    fn tc(links: &mut Links, line: &str) -> Result<CommandResult, String> {
+        links.tc(&arguments(line), &[PipeCounters::default(); 6])
+    }
+
     fn arguments(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
     }
@@ -355,27 +577,114 @@ mod tests {
     #[test]
     fn tc_commands_change_the_direction_of_a_port() {
         let mut links = links();
-        links.tc(&arguments("qdisc add dev s2-eth1 root handle 1: netem delay 20ms")).unwrap();
+        tc(&mut links, "qdisc add dev s2-eth1 root handle 1: netem delay 20ms").unwrap();
         let line = "qdisc add dev s2-eth1 parent 1: handle 2: tbf rate 10gbit burst 5000000 limit 25000000";
-        let result = links.tc(&arguments(line)).unwrap();
+        let result = tc(&mut links, line).unwrap();
         let (pipe, spec) = &result.changed[1];
         assert_eq!((pipe.link, pipe.direction), (1, Direction::Backward));
         assert_eq!((spec.delay, spec.queue), (Time::from_millis(20), QueueLimit::Bytes(Bytes(25_000_000))));
         assert_eq!(result.changed[0].1.delay, Time::from_millis(5), "the other direction is unchanged");
-        let shown = links.tc(&arguments("qdisc show dev s2-eth1")).unwrap().text;
+        let shown = tc(&mut links, "qdisc show dev s2-eth1").unwrap().text;
         assert_eq!(shown.lines().count(), 2);
         assert!(shown.starts_with("qdisc netem 1: dev s2-eth1 root limit 1000 delay 20ms"), "{shown}");
-        assert!(links.tc(&arguments(line)).unwrap_err().contains("already"));
-        links.tc(&arguments("qdisc change dev s2-eth1 root handle 1: netem loss 1%")).unwrap();
-        let result = links.tc(&arguments("qdisc del dev s2-eth1 root")).unwrap();
+        assert!(tc(&mut links, line).unwrap_err().contains("already"));
+        tc(&mut links, "qdisc change dev s2-eth1 root handle 1: netem loss 1%").unwrap();
+        let result = tc(&mut links, "qdisc del dev s2-eth1 root").unwrap();
         assert_eq!(result.changed[1].1, PipeSpec::default());
-        assert!(links.tc(&arguments("qdisc del dev s2-eth1 root")).is_err());
+        assert!(tc(&mut links, "qdisc del dev s2-eth1 root").is_err());
         assert!(
-            links
-                .tc(&arguments("qdisc add dev s9-eth1 root netem delay 1ms"))
-                .unwrap_err()
-                .contains("s1-eth1")
+            tc(&mut links, "qdisc add dev s9-eth1 root netem delay 1ms").unwrap_err().contains("s1-eth1")
         );
+    }
+
+    #[test]
+    fn shapers_queues_and_policers_compose() {
+        let mut links = links();
+        // As Mininet's TCLink does.
+        for line in [
+            "qdisc add dev s1-eth2 root handle 5: htb default 1",
+            "class add dev s1-eth2 parent 5: classid 5:1 htb rate 10mbit burst 15k",
+            "qdisc add dev s1-eth2 parent 5:1 handle 10: netem delay 7ms",
+        ] {
+            tc(&mut links, line).unwrap();
+        }
+        let result = tc(&mut links, "qdisc add dev s1-eth2 parent 10: handle 11: fq_codel").unwrap();
+        let spec = &result.changed[0].1;
+        assert_eq!((&spec.rate, spec.burst), (&Rate::Constant(BitRate(10_000_000)), Some(Bytes(15 * 1024))));
+        assert_eq!((spec.delay, spec.queue), (Time::from_millis(7), QueueLimit::Packets(10_240)));
+        assert!(matches!(spec.discipline, net::Discipline::FqCodel(_)));
+        let shown = tc(&mut links, "class show dev s1-eth2").unwrap().text;
+        assert_eq!(shown, "class htb 5:1 root rate 10Mbit ceil 10Mbit burst 15360b");
+        let error = tc(&mut links, "qdisc change dev s1-eth2 parent 5:1 netem rate 1mbit").unwrap_err();
+        assert!(error.contains("netem rate beside htb"), "{error}");
+        assert!(tc(&mut links, "class del dev s1-eth2 classid 5:1").unwrap_err().contains("in use"));
+        assert!(
+            tc(&mut links, "qdisc add dev s1-eth2 parent 5:9 netem delay 1ms").unwrap_err().contains("5:9")
+        );
+        let error = tc(&mut links, "qdisc add dev s1-eth2 parent 11: handle 12: pfifo").unwrap_err();
+        assert!(error.contains("fq_codel has no classes"), "{error}");
+        // A refused command changes nothing.
+        assert_eq!(links.0[1].spec(0), result.changed[0].1);
+
+        tc(&mut links, "qdisc add dev s1-eth1 ingress").unwrap();
+        let line = "filter add dev s1-eth1 parent ffff: protocol ip u32 match u32 0 0 police rate 1mbit burst 10k drop";
+        let result = tc(&mut links, line).unwrap();
+        let policed = &result.changed[0].1;
+        assert_eq!((policed.queue, policed.burst), (QueueLimit::Packets(1), Some(Bytes(10_240))));
+        assert_eq!(result.changed[1].1, PipeSpec::default(), "only received packets");
+        assert!(tc(&mut links, "filter show dev s1-eth1 ingress").unwrap().text.contains("rate 1Mbit"));
+        let error = tc(&mut links, &line.replace("s1-eth1", "s2-eth1")).unwrap_err();
+        assert!(error.contains("ingress"), "{error}");
+        tc(&mut links, "qdisc add dev s2-eth1 ingress").unwrap();
+        let error = tc(&mut links, &line.replace("s1-eth1", "s2-eth1")).unwrap_err();
+        assert!(error.contains("one rate"), "{error}");
+        let result = tc(&mut links, "qdisc del dev s1-eth1 ingress").unwrap();
+        assert_eq!(result.changed[0].1, PipeSpec::default());
+    }
+
+    #[test]
+    fn two_rates_are_refused_and_ineffective_settings_are_reported() {
+        let mut links = links();
+        tc(&mut links, "qdisc add dev s2-eth1 root handle 1: netem delay 5ms limit 100000")
+            .map(|done| {
+                assert!(result.text.contains("netem limit is not emulated"), "{}", result.text);
+            })
+            .unwrap();
+        tc(&mut links, "qdisc add dev s2-eth1 parent 1: handle 2: tbf rate 1mbit burst 10kb limit 10kb")
+            .unwrap();
+        for (line, named) in [
+            ("qdisc change dev s2-eth1 root netem delay 5ms rate 2mbit", "netem rate beside tbf"),
+            ("qdisc add dev s2-eth1 parent 2: handle 3: tbf rate 2mbit burst 10kb limit 10kb", "second rate"),
+        ] {
+            let error = tc(&mut links, line).unwrap_err();
+            assert!(error.contains(named), "{line}: {error}");
+        }
+        let codel = tc(&mut links, "qdisc add dev s1-eth1 root codel").unwrap();
+        assert!(codel.text.contains("no rate"), "{}", codel.text);
+    }
+
+    #[test]
+    fn counters_begin_with_the_root_qdisc() {
+        let mut links = links();
+        let mut counters = [PipeCounters::default(); 6];
+        counters[2] = PipeCounters { sent_packets: 5, sent_bytes: 500, dropped_loss: 1, ..counters[2] };
+        links.tc(&arguments("qdisc add dev s1-eth2 root handle 1: netem loss 1%"), &counters).unwrap();
+        let tbf = "qdisc add dev s1-eth2 parent 1: handle 2: tbf rate 1mbit burst 10kb limit 10kb";
+        links.tc(&arguments(tbf), &counters).unwrap();
+        counters[2] = PipeCounters {
+            sent_packets: 8,
+            sent_bytes: 900,
+            dropped_loss: 3,
+            dropped_queue: 4,
+            queue_packets: 1,
+            queue_bytes: 100,
+            ..counters[2]
+        };
+        let shown = links.tc(&arguments("-s qdisc show dev s1-eth2"), &counters).unwrap().text;
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[1], " Sent 400 bytes 3 pkt (dropped 6, overlimits 4 requeues 0)");
+        assert_eq!(lines[2], " backlog 100b 1p requeues 0");
+        assert!(lines[4].contains("(dropped 4, overlimits 4"), "{shown}");
     }
 
     #[test]

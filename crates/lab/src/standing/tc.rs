@@ -1,32 +1,39 @@
-//! tc on an emulated port: `qdisc add|change|replace|del|show` with netem and tbf, in the syntax of
-//! tc-netem(8) and tc-tbf(8). Other arguments are errors that name the argument.
+//! tc on an emulated port: `qdisc`, `class` and `filter` with netem (tc-netem(8)), the shapers and queues of `tc_kinds.rs`, and
+//! a policer. Arguments that the emulated link cannot apply are errors that name the argument.
 //!
 //! Differences from Linux:
 //! 1. A packet passes queue, rate, loss and delay in this order, whatever the order of netem and tbf.
 //! 2. netem's `limit` counts only the packets that wait for a `rate`, not the delayed ones in flight.
 //! 3. Correlations are not supported.
+//! 4. A port has one rate, so tbf, htb and netem's `rate` exclude each other. Without filters all packets are of htb's default
+//!    class, which borrows as if all others were idle; its children and netem's count for the whole port.
+//! 5. A policer lets one packet wait for its tokens instead of dropping it.
 
-use std::fmt;
+use net::{Distribution, GilbertElliott, LossModel};
+use units::{BitRate, Time};
 
-use net::{
-    Discipline, Distribution, GilbertElliott, Jitter, LossModel, LossUnit, PipeSpec, QueueLimit, Rate,
-    Reorder,
+use super::{
+    tc_kinds::{self, Htb, HtbClass, Police, QueueKind, Tbf, count},
+    tc_units::{percent, rate, time},
 };
-use units::{BitRate, Bytes, Time};
-
-use super::tc_units::{percent, rate, size, time};
-
-/// Default limit of netem's queue, packets (sch_netem.c, tc-netem(8)).
-const NETEM_LIMIT: u64 = 1000;
 
 /// A qdisc of a port.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Qdisc {
     /// `1:` is 1.
     pub(crate) handle: u32,
-    /// The handle of the qdisc above; `None` at the root.
-    pub(crate) parent: Option<u32>,
+    /// The qdisc above; `None` at the root.
+    pub(crate) parent: Option<Parent>,
     pub(crate) kind: QdiscKind,
+}
+
+/// A position below a qdisc. The class counts only below htb; elsewhere it is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parent {
+    /// `1:10` is 1.
+    pub(crate) handle: u32,
+    /// `1:10` is 0x10.
+    pub(crate) class: u32,
 }
 
 /// Kind and parameters of a qdisc.
@@ -34,29 +41,23 @@ pub(crate) struct Qdisc {
 pub(crate) enum QdiscKind {
     Netem(Netem),
     Tbf(Tbf),
+    Htb(Htb),
+    Queue(QueueKind),
 }
 
 /// netem's parameters.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Netem {
-    limit: Option<u64>,
-    delay: Time,
-    jitter: Time,
-    distribution: Distribution,
-    loss: LossModel,
-    duplicate: f64,
-    corrupt: f64,
-    reorder: f64,
-    gap: u32,
-    rate: Option<BitRate>,
-}
-
-/// tbf's parameters.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Tbf {
-    rate: BitRate,
-    burst: Bytes,
-    limit: Bytes,
+    pub(super) limit: Option<u64>,
+    pub(super) delay: Time,
+    pub(super) jitter: Time,
+    pub(super) distribution: Distribution,
+    pub(super) loss: LossModel,
+    pub(super) duplicate: f64,
+    pub(super) corrupt: f64,
+    pub(super) reorder: f64,
+    pub(super) gap: u32,
+    pub(super) rate: Option<BitRate>,
 }
 
 /// A parsed tc command.
@@ -64,6 +65,8 @@ pub(crate) struct Tbf {
 pub(crate) enum TcCommand {
     Show {
         device: Option<String>,
+        object: TcObject,
+        with_counters: bool,
     },
     Change {
         device: String,
@@ -72,6 +75,26 @@ pub(crate) enum TcCommand {
         handle: Option<u32>,
         kind: Option<QdiscKind>,
     },
+    /// `None` deletes the class.
+    Class {
+        device: String,
+        action: QdiscAction,
+        class: Parent,
+        parameters: Option<HtbClass>,
+    },
+    /// A policer on the packets that a port receives; `None` deletes it.
+    Police {
+        device: String,
+        police: Option<Police>,
+    },
+}
+
+/// What `tc` is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TcObject {
+    Qdisc,
+    Class,
+    Filter,
 }
 
 /// Operation on a qdisc.
@@ -87,67 +110,174 @@ pub(crate) enum QdiscAction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QdiscPosition {
     Root,
-    Under(u32),
+    Under(Parent),
+    /// Received packets; only policers.
+    Ingress,
 }
 
 /// Parses the arguments of `tc`.
 pub(crate) fn parse(arguments: &[String]) -> Result<TcCommand, String> {
-    let mut arguments = arguments.iter().map(String::as_str).skip_while(|argument| argument.starts_with('-'));
-    match arguments.next() {
-        Some("qdisc" | "qd" | "q") => {}
+    let mut arguments = arguments.iter().map(String::as_str).peekable();
+    let mut with_counters = false;
+    while let Some(option) = arguments.next_if(|w| w.starts_with('-')) {
+        match option {
+            "-s" | "-stat" | "-stats" | "-statistics" => with_counters = true,
+            "-d" | "-details" => {}
+            other => return Err(format!("tc {other} is not supported on an emulated port")),
+        }
+    }
+    let object = match arguments.next() {
+        Some("qdisc" | "qd" | "q") => TcObject::Qdisc,
+        Some("class" | "cl" | "c") => TcObject::Class,
+        Some("filter" | "f") => TcObject::Filter,
         other => {
             return Err(format!(
-                "tc {} is not supported on an emulated port, only tc qdisc",
+                "tc {} is not supported on an emulated port, only tc qdisc, class and filter",
                 other.unwrap_or("")
             ));
         }
-    }
+    };
     let action = match arguments.next() {
         None | Some("show" | "list" | "ls" | "l" | "s") => {
             let remaining: Vec<&str> = arguments.collect();
-            return match remaining[..] {
-                [] => Ok(TcCommand::Show { device: None }),
-                ["dev", device] => Ok(TcCommand::Show { device: Some(device.into()) }),
-                _ => Err(format!("tc qdisc show {} is not supported", remaining.join(" "))),
+            let device = match remaining[..] {
+                [] => None,
+                ["dev", device] => Some(device.into()),
+                ["dev", device, "ingress"] | ["dev", device, "parent", "ffff:"]
+                    if object == TcObject::Filter =>
+                {
+                    Some(device.into())
+                }
+                _ => return Err(format!("tc ... show {} is not supported", remaining.join(" "))),
             };
+            return Ok(TcCommand::Show { device, object, with_counters });
         }
         Some("add" | "a") => QdiscAction::Add,
         Some("change" | "c") => QdiscAction::Change,
         Some("replace" | "r") => QdiscAction::Replace,
         Some("del" | "delete" | "d") => QdiscAction::Delete,
-        Some(other) => return Err(format!("tc qdisc {other} is not supported")),
+        Some(other) => return Err(format!("tc ... {other} is not supported")),
     };
+    match object {
+        TcObject::Qdisc => qdisc(action, &mut arguments),
+        TcObject::Class => class(action, &mut arguments),
+        TcObject::Filter => filter(action, &mut arguments),
+    }
+}
+
+fn qdisc(action: QdiscAction, arguments: Arguments<'_, '_>) -> Result<TcCommand, String> {
     let (mut device, mut position, mut handle, mut kind) = (None, QdiscPosition::Root, None, None);
     while let Some(argument) = arguments.next() {
         match argument {
             "dev" => device = Some(arguments.next().ok_or("dev needs a name")?.to_owned()),
             "root" => position = QdiscPosition::Root,
             "parent" => {
-                position = QdiscPosition::Under(major(arguments.next().ok_or("parent needs a handle")?)?)
+                position = QdiscPosition::Under(class_id(arguments.next().ok_or("parent needs a handle")?)?)
             }
-            "handle" => handle = Some(major(arguments.next().ok_or("handle needs a number")?)?),
-            "netem" => kind = Some(QdiscKind::Netem(netem(&mut arguments)?)),
-            "tbf" => kind = Some(QdiscKind::Tbf(tbf(&mut arguments)?)),
-            "ingress" | "clsact" => return Err(format!("{argument} is not supported on an emulated port")),
+            "handle" => handle = Some(class_id(arguments.next().ok_or("handle needs a number")?)?.handle),
+            "netem" => kind = Some(QdiscKind::Netem(netem(arguments)?)),
+            "tbf" => kind = Some(QdiscKind::Tbf(tc_kinds::tbf(arguments)?)),
+            "htb" => kind = Some(QdiscKind::Htb(tc_kinds::htb(arguments)?)),
+            "red" => kind = Some(QdiscKind::Queue(tc_kinds::red(arguments)?)),
+            "codel" | "fq_codel" => kind = Some(QdiscKind::Queue(tc_kinds::codel(argument, arguments)?)),
+            "pfifo" | "bfifo" => kind = Some(QdiscKind::Queue(tc_kinds::fifo(argument, arguments)?)),
+            "ingress" => position = QdiscPosition::Ingress,
+            "clsact" => return Err(format!("{argument} is not supported on an emulated port; ingress is")),
             other => {
-                return Err(format!("qdisc {other} is not supported on an emulated port; netem and tbf are"));
+                return Err(format!("qdisc {other} is not supported on an emulated port; {SUPPORTED}"));
             }
         }
     }
     let device = device.ok_or("tc qdisc needs dev NAME")?;
-    if kind.is_none() && action != QdiscAction::Delete {
-        return Err("no qdisc given; netem and tbf are supported".into());
+    if kind.is_none() && action != QdiscAction::Delete && position != QdiscPosition::Ingress {
+        return Err(format!("no qdisc given; {SUPPORTED}"));
     }
     Ok(TcCommand::Change { device, action, position, handle, kind })
 }
 
-/// Whether a tc command with these arguments is for the emulator: it concerns a port of the lab, and mentions
-/// netem or tbf or is another command that `parse` supports. All others are for the real tc, including those
-/// on a host's other devices such as `lo`.
+const SUPPORTED: &str = "netem, tbf, htb, red, codel, fq_codel, pfifo and bfifo are";
+
+/// `class add dev s1-eth1 parent 1: classid 1:10 htb rate 1mbit`.
+fn class(action: QdiscAction, arguments: Arguments<'_, '_>) -> Result<TcCommand, String> {
+    let (mut device, mut parent, mut id, mut parameters) = (None, None, None, None);
+    while let Some(argument) = arguments.next() {
+        match argument {
+            "dev" => device = Some(arguments.next().ok_or("dev needs a name")?.to_owned()),
+            "parent" => parent = Some(class_id(arguments.next().ok_or("parent needs a handle")?)?),
+            "classid" => id = Some(class_id(arguments.next().ok_or("classid needs a handle")?)?),
+            "root" => {}
+            "htb" => {
+                let id = id.ok_or("tc class needs classid")?;
+                if parent.is_some_and(|parent| parent.handle != id.handle) {
+                    return Err("a class and its parent must have the same major number".into());
+                }
+                let above = parent.map_or(0, |parent| parent.class);
+                parameters = Some(tc_kinds::htb_class(arguments, id.class, above)?);
+            }
+            other => return Err(format!("class {other} is not supported on an emulated port; htb is")),
+        }
+    }
+    let device = device.ok_or("tc class needs dev NAME")?;
+    let class = id.filter(|id| id.class != 0).ok_or("tc class needs classid, such as 1:10")?;
+    if parameters.is_none() && action != QdiscAction::Delete {
+        return Err("tc class needs htb and its parameters".into());
+    }
+    Ok(TcCommand::Class { device, action, class, parameters })
+}
+
+/// `filter add dev s1-eth1 parent ffff: protocol all matchall police rate 1mbit burst 10k drop`, or u32 with a match of all
+/// packets.
+fn filter(action: QdiscAction, arguments: Arguments<'_, '_>) -> Result<TcCommand, String> {
+    const ONLY: &str = "on an emulated port; only police on all received packets is (parent ffff:, matchall or \
+                        u32 match u32 0 0)";
+    let (mut device, mut is_ingress, mut police) = (None, false, None);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("tc filter: {argument} needs a value"));
+        match argument {
+            "dev" => device = Some(value()?.to_owned()),
+            "ingress" => is_ingress = true,
+            "parent" => {
+                let parent = value()?;
+                if !parent.starts_with("ffff:") {
+                    return Err(format!(
+                        "a filter on sent packets (parent {parent}) is not supported {ONLY}"
+                    ));
+                }
+                is_ingress = true;
+            }
+            "protocol" => match value()? {
+                "all" | "ip" => {}
+                other => return Err(format!("filter protocol {other} is not supported {ONLY}")),
+            },
+            "prio" | "pref" | "handle" => drop(value()?),
+            "matchall" | "u32" | "action" => {}
+            "match" => {
+                let matched = [value()?, value()?, value()?];
+                if !matches!(matched, ["u32", "0", "0"] | ["ip", "src" | "dst", "0.0.0.0/0"]) {
+                    return Err(format!("filter match {} is not supported {ONLY}", matched.join(" ")));
+                }
+            }
+            "at" => drop(value()?),
+            "police" => police = Some(tc_kinds::police(arguments)?),
+            other => return Err(format!("filter {other} is not supported {ONLY}")),
+        }
+    }
+    let device = device.ok_or("tc filter needs dev NAME")?;
+    if !is_ingress || (police.is_none() && action != QdiscAction::Delete) {
+        return Err(format!("this filter is not supported {ONLY}"));
+    }
+    Ok(TcCommand::Police { device, police: police.filter(|_| action != QdiscAction::Delete) })
+}
+
+/// Whether a tc command with these arguments is for the emulator: it concerns a port of the lab, and is about a kind that the
+/// emulator has or another command that `parse` supports. All others are for the real tc, also those on a host's other devices
+/// such as `lo`, and a queue at the root of a host's device.
 pub fn is_for_emulated_port(arguments: &[String]) -> bool {
-    let device = arguments.iter().skip_while(|argument| *argument != "dev").nth(1);
-    let mentions_netem_or_tbf = arguments.iter().any(|argument| argument == "netem" || argument == "tbf");
-    device.is_none_or(|d| is_port_name(d)) && (mentions_netem_or_tbf || parse(arguments).is_ok())
+    let device = arguments.iter().skip_while(|w| *w != "dev").nth(1);
+    let has = |names: &[&str]| arguments.iter().any(|w| names.contains(&w.as_str()));
+    let ours = has(&["netem", "tbf", "htb", "police"]);
+    let is_own_queue = has(&["pfifo", "bfifo"]) && !has(&["parent"]);
+    device.is_none_or(|d| is_port_name(d)) && (ours || (!is_own_queue && parse(arguments).is_ok()))
 }
 
 /// Whether this is the name of an emulated port, such as `s1-eth2`.
@@ -156,10 +286,14 @@ fn is_port_name(device: &str) -> bool {
     number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The major number of a handle such as `1:` or `1:1`.
-fn major(text: &str) -> Result<u32, String> {
-    let number = text.split(':').next().unwrap_or(text);
-    u32::from_str_radix(number, 16).map_err(|_| format!("{text:?} is not a handle; write for example 1:"))
+/// A handle such as `1:` or `1:10`, in hexadecimal digits.
+fn class_id(text: &str) -> Result<Parent, String> {
+    let (major, minor) = text.split_once(':').unwrap_or((text, ""));
+    let number = |digits: &str| if digits.is_empty() { Ok(0) } else { u32::from_str_radix(digits, 16) };
+    match (number(major), number(minor)) {
+        (Ok(handle), Ok(class)) => Ok(Parent { handle, class }),
+        _ => Err(format!("{text:?} is not a handle; write for example 1: or 1:10")),
+    }
 }
 
 type Arguments<'a, 'b> = &'b mut dyn Iterator<Item = &'a str>;
@@ -254,135 +388,12 @@ fn starts_number(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit() || c == '.')
 }
 
-fn tbf(arguments: Arguments<'_, '_>) -> Result<Tbf, String> {
-    let (mut tbf_rate, mut burst, mut limit, mut latency) = (None, None, None, None);
-    while let Some(argument) = arguments.next() {
-        let value = arguments.next().ok_or(format!("tbf {argument} needs a value"))?;
-        match argument {
-            "rate" => tbf_rate = Some(rate(value)?),
-            // A slash precedes the cell size, which the kernel ignores.
-            "burst" | "buffer" | "maxburst" => burst = Some(size(value.split('/').next().unwrap_or(value))?),
-            "limit" => limit = Some(size(value)?),
-            "latency" => latency = Some(time(value)?),
-            other => return Err(format!("tbf {other} is not supported on an emulated port")),
-        }
-    }
-    let rate = tbf_rate.filter(|r| r.0 > 0).ok_or("tbf needs a rate")?;
-    let burst = burst.filter(|b| b.0 > 0).ok_or("tbf needs a burst")?;
-    let limit = match (limit, latency) {
-        (Some(limit), None) => limit,
-        (None, Some(latency)) => Bytes(rate.bytes_in(latency).0.saturating_add(burst.0)),
-        _ => return Err("tbf needs either a limit or a latency".into()),
-    };
-    Ok(Tbf { rate, burst, limit })
-}
-
-fn count(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a number of packets"))
-}
-
-/// Applies a port's qdiscs to its pipe; `plain` is the pipe without qdiscs.
-pub(crate) fn compose(qdiscs: &[Qdisc], plain: &PipeSpec) -> PipeSpec {
-    let mut spec = plain.clone();
-    for qdisc in qdiscs {
-        match &qdisc.kind {
-            QdiscKind::Tbf(tbf) => {
-                spec.rate = Rate::Constant(tbf.rate);
-                spec.burst = Some(tbf.burst);
-                spec.queue = QueueLimit::Bytes(tbf.limit);
-                spec.discipline = Discipline::default();
-            }
-            QdiscKind::Netem(netem) => apply_netem(netem, &mut spec),
-        }
-    }
-    spec
-}
-
-fn apply_netem(netem: &Netem, spec: &mut PipeSpec) {
-    spec.delay = netem.delay;
-    spec.jitter = (netem.jitter > Time(0)).then_some(Jitter {
-        spread: netem.jitter,
-        distribution: netem.distribution,
-        reorders: true,
-    });
-    spec.loss = netem.loss.clone();
-    spec.loss_unit = LossUnit::SuperPacket;
-    spec.duplicate = netem.duplicate;
-    spec.corrupt = netem.corrupt;
-    spec.reorder = (netem.reorder > 0.0).then_some(Reorder { probability: netem.reorder, gap: netem.gap });
-    if let (Some(rate), Rate::Unlimited) = (netem.rate, &spec.rate) {
-        spec.rate = Rate::Constant(rate);
-        spec.queue = QueueLimit::Packets(netem.limit.unwrap_or(NETEM_LIMIT));
-    }
-}
-
-impl fmt::Display for Qdisc {
-    /// In the format of tc, without `gap`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.kind {
-            QdiscKind::Netem(_) => "netem",
-            QdiscKind::Tbf(_) => "tbf",
-        };
-        write!(f, "qdisc {name} {:x}: ", self.handle)?;
-        match self.parent {
-            None => write!(f, "root")?,
-            Some(parent) => write!(f, "parent {parent:x}:")?,
-        }
-        match &self.kind {
-            QdiscKind::Tbf(t) => {
-                write!(f, " rate {} burst {}b limit {}b", format_rate(t.rate), t.burst.0, t.limit.0)
-            }
-            QdiscKind::Netem(netem) => fmt_netem(netem, f),
-        }
-    }
-}
-
-/// A time in the format of tc: `20ms`.
-fn format_time(time: Time) -> String {
-    time.to_string().replace(' ', "")
-}
-
-/// A rate in the format of tc: `10Gbit`.
-fn format_rate(rate: BitRate) -> String {
-    rate.to_string().replace("b/s", "bit").replace(' ', "")
-}
-
-fn fmt_netem(netem: &Netem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, " limit {}", netem.limit.unwrap_or(NETEM_LIMIT))?;
-    if netem.delay > Time(0) {
-        write!(f, " delay {}", format_time(netem.delay))?;
-    }
-    if netem.jitter > Time(0) {
-        write!(f, "  {}", format_time(netem.jitter))?;
-    }
-    match &netem.loss {
-        LossModel::Independent(p) => write!(f, " loss {}%", p * 100.0)?,
-        LossModel::GilbertElliott(g) => write!(
-            f,
-            " loss gemodel p {}% r {}% 1-h {}% 1-k {}%",
-            g.to_bad * 100.0,
-            g.to_good * 100.0,
-            g.loss_bad * 100.0,
-            g.loss_good * 100.0
-        )?,
-        _ => {}
-    }
-    for (name, share) in
-        [("duplicate", netem.duplicate), ("corrupt", netem.corrupt), ("reorder", netem.reorder)]
-    {
-        if share > 0.0 {
-            write!(f, " {name} {}%", share * 100.0)?;
-        }
-    }
-    match netem.rate {
-        Some(rate) => write!(f, " rate {}", format_rate(rate)),
-        None => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use net::{LossUnit, PipeSpec, QueueLimit, Rate, Reorder};
+    use units::Bytes;
+
+    use super::{super::tc_compose::compose, *};
 
     fn arguments(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
@@ -408,16 +419,19 @@ mod tests {
         );
         let line = "qdisc add dev s1-eth2 parent 1: handle 2: tbf rate 10gbit burst 5000000 limit 25000000";
         let tbf = kind(line);
-        let qdiscs =
-            [Qdisc { handle: 1, parent: None, kind: netem }, Qdisc { handle: 2, parent: Some(1), kind: tbf }];
-        let spec = compose(&qdiscs, &PipeSpec::default());
+        let qdiscs = [
+            Qdisc { handle: 1, parent: None, kind: netem },
+            Qdisc { handle: 2, parent: Some(Parent { handle: 1, class: 0 }), kind: tbf },
+        ];
+        let spec = compose(&qdiscs, &PipeSpec::default(), None).unwrap();
         assert_eq!(spec.delay, Time::from_millis(20));
         assert_eq!(spec.rate, Rate::Constant(BitRate(10_000_000_000)));
         assert_eq!((spec.burst, spec.queue), (Some(Bytes(5_000_000)), QueueLimit::Bytes(Bytes(25_000_000))));
         assert_eq!(qdiscs[0].to_string(), "qdisc netem 1: root limit 1000 delay 20ms");
         assert!(qdiscs[1].to_string().starts_with("qdisc tbf 2: parent 1: rate 10Gbit burst 5000000b"));
         let lossy = kind("qdisc change dev s1-eth2 root handle 1: netem loss 1%");
-        let spec = compose(&[Qdisc { handle: 1, parent: None, kind: lossy }], &PipeSpec::default());
+        let spec =
+            compose(&[Qdisc { handle: 1, parent: None, kind: lossy }], &PipeSpec::default(), None).unwrap();
         assert_eq!((spec.loss, spec.loss_unit), (LossModel::Independent(0.01), LossUnit::SuperPacket));
     }
 
@@ -425,7 +439,9 @@ mod tests {
     fn all_supported_arguments_of_netem_and_tbf_are_parsed() {
         let line = "qdisc add dev x root netem delay 100ms 10ms distribution normal loss gemodel 1% 10% 70% 0.1% \
                     duplicate 1% corrupt 0.1% reorder 25% gap 5 rate 1mbit limit 50";
-        let spec = compose(&[Qdisc { handle: 1, parent: None, kind: kind(line) }], &PipeSpec::default());
+        let spec =
+            compose(&[Qdisc { handle: 1, parent: None, kind: kind(line) }], &PipeSpec::default(), None)
+                .unwrap();
         let jitter = spec.jitter.unwrap();
         assert_eq!((jitter.spread, jitter.distribution), (Time::from_millis(10), Distribution::Normal));
         assert_eq!((spec.duplicate, spec.corrupt), (0.01, 0.001));
@@ -440,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn only_netem_and_tbf_on_ports_are_for_the_emulator() {
+    fn supported_kinds_on_ports_are_for_the_emulator() {
         for (line, is_emulated) in [
             ("qdisc show", true),
             ("qdisc show dev h1-eth0", true),
@@ -450,7 +466,11 @@ mod tests {
             ("qdisc add dev lo root netem delay 1ms", false),
             ("qdisc add dev h1-eth0 root fq", false),
             ("qdisc del dev h1-eth0 root", true),
-            ("class show dev h1-eth0", false),
+            ("class show dev h1-eth0", true),
+            ("class add dev h1-eth0 parent 1: classid 1:1 htb rate 1mbit", true),
+            ("qdisc replace dev h1-eth0 root pfifo limit 7", false),
+            ("qdisc add dev h1-eth0 parent 1: pfifo limit 7", true),
+            ("filter add dev h1-eth0 egress bpf obj x.o", false),
         ] {
             assert_eq!(is_for_emulated_port(&arguments(line)), is_emulated, "{line}");
         }
@@ -459,8 +479,14 @@ mod tests {
     #[test]
     fn unsupported_arguments_are_named() {
         for (line, named) in [
-            ("class show dev x", "class"),
-            ("qdisc add dev x root fq_codel", "fq_codel"),
+            ("chain show dev x", "chain"),
+            ("-j qdisc show", "-j"),
+            ("qdisc add dev x root cake", "cake"),
+            ("qdisc add dev x root fq_codel ce_threshold 1ms", "ce_threshold"),
+            ("class add dev x parent 1: classid 1:1 hfsc sc rate 1mbit", "hfsc"),
+            ("class add dev x parent 1: classid 1:1 htb rate 1mbit overhead 8", "overhead"),
+            ("filter add dev x parent 1: protocol ip u32 match ip dst 1.2.3.4 flowid 1:1", "parent 1:"),
+            ("filter add dev x parent ffff: u32 match ip dport 80 0xffff police rate 1mbit", "ip dport 80"),
             ("qdisc add dev x root netem slot 1ms", "slot"),
             ("qdisc add dev x root netem delay 1ms 1ms 25%", "correlation"),
             ("qdisc add dev x root netem loss state 1%", "state"),
@@ -474,6 +500,7 @@ mod tests {
             ("qdisc add dev x root netem reorder 5%", "delay"),
             ("qdisc mangle dev x", "mangle"),
             ("", "only tc qdisc"),
+            ("qdisc add dev x clsact", "clsact"),
         ] {
             let error = parse(&arguments(line)).unwrap_err();
             assert!(error.contains(named), "{line}: {error}");

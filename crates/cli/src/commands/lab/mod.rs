@@ -1,6 +1,7 @@
 //! `longfat lab`: labs that stay up, and what this machine supports.
 
 mod check;
+mod guide;
 mod shell;
 pub mod standing;
 pub mod tc_shim;
@@ -19,6 +20,8 @@ pub enum LabCommand {
     Exec(standing::ExecArgs),
     /// Open a prompt for a lab that is up, or for FILE: `h1 ping h2`, `link s1-s2 down`, `help`
     Shell(shell::ShellArgs),
+    /// Walk through a class sheet step by step, with a check of each result: lab8, lab13
+    Guide(guide::GuideArgs),
     /// Show the status of labs that are up
     Status(standing::StatusArgs),
     /// Take a lab down and end all programs on its hosts
@@ -38,6 +41,7 @@ pub fn run(command: &LabCommand, json: bool) -> anyhow::Result<()> {
         LabCommand::Up(args) => standing::up(args, json),
         LabCommand::Exec(args) => standing::exec(args),
         LabCommand::Shell(args) => shell::run(args),
+        LabCommand::Guide(args) => guide::run(args),
         LabCommand::Status(args) => standing::status(args, json),
         LabCommand::Down(args) => standing::down(args, json),
         LabCommand::Check => check::run(json),

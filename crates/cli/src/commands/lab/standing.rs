@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, IsTerminal},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::atomic::AtomicBool,
@@ -37,7 +37,7 @@ pub struct UpArgs {
     /// The scenario file, a MiniEdit topology (.mn), or the name of a built-in scenario
     pub file: PathBuf,
     /// Name of the lab [default: the name of the file]
-    #[arg(long)]
+    #[arg(long = "lab", alias = "name", value_name = "NAME")]
     pub name: Option<String>,
     /// Variant of the scenario [default: the first]
     #[arg(long, value_name = "NAME")]
@@ -77,12 +77,26 @@ impl UpArgs {
     }
 }
 
+/// Which lab.
+#[derive(Debug, Args)]
+pub struct LabName {
+    /// Name of the lab [default: the one that you brought up last]
+    #[arg(long, value_name = "NAME")]
+    lab: Option<String>,
+}
+
+impl LabName {
+    /// The lab of this name, or the one brought up last.
+    pub fn find(&self) -> anyhow::Result<StandingLab> {
+        find(self.lab.as_deref())
+    }
+}
+
 /// Options of `lab exec`.
 #[derive(Debug, Args)]
 pub struct ExecArgs {
-    /// Name of the lab if several are up
-    #[arg(long, value_name = "NAME")]
-    lab: Option<String>,
+    #[command(flatten)]
+    lab: LabName,
     /// The host; for tc, ifconfig and ip link set also a switch or router
     node: String,
     /// The program and its arguments
@@ -90,20 +104,27 @@ pub struct ExecArgs {
     program: Vec<OsString>,
 }
 
-/// Which lab.
+/// Options of `lab status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// Name of the lab [default: all labs]
+    #[arg(long = "lab", value_name = "NAME")]
+    lab: Option<String>,
+    /// The name without `--lab`
+    #[arg(hide = true, conflicts_with = "lab")]
     name: Option<String>,
 }
 
-/// Which lab.
+/// Options of `lab down`.
 #[derive(Debug, Args)]
 pub struct DownArgs {
-    /// Name of the lab if several are up
+    #[command(flatten)]
+    lab: LabName,
+    /// The name without `--lab`
+    #[arg(hide = true, conflicts_with = "lab")]
     name: Option<String>,
     /// Take down all labs of this user
-    #[arg(long, conflicts_with = "name")]
+    #[arg(long, conflicts_with_all = ["lab", "name"])]
     all: bool,
 }
 
@@ -127,7 +148,7 @@ pub fn start(args: &UpArgs) -> anyhow::Result<String> {
     let name = args.name();
     if name.is_empty() || name.contains(char::is_control) {
         return Err(Exit::BadInput(format!(
-            "{name:?} is not a valid name for a lab; choose another with --name"
+            "{name:?} is not a valid name for a lab; choose another with --lab NAME"
         ))
         .into());
     }
@@ -135,7 +156,7 @@ pub fn start(args: &UpArgs) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("cannot find this program's file")?;
     let mut command = Command::new(program);
     command.args(["lab", "keep"]).arg(&args.file);
-    for (option, value) in [("--name", &args.name), ("--variant", &args.variant)] {
+    for (option, value) in [("--lab", &args.name), ("--variant", &args.variant)] {
         command.args(value.iter().flat_map(|value| [option, value]));
     }
     command.args(args.sets.iter().flat_map(|(key, value)| ["--set".into(), format!("{key}={value}")]));
@@ -215,7 +236,8 @@ pub fn keep(args: &UpArgs) -> anyhow::Result<()> {
 
 /// Runs `lab exec`: a program on a node, in this terminal.
 pub fn exec(args: &ExecArgs) -> anyhow::Result<()> {
-    let lab = find(args.lab.as_deref())?;
+    let lab = args.lab.find()?;
+    note_other_labs(&args.lab, &lab)?;
     let status = status_of(&lab)?;
     let node = find_node(&status, &args.node)?;
     if node.kind != "host" {
@@ -266,7 +288,8 @@ pub fn output_unless_empty(text: &str) -> anyhow::Result<()> {
 
 /// Runs `lab status`.
 pub fn status(args: &StatusArgs, json: bool) -> anyhow::Result<()> {
-    let labs = match &args.name {
+    let name = args.lab.as_ref().or(args.name.as_ref());
+    let labs = match name {
         Some(name) => vec![find(Some(name))?],
         None => standing()?,
     };
@@ -275,7 +298,7 @@ pub fn status(args: &StatusArgs, json: bool) -> anyhow::Result<()> {
     for lab in &labs {
         match status_of(lab) {
             Ok(status) => statuses.push(status),
-            Err(error) if args.name.is_some() => return Err(error),
+            Err(error) if name.is_some() => return Err(error),
             Err(error) => silent.push(format!("{}: {}", lab.name, chain(&error))),
         }
     }
@@ -321,7 +344,7 @@ pub fn describe(status: &Status) -> String {
 pub fn down(args: &DownArgs, json: bool) -> anyhow::Result<()> {
     let labs = match args.all {
         true => standing()?,
-        false => vec![find(args.name.as_deref())?],
+        false => vec![find(args.name.as_deref().or(args.lab.lab.as_deref()))?],
     };
     let (mut names, mut failed) = (Vec::new(), Vec::new());
     for lab in &labs {
@@ -335,9 +358,18 @@ pub fn down(args: &DownArgs, json: bool) -> anyhow::Result<()> {
         true => output::json(&json!({ "schema": "longfat.labs/1", "down": names }))?,
         false if labs.is_empty() => output::text("no lab is up")?,
         false if names.is_empty() => {}
-        false => output::text(&format!("{} is down", names.join(", ")))?,
+        false => output::text(&down_text(&names)?)?,
     }
     if failed.is_empty() { Ok(()) } else { Err(Exit::Failed(failed.join("; ")).into()) }
+}
+
+/// Which labs are down, and which are still up.
+fn down_text(names: &[&str]) -> anyhow::Result<String> {
+    let others: Vec<String> = standing()?.into_iter().map(|lab| lab.name).collect();
+    Ok(match others.is_empty() {
+        true => format!("{} is down", names.join(", ")),
+        false => format!("{} is down; still up: {} (--lab NAME)", names.join(", "), others.join(", ")),
+    })
 }
 
 /// Runs the stop commands, ends the lab and waits until it is gone.
@@ -368,25 +400,38 @@ pub fn status_of(lab: &StandingLab) -> anyhow::Result<Status> {
     }
 }
 
-/// The lab of this name (or of the scenario file of this name), or the only one that is up.
+/// The lab of this name (or of the scenario file of this name), or the one that this user brought up last.
 pub fn find(name: Option<&str>) -> anyhow::Result<StandingLab> {
     let labs = standing()?;
-    let names = || labs.iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join(", ");
     let stem = name.and_then(stem_of_scenario);
     let found = match name {
         Some(name) => labs.iter().find(|l| l.name == name || Some(l.name.as_str()) == stem),
-        None if labs.len() > 1 => {
-            return Err(Exit::BadInput(format!("several labs are up: {}; specify one", names())).into());
-        }
-        None => labs.first(),
+        None => labs.last(),
     };
     match (found, name) {
         (Some(lab), _) => Ok(lab.clone()),
         (None, Some(name)) if !labs.is_empty() => {
-            Err(Exit::BadInput(format!("no lab {name} is up; there are {}", names())).into())
+            let names = labs.iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join(", ");
+            Err(Exit::BadInput(format!("no lab {name} is up; choose one with --lab NAME: {names}")).into())
         }
         _ => Err(Exit::BadInput("no lab is up; bring one up with longfat lab up FILE".into()).into()),
     }
+}
+
+/// At a terminal, names the lab that was chosen because none was named and several are up.
+fn note_other_labs(chosen: &LabName, lab: &StandingLab) -> anyhow::Result<()> {
+    if chosen.lab.is_some() || !std::io::stderr().is_terminal() {
+        return Ok(());
+    }
+    let others: Vec<String> = standing()?.into_iter().map(|l| l.name).filter(|n| *n != lab.name).collect();
+    if !others.is_empty() {
+        output::note(&format!(
+            "on {}, the lab brought up last; others: --lab {}",
+            lab.name,
+            others.join(", --lab ")
+        ));
+    }
+    Ok(())
 }
 
 /// The name of the lab of this scenario file. `v1.2` is not a file name: reading it as v1 would take the wrong lab down.
@@ -396,9 +441,10 @@ fn stem_of_scenario(name: &str) -> Option<&str> {
     path.extension().filter(|e| is_scenario(e)).and_then(|_| path.file_stem()?.to_str())
 }
 
-/// All labs of this user that are up.
+/// All labs of this user that are up, in the order in which they were brought up.
 fn standing() -> anyhow::Result<Vec<StandingLab>> {
-    let alive = clean_journal(&Journal::of_this_user())?.alive;
+    let mut alive = clean_journal(&Journal::of_this_user())?.alive;
+    alive.sort_by_key(|entry| (entry.start_time, entry.pid));
     Ok(alive.into_iter().filter_map(|entry| entry.standing).collect())
 }
 

@@ -1,5 +1,5 @@
-//! This program under the name `tc` on a host of a lab: netem and tbf on emulated ports go to the lab, everything
-//! else to the real tc.
+//! This program under the name `tc` on a host of a lab: commands for emulated ports go to the lab, everything else to the real
+//! tc.
 
 use std::{
     ffi::OsString,
@@ -47,7 +47,9 @@ pub fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if !Path::new(REAL_TC).exists() {
-        output::note("tc: emulated ports support netem and tbf; this machine has no tc for anything else");
+        output::note(
+            "tc: the arguments are not for an emulated port, and this machine has no tc for anything else",
+        );
         return ExitCode::from(2);
     }
     let error = Command::new(REAL_TC).args(arguments).exec();

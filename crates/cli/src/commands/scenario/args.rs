@@ -6,6 +6,8 @@ use clap::{Args, Subcommand};
 use scenario::{QueueLimit, SimplePath};
 use units::{BitRate, Time, parse_share};
 
+use super::import::ImportArgs;
+
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum ScenarioCommand {
@@ -52,16 +54,6 @@ pub struct NewArgs {
     /// Replace the file if it exists
     #[arg(long)]
     pub force: bool,
-}
-
-/// Options of `scenario import`.
-#[derive(Debug, Args)]
-pub struct ImportArgs {
-    /// The topology
-    pub file: PathBuf,
-    /// The scenario file to write [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
 }
 
 /// A path between two hosts and its flows.

@@ -1,16 +1,17 @@
 //! `longfat scenario`: lists, shows, checks and writes scenario files.
 
 pub mod args;
+mod import;
 mod text;
 
 use experiment::{
     Error, FileSummary, built_in,
-    scenario_file::{parse, read_mn, read_text},
+    scenario_file::{parse, read_text},
     validate,
 };
 use serde_json::{Value, json};
 
-use self::args::{ImportArgs, NewArgs, ScenarioCommand, ShowArgs, ValidateArgs};
+use self::args::{NewArgs, ScenarioCommand, ShowArgs, ValidateArgs};
 use crate::{
     exit::{self, Exit},
     open::print_note,
@@ -24,7 +25,7 @@ pub fn run(command: &ScenarioCommand, json: bool) -> anyhow::Result<()> {
         ScenarioCommand::Show(args) => show(args, json),
         ScenarioCommand::Validate(args) => check(args, json),
         ScenarioCommand::New(args) => new(args, json),
-        ScenarioCommand::Import(args) => import(args, json),
+        ScenarioCommand::Import(args) => import::run(args, json),
     }
 }
 
@@ -120,21 +121,4 @@ fn new(args: &NewArgs, json: bool) -> anyhow::Result<()> {
         return output::json(&json!({ "written": output }));
     }
     output::text(&format!("wrote {0}; run it with: longfat run {0} --engine sim", output.display()))
-}
-
-fn import(args: &ImportArgs, json: bool) -> anyhow::Result<()> {
-    let imported = read_mn(&args.file)?;
-    if let Some(path) = &args.output {
-        output::file(path, &imported.toml)?;
-    }
-    if json {
-        return output::json(&json!({
-            "schema": "longfat.import/1", "toml": imported.toml, "notes": imported.notes,
-        }));
-    }
-    imported.notes.iter().for_each(|note| print_note(&args.file, note));
-    match &args.output {
-        Some(path) => output::text(&format!("wrote {}", path.display())),
-        None => output::text(&imported.toml),
-    }
 }

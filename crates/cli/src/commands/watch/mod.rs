@@ -80,7 +80,7 @@ pub struct WatchArgs {
     /// Host of a lab that is up, or `all` (repeatable)
     #[arg(long, value_name = "HOST", help_heading = "Where")]
     host: Vec<String>,
-    /// Name of the lab
+    /// Name of the lab [default: the one that you brought up last]
     #[arg(long, value_name = "NAME", requires = "host", help_heading = "Where")]
     lab: Option<String>,
 }

@@ -1,0 +1,125 @@
+//! Checks of a guided lab's steps: they read the lab's state or measure.
+
+use std::process::Stdio;
+
+use anyhow::Context;
+use lab::StandingLab;
+
+use super::sheets::Check;
+use crate::commands::lab::standing::{exec_command, status_of};
+
+/// Lateness of 1 % of packets from which a measurement is not reliable, as in a run's `quality`.
+const LATE_US: f64 = 1000.0;
+
+/// Result of a check.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The step is done; what was found.
+    Done(String),
+    /// The step is done, but this machine is too slow or too busy for its figure; what was found.
+    Inconclusive(String),
+    /// The step is not done yet; what is missing.
+    NotYet(String),
+}
+
+/// Checks a step. A throughput is measured for `seconds`.
+pub fn check(lab: &StandingLab, check: &Check, seconds: u32) -> anyhow::Result<Verdict> {
+    match check {
+        Check::Rtt { min_ms } => rtt(lab, *min_ms),
+        Check::Port { port, parameters } => {
+            let links = status_of(lab)?.links;
+            let state = links.into_iter().find(|l| l.from_port == *port).map(|l| l.state).unwrap_or_default();
+            Ok(match parameters.iter().find(|parameter| !state.contains(**parameter)) {
+                None => Verdict::Done(format!("{port}: {state}")),
+                Some(missing) => Verdict::NotYet(format!("{port} has not yet {missing}; it has: {state}")),
+            })
+        }
+        Check::Buffers { max } => buffers(lab, *max),
+        Check::PacketSize { bytes } => {
+            let size = (bytes - 28).to_string();
+            let passed = on_host(
+                lab,
+                "h1",
+                &["ping", "-M", "do", "-s", &size, "-c", "2", "-i", "0.2", "-W", "1", "h2"],
+            )?;
+            Ok(match passed.is_some() {
+                true => Verdict::Done(format!("packets of {bytes} bytes pass")),
+                false => {
+                    Verdict::NotYet(format!("packets of {bytes} bytes do not pass; `links` shows the MTUs"))
+                }
+            })
+        }
+        Check::Throughput { published, gbps, options } => throughput(lab, published, *gbps, options, seconds),
+    }
+}
+
+/// The output of a program on a host; `None` if it failed.
+fn on_host(lab: &StandingLab, host: &str, program: &[&str]) -> anyhow::Result<Option<String>> {
+    let output = exec_command(&lab.name, host)?
+        .args(program)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {}", program[0]))?;
+    Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+fn rtt(lab: &StandingLab, min_ms: f64) -> anyhow::Result<Verdict> {
+    let text = on_host(lab, "h1", &["ping", "-c", "4", "-i", "0.2", "h2"])?.unwrap_or_default();
+    // rtt min/avg/max/mdev = 20.1/25.3/41.1/9.1 ms
+    let found = text.lines().find_map(|line| line.split_once("min/avg/max/mdev = "));
+    let Some((_, values)) = found else { return Ok(Verdict::NotYet("h2 does not reply".into())) };
+    let min: f64 = values.split('/').next().and_then(|min| min.parse().ok()).unwrap_or_default();
+    Ok(match min >= min_ms {
+        true => Verdict::Done(format!("ping: min/avg/max/mdev = {values}")),
+        false => Verdict::NotYet(format!("the round trip takes {min} ms, not {min_ms} ms or more")),
+    })
+}
+
+fn buffers(lab: &StandingLab, max: u64) -> anyhow::Result<Verdict> {
+    for host in ["h1", "h2"] {
+        for key in ["tcp_rmem", "tcp_wmem"] {
+            let text =
+                on_host(lab, host, &["cat", &format!("/proc/sys/net/ipv4/{key}")])?.unwrap_or_default();
+            let found: u64 =
+                text.split_whitespace().nth(2).and_then(|max| max.parse().ok()).unwrap_or_default();
+            if found != max {
+                return Ok(Verdict::NotYet(format!(
+                    "{host}: the maximum of net.ipv4.{key} is {found}, not {max}"
+                )));
+            }
+        }
+    }
+    Ok(Verdict::Done(format!("both hosts allow buffers of {max} bytes")))
+}
+
+/// Measures and compares with the published figure. Another figure is no mistake of the student: machines and kernels differ.
+fn throughput(
+    lab: &StandingLab,
+    published: &str,
+    gbps: f64,
+    options: &[&str],
+    seconds: u32,
+) -> anyhow::Result<Verdict> {
+    let mut server = exec_command(&lab.name, "h2")?
+        .args(["iperf3", "-s", "-1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .context("cannot start iperf3")?;
+    let line = format!("sleep 0.5; exec iperf3 -c h2 -J -t {seconds} {}", options.join(" "));
+    let text = on_host(lab, "h1", &["sh", "-c", &line])?.unwrap_or_default();
+    let _ = server.kill();
+    let _ = server.wait();
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let Some(bps) = document["end"]["sum_received"]["bits_per_second"].as_f64().filter(|bps| *bps > 0.0)
+    else {
+        return Ok(Verdict::NotYet("iperf3 measured nothing; is it installed, and does h2 reply?".into()));
+    };
+    let status = status_of(lab)?;
+    let found = format!("measured {:.2} Gb/s; the sheet: about {gbps} Gb/s ({published})", bps / 1e9);
+    Ok(match bps / 1e9 < 0.5 * gbps || status.emulator_late_p99_us > LATE_US {
+        true => Verdict::Inconclusive(format!("{found}; this machine is too slow or too busy")),
+        false => Verdict::Done(found),
+    })
+}

@@ -1,0 +1,212 @@
+//! `longfat lab guide`: a class sheet step by step, with a check of each result.
+
+mod checks;
+mod sheets;
+
+use std::{
+    io::{BufRead, IsTerminal},
+    path::PathBuf,
+};
+
+use anyhow::Context;
+use clap::Args;
+use lab::StandingLab;
+
+use super::{
+    shell::{Editor, Line, Next, Shell, end_in_order},
+    standing::{self, UpArgs},
+};
+use crate::{exit::Exit, output};
+use checks::{Verdict, check};
+use sheets::{Check, NETWORK, SHEETS, Sheet, Step};
+
+/// Options of `lab guide`.
+#[derive(Debug, Args)]
+pub struct GuideArgs {
+    /// The sheet: lab8 (buffers and the bandwidth-delay product) or lab13 (segment size and loss)
+    sheet: String,
+    /// Execute all steps and check them, without a person
+    #[arg(long)]
+    auto: bool,
+    /// Length of the guide's own throughput measurements, in seconds
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+}
+
+const COMMANDS: &str = "next checks the step; do executes its commands; again shows it; skip; exit";
+
+/// Runs the command: brings the sheet's network up, and down at the end.
+pub fn run(args: &GuideArgs) -> anyhow::Result<()> {
+    let sheet = sheets::find(&args.sheet).ok_or_else(|| {
+        let names: Vec<&str> = SHEETS.iter().map(|sheet| sheet.name).collect();
+        Exit::BadInput(format!("no sheet {}; there are {}", args.sheet, names.join(", ")))
+    })?;
+    let lab = bring_up(sheet)?;
+    let at_prompt = !args.auto && std::io::stdin().is_terminal();
+    end_in_order(&lab, true, at_prompt)?;
+    let result = Guide::new(sheet, &lab, args.seconds).and_then(|mut guide| match args.auto {
+        true => guide.run_all(),
+        false => guide.run_with_person(at_prompt),
+    });
+    standing::end(&lab)?;
+    result
+}
+
+/// Brings the network up, under a name that no other lab of this user has.
+fn bring_up(sheet: &Sheet) -> anyhow::Result<StandingLab> {
+    let directory = std::env::temp_dir().join(format!("longfat-guide-{}", std::process::id()));
+    std::fs::create_dir(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let file: PathBuf = directory.join(format!("{}.toml", sheet.name));
+    let started = output::file(&file, NETWORK).and_then(|()| {
+        let name = format!("{}-guide-{}", sheet.name, std::process::id());
+        let mut args = UpArgs::of(&file);
+        args.name = Some(name);
+        standing::start(&args)
+    });
+    // The lab has read it.
+    let _ = std::fs::remove_dir_all(&directory);
+    standing::find(Some(&started?))
+}
+
+struct Guide<'a> {
+    sheet: &'a Sheet,
+    lab: &'a StandingLab,
+    shell: Shell,
+    seconds: u32,
+    /// Steps whose figure this machine was too slow or too busy for.
+    inconclusive: usize,
+}
+
+impl<'a> Guide<'a> {
+    fn new(sheet: &'a Sheet, lab: &'a StandingLab, seconds: u32) -> anyhow::Result<Self> {
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        output::text(&format!("{} ({} steps), on Linux {}", sheet.title, sheet.steps.len(), kernel.trim()))?;
+        Ok(Guide { sheet, lab, shell: Shell::new(lab.clone())?, seconds, inconclusive: 0 })
+    }
+
+    fn run_all(&mut self) -> anyhow::Result<()> {
+        let mut failed = Vec::new();
+        for (i, step) in self.sheet.steps.iter().enumerate() {
+            self.show(i)?;
+            // The check measures by itself.
+            if !matches!(step.check, Check::Throughput { .. }) {
+                self.execute(step)?;
+            }
+            if !self.passes(step)? {
+                failed.push(step.title);
+            }
+        }
+        match (failed.is_empty(), self.inconclusive) {
+            (true, 0) => output::text(&format!("All {} steps are done.", self.sheet.steps.len())),
+            (true, n) => output::text(&format!(
+                "All {} steps are done; {n} inconclusive, because this machine was too slow or too busy.",
+                self.sheet.steps.len()
+            )),
+            (false, _) => Err(Exit::Failed(format!("not done: {}", failed.join(", "))).into()),
+        }
+    }
+
+    fn run_with_person(&mut self, at_prompt: bool) -> anyhow::Result<()> {
+        let mut editor = at_prompt.then(|| self.shell.status().and_then(|s| Editor::open(&s))).transpose()?;
+        let mut lines = std::io::stdin().lock().lines();
+        output::text(COMMANDS)?;
+        for (i, step) in self.sheet.steps.iter().enumerate() {
+            self.show(i)?;
+            loop {
+                let line = match &mut editor {
+                    Some(editor) => match editor.read(&format!("{} {}> ", self.sheet.name, i + 1))? {
+                        Line::Text(line) => line,
+                        Line::Interrupted => continue,
+                        Line::End => return Ok(()),
+                    },
+                    None => match lines.next() {
+                        Some(line) => line.context("cannot read commands")?,
+                        None => return Err(Exit::Failed(format!("ended at step {}", i + 1)).into()),
+                    },
+                };
+                match line.trim() {
+                    "next" | "check" if self.passes(step)? => break,
+                    "next" | "check" => {}
+                    "again" => self.show(i)?,
+                    "do" => self.execute(step)?,
+                    "skip" => break,
+                    "help" | "?" => {
+                        output::text(COMMANDS)?;
+                        self.shell.execute_and_report("help");
+                    }
+                    // Pasted text can have several lines.
+                    text if text.lines().any(|line| self.shell.execute_and_report(line) == Next::Exit) => {
+                        return Ok(());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        output::text("This was the last step.")
+    }
+
+    fn show(&self, index: usize) -> anyhow::Result<()> {
+        let step = &self.sheet.steps[index];
+        let mut text = format!("\n== Step {} of {}: {}\n", index + 1, self.sheet.steps.len(), step.title);
+        text += &wrap(step.why);
+        text += "\nType:";
+        step.commands.iter().for_each(|command| text += &format!("\n    {command}"));
+        output::text(&text)
+    }
+
+    /// Executes the step's commands as if they were typed.
+    fn execute(&mut self, step: &Step) -> anyhow::Result<()> {
+        for command in step.commands {
+            output::text(&format!("{}> {command}", self.sheet.name))?;
+            self.shell.execute_and_report(command);
+        }
+        Ok(())
+    }
+
+    /// Checks the step and says what was found.
+    fn passes(&mut self, step: &Step) -> anyhow::Result<bool> {
+        let (result, passes) = match check(self.lab, &step.check, self.seconds)? {
+            Verdict::Done(found) => (format!("ok: {found}"), true),
+            Verdict::Inconclusive(found) => {
+                self.inconclusive += 1;
+                (format!("inconclusive: {found}"), true)
+            }
+            Verdict::NotYet(missing) => (format!("not yet: {missing}"), false),
+        };
+        output::text(&wrap(&result))?;
+        if passes {
+            output::text(&wrap(step.learnt))?;
+        }
+        Ok(passes)
+    }
+}
+
+/// Text in lines of at most 80 columns.
+fn wrap(text: &str) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > 80 {
+            out.push('\n');
+            column = 0;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out += word;
+        column += width;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_wrapped_and_commands_are_not() {
+        let text = wrap(&"word ".repeat(40));
+        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 80));
+    }
+}

@@ -1,0 +1,128 @@
+//! Mininet's Python programs, imported: what students and teachers have in their folders.
+
+use crate::common;
+use std::path::{Path, PathBuf};
+
+use common::{
+    Place, Ran, SMALL,
+    lab::{Lab, have},
+    turn::a_lab_among_others,
+};
+
+fn program(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mininet").join(name)
+}
+
+fn import(place: &Place, file: &Path, options: &[&str]) -> Ran {
+    place.run(&[&["scenario", "import", "mininet", file.to_str().unwrap()], options].concat())
+}
+
+/// The scenario, which must parse.
+fn imported(place: &Place, name: &str, options: &[&str]) -> (toml::Table, String) {
+    let ran = import(place, &program(name), options);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    (ran.stdout.parse().unwrap_or_else(|e| panic!("{name}: {e}: {ran:?}")), ran.stderr)
+}
+
+fn links(scenario: &toml::Table) -> Vec<String> {
+    let ends = |link: &toml::Value| {
+        let ends: Vec<&str> = link["ends"].as_array().unwrap().iter().map(|e| e.as_str().unwrap()).collect();
+        ends.join("-")
+    };
+    scenario["links"].as_array().unwrap().iter().map(ends).collect()
+}
+
+#[test]
+fn topologies_of_all_styles_are_imported() {
+    if !have(&["python3"]) {
+        return;
+    }
+    let place = Place::new(SMALL);
+    let (single, _) = imported(&place, "single.py", &["--topo", "single3"]);
+    assert_eq!(links(&single), ["h1-s1", "h2-s1", "h3-s1"]);
+    assert_eq!(single["hosts"]["h3"]["address"].as_str(), Some("10.0.0.3/8"));
+    let (class, _) = imported(&place, "single.py", &["--topo", "SingleSwitch,n=2"]);
+    assert_eq!(links(&class).len(), 2);
+    let (tree, _) = imported(&place, "single.py", &["--topo", "tree,depth=2,fanout=2"]);
+    assert_eq!(links(&tree), ["s2-h1", "s2-h2", "s1-s2", "s3-h3", "s3-h4", "s1-s3"].map(str::to_owned));
+    let (linear, _) = imported(&place, "linear.py", &[]);
+    assert_eq!(links(&linear), ["h1-s1", "h2-s2", "s2-s1", "h3-s3", "s3-s2"]);
+    assert_eq!(linear["links"][0]["both"]["delay"].as_str(), Some("2 ms"));
+
+    let (dumbbell, notes) = imported(&place, "class_lab.py", &[]);
+    let bottleneck = dumbbell["links"].as_array().unwrap().last().unwrap();
+    assert_eq!(bottleneck["both"]["rate"].as_str(), Some("10 Mb/s"));
+    assert_eq!(bottleneck["both"]["queue"].as_str(), Some("50p"));
+    assert!(dumbbell["hosts"]["h1"]["start"].as_str().unwrap().contains("tcp_rmem"), "{dumbbell}");
+    for left_out in ["processor limits", "not executed: sysctl", "iperf -t 10 -c 10.0.0.3", "use_htb"] {
+        assert!(notes.contains(left_out), "{left_out}: {notes}");
+    }
+
+    let (router, notes) = imported(&place, "router.py", &[]);
+    let interfaces = &router["routers"]["r0"]["interfaces"];
+    assert_eq!(interfaces["eth1"][0].as_str(), Some("172.16.0.1/12"), "{router}");
+    assert_eq!(router["hosts"]["h1"]["gateway"].as_str(), Some("192.168.1.1"));
+    assert!(notes.contains("r0-eth1 is called r0-eth0 here"), "{notes}");
+
+    let (direct, notes) = imported(&place, "direct.py", &[]);
+    assert_eq!(direct["hosts"]["h1"]["address"].as_str(), Some("10.0.0.12/24"));
+    assert!(notes.contains("controller not imported") && notes.contains("RuntimeError: later"), "{notes}");
+}
+
+#[test]
+fn an_imported_program_comes_up() {
+    if !have(&["python3", "ping"]) {
+        return;
+    }
+    let _turn = a_lab_among_others();
+    let place = Place::new(SMALL);
+    let written = import(&place, &program("router.py"), &["-o", "router.toml"]);
+    assert!(written.code == 0 && written.stdout.contains("wrote router.toml"), "{written:?}");
+    let lab = Lab::of(&place, Path::new("router.toml"), &[]);
+    let all = lab.shell(&["pingall"]);
+    assert!(all.stdout.contains("0% dropped"), "{all:?}");
+}
+
+#[test]
+fn programs_that_fail_are_named_and_have_no_effect() {
+    if !have(&["python3"]) {
+        return;
+    }
+    let place = Place::new(SMALL);
+    let file = place.path("x.py");
+    for (text, options, expected) in [
+        ("topos = {\n", &[][..], "line 1: SyntaxError"),
+        ("import nosuchmodule\n", &[], "No module named 'nosuchmodule'"),
+        ("print('hello')\n", &[], "builds no Mininet network"),
+        ("from mininet.topo import Topo\nclass A(Topo): pass\nclass B(Topo): pass\n", &[], "--topo: A, B"),
+        (
+            "from mininet.topo import Topo\nclass A(Topo): pass\n",
+            &["--topo", "C"],
+            "no topology C; there are A",
+        ),
+        ("import os\nos._exit(3)\n", &[], "ended python3"),
+        ("from mininet.net import Mininet\nn = Mininet()\nn.addLink('h1', 'h2')\n", &[], "no node h1"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let ran = import(&place, &file, options);
+        assert!(ran.code == 2 && ran.stderr.contains(expected), "{text}: {ran:?}");
+    }
+    let marker = place.path("marker");
+    let text = format!(
+        "import os, subprocess\nos.system('touch {0}')\nsubprocess.run(['touch', '{0}'])\n\
+         from mininet.net import Mininet\nnet = Mininet()\nh = net.addHost('h1')\nh.cmd('touch {0}')\n\
+         s = net.addSwitch('s1')\nnet.addLink(h, s)\n",
+        marker.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let ran = import(&place, &file, &[]);
+    assert!(ran.code == 0 && ran.stderr.contains("not executed: touch") && !marker.exists(), "{ran:?}");
+    // It is stopped, and nothing of it remains in the directory for temporary files.
+    std::fs::write(&file, "while True: pass\n").unwrap();
+    let temporary = place.path("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let mut command = place.longfat(&["scenario", "import", "mininet", "x.py"]);
+    let ran = Ran::of(command.env("TMPDIR", &temporary).output().unwrap());
+    assert!(ran.code == 2 && ran.stderr.contains("did not end"), "{ran:?}");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+}

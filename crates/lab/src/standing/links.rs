@@ -1,14 +1,15 @@
 //! The links of a standing lab and the commands that change them: `link`, `tc`, `ifconfig` and `ip link`.
 //!
-//! Without input and output: functions take arguments, and return text and changed pipes.
+//! Pure: arguments in, text and changed pipes out.
 
 use net::{Direction, PipeCounters, PipeId, PipeSpec};
 use scenario::{Scenario, change_direction};
 
 use super::{
-    tc::{self, Parent, Qdisc, QdiscAction, QdiscKind, QdiscPosition, TcCommand, TcObject},
+    tc::{self, Qdisc, QdiscAction, QdiscKind, QdiscPosition, TcCommand, TcObject},
+    tc_change::{change_classes, change_qdiscs, counters_of},
     tc_compose::{compose, describe_class, format_rate, warning},
-    tc_kinds::{self, HtbClass, Police},
+    tc_kinds::Police,
 };
 
 /// All links.
@@ -50,8 +51,8 @@ impl Links {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let mut used: Vec<(String, usize)> = Vec::new();
         let is_host = |node: &String| scenario.host(node).is_some();
-        // A link's MTU is that of its ports on switches and routers; a host's device has a separate MTU.
-        // Between two hosts the link's MTU applies to both ends.
+        // A link's MTU is that of its ports on switches and routers; a host's device has its own MTU. Between two hosts the
+        // link's MTU applies to both ends.
         let mut end = |node: &String, spec: &PipeSpec, has_port: bool| {
             let first = usize::from(scenario.switches.contains(node));
             let number = match used.iter_mut().find(|(name, _)| name == node) {
@@ -131,9 +132,9 @@ impl Links {
                 let mut changed = Vec::new();
                 for side in sides {
                     let end = &link.ends[*side];
-                    let mut with_mtu = end.plain.clone();
-                    with_mtu.mtu = end.mtu;
-                    changed.push(change_direction(&with_mtu, &pairs)?);
+                    let mut whole = end.plain.clone();
+                    whole.mtu = end.mtu;
+                    changed.push(change_direction(&whole, &pairs)?);
                 }
                 for (side, mut spec) in sides.iter().zip(changed) {
                     let end = &mut link.ends[*side];
@@ -145,7 +146,7 @@ impl Links {
             }
             _ => return Err("write for example: link s1-s2 down, or link s1-s2 delay 50ms loss 1%".into()),
         }
-        Ok(self.result_for(index))
+        Ok(self.done(index))
     }
 
     /// Runs `tc` with these arguments. `counters` has those of all directions: of the first link forward, backward, and so on.
@@ -167,21 +168,21 @@ impl Links {
                 change_qdiscs(&mut qdiscs, action, position, handle, kind.clone())?;
                 let is_new = position == QdiscPosition::Root
                     && matches!(action, QdiscAction::Add | QdiscAction::Replace);
-                let result = self.set_qdiscs(index, side, qdiscs)?;
+                let done = self.set_qdiscs(index, side, qdiscs)?;
                 if is_new {
                     self.0[index].ends[side].since =
                         counters.get(2 * index + side).copied().unwrap_or_default();
                 }
                 let spec = self.0[index].spec(side);
                 let text = kind.and_then(|kind| warning(&kind, &spec)).unwrap_or_default().to_owned();
-                Ok(CommandResult { text, ..result })
+                Ok(CommandResult { text, ..done })
             }
             TcCommand::Class { device, action, class, parameters } => {
                 let (index, side) = self.find_device(&device)?;
                 let mut qdiscs = self.0[index].ends[side].qdiscs.clone();
                 change_classes(&mut qdiscs, action, class, parameters)?;
-                let result = self.set_qdiscs(index, side, qdiscs)?;
-                Ok(CommandResult { text: String::new(), ..result })
+                let done = self.set_qdiscs(index, side, qdiscs)?;
+                Ok(CommandResult { text: String::new(), ..done })
             }
             TcCommand::Police { device, police } => {
                 let (index, side) = self.find_device(&device)?;
@@ -194,7 +195,7 @@ impl Links {
                     link.ends[side].police = before;
                     return Err(why);
                 }
-                Ok(CommandResult { text: String::new(), ..self.result_for(index) })
+                Ok(CommandResult { text: String::new(), ..self.done(index) })
             }
         }
     }
@@ -211,7 +212,7 @@ impl Links {
             (QdiscAction::Delete, true) => (end.has_ingress, end.police) = (false, None),
             _ => end.has_ingress = true,
         }
-        Ok(CommandResult { text: String::new(), ..self.result_for(index) })
+        Ok(CommandResult { text: String::new(), ..self.done(index) })
     }
 
     /// Gives a port these qdiscs, unless a link cannot have them together.
@@ -228,7 +229,7 @@ impl Links {
             let overhead = end.plain.overhead;
             end.plain = PipeSpec { overhead, ..PipeSpec::default() };
         }
-        Ok(self.result_for(index))
+        Ok(self.done(index))
     }
 
     /// Runs `ifconfig` or `ip link set [dev]` with these arguments: `s1-eth1 mtu 9000`, `s1-eth1 down`, `s1-eth1 up`, `s1-eth1`.
@@ -239,9 +240,9 @@ impl Links {
         let (index, side) = self.find_device(device)?;
         let end = &mut self.0[index].ends[side];
         let mut remaining = remaining.iter().map(String::as_str);
-        let mut changes_port = false;
+        let mut any = false;
         while let Some(argument) = remaining.next() {
-            changes_port = true;
+            any = true;
             match argument {
                 "up" => end.down = false,
                 "down" => end.down = true,
@@ -253,16 +254,16 @@ impl Links {
                 other => return Err(format!("ifconfig {other} is not supported on an emulated port")),
             }
         }
-        let text = match changes_port {
+        let text = match any {
             true => String::new(),
             false => format!("{device}  mtu {}", end.mtu.map_or("unlimited".into(), |m| m.to_string())),
         };
-        Ok(CommandResult { text, ..self.result_for(index) })
+        Ok(CommandResult { text, ..self.done(index) })
     }
 
-    /// Finds the link that the first argument names, or the one between the nodes that the first two name.
-    /// Returns its index and the remaining arguments.
-    pub(crate) fn find_link<'a>(&self, arguments: &'a [String]) -> Result<(usize, &'a [String]), String> {
+    /// Finds the link with the name `arguments[0]`, or between the nodes `arguments[0]` and `arguments[1]`; returns it with the remaining
+    /// arguments.
+    pub(crate) fn find_link<'w>(&self, arguments: &'w [String]) -> Result<(usize, &'w [String]), String> {
         let named = |name: &str| self.0.iter().position(|l| l.name == name);
         let between = |a: &str, b: &str| {
             self.0.iter().position(|l| {
@@ -319,9 +320,8 @@ impl Links {
         Ok(CommandResult { text: lines.join("\n"), ..CommandResult::default() })
     }
 
-    /// The result of a command on a link. It has both pipes, since an MTU or `down` of one end affects both
-    /// directions.
-    fn result_for(&self, index: usize) -> CommandResult {
+    /// The result of a command on a link: both pipes, since an MTU or `down` of one end affects both directions.
+    fn done(&self, index: usize) -> CommandResult {
         let link = &self.0[index];
         let pipe = |side| PipeId {
             link: index as u32,
@@ -383,151 +383,6 @@ impl End {
     }
 }
 
-/// The counters of a qdisc since its root was added, as `tc -s` prints them. At the root (`None`) they count all drops, below
-/// it those of the kind. `overlimits` counts packets that found the queue full or were marked.
-fn counters_of(kind: Option<&QdiscKind>, now: &PipeCounters, since: &PipeCounters) -> String {
-    let queue = now.dropped_queue + now.dropped_aqm - since.dropped_queue - since.dropped_aqm;
-    let wire = now.dropped_loss - since.dropped_loss;
-    let other = now.dropped_mtu + now.dropped_down - since.dropped_mtu - since.dropped_down;
-    let dropped = match kind {
-        None => queue + wire + other,
-        Some(QdiscKind::Netem(netem)) if netem.rate.is_none() => wire,
-        Some(QdiscKind::Netem(_)) => wire + queue,
-        Some(_) => queue,
-    };
-    let overlimits = queue + now.marked - since.marked;
-    format!(
-        " Sent {} bytes {} pkt (dropped {dropped}, overlimits {overlimits} requeues 0)\n backlog {}b {}p requeues 0",
-        now.sent_bytes - since.sent_bytes,
-        now.sent_packets - since.sent_packets,
-        now.queue_bytes,
-        now.queue_packets
-    )
-}
-
-/// Adds, changes or removes a class of htb as tc does.
-fn change_classes(
-    qdiscs: &mut [Qdisc],
-    action: QdiscAction,
-    class: Parent,
-    parameters: Option<HtbClass>,
-) -> Result<(), String> {
-    let has_children = qdiscs.iter().any(|q| q.parent == Some(class));
-    let found = qdiscs.iter_mut().find(|q| q.handle == class.handle).map(|q| &mut q.kind);
-    let Some(QdiscKind::Htb(htb)) = found else {
-        return Err(format!("no htb qdisc {:x}:", class.handle));
-    };
-    let there = htb.classes.iter().position(|c| c.minor == class.class);
-    match (action, there, parameters) {
-        (QdiscAction::Add, Some(_), _) => return Err(format!("class {class} exists already")),
-        (QdiscAction::Change | QdiscAction::Delete, None, _) => return Err(format!("no class {class}")),
-        (QdiscAction::Delete, Some(at), _) => {
-            if has_children || htb.classes.iter().any(|c| c.parent == class.class) {
-                return Err(format!("class {class} is in use"));
-            }
-            htb.classes.remove(at);
-        }
-        (_, there, Some(parameters)) => {
-            if parameters.parent == parameters.minor {
-                return Err(format!("class {class} cannot be its own parent"));
-            }
-            if parameters.parent != 0 && htb.class(parameters.parent).is_none() {
-                return Err(format!("no class {:x}:{:x}", class.handle, parameters.parent));
-            }
-            match there {
-                // A class stays where it is, as in Linux: so there are no cycles.
-                Some(at) if htb.classes[at].parent != parameters.parent => {
-                    return Err(format!("class {class} cannot get another parent"));
-                }
-                Some(at) => htb.classes[at] = parameters,
-                None => htb.classes.push(parameters),
-            }
-        }
-        (_, _, None) => return Err("no class given".into()),
-    }
-    Ok(())
-}
-
-/// Adds, changes or removes a qdisc as tc does.
-fn change_qdiscs(
-    qdiscs: &mut Vec<Qdisc>,
-    action: QdiscAction,
-    position: QdiscPosition,
-    handle: Option<u32>,
-    kind: Option<tc::QdiscKind>,
-) -> Result<(), String> {
-    let parent = match position {
-        QdiscPosition::Root => None,
-        QdiscPosition::Ingress => return Err("ingress has policers only".into()),
-        QdiscPosition::Under(parent) => {
-            match qdiscs.iter().find(|q| q.handle == parent.handle).map(|q| &q.kind) {
-                None => return Err(format!("no parent qdisc {:x}:", parent.handle)),
-                Some(QdiscKind::Htb(htb)) if htb.class(parent.class).is_none() => {
-                    return Err(format!("no class {parent}"));
-                }
-                Some(QdiscKind::Htb(_)) => Some(parent),
-                Some(QdiscKind::Queue(queue)) if !queue.shown.starts_with("red") => {
-                    return Err(format!("{} has no classes", qdisc_name(qdiscs, parent.handle)));
-                }
-                // These have one class.
-                Some(_) => Some(Parent { class: 0, ..parent }),
-            }
-        }
-    };
-    let existing = qdiscs.iter().position(|q| q.parent == parent);
-    match (action, existing) {
-        (QdiscAction::Add, Some(_)) => {
-            return Err("a qdisc exists already (Exclusivity flag on, cannot modify)".into());
-        }
-        (QdiscAction::Change | QdiscAction::Delete, None) => {
-            return Err("no such qdisc (cannot find specified qdisc on specified device)".into());
-        }
-        (QdiscAction::Delete, Some(_)) => delete_below(qdiscs, parent),
-        (QdiscAction::Change, Some(at)) => {
-            let kind = kind.ok_or("no qdisc given")?;
-            if std::mem::discriminant(&qdiscs[at].kind) != std::mem::discriminant(&kind) {
-                return Err("change cannot change the kind of a qdisc; use replace".into());
-            }
-            qdiscs[at].kind = match (&qdiscs[at].kind, kind) {
-                (QdiscKind::Htb(old), QdiscKind::Htb(new)) => {
-                    QdiscKind::Htb(tc_kinds::Htb { classes: old.classes.clone(), ..new })
-                }
-                (QdiscKind::Queue(old), QdiscKind::Queue(new))
-                    if std::mem::discriminant(&old.discipline) != std::mem::discriminant(&new.discipline) =>
-                {
-                    return Err("change cannot change the kind of a qdisc; use replace".into());
-                }
-                (_, kind) => kind,
-            };
-        }
-        (QdiscAction::Add | QdiscAction::Replace, _) => {
-            delete_below(qdiscs, parent);
-            let free = (0x8001..).find(|h| qdiscs.iter().all(|q| q.handle != *h)).unwrap_or(0x8001);
-            let handle = handle.unwrap_or(free);
-            if qdiscs.iter().any(|q| q.handle == handle) {
-                return Err(format!("qdisc {handle:x}: exists already"));
-            }
-            qdiscs.push(Qdisc { handle, parent, kind: kind.ok_or("no qdisc given")? });
-        }
-    }
-    Ok(())
-}
-
-/// The name of the qdisc with this handle.
-fn qdisc_name(qdiscs: &[Qdisc], handle: u32) -> &str {
-    qdiscs.iter().find(|q| q.handle == handle).map_or("", |q| q.kind.name())
-}
-
-/// Removes the qdisc under `parent`, and all its descendants.
-fn delete_below(qdiscs: &mut Vec<Qdisc>, parent: Option<Parent>) {
-    while let Some(at) = qdiscs.iter().position(|q| q.parent == parent) {
-        let gone = qdiscs.remove(at);
-        while let Some(child) = qdiscs.iter().find_map(|q| q.parent.filter(|p| p.handle == gone.handle)) {
-            delete_below(qdiscs, Some(child));
-        }
-    }
-}
-
 /// The parameters of a direction, in the syntax of the scenario file.
 fn describe(spec: &PipeSpec) -> String {
     if *spec == (PipeSpec { overhead: spec.overhead, ..PipeSpec::default() }) {
@@ -549,11 +404,7 @@ mod tests {
             hosts.h1.address = "10.0.0.1/8"
             hosts.h2.address = "10.0.0.2/8"
             switches.names = ["s1", "s2"]
-            links = [
-                { ends = ["h1", "s1"] },
-                { ends = ["s1", "s2"], forward = { rate = "1gbit", delay = "5ms" } },
-                { ends = ["s2", "h2"] },
-            ]
+            links = [{ ends = ["h1", "s1"] }, { ends = ["s1", "s2"], forward = { rate = "1gbit", delay = "5ms" } }, { ends = ["s2", "h2"] }]
             flows = [{ name = "f", from = "h1", to = "h2" }]
         "#;
         Links::new(&scenario::ScenarioFile::parse("x.toml", text).unwrap().resolve(None, &[]).unwrap())
@@ -579,18 +430,18 @@ mod tests {
         let mut links = links();
         tc(&mut links, "qdisc add dev s2-eth1 root handle 1: netem delay 20ms").unwrap();
         let line = "qdisc add dev s2-eth1 parent 1: handle 2: tbf rate 10gbit burst 5000000 limit 25000000";
-        let result = tc(&mut links, line).unwrap();
-        let (pipe, spec) = &result.changed[1];
+        let done = tc(&mut links, line).unwrap();
+        let (pipe, spec) = &done.changed[1];
         assert_eq!((pipe.link, pipe.direction), (1, Direction::Backward));
         assert_eq!((spec.delay, spec.queue), (Time::from_millis(20), QueueLimit::Bytes(Bytes(25_000_000))));
-        assert_eq!(result.changed[0].1.delay, Time::from_millis(5), "the other direction is unchanged");
+        assert_eq!(done.changed[0].1.delay, Time::from_millis(5), "the other direction is unchanged");
         let shown = tc(&mut links, "qdisc show dev s2-eth1").unwrap().text;
         assert_eq!(shown.lines().count(), 2);
         assert!(shown.starts_with("qdisc netem 1: dev s2-eth1 root limit 1000 delay 20ms"), "{shown}");
         assert!(tc(&mut links, line).unwrap_err().contains("already"));
         tc(&mut links, "qdisc change dev s2-eth1 root handle 1: netem loss 1%").unwrap();
-        let result = tc(&mut links, "qdisc del dev s2-eth1 root").unwrap();
-        assert_eq!(result.changed[1].1, PipeSpec::default());
+        let done = tc(&mut links, "qdisc del dev s2-eth1 root").unwrap();
+        assert_eq!(done.changed[1].1, PipeSpec::default());
         assert!(tc(&mut links, "qdisc del dev s2-eth1 root").is_err());
         assert!(
             tc(&mut links, "qdisc add dev s9-eth1 root netem delay 1ms").unwrap_err().contains("s1-eth1")
@@ -608,8 +459,8 @@ mod tests {
         ] {
             tc(&mut links, line).unwrap();
         }
-        let result = tc(&mut links, "qdisc add dev s1-eth2 parent 10: handle 11: fq_codel").unwrap();
-        let spec = &result.changed[0].1;
+        let done = tc(&mut links, "qdisc add dev s1-eth2 parent 10: handle 11: fq_codel").unwrap();
+        let spec = &done.changed[0].1;
         assert_eq!((&spec.rate, spec.burst), (&Rate::Constant(BitRate(10_000_000)), Some(Bytes(15 * 1024))));
         assert_eq!((spec.delay, spec.queue), (Time::from_millis(7), QueueLimit::Packets(10_240)));
         assert!(matches!(spec.discipline, net::Discipline::FqCodel(_)));
@@ -624,22 +475,22 @@ mod tests {
         let error = tc(&mut links, "qdisc add dev s1-eth2 parent 11: handle 12: pfifo").unwrap_err();
         assert!(error.contains("fq_codel has no classes"), "{error}");
         // A refused command changes nothing.
-        assert_eq!(links.0[1].spec(0), result.changed[0].1);
+        assert_eq!(links.0[1].spec(0), done.changed[0].1);
 
         tc(&mut links, "qdisc add dev s1-eth1 ingress").unwrap();
         let line = "filter add dev s1-eth1 parent ffff: protocol ip u32 match u32 0 0 police rate 1mbit burst 10k drop";
-        let result = tc(&mut links, line).unwrap();
-        let policed = &result.changed[0].1;
+        let done = tc(&mut links, line).unwrap();
+        let policed = &done.changed[0].1;
         assert_eq!((policed.queue, policed.burst), (QueueLimit::Packets(1), Some(Bytes(10_240))));
-        assert_eq!(result.changed[1].1, PipeSpec::default(), "only received packets");
+        assert_eq!(done.changed[1].1, PipeSpec::default(), "only received packets");
         assert!(tc(&mut links, "filter show dev s1-eth1 ingress").unwrap().text.contains("rate 1Mbit"));
         let error = tc(&mut links, &line.replace("s1-eth1", "s2-eth1")).unwrap_err();
         assert!(error.contains("ingress"), "{error}");
         tc(&mut links, "qdisc add dev s2-eth1 ingress").unwrap();
         let error = tc(&mut links, &line.replace("s1-eth1", "s2-eth1")).unwrap_err();
         assert!(error.contains("one rate"), "{error}");
-        let result = tc(&mut links, "qdisc del dev s1-eth1 ingress").unwrap();
-        assert_eq!(result.changed[0].1, PipeSpec::default());
+        let done = tc(&mut links, "qdisc del dev s1-eth1 ingress").unwrap();
+        assert_eq!(done.changed[0].1, PipeSpec::default());
     }
 
     #[test]
@@ -647,7 +498,7 @@ mod tests {
         let mut links = links();
         tc(&mut links, "qdisc add dev s2-eth1 root handle 1: netem delay 5ms limit 100000")
             .map(|done| {
-                assert!(result.text.contains("netem limit is not emulated"), "{}", result.text);
+                assert!(done.text.contains("netem limit is not emulated"), "{}", done.text);
             })
             .unwrap();
         tc(&mut links, "qdisc add dev s2-eth1 parent 1: handle 2: tbf rate 1mbit burst 10kb limit 10kb")
@@ -691,10 +542,10 @@ mod tests {
     fn a_link_has_the_smaller_mtu_of_both_ends() {
         let mut links = links();
         links.ifconfig(&arguments("s1-eth2 mtu 9000")).unwrap();
-        let result = links.ifconfig(&arguments("s2-eth1 mtu 1500")).unwrap();
-        assert!(result.changed.iter().all(|(_, spec)| spec.mtu == Some(1500)));
-        let result = links.ifconfig(&arguments("s2-eth1 mtu 9000")).unwrap();
-        assert!(result.changed.iter().all(|(_, spec)| spec.mtu == Some(9000)));
+        let done = links.ifconfig(&arguments("s2-eth1 mtu 1500")).unwrap();
+        assert!(done.changed.iter().all(|(_, spec)| spec.mtu == Some(1500)));
+        let done = links.ifconfig(&arguments("s2-eth1 mtu 9000")).unwrap();
+        assert!(done.changed.iter().all(|(_, spec)| spec.mtu == Some(9000)));
         assert!(links.ifconfig(&arguments("s1-eth2 mtu many")).is_err());
         assert!(links.ifconfig(&arguments("s1-eth2 promisc")).unwrap_err().contains("promisc"));
     }

@@ -8,6 +8,7 @@ mod keeper;
 mod links;
 mod mounts;
 mod tc;
+mod tc_change;
 mod tc_compose;
 mod tc_kinds;
 mod tc_units;

@@ -1,8 +1,8 @@
 //! tc on an emulated port: `qdisc`, `class` and `filter` with netem (tc-netem(8)), the shapers and queues of `tc_kinds.rs`, and
 //! a policer. Arguments that the emulated link cannot apply are errors that name the argument.
 //!
-//! Differences from Linux:
-//! 1. A packet passes queue, rate, loss and delay in this order, whatever the order of netem and tbf.
+//! Departures from Linux:
+//! 1. Whatever the order of netem and tbf, a packet passes queue, rate, loss, delay in this order.
 //! 2. netem's `limit` counts only the packets that wait for a `rate`, not the delayed ones in flight.
 //! 3. Correlations are not supported.
 //! 4. A port has one rate, so tbf, htb and netem's `rate` exclude each other. Without filters all packets are of htb's default
@@ -307,9 +307,9 @@ fn netem(arguments: Arguments<'_, '_>) -> Result<Netem, String> {
             "limit" => netem.limit = Some(count(value("limit")?)?),
             "delay" | "latency" => {
                 netem.delay = time(value("delay")?)?;
-                if let Some(jitter) = arguments.next_if(|argument| starts_number(argument)) {
+                if let Some(jitter) = arguments.next_if(|w| starts_number(w)) {
                     netem.jitter = time(jitter)?;
-                    refuse_correlation(&mut arguments, "delay")?;
+                    no_correlation(&mut arguments, "delay")?;
                 }
             }
             "distribution" => {
@@ -323,15 +323,15 @@ fn netem(arguments: Arguments<'_, '_>) -> Result<Netem, String> {
             "loss" | "drop" => netem.loss = loss(&mut arguments)?,
             "duplicate" => {
                 netem.duplicate = percent(value("duplicate")?)?;
-                refuse_correlation(&mut arguments, "duplicate")?;
+                no_correlation(&mut arguments, "duplicate")?;
             }
             "corrupt" => {
                 netem.corrupt = percent(value("corrupt")?)?;
-                refuse_correlation(&mut arguments, "corrupt")?;
+                no_correlation(&mut arguments, "corrupt")?;
             }
             "reorder" => {
                 netem.reorder = percent(value("reorder")?)?;
-                refuse_correlation(&mut arguments, "reorder")?;
+                no_correlation(&mut arguments, "reorder")?;
             }
             "gap" => netem.gap = count(value("gap")?)?.clamp(1, u64::from(u32::MAX)) as u32,
             "rate" => netem.rate = Some(rate(value("rate")?)?),
@@ -350,15 +350,15 @@ fn loss<'a, I: Iterator<Item = &'a str>>(
     let mut first = arguments.next().ok_or("netem loss needs a percentage")?;
     if first == "gemodel" {
         let mut values = Vec::new();
-        while let Some(argument) = arguments.next_if(|argument| starts_number(argument)) {
+        while let Some(argument) = arguments.next_if(|w| starts_number(w)) {
             values.push(percent(argument)?);
         }
-        let (to_bad, others) = values.split_first().ok_or("netem loss gemodel needs p")?;
+        let (to_bad, remaining) = values.split_first().ok_or("netem loss gemodel needs p")?;
         return Ok(LossModel::GilbertElliott(GilbertElliott {
             to_bad: *to_bad,
-            to_good: others.first().copied().unwrap_or(1.0 - to_bad),
-            loss_bad: others.get(1).copied().unwrap_or(1.0),
-            loss_good: others.get(2).copied().unwrap_or(0.0),
+            to_good: remaining.first().copied().unwrap_or(1.0 - to_bad),
+            loss_bad: remaining.get(1).copied().unwrap_or(1.0),
+            loss_good: remaining.get(2).copied().unwrap_or(0.0),
         }));
     }
     if first == "state" {
@@ -368,15 +368,15 @@ fn loss<'a, I: Iterator<Item = &'a str>>(
         first = arguments.next().ok_or("netem loss random needs a percentage")?;
     }
     let share = percent(first)?;
-    refuse_correlation(arguments, "loss")?;
+    no_correlation(arguments, "loss")?;
     Ok(if share > 0.0 { LossModel::Independent(share) } else { LossModel::None })
 }
 
-fn refuse_correlation<'a, I: Iterator<Item = &'a str>>(
+fn no_correlation<'a, I: Iterator<Item = &'a str>>(
     arguments: &mut std::iter::Peekable<I>,
     what: &str,
 ) -> Result<(), String> {
-    match arguments.next_if(|argument| starts_number(argument)) {
+    match arguments.next_if(|w| starts_number(w)) {
         Some(correlation) if percent(correlation)? > 0.0 => {
             Err(format!("a correlation of netem {what} is not supported on an emulated port"))
         }
@@ -384,8 +384,8 @@ fn refuse_correlation<'a, I: Iterator<Item = &'a str>>(
     }
 }
 
-fn starts_number(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+fn starts_number(argument: &str) -> bool {
+    argument.starts_with(|c: char| c.is_ascii_digit() || c == '.')
 }
 
 #[cfg(test)]
@@ -406,7 +406,7 @@ mod tests {
         }
     }
 
-    /// The tc commands of the course's Lab 8 and Lab 13, as students type them.
+    /// The tc commands of the course's Lab 8 and Lab 13.
     #[test]
     fn the_commands_of_the_course_are_supported() {
         let first = parse(&arguments("qdisc add dev s1-eth2 root handle 1: netem delay 20ms")).unwrap();

@@ -13,7 +13,8 @@ use super::{
 /// Default limit of netem's queue, packets (sch_netem.c, tc-netem(8)).
 const NETEM_LIMIT: u64 = 1000;
 
-/// Applies a port's qdiscs to its pipe; `plain` is the pipe without qdiscs, `policer` that of the port at the other end.
+/// Applies a port's qdiscs to its pipe; `plain` is the pipe without qdiscs, `policer` that of the port at the
+/// other end.
 ///
 /// # Errors
 /// Combinations that one link cannot have, by name.

@@ -1,5 +1,6 @@
-//! The arguments of tc's qdiscs except netem: shapers (tbf(8), htb(8)), queues (red, codel, fq_codel, pfifo, bfifo) and the
-//! policer (tc-police(8)). Arguments that the emulated link cannot apply are errors that name them.
+//! The arguments of tc's qdiscs except netem: shapers (tbf(8), htb(8)), queues (red, codel, fq_codel, pfifo,
+//! bfifo) and the policer (tc-police(8)). Arguments that the emulated link cannot apply are errors that name
+//! them.
 
 use net::{Codel, Discipline, FqCodel, QueueLimit, Red};
 use units::{BitRate, Bytes};
@@ -23,7 +24,8 @@ pub(crate) struct Tbf {
     pub(crate) limit: Bytes,
 }
 
-/// htb's parameters and classes. Without filters all packets are of the default class; without one they are not shaped.
+/// htb's parameters and classes. Without filters all packets are of the default class; without one they are
+/// not shaped.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Htb {
     pub(crate) default: u32,
@@ -262,8 +264,8 @@ pub(crate) fn red(arguments: Arguments<'_, '_>) -> Result<QueueKind, String> {
     Ok(QueueKind { shown, discipline: Discipline::Red(red), limit: QueueLimit::Bytes(limit) })
 }
 
-/// The weight (a power of two, as in the kernel) for which bursts of `burst` packets pass with an average below `min` packets:
-/// Floyd and Jacobson 1993, section 6 (`tc_red_eval_ewma`).
+/// The weight (a power of two, as in the kernel) for which bursts of `burst` packets pass with an average
+/// below `min` packets: Floyd and Jacobson 1993, section 6 (`tc_red_eval_ewma`).
 fn red_weight(burst: u64, min: f64) -> Option<f64> {
     let (burst, mut weight) = (burst as f64, 0.5);
     if burst + 1.0 - min < 1.0 {

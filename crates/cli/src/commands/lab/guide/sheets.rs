@@ -1,12 +1,20 @@
-//! The class sheets: University of South Carolina, "Network Tools and Protocols", Lab 8 and Lab 13 (2019). The published figures
-//! are those of `scenarios/lab8.toml` and `scenarios/lab13.toml`.
+//! The class sheets: University of South Carolina, "Network Tools and Protocols", Lab 8 and Lab 13 (2019).
+//! The published figures are those of `scenarios/lab8.toml` and `scenarios/lab13.toml`.
 
 /// The network of both sheets as it is before the first command.
 pub const NETWORK: &str = r#"duration = "10s"
 hosts.h1.address = "10.0.0.1/8"
 hosts.h2.address = "10.0.0.2/8"
 switches.names = ["s1", "s2"]
-links = [{ ends = ["h1", "s1"], both = { mtu = 1500 } }, { ends = ["s1", "s2"], both = { mtu = 1500 } }, { ends = ["s2", "h2"], both = { mtu = 1500 } }]
+[[links]]
+ends = ["h1", "s1"]
+both = { mtu = 1500 }
+[[links]]
+ends = ["s1", "s2"]
+both = { mtu = 1500 }
+[[links]]
+ends = ["s2", "h2"]
+both = { mtu = 1500 }
 "#;
 
 /// A class sheet.
@@ -53,11 +61,12 @@ pub const SHEETS: [Sheet; 2] = [
 const LAB8: [Step; 6] = [
     Step {
         title: "Delay",
-        why: "h1 - s1 - s2 - h2 is up without any delay. Port s1-eth2 sends from s1 to s2: let it delay each packet by 20 ms.",
+        why: "h1 - s1 - s2 - h2 is up without any delay. Port s1-eth2 sends from s1 to s2: let it delay \
+              each packet by 20 ms.",
         commands: &["sudo tc qdisc add dev s1-eth2 root handle 1: netem delay 20ms", "h1 ping -c 4 h2"],
         check: Check::Rtt { min_ms: 20.0 },
-        learnt: "The first ping takes about 40 ms: ARP crosses the delayed direction too. The others take 20 ms, since the \
-                 way back has no delay.",
+        learnt: "The first ping takes about 40 ms: ARP crosses the delayed direction too. The others take \
+                 20 ms, since the way back has no delay.",
     },
     Step {
         title: "Rate",
@@ -74,10 +83,13 @@ const LAB8: [Step; 6] = [
     },
     Step {
         title: "Buffers of the sheet's start",
-        why: "Allow at most 16 MiB for the receive and send buffers of both hosts. A host's settings are its own.",
+        why: "Allow at most 16 MiB for the receive and send buffers of both hosts. A host's settings are \
+              its own.",
         commands: &[
-            "h1 sysctl -w net.ipv4.tcp_rmem='10240 87380 16777216' net.ipv4.tcp_wmem='10240 87380 16777216'",
-            "h2 sysctl -w net.ipv4.tcp_rmem='10240 87380 16777216' net.ipv4.tcp_wmem='10240 87380 16777216'",
+            "h1 sysctl -w net.ipv4.tcp_rmem='10240 87380 16777216' net.ipv4.tcp_wmem='10240 87380 \
+            16777216'",
+            "h2 sysctl -w net.ipv4.tcp_rmem='10240 87380 16777216' net.ipv4.tcp_wmem='10240 87380 \
+            16777216'",
         ],
         check: Check::Buffers { max: 16_777_216 },
         learnt: "16 MiB are less than the bandwidth-delay product, so the window will limit the transfer.",
@@ -87,16 +99,19 @@ const LAB8: [Step; 6] = [
         why: "Measure TCP's throughput. The sheet finds about 3 Gb/s.",
         commands: &["iperf h1 h2 -t 10"],
         check: Check::Throughput { published: "L8-default", gbps: 3.0, options: &[] },
-        learnt: "Half of the 16 MiB buffer is the window in the kernels of 2019: 8 MiB / 20 ms = 3.4 Gb/s. From Linux 6.6 on \
-                 the window is more of the buffer (scaling_ratio, learnt from the packets), so the same settings give 4 to 5 Gb/s.",
+        learnt: "Half of the 16 MiB buffer is the window in the kernels of 2019: 8 MiB / 20 ms = 3.4 Gb/s. \
+                 From Linux 6.6 on the window is more of the buffer (scaling_ratio, learnt from the \
+                 packets), so the same settings give 4 to 5 Gb/s.",
     },
     Step {
         title: "Buffers of twice the bandwidth-delay product",
         why: "2 x 25 MiB = 52,428,800 bytes: half of it is a window of one bandwidth-delay product. \
               `longfat bdp 10gbit 20ms` explains the figures.",
         commands: &[
-            "h1 sysctl -w net.ipv4.tcp_rmem='10240 87380 52428800' net.ipv4.tcp_wmem='10240 87380 52428800'",
-            "h2 sysctl -w net.ipv4.tcp_rmem='10240 87380 52428800' net.ipv4.tcp_wmem='10240 87380 52428800'",
+            "h1 sysctl -w net.ipv4.tcp_rmem='10240 87380 52428800' net.ipv4.tcp_wmem='10240 87380 \
+            52428800'",
+            "h2 sysctl -w net.ipv4.tcp_rmem='10240 87380 52428800' net.ipv4.tcp_wmem='10240 87380 \
+            52428800'",
         ],
         check: Check::Buffers { max: 52_428_800 },
         learnt: "From Linux 6.6 on less than twice the product is enough, but more does no harm here.",
@@ -106,7 +121,8 @@ const LAB8: [Step; 6] = [
         why: "Measure again. The sheet finds about 10 Gb/s.",
         commands: &["iperf h1 h2 -t 10"],
         check: Check::Throughput { published: "L8-tuned", gbps: 10.0, options: &[] },
-        learnt: "At most 9.56 Gb/s are payload: tbf counts 14 bytes of Ethernet header for each packet of 1500 bytes.",
+        learnt: "At most 9.56 Gb/s are payload: tbf counts 14 bytes of Ethernet header for each packet of \
+                 1500 bytes.",
     },
 ];
 
@@ -116,8 +132,8 @@ const LAB13: [Step; 5] = [
         why: "h1 - s1 - s2 - h2 is up. Let port s1-eth2 lose 1 % of packets.",
         commands: &["sudo tc qdisc add dev s1-eth2 root handle 1: netem loss 1%"],
         check: Check::Port { port: "s1-eth2", parameters: &["loss = "] },
-        learnt: "netem drops 1 % of super-packets: a host with segmentation offload gives it up to 64 KiB at a time. At MTU 1500 \
-                 that is one loss in some 4400 segments, not one in 100.",
+        learnt: "netem drops 1 % of super-packets: a host with segmentation offload gives it up to 64 KiB \
+                 at a time. At MTU 1500 that is one loss in some 4400 segments, not one in 100.",
     },
     Step {
         title: "Rate",
@@ -136,7 +152,8 @@ const LAB13: [Step; 5] = [
         why: "Measure TCP's throughput with segments of 1448 bytes. The sheet finds about 7.99 Gb/s.",
         commands: &["iperf h1 h2 -t 10"],
         check: Check::Throughput { published: "L13-1500", gbps: 7.99, options: &[] },
-        learnt: "After each loss TCP recovers by about one segment per round trip: small segments recover slowly.",
+        learnt: "After each loss TCP recovers by about one segment per round trip: small segments recover \
+                 slowly.",
     },
     Step {
         title: "Jumbo frames",
@@ -151,15 +168,17 @@ const LAB13: [Step; 5] = [
             "h1 ping -M do -s 8972 -c 2 h2",
         ],
         check: Check::PacketSize { bytes: 9000 },
-        learnt: "8972 bytes of ping, 8 of ICMP and 20 of IP are 9000. One port at 1500 is enough to drop them.",
+        learnt: "8972 bytes of ping, 8 of ICMP and 20 of IP are 9000. One port at 1500 is enough to drop \
+                 them.",
     },
     Step {
         title: "Throughput at MTU 9000",
         why: "Measure again. The sheet finds about 10 Gb/s.",
         commands: &["iperf h1 h2 -t 10 -M 9000"],
         check: Check::Throughput { published: "L13-9000", gbps: 10.0, options: &["-M", "9000"] },
-        learnt: "Segments six times larger recover six times faster. A real path loses segments one by one: \
-                 `longfat run scenarios/lab13.toml` compares both kinds of loss (variants as-in-lab and real-path).",
+        learnt: "Segments six times larger recover six times faster. A real path loses segments one by \
+                 one: `longfat run scenarios/lab13.toml` compares both kinds of loss (variants as-in-lab \
+                 and real-path).",
     },
 ];
 

@@ -314,8 +314,8 @@ mod tests {
         ] {
             assert!(svg.contains(part), "{part} in {svg}");
         }
-        // One bar: a line and its two ends.
-        assert_eq!(svg.matches("class=\"swatch bar s0\"").count(), 3);
+        // One bar (a line and its two ends) and the circle.
+        assert_eq!(svg.matches("class=\"swatch bar s0\"").count(), 4);
         assert!(!svg.contains("path class=\"s1\""), "it would cover the first curve");
     }
 }

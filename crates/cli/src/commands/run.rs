@@ -29,8 +29,6 @@ use crate::{
 pub struct RunArgs {
     /// The scenario file, or the name of a built-in scenario (see `longfat scenario list`)
     file: Option<PathBuf>,
-    #[command(flatten)]
-    path: PathFlags,
     /// Engines, separated by commas: model, sim, lab, or all for these three; kernel, or kernel:VERSION as in kernel:6.1,
     /// for the lab inside a guest kernel in virtual time (see `longfat kernel`)
     #[arg(long, value_delimiter = ',', default_value = "lab", value_name = "ENGINES")]
@@ -57,6 +55,8 @@ pub struct RunArgs {
     /// Also write an HTML report of these runs
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    path: PathFlags,
 }
 
 /// Runs the scenario.

@@ -33,8 +33,6 @@ pub struct SweepArgs {
     /// --fit
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    #[command(flatten)]
-    pub path: PathFlags,
     /// Sweep a field in addition to those of the file's `[[sweeps]]`, as in `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB`
     #[arg(long, value_name = "PATH=V1,V2,..", value_parser = parse_over)]
     pub over: Vec<(String, Vec<String>)>,
@@ -83,6 +81,8 @@ pub struct SweepArgs {
     /// Write the tables and the plot as one HTML page
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub path: PathFlags,
 }
 
 /// The result to show.

@@ -219,7 +219,7 @@ to = "h2"
                     writeln!(
                         text,
                         "[[variants]]\nname = {}\nflows.bulk.cc = {}",
-                        quote(&variant_name(cc)),
+                        quote(variant_name(cc)),
                         cc_value(cc)
                     )
                 })

@@ -190,14 +190,17 @@ pub(crate) fn fit_distinct(texts: &[&str], size: f64, width: f64) -> Vec<String>
     }
 }
 
+/// A point of a curve in pixels; `None` interrupts the curve.
+pub(crate) type Placed = Option<(f64, f64)>;
+
 /// Whether two curves would cover each other: the same number of points, each within 1.5 pixels.
-pub(crate) fn coincide(a: &[Option<(f64, f64)>], b: &[Option<(f64, f64)>]) -> bool {
-    let near = |pair: (&Option<(f64, f64)>, &Option<(f64, f64)>)| match pair {
+pub(crate) fn coincide(a: &[Placed], b: &[Placed]) -> bool {
+    let are_near = |a: &Placed, b: &Placed| match (a, b) {
         (Some(a), Some(b)) => (a.0 - b.0).abs() < 1.5 && (a.1 - b.1).abs() < 1.5,
         (None, None) => true,
         _ => false,
     };
-    a.len() == b.len() && a.iter().any(Option::is_some) && a.iter().zip(b).all(near)
+    a.len() == b.len() && a.iter().any(Option::is_some) && a.iter().zip(b).all(|(a, b)| are_near(a, b))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! values (a congestion control) are at equal distances. The ticks are the values themselves.
 
 use crate::axis::{Axis, Unit};
-use crate::canvas::{Anchor, Canvas, coincide, fit, fit_distinct, text_width};
+use crate::canvas::{Anchor, Canvas, Placed, coincide, fit, fit_distinct, text_width};
 use crate::style::{halo_class, plot_css, series_class};
 
 const LEFT: f64 = 66.0;
@@ -93,7 +93,7 @@ pub fn chart(chart: &Chart) -> String {
         canvas.text(LEFT - 8.0, y(tick.value) + 4.0, Anchor::End, "tick", &tick.text);
     }
     draw_values(&mut canvas, &chart.values, &positions, top + HEIGHT);
-    let placed: Vec<Vec<Option<(f64, f64)>>> = chart
+    let placed: Vec<Vec<Placed>> = chart
         .curves
         .iter()
         .map(|curve| curve.points.iter().map(|p| Some((positions.x(p.value), y(p.height)))).collect())
@@ -210,7 +210,7 @@ fn vertical_axis(chart: &Chart) -> Axis {
 }
 
 /// The curve's vertical position at `x`, in pixels; `None` beside its ends.
-fn height_at(curve: &[Option<(f64, f64)>], x: f64) -> Option<f64> {
+fn height_at(curve: &[Placed], x: f64) -> Option<f64> {
     let points: Vec<(f64, f64)> = curve.iter().flatten().copied().collect();
     let (a, b) = points.windows(2).map(|pair| (pair[0], pair[1])).find(|(a, b)| a.0 <= x && x <= b.0)?;
     Some(if b.0 > a.0 { a.1 + (b.1 - a.1) * (x - a.0) / (b.0 - a.0) } else { a.1 })
@@ -314,8 +314,8 @@ mod tests {
         ] {
             assert!(svg.contains(part), "{part} in {svg}");
         }
-        // One bar: a line and its two ends.
-        assert_eq!(svg.matches("class=\"swatch bar s0\"").count(), 3);
+        // One bar (a line and its two ends) and the circle.
+        assert_eq!(svg.matches("class=\"swatch bar s0\"").count(), 4);
         assert!(!svg.contains("path class=\"s1\""), "it would cover the first curve");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schema::Cause;
 
 use crate::axis::{Axis, Unit};
-use crate::canvas::{Anchor, Canvas, coincide, fit, fit_distinct, text_width};
+use crate::canvas::{Anchor, Canvas, Placed, coincide, fit, fit_distinct, text_width};
 use crate::events::MarkKind;
 use crate::figure::{Figure, Mark, Panel, StalledSpan, Strip, Stroke};
 use crate::loaded::LoadedRun;
@@ -254,8 +254,8 @@ fn draw_panel(
 }
 
 /// Draws the curves. Those that would cover an earlier curve of another colour are wide pale lines below it.
-fn draw_curves(canvas: &mut Canvas, panel: &Panel<'_>, place: &dyn Fn(&Point) -> Option<(f64, f64)>) {
-    let placed: Vec<Vec<Option<(f64, f64)>>> =
+fn draw_curves(canvas: &mut Canvas, panel: &Panel<'_>, place: &dyn Fn(&Point) -> Placed) {
+    let placed: Vec<Vec<Placed>> =
         panel.curves.iter().map(|curve| curve.points.iter().map(place).collect()).collect();
     let covers = |index: usize| {
         let curve = &panel.curves[index];

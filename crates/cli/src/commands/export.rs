@@ -57,7 +57,7 @@ pub struct CsvArgs {
 pub struct TableArgs {
     /// Runs: ids or their prefixes, scenario/id, directories of records, `last`; or SCENARIO/ for all runs of a scenario
     #[arg(required = true, value_name = "RUN")]
-    runs: Vec<String>,
+    keys: Vec<String>,
     /// Output file: Parquet or CSV by its extension
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -158,7 +158,7 @@ fn table(args: &TableArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         }
     };
     let mut runs: Vec<Run> = Vec::new();
-    for key in &args.runs {
+    for key in &args.keys {
         for run in records::find_all(runs_dir, key)? {
             // A run that two keys match has one row.
             if runs.iter().all(|known| known.path != run.path) {

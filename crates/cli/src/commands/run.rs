@@ -36,8 +36,6 @@ const MAX_RECORDS: usize = 6;
 pub struct RunArgs {
     /// The scenario file, or the name of a built-in scenario (see `longfat scenario list`)
     file: Option<PathBuf>,
-    #[command(flatten)]
-    path: PathFlags,
     /// Engines, separated by commas: model, sim, lab, or all for these three; kernel, or kernel:VERSION as in kernel:6.1,
     /// for the lab inside a guest kernel in virtual time (see `longfat kernel`) [default: lab, or as
     /// `longfat config` says]
@@ -71,6 +69,8 @@ pub struct RunArgs {
     /// Exit with code 5 if a measurement is unreliable
     #[arg(long)]
     require_reliable: bool,
+    #[command(flatten)]
+    path: PathFlags,
 }
 
 /// Runs the scenario.

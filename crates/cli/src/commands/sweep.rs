@@ -34,8 +34,6 @@ pub struct SweepArgs {
     /// --fit
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    #[command(flatten)]
-    pub path: PathFlags,
     /// Sweep a field in addition to those of the file's `[[sweeps]]`, as in `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB`
     #[arg(long, value_name = "PATH=V1,V2,..", value_parser = parse_over)]
     pub over: Vec<(String, Vec<String>)>,
@@ -90,6 +88,8 @@ pub struct SweepArgs {
     /// Exit with code 5 if a measurement is unreliable
     #[arg(long, conflicts_with = "fit")]
     pub require_reliable: bool,
+    #[command(flatten)]
+    pub path: PathFlags,
 }
 
 /// The result to show.

@@ -42,8 +42,6 @@ pub struct ValidateArgs {
 /// Options of `scenario new`.
 #[derive(Debug, Args)]
 pub struct NewArgs {
-    #[command(flatten)]
-    pub path: PathFlags,
     /// Copy this built-in scenario (see `longfat scenario list`)
     #[arg(long, value_name = "NAME",
           conflicts_with_all = ["rate", "rtt", "queue", "loss", "cc", "flows", "duration", "mtu"])]
@@ -54,6 +52,8 @@ pub struct NewArgs {
     /// Replace the file if it exists
     #[arg(long)]
     pub force: bool,
+    #[command(flatten)]
+    pub path: PathFlags,
 }
 
 /// A path between two hosts and its flows.

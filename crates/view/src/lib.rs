@@ -47,7 +47,7 @@ pub use error::Error;
 pub use gnuplot::gnuplot;
 pub use loaded::LoadedRun;
 pub use metric::metric_names;
-pub use page::{KnownFlow, KnownRun, Page, PageError, PageOptions, RunItem, gather_published};
+pub use page::{Browsers, KnownFlow, KnownRun, Page, PageError, PageOptions, RunItem, gather_published};
 pub use plot::{PlotOptions, Reference, plot, plot_against};
 pub use report::{ReportExtra, report, scenario_section, sensitivity_section};
 pub use reproduction::{Reproduced, ReproducedFigure, reproduction};

@@ -30,6 +30,7 @@ mod loaded;
 mod metric;
 pub mod number;
 mod page;
+mod part;
 mod plot;
 mod report;
 mod report_parts;

@@ -52,6 +52,9 @@ test('the list is sorted by its headers, and repeats of a point are one row that
   await page.reload();
   await expect(rows).toHaveCount(3);
   await expect(header).toHaveAttribute('aria-sort', 'ascending');
+  await page.getByRole('link', { name: 'Runs', exact: true }).click();
+  await expect(rows).toHaveCount(5);
+  await expect(page).toHaveURL(/#\/$/);
   expect(trouble).toEqual([]);
 });
 

@@ -175,6 +175,13 @@ export interface FlowSummary {
   verdict_also?: Cause;
   evidence: string[];
   remedy: string | null;
+  fixes?: Fix[];
+}
+
+export interface Fix {
+  host: string;
+  command: string;
+  reason: string;
 }
 
 export interface Limited {
@@ -278,6 +285,7 @@ export interface Vocabulary {
   causes: CauseWord[];
   colours: [string, string][];
   measures: MeasureWord[];
+  sources: [string, string][];
 }
 
 export interface CauseWord {

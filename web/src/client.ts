@@ -1,4 +1,6 @@
 // Requests to the server.
+import { breakAt, gapsIn } from './gaps';
+import type { Span } from './runs.svelte';
 import type { PublishedRow, RunDetail, RunList, SeriesHead, SweepDocument, Vocabulary } from './api';
 
 /** Which curves to draw; as `SeriesRequest` of crates/view/src/page/documents.rs. */
@@ -28,6 +30,8 @@ export interface Curve extends Points {
   subject: string;
   measure: string;
   mean: Points | null;
+  /** Spans without samples. */
+  gaps: Span[];
 }
 
 /** The causes of one flow: one byte per column and cause, where 255 is the column's whole time. */
@@ -96,13 +100,16 @@ function decode(buffer: ArrayBuffer, request: SeriesRequest): Series {
     return found;
   };
   const points = (count: number): Points => ({ xs: floats(count), ys: floats(count) });
-  const curves = head.curves.map((curve) => ({
-    of: curve.of,
-    subject: curve.subject,
-    measure: curve.measure,
-    ...points(curve.points),
-    mean: curve.means > 0 ? points(curve.means) : null,
-  }));
+  const stalls = head.marks
+    .filter((mark) => mark.kind === 'stall' && mark.subject === 'sampler')
+    .map((mark) => ({ from: mark.t, to: mark.t + mark.value / 1e6 }));
+  const curves = head.curves.map(({ of, subject, measure, ...counts }) => {
+    const all = points(counts.points);
+    const mean = counts.means > 0 ? points(counts.means) : null;
+    // Segments of a trace have no usual distance.
+    const gaps = of === 'trace' ? [] : [...gapsIn(all), ...stalls].sort((a, b) => a.to - b.to);
+    return { of, subject, measure, ...breakAt(all, gaps), mean: mean && breakAt(mean, gaps), gaps };
+  });
   const causes = head.causes.map((cause) => {
     const shares = new Uint8Array(buffer, at, cause.bytes);
     at += cause.bytes;

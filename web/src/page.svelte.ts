@@ -6,6 +6,8 @@ export type Theme = 'auto' | 'light' | 'dark';
 export interface Route {
   view: 'runs' | 'run' | 'sweeps' | 'published';
   runs: string[];
+  /** The state of the view: what follows `?` in the address. */
+  query: string;
 }
 
 const dark = window.matchMedia('(prefers-color-scheme: dark)');
@@ -20,7 +22,7 @@ class Page {
   vocabulary = $state.raw<Vocabulary | null>(null);
   theme = $state<Theme>(storedTheme());
   systemIsDark = $state(dark.matches);
-  route = $state.raw<Route>({ view: 'runs', runs: [] });
+  route = $state.raw<Route>({ view: 'runs', runs: [], query: '' });
   helpIsOpen = $state(false);
   /** An error of the whole page, for instance when the server has ended. */
   trouble = $state('');
@@ -32,6 +34,16 @@ class Page {
     dark.addEventListener('change', () => (this.systemIsDark = dark.matches));
     window.addEventListener('hashchange', () => (this.route = routeOf(location.hash)));
     this.route = routeOf(location.hash);
+  }
+
+  /** Writes the state of the view to the address; `push` makes a step for the browser's Back. */
+  setQuery(query: string, step: 'push' | 'replace') {
+    if (query === this.route.query) return;
+    const path = location.hash.split('?')[0] || '#/';
+    const address = query ? `${path}?${query}` : path;
+    if (step === 'push') history.pushState(null, '', address);
+    else history.replaceState(null, '', address);
+    this.route = { ...this.route, query };
   }
 
   nextTheme() {
@@ -63,24 +75,29 @@ class Page {
     return word ? (this.isDark ? word.dark : word.light) : 'transparent';
   }
 
+  /** The source of a published figure; empty for figures of the user's own scenarios. */
+  source(id: string): string {
+    return this.vocabulary?.sources.find(([known]) => known === id)?.[1] ?? '';
+  }
+
   measure(name: string): MeasureWord | undefined {
     return this.vocabulary?.measures.find((word) => word.name === name);
   }
 }
 
-/** The route of `#/run/lab8/x&lab8/y`, `#/sweeps` or `#/published`; else the list. */
+/** The route of `#/run/lab8/x&lab8/y?from=1&to=2`, `#/sweeps` or `#/published`; else the list. */
 function routeOf(hash: string): Route {
-  const path = hash.replace(/^#\/?/, '');
-  if (path === 'sweeps' || path === 'published') return { view: path, runs: [] };
+  const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?');
+  if (path === 'sweeps' || path === 'published') return { view: path, runs: [], query };
   if (path.startsWith('run/')) {
     const runs = path
       .slice(4)
       .split('&')
       .map(decodeURIComponent)
       .filter((key) => key.includes('/'));
-    if (runs.length > 0) return { view: 'run', runs };
+    if (runs.length > 0) return { view: 'run', runs, query };
   }
-  return { view: 'runs', runs: [] };
+  return { view: 'runs', runs: [], query };
 }
 
 /** The address of one run, or of several to compare. */

@@ -52,5 +52,5 @@ export const STROKES: Record<string, { dash: number[]; width: number; alpha: num
 export const FLOW_DASHES: number[][] = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 
 /** Space at the left of all charts for the axis, and at their right, pixels. */
-export const left = (width: number) => (width < 640 ? 54 : 62);
+export const left = (width: number) => (width < 640 ? 60 : 104);
 export const RIGHT = 20;

@@ -123,12 +123,19 @@ export class OpenRuns {
     else this.show(0, this.end, false);
   }
 
-  /** Shows one round trip before and after the cursor. */
-  roundTrip() {
-    const flow = this.details[0]?.summary.flows.find((f) => f.mean_rtt_us !== null);
-    const rtt = (flow?.mean_rtt_us ?? 1e5) / 1e6;
+  /** The smallest minimum RTT of the shown flows, seconds; null where none was measured. */
+  minRtt(hidden: string[] = []): number | null {
+    const flows = this.details.flatMap((run) => run.summary.flows);
+    const known = flows.filter((flow) => !hidden.includes(flow.name)).flatMap((flow) => flow.min_rtt_us ?? []);
+    return known.length > 0 ? Math.min(...known) / 1e6 : null;
+  }
+
+  /** Shows one minimum RTT around the cursor. */
+  roundTrip(hidden: string[] = []) {
+    const rtt = this.minRtt(hidden);
+    if (rtt === null) return;
     const middle = this.cursor ?? (this.span.from + this.span.to) / 2;
-    this.show(middle - rtt, middle + rtt);
+    this.show(middle - rtt / 2, middle + rtt / 2);
   }
 
   /** Requests the series of the shown span and half a span on each side, one request at a time. */

@@ -330,5 +330,5 @@ test('the address is valid for one browser, and the named run is open', async ({
   const other = await (await browser.newContext()).newPage();
   const answer = await other.goto(url);
   expect(answer?.status()).toBe(403);
-  await expect(other.getByText('Start `longfat view` again')).toBeVisible();
+  await expect(other.getByText('`longfat view --share-token`')).toBeVisible();
 });

@@ -104,7 +104,8 @@ export class Site {
   /** Simulates two hosts and the link between them, 10 Mb/s, with a flow of each of these congestion controls. */
   simulate(path: { duration: string; delay: string; queue: string }, ...flows: string[]) {
     const file = join(this.dir, 'long.toml');
-    const flow = (cc: string) => `[[flows]]\nname = "${cc}"\nfrom = "h1"\nto = "h2"\ncc = "${cc}"\n`;
+    const name = (cc: string, at: number) => (flows.indexOf(cc) === at ? cc : `${cc}-${at}`);
+    const flow = (cc: string, at: number) => `[[flows]]\nname = "${name(cc, at)}"\nfrom = "h1"\nto = "h2"\ncc = "${cc}"\n`;
     writeFileSync(
       file,
       `duration = "${path.duration}"

@@ -38,6 +38,36 @@ fn the_page_is_served_until_it_is_told_to_end() {
 }
 
 #[test]
+fn a_shared_token_is_valid_for_a_second_browser() {
+    let place = Place::new(SMALL);
+    let mut command = place.longfat(&["view", "--share-token", "--no-open"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("Ctrl-C") {
+        assert!(reader.read_line(&mut text).unwrap() > 0, "{text}");
+    }
+    assert!(text.contains("for every browser that opens this address"), "{text}");
+    let url = text.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
+    let (address, path) = url["http://".len()..].split_once('/').unwrap();
+    let ask = |path: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for _ in 0..2 {
+        let answer = ask(path);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.to_lowercase().contains("httponly; samesite=strict"), "{answer}");
+    }
+    assert!(ask("").starts_with("HTTP/1.1 403"));
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn what_the_page_cannot_show_is_said() {
     let place = Place::new(SMALL);
     let none = place.run(&["view", "nothing", "--no-open"]);

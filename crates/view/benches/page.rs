@@ -29,6 +29,8 @@ fn main() {
         port: 0,
         requested: Vec::new(),
         hostname: None,
+        browsers: view::Browsers::One,
+        sources: vec![("L8-default".into(), "Lab 8".into())],
     };
     let page = view::Page::new(options).expect("a free port");
     let (address, url) = (page.address(), page.url());

@@ -20,6 +20,22 @@ pub(crate) fn run_labels(runs: &[&RunSummary]) -> Vec<String> {
         .unwrap_or_else(|| (1..=runs.len()).map(|n| format!("run {n}")).collect())
 }
 
+/// As [`run_labels`], with the scenario's name in front where the runs are of different scenarios; the engine
+/// where a run has no other label.
+pub(crate) fn labels_with_scenarios(scenarios: &[&str], runs: &[&RunSummary]) -> Vec<String> {
+    let names: BTreeSet<&str> = scenarios.iter().copied().collect();
+    let mut labels = vec![String::new(); runs.len()];
+    for name in &names {
+        let own: Vec<usize> = (0..runs.len()).filter(|at| scenarios[*at] == *name).collect();
+        let found = run_labels(&own.iter().map(|at| runs[*at]).collect::<Vec<_>>());
+        for (at, label) in own.into_iter().zip(found) {
+            let label = if label.is_empty() { runs[at].engine.to_string() } else { label };
+            labels[at] = if names.len() > 1 { format!("{name} {label}") } else { label };
+        }
+    }
+    labels
+}
+
 /// The variant, engine, swept values and repeat, as in `tuned lab r2`.
 pub(crate) fn detailed(run: &RunSummary) -> String {
     let mut label = format!("{} {}", variant(run), run.engine_label()).trim().to_owned();
@@ -134,5 +150,14 @@ mod tests {
         let same = run("5", "lab", Some("tuned"), 1);
         assert_eq!(run_labels(&[&b, &same]), ["2", "5"]);
         assert_eq!(run_labels(&[&b, &b]), ["run 1", "run 2"]);
+    }
+
+    #[test]
+    fn labels_of_different_scenarios_name_them() {
+        let (plain, tuned) = (run("1", "sim", None, 1), run("2", "lab", Some("tuned"), 1));
+        let again = run("3", "sim", Some("tuned"), 1);
+        let labels = labels_with_scenarios(&["dsl", "lab8", "lab8"], &[&plain, &tuned, &again]);
+        assert_eq!(labels, ["dsl sim", "lab8 tuned lab", "lab8 tuned sim"]);
+        assert_eq!(labels_with_scenarios(&["dsl"], &[&plain]), ["sim"]);
     }
 }

@@ -239,24 +239,70 @@ fn references(published: &[PublishedResult], run: &RunSummary, index: Option<usi
         .collect()
 }
 
+/// The first table of a record that has rows, and what to select from it by which columns.
+fn table_with_rows(run: &LoadedRun) -> Option<(&LoadedRun, &'static str, (&'static str, &'static str))> {
+    let goodput = ("flow, avg(goodput_bps)", "flow");
+    let rtt = ("flow, avg(srtt_us)", "flow");
+    let has_goodput = run.flows.iter().any(|row| row.goodput_bps.is_some());
+    if !run.flows.is_empty() {
+        return Some((run, "flows", if has_goodput { goodput } else { rtt }));
+    }
+    if !run.links.is_empty() {
+        return Some((run, "links", ("link, direction, max(queue_bytes)", "link, direction")));
+    }
+    (!run.events.is_empty()).then_some((run, "events", ("subject, kind, count(*)", "subject, kind")))
+}
+
 fn footer(page: &mut String, runs: &[LoadedRun]) {
     page.push_str("<footer>\n");
-    if let Some(first) = runs.first() {
+    if !runs.is_empty() {
         page.push_str("<p>The series in the plots are Parquet files in these directories:</p>\n<pre><code>");
         for run in runs {
             let _ = writeln!(page, "{}", escape(&run.path.display().to_string()));
         }
-        page.push_str("</code></pre>\n<p>For instance in Python or DuckDB:</p>\n");
-        let path = escape(&first.path.join("flows.parquet").display().to_string());
-        let _ = write!(
-            page,
-            "<pre><code>import pandas as pd\nflows = pd.read_parquet(\"{path}\")\n\n-- or\n\
-             SELECT flow, avg(goodput_bps) FROM \"{path}\" GROUP BY flow;</code></pre>\n"
-        );
+        page.push_str("</code></pre>\n");
+        if let Some((run, table, query)) = runs.iter().find_map(|run| table_with_rows(run)) {
+            let path = escape(&run.path.join(format!("{table}.parquet")).display().to_string());
+            let _ = write!(
+                page,
+                "<p>For instance in Python or DuckDB:</p>\n\
+                 <pre><code>import pandas as pd\n{table} = pd.read_parquet(\"{path}\")\n\n-- or\n\
+                 SELECT {} FROM \"{path}\" GROUP BY {};</code></pre>\n",
+                query.0, query.1
+            );
+        }
     }
     let seconds: f64 = runs.iter().map(|run| run.run.wall_s).sum();
     if seconds > 0.0 {
         let _ = writeln!(page, "<p>The runs took {}.</p>", number::seconds(seconds));
     }
     let _ = write!(page, "<p>Created by longfat {}.</p>\n</footer>\n", env!("CARGO_PKG_VERSION"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schema::{Event, EventKind, LinkSample};
+
+    #[test]
+    fn the_example_in_the_footer_opens_a_table_that_has_rows() {
+        let summary: Summary = serde_json::from_str(record::EXAMPLE_SUMMARY).unwrap();
+        let run = |path: &str, links: Vec<LinkSample>, events: Vec<Event>| {
+            LoadedRun::from_rows(summary.clone(), path, Vec::new(), links, events)
+        };
+        let event = Event { time_us: 1, subject: "bulk".into(), kind: EventKind::Retransmit, value: 1 };
+        let (empty, links) =
+            (run("a", vec![], vec![]), run("b", vec![LinkSample::default()], vec![event.clone()]));
+        let page = |runs: &[LoadedRun]| {
+            let mut page = String::new();
+            footer(&mut page, runs);
+            page
+        };
+        assert!(!page(std::slice::from_ref(&empty)).contains("pandas"));
+        let text = page(&[empty, links]);
+        assert!(text.contains("links = pd.read_parquet(\"b/links.parquet\")"), "{text}");
+        assert!(!text.contains("flows.parquet"), "{text}");
+        let text = page(&[run("c", vec![], vec![event])]);
+        assert!(text.contains("FROM \"c/events.parquet\" GROUP BY subject, kind"), "{text}");
+    }
 }

@@ -40,9 +40,15 @@ fn result_card(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSumma
     if let Some(goodput) = flow.steady_or_overall_goodput_bps() {
         let of = flow.wire_limit_bps.filter(|limit| *limit > 0.0).map(|limit| {
             let (limit, share) = (unbroken(number::rate(limit)), unbroken(number::share(goodput / limit)));
-            format!("of {limit} that the path can carry ({share})")
+            format!("{share} of the {limit} that the path can carry")
         });
-        let of = of.unwrap_or_default();
+        // Without a steady part the figure is the mean itself.
+        let mean = flow.goodput_bps.filter(|_| flow.steady_goodput_bps.is_some());
+        let which = match mean {
+            Some(mean) => format!("steady goodput, mean {}", unbroken(number::rate(mean))),
+            None => "goodput".to_owned(),
+        };
+        let of = [Some(which), of].into_iter().flatten().collect::<Vec<_>>().join("; ");
         let _ =
             writeln!(out, "<p class=\"figure\">{} <small>{of}</small></p>", unbroken(number::rate(goodput)));
     }

@@ -18,6 +18,24 @@ pub(crate) const SERIES: [(&str, &str); 7] = [
     ("#5c5f66", "#c3c7ce"),
 ];
 
+/// Colours of further curves on the page: with [`SERIES`] 20 that differ from each other (found by the largest
+/// minimum distance in OKLab).
+pub(crate) const MORE_SERIES: [(&str, &str); 13] = [
+    ("#4a07a6", "#8966f9"),
+    ("#452c17", "#99816e"),
+    ("#90145f", "#cd5394"),
+    ("#e749df", "#fc5ff4"),
+    ("#226310", "#b6faa7"),
+    ("#212e60", "#7183bd"),
+    ("#b020cc", "#c43be0"),
+    ("#3fb519", "#469d30"),
+    ("#654abb", "#aa9bfa"),
+    ("#9b1207", "#d95544"),
+    ("#6c4c02", "#fee0af"),
+    ("#787936", "#acae87"),
+    ("#b186bb", "#f5dafb"),
+];
+
 /// A cause's colour on light and dark background.
 pub(crate) fn cause_colours(cause: Cause) -> (&'static str, &'static str) {
     match cause {
@@ -145,6 +163,29 @@ mod tests {
                 let (other_light, other_dark) = cause_colours(*other);
                 assert!(distance(light, other_light) > 35.0, "{cause:?} {other:?}");
                 assert!(distance(dark, other_dark) > 25.0, "{cause:?} {other:?}");
+            }
+        }
+    }
+
+    /// A colour `#rrggbb` in CIE XYZ-like linear light, then a cube root: near to what an eye sees.
+    fn seen(colour: &str) -> [f64; 3] {
+        [1, 3, 5].map(|at| {
+            let part = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+            part.powf(2.2).cbrt()
+        })
+    }
+
+    #[test]
+    fn twenty_curves_have_distinct_colours_on_both_backgrounds() {
+        let all: Vec<_> = SERIES.iter().chain(&MORE_SERIES).collect();
+        assert_eq!(all.len(), 20);
+        for (at, one) in all.iter().enumerate() {
+            for other in &all[at + 1..] {
+                for (a, b) in [(one.0, other.0), (one.1, other.1)] {
+                    let (a3, b3) = (seen(a), seen(b));
+                    let distance: f64 = a3.iter().zip(&b3).map(|(a, b)| (a - b).powi(2)).sum();
+                    assert!(distance.sqrt() > 0.1, "{a} and {b}: {}", distance.sqrt());
+                }
             }
         }
     }

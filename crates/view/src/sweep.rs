@@ -5,12 +5,22 @@ use schema::{Fit, Sweep, SweepKnee, SweepPoint, SweptField, SweptValue};
 use crate::axis_name;
 use crate::chart::{Chart, ChartCurve, ChartMark, ChartPoint, ChartValue, chart};
 use crate::escape::escape;
+use crate::part::{Part, as_html, as_text};
 use crate::style::PAGE_CSS;
-use crate::table::{UNKNOWN, or_unknown, table, texts};
+use crate::table::{UNKNOWN, or_unknown, texts};
 use crate::{number, words};
 
 /// The points of a sweep, one per line, and the knees.
 pub fn sweep(sweep: &Sweep) -> String {
+    as_text(&sweep_parts(sweep))
+}
+
+/// The same as HTML, for [`sweep_page`].
+pub fn sweep_html(sweep: &Sweep) -> String {
+    as_html(&sweep_parts(sweep))
+}
+
+fn sweep_parts(sweep: &Sweep) -> [Part; 2] {
     let has_variants = sweep.points.iter().any(|point| point.variant.is_some());
     let mut header = texts(["ENGINE"]);
     if has_variants {
@@ -24,14 +34,14 @@ pub fn sweep(sweep: &Sweep) -> String {
     right[last] = false;
     let mut rows = vec![header];
     rows.extend(sweep.points.iter().map(|point| row(point, has_variants, &sweep.unit)));
-    let mut text = table(&rows, &right);
+    let mut text = String::new();
     if let Some(field) = sweep.fields.first() {
         for knee in &sweep.knees {
             let of = curve_label(sweep, &knee.engine, knee.variant.as_deref(), &knee.others);
             text.push_str(&describe_knee(&of, field, &sweep.unit, knee));
         }
     }
-    text
+    [Part::Table { rows, right }, Part::Lines(text)]
 }
 
 fn row(point: &SweepPoint, has_variants: bool, unit: &str) -> Vec<String> {
@@ -131,6 +141,15 @@ pub fn sweep_chart(sweep: &Sweep) -> String {
 
 /// The best values, the residuals, and all values that were tried.
 pub fn fit(fit: &Fit) -> String {
+    as_text(&fit_parts(fit))
+}
+
+/// The same as HTML, for [`sweep_page`].
+pub fn fit_html(fit: &Fit) -> String {
+    as_html(&fit_parts(fit))
+}
+
+fn fit_parts(fit: &Fit) -> [Part; 4] {
     let mut text = String::new();
     for unknown in &fit.unknowns {
         text.push_str(&format!(
@@ -149,8 +168,7 @@ pub fn fit(fit: &Fit) -> String {
             percent(figure.residual),
         ]);
     }
-    text.push_str(&table(&rows, &[false, false, true, true, true]));
-    text.push_str("\nsensitivity\n");
+    let figures = Part::Table { rows, right: vec![false, false, true, true, true] };
     let mut header: Vec<String> = fit.unknowns.iter().map(|u| short(&u.field).to_uppercase()).collect();
     header.push("ERROR".into());
     header.extend(
@@ -167,7 +185,7 @@ pub fn fit(fit: &Fit) -> String {
         row.extend(figures.map(|(ours, figure)| or_unknown(*ours, |ours| words::figure(ours, &figure.unit))));
         rows.push(row);
     }
-    text + &table(&rows, &right)
+    [Part::Lines(text), figures, Part::Lines("\nsensitivity\n".into()), Part::Table { rows, right }]
 }
 
 /// Each figure's relative error and the total error over the first unknown, with the others at their best
@@ -216,16 +234,15 @@ pub fn fit_chart(fit: &Fit) -> String {
     })
 }
 
-/// An HTML page with a text and a chart.
-pub fn sweep_page(title: &str, text: &str, svg: &str, command: &str) -> String {
+/// An HTML page with a chart, and what [`sweep_html`] or [`fit_html`] gave.
+pub fn sweep_page(title: &str, html: &str, svg: &str, command: &str) -> String {
     let title = escape(title);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title} \u{b7} longfat</title>\n\
-         <style>\n{PAGE_CSS}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{svg}\n\
-         <pre class=\"scroll\"><code>{}</code></pre>\n<p>Created by:</p>\n<pre><code>{}</code></pre>\n</main>\n</body>\n</html>\n",
-        escape(text),
+         <style>\n{PAGE_CSS}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n\
+         <div class=\"card plot\">\n{svg}\n</div>\n{html}<p>Created by:</p>\n<pre><code>{}</code></pre>\n</main>\n</body>\n</html>\n",
         escape(command)
     )
 }

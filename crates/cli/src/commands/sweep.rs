@@ -95,7 +95,7 @@ pub struct SweepArgs {
 /// The result to show.
 struct Shown {
     title: String,
-    text: String,
+    html: String,
     svg: String,
 }
 
@@ -151,7 +151,8 @@ fn sweep(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         true => output::json(&sweep),
         false => output::text(&format!("{}\n{text}", sweep.title)),
     };
-    draw(args, &Shown { title: sweep.title.clone(), text, svg: view::sweep::sweep_chart(&sweep) })?;
+    let html = view::sweep::sweep_html(&sweep);
+    draw(args, &Shown { title: sweep.title.clone(), html, svg: view::sweep::sweep_chart(&sweep) })?;
     require_points(args.require_reliable, &sweep)?;
     shown
 }
@@ -187,14 +188,14 @@ fn search(args: &SweepArgs, json: bool) -> anyhow::Result<()> {
     let options =
         RunOptions { observer: &progress, stop: &stop, parallel_runs: args.jobs, ..RunOptions::default() };
     let fit = fit(&experiments, &search, &options)?;
-    let text = view::sweep::fit(&fit);
+    let (text, html) = (view::sweep::fit(&fit), view::sweep::fit_html(&fit));
     let svg = view::sweep::fit_chart(&fit);
     let document = FitDocument { schema: SWEEP_SCHEMA.into(), host: lab::host_info(), fit };
     let shown = match json {
         true => output::json(&document),
         false => output::text(&text),
     };
-    draw(args, &Shown { title: format!("fit of {}", document.fit.scenarios.join(", ")), text, svg })?;
+    draw(args, &Shown { title: format!("fit of {}", document.fit.scenarios.join(", ")), html, svg })?;
     shown
 }
 
@@ -210,7 +211,7 @@ fn draw(args: &SweepArgs, shown: &Shown) -> anyhow::Result<()> {
         output::file(path, records::picture(path, &shown.svg)?)?;
     }
     if let Some(path) = &args.report {
-        output::file(path, view::sweep::sweep_page(&shown.title, &shown.text, &shown.svg, &command_line()))?;
+        output::file(path, view::sweep::sweep_page(&shown.title, &shown.html, &shown.svg, &command_line()))?;
     }
     Ok(())
 }

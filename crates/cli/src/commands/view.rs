@@ -8,8 +8,9 @@ use std::{
 
 use clap::Args;
 use clap_complete::ArgValueCandidates;
+use experiment::reproduce::CATALOGUE;
 use serde_json::json;
-use view::{Page, PageError, PageOptions};
+use view::{Browsers, Page, PageError, PageOptions};
 
 use super::completions::run_candidates;
 use crate::{exit::Exit, interrupt, output};
@@ -26,6 +27,9 @@ pub struct ViewArgs {
     /// Address to listen on: any other than loopback shows the page to others, unencrypted
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     bind: IpAddr,
+    /// Make the printed address valid for several browsers, until the command ends
+    #[arg(long)]
+    share_token: bool,
     /// Print the page's address and start no browser
     #[arg(long)]
     no_open: bool,
@@ -44,6 +48,8 @@ pub fn run(args: &ViewArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         port: args.port,
         requested: asked,
         hostname,
+        browsers: if args.share_token { Browsers::Several } else { Browsers::One },
+        sources: sources(),
     };
     let page = Page::new(options).map_err(|e| match e {
         PageError::Listen { .. } => anyhow::Error::new(Exit::BadInput(e.to_string())),
@@ -53,19 +59,27 @@ pub fn run(args: &ViewArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     match json {
         true => output::json(&json!({ "url": url, "address": page.address(), "runs_dir": runs_dir }))?,
         false => output::text(&format!(
-            "The runs in {}, for one browser:\n\n  {url}\n\nPress Ctrl-C to stop.",
-            runs_dir.display()
+            "The runs in {}, for {}:\n\n  {url}\n\nPress Ctrl-C to stop.",
+            runs_dir.display(),
+            if args.share_token { "every browser that opens this address" } else { "one browser" },
         ))?,
     }
     if !args.bind.is_loopback() {
-        output::note(
-            "other hosts can reach this address: the first browser to open it sees the runs, and the connection is not encrypted",
-        );
+        let who =
+            if args.share_token { "every browser that opens it" } else { "the first browser to open it" };
+        output::note(&format!(
+            "other hosts can reach this address: {who} sees the runs, and the connection is not encrypted"
+        ));
     }
     if !args.no_open && !json {
-        open_browser(&url);
+        open_browser(&page.one_time_url());
     }
     Ok(page.serve(&stop)?)
+}
+
+/// The citation of each published figure that longfat reproduces.
+fn sources() -> Vec<(String, String)> {
+    CATALOGUE.iter().map(|entry| (entry.id.to_owned(), entry.source().to_owned())).collect()
 }
 
 /// The directory of records and the keys of runs: an argument that is a directory is the former.

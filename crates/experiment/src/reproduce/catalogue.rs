@@ -19,9 +19,27 @@ const fn fact(id: &'static str, what: &'static str, shown: &'static str) -> Cata
     CatalogueEntry { id, what, shown }
 }
 
-/// Lab 8 and 13: University of South Carolina, "Network Tools and Protocols", 2019. G: S. Ravot, "TCP transfers over high
-/// latency/bandwidth networks - Grid DT", PFLDnet 2003. U: Y.-T. Li, "Socket buffer tests", UCL 2002. H: M. Hirabaru,
-/// "Performance measurement on large bandwidth-delay product networks", e-VLBI workshop 2004.
+impl CatalogueEntry {
+    /// The citation of the source, which the first part of the id names.
+    pub fn source(&self) -> &'static str {
+        let prefix = self.id.split_once('-').map_or(self.id, |(prefix, _)| prefix);
+        SOURCES.iter().find(|(known, _)| *known == prefix).map_or("", |(_, citation)| citation)
+    }
+}
+
+/// The sources: the first part of an id, and the citation.
+const SOURCES: [(&str, &str); 5] = [
+    ("L8", "University of South Carolina, \"Network Tools and Protocols\", Lab 8, 2019"),
+    ("L13", "University of South Carolina, \"Network Tools and Protocols\", Lab 13, 2019"),
+    ("G", "S. Ravot, \"TCP transfers over high latency/bandwidth networks - Grid DT\", PFLDnet 2003"),
+    ("U", "Y.-T. Li, \"Socket buffer tests\", UCL 2002"),
+    (
+        "H",
+        "M. Hirabaru, \"Performance measurement on large bandwidth-delay product networks\", e-VLBI workshop 2004",
+    ),
+];
+
+/// All published results. [`CatalogueEntry::source`] has the citations.
 pub const CATALOGUE: &[CatalogueEntry] = &[
     figure("L8-bdp", "bandwidth-delay product of 10 Gb/s and 50 ms"),
     figure("L8-util", "1 MiB in flight on that path"),
@@ -133,5 +151,14 @@ mod tests {
         let ours: BTreeSet<&str> = CATALOGUE.iter().map(|entry| entry.id).collect();
         assert_eq!(ours, listed);
         assert_eq!(ours.len(), CATALOGUE.len(), "an id is listed twice");
+    }
+
+    #[test]
+    fn every_result_has_a_source() {
+        for entry in CATALOGUE {
+            assert!(!entry.source().is_empty(), "{}", entry.id);
+        }
+        let lab_13 = CATALOGUE.iter().find(|entry| entry.id == "L13-why").unwrap();
+        assert!(lab_13.source().contains("Lab 13"), "{}", lab_13.source());
     }
 }

@@ -229,6 +229,8 @@ pub(crate) struct Vocabulary {
     pub(crate) colours: Vec<(String, String)>,
     /// The measures that a chart can show.
     pub(crate) measures: Vec<MeasureWord>,
+    /// The sources of published figures: the id of a figure, and the citation.
+    pub(crate) sources: Vec<(String, String)>,
 }
 
 /// A cause in words.
@@ -253,7 +255,7 @@ pub(crate) struct MeasureWord {
 }
 
 impl Vocabulary {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(sources: Vec<(String, String)>) -> Self {
         let cause = |cause: Cause| {
             let (light, dark) = crate::style::cause_colours(cause);
             CauseWord {
@@ -279,9 +281,11 @@ impl Vocabulary {
             causes: Cause::ALL.into_iter().map(cause).collect(),
             colours: crate::style::SERIES
                 .iter()
+                .chain(&crate::style::MORE_SERIES)
                 .map(|(light, dark)| (light.to_string(), dark.to_string()))
                 .collect(),
             measures: names.filter_map(measure).collect(),
+            sources,
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Access control of the page: only the browser that opened it with the one-time token, by one of this
-//! server's own names.
+//! Access control of the page: only browsers that opened it with a token, by one of this server's own names.
 //!
 //! 1. `Host` must be an address or `localhost`. Other names that resolve to this machine (DNS rebinding) are
 //!    refused.
 //! 2. `Origin` and `Sec-Fetch-Site`, which browsers send and pages cannot forge, must not name another site.
-//! 3. The token in the printed address is valid once. It is exchanged for a cookie (HttpOnly,
-//!    SameSite=Strict) that no script can read and that is not sent from other sites. A second browser needs
-//!    another start of `longfat view`.
+//! 3. A token is exchanged for a cookie (HttpOnly, SameSite=Strict) that no script can read and that is not
+//!    sent from other sites. The one-time token is valid once: it may be an argument of the command that
+//!    starts the browser, which other users of the machine can read. The shared token (`--share-token`) is
+//!    valid for any number of browsers until the server ends, and is only ever printed.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +24,20 @@ pub(crate) const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; 
 pub(crate) struct Guard {
     token: String,
     token_used: AtomicBool,
+    shared_token: Option<String>,
     session: String,
     cookie: String,
     is_local: bool,
     hostname: Option<String>,
+}
+
+/// How many browsers may open the printed address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Browsers {
+    /// The first one.
+    One,
+    /// Any number, until the server ends.
+    Several,
 }
 
 /// An accepted request.
@@ -52,16 +62,31 @@ const WRONG_ORIGIN: Denied =
     Denied { status: StatusCode::FORBIDDEN, why: "requests from other sites are refused" };
 const NO_COOKIE: Denied = Denied {
     status: StatusCode::FORBIDDEN,
-    why: "open the address that `longfat view` printed; it is valid once, for one browser. Start `longfat view` again for another",
+    why: "open the address that `longfat view` printed; it is valid once, for one browser. For several browsers, start \
+          `longfat view --share-token`",
+};
+const NO_SHARED_COOKIE: Denied = Denied {
+    status: StatusCode::FORBIDDEN,
+    why: "open the whole address that `longfat view` printed, with its token",
 };
 
 impl Guard {
     /// New secrets for a server at `bind` and `port`. `hostname` is this machine's name for other hosts,
     /// where they have access.
-    pub(crate) fn new(bind: IpAddr, port: u16, hostname: Option<String>) -> Result<Self, getrandom::Error> {
+    pub(crate) fn new(
+        bind: IpAddr,
+        port: u16,
+        hostname: Option<String>,
+        browsers: Browsers,
+    ) -> Result<Self, getrandom::Error> {
+        let shared_token = match browsers {
+            Browsers::One => None,
+            Browsers::Several => Some(secret()?),
+        };
         Ok(Guard {
             token: secret()?,
             token_used: AtomicBool::new(false),
+            shared_token,
             session: secret()?,
             // All ports of a host share cookies, so the name has the port.
             cookie: format!("longfat-{port}"),
@@ -70,9 +95,14 @@ impl Guard {
         })
     }
 
-    /// The token for the printed address.
-    pub(crate) fn token(&self) -> &str {
+    /// The token that is valid once.
+    pub(crate) fn one_time_token(&self) -> &str {
         &self.token
+    }
+
+    /// The token for the printed address: the shared one where there is one.
+    pub(crate) fn token(&self) -> &str {
+        self.shared_token.as_ref().unwrap_or(&self.token)
     }
 
     /// Checks a request. `token` is the one in its address, if it is for the page itself.
@@ -93,16 +123,20 @@ impl Guard {
         if self.has_cookie(headers) {
             return Ok(Access::Granted);
         }
-        if token.is_some_and(|token| is_equal(token, &self.token))
-            && !self.token_used.swap(true, Ordering::SeqCst)
-        {
+        if token.is_some_and(|token| self.is_valid(token)) {
             let cookie = &self.cookie;
             return Ok(Access::Exchange(format!(
                 "{cookie}={}; Path=/; HttpOnly; SameSite=Strict",
                 self.session
             )));
         }
-        Err(NO_COOKIE)
+        Err(if self.shared_token.is_some() { NO_SHARED_COOKIE } else { NO_COOKIE })
+    }
+
+    /// Whether a token may be exchanged for a cookie; uses up the one-time token.
+    fn is_valid(&self, token: &str) -> bool {
+        let is_shared = self.shared_token.as_ref().is_some_and(|shared| is_equal(token, shared));
+        is_shared || is_equal(token, &self.token) && !self.token_used.swap(true, Ordering::SeqCst)
     }
 
     fn has_cookie(&self, headers: &HeaderMap) -> bool {
@@ -155,7 +189,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn guard(bind: &str) -> Guard {
-        Guard::new(bind.parse().unwrap(), 7000, Some("dtn1".into())).unwrap()
+        Guard::new(bind.parse().unwrap(), 7000, Some("dtn1".into()), Browsers::One).unwrap()
     }
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -182,6 +216,23 @@ mod tests {
         assert_eq!(with(&pair(&guard)), Ok(Access::Granted));
         assert_eq!(with(&format!("other=1; {}", pair(&guard))), Ok(Access::Granted));
         assert_eq!(with("longfat-7000=00"), Err(NO_COOKIE));
+    }
+
+    #[test]
+    fn a_shared_token_is_valid_for_several_browsers_and_only_with_the_other_checks() {
+        let guard =
+            Guard::new("127.0.0.1".parse().unwrap(), 7000, Some("dtn1".into()), Browsers::Several).unwrap();
+        let check = |pairs: &[(&'static str, &str)], token: &str| guard.check(&headers(pairs), Some(token));
+        let own = ("host", "127.0.0.1:7000");
+        for _ in 0..3 {
+            assert!(matches!(check(&[own], guard.token()), Ok(Access::Exchange(_))));
+        }
+        assert_ne!(guard.token(), guard.one_time_token());
+        assert!(matches!(check(&[own], guard.one_time_token()), Ok(Access::Exchange(_))));
+        assert_eq!(check(&[own], guard.one_time_token()), Err(NO_SHARED_COOKIE), "a second time");
+        assert_eq!(check(&[("host", "evil.example:7000")], guard.token()), Err(WRONG_HOST));
+        assert_eq!(check(&[own, ("origin", "http://evil.example")], guard.token()), Err(WRONG_ORIGIN));
+        assert_eq!(guard.check(&headers(&[own]), None), Err(NO_SHARED_COOKIE));
     }
 
     #[test]

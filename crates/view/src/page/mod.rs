@@ -1,4 +1,4 @@
-//! The local page: a small server for one browser that draws the series of records at any zoom level without
+//! The local page: a small server for browsers of one user that draws the series of records at any zoom level without
 //! delay.
 //!
 //! The columns of requested measures are read once into pyramids of minima and maxima (`pyramid`); short
@@ -20,5 +20,6 @@ mod topology;
 mod wire;
 
 pub use documents::{KnownFlow, KnownRun, RunItem};
+pub use guard::Browsers;
 pub use server::{Page, PageError, PageOptions};
 pub use sweeps::gather_published;

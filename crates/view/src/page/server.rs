@@ -1,4 +1,4 @@
-//! The HTTP server of the page: three files and the API. HTTP/1.1 by axum; records are read on blocking
+//! The HTTP server of the page: its files and the API. HTTP/1.1 by axum; records are read on blocking
 //! threads.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::documents::{OpenRequest, SeriesRequest, Vocabulary};
-use super::guard::{Access, CONTENT_POLICY, Guard};
+use super::guard::{Access, Browsers, CONTENT_POLICY, Guard};
 use super::store::{Refusal, Store};
 
 /// Maximum size of a request's body.
@@ -30,8 +30,9 @@ const INDEX: &[u8] = include_bytes!("../../page/index.html");
 const SCRIPT: &[u8] = include_bytes!("../../page/app.js");
 const STYLE: &[u8] = include_bytes!("../../page/app.css");
 /// Leads the browser to the page once it has its cookie. With a redirect it would not send the cookie if a
-/// link on another site led here.
-const WELCOME: &str = "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=/\"><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
+/// link on another site led here. The script keeps the view that the address names after `#`.
+const WELCOME: &str = "<!doctype html><script src=\"/welcome.js\"></script><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
+const WELCOME_SCRIPT: &str = "location.replace('/' + location.hash);\n";
 
 /// What to serve, and on which address.
 #[derive(Debug, Clone)]
@@ -46,6 +47,10 @@ pub struct PageOptions {
     pub requested: Vec<String>,
     /// This machine's name for other hosts, where they have access.
     pub hostname: Option<String>,
+    /// How many browsers may open the address.
+    pub browsers: Browsers,
+    /// The sources of published figures: the id of a figure, and the citation.
+    pub sources: Vec<(String, String)>,
 }
 
 /// Why the page cannot be served.
@@ -78,6 +83,7 @@ pub struct Page {
 struct Site {
     guard: Guard,
     store: Store,
+    vocabulary: Vocabulary,
 }
 
 impl Page {
@@ -96,9 +102,11 @@ impl Page {
             (None, true) => format!("localhost:{}", address.port()),
             (_, false) => address.to_string(),
         };
-        let guard = Guard::new(address.ip(), address.port(), options.hostname).map_err(PageError::Token)?;
+        let guard = Guard::new(address.ip(), address.port(), options.hostname, options.browsers)
+            .map_err(PageError::Token)?;
         let store = Store::new(&options.runs_dir, options.requested);
-        Ok(Page { listener, address, site: Arc::new(Site { guard, store }), name })
+        let vocabulary = Vocabulary::new(options.sources);
+        Ok(Page { listener, address, site: Arc::new(Site { guard, store, vocabulary }), name })
     }
 
     /// The address on which it listens.
@@ -106,9 +114,14 @@ impl Page {
         self.address
     }
 
-    /// The URL for one browser, with the token.
+    /// The URL to print, with the token: for one browser or for several.
     pub fn url(&self) -> String {
         format!("http://{}/?token={}", self.name, self.site.guard.token())
+    }
+
+    /// A URL that is valid once, for the command line of a browser, which other users can read.
+    pub fn one_time_url(&self) -> String {
+        format!("http://{}/?token={}", self.name, self.site.guard.one_time_token())
     }
 
     /// Serves until `stop` is set. Requests in progress are then aborted.
@@ -141,9 +154,13 @@ impl Page {
 fn router(site: Arc<Site>) -> Router {
     Router::new()
         .route("/", get(|| async { file("text/html; charset=utf-8", INDEX) }))
+        .route(
+            "/welcome.js",
+            get(|| async { file("text/javascript; charset=utf-8", WELCOME_SCRIPT.as_bytes()) }),
+        )
         .route("/app.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
         .route("/app.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
-        .route("/api/vocabulary", get(|| async { json(&Vocabulary::new()) }))
+        .route("/api/vocabulary", get(|State(site): State<Arc<Site>>| async move { json(&site.vocabulary) }))
         .route("/api/runs", get(|State(site)| respond(site, |site| Ok(json(&site.store.list()?)))))
         .route("/api/sweeps", get(|State(site)| respond(site, |site| Ok(json(&site.store.sweeps()?)))))
         .route("/api/published", get(|State(site)| respond(site, |site| Ok(json(&site.store.published()?)))))

@@ -94,10 +94,9 @@ impl Store {
         }
         let mut details = keys.iter().map(|key| self.detail(key)).collect::<Result<Vec<_>, _>>()?;
         let summaries: Vec<&RunSummary> = details.iter().map(|detail| &detail.summary).collect();
-        let labels = crate::label::run_labels(&summaries);
-        details.iter_mut().zip(labels).for_each(|(detail, label)| {
-            detail.label = if label.is_empty() { detail.summary.engine.to_string() } else { label };
-        });
+        let scenarios: Vec<&str> = details.iter().map(|detail| detail.scenario.as_str()).collect();
+        let labels = crate::label::labels_with_scenarios(&scenarios, &summaries);
+        details.iter_mut().zip(labels).for_each(|(detail, label)| detail.label = label);
         Ok(details)
     }
 

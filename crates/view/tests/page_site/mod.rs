@@ -174,6 +174,8 @@ impl Site {
             port: 0,
             requested: vec![],
             hostname: None,
+            browsers: view::Browsers::One,
+            sources: vec![("L8-default".into(), "Lab 8".into())],
         };
         let page = view::Page::new(options).unwrap();
         let (address, url) = (page.address(), page.url());

@@ -187,7 +187,7 @@ fn an_algorithm_is_shown_with_parameters_source_and_its_place_in_the_kernel() {
     let kernel = place.run(&["cc", "show", "yeah"]);
     assert!(kernel.code == 0 && kernel.stdout.contains("net/ipv4/tcp_yeah.c"), "{kernel:?}");
     let unknown = place.run(&["cc", "show", "cubik"]);
-    assert!(unknown.code == 2 && unknown.stderr.contains("there are cubic, "), "{unknown:?}");
+    assert!(unknown.code == 2 && unknown.stderr.contains("the nearest are cubic, "), "{unknown:?}");
     assert_eq!(place.run(&["cc", "show", "yeah", "--source"]).code, 2);
     let json = place.run(&["cc", "show", "cubic", "--json"]).json();
     assert_eq!(json["kernel"]["file"], "net/ipv4/tcp_cubic.c");

@@ -108,8 +108,7 @@ pub(crate) fn in_place_of(path: &Path) -> Option<&'static BuiltIn> {
 
 /// The names of all built-in scenarios, those most similar to `name` first.
 pub fn names_near(name: &str) -> Vec<&'static str> {
-    let names: Vec<&str> = BUILT_IN.iter().map(|one| one.name).collect();
-    scenario::by_similarity(name, &names)
+    schema::by_similarity(name, BUILT_IN.iter().map(|one| one.name))
 }
 
 /// Help for a scenario file that does not exist: the nearest names, and for a bare name all there are.

@@ -93,7 +93,7 @@ pub use path::PathHop;
 pub use path_mtu::{BlackHole, PathMtu};
 pub use published::{Comparison, Published};
 pub use simple_path::{QueueLimit, SimplePath};
-pub use suggest::{by_similarity, is_similar, nearest};
+pub use suggest::{is_similar, nearest};
 pub use sweep::MAX_POINTS;
 pub use trace_file::ReadFile;
 pub use types::{

@@ -27,7 +27,7 @@ pub use flow_summary::{Fix, FlowSummary, Limited, Setting};
 pub use link_sample::LinkSample;
 pub use link_summary::LinkSummary;
 pub use name::{EngineName, FigureBound, FlowKind, LinkDirection};
-pub use nearest::nearest_names;
+pub use nearest::{by_similarity, nearest_names};
 pub use published::{KernelFigure, PublishedResult, PublishedVerdict};
 pub use quality::{BUSY_SHARE, DiscardedRun, Quality, Reliability};
 pub use summary::{HostInfo, RunSummary, SUMMARY_SCHEMA, Summary};

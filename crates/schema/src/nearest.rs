@@ -3,10 +3,15 @@
 /// Number of names in a message: enough to find the one that was meant, and no catalogue.
 const COUNT: usize = 3;
 
-/// The three of `known` that are nearest to `word`. Ids and file names often share their beginning, and users
+/// The three of `known` that are nearest to `word`, see [`by_similarity`].
+pub fn nearest_names<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    by_similarity(word, known).into_iter().take(COUNT).collect()
+}
+
+/// The names of `known`, those nearest to `word` first. Ids and file names often share their beginning, and users
 /// type a part of a name: a name that contains the word, or begins as it does, is nearer. Of equally near
 /// names the first of `known` comes first.
-pub fn nearest_names<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn by_similarity<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word: Vec<char> = word.to_lowercase().chars().take(100).collect();
     let mut near: Vec<(usize, &str)> = known
         .into_iter()
@@ -20,7 +25,7 @@ pub fn nearest_names<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -
         .collect();
     near.sort_by_key(|(distance, _)| *distance);
     near.dedup_by_key(|(_, name)| *name);
-    near.into_iter().take(COUNT).map(|(_, name)| name).collect()
+    near.into_iter().map(|(_, name)| name).collect()
 }
 
 /// Levenshtein distance: insertions, deletions and substitutions.
@@ -51,5 +56,9 @@ mod tests {
         assert_eq!(nearest_names("cwmd", metrics).len(), 3);
         assert_eq!(nearest_names("L8-defualt", ["G-r2", "L8-tuned", "L8-default"])[0], "L8-default");
         assert_eq!(nearest_names("x", []), [""; 0]);
+        let scenarios = ["dsl", "lab13", "lab8", "u-buffers"];
+        assert_eq!(by_similarity("lab9", scenarios)[..2], ["lab8", "lab13"]);
+        assert_eq!(by_similarity("Buffers", scenarios)[0], "u-buffers");
+        assert_eq!(by_similarity("", ["ab", "cd"]), ["ab", "cd"]);
     }
 }

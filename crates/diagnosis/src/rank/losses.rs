@@ -127,18 +127,10 @@ impl Limits<'_> {
                 self.add(Kind::ShortQueue, None, Allows::TestGoodput, evidence, Some(change));
             }
         }
-        let too_short = self.seen.capacity.as_ref().and_then(|capacity| capacity.queue);
-        let too_short =
-            too_short.filter(|queue| (queue.0 as f64) < MAX_BURSTY_QUEUE * self.seen.rtt.0 as f64);
+        let may_be_overflow = self.may_be_overflow();
         let Some(limit) = self.found.last_mut() else { return };
-        if let Some(queue) = too_short.filter(|_| lost == LossCause::Random) {
-            limit.doubt = Some(Doubt {
-                instead: Some(Kind::ShortQueue),
-                why: format!(
-                    "the slowest link's queue holds only {queue}, and bursts of other traffic overflow such a queue at random"
-                ),
-                decide: "repeat the diagnosis when nobody else uses the path".into(),
-            });
+        if lost == LossCause::Random && may_be_overflow.is_some() {
+            limit.doubt = may_be_overflow;
         } else if !sure {
             limit.doubt = Some(Doubt {
                 instead: Some(if limit.kind == Kind::Loss { Kind::ShortQueue } else { Kind::Loss }),
@@ -148,6 +140,18 @@ impl Limits<'_> {
                         .into(),
             });
         }
+    }
+
+    /// Bursts of other traffic overflow a very short queue as random losses do.
+    fn may_be_overflow(&self) -> Option<Doubt> {
+        let queue = self.seen.capacity.as_ref()?.queue?;
+        (queue.0 as f64 <= MAX_BURSTY_QUEUE * self.seen.rtt.0 as f64).then(|| Doubt {
+            instead: Some(Kind::ShortQueue),
+            why: format!(
+                "the slowest link's queue holds only {queue}, and bursts of other traffic overflow such a queue at random"
+            ),
+            decide: "repeat the diagnosis when nobody else uses the path".into(),
+        })
     }
 
     /// Random loss that did not limit the test, but would be the next limit.
@@ -167,6 +171,10 @@ impl Limits<'_> {
                 self.loss_evidence(),
                 Some(FIND_LOSSY_LINK.into()),
             );
+            let doubt = self.may_be_overflow();
+            if let Some(limit) = self.found.last_mut() {
+                limit.doubt = doubt;
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! `longfat cc show`: an algorithm's parameters, its place in the kernel's source, and longfat's source of it.
 
+use std::collections::BTreeSet;
+
 use cc::{
     Algorithm, Parameter, ParameterType, Source, kernel,
     kernel_source::{ModuleParameter, kernel_source_file, module_parameters},
@@ -167,12 +169,11 @@ fn unit(parameter: &Parameter) -> &'static str {
 
 fn unknown(what: &str, available: &[String]) -> anyhow::Error {
     let own = Algorithm::all().iter().map(|a| a.name);
-    let mut names: Vec<&str> = own.chain(available.iter().map(String::as_str)).collect();
-    names.sort_unstable();
-    names.dedup();
-    let names = scenario::by_similarity(what, &names).join(", ");
+    let names: BTreeSet<&str> = own.chain(available.iter().map(String::as_str)).collect();
+    let near = schema::nearest_names(what, names).join(", ");
     Exit::BadInput(format!(
-        "neither longfat nor this kernel has a congestion control {what}; there are {names}"
+        "neither longfat nor this kernel has a congestion control {what}; the nearest are {near} (longfat cc list \
+         has all)"
     ))
     .into()
 }

@@ -371,8 +371,9 @@ mod tests {
         let position = |text: &str| svg.find(text).unwrap_or_else(|| panic!("{text} in {svg}"));
         assert!(position(">2KiB<") < position(">4KiB<"));
         assert!(svg.contains("flows.bulk.goodput (Gb/s)") && svg.contains("swatch dot s0"));
-        let page = sweep_page("a < b", "x & y", &svg, "longfat sweep");
-        assert!(page.contains("<h1>a &lt; b</h1>") && page.contains("x &amp; y"));
+        let page = sweep_page("a < b", &sweep_html(&example()), &svg, "x & y");
+        assert!(page.contains("<h1>a &lt; b</h1>") && page.contains("<code>x &amp; y</code>"));
+        assert!(page.contains("<th class=\"n\">95 % confidence</th>"), "{page}");
     }
 
     #[test]

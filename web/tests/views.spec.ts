@@ -79,11 +79,16 @@ test('an address opens the same view in a second browser, and Back works', async
   expect(await span(second.page)).toEqual(shown);
   expect(second.page.url()).not.toContain('token');
 
-  await page.goBack();
+  // Changes within a second are one step, so the number of steps is the machine's.
+  let steps = 0;
+  do {
+    await page.goBack();
+    steps++;
+  } while (page.url().includes('?') && steps < 4);
   await expect.poll(() => span(page)).toEqual(whole);
   await expect(page.locator('[data-panel=queue]')).toBeVisible();
   await expect(page.locator('[data-panel=pacing_rate_bps]')).toHaveCount(0);
-  await page.goForward();
+  for (let step = 0; step < steps; step++) await page.goForward();
   await expect.poll(() => span(page)).toEqual(shown);
   expect([...trouble, ...second.trouble]).toEqual([]);
 });

@@ -382,8 +382,9 @@ mod tests {
         assert!(position(">2<") < position(">4<"));
         assert!(svg.contains("Goodput (Gb/s)") && svg.contains("swatch dot s0"));
         assert!(svg.contains("Send buffer (KiB)") && svg.contains("knee at 3.60 KiB"), "{svg}");
-        let page = sweep_page("a < b", "x & y", &svg, "longfat sweep");
-        assert!(page.contains("<h1>a &lt; b</h1>") && page.contains("x &amp; y"));
+        let page = sweep_page("a < b", &sweep_html(&example()), &svg, "x & y");
+        assert!(page.contains("<h1>a &lt; b</h1>") && page.contains("<code>x &amp; y</code>"));
+        assert!(page.contains("<th class=\"n\">95 % confidence</th>"), "{page}");
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn the_queue_of_a_lab_is_measured_and_drawn() {
     assert!(load["highest_second_bps"].as_f64().unwrap() <= 50e6, "{load:#}");
     assert!(load["packets"].as_u64().unwrap() > 500, "{load:#}");
     let svg = std::fs::read_to_string(plot).unwrap();
-    assert!(svg.starts_with("<svg") && svg.contains("queueing delay"), "{svg}");
+    assert!(svg.starts_with("<svg") && svg.contains("Queueing delay"), "{svg}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ const FROM_CC_LOAD: &str = "longfat cc load";
 
 /// Checks what parsing cannot: whether the program has the algorithms, and whether the algorithms have the parameters.
 ///
-/// Bare names are checked by [`check_names`]: which exist depends on the engine.
+/// Bare names are checked by `check_names`: which exist depends on the engine.
 ///
 /// # Errors
 /// Unknown algorithms and wrong parameters, each with its position in the file; a missing C compiler.

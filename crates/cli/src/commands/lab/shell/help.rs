@@ -19,7 +19,7 @@ link A-B [forward|backward] KEY VALUE ...
                     change a link: link s1-s2 delay 50ms loss 1%; KEYs are those
                     of the scenario file
 tc [-s] qdisc|class|filter ...
-                    netem, tbf, htb, red, codel, fq_codel, pfifo, bfifo and police
+                    netem, tbf, htb, red, codel, fq_codel, pfifo, bfifo, police
                     on a port: tc qdisc add dev s1-eth2 root netem delay 20ms
 ifconfig s1-eth1 mtu 9000
                     the MTU of a port
@@ -31,8 +31,8 @@ time COMMAND        execute a command and show how long it took
 exit                exit; stops a lab that this prompt started
 
 TAB completes. Ctrl-C ends the program on a host, not this prompt.
-Not available: dpctl, gterm, noecho, ports, px, py, switch, wait, x (type one for
-the alternative).";
+Not available: dpctl, gterm, noecho, ports, px, py, switch, wait, x (type one
+for the alternative).";
 
 /// What to do instead of a command of Mininet that does not exist here.
 pub fn instead_of(command: &str) -> Option<&'static str> {

@@ -171,7 +171,8 @@ fn push(points: &mut Vec<(i64, f64)>, block: Block) {
     let (first, last) =
         if block.low.0 <= block.high.0 { (block.low, block.high) } else { (block.high, block.low) };
     points.push(first);
-    if first.0 != last.0 {
+    // Two samples may have the same time, so their values are compared too.
+    if first != last {
         points.push(last);
     }
 }
@@ -242,6 +243,14 @@ mod tests {
             }
             prop_assert!(shown.iter().filter(|p| !p.1.is_nan()).all(|p| samples.contains(p)));
         }
+    }
+
+    #[test]
+    fn both_extremes_of_one_instant_are_drawn() {
+        let samples: Vec<(i64, f64)> = (0..8).map(|i| (i / 2, i as f64)).collect();
+        let shown = drawn(&samples, 1, 0, 3, 2);
+        assert_eq!(extremes(shown.iter().map(|p| p.1)), Some((0.0, 7.0)));
+        assert_eq!(drawn(&[(5, 1.0), (5, 2.0), (5, 3.0)], 1, 5, 5, 1), [(5, 1.0), (5, 3.0)]);
     }
 
     #[test]

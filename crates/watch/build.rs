@@ -1,4 +1,4 @@
-//! Compiles bpf/watch.bpf.c to eBPF, into OUT_DIR/watch.bpf.o, with the same clang as crates/cc.
+//! Compiles bpf/*.bpf.c to eBPF, into OUT_DIR/*.bpf.o, with the same clang as crates/cc.
 
 #![allow(missing_docs)]
 
@@ -19,15 +19,19 @@ fn main() {
     let clang = clang::find().unwrap_or_else(|found| {
         panic!("longfat's tracing needs clang {} or newer, and {found}: `make setup`", clang::OLDEST)
     });
-    let output = Command::new(&clang)
-        .args(clang::OPTIONS)
-        .args(["-Werror", "-I"])
-        .arg(shim)
-        .arg(format!("-ffile-prefix-map={}/=", crate_dir.display()))
-        .arg(crate_dir.join("bpf/watch.bpf.c"))
-        .arg("-o")
-        .arg(out.join("watch.bpf.o"))
-        .output()
-        .unwrap_or_else(|error| panic!("starting {}: {error}", clang.display()));
-    assert!(output.status.success(), "bpf/watch.bpf.c: {}", String::from_utf8_lossy(&output.stderr));
+    for program in ["watch", "modify"] {
+        let source = crate_dir.join(format!("bpf/{program}.bpf.c"));
+        let output = Command::new(&clang)
+            .args(clang::OPTIONS)
+            .args(["-Werror", "-I"])
+            .arg(&shim)
+            .arg(format!("-ffile-prefix-map={}/=", crate_dir.display()))
+            .arg(&source)
+            .arg("-o")
+            .arg(out.join(format!("{program}.bpf.o")))
+            .output()
+            .unwrap_or_else(|error| panic!("starting {}: {error}", clang.display()));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {errors}", source.display());
+    }
 }

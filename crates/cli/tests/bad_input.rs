@@ -121,3 +121,25 @@ fn a_sysctl_that_network_namespaces_lack() {
     assert!(ran.stderr.contains("h2") && ran.stderr.contains("net.core.rmem_max"), "{ran:?}");
     assert!(!place.path("runs").exists(), "a refused run must not create records");
 }
+
+#[test]
+fn a_default_congestion_control_that_a_namespace_cannot_have() {
+    let listed = |name: &str| -> Vec<String> {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}_congestion_control")).unwrap();
+        text.split_whitespace().map(str::to_owned).collect()
+    };
+    let allowed = listed("allowed");
+    let restricted = listed("available").into_iter().find(|name| !allowed.contains(name));
+    let unknown = ("warpdrive".to_owned(), "no congestion control of this name");
+    // Not every machine has a restricted one.
+    let restricted = restricted.map(|name| (name, "tcp_allowed_congestion_control"));
+    for (name, expected) in [unknown].into_iter().chain(restricted) {
+        let sysctl =
+            format!("[hosts.h2]\nsysctl = {{ \"net.ipv4.tcp_congestion_control\" = \"{name}\" }}\naddress");
+        let place = Place::new(&SMALL.replace("[hosts.h2]\naddress", &sysctl));
+        let ran = place.run(&["run", "s.toml"]);
+        assert_eq!(ran.code, 4, "{ran:?}");
+        assert!(ran.stderr.contains(expected), "{expected:?} is not in {ran:?}");
+        assert!(!place.path("runs").exists(), "a refused run must not create records");
+    }
+}

@@ -330,3 +330,42 @@ fn prometheus_is_told_the_aggregates() {
     watching.wait().unwrap();
     assert!(told && refused.contains(" 405 "), "{refused}");
 }
+
+#[test]
+fn settings_of_a_connection_are_changed_and_restored() {
+    let (sender, _receiver) = connection();
+    let filter = format!(
+        "local port {} and peer port {}",
+        sender.local_addr().unwrap().port(),
+        sender.peer_addr().unwrap().port()
+    );
+    let place = Place::new("");
+    let run = |args: &[&str]| place.run(args);
+    let pacing = || {
+        let mut rate = 0u64;
+        os::read_option(&sender, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate).unwrap();
+        rate
+    };
+    let missing_filter = run(&["watch", "--set", "pacing=80mbit"]);
+    assert_eq!(missing_filter.code, 2, "{missing_filter:?}");
+    assert!(missing_filter.stderr.contains("--set needs a filter"), "{missing_filter:?}");
+    let unknown = run(&["watch", "--set", "mss=1", &filter]);
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+    assert!(unknown.stderr.contains("known: cc, pacing, sndbuf, rcvbuf, cwnd_clamp"), "{unknown:?}");
+    let nothing = run(&["watch", "--set", "pacing=80mbit", "port 1 and port 2"]);
+    assert_eq!((nothing.code, nothing.stderr.contains("no connection matches")), (1, true), "{nothing:?}");
+
+    let changed = run(&["watch", "--set", "pacing=80mbit", &filter]);
+    if changed.code == 4 {
+        return testing::skip(testing::Missing::Privilege, changed.stderr);
+    }
+    assert_eq!(changed.code, 0, "{changed:?}");
+    assert!(changed.stdout.contains("pacing     unlimited -> 80 Mb/s"), "{changed:?}");
+    assert!(changed.stderr.contains(&format!("undo: longfat watch --restore '{filter}'")), "{changed:?}");
+    assert_eq!(pacing(), 10_000_000);
+    let restored = run(&["watch", "--restore", &filter, "--json"]);
+    let document: Value = serde_json::from_str(&restored.stdout).unwrap();
+    assert_eq!(document["schema"], "longfat.watch.set/1");
+    assert_eq!(document["connections"][0]["changes"][0]["after"]["pacing"], Value::Null);
+    assert_eq!(pacing(), u64::MAX);
+}

@@ -116,6 +116,14 @@ pub(crate) fn silence_ipv6(device: &str) {
     let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1");
 }
 
+/// The default congestion control of a namespace, of which the kernel checks the value (net/ipv4/tcp_cong.c,
+/// `tcp_set_default_congestion_control`): ENOENT if it has none of that name, EPERM if it is restricted.
+const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
+const NO_SUCH_CONGESTION_CONTROL: &str =
+    "; the kernel has no congestion control of this name (net.ipv4.tcp_available_congestion_control lists those it has)";
+const RESTRICTED_CONGESTION_CONTROL: &str = "; this congestion control is restricted: a network namespace may have it as its \
+    default only if net.ipv4.tcp_allowed_congestion_control of the machine contains it. Add it there, or set `cc` of the flows";
+
 /// Sets a sysctl of this thread's network namespace and verifies it by reading it back.
 fn set_sysctl(host: &str, name: &str, value: &str) -> Result<(), Error> {
     tracing::debug!(host, name, value, "setting a sysctl");
@@ -125,9 +133,11 @@ fn set_sysctl(host: &str, name: &str, value: &str) -> Result<(), Error> {
         name: name.into(),
         value: value.into(),
         hint: match source.kind() {
+            io::ErrorKind::NotFound if name == CONGESTION_CONTROL => NO_SUCH_CONGESTION_CONTROL,
             io::ErrorKind::NotFound => {
                 "; the kernel has no such sysctl, or it is global and not per network namespace"
             }
+            io::ErrorKind::PermissionDenied if name == CONGESTION_CONTROL => RESTRICTED_CONGESTION_CONTROL,
             io::ErrorKind::PermissionDenied => "; this sysctl is global, not per network namespace",
             io::ErrorKind::InvalidInput => "; the kernel rejects the value",
             io::ErrorKind::ReadOnlyFilesystem => READ_ONLY_SETTINGS,

@@ -93,6 +93,15 @@ impl Journal {
         Journal(directory.into())
     }
 
+    /// The journal's directory, which only this user can write to. It is created if it is missing.
+    ///
+    /// # Errors
+    /// If it cannot be created, or others may write to it.
+    pub fn private_directory(&self) -> Result<PathBuf, Error> {
+        self.make_directory().attempted(|| format!("create {}", self.0.display()))?;
+        Ok(self.0.clone())
+    }
+
     /// Registers this process as the owner of a lab.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod clock;
 mod device;
 pub mod netlink;
 mod poll;
+mod process;
 mod socket;
 mod thread;
 mod user;
@@ -15,6 +16,7 @@ mod user;
 pub use clock::{monotonic_ns, realtime, realtime_ns, reduce_timer_slack, sleep_until};
 pub use device::DeviceControl;
 pub use poll::{wait_any, wait_readable};
+pub use process::duplicate_descriptor;
 pub use socket::{read_option, set_option, unacknowledged_bytes, unread_bytes};
 pub use thread::{
     allowed_cpus, enter_network, set_allowed_cpus, thread_cpu_time, thread_usage, unshare_network,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The members of kernel types that watch.bpf.c reads. Names are the kernel's (6.18). The loader relocates each member by its
+ * The members of kernel types that the eBPF programs read. Names are the kernel's (6.18). The loader relocates each member by its
  * name in the running kernel's BTF (CO-RE), so order and omissions do not matter. struct bpf_sock_ops and struct tcp_info are
  * UAPI and have fixed layouts.
  */
@@ -149,7 +149,7 @@ struct tcp_sock {
 	struct {
 		int space;
 	} rcvq_space;
-	u32 dsack_dups;
+	u32 snd_cwnd_clamp, dsack_dups;
 	u8 syn_data_acked : 1, syn_fastopen_child : 1, fastopen_client_fail : 2;
 	u32 reord_seen;
 	u64 bytes_retrans;

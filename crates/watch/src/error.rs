@@ -17,6 +17,9 @@ pub enum Error {
     /// The kernel lacks a feature that tracing needs, or the user lacks the privilege.
     #[error("{0}")]
     Missing(String),
+    /// The connection was closed, or no process that this user can see owns it any longer.
+    #[error("{0} is closed, or its owner is not visible (root is needed for other users' connections)")]
+    Closed(String),
 }
 
 /// Adds the attempted operation to an I/O error.

@@ -8,6 +8,7 @@
 //!   change of state, round trip and ACK.
 //! - [`Watcher`] samples the connections that match a [`Filter`], by both; [`ConnectionCounters`] counts what
 //!   Linux does not.
+//! - [`modify`]: changes settings of live connections, and restores them.
 //! - [`web100`]: the instruments of web100 (RFC 4898), and which value replaces each of them here.
 //!
 //! Fields that an older kernel's shorter `tcp_info` lacks are `None`.
@@ -21,6 +22,7 @@ mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
 mod live_connections;
+pub mod modify;
 mod namespace;
 mod row;
 mod socket;

@@ -1,6 +1,6 @@
 //! Which process owns a connection: a search of /proc/PID/fd for the socket's inode.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, fs, os::fd::RawFd, path::Path};
 
 /// A process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Process {
 /// missing without root.
 #[derive(Debug, Default)]
 pub struct SocketOwners {
-    by_inode: HashMap<u32, Process>,
+    by_inode: HashMap<u32, (Process, RawFd)>,
 }
 
 impl SocketOwners {
@@ -31,7 +31,12 @@ impl SocketOwners {
 
     /// The process that owns the socket with this inode; the first one where several share it.
     pub fn owner(&self, inode: u32) -> Option<&Process> {
-        self.by_inode.get(&inode)
+        self.by_inode.get(&inode).map(|(process, _)| process)
+    }
+
+    /// The owner's process ID, and its descriptor of the socket with this inode.
+    pub(crate) fn descriptor(&self, inode: u32) -> Option<(u32, RawFd)> {
+        self.by_inode.get(&inode).map(|(process, fd)| (process.pid, *fd))
     }
 
     fn add(&mut self, pid: u32, directory: &Path) {
@@ -42,11 +47,12 @@ impl SocketOwners {
             let inode = target
                 .to_str()
                 .and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u32>().ok());
-            let Some(inode) = inode else { continue };
+            let fd = file.file_name().to_str().and_then(|name| name.parse().ok());
+            let (Some(inode), Some(fd)) = (inode, fd) else { continue };
             let name = name.get_or_insert_with(|| {
                 fs::read_to_string(directory.join("comm")).unwrap_or_default().trim_end().to_string()
             });
-            self.by_inode.entry(inode).or_insert_with(|| Process { pid, name: name.clone() });
+            self.by_inode.entry(inode).or_insert_with(|| (Process { pid, name: name.clone() }, fd));
         }
     }
 }

@@ -9,4 +9,5 @@ mod tracer;
 pub use clocks::Clocks;
 pub use contract::{BpfSample, SocketEvent, SocketEventKind};
 pub(crate) use contract::{RawBpfSample, SamplingPass};
+pub(crate) use requirements::unmet_requirement;
 pub use tracer::BpfTracer;

@@ -18,7 +18,12 @@ pub(crate) fn cgroup_root() -> Option<String> {
 
 /// Converts an error of libbpf to one that names the unmet requirement; `operation` is what failed.
 pub(crate) fn explain(operation: &str, error: &libbpf_rs::Error) -> Error {
-    let reason = match error.kind() {
+    Error::Missing(format!("connections cannot be traced: {}", unmet_requirement(operation, error)))
+}
+
+/// Why the kernel refuses an eBPF program; `operation` is what failed.
+pub(crate) fn unmet_requirement(operation: &str, error: &libbpf_rs::Error) -> String {
+    match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => {
             "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are needed in the machine's own user namespace: run as \
             root"
@@ -28,6 +33,5 @@ pub(crate) fn explain(operation: &str, error: &libbpf_rs::Error) -> Error {
             format!("this kernel has no BTF type information ({BTF_PATH}, CONFIG_DEBUG_INFO_BTF)")
         }
         _ => format!("the kernel refuses to {operation}: {error}"),
-    };
-    Error::Missing(format!("connections cannot be traced: {reason}"))
+    }
 }

@@ -1,7 +1,8 @@
-//! `longfat watch`: samples live TCP connections and traces their events.
+//! `longfat watch`: samples live TCP connections, traces their events, and changes their settings.
 
 mod document;
 mod lines;
+mod modify;
 mod places;
 mod prometheus;
 mod screen;
@@ -74,6 +75,19 @@ pub struct WatchArgs {
     #[arg(long)]
     lines: bool,
 
+    /// Change a setting of the connections that match FILTER, as in `--set pacing=100mbit` (repeatable)
+    #[arg(
+        long, value_name = "KEY=VALUE", value_parser = modify::setting, help_heading = "Change connections",
+        conflicts_with_all = ["restore", "once", "record", "events", "per_ack", "no_bpf", "prometheus", "duration"]
+    )]
+    set: Vec<watch::modify::Setting>,
+    /// Restore what --set changed: of all connections, or of those that match FILTER
+    #[arg(
+        long, help_heading = "Change connections",
+        conflicts_with_all = ["once", "record", "events", "per_ack", "no_bpf", "prometheus", "duration"]
+    )]
+    restore: bool,
+
     /// Network namespace: its name, its path, or a process in it (repeatable)
     #[arg(short, long, value_name = "NAMESPACE", help_heading = "Where")]
     namespace: Vec<String>,
@@ -90,12 +104,25 @@ FILTER consists of
   port N   local port N   peer port N
   peer PREFIX   local PREFIX   address PREFIX     as in 10.0.0.0/8
   process NAME   pid N   user N   state NAME   cc NAME   namespace NAME
-joined by and (optional), or, not and brackets.";
+joined by and (optional), or, not and brackets.
+
+Settings of --set:
+  cc=NAME            congestion control
+  pacing=RATE|off    maximum pacing rate
+  sndbuf=SIZE|auto   send buffer as requested; the kernel uses twice that
+  rcvbuf=SIZE|auto   receive buffer as requested; the kernel uses twice that
+  cwnd_clamp=N|off   maximum congestion window in segments (needs root and BPF)";
 
 /// Runs the command.
 pub fn run(args: &WatchArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let text = args.filter.join(" ");
     let filter = Filter::parse(&text).map_err(|error| Exit::BadInput(error.to_string()))?;
+    if !args.set.is_empty() {
+        return modify::set(args, &text, filter, json);
+    }
+    if args.restore {
+        return modify::restore(args, &text, filter, json);
+    }
     let interval = Duration::from_nanos(args.interval.0);
     if interval < MIN_SAMPLE_INTERVAL {
         return Err(Exit::BadInput("--interval must be 100us or more".into()).into());

@@ -1,0 +1,115 @@
+//! `longfat watch --set` and `--restore`: changes settings of live connections.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use watch::{
+    Filter, TracingMode, Watcher,
+    modify::{ModificationJournal, ModifiedConnection, Modifier, Setting, is_modifiable},
+};
+
+use super::{WatchArgs, places};
+use crate::{exit::Exit, output};
+
+const SCHEMA: &str = "longfat.watch.set/1";
+
+/// Parses a setting of `--set`.
+pub fn setting(text: &str) -> Result<Setting, String> {
+    text.parse()
+}
+
+/// Changes the connections that match the filter.
+pub fn set(args: &WatchArgs, text: &str, filter: Filter, json: bool) -> anyhow::Result<()> {
+    if text.is_empty() {
+        let why = "--set needs a filter, so that no other connection is changed: longfat watch --set cc=bbr port 5201";
+        return Err(Exit::BadInput(why.into()).into());
+    }
+    let watcher = sample(args, filter)?;
+    let mut modifier = modifier()?;
+    let selected = watcher.connections().filter(|connection| is_modifiable(connection));
+    let results: Vec<_> = selected.map(|connection| modifier.modify(connection, &args.set)).collect();
+    if results.is_empty() {
+        return Err(Exit::Failed("no connection matches".into()).into());
+    }
+    let undo = format!("longfat watch --restore '{text}'");
+    print(&results, &undo, json)
+}
+
+/// Restores connections: all that were changed, or those that match the filter.
+pub fn restore(args: &WatchArgs, text: &str, filter: Filter, json: bool) -> anyhow::Result<()> {
+    let selected = match text.is_empty() && args.namespace.is_empty() && args.host.is_empty() {
+        true => None,
+        false => Some(sample(args, filter)?.connections().map(|c| c.sample.cookie).collect::<BTreeSet<_>>()),
+    };
+    let results = modifier()?.restore(selected.as_ref())?;
+    if results.is_empty() && !json {
+        return output::text("nothing to restore");
+    }
+    print(&results, "", json)
+}
+
+fn sample(args: &WatchArgs, filter: Filter) -> anyhow::Result<Watcher> {
+    let mut watcher = Watcher::new(places::all(args)?, filter, TracingMode::Never)?;
+    watcher.sample()?;
+    Ok(watcher)
+}
+
+fn modifier() -> anyhow::Result<Modifier> {
+    let directory = lab::Journal::of_this_user().private_directory()?;
+    Ok(Modifier::new(ModificationJournal::open(&directory)?))
+}
+
+/// Prints the changes, and fails with the first error if a connection could not be changed.
+fn print(results: &[ModifiedConnection], undo: &str, json: bool) -> anyhow::Result<()> {
+    let is_changed = results.iter().any(|result| !result.changes.is_empty());
+    if json {
+        output::json(&json!({
+            "schema": SCHEMA,
+            "connections": results.iter().map(document).collect::<Vec<_>>(),
+        }))?;
+    } else {
+        for result in results.iter().filter(|result| !result.changes.is_empty()) {
+            output::text(&text(result))?;
+        }
+        if is_changed && !undo.is_empty() {
+            output::note(&format!("undo: {undo}"));
+        }
+    }
+    let failed: Vec<_> = results.iter().filter_map(|result| result.error.as_ref()).collect();
+    let Some(first) = failed.first() else { return Ok(()) };
+    let others = match failed.len() {
+        1 => String::new(),
+        count => format!(" (and {} more connections)", count - 1),
+    };
+    Err(match first {
+        watch::Error::Missing(why) => Exit::Missing(format!("{why}{others}")),
+        other => Exit::Failed(format!("{other}{others}")),
+    }
+    .into())
+}
+
+fn text(result: &ModifiedConnection) -> String {
+    let owner = result.process.as_ref().map(|process| format!("  {}/{}", process.name, process.pid));
+    let mut text = format!("{}{}", result.connection, owner.unwrap_or_default());
+    for change in &result.changes {
+        text += &format!("\n  {:<10} {} -> {}", change.after.key().name(), change.before, change.after);
+    }
+    text
+}
+
+fn document(result: &ModifiedConnection) -> Value {
+    let changes = result.changes.iter().map(|change| {
+        json!({
+            "setting": change.after.key().name(),
+            "before": change.before,
+            "after": change.after,
+        })
+    });
+    json!({
+        "cookie": result.cookie.0,
+        "connection": result.connection,
+        "process": result.process.as_ref().map(|process| json!({ "pid": process.pid, "name": process.name })),
+        "changes": changes.collect::<Vec<_>>(),
+        "error": result.error.as_ref().map(ToString::to_string),
+    })
+}

@@ -11,6 +11,11 @@ use crate::{change::Change, losses::Losses};
 
 /// Minimum share of the path's capacity at which a test counts as limited by the path's rate.
 const MIN_FULL_SHARE: f64 = 0.88;
+/// The same of a test that was limited by a window or a buffer and had no standing queue: those samples show that the path had space,
+/// so only the error of the capacity remains.
+const MIN_FULL_SHARE_OF_WINDOW: f64 = 0.95;
+/// Minimum ratio of a burst's goodput to the test's; a lower one shows that the burst was not measured well.
+const MIN_BURST_SHARE_OF_TEST: f64 = 0.95;
 /// Minimum share of the time that a saturated thread runs or waits for a CPU.
 const MIN_BUSY_SHARE: f64 = 0.85;
 
@@ -164,8 +169,25 @@ impl Observed {
         if let Some(FairQueueing { others, one, .. }) = self.fair_queueing() {
             return Some(one * (others + 1.0));
         }
-        let burst = self.capacity.as_ref().map(|capacity| capacity.goodput_bps);
-        self.policed_bps().or_else(|| [burst, self.probed_bps()].into_iter().flatten().reduce(f64::max))
+        self.policed_bps().or_else(|| [self.burst_bps(), self.probed_bps()].into_iter().flatten().reduce(f64::max))
+    }
+
+    /// Goodput of a burst of datagrams, bit/s. A busy receiver that drops datagrams makes it too small, so it is at least the goodput of
+    /// the test and of parallel connections.
+    fn burst_bps(&self) -> Option<f64> {
+        let burst = self.capacity.as_ref()?.goodput_bps;
+        Some(if self.is_burst_valid() {
+            burst
+        } else {
+            self.parallel.map_or(0.0, |(_, together)| together).max(self.test_goodput_bps())
+        })
+    }
+
+    /// Whether the burst of datagrams got as much as the test.
+    fn is_burst_valid(&self) -> bool {
+        self.capacity
+            .as_ref()
+            .is_some_and(|capacity| capacity.goodput_bps >= MIN_BURST_SHARE_OF_TEST * self.test_goodput_bps())
     }
 
     /// Whether the capacity is below the expected rate.
@@ -178,7 +200,7 @@ impl Observed {
     /// Fair queueing with other connections: several connections get more than one, and a burst of datagrams gets as much as one
     /// connection.
     pub(crate) fn fair_queueing(&self) -> Option<FairQueueing> {
-        let (connections, together) = self.parallel?;
+        let (connections, together) = self.parallel.filter(|_| self.is_burst_valid())?;
         let (count, one) = (f64::from(connections), self.capacity.as_ref()?.goodput_bps);
         let ratio = (together / one.max(1.0)).min(count - 0.1);
         // One of others + 1 shares, compared with `count` of others + count.
@@ -189,14 +211,18 @@ impl Observed {
     /// Capacity of the slowest link by the probe's trains, as TCP payload in bit/s.
     pub(crate) fn probed_bps(&self) -> Option<f64> {
         let capacity = self.available.as_ref()?.capacity.as_ref()?;
-        Some(capacity.capacity_bps?.value * payload_share(capacity.packet_bytes))
+        let probed = capacity.capacity_bps?.value * payload_share(capacity.packet_bytes);
+        // On a busy host, trains of packets arrive compressed, and the probe then reports more than the path can have.
+        let expected = self.expected.as_ref().map_or(f64::INFINITY, |(expected, _)| *expected);
+        let burst = self.capacity.as_ref().map_or(0.0, |capacity| capacity.goodput_bps);
+        Some(probed.min(expected.max(burst).max(self.test_goodput_bps())))
     }
 
     /// Rate of a policer, if there is one: short trains pass faster than an overload of half a second, and no other traffic explains
     /// the difference; or the trains emptied its bucket.
     pub fn policed_bps(&self) -> Option<f64> {
         let capacity = self.capacity.as_ref().filter(|capacity| !capacity.at_least)?;
-        if self.fair_queueing().is_some() {
+        if self.fair_queueing().is_some() || !self.is_burst_valid() {
             return None;
         }
         if capacity.later_bps.is_some() {
@@ -371,16 +397,21 @@ impl Observed {
 
     /// Whether the test got the path's full rate.
     pub(crate) fn got_full_rate(&self) -> bool {
+        let has_standing_queue = self.queued.is_some_and(|queued| queued >= MIN_STANDING_SHARE);
+        let full_share = match self.verdict() {
+            Some(Cause::ReceiveWindow | Cause::SendBuffer) if !has_standing_queue => MIN_FULL_SHARE_OF_WINDOW,
+            _ => MIN_FULL_SHARE,
+        };
         if self
             .expected
             .as_ref()
-            .is_some_and(|(expected, _)| self.test_goodput_bps() >= MIN_FULL_SHARE * expected)
+            .is_some_and(|(expected, _)| self.test_goodput_bps() >= full_share * expected)
         {
             return true;
         }
         let at_least = self.capacity.as_ref().is_some_and(|capacity| capacity.at_least);
         match self.capacity_bps() {
-            Some(carried) if self.test_goodput_bps() < MIN_FULL_SHARE * carried => false,
+            Some(carried) if self.test_goodput_bps() < full_share * carried => false,
             Some(_) if !at_least => true,
             _ => self.verdict() == Some(Cause::PathRate) && !is_busy(self.receiver_busy),
         }

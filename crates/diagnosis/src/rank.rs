@@ -146,6 +146,8 @@ fn plain(bps: f64) -> String {
     format!("{}mbit", (bps / 1e6).ceil().max(1.0))
 }
 
+/// Rounded up to 0.1 ms, or to 1 us below 1 ms.
 fn plain_time(time: Time) -> String {
-    format!("{}us", (time.as_micros_f64()).ceil())
+    let micros = time.as_micros_f64();
+    if micros < 1000.0 { format!("{}us", micros.ceil()) } else { format!("{}ms", (micros / 100.0).ceil() / 10.0) }
 }

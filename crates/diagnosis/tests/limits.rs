@@ -113,7 +113,7 @@ fn small_buffers_are_named_with_host_setting_and_gain() {
         (Kind::ReceiveBuffer, Some("h2"), 18e6)
     );
     let change = receive.change.unwrap();
-    assert!(change.contains("on h2: longfat tune --rate 96mbit --rtt 20000us --apply"), "{change}");
+    assert!(change.contains("on h2: longfat tune --rate 96mbit --rtt 20ms --apply"), "{change}");
     assert!(change.contains("net.ipv4.tcp_rmem = 4096 65536 1048576"), "{change}");
     assert_eq!(receive.gain_bps, Some(CAPACITY - 18e6));
     let send = first(&Observed { sender: Some(small), ..seen(50e6, Cause::SendBuffer) });
@@ -121,6 +121,34 @@ fn small_buffers_are_named_with_host_setting_and_gain() {
     // Of a peer that tells nothing, the verdict alone tells.
     let silent = first(&Observed { receiver: None, ..seen(18e6, Cause::ReceiveWindow) });
     assert_eq!((silent.kind, silent.change), (Kind::ReceiveBuffer, None));
+}
+
+#[test]
+fn a_window_just_below_the_path_is_named() {
+    // 89 to 90 % of the path, as with a buffer that is a little too small.
+    for (cause, kind) in [(Cause::ReceiveWindow, Kind::ReceiveBuffer), (Cause::SendBuffer, Kind::SendBuffer)] {
+        let limit = first(&Observed { expected: None, ..seen(85.5e6, cause) });
+        assert_eq!((limit.kind, limit.measured), (kind, true));
+        assert_eq!(limit.gain_bps, Some(CAPACITY - 85.5e6));
+        // With a standing queue the slowest link was busy all the time.
+        let full = Observed { expected: None, queued: Some(0.95), ..seen(85.5e6, cause) };
+        assert_eq!(first(&full).kind, Kind::PathRate);
+        // Within the error of the capacity.
+        assert_eq!(first(&Observed { expected: None, ..seen(92e6, cause) }).kind, Kind::PathRate);
+    }
+}
+
+#[test]
+fn a_burst_below_the_test_is_no_evidence() {
+    // A busy iperf3 server received 61 Mb/s of datagrams, but 82 Mb/s of TCP and 95 by four connections.
+    let busy = Observed {
+        parallel: Some((4, 95e6)),
+        capacity: Some(capacity(61e6)),
+        receiver: None,
+        ..seen(82e6, Cause::ReceiveWindow)
+    };
+    let limit = first(&busy);
+    assert_eq!((limit.kind, limit.gain_bps), (Kind::ReceiveBuffer, Some(13e6)), "not fair queueing, not a policer");
 }
 
 #[test]

@@ -187,7 +187,7 @@ impl Limits<'_> {
 
     /// The command that sets the sysctl to twice the bandwidth-delay product.
     fn buffer_change(&self, host: &str, name: &str, facts: Option<&HostFacts>) -> Option<String> {
-        let capacity = self.seen.capacity.as_ref()?;
+        let carried = self.seen.capacity_bps()?;
         let needed = model::buffer_advice(self.seen.bdp()?).usual;
         let (least, first, most) = match facts?.triple(name)? {
             [least, first, most] => (least, first, most),
@@ -197,7 +197,7 @@ impl Limits<'_> {
         }
         Some(format!(
             "on {host}: longfat tune --rate {} --rtt {} --apply (it sets {name} = {least} {first} {})",
-            plain(capacity.goodput_bps),
+            plain(carried),
             plain_time(self.seen.rtt),
             needed.0
         ))

@@ -110,6 +110,11 @@ impl Observer for ProgressDisplay {
     fn end(&self) {
         if let Some(terminal) = &self.terminal {
             terminal.count.finish_and_clear();
+            return;
+        }
+        let completed = self.completed();
+        if completed.of > MAX_RUNS_WITH_LINES {
+            output::note(&format!("{} of {} runs completed", completed.runs, completed.of));
         }
     }
 }

@@ -52,12 +52,6 @@ fn delay_on_an_unknown_link() {
 }
 
 #[test]
-fn a_variant_that_changes_nothing() {
-    let variant = "[[variants]]\nname = \"same\"\nflows.bulk.cc = \"cubic\"\n";
-    assert_scenario_is_refused(&format!("{SMALL}{variant}"), &["same", "has no effect"]);
-}
-
-#[test]
 fn zero_byte_queue() {
     assert_change_is_refused("250kB", "0B", &["s.toml:11:", "queue"]);
 }
@@ -125,7 +119,8 @@ fn a_sysctl_that_network_namespaces_lack() {
 #[test]
 fn a_default_congestion_control_that_a_namespace_cannot_have() {
     let listed = |name: &str| -> Vec<String> {
-        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}_congestion_control")).unwrap();
+        let text =
+            std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}_congestion_control")).unwrap();
         text.split_whitespace().map(str::to_owned).collect()
     };
     let allowed = listed("allowed");

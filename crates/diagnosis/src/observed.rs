@@ -169,7 +169,8 @@ impl Observed {
         if let Some(FairQueueing { others, one, .. }) = self.fair_queueing() {
             return Some(one * (others + 1.0));
         }
-        self.policed_bps().or_else(|| [self.burst_bps(), self.probed_bps()].into_iter().flatten().reduce(f64::max))
+        self.policed_bps()
+            .or_else(|| [self.burst_bps(), self.probed_bps()].into_iter().flatten().reduce(f64::max))
     }
 
     /// Goodput of a burst of datagrams, bit/s. A busy receiver that drops datagrams makes it too small, so it is at least the goodput of

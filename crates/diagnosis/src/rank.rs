@@ -149,5 +149,9 @@ fn plain(bps: f64) -> String {
 /// Rounded up to 0.1 ms, or to 1 us below 1 ms.
 fn plain_time(time: Time) -> String {
     let micros = time.as_micros_f64();
-    if micros < 1000.0 { format!("{}us", micros.ceil()) } else { format!("{}ms", (micros / 100.0).ceil() / 10.0) }
+    if micros < 1000.0 {
+        format!("{}us", micros.ceil())
+    } else {
+        format!("{}ms", (micros / 100.0).ceil() / 10.0)
+    }
 }

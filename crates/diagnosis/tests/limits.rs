@@ -126,7 +126,8 @@ fn small_buffers_are_named_with_host_setting_and_gain() {
 #[test]
 fn a_window_just_below_the_path_is_named() {
     // 89 to 90 % of the path, as with a buffer that is a little too small.
-    for (cause, kind) in [(Cause::ReceiveWindow, Kind::ReceiveBuffer), (Cause::SendBuffer, Kind::SendBuffer)] {
+    for (cause, kind) in [(Cause::ReceiveWindow, Kind::ReceiveBuffer), (Cause::SendBuffer, Kind::SendBuffer)]
+    {
         let limit = first(&Observed { expected: None, ..seen(85.5e6, cause) });
         assert_eq!((limit.kind, limit.measured), (kind, true));
         assert_eq!(limit.gain_bps, Some(CAPACITY - 85.5e6));
@@ -148,7 +149,11 @@ fn a_burst_below_the_test_is_no_evidence() {
         ..seen(82e6, Cause::ReceiveWindow)
     };
     let limit = first(&busy);
-    assert_eq!((limit.kind, limit.gain_bps), (Kind::ReceiveBuffer, Some(13e6)), "not fair queueing, not a policer");
+    assert_eq!(
+        (limit.kind, limit.gain_bps),
+        (Kind::ReceiveBuffer, Some(13e6)),
+        "not fair queueing, not a policer"
+    );
 }
 
 #[test]

@@ -119,8 +119,7 @@ pub(crate) fn silence_ipv6(device: &str) {
 /// The default congestion control of a namespace, of which the kernel checks the value (net/ipv4/tcp_cong.c,
 /// `tcp_set_default_congestion_control`): ENOENT if it has none of that name, EPERM if it is restricted.
 const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
-const NO_SUCH_CONGESTION_CONTROL: &str =
-    "; the kernel has no congestion control of this name (net.ipv4.tcp_available_congestion_control lists those it has)";
+const NO_SUCH_CONGESTION_CONTROL: &str = "; the kernel has no congestion control of this name (net.ipv4.tcp_available_congestion_control lists those it has)";
 const RESTRICTED_CONGESTION_CONTROL: &str = "; this congestion control is restricted: a network namespace may have it as its \
     default only if net.ipv4.tcp_allowed_congestion_control of the machine contains it. Add it there, or set `cc` of the flows";
 

@@ -37,7 +37,6 @@ pub struct ScenarioFile {
 #[derive(Debug, Clone)]
 struct Variant {
     name: String,
-    span: Span,
     layer: Table,
 }
 
@@ -79,7 +78,7 @@ impl ScenarioFile {
         let sweeps = decode_sweeps(&root, &mut problems);
         problems = problems.stop(sources)?;
         for variant in &variants {
-            check_variant(&name, &root, &files, &base, variant, &mut problems);
+            check_variant(&name, &root, &files, variant, &mut problems);
         }
         problems = problems.stop(sources)?;
         check_sweeps(&name, &root, &files, &variants, &sweeps, &mut problems);
@@ -307,28 +306,14 @@ fn decode_variant(node: &Node, problems: &mut Problems) -> Option<Variant> {
         return None;
     };
     check_name(NamedKind::Variant, text, name.node.span, problems);
-    Some(Variant { name: text.to_owned(), span: node.span, layer })
+    Some(Variant { name: text.to_owned(), layer })
 }
 
-fn check_variant(
-    name: &str,
-    root: &Table,
-    files: &Files,
-    base: &Scenario,
-    variant: &Variant,
-    problems: &mut Problems,
-) {
+fn check_variant(name: &str, root: &Table, files: &Files, variant: &Variant, problems: &mut Problems) {
     let mut found = Problems::default();
     let tree = apply(root, &variant.layer, &mut found);
-    let mut resolved = resolve_tree(name, &tree, files, &mut found);
-    if found.is_empty() {
-        // A variant must differ in more than its title.
-        resolved.title.clone_from(&base.title);
-        if resolved == *base {
-            let help = "set a value that differs from the base, or remove the variant";
-            found.add_help(variant.span, "this variant has no effect", help);
-        }
-    }
+    // A variant may equal the base: it is then the baseline of a comparison.
+    resolve_tree(name, &tree, files, &mut found);
     problems.extend_within(&format!("variant \"{}\"", variant.name), found);
 }
 

@@ -699,21 +699,6 @@ fn variants() {
         ),
         (
             r#"flows.bulk.cc = "reno""#,
-            r#"flows.bulk.cc = "cubic""#,
-            r#"f.toml:29:1: variant "reno": this variant has no effect; set a value that differs from the base, or remove the variant"#,
-        ),
-        (
-            r#"flows.bulk.cc = "reno""#,
-            r#"title = "other""#,
-            r#"f.toml:29:1: variant "reno": this variant has no effect; set a value that differs from the base, or remove the variant"#,
-        ),
-        (
-            r#"flows.bulk.cc = "reno""#,
-            "",
-            r#"f.toml:29:1: variant "reno": this variant has no effect; set a value that differs from the base, or remove the variant"#,
-        ),
-        (
-            r#"flows.bulk.cc = "reno""#,
             r#"duration = "1s""#,
             r#"f.toml:23:9: variant "reno": the flow never starts; the run lasts 1 s"#,
         ),

@@ -38,6 +38,11 @@ impl Running {
     pub fn ends_when_terminated(&mut self, timeout: Duration) -> bool {
         let status = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap();
         assert!(status.success());
+        self.ends_within(timeout)
+    }
+
+    /// Whether the program ends within `timeout`. Nothing reads its output meanwhile.
+    pub fn ends_within(&mut self, timeout: Duration) -> bool {
         let begin = Instant::now();
         let child = self.0.as_mut().unwrap();
         while child.try_wait().unwrap().is_none() {

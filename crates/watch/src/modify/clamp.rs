@@ -1,8 +1,6 @@
 //! The maximum congestion window of connections, by the eBPF iterator of bpf/modify.bpf.c.
 
-use std::{
-    io::{self, Read},
-};
+use std::io::{self, Read};
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel};
 
@@ -90,10 +88,8 @@ impl ClampProgram {
             [_, current, 0] if current > 0 => {
                 Ok(Setting::CwndClamp(Some(current).filter(|segments| !UNLIMITED.contains(segments))))
             }
-            [_, _, error] if error != 0 => {
-                Err(io::Error::from_raw_os_error((error as i32).wrapping_neg()))
-                    .attempted(|| format!("set cwnd_clamp of {}", entry.connection))
-            }
+            [_, _, error] if error != 0 => Err(io::Error::from_raw_os_error((error as i32).wrapping_neg()))
+                .attempted(|| format!("set cwnd_clamp of {}", entry.connection)),
             _ => Err(Error::Closed(entry.connection.clone())),
         }
     }

@@ -19,7 +19,8 @@ pub use setting::{Buffer, Setting, SettingKey};
 
 use self::{clamp::ClampProgram, journal::Entry};
 use crate::{
-    Error, NetNamespace, Process, SocketCookie, SocketOwners, SocketState, TrackedConnection, error::Attempted,
+    Error, NetNamespace, Process, SocketCookie, SocketOwners, SocketState, TrackedConnection,
+    error::Attempted,
 };
 
 /// A setting that was changed.
@@ -170,7 +171,9 @@ impl Modifier {
         let closed = || Error::Closed(entry.connection.clone());
         let (pid, fd) = self.owners.descriptor(entry.inode).ok_or_else(closed)?;
         let socket = match os::duplicate_descriptor(pid, fd) {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EBADF | libc::ESRCH)) => return Err(closed()),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EBADF | libc::ESRCH)) => {
+                return Err(closed());
+            }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(Error::Missing(format!(
                     "cannot change {}: no permission to trace process {pid}, its owner (root is needed, or \

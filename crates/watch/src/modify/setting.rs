@@ -85,7 +85,8 @@ impl FromStr for Setting {
 
     /// Parses `KEY=VALUE`, for example `cc=bbr`, `pacing=100mbit`, `pacing=off`, `sndbuf=4MiB`, `rcvbuf=auto`, `cwnd_clamp=100`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not KEY=VALUE, as in cc=bbr"))?;
+        let (name, value) =
+            text.split_once('=').ok_or_else(|| format!("{text:?} is not KEY=VALUE, as in cc=bbr"))?;
         let key = KEYS.into_iter().find(|key| key.name() == name).ok_or_else(|| {
             let known: Vec<&str> = KEYS.iter().map(|key| key.name()).collect();
             format!("{name:?} is not a setting of a connection; known: {}", known.join(", "))

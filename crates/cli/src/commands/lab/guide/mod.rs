@@ -33,7 +33,7 @@ pub struct GuideArgs {
     seconds: u32,
 }
 
-const COMMANDS: &str = "next checks the step; do executes its commands; again shows it; skip; exit";
+const COMMANDS: &str = "next checks the step; do executes its commands; again shows it; skip; help; exit;\nor type any command of `lab shell`";
 
 /// Runs the command: brings the sheet's network up, and down at the end.
 pub fn run(args: &GuideArgs) -> anyhow::Result<()> {
@@ -108,7 +108,8 @@ impl<'a> Guide<'a> {
 
     fn run_with_person(&mut self, at_prompt: bool) -> anyhow::Result<()> {
         let mut editor = at_prompt.then(|| self.shell.status().and_then(|s| Editor::open(&s))).transpose()?;
-        let mut lines = std::io::stdin().lock().lines();
+        // The editor locks standard input itself where it cannot edit lines (TERM=dumb).
+        let mut lines = editor.is_none().then(|| std::io::stdin().lock().lines());
         output::text(COMMANDS)?;
         for (i, step) in self.sheet.steps.iter().enumerate() {
             self.show(i)?;
@@ -119,7 +120,7 @@ impl<'a> Guide<'a> {
                         Line::Interrupted => continue,
                         Line::End => return Ok(()),
                     },
-                    None => match lines.next() {
+                    None => match lines.as_mut().and_then(Iterator::next) {
                         Some(line) => line.context("cannot read commands")?,
                         None => return Err(Exit::Failed(format!("ended at step {}", i + 1)).into()),
                     },
@@ -142,7 +143,14 @@ impl<'a> Guide<'a> {
                 }
             }
         }
-        output::text("This was the last step.")
+        match self.inconclusive {
+            0 => output::text("This was the last step."),
+            n => output::text(&format!(
+                "This was the last step. {n} inconclusive, because this machine was too slow or too busy. Its simulation does not\n\
+                 depend on that: longfat run {} --engine model,sim",
+                self.sheet.name
+            )),
+        }
     }
 
     fn show(&self, index: usize) -> anyhow::Result<()> {

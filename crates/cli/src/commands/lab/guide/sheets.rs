@@ -36,8 +36,8 @@ pub struct Step {
 
 /// How a step's result is checked.
 pub enum Check {
-    /// h1 reaches h2, and no round-trip time is below this, in milliseconds.
-    Rtt { min_ms: f64 },
+    /// h1 reaches h2 with this minimum round-trip time, in milliseconds.
+    Rtt { ms: f64 },
     /// The port's direction of its link has all these parameters.
     Port { port: &'static str, parameters: &'static [&'static str] },
     /// The largest buffer that both hosts allow for receiving and sending, bytes.
@@ -64,9 +64,9 @@ const LAB8: [Step; 6] = [
         why: "h1 - s1 - s2 - h2 is up without any delay. Port s1-eth2 sends from s1 to s2: let it delay \
               each packet by 20 ms.",
         commands: &["sudo tc qdisc add dev s1-eth2 root handle 1: netem delay 20ms", "h1 ping -c 4 h2"],
-        check: Check::Rtt { min_ms: 20.0 },
-        learnt: "The first ping takes about 40 ms: ARP crosses the delayed direction too. The others take \
-                 20 ms, since the way back has no delay.",
+        check: Check::Rtt { ms: 20.0 },
+        learnt: "The very first ping takes about 40 ms: before it, ARP crosses the delayed direction too. The \
+                 others take 20 ms, since the way back has no delay.",
     },
     Step {
         title: "Rate",
@@ -79,7 +79,8 @@ const LAB8: [Step; 6] = [
             port: "s1-eth2",
             parameters: &["rate = \"10 Gb/s\"", "delay = \"20 ms\"", "queue = \"25 MB\""],
         },
-        learnt: "The path is now 10 Gb/s x 20 ms: a bandwidth-delay product of 25,000,000 bytes.",
+        learnt: "Compute the bandwidth-delay product of 10 Gb/s x 20 ms in bytes; `longfat bdp 10gbit 20ms`, \
+                 in another terminal, has the answer.",
     },
     Step {
         title: "Buffers of the sheet's start",
@@ -92,7 +93,8 @@ const LAB8: [Step; 6] = [
             16777216'",
         ],
         check: Check::Buffers { max: 16_777_216 },
-        learnt: "16 MiB are less than the bandwidth-delay product, so the window will limit the transfer.",
+        learnt: "16 MiB are less than the bandwidth-delay product of 25,000,000 bytes, so the window will \
+                 limit the transfer.",
     },
     Step {
         title: "Throughput with small buffers",

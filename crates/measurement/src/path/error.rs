@@ -19,8 +19,8 @@ pub enum Error {
     /// The name of the host resolves to no address.
     #[error("{0} has no address")]
     NoAddress(String),
-    /// This process may not send echo requests.
-    #[error("{0}; sending echo requests takes CAP_NET_RAW (try sudo)")]
+    /// Echo requests cannot be sent, or their replies not be received.
+    #[error("{error}{hint}", hint = echoes_hint(.0), error = .0)]
     Echoes(traffic::Error),
     /// No echo reply came.
     #[error("{host} answered none of {count} echo requests")]
@@ -56,13 +56,28 @@ pub enum Error {
     Interrupted,
 }
 
+/// Whether this process lacks the privilege to open a raw socket.
+fn is_refused(error: &traffic::Error) -> bool {
+    error.source.kind() == io::ErrorKind::PermissionDenied
+}
+
+fn echoes_hint(error: &traffic::Error) -> &'static str {
+    if is_refused(error) {
+        "; sending echo requests needs CAP_NET_RAW (try sudo)"
+    } else {
+        "; does a firewall refuse them?"
+    }
+}
+
 impl Error {
     /// The kind of the failure, for exit codes.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::UnknownHost { .. } | Error::NoAddress(_) => ErrorKind::BadInput,
-            Error::Echoes(_) => ErrorKind::Missing,
-            Error::NoReply { .. } | Error::Connect { .. } | Error::Test { .. } => ErrorKind::Failed,
+            Error::Echoes(error) if is_refused(error) => ErrorKind::Missing,
+            Error::Echoes(_) | Error::NoReply { .. } | Error::Connect { .. } | Error::Test { .. } => {
+                ErrorKind::Failed
+            }
             Error::Record(error) => error.kind(),
             Error::Interrupted => ErrorKind::Interrupted,
         }

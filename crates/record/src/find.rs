@@ -174,6 +174,14 @@ fn hint(entries: &[RunEntry], key: &str) -> String {
     if entries.is_empty() {
         return "there are no runs".to_owned();
     }
+    let last = key.trim_end_matches('/').rsplit('/').next().unwrap_or(key);
+    let of_scenario = entries.iter().filter(|entry| entry.scenario == last).count();
+    if of_scenario > 0 {
+        return format!(
+            "{last} is a scenario with {of_scenario} runs: {last}/last is the newest, and {last}/ is all of them where a command takes \
+             several runs"
+        );
+    }
     let names: Vec<String> = match key.contains('/') {
         true => entries.iter().map(RunEntry::name).collect(),
         false => entries.iter().map(|entry| entry.id.clone()).collect(),

@@ -1,13 +1,13 @@
-//! `longfat probe` from end to end: over a lab whose queue is known, past a narrow router, and against servers that are none.
+//! `longfat probe` from end to end: over a lab with a known queue, a router with a small MTU, and against other servers.
 
 use crate::common;
 use std::path::Path;
 
 use common::{
-    Place,
+    TestDir,
     iperf3::{Running, free_port, wait_for_listener},
     lab::Lab,
-    turn::the_only_lab,
+    lab_slots::acquire_all_lab_slots,
 };
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ fn serve(lab: &Lab<'_>, host: &str, options: &[&str]) -> Running {
     let exec = ["lab", "exec", "--lab", &lab.name, host, "--", common::binary(), "serve"];
     let running = Running::start(&mut lab.place.longfat(&[&exec[..], options].concat()));
     let listens = || lab.sh(host, "cat /proc/net/tcp /proc/net/tcp6").stdout.contains(":1451 ");
-    assert!(common::eventually(listens), "nobody listens on {host}");
+    assert!(common::eventually(listens), "no server listens on {host}");
     running
 }
 
@@ -43,8 +43,8 @@ fn probe(lab: &Lab<'_>, host: &str, args: &[&str]) -> Value {
 
 #[test]
 fn the_queue_of_a_lab_is_measured_and_drawn() {
-    let _turn = the_only_lab();
-    let place = Place::new(NARROW);
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(NARROW);
     let lab = Lab::up(&place, &[]);
     let _server = serve(&lab, "h2", &[]);
     let plot = place.path("plot.svg");
@@ -52,7 +52,7 @@ fn the_queue_of_a_lab_is_measured_and_drawn() {
         probe(&lab, "h1", &["buffer", "10.0.0.2", "--max-rate", "50M", "--plot", plot.to_str().unwrap()]);
     assert_eq!((&document["schema"], &document["kind"]), (&"longfat.probe/1".into(), &"buffer".into()));
     let answer = &document["answer"];
-    // A busy machine disturbs the lab: then the answer must say so.
+    // A busy machine disturbs the lab; then the result must be marked inconclusive.
     if answer["validity"]["valid"] == true {
         let capacity = answer["capacity"]["capacity_bps"]["value"].as_f64().unwrap();
         assert!((45e6..55e6).contains(&capacity), "{answer:#}");
@@ -68,8 +68,8 @@ fn the_queue_of_a_lab_is_measured_and_drawn() {
 
 #[test]
 fn hops_mtu_and_delay_of_a_chain_of_routers() {
-    let _turn = the_only_lab();
-    let place = Place::new("");
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new("");
     let chain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/gallery/chain.toml");
     let lab = Lab::of(&place, &chain, &[]);
     let _server = serve(&lab, "far", &["--stamp"]);
@@ -92,13 +92,13 @@ fn hops_mtu_and_delay_of_a_chain_of_routers() {
     assert!(nobody.stderr.contains("serve --stamp"), "{nobody:?}");
 }
 
-/// Whether an interval of a document holds a value; an end that is null is without a bound.
+/// Whether an interval of a document contains a value; null means no bound.
 fn holds(interval: &Value, truth: f64) -> bool {
     interval["low"].as_f64().is_some_and(|low| low <= truth)
         && interval["high"].as_f64().is_none_or(|high| high >= truth)
 }
 
-/// Repeats a measurement that this machine disturbed; `wrong` says what of it is not so.
+/// Repeats a measurement that this machine disturbed; `wrong` returns the error of a result.
 fn measured(measure: impl Fn() -> Value, wrong: impl Fn(&Value) -> Option<String>) {
     let mut last = None;
     for _ in 0..3 {
@@ -113,9 +113,9 @@ fn measured(measure: impl Fn() -> Value, wrong: impl Fn(&Value) -> Option<String
 
 /// Links of 200 and 100 Mb/s, the second with an MTU of 1400.
 #[test]
-fn packets_are_of_the_path_mtu_and_intervals_hold_the_truth() {
-    let _turn = the_only_lab();
-    let place = Place::new("");
+fn probes_use_the_path_mtu_and_intervals_contain_the_true_rates() {
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new("");
     let chain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/gallery/chain.toml");
     let lab = Lab::of(&place, &chain, &[]);
     let _server = serve(&lab, "far", &[]);
@@ -150,8 +150,8 @@ fn packets_are_of_the_path_mtu_and_intervals_hold_the_truth() {
 }
 
 #[test]
-fn mistakes_and_servers_that_are_none() {
-    let place = Place::new("");
+fn mistakes_and_other_servers_are_reported() {
+    let place = TestDir::new("");
     for (args, word) in [
         (&["probe", "capacity", "127.0.0.1", "--mtu", "20"][..], "128"),
         (&["probe", "available", "127.0.0.1", "--max-rate", "fast"], "max-rate"),

@@ -39,7 +39,7 @@ pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
     for (limit, gain) in ranking.limits.iter_mut().zip(gains) {
         if gain.is_some() {
             limit.gain_bps = gain;
-            limit.gain_is_most = path.hides_other_limits(limit.kind);
+            limit.gain_is_upper_bound = path.hides_other_limits(limit.kind);
         }
     }
     sort(ranking, got);

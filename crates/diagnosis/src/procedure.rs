@@ -184,7 +184,7 @@ fn observed(
 /// Diagnoses the path again after a change: repeats the TCP test and keeps all other measurements.
 ///
 /// # Errors
-/// Where the test failed.
+/// If the test failed.
 pub fn repeat<P: Path>(
     path: &mut P,
     options: &Options,

@@ -135,7 +135,7 @@ fn scored(case: Case) -> Scored {
             promised: first.gain_bps?,
             true_one: (without - got).max(0.0),
             got,
-            is_most: first.gain_is_most,
+            is_most: first.gain_is_upper_bound,
         })
     });
     let mb = |bps: f64| format!("{:.1}", bps / 1e6);

@@ -59,7 +59,7 @@ impl Guest<'_> {
     /// Starts the kernel in virtual time. It ends with this thread at the latest, and its helper processes end with it.
     ///
     /// # Errors
-    /// Where the kernel cannot be started, or no directory can hold its memory.
+    /// If the kernel cannot be started, or no directory can hold its memory.
     pub fn boot(&self) -> Result<RunningGuest, Error> {
         let mut command = Command::new(self.kernel);
         command

@@ -73,7 +73,7 @@ impl BuildOutcome {
 /// Builds a kernel and adds it to the cache. Calls `report` with its progress; ends early when `stop` is set.
 ///
 /// # Errors
-/// Where programs, disk space or the source are missing, or a program fails: its log then stays in the cache.
+/// If programs, disk space or the source are missing, or a program fails: its log then stays in the cache.
 pub fn build(
     cache: &Cache,
     request: &BuildRequest,

@@ -27,7 +27,7 @@ impl Cache {
     /// `$LONGFAT_KERNELS`, else `$XDG_CACHE_HOME/longfat/kernels`, else `~/.cache/longfat/kernels`.
     ///
     /// # Errors
-    /// Where none of these variables is set.
+    /// If none of these variables is set.
     pub fn of_this_user() -> Result<Cache> {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let own = variable("LONGFAT_KERNELS");
@@ -54,7 +54,7 @@ impl Cache {
     /// All kernels, the oldest version first.
     ///
     /// # Errors
-    /// Where the directory or a kernel's record cannot be read.
+    /// If the directory or a kernel's record cannot be read.
     pub fn images(&self) -> Result<Vec<Image>> {
         let entries = match fs::read_dir(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -75,7 +75,7 @@ impl Cache {
     /// no distribution kernel has it.
     ///
     /// # Errors
-    /// Where there is none; the error names the command that builds one.
+    /// If there is none; the error names the command that builds one.
     pub fn find(&self, request: Option<&str>) -> Result<Image> {
         let images = self.images()?;
         let found = match request {
@@ -94,7 +94,7 @@ impl Cache {
     /// Removes the kernel that [`Cache::find`] finds.
     ///
     /// # Errors
-    /// Where there is none, or it cannot be removed.
+    /// If there is none, or it cannot be removed.
     pub fn remove(&self, request: &str) -> Result<Image> {
         let image = self.find(Some(request))?;
         self.remove_directory(&image.name)?;
@@ -105,7 +105,7 @@ impl Cache {
     /// Removes all kernels, and the logs of failed builds.
     ///
     /// # Errors
-    /// Where one cannot be removed.
+    /// If one cannot be removed.
     pub fn remove_all(&self) -> Result<Vec<Image>> {
         let images = self.images()?;
         for image in &images {
@@ -122,7 +122,7 @@ impl Cache {
     /// Removes the work directories of killed builds, and returns their number.
     ///
     /// # Errors
-    /// Where one cannot be removed.
+    /// If one cannot be removed.
     pub fn remove_leftovers(&self) -> Result<usize> {
         work::remove_leftovers(&self.0)
     }

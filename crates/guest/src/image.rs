@@ -161,7 +161,7 @@ impl Image {
     /// Compares the file with its checksum.
     ///
     /// # Errors
-    /// Where the file is damaged or cannot be read.
+    /// If the file is damaged or cannot be read.
     pub fn verify(&self) -> Result<()> {
         if sha256_of(&self.path)? == self.sha256 {
             return Ok(());

@@ -17,7 +17,7 @@ const ELF: [u8; 4] = *b"\x7fELF";
 /// The release of the kernel in `file`; errors name it `origin`.
 ///
 /// # Errors
-/// Where it is not a User-Mode Linux kernel, or one without time travel.
+/// If it is not a User-Mode Linux kernel, or one without time travel.
 pub(crate) fn release_of(
     file: &Path,
     origin: &Path,

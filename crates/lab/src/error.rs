@@ -141,7 +141,7 @@ pub enum Error {
     #[error("the topology cannot be built: {0}")]
     Topology(#[from] net::TopologyError),
     /// The emulator ended prematurely.
-    #[error("the emulator stopped: {0}")]
+    #[error("the emulation stopped: {0}")]
     Emulator(String),
     /// The observer failed (a full disk, for example); its error has the reason.
     #[error("the run was aborted: {0}")]

@@ -158,7 +158,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Gathers them, in about a third of a second. The process must have one thread only.
+    /// Gathers the facts, in about a third of a second. The process must have one thread only.
     pub(crate) fn gather() -> io::Result<Self> {
         let attempts = try_in_child()?;
         let words = |name: &str| sysctl(name).split_whitespace().map(Into::into).collect();

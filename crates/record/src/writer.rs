@@ -86,7 +86,7 @@ impl Writer {
     /// the summary that remains after a kill; its one run is marked partial and gets the id.
     ///
     /// # Errors
-    /// Where a directory or file cannot be written; nothing remains then.
+    /// If a directory or file cannot be written; nothing remains then.
     pub fn create(
         runs_dir: &Path,
         scenario_name: &str,
@@ -141,7 +141,7 @@ impl Writer {
     /// Adds rows. They are buffered and written as parts.
     ///
     /// # Errors
-    /// Where a part cannot be written; the record is removed then.
+    /// If a part cannot be written; the record is removed then.
     pub fn append(
         &mut self,
         flows: &[FlowSample],
@@ -167,7 +167,7 @@ impl Writer {
     /// Adds rows of traces.
     ///
     /// # Errors
-    /// Where a part cannot be written; the record is removed then.
+    /// If a part cannot be written; the record is removed then.
     pub fn append_trace(&mut self, rows: &[TraceRow]) -> Result<(), Error> {
         self.check_open()?;
         self.trace.extend_from_slice(rows);
@@ -181,7 +181,7 @@ impl Writer {
     /// Writes the final files with the run's complete rows and returns the finished record's directory.
     ///
     /// # Errors
-    /// Where a file cannot be written; the record is removed then.
+    /// If a file cannot be written; the record is removed then.
     pub fn finish(
         mut self,
         summary: &Summary,

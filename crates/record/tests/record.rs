@@ -396,7 +396,7 @@ fn columns_are_read_without_rows() {
     assert_eq!((file.span_us(0), file.rows(0)), (Some((0, 4_990_000)), 500));
     assert_eq!(file.ints(0, "no_such_column").unwrap(), None);
     assert_eq!(file.numbers(0, "no_such_column").unwrap(), None);
-    assert!(file.ints(0, "flow").unwrap_err().to_string().contains("is not of integers"));
+    assert!(file.ints(0, "flow").unwrap_err().to_string().contains("does not contain integers"));
     // All rows have the same text: read from the statistics.
     let links = ColumnFile::open(&run.files(TableName::Links).unwrap()[0]).unwrap();
     let direction = links.texts(0, "direction").unwrap().unwrap();

@@ -78,7 +78,7 @@ pub fn is_transient(error: &io::Error) -> bool {
 /// Receives one datagram, or with MSG_ERRQUEUE one error report, with its ancillary data.
 ///
 /// # Errors
-/// Those of recvmsg(2).
+/// The errors of recvmsg(2).
 pub fn receive_with_ancillary(
     socket: &Socket,
     buffer: &mut [u8],

@@ -1,9 +1,9 @@
-//! `make fidelity`: the simulator against this machine's kernel in the lab, over a matrix of scenarios drawn beforehand.
+//! `make fidelity`: compares the simulator with this machine's kernel in the lab, over a matrix of random scenarios.
 //!
-//! `sim` runs the simulator again, `lab` runs what the store lacks, `report` writes docs/fidelity.md and its pictures;
-//! without a word all three. `guests` runs the matrix in every kernel of `longfat kernel list` in virtual time, and the
-//! simulator of each, and writes docs/fidelity-kernels.md; `guests-report` writes what is kept. The store is the directory of the
-//! environment's LONGFAT_FIDELITY, or `fidelity` beside the program.
+//! `sim` runs the simulator again, `lab` runs in the lab what the store lacks, `report` writes docs/fidelity.md and its
+//! pictures; no argument means all three. `guests` runs the matrix in every kernel of `longfat kernel list` in virtual time,
+//! and in the simulator of each version, and writes docs/fidelity-kernels.md; `guests-report` only writes the page from stored
+//! runs. The store is the directory LONGFAT_FIDELITY, or `fidelity` beside the program.
 
 mod draw;
 mod report;

@@ -215,7 +215,7 @@ impl Links {
         Ok(CommandResult { text: String::new(), ..self.done(index) })
     }
 
-    /// Gives a port these qdiscs, unless a link cannot have them together.
+    /// Sets a port's qdiscs, unless one link cannot have this combination.
     fn set_qdiscs(&mut self, index: usize, side: usize, qdiscs: Vec<Qdisc>) -> Result<CommandResult, String> {
         let link = &mut self.0[index];
         let before = std::mem::replace(&mut link.ends[side].qdiscs, qdiscs);
@@ -343,7 +343,7 @@ impl Links {
 impl Link {
     /// The pipe from end `side` to the other.
     fn spec(&self, side: usize) -> PipeSpec {
-        // Commands that fail here have been refused.
+        // Cannot fail: commands with an invalid combination were refused before.
         let mut spec = self.try_spec(side).unwrap_or_else(|_| self.ends[side].plain.clone());
         // A port does not accept packets larger than its own MTU either (is_skb_forwardable in dev.c).
         spec.mtu = self.ends.iter().filter_map(|e| e.mtu).min();

@@ -51,7 +51,7 @@ impl Batch {
     /// has `last` bytes. Returns how many were sent, at least one.
     ///
     /// # Errors
-    /// Those of sendmmsg(2).
+    /// The errors of sendmmsg(2).
     pub fn send(
         &mut self,
         socket: &Socket,

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_numbers_or_truths() {
+    fn parameters_are_numbers_or_booleans() {
         let value =
             |text| parameter(text).map(|(name, value)| (name, value.to_string())).map_err(|e| e.to_string());
         assert_eq!(value("a=7"), Ok(("a".into(), "7".into())));

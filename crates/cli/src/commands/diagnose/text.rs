@@ -95,7 +95,7 @@ pub fn diagnosis(found: &Diagnosis) -> String {
         }
         if let Some(gain) = limit.gain_bps.filter(|gain| *gain > 0.0) {
             let then = rate(observed.test_goodput_bps() + gain);
-            let (at_most, note) = match limit.gain_is_most {
+            let (at_most, note) = match limit.gain_is_upper_bound {
                 true => ("at most ", "; this limit hides others"),
                 false => ("", ""),
             };

@@ -275,7 +275,7 @@ pub fn with_absolute_path(mut words: Vec<String>) -> anyhow::Result<Vec<String>>
 
 /// Sends a command to the lab's process; returns its reply.
 pub fn send_command(lab: &StandingLab, words: Vec<String>) -> anyhow::Result<String> {
-    match send_request(&lab.socket, &Request::Command { words })? {
+    match send_request(&lab.socket, &Request::Command { command: words })? {
         Reply::Text { text } => Ok(text),
         Reply::Refused { why } => Err(Exit::BadInput(why).into()),
         Reply::Status(_) => bail!("the lab sent an invalid reply"),

@@ -25,7 +25,7 @@ pub fn main() -> ExitCode {
     words.extend(arguments.iter().map(|a| a.to_string_lossy().into_owned()));
     let mut is_handled = false;
     if is_for_emulated_port(&words[1..]) {
-        match send_request(Path::new(CONTROL), &Request::Command { words: words.clone() }) {
+        match send_request(Path::new(CONTROL), &Request::Command { command: words.clone() }) {
             Ok(Reply::Text { text }) => {
                 if !text.is_empty() && output::text(&text).is_err() {
                     return ExitCode::FAILURE;

@@ -130,7 +130,7 @@ pub fn path_mtu(answer: &MtuResult) -> String {
         Some(mtu) if answer.black_hole => format!(
             "\nPath MTU: {mtu} bytes of IP. Larger packets are lost without an ICMP error: an MTU black hole."
         ),
-        Some(mtu) if !answer.told_bytes.is_empty() => {
+        Some(mtu) if !answer.reported_bytes.is_empty() => {
             format!("\nPath MTU: {mtu} bytes of IP, less than the MTU of this host's link.")
         }
         _ => String::new(),

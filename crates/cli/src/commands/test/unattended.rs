@@ -87,7 +87,7 @@ impl Drop for PidFile {
 /// Runs this command line again in the background. Returns true when that process serves, false in the background process itself.
 ///
 /// # Errors
-/// Where it ended without serving; it has printed the reason.
+/// If it ended without serving; it has printed the reason.
 pub fn to_background() -> anyhow::Result<bool> {
     if std::env::var_os(IN_BACKGROUND).is_some() {
         return Ok(false);

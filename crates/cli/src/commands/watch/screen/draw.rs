@@ -55,7 +55,7 @@ fn title(state: &State) -> Line<'static> {
         "longfat watch: {filter}  {} shown  every {} by {}  sorted by {}",
         state.rows.len(),
         number::seconds(state.interval.as_secs_f64()),
-        state.looks_by,
+        state.sampled_by,
         state.order.name()
     );
     if !state.narrower_text.is_empty() {

@@ -111,7 +111,7 @@ enum Command {
 
 /// Parses the command line, runs the command, and prints errors.
 pub fn main() -> ExitCode {
-    completions::complete_if_asked(Cli::command);
+    completions::complete_if_requested(Cli::command);
     let args: Vec<OsString> = std::env::args_os().collect();
     if let Some(message) = reflexes::answer(args.iter().skip(1)) {
         let is_json = args.iter().any(|argument| argument == "--json");

@@ -1,4 +1,4 @@
-//! The diagnostic log on standard error, for finding out why a lab, a server or a guest misbehaves.
+//! The diagnostic log on standard error, to debug labs, servers and guests.
 
 use tracing_subscriber::EnvFilter;
 

@@ -1,8 +1,8 @@
-//! Answers commands of other tools (`longfat -c HOST`, `longfat ping HOST`) with those of longfat.
+//! Detects command lines of other tools (`longfat -c HOST`, `longfat ping HOST`) and suggests longfat's command.
 
 use std::ffi::OsString;
 
-/// The command of longfat that does what another tool's command line asks for, as an error message; `None` for other
+/// An error message with longfat's equivalent of another tool's command line; `None` for other
 /// command lines. `arguments` are those after the program's name.
 pub fn answer<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Option<String> {
     let arguments: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
@@ -24,7 +24,7 @@ pub fn answer<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Option<Strin
         }
         _ => return None,
     };
-    Some(format!("{asked} is another program; here this is: {answer}"))
+    Some(format!("{asked} is another program; longfat's equivalent: {answer}"))
 }
 
 /// The command for iperf3's `-c HOST ...` or `-s ...`, wherever the flag stands.
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_other_tools_are_answered() {
+    fn commands_of_other_tools_get_a_suggestion() {
         for (asked, expected) in [
             ("-c h2 -t 20 -R", "longfat test h2 -t 20 -R"),
             ("-t 20 -c h2", "longfat test h2 -t 20"),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_longfat_are_not() {
+    fn longfats_own_commands_are_accepted() {
         for line in [
             "",
             "run s.toml",

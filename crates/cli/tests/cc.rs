@@ -203,7 +203,7 @@ fn verifier_errors_name_the_line() {
     let ran = place.run(&["cc", "check", "my.bpf.c"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stdout.contains("my.bpf.c:13: in my_init: "), "{ran:?}");
-    assert!(ran.stdout.contains("it crashed (signal 11)"), "{ran:?}");
+    assert!(ran.stdout.contains("the trial run crashed (signal 11)"), "{ran:?}");
     assert!(ran.stdout.lines().count() < 12, "not the verifier's whole log: {ran:?}");
     let ran = place.run(&["cc", "load", "my.bpf.c"]);
     assert!(ran.code == 2 && ran.stderr.contains("my.bpf.c:13"), "{ran:?}");
@@ -368,7 +368,7 @@ fn native_failures_skip_the_kernel_run() {
     let place = place("volatile __u32 none = 0;\n\ttcp_sk(sk)->snd_cwnd += 10 / none;");
     let ran = place.run(&["cc", "check", "my.bpf.c"]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stdout.contains("it crashed (signal 8)"), "{ran:?}");
+    assert!(ran.stdout.contains("the trial run crashed (signal 8)"), "{ran:?}");
     assert!(ran.stdout.contains("skipped: an error in the native build could stop this machine"), "{ran:?}");
     assert!(ran.stdout.contains("instructions followed"), "the verifier ran: {ran:?}");
     // A constructor is a section that libbpf skips, and says so to whom it was not asked to.

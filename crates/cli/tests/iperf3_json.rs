@@ -157,13 +157,13 @@ fn invalid_imports_are_reported_and_write_nothing() {
     std::fs::copy(fixture("refused.client.json"), place.path("refused.json")).unwrap();
     for (file, message) in [
         ("text.json", "expected value"),
-        ("other.json", "it has no start"),
-        ("empty.json", "it has no test"),
+        ("other.json", "no start, no intervals, no end and no error"),
+        ("empty.json", "no test in this file"),
         ("binary.json", "UTF-8"),
         ("cut.json", "EOF"),
         ("refused.json", "Connection refused"),
         ("none.json", "No such file"),
-        (".", "it is not a regular file"),
+        (".", "not a regular file"),
     ] {
         let ran = place.run(&["import", "iperf3", file]);
         assert_eq!(ran.code, 2, "{file}: {ran:?}");

@@ -1,4 +1,4 @@
-//! Measurements of a path and settings of its hosts, and what follows from several measurements together.
+//! Measurements of a path and settings of its hosts, and values derived from several measurements.
 
 use model::{bdp_f64, loss_for_reno};
 use probe::{AvailableBandwidthResult, Interval};
@@ -351,7 +351,7 @@ impl Observed {
         self.rtt.as_micros_f64().min(least + 1000.0)
     }
 
-    /// What limited the test. The samples alone cannot distinguish a full link from queueing of the flow's own bursts; capacity and
+    /// The verdict of the test. The samples alone cannot distinguish a full link from queueing of the flow's own bursts; capacity and
     /// available bandwidth can.
     pub(crate) fn verdict(&self) -> Option<Cause> {
         let flow = self.flow.as_ref()?;

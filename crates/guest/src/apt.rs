@@ -156,7 +156,7 @@ impl<'a> Apt<'a> {
         })
     }
 
-    /// All source packages of kernels that apt knows.
+    /// All source packages of kernels in apt's lists.
     fn packages(&self, runner: &mut Runner<'_>) -> Result<Vec<Package>> {
         let mut command = self.program("apt-cache", runner);
         command.args(["pkgnames", package::PREFIX]);

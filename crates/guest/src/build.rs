@@ -17,7 +17,7 @@ use crate::{
 
 /// Maximum disk space of a source package, its tree (1.8 GB for Linux 7.2) and the objects.
 const MAX_BUILD_MIB: u64 = 2600;
-/// Number of compiled objects, by version, of Debian's packages with `kernel.config`.
+/// Number of compiled objects of Debian's packages with `kernel.config`, by version.
 const OBJECTS: [(KernelVersion, u64); 3] =
     [(KernelVersion::new(6, 1), 824), (KernelVersion::new(6, 12), 864), (KernelVersion::new(7, 2), 898)];
 /// Prefix of make's output lines for compiled objects.
@@ -57,7 +57,7 @@ pub struct BuildRequest {
 pub enum BuildOutcome {
     /// It was built.
     Built(Image),
-    /// The cache already had it, from the same package and configuration or with the same name.
+    /// The cache already had the kernel, from the same package and configuration or with the same name.
     Exists(Image),
 }
 

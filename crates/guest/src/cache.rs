@@ -185,7 +185,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         return wrong("names have letters, digits, and . _ + - only");
     }
     if name.starts_with(FAILED_PREFIX) || name == "latest" {
-        return wrong("it is reserved");
+        return wrong("this name is reserved");
     }
     Ok(())
 }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_an_empty_cache_names_the_command_that_fills_it() {
+    fn the_error_of_an_empty_cache_names_the_build_command() {
         let (_dir, cache) = cache(&[]);
         assert!(cache.images().unwrap().is_empty());
         assert!(cache.find(None).unwrap_err().to_string().ends_with("longfat kernel build 6.1"));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_cannot_be_read_is_named() {
+    fn an_unreadable_record_is_named() {
         let (_dir, cache) = cache(&[("6.1.192", "6.1.192")]);
         let record = cache.directory().join("6.1.192").join(image::RECORD);
         fs::write(&record, "{").unwrap();

@@ -1,4 +1,4 @@
-//! Programs that a build runs: their output goes to a log, they are killed when the build is stopped, and
+//! Runs the programs of a build: their output goes to a log, they are killed when the build is stopped, and
 //! they end with this process, however it ends.
 //!
 //! A program and all its children are one process group. A watcher, a shell in another group, waits on a pipe

@@ -102,7 +102,7 @@ pub enum Error {
     Name {
         /// The name.
         name: String,
-        /// Why not.
+        /// Why the name is invalid.
         why: &'static str,
     },
     /// An invalid name of a suite.
@@ -135,7 +135,7 @@ pub enum Error {
         /// The directories that were tried, and why each is unsuitable.
         tried: String,
     },
-    /// The user stopped it.
+    /// The user stopped the build.
     #[error("interrupted")]
     Interrupted,
 }
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_name_the_command_that_helps() {
+    fn errors_name_a_command_that_helps() {
         let missing = |wanted: Option<&str>, available: &[&str]| {
             Error::NoKernel {
                 wanted: wanted.map(Into::into),

@@ -236,7 +236,7 @@ fn connect(options: &ClientOptions) -> Result<TcpStream, Error> {
             Err(error) => failed = Some(error),
         }
     }
-    Err(failed.unwrap_or_else(|| no_address("it has no address of the requested IP version".into())))
+    Err(failed.unwrap_or_else(|| no_address("no address of the requested IP version".into())))
 }
 
 /// Starts the latency probes. If there is no reply, notifies the user and returns `None`.

@@ -1,4 +1,4 @@
-//! Latency under load: small datagrams ([`LatencyEcho`]) to the server's port beside a test's data, to which
+//! Latency under load: small datagrams ([`LatencyEcho`]) to the server's port during a test, to which
 //! the server replies. Some are sent before the data, for comparison.
 //!
 //! The time between request and reply is counted from the call that sends to the kernel's stamp of the

@@ -102,7 +102,7 @@ pub struct TestSpec {
     pub server_affinity: Option<u32>,
     /// Datagram numbers of 64 bits.
     pub udp_counters_64bit: bool,
-    /// This end's datagrams that are later than this are skipped; `None`: a burst makes up for up to 100 ms.
+    /// Maximum lateness of this end's datagrams; later ones are skipped. `None`: a burst catches up 100 ms at most.
     /// Not sent to the other end.
     pub max_lateness: Option<Duration>,
     /// The client requests the server's report.

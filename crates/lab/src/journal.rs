@@ -155,7 +155,7 @@ impl Journal {
     fn check_owner(&self) -> io::Result<()> {
         let found = fs::symlink_metadata(&self.0)?;
         let why = match () {
-            () if !found.is_dir() => "it is not a directory",
+            () if !found.is_dir() => "not a directory",
             () if found.uid() != os::effective_ids().0 => {
                 "it belongs to another user; set XDG_RUNTIME_DIR to a directory that you own"
             }

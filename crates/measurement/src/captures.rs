@@ -39,7 +39,7 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
     let bad = |why: String| Error::BadInput(format!("{}: {why}", file.path.display()));
     let mut packets = Packets::new(file.bytes).map_err(|e| bad(e.to_string()))?;
     let mut dissector = Dissector::new(sample.0 / 1000);
-    let Some(first) = packets.next() else { return Err(bad("it has no packets".into())) };
+    let Some(first) = packets.next() else { return Err(bad("no packets in this file".into())) };
     dissector.add(&first);
     let run = record::initial_run(EngineName::Pcap, started(first.time_ns as f64 * 1e-9));
     let mut writer = create(runs_dir, file, "the packets of", &run)?;

@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn another_tables_file_is_refused_by_column_name() {
         let bytes = encode(&flows(3), &Origin::default()).unwrap();
-        assert_eq!(decode::<LinkSample>(file_of(&bytes)).unwrap_err(), "it has no column link");
+        assert_eq!(decode::<LinkSample>(file_of(&bytes)).unwrap_err(), "column link is missing");
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Run {
             return Err(fail(format!("its schema is \"{}\", not \"{SUMMARY_SCHEMA}\"", summary.schema)));
         }
         let [run] = summary.runs.as_slice() else {
-            return Err(fail(format!("it has {} runs; a record has one", summary.runs.len())));
+            return Err(fail(format!("the summary has {} runs; a record has one", summary.runs.len())));
         };
         let is_partial = run.partial || directory_name(path).is_some_and(|name| partial_id(&name).is_some());
         // The record may have been moved or copied since it was written.

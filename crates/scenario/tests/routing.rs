@@ -145,7 +145,7 @@ fn static_routes_override_the_fewest_hops() {
     assert_eq!(
         way(&scenario, "h2", "h1").unwrap(),
         ["s1", "r4", "r2", "r1", "h1"],
-        "the way back is its own"
+        "the backward path differs"
     );
     let other = route.replace("10.0.2.0/24", "10.0.9.0/24");
     let scenario = resolved(&format!("{text}{other}"));

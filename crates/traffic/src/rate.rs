@@ -1,4 +1,4 @@
-//! The pace of an application that reads or writes slowly.
+//! Paces an application that reads or writes at a limited rate.
 
 use std::time::{Duration, Instant};
 

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_holds_the_sender_back() {
+    fn a_slow_reader_limits_the_sender() {
         let options = TcpOptions {
             read_rate: Some(BitRate(8_000_000)),
             receive_buffer: Some(Bytes(65_536)),

@@ -1,4 +1,4 @@
-//! What is known about a flow beside its samples.
+//! Known facts about a flow in addition to its samples.
 
 use schema::LinkDirection;
 

@@ -288,7 +288,7 @@ fn judge(
     Some(Judgement::Limit(Cause::HostCpu))
 }
 
-/// Why an application does not keep up. Other programs are slow by themselves; our own generator only by
+/// The cause if an application does not keep up. Other programs may be slow themselves; longfat's generator is slow only on
 /// request.
 fn judge_slow_end(end: SlowEnd, row: &FlowSample, history: &History, context: &FlowContext) -> Judgement {
     let Some(generator) = &context.generator else { return Judgement::Limit(Cause::Application) };

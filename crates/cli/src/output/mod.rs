@@ -50,7 +50,7 @@ struct Queues {
 /// Whether anything was printed on standard output.
 static HAS_PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// Where output goes and how lines begin, set once.
+/// The destination of output and the prefix of lines, set once.
 static PRINTING: OnceLock<Printing> = OnceLock::new();
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! Output of long-running commands: a bounded queue and a writer thread, so that a stalled reader (a pipe that nobody
+//! Output of long-running commands: a bounded queue and a writer thread, so that a stalled reader (a pipe that no process
 //! reads, a terminal after Ctrl-S, a full disk) never blocks a measurement. Texts that do not fit are dropped and counted.
 
 use std::{

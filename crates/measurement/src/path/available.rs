@@ -35,7 +35,7 @@ impl Method for WithDeadline {
     fn result(&self) -> AvailableBandwidthResult {
         let mut result = self.method.result();
         if self.is_late {
-            let late = format!("it was cut short after {} s", MAX_TIME.as_secs());
+            let late = format!("the measurement was ended after {} s", MAX_TIME.as_secs());
             let doubts = if result.validity.valid { Vec::new() } else { result.validity.reasons };
             result.validity = Validity { valid: false, reasons: [doubts, vec![late]].concat() };
         }

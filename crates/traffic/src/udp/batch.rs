@@ -1,5 +1,5 @@
-//! Datagrams that are written and sent together: several messages a call, each with up to 64 datagrams that
-//! the kernel or the device segments as late as possible (UDP_SEGMENT, Linux 4.18), if they can.
+//! Sends batches of datagrams: several messages per call, each with up to 64 datagrams that
+//! the kernel or the device segments as late as possible (UDP_SEGMENT, Linux 4.18), if supported.
 
 use std::io;
 

@@ -234,7 +234,7 @@ fn build(args: &BuildArgs, json: bool) -> anyhow::Result<()> {
     match (bpf, native) {
         (Ok(_), Ok(_)) => Ok(()),
         (Err(bpf), Err(native)) if bpf.missing().is_none() => Err(Exit::BadInput(format!(
-            "it can be built neither\nfor the kernel:\n{bpf}\nnor for the simulator:\n{native}"
+            "both builds fail\nfor the kernel:\n{bpf}\nfor the simulator:\n{native}"
         ))
         .into()),
         (Err(bpf), Ok(_)) => Err(failure(&bpf)),

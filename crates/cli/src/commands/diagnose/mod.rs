@@ -118,9 +118,9 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
     }
 }
 
-/// Asks whether to go on. Enter means yes.
+/// Asks the user whether to continue. Enter means yes.
 fn is_agreed() -> anyhow::Result<bool> {
-    eprint!("Go on? [Y/n] ");
+    eprint!("Continue? [Y/n] ");
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer).context("cannot read the answer")?;
     Ok(read > 0 && matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes"))

@@ -418,7 +418,7 @@ pub fn find(name: Option<&str>) -> anyhow::Result<StandingLab> {
     }
 }
 
-/// At a terminal, names the lab that was chosen because none was named and several are up.
+/// At a terminal, prints which lab was chosen if none was given and several are up.
 fn note_other_labs(chosen: &LabName, lab: &StandingLab) -> anyhow::Result<()> {
     if chosen.lab.is_some() || !std::io::stderr().is_terminal() {
         return Ok(());

@@ -38,7 +38,7 @@ pub fn host(facts: &HostFacts, applied: Option<&Journal>) -> String {
         shown(&facts.memory_bytes, |bytes| rounded(*bytes))
     )];
     if facts.lab_host {
-        lines.push("a host of a lab: only the settings of its network namespace are its own".into());
+        lines.push("a host of a lab: only the settings of its network namespace belong to it".into());
     }
     for name in SHOWN_SYSCTLS {
         let value = facts.sysctls.get(name).map(|setting| shown(setting, |setting| setting.value.clone()));

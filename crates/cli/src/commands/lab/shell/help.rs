@@ -42,7 +42,7 @@ pub fn instead_of(command: &str) -> Option<&'static str> {
              a host; scripts use longfat lab exec HOST -- PROGRAM"
         }
         "dpctl" | "ports" => {
-            "there is no OpenFlow; switches learn addresses themselves. net shows the ports, tc -s qdisc their counters"
+            "there is no OpenFlow; switches learn addresses. net shows the ports, tc -s qdisc their counters"
         }
         "switch" => "switches cannot be stopped alone; take their links down: link s1-s2 down",
         "x" => "programs with windows use this machine's display: xterm HOST, then start them there",

@@ -73,7 +73,7 @@ impl Shown {
     }
 }
 
-/// What is drawn over the table.
+/// The overlay that is drawn over the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     Table,

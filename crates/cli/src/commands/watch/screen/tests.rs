@@ -1,4 +1,4 @@
-//! The live view as it is drawn, on a terminal that is none.
+//! Draws the live view on a test backend.
 
 use std::time::Duration;
 
@@ -152,7 +152,7 @@ fn keys_move_sort_filter_and_pause() {
     assert_eq!(cookies(&state), [2, 1, 3]);
     press(&mut state, &[KeyCode::Down, KeyCode::Down, KeyCode::Down]);
     assert_eq!(state.selected, 2);
-    // What is chosen stays chosen when the ranks change.
+    // The selected connection stays selected when the ranks change.
     state.show(vec![shown(1, 1.0, None), shown(2, 2.0, None), shown(3, 3.0, None)]);
     assert_eq!((cookies(&state), state.selected), (vec![3, 2, 1], 0));
     press(&mut state, &typed("ss"));

@@ -33,12 +33,12 @@ fn main() {
         println!("skipped: {missing}");
         return;
     }
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let requested: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let place = tempfile::tempdir().expect("a temporary directory");
     let _measuring = CallMeasurement::begin().unwrap_or_else(|e| panic!("{e}"));
     println!("{:<10}  {:>8}  {:>10}  {:>8}  {:>26}", "", "Gb/s", "calls", "ns each", "most expensive");
     for algorithm in
-        Algorithm::all().iter().filter(|a| wanted.is_empty() || wanted.iter().any(|w| w == a.name))
+        Algorithm::all().iter().filter(|a| requested.is_empty() || requested.iter().any(|w| w == a.name))
     {
         let loaded = kernel::load(&Source::BuiltIn(algorithm), &ParameterValues::new(), None)
             .unwrap_or_else(|e| panic!("{e}"));

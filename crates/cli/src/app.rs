@@ -11,7 +11,7 @@ use crate::{
     },
     config_file::Config,
     exit::{self, Exit},
-    log, output, reflexes,
+    log, other_tools, output,
 };
 
 const ENVIRONMENT: &str = "\
@@ -113,7 +113,7 @@ enum Command {
 pub fn main() -> ExitCode {
     completions::complete_if_requested(Cli::command);
     let args: Vec<OsString> = std::env::args_os().collect();
-    if let Some(message) = reflexes::answer(args.iter().skip(1)) {
+    if let Some(message) = other_tools::suggest(args.iter().skip(1)) {
         let is_json = args.iter().any(|argument| argument == "--json");
         return exit::report(&Exit::BadInput(message).into(), is_json);
     }

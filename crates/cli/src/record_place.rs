@@ -25,8 +25,8 @@ impl RecordPlace {
     /// # Errors
     /// The directory cannot be written for another reason than missing permission, or the temporary directory
     /// cannot be created.
-    pub fn choose(runs_dir: &Path, engines: &[EngineChoice], is_unwanted: bool) -> anyhow::Result<Self> {
-        if !is_unwanted {
+    pub fn choose(runs_dir: &Path, engines: &[EngineChoice], is_disabled: bool) -> anyhow::Result<Self> {
+        if !is_disabled {
             match record::check_writable(runs_dir) {
                 Ok(()) => return Ok(RecordPlace::Directory(runs_dir.to_owned())),
                 Err(error) if error.is_read_only() => output::note(&format!(

@@ -139,8 +139,8 @@ fn unknown_names_are_reported_before_a_run() {
     let place = TestDir::new(&small("\"cubci\""));
     let ran = place.run(&["run", "s.toml", "--engine", "model,lab", "--json"]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    let wanted = "s.toml:18:6: unknown congestion control \"cubci\"; did you mean \"cubic\"?";
-    assert_eq!(ran.parsed()["error"]["message"], wanted);
+    let requested = "s.toml:18:6: unknown congestion control \"cubci\"; did you mean \"cubic\"?";
+    assert_eq!(ran.parsed()["error"]["message"], requested);
     assert!(!place.path("runs").exists(), "no run may start");
 }
 
@@ -193,8 +193,8 @@ fn registrations_end_with_the_run() {
             .unwrap();
         assert!(eventually(|| available().contains(&format!("{stem}_"))), "never registered");
         // The run has started once progress is printed.
-        let mut told = String::new();
-        std::io::BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
+        let mut printed = String::new();
+        std::io::BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut printed).unwrap();
         let killed = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
         assert!(killed.success());
         child.wait().unwrap();

@@ -68,21 +68,21 @@ fn diagnosis(name: &str, before_serve: &[&str]) -> (Value, bool) {
 fn first(name: &str, before_serve: &[&str]) -> (String, Value, String, bool) {
     let (document, disturbed) = diagnosis(name, before_serve);
     let limits = &document["limits"];
-    let told = format!("{name}: {limits:#}\n{:#}", document["flow"]["limited"]);
+    let printed = format!("{name}: {limits:#}\n{:#}", document["flow"]["limited"]);
     let healthy = limits[0]["kind"] == "path_rate";
-    assert_eq!(document["healthy"], healthy, "{told}");
-    (limits[0]["kind"].as_str().unwrap_or_default().into(), limits[0]["host"].clone(), told, disturbed)
+    assert_eq!(document["healthy"], healthy, "{printed}");
+    (limits[0]["kind"].as_str().unwrap_or_default().into(), limits[0]["host"].clone(), printed, disturbed)
 }
 
 /// Fails unless the first limit is of this kind, and on this host if given. Wrong results of a disturbed lab are ignored.
 fn assert_named_first(name: &str, expected: &str, on: Option<&str>) {
     let _slot = acquire_lab_slot();
     for _ in 0..MAX_ATTEMPTS {
-        let (kind, host, told, disturbed) = first(name, &[]);
+        let (kind, host, printed, disturbed) = first(name, &[]);
         if (kind.as_str(), host.as_str()) == (expected, on) {
             return;
         }
-        assert!(disturbed, "{told}");
+        assert!(disturbed, "{printed}");
     }
     testing::skip(testing::Missing::QuietMachine, format_args!("{name}: the emulator stalled each time"));
 }

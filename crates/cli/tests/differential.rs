@@ -31,11 +31,11 @@ fn simulator_and_lab_retransmit_the_same_segments() {
     }
     let _slot = acquire_all_lab_slots();
     let patterns = std::env::var("LONGFAT_PATTERNS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
-    let (mut same, mut judged, mut told) = (0, 0, String::new());
+    let (mut same, mut judged, mut printed) = (0, 0, String::new());
     for pattern in 0..patterns {
         let text = scenario(pattern);
         let Some(lab) = emulated(&text) else {
-            let _ = writeln!(told, "pattern {pattern}: no lab run was reliable");
+            let _ = writeln!(printed, "pattern {pattern}: no lab run was reliable");
             continue;
         };
         let sim = simulated(&text);
@@ -46,14 +46,14 @@ fn simulator_and_lab_retransmit_the_same_segments() {
         }
         let only = |a: &BTreeSet<u32>, b: &BTreeSet<u32>| a.difference(b).copied().collect::<Vec<_>>();
         let _ = writeln!(
-            told,
+            printed,
             "pattern {pattern}: {} in both, only in the lab {:?}, only simulated {:?}\n{text}",
             lab.intersection(&sim).count(),
             only(&lab, &sim),
             only(&sim, &lab)
         );
     }
-    println!("{same} of {judged} patterns agree, {} could not be judged\n{told}", patterns - judged);
+    println!("{same} of {judged} patterns agree, {} could not be judged\n{printed}", patterns - judged);
     if judged * 2 <= patterns {
         testing::skip(
             testing::Missing::QuietMachine,
@@ -62,7 +62,7 @@ fn simulator_and_lab_retransmit_the_same_segments() {
     }
     assert!(
         f64::from(same) >= (MIN_AGREEMENT * f64::from(judged)).floor(),
-        "{same} of {judged} agree\n{told}"
+        "{same} of {judged} agree\n{printed}"
     );
 }
 

@@ -162,8 +162,11 @@ fn check(case: &Case, both: &Both) {
         );
         // The ends exchange their counters, so both documents have the same figures.
         let client_sends = !has("-R") && direction.is_empty();
-        let (told, key) = if client_sends { (received_bytes, &received) } else { (sent_bytes, &sent) };
-        assert!(bytes(server, key).abs_diff(told) <= slack, "{what}: {key} at both ends: {told} received");
+        let (printed, key) = if client_sends { (received_bytes, &received) } else { (sent_bytes, &sent) };
+        assert!(
+            bytes(server, key).abs_diff(printed) <= slack,
+            "{what}: {key} at both ends: {printed} received"
+        );
         let retransmits = &client["end"][&sent]["retransmits"];
         assert!(retransmits.is_u64(), "{what}: retransmits of {sent}: {retransmits}");
     }

@@ -23,10 +23,10 @@ fn theirs(name: &str) -> Value {
 #[test]
 fn imported_tests_are_ordinary_runs() {
     let place = TestDir::new(SMALL);
-    let told = import(&place, "tcp-two.client.json");
-    assert_eq!(told["schema"], "longfat.imported/1");
-    let record = told["records"][0]["record"].as_str().unwrap();
-    assert_eq!(told["records"][0]["partial"], false);
+    let printed = import(&place, "tcp-two.client.json");
+    assert_eq!(printed["schema"], "longfat.imported/1");
+    let record = printed["records"][0]["record"].as_str().unwrap();
+    assert_eq!(printed["records"][0]["partial"], false);
     import(&place, "tcp-reverse.client.json");
     let listed = place.run(&["ls"]).stdout;
     assert!(listed.contains("tcp-two.client") && listed.contains("iperf3"), "{listed}");
@@ -89,8 +89,8 @@ fn rows_match_iperf3s_intervals() {
 #[test]
 fn datagrams_are_counted_at_both_ends() {
     let place = TestDir::new(SMALL);
-    let told = import(&place, "udp-reverse.client.json");
-    let shown = place.run(&["show", told["records"][0]["record"].as_str().unwrap(), "--json"]).json();
+    let printed = import(&place, "udp-reverse.client.json");
+    let shown = place.run(&["show", printed["records"][0]["record"].as_str().unwrap(), "--json"]).json();
     let flow = &shown["runs"][0]["flows"][0];
     let end = theirs("udp-reverse.client.json")["end"].clone();
     assert_eq!((&flow["name"], &flow["kind"]), (&"stream-1".into(), &"udp".into()));
@@ -104,8 +104,8 @@ fn datagrams_are_counted_at_both_ends() {
 #[test]
 fn exported_imports_equal_the_original() {
     let place = TestDir::new(SMALL);
-    let told = import(&place, "tcp-bidir.server.json");
-    let record = told["records"][0]["record"].as_str().unwrap();
+    let printed = import(&place, "tcp-bidir.server.json");
+    let record = printed["records"][0]["record"].as_str().unwrap();
     let exported = place.run(&["export", "iperf3", record]).json();
     let original = theirs("tcp-bidir.server.json");
     for key in ["sum_sent", "sum_received", "sum_sent_bidir_reverse", "sum_received_bidir_reverse"] {
@@ -179,9 +179,9 @@ fn interrupted_tests_are_imported_as_partial() {
     document["end"] = serde_json::json!({});
     document["error"] = "interrupt - the client has terminated".into();
     std::fs::write(place.path("cut.json"), document.to_string()).unwrap();
-    let told = place.run(&["import", "iperf3", "cut.json", "--json"]).json();
-    assert_eq!(told["records"][0]["partial"], true);
-    let shown = place.run(&["show", told["records"][0]["record"].as_str().unwrap()]).stdout;
+    let printed = place.run(&["import", "iperf3", "cut.json", "--json"]).json();
+    assert_eq!(printed["records"][0]["partial"], true);
+    let shown = place.run(&["show", printed["records"][0]["record"].as_str().unwrap()]).stdout;
     assert!(shown.contains("the client has terminated") && shown.contains("partial"), "{shown}");
 }
 
@@ -200,10 +200,10 @@ fn completions_and_manual_pages_name_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let script = place.run(&["completions", shell]).stdout;
         assert!(script.contains("LONGFAT_COMPLETE"), "{script}");
-        let mut asked = place.longfat(&["--", "longfat", ""]);
+        let mut requested = place.longfat(&["--", "longfat", ""]);
         // The index of the completed word, as the scripts of bash and zsh pass it.
-        asked.env("LONGFAT_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "1");
-        let words = CommandOutput::from(asked.output().unwrap()).stdout;
+        requested.env("LONGFAT_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "1");
+        let words = CommandOutput::from(requested.output().unwrap()).stdout;
         for command in &commands {
             assert!(words.contains(command), "{shell} has no {command}: {words}");
         }

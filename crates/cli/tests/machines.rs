@@ -138,8 +138,8 @@ fn another_kernel_runs_what_its_check_promises() {
     let console = boot.stdin(Stdio::null()).output().unwrap();
     let guest = Guest(&shared);
     if !shared.join("booted").exists() {
-        let said = String::from_utf8_lossy(&console.stdout).into_owned();
-        testing::skip(Missing::Feature, format!("User-Mode Linux does not boot here: {said}"));
+        let printed = String::from_utf8_lossy(&console.stdout).into_owned();
+        testing::skip(Missing::Feature, format!("User-Mode Linux does not boot here: {printed}"));
         return;
     }
     let mut slow = !shared.join("done").exists();

@@ -285,8 +285,8 @@ fn a_capture_on_a_full_disk_is_reported_and_the_lab_continues() {
         (0, 0, 0, 0),
         "{begun:?} {pings:?} {still:?}"
     );
-    let said = stopped.stdout.clone() + &stopped.stderr;
-    assert!(said.contains("No space left on device"), "{stopped:?}");
+    let printed = stopped.stdout.clone() + &stopped.stderr;
+    assert!(printed.contains("No space left on device"), "{stopped:?}");
     assert!(size.is_ok_and(|s| s <= 16 << 10));
     assert!(unmounted.success(), "the lab must not keep the disk busy");
 }

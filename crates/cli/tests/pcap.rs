@@ -229,9 +229,9 @@ fn round_trips_of_imported_captures_match_the_kernels() {
                 assert!((ours / theirs - 1.0).abs() < share, "{case}: {key} {ours}, the kernel's {theirs}");
             }
             // No delay lies between the sender and a capture at the sender.
-            let told = run["quality"]["notes"].to_string();
-            let is_named = told.contains(seen["name"].as_str().unwrap());
-            assert!(name == "h2.pcapng" || !is_named, "{case}: {told}");
+            let printed = run["quality"]["notes"].to_string();
+            let is_named = printed.contains(seen["name"].as_str().unwrap());
+            assert!(name == "h2.pcapng" || !is_named, "{case}: {printed}");
         }
     }
 }

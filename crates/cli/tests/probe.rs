@@ -51,13 +51,13 @@ fn the_queue_of_a_lab_is_measured_and_drawn() {
     let document =
         probe(&lab, "h1", &["buffer", "10.0.0.2", "--max-rate", "50M", "--plot", plot.to_str().unwrap()]);
     assert_eq!((&document["schema"], &document["kind"]), (&"longfat.probe/1".into(), &"buffer".into()));
-    let answer = &document["answer"];
+    let result = &document["answer"];
     // A busy machine disturbs the lab; then the result must be marked inconclusive.
-    if answer["validity"]["valid"] == true {
-        let capacity = answer["capacity"]["capacity_bps"]["value"].as_f64().unwrap();
-        assert!((45e6..55e6).contains(&capacity), "{answer:#}");
-        let packets = answer["buffer_packets"].as_f64().unwrap();
-        assert!((70.0..90.0).contains(&packets), "{answer:#}");
+    if result["validity"]["valid"] == true {
+        let capacity = result["capacity"]["capacity_bps"]["value"].as_f64().unwrap();
+        assert!((45e6..55e6).contains(&capacity), "{result:#}");
+        let packets = result["buffer_packets"].as_f64().unwrap();
+        assert!((70.0..90.0).contains(&packets), "{result:#}");
     }
     let load = &document["load"];
     assert!(load["highest_second_bps"].as_f64().unwrap() <= 50e6, "{load:#}");
@@ -93,9 +93,9 @@ fn hops_mtu_and_delay_of_a_chain_of_routers() {
 }
 
 /// Whether an interval of a document contains a value; null means no bound.
-fn holds(interval: &Value, truth: f64) -> bool {
-    interval["low"].as_f64().is_some_and(|low| low <= truth)
-        && interval["high"].as_f64().is_none_or(|high| high >= truth)
+fn holds(interval: &Value, true_value: f64) -> bool {
+    interval["low"].as_f64().is_some_and(|low| low <= true_value)
+        && interval["high"].as_f64().is_none_or(|high| high >= true_value)
 }
 
 /// Repeats a measurement that this machine disturbed; `wrong` returns the error of a result.
@@ -134,12 +134,12 @@ fn probes_use_the_path_mtu_and_intervals_contain_the_true_rates() {
     measured(
         || probe(&lab, "near", &["hops", "fd00:2::2"]),
         |document| {
-            let answer = &document["answer"];
-            assert_eq!(answer["packet_bytes"], 1400, "{document:#}");
+            let result = &document["answer"];
+            assert_eq!(result["packet_bytes"], 1400, "{document:#}");
             // The emulated routers quote as much as 1280 bytes hold (RFC 4443).
-            assert_eq!(answer["hops"][1]["reply_bytes"][1], 1280, "{document:#}");
+            assert_eq!(result["hops"][1]["reply_bytes"][1], 1280, "{document:#}");
             let rates = [1e9, 200e6, 100e6, 1e9];
-            for (hop, rate) in answer["hops"].as_array().unwrap().iter().zip(rates) {
+            for (hop, rate) in result["hops"].as_array().unwrap().iter().zip(rates) {
                 if !hop["link_bps"].is_null() && !holds(&hop["link_bps"], rate) {
                     return Some(format!("hop {} excludes {rate}", hop["hop"]));
                 }

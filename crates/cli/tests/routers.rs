@@ -101,8 +101,8 @@ fn the_path_mtu_is_found() {
     let over = lab.exec("near", &["ping", "-M", "do", "-s", "1373", "-c", "1", "-W", "1", "10.0.2.2"]);
     assert_ne!(over.code, 0, "{over:?}");
     let probe6 = lab.sh("near", "ping -M do -s 1452 -c 2 -i 0.3 -W 1 fd00:2::2 2>&1");
-    let said = probe6.stdout.to_lowercase();
-    assert!(said.contains("too big") && said.contains(&format!("mtu={NARROW}")), "{probe6:?}");
+    let printed = probe6.stdout.to_lowercase();
+    assert!(printed.contains("too big") && printed.contains(&format!("mtu={NARROW}")), "{probe6:?}");
     lab.serve_iperf3("far");
     for far in ["10.0.2.2", "fd00:2::2"] {
         let goodput = lab.iperf3_bps("near", far);
@@ -120,9 +120,9 @@ fn undeliverable_packets_get_icmp_errors() {
         [("10.0.2.2", "100.64.0.2".to_owned()), ("fd00:2::2", addresses(&lab, "r2", ':')[0].clone())]
     {
         let short = lab.sh("near", &format!("ping -n -t 2 -c 1 -W 2 {to} 2>&1"));
-        let said = short.stdout.to_lowercase();
-        assert!(short.code != 0 && said.contains(&format!("from {router}")), "{short:?}");
-        assert!(said.contains("time to live exceeded") || said.contains("hop limit"), "{short:?}");
+        let printed = short.stdout.to_lowercase();
+        assert!(short.code != 0 && printed.contains(&format!("from {router}")), "{short:?}");
+        assert!(printed.contains("time to live exceeded") || printed.contains("hop limit"), "{short:?}");
     }
     // The last two addresses are in the subnet of far, but do not exist: routers have all addresses in a table, so the
     // first router sends the error.

@@ -121,8 +121,8 @@ fn datagrams_are_simulated_and_predicted() {
     let lost = |flow: &serde_json::Value| flow["loss_share"].as_f64().unwrap();
     // At the start the queue absorbs a fiftieth of a second of data.
     assert!((lost(&sim) - lost(&model)).abs() < 0.03 && lost(&model) > 0.5, "{model} {sim}");
-    let told = place.run(&["run", "s.toml", "--engine", "sim"]);
-    assert!(told.code == 0 && told.stdout.contains("UDP FLOW"), "{told:?}");
+    let printed = place.run(&["run", "s.toml", "--engine", "sim"]);
+    assert!(printed.code == 0 && printed.stdout.contains("UDP FLOW"), "{printed:?}");
     let place = TestDir::new(&SMALL.replace("cc = \"cubic\"", "kind = \"xcp\""));
     let ran = place.run(&["run", "s.toml", "--engine", "lab"]);
     assert!(ran.code == 4 && ran.stderr.contains("--engine sim"), "{ran:?}");
@@ -178,6 +178,6 @@ fn a_run_lists_ignored_settings() {
     }
     assert!(notes("sim").contains("tcp_fastopen") && notes("sim").contains(".start"), "{}", notes("sim"));
     assert!(!notes("sim").contains("jitter"), "{}", notes("sim"));
-    let told = place.run(&["run", "s.toml", "--engine", "sim"]);
-    assert!(told.stdout.contains("the simulator ignores"), "{told:?}");
+    let printed = place.run(&["run", "s.toml", "--engine", "sim"]);
+    assert!(printed.stdout.contains("the simulator ignores"), "{printed:?}");
 }

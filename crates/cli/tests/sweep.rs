@@ -216,7 +216,7 @@ fn fit_recovers_the_value_that_gave_a_figure() {
 #[test]
 fn bad_input_is_reported() {
     let place = TestDir::new(SMALL);
-    for (args, said) in [
+    for (args, printed) in [
         (vec![], "nothing is swept"),
         (vec!["--over", "flows.bulk.nosuch=1"], "unknown key \"nosuch\""),
         (vec!["--over", "flows.bulk.cc=reno", "--metric", "flows.x.goodput"], "unknown flow \"x\""),
@@ -231,7 +231,7 @@ fn bad_input_is_reported() {
     ] {
         let ran = place.run(&[&["sweep", "s.toml"], args.as_slice()].concat());
         assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
-        assert!(ran.stderr.contains(said), "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(printed), "{args:?}: {ran:?}");
     }
     assert!(!place.path("runs/s").exists());
     let published = TestDir::new(&with_published("A", 1e7));

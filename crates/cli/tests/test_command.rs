@@ -92,8 +92,8 @@ fn latency_under_load_is_a_flow_of_the_record() {
         assert_eq!((flow["name"].as_str(), flow["kind"].as_str()), (Some("latency"), Some("ping")));
         assert_eq!(flow["pings_sent"], loaded["sent"], "{flow:#}");
         // The record has a resolution of a microsecond.
-        let (kept, told) = (flow["max_rtt_us"].as_f64().unwrap(), times[3]);
-        assert!((kept - told).abs() <= 1.0, "{kept} {told}");
+        let (kept, printed) = (flow["max_rtt_us"].as_f64().unwrap(), times[3]);
+        assert!((kept - printed).abs() <= 1.0, "{kept} {printed}");
     }
 }
 
@@ -154,8 +154,8 @@ fn an_interrupted_test_keeps_its_samples() {
     let next = place.run(&["test", "127.0.0.1", "-p", &port, "-n", "1M", "--no-record"]);
     assert_eq!(next.code, 0, "{next:?}");
     server.interrupt();
-    let told = server.output();
-    assert!(String::from_utf8_lossy(&told.stderr).contains("the client ended the test"), "{told:?}");
+    let printed = server.output();
+    assert!(String::from_utf8_lossy(&printed.stderr).contains("the client ended the test"), "{printed:?}");
 }
 
 #[test]

@@ -43,8 +43,8 @@ fn files_arrive_complete_in_both_directions() {
         let server = one_off_server(binary(), port, &there);
         let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-F"]);
         client.arg(&here).args(["-p", &port.to_string()]).args(zero_copy.then_some("-Z"));
-        let told = document("a file", &client.output().unwrap());
-        let file = &told["end"]["streams"][0]["diskfile"];
+        let report = document("a file", &client.output().unwrap());
+        let file = &report["end"]["streams"][0]["diskfile"];
         assert_eq!((&file["sent"], &file["size"]), (&noise.len().into(), &noise.len().into()), "{file}");
         assert_eq!(
             (&file["received"], &file["percent_received"]),
@@ -59,8 +59,9 @@ fn files_arrive_complete_in_both_directions() {
     let port = free_port();
     let _server = one_off_server(binary(), port, &here);
     let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-R", "-t", "2", "-F"]);
-    let told = document("a file back", &client.arg(&there).args(["-p", &port.to_string()]).output().unwrap());
-    assert_eq!(told["end"]["streams"][0]["diskfile"]["received"], noise.len());
+    let report =
+        document("a file back", &client.arg(&there).args(["-p", &port.to_string()]).output().unwrap());
+    assert_eq!(report["end"]["streams"][0]["diskfile"]["received"], noise.len());
     assert!(fs::read(&there).unwrap() == noise);
 }
 
@@ -76,17 +77,17 @@ fn a_file_goes_to_iperf3_and_comes_from_it() {
     let server = one_off_server("iperf3", port, &there);
     let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-F"]);
     let output = client.arg(&here).args(["-p", &port.to_string()]).output().unwrap();
-    let told = document("to iperf3", &output);
-    assert_eq!(told["end"]["streams"][0]["diskfile"]["sent"], noise.len(), "{told}");
+    let report = document("to iperf3", &output);
+    assert_eq!(report["end"]["streams"][0]["diskfile"]["sent"], noise.len(), "{report}");
     let served = server.output();
     assert!(served.status.success(), "{served:?}");
     // The client gives iperf3's server time to read. If that was too short, the client reports it and fails.
     let arrived = fs::read(&there).unwrap();
     assert!(!arrived.is_empty() && noise.starts_with(&arrived), "{} bytes", arrived.len());
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
-        true => assert_eq!(arrived.len(), noise.len(), "{said}"),
-        false => assert!(arrived.len() < noise.len() && said.contains("incomplete"), "{said}"),
+        true => assert_eq!(arrived.len(), noise.len(), "{stderr}"),
+        false => assert!(arrived.len() < noise.len() && stderr.contains("incomplete"), "{stderr}"),
     }
     let port = free_port();
     let server = one_off_server(binary(), port, &there);
@@ -193,6 +194,6 @@ fn contradictory_options_are_refused_before_connecting() {
     }
     std::thread::sleep(Duration::from_millis(50));
     server.interrupt();
-    let said = String::from_utf8_lossy(&server.output().stderr).into_owned();
-    assert!(said.contains("cannot create /none/none"), "{said}");
+    let stderr = String::from_utf8_lossy(&server.output().stderr).into_owned();
+    assert!(stderr.contains("cannot create /none/none"), "{stderr}");
 }

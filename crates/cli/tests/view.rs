@@ -27,9 +27,9 @@ fn the_page_is_served_until_the_command_is_interrupted() {
     assert!(started["url"].as_str().unwrap().starts_with(&format!("http://{address}/?token=")));
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    let mut result = String::new();
+    stream.read_to_string(&mut result).unwrap();
+    assert!(result.starts_with("HTTP/1.1 403"), "{result}");
     // A silent connection does not delay the end.
     let _silent = TcpStream::connect(address).unwrap();
     let pid = child.id().to_string();
@@ -53,14 +53,14 @@ fn a_shared_token_is_valid_for_a_second_browser() {
     let ask = |path: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
         write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let mut result = String::new();
+        stream.read_to_string(&mut result).unwrap();
+        result
     };
     for _ in 0..2 {
-        let answer = ask(path);
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        assert!(answer.to_lowercase().contains("httponly; samesite=strict"), "{answer}");
+        let result = ask(path);
+        assert!(result.starts_with("HTTP/1.1 200"), "{result}");
+        assert!(result.to_lowercase().contains("httponly; samesite=strict"), "{result}");
     }
     assert!(ask("").starts_with("HTTP/1.1 403"));
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();

@@ -246,7 +246,7 @@ fn web100_has_a_line_for_each_instrument() {
 }
 
 #[test]
-fn without_privilege_looking_works_and_tracing_says_what_it_needs() {
+fn without_privilege_sampling_works_and_tracing_names_the_missing_privilege() {
     if is_root() && !have(&["setpriv"]) {
         return;
     }
@@ -267,9 +267,9 @@ fn without_privilege_looking_works_and_tracing_says_what_it_needs() {
     let traced = as_nobody(&["watch", "--events", "--duration", "1s", "port", &port]);
     assert_eq!(traced.code, 4, "{traced:?}");
     assert!(traced.stderr.contains("connections cannot be traced") && traced.stderr.contains("still works"));
-    let looked = as_nobody(&["watch", "--duration", "300ms", "--json", "local", "port", &port]);
-    assert_eq!(looked.code, 0, "{looked:?}");
-    let document = looked.json();
+    let sampled = as_nobody(&["watch", "--duration", "300ms", "--json", "local", "port", &port]);
+    assert_eq!(sampled.code, 0, "{sampled:?}");
+    let document = sampled.json();
     assert_eq!(document["looks_by"], "sock_diag");
     assert_eq!(document["connections"].as_array().unwrap().len(), 1);
 }
@@ -295,12 +295,12 @@ fn an_interrupted_watch_leaves_a_record_that_opens() {
     signal("-INT", watching.id());
     let ran = CommandOutput::from(watching.wait_with_output().unwrap());
     assert_eq!(ran.code, 1, "{ran:?}");
-    let told = ran
+    let printed = ran
         .stderr
         .lines()
         .find_map(|line| line.strip_prefix("record: "))
         .unwrap_or_else(|| panic!("{ran:?}"));
-    let shown = place.run(&["show", told.rsplit('/').next().unwrap(), "--json"]).json();
+    let shown = place.run(&["show", printed.rsplit('/').next().unwrap(), "--json"]).json();
     let run = &shown["runs"][0];
     assert_eq!((&run["partial"], run["flows"].as_array().unwrap().len()), (&true.into(), 1), "{run}");
     assert!(run["flows"][0]["bytes"].as_u64() >= Some(50_000), "{run}");
@@ -316,17 +316,18 @@ fn prometheus_is_told_the_aggregates() {
     let exporter = at.port().to_string();
     let args = ["watch", "--no-bpf", "--prometheus", &exporter, "--duration", "60s", "port", &port];
     let mut watching = place.longfat(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let asked = |request: &str| -> Option<String> {
+    let requested = |request: &str| -> Option<String> {
         let mut stream = TcpStream::connect(at).ok()?;
         stream.write_all(request.as_bytes()).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
+        let mut result = String::new();
+        stream.read_to_string(&mut result).ok()?;
+        Some(result)
     };
     let line = "longfat_connections{state=\"established\"} 2";
-    let told = eventually(|| asked("GET /metrics HTTP/1.0\r\n\r\n").is_some_and(|text| text.contains(line)));
-    let refused = asked("POST / HTTP/1.0\r\n\r\n").unwrap_or_default();
+    let printed =
+        eventually(|| requested("GET /metrics HTTP/1.0\r\n\r\n").is_some_and(|text| text.contains(line)));
+    let refused = requested("POST / HTTP/1.0\r\n\r\n").unwrap_or_default();
     signal("-TERM", watching.id());
     watching.wait().unwrap();
-    assert!(told && refused.contains(" 405 "), "{refused}");
+    assert!(printed && refused.contains(" 405 "), "{refused}");
 }

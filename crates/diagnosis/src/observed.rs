@@ -231,7 +231,7 @@ impl Observed {
 
     /// Whether the probe's trains emptied a policer's bucket.
     pub(crate) fn emptied_a_bucket(&self) -> bool {
-        let capacity = self.available.as_ref().and_then(|answer| answer.capacity.as_ref());
+        let capacity = self.available.as_ref().and_then(|result| result.capacity.as_ref());
         capacity.is_some_and(|capacity| capacity.bucket_bytes.is_some())
     }
 
@@ -243,7 +243,7 @@ impl Observed {
         let probed = self
             .available
             .as_ref()
-            .and_then(|answer| Some(answer.available_bps?.scaled(payload_share(answer.packet_bytes))));
+            .and_then(|result| Some(result.available_bps?.scaled(payload_share(result.packet_bytes))));
         probed.or_else(|| self.available_by_burst())
     }
 

@@ -49,7 +49,7 @@ fn goodput(case: &Case) -> f64 {
     tests.sum::<f64>() / TESTS as f64
 }
 
-fn answer(case: &Case) -> (Observed, Ranking) {
+fn diagnosed(case: &Case) -> (Observed, Ranking) {
     with_path(case, |path| {
         let expected = model::goodput_bps(BitRate(case.rate_bps as u64), 1448, 52, 14);
         let options = Options {
@@ -105,7 +105,7 @@ impl Gains {
 
 fn scored(case: Case) -> Scored {
     let without = truth(&case);
-    let (seen, ranking) = answer(&case);
+    let (seen, ranking) = diagnosed(&case);
     // With other traffic the goodput differs from test to test: count the gain relative to this test.
     let got = seen.test_goodput_bps();
     let gain = |without: f64| (without - got) / got.max(1.0);
@@ -293,7 +293,7 @@ fn the_measured_path_is_a_scenario() {
         seed: 5,
         faults: vec![Fault::ReceiveBuffer(60_000), Fault::OtherDatagrams(10e6)],
     };
-    let (seen, ranking) = answer(&case);
+    let (seen, ranking) = diagnosed(&case);
     let file = ScenarioFile::parse("measured.toml", &ranking.scenario.unwrap()).unwrap();
     let scenario = file.resolve(None, &[]).unwrap();
     let test = scenario.flows.iter().find(|flow| flow.name == "test").unwrap();
@@ -318,7 +318,7 @@ fn limits_that_hide_each_other_are_named_together() {
         seed: 5,
         faults: vec![Fault::NoWindowScaling, Fault::SendBuffer(70_000)],
     };
-    let (_, ranking) = answer(&case);
+    let (_, ranking) = diagnosed(&case);
     let together = ranking.together.expect("neither alone is worth removing");
     let mut kinds = together.kinds.map(|kind| format!("{kind:?}"));
     kinds.sort();

@@ -229,9 +229,9 @@ impl Registered {
 
 /// The kernel's name of the algorithm that `cc` selects: a file can define several, and the scenario can name one.
 fn kernel_name(cc: &Cc, registration: &kernel::Registration) -> Result<String> {
-    let Cc::File { path, name: Some(wanted), .. } = cc else { return Ok(registration.name().into()) };
-    let name = registration.named(wanted).map(Into::into);
-    name.ok_or_else(|| Error::BadInput(format!("{path} has no congestion control named {wanted:?}")))
+    let Cc::File { path, name: Some(requested), .. } = cc else { return Ok(registration.name().into()) };
+    let name = registration.named(requested).map(Into::into);
+    name.ok_or_else(|| Error::BadInput(format!("{path} has no congestion control named {requested:?}")))
 }
 
 /// The parameters in the form of the summary.

@@ -90,7 +90,7 @@ impl<'a> Apt<'a> {
             updated?;
         }
         Err(Error::NoPackage {
-            wanted: version.unwrap_or("of any version").into(),
+            requested: version.unwrap_or("of any version").into(),
             lists: match self.suite {
                 Some(suite) => format!("the package lists of {suite}"),
                 None => "this machine's package lists".into(),
@@ -149,7 +149,7 @@ impl<'a> Apt<'a> {
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|e| e == "deb"));
         debs.last().ok_or_else(|| Error::NoPackage {
-            wanted: package.request(),
+            requested: package.request(),
             lists: "the download directory of apt-get".into(),
             available: Vec::new(),
             with_suite: false,

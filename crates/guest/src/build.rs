@@ -176,7 +176,7 @@ impl Build<'_> {
     }
 
     /// The matching kernel that is in the cache already, unless it is damaged, out of date or to be rebuilt.
-    fn existing(&self, is_wanted: impl Fn(&Image) -> bool) -> Result<Option<Image>> {
+    fn existing(&self, is_requested: impl Fn(&Image) -> bool) -> Result<Option<Image>> {
         let is_current = |image: &Image| match self.request.source {
             KernelSource::File(_) => true,
             _ => image.configuration.as_deref() == Some(&configuration()),
@@ -184,7 +184,8 @@ impl Build<'_> {
         let has_name =
             |image: &Image| self.name.as_ref().map_or(image.name == image.release, |n| *n == image.name);
         let images = self.cache.images()?;
-        let found = images.into_iter().find(|image| has_name(image) && is_wanted(image) && is_current(image));
+        let found =
+            images.into_iter().find(|image| has_name(image) && is_requested(image) && is_current(image));
         Ok(found.filter(|image| !self.request.force && image.verify().is_ok()))
     }
 

@@ -85,7 +85,7 @@ impl Cache {
             }
         };
         found.cloned().ok_or_else(|| Error::NoKernel {
-            wanted: request.map(Into::into),
+            requested: request.map(Into::into),
             directory: self.0.display().to_string(),
             available: images.iter().map(|image| image.name.clone()).collect(),
         })
@@ -142,7 +142,7 @@ impl Cache {
         put.attempted(|| format!("move the kernel to {}", target.display()))?;
         let _ = fs::remove_file(self.failure_log(name));
         Image::read(&target)?.ok_or_else(|| Error::NoKernel {
-            wanted: Some(name.into()),
+            requested: Some(name.into()),
             directory: self.0.display().to_string(),
             available: Vec::new(),
         })
@@ -166,8 +166,8 @@ fn newest<'a>(images: impl Iterator<Item = &'a Image>) -> Option<&'a Image> {
 }
 
 fn of_version<'a>(images: &'a [Image], request: &str) -> Option<&'a Image> {
-    let wanted = package::version_request(request)?;
-    newest(images.iter().filter(|image| wanted.matches(image.version)))
+    let requested = package::version_request(request)?;
+    newest(images.iter().filter(|image| requested.matches(image.version)))
 }
 
 /// Checks a name that the user gave to a kernel.

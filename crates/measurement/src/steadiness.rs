@@ -38,7 +38,7 @@ pub struct Steadiness {
     streams: BTreeMap<String, Totals>,
     losses: Vec<f64>,
     rtt_s: f64,
-    looked_s: f64,
+    evaluated_s: f64,
 }
 
 #[derive(Debug, Default)]
@@ -101,10 +101,10 @@ impl Steadiness {
     /// True once the estimate is good enough, or clearly will not be.
     pub fn is_enough(&mut self) -> bool {
         let now_s = self.arrived.last().map_or(0.0, |(time_s, _)| *time_s);
-        if now_s - self.looked_s < EVALUATION_INTERVAL_S {
+        if now_s - self.evaluated_s < EVALUATION_INTERVAL_S {
             return false;
         }
-        self.looked_s = now_s;
+        self.evaluated_s = now_s;
         self.estimate().is_some_and(|estimate| {
             let is_hopeless = now_s >= MIN_HOPELESS_S && estimate.needed_s() > MAX_NEEDED_S;
             estimate.is_precise() || is_hopeless

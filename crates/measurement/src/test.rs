@@ -331,12 +331,12 @@ fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String
         values.and_then(|values| values.try_into().ok()).map_or(Buffer::Unknown, Buffer::Tuned)
     };
     let buffer = |is_here: bool, sysctl: &str| match (spec.window, is_here) {
-        (Some(asked), _) => Buffer::Fixed(asked.0),
+        (Some(requested), _) => Buffer::Fixed(requested.0),
         (None, true) => tuned(sysctl),
         (None, false) => Buffer::Unknown,
     };
-    let asked = [("-b", spec.rate), ("--fq-rate", spec.fq_rate)];
-    let rate = asked.into_iter().filter_map(|(option, rate)| Some((rate?, option))).min();
+    let requested = [("-b", spec.rate), ("--fq-rate", spec.fq_rate)];
+    let rate = requested.into_iter().filter_map(|(option, rate)| Some((rate?, option))).min();
     FlowContext {
         name: name.into(),
         from,

@@ -342,14 +342,14 @@ mod tests {
         /// elapsed time.
         #[test]
         fn no_rate_exceeds_bytes_over_time(
-            looks in prop::collection::vec((1i64..300_000, 0i64..3_000_000, any::<bool>()), 2..200),
+            samples in prop::collection::vec((1i64..300_000, 0i64..3_000_000, any::<bool>()), 2..200),
         ) {
             let (mut now, mut bytes) = (0, 0);
             let mut rows = Vec::new();
-            for (after, more, is_told) in looks {
+            for (after, more, is_reported) in samples {
                 (now, bytes) = (now + after, bytes + more);
-                let told = is_told.then_some(bytes);
-                rows.push(FlowSample { time_us: now, bytes_received: told, ..row(1, Cause::PathRate) });
+                let reported = is_reported.then_some(bytes);
+                rows.push(FlowSample { time_us: now, bytes_received: reported, ..row(1, Cause::PathRate) });
             }
             let context = FlowContext { name: "f".into(), ..FlowContext::default() };
             let summary = summarize(&rows, &[], &FlowTimes { kind: FlowKind::Tcp, ..FlowTimes::default() }, &context);

@@ -16,7 +16,7 @@ use runs::{Job, Side, Store};
 
 fn main() {
     let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let asked = |word: &str| words.is_empty() || words.iter().any(|w| w == word);
+    let requested = |word: &str| words.is_empty() || words.iter().any(|w| w == word);
     let beside = PathBuf::from(env!("CARGO_BIN_EXE_longfat")).with_file_name("fidelity");
     let store = Store::open(&env::var_os("LONGFAT_FIDELITY").map_or(beside, PathBuf::from));
     let cases = draw::matrix();
@@ -29,13 +29,13 @@ fn main() {
         let of = |case| runs::jobs(case, store.lab_runs(sim, case).expect("the simulator has run"));
         cases.iter().flat_map(of).collect()
     };
-    if asked("sim") {
+    if requested("sim") {
         store.simulate(&Side::sim(), &all);
     }
-    if asked("lab") {
+    if requested("lab") {
         store.emulate(&needed(&Side::sim()));
     }
-    if asked("report") {
+    if requested("report") {
         report::write(&cases, &store);
     }
     if words.iter().any(|w| w == "guests") {

@@ -200,9 +200,9 @@ impl Path for VirtualPath<'_> {
             }
             method.add_observations(&seen);
         }
-        let mut answer = method.result();
-        answer.validity.valid = false;
-        answer.validity.reasons.push("the measurement was ended early".into());
-        Ok(Some(answer))
+        let mut result = method.result();
+        result.validity.valid = false;
+        result.validity.reasons.push("the measurement was ended early".into());
+        Ok(Some(result))
     }
 }

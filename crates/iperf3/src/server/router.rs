@@ -321,7 +321,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
                 continue;
             }
             let waits = |session: &&SessionHandle<'_>| {
-                session.peer == peer.ip() && session.wants_datagrams.load(Ordering::Acquire)
+                session.peer == peer.ip() && session.expects_datagrams.load(Ordering::Acquire)
             };
             let Some(session) = self.sessions.iter_mut().find(|session| waits(&&**session)) else { continue };
             session.progress = Instant::now();

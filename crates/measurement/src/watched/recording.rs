@@ -44,7 +44,7 @@ type Sender = (String, IpAddr);
 #[derive(Default)]
 struct Flow {
     rows: Vec<FlowSample>,
-    looked_us: Option<i64>,
+    sampled_us: Option<i64>,
     /// The sender, if that end is watched.
     sender: Option<Sender>,
     from: String,
@@ -146,7 +146,7 @@ impl Recording {
             }
         });
         // Nothing new in this sample.
-        if flow.looked_us.replace(time_us) == Some(time_us) {
+        if flow.sampled_us.replace(time_us) == Some(time_us) {
             return;
         }
         flow.congestion = connection.sample.congestion.clone().filter(|_| sends);

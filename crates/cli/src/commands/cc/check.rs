@@ -223,8 +223,8 @@ fn run_natively_in_process(args: &SourceArgs) -> anyhow::Result<Step> {
         return Err(Exit::Failed(how).into());
     }
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Exit::Failed(said.trim().trim_start_matches("longfat: ").into()).into());
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(Exit::Failed(message.trim().trim_start_matches("longfat: ").into()).into());
     }
     let mut details: Value =
         serde_json::from_slice(&output.stdout).context("the trial run printed an invalid result")?;

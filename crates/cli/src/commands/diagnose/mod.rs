@@ -121,9 +121,9 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
 /// Asks the user whether to continue. Enter means yes.
 fn is_agreed() -> anyhow::Result<bool> {
     eprint!("Continue? [Y/n] ");
-    let mut answer = String::new();
-    let read = std::io::stdin().read_line(&mut answer).context("cannot read the answer")?;
-    Ok(read > 0 && matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes"))
+    let mut reply = String::new();
+    let read = std::io::stdin().read_line(&mut reply).context("cannot read the reply")?;
+    Ok(read > 0 && matches!(reply.trim().to_lowercase().as_str(), "" | "y" | "yes"))
 }
 
 fn write_scenario(file: &Path, ranking: &Ranking) -> anyhow::Result<()> {
@@ -154,8 +154,8 @@ fn tune(args: &DiagnoseArgs, found: &Diagnosis, path: &mut MeasuredPath) -> anyh
     if advice.changes().next().is_none() {
         return Ok(None);
     }
-    let wanted = RequestedSettings::from_advice(&advice, &goal, &commands::tune::purpose(&goal));
-    let journal = commands::tune::set(&HostPaths::for_apply(args.live)?, &wanted)?.journal;
+    let requested = RequestedSettings::from_advice(&advice, &goal, &commands::tune::purpose(&goal));
+    let journal = commands::tune::set(&HostPaths::for_apply(args.live)?, &requested)?.journal;
     output::note(&format!("longfat: tuned; repeating the TCP test for {} s", args.time.as_secs_f64()));
     let (again, ranking) = diagnosis::repeat(path, &found.options, observed, tune::inspect())?;
     Ok(Some(After { journal, ranking, flow: again.flow }))

@@ -381,9 +381,9 @@ pub fn end(lab: &StandingLab) -> anyhow::Result<()> {
     {
         output::note(&text);
     }
-    let asked = Instant::now();
+    let started = Instant::now();
     while lab.socket.exists() {
-        if asked.elapsed() > DOWN_TIMEOUT {
+        if started.elapsed() > DOWN_TIMEOUT {
             bail!("{} does not stop; kill -9 its process (longfat lab clean shows the pid)", lab.name);
         }
         std::thread::sleep(DOWN_CHECK_INTERVAL);

@@ -304,8 +304,8 @@ impl TestArgs {
             return Err(Exit::BadInput("--max-time needs -t auto".into()).into());
         }
         let protocol = if self.udp { Protocol::Udp } else { Protocol::Tcp };
-        let unsaid = (self.udp && !self.max).then(wire::default_udp_rate);
-        let (rate, burst) = self.bitrate.map_or((unsaid, 0), |Bitrate { rate, burst }| (rate, burst));
+        let default_rate = (self.udp && !self.max).then(wire::default_udp_rate);
+        let (rate, burst) = self.bitrate.map_or((default_rate, 0), |Bitrate { rate, burst }| (rate, burst));
         let spec = TestSpec {
             protocol,
             direction: match (self.bidir, self.reverse) {

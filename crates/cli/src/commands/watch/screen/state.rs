@@ -140,10 +140,10 @@ impl State {
         let selected = self.rows.get(self.selected).map(|row| row.connection.sample.cookie);
         rows.retain(|row| {
             let connection = &row.connection;
-            let wanted = self.narrower.as_ref().is_none_or(|filter| {
+            let is_selected = self.narrower.as_ref().is_none_or(|filter| {
                 filter.matches(&connection.sample, connection.process.as_ref(), &connection.namespace)
             });
-            wanted && (self.closed_too || connection.closed_ns.is_none())
+            is_selected && (self.closed_too || connection.closed_ns.is_none())
         });
         let of = |row: &Shown| {
             let info = &row.connection.sample.info;

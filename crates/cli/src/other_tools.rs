@@ -4,14 +4,14 @@ use std::ffi::OsString;
 
 /// An error message with longfat's equivalent of another tool's command line; `None` for other
 /// command lines. `arguments` are those after the program's name.
-pub fn answer<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Option<String> {
+pub fn suggest<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Option<String> {
     let arguments: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
     let (first, rest) = arguments.split_first()?;
-    let (asked, answer) = match first.as_str() {
+    let (requested, equivalent) = match first.as_str() {
         "iperf" | "iperf3" | "test" => {
-            let is_reflex = first != "test" || iperf3(rest).is_some();
-            let answer = iperf3(rest).unwrap_or_else(|| "longfat test HOST, longfat serve".into());
-            (is_reflex.then_some(first.as_str())?, answer)
+            let is_other_tool = first != "test" || iperf3(rest).is_some();
+            let equivalent = iperf3(rest).unwrap_or_else(|| "longfat test HOST, longfat serve".into());
+            (is_other_tool.then_some(first.as_str())?, equivalent)
         }
         "ping" => ("ping", with("longfat probe delay", rest)),
         "traceroute" | "tracepath" | "mtr" => (first.as_str(), with("longfat probe hops", rest)),
@@ -24,7 +24,7 @@ pub fn answer<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Option<Strin
         }
         _ => return None,
     };
-    Some(format!("{asked} is another program; longfat's equivalent: {answer}"))
+    Some(format!("{requested} is another program; longfat's equivalent: {equivalent}"))
 }
 
 /// The command for iperf3's `-c HOST ...` or `-s ...`, wherever the flag stands.
@@ -61,15 +61,15 @@ fn with(command: &str, arguments: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn answered(line: &str) -> Option<String> {
+    fn suggested(line: &str) -> Option<String> {
         let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let text = answer(arguments.iter())?;
+        let text = suggest(arguments.iter())?;
         Some(text.split_once(": ").unwrap().1.to_owned())
     }
 
     #[test]
     fn commands_of_other_tools_get_a_suggestion() {
-        for (asked, expected) in [
+        for (requested, expected) in [
             ("-c h2 -t 20 -R", "longfat test h2 -t 20 -R"),
             ("-t 20 -c h2", "longfat test h2 -t 20"),
             ("-ch2", "longfat test h2"),
@@ -83,7 +83,7 @@ mod tests {
             ("ping h2", "longfat probe delay h2"),
             ("mtr h2", "longfat probe hops h2"),
         ] {
-            assert_eq!(answered(asked).as_deref(), Some(expected), "{asked}");
+            assert_eq!(suggested(requested).as_deref(), Some(expected), "{requested}");
         }
     }
 
@@ -98,7 +98,7 @@ mod tests {
             "--help",
             "--json ls",
         ] {
-            assert_eq!(answered(line), None, "{line}");
+            assert_eq!(suggested(line), None, "{line}");
         }
     }
 }

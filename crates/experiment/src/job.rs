@@ -129,7 +129,7 @@ pub(crate) fn run_job(job: &Job<'_>, options: &RunOptions<'_>) -> Result<Complet
         &options.repeat_time,
         |discarded| attempt(job, options, runs_dir, discarded),
         |(writer, outcome), why, tries| {
-            // A later try replaces this record; keeping it would only clutter the list of runs.
+            // A later try replaces this record, which would only clutter the list of runs.
             writer.abort();
             drop(outcome);
             options.observer.note(&format!(

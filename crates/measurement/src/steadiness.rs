@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_changing_is_never_steady() {
+    fn a_changing_rate_is_never_steady() {
         let wild = |t: f64| if (t / 13.0) as i64 % 2 == 0 { 1e9 } else { 0.3e9 };
         let mut early = after(25.0, Some(1.0), wild);
         assert!(!early.is_enough(), "{:?}", early.estimate());

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_told_what_its_engine_leaves_out() {
+    fn notes_list_the_keys_that_an_engine_ignores() {
         let text = r#"
             duration = "1s"
             capture = ["h1"]

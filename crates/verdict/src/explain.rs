@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_buffer_is_the_applications_to_change() {
+    fn only_the_application_can_change_a_fixed_buffer() {
         let (context, mut summary) = lab8(Buffer::Fixed(1_000_000));
         explain(&[], &context, &mut summary);
         let remedy = summary.remedy.unwrap();

@@ -116,6 +116,9 @@ impl Observer for TestObserver<'_> {
 
 impl TestSeries<'_> {
     /// Runs a test; `None` where no data flowed and nothing failed.
+    ///
+    /// # Errors
+    /// If the test fails or is interrupted, or its record cannot be written.
     pub fn run(&mut self, test: &PathTest) -> Result<Option<CompletedTest>, Error> {
         let options = ClientOptions {
             port: self.peer.port,

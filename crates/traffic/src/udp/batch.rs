@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_and_the_shortest() {
+    fn the_longest_and_the_shortest_datagrams() {
         let (here, there) = pair();
         let mut batch = Batch::new(&here, 65_507, NumberWidth::Bits64);
         assert_eq!(batch.send(&here, 1, 1, 65_507, 0).unwrap(), 1);

@@ -12,7 +12,7 @@ pub fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
     Ok(scenario_file::read(path, |note| print_note(path, note))?)
 }
 
-/// The same, as an experiment.
+/// Reads and checks a scenario file as [`read_scenario`] does; returns an experiment.
 pub fn read_experiment(path: &Path) -> anyhow::Result<Experiment> {
     Ok(Experiment::from_file_noting(path, |note| print_note(path, note))?)
 }

@@ -27,7 +27,7 @@ pub fn suggest<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Option<Stri
     Some(format!("{requested} is another program; longfat's equivalent: {equivalent}"))
 }
 
-/// The command for iperf3's `-c HOST ...` or `-s ...`, wherever the flag stands.
+/// The command for iperf3's `-c HOST ...` or `-s ...`, at any position of the flag.
 fn iperf3(arguments: &[String]) -> Option<String> {
     let mut others = Vec::new();
     let mut found = None;

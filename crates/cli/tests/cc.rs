@@ -255,17 +255,17 @@ fn missing_privilege_or_btf_exits_with_4_and_suggests_the_simulator() {
     }
     let place = TestDir::new("");
     std::fs::set_permissions(place.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let nobody = |args: &[&str]| {
+    let as_unprivileged_user = |args: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", binary()]).args(args);
         CommandOutput::from(command.current_dir(place.dir.path()).output().unwrap())
     };
-    let ran = nobody(&["cc", "load", "reno"]);
+    let ran = as_unprivileged_user(&["cc", "load", "reno"]);
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.stderr.contains("CAP_BPF") && ran.stderr.contains("the simulator still works"), "{ran:?}");
-    let ran = nobody(&["cc", "check", "reno"]);
+    let ran = as_unprivileged_user(&["cc", "check", "reno"]);
     assert!(ran.code == 4 && ran.stdout.contains("native build"), "the possible steps run: {ran:?}");
-    let list = nobody(&["cc", "list", "--json"]).json();
+    let list = as_unprivileged_user(&["cc", "list", "--json"]).json();
     assert!(
         list["missing"].as_str().unwrap().contains("CAP_BPF") && list["own"][0]["lab"] == false,
         "{list}"

@@ -115,7 +115,7 @@ size = "724000B"
 fn emulated(text: &str) -> Option<BTreeSet<u32>> {
     for _ in 0..MAX_ATTEMPTS {
         let place = TestDir::new(text);
-        // At real-time priority, so that programs beside it hardly disturb it.
+        // At real-time priority, so that other programs hardly disturb it.
         let mut command = Command::new("chrt");
         command.args(["-r", "1", common::binary(), "run", "s.toml", "--engine", "lab", "--json"]);
         let ran =

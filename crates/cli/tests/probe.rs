@@ -87,9 +87,10 @@ fn hops_mtu_and_delay_of_a_chain_of_routers() {
     );
     let fits = probe(&lab, "near", &["delay", "fd00:2::2", "-c", "3", "-i", "10ms", "-l", "1352"]);
     assert_eq!(fits["answer"]["lost"], 0, "{fits:#}");
-    let nobody = lab.exec("near", &[common::binary(), "probe", "delay", "10.0.2.2", "-p", "9", "-c", "3"]);
-    assert_eq!(nobody.code, 1, "{nobody:?}");
-    assert!(nobody.stderr.contains("serve --stamp"), "{nobody:?}");
+    let unanswered =
+        lab.exec("near", &[common::binary(), "probe", "delay", "10.0.2.2", "-p", "9", "-c", "3"]);
+    assert_eq!(unanswered.code, 1, "{unanswered:?}");
+    assert!(unanswered.stderr.contains("serve --stamp"), "{unanswered:?}");
 }
 
 /// Whether an interval of a document contains a value; null means no bound.

@@ -227,7 +227,7 @@ fn an_error_is_one_json_document() {
 
 #[test]
 fn unreliable_runs_have_an_exit_code() {
-    // Nothing arrives, by bad luck: the SYN is lost and the run ends before its retransmission.
+    // Nothing arrives: the SYN is lost, and the run ends before its retransmission.
     let place = TestDir::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"99.9%\""));
     let run = |more: &[&str]| place.run(&[&["run", "s.toml", "--engine", "sim", "--json"], more].concat());
     let plain = run(&[]);

@@ -278,12 +278,12 @@ fn clients_without_parameters_do_not_occupy_the_server() {
                 control
             })
             .collect();
-        assert_eq!(server.test(100_000), Ok(100_000), "beside {count} silent clients");
+        assert_eq!(server.test(100_000), Ok(100_000), "with {count} silent clients");
         if has_iperf3() {
             let port = server.port.to_string();
             let mut iperf3 = Command::new("iperf3");
             let output = Running::start(iperf3.args(["-c", "127.0.0.1", "-n", "1M", "-p", &port])).output();
-            assert!(output.status.success(), "beside {count} silent clients: {output:?}");
+            assert!(output.status.success(), "with {count} silent clients: {output:?}");
         }
         drop(silent);
     }

@@ -135,7 +135,7 @@ pub struct Observed {
     pub behind_others: Option<f64>,
     /// Share of the time that the sending thread was busy.
     pub sender_busy: Option<f64>,
-    /// The same of the receiving thread.
+    /// Share of the time that the receiving thread was busy.
     pub receiver_busy: Option<f64>,
 }
 

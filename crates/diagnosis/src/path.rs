@@ -88,7 +88,7 @@ pub struct Burst {
     pub sent: u64,
     /// Datagrams lost.
     pub lost: u64,
-    /// Packets dropped by this host's device or queueing discipline meanwhile; included in `lost`.
+    /// Packets dropped by this host's device or queueing discipline during the burst; included in `lost`.
     pub dropped_here: u64,
     /// The receiver's measurements.
     pub arrived: Arrived,
@@ -127,6 +127,6 @@ pub struct TcpResult {
     pub receiver: Option<HostFacts>,
     /// Share of the time that the sending thread was busy, 0 to 1.
     pub sender_busy: Option<f64>,
-    /// The same of the receiving thread.
+    /// Share of the time that the receiving thread was busy, 0 to 1.
     pub receiver_busy: Option<f64>,
 }

@@ -283,9 +283,9 @@ fn a_slow_hop_is_one_that_is_slower_than_expected() {
     let half = capacity(CAPACITY / 2.0);
     let slow = Observed { capacity: Some(half.clone()), ..seen(47e6, Cause::PathRate) };
     assert_eq!(first(&slow).kind, Kind::SlowHop);
-    let nobody_expected_more =
+    let without_expectation =
         Observed { capacity: Some(half), expected: None, ..seen(47e6, Cause::PathRate) };
-    assert_eq!(first(&nobody_expected_more).kind, Kind::PathRate);
+    assert_eq!(first(&without_expectation).kind, Kind::PathRate);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The scenario files that are part of this program: those of `scenarios/`, by name.
 //!
-//! A name stands for its file wherever a command takes a scenario file, unless a file of that name exists. None of these files
+//! Commands accept a name in place of a scenario file, unless a file of that name exists. None of these files
 //! names another file, so that they work in any directory (a test checks this).
 
 use std::path::Path;

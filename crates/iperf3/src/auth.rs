@@ -40,23 +40,23 @@ pub enum AuthError {
     File {
         /// The file.
         path: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// A file has no such key.
     #[error("{path} has no RSA {kind} key in PEM: {reason}")]
     Key {
-        /// Which file.
+        /// The file.
         path: String,
         /// `public` or `private`.
         kind: &'static str,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// A malformed line in the file of users.
     #[error("{path}, line {line}: not of the form user,sha256 with 64 hexadecimal digits")]
     Users {
-        /// Which file.
+        /// The file.
         path: String,
         /// From 1.
         line: usize,
@@ -64,7 +64,7 @@ pub enum AuthError {
     /// A secret that is too short.
     #[error("{path} has no token: it needs at least 16 characters, as from `openssl rand -hex 32`")]
     Token {
-        /// Which file.
+        /// The file.
         path: String,
     },
     /// iperf3 splits names and passwords at white space.

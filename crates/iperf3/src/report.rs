@@ -12,7 +12,7 @@ use units::{BitRate, Bytes};
 
 use crate::wire;
 
-/// What carries the data.
+/// The transport protocol of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// One connection per stream.
@@ -21,7 +21,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// Who sends.
+/// The direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// The client.
@@ -55,9 +55,9 @@ pub enum Amount {
 /// The specification of a test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestSpec {
-    /// What carries the data.
+    /// The transport protocol of the data.
     pub protocol: Protocol,
-    /// Who sends.
+    /// The direction of the data.
     pub direction: Direction,
     /// Streams in each direction, 1 to 128.
     pub streams: u32,
@@ -343,7 +343,7 @@ pub struct End {
     pub server_output: Option<ServerOutput>,
 }
 
-/// Round-trip times of small datagrams before and beside the data.
+/// Round-trip times of small datagrams before and during the data phase.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Latency(pub Vec<LatencyProbe>);
 
@@ -362,7 +362,7 @@ impl Latency {
         self.0.iter().filter(|probe| probe.at_s < 0.0)
     }
 
-    /// Probes that were sent beside the data.
+    /// Probes that were sent during the data phase.
     pub fn loaded(&self) -> impl Iterator<Item = &LatencyProbe> {
         self.0.iter().filter(|probe| probe.at_s >= 0.0)
     }

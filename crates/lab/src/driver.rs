@@ -149,7 +149,7 @@ impl Driver<'_> {
     /// Runs until stopped.
     ///
     /// # Errors
-    /// Those of polling and reading a port.
+    /// If polling or reading a port fails.
     pub(crate) fn run(self, shared: &Arc<Shared>, rows: &Sender<LinkRow>) -> io::Result<DriverReport> {
         // Before everything else: at ordinary priority each step waits for other programs.
         let not_real_time = sys::set_real_time(DRIVER_PRIORITY).err();

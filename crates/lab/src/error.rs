@@ -12,9 +12,9 @@ pub enum Error {
     NoPrivilege {
         /// The kernel's error.
         source: io::Error,
-        /// What forbids them.
+        /// The setting that forbids namespaces.
         cause: &'static str,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// Neither a TAP device nor a packet socket, or not the requested one.
@@ -46,7 +46,7 @@ pub enum Error {
         attempted: &'static str,
         /// Why it failed.
         source: io::Error,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// A congestion control that the kernel does not have.
@@ -91,7 +91,7 @@ pub enum Error {
         value: String,
         /// Why.
         source: io::Error,
-        /// What to do, beginning with "; ", or empty.
+        /// The remedy, beginning with "; ", or empty.
         hint: &'static str,
     },
     /// A sysctl whose value reads back differently.
@@ -134,7 +134,7 @@ pub enum Error {
     Flow {
         /// The flow.
         flow: String,
-        /// What failed.
+        /// The failed operation.
         source: traffic::Error,
     },
     /// The scenario's topology is not valid.
@@ -159,7 +159,7 @@ pub enum Error {
     Journal {
         /// The entry.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }

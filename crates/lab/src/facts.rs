@@ -108,7 +108,7 @@ pub(crate) struct Settings {
     pub(crate) wmem_max: Option<i64>,
 }
 
-/// What can prevent this process from creating namespaces.
+/// Settings that can prevent this process from creating namespaces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct NamespaceLimits {
     pub(crate) unprivileged_userns_clone: Option<i64>,

@@ -17,7 +17,7 @@ pub struct RunOptions<'a> {
     pub time: TimeMode,
     /// How hosts are connected to the emulator.
     pub backend: Backend,
-    /// Where this lab is registered.
+    /// The journal in which this lab is registered.
     pub journal: &'a Journal,
     /// Directory of the capture files; without it the scenario's captures are skipped.
     pub capture_dir: Option<&'a Path>,

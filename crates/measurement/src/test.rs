@@ -36,11 +36,11 @@ const DEFAULT_MSS: u64 = 1448;
 pub struct Ends {
     /// Share of the time that this end's busiest stream ran or waited for a CPU, 0 to 1.
     pub busy: Option<f64>,
-    /// The same of the other end.
+    /// The same share at the other end.
     pub peer_busy: Option<f64>,
 }
 
-/// What a client collected during a test.
+/// The samples that a client collected during a test.
 pub struct TestSamples {
     /// Samples of this end's sockets.
     pub rows: Vec<FlowSample>,

@@ -23,7 +23,7 @@ pub enum ControlLaw {
     Cubic,
     /// BBR: neither losses nor queues limit it.
     Bbr,
-    /// None of these.
+    /// Another congestion control.
     Unknown,
 }
 
@@ -77,7 +77,7 @@ pub struct GoodputLimit {
     pub cause: Cause,
     /// Goodput that it allows, bit/s.
     pub bps: f64,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub sentence: String,
 }
 

@@ -15,7 +15,7 @@ const TRIAL: &str = ".longfat-trial";
 
 /// Removes a record, and its scenario's directory if that is empty then.
 ///
-/// The record is renamed first, so that it disappears from the list at once. What an interrupted removal left
+/// The record is renamed first, so that it disappears from the list at once. Remains of an interrupted removal
 /// is removed by the next one of the same scenario.
 ///
 /// # Errors

@@ -7,7 +7,7 @@
 //! Traces have many rows and are never held in memory as a whole. Each batch becomes a part, and at the end
 //! the parts become row groups of `trace.parquet` in order.
 //!
-//! What remains on disk where a record is not finished:
+//! Files that remain on disk if a record is not finished:
 //!
 //! - after an error (a full disk): nothing;
 //! - after [`Writer::abort`]: nothing;
@@ -82,7 +82,7 @@ impl Pending {
 impl Writer {
     /// Starts the record of a run as `runs_dir/scenario_name/.id.partial`.
     ///
-    /// Where the id is taken, `-2` (and so on) is appended; [`Writer::id`] returns the result. `initial` is
+    /// If the id is taken, `-2` (and so on) is appended; [`Writer::id`] returns the result. `initial` is
     /// the summary that remains after a kill; its one run is marked partial and gets the id.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ impl EngineKind {
     }
 }
 
-/// What an engine does with a key.
+/// How an engine treats a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handling {
     /// The key has the documented effect.
@@ -46,7 +46,7 @@ pub struct Feature {
     pub table: &'static str,
     /// The key; `*` is every key of the table.
     pub key: &'static str,
-    /// What the model, the simulator and the lab do, in this order.
+    /// How the model, the simulator and the lab treat the key, in this order.
     pub handling: [Handling; 3],
     /// The paths in a scenario that use it.
     used: fn(&Scenario) -> Vec<String>,

@@ -99,7 +99,7 @@ pub fn measure(
                 _ => break,
             }
         };
-        // A timeout of zero would block for ever.
+        // A timeout of zero would block forever.
         socket
             .set_read_timeout(Some(wait.clamp(Duration::from_micros(50), STOP_CHECK_INTERVAL)))
             .attempted(what)?;

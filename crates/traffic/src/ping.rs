@@ -160,7 +160,7 @@ impl PingSocket {
     /// The next reply to one of our requests: its sequence number and arrival.
     fn receive(&self, wait: Duration) -> Result<Option<(u16, Duration)>, Error> {
         let what = || format!("cannot receive echo replies from {}", self.to);
-        // A timeout of zero would block for ever.
+        // A timeout of zero would block forever.
         let wait = wait.clamp(Duration::from_micros(100), Duration::from_millis(100));
         self.socket.set_read_timeout(Some(wait)).attempted(what)?;
         let mut buffer = [0u8; 2048];

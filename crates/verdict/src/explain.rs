@@ -359,7 +359,7 @@ fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Expla
     Explanation { evidence, ..Explanation::default() }
 }
 
-/// What limits a buffer's size.
+/// The limit of a buffer's size.
 fn buffer_limit(buffer: &Buffer, sysctl: &str, option: &str) -> String {
     match buffer {
         Buffer::Unknown => "its limit is unknown".into(),

@@ -23,10 +23,10 @@ const MIN_OTHER_LIMIT_SHARE: f64 = 0.25;
 /// The other window is a second limit where it is larger than the first by less than this share.
 const MAX_WINDOW_EXCESS: f64 = 0.15;
 
-/// When a flow ran and what it transferred.
+/// Start, end and transferred bytes of a flow.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FlowTimes {
-    /// What it sends.
+    /// The kind of traffic.
     pub kind: FlowKind,
     /// Congestion control.
     pub cc: Option<String>,
@@ -112,7 +112,7 @@ pub fn summarize(
     summary
 }
 
-/// The second limit beside the verdict: the one with the largest share of the others, or a window or buffer
+/// The second limit, in addition to the verdict: the one with the largest share of the others, or a window or buffer
 /// that is hardly larger than the one that is filled. Losses and slow start are phases of a flow, not lasting
 /// limits, and have no second.
 fn second_limit(

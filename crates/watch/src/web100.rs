@@ -44,7 +44,7 @@ pub struct Instrument {
     pub unit: &'static str,
     /// How close the value is to web100's definition.
     pub fidelity: Fidelity,
-    /// Where the value comes from; for a blank, why there is none.
+    /// The source of the value; for a blank, the reason why there is none.
     pub source: &'static str,
     read: fn(&TrackedConnection) -> Option<u64>,
 }

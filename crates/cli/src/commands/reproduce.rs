@@ -1,4 +1,4 @@
-//! `longfat reproduce`: the published experiments by model, simulator and lab, beside the published figures.
+//! `longfat reproduce`: compares model, simulator and lab with the published figures.
 
 use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, sync::atomic::Ordering};
 

@@ -56,7 +56,7 @@ pub struct Params {
     /// Sent as whole seconds: peers that parse an integer reject a fraction.
     #[serde(deserialize_with = "real", serialize_with = "number")]
     pub(crate) omit: f64,
-    /// Likewise.
+    /// Sent as whole seconds.
     #[serde(deserialize_with = "real", serialize_with = "number", skip_serializing_if = "is_zero")]
     pub(crate) time: f64,
     #[serde(deserialize_with = "count")]

@@ -64,7 +64,7 @@ pub struct KeeperOptions<'a> {
     pub privilege: Privilege,
     /// How hosts are connected to the emulator.
     pub backend: Backend,
-    /// Where this lab is registered.
+    /// The journal in which this lab is registered.
     pub journal: &'a Journal,
     /// Whether the client that ends the lab should run the hosts' stop commands.
     pub stop_commands: bool,

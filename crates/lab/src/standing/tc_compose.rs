@@ -42,7 +42,7 @@ pub(crate) fn compose(
         if let Some(other) = shaper.replace(name) {
             let what = if name == "netem" || other == "netem" { "netem rate" } else { "a second rate" };
             return Err(format!(
-                "{what} beside {} is not supported on an emulated port: a link has one rate",
+                "{what} in addition to {} is not supported on an emulated port: a link has one rate",
                 if other == "netem" { name } else { other }
             ));
         }

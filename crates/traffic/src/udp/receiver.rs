@@ -113,7 +113,7 @@ impl Receiver {
         }
         let until = Instant::now() + DRAIN_TIMEOUT;
         while let Ok(count) = buffers.receive(&self.socket, WaitMode::Never) {
-            // A socket that was shut down returns empty messages for ever.
+            // A socket that was shut down returns empty messages forever.
             let bytes = take(&buffers, count, &mut statistics.lock());
             if bytes == 0 || Instant::now() > until {
                 break;

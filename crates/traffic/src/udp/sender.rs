@@ -34,7 +34,7 @@ const QUEUE_FULL_PAUSE: Duration = Duration::from_micros(50);
 /// is smaller, or nothing listens at the port yet.
 const MAX_CONSECUTIVE_ERRORS: u32 = 3;
 
-/// What a sender sends.
+/// Options of a sender.
 #[derive(Debug, Clone, Default)]
 pub struct SenderOptions {
     /// Payload of a datagram, header included, bytes: from the header's size (16 B at most) to 65,507.
@@ -50,7 +50,7 @@ pub struct SenderOptions {
     pub remaining: Option<Arc<AtomicU64>>,
 }
 
-/// What a sender has sent so far, readable at any time.
+/// Counters of a sender, readable at any time.
 #[derive(Debug, Default)]
 pub struct SentCounts {
     /// Datagrams.
@@ -158,7 +158,7 @@ impl Sender {
     /// Like [`Sender::run`], and calls `after` each time after it has sent datagrams.
     ///
     /// # Errors
-    /// Those of [`Sender::run`].
+    /// See [`Sender::run`].
     pub fn run_observed(
         self,
         stop: &Stop,

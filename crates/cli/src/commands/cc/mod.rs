@@ -42,7 +42,7 @@ pub enum CcCommand {
     Trial(SourceArgs),
 }
 
-/// Which congestion control, with which parameters.
+/// A congestion control and its parameters.
 #[derive(Debug, Args)]
 pub struct SourceArgs {
     /// One of longfat's algorithms (see `longfat cc list`), or a file such as my.bpf.c
@@ -53,7 +53,7 @@ pub struct SourceArgs {
     set: Vec<String>,
 }
 
-/// What to load.
+/// The algorithm to load.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub struct LoadArgs {
     name: Option<String>,
 }
 
-/// What to remove.
+/// The algorithms to unregister.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct UnloadArgs {
@@ -74,7 +74,7 @@ pub struct UnloadArgs {
     all: bool,
 }
 
-/// What to compile, and where to.
+/// The algorithm to compile, and the output directory.
 #[derive(Debug, Args)]
 pub struct BuildArgs {
     /// A file such as my.bpf.c, or one of longfat's algorithms

@@ -77,7 +77,7 @@ impl UpArgs {
     }
 }
 
-/// Which lab.
+/// The selected lab.
 #[derive(Debug, Args)]
 pub struct LabName {
     /// Name of the lab [default: the one that you brought up last]
@@ -363,7 +363,7 @@ pub fn down(args: &DownArgs, json: bool) -> anyhow::Result<()> {
     if failed.is_empty() { Ok(()) } else { Err(Exit::Failed(failed.join("; ")).into()) }
 }
 
-/// Which labs are down, and which are still up.
+/// The list of labs that are down now, and of those that are still up.
 fn down_text(names: &[&str]) -> anyhow::Result<String> {
     let others: Vec<String> = standing()?.into_iter().map(|lab| lab.name).collect();
     Ok(match others.is_empty() {

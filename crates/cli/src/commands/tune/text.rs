@@ -147,7 +147,7 @@ fn by_hand(item: &Recommendation) -> Option<String> {
     Some(format!("{INDENT}by hand: {command}"))
 }
 
-/// What `--apply` would do, as a diff.
+/// The changes that `--apply` would make, as a diff.
 pub fn plan(advice: &Advice, roots: &HostPaths, requested: &RequestedSettings) -> String {
     let mut lines = Vec::new();
     for (name, value) in &requested.settings {

@@ -34,7 +34,7 @@ TAB completes. Ctrl-C ends the program on a host, not this prompt.
 Not available: dpctl, gterm, noecho, ports, px, py, switch, wait, x (type one
 for the alternative).";
 
-/// What to do instead of a command of Mininet that does not exist here.
+/// The alternative to a command of Mininet that does not exist here.
 pub fn instead_of(command: &str) -> Option<&'static str> {
     Some(match command {
         "py" | "px" => {

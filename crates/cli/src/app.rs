@@ -34,7 +34,7 @@ struct Cli {
     /// Print one JSON document on standard output and nothing else there
     #[arg(long, global = true)]
     json: bool,
-    /// Directory of records [default: runs, or as `longfat config` says]
+    /// Directory of records [default: runs; see `longfat config`]
     #[arg(long, global = true, value_name = "DIR", env = RUNS_VARIABLE, hide_env = true)]
     runs: Option<PathBuf>,
     #[command(subcommand)]

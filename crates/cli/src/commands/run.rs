@@ -37,8 +37,8 @@ pub struct RunArgs {
     /// The scenario file, or the name of a built-in scenario (see `longfat scenario list`)
     file: Option<PathBuf>,
     /// Engines, separated by commas: model, sim, lab, or all for these three; kernel, or kernel:VERSION as in kernel:6.1,
-    /// for the lab inside a guest kernel in virtual time (see `longfat kernel`) [default: lab, or as
-    /// `longfat config` says]
+    /// for the lab inside a guest kernel in virtual time (see `longfat kernel`) [default: lab; see
+    /// `longfat config`]
     #[arg(long, value_delimiter = ',', value_name = "ENGINES")]
     engine: Vec<EngineChoices>,
     /// Run only these variants (repeatable, or separated by commas)

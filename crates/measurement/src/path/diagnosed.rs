@@ -28,7 +28,7 @@ const UDP_HEADERS: (u32, u32) = (28, 48);
 pub struct DiagnosisRequest {
     /// Expected rate of the path; `None`: the rate of this host's device.
     pub rate: Option<BitRate>,
-    /// Maximum rate of datagrams; `None`: one and a half times what the path should carry, or 1 Gb/s.
+    /// Maximum rate of datagrams; `None`: 1.5 times the expected rate, or 1 Gb/s.
     pub max_rate: Option<BitRate>,
     /// Whether bursts of datagrams may be sent.
     pub datagrams: bool,

@@ -37,7 +37,7 @@ pub struct DiagnoseArgs {
     /// Duration of the TCP test, in seconds or as in 500ms
     #[arg(short, long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "10")]
     time: Duration,
-    /// Maximum rate of datagrams [default: 1.5 times what the path should carry, or 1 Gb/s]
+    /// Maximum rate of datagrams [default: 1.5 times the expected rate, or 1 Gb/s]
     #[arg(long, value_name = "RATE")]
     max_rate: Option<BitRate>,
     /// Send no datagrams; the path's rate stays unknown
@@ -48,7 +48,7 @@ pub struct DiagnoseArgs {
     /// The sender's congestion control
     #[arg(short = 'C', long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Do not ask before sending (only a terminal is asked)
+    /// Send without asking for confirmation (asked on a terminal only)
     #[arg(short, long)]
     yes: bool,
     /// Write the measured path as a scenario file for the simulator or the lab

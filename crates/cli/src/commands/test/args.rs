@@ -202,8 +202,8 @@ pub struct TestArgs {
 /// Authentication, for servers that require it.
 #[derive(Debug, Default, Args)]
 pub struct Identity {
-    /// File with the shared secret of a `longfat serve --token` [default: as `longfat config` says for the
-    /// host]
+    /// File with the shared secret of a `longfat serve --token` [default: the one that `longfat config` has
+    /// for the host]
     #[arg(long, value_name = "FILE", conflicts_with = "username", help_heading = "Connection")]
     token: Option<PathBuf>,
     /// User name at the server; the password is taken from IPERF3_PASSWORD

@@ -6,7 +6,7 @@ set -u
 log=$(mktemp)
 export LONGFAT_SKIPPED
 LONGFAT_SKIPPED=$(mktemp)
-# Most labs wait more than they compute, so more tests run in parallel than there are processors (crates/cli/tests/common/turn.rs).
+# Most labs wait more than they compute, so more tests run in parallel than there are processors (crates/cli/tests/common/lab_slots.rs).
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-8}
 trap 'rm -f "$log" "$LONGFAT_SKIPPED"' EXIT
 cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log"

@@ -3,11 +3,11 @@
 /// Why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It begins with the magic number of neither format.
-    #[error("it is neither a pcap nor a pcapng file")]
+    /// The file begins with the magic number of neither format.
+    #[error("neither a pcap nor a pcapng file")]
     NotACapture,
     /// A pcap file ends within its header.
-    #[error("it ends within its header")]
+    #[error("the file ends within its header")]
     TruncatedHeader,
     /// It contains no output of `ss -tin`.
     #[error(

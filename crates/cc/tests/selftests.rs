@@ -24,7 +24,7 @@ const BEGIN: &str = "<!-- selftests: written by scripts/selftests.sh -->";
 const END: &str = "<!-- end of selftests -->";
 const PROGS: &str = "tools/testing/selftests/bpf/progs";
 /// Selftests that the kernel must refuse, and their deliberate errors.
-const INTENDED_REFUSALS: [(&str, &str); 5] = [
+const EXPECTED_REFUSALS: [(&str, &str); 5] = [
     ("bpf_dctcp_release.c", "release may not change options"),
     ("bpf_tcp_nogpl.c", "another license"),
     ("tcp_ca_incompl_cong_ops.c", "operations are missing"),
@@ -164,12 +164,12 @@ fn format_cell(result: &Result<(), String>, success: &str, path: &Path) -> Strin
     format!("refused: {named}{}", reason.replace('|', "\\|").replace('*', "\\*"))
 }
 
-/// Like [`format_cell`], for the eBPF column: marks the refusals that a selftest intends.
+/// Like [`format_cell`], for the eBPF column: marks the refusals that a selftest expects.
 fn format_kernel_cell(result: &Result<(), String>, path: &Path) -> String {
     let cell = format_cell(result, "loads", path);
     let file = path.file_name().unwrap_or_default();
-    match INTENDED_REFUSALS.iter().find(|(name, _)| file == *name) {
-        Some((_, what)) => cell.replacen("refused:", &format!("refused as meant ({what}):"), 1),
+    match EXPECTED_REFUSALS.iter().find(|(name, _)| file == *name) {
+        Some((_, what)) => cell.replacen("refused:", &format!("refused as expected ({what}):"), 1),
         None => cell,
     }
 }

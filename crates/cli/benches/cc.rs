@@ -1,7 +1,7 @@
-//! `make bench`, the congestion controls' part: what a call of each costs in the kernel, in the lab at 10 Gb/s x 20 ms.
+//! Part of `make bench`: cost of a call of each congestion control in the kernel, in the lab at 10 Gb/s x 20 ms.
 //!
-//! As the kernel counts it (run_time_ns / run_cnt of each BPF program); the target is under 200 ns. Needs root. With names on the command line, those
-//! only: `cargo bench -p longfat --bench cc -- cubic`.
+//! The kernel measures it (run_time_ns / run_cnt of each BPF program); the target is under 200 ns. Needs root. Names on the
+//! command line select congestion controls: `cargo bench -p longfat --bench cc -- cubic`.
 
 use std::process::Command;
 
@@ -25,20 +25,20 @@ from = "h1"
 to = "h2"
 cc = "NAME"
 "#;
-/// Calls of a program in a run below which its mean says little: init, release and the like.
-const ENOUGH: u64 = 200;
+/// Minimum number of calls for a meaningful mean; excludes init, release and the like.
+const MIN_CALLS: u64 = 200;
 
 fn main() {
     if let Some(missing) = kernel::missing_requirement() {
         println!("skipped: {missing}");
         return;
     }
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let requested: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let place = tempfile::tempdir().expect("a temporary directory");
     let _measuring = CallMeasurement::begin().unwrap_or_else(|e| panic!("{e}"));
-    println!("{:<10}  {:>8}  {:>10}  {:>8}  {:>26}", "", "Gb/s", "calls", "ns each", "the dearest");
+    println!("{:<10}  {:>8}  {:>10}  {:>8}  {:>26}", "", "Gb/s", "calls", "ns each", "most expensive");
     for algorithm in
-        Algorithm::all().iter().filter(|a| wanted.is_empty() || wanted.iter().any(|w| w == a.name))
+        Algorithm::all().iter().filter(|a| requested.is_empty() || requested.iter().any(|w| w == a.name))
     {
         let loaded = kernel::load(&Source::BuiltIn(algorithm), &ParameterValues::new(), None)
             .unwrap_or_else(|e| panic!("{e}"));
@@ -56,12 +56,16 @@ fn main() {
         let goodput = summary["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap_or(0.0);
         let calls = loaded.calls().unwrap_or_else(|e| panic!("{e}"));
         let (count, time) = calls.iter().fold((0, 0), |(n, t), c| (n + c.calls, t + c.time_ns));
-        let often = calls.iter().filter(|c| c.calls >= ENOUGH);
-        let dearest =
+        let often = calls.iter().filter(|c| c.calls >= MIN_CALLS);
+        let most_expensive =
             often.max_by(|a, b| a.ns_per_call().unwrap_or(0.0).total_cmp(&b.ns_per_call().unwrap_or(0.0)));
-        let dearest = dearest
+        let most_expensive = most_expensive
             .map_or(String::new(), |c| format!("{} {:.0} ns", c.program, c.ns_per_call().unwrap_or(0.0)));
         let each = time as f64 / count.max(1) as f64;
-        println!("{:<10}  {:>8.2}  {count:>10}  {each:>8.0}  {dearest:>26}", algorithm.name, goodput / 1e9);
+        println!(
+            "{:<10}  {:>8.2}  {count:>10}  {each:>8.0}  {most_expensive:>26}",
+            algorithm.name,
+            goodput / 1e9
+        );
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     },
     config_file::Config,
     exit::{self, Exit},
-    log, output, reflexes,
+    log, other_tools, output,
 };
 
 const ENVIRONMENT: &str = "\
@@ -34,7 +34,7 @@ struct Cli {
     /// Print one JSON document on standard output and nothing else there
     #[arg(long, global = true)]
     json: bool,
-    /// Directory of records [default: runs, or as `longfat config` says]
+    /// Directory of records [default: runs; see `longfat config`]
     #[arg(long, global = true, value_name = "DIR", env = RUNS_VARIABLE, hide_env = true)]
     runs: Option<PathBuf>,
     #[command(subcommand)]
@@ -111,9 +111,9 @@ enum Command {
 
 /// Parses the command line, runs the command, and prints errors.
 pub fn main() -> ExitCode {
-    completions::complete_if_asked(Cli::command);
+    completions::complete_if_requested(Cli::command);
     let args: Vec<OsString> = std::env::args_os().collect();
-    if let Some(message) = reflexes::answer(args.iter().skip(1)) {
+    if let Some(message) = other_tools::suggest(args.iter().skip(1)) {
         let is_json = args.iter().any(|argument| argument == "--json");
         return exit::report(&Exit::BadInput(message).into(), is_json);
     }

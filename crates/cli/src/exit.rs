@@ -42,7 +42,7 @@ pub enum Exit {
     Check {
         /// The state as monitoring plugins report it.
         state: CheckState,
-        /// What was found.
+        /// The finding.
         message: String,
     },
     /// The command failed.

@@ -1,4 +1,4 @@
-//! Signals: the first SIGINT, SIGTERM or SIGHUP ends a run early and orderly, a second one ends the program at once.
+//! Signals: the first SIGINT, SIGTERM or SIGHUP ends a run early and orderly, a second one ends the program immediately.
 
 use std::sync::{Arc, atomic::AtomicBool};
 

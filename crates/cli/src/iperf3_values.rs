@@ -64,7 +64,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The same, or `auto`.
+/// A duration as in [`time`], or `auto`.
 pub fn until(text: &str) -> Result<Until, String> {
     if text == "auto" {
         return Ok(Until::Known);

@@ -1,4 +1,4 @@
-//! The diagnostic log on standard error, for finding out why a lab, a server or a guest misbehaves.
+//! The diagnostic log on standard error, to debug labs, servers and guests.
 
 use tracing_subscriber::EnvFilter;
 
@@ -10,7 +10,7 @@ const VARIABLE: &str = "LONGFAT_LOG";
 /// Starts the log if `LONGFAT_LOG` is set.
 ///
 /// # Errors
-/// Where its value is not a filter.
+/// If its value is not a filter.
 pub fn start() -> anyhow::Result<()> {
     let Ok(filter) = std::env::var(VARIABLE) else { return Ok(()) };
     let filter = EnvFilter::try_new(&filter)

@@ -8,10 +8,10 @@ mod interrupt;
 mod iperf3_values;
 mod log;
 mod open;
+mod other_tools;
 mod output;
 mod progress;
 mod record_place;
-mod reflexes;
 mod reliability;
 
 use commands::lab::tc_shim;

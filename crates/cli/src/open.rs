@@ -12,7 +12,7 @@ pub fn read_scenario(path: &Path) -> anyhow::Result<ScenarioFile> {
     Ok(scenario_file::read(path, |note| print_note(path, note))?)
 }
 
-/// The same, as an experiment.
+/// Reads and checks a scenario file as [`read_scenario`] does; returns an experiment.
 pub fn read_experiment(path: &Path) -> anyhow::Result<Experiment> {
     Ok(Experiment::from_file_noting(path, |note| print_note(path, note))?)
 }
@@ -56,7 +56,7 @@ pub fn read_import(file: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
             let opened = File::open(file).map_err(|e| bad(e.to_string()))?;
             // A pipe or a device might never end.
             if !opened.metadata().map_err(|e| bad(e.to_string()))?.is_file() {
-                return Err(bad("it is not a regular file".into()).into());
+                return Err(bad("not a regular file".into()).into());
             }
             Box::new(opened)
         }
@@ -64,7 +64,7 @@ pub fn read_import(file: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     source.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|e| bad(e.to_string()))?;
     if bytes.len() as u64 > max_bytes {
-        return Err(bad(format!("it is larger than {} MiB", max_bytes >> 20)).into());
+        return Err(bad(format!("larger than {} MiB", max_bytes >> 20)).into());
     }
     Ok(bytes)
 }

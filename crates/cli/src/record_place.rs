@@ -1,4 +1,4 @@
-//! Where a command keeps records: the directory of runs, or none (`--no-record`, or a read-only directory).
+//! The directory for a command's records, or none (`--no-record`, or a read-only directory).
 
 use std::path::{Path, PathBuf};
 
@@ -25,12 +25,12 @@ impl RecordPlace {
     /// # Errors
     /// The directory cannot be written for another reason than missing permission, or the temporary directory
     /// cannot be created.
-    pub fn choose(runs_dir: &Path, engines: &[EngineChoice], is_unwanted: bool) -> anyhow::Result<Self> {
-        if !is_unwanted {
+    pub fn choose(runs_dir: &Path, engines: &[EngineChoice], is_disabled: bool) -> anyhow::Result<Self> {
+        if !is_disabled {
             match record::check_writable(runs_dir) {
                 Ok(()) => return Ok(RecordPlace::Directory(runs_dir.to_owned())),
                 Err(error) if error.is_read_only() => output::note(&format!(
-                    "longfat: no record is kept: {error}. Choose a place with --runs DIR or LONGFAT_RUNS"
+                    "longfat: no record is kept: {error}. Choose a directory with --runs DIR or LONGFAT_RUNS"
                 )),
                 Err(error) => return Err(error.into()),
             }
@@ -62,7 +62,7 @@ impl RecordPlace {
         }
     }
 
-    /// What runs retain.
+    /// Which data runs retain.
     pub fn retention(&self) -> Retention<'_> {
         match self {
             RecordPlace::Directory(path) => Retention::Record(path),

@@ -1,7 +1,7 @@
 //! Bad input causes a clear error and the right exit code, and creates no files.
 
 use crate::common;
-use common::{Place, SMALL};
+use common::{SMALL, TestDir};
 
 /// Runs SMALL with `from` replaced by `to`. The exit code must be 2, and the error must contain all of
 /// `expected`.
@@ -11,7 +11,7 @@ fn assert_change_is_refused(from: &str, to: &str, expected: &[&str]) {
 }
 
 fn assert_scenario_is_refused(scenario: &str, expected: &[&str]) {
-    let place = Place::new(scenario);
+    let place = TestDir::new(scenario);
     let ran = place.run(&["run", "s.toml", "--engine", "lab"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert_eq!(ran.stdout, "", "errors go to standard error");
@@ -59,7 +59,7 @@ fn zero_byte_queue() {
 #[test]
 fn a_file_that_is_not_toml() {
     assert_scenario_is_refused("<html>\n", &["s.toml:1:", "not TOML"]);
-    let place = Place::new("");
+    let place = TestDir::new("");
     std::fs::write(place.path("s.toml"), [0xff, 0xfe, 0x00]).unwrap();
     let ran = place.run(&["run", "s.toml"]);
     assert_eq!(ran.code, 2);
@@ -68,7 +68,7 @@ fn a_file_that_is_not_toml() {
 
 #[test]
 fn unreadable_file() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     for (name, reason) in [("missing.toml", "No such file"), (".", "directory")] {
         let ran = place.run(&["run", name]);
         assert_eq!(ran.code, 2, "{ran:?}");
@@ -78,7 +78,7 @@ fn unreadable_file() {
 
 #[test]
 fn unknown_values_of_options() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     for (args, expected) in [
         (["--variant", "tuned"], "tuned"),
         (["--set", "durration=5s"], "duration"),
@@ -93,8 +93,8 @@ fn unknown_values_of_options() {
 }
 
 #[test]
-fn a_congestion_control_that_nobody_has() {
-    let place = Place::new(&SMALL.replace("cubic", "warpdrive"));
+fn unknown_congestion_control() {
+    let place = TestDir::new(&SMALL.replace("cubic", "warpdrive"));
     let ran = place.run(&["run", "s.toml"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(
@@ -109,7 +109,7 @@ fn a_congestion_control_that_nobody_has() {
 #[test]
 fn a_sysctl_that_network_namespaces_lack() {
     let sysctl = "[hosts.h2]\nsysctl = { \"net.core.rmem_max\" = 1000000 }\naddress";
-    let place = Place::new(&SMALL.replace("[hosts.h2]\naddress", sysctl));
+    let place = TestDir::new(&SMALL.replace("[hosts.h2]\naddress", sysctl));
     let ran = place.run(&["run", "s.toml"]);
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.stderr.contains("h2") && ran.stderr.contains("net.core.rmem_max"), "{ran:?}");

@@ -1,7 +1,7 @@
-//! `longfat cc`: what it tells, loads and removes, and how it refuses.
+//! `longfat cc`: lists, checks, loads, unloads and builds congestion controls, and its errors.
 //!
-//! What loads needs root and a kernel with BTF, and says so where it is skipped. Pins are made in mount namespaces of the tests' own, so
-//! that nothing of the machine is touched.
+//! Tests that load need root and a kernel with BTF; otherwise they report that they are skipped. Each test pins in its own
+//! mount namespace, so that the machine is not changed.
 
 use crate::common;
 use std::{
@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Place, Ran, binary, is_root};
+use common::{CommandOutput, TestDir, binary, is_root};
 
-/// A congestion control of a user, complete but for what `init` does.
+/// A user's congestion control with `init` as the body of its init function.
 fn user_file(init: &str) -> String {
     format!(
         r#"#include "vmlinux.h"
@@ -21,7 +21,7 @@ fn user_file(init: &str) -> String {
 char _license[] SEC("license") = "GPL";
 extern void tcp_reno_cong_avoid(struct sock *sk, __u32 ack, __u32 acked) __ksym;
 extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
-/* What is kept of the window after a loss. */
+/* Share of the window after a loss. */
 const volatile __u32 beta = 512;
 const volatile __u32 beta_scale = 1024;
 SEC("struct_ops") void BPF_PROG(my_init, struct sock *sk)
@@ -49,23 +49,23 @@ SEC(".struct_ops") struct tcp_congestion_ops my = {{
     )
 }
 
-/// A place with `my.bpf.c`.
-fn place(init: &str) -> Place {
-    let place = Place::new("");
+/// A test directory with `my.bpf.c`.
+fn place(init: &str) -> TestDir {
+    let place = TestDir::new("");
     std::fs::write(place.path("my.bpf.c"), user_file(init)).unwrap();
     place
 }
 
 fn able() -> bool {
-    let missing = Place::new("").run(&["cc", "list", "--json"]).json()["missing"].clone();
+    let missing = TestDir::new("").run(&["cc", "list", "--json"]).json()["missing"].clone();
     if !missing.is_null() {
         testing::skip(testing::Missing::Feature, &missing);
     }
     missing.is_null()
 }
 
-/// Runs a script of shell in a mount namespace of its own, in which $L is the program and `prepare` was done first.
-fn alone(place: &Place, prepare: &str, script: &str) -> Ran {
+/// Runs the shell commands `prepare` and `script` in a new mount namespace; $L is the program.
+fn alone(place: &TestDir, prepare: &str, script: &str) -> CommandOutput {
     let script = format!("set -e\nmount --make-rprivate /\n{prepare}\n{script}");
     let mut command = Command::new("unshare");
     command
@@ -73,13 +73,13 @@ fn alone(place: &Place, prepare: &str, script: &str) -> Ran {
         .current_dir(place.dir.path())
         .env("L", binary())
         .env("NO_COLOR", "1");
-    Ran::of(command.output().unwrap())
+    CommandOutput::from(command.output().unwrap())
 }
 
-/// No BPF file system of the machine's, and a /run of the test's own.
+/// Hides the machine's BPF file system and /run.
 const NO_BPFFS: &str =
     "mount -t tmpfs none /run; if [ -d /sys/fs/bpf ]; then mount -t tmpfs none /sys/fs/bpf; fi";
-/// As systemd has it.
+/// Mounts a BPF file system where systemd does.
 const BPFFS: &str = "mount -t tmpfs none /run; mount -t bpf none /sys/fs/bpf";
 
 fn default_congestion() -> String {
@@ -88,7 +88,7 @@ fn default_congestion() -> String {
 
 #[test]
 fn the_list_names_the_kernels_and_the_programs_own() {
-    let place = Place::new("");
+    let place = TestDir::new("");
     let list = place.run(&["cc", "list", "--json"]).json();
     assert_eq!(list["schema"], "longfat.cc/1");
     assert_eq!(list["default"], default_congestion().trim());
@@ -101,7 +101,7 @@ fn the_list_names_the_kernels_and_the_programs_own() {
             .unwrap_or_else(|| panic!("{list}"))
             .clone()
     };
-    assert_eq!(of("kernel", "reno")["unprivileged"], true, "every kernel has Reno, for everybody");
+    assert_eq!(of("kernel", "reno")["unprivileged"], true, "every kernel has Reno, for all users");
     let own = of("own", "reno");
     assert_eq!(own["simulator"], true);
     assert!(own["summary"].as_str().unwrap().starts_with("Reno"));
@@ -110,7 +110,7 @@ fn the_list_names_the_kernels_and_the_programs_own() {
 }
 
 #[test]
-fn what_is_loaded_stays_until_it_is_unloaded() {
+fn loaded_algorithms_stay_until_unload() {
     if !able() {
         return;
     }
@@ -144,11 +144,11 @@ fn what_is_loaded_stays_until_it_is_unloaded() {
 }
 
 #[test]
-fn only_ones_own_are_unloaded() {
+fn unload_removes_only_longfats_algorithms() {
     if !able() {
         return;
     }
-    let place = Place::new("");
+    let place = TestDir::new("");
     let ran = place.run(&["cc", "unload", "reno"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("longfat has loaded no congestion control named reno"), "{ran:?}");
@@ -162,7 +162,7 @@ fn only_ones_own_are_unloaded() {
 }
 
 #[test]
-fn a_check_tries_both_forms() {
+fn check_runs_both_builds() {
     if !able() {
         return;
     }
@@ -186,7 +186,7 @@ fn a_check_tries_both_forms() {
     assert!(avoid["calls"].as_u64().unwrap() > 100 && avoid["ns_a_call"].as_f64().unwrap() > 0.0, "{check}");
     assert_eq!(step("native build")["state"], "ok");
     let native = &step("run natively")["details"];
-    assert!(native["found"].is_null(), "said once: {check}");
+    assert!(native["found"].is_null(), "the error is printed once: {check}");
     assert!(
         native["cwnd_segs"].as_u64().unwrap() > 1 && native["lost_segs"].as_u64().unwrap() > 0,
         "{check}"
@@ -194,23 +194,23 @@ fn a_check_tries_both_forms() {
 }
 
 #[test]
-fn a_refusal_of_the_verifier_is_told_with_the_line() {
+fn verifier_errors_name_the_line() {
     if !able() {
         return;
     }
-    // 64-bit loads beyond a structure compile, natively as well, and do not pass the verifier.
+    // 64-bit loads beyond a structure compile in both builds, but the verifier rejects them.
     let place = place("(void)*(volatile char *)((char *)sk + 1000000000);");
     let ran = place.run(&["cc", "check", "my.bpf.c"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stdout.contains("my.bpf.c:13: in my_init: "), "{ran:?}");
-    assert!(ran.stdout.contains("it crashed (signal 11)"), "{ran:?}");
+    assert!(ran.stdout.contains("the trial run crashed (signal 11)"), "{ran:?}");
     assert!(ran.stdout.lines().count() < 12, "not the verifier's whole log: {ran:?}");
     let ran = place.run(&["cc", "load", "my.bpf.c"]);
     assert!(ran.code == 2 && ran.stderr.contains("my.bpf.c:13"), "{ran:?}");
 }
 
 #[test]
-fn a_build_writes_both_forms_and_says_what_is_wrong_where() {
+fn build_writes_both_files_and_reports_errors_with_lines() {
     let place = place("");
     let ran = place.run(&["cc", "build", "my.bpf.c", "-o", "out"]);
     if ran.code == 4 {
@@ -239,7 +239,7 @@ fn bad_input_is_exit_code_2() {
     refused(&["cc", "load", "reno", "--as", "sixteen_letters_"], "16 characters");
     refused(&["cc", "load", "reno", "a"], "PARAMETER=VALUE");
     refused(&["cc", "unload"], "--all");
-    // Told once, and not as a failure of the verifier's.
+    // Reported once, and not as an error of the verifier.
     refused(&["cc", "check", "reno", "z=1"], "longfat: reno has no parameter z");
     refused(&["cc", "check", "griddt", "a=-1"], "longfat: a = -1: must be from 0 to");
     if able() {
@@ -249,23 +249,23 @@ fn bad_input_is_exit_code_2() {
 }
 
 #[test]
-fn without_privilege_or_type_information_it_is_exit_code_4_and_the_simulator_is_named() {
+fn missing_privilege_or_btf_exits_with_4_and_suggests_the_simulator() {
     if !is_root() || !common::lab::have(&["setpriv", "unshare"]) {
         return;
     }
-    let place = Place::new("");
+    let place = TestDir::new("");
     std::fs::set_permissions(place.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let nobody = |args: &[&str]| {
+    let as_unprivileged_user = |args: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", binary()]).args(args);
-        Ran::of(command.current_dir(place.dir.path()).output().unwrap())
+        CommandOutput::from(command.current_dir(place.dir.path()).output().unwrap())
     };
-    let ran = nobody(&["cc", "load", "reno"]);
+    let ran = as_unprivileged_user(&["cc", "load", "reno"]);
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.stderr.contains("CAP_BPF") && ran.stderr.contains("the simulator still works"), "{ran:?}");
-    let ran = nobody(&["cc", "check", "reno"]);
-    assert!(ran.code == 4 && ran.stdout.contains("native build"), "what can be tried is: {ran:?}");
-    let list = nobody(&["cc", "list", "--json"]).json();
+    let ran = as_unprivileged_user(&["cc", "check", "reno"]);
+    assert!(ran.code == 4 && ran.stdout.contains("native build"), "the possible steps run: {ran:?}");
+    let list = as_unprivileged_user(&["cc", "list", "--json"]).json();
     assert!(
         list["missing"].as_str().unwrap().contains("CAP_BPF") && list["own"][0]["lab"] == false,
         "{list}"
@@ -280,19 +280,19 @@ fn without_privilege_or_type_information_it_is_exit_code_4_and_the_simulator_is_
     let ran = alone(&place, "", "unshare -U -r $L cc load reno");
     assert!(ran.code == 4 && ran.stderr.contains("user namespace"), "{ran:?}");
     let ran = alone(&place, "", "LONGFAT_CLANG=/bin/false $L cc build ./my.bpf.c");
-    assert!(ran.code == 2, "the file is not there: {ran:?}");
+    assert!(ran.code == 2, "the file must not exist: {ran:?}");
     std::fs::write(place.path("my.bpf.c"), user_file("")).unwrap();
     let ran = alone(&place, "", "LONGFAT_CLANG=/bin/false $L cc build ./my.bpf.c");
     assert!(ran.code == 4 && ran.stderr.contains("clang-16"), "{ran:?}");
-    assert!(place.path("my.so").exists(), "the simulator's form needs any compiler only");
+    assert!(place.path("my.so").exists(), "the simulator's build needs any compiler");
 }
 
 #[test]
-fn a_bpf_file_system_that_cannot_be_written_is_left_alone() {
+fn read_only_bpffs_is_not_used() {
     if !able() {
         return;
     }
-    let place = Place::new("");
+    let place = TestDir::new("");
     let name = format!("ro{}", std::process::id());
     let prepare = format!("{BPFFS}; mount -o remount,ro,bind /sys/fs/bpf");
     let script = format!(
@@ -303,12 +303,12 @@ fn a_bpf_file_system_that_cannot_be_written_is_left_alone() {
 }
 
 #[test]
-fn too_few_descriptors_are_no_fault_of_the_program() {
+fn too_few_descriptors_are_not_reported_as_a_verifier_error() {
     if !able() {
         return;
     }
-    let place = Place::new("");
-    // How many are enough depends on what the test inherits.
+    let place = TestDir::new("");
+    // The required number depends on the descriptors that the test inherits.
     for descriptors in [6, 8, 10, 12, 14] {
         let script = format!("ulimit -n {descriptors}\n$L cc load reno --as few{}", std::process::id());
         let ran = alone(&place, NO_BPFFS, &script);
@@ -317,19 +317,19 @@ fn too_few_descriptors_are_no_fault_of_the_program() {
     }
 }
 
-/// The processes that a process has started.
+/// The child processes of a process.
 fn children(pid: u32) -> Vec<u32> {
     let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Whether it is there and runs (one that nobody waits for stays as a zombie).
+/// Whether the process exists and is not a zombie.
 fn runs(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| !s.contains(") Z "))
 }
 
 #[test]
-fn a_trial_that_never_ends_ends_with_the_check() {
+fn endless_trial_runs_end_with_the_check() {
     let place = place("for (volatile int i = 0;; i = i + 1) { }");
     if place.run(&["cc", "build", "my.bpf.c"]).code != 0 {
         testing::skip(testing::Missing::Tool, "no compiler");
@@ -360,17 +360,17 @@ fn a_trial_that_never_ends_ends_with_the_check() {
 }
 
 #[test]
-fn what_fails_natively_is_not_tried_in_the_kernel() {
+fn native_failures_skip_the_kernel_run() {
     if !able() {
         return;
     }
-    // In eBPF the result is 0, so that this test harms nobody; in the kernel's own functions it would not be.
+    // In eBPF a division by zero gives 0, so this test is harmless. In functions of the kernel it would not be.
     let place = place("volatile __u32 none = 0;\n\ttcp_sk(sk)->snd_cwnd += 10 / none;");
     let ran = place.run(&["cc", "check", "my.bpf.c"]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stdout.contains("it crashed (signal 8)"), "{ran:?}");
+    assert!(ran.stdout.contains("the trial run crashed (signal 8)"), "{ran:?}");
     assert!(ran.stdout.contains("skipped: an error in the native build could stop this machine"), "{ran:?}");
-    assert!(ran.stdout.contains("instructions followed"), "the verifier was asked: {ran:?}");
+    assert!(ran.stdout.contains("instructions followed"), "the verifier ran: {ran:?}");
     // A constructor is a section that libbpf skips, and says so to whom it was not asked to.
     let constructor = "__attribute__((constructor)) static void first(void) { }\n";
     std::fs::write(place.path("my.bpf.c"), user_file("") + constructor).unwrap();

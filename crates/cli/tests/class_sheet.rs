@@ -5,9 +5,9 @@ use crate::common;
 use std::path::{Path, PathBuf};
 
 use common::{
-    Place, SMALL,
+    SMALL, TestDir,
     lab::{Lab, have},
-    turn::a_lab_among_others,
+    lab_slots::acquire_lab_slot,
 };
 
 /// Mininet topology of Lab 8: h1 - s1 - s2 - h2.
@@ -24,11 +24,11 @@ fn delay_and_rate_are_those_of_the_class_sheet() {
     if !have(&["iperf3"]) {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
     assert!(lab.rtt_ms("h1", "h2") < 5.0, "no delay is set yet");
-    let typed = lab.typed(&format!(
+    let typed = lab.type_into_shell(&format!(
         "# buffers first, then the emulated path\n\
          h1 sysctl -w net.ipv4.tcp_rmem='10240 87380 16777216'\n\
          h1 sysctl -w net.ipv4.tcp_wmem='10240 87380 16777216'\n\
@@ -62,8 +62,9 @@ fn delay_and_rate_are_those_of_the_class_sheet() {
     let back = lab.iperf3_bps("h2", "h1");
     assert!(back > 102e6, "only s1 to s2 is limited: {back} b/s");
 
-    let lossy =
-        lab.typed("tc qdisc change dev s1-eth2 root handle 1: netem loss 20%\ntc qdisc show dev s1-eth2\n");
+    let lossy = lab.type_into_shell(
+        "tc qdisc change dev s1-eth2 root handle 1: netem loss 20%\ntc qdisc show dev s1-eth2\n",
+    );
     assert!(
         lossy.code == 0 && lossy.stdout.contains("loss 20%") && lossy.stdout.contains("tbf 2:"),
         "{lossy:?}"
@@ -73,14 +74,14 @@ fn delay_and_rate_are_those_of_the_class_sheet() {
         pings.stdout.split(" received").next().and_then(|t| t.rsplit(' ').next()).unwrap().parse().unwrap();
     // 160 on average, with a standard deviation of 5.7. Changing netem without `delay` removes its delay.
     assert!((130..190).contains(&received), "{pings:?}");
-    assert!(lab.typed("tc qdisc del dev s1-eth2 root\n").code == 0);
+    assert!(lab.type_into_shell("tc qdisc del dev s1-eth2 root\n").code == 0);
     assert!(lab.rtt_ms("h1", "h2") < 5.0, "the delay is removed");
 }
 
 #[test]
 fn jumbo_frames_pass_only_if_every_port_has_their_mtu() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
     let jumbo =
         || lab.exec("h1", &["ping", "-M", "do", "-s", "8972", "-c", "2", "-i", "0.2", "-W", "1", "h2"]);
@@ -90,14 +91,15 @@ fn jumbo_frames_pass_only_if_every_port_has_their_mtu() {
         true => mtu("h1") + &mtu("h2"),
         false => "h1 ip link set dev h1-eth0 mtu 9000\nh2 ip link set dev h2-eth0 mtu 9000\n".into(),
     };
-    let typed = lab.typed(&hosts);
+    let typed = lab.type_into_shell(&hosts);
     assert_eq!(typed.code, 0, "{typed:?}");
     assert_ne!(jumbo().code, 0, "the MTU of the switches is 1500");
-    let typed =
-        lab.typed("ifconfig s1-eth1 mtu 9000\nifconfig s1-eth2 mtu 9000\ns2 ifconfig s2-eth1 mtu 9000\n");
+    let typed = lab.type_into_shell(
+        "ifconfig s1-eth1 mtu 9000\nifconfig s1-eth2 mtu 9000\ns2 ifconfig s2-eth1 mtu 9000\n",
+    );
     assert_eq!(typed.code, 0, "{typed:?}");
     assert_ne!(jumbo().code, 0, "the MTU of s2-eth2 is 1500");
-    let typed = lab.typed("sudo ifconfig s2-eth2 mtu 9000\n");
+    let typed = lab.type_into_shell("sudo ifconfig s2-eth2 mtu 9000\n");
     assert_eq!(typed.code, 0, "{typed:?}");
     let passed = jumbo();
     assert!(passed.stdout.contains(" 0% packet loss"), "{passed:?}; {}", lab.shell(&["links"]).stdout);
@@ -110,8 +112,8 @@ fn tc_can_be_called_by_name_by_path_and_with_sudo() {
     if !have(&["tc"]) {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
     let calls: Vec<&str> = ["tc", "/sbin/tc", "/usr/sbin/tc", "sudo tc"]
         .into_iter()
@@ -123,14 +125,15 @@ fn tc_can_be_called_by_name_by_path_and_with_sudo() {
     for (i, call) in calls.iter().enumerate() {
         let delay = 5 * (i + 1);
         let set = format!("h1 {call} qdisc replace dev h1-eth0 root netem delay {delay}ms\n");
-        let typed = lab.typed(&format!("{set}h1 {call} qdisc show dev h1-eth0\n"));
+        let typed = lab.type_into_shell(&format!("{set}h1 {call} qdisc show dev h1-eth0\n"));
         assert!(typed.code == 0 && typed.stdout.contains(&format!("delay {delay}ms")), "{call}: {typed:?}");
         let rtt = lab.rtt_ms("h1", "h2");
         assert!((delay as f64..delay as f64 + 4.0).contains(&rtt), "{call}: {rtt} ms");
     }
     // A host can also configure the ports of switches, which are all in the root namespace in Mininet.
-    let port =
-        lab.typed("h1 tc qdisc add dev s2-eth1 root netem delay 40ms\nh1 tc qdisc del dev h1-eth0 root\n");
+    let port = lab.type_into_shell(
+        "h1 tc qdisc add dev s2-eth1 root netem delay 40ms\nh1 tc qdisc del dev h1-eth0 root\n",
+    );
     assert_eq!(port.code, 0, "{port:?}");
     assert!((40.0..44.0).contains(&lab.rtt_ms("h1", "h2")));
 }
@@ -140,8 +143,8 @@ fn unsupported_arguments_are_refused_by_name() {
     if !have(&["tc"]) {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
     for (line, named) in [
         ("tc qdisc add dev s1-eth2 root cake", "cake"),
@@ -157,7 +160,7 @@ fn unsupported_arguments_are_refused_by_name() {
         ("ovs-vsctl show", "ovs-vsctl"),
         ("h1 tc qdisc add dev h1-eth0 root netem slot 1ms", "slot"),
     ] {
-        let typed = lab.typed(&format!("{line}\n"));
+        let typed = lab.type_into_shell(&format!("{line}\n"));
         // The shell also quotes a host's whole command; the first line must name the unsupported argument
         // itself.
         let first_line = typed.stderr.lines().next().unwrap_or_default();
@@ -170,7 +173,7 @@ fn unsupported_arguments_are_refused_by_name() {
     // The real tc handles other qdiscs of a host, and a host's other devices.
     for device in ["h1-eth0", "lo"] {
         let set = format!("h1 tc qdisc replace dev {device} root pfifo limit 7");
-        let real = lab.typed(&format!("{set}\nh1 tc qdisc show dev {device}\n"));
+        let real = lab.type_into_shell(&format!("{set}\nh1 tc qdisc show dev {device}\n"));
         let shown = real.stdout.contains("qdisc pfifo") && real.stdout.contains("limit 7p");
         assert!(real.code == 0 && shown, "{device}: {real:?}");
     }
@@ -181,10 +184,10 @@ fn shapers_queues_and_policers_have_effect_and_counters() {
     if !have(&["iperf3"]) {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::of(&place, &lab8(), &[]);
-    let typed = lab.typed(
+    let typed = lab.type_into_shell(
         "tc qdisc add dev s1-eth2 root handle 5: htb default 1\n\
          tc class add dev s1-eth2 parent 5: classid 5:1 htb rate 10mbit\n\
          tc qdisc add dev s1-eth2 parent 5:1 handle 10: netem delay 5ms\n\
@@ -194,12 +197,12 @@ fn shapers_queues_and_policers_have_effect_and_counters() {
     lab.serve_iperf3("h2");
     let goodput = lab.iperf3_bps("h1", "h2");
     assert!((1e6..10.2e6).contains(&goodput), "{goodput}");
-    let shown = lab.typed("tc -s qdisc show dev s1-eth2\ntc class show dev s1-eth2\n").stdout;
+    let shown = lab.type_into_shell("tc -s qdisc show dev s1-eth2\ntc class show dev s1-eth2\n").stdout;
     let sent: u64 = shown.split(" Sent ").nth(1).and_then(|t| t.split(' ').next()).unwrap().parse().unwrap();
     assert!(sent > 100_000 && shown.contains("backlog") && shown.contains("overlimits"), "{shown}");
     assert!(shown.contains("fq_codel 8001:") && shown.contains("class htb 5:1 root rate 10Mbit"), "{shown}");
     // 2 Mb/s of the datagrams pass the policer; the burst is 20 ms of them.
-    let typed = lab.typed(
+    let typed = lab.type_into_shell(
         "tc qdisc del dev s1-eth2 root\n\
          tc qdisc add dev s2-eth1 ingress\n\
          tc filter add dev s2-eth1 parent ffff: matchall police rate 2mbit burst 5kb conform-exceed drop\n",
@@ -209,6 +212,6 @@ fn shapers_queues_and_policers_have_effect_and_counters() {
     let json: serde_json::Value = serde_json::from_str(&udp).unwrap();
     let lost = json["end"]["sum"]["lost_percent"].as_f64().unwrap();
     assert!((50.0..95.0).contains(&lost), "about four fifths: {json}");
-    let shown = lab.typed("tc -s qdisc show dev s1-eth2\n").stdout;
+    let shown = lab.type_into_shell("tc -s qdisc show dev s1-eth2\n").stdout;
     assert!(!shown.contains("dropped 0,"), "the policer's drops are those of the sending port: {shown}");
 }

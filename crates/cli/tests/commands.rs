@@ -1,11 +1,11 @@
 //! Commands that need no lab: closed-form formulas, the model engine, records, help.
 
 use crate::common;
-use common::{Place, Ran, SMALL, shipped};
+use common::{CommandOutput, SMALL, TestDir, bundled_scenario};
 
 #[test]
 fn bdp_computes_the_published_figures() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let json = place.run(&["bdp", "10gbit", "50ms", "--window", "1MiB", "--json"]).json();
     assert_eq!(json["bdp_bytes"], 62_500_000);
     assert_eq!(json["utilization"], 0.0168);
@@ -24,7 +24,7 @@ fn bdp_computes_the_published_figures() {
 
 #[test]
 fn bdp_explains_each_figure_and_names_both_meanings_of_a_unit() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let text = place.run(&["bdp", "10gbit", "20ms", "--window", "8MB", "--buffer", "16MiB"]).stdout;
     assert!(text.contains("A window of 8 MB") && text.contains("A socket buffer of 16 MiB"), "{text}");
     for (args, meanings) in [
@@ -42,7 +42,7 @@ fn bdp_explains_each_figure_and_names_both_meanings_of_a_unit() {
 
 #[test]
 fn the_model_engine_also_computes_for_the_published_kernel() {
-    let place = Place::new(&shipped("lab8.toml"));
+    let place = TestDir::new(&bundled_scenario("lab8.toml"));
     let json = place.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
     let published = &json["published"][0];
     assert_eq!((&published["id"], &published["published"]), (&"L8-default".into(), &3e9.into()));
@@ -62,7 +62,7 @@ fn the_model_engine_also_computes_for_the_published_kernel() {
 
 #[test]
 fn records_are_listed_shown_compared_drawn_and_reported() {
-    let place = Place::new(&shipped("verdicts.toml"));
+    let place = TestDir::new(&bundled_scenario("verdicts.toml"));
     let json = place.run(&["run", "s.toml", "--engine", "model", "--report", "r.html", "--json"]).json();
     let ids: Vec<&str> = json["runs"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), 5);
@@ -95,7 +95,7 @@ fn records_are_listed_shown_compared_drawn_and_reported() {
 
 #[test]
 fn runs_and_records_report_that_a_changed_scenario_differs_from_the_published_one() {
-    let place = Place::new(&shipped("lab8.toml"));
+    let place = TestDir::new(&bundled_scenario("lab8.toml"));
     let slow =
         ["--set", "links.s1-s2.forward.rate=1gbit", "--variant", "tuned", "--engine", "model", "--json"];
     let json = place.run(&[&["run", "s.toml"], &slow[..]].concat()).json();
@@ -115,7 +115,7 @@ fn runs_and_records_report_that_a_changed_scenario_differs_from_the_published_on
 
 #[test]
 fn help_and_usage() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let help = place.run(&["--help"]);
     assert_eq!(help.code, 0);
     for command in
@@ -129,10 +129,10 @@ fn help_and_usage() {
 
 #[test]
 fn longfat_log_selects_messages_on_standard_error() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let run = |filter: &str| {
         let mut command = place.longfat(&["run", "s.toml", "--engine", "sim"]);
-        Ran::of(command.env("LONGFAT_LOG", filter).output().unwrap())
+        CommandOutput::from(command.env("LONGFAT_LOG", filter).output().unwrap())
     };
     let logged = run("experiment=info");
     assert_eq!(logged.code, 0, "{logged:?}");

@@ -1,4 +1,4 @@
-//! Congestion controls of a scenario's flows in the lab: the kernel's own, the program's with parameters, and C files.
+//! Congestion controls of flows in the lab: the kernel's, longfat's with parameters, and C files.
 
 use crate::common;
 use std::{
@@ -7,8 +7,8 @@ use std::{
 };
 
 use common::{
-    Place, SMALL, binary, eventually, is_root, shipped,
-    turn::{a_lab_among_others, the_only_lab},
+    SMALL, TestDir, binary, bundled_scenario, eventually, is_root,
+    lab_slots::{acquire_all_lab_slots, acquire_lab_slot},
 };
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ const FILE: &str = r#"
 #include <bpf/bpf_tracing.h>
 #include "bpf_tracing_net.h"
 char _license[] SEC("license") = "GPL";
-/* What is kept of the window, in 1/1024. */
+/* Share of the window after a loss, in 1/1024. */
 const volatile __u32 share = 512;
 extern void tcp_reno_cong_avoid(struct sock *sk, __u32 ack, __u32 acked) __ksym;
 extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
@@ -31,7 +31,7 @@ SEC(".struct_ops.link") struct tcp_congestion_ops f = {
 };
 "#;
 
-/// Fine where congestion controls can be loaded; says so where not.
+/// Whether congestion controls can be loaded here; if not, reports the test as skipped.
 fn can_load() -> bool {
     let can = is_root() && cc::kernel::missing_requirement().is_none();
     if !can {
@@ -54,14 +54,14 @@ fn number(flow: &Value, key: &str) -> f64 {
 }
 
 #[test]
-fn two_flows_have_parameters_of_their_own() {
+fn each_flow_has_its_own_parameters() {
     if !can_load() {
         return;
     }
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     let second = "[[flows]]\nname = \"second\"\nfrom = \"h1\"\nto = \"h2\"\ncc = { name = \"griddt\", backoff = 0.75 }\n";
     let third = second.replace("second", "third");
-    let place = Place::new(&(small("{ name = \"griddt\", a = 4 }") + second + &third));
+    let place = TestDir::new(&(small("{ name = \"griddt\", a = 4 }") + second + &third));
     let json = place.run(&["run", "s.toml", "--json"]).json();
     let flows = json["runs"][0]["flows"].as_array().unwrap();
     let names: Vec<&str> = flows.iter().map(|f| f["cc_kernel_name"].as_str().unwrap()).collect();
@@ -77,14 +77,14 @@ fn two_flows_have_parameters_of_their_own() {
 }
 
 #[test]
-fn a_bare_name_is_the_kernels_where_it_has_one_and_ours_elsewhere() {
+fn kernel_algorithms_take_precedence_for_bare_names() {
     if !can_load() {
         return;
     }
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     for (cc, from) in [("\"reno\"", "kernel"), ("{ name = \"reno\" }", "longfat"), ("\"griddt\"", "longfat")]
     {
-        let place = Place::new(&small(cc));
+        let place = TestDir::new(&small(cc));
         let json = place.run(&["run", "s.toml", "--json"]).json();
         let flow = &json["runs"][0]["flows"][0];
         assert_eq!(flow["cc_from"], from, "{cc}");
@@ -93,12 +93,12 @@ fn a_bare_name_is_the_kernels_where_it_has_one_and_ours_elsewhere() {
 }
 
 #[test]
-fn a_files_record_runs_again_without_the_file() {
+fn records_contain_the_c_file() {
     if !can_load() {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(&small("{ file = \"f.bpf.c\", set = { share = 819 } }"));
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(&small("{ file = \"f.bpf.c\", set = { share = 819 } }"));
     std::fs::write(place.path("f.bpf.c"), FILE).unwrap();
     let json = place.run(&["run", "s.toml", "--json"]).json();
     let run = &json["runs"][0];
@@ -114,7 +114,7 @@ fn a_files_record_runs_again_without_the_file() {
 }
 
 #[test]
-fn mistakes_show_their_line_before_anything_runs() {
+fn mistakes_are_reported_with_positions_before_a_run() {
     for (cc, wrong) in [
         ("{ name = \"gridt\" }", "s.toml:18:6: longfat has no congestion control \"gridt\"; it has "),
         ("{ name = \"griddt\", aa = 7 }", "s.toml:18:30: griddt has no parameter \"aa\"; it has a, "),
@@ -124,34 +124,34 @@ fn mistakes_show_their_line_before_anything_runs() {
         ("{ file = \"bad.bpf.c\" }", "bad.bpf.c:1"),
         ("{ file = \"no.bpf.c\" }", "cannot use \"no.bpf.c\""),
     ] {
-        let place = Place::new(&small(cc));
+        let place = TestDir::new(&small(cc));
         std::fs::write(place.path("bad.bpf.c"), "int x = ;\n").unwrap();
         let ran = place.run(&["run", "s.toml", "--engine", "model,lab", "--json"]);
         assert_eq!(ran.code, 2, "{cc}: {ran:?}");
         let error = ran.parsed()["error"].clone();
         assert!(error["message"].as_str().unwrap().contains(wrong), "{cc}: {error}");
-        assert!(!place.path("runs").exists(), "{cc}: something ran");
+        assert!(!place.path("runs").exists(), "{cc}: no run may start");
     }
 }
 
 #[test]
-fn a_name_that_nobody_has_is_a_mistake_before_anything_runs() {
-    let place = Place::new(&small("\"cubci\""));
+fn unknown_names_are_reported_before_a_run() {
+    let place = TestDir::new(&small("\"cubci\""));
     let ran = place.run(&["run", "s.toml", "--engine", "model,lab", "--json"]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    let wanted = "s.toml:18:6: unknown congestion control \"cubci\"; did you mean \"cubic\"?";
-    assert_eq!(ran.parsed()["error"]["message"], wanted);
-    assert!(!place.path("runs").exists(), "something ran");
+    let requested = "s.toml:18:6: unknown congestion control \"cubci\"; did you mean \"cubic\"?";
+    assert_eq!(ran.parsed()["error"]["message"], requested);
+    assert!(!place.path("runs").exists(), "no run may start");
 }
 
 #[test]
-fn what_was_loaded_before_is_not_called_the_kernels() {
+fn loaded_algorithms_are_not_listed_as_the_kernels() {
     if !can_load() {
         return;
     }
-    let _turn = the_only_lab();
+    let _slot = acquire_all_lab_slots();
     let name = format!("w{}", std::process::id());
-    let place = Place::new(&small(&format!("\"{name}\"")));
+    let place = TestDir::new(&small(&format!("\"{name}\"")));
     assert_eq!(place.run(&["cc", "load", "griddt", "a=7", "--as", &name]).code, 0);
     let ran = place.run(&["run", "s.toml", "--json"]);
     assert_eq!(place.run(&["cc", "unload", &name]).code, 0);
@@ -159,13 +159,13 @@ fn what_was_loaded_before_is_not_called_the_kernels() {
     assert_eq!((&flow["cc"], &flow["cc_from"]), (&name.as_str().into(), &"longfat cc load".into()));
 }
 
-/// A user namespace of one's own has every privilege but that of loading programs into the kernel.
+/// In a user namespace a process has all privileges except that of loading programs into the kernel.
 #[test]
-fn without_privilege_it_says_what_is_missing_and_ends_with_4() {
-    let place = Place::new(&small("{ name = \"griddt\", a = 4 }"));
+fn missing_privilege_is_named_and_exits_with_4() {
+    let place = TestDir::new(&small("{ name = \"griddt\", a = 4 }"));
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", binary(), "run", "s.toml"]).current_dir(place.dir.path());
-    let ran = common::Ran::of(command.output().unwrap());
+    let ran = common::CommandOutput::from(command.output().unwrap());
     if ran.stderr.contains("unshare") {
         testing::skip(testing::Missing::Feature, "no user namespaces here");
         return;
@@ -175,14 +175,14 @@ fn without_privilege_it_says_what_is_missing_and_ends_with_4() {
 }
 
 #[test]
-fn however_a_run_ends_its_registration_is_gone() {
+fn registrations_end_with_the_run() {
     if !can_load() {
         return;
     }
-    let _turn = the_only_lab();
-    // A stem of this process: other tests load congestion controls as well.
+    let _slot = acquire_all_lab_slots();
+    // A unique name: other tests load congestion controls as well.
     let stem = format!("k{}", std::process::id());
-    let place = Place::new(&small(&format!("{{ file = \"{stem}.bpf.c\" }}")));
+    let place = TestDir::new(&small(&format!("{{ file = \"{stem}.bpf.c\" }}")));
     std::fs::write(place.path(&format!("{stem}.bpf.c")), FILE).unwrap();
     for signal in ["INT", "TERM", "KILL"] {
         let mut child = place
@@ -192,9 +192,9 @@ fn however_a_run_ends_its_registration_is_gone() {
             .spawn()
             .unwrap();
         assert!(eventually(|| available().contains(&format!("{stem}_"))), "never registered");
-        // It runs once progress is told.
-        let mut told = String::new();
-        std::io::BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
+        // The run has started once progress is printed.
+        let mut printed = String::new();
+        std::io::BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut printed).unwrap();
         let killed = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
         assert!(killed.success());
         child.wait().unwrap();
@@ -202,14 +202,14 @@ fn however_a_run_ends_its_registration_is_gone() {
     }
 }
 
-/// The kernel's own and ours of the same name, with wide bounds.
-fn does_what_the_kernels_own_does(name: &str) {
+/// Compares longfat's algorithm with the kernel's of the same name, within wide bounds.
+fn assert_behaves_like_the_kernels(name: &str) {
     if !can_load() {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(&shipped("cc-differential.toml"));
-    // Two of five tries must be reliable and different: a disturbance that a run did not notice does not repeat itself.
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(&bundled_scenario("cc-differential.toml"));
+    // Fails if two of five reliable attempts differ: a disturbance that a run did not detect is unlikely to repeat.
     let mut different = Vec::new();
     for _ in 0..5 {
         match compare_with_the_kernels_own(&place, name) {
@@ -223,22 +223,22 @@ fn does_what_the_kernels_own_does(name: &str) {
 }
 
 #[test]
-fn our_reno_does_what_the_kernels_does() {
-    does_what_the_kernels_own_does("reno");
+fn our_reno_behaves_like_the_kernels() {
+    assert_behaves_like_the_kernels("reno");
 }
 
 #[test]
-fn our_cubic_does_what_the_kernels_does() {
-    does_what_the_kernels_own_does("cubic");
+fn our_cubic_behaves_like_the_kernels() {
+    assert_behaves_like_the_kernels("cubic");
 }
 
 #[test]
-fn our_bbr_does_what_the_kernels_does() {
-    does_what_the_kernels_own_does("bbr");
+fn our_bbr_behaves_like_the_kernels() {
+    assert_behaves_like_the_kernels("bbr");
 }
 
-/// Whether both runs were reliable, and what is different between kernel and file.
-fn compare_with_the_kernels_own(place: &Place, name: &str) -> (bool, Option<String>) {
+/// Whether both runs were reliable, and a difference between them if there is one.
+fn compare_with_the_kernels_own(place: &TestDir, name: &str) -> (bool, Option<String>) {
     let run = |form: &str| {
         let variant = format!("{name}-{form}");
         let args =
@@ -258,17 +258,17 @@ fn compare_with_the_kernels_own(place: &Place, name: &str) -> (bool, Option<Stri
     (ok, difference)
 }
 
-/// A map of which the simulator knows nothing.
+/// A map type that the simulator does not support.
 const RING: &str =
     "struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); } ring SEC(\".maps\");\n";
 
 #[test]
-fn what_only_the_kernel_can_do_runs_in_the_lab() {
+fn files_for_the_kernel_only_run_in_the_lab() {
     if !can_load() {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(&small("{ file = \"f.bpf.c\" }"));
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(&small("{ file = \"f.bpf.c\" }"));
     std::fs::write(place.path("f.bpf.c"), FILE.to_owned() + RING).unwrap();
     let ran = place.run(&["run", "s.toml", "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -276,11 +276,11 @@ fn what_only_the_kernel_can_do_runs_in_the_lab() {
 }
 
 #[test]
-fn an_algorithm_that_a_file_has_not_is_bad_input() {
+fn missing_algorithm_in_a_file_is_bad_input() {
     if !can_load() {
         return;
     }
-    let place = Place::new(&small("{ file = \"f.bpf.c\", name = \"g\" }"));
+    let place = TestDir::new(&small("{ file = \"f.bpf.c\", name = \"g\" }"));
     std::fs::write(place.path("f.bpf.c"), FILE).unwrap();
     let ran = place.run(&["run", "s.toml"]);
     assert!(ran.code == 2 && ran.stderr.contains("f.bpf.c has no congestion control named \"g\""), "{ran:?}");

@@ -1,4 +1,4 @@
-//! `longfat diagnose` in labs that stay up: each of ten faults is named first, and the healthy path is said to be one.
+//! `longfat diagnose` in standing labs: each of ten faults is named first, and the healthy path is reported as healthy.
 
 use crate::common;
 use std::{
@@ -9,13 +9,13 @@ use std::{
 };
 
 use common::{
-    Place, eventually, is_root,
+    TestDir, eventually, is_root,
     lab::{Lab, have},
-    turn::{a_lab_among_others, the_only_lab},
+    lab_slots::{acquire_all_lab_slots, acquire_lab_slot},
 };
 use serde_json::Value;
 
-/// A program of a test, ended with it.
+/// A running program; killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -36,21 +36,21 @@ fn serve(lab: &Lab, before: &[&str]) -> Running {
         .stderr(std::process::Stdio::null())
         .spawn();
     let running = Running(child.unwrap());
-    // 5201 in the tables of /proc/net.
+    // Port 5201 in the tables of /proc/net.
     assert!(
         eventually(|| lab.sh("h2", "cat /proc/net/tcp /proc/net/tcp6").stdout.contains(":1451 ")),
-        "nobody listens"
+        "no server listens"
     );
     running
 }
 
-/// So often a diagnosis is made until the lab was not disturbed.
-const TRIES: u32 = 3;
+/// Maximum number of attempts until the lab is undisturbed.
+const MAX_ATTEMPTS: u32 = 3;
 
-/// The diagnosis of a scenario of `scenarios/faults`, and whether the emulator stalled so long meanwhile that it can be wrong.
+/// The diagnosis of a scenario of `scenarios/faults`, and whether the emulator stalled long enough to falsify it.
 fn diagnosis(name: &str, before_serve: &[&str]) -> (Value, bool) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/faults/{name}.toml"));
-    let place = Place::new("");
+    let place = TestDir::new("");
     let lab = Lab::of(&place, &file, &[]);
     let _server = serve(&lab, before_serve);
     let command = [common::binary(), "diagnose", "h2", "--rate", "100mbit", "-t", "4", "--json"];
@@ -60,90 +60,90 @@ fn diagnosis(name: &str, before_serve: &[&str]) -> (Value, bool) {
         records.iter().all(|record| place.path(record.as_str().unwrap()).join("summary.json").is_file()),
         "{records:?}"
     );
-    // What is held up for so long comes as a burst, which the shortest queue of these scenarios (2.4 ms) drops.
+    // After a stall the delayed packets arrive as a burst, which overflows the shortest queue of these scenarios (2.4 ms).
     (document, lab.status()["stalled_max_us"].as_f64().unwrap() >= 2000.0)
 }
 
-/// The first limit's kind and host, what to say if they are wrong, and whether the lab was disturbed.
+/// Kind and host of the first limit, a text for the assertion, and whether the lab was disturbed.
 fn first(name: &str, before_serve: &[&str]) -> (String, Value, String, bool) {
     let (document, disturbed) = diagnosis(name, before_serve);
     let limits = &document["limits"];
-    let told = format!("{name}: {limits:#}\n{:#}", document["flow"]["limited"]);
+    let printed = format!("{name}: {limits:#}\n{:#}", document["flow"]["limited"]);
     let healthy = limits[0]["kind"] == "path_rate";
-    assert_eq!(document["healthy"], healthy, "{told}");
-    (limits[0]["kind"].as_str().unwrap_or_default().into(), limits[0]["host"].clone(), told, disturbed)
+    assert_eq!(document["healthy"], healthy, "{printed}");
+    (limits[0]["kind"].as_str().unwrap_or_default().into(), limits[0]["host"].clone(), printed, disturbed)
 }
 
-/// Fails unless a limit of this kind comes first, on this host if it is on one. What a disturbed lab says otherwise says nothing.
-fn is_named_first(name: &str, expected: &str, on: Option<&str>) {
-    let _turn = a_lab_among_others();
-    for _ in 0..TRIES {
-        let (kind, host, told, disturbed) = first(name, &[]);
+/// Fails unless the first limit is of this kind, and on this host if given. Wrong results of a disturbed lab are ignored.
+fn assert_named_first(name: &str, expected: &str, on: Option<&str>) {
+    let _slot = acquire_lab_slot();
+    for _ in 0..MAX_ATTEMPTS {
+        let (kind, host, printed, disturbed) = first(name, &[]);
         if (kind.as_str(), host.as_str()) == (expected, on) {
             return;
         }
-        assert!(disturbed, "{told}");
+        assert!(disturbed, "{printed}");
     }
     testing::skip(testing::Missing::QuietMachine, format_args!("{name}: the emulator stalled each time"));
 }
 
 #[test]
-fn the_healthy_path_is_said_to_be_one() {
-    is_named_first("healthy", "path_rate", None);
+fn the_healthy_path_is_reported_as_healthy() {
+    assert_named_first("healthy", "path_rate", None);
 }
 
 #[test]
 fn a_small_receive_buffer_is_named_first() {
-    is_named_first("small-rmem", "receive_buffer", Some("h2"));
+    assert_named_first("small-rmem", "receive_buffer", Some("h2"));
 }
 
 #[test]
 fn a_small_send_buffer_is_named_first() {
-    is_named_first("small-wmem", "send_buffer", Some("this host"));
+    assert_named_first("small-wmem", "send_buffer", Some("this host"));
 }
 
 #[test]
 fn a_window_without_scaling_is_named_first() {
-    is_named_first("window-scaling-off", "window_scaling", Some("h2"));
+    assert_named_first("window-scaling-off", "window_scaling", Some("h2"));
 }
 
 #[test]
 fn a_lossy_link_is_named_first() {
-    is_named_first("lossy-link", "loss", None);
+    assert_named_first("lossy-link", "loss", None);
 }
 
 #[test]
 fn a_short_queue_is_named_first() {
-    is_named_first("small-switch-buffer", "short_queue", None);
+    assert_named_first("small-switch-buffer", "short_queue", None);
 }
 
 #[test]
 fn a_slow_hop_is_named_first() {
-    is_named_first("half-speed-hop", "slow_hop", None);
+    assert_named_first("half-speed-hop", "slow_hop", None);
 }
 
 #[test]
 fn an_mtu_black_hole_is_named_first() {
-    is_named_first("mtu-black-hole", "mtu_black_hole", None);
+    assert_named_first("mtu-black-hole", "mtu_black_hole", None);
 }
 
 #[test]
 fn a_policer_is_named_first() {
-    is_named_first("policer", "policer", None);
+    assert_named_first("policer", "policer", None);
 }
 
 #[test]
 fn early_marks_are_named_first() {
-    is_named_first("ecn-marks", "ecn_marks", None);
+    assert_named_first("ecn-marks", "ecn_marks", None);
 }
 
-/// The healthy path has a fifth of its rate from the middle of the test on.
+/// Reduces the rate of the healthy path to a fifth in the middle of the test.
 #[test]
-fn a_path_that_falls_in_the_middle_has_changed() {
-    let _turn = a_lab_among_others();
+fn a_rate_drop_during_the_test_is_named_first() {
+    let _slot = acquire_lab_slot();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/healthy.toml");
-    for _ in 0..TRIES {
-        let place = Place::new("");
+    for _ in 0..MAX_ATTEMPTS {
+        let place = TestDir::new("");
         let lab = Lab::of(&place, &file, &[]);
         let _server = serve(&lab, &[]);
         let command = [common::binary(), "diagnose", "h2", "--rate", "100mbit", "-t", "10", "--json"];
@@ -174,38 +174,35 @@ fn a_path_that_falls_in_the_middle_has_changed() {
     testing::skip(testing::Missing::QuietMachine, "the emulator stalled each time");
 }
 
-/// The reader shares a processor with a program that never rests, and has a fiftieth of its weight.
+/// The reader shares a processor with an endless loop, which has 50 times its CPU weight.
 #[test]
-fn a_receiver_without_time_is_named_first() {
+fn a_receiver_without_cpu_is_named_first() {
     if !have(&["taskset", "nice"]) {
         return;
     }
-    let _turn = the_only_lab();
+    let _slot = acquire_all_lab_slots();
     let cpu = if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) { "1" } else { "0" };
     let restless = ["-c", cpu, "sh", "-c", "while :; do :; done"];
     let _restless = Running(std::process::Command::new("taskset").args(restless).spawn().unwrap());
-    // The emulator, too, needs a processor: on a busy machine the path itself is slow at times.
+    // The emulator needs a processor too: on a busy machine the path itself is slow at times.
     for _ in 0..3 {
         let (kind, host, ..) = first("cpu-bound-receiver", &["nice", "-n", "17", "taskset", "-c", cpu]);
         if (kind.as_str(), host) == ("receiver_cpu", "h2".into()) {
             return;
         }
     }
-    testing::skip(
-        testing::Missing::QuietMachine,
-        "three diagnoses named something else than the busy reader",
-    );
+    testing::skip(testing::Missing::QuietMachine, "none of three diagnoses named the receiver's CPU first");
 }
 
 #[test]
-fn tuning_is_shown_before_and_after_and_can_be_taken_back() {
+fn tuning_is_shown_and_can_be_reverted() {
     if !is_root() {
-        testing::skip(testing::Missing::Privilege, "settings are root's to change");
+        testing::skip(testing::Missing::Privilege, "only root can change settings");
         return;
     }
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/small-wmem.toml");
-    let place = Place::new("");
+    let place = TestDir::new("");
     let lab = Lab::of(&place, &file, &[]);
     let _server = serve(&lab, &[]);
     let setting = || lab.sh("h1", "cat /proc/sys/net/ipv4/tcp_wmem").stdout;
@@ -217,16 +214,16 @@ fn tuning_is_shown_before_and_after_and_can_be_taken_back() {
     assert!(limits.any(|limit| limit["kind"] == "send_buffer"), "{document:#}");
     let after = &document["after"];
     assert_ne!(after["limits"][0]["kind"], "send_buffer", "{after:#}");
-    assert_eq!(after["applied"]["file"], Value::Null, "a lab's host has no files of its own");
+    assert_eq!(after["applied"]["file"], Value::Null, "a lab's host has no settings files");
     assert_ne!(setting(), before);
     assert_eq!(lab.exec("h1", &[common::binary(), "tune", "--revert"]).code, 0);
     assert_eq!(setting(), before);
 }
 
 #[test]
-fn a_host_that_does_not_answer_is_an_error_soon() {
-    let place = Place::new("");
-    // A port that was free a moment ago.
+fn an_unreachable_host_is_reported_quickly() {
+    let place = TestDir::new("");
+    // A port that was just free.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let ran = place.run(&["diagnose", "127.0.0.1", "--port", &port, "--json"]);
     assert!(ran.code == 1 && ran.stderr.contains("127.0.0.1"), "{ran:?}");

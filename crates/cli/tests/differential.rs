@@ -1,41 +1,41 @@
-//! The same losses in the simulator and in the lab: which segments are sent again. Lost are packets by their numbers, the queue
-//! drops nothing, so all that differs is what TCP makes of it.
+//! Compares the retransmitted segments of simulator and lab with the same losses. Packets are lost by number and the queue
+//! drops nothing, so differences come from TCP only.
 //!
-//! LONGFAT_PATTERNS says how many patterns are played; 10 without it, `make fidelity` plays 40. A lab run that cannot be
-//! trusted is repeated.
+//! LONGFAT_PATTERNS is the number of loss patterns (default 10; `make fidelity` uses 40). Unreliable lab runs are
+//! repeated.
 
 use crate::common;
 use std::{collections::BTreeSet, error::Error, fmt::Write, fs, path::Path, process::Command};
 
 use cc::{ParameterValues, Source, native::Library};
-use common::{Place, Ran, is_root, turn::the_only_lab};
+use common::{CommandOutput, TestDir, is_root, lab_slots::acquire_all_lab_slots};
 use scenario::{FlowSpec, ScenarioFile};
 use schema::{Event, FlowSample, LinkSample, TraceKind, TraceRow};
 use sim::{Controllers, HostDefaults, Observer, Side};
 use units::{KernelVersion, Time};
 
-/// So often a lab run is tried until it can be trusted.
-const TRIES: u32 = 4;
-/// Of the patterns so many must agree.
-const AGREE: f64 = 0.95;
+/// Maximum number of attempts until a lab run is reliable.
+const MAX_ATTEMPTS: u32 = 4;
+/// Share of the patterns that must agree.
+const MIN_AGREEMENT: f64 = 0.95;
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 /// Payload of a segment at an MTU of 1500 bytes, with timestamps.
 const MSS: usize = 1448;
 
 #[test]
-fn the_same_segments_are_sent_again() {
+fn simulator_and_lab_retransmit_the_same_segments() {
     if !is_root() || !Path::new("/dev/net/tun").exists() {
-        testing::skip(testing::Missing::Privilege, "no right to run a lab");
+        testing::skip(testing::Missing::Privilege, "labs need a privilege");
         return;
     }
-    let _turn = the_only_lab();
+    let _slot = acquire_all_lab_slots();
     let patterns = std::env::var("LONGFAT_PATTERNS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
-    let (mut same, mut judged, mut told) = (0, 0, String::new());
+    let (mut same, mut judged, mut printed) = (0, 0, String::new());
     for pattern in 0..patterns {
         let text = scenario(pattern);
         let Some(lab) = emulated(&text) else {
-            let _ = writeln!(told, "pattern {pattern}: no lab run could be trusted");
+            let _ = writeln!(printed, "pattern {pattern}: no lab run was reliable");
             continue;
         };
         let sim = simulated(&text);
@@ -46,25 +46,28 @@ fn the_same_segments_are_sent_again() {
         }
         let only = |a: &BTreeSet<u32>, b: &BTreeSet<u32>| a.difference(b).copied().collect::<Vec<_>>();
         let _ = writeln!(
-            told,
+            printed,
             "pattern {pattern}: {} in both, only in the lab {:?}, only simulated {:?}\n{text}",
             lab.intersection(&sim).count(),
             only(&lab, &sim),
             only(&sim, &lab)
         );
     }
-    println!("{same} of {judged} patterns agree, {} could not be judged\n{told}", patterns - judged);
+    println!("{same} of {judged} patterns agree, {} could not be judged\n{printed}", patterns - judged);
     if judged * 2 <= patterns {
         testing::skip(
             testing::Missing::QuietMachine,
-            format_args!("only {judged} of {patterns} runs could be trusted"),
+            format_args!("only {judged} of {patterns} runs were reliable"),
         );
     }
-    assert!(f64::from(same) >= (AGREE * f64::from(judged)).floor(), "{same} of {judged} agree\n{told}");
+    assert!(
+        f64::from(same) >= (MIN_AGREEMENT * f64::from(judged)).floor(),
+        "{same} of {judged} agree\n{printed}"
+    );
 }
 
 /// 500 segments over 20 to 50 Mb/s and 20 to 50 ms, and two groups of losses: one to six of twelve packets in a row. All of a
-/// group were sent before the first loss can be known, and the second group comes after the first was repaired: which data
+/// group are sent before the sender can detect the first loss, and the second group follows after the repair of the first: which data
 /// a number stands for does not depend on which of a retransmission and new data goes first by a microsecond (with losses
 /// anywhere the lab itself agreed with the lab in four of five patterns only). Buffers are large from the start, so that
 /// it does not matter either when threads wake.
@@ -108,14 +111,15 @@ size = "724000B"
     )
 }
 
-/// What the kernel sends again, by a capture at the sender.
+/// The segments that the kernel retransmits, from a capture at the sender.
 fn emulated(text: &str) -> Option<BTreeSet<u32>> {
-    for _ in 0..TRIES {
-        let place = Place::new(text);
-        // At real-time priority, so that programs beside it hardly disturb it.
+    for _ in 0..MAX_ATTEMPTS {
+        let place = TestDir::new(text);
+        // At real-time priority, so that other programs hardly disturb it.
         let mut command = Command::new("chrt");
         command.args(["-r", "1", common::binary(), "run", "s.toml", "--engine", "lab", "--json"]);
-        let ran = Ran::of(command.current_dir(place.dir.path()).output().expect("chrt is installed"));
+        let ran =
+            CommandOutput::from(command.current_dir(place.dir.path()).output().expect("chrt is installed"));
         let run = &ran.json()["runs"][0];
         let record = place.path("runs/s").join(run["id"].as_str()?);
         if run["quality"]["ok"] == true {
@@ -125,7 +129,7 @@ fn emulated(text: &str) -> Option<BTreeSet<u32>> {
     None
 }
 
-/// The offsets of data that a capture has twice.
+/// Offsets of data that occur twice in a capture.
 fn sent_twice(capture: &[u8]) -> BTreeSet<u32> {
     let (mut first, mut seen, mut again) = (None, BTreeSet::new(), BTreeSet::new());
     for packet in packets(capture) {
@@ -163,7 +167,7 @@ fn data_of_h1(packet: &[u8]) -> Option<(u32, usize)> {
     (from_h1 && !syn && payload > 0).then(|| (u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]), payload))
 }
 
-/// What the simulator sends again.
+/// The segments that the simulator retransmits.
 fn simulated(text: &str) -> BTreeSet<u32> {
     let scenario = ScenarioFile::parse("s.toml", text).unwrap().resolve(None, &[]).unwrap();
     let kernel: KernelVersion =
@@ -192,7 +196,7 @@ impl Controllers for Native {
     }
 }
 
-/// The offsets of segments that a trace has as sent again.
+/// Offsets of the retransmitted segments in a trace.
 #[derive(Default)]
 struct SentAgain(BTreeSet<u32>);
 

@@ -1,4 +1,4 @@
-//! Lab runs on a machine that stalls: the run is repeated, the published row says that it is unreliable, and nothing fails.
+//! Lab runs on a machine that stalls: the run is repeated, the published row is marked unreliable, and the command succeeds.
 
 use std::{
     process::Stdio,
@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::common;
-use common::{Place, Ran, lab::signal, turn::the_only_lab};
+use common::{CommandOutput, TestDir, lab::signal, lab_slots::acquire_all_lab_slots};
 use serde_json::Value;
 
 /// A ping over 20 ms: its largest round trip and its median.
@@ -37,30 +37,30 @@ value = "41ms"
 tolerance = "10%"
 "#;
 
-/// Length of the stalls made here, and time from one to the next.
+/// Length and interval of the artificial stalls.
 const STALL: Duration = Duration::from_millis(60);
 const EVERY: Duration = Duration::from_millis(600);
 
-/// Runs `args` and stops the whole process for [`STALL`] now and then.
-fn run_stalled(place: &Place, args: &[&str]) -> Ran {
+/// Runs `args` and stops the process for [`STALL`] every [`EVERY`].
+fn run_stalled(place: &TestDir, args: &[&str]) -> CommandOutput {
     let mut command = place.longfat(args);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "it never ended");
+        assert!(begun.elapsed() < Duration::from_secs(120), "the run did not end");
         std::thread::sleep(EVERY);
-        // It is not waited for yet, so the number is still its own.
+        // The child has not been reaped, so its process id is still valid.
         signal("-STOP", child.id());
         std::thread::sleep(STALL);
         signal("-CONT", child.id());
     }
-    Ran::of(child.wait_with_output().unwrap())
+    CommandOutput::from(child.wait_with_output().unwrap())
 }
 
 #[test]
-fn a_run_on_a_machine_that_stalls_is_repeated_and_unreliable_but_no_failure() {
-    let _turn = the_only_lab();
-    let place = Place::new(PING);
+fn stalled_runs_are_repeated_and_marked_unreliable() {
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(PING);
     let ran = run_stalled(&place, &["run", "s.toml", "--json"]);
     if ran.code == 4 {
         testing::skip(testing::Missing::Privilege, "a lab needs namespaces");
@@ -73,13 +73,13 @@ fn a_run_on_a_machine_that_stalls_is_repeated_and_unreliable_but_no_failure() {
     assert_eq!((max["id"].as_str(), max["verdict"].as_str()), (Some("T-max"), Some("unreliable")), "{json}");
     assert!(max["faults"][0].as_str().unwrap().contains("stalled"), "{max}");
     let discarded = run["discarded"].as_array().unwrap();
-    assert_eq!(discarded.len(), 2, "three tries: {run}");
+    assert_eq!(discarded.len(), 2, "three attempts: {run}");
     assert!(discarded.iter().all(|d| !d["faults"].as_array().unwrap().is_empty()), "{run}");
     assert!(ran.stderr.contains("the machine disturbed try 1 of 3"), "{ran:?}");
     let records: Vec<_> = std::fs::read_dir(place.path("runs/s")).unwrap().collect();
-    assert_eq!(records.len(), 1, "discarded tries are no records: {records:?}");
+    assert_eq!(records.len(), 1, "discarded attempts have no records: {records:?}");
 
-    // The stall is in its place on the time axis, and one definition gives remark, table and verdict.
+    // The event has the stall's time, and warning, table and verdict agree on its length.
     let id = run["id"].as_str().unwrap();
     let csv = place.run(&["export", "csv", id, "--table", "events"]).stdout;
     let stalls_us: Vec<i64> = csv
@@ -100,16 +100,16 @@ fn a_run_on_a_machine_that_stalls_is_repeated_and_unreliable_but_no_failure() {
 }
 
 #[test]
-fn a_quiet_run_is_made_once_and_reliable() {
-    let _turn = the_only_lab();
-    let place = Place::new(PING);
+fn undisturbed_runs_are_not_repeated() {
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(PING);
     for _ in 0..3 {
         let ran = place.run(&["run", "s.toml", "--json"]);
         if ran.code == 4 {
             testing::skip(testing::Missing::Privilege, "a lab needs namespaces");
             return;
         }
-        assert_eq!(ran.code, 0, "what is not within was disturbed, and is not missed: {ran:?}");
+        assert_eq!(ran.code, 0, "disturbed figures are not counted as missed: {ran:?}");
         let json = ran.parsed();
         let verdicts: Vec<_> = json["published"].as_array().unwrap().iter().map(|p| &p["verdict"]).collect();
         assert!(verdicts.iter().all(|verdict| *verdict == "within" || *verdict == "unreliable"), "{json}");
@@ -122,9 +122,9 @@ fn a_quiet_run_is_made_once_and_reliable() {
 }
 
 #[test]
-fn an_unreliable_run_has_one_line_with_its_reasons() {
-    let _turn = the_only_lab();
-    let place = Place::new(PING);
+fn unreliable_runs_print_one_line_of_reasons() {
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(PING);
     let ran = run_stalled(&place, &["run", "s.toml"]);
     if ran.code == 4 {
         testing::skip(testing::Missing::Privilege, "a lab needs namespaces");

@@ -1,4 +1,4 @@
-//! `--engine kernel`: scenarios in a guest kernel in virtual time. The kernel is the newest of this user's cache, or else the
+//! `--engine kernel`: scenarios in a guest kernel in virtual time. The kernel is the newest in this user's cache, or else the
 //! one that `machines.rs` finds; without either the tests are skipped. Nothing here depends on how busy the machine is.
 
 use std::{
@@ -14,14 +14,14 @@ use serde_json::Value;
 use testing::Missing;
 
 use crate::{
-    common::{Place, Ran, SMALL, copy_binary, iperf3::Running},
+    common::{CommandOutput, SMALL, TestDir, copy_binary, iperf3::Running},
     machines,
 };
 
-/// How long a guest may take to begin, or to go.
+/// Timeout for a guest to start or to end.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A directory with kernels, for LONGFAT_KERNELS, and whether longfat built the newest: others may take random numbers from
+/// A directory for LONGFAT_KERNELS, and whether longfat built its newest kernel: others may take random numbers from
 /// the machine.
 struct Kernels {
     directory: PathBuf,
@@ -34,24 +34,24 @@ fn kernels() -> Option<&'static Kernels> {
 }
 
 fn find_kernels() -> Option<Kernels> {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let listed = place.run(&["--json", "kernel", "list"]).json();
     if let Some(newest) = listed["kernels"].as_array().and_then(|kernels| kernels.last()) {
         let are_ours = newest["from"]["kind"] != "file";
         return Some(Kernels { directory: listed["directory"].as_str()?.into(), are_ours });
     }
     let kernel = machines::kernel()?;
-    // It stays for all tests of this process; a file of this name is the same kernel.
+    // Shared by all tests of this process. An existing file of this name is the same kernel.
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels");
     let mut build = place.longfat(&["kernel", "build", "--name", "tests", "--image"]);
-    let built = Ran::of(build.arg(kernel).env("LONGFAT_KERNELS", &directory).output().unwrap());
+    let built = CommandOutput::from(build.arg(kernel).env("LONGFAT_KERNELS", &directory).output().unwrap());
     assert_eq!(built.code, 0, "{built:?}");
     Some(Kernels { directory, are_ours: false })
 }
 
-/// Whether a guest boots on this machine's processor: kernels of files may not on one with AMX (docs/kernels.md).
+/// Whether a guest boots on this machine's processor: imported kernels may fail on processors with AMX (docs/kernels.md).
 fn boots(kernels: &Kernels) -> bool {
-    let ran = run(&Place::new(SMALL), kernels, &["--set", "duration=100ms"]);
+    let ran = run(&TestDir::new(SMALL), kernels, &["--set", "duration=100ms"]);
     let has_too_small_buffer = ran.stderr.contains("set fp regs failed");
     if has_too_small_buffer {
         println!("{}", ran.stderr);
@@ -59,7 +59,7 @@ fn boots(kernels: &Kernels) -> bool {
     !has_too_small_buffer
 }
 
-/// The kernels, or the test is skipped.
+/// The kernels; without one the test is skipped.
 macro_rules! kernels_or_skip {
     () => {
         match kernels() {
@@ -72,13 +72,13 @@ macro_rules! kernels_or_skip {
     };
 }
 
-fn run(place: &Place, kernels: &Kernels, args: &[&str]) -> Ran {
+fn run(place: &TestDir, kernels: &Kernels, args: &[&str]) -> CommandOutput {
     let args = [&["--json", "run", "s.toml", "--engine", "kernel"], args].concat();
-    Ran::of(place.longfat(&args).env("LONGFAT_KERNELS", &kernels.directory).output().unwrap())
+    CommandOutput::from(place.longfat(&args).env("LONGFAT_KERNELS", &kernels.directory).output().unwrap())
 }
 
-/// The directories of all records in a place.
-fn records(place: &Place) -> Vec<PathBuf> {
+/// The directories of all records in a test directory.
+fn records(place: &TestDir) -> Vec<PathBuf> {
     let entries = fs::read_dir(place.path("runs/s")).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     found.sort();
@@ -90,9 +90,9 @@ fn flow(summary: &Value) -> &Value {
 }
 
 #[test]
-fn two_runs_in_a_guest_are_the_same_to_the_byte() {
+fn guest_runs_are_byte_identical() {
     let kernels = kernels_or_skip!();
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let cc = if kernels.are_ours { "flows.bulk.cc=bbr" } else { "flows.bulk.cc=cubic" };
     let first = run(&place, kernels, &["--set", cc]).json();
     run(&place, kernels, &["--set", cc]).json();
@@ -100,7 +100,7 @@ fn two_runs_in_a_guest_are_the_same_to_the_byte() {
     for file in ["flows.parquet", "links.parquet", "events.parquet", "scenario.toml"] {
         assert!(fs::read(one.join(file)).unwrap() == fs::read(other.join(file)).unwrap(), "{file} differs");
     }
-    assert!(!one.join("guest").exists(), "what was shared with the guest is gone");
+    assert!(!one.join("guest").exists(), "the directory shared with the guest is removed");
     let run = &first["runs"][0];
     assert_eq!(
         (run["engine"].as_str(), run["quality"]["ok"].as_bool()),
@@ -109,14 +109,14 @@ fn two_runs_in_a_guest_are_the_same_to_the_byte() {
     );
     assert!(run["kernel"].as_str().is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())));
     let steady = flow(&first)["steady_goodput_bps"].as_f64().unwrap();
-    // Data behind a gap counts when the gap is filled, which may be after slow start.
+    // Data after a gap count when the gap is filled, which may be after slow start.
     assert!((80e6..100e6).contains(&steady), "{steady}");
 }
 
 #[test]
-fn another_seed_gives_another_run() {
+fn different_seeds_give_different_runs() {
     let kernels = kernels_or_skip!();
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     for seed in ["1", "2"] {
         let seed = format!("seed={seed}");
         run(
@@ -140,10 +140,10 @@ fn echoes_and_datagrams_are_exact_in_virtual_time() {
          [[flows]]\nname = \"udp\"\nkind = \"udp\"\nfrom = \"h2\"\nto = \"h1\"\nrate = \"8mbit\"\npacket = \"1000B\"\n",
     );
     assert_ne!(text, SMALL);
-    let place = Place::new(&text);
+    let place = TestDir::new(&text);
     let summary = run(&place, kernels, &[]).json();
     let flows = summary["runs"][0]["flows"].as_array().unwrap();
-    // 98 bytes at 100 Mb/s and 10 ms there, nothing back, and what the clock of a stock kernel takes.
+    // 98 bytes at 100 Mb/s and 10 ms forward, an ideal link back, and the time that a stock kernel's clock takes.
     let rtt = flows[0]["median_rtt_us"].as_f64().unwrap();
     assert!((10_007.0..10_020.0).contains(&rtt), "{rtt}");
     let goodput = flows[1]["goodput_bps"].as_f64().unwrap();
@@ -152,11 +152,11 @@ fn echoes_and_datagrams_are_exact_in_virtual_time() {
 }
 
 #[test]
-fn an_ordinary_user_runs_variants_side_by_side() {
+fn unprivileged_users_run_variants_in_parallel() {
     let kernels = kernels_or_skip!();
     let variants = "[[variants]]\nname = \"slow\"\nlinks.h1-s1.forward.rate = \"10mbit\"\n\
                     [[variants]]\nname = \"fast\"\nlinks.h1-s1.forward.rate = \"90mbit\"\n";
-    let place = Place::new(&format!("{SMALL}{variants}"));
+    let place = TestDir::new(&format!("{SMALL}{variants}"));
     fs::set_permissions(place.dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let program = place.path("longfat");
     copy_binary(&program);
@@ -168,8 +168,9 @@ fn an_ordinary_user_runs_variants_side_by_side() {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
     command.args(["--json", "run", "s.toml", "--engine", "kernel"]).current_dir(place.dir.path());
-    let ran =
-        Ran::of(command.env("LONGFAT_KERNELS", &copied).env("HOME", place.dir.path()).output().unwrap());
+    let ran = CommandOutput::from(
+        command.env("LONGFAT_KERNELS", &copied).env("HOME", place.dir.path()).output().unwrap(),
+    );
     let summary = ran.json();
     let goodputs: Vec<f64> = summary["runs"]
         .as_array()
@@ -181,9 +182,9 @@ fn an_ordinary_user_runs_variants_side_by_side() {
 }
 
 #[test]
-fn captures_come_back_into_the_record() {
+fn captures_in_a_guest_are_in_the_record() {
     let kernels = kernels_or_skip!();
-    let place = Place::new(&SMALL.replace("duration = ", "capture = [\"h1\"]\nduration = "));
+    let place = TestDir::new(&SMALL.replace("duration = ", "capture = [\"h1\"]\nduration = "));
     let ran = run(&place, kernels, &[]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let [record] = records(&place).try_into().unwrap();
@@ -196,9 +197,9 @@ fn captures_come_back_into_the_record() {
 }
 
 #[test]
-fn what_a_guest_cannot_run_is_refused_before() {
+fn runs_that_a_guest_cannot_execute_are_refused() {
     let kernels = kernels_or_skip!();
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let refused = |args: &[&str], code: i32, says: &str| {
         let ran = run(&place, kernels, args);
         assert!(ran.code == code && ran.stderr.contains(says), "{args:?}: {ran:?}");
@@ -229,40 +230,40 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A run of an hour, once its guest is at work.
-fn long_run(place: &Place, kernels: &Kernels) -> Running {
+/// A run of an hour, after its guest has started.
+fn long_run(place: &TestDir, kernels: &Kernels) -> Running {
     let mut command = place.longfat(&["run", "s.toml", "--engine", "kernel", "--set", "duration=1h"]);
     let running = Running::start(command.env("LONGFAT_KERNELS", &kernels.directory));
     let parts = || {
         let dirs = fs::read_dir(place.path("runs/s")).into_iter().flatten().flatten();
         dirs.map(|dir| dir.path().join("guest/runs/run")).any(|runs| runs.is_dir())
     };
-    wait_until("the guest never began", parts);
+    wait_until("the guest did not start", parts);
     running
 }
 
 #[test]
 fn a_killed_run_leaves_no_process() {
     let kernels = kernels_or_skip!();
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let running = long_run(&place, kernels);
     assert!(processes_in(place.dir.path()) > 0);
-    // By SIGKILL: it has no time to clean up.
+    // SIGKILL: the program cannot clean up.
     drop(running);
     wait_until("the guest outlives its program", || processes_in(place.dir.path()) == 0);
 }
 
 #[test]
-fn an_interrupted_run_keeps_what_was_measured() {
+fn interrupted_runs_keep_their_samples() {
     let kernels = kernels_or_skip!();
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let running = long_run(&place, kernels);
     let progress = || {
         let dirs = fs::read_dir(place.path("runs/s")).into_iter().flatten().flatten();
         dirs.filter_map(|dir| fs::read_to_string(dir.path().join("guest/progress.json")).ok())
             .any(|text| text.contains("bytes_received"))
     };
-    wait_until("the flow never began", progress);
+    wait_until("the flow did not start", progress);
     running.interrupt();
     let output = running.output();
     assert_eq!(output.status.code(), Some(1), "{output:?}");

@@ -1,13 +1,13 @@
-//! docs/write-your-own-cc.md, typed as it stands.
+//! Runs the commands of docs/write-your-own-cc.md as a user would.
 
 use crate::common;
 use std::process::Command;
 
-use common::{Place, Ran, binary, is_root, turn::a_lab_among_others};
+use common::{CommandOutput, TestDir, binary, is_root, lab_slots::acquire_lab_slot};
 
 const GUIDE: &str = include_str!("../../../docs/write-your-own-cc.md");
 
-/// The fenced blocks: what stands behind the fence, and the text.
+/// The fenced code blocks: the text after the opening fence, and the content.
 fn blocks() -> Vec<(&'static str, &'static str)> {
     let fenced = GUIDE.split("\n```").skip(1).step_by(2);
     fenced.filter_map(|block| block.split_once('\n')).collect()
@@ -21,17 +21,17 @@ fn commands() -> Vec<&'static str> {
     blocks().iter().filter(|(info, _)| *info == "sh").flat_map(|(_, text)| text.lines()).collect()
 }
 
-/// One line of shell in the place, where `longfat` is the program under test.
-fn typed(place: &Place, line: &str) -> Ran {
+/// Runs one line of shell in the test directory; `longfat` is the program under test.
+fn run_line(place: &TestDir, line: &str) -> CommandOutput {
     let folder = std::path::Path::new(binary()).parent().unwrap().display().to_string();
     let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");
     shell.current_dir(place.dir.path()).args(["-c", line]).env("PATH", path).env("NO_COLOR", "1");
-    Ran::of(shell.env_remove("LONGFAT_RUNS").output().unwrap())
+    CommandOutput::from(shell.env_remove("LONGFAT_RUNS").output().unwrap())
 }
 
-fn with_files() -> Place {
-    let place = Place::new("");
+fn with_files() -> TestDir {
+    let place = TestDir::new("");
     for name in ["my.bpf.c", "my.toml"] {
         let language = name.rsplit('.').next().unwrap();
         std::fs::write(place.path(name), block(&format!("{language} {name}"))).unwrap();
@@ -40,27 +40,27 @@ fn with_files() -> Place {
 }
 
 #[test]
-fn every_command_of_the_guide_does_what_it_says() {
+fn every_command_of_the_guide_works() {
     if !is_root() || cc::kernel::missing_requirement().is_some() {
         testing::skip(testing::Missing::Feature, "congestion controls cannot be loaded here");
         return;
     }
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     let place = with_files();
     let all = commands();
     assert!(all.len() >= 9 && all.iter().all(|c| c.starts_with("longfat ")), "{all:?}");
-    // However the test ends, nothing of it stays loaded.
-    struct Unload<'a>(&'a Place);
+    // Unloads the algorithm also if the test fails.
+    struct Unload<'a>(&'a TestDir);
     impl Drop for Unload<'_> {
         fn drop(&mut self) {
-            typed(self.0, "longfat cc unload my");
+            run_line(self.0, "longfat cc unload my");
         }
     }
     let _unload = Unload(&place);
     let default = || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
     let before = default();
     for line in all {
-        let ran = typed(&place, line);
+        let ran = run_line(&place, line);
         assert_eq!(ran.code, 0, "{line}: {ran:?}");
         if line.starts_with("longfat run my.toml --report") {
             assert!(ran.stdout.contains("mine") && ran.stdout.contains("my kept=0.8"), "{ran:?}");
@@ -75,12 +75,12 @@ fn every_command_of_the_guide_does_what_it_says() {
     assert_eq!(default(), before);
 }
 
-/// Without the kernel: the model reads the scenario, and parameters are looked at before anything runs.
+/// Needs no privilege: the model engine reads the scenario, and parameters are checked before a run.
 #[test]
-fn the_guides_scenario_is_checked_against_its_file() {
+fn the_guides_parameters_are_checked_against_the_c_file() {
     let place = with_files();
-    let ran = typed(&place, "longfat run my.toml --engine model");
+    let ran = run_line(&place, "longfat run my.toml --engine model");
     assert_eq!(ran.code, 0, "{ran:?}");
-    let wrong = typed(&place, "longfat run my.toml --engine model --set flows.bulk.cc.set.keep=0.5");
+    let wrong = run_line(&place, "longfat run my.toml --engine model --set flows.bulk.cc.set.keep=0.5");
     assert_eq!(wrong.code, 2, "{wrong:?}");
 }

@@ -1,4 +1,4 @@
-//! Our client with iperf3's server and iperf3's client with ours, flag by flag, over loopback. Both ends' JSON is compared.
+//! longfat's client with iperf3's server and vice versa, flag by flag, over loopback. Compares the JSON of both ends.
 
 use crate::common;
 use std::{
@@ -15,10 +15,10 @@ use common::{
 };
 use serde_json::Value;
 
-/// Tests side by side; the machine has at least two processors.
-const SIDE_BY_SIDE: usize = 3;
+/// Number of parallel tests; the machine has at least two processors.
+const PARALLEL_TESTS: usize = 3;
 
-/// A test: flags that both clients take. `exact`: so many bytes are sent.
+/// A test: flags of both clients. `exact` is the number of bytes sent.
 struct Case {
     flags: &'static str,
     exact: Option<u64>,
@@ -32,7 +32,7 @@ const fn exact(flags: &'static str, bytes: u64) -> Case {
     Case { flags, exact: Some(bytes) }
 }
 
-/// Most are of an amount: iperf3's shortest time is a second.
+/// Most cases limit the number of bytes, because iperf3's minimum duration is a second.
 const CASES: &[Case] = &[
     case("-t 1"),
     case("-t 1 -R -i 0.5"),
@@ -75,24 +75,24 @@ const CASES: &[Case] = &[
     case("-u -n 1M -b 50M -R"),
 ];
 
-/// What both ends of a test printed.
+/// The documents that both ends of a test printed.
 struct Both {
     what: String,
     client: Value,
     server: Value,
 }
 
-/// A test, made once more where its client fails: on a busy machine a connection may time out.
+/// Runs a test; repeats it once if its client fails: on a busy machine a connection may time out.
 fn run(flags: &str, ours_is_client: bool) -> Both {
     let failed = match try_run(flags, ours_is_client) {
         Ok(both) => return both,
         Err(failed) => failed,
     };
-    eprintln!("once more, because: {failed}");
-    try_run(flags, ours_is_client).unwrap_or_else(|again| panic!("{failed}; once more: {again}"))
+    eprintln!("repeated because: {failed}");
+    try_run(flags, ours_is_client).unwrap_or_else(|again| panic!("{failed}; repeated: {again}"))
 }
 
-/// What a failed client printed is the error. Its server, which would wait for another one, is killed.
+/// Runs a test. The error is the output of the failed client; its server is killed, because it would wait for another client.
 fn try_run(flags: &str, ours_is_client: bool) -> Result<Both, String> {
     let port = free_port().to_string();
     let ours = |command: &str| {
@@ -127,7 +127,7 @@ fn bytes(of: &Value, key: &str) -> u64 {
     of["end"][key]["bytes"].as_u64().unwrap_or_else(|| panic!("no end.{key}.bytes in {of:#}"))
 }
 
-/// Bytes of a stream that iperf3 tells less of than it sends: since 3.16 its threads go on while it counts, by a block.
+/// Bytes that iperf3 sends but may not report, per stream: since 3.16 its threads send another block while it counts.
 fn uncounted() -> u64 {
     static UNCOUNTED: LazyLock<u64> = LazyLock::new(|| {
         let output = Command::new("iperf3").arg("--version").output().unwrap();
@@ -154,16 +154,19 @@ fn check(case: &Case, both: &Both) {
         let (sent_bytes, received_bytes) = (bytes(client, &sent), bytes(client, &received));
         assert!(received_bytes > 0, "{what}: nothing received: {client:#}");
         let slack = client["end"]["streams"].as_array().map_or(0, Vec::len) as u64 * uncounted();
-        // What was in the kernel's buffers when the time was over is sent and not received. What is omitted each end times
-        // for itself.
+        // Data in the kernel's buffers at the end are sent and not received. Each end determines the omitted part
+        // separately.
         assert!(
             received_bytes <= sent_bytes + slack || has("-O"),
             "{what}: {received_bytes} received of {sent_bytes}"
         );
-        // Each end told the other what it counted: both have the same figures.
+        // The ends exchange their counters, so both documents have the same figures.
         let client_sends = !has("-R") && direction.is_empty();
-        let (told, key) = if client_sends { (received_bytes, &received) } else { (sent_bytes, &sent) };
-        assert!(bytes(server, key).abs_diff(told) <= slack, "{what}: {key} at both ends: {told} told");
+        let (printed, key) = if client_sends { (received_bytes, &received) } else { (sent_bytes, &sent) };
+        assert!(
+            bytes(server, key).abs_diff(printed) <= slack,
+            "{what}: {key} at both ends: {printed} received"
+        );
         let retransmits = &client["end"][&sent]["retransmits"];
         assert!(retransmits.is_u64(), "{what}: retransmits of {sent}: {retransmits}");
     }
@@ -212,14 +215,14 @@ fn check_udp(case: &Case, both: &Both) {
     }
 }
 
-/// Runs all cases, some side by side; the first failure is told with its case.
+/// Runs all cases, some in parallel; the first failure is reported with its case.
 fn run_all(ours_is_client: bool) {
     if !has_iperf3() {
         return;
     }
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..SIDE_BY_SIDE {
+        for _ in 0..PARALLEL_TESTS {
             scope.spawn(|| {
                 while let Some(case) = CASES.get(next.fetch_add(1, Ordering::Relaxed)) {
                     check(case, &run(case.flags, ours_is_client));
@@ -239,9 +242,9 @@ fn iperf3s_client_and_our_server_agree() {
     run_all(false);
 }
 
-/// Keys that iperf3's document has and ours must have, at the same end with the same flags.
+/// Each end's document must have all keys of iperf3's document with the same flags.
 #[test]
-fn our_document_has_the_keys_of_iperf3s() {
+fn our_json_has_all_keys_of_iperf3() {
     if !has_iperf3() {
         return;
     }
@@ -258,7 +261,7 @@ fn our_document_has_the_keys_of_iperf3s() {
     }
 }
 
-/// Paths of what is in `theirs` and not in `ours`. Lists are compared by their first element.
+/// Paths of the values in `theirs` that are missing in `ours`. Lists are compared by their first element.
 fn lacks(ours: &Value, theirs: &Value, path: &str, missing: &mut Vec<String>) {
     match (ours, theirs) {
         (Value::Object(ours), Value::Object(theirs)) => {

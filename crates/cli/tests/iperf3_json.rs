@@ -1,17 +1,17 @@
-//! iperf3's JSON as records, records as iperf3's JSON; manual pages and completions.
+//! Import and export of iperf3's JSON; manual pages and completions.
 
 use crate::common;
 use std::path::{Path, PathBuf};
 
-use common::{Place, Ran, SMALL};
+use common::{CommandOutput, SMALL, TestDir};
 use serde_json::Value;
 
-/// A file that Debian's iperf3 3.12 made.
+/// A file written by Debian's iperf3 3.12.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../iperf3/tests/documents").join(name)
 }
 
-fn import(place: &Place, name: &str) -> Value {
+fn import(place: &TestDir, name: &str) -> Value {
     let file = fixture(name);
     place.run(&["import", "iperf3", file.to_str().unwrap(), "--json"]).json()
 }
@@ -21,12 +21,12 @@ fn theirs(name: &str) -> Value {
 }
 
 #[test]
-fn an_imported_test_is_a_run_like_others() {
-    let place = Place::new(SMALL);
-    let told = import(&place, "tcp-two.client.json");
-    assert_eq!(told["schema"], "longfat.imported/1");
-    let record = told["records"][0]["record"].as_str().unwrap();
-    assert_eq!(told["records"][0]["partial"], false);
+fn imported_tests_are_ordinary_runs() {
+    let place = TestDir::new(SMALL);
+    let printed = import(&place, "tcp-two.client.json");
+    assert_eq!(printed["schema"], "longfat.imported/1");
+    let record = printed["records"][0]["record"].as_str().unwrap();
+    assert_eq!(printed["records"][0]["partial"], false);
     import(&place, "tcp-reverse.client.json");
     let listed = place.run(&["ls"]).stdout;
     assert!(listed.contains("tcp-two.client") && listed.contains("iperf3"), "{listed}");
@@ -58,39 +58,39 @@ fn an_imported_test_is_a_run_like_others() {
 }
 
 #[test]
-fn rows_are_what_iperf3_told_of_each_interval() {
-    let place = Place::new(SMALL);
+fn rows_match_iperf3s_intervals() {
+    let place = TestDir::new(SMALL);
     let record = import(&place, "tcp-omit.client.json")["records"][0]["record"].as_str().unwrap().to_owned();
     let rows = record::Run::open(&place.path(&record)).unwrap().flows().unwrap();
     let iperf3 = theirs("tcp-omit.client.json");
     let intervals = iperf3["intervals"].as_array().unwrap();
-    // One row more: where the first interval begins.
+    // One additional row at the start of the first interval.
     assert_eq!(rows.len(), intervals.len() + 1);
     let (mut last_us, mut retransmits) = (0, 0);
     for (row, interval) in rows[1..].iter().zip(intervals) {
         let stream = &interval["streams"][0];
-        assert!(row.time_us > last_us, "the omitted part comes first, and time goes on after it");
+        assert!(row.time_us > last_us, "the omitted part comes first, and the time continues after it");
         last_us = row.time_us;
         retransmits += stream["retransmits"].as_i64().unwrap();
         let cwnd = row.snd_cwnd_segs.unwrap() * row.snd_mss_bytes.unwrap();
         assert_eq!(cwnd, stream["snd_cwnd"].as_i64().unwrap(), "the segment size is found");
         assert_eq!((row.srtt_us, row.total_retrans_segs), (stream["rtt"].as_i64(), Some(retransmits)));
         let number = |key: &str| stream[key].as_f64().unwrap();
-        // Where the counted part begins iperf3 divides by too long a time.
+        // iperf3 divides the first counted interval by too long a time.
         let mistaken = (number("end") - number("start") - number("seconds")).abs() > 1e-3;
         let seconds = if mistaken { number("end") } else { number("seconds") };
         let rate = row.goodput_bps.unwrap() as f64 * seconds / (number("bytes") * 8.0);
         assert!((rate - 1.0).abs() < 1e-3, "{row:?} {stream}");
     }
     let columns = (rows[1].limited_by, rows[1].bytes_acked, rows[1].rcv_wnd_bytes);
-    assert_eq!(columns, (None, None, None), "what iperf3 does not tell stays blank");
+    assert_eq!(columns, (None, None, None), "values that iperf3 does not report are empty");
 }
 
 #[test]
 fn datagrams_are_counted_at_both_ends() {
-    let place = Place::new(SMALL);
-    let told = import(&place, "udp-reverse.client.json");
-    let shown = place.run(&["show", told["records"][0]["record"].as_str().unwrap(), "--json"]).json();
+    let place = TestDir::new(SMALL);
+    let printed = import(&place, "udp-reverse.client.json");
+    let shown = place.run(&["show", printed["records"][0]["record"].as_str().unwrap(), "--json"]).json();
     let flow = &shown["runs"][0]["flows"][0];
     let end = theirs("udp-reverse.client.json")["end"].clone();
     assert_eq!((&flow["name"], &flow["kind"]), (&"stream-1".into(), &"udp".into()));
@@ -102,10 +102,10 @@ fn datagrams_are_counted_at_both_ends() {
 }
 
 #[test]
-fn what_was_imported_exports_as_it_was() {
-    let place = Place::new(SMALL);
-    let told = import(&place, "tcp-bidir.server.json");
-    let record = told["records"][0]["record"].as_str().unwrap();
+fn exported_imports_equal_the_original() {
+    let place = TestDir::new(SMALL);
+    let printed = import(&place, "tcp-bidir.server.json");
+    let record = printed["records"][0]["record"].as_str().unwrap();
     let exported = place.run(&["export", "iperf3", record]).json();
     let original = theirs("tcp-bidir.server.json");
     for key in ["sum_sent", "sum_received", "sum_sent_bidir_reverse", "sum_received_bidir_reverse"] {
@@ -121,8 +121,8 @@ fn what_was_imported_exports_as_it_was() {
 }
 
 #[test]
-fn a_simulation_exports_as_a_test() {
-    let place = Place::new(SMALL);
+fn simulations_export_as_iperf3_json() {
+    let place = TestDir::new(SMALL);
     let ran = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
     let flow = &ran["runs"][0]["flows"][0];
     let out = place.path("out.json");
@@ -139,15 +139,15 @@ fn a_simulation_exports_as_a_test() {
     assert_eq!(document["start"]["connected"][0]["remote_host"], "10.0.0.2");
     assert_eq!(document["end"]["sender_tcp_congestion"], "cubic");
     assert!(intervals[3]["streams"][0]["snd_cwnd"].as_u64().unwrap() > 14_480, "{intervals:?}");
-    // And comes back in as a run.
+    // The export can be imported as a run.
     let back = place.run(&["import", "iperf3", out.to_str().unwrap(), "--json"]).json();
     let again = place.run(&["show", back["records"][0]["record"].as_str().unwrap(), "--json"]).json();
     assert_eq!(again["runs"][0]["flows"][0]["bytes"], flow["bytes"]);
 }
 
 #[test]
-fn what_cannot_be_imported_is_told_and_leaves_nothing() {
-    let place = Place::new(SMALL);
+fn invalid_imports_are_reported_and_write_nothing() {
+    let place = TestDir::new(SMALL);
     std::fs::write(place.path("text.json"), "iperf 3.12\n").unwrap();
     std::fs::write(place.path("other.json"), r#"{"a": 1}"#).unwrap();
     std::fs::write(place.path("empty.json"), "").unwrap();
@@ -157,37 +157,37 @@ fn what_cannot_be_imported_is_told_and_leaves_nothing() {
     std::fs::copy(fixture("refused.client.json"), place.path("refused.json")).unwrap();
     for (file, message) in [
         ("text.json", "expected value"),
-        ("other.json", "it has no start"),
-        ("empty.json", "it has no test"),
+        ("other.json", "no start, no intervals, no end and no error"),
+        ("empty.json", "no test in this file"),
         ("binary.json", "UTF-8"),
         ("cut.json", "EOF"),
         ("refused.json", "Connection refused"),
         ("none.json", "No such file"),
-        (".", "it is not a regular file"),
+        (".", "not a regular file"),
     ] {
         let ran = place.run(&["import", "iperf3", file]);
         assert_eq!(ran.code, 2, "{file}: {ran:?}");
         assert!(ran.stderr.contains(message) && ran.stdout.is_empty(), "{file}: {ran:?}");
     }
-    assert!(!place.path("runs").exists(), "nothing may be left behind");
+    assert!(!place.path("runs").exists(), "no files may remain");
 }
 
 #[test]
-fn a_test_that_was_cut_off_is_kept_as_partial() {
-    let place = Place::new(SMALL);
+fn interrupted_tests_are_imported_as_partial() {
+    let place = TestDir::new(SMALL);
     let mut document = theirs("tcp.client.json");
     document["end"] = serde_json::json!({});
     document["error"] = "interrupt - the client has terminated".into();
     std::fs::write(place.path("cut.json"), document.to_string()).unwrap();
-    let told = place.run(&["import", "iperf3", "cut.json", "--json"]).json();
-    assert_eq!(told["records"][0]["partial"], true);
-    let shown = place.run(&["show", told["records"][0]["record"].as_str().unwrap()]).stdout;
+    let printed = place.run(&["import", "iperf3", "cut.json", "--json"]).json();
+    assert_eq!(printed["records"][0]["partial"], true);
+    let shown = place.run(&["show", printed["records"][0]["record"].as_str().unwrap()]).stdout;
     assert!(shown.contains("the client has terminated") && shown.contains("partial"), "{shown}");
 }
 
 #[test]
 fn completions_and_manual_pages_name_every_command() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let help = place.run(&["--help"]).stdout;
     let commands: Vec<&str> = help
         .lines()
@@ -200,10 +200,10 @@ fn completions_and_manual_pages_name_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let script = place.run(&["completions", shell]).stdout;
         assert!(script.contains("LONGFAT_COMPLETE"), "{script}");
-        let mut asked = place.longfat(&["--", "longfat", ""]);
+        let mut requested = place.longfat(&["--", "longfat", ""]);
         // The index of the completed word, as the scripts of bash and zsh pass it.
-        asked.env("LONGFAT_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "1");
-        let words = Ran::of(asked.output().unwrap()).stdout;
+        requested.env("LONGFAT_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "1");
+        let words = CommandOutput::from(requested.output().unwrap()).stdout;
         for command in &commands {
             assert!(words.contains(command), "{shell} has no {command}: {words}");
         }

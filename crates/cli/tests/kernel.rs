@@ -1,16 +1,16 @@
-//! `longfat kernel` without a build: what it lists, removes and refuses. The crate `guest` tests builds.
+//! `longfat kernel` without builds: list, remove and errors. Builds are tested in the crate `guest`.
 
-use crate::common::{Place, Ran, SMALL};
+use crate::common::{CommandOutput, SMALL, TestDir};
 
-/// The command, with an empty cache of its own.
-fn kernel(place: &Place, args: &[&str]) -> Ran {
+/// Runs `longfat kernel` with a separate, empty cache.
+fn kernel(place: &TestDir, args: &[&str]) -> CommandOutput {
     let mut command = place.longfat(&[&["kernel"], args].concat());
-    Ran::of(command.env("LONGFAT_KERNELS", place.path("kernels")).output().unwrap())
+    CommandOutput::from(command.env("LONGFAT_KERNELS", place.path("kernels")).output().unwrap())
 }
 
 #[test]
-fn an_empty_cache_is_listed_and_left_alone() {
-    let place = Place::new(SMALL);
+fn listing_an_empty_cache_creates_nothing() {
+    let place = TestDir::new(SMALL);
     let listed = kernel(&place, &["list"]);
     assert_eq!(listed.code, 0, "{listed:?}");
     assert!(listed.stdout.contains("build one with: longfat kernel build 6.1"), "{listed:?}");
@@ -22,8 +22,8 @@ fn an_empty_cache_is_listed_and_left_alone() {
 }
 
 #[test]
-fn what_a_killed_build_left_is_removed() {
-    let place = Place::new(SMALL);
+fn files_of_killed_builds_are_removed() {
+    let place = TestDir::new(SMALL);
     std::fs::create_dir_all(place.path("kernels/.work-1-a/tree")).unwrap();
     let listed = kernel(&place, &["list"]);
     assert!(listed.stderr.contains("removed the files of a build that was killed"), "{listed:?}");
@@ -31,8 +31,8 @@ fn what_a_killed_build_left_is_removed() {
 }
 
 #[test]
-fn mistakes_end_with_code_2_and_a_reason() {
-    let place = Place::new(SMALL);
+fn mistakes_exit_with_2_and_a_reason() {
+    let place = TestDir::new(SMALL);
     for (args, reason) in [
         (&["remove", "6.1"][..], "no kernel 6.1"),
         (&["remove"], "required"),

@@ -10,16 +10,17 @@ use std::{
 };
 
 use common::{
-    Place, Ran, SMALL, eventually, is_root, network_namespaces, shipped,
-    turn::{a_lab_among_others, the_only_lab},
+    CommandOutput, SMALL, TestDir, bundled_scenario, eventually, is_root,
+    lab_slots::{acquire_all_lab_slots, acquire_lab_slot},
+    network_namespaces,
 };
 
 /// Three tries: on a busy machine, a host that waits for a processor sends in bursts, which can overflow the
 /// queue.
 #[test]
 fn each_limit_is_found() {
-    let _turn = the_only_lab();
-    let place = Place::new(&shipped("verdicts.toml"));
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(&bundled_scenario("verdicts.toml"));
     let mut failures = Vec::new();
     for _ in 0..3 {
         let json = place.run(&["run", "s.toml", "--set", "duration=5s", "--json"]).json();
@@ -67,8 +68,8 @@ fn check_limits(runs: &[serde_json::Value]) -> Result<(), String> {
 
 #[test]
 fn the_remedy_raises_the_goodput() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(&shipped("verdicts.toml"));
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(&bundled_scenario("verdicts.toml"));
     let args = ["run", "s.toml", "--variant", "only-rmem-small", "--set", "duration=3s", "--json"];
     let before = place.run(&args).json();
     let flow = &before["runs"][0]["flows"][0];
@@ -84,8 +85,8 @@ fn the_remedy_raises_the_goodput() {
 
 #[test]
 fn the_rtt_of_the_first_ping_includes_arp() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(&shipped("lab8-ping.toml"));
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(&bundled_scenario("lab8-ping.toml"));
     let ran = place.run(&["run", "s.toml", "--json"]);
     let json = ran.parsed();
     let flow = &json["runs"][0]["flows"][0];
@@ -98,8 +99,8 @@ fn the_rtt_of_the_first_ping_includes_arp() {
 
 #[test]
 fn the_summary_has_the_documented_fields() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let ran = place.run(&["run", "s.toml", "--engine", "lab", "--json"]);
     let json = ran.json();
     assert_eq!(json["schema"], "longfat.summary/1");
@@ -132,8 +133,8 @@ fn the_summary_has_the_documented_fields() {
 
 #[test]
 fn hosts_connect_by_tap_devices_and_by_packet_sockets() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     for ports in ["tap", "packet"] {
         let json = place.run(&["run", "s.toml", "--ports", ports, "--json"]).json();
         let goodput = json["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap();
@@ -143,12 +144,12 @@ fn hosts_connect_by_tap_devices_and_by_packet_sockets() {
 
 #[test]
 fn a_flow_over_ipv6_with_a_size_and_a_late_start() {
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     let scenario = SMALL
         .replace("10.0.0.1/24", "fd00::1/64")
         .replace("10.0.0.2/24", "fd00::2/64")
         .replace("cc = \"cubic\"", "cc = \"reno\"\nstart = \"200ms\"\nsize = \"1MB\"");
-    let place = Place::new(&scenario);
+    let place = TestDir::new(&scenario);
     let json = place.run(&["run", "s.toml", "--set", "duration=10s", "--json"]).json();
     let flow = &json["runs"][0]["flows"][0];
     assert_eq!(flow["bytes"], 1_000_000);
@@ -159,12 +160,12 @@ fn a_flow_over_ipv6_with_a_size_and_a_late_start() {
 
 #[test]
 fn a_lab_runs_without_root() {
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     if !is_root() {
         testing::skip(testing::Missing::Feature, "all other tests already run without root");
         return;
     }
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     // Another user (nobody, 65534) must be able to run the program and to write the record.
     let binary = place.path("longfat");
     common::copy_binary(&binary);
@@ -175,7 +176,7 @@ fn a_lab_runs_without_root() {
     allow_all_users(place.dir.path());
     let mut command = Command::new(&binary);
     command.current_dir(place.dir.path()).args(["run", "s.toml", "--json"]).env_remove("XDG_RUNTIME_DIR");
-    let ran = Ran::of(command.uid(65_534).gid(65_534).output().unwrap());
+    let ran = CommandOutput::from(command.uid(65_534).gid(65_534).output().unwrap());
     if ran.code == 4 {
         assert!(ran.stderr.contains("user namespaces"), "{ran:?}");
         testing::skip(testing::Missing::Feature, "this machine allows no user namespaces");
@@ -189,8 +190,8 @@ fn a_lab_runs_without_root() {
 
 #[test]
 fn a_run_fails_if_a_flow_fails() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"100%\""));
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"100%\""));
     let ran = place.run(&["run", "s.toml", "--set", "duration=10s"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("flow bulk") && ran.stderr.contains("cannot connect"), "{ran:?}");
@@ -199,11 +200,11 @@ fn a_run_fails_if_a_flow_fails() {
 
 #[test]
 fn lost_pings_are_counted() {
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     let scenario = SMALL
         .replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"40%\"")
         .replace("cc = \"cubic\"", "kind = \"ping\"\ninterval = \"20ms\"");
-    let place = Place::new(&scenario);
+    let place = TestDir::new(&scenario);
     let json = place.run(&["run", "s.toml", "--set", "duration=4s", "--json"]).json();
     let run = &json["runs"][0];
     let (sent, lost) = (&run["flows"][0]["pings_sent"], &run["flows"][0]["pings_lost"]);
@@ -214,8 +215,8 @@ fn lost_pings_are_counted() {
 
 #[test]
 fn a_closed_standard_error_does_not_stop_a_run() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let mut child = place
         .longfat(&["run", "s.toml", "--set", "duration=6s", "--json"])
         .stdout(Stdio::piped())
@@ -224,12 +225,12 @@ fn a_closed_standard_error_does_not_stop_a_run() {
         .unwrap();
     // Closes the pipe before the progress line that is written after five seconds.
     drop(child.stderr.take());
-    let ran = Ran::of(child.wait_with_output().unwrap());
+    let ran = CommandOutput::from(child.wait_with_output().unwrap());
     assert!(ran.json()["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap() > 30e6);
 }
 
 /// Starts a run of 30 s.
-fn start_long_run(place: &Place) -> Child {
+fn start_long_run(place: &TestDir) -> Child {
     place
         .longfat(&["run", "s.toml", "--set", "duration=30s"])
         .stdout(Stdio::null())
@@ -238,15 +239,15 @@ fn start_long_run(place: &Place) -> Child {
         .unwrap()
 }
 
-fn is_alive_in_journal(place: &Place, pid: u32) -> bool {
+fn is_alive_in_journal(place: &TestDir, pid: u32) -> bool {
     let cleaned = place.run(&["lab", "clean", "--json"]).json();
     cleaned["alive"].as_array().unwrap().iter().any(|e| e["pid"] == pid)
 }
 
 #[test]
 fn a_killed_run_leaves_only_its_record() {
-    let _turn = the_only_lab();
-    let place = Place::new(SMALL);
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(SMALL);
     let before = network_namespaces();
     let mut child = start_long_run(&place);
     assert!(eventually(|| is_alive_in_journal(&place, child.id())), "the run did not start");
@@ -277,8 +278,8 @@ fn a_killed_run_leaves_only_its_record() {
 
 #[test]
 fn two_runs_do_not_disturb_each_other() {
-    let _turn = the_only_lab();
-    let (a, b) = (Place::new(SMALL), Place::new(SMALL));
+    let _slot = acquire_all_lab_slots();
+    let (a, b) = (TestDir::new(SMALL), TestDir::new(SMALL));
     let mut first = start_long_run(&a);
     assert!(eventually(|| is_alive_in_journal(&a, first.id())), "the first run did not start");
     let second = b
@@ -291,7 +292,7 @@ fn two_runs_do_not_disturb_each_other() {
     std::thread::sleep(Duration::from_millis(500));
     first.kill().unwrap();
     first.wait().unwrap();
-    let ran = Ran::of(second.wait_with_output().unwrap());
+    let ran = CommandOutput::from(second.wait_with_output().unwrap());
     let flow = &ran.json()["runs"][0]["flows"][0];
     assert!(flow["goodput_bps"].as_f64().unwrap() > 30e6, "{flow}");
     b.run(&["lab", "clean"]);
@@ -299,8 +300,8 @@ fn two_runs_do_not_disturb_each_other() {
 
 #[test]
 fn an_interrupted_run_cleans_up_and_writes_its_record() {
-    let _turn = the_only_lab();
-    let place = Place::new(SMALL);
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(SMALL);
     let before = network_namespaces();
     let mut child = start_long_run(&place);
     assert!(eventually(|| is_alive_in_journal(&place, child.id())), "the run did not start");
@@ -317,12 +318,12 @@ fn an_interrupted_run_cleans_up_and_writes_its_record() {
 
 #[test]
 fn a_full_disk_is_reported_and_no_files_remain() {
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     if !is_root() {
         testing::skip(testing::Missing::Privilege, "mounting a small file system needs root");
         return;
     }
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let disk = place.path("disk");
     std::fs::create_dir(&disk).unwrap();
     let mounted =

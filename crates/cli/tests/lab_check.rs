@@ -1,11 +1,11 @@
-//! `longfat lab check` on whatever machine this is: the document is whole, and the exit code agrees with it.
+//! `longfat lab check` on this machine: the document is complete, and the exit code agrees with it.
 
 use crate::common;
-use common::Place;
+use common::TestDir;
 
 #[test]
 fn the_document_and_the_exit_code_agree() {
-    let ran = Place::new("").run(&["lab", "check", "--json"]);
+    let ran = TestDir::new("").run(&["lab", "check", "--json"]);
     let json = ran.parsed();
     assert_eq!(json["schema"], "longfat.check/1");
     assert_eq!(ran.code == 0, json["can_run"] == true, "{ran:?}");
@@ -15,7 +15,7 @@ fn the_document_and_the_exit_code_agree() {
     for item in items {
         let state = item["state"].as_str().unwrap();
         assert!(["ok", "limited", "missing"].contains(&state), "{item}");
-        assert_eq!(state == "ok", item["remedy"].is_null(), "what is not ok has a remedy: {item}");
+        assert_eq!(state == "ok", item["remedy"].is_null(), "items that are not ok have a remedy: {item}");
         assert!(!item["found"].as_str().unwrap().is_empty(), "{item}");
     }
 }

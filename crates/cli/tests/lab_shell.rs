@@ -4,17 +4,17 @@ use crate::common;
 use std::path::Path;
 
 use common::{
-    Place, SMALL,
+    SMALL, TestDir,
     lab::{Lab, have},
+    lab_slots::acquire_lab_slot,
     terminal::Terminal,
-    turn::a_lab_among_others,
 };
 
 /// The end of the prompt, also of one that shows a late emulator.
 const PROMPT: &str = "> ";
 
 /// The shell of a lab at a terminal, with its history in `state`.
-fn shell_at_terminal(place: &Place, lab: &Lab<'_>, state: &Path) -> Terminal {
+fn shell_at_terminal(place: &TestDir, lab: &Lab<'_>, state: &Path) -> Terminal {
     let mut command = place.longfat(&["lab", "shell", "--lab", &lab.name]);
     command.env("XDG_STATE_HOME", state);
     let mut terminal = Terminal::start(command);
@@ -24,12 +24,12 @@ fn shell_at_terminal(place: &Place, lab: &Lab<'_>, state: &Path) -> Terminal {
 }
 
 #[test]
-fn a_program_on_a_host_has_the_terminal_and_gives_it_back() {
+fn programs_on_hosts_run_in_the_terminals_foreground() {
     if !have(&["ping", "bash"]) {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let mut terminal = shell_at_terminal(&place, &lab, &place.path("state"));
     // Ctrl-C ends the program, not the shell.
@@ -38,7 +38,7 @@ fn a_program_on_a_host_has_the_terminal_and_gives_it_back() {
     terminal.press("\x03");
     terminal.expect("rtt min");
     terminal.expect(PROMPT);
-    // bash has job control of its own, and its programs too.
+    // bash and its programs use job control.
     terminal.press("h1 bash --norc\r");
     terminal.expect("bash-");
     terminal.press("echo on $LONGFAT_HOST$((40 + 2))\r");
@@ -49,14 +49,14 @@ fn a_program_on_a_host_has_the_terminal_and_gives_it_back() {
     terminal.expect("rtt min");
     terminal.press("exit\r");
     terminal.expect(PROMPT);
-    // Ctrl-Z neither stops the shell nor loses the program.
+    // Ctrl-Z stops neither the shell nor the program.
     terminal.press("h1 sh -c 'echo ready; read line; echo got $line'\r");
     terminal.expect("\nready");
     terminal.press("\x1a");
     terminal.press("this\r");
     terminal.expect("got this");
     terminal.expect(PROMPT);
-    // Raw mode of a killed program does not remain.
+    // The raw mode of a killed program is reset.
     terminal.press("h1 sh -c 'stty -icanon -echo; kill -KILL $$'\r");
     terminal.expect(PROMPT);
     terminal.press("nodes\r");
@@ -67,9 +67,9 @@ fn a_program_on_a_host_has_the_terminal_and_gives_it_back() {
 }
 
 #[test]
-fn words_are_completed_and_lines_are_remembered() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn completion_and_history_work() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let state = place.path("state");
     let mut terminal = shell_at_terminal(&place, &lab, &state);
@@ -84,7 +84,7 @@ fn words_are_completed_and_lines_are_remembered() {
     terminal.expect(PROMPT);
     terminal.press("\x04");
     assert_eq!(terminal.code(), Some(0));
-    // The arrow up has the last line of the last session.
+    // Arrow up shows the last line of the previous session.
     let mut again = shell_at_terminal(&place, &lab, &state);
     again.press("\x1b[A\r");
     again.expect("\nh2 done");
@@ -106,14 +106,14 @@ fn words_are_completed_and_lines_are_remembered() {
 }
 
 #[test]
-fn mininets_commands_are_answered() {
+fn mininets_commands_work_or_name_an_alternative() {
     if !have(&["ping", "iperf3", "sysctl"]) {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
-    let typed = lab.typed(
+    let typed = lab.type_into_shell(
         "net\ndump\nintfs\npingallfull\npingpair\niperf h1 h2 -t 1\niperfudp 1M h1 h2 -t 1\ntime nodes\n",
     );
     assert_eq!(typed.code, 0, "{typed:?}");
@@ -141,25 +141,25 @@ fn mininets_commands_are_answered() {
         ("source nosuchfile", "nosuchfile"),
         ("h1", "h1 ping"),
     ] {
-        let typed = lab.typed(&format!("{line}\n"));
+        let typed = lab.type_into_shell(&format!("{line}\n"));
         assert!(typed.code == 1 && typed.stderr.contains(named), "{line}: {typed:?}");
     }
     let mut command = place.longfat(&["lab", "shell", "--lab", &lab.name, "-c", "xterm h1"]);
-    let refused = common::Ran::of(command.env_remove("DISPLAY").output().unwrap());
+    let refused = common::CommandOutput::from(command.env_remove("DISPLAY").output().unwrap());
     assert!(refused.stderr.contains("DISPLAY") && refused.stderr.contains("lab exec"), "{refused:?}");
     std::fs::write(place.path("lines"), "# a comment\nnodes\nexit\nnosuch\n").unwrap();
     let sourced = lab.shell(&["source lines"]);
     assert!(sourced.code == 0 && sourced.stdout.contains("host   h2"), "{sourced:?}");
 }
 
-/// In a journal of its own: other labs of this user may be up.
+/// Uses a separate journal: other labs of this user may be up.
 #[test]
 fn the_lab_brought_up_last_is_the_default() {
     if common::is_root() && !have(&["unshare", "mount"]) {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let script = "set -e
         longfat lab up s.toml --lab first >up
         longfat lab up s.toml --lab second >>up
@@ -182,7 +182,7 @@ fn the_lab_brought_up_last_is_the_default() {
         .args(["sh", "-c", &script])
         .current_dir(place.dir.path())
         .env("XDG_RUNTIME_DIR", place.dir.path());
-    let ran = common::Ran::of(command.output().unwrap());
+    let ran = common::CommandOutput::from(command.output().unwrap());
     assert_eq!(ran.code, 0, "{ran:?}");
     for (file, expected) in [
         ("shell", "second: small"),
@@ -203,8 +203,8 @@ fn guides_check_each_step() {
     if !have(&["ping", "iperf3", "ip", "sysctl"]) {
         return;
     }
-    let _turn = common::turn::the_only_lab();
-    let place = Place::new(SMALL);
+    let _slot = common::lab_slots::acquire_all_lab_slots();
+    let place = TestDir::new(SMALL);
     for (sheet, steps) in [("lab8", 6), ("lab13", 5)] {
         let ran = place.run(&["lab", "guide", sheet, "--auto", "--seconds", "1"]);
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -218,7 +218,7 @@ fn guides_check_each_step() {
         let gone = place.run(&["lab", "status"]).stdout;
         assert!(!gone.contains(&format!("{sheet}-guide-")), "{gone}");
     }
-    // A step that is not done, or done wrongly, does not pass.
+    // A step that is missing or wrong does not pass.
     std::fs::write(
         place.path("typed"),
         "next\nsudo tc qdisc add dev s1-eth2 root handle 1: netem delay 2ms\nnext\n\
@@ -227,7 +227,7 @@ fn guides_check_each_step() {
     .unwrap();
     let mut command = place.longfat(&["lab", "guide", "lab8"]);
     command.stdin(std::fs::File::open(place.path("typed")).unwrap());
-    let ran = common::Ran::of(command.output().unwrap());
+    let ran = common::CommandOutput::from(command.output().unwrap());
     let verdicts: Vec<&str> =
         ran.stdout.lines().filter(|l| l.starts_with("ok: ") || l.starts_with("not yet: ")).collect();
     let [first, second, third, fourth] = verdicts[..] else { panic!("{ran:?}") };

@@ -1,6 +1,6 @@
-//! The program on another kernel: User-Mode Linux, booted with this machine's root as its own, read-only. `LONGFAT_UML` names the
-//! kernel's file (docs/machines.md tells how to build one); without it `../shared/uml/linux-6.12.uml.xz` beside the checkout is
-//! taken. Its one processor is slow, so nothing is asserted of rates: only what runs, what moved and what is said.
+//! The program on another kernel: User-Mode Linux with this machine's root file system, read-only. `LONGFAT_UML` names the
+//! kernel's file (docs/machines.md describes how to build one); without it `../shared/uml/linux-6.12.uml.xz` beside the checkout is
+//! used. Its one processor is slow, so rates are not asserted: only exit codes, bytes and messages.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use testing::Missing;
 use crate::common;
 use common::binary;
 
-/// What the guest may take. An idle machine needs about 15 s.
+/// Timeout of the guest, seconds. An idle machine needs about 15 s.
 const LIMIT: &str = "300";
 
 const SCENARIO: &str = r#"title = "10 Mb/s"
@@ -81,7 +81,7 @@ pub fn kernel() -> Option<PathBuf> {
     unpacked.exists().then_some(unpacked)
 }
 
-/// What the guest left of one command.
+/// The output files of one command in the guest.
 struct Guest<'a>(&'a Path);
 
 impl Guest<'_> {
@@ -101,7 +101,7 @@ impl Guest<'_> {
         self.text(&format!("{name}.err"))
     }
 
-    /// Asserts that a run ended well and that its flow moved all its data. A run that took over a minute (code 124) is not judged.
+    /// Asserts that a run succeeded and that its flow transferred all its data. A run of over a minute (code 124) is ignored.
     fn assert_ran(&self, name: &str, slow: &mut bool) {
         if self.code(name) == 124 {
             *slow = true;
@@ -114,7 +114,7 @@ impl Guest<'_> {
 }
 
 #[test]
-fn another_kernel_runs_what_the_check_says() {
+fn another_kernel_runs_what_its_check_promises() {
     let Some(kernel) = kernel() else {
         testing::skip(Missing::Feature, "no User-Mode Linux kernel (LONGFAT_UML)");
         return;
@@ -138,20 +138,20 @@ fn another_kernel_runs_what_the_check_says() {
     let console = boot.stdin(Stdio::null()).output().unwrap();
     let guest = Guest(&shared);
     if !shared.join("booted").exists() {
-        let said = String::from_utf8_lossy(&console.stdout).into_owned();
-        testing::skip(Missing::Feature, format!("User-Mode Linux does not boot here: {said}"));
+        let printed = String::from_utf8_lossy(&console.stdout).into_owned();
+        testing::skip(Missing::Feature, format!("User-Mode Linux does not boot here: {printed}"));
         return;
     }
     let mut slow = !shared.join("done").exists();
     if slow {
-        testing::skip(Missing::QuietMachine, format!("the guest was not done within {LIMIT} s"));
+        testing::skip(Missing::QuietMachine, format!("the guest did not end within {LIMIT} s"));
         return;
     }
     let check = guest.json("check");
     assert!(guest.code("check") == 0 && check["can_run"] == true, "{check}");
     guest.assert_ran("run", &mut slow);
     guest.assert_ran("short", &mut slow);
-    // Kernels without the limit set it; those with it are named, and nothing else is set instead.
+    // Kernels without the limit set the length; kernels with it report an error, and no other length is set.
     if guest.code("long") != 0 {
         let error = guest.error("long");
         assert_eq!(guest.code("long"), 4, "{error}");

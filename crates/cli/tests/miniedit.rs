@@ -1,12 +1,12 @@
-//! MiniEdit topologies as real labs: every pair of hosts talks, and no faster than the links between them.
+//! MiniEdit topologies as real labs: every pair of hosts can communicate, and no faster than the links between them.
 
 use crate::common;
 use std::path::{Path, PathBuf};
 
 use common::{
-    Place, SMALL,
+    SMALL, TestDir,
     lab::{Lab, have},
-    turn::a_lab_among_others,
+    lab_slots::acquire_lab_slot,
 };
 
 /// The topologies, their hosts, and whether links lose packets.
@@ -27,7 +27,7 @@ enum Wire {
     Lossy,
 }
 
-/// The least bw, in Mb/s, of the links between two hosts, as the files have it.
+/// The minimum `bw` of the links between two hosts in the file, Mb/s.
 fn bandwidth(topology: &str, from: &str, to: &str) -> Option<f64> {
     let ends = [from, to];
     match topology {
@@ -43,8 +43,8 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../scenario/tests/mn/{name}.mn"))
 }
 
-fn every_pair_talks(name: &str, hosts: usize, wire: Wire) {
-    let place = Place::new(SMALL);
+fn assert_every_pair_connects(name: &str, hosts: usize, wire: Wire) {
+    let place = TestDir::new(SMALL);
     let lab = Lab::of(&place, &file(name), &[]);
     let controllers = lab.up_result.stderr.matches("1 controller not imported").count();
     assert_eq!(controllers, 1, "each note is printed once: {:?}", lab.up_result);
@@ -67,13 +67,13 @@ fn every_pair_talks(name: &str, hosts: usize, wire: Wire) {
 }
 
 #[test]
-fn every_pair_of_hosts_of_every_topology_talks() {
+fn every_pair_of_hosts_of_every_topology_connects() {
     if !have(&["ping", "iperf3"]) {
         return;
     }
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     for (name, hosts, wire) in TOPOLOGIES {
-        every_pair_talks(name, hosts, wire);
+        assert_every_pair_connects(name, hosts, wire);
     }
 }
 
@@ -88,9 +88,9 @@ fn this_list_has_every_topology() {
 
 #[test]
 fn imported_scenarios_come_up() {
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     for (name, hosts, wire) in TOPOLOGIES {
-        let place = Place::new(SMALL);
+        let place = TestDir::new(SMALL);
         let path = file(name);
         let plain = place.run(&["scenario", "import", path.to_str().unwrap()]);
         assert_eq!(plain.code, 0, "{name}: {plain:?}");
@@ -107,9 +107,9 @@ fn imported_scenarios_come_up() {
 }
 
 #[test]
-fn start_and_stop_commands_run_where_asked_for() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn start_and_stop_commands_run_with_the_option_only() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let mark = place.path("stopped");
     let stop = format!("\"stopCommand\": \"ip -o addr > {}\"", mark.display());
     let text = std::fs::read_to_string(file("dumbbell")).unwrap();
@@ -120,9 +120,9 @@ fn start_and_stop_commands_run_where_asked_for() {
     };
 
     let lab = Lab::of(&place, Path::new("d.mn"), &[]);
-    assert_eq!(control(&lab, "h1"), control(&lab, "h2"), "nothing runs unasked");
+    assert_eq!(control(&lab, "h1"), control(&lab, "h2"), "no command runs without the option");
     assert_eq!(lab.down().code, 0);
-    assert!(!mark.exists(), "nothing runs unasked");
+    assert!(!mark.exists(), "no command runs without the option");
 
     let lab = Lab::of(&place, Path::new("d.mn"), &["--run-commands"]);
     assert_eq!(lab.up_result.stderr.matches("1 controller not imported").count(), 1, "{:?}", lab.up_result);

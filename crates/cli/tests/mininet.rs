@@ -1,24 +1,24 @@
-//! Mininet's Python programs, imported: what students and teachers have in their folders.
+//! Import of Mininet's Python programs, as students and teachers have them.
 
 use crate::common;
 use std::path::{Path, PathBuf};
 
 use common::{
-    Place, Ran, SMALL,
+    CommandOutput, SMALL, TestDir,
     lab::{Lab, have},
-    turn::a_lab_among_others,
+    lab_slots::acquire_lab_slot,
 };
 
 fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mininet").join(name)
 }
 
-fn import(place: &Place, file: &Path, options: &[&str]) -> Ran {
+fn import(place: &TestDir, file: &Path, options: &[&str]) -> CommandOutput {
     place.run(&[&["scenario", "import", "mininet", file.to_str().unwrap()], options].concat())
 }
 
 /// The scenario, which must parse.
-fn imported(place: &Place, name: &str, options: &[&str]) -> (toml::Table, String) {
+fn imported(place: &TestDir, name: &str, options: &[&str]) -> (toml::Table, String) {
     let ran = import(place, &program(name), options);
     assert_eq!(ran.code, 0, "{ran:?}");
     (ran.stdout.parse().unwrap_or_else(|e| panic!("{name}: {e}: {ran:?}")), ran.stderr)
@@ -37,7 +37,7 @@ fn topologies_of_all_styles_are_imported() {
     if !have(&["python3"]) {
         return;
     }
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let (single, _) = imported(&place, "single.py", &["--topo", "single3"]);
     assert_eq!(links(&single), ["h1-s1", "h2-s1", "h3-s1"]);
     assert_eq!(single["hosts"]["h3"]["address"].as_str(), Some("10.0.0.3/8"));
@@ -74,8 +74,8 @@ fn an_imported_program_comes_up() {
     if !have(&["python3", "ping"]) {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let written = import(&place, &program("router.py"), &["-o", "router.toml"]);
     assert!(written.code == 0 && written.stdout.contains("wrote router.toml"), "{written:?}");
     let lab = Lab::of(&place, Path::new("router.toml"), &[]);
@@ -88,7 +88,7 @@ fn programs_that_fail_are_named_and_have_no_effect() {
     if !have(&["python3"]) {
         return;
     }
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let file = place.path("x.py");
     for (text, options, expected) in [
         ("topos = {\n", &[][..], "line 1: SyntaxError"),
@@ -117,12 +117,12 @@ fn programs_that_fail_are_named_and_have_no_effect() {
     std::fs::write(&file, text).unwrap();
     let ran = import(&place, &file, &[]);
     assert!(ran.code == 0 && ran.stderr.contains("not executed: touch") && !marker.exists(), "{ran:?}");
-    // It is stopped, and nothing of it remains in the directory for temporary files.
+    // The program is killed, and no temporary files remain.
     std::fs::write(&file, "while True: pass\n").unwrap();
     let temporary = place.path("tmp");
     std::fs::create_dir(&temporary).unwrap();
     let mut command = place.longfat(&["scenario", "import", "mininet", "x.py"]);
-    let ran = Ran::of(command.env("TMPDIR", &temporary).output().unwrap());
+    let ran = CommandOutput::from(command.env("TMPDIR", &temporary).output().unwrap());
     assert!(ran.code == 2 && ran.stderr.contains("did not end"), "{ran:?}");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
 }

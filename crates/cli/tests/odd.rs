@@ -1,4 +1,4 @@
-//! What people do to standing labs by mistake or in a hurry: twice the same, killed, interrupted, nobody listening.
+//! Unusual use of standing labs: duplicate names, killed and interrupted programs, closed output.
 
 use crate::common;
 use std::{
@@ -9,13 +9,13 @@ use std::{
 };
 
 use common::{
-    Place, Ran, SMALL, eventually, is_root,
+    CommandOutput, SMALL, TestDir, eventually, is_root,
     lab::{Lab, is_alive, lab_name, signal},
+    lab_slots::{acquire_all_lab_slots, acquire_lab_slot},
     network_namespaces,
-    turn::{a_lab_among_others, the_only_lab},
 };
 
-/// A program on a host that goes on until somebody ends it.
+/// Starts a program on a host that runs until it is killed.
 fn started(lab: &Lab, line: &str) -> Child {
     lab.place
         .longfat(&["lab", "exec", "--lab", &lab.name, "h1", "--", "sh", "-c", line])
@@ -27,7 +27,7 @@ fn started(lab: &Lab, line: &str) -> Child {
         .unwrap()
 }
 
-/// A number of seconds to sleep that nobody else on this machine sleeps, and whether somebody does.
+/// A sleep of a unique duration, by which its process is found.
 struct Sleep(String);
 
 impl Sleep {
@@ -42,9 +42,9 @@ impl Sleep {
 }
 
 #[test]
-fn one_name_is_one_lab() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn two_labs_cannot_have_one_name() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let name = lab_name();
     let up = || {
         place
@@ -55,11 +55,12 @@ fn one_name_is_one_lab() {
             .unwrap()
     };
     let both: Vec<Child> = vec![up(), up()];
-    let ran: Vec<Ran> = both.into_iter().map(|c| Ran::of(c.wait_with_output().unwrap())).collect();
+    let ran: Vec<CommandOutput> =
+        both.into_iter().map(|c| CommandOutput::from(c.wait_with_output().unwrap())).collect();
     let status = place.run(&["lab", "status", &name, "--json"]);
     let ping = place.run(&["lab", "exec", "--lab", &name, "h1", "--", "ping", "-c", "1", "h2"]);
     let down = place.run(&["lab", "down", &name]);
-    let (well, ill): (Vec<&Ran>, Vec<&Ran>) = ran.iter().partition(|r| r.code == 0);
+    let (well, ill): (Vec<&CommandOutput>, Vec<&CommandOutput>) = ran.iter().partition(|r| r.code == 0);
     assert_eq!((well.len(), ill.len()), (1, 1), "{ran:?}");
     assert!(ill[0].stderr.contains("is up already"), "{ran:?}");
     assert_eq!((status.code, ping.code, down.code), (0, 0, 0), "{status:?} {ping:?} {down:?}");
@@ -67,9 +68,9 @@ fn one_name_is_one_lab() {
 }
 
 #[test]
-fn a_shell_outlives_its_lab_and_says_so() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn a_shell_reports_that_its_lab_is_down() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let keeper = lab.keeper();
     let mut shell = place
@@ -87,7 +88,7 @@ fn a_shell_outlives_its_lab_and_says_so() {
     assert!(eventually(|| !is_alive(keeper)));
     writeln!(typing, "h1 true\nlinks\npingall\nexit").unwrap();
     drop(typing);
-    let ran = Ran::of(shell.wait_with_output().unwrap());
+    let ran = CommandOutput::from(shell.wait_with_output().unwrap());
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("3 of the commands failed"), "{ran:?}");
     assert!(!ran.stderr.contains("panicked"), "{ran:?}");
@@ -97,8 +98,8 @@ fn a_shell_outlives_its_lab_and_says_so() {
 
 #[test]
 fn a_program_that_ignores_signals_ends_with_its_lab() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let sleep = Sleep::of(&lab);
     let mut exec = started(&lab, &format!("trap '' TERM INT HUP QUIT; sleep {}; true", sleep.0));
@@ -106,13 +107,13 @@ fn a_program_that_ignores_signals_ends_with_its_lab() {
     let down = lab.down();
     assert_eq!(down.code, 0, "{down:?}");
     assert!(eventually(|| !sleep.runs()), "it must end with its lab");
-    assert_eq!(exec.wait().unwrap().code(), Some(128 + 9), "what ran was killed");
+    assert_eq!(exec.wait().unwrap().code(), Some(128 + 9), "the program was killed");
 }
 
 #[test]
-fn signals_to_exec_reach_what_it_runs() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn signals_to_exec_reach_its_program() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let sleep = Sleep::of(&lab);
     let line = format!("exec sleep {}", sleep.0);
@@ -121,22 +122,22 @@ fn signals_to_exec_reach_what_it_runs() {
     assert!(eventually(|| sleep.runs()));
     signal("-TERM", exec.id());
     exec.wait().unwrap();
-    assert!(eventually(|| !sleep.runs()), "nothing runs on when exec is terminated");
+    assert!(eventually(|| !sleep.runs()), "the program must end when exec is terminated");
 
-    // Ctrl-C is for all processes of the terminal.
+    // Ctrl-C signals all processes of the terminal.
     let mut exec = started(&lab, &line);
     assert!(eventually(|| sleep.runs()));
     let group = format!("-{}", exec.id());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
-    assert_eq!(exec.wait().unwrap().code(), Some(128 + 2), "the program's own end is told");
+    assert_eq!(exec.wait().unwrap().code(), Some(128 + 2), "exec reports how the program ended");
     assert!(eventually(|| !sleep.runs()));
     assert_eq!(lab.exec("h1", &["true"]).code, 0, "the lab stays");
 }
 
 #[test]
-fn a_lab_that_is_signalled_goes_down_in_order() {
-    let _turn = the_only_lab();
-    let place = Place::new(SMALL);
+fn a_signalled_lab_cleans_up() {
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(SMALL);
     let before = network_namespaces();
     for name in ["-TERM", "-INT", "-HUP"] {
         let lab = Lab::up(&place, &[]);
@@ -156,9 +157,9 @@ fn a_lab_that_is_signalled_goes_down_in_order() {
 }
 
 #[test]
-fn a_lab_that_cannot_come_up_leaves_nothing() {
-    let _turn = the_only_lab();
-    let place = Place::new(SMALL);
+fn a_failed_lab_leaves_nothing() {
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(SMALL);
     let before = network_namespaces();
     for (set, named) in [
         ("hosts.h2.sysctl.net.ipv4.no_such_setting=1", "no_such_setting"),
@@ -176,9 +177,9 @@ fn a_lab_that_cannot_come_up_leaves_nothing() {
 }
 
 #[test]
-fn nobody_on_standard_output_stops_no_lab() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn closed_standard_output_does_not_stop_a_lab() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let name = lab_name();
     let mut child = place
         .longfat(&["lab", "up", "s.toml", "--name", &name])
@@ -187,7 +188,7 @@ fn nobody_on_standard_output_stops_no_lab() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let up = Ran::of(child.wait_with_output().unwrap());
+    let up = CommandOutput::from(child.wait_with_output().unwrap());
     let ping = place.run(&["lab", "exec", "--lab", &name, "h1", "--", "ping", "-c", "1", "h2"]);
     let down = place.run(&["lab", "down", &name]);
     assert_eq!((up.code, up.stderr.as_str()), (0, ""), "{up:?}");
@@ -196,17 +197,17 @@ fn nobody_on_standard_output_stops_no_lab() {
 
 #[test]
 fn up_does_not_hold_a_pipe_open() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let name = lab_name();
     let began = Instant::now();
-    // As in `longfat lab up ... 2>&1 | cat`: cat ends when nobody can write any more.
+    // As in `longfat lab up ... 2>&1 | cat`: cat ends when no process has the pipe open for writing.
     let line = format!("'{}' lab up s.toml --name {name} 2>&1 | cat", common::binary());
     let ran = Command::new("timeout")
         .args(["20", "sh", "-c", &line])
         .current_dir(place.dir.path())
         .output()
-        .map(Ran::of)
+        .map(CommandOutput::from)
         .unwrap();
     let down = place.run(&["lab", "down", &name]);
     assert!(ran.stdout.contains("is up"), "{ran:?} after {:?}", began.elapsed());
@@ -214,13 +215,13 @@ fn up_does_not_hold_a_pipe_open() {
 }
 
 #[test]
-fn two_users_may_use_one_name() {
+fn two_users_can_use_the_same_lab_name() {
     if !is_root() {
         testing::skip(testing::Missing::Privilege, "only root can become another user");
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let open = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     };
@@ -233,15 +234,15 @@ fn two_users_may_use_one_name() {
     let other = |args: &[&str]| {
         let mut command = Command::new(&program);
         command.current_dir(place.dir.path()).args(args).env("XDG_RUNTIME_DIR", &home);
-        Ran::of(command.uid(65_534).gid(65_534).output().unwrap())
+        CommandOutput::from(command.uid(65_534).gid(65_534).output().unwrap())
     };
     let seen = other(&["lab", "status", &lab.name]);
-    assert_eq!(seen.code, 2, "labs of others are not theirs: {seen:?}");
+    assert_eq!(seen.code, 2, "labs of other users are not listed: {seen:?}");
     let up = other(&["lab", "up", "s.toml", "--name", &lab.name]);
     if up.code == 4 {
         testing::skip(
             testing::Missing::Feature,
-            format_args!("this machine lets no user make namespaces: {}", up.stderr),
+            format_args!("this machine does not allow users to create namespaces: {}", up.stderr),
         );
         return;
     }
@@ -258,13 +259,13 @@ fn two_users_may_use_one_name() {
 }
 
 #[test]
-fn a_capture_on_a_full_disk_is_said_and_the_lab_goes_on() {
+fn a_capture_on_a_full_disk_is_reported_and_the_lab_continues() {
     if !is_root() {
         testing::skip(testing::Missing::Privilege, "mounting a small file system needs root");
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let disk = place.path("disk");
     std::fs::create_dir(&disk).unwrap();
     let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"]).arg(&disk).status();
@@ -284,8 +285,8 @@ fn a_capture_on_a_full_disk_is_said_and_the_lab_goes_on() {
         (0, 0, 0, 0),
         "{begun:?} {pings:?} {still:?}"
     );
-    let said = stopped.stdout.clone() + &stopped.stderr;
-    assert!(said.contains("No space left on device"), "{stopped:?}");
+    let printed = stopped.stdout.clone() + &stopped.stderr;
+    assert!(printed.contains("No space left on device"), "{stopped:?}");
     assert!(size.is_ok_and(|s| s <= 16 << 10));
     assert!(unmounted.success(), "the lab must not keep the disk busy");
 }

@@ -1,4 +1,4 @@
-//! Captures as tshark reads them: whole, in time, with right checksums, and with what a lecture wants to show in them.
+//! Captures as tshark reads them: complete, with correct timestamps and checksums, and with the events that lectures show.
 
 use crate::common;
 use std::{
@@ -7,14 +7,13 @@ use std::{
 };
 
 use common::{
-    Place, Ran, SMALL, eventually,
+    CommandOutput, SMALL, TestDir, bundled_scenario, eventually,
     lab::{Lab, have, is_alive, signal},
-    shipped,
-    turn::{a_lab_among_others, the_only_lab},
+    lab_slots::{acquire_all_lab_slots, acquire_lab_slot},
 };
 
-/// What tshark says of a file; the file must be whole and nothing in it malformed.
-fn tshark(file: &Path, options: &[&str]) -> Ran {
+/// Runs tshark on a file, which must be complete and without malformed packets; returns its output.
+fn tshark(file: &Path, options: &[&str]) -> CommandOutput {
     let output = Command::new("tshark")
         .arg("-n")
         .args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"])
@@ -23,13 +22,13 @@ fn tshark(file: &Path, options: &[&str]) -> Ran {
         .args(options)
         .output()
         .unwrap();
-    let ran = Ran::of(output);
+    let ran = CommandOutput::from(output);
     assert_eq!(ran.code, 0, "{}: {ran:?}", file.display());
     assert!(!ran.stderr.contains("cut short"), "{}: {ran:?}", file.display());
     ran
 }
 
-/// These fields of the packets that match `filter`, packet by packet.
+/// The given fields of each packet that matches `filter`.
 fn fields(file: &Path, filter: &str, names: &[&str]) -> Vec<Vec<String>> {
     let names = names.iter().flat_map(|n| ["-e", n]);
     let options: Vec<&str> = ["-Y", filter, "-T", "fields"].into_iter().chain(names).collect();
@@ -37,37 +36,37 @@ fn fields(file: &Path, filter: &str, names: &[&str]) -> Vec<Vec<String>> {
     ran.stdout.lines().map(|l| l.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// `1763716800.123456789` in nanoseconds: a double would not hold them.
+/// Parses `1763716800.123456789` to nanoseconds, which a double cannot represent.
 fn nanos(stamp: &str) -> u128 {
     let (seconds, rest) = stamp.split_once('.').unwrap_or_else(|| panic!("{stamp}"));
     assert_eq!(rest.len(), 9, "{stamp} has no nanoseconds");
     seconds.parse::<u128>().unwrap() * 1_000_000_000 + rest.parse::<u128>().unwrap()
 }
 
-/// The captures in the only record of a place.
-fn captured(place: &Place, name: &str) -> PathBuf {
+/// The captures in the only record of a test directory.
+fn captured(place: &TestDir, name: &str) -> PathBuf {
     let runs = std::fs::read_dir(place.path("runs/s")).unwrap().flatten();
     let found: Vec<PathBuf> = runs.map(|run| run.path().join(name)).filter(|file| file.is_file()).collect();
     assert_eq!(found.len(), 1, "one {name} in {:?}", place.path("runs"));
     found[0].clone()
 }
 
-/// The smallest buffer that Linux announces the window scale 9 for (tcp_select_initial_window of tcp_output.c).
+/// The smallest buffer for which Linux announces the window scale 9 (tcp_select_initial_window of tcp_output.c).
 const SCALE_9: &str = "hosts.h2.sysctl.net.ipv4.tcp_rmem=4096 131072 16777216";
 
 #[test]
-fn a_runs_captures_are_in_its_record_and_right() {
+fn captures_in_the_record_are_correct() {
     if !have(&["tshark"]) {
         return;
     }
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     let scenario = SMALL.replace("duration = \"1s\"", "duration = \"2s\"\ncapture = [\"h1\", \"h1-s1\"]");
-    let place = Place::new(&scenario);
+    let place = TestDir::new(&scenario);
     let ran = place.run(&["run", "s.toml", "--set", SCALE_9, "--engine", "lab", "--json"]);
     let bytes = ran.json()["runs"][0]["flows"][0]["bytes"].as_u64().unwrap();
     for name in ["h1.pcapng", "h1-s1.pcapng"] {
         let file = captured(&place, name);
-        // In random payload tshark now and then takes itself to see a protocol above TCP.
+        // tshark sometimes detects a protocol above TCP in random payload.
         let malformed = fields(&file, "_ws.malformed", &["frame.protocols", "frame.number"]);
         let is_ours = |protocols: &str| !protocols.trim_end_matches(":_ws.malformed").contains(":tcp:");
         let ours: Vec<_> = malformed.iter().filter(|f| is_ours(&f[0])).collect();
@@ -87,12 +86,12 @@ fn a_runs_captures_are_in_its_record_and_right() {
         for from in ["10.0.0.1", "10.0.0.2"] {
             let stamps = fields(&file, &format!("ip.src == {from}"), &["frame.time_epoch"]);
             let stamps: Vec<u128> = stamps.iter().map(|f| nanos(&f[0])).collect();
-            assert!(stamps.is_sorted(), "{name}: stamps of {from} go back");
+            assert!(stamps.is_sorted(), "{name}: timestamps of {from} decrease");
             let span = stamps.last().unwrap() - stamps[0];
             assert!((1_000_000_000..4_000_000_000).contains(&span), "{name}: {span} ns of two seconds");
             fine += stamps.iter().filter(|s| **s % 1000 != 0).count();
         }
-        assert!(fine > 0, "{name}: no stamp is finer than a microsecond");
+        assert!(fine > 0, "{name}: no timestamp is finer than a microsecond");
 
         let syns = fields(
             &file,
@@ -105,21 +104,21 @@ fn a_runs_captures_are_in_its_record_and_right() {
         let shift: u32 = syns[0][2].parse().unwrap();
         assert!((1..=14).contains(&shift), "{name}: {shift}");
 
-        // What was received was on the wire, once or more often.
+        // All received data were on the wire at least once.
         let data = fields(&file, "ip.src == 10.0.0.1 && tcp.len > 0", &["tcp.len"]);
         let sent: u64 = data.iter().map(|f| f[0].parse::<u64>().unwrap()).sum();
         assert!(sent >= bytes, "{name}: {sent} bytes sent, {bytes} received");
     }
 }
 
-/// What a capture tells of a connection is what the sender's kernel knew, wherever it was captured.
+/// The imported counters equal those of the sender's kernel, at every capture point.
 #[test]
 fn an_imported_capture_agrees_with_the_kernel() {
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     let scenario = SMALL
         .replace("duration = \"1s\"", "duration = \"3s\"\ncapture = [\"h1\", \"h2\"]")
         .replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"0.2%\"");
-    let place = Place::new(&scenario);
+    let place = TestDir::new(&scenario);
     let kernel = &place.run(&["run", "s.toml", "--engine", "lab", "--json"]).json()["runs"][0]["flows"][0];
     let number =
         |of: &serde_json::Value, key: &str| of[key].as_f64().unwrap_or_else(|| panic!("no {key}: {of:#}"));
@@ -129,7 +128,7 @@ fn an_imported_capture_agrees_with_the_kernel() {
         let record = imported["records"][0]["record"].as_str().unwrap();
         let seen = &place.run(&["show", record, "--json"]).json()["runs"][0]["flows"][0];
         let (ours, theirs) = (number(seen, "retransmitted_segs"), number(kernel, "retransmitted_segs"));
-        // At the end some are on their way; a loss that is repaired within 3 ms cannot be told from reordering.
+        // Some packets are in flight at the end; a loss that is repaired within 3 ms looks like reordering.
         assert!(
             theirs > 3.0 && (ours - theirs).abs() <= 2.0_f64.max(theirs * 0.1),
             "{name}: {ours} of {theirs}"
@@ -157,16 +156,16 @@ fn an_imported_capture_agrees_with_the_kernel() {
     assert!(ran.code == 2 && ran.stderr.contains("neither a pcap nor a pcapng"), "{ran:?}");
 }
 
-/// Round-trip times of a sender that is idle most of the time, and of one that never is: as its kernel has them, over IPv4 and IPv6, with
-/// and without time stamps and SACK, captured at the sender and at the receiver.
+/// Compares round-trip times with the kernel's, for an idle and a busy sender, over IPv4 and IPv6, with
+/// and without timestamps and SACK, captured at the sender and at the receiver.
 #[test]
-fn an_imported_captures_round_trips_are_the_kernels() {
-    let _turn = a_lab_among_others();
+fn round_trips_of_imported_captures_match_the_kernels() {
+    let _slot = acquire_lab_slot();
     let scenario = SMALL
         .replace("\"10.0.0.1/24\"", "[\"10.0.0.1/24\", \"fd00::1/64\"]")
         .replace("\"10.0.0.2/24\"", "[\"10.0.0.2/24\", \"fd00::2/64\"]")
         .replace("delay = \"10ms\"", "delay = \"20ms\"");
-    let place = Place::new(&scenario);
+    let place = TestDir::new(&scenario);
     let lab = Lab::up(&place, &[]);
     let program = common::binary();
     assert_eq!(lab.sh("h2", &format!("{program} serve -i 0 >serve.log 2>&1 &")).code, 0);
@@ -174,7 +173,7 @@ fn an_imported_captures_round_trips_are_the_kernels() {
     let figure = |flow: &serde_json::Value, key: &str| {
         flow[key].as_f64().unwrap_or_else(|| panic!("no {key}: {flow:#}"))
     };
-    // Without time stamps queues before the receiver are not seen there.
+    // Without timestamps a capture at the receiver does not show queues before it.
     let cases: [(&str, &str, &[&str], bool); 6] = [
         ("10.0.0.2", "1 1", &["-b", "20M"], false),
         ("fd00::2", "1 1", &["-b", "20M"], false),
@@ -197,7 +196,7 @@ fn an_imported_captures_round_trips_are_the_kernels() {
             let test = [&[program, "test", address, "-t", "2", "--no-record", "--json"], rate].concat();
             kernel = lab.exec("h1", &test).json()["flows"][0].clone();
             assert_eq!(lab.shell(&["pcap stop h1.pcapng", "pcap stop h2.pcapng"]).code, 0);
-            // A machine that stood still shows in the kernel's own times.
+            // A stall of the machine shows in the kernel's own round-trip times.
             if is_bulk || figure(&kernel, "max_rtt_us") < 40_000.0 {
                 break;
             }
@@ -216,10 +215,10 @@ fn an_imported_captures_round_trips_are_the_kernels() {
             let bytes = |flow: &&serde_json::Value| flow["bytes"].as_u64();
             let seen = flows.iter().max_by_key(bytes).unwrap();
             let case = format!("{address} {options} {rate:?} {name}");
-            // 20 ms, and at most what the sender's own bursts wait at the link.
+            // 20 ms, plus at most the time that the sender's bursts wait at the link.
             let least = figure(seen, "min_rtt_us") / figure(&kernel, "min_rtt_us");
             assert!((0.95..1.05).contains(&least), "{case}: {seen:#} {kernel:#}");
-            // The kernel's are samples by time, a capture's come with ACKs: in bulk those bunch where the queue is long.
+            // The kernel is sampled at intervals, but captures have a value per ACK, and ACKs bunch when the queue is long.
             let share = match name {
                 _ if is_bulk => 0.4,
                 "h1.pcapng" => 0.15,
@@ -229,24 +228,24 @@ fn an_imported_captures_round_trips_are_the_kernels() {
                 let (ours, theirs) = (figure(seen, key), figure(&kernel, key));
                 assert!((ours / theirs - 1.0).abs() < share, "{case}: {key} {ours}, the kernel's {theirs}");
             }
-            // At the sender nothing lies between it and the capture point.
-            let told = run["quality"]["notes"].to_string();
-            let is_named = told.contains(seen["name"].as_str().unwrap());
-            assert!(name == "h2.pcapng" || !is_named, "{case}: {told}");
+            // No delay lies between the sender and a capture at the sender.
+            let printed = run["quality"]["notes"].to_string();
+            let is_named = printed.contains(seen["name"].as_str().unwrap());
+            assert!(name == "h2.pcapng" || !is_named, "{case}: {printed}");
         }
     }
 }
 
-/// The verdict of a run in the lab, and that of its capture at the sender.
+/// Compares the verdict of a lab run with that of its capture at the sender.
 #[test]
-fn a_capture_at_the_sender_gets_the_runs_verdict() {
-    let _turn = a_lab_among_others();
+fn a_capture_at_the_sender_has_the_runs_verdict() {
+    let _slot = acquire_lab_slot();
     for name in ["ecn-marks", "lossy-link", "small-rmem", "small-switch-buffer", "healthy"] {
         let mut verdicts = Vec::new();
-        // A stalled machine may change one of both.
+        // A stall of the machine may change one of the two.
         for _ in 0..3 {
-            let scenario = shipped(&format!("faults/{name}.toml"));
-            let place = Place::new(&format!("capture = [\"h1\"]\n{scenario}"));
+            let scenario = bundled_scenario(&format!("faults/{name}.toml"));
+            let place = TestDir::new(&format!("capture = [\"h1\"]\n{scenario}"));
             let run =
                 place.run(&["run", "s.toml", "--engine", "lab", "--set", "duration=5s", "--json"]).json();
             let file = captured(&place, "h1.pcapng");
@@ -272,9 +271,9 @@ fn a_reader_that_stops_shows_as_a_zero_window() {
     if !have(&["tshark"]) {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(&shipped("zero-window.toml"));
-    // Autotuning must not make the buffer so large that it holds all that comes while nobody reads.
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(&bundled_scenario("zero-window.toml"));
+    // Autotuning must not make the buffer large enough for all data that arrive during the pause.
     let buffer = "hosts.h2.sysctl.net.ipv4.tcp_rmem=4096 131072 524288";
     let sets = ["duration=4s", "flows.bulk.reader_stops=1s", "flows.bulk.reader_resumes=2500ms", buffer];
     let sets: Vec<&str> = sets.iter().flat_map(|s| ["--set", s]).collect();
@@ -294,7 +293,7 @@ fn a_reader_that_stops_shows_as_a_zero_window() {
     let updates = seconds("ip.src == 10.0.0.2 && tcp.analysis.window_update");
     assert!(updates.iter().any(|t| (2.4..3.5).contains(t)), "{updates:?}");
     let after = seconds("ip.src == 10.0.0.1 && tcp.len > 0").into_iter().filter(|t| *t > 2.5).count();
-    assert!(after > 100, "the sender must go on: {after} packets");
+    assert!(after > 100, "the sender must resume: {after} packets");
 }
 
 #[test]
@@ -302,8 +301,8 @@ fn captures_of_a_standing_lab_start_and_stop() {
     if !have(&["tshark"]) {
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
     assert_eq!(lab.shell(&["pcap h1 a.pcapng"]).code, 0);
     let again = lab.shell(&["pcap h2 a.pcapng"]);
@@ -317,7 +316,7 @@ fn captures_of_a_standing_lab_start_and_stop() {
     assert_eq!(lab.shell(&["pcap stop b.pcapng"]).code, 0);
     let echoes = |name: &str| fields(&place.path(name), "icmp", &["frame.number"]).len();
     assert_eq!((echoes("a.pcapng"), echoes("b.pcapng")), (4, 10));
-    // Once more under the name of a file that is there.
+    // Again, to a file that exists.
     assert_eq!(lab.shell(&["pcap h1 a.pcapng"]).code, 0);
     assert_eq!(lab.exec("h1", &["ping", "-c", "1", "h2"]).code, 0);
     assert_eq!(lab.shell(&["pcap stop a.pcapng"]).code, 0);
@@ -329,8 +328,8 @@ fn a_killed_lab_leaves_a_capture_that_opens() {
     if !have(&["tshark"]) {
         return;
     }
-    let _turn = the_only_lab();
-    let place = Place::new(SMALL);
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(SMALL);
     for (end, name) in [("-KILL", "killed.pcapng"), ("-TERM", "ended.pcapng")] {
         let lab = Lab::up(&place, &[]);
         let keeper = lab.keeper();

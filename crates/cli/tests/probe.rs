@@ -1,13 +1,13 @@
-//! `longfat probe` from end to end: over a lab whose queue is known, past a narrow router, and against servers that are none.
+//! `longfat probe` from end to end: over a lab with a known queue, a router with a small MTU, and against other servers.
 
 use crate::common;
 use std::path::Path;
 
 use common::{
-    Place,
+    TestDir,
     iperf3::{Running, free_port, wait_for_listener},
     lab::Lab,
-    turn::the_only_lab,
+    lab_slots::acquire_all_lab_slots,
 };
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ fn serve(lab: &Lab<'_>, host: &str, options: &[&str]) -> Running {
     let exec = ["lab", "exec", "--lab", &lab.name, host, "--", common::binary(), "serve"];
     let running = Running::start(&mut lab.place.longfat(&[&exec[..], options].concat()));
     let listens = || lab.sh(host, "cat /proc/net/tcp /proc/net/tcp6").stdout.contains(":1451 ");
-    assert!(common::eventually(listens), "nobody listens on {host}");
+    assert!(common::eventually(listens), "no server listens on {host}");
     running
 }
 
@@ -43,21 +43,21 @@ fn probe(lab: &Lab<'_>, host: &str, args: &[&str]) -> Value {
 
 #[test]
 fn the_queue_of_a_lab_is_measured_and_drawn() {
-    let _turn = the_only_lab();
-    let place = Place::new(NARROW);
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(NARROW);
     let lab = Lab::up(&place, &[]);
     let _server = serve(&lab, "h2", &[]);
     let plot = place.path("plot.svg");
     let document =
         probe(&lab, "h1", &["buffer", "10.0.0.2", "--max-rate", "50M", "--plot", plot.to_str().unwrap()]);
     assert_eq!((&document["schema"], &document["kind"]), (&"longfat.probe/1".into(), &"buffer".into()));
-    let answer = &document["answer"];
-    // A busy machine disturbs the lab: then the answer must say so.
-    if answer["validity"]["valid"] == true {
-        let capacity = answer["capacity"]["capacity_bps"]["value"].as_f64().unwrap();
-        assert!((45e6..55e6).contains(&capacity), "{answer:#}");
-        let packets = answer["buffer_packets"].as_f64().unwrap();
-        assert!((70.0..90.0).contains(&packets), "{answer:#}");
+    let result = &document["answer"];
+    // A busy machine disturbs the lab; then the result must be marked inconclusive.
+    if result["validity"]["valid"] == true {
+        let capacity = result["capacity"]["capacity_bps"]["value"].as_f64().unwrap();
+        assert!((45e6..55e6).contains(&capacity), "{result:#}");
+        let packets = result["buffer_packets"].as_f64().unwrap();
+        assert!((70.0..90.0).contains(&packets), "{result:#}");
     }
     let load = &document["load"];
     assert!(load["highest_second_bps"].as_f64().unwrap() <= 50e6, "{load:#}");
@@ -68,8 +68,8 @@ fn the_queue_of_a_lab_is_measured_and_drawn() {
 
 #[test]
 fn hops_mtu_and_delay_of_a_chain_of_routers() {
-    let _turn = the_only_lab();
-    let place = Place::new("");
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new("");
     let chain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/gallery/chain.toml");
     let lab = Lab::of(&place, &chain, &[]);
     let _server = serve(&lab, "far", &["--stamp"]);
@@ -87,18 +87,19 @@ fn hops_mtu_and_delay_of_a_chain_of_routers() {
     );
     let fits = probe(&lab, "near", &["delay", "fd00:2::2", "-c", "3", "-i", "10ms", "-l", "1352"]);
     assert_eq!(fits["answer"]["lost"], 0, "{fits:#}");
-    let nobody = lab.exec("near", &[common::binary(), "probe", "delay", "10.0.2.2", "-p", "9", "-c", "3"]);
-    assert_eq!(nobody.code, 1, "{nobody:?}");
-    assert!(nobody.stderr.contains("serve --stamp"), "{nobody:?}");
+    let unanswered =
+        lab.exec("near", &[common::binary(), "probe", "delay", "10.0.2.2", "-p", "9", "-c", "3"]);
+    assert_eq!(unanswered.code, 1, "{unanswered:?}");
+    assert!(unanswered.stderr.contains("serve --stamp"), "{unanswered:?}");
 }
 
-/// Whether an interval of a document holds a value; an end that is null is without a bound.
-fn holds(interval: &Value, truth: f64) -> bool {
-    interval["low"].as_f64().is_some_and(|low| low <= truth)
-        && interval["high"].as_f64().is_none_or(|high| high >= truth)
+/// Whether an interval of a document contains a value; null means no bound.
+fn holds(interval: &Value, true_value: f64) -> bool {
+    interval["low"].as_f64().is_some_and(|low| low <= true_value)
+        && interval["high"].as_f64().is_none_or(|high| high >= true_value)
 }
 
-/// Repeats a measurement that this machine disturbed; `wrong` says what of it is not so.
+/// Repeats a measurement that this machine disturbed; `wrong` returns the error of a result.
 fn measured(measure: impl Fn() -> Value, wrong: impl Fn(&Value) -> Option<String>) {
     let mut last = None;
     for _ in 0..3 {
@@ -113,9 +114,9 @@ fn measured(measure: impl Fn() -> Value, wrong: impl Fn(&Value) -> Option<String
 
 /// Links of 200 and 100 Mb/s, the second with an MTU of 1400.
 #[test]
-fn packets_are_of_the_path_mtu_and_intervals_hold_the_truth() {
-    let _turn = the_only_lab();
-    let place = Place::new("");
+fn probes_use_the_path_mtu_and_intervals_contain_the_true_rates() {
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new("");
     let chain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/gallery/chain.toml");
     let lab = Lab::of(&place, &chain, &[]);
     let _server = serve(&lab, "far", &[]);
@@ -134,12 +135,12 @@ fn packets_are_of_the_path_mtu_and_intervals_hold_the_truth() {
     measured(
         || probe(&lab, "near", &["hops", "fd00:2::2"]),
         |document| {
-            let answer = &document["answer"];
-            assert_eq!(answer["packet_bytes"], 1400, "{document:#}");
+            let result = &document["answer"];
+            assert_eq!(result["packet_bytes"], 1400, "{document:#}");
             // The emulated routers quote as much as 1280 bytes hold (RFC 4443).
-            assert_eq!(answer["hops"][1]["reply_bytes"][1], 1280, "{document:#}");
+            assert_eq!(result["hops"][1]["reply_bytes"][1], 1280, "{document:#}");
             let rates = [1e9, 200e6, 100e6, 1e9];
-            for (hop, rate) in answer["hops"].as_array().unwrap().iter().zip(rates) {
+            for (hop, rate) in result["hops"].as_array().unwrap().iter().zip(rates) {
                 if !hop["link_bps"].is_null() && !holds(&hop["link_bps"], rate) {
                     return Some(format!("hop {} excludes {rate}", hop["hop"]));
                 }
@@ -150,8 +151,8 @@ fn packets_are_of_the_path_mtu_and_intervals_hold_the_truth() {
 }
 
 #[test]
-fn mistakes_and_servers_that_are_none() {
-    let place = Place::new("");
+fn mistakes_and_other_servers_are_reported() {
+    let place = TestDir::new("");
     for (args, word) in [
         (&["probe", "capacity", "127.0.0.1", "--mtu", "20"][..], "128"),
         (&["probe", "available", "127.0.0.1", "--max-rate", "fast"], "max-rate"),

@@ -1,12 +1,12 @@
-//! `longfat reproduce`: closed forms and short simulations beside what was published. The long ones are run by hand
+//! `longfat reproduce`: compares closed forms and short simulations with published figures. Long experiments are run by hand
 //! (docs/reproduced.md has the command and the table).
 
 use crate::common;
-use common::Place;
+use common::TestDir;
 use serde_json::Value;
 
 fn reproduce(args: &[&str]) -> (i32, Value) {
-    let place = Place::new("");
+    let place = TestDir::new("");
     let ran = place.run(&[&["reproduce", "--json"], args].concat());
     (ran.code, ran.parsed())
 }
@@ -40,7 +40,7 @@ fn every_published_id_is_listed_and_the_closed_forms_agree() {
 }
 
 #[test]
-fn where_the_source_contradicts_itself_the_formula_is_kept() {
+fn contradictory_sources_are_reported_with_the_formulas_value() {
     let (code, document) = reproduce(&["--engine", "model", "G-r2", "G-r8", "G-r9"]);
     assert_eq!(code, 0, "a contradiction is no failure");
     let ours = |id: &str, variant| {
@@ -54,7 +54,7 @@ fn where_the_source_contradicts_itself_the_formula_is_kept() {
 }
 
 #[test]
-fn the_model_shares_a_bottleneck_as_flows_do_that_lose_at_the_same_instants() {
+fn the_model_shares_a_bottleneck_as_synchronized_losses_do() {
     let (_, document) = reproduce(&["--engine", "model", "G-rttfair"]);
     let model = |metric| figure(&document, "G-rttfair", "reno", metric)["model"].as_f64().unwrap();
     let (far, near) = (model("flows.rtt181.goodput"), model("flows.rtt117.goodput"));
@@ -87,8 +87,8 @@ fn lab_8_under_the_published_kernel_and_the_hundred_megabit_hop() {
 }
 
 #[test]
-fn unknown_ids_are_bad_input_and_a_familys_name_is_all_of_it() {
-    let place = Place::new("");
+fn unknown_ids_are_bad_input_and_prefixes_select_all() {
+    let place = TestDir::new("");
     let ran = place.run(&["reproduce", "L9-nothing"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("L9-nothing") && ran.stderr.contains("the nearest are "), "{ran:?}");
@@ -100,7 +100,7 @@ fn unknown_ids_are_bad_input_and_a_familys_name_is_all_of_it() {
 
 #[test]
 fn the_report_has_tables_pictures_and_contradictions() {
-    let place = Place::new("");
+    let place = TestDir::new("");
     let ran = place.run(&["reproduce", "L8-ping", "L8-util", "G-r2", "--report", "r.html"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(

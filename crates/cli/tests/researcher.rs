@@ -1,14 +1,14 @@
-//! What researchers do first: built-in scenarios by name, a new scenario file, a path without a file, pictures for a paper, the
+//! First steps of researchers: built-in scenarios by name, a new scenario file, a path without a file, plots for a paper, the
 //! source of a congestion control, and the table of all runs.
 
-use crate::common::{Place, SMALL};
+use crate::common::{SMALL, TestDir};
 
-/// A quick path for the simulator.
+/// Flags of a path that is simulated quickly.
 const PATH: [&str; 9] = ["run", "--rate", "20mbit", "--rtt", "10ms", "--duration", "1s", "--engine", "sim"];
 
 #[test]
 fn a_built_in_name_is_a_scenario_file_and_a_file_of_that_name_wins() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let run = place.run(&["run", "lab8", "--engine", "model", "--json"]).json();
     assert_eq!((run["scenario"].as_str(), run["runs"].as_array().unwrap().len()), (Some("lab8"), 2));
     let listed = place.run(&["scenario", "list", "--json"]).json();
@@ -27,8 +27,8 @@ fn a_built_in_name_is_a_scenario_file_and_a_file_of_that_name_wins() {
 }
 
 #[test]
-fn an_unknown_name_lists_what_there_is() {
-    let place = Place::new(SMALL);
+fn an_unknown_name_lists_the_nearest() {
+    let place = TestDir::new(SMALL);
     for command in ["sweep", "run"] {
         let ran = place.run(&[command, "lab9"]);
         assert_eq!(ran.code, 2, "{ran:?}");
@@ -38,8 +38,8 @@ fn an_unknown_name_lists_what_there_is() {
 }
 
 #[test]
-fn validate_counts_what_a_file_has_and_reports_all_mistakes_of_all_files() {
-    let place = Place::new(SMALL);
+fn validate_summarizes_files_and_reports_all_mistakes() {
+    let place = TestDir::new(SMALL);
     let ok = place.run(&["scenario", "validate", "s.toml", "lab8"]);
     assert_eq!(ok.code, 0, "{ok:?}");
     assert!(ok.stdout.contains("s.toml: ok: 2 hosts, 1 switch, 2 links, 1 flow, 1 s\n"), "{ok:?}");
@@ -65,7 +65,7 @@ fn validate_counts_what_a_file_has_and_reports_all_mistakes_of_all_files() {
 
 #[test]
 fn a_new_file_runs_and_is_not_overwritten() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let new = |more: &[&str]| {
         let args =
             ["scenario", "new", "--rate", "20mbit", "--rtt", "10ms", "--duration", "1s", "-o", "n.toml"];
@@ -90,7 +90,7 @@ fn a_new_file_runs_and_is_not_overwritten() {
 
 #[test]
 fn a_path_without_a_file_compares_congestion_controls_and_keeps_its_scenario() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let ran = place.run(&[&PATH[..], &["--cc", "cubic,reno", "--loss", "1%", "--json"]].concat()).json();
     let runs = ran["runs"].as_array().unwrap();
     let variants: Vec<&str> = runs.iter().map(|run| run["variant"].as_str().unwrap()).collect();
@@ -125,7 +125,7 @@ fn a_path_without_a_file_compares_congestion_controls_and_keeps_its_scenario() {
 
 #[test]
 fn the_table_has_a_row_for_each_run_and_flow() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     place.run(&[&PATH[..], &["--cc", "cubic,reno", "--json"]].concat()).json();
     place.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
     let table = |keys: &[&str], file: &str| {
@@ -160,8 +160,8 @@ fn the_table_has_a_row_for_each_run_and_flow() {
 }
 
 #[test]
-fn a_plot_has_the_size_letters_and_style_that_were_asked_for() {
-    let place = Place::new(SMALL);
+fn a_plot_has_the_requested_size_font_and_style() {
+    let place = TestDir::new(SMALL);
     place.run(&[&PATH[..], &["--cc", "cubic,reno", "--json"]].concat()).json();
     let plot = |more: &[&str]| place.run(&[&["plot", "last", "last~1"], more].concat());
     let paper = plot(&["--size", "700x640", "--font-size", "14", "--style", "paper"]);
@@ -176,7 +176,7 @@ fn a_plot_has_the_size_letters_and_style_that_were_asked_for() {
 
 #[test]
 fn an_algorithm_is_shown_with_parameters_source_and_its_place_in_the_kernel() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let griddt = place.run(&["cc", "show", "griddt"]);
     assert_eq!(griddt.code, 0, "{griddt:?}");
     for part in ["Grid DT", "a = 1 (number)", "reference_rtt_us = 10000 (microseconds)", "SEC(\"license\")"] {

@@ -1,5 +1,5 @@
-//! Our client with riperf3's server and riperf3's client with ours (crates.io `riperf3-cli`, tried with 0.8.0), flag by flag over
-//! loopback. Where it is: LONGFAT_RIPERF3, or PATH.
+//! longfat's client with riperf3's server and vice versa (crates.io `riperf3-cli`, tested with 0.8.0), flag by flag over
+//! loopback. LONGFAT_RIPERF3 or PATH locates riperf3.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::common::{
     iperf3::{Running, document, free_port, wait_for_listener},
 };
 
-/// Flags that both clients take.
+/// Flags of both clients.
 const CASES: &[&str] = &[
     "-t 1",
     "-t 1 -R",
@@ -29,7 +29,7 @@ const CASES: &[&str] = &[
     "-u -n 1M -b 50M -l 1000",
 ];
 
-/// The program, if it is there.
+/// The path of riperf3, if it is installed.
 fn riperf3() -> Option<String> {
     let program = std::env::var("LONGFAT_RIPERF3").unwrap_or_else(|_| "riperf3".into());
     if Command::new(&program).arg("--version").output().is_ok() {
@@ -39,7 +39,7 @@ fn riperf3() -> Option<String> {
     None
 }
 
-/// Runs a case; the client's document.
+/// Runs a case; returns the client's document.
 fn run(program: &str, flags: &str, ours_is_client: bool) -> Value {
     let port = free_port().to_string();
     let (server, client) = if ours_is_client { (program, binary()) } else { (binary(), program) };
@@ -78,8 +78,8 @@ fn our_client_and_riperf3s_server_agree() {
         let document = run(&program, flags, true);
         check(flags, &document);
         if flags.contains("-b 5M -P 4") {
-            // The rate is that of each stream. riperf3's client would show more, also with iperf3's server: it counts what comes
-            // in 0.1 s after the end.
+            // The rate is per stream. riperf3's client would show more, also with iperf3's server: it counts data that arrive
+            // within 0.1 s after the end.
             let rate = document["end"]["sum"]["bits_per_second"].as_f64().unwrap();
             assert!((15e6..22e6).contains(&rate), "{rate} bit/s of 20 Mb/s");
         }

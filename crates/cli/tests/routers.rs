@@ -1,18 +1,17 @@
-//! Paths over routers and loops of switches, probed with the tools that people use: ping, traceroute, mtr, iperf3.
+//! Paths over routers and loops of switches, probed with common tools: ping, traceroute, mtr, iperf3.
 
 use crate::common;
 use common::{
-    Place, Ran, SMALL,
+    CommandOutput, SMALL, TestDir, bundled_scenario,
     lab::{Lab, have},
-    shipped,
-    turn::a_lab_among_others,
+    lab_slots::acquire_lab_slot,
 };
 
 /// The MTU of the link between r2 and r3.
 const NARROW: u32 = 1400;
 
-fn chain() -> Place {
-    Place::new(&shipped("gallery/chain.toml"))
+fn chain() -> TestDir {
+    TestDir::new(&bundled_scenario("gallery/chain.toml"))
 }
 
 /// The routers' addresses of one family, in the order of the routers and of their interfaces.
@@ -24,27 +23,27 @@ fn addresses(lab: &Lab, node: &str, family: char) -> Vec<String> {
     all.filter(|a| a.contains(family)).map(|a| a.split('/').next().unwrap().to_owned()).collect()
 }
 
-/// What probes from near to far meet: a router answers from the interface that the packet came in by, its first here.
+/// The hops from near to far: a router replies from the interface that received the packet, which is its first here.
 fn hops(lab: &Lab, family: char) -> Vec<String> {
     let routers = ["r1", "r2", "r3"].iter().map(|r| addresses(lab, r, family)[0].clone());
     routers.chain(addresses(lab, "far", family)).collect()
 }
 
 /// The address of each line of `traceroute -n`.
-fn traced(ran: &Ran) -> Vec<String> {
+fn traced(ran: &CommandOutput) -> Vec<String> {
     let lines = ran.stdout.lines().skip(1);
     lines.map(|l| l.split_whitespace().nth(1).unwrap_or("").to_owned()).collect()
 }
 
 #[test]
 fn both_families_cross_three_routers_in_time() {
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     let place = chain();
     let lab = Lab::up(&place, &[]);
     for far in ["10.0.2.2", "fd00:2::2"] {
         let rtt = lab.rtt_ms("near", far);
         assert!((30.0..33.0).contains(&rtt), "{far}: {rtt} ms");
-        // Larger than the narrow link: fragments, of 10.0.2.2 made by the router, of fd00:2::2 by the host.
+        // Larger than the narrow link's MTU: the router fragments IPv4 packets, the host IPv6 packets.
         let large = lab.exec("near", &["ping", "-c", "4", "-i", "0.2", "-s", "3000", far]);
         assert!(large.code == 0, "fragments must arrive: {large:?}");
     }
@@ -55,7 +54,7 @@ fn traceroute_and_mtr_name_the_routers_in_order() {
     if !have(&["traceroute", "mtr"]) {
         return;
     }
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     let place = chain();
     let lab = Lab::up(&place, &[]);
     let trace = |options: &[&str]| lab.exec("near", &[&["traceroute", "-n", "-q", "1"], options].concat());
@@ -89,7 +88,7 @@ fn the_path_mtu_is_found() {
     if !have(&["iperf3"]) {
         return;
     }
-    let _turn = a_lab_among_others();
+    let _slot = acquire_lab_slot();
     let place = chain();
     let lab = Lab::up(&place, &[]);
     let probe = lab.sh("near", "ping -M do -s 1472 -c 2 -i 0.3 -W 1 10.0.2.2 2>&1");
@@ -102,31 +101,31 @@ fn the_path_mtu_is_found() {
     let over = lab.exec("near", &["ping", "-M", "do", "-s", "1373", "-c", "1", "-W", "1", "10.0.2.2"]);
     assert_ne!(over.code, 0, "{over:?}");
     let probe6 = lab.sh("near", "ping -M do -s 1452 -c 2 -i 0.3 -W 1 fd00:2::2 2>&1");
-    let said = probe6.stdout.to_lowercase();
-    assert!(said.contains("too big") && said.contains(&format!("mtu={NARROW}")), "{probe6:?}");
+    let printed = probe6.stdout.to_lowercase();
+    assert!(printed.contains("too big") && printed.contains(&format!("mtu={NARROW}")), "{probe6:?}");
     lab.serve_iperf3("far");
     for far in ["10.0.2.2", "fd00:2::2"] {
         let goodput = lab.iperf3_bps("near", far);
-        // The narrow link carries 100 Mb/s; wide below, since slow start is part of the second.
+        // The narrow link carries 100 Mb/s. The lower bound is wide, because the second includes slow start.
         assert!((10e6..100e6).contains(&goodput), "{far}: {goodput} b/s");
     }
 }
 
 #[test]
-fn what_does_not_arrive_is_answered() {
-    let _turn = a_lab_among_others();
+fn undeliverable_packets_get_icmp_errors() {
+    let _slot = acquire_lab_slot();
     let place = chain();
     let lab = Lab::up(&place, &[]);
     for (to, router) in
         [("10.0.2.2", "100.64.0.2".to_owned()), ("fd00:2::2", addresses(&lab, "r2", ':')[0].clone())]
     {
         let short = lab.sh("near", &format!("ping -n -t 2 -c 1 -W 2 {to} 2>&1"));
-        let said = short.stdout.to_lowercase();
-        assert!(short.code != 0 && said.contains(&format!("from {router}")), "{short:?}");
-        assert!(said.contains("time to live exceeded") || said.contains("hop limit"), "{short:?}");
+        let printed = short.stdout.to_lowercase();
+        assert!(short.code != 0 && printed.contains(&format!("from {router}")), "{short:?}");
+        assert!(printed.contains("time to live exceeded") || printed.contains("hop limit"), "{short:?}");
     }
-    // The last two would be in far's network, but nobody has them: routers know every address that there is, so the
-    // first one says so.
+    // The last two addresses are in the subnet of far, but do not exist: routers have all addresses in a table, so the
+    // first router sends the error.
     for nowhere in ["10.9.9.9", "fd00:9::9", "10.0.2.77", "fd00:2::77"] {
         let ran = lab.sh("near", &format!("ping -n -c 1 -W 2 {nowhere} 2>&1"));
         assert!(ran.code != 0 && ran.stdout.contains("nreachable"), "{ran:?}");
@@ -161,31 +160,31 @@ ends = ["r4", "h2"]
 "#;
 
 #[test]
-fn a_static_route_beats_the_shorter_way() {
+fn a_static_route_overrides_the_shortest_path() {
     if !have(&["traceroute"]) {
         return;
     }
-    let _turn = a_lab_among_others();
-    // r3's address on its link to r1 is 100.64.0.10; the addresses are filled in, link after link.
+    let _slot = acquire_lab_slot();
+    // r3's address on its link to r1 is 100.64.0.10: addresses are assigned in the order of links.
     let route = "[routers.r1]\nroutes = [{ to = \"10.0.2.0/24\", via = \"100.64.0.10\" }]\n";
     for (text, hops, rtt) in [
         (TWO_WAYS.to_owned(), vec!["10.0.1.254", "100.64.0.2", "100.64.0.6", "10.0.2.1"], 5.0),
         (format!("{TWO_WAYS}{route}"), vec!["10.0.1.254", "100.64.0.10", "100.64.0.14"], 20.0),
     ] {
-        let place = Place::new(&text);
+        let place = TestDir::new(&text);
         let lab = Lab::up(&place, &[]);
         let ran = lab.exec("h1", &["traceroute", "-n", "-q", "1", "h2"]);
         let traced = traced(&ran);
         assert_eq!(traced[..hops.len()], hops[..], "{ran:?}");
         assert_eq!(traced.last().map(String::as_str), Some("10.0.2.1"), "{ran:?}");
         let measured = lab.rtt_ms("h1", "h2");
-        assert!((rtt..rtt + 3.0).contains(&measured), "the way back is the short one: {measured} ms");
+        assert!((rtt..rtt + 3.0).contains(&measured), "the backward path is the shortest: {measured} ms");
     }
 }
 
 #[test]
-fn a_loop_of_switches_carries_no_storm() {
-    let _turn = a_lab_among_others();
+fn a_loop_of_switches_causes_no_broadcast_storm() {
+    let _slot = acquire_lab_slot();
     let mut text =
         String::from("title = \"loop\"\nduration = \"1s\"\n[switches]\nnames = [\"s1\", \"s2\", \"s3\"]\n");
     for i in 1..=3 {
@@ -195,7 +194,7 @@ fn a_loop_of_switches_carries_no_storm() {
         let direction = "{ rate = \"100mbit\", queue = \"250kB\" }";
         text += &format!("[[links]]\nends = [{a:?}, {b:?}]\nforward = {direction}\nbackward = {direction}\n");
     }
-    let place = Place::new(&text);
+    let place = TestDir::new(&text);
     let lab = Lab::up(&place, &[]);
     let all = lab.shell(&["pingall"]);
     assert!(all.stdout.contains("0% dropped (6/6 received)"), "{all:?}");
@@ -203,7 +202,7 @@ fn a_loop_of_switches_carries_no_storm() {
     let status = lab.status();
     let sent: u64 =
         status["links"].as_array().unwrap().iter().map(|l| l["sent_packets"].as_u64().unwrap()).sum();
-    // Six pings with their answers over at most four links, ARP flooded over six links, and the hosts' own
+    // Six pings with their replies over at most four links, ARP flooded over six links, and the hosts'
     // neighbour discovery. A storm would be thousands of packets in this time.
     assert!((12..600).contains(&sent), "{sent} packets: {status}");
     let again = lab.status();
@@ -211,9 +210,9 @@ fn a_loop_of_switches_carries_no_storm() {
 }
 
 #[test]
-fn switches_in_a_row_are_one_network() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn consecutive_switches_are_one_subnet() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
     if have(&["traceroute"]) {
         let ran = lab.exec("h1", &["traceroute", "-n", "-q", "1", "h2"]);

@@ -1,4 +1,4 @@
-//! Recorded runs on the command line: which run is which, lists, removal, read-only places, configuration,
+//! Recorded runs on the command line: names of runs, lists, removal, read-only directories, configuration,
 //! completions.
 
 use std::{
@@ -8,13 +8,13 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{Place, Ran, SMALL, binary, is_root};
+use crate::common::{CommandOutput, SMALL, TestDir, binary, is_root};
 
 const QUEUE: &str = "links.h1-s1.forward.queue";
 
-/// A place with four runs: two queues by `--set`, each by model and simulator.
-fn four_runs() -> Place {
-    let place = Place::new(SMALL);
+/// A test directory with four runs: two queues by `--set`, each by model and simulator.
+fn four_runs() -> TestDir {
+    let place = TestDir::new(SMALL);
     for queue in ["20p", "100p"] {
         let set = format!("{QUEUE}={queue}");
         place.run(&["run", "./s.toml", "--engine", "model,sim", "--set", &set, "--json"]).json();
@@ -27,7 +27,7 @@ fn ids(list: &Value) -> Vec<String> {
 }
 
 #[test]
-fn runs_say_what_they_were() {
+fn records_state_engine_settings_and_point() {
     let place = four_runs();
     let list = place.run(&["ls", "--json"]).json();
     let sims: Vec<&Value> = list.as_array().unwrap().iter().filter(|run| run["engine"] == "sim").collect();
@@ -45,7 +45,7 @@ fn runs_say_what_they_were() {
 
     let swept = ["run", "s.toml", "--engine", "sim", "--json"];
     let swept =
-        Place::new(&format!("{SMALL}[[sweeps]]\nfield = \"{QUEUE}\"\nvalues = [\"20p\", \"100p\"]\n"))
+        TestDir::new(&format!("{SMALL}[[sweeps]]\nfield = \"{QUEUE}\"\nvalues = [\"20p\", \"100p\"]\n"))
             .run(&swept)
             .json();
     let run = &swept["runs"][1];
@@ -71,7 +71,7 @@ fn parquet_files_have_the_runs_settings_as_columns_and_metadata() {
             assert_eq!(only("engine"), ["sim"]);
             assert_eq!(only("scenario"), ["s"]);
             assert_eq!(only("set"), [format!("{{\"{QUEUE}\":\"{queue}\"}}")]);
-            assert_eq!(only("variant"), [""; 0], "there is none: every cell is empty");
+            assert_eq!(only("variant"), [""; 0], "runs without a variant have empty cells");
             let repeats = file.ints(0, "repeat").unwrap().unwrap();
             assert!(repeats.iter().all(|repeat| *repeat == Some(1)));
             let bytes = fs::read(&path).unwrap();
@@ -124,10 +124,10 @@ fn runs_are_removed_and_pruned() {
     assert!(!place.path("runs/s").exists(), "the scenario's directory was empty");
 }
 
-/// A run that takes minutes, until it is killed.
+/// A run of several minutes, which the test kills.
 #[test]
-fn a_run_that_is_being_written_is_not_removed_and_a_killed_one_is() {
-    let place = Place::new(&SMALL.replace("duration = \"1s\"", "duration = \"100000s\""));
+fn only_runs_that_are_not_being_written_are_removed() {
+    let place = TestDir::new(&SMALL.replace("duration = \"1s\"", "duration = \"100000s\""));
     let mut run = place.longfat(&["run", "s.toml", "--engine", "sim"]).stderr(Stdio::null()).spawn().unwrap();
     let listed = || ids(&place.run(&["ls", "--json"]).json());
     assert!(crate::common::eventually(|| !listed().is_empty()));
@@ -149,7 +149,7 @@ fn a_run_that_is_being_written_is_not_removed_and_a_killed_one_is() {
 
 #[test]
 fn no_record_is_kept_on_request() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let json = place.run(&["run", "s.toml", "--engine", "model,sim", "--no-record", "--json"]).json();
     assert!(json["runs"][1]["flows"][0]["goodput_bps"].as_f64().unwrap() > 50e6);
     assert_eq!(json["runs"][1]["record"], Value::Null);
@@ -163,9 +163,9 @@ fn no_record_is_kept_on_request() {
 
 #[test]
 fn in_a_read_only_directory_a_run_prints_its_results() {
-    let place = Place::new(SMALL);
-    // Permissions do not stop root: /proc refuses everybody. Its error is that of a missing file, though, so
-    // that root needs a read-only mount.
+    let place = TestDir::new(SMALL);
+    // Permissions do not stop root; /proc refuses all users, but with the error of a missing file, so
+    // root needs a read-only mount.
     let ran = if is_root() {
         let script = format!(
             "mkdir ro && mount -t tmpfs -o ro none ro && cd ro && {} run ../s.toml --engine model,sim",
@@ -173,7 +173,7 @@ fn in_a_read_only_directory_a_run_prints_its_results() {
         );
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", &script]).current_dir(place.dir.path()).env_remove("LONGFAT_RUNS");
-        Ran::of(command.output().unwrap())
+        CommandOutput::from(command.output().unwrap())
     } else {
         fs::create_dir(place.path("ro")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o555);
@@ -191,7 +191,7 @@ fn in_a_read_only_directory_a_run_prints_its_results() {
 
 #[test]
 fn an_error_is_one_json_document() {
-    let place = Place::new(&SMALL.replace("delay =", "dealy ="));
+    let place = TestDir::new(&SMALL.replace("delay =", "dealy ="));
     let scenario = place.run(&["run", "s.toml", "--engine", "sim", "--json"]);
     let error = &scenario.parsed()["error"];
     assert_eq!((scenario.code, &error["exit_code"], &error["kind"]), (2, &2.into(), &"bad_input".into()));
@@ -213,7 +213,7 @@ fn an_error_is_one_json_document() {
         assert!(!ran.stderr.is_empty(), "{args:?}: the message is for people too");
     }
     // A run with a missed figure has printed its summary: no second document.
-    let missed = Place::new(&format!(
+    let missed = TestDir::new(&format!(
         "{SMALL}[[published]]\nid = \"x\"\nmetric = \"flows.bulk.goodput\"\nvalue = \"1gbit\"\ntolerance = \"1%\"\n"
     ));
     let ran = missed.run(&["run", "s.toml", "--engine", "model", "--json"]);
@@ -227,12 +227,12 @@ fn an_error_is_one_json_document() {
 
 #[test]
 fn unreliable_runs_have_an_exit_code() {
-    // Nothing arrives, by bad luck: the SYN is lost and the run ends before its retransmission.
-    let place = Place::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"99.9%\""));
+    // Nothing arrives: the SYN is lost, and the run ends before its retransmission.
+    let place = TestDir::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"99.9%\""));
     let run = |more: &[&str]| place.run(&[&["run", "s.toml", "--engine", "sim", "--json"], more].concat());
     let plain = run(&[]);
     if plain.parsed()["runs"][0]["quality"]["ok"] == true {
-        panic!("the run is reliable, so that this test shows nothing: {plain:?}");
+        panic!("the run is reliable, so this test is inconclusive: {plain:?}");
     }
     assert_eq!(plain.code, 0, "{plain:?}");
     let required = run(&["--require-reliable"]);
@@ -242,7 +242,7 @@ fn unreliable_runs_have_an_exit_code() {
 
 #[test]
 fn mistakes_are_printed_once_and_names_get_the_nearest() {
-    let place = Place::new(&SMALL.replace("cc = \"cubic\"", "cc = \"cubik\""));
+    let place = TestDir::new(&SMALL.replace("cc = \"cubic\"", "cc = \"cubik\""));
     for engines in ["sim", "lab,model", "model,sim"] {
         let ran = place.run(&["run", "s.toml", "--engine", engines]);
         assert_eq!(ran.code, 2, "{engines}: {ran:?}");
@@ -267,7 +267,7 @@ fn mistakes_are_printed_once_and_names_get_the_nearest() {
     ] {
         let ran = place.run(args);
         assert!(ran.code == 2 && ran.stderr.contains(expected), "{args:?}: {ran:?}");
-        assert!(ran.stderr.len() < 300, "no catalogue: {ran:?}");
+        assert!(ran.stderr.len() < 300, "the message must not list all names: {ran:?}");
     }
     let shown = place.run(&[
         "plot",
@@ -287,11 +287,11 @@ fn mistakes_are_printed_once_and_names_get_the_nearest() {
 
 #[test]
 fn settings_come_from_files_and_options_override_them() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let run = |args: &[&str]| {
         let mut command = place.longfat(args);
         command.env("XDG_CONFIG_HOME", place.path("home"));
-        Ran::of(command.output().unwrap())
+        CommandOutput::from(command.output().unwrap())
     };
     fs::create_dir_all(place.path("home/longfat")).unwrap();
     fs::write(place.path("home/longfat/config.toml"), "runs = \"mine\"\nengine = \"model\"\n").unwrap();
@@ -305,7 +305,7 @@ fn settings_come_from_files_and_options_override_them() {
     assert_eq!(
         run(&["run", "s.toml", "--json"]).json()["runs"][0]["engine"],
         "model",
-        "the user's still holds"
+        "the user's setting still applies"
     );
     assert!(place.path("project/s").exists());
     run(&["run", "s.toml", "--engine", "sim", "--runs", "given", "--json"]).json();
@@ -337,7 +337,7 @@ fn shells_complete_runs_and_scripts_are_installed() {
     let complete = |words: &[&str]| {
         let mut command = place.longfat(&[&["--", "longfat"], words].concat());
         command.env("LONGFAT_COMPLETE", "fish");
-        Ran::of(command.output().unwrap()).stdout
+        CommandOutput::from(command.output().unwrap()).stdout
     };
     for command in [&["show", ""][..], &["rm", ""], &["compare", "last", ""], &["plot", &id[..6]]] {
         assert!(complete(command).contains(&id), "{command:?}: {}", complete(command));
@@ -351,9 +351,9 @@ fn shells_complete_runs_and_scripts_are_installed() {
     ] {
         let mut command = place.longfat(&["completions", "install", shell]);
         command.env("XDG_DATA_HOME", place.path("data")).env("XDG_CONFIG_HOME", place.path("config"));
-        let ran = Ran::of(command.output().unwrap());
+        let ran = CommandOutput::from(command.output().unwrap());
         assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(ran.stdout.contains(path), "it says where: {ran:?}");
+        assert!(ran.stdout.contains(path), "the message names the path: {ran:?}");
         let script = fs::read_to_string(place.path(path)).unwrap();
         assert_eq!(script.trim_end(), place.run(&["completions", shell]).stdout.trim_end());
         assert!(script.contains("LONGFAT_COMPLETE"), "{script}");

@@ -1,7 +1,7 @@
-//! What the scenarios that come with the program are there to show, in the lab.
+//! Checks in the lab that the built-in scenarios show their effects.
 
 use crate::common;
-use common::{Place, shipped, turn::a_lab_among_others};
+use common::{TestDir, bundled_scenario, lab_slots::acquire_lab_slot};
 use serde_json::Value;
 
 fn every_scenario() -> Vec<std::path::PathBuf> {
@@ -16,17 +16,17 @@ fn every_scenario() -> Vec<std::path::PathBuf> {
 
 #[test]
 fn every_scenario_resolves_in_all_its_variants() {
-    let place = Place::new("");
+    let place = TestDir::new("");
     let all = every_scenario();
     assert!(all.len() >= 16, "{all:?}");
     for file in all {
         let ran = place.run(&["run", file.to_str().unwrap(), "--engine", "model", "--json"]);
-        // 3: the model alone may miss what was published.
+        // 3: the model alone may miss a published figure.
         assert!(matches!(ran.code, 0 | 3), "{}: {ran:?}", file.display());
     }
 }
 
-/// The least that the link carried in any `span_s` seconds that begin between the two instants, in bit/s.
+/// Minimum rate of the link over `span_s` seconds, for spans that begin between the two instants, bit/s.
 fn least_rate(record: &std::path::Path, from_s: f64, to_s: f64, span_s: f64) -> f64 {
     let links = record::Run::open(record).unwrap().links().unwrap();
     let sent: Vec<(f64, f64)> = links
@@ -41,11 +41,11 @@ fn least_rate(record: &std::path::Path, from_s: f64, to_s: f64, span_s: f64) -> 
     sent.iter().filter_map(rate).fold(f64::INFINITY, f64::min)
 }
 
-/// L8-hol: over two round trips (80 ms) half of the rate with a window of one bandwidth-delay product, all of it with two.
+/// L8-hol: over two round trips (80 ms) the flow gets half of the rate with a window of one bandwidth-delay product, and the full rate with two.
 #[test]
 fn one_lost_segment_stalls_a_window_of_one_bdp_and_not_of_two() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(&shipped("l8-hol.toml"));
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(&bundled_scenario("l8-hol.toml"));
     let json = place.run(&["run", "s.toml", "--engine", "sim,lab", "--set", "duration=6s", "--json"]).json();
     let least = |engine: &str, variant: &str| {
         let runs = json["runs"].as_array().unwrap();
@@ -59,7 +59,7 @@ fn one_lost_segment_stalls_a_window_of_one_bdp_and_not_of_two() {
         (0.3..0.6).contains(&one) && two > 0.8,
         "simulated: with one BDP {one:.2} of the rate, with two {two:.2}"
     );
-    // A machine that stands still for 20 ms takes a quarter of these 80 ms away.
+    // A stall of 20 ms removes a quarter of these 80 ms.
     let (one, two) = of("lab");
     assert!(
         (0.2..0.75).contains(&one) && two > one + 0.1,
@@ -67,11 +67,11 @@ fn one_lost_segment_stalls_a_window_of_one_bdp_and_not_of_two() {
     );
 }
 
-/// The law at the measured round-trip time, within 0.7 and 1.3.
+/// The ratio to the law at the measured round-trip time is 0.7 to 1.3.
 #[test]
 fn reno_follows_the_loss_throughput_law() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(&shipped("loss-law.toml"));
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(&bundled_scenario("loss-law.toml"));
     let json = place.run(&["run", "s.toml", "--set", "duration=30s", "--json"]).json();
     let flow = &json["runs"][0]["flows"][0];
     let number = |key: &str| flow[key].as_f64().unwrap();
@@ -82,26 +82,26 @@ fn reno_follows_the_loss_throughput_law() {
 }
 
 #[test]
-fn a_loss_is_marked_where_it_happened() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(&shipped("l8-hol.toml"));
+fn a_loss_is_recorded_at_its_time() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(&bundled_scenario("l8-hol.toml"));
     let json =
         place.run(&["run", "s.toml", "--variant", "window-2-bdp", "--set", "duration=6s", "--json"]).json();
     let forward = json["runs"][0]["links"].as_array().unwrap().iter().find(|l| l["direction"] == "forward");
-    assert_eq!(forward.unwrap()["dropped_loss"], Value::from(1), "exactly the one that was placed");
+    assert_eq!(forward.unwrap()["dropped_loss"], Value::from(1), "exactly the configured loss");
 }
 
-/// A modem's queue of a second, and FQ-CoDel in its place.
+/// A modem's queue of one second, compared with FQ-CoDel.
 #[test]
-fn fq_codel_keeps_the_ping_short() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(&shipped("gallery/dsl.toml"));
+fn fq_codel_keeps_the_rtt_low() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(&bundled_scenario("gallery/dsl.toml"));
     let json = place.run(&["run", "s.toml", "--set", "duration=8s", "--json"]).json();
     let worst = |run: usize| {
         let flows = json["runs"][run]["flows"].as_array().unwrap();
         flows.iter().find(|f| f["kind"] == "ping").unwrap()["max_rtt_us"].as_f64().unwrap() / 1000.0
     };
-    // Slow start ends at 295 to 320 ms, which is chance; without a queue it is 20 ms.
+    // The RTT at the end of slow start varies from 295 to 320 ms; without a queue it is 20 ms.
     assert!(worst(0) > 200.0, "bufferbloat: {} ms", worst(0));
     assert!(worst(1) < 150.0, "FQ-CoDel: {} ms", worst(1));
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::{
-    Place, binary, eventually,
+    TestDir, binary, eventually,
     iperf3::{Running, document, free_port, has_iperf3, wait_for_listener},
 };
 use iperf3::{
@@ -121,7 +121,7 @@ fn stop_in_the_middle(server: &Server, n: usize) -> Vec<TcpStream> {
 
 #[test]
 fn only_clients_with_the_token_are_served() {
-    let place = Place::new("");
+    let place = TestDir::new("");
     std::fs::write(place.path("token"), "0123456789abcdef\n").unwrap();
     std::fs::write(place.path("other"), "0123456789abcdeX\n").unwrap();
     std::fs::write(place.path("short"), "secret\n").unwrap();
@@ -238,7 +238,7 @@ fn a_second_control_connection_with_the_same_cookie_is_refused() {
     let mut second = send_parameters(&server, 2, LONG);
     second.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     assert!(second.read_exact(&mut [0]).is_err(), "the first test still runs");
-    // The same cookie again: of the client that waits (2), and of one that has only just connected (3).
+    // The cookies of a queued client (2) and of a client that has just connected (3).
     for n in [2, 3] {
         let mut other = server.connect();
         other.write_all(&cookie(n)).unwrap();
@@ -278,12 +278,12 @@ fn clients_without_parameters_do_not_occupy_the_server() {
                 control
             })
             .collect();
-        assert_eq!(server.test(100_000), Ok(100_000), "beside {count} silent clients");
+        assert_eq!(server.test(100_000), Ok(100_000), "with {count} silent clients");
         if has_iperf3() {
             let port = server.port.to_string();
             let mut iperf3 = Command::new("iperf3");
             let output = Running::start(iperf3.args(["-c", "127.0.0.1", "-n", "1M", "-p", &port])).output();
-            assert!(output.status.success(), "beside {count} silent clients: {output:?}");
+            assert!(output.status.success(), "with {count} silent clients: {output:?}");
         }
         drop(silent);
     }
@@ -421,7 +421,7 @@ fn a_waiting_client_is_sent_its_expected_waiting_time() {
     let server = start_server(&["--phase-timeout", "20"]);
     let (control, stream) = begin_test(&server, 1, LONG);
     let waiting = send_parameters(&server, 2, LONG);
-    let place = Place::new("");
+    let place = TestDir::new("");
     let port = server.port.to_string();
     let mut client = place.longfat(&["test", "127.0.0.1", "-p", &port, "-n", "1M", "--no-record"]);
     let mut client = client.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -452,7 +452,7 @@ fn unread_output_blocks_neither_tests_nor_shutdown() {
 
 #[test]
 fn an_unread_log_blocks_neither_tests_nor_shutdown() {
-    let place = Place::new("");
+    let place = TestDir::new("");
     let fifo = place.path("log");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let mut server = start_server(&["-J", "--clients", "8", "--logfile", fifo.to_str().unwrap()]);
@@ -474,7 +474,7 @@ fn a_client_with_unread_output_ends_its_test() {
     // If the client does not end its test, the server does so only after the queue timeout of the next
     // client.
     let server = start_server(&["--phase-timeout", "30", "--queue-timeout", "15"]);
-    let (place, port) = (Place::new(""), server.port.to_string());
+    let (place, port) = (TestDir::new(""), server.port.to_string());
     let args = ["test", "127.0.0.1", "-p", &port, "--no-record", "--json-stream", "-i", "0.001", "-t", "1"];
     let mut stalled = Running::start(&mut place.longfat(&args));
     assert!(eventually(|| server.resources().0 > 4), "the stalled client's test runs");
@@ -484,7 +484,7 @@ fn a_client_with_unread_output_ends_its_test() {
 
 #[test]
 fn a_udp_sender_gives_up_on_a_stopped_server_after_rcv_timeout() {
-    let (server, place) = (start_server(&["-i", "0"]), Place::new(""));
+    let (server, place) = (start_server(&["-i", "0"]), TestDir::new(""));
     let (port, idle) = (server.port.to_string(), server.resources().0);
     let args = ["test", "127.0.0.1", "-p", &port, "--no-record", "-u", "-t", "3", "--rcv-timeout", "1500"];
     let id = server.process.id().to_string();
@@ -528,7 +528,7 @@ fn concurrent_tests_share_one_port() {
 #[test]
 fn server_limits_are_enforced() {
     let server = start_server(&["--server-bitrate-limit", "50M/0.2", "--server-max-duration", "1"]);
-    let place = Place::new("");
+    let place = TestDir::new("");
     let port = server.port.to_string();
     let run = |args: &[&str]| place.run(&[&["test", "127.0.0.1", "-p", &port, "--no-record"], args].concat());
     for (args, why) in [
@@ -546,7 +546,7 @@ fn server_limits_are_enforced() {
 
 #[test]
 fn a_server_with_users_serves_only_authenticated_clients() {
-    let place = Place::new("");
+    let place = TestDir::new("");
     let openssl = |args: &[&str]| Command::new("openssl").args(args).current_dir(place.dir.path()).output();
     if openssl(&["version"]).is_err() || !has_iperf3() {
         testing::skip(

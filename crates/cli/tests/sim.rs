@@ -1,20 +1,20 @@
-//! `longfat run --engine sim`: no privilege, the same record as the lab's, the same bytes each time.
+//! `longfat run --engine sim`: needs no privilege, writes the same kind of record as the lab, and the same bytes each time.
 
 use crate::common;
 use std::path::PathBuf;
 
-use common::{Place, SMALL, shipped};
+use common::{SMALL, TestDir, bundled_scenario};
 use schema::TraceKind;
 
-/// The files of the only run in a place's `runs`.
-fn record(place: &Place) -> PathBuf {
+/// The files of the only run in the test directory.
+fn record(place: &TestDir) -> PathBuf {
     let scenario = std::fs::read_dir(place.path("runs")).unwrap().next().unwrap().unwrap().path();
     std::fs::read_dir(scenario).unwrap().next().unwrap().unwrap().path()
 }
 
 #[test]
-fn echoes_are_exact_and_the_first_resolves_an_address() {
-    let place = Place::new(&shipped("lab8-ping.toml"));
+fn echoes_are_exact_and_the_first_includes_arp() {
+    let place = TestDir::new(&bundled_scenario("lab8-ping.toml"));
     let all = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
     let run = &all["runs"][0];
     assert_eq!((run["engine"].as_str(), run["quality"]["ok"].as_bool()), (Some("sim"), Some(true)));
@@ -27,7 +27,7 @@ fn echoes_are_exact_and_the_first_resolves_an_address() {
 fn a_run_is_the_same_each_time() {
     let tables: Vec<Vec<Vec<u8>>> = (0..2)
         .map(|_| {
-            let place = Place::new(SMALL);
+            let place = TestDir::new(SMALL);
             let run = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
             let flow = &run["runs"][0]["flows"][0];
             assert!(flow["goodput_bps"].as_f64().unwrap() > 50e6, "{flow}");
@@ -40,11 +40,11 @@ fn a_run_is_the_same_each_time() {
     assert!(tables[0] == tables[1]);
 }
 
-/// The bytes of the record, whatever the machine and its number of processors. Where the simulation is meant to
+/// The bytes of the record do not depend on the machine or its number of processors. When the simulation is meant to
 /// change, `LONGFAT_UPDATE=1` writes the new hashes.
 #[test]
 fn records_have_the_committed_hashes() {
-    // What a host does not say is this machine's.
+    // Settings that a host does not specify are this machine's.
     let small = format!(
         "{SMALL}[hosts.\"*\"]\nsysctl = {{ \"net.ipv4.tcp_rmem\" = \"4096 131072 6291456\", \
          \"net.ipv4.tcp_wmem\" = \"4096 16384 4194304\" }}\n"
@@ -55,7 +55,7 @@ fn records_have_the_committed_hashes() {
     let scenarios = [("small", small), ("lossy", lossy), ("jittery-bbr", jittery)];
     let mut hashes = String::new();
     for (name, scenario) in scenarios {
-        let place = Place::new(&scenario);
+        let place = TestDir::new(&scenario);
         place.run(&["run", "s.toml", "--engine", "sim", "--kernel", "6.1", "--json"]).json();
         for table in ["flows", "links", "events"] {
             let bytes = std::fs::read(record(&place).join(format!("{table}.parquet"))).unwrap();
@@ -78,7 +78,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 
 #[test]
 fn an_unknown_congestion_control_or_engine_is_bad_input() {
-    let place = Place::new(&SMALL.replace("cubic", "nosuch"));
+    let place = TestDir::new(&SMALL.replace("cubic", "nosuch"));
     let ran = place.run(&["run", "s.toml", "--engine", "sim"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("nosuch") && ran.stderr.contains("longfat cc list"), "{ran:?}");
@@ -91,13 +91,13 @@ fn an_unknown_congestion_control_or_engine_is_bad_input() {
 }
 
 #[test]
-fn a_trace_is_kept_where_it_is_asked_for() {
-    let place = Place::new(SMALL);
+fn a_trace_is_recorded_on_request() {
+    let place = TestDir::new(SMALL);
     place.run(&["run", "s.toml", "--engine", "sim", "--trace", "bulk", "--json"]).json();
     let run = record::Run::open(&record(&place)).unwrap();
     let (trace, last) = (run.trace().unwrap(), run.flows().unwrap().pop().unwrap());
     let sent: i64 = trace.iter().filter_map(|row| row.len_bytes).sum();
-    // Segments that are sent at the last instant may be in the trace alone.
+    // Segments sent at the last instant may be in the trace only.
     assert!(sent >= last.bytes_sent.unwrap() && sent < last.bytes_sent.unwrap() + 100_000, "{sent}");
     assert!(trace.iter().any(|row| row.kind == TraceKind::Ack));
     for (args, what) in [(["sim", "blk"], "no TCP flow"), (["model", "bulk"], "--engine sim")] {
@@ -109,7 +109,7 @@ fn a_trace_is_kept_where_it_is_asked_for() {
 #[test]
 fn datagrams_are_simulated_and_predicted() {
     let udp = "kind = \"udp\"\nrate = \"200mbit\"\nstop = \"900ms\"";
-    let place = Place::new(&SMALL.replace("cc = \"cubic\"", udp));
+    let place = TestDir::new(&SMALL.replace("cc = \"cubic\"", udp));
     let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
     let flow = |engine: &str| {
         let runs = all["runs"].as_array().unwrap();
@@ -119,11 +119,11 @@ fn datagrams_are_simulated_and_predicted() {
     let goodput = |flow: &serde_json::Value| flow["steady_goodput_bps"].as_f64().unwrap();
     assert!((goodput(&sim) / goodput(&model) - 1.0).abs() < 0.01, "{model} {sim}");
     let lost = |flow: &serde_json::Value| flow["loss_share"].as_f64().unwrap();
-    // The queue holds a fiftieth of a second at the start.
+    // At the start the queue absorbs a fiftieth of a second of data.
     assert!((lost(&sim) - lost(&model)).abs() < 0.03 && lost(&model) > 0.5, "{model} {sim}");
-    let told = place.run(&["run", "s.toml", "--engine", "sim"]);
-    assert!(told.code == 0 && told.stdout.contains("UDP FLOW"), "{told:?}");
-    let place = Place::new(&SMALL.replace("cc = \"cubic\"", "kind = \"xcp\""));
+    let printed = place.run(&["run", "s.toml", "--engine", "sim"]);
+    assert!(printed.code == 0 && printed.stdout.contains("UDP FLOW"), "{printed:?}");
+    let place = TestDir::new(&SMALL.replace("cc = \"cubic\"", "kind = \"xcp\""));
     let ran = place.run(&["run", "s.toml", "--engine", "lab"]);
     assert!(ran.code == 4 && ran.stderr.contains("--engine sim"), "{ran:?}");
 }
@@ -133,10 +133,10 @@ fn flow_of<'a>(all: &'a serde_json::Value, engine: &str) -> (&'a serde_json::Val
     (run, &run["flows"][0])
 }
 
-/// A router in front of a smaller link reports it, so the flow has what the link carries.
+/// A router in front of a link with a smaller MTU reports it, so the flow gets the link's capacity.
 #[test]
 fn a_smaller_link_behind_a_router_costs_little() {
-    let place = Place::new(&shipped("gallery/chain.toml"));
+    let place = TestDir::new(&bundled_scenario("gallery/chain.toml"));
     let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
     for engine in ["model", "sim"] {
         let (run, flow) = flow_of(&all, engine);
@@ -146,10 +146,10 @@ fn a_smaller_link_behind_a_router_costs_little() {
     }
 }
 
-/// 0 b/s is never a sound result without its cause.
+/// A flow with 0 b/s must state the cause.
 #[test]
-fn a_flow_that_delivers_nothing_says_why() {
-    let place = Place::new(&shipped("faults/mtu-black-hole.toml"));
+fn a_flow_without_goodput_has_a_reason() {
+    let place = TestDir::new(&bundled_scenario("faults/mtu-black-hole.toml"));
     let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--set", "duration=4s", "--json"]).json();
     for engine in ["model", "sim"] {
         let (run, flow) = flow_of(&all, engine);
@@ -159,18 +159,18 @@ fn a_flow_that_delivers_nothing_says_why() {
         let notes = run["quality"]["notes"].to_string();
         assert!(notes.contains("delivered nothing: packets of 1500 bytes"), "{engine}: {notes}");
     }
-    // The acknowledgements alone are lost: nothing of the way there explains it, but the way back does.
-    let place = Place::new(&SMALL.replace("[[flows]]", "backward = { down = true }\n[[flows]]"));
+    // Only acknowledgements are lost: the cause is in the backward direction.
+    let place = TestDir::new(&SMALL.replace("[[flows]]", "backward = { down = true }\n[[flows]]"));
     let ran = place.run(&["run", "s.toml", "--engine", "sim", "--json"]);
     let notes = ran.json()["runs"][0]["quality"]["notes"].to_string();
     assert!(notes.contains("is down"), "{notes}");
 }
 
 #[test]
-fn a_run_says_what_its_engine_ignores() {
+fn a_run_lists_ignored_settings() {
     let text = SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", jitter = \"1ms\"")
         + "[hosts.\"*\"]\nstart = \"true\"\nsysctl = { \"net.ipv4.tcp_fastopen\" = \"3\" }\n";
-    let place = Place::new(&text);
+    let place = TestDir::new(&text);
     let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
     let notes = |engine| flow_of(&all, engine).0["quality"]["notes"].to_string();
     for part in [".jitter", ".start", "tcp_fastopen"] {
@@ -178,6 +178,6 @@ fn a_run_says_what_its_engine_ignores() {
     }
     assert!(notes("sim").contains("tcp_fastopen") && notes("sim").contains(".start"), "{}", notes("sim"));
     assert!(!notes("sim").contains("jitter"), "{}", notes("sim"));
-    let told = place.run(&["run", "s.toml", "--engine", "sim"]);
-    assert!(told.stdout.contains("the simulator ignores"), "{told:?}");
+    let printed = place.run(&["run", "s.toml", "--engine", "sim"]);
+    assert!(printed.stdout.contains("the simulator ignores"), "{printed:?}");
 }

@@ -1,24 +1,24 @@
-//! Labs that stay up: programs on hosts, changes while it runs, and that nothing is left.
+//! Standing labs: programs on hosts, changes of links while the lab is up, and clean-up.
 
 use crate::common;
 use std::process::Command;
 
 use common::{
-    Place, SMALL, eventually, is_root,
+    SMALL, TestDir, eventually, is_root,
     lab::{Lab, is_alive},
-    turn::{a_lab_among_others, the_only_lab},
+    lab_slots::{acquire_all_lab_slots, acquire_lab_slot},
 };
 
 #[test]
-fn programs_run_on_hosts_that_know_each_other() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn programs_on_hosts_resolve_host_names() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let ping = lab.exec("h1", &["ping", "-c", "2", "h2"]);
     assert!(ping.stdout.contains(" 0% packet loss"), "{ping:?}");
     let devices = lab.exec("h2", &["cat", "/proc/net/dev"]);
     assert!(devices.stdout.contains("h2-eth0:") && !devices.stdout.contains("h1-eth0:"), "{devices:?}");
-    assert_eq!(lab.exec("h1", &["sh", "-c", "exit 7"]).code, 7, "a program's own code is ours");
+    assert_eq!(lab.exec("h1", &["sh", "-c", "exit 7"]).code, 7, "the exit code is that of the program");
     assert_eq!(lab.exec("h1", &["sh", "-c", "kill -TERM $$"]).code, 128 + 15);
     let unknown = lab.exec("h9", &["true"]);
     assert_eq!((unknown.code, unknown.stderr.contains("h1, h2")), (2, true), "{unknown:?}");
@@ -34,13 +34,13 @@ fn programs_run_on_hosts_that_know_each_other() {
 
 #[test]
 fn links_change_while_the_lab_runs() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
     assert!((10.0..13.0).contains(&lab.rtt_ms("h1", "h2")));
     assert_eq!(lab.shell(&["link s1-h2 delay 15ms"]).code, 0);
     assert!((40.0..43.0).contains(&lab.rtt_ms("h1", "h2")), "10 + 15 + 15 ms");
-    // As the student's sheet has it, on a switch's port and on a host's own.
+    // As in the class sheet, on a switch's port and on the host's device.
     assert_eq!(
         lab.exec("s1", &["tc", "qdisc", "add", "dev", "s1-eth2", "root", "netem", "delay", "5ms"]).code,
         0
@@ -63,8 +63,8 @@ fn links_change_while_the_lab_runs() {
 
 #[test]
 fn mtus_are_set_as_in_class() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &["--set", "hosts.*.mtu=9000"]);
     let jumbo =
         |lab: &Lab| lab.exec("h1", &["ping", "-M", "do", "-s", "8000", "-c", "2", "-W", "1", "h2"]).code == 0;
@@ -77,14 +77,14 @@ fn mtus_are_set_as_in_class() {
 
 #[test]
 fn packets_are_captured_while_the_lab_runs() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
     assert_eq!(lab.shell(&["pcap h1 h1.pcapng", "pcap s1-h2 forward link.pcapng"]).code, 0);
     assert_eq!(lab.exec("h1", &["ping", "-c", "3", "-i", "0.2", "h2"]).code, 0);
     let stopped = lab.shell(&["pcap stop h1.pcapng", "pcap stop link.pcapng"]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
-    // Two of ARP, three echoes and their answers; on the link a broadcast, then unicast one way only.
+    // Two ARP packets, three echo requests and replies; on the link a broadcast, then unicast in one direction only.
     assert!(stopped.stdout.contains("8 packets in"), "{stopped:?}");
     assert!(stopped.stdout.contains("4 packets in"), "{stopped:?}");
     let file = std::fs::read(place.path("h1.pcapng")).unwrap();
@@ -94,9 +94,9 @@ fn packets_are_captured_while_the_lab_runs() {
 }
 
 #[test]
-fn a_killed_lab_takes_its_programs_along() {
-    let _turn = the_only_lab();
-    let place = Place::new(SMALL);
+fn a_killed_lab_ends_its_programs() {
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let keeper = lab.keeper();
     let seconds = format!("86{keeper}");
@@ -105,15 +105,15 @@ fn a_killed_lab_takes_its_programs_along() {
     assert!(eventually(|| !sleeps().is_empty()));
     assert!(Command::new("kill").args(["-KILL", &keeper.to_string()]).status().unwrap().success());
     assert!(eventually(|| !is_alive(keeper)));
-    assert!(eventually(|| sleeps().is_empty()), "its programs must die with it");
+    assert!(eventually(|| sleeps().is_empty()), "the programs must end with the lab");
     assert_eq!(place.run(&["lab", "clean"]).code, 0);
     assert_eq!(place.run(&["lab", "status", &lab.name]).code, 2);
 }
 
 #[test]
-fn labs_stand_beside_each_other() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn several_labs_can_be_up() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let (a, b) = (Lab::up(&place, &[]), Lab::up(&place, &[]));
     assert_eq!(a.exec("h1", &["ping", "-c", "1", "h2"]).code, 0);
     drop(a);
@@ -121,7 +121,7 @@ fn labs_stand_beside_each_other() {
 }
 
 #[test]
-fn an_ordinary_user_keeps_labs_as_well() {
+fn unprivileged_users_can_keep_labs_up() {
     if !is_root() {
         testing::skip(
             testing::Missing::Privilege,
@@ -129,8 +129,8 @@ fn an_ordinary_user_keeps_labs_as_well() {
         );
         return;
     }
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let open = |mode: &str, path: &std::path::Path| {
         assert!(Command::new("chmod").args([mode]).arg(path).status().unwrap().success());
     };
@@ -150,13 +150,13 @@ fn an_ordinary_user_keeps_labs_as_well() {
             .env("XDG_RUNTIME_DIR", &home)
             .output()
             .unwrap();
-        common::Ran::of(output)
+        common::CommandOutput::from(output)
     };
     let up = run(&["lab", "up", "s.toml"]);
     if up.code == 4 {
         testing::skip(
             testing::Missing::Feature,
-            format_args!("this machine lets no user make namespaces: {}", up.stderr),
+            format_args!("this machine does not allow users to create namespaces: {}", up.stderr),
         );
         return;
     }
@@ -165,5 +165,5 @@ fn an_ordinary_user_keeps_labs_as_well() {
     let down = run(&["lab", "down"]);
     assert!(ping.stdout.contains(" 0% packet loss"), "{ping:?}");
     assert_eq!(down.code, 0, "{down:?}");
-    assert_eq!(std::fs::read_dir(home.join("longfat")).unwrap().count(), 0, "nothing is left");
+    assert_eq!(std::fs::read_dir(home.join("longfat")).unwrap().count(), 0, "nothing remains");
 }

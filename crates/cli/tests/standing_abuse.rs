@@ -1,4 +1,4 @@
-//! Standing labs and those who treat them badly: slow clients, stopped keepers, removed devices, signals, odd files.
+//! Abuse of standing labs: slow clients, stopped keepers, removed devices, signals, unusual files.
 
 use crate::common;
 use std::{
@@ -9,16 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Place, Ran, SMALL, eventually, turn::a_lab_among_others};
+use common::{CommandOutput, SMALL, TestDir, eventually, lab_slots::acquire_lab_slot};
 
-/// A lab that is taken down at the end of a test, however it ends.
+/// A standing lab. Drop takes it down, also after a failure of the test.
 struct Lab<'a> {
-    place: &'a Place,
+    place: &'a TestDir,
     name: String,
 }
 
 impl<'a> Lab<'a> {
-    fn up(place: &'a Place, name: &str) -> Self {
+    fn up(place: &'a TestDir, name: &str) -> Self {
         let name = format!("abuse-{}-{name}", std::process::id());
         let ran = place.run(&["lab", "up", "s.toml", "--name", &name]);
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -29,11 +29,11 @@ impl<'a> Lab<'a> {
         self.place.longfat(&[&["lab", "exec", "--lab", &self.name, host, "--"], program].concat())
     }
 
-    fn exec(&self, host: &str, program: &[&str]) -> Ran {
-        Ran::of(self.exec_command(host, program).output().unwrap())
+    fn exec(&self, host: &str, program: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.exec_command(host, program).output().unwrap())
     }
 
-    fn shell(&self, command: &str) -> Ran {
+    fn shell(&self, command: &str) -> CommandOutput {
         self.place.run(&["lab", "shell", "--lab", &self.name, "-c", command])
     }
 
@@ -42,7 +42,7 @@ impl<'a> Lab<'a> {
         status["labs"][0]["pid"].to_string()
     }
 
-    /// As seen on a host, where a link leads to it.
+    /// The path of the control socket on a host, a symbolic link.
     fn socket(&self) -> PathBuf {
         self.exec("h1", &["readlink", "/run/lab/control"]).stdout.trim().into()
     }
@@ -59,37 +59,37 @@ fn kill(signal: &str, pid: &str) {
 }
 
 #[test]
-fn clients_that_say_nothing_hold_nobody_up() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn silent_clients_do_not_delay_others() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, "silent");
     let socket = lab.socket();
     let mut silent: Vec<UnixStream> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     silent[0].write_all(b"{\"do\":").unwrap();
     silent[1].write_all(&[0xff; 1000]).unwrap();
-    // Served one after the other, 2 s each, they would take the 10 s that a client waits for its answer.
+    // Served one after the other, with 2 s each, they would exceed the 10 s timeout of a client.
     let ran = place.run(&["lab", "status", &lab.name]);
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
 #[test]
-fn a_host_may_look_at_its_own_lab() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn a_host_can_query_its_own_lab() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, "inside");
     let inside = lab.exec("h1", &[common::binary(), "lab", "status"]);
     assert!(inside.stdout.contains(&lab.name), "{inside:?}");
     assert_eq!(
         place.run(&["lab", "status", &lab.name]).code,
         0,
-        "to a host the keeper's process id is nobody's"
+        "the keeper's process id does not exist on a host"
     );
 }
 
 #[test]
 fn a_host_without_its_device_leaves_the_lab_up() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, "device");
     assert_eq!(lab.exec("h1", &["ip", "link", "del", "h1-eth0"]).code, 0);
     assert_ne!(lab.exec("h2", &["ping", "-c", "1", "-W", "1", "h1"]).code, 0);
@@ -97,9 +97,9 @@ fn a_host_without_its_device_leaves_the_lab_up() {
 }
 
 #[test]
-fn captures_go_to_files_only_and_full_disks_are_told() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn captures_refuse_pipes_and_report_full_disks() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, "files");
     assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
     let pipe = lab.shell("pcap h1 pipe");
@@ -115,16 +115,16 @@ fn captures_go_to_files_only_and_full_disks_are_told() {
 }
 
 #[test]
-fn what_is_sent_to_exec_reaches_the_program() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn signals_sent_to_exec_reach_the_program() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, "signals");
     let program = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
     let mut child = lab.exec_command("h1", &["sh", "-c", program]).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-    // exec gets ready for signals once its program has been started.
+    // exec handles signals after it has started its program.
     std::thread::sleep(Duration::from_millis(100));
     kill("-TERM", &child.id().to_string());
     let mut rest = String::new();
@@ -132,11 +132,11 @@ fn what_is_sent_to_exec_reaches_the_program() {
     assert_eq!((rest.as_str(), child.wait().unwrap().code()), ("got it\n", Some(5)));
 }
 
-/// As under `ssh -t HOST longfat lab exec ...`: exec leads the session of a terminal that is closed.
+/// As under `ssh -t HOST longfat lab exec ...`: exec is the session leader of a terminal that is closed.
 #[test]
 fn a_program_ends_with_the_terminal_of_its_exec() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, "terminal");
     let seconds = format!("77{}", std::process::id());
     let line = format!("{} lab exec --lab {} h1 -- sleep {seconds}", common::binary(), lab.name);
@@ -146,7 +146,7 @@ fn a_program_ends_with_the_terminal_of_its_exec() {
     let mut script = common::with_default_signals(&script);
     let script = script.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
     let Ok(mut script) = script else {
-        testing::skip(testing::Missing::Tool, "no script(1) here");
+        testing::skip(testing::Missing::Tool, "script(1) is not installed");
         return;
     };
     let sleeps = || {
@@ -160,9 +160,9 @@ fn a_program_ends_with_the_terminal_of_its_exec() {
 }
 
 #[test]
-fn a_shell_that_is_ended_takes_its_lab_down() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn a_terminated_shell_takes_its_lab_down() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let mut shell = place
         .longfat(&["lab", "shell", "s.toml", "-c", "sh echo up", "-c", "h1 sleep 60"])
         .stdout(Stdio::piped())
@@ -179,9 +179,9 @@ fn a_shell_that_is_ended_takes_its_lab_down() {
 }
 
 #[test]
-fn a_stopped_keeper_is_told_and_hides_no_other() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn a_stopped_keeper_is_reported_beside_other_labs() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let (stopped, other) = (Lab::up(&place, "stopped"), Lab::up(&place, "other"));
     let keeper = stopped.keeper();
     kill("-STOP", &keeper);
@@ -193,16 +193,16 @@ fn a_stopped_keeper_is_told_and_hides_no_other() {
 }
 
 #[test]
-fn a_lab_holds_no_file_of_whoever_started_it() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn a_lab_holds_no_files_of_its_caller() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let name = format!("abuse-{}-lock", std::process::id());
     let line = format!("exec 9>lock && flock 9 && {} lab up s.toml --name {name}", common::binary());
     let up = Command::new("sh").args(["-c", &line]).current_dir(place.dir.path()).status().unwrap();
     assert!(up.success());
     let lab = Lab { place: &place, name };
     let free = Command::new("flock").arg("-n").arg(place.path("lock")).arg("true").status().unwrap();
-    assert!(free.success(), "its caller's lock must end with its caller");
+    assert!(free.success(), "the caller's lock must be released when the caller ends");
     let fds = lab.exec("h1", &["sh", "-c", "ls -l /proc/$PPID/fd /proc/self/fd"]);
     assert!(!fds.stdout.contains("socket:") && !fds.stdout.contains("net:["), "{fds:?}");
     assert!(eventually(|| place.run(&["lab", "status", &lab.name]).code == 0));

@@ -1,10 +1,10 @@
-//! `longfat sweep` and `[[sweeps]]` in the simulator: the same bytes however many runs are made side by side, nothing made
-//! twice, knees where the window law has them, and unknowns found again.
+//! `longfat sweep` and `[[sweeps]]` in the simulator: the same bytes for any number of parallel runs, no run
+//! repeated, knees as in the window law, and fitted values.
 
 use crate::common;
 use std::{collections::BTreeMap, path::PathBuf};
 
-use common::{Place, SMALL};
+use common::{SMALL, TestDir};
 use serde_json::Value;
 
 /// SMALL with random loss and two swept queues.
@@ -13,8 +13,8 @@ fn swept() -> String {
         + "[[sweeps]]\nfield = \"links.h1-s1.forward.queue\"\nvalues = [\"20p\", \"100p\"]\n"
 }
 
-/// The Parquet files of all records of a place, by what the run was: point, repeat and table.
-fn tables(place: &Place, runs: &str) -> BTreeMap<(String, u64, String), Vec<u8>> {
+/// The Parquet files of all records of a test directory, by point, repeat and table.
+fn tables(place: &TestDir, runs: &str) -> BTreeMap<(String, u64, String), Vec<u8>> {
     let records = std::fs::read_dir(place.path(runs).join("s")).unwrap();
     let of_record = |dir: PathBuf| {
         let summary: Value =
@@ -29,8 +29,8 @@ fn tables(place: &Place, runs: &str) -> BTreeMap<(String, u64, String), Vec<u8>>
 }
 
 #[test]
-fn the_bytes_are_the_same_with_one_run_at_a_time_and_with_three() {
-    let place = Place::new(&swept());
+fn parallel_runs_write_the_same_bytes() {
+    let place = TestDir::new(&swept());
     let all: Vec<_> = [("one", "1"), ("three", "3"), ("again", "3")]
         .iter()
         .map(|(runs, jobs)| {
@@ -59,8 +59,8 @@ fn the_bytes_are_the_same_with_one_run_at_a_time_and_with_three() {
 }
 
 #[test]
-fn run_makes_all_points_and_says_which() {
-    let place = Place::new(&swept());
+fn run_executes_and_names_all_points() {
+    let place = TestDir::new(&swept());
     let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
     let runs = all["runs"].as_array().unwrap();
     let queues: Vec<&str> =
@@ -73,8 +73,8 @@ fn run_makes_all_points_and_says_which() {
 }
 
 #[test]
-fn what_is_on_record_is_not_made_again() {
-    let place = Place::new(SMALL);
+fn recorded_runs_are_not_repeated() {
+    let place = TestDir::new(SMALL);
     let over = |values: &str, more: &[&str]| {
         let over = format!("flows.bulk.cc={values}");
         let args = [&["sweep", "s.toml", "--over", &over, "--repeat", "2", "--json"], more].concat();
@@ -86,7 +86,7 @@ fn what_is_on_record_is_not_made_again() {
     };
     let (earlier, first) = over("reno,cubic", &[]);
     assert_eq!(earlier, [0, 0]);
-    // As after an interruption: one record is not there.
+    // As after an interruption: one record is missing.
     let records: Vec<PathBuf> =
         std::fs::read_dir(place.path("runs/s")).unwrap().map(|e| e.unwrap().path()).collect();
     assert_eq!(records.len(), 4);
@@ -118,13 +118,13 @@ receive_buffer = "8MiB"
 "#;
 
 /// The knee over the send buffer, and where the window law has it. Checks what both agree in.
-fn knee_and_law(place: &Place, sizes: &str, rtt_us: f64, plateau_bps: f64) -> (f64, f64) {
+fn knee_and_law(place: &TestDir, sizes: &str, rtt_us: f64, plateau_bps: f64) -> (f64, f64) {
     let over = format!("flows.bulk.send_buffer={sizes}");
     let args = ["sweep", "s.toml", "--over", &over, "-o", "plot.svg", "--report", "page.html", "--json"];
     let sweep = place.run(&args).json();
     let knee = &sweep["knees"][0];
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{sweep}"));
-    // The kernel takes twice what was asked for, and a path that is loaded is longer than an empty one.
+    // The kernel doubles the requested buffer, and a loaded path has a longer round trip than an empty one.
     assert_eq!(number(&knee["law"]["real_bytes"]), 2.0 * number(&knee["at"]));
     assert!(number(&knee["law"]["loaded_rtt_us"]) > rtt_us, "{knee}");
     assert!((number(&knee["plateau"]) / plateau_bps - 1.0).abs() < 0.05, "{knee}");
@@ -132,8 +132,8 @@ fn knee_and_law(place: &Place, sizes: &str, rtt_us: f64, plateau_bps: f64) -> (f
 }
 
 #[test]
-fn the_knee_over_a_socket_buffer_is_where_the_window_law_has_it() {
-    let place = Place::new(BACK_TO_BACK);
+fn the_knee_matches_the_window_law() {
+    let place = TestDir::new(BACK_TO_BACK);
     let sizes = "2KiB,5KiB,8KiB,10KiB,15KiB,20KiB,25KiB,30KiB,40KiB,60KiB,80KiB";
     let (at, law) = knee_and_law(&place, sizes, 150.0, 941e6);
     assert!((at / law - 1.0).abs() < 0.2, "the knee is at {at}, the law has it at {law}");
@@ -143,18 +143,18 @@ fn the_knee_over_a_socket_buffer_is_where_the_window_law_has_it() {
     }
     let page = std::fs::read_to_string(place.path("page.html")).unwrap();
     assert!(page.contains("knee at") && page.contains("<svg"), "{page}");
-    // Today's kernel, over a path that holds many of its super-packets.
+    // A current kernel, over a path that holds many of its super-packets.
     let long = BACK_TO_BACK
         .replace("hosts.\"*\".kernel = \"2.4\"\n", "")
         .replace("\"1gbit\", delay = \"75us\"", "\"100mbit\", delay = \"10ms\"")
         .replace("\"1s\"", "\"6s\"")
         .replace("cc = \"reno\"\n", "");
     let sizes = "32KiB,64KiB,96KiB,128KiB,160KiB,192KiB,256KiB,384KiB";
-    let (at, law) = knee_and_law(&Place::new(&long), sizes, 20_000.0, 92e6);
+    let (at, law) = knee_and_law(&TestDir::new(&long), sizes, 20_000.0, 92e6);
     assert!((at / law - 1.0).abs() < 0.2, "the knee is at {at}, the law has it at {law}");
 }
 
-/// SMALL, and the goodput that it has with a queue that nobody knows.
+/// SMALL, and its goodput with an unknown queue as a published figure.
 fn with_published(name: &str, goodput_bps: f64) -> String {
     format!(
         "{SMALL}[[published]]\nid = \"{name}\"\nmetric = \"flows.bulk.goodput\"\nvalue = \"{}bit\"\ntolerance = \"1%\"\n",
@@ -163,8 +163,8 @@ fn with_published(name: &str, goodput_bps: f64) -> String {
 }
 
 #[test]
-fn an_unknown_is_found_again_by_what_it_gave() {
-    let place = Place::new(SMALL);
+fn fit_recovers_the_value_that_gave_a_figure() {
+    let place = TestDir::new(SMALL);
     let goodput = |set: &str| {
         let run = place
             .run(&["run", "s.toml", "--engine", "sim", "--set", "duration=4s", "--set", set, "--json"])
@@ -202,21 +202,21 @@ fn an_unknown_is_found_again_by_what_it_gave() {
         "{found}"
     );
     assert_eq!(found["figures"][0]["id"].as_str(), Some("A"));
-    // The same search again, and one after the other, is the same.
+    // A repeated search, with one run at a time, gives the same result.
     assert_eq!(fit(&["--jobs", "1"]), found);
-    // One value for two files, of which one's figure asks for something else.
+    // One value for two files with contradictory figures.
     let both = fit(&["b.toml"]);
     assert_eq!(both["figures"].as_array().unwrap().len(), 2);
     let only = fit(&["b.toml", "--to", "A"]);
     assert_eq!(only["unknowns"], found["unknowns"]);
-    // A search leaves no records.
+    // A search writes no records.
     assert_eq!(std::fs::read_dir(place.path("runs")).unwrap().count(), 1);
 }
 
 #[test]
-fn bad_input_is_said() {
-    let place = Place::new(SMALL);
-    for (args, said) in [
+fn bad_input_is_reported() {
+    let place = TestDir::new(SMALL);
+    for (args, printed) in [
         (vec![], "nothing is swept"),
         (vec!["--over", "flows.bulk.nosuch=1"], "unknown key \"nosuch\""),
         (vec!["--over", "flows.bulk.cc=reno", "--metric", "flows.x.goodput"], "unknown flow \"x\""),
@@ -231,10 +231,10 @@ fn bad_input_is_said() {
     ] {
         let ran = place.run(&[&["sweep", "s.toml"], args.as_slice()].concat());
         assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
-        assert!(ran.stderr.contains(said), "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(printed), "{args:?}: {ran:?}");
     }
     assert!(!place.path("runs/s").exists());
-    let published = Place::new(&with_published("A", 1e7));
+    let published = TestDir::new(&with_published("A", 1e7));
     let few = published.run(&["sweep", "s.toml", "--fit", "seed=1..9", "--repeat", "5", "--most-runs", "3"]);
     assert_eq!(few.code, 2, "{few:?}");
     assert!(few.stderr.contains("takes 5 runs"), "{few:?}");

@@ -1,10 +1,10 @@
-//! `longfat test`: the record it keeps, its documents, and what is told of mistakes.
+//! `longfat test`: its record, its documents and its errors.
 
 use crate::common;
 use std::process::Command;
 
 use common::{
-    Place, binary, eventually,
+    TestDir, binary, eventually,
     iperf3::{Running, free_port, wait_for_listener},
 };
 use serde_json::Value;
@@ -17,9 +17,9 @@ fn serve() -> (Running, String) {
 }
 
 #[test]
-fn a_test_is_a_run_on_record() {
+fn a_test_writes_a_record() {
     let (_server, port) = serve();
-    let place = Place::new("");
+    let place = TestDir::new("");
     for direction in [&[][..], &["-R"]] {
         let args = ["test", "127.0.0.1", "-p", &port, "-t", "0.6", "-i", "0.2", "--json"];
         let document = place.run(&[&args[..], direction].concat()).json();
@@ -28,7 +28,7 @@ fn a_test_is_a_run_on_record() {
         assert_eq!(flow["name"], "stream-1");
         assert!(flow["goodput_bps"].as_f64().unwrap() > 1e6, "{document:#}");
         assert!(flow["verdict"].is_string(), "both ends were sampled: {document:#}");
-        // What only the sender's and only the receiver's socket know, whichever end is ours.
+        // Values that only the sender's or only the receiver's socket has, in either direction.
         for known in ["min_rtt_us", "max_cwnd_bytes", "window_share"] {
             assert!(flow[known].is_number(), "{direction:?}: {known}: {flow:#}");
         }
@@ -41,11 +41,11 @@ fn a_test_is_a_run_on_record() {
     }
 }
 
-/// Our own generator never is the application that limits.
+/// longfat's traffic generator is never reported as the limiting application.
 #[test]
-fn processor_time_is_no_application() {
+fn processor_time_is_not_an_application_limit() {
     let (_server, port) = serve();
-    let place = Place::new("");
+    let place = TestDir::new("");
     let flows = |options: &[&str]| {
         let args = ["test", "127.0.0.1", "-p", &port, "--no-record", "--json"];
         place.run(&[&args[..], options].concat()).json()["flows"].as_array().unwrap().clone()
@@ -78,31 +78,31 @@ fn processor_time_is_no_application() {
 #[test]
 fn latency_under_load_is_a_flow_of_the_record() {
     let (_server, port) = serve();
-    let place = Place::new("");
+    let place = TestDir::new("");
     for direction in [&[][..], &["-R"]] {
         let args = ["test", "127.0.0.1", "-p", &port, "-t", "0.6", "--latency", "--json"];
         let document = place.run(&[&args[..], direction].concat()).json();
         let (idle, loaded) = (&document["latency"]["idle"], &document["latency"]["loaded"]);
         assert!(idle["sent"].as_u64().unwrap() >= 10 && idle["lost"] == 0, "{document:#}");
-        // 20 a second; a busy machine may be late with some.
+        // 20 echoes a second; a busy machine may send fewer.
         assert!((2..=14).contains(&loaded["sent"].as_u64().unwrap()), "{loaded}");
         let times = ["min_us", "p50_us", "p99_us", "max_us"].map(|key| loaded[key].as_f64().unwrap());
         assert!(times.is_sorted() && times[0] > 0.0, "{loaded}");
         let flow = &document["flows"][1];
         assert_eq!((flow["name"].as_str(), flow["kind"].as_str()), (Some("latency"), Some("ping")));
         assert_eq!(flow["pings_sent"], loaded["sent"], "{flow:#}");
-        // The record has no place for parts of a microsecond.
-        let (kept, told) = (flow["max_rtt_us"].as_f64().unwrap(), times[3]);
-        assert!((kept - told).abs() <= 1.0, "{kept} {told}");
+        // The record has a resolution of a microsecond.
+        let (kept, printed) = (flow["max_rtt_us"].as_f64().unwrap(), times[3]);
+        assert!((kept - printed).abs() <= 1.0, "{kept} {printed}");
     }
 }
 
 #[test]
-fn a_flow_label_goes_out() {
-    // The kernel keeps it while the test lasts (ip6_flowlabel.c).
+fn packets_carry_the_requested_flow_label() {
+    // The kernel holds the lease during the test (ip6_flowlabel.c).
     let leased = || std::fs::read_to_string("/proc/net/ip6_flowlabel").is_ok_and(|all| all.contains("12345"));
     let (_server, port) = serve();
-    let place = Place::new("");
+    let place = TestDir::new("");
     let test = ["test", "::1", "-p", &port, "-t", "30", "-L", "0x12345", "--no-record"];
     let test = Running::start(&mut place.longfat(&test));
     if std::net::TcpListener::bind("[::1]:0").is_ok() {
@@ -113,9 +113,9 @@ fn a_flow_label_goes_out() {
 }
 
 #[test]
-fn a_udp_test_is_a_run_on_record() {
+fn a_udp_test_writes_a_record() {
     let (_server, port) = serve();
-    let place = Place::new("");
+    let place = TestDir::new("");
     for direction in [&[][..], &["-R"]] {
         let args = ["test", "127.0.0.1", "-p", &port, "-u", "-b", "20M", "-l", "1000", "-t", "0.5", "--json"];
         let document = place.run(&[&args[..], direction].concat()).json();
@@ -123,7 +123,7 @@ fn a_udp_test_is_a_run_on_record() {
         assert_eq!((flow["kind"].as_str(), flow["name"].as_str()), (Some("udp"), Some("stream-1")));
         let goodput = flow["goodput_bps"].as_f64().unwrap();
         assert!((15e6..22e6).contains(&goodput), "{direction:?}: {goodput}");
-        // 20 Mb/s for half a second; delays are known where the receiver was looked at.
+        // 20 Mb/s for half a second; delays are known if the receiver was sampled.
         let sent = flow["datagrams_sent"].as_u64().unwrap();
         assert!((1000..1400).contains(&sent), "{direction:?}: {sent}");
         assert!(flow["mean_owd_us"].is_number() && flow["jitter_us"].is_number(), "{direction:?}: {flow:#}");
@@ -131,16 +131,16 @@ fn a_udp_test_is_a_run_on_record() {
 }
 
 #[test]
-fn an_interrupted_test_keeps_what_it_had() {
+fn an_interrupted_test_keeps_its_samples() {
     let (server, port) = serve();
-    let place = Place::new("");
+    let place = TestDir::new("");
     let test =
         Running::start(&mut place.longfat(&["test", "127.0.0.1", "-p", &port, "-t", "30", "-i", "0.1"]));
     let partial = || {
         let found = std::fs::read_dir(place.path("runs/test-127.0.0.1")).into_iter().flatten().flatten();
         found.filter(|entry| entry.file_name().to_string_lossy().ends_with(".partial")).count()
     };
-    assert!(eventually(|| partial() == 1), "the record is begun with the data");
+    assert!(eventually(|| partial() == 1), "the record starts with the data");
     std::thread::sleep(std::time::Duration::from_millis(300));
     test.interrupt();
     let output = test.output();
@@ -150,18 +150,18 @@ fn an_interrupted_test_keeps_what_it_had() {
     let run = &shown["runs"][0];
     assert_eq!(run["partial"], true, "{run:#}");
     assert!(run["flows"][0]["bytes"].as_u64().unwrap() > 1_000_000, "{run:#}");
-    // The server was told, and serves the next one at once.
+    // The server was notified, and serves the next client immediately.
     let next = place.run(&["test", "127.0.0.1", "-p", &port, "-n", "1M", "--no-record"]);
     assert_eq!(next.code, 0, "{next:?}");
     server.interrupt();
-    let told = server.output();
-    assert!(String::from_utf8_lossy(&told.stderr).contains("the client ended the test"), "{told:?}");
+    let printed = server.output();
+    assert!(String::from_utf8_lossy(&printed.stderr).contains("the client ended the test"), "{printed:?}");
 }
 
 #[test]
-fn each_form_is_what_it_says() {
+fn each_output_format_is_as_documented() {
     let (_server, port) = serve();
-    let place = Place::new("");
+    let place = TestDir::new("");
     let run = |args: &[&str]| {
         let all = ["test", "127.0.0.1", "-p", &port, "-t", "0.3", "-i", "0.1", "--no-record"];
         let ran = place.run(&[&all[..], args].concat());
@@ -169,7 +169,7 @@ fn each_form_is_what_it_says() {
         ran.stdout
     };
     let iperf3: Value = serde_json::from_str(&run(&["-J"])).unwrap();
-    // A busy machine may be late at the end, which makes one more short interval.
+    // A busy machine may end late, with an additional short interval.
     assert!((3..=4).contains(&iperf3["intervals"].as_array().unwrap().len()), "{iperf3:#}");
     let stream = run(&["--json-stream"]);
     let events: Vec<Value> = stream.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -184,14 +184,14 @@ fn each_form_is_what_it_says() {
 }
 
 #[test]
-fn auto_ends_by_itself_or_says_that_there_is_no_steady_state() {
+fn auto_ends_or_reports_no_steady_state() {
     let (_server, port) = serve();
-    let place = Place::new("");
+    let place = TestDir::new("");
     let run = |args: &[&str]| {
         let all = ["test", "127.0.0.1", "-p", &port, "-t", "auto", "--json", "--no-record"];
         place.run(&[&all[..], args].concat()).json()
     };
-    // What a pace holds is steady at once: ten epochs of 100 ms after the start.
+    // A paced flow is steady immediately: ten epochs of 100 ms after the start.
     let steady = run(&["-b", "80M", "-l", "8K", "--max-time", "20"]);
     assert_eq!(steady["steady"]["known"], true, "{steady:#}");
     let goodput = steady["steady"]["goodput_bps"].as_f64().unwrap();
@@ -202,8 +202,8 @@ fn auto_ends_by_itself_or_says_that_there_is_no_steady_state() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_is_connected() {
-    let place = Place::new("");
+fn mistakes_are_reported_before_connecting() {
+    let place = TestDir::new("");
     for (args, word) in [
         (&["-P", "129"][..], "129"),
         (&["-t", "0"], "above zero"),
@@ -224,8 +224,8 @@ fn mistakes_are_told_before_anything_is_connected() {
 }
 
 #[test]
-fn nobody_there_is_an_error_with_a_reason() {
-    let place = Place::new("");
+fn a_refused_connection_is_reported() {
+    let place = TestDir::new("");
     let port = free_port().to_string();
     let ran = place.run(&["test", "127.0.0.1", "-p", &port]);
     assert_eq!(ran.code, 1, "{ran:?}");

@@ -1,19 +1,19 @@
-//! `longfat tune`: what it shows, refuses, changes and puts back.
+//! `longfat tune`: shows, refuses, changes and restores settings.
 
 use crate::common;
 use std::process::Command;
 
 use common::{
-    Place, Ran, SMALL, is_root,
+    CommandOutput, SMALL, TestDir, is_root,
     lab::{Lab, have},
-    turn::a_lab_among_others,
+    lab_slots::acquire_lab_slot,
 };
 
 const PATH: [&str; 4] = ["--rate", "10gbit", "--rtt", "50ms"];
 
 #[test]
-fn this_host_is_shown_and_advised() {
-    let place = Place::new("");
+fn settings_of_this_host_and_advice_are_shown() {
+    let place = TestDir::new("");
     let shown = place.run(&["tune", "--json"]).json();
     assert_eq!(shown["schema"], "longfat.tune/1");
     assert!(shown["host"]["sysctls"]["net.ipv4.tcp_rmem"]["value"].is_string(), "{shown:#}");
@@ -32,8 +32,8 @@ fn this_host_is_shown_and_advised() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_with_a_reason() {
-    let place = Place::new("");
+fn impossible_paths_are_refused_with_a_reason() {
+    let place = TestDir::new("");
     for (args, expected) in [
         (vec!["tune", "--rate", "100gbit", "--rtt", "1s", "--plan"], "RFC 7323"),
         (vec!["tune", "--rate", "10gbit", "--rtt", "20ms", "--streams", "100000", "--plan"], "at most half"),
@@ -51,7 +51,7 @@ fn what_cannot_work_is_refused_with_a_reason() {
 
 #[test]
 fn a_check_that_is_impossible_is_unknown_to_monitoring() {
-    let place = Place::new("");
+    let place = TestDir::new("");
     for args in [
         &["tune", "--check", "--rate", "10gbit"][..],
         &["tune", "--check", "--rate", "fast"],
@@ -66,9 +66,9 @@ fn a_check_that_is_impossible_is_unknown_to_monitoring() {
 }
 
 #[test]
-fn a_labs_host_is_tuned_and_put_back() {
-    let _turn = a_lab_among_others();
-    let place = Place::new(SMALL);
+fn a_lab_host_is_tuned_and_restored() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
     let lab = Lab::up(&place, &[]);
     let longfat = |args: &[&str]| lab.exec("h1", &[&[common::binary(), "tune"], args].concat());
     let settings = |host: &str| {
@@ -109,14 +109,14 @@ fn a_labs_host_is_tuned_and_put_back() {
     assert!(longfat(&["--revert"]).stdout.contains("Nothing to restore"));
 }
 
-/// Mounts and network of its own, as root of a container has them.
+/// Private mounts and a private network, as for root in a container.
 #[test]
-fn a_container_is_tuned_and_put_back_with_its_files() {
+fn a_container_is_tuned_and_restored_with_its_files() {
     if !is_root() || !have(&["unshare", "mount"]) {
-        testing::skip(testing::Missing::Privilege, "only root can make what looks like a container");
+        testing::skip(testing::Missing::Privilege, "only root can create these namespaces");
         return;
     }
-    let place = Place::new("");
+    let place = TestDir::new("");
     let script = format!(
         r#"set -e
         mount -t tmpfs none /etc/sysctl.d; mount -t tmpfs none /var/lib
@@ -136,7 +136,9 @@ fn a_container_is_tuned_and_put_back_with_its_files() {
         longfat = common::binary(),
         path = PATH.join(" "),
     );
-    let ran = Ran::of(Command::new("unshare").args(["-m", "-n", "sh", "-c", &script]).output().unwrap());
+    let ran = CommandOutput::from(
+        Command::new("unshare").args(["-m", "-n", "sh", "-c", &script]).output().unwrap(),
+    );
     assert_eq!((ran.code, ran.stdout.trim()), (0, "OK: all settings are as applied"), "{ran:?}");
     let file = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
     assert!(file("written").contains("\nnet.ipv4.tcp_rmem = 4096 "), "{}", file("written"));

@@ -1,14 +1,14 @@
-//! UDP flows in the lab: the same figures and columns as the simulator's, and Gigabit Ethernet's payload limits.
+//! UDP flows in the lab: the figures and columns match the simulator's, and Gigabit Ethernet's payload limits hold.
 
 use crate::common;
 use common::{
-    Place, shipped,
-    turn::{a_lab_among_others, the_only_lab},
+    TestDir, bundled_scenario,
+    lab_slots::{acquire_all_lab_slots, acquire_lab_slot},
 };
 use schema::{FlowSample, Metrics};
 use serde_json::Value;
 
-/// h1 - h2 with `link` between them and a udp flow as `flow` says, for two seconds.
+/// h1 - h2 with the link parameters `link` and a udp flow with the parameters `flow`, for two seconds.
 fn scenario(link: &str, flow: &str) -> String {
     format!(
         r#"duration = "2s"
@@ -27,10 +27,10 @@ to = "h2"
     )
 }
 
-/// A place with the scenario that its flow was run in, the flow in both engines, simulator and lab, and which share of its
-/// time the lab left out: it says so where a busy machine kept the sender from its schedule or the emulator from its work.
-fn both(link: &str, flow: &str) -> (Place, [Value; 2], f64) {
-    let place = Place::new(&scenario(link, flow));
+/// Runs a flow in the simulator and in the lab. Returns the test directory, both results, and the share of its
+/// time that the lab skipped because the sender or the emulator stalled on a busy machine.
+fn both(link: &str, flow: &str) -> (TestDir, [Value; 2], f64) {
+    let place = TestDir::new(&scenario(link, flow));
     let all = place.run(&["run", "s.toml", "--engine", "sim,lab", "--json"]).json();
     let run =
         |engine: &str| all["runs"].as_array().unwrap().iter().find(|run| run["engine"] == engine).unwrap();
@@ -38,7 +38,7 @@ fn both(link: &str, flow: &str) -> (Place, [Value; 2], f64) {
     (place, flows, skipped_s(run("lab")) / 2.0)
 }
 
-/// Seconds for which the emulator stalled, and that the sender skipped according to the notes.
+/// Seconds for which the emulator stalled or the sender skipped its schedule, from the notes.
 fn skipped_s(run: &Value) -> f64 {
     let quality = &run["quality"];
     let notes = quality["notes"].as_array().unwrap().iter().filter_map(Value::as_str);
@@ -51,14 +51,14 @@ fn figure(flow: &Value, name: &str) -> f64 {
     flow[name].as_f64().unwrap_or_else(|| panic!("{name}: {flow}"))
 }
 
-/// What the lab's figure is of the simulator's.
+/// The lab's figure divided by the simulator's.
 fn ratio([sim, lab]: &[Value; 2], name: &str) -> f64 {
     figure(lab, name) / figure(sim, name)
 }
 
 #[test]
-fn a_steady_flow_has_the_simulators_figures_and_columns() {
-    let _turn = a_lab_among_others();
+fn a_steady_flow_matches_the_simulator() {
+    let _slot = acquire_lab_slot();
     let flow = "rate = \"10mbit\"\npacket = \"1000B\"";
     let (place, flows, left_out) = both(r#"rate = "100mbit", delay = "10ms""#, flow);
     let near = 0.02 + left_out;
@@ -67,7 +67,7 @@ fn a_steady_flow_has_the_simulators_figures_and_columns() {
     }
     let [sim, lab] = &flows;
     assert_eq!((figure(lab, "datagrams_lost"), figure(lab, "datagrams_duplicated")), (0.0, 0.0));
-    // 10 ms and 83 us on the wire; the hosts' own time comes to it. Stalls below 0.3 ms do not stop the lab's clock.
+    // 10 ms and 83 us on the wire, plus the hosts' time. Stalls below 0.3 ms do not stop the lab's clock.
     let least = figure(lab, "min_owd_us");
     assert!((9_700.0..12_000.0).contains(&least), "{least}");
     let names = |flow: &Value| flow.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -78,7 +78,7 @@ fn a_steady_flow_has_the_simulators_figures_and_columns() {
         let runs = record::list(&place.path("runs")).unwrap();
         let run =
             runs.into_iter().filter_map(|entry| entry.run.ok()).find(|run| run.run().engine.name() == engine);
-        // One sample of a busy machine may have no datagram, and so no delay.
+        // On a busy machine one sample may have no datagram, and so no delay.
         let rows = run.unwrap().flows().unwrap();
         let is_known = |name: &&str| rows.iter().any(|row| row.get(name).is_some());
         let known = FlowSample::COLUMNS.iter().map(|column| column.name).filter(is_known);
@@ -89,11 +89,11 @@ fn a_steady_flow_has_the_simulators_figures_and_columns() {
 }
 
 #[test]
-fn what_a_link_does_to_datagrams_is_counted_as_in_the_simulator() {
-    let _turn = a_lab_among_others();
+fn loss_duplication_and_reordering_match_the_simulator() {
+    let _slot = acquire_lab_slot();
     let share = |flow: &Value, name: &str| figure(flow, name) / figure(flow, "datagrams_sent");
     let flow = "rate = \"40mbit\"\npacket = \"1000B\"";
-    // Half of what is sent.
+    // Half of the sent rate.
     let (_, flows, left_out) = both(r#"rate = "20mbit", delay = "5ms", queue = "50p""#, flow);
     let [sim, lab] = &flows;
     let loss = figure(sim, "loss_share") - figure(lab, "loss_share");
@@ -114,8 +114,8 @@ fn what_a_link_does_to_datagrams_is_counted_as_in_the_simulator() {
 }
 
 #[test]
-fn bursts_fragments_and_sizes_are_the_simulators() {
-    let _turn = a_lab_among_others();
+fn bursts_fragments_and_sizes_match_the_simulator() {
+    let _slot = acquire_lab_slot();
     let same = |flow: &str, tolerance: f64| {
         let (_, flows, left_out) = both(r#"delay = "5ms""#, flow);
         for name in ["bytes", "datagrams_sent"] {
@@ -124,30 +124,30 @@ fn bursts_fragments_and_sizes_are_the_simulators() {
         }
         (flows, left_out)
     };
-    // What is left out may be all of a burst, and what is sent then is sent in a fifth of the time.
+    // The skipped time may contain a whole burst, and bursts carry the data in a quarter of the time.
     same("rate = \"40mbit\"\npacket = \"1000B\"\non = \"50ms\"\noff = \"150ms\"", 0.05);
-    // Lengths are drawn of the same seed.
+    // Both engines draw the lengths from the same seed.
     same("rate = \"40mbit\"\npacket = \"1000B\"\non = \"20ms\"\noff = \"30ms\"\nrandom = true", 0.05);
     same("rate = \"40mbit\"\npacket = \"8000B\"", 0.02);
     let (flows, left_out) = same("rate = \"8mbit\"\npacket = \"1000B\"\nsize = \"100500B\"", 0.0);
     assert_eq!((figure(&flows[1], "bytes"), figure(&flows[1], "datagrams_sent")), (100_500.0, 101.0));
-    // It ends when the last has come, after 105 ms.
+    // The flow ends when the last datagram has arrived, after 105 ms.
     let late = 0.05 + 2.0 * left_out / 0.105;
     assert!((1.0 / ratio(&flows, "goodput_bps") - 1.0).abs() < late, "{flows:?}");
 }
 
 #[test]
-fn datagrams_without_room_for_their_header_are_refused() {
-    let place = Place::new(&scenario("delay = \"5ms\"", "rate = \"1mbit\"\npacket = \"15B\""));
+fn datagrams_shorter_than_their_header_are_refused() {
+    let place = TestDir::new(&scenario("delay = \"5ms\"", "rate = \"1mbit\"\npacket = \"15B\""));
     let ran = place.run(&["run", "s.toml", "--engine", "lab"]);
     assert!(ran.code == 4 && ran.stderr.contains("16 bytes"), "{ran:?}");
 }
 
-/// H-udp957 and H-tcp941. What a busy machine left out is missing, and nothing else.
+/// H-udp957 and H-tcp941, except for the time that a busy machine skipped.
 #[test]
 fn gigabit_ethernet_carries_957_and_941_megabits() {
-    let _turn = the_only_lab();
-    let place = Place::new(&shipped("h-gigabit.toml"));
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(&bundled_scenario("h-gigabit.toml"));
     let document = place.run(&["run", "s.toml", "--engine", "sim,lab", "--json"]).parsed();
     let lab = document["runs"].as_array().unwrap().iter().find(|run| run["engine"] == "lab").unwrap();
     // Each flow lasts ten seconds.

@@ -1,4 +1,4 @@
-//! iperf3's options of a program that nobody watches, and tests from and to files.
+//! iperf3's options for unattended use, and tests that send and receive files.
 
 use crate::common;
 use std::{
@@ -11,11 +11,11 @@ use std::{
 };
 
 use common::{
-    Place, binary, eventually,
+    TestDir, binary, eventually,
     iperf3::{Running, document, free_port, has_iperf3, wait_for_listener},
 };
 
-/// 20 MB that are not the same twice.
+/// 20 MB without repetition.
 fn noise() -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let word = || {
@@ -34,8 +34,8 @@ fn one_off_server(program: &str, port: u16, file: &Path) -> Running {
 }
 
 #[test]
-fn a_file_arrives_whole_each_way_with_and_without_copies() {
-    let (place, noise) = (Place::new(""), noise());
+fn files_arrive_complete_in_both_directions() {
+    let (place, noise) = (TestDir::new(""), noise());
     let (here, there) = (place.path("here"), place.path("there"));
     fs::write(&here, &noise).unwrap();
     for zero_copy in [false, true] {
@@ -43,8 +43,8 @@ fn a_file_arrives_whole_each_way_with_and_without_copies() {
         let server = one_off_server(binary(), port, &there);
         let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-F"]);
         client.arg(&here).args(["-p", &port.to_string()]).args(zero_copy.then_some("-Z"));
-        let told = document("a file", &client.output().unwrap());
-        let file = &told["end"]["streams"][0]["diskfile"];
+        let report = document("a file", &client.output().unwrap());
+        let file = &report["end"]["streams"][0]["diskfile"];
         assert_eq!((&file["sent"], &file["size"]), (&noise.len().into(), &noise.len().into()), "{file}");
         assert_eq!(
             (&file["received"], &file["percent_received"]),
@@ -53,14 +53,15 @@ fn a_file_arrives_whole_each_way_with_and_without_copies() {
         );
         let served = server.output();
         assert!(served.status.success(), "{served:?}");
-        assert!(fs::read(&there).unwrap() == noise, "what arrived is another, without copies: {zero_copy}");
+        assert!(fs::read(&there).unwrap() == noise, "the received file differs (zero copy: {zero_copy})");
     }
     fs::remove_file(&there).unwrap();
     let port = free_port();
     let _server = one_off_server(binary(), port, &here);
     let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-R", "-t", "2", "-F"]);
-    let told = document("a file back", &client.arg(&there).args(["-p", &port.to_string()]).output().unwrap());
-    assert_eq!(told["end"]["streams"][0]["diskfile"]["received"], noise.len());
+    let report =
+        document("a file back", &client.arg(&there).args(["-p", &port.to_string()]).output().unwrap());
+    assert_eq!(report["end"]["streams"][0]["diskfile"]["received"], noise.len());
     assert!(fs::read(&there).unwrap() == noise);
 }
 
@@ -69,24 +70,24 @@ fn a_file_goes_to_iperf3_and_comes_from_it() {
     if !has_iperf3() {
         return;
     }
-    let (place, noise) = (Place::new(""), noise());
+    let (place, noise) = (TestDir::new(""), noise());
     let (here, there) = (place.path("here"), place.path("there"));
     fs::write(&here, &noise).unwrap();
     let port = free_port();
     let server = one_off_server("iperf3", port, &there);
     let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-F"]);
     let output = client.arg(&here).args(["-p", &port.to_string()]).output().unwrap();
-    let told = document("to iperf3", &output);
-    assert_eq!(told["end"]["streams"][0]["diskfile"]["sent"], noise.len(), "{told}");
+    let report = document("to iperf3", &output);
+    assert_eq!(report["end"]["streams"][0]["diskfile"]["sent"], noise.len(), "{report}");
     let served = server.output();
     assert!(served.status.success(), "{served:?}");
-    // The client gives iperf3's server time to read. Where that was too short, it says so and fails.
+    // The client gives iperf3's server time to read. If that was too short, the client reports it and fails.
     let arrived = fs::read(&there).unwrap();
     assert!(!arrived.is_empty() && noise.starts_with(&arrived), "{} bytes", arrived.len());
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
-        true => assert_eq!(arrived.len(), noise.len(), "{said}"),
-        false => assert!(arrived.len() < noise.len() && said.contains("incomplete"), "{said}"),
+        true => assert_eq!(arrived.len(), noise.len(), "{stderr}"),
+        false => assert!(arrived.len() < noise.len() && stderr.contains("incomplete"), "{stderr}"),
     }
     let port = free_port();
     let server = one_off_server(binary(), port, &there);
@@ -98,14 +99,14 @@ fn a_file_goes_to_iperf3_and_comes_from_it() {
     assert!(sent.status.success(), "{sent:?}");
     let served = server.output();
     assert!(served.status.success(), "{served:?}");
-    // Only the length: iperf3 3.12's client reorders parts of a block that its socket took in two pieces.
+    // Only the length: iperf3 3.12's client reorders the parts of a block if its socket accepts it in two parts.
     assert_eq!(fs::metadata(&there).unwrap().len(), noise.len() as u64);
 }
 
 /// A server that closes its streams as soon as it receives TEST_END, as iperf3's does, with half of the file unread.
 #[test]
 fn a_file_that_arrived_incomplete_is_an_error() {
-    let (place, noise) = (Place::new(""), noise());
+    let (place, noise) = (TestDir::new(""), noise());
     fs::write(place.path("here"), &noise).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
@@ -127,7 +128,7 @@ fn a_file_that_arrived_incomplete_is_an_error() {
         let mut stream = listener.accept().unwrap().0;
         stream.read_exact(&mut [0; 37]).unwrap();
         control.write_all(&[1, 2]).unwrap();
-        // All of it is acknowledged, and counts as unread.
+        // All data are acknowledged, but not read.
         std::io::copy(&mut (&mut stream).take(20_000_000), &mut std::io::sink()).unwrap();
         control.read_exact(&mut [0]).unwrap();
         control.write_all(&[13]).unwrap();
@@ -146,8 +147,8 @@ fn a_file_that_arrived_incomplete_is_an_error() {
 }
 
 #[test]
-fn a_server_in_the_background_serves_when_the_command_returns_and_says_why_it_cannot() {
-    let place = Place::new("");
+fn a_background_server_is_ready_or_reports_why_not() {
+    let place = TestDir::new("");
     let (pid, log) = (place.path("pid"), place.path("log"));
     let port = free_port().to_string();
     let background = ["serve", "-D", "-p", &port, "--timestamps=at %Y: ", "-I"];
@@ -167,22 +168,22 @@ fn a_server_in_the_background_serves_when_the_command_returns_and_says_why_it_ca
     assert!(tested.stdout.lines().all(|line| line.starts_with("now ")), "{tested:?}");
 
     assert!(Command::new("kill").arg(process.to_string()).status().unwrap().success());
-    assert!(eventually(|| !pid.exists()), "it ends in order");
+    assert!(eventually(|| !pid.exists()), "the server ends orderly");
     let log = fs::read_to_string(&log).unwrap();
     assert!(log.starts_with("longfat: listening on"), "{log}");
     assert!(log.lines().any(|line| line.starts_with("at 2") && line.contains("receiver")), "{log}");
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_connected() {
-    let place = Place::new("");
+fn contradictory_options_are_refused_before_connecting() {
+    let place = TestDir::new("");
     let missing = place.run(&["test", "127.0.0.1", "-p", "1", "-F", "none"]);
     assert!(missing.code == 2 && missing.stderr.contains("cannot open none"), "{missing:?}");
     let odd = place.run(&["test", "127.0.0.1", "-p", "1", "--timestamps=%Q%"]);
     assert!(odd.code == 2 && odd.stderr.contains("--timestamps"), "{odd:?}");
     let both = place.run(&["test", "127.0.0.1", "--bidir", "-F", "none"]);
     assert_eq!(both.code, 2, "{both:?}");
-    // A server that cannot write the file fails the test, and serves on.
+    // A server that cannot write the file fails the test, and continues to serve.
     let port = free_port();
     let server =
         Running::start(Command::new(binary()).args(["serve", "-p", &port.to_string(), "-F", "/none/none"]));
@@ -193,6 +194,6 @@ fn what_cannot_be_is_refused_before_anything_is_connected() {
     }
     std::thread::sleep(Duration::from_millis(50));
     server.interrupt();
-    let said = String::from_utf8_lossy(&server.output().stderr).into_owned();
-    assert!(said.contains("cannot create /none/none"), "{said}");
+    let stderr = String::from_utf8_lossy(&server.output().stderr).into_owned();
+    assert!(stderr.contains("cannot create /none/none"), "{stderr}");
 }

@@ -1,21 +1,21 @@
-//! All texts that users see, in snapshots that a reviewer can read in one sitting: the help of every command, the messages of bad input,
-//! the tables, and a report. `INSTA_UPDATE=always cargo test -p longfat --test all user_texts` writes them anew.
+//! Snapshots of all texts that users see, for review: the help of every command, the messages of bad input,
+//! the tables, and a report. `INSTA_UPDATE=always cargo test -p longfat --test all user_texts` rewrites them.
 
 use std::fmt::Write;
 
 use insta::assert_snapshot;
 
-use crate::common::{Place, SMALL, binary};
+use crate::common::{SMALL, TestDir, binary};
 
 /// The help of a command and of all commands below it.
-fn help(place: &Place, command: &[&str], texts: &mut String) {
+fn help(place: &TestDir, command: &[&str], texts: &mut String) {
     let ran = place.run(&[command, &["--help"]].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
     let name = [&["longfat"], command].concat().join(" ");
     writeln!(texts, "=== {name}\n{}", ran.stdout).unwrap();
     let commands = ran.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);
     for line in commands.take_while(|line| !line.is_empty()) {
-        // Descriptions that are continued stand further to the right.
+        // Continuation lines of descriptions are indented further.
         let Some(word) = line.strip_prefix("  ").and_then(|line| line.split(' ').next()) else { continue };
         if !word.is_empty() && word != "help" {
             help(place, &[command, &[word]].concat(), texts);
@@ -25,10 +25,10 @@ fn help(place: &Place, command: &[&str], texts: &mut String) {
 
 #[test]
 fn help_of_every_command() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let mut texts = String::new();
     help(&place, &[], &mut texts);
-    assert!(texts.contains("=== longfat lab shell"), "commands of commands are found: {texts}");
+    assert!(texts.contains("=== longfat lab shell"), "subcommands are found: {texts}");
     assert_snapshot!(texts);
 }
 
@@ -62,11 +62,11 @@ fn messages_of_bad_input() {
     let mut texts = String::new();
     for (from, to, args) in CASES {
         assert!(SMALL.contains(from), "{from:?} is not in the scenario");
-        let place = Place::new(&SMALL.replacen(from, to, 1));
+        let place = TestDir::new(&SMALL.replacen(from, to, 1));
         let ran = place.run(args);
         assert_eq!(ran.stdout, "", "errors go to standard error: {ran:?}");
         let change = if from == to { String::new() } else { format!(" with {to} instead of {from}") };
-        // The devices of a host and the resolver's reason are not ours.
+        // The host's devices and the resolver's message depend on the machine.
         let message: Vec<&str> =
             ran.stderr.lines().map(|line| line.split("; there are ").next().unwrap_or(line)).collect();
         let message = message.join("\n");
@@ -98,7 +98,7 @@ tolerance = "10%"
 
 #[test]
 fn tables_of_runs() {
-    let place = Place::new(&compared());
+    let place = TestDir::new(&compared());
     let mut texts = String::new();
     for args in [
         &["bdp", "10gbit", "50ms", "--kernel", "6.12"][..],
@@ -116,7 +116,7 @@ fn tables_of_runs() {
     ] {
         let ran = place.run(args);
         assert!(ran.code == 0, "{ran:?}");
-        // The names of records have the time of the run.
+        // The names of records contain the time of the run.
         let lines =
             ran.stdout.lines().map(|line| if line.starts_with("record: ") { "record: ..." } else { line });
         writeln!(texts, "=== longfat {}\n{}\n", args.join(" "), lines.collect::<Vec<_>>().join("\n"))
@@ -126,7 +126,7 @@ fn tables_of_runs() {
     assert_snapshot!("report", visible(&std::fs::read_to_string(place.path("report.html")).unwrap()));
 }
 
-/// The sentences of a page: without tags, styles, scripts, drawings, and what differs from machine to machine; the program's path is
+/// The sentences of a page: without tags, styles, scripts, drawings, and texts that depend on the machine; the program's path is
 /// "longfat".
 fn visible(page: &str) -> String {
     let mut text = String::new();
@@ -149,7 +149,7 @@ fn visible(page: &str) -> String {
             || ["The runs took", "report of "].iter().any(|start| line.starts_with(start))
             || line.contains("runs/")
     };
-    // First of all: the directory of the program may be called like one of runs.
+    // First, because the program's directory may have the same name as a directory of runs.
     let text = text.replace(binary(), "longfat");
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !is_of_this_machine(line));
     lines.collect::<Vec<_>>().join("\n")

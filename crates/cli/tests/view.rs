@@ -1,4 +1,4 @@
-//! `longfat view`: starts, says where, refuses who has no token, and ends.
+//! `longfat view`: starts, prints the address, refuses clients without the token, and ends.
 
 use crate::common;
 use std::{
@@ -7,12 +7,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{Place, SMALL};
+use common::{SMALL, TestDir};
 use serde_json::Value;
 
 #[test]
-fn the_page_is_served_until_it_is_told_to_end() {
-    let place = Place::new(SMALL);
+fn the_page_is_served_until_the_command_is_interrupted() {
+    let place = TestDir::new(SMALL);
     assert_eq!(place.run(&["run", "s.toml", "--engine", "sim"]).code, 0);
     let mut command = place.longfat(&["--json", "view", "last", "--no-open"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -27,10 +27,10 @@ fn the_page_is_served_until_it_is_told_to_end() {
     assert!(started["url"].as_str().unwrap().starts_with(&format!("http://{address}/?token=")));
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
-    // A connection that says nothing does not hold the end up.
+    let mut result = String::new();
+    stream.read_to_string(&mut result).unwrap();
+    assert!(result.starts_with("HTTP/1.1 403"), "{result}");
+    // A silent connection does not delay the end.
     let _silent = TcpStream::connect(address).unwrap();
     let pid = child.id().to_string();
     Command::new("kill").args(["-INT", &pid]).status().unwrap();
@@ -39,7 +39,7 @@ fn the_page_is_served_until_it_is_told_to_end() {
 
 #[test]
 fn a_shared_token_is_valid_for_a_second_browser() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let mut command = place.longfat(&["view", "--share-token", "--no-open"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
@@ -53,14 +53,14 @@ fn a_shared_token_is_valid_for_a_second_browser() {
     let ask = |path: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
         write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let mut result = String::new();
+        stream.read_to_string(&mut result).unwrap();
+        result
     };
     for _ in 0..2 {
-        let answer = ask(path);
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        assert!(answer.to_lowercase().contains("httponly; samesite=strict"), "{answer}");
+        let result = ask(path);
+        assert!(result.starts_with("HTTP/1.1 200"), "{result}");
+        assert!(result.to_lowercase().contains("httponly; samesite=strict"), "{result}");
     }
     assert!(ask("").starts_with("HTTP/1.1 403"));
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
@@ -68,8 +68,8 @@ fn a_shared_token_is_valid_for_a_second_browser() {
 }
 
 #[test]
-fn what_the_page_cannot_show_is_said() {
-    let place = Place::new(SMALL);
+fn missing_runs_and_ports_are_reported() {
+    let place = TestDir::new(SMALL);
     let none = place.run(&["view", "nothing", "--no-open"]);
     assert_eq!(none.code, 2);
     assert!(none.stderr.contains("no run \"nothing\""), "{}", none.stderr);

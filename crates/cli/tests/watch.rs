@@ -1,4 +1,4 @@
-//! `longfat watch` from outside: against `ss`, against what the lab knows, its record, its exporter, its errors.
+//! `longfat watch`: compared with `ss` and with the lab's counters; its record, exporter and errors.
 
 use crate::common;
 use std::{
@@ -9,9 +9,9 @@ use std::{
 };
 
 use common::{
-    Place, Ran, eventually, is_root,
+    CommandOutput, TestDir, eventually, is_root,
     lab::{Lab, have, signal},
-    turn::the_only_lab,
+    lab_slots::acquire_all_lab_slots,
 };
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ fn connection() -> (TcpStream, TcpStream) {
     (sender, receiver)
 }
 
-/// What `ss` calls a field, and what we do.
+/// The names of fields in `ss` and in longfat.
 const FIELDS: [(&str, &str); 21] = [
     ("cwnd", "snd_cwnd"),
     ("ssthresh", "snd_ssthresh"),
@@ -64,7 +64,7 @@ const FIELDS: [(&str, &str); 21] = [
     ("unacked", "unacked"),
     ("notsent", "notsent_bytes"),
 ];
-/// In milliseconds there, microseconds here.
+/// Fields in milliseconds in `ss` and in microseconds in longfat.
 const TIMES: [(&str, &str); 4] =
     [("rto", "rto_us"), ("ato", "ato_us"), ("minrtt", "min_rtt_us"), ("busy", "busy_time_us")];
 const MEMORY: [(&str, &str); 9] = [
@@ -80,13 +80,13 @@ const MEMORY: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn every_field_is_as_ss_has_it() {
+fn every_field_matches_ss() {
     if !have(&["ss"]) {
         return;
     }
     let (sender, _receiver) = connection();
     let port = sender.local_addr().unwrap().port().to_string();
-    let place = Place::new("");
+    let place = TestDir::new("");
     let filter = ["local", "port", &port];
     let own = [&["watch", "--once", "--json"], filter.as_slice()].concat();
     let by_bpf = [&["watch", "--duration", "300ms", "--json"], filter.as_slice()].concat();
@@ -94,7 +94,7 @@ fn every_field_is_as_ss_has_it() {
         let ss = std::process::Command::new("ss")
             .args(["-tinmH", &format!("sport = :{port}")])
             .output()
-            .map(Ran::of)
+            .map(CommandOutput::from)
             .unwrap();
         let document = place.run(&command).json();
         let one = &document["connections"][0];
@@ -104,7 +104,7 @@ fn every_field_is_as_ss_has_it() {
     }
 }
 
-/// Compares all that both have; how many fields that are.
+/// Compares all fields that both have; returns their number.
 fn compare(ss: &str, ours: &Value, looks_by: &Value) -> usize {
     let words: Vec<&str> = ss.split_whitespace().collect();
     let of = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix(':'));
@@ -134,7 +134,7 @@ fn compare(ss: &str, ours: &Value, looks_by: &Value) -> usize {
     for part in memory {
         let (name, value) = part.split_at(part.find(|c: char| c.is_ascii_digit()).unwrap());
         let own = MEMORY.iter().find(|(theirs, _)| *theirs == name).unwrap().1;
-        // What eBPF remembers of a socket is charged to it.
+        // eBPF's storage is charged to the socket.
         if own != "optmem" || looks_by == "sock_diag" {
             assert_eq!(ours["memory"][own].to_string(), value, "{own}: {ss}");
             compared += 1;
@@ -144,13 +144,13 @@ fn compare(ss: &str, ours: &Value, looks_by: &Value) -> usize {
 }
 
 #[test]
-fn a_lab_host_is_watched_and_what_is_traced_is_what_the_lab_dropped() {
+fn traced_losses_of_a_lab_host_match_the_labs_drops() {
     if !is_root() || !have(&["iperf3"]) {
         testing::skip(testing::Missing::Privilege, "root is needed to trace");
         return;
     }
-    let _turn = the_only_lab();
-    let place = Place::new(LOSSY);
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(LOSSY);
     let lab = Lab::up(&place, &[]);
     lab.serve_iperf3("h2");
     let watched = ["watch", "--host", "h1", "--lab", &lab.name, "port", "5201"];
@@ -163,7 +163,7 @@ fn a_lab_host_is_watched_and_what_is_traced_is_what_the_lab_dropped() {
         .unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     lab.exec("h1", &["iperf3", "-c", "h2", "-t", "2", "-C", "reno"]);
-    let ran = Ran::of(watching.wait_with_output().unwrap());
+    let ran = CommandOutput::from(watching.wait_with_output().unwrap());
     assert_eq!(ran.code, 0, "{ran:?}");
     if ran.stderr.contains("round-trip samples are not traced") {
         testing::skip(testing::Missing::Feature, "there is no cgroup2 here");
@@ -180,8 +180,8 @@ fn a_lab_host_is_watched_and_what_is_traced_is_what_the_lab_dropped() {
     let forward = status["links"].as_array().unwrap().iter().find(|l| l["direction"] == "forward").unwrap();
     let dropped = forward["dropped_queue"].as_u64().unwrap();
     assert!(dropped > 0, "{status}");
-    assert_eq!(traced, kernel, "each retransmission was told");
-    // iperf3 closes its connection at the end of the time, with data on the way: the last drops may stay unrepaired.
+    assert_eq!(traced, kernel, "each retransmission was traced");
+    // iperf3 closes its connection at the end with data in flight, so the last drops may not be repaired.
     let repaired = traced - for_nothing;
     assert!(
         (dropped - 3..=dropped).contains(&repaired),
@@ -211,8 +211,8 @@ fn a_lab_host_is_watched_and_what_is_traced_is_what_the_lab_dropped() {
 }
 
 #[test]
-fn a_filter_that_is_wrong_is_shown_where_it_is() {
-    let place = Place::new("");
+fn filter_errors_show_their_position() {
+    let place = TestDir::new("");
     let ran = place.run(&["watch", "--once", "port", "5201", "and", "prot", "80"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("port 5201 and prot 80\n                ^^^^"), "{}", ran.stderr);
@@ -231,7 +231,7 @@ fn a_filter_that_is_wrong_is_shown_where_it_is() {
 fn web100_has_a_line_for_each_instrument() {
     let (sender, _receiver) = connection();
     let port = sender.local_addr().unwrap().port().to_string();
-    let place = Place::new("");
+    let place = TestDir::new("");
     let text = place.run(&["watch", "--once", "--web100", "local", "port", &port]).stdout;
     assert_eq!(text.lines().filter(|line| line.starts_with("  ")).count(), watch::web100::INSTRUMENTS.len());
     let json = place.run(&["watch", "--once", "--web100", "--json", "local", "port", &port]).json();
@@ -246,13 +246,13 @@ fn web100_has_a_line_for_each_instrument() {
 }
 
 #[test]
-fn without_privilege_looking_works_and_tracing_says_what_it_needs() {
+fn without_privilege_sampling_works_and_tracing_names_the_missing_privilege() {
     if is_root() && !have(&["setpriv"]) {
         return;
     }
     let (sender, _receiver) = connection();
     let port = sender.local_addr().unwrap().port().to_string();
-    let place = Place::new("");
+    let place = TestDir::new("");
     let as_nobody = |args: &[&str]| {
         let mut command = match is_root() {
             true => {
@@ -262,14 +262,14 @@ fn without_privilege_looking_works_and_tracing_says_what_it_needs() {
             }
             false => std::process::Command::new(common::binary()),
         };
-        Ran::of(command.current_dir(place.dir.path()).args(args).output().unwrap())
+        CommandOutput::from(command.current_dir(place.dir.path()).args(args).output().unwrap())
     };
     let traced = as_nobody(&["watch", "--events", "--duration", "1s", "port", &port]);
     assert_eq!(traced.code, 4, "{traced:?}");
     assert!(traced.stderr.contains("connections cannot be traced") && traced.stderr.contains("still works"));
-    let looked = as_nobody(&["watch", "--duration", "300ms", "--json", "local", "port", &port]);
-    assert_eq!(looked.code, 0, "{looked:?}");
-    let document = looked.json();
+    let sampled = as_nobody(&["watch", "--duration", "300ms", "--json", "local", "port", &port]);
+    assert_eq!(sampled.code, 0, "{sampled:?}");
+    let document = sampled.json();
     assert_eq!(document["looks_by"], "sock_diag");
     assert_eq!(document["connections"].as_array().unwrap().len(), 1);
 }
@@ -278,7 +278,7 @@ fn without_privilege_looking_works_and_tracing_says_what_it_needs() {
 fn an_interrupted_watch_leaves_a_record_that_opens() {
     let (mut sender, mut receiver) = connection();
     let port = sender.local_addr().unwrap().port().to_string();
-    let place = Place::new("");
+    let place = TestDir::new("");
     let args = ["watch", "--record", "--no-bpf", "--interval", "20ms", "--duration", "60s", "port", &port];
     let mut watching = place.longfat(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
@@ -293,14 +293,14 @@ fn an_interrupted_watch_leaves_a_record_that_opens() {
     std::thread::sleep(Duration::from_millis(200));
     // `env` has become the program, so this is its process.
     signal("-INT", watching.id());
-    let ran = Ran::of(watching.wait_with_output().unwrap());
+    let ran = CommandOutput::from(watching.wait_with_output().unwrap());
     assert_eq!(ran.code, 1, "{ran:?}");
-    let told = ran
+    let printed = ran
         .stderr
         .lines()
         .find_map(|line| line.strip_prefix("record: "))
         .unwrap_or_else(|| panic!("{ran:?}"));
-    let shown = place.run(&["show", told.rsplit('/').next().unwrap(), "--json"]).json();
+    let shown = place.run(&["show", printed.rsplit('/').next().unwrap(), "--json"]).json();
     let run = &shown["runs"][0];
     assert_eq!((&run["partial"], run["flows"].as_array().unwrap().len()), (&true.into(), 1), "{run}");
     assert!(run["flows"][0]["bytes"].as_u64() >= Some(50_000), "{run}");
@@ -312,23 +312,24 @@ fn prometheus_is_told_the_aggregates() {
     let port = sender.local_addr().unwrap().port().to_string();
     // A port that was free a moment ago.
     let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let place = Place::new("");
+    let place = TestDir::new("");
     let exporter = at.port().to_string();
     let args = ["watch", "--no-bpf", "--prometheus", &exporter, "--duration", "60s", "port", &port];
     let mut watching = place.longfat(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let asked = |request: &str| -> Option<String> {
+    let requested = |request: &str| -> Option<String> {
         let mut stream = TcpStream::connect(at).ok()?;
         stream.write_all(request.as_bytes()).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
+        let mut result = String::new();
+        stream.read_to_string(&mut result).ok()?;
+        Some(result)
     };
     let line = "longfat_connections{state=\"established\"} 2";
-    let told = eventually(|| asked("GET /metrics HTTP/1.0\r\n\r\n").is_some_and(|text| text.contains(line)));
-    let refused = asked("POST / HTTP/1.0\r\n\r\n").unwrap_or_default();
+    let printed =
+        eventually(|| requested("GET /metrics HTTP/1.0\r\n\r\n").is_some_and(|text| text.contains(line)));
+    let refused = requested("POST / HTTP/1.0\r\n\r\n").unwrap_or_default();
     signal("-TERM", watching.id());
     watching.wait().unwrap();
-    assert!(told && refused.contains(" 405 "), "{refused}");
+    assert!(printed && refused.contains(" 405 "), "{refused}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which sequence numbers have arrived: a sliding bitmap, as for the anti-replay window of RFC 4303 section
+//! Records which sequence numbers have arrived: a sliding bitmap, like the anti-replay window of RFC 4303 section
 //! 3.4.3.
 
 use std::collections::VecDeque;

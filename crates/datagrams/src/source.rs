@@ -32,9 +32,9 @@ pub struct SourcePlan {
     pub rate: BitRate,
     /// Payload of a datagram, bytes.
     pub payload: u32,
-    /// Datagrams sent back to back at the same instant; 0 counts as 1.
+    /// Number of datagrams sent back to back at one instant; 0 counts as 1.
     pub together: u32,
-    /// Payload to send in all; `None` for no limit.
+    /// Total payload to send; `None` for no limit.
     pub size: Option<Bytes>,
     /// Bursts and pauses; `None` sends continuously.
     pub bursts: Option<Bursts>,
@@ -47,7 +47,7 @@ impl Default for SourcePlan {
     }
 }
 
-/// Says when datagrams are due: the n-th after the transmission time of n datagrams, not counting pauses. So
+/// Computes when datagrams are due: the n-th after the transmission time of n datagrams, not counting pauses. So
 /// rounding errors do not accumulate.
 #[derive(Debug, Clone)]
 pub struct DatagramSource {
@@ -70,7 +70,7 @@ pub struct DatagramSource {
 struct CurrentBurst {
     start: Time,
     length: Time,
-    /// Total length of the bursts before.
+    /// Total length of the previous bursts.
     earlier_bursts: Time,
     bursts: Option<Bursts>,
     draws: Draws,

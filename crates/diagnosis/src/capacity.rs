@@ -79,8 +79,8 @@ pub(crate) fn measure<P: Path>(
     }))
 }
 
-/// Bytes that [`measure`] sends at most, if ten round trips are shorter than the shortest burst.
-pub(crate) fn most_burst_bytes(max_rate: BitRate) -> u64 {
+/// Maximum number of bytes that [`measure`] sends, if ten round trips are shorter than the shortest burst.
+pub(crate) fn max_burst_bytes(max_rate: BitRate) -> u64 {
     let first = FIRST_RATE.min(max_rate).0;
     let rates = std::iter::successors(Some(first), |rate| {
         (*rate < max_rate.0).then(|| rate.saturating_mul(RATE_FACTOR).min(max_rate.0))

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tcp_does_by_itself_is_no_change() {
+    fn tcps_own_variation_is_not_a_change() {
         let steady = |_| 95.0;
         let sawtooth = |t: f64| 50.0 + 45.0 * (t / 3.0).fract();
         let growing = |t: f64| (10.0 * t).min(60.0);

@@ -1,4 +1,4 @@
-//! What limits TCP between two hosts: which measurements to make ([`diagnose`]), and what they show ([`rank`]).
+//! Finds what limits TCP between two hosts: makes the necessary measurements ([`diagnose`]) and ranks the limits ([`rank`]).
 //!
 //! No I/O: an implementation of [`Path`] measures. The same diagnosis runs on real hosts, labs, and simulated paths with known
 //! faults.

@@ -1,6 +1,6 @@
 //! The limits of a path ([`crate::rank()`] finds them in the observations) and their order.
 //!
-//! What a setting allows is computed (`model`); a limit that bound the test allows the test's goodput. A computed limit below the test's
+//! The goodput that a setting allows is computed (`model`); a limit that bound the test allows the test's goodput. A computed limit below the test's
 //! goodput is disproved, and set to just above it.
 
 use serde::Serialize;
@@ -66,8 +66,9 @@ pub struct Limit {
     pub change: Option<String>,
     /// Goodput gained by removing this limit alone, bit/s; `None` if unknown.
     pub gain_bps: Option<f64>,
-    /// The gain is a maximum: this limit hides others.
-    pub gain_is_most: bool,
+    /// Whether `gain_bps` is only an upper bound, because this limit hides others.
+    #[serde(rename = "gain_is_most")]
+    pub gain_is_upper_bound: bool,
     /// Why it may be another limit; `None` if it is certain.
     pub doubt: Option<Doubt>,
 }

@@ -45,7 +45,7 @@ impl Losses {
 
 /// Minimum increase of the round-trip time that shows a queue, as a share and in microseconds.
 const MIN_VISIBLE_QUEUE: (f64, f64) = (0.1, 500.0);
-/// The same in deviations of the round-trip time.
+/// Minimum increase that shows a queue, in deviations of the round-trip time.
 const MIN_DEVIATIONS: f64 = 2.0;
 
 /// Minimum visible queueing delay, microseconds, for a round-trip time of `base_us` without a queue.

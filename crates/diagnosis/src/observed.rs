@@ -1,4 +1,4 @@
-//! Measurements of a path and settings of its hosts, and what follows from several measurements together.
+//! Measurements of a path and settings of its hosts, and values derived from several measurements.
 
 use model::{bdp_f64, loss_for_reno};
 use probe::{AvailableBandwidthResult, Interval};
@@ -140,7 +140,7 @@ pub struct Observed {
     pub behind_others: Option<f64>,
     /// Share of the time that the sending thread was busy.
     pub sender_busy: Option<f64>,
-    /// The same of the receiving thread.
+    /// Share of the time that the receiving thread was busy.
     pub receiver_busy: Option<f64>,
 }
 
@@ -258,7 +258,7 @@ impl Observed {
 
     /// Whether the probe's trains emptied a policer's bucket.
     pub(crate) fn emptied_a_bucket(&self) -> bool {
-        let capacity = self.available.as_ref().and_then(|answer| answer.capacity.as_ref());
+        let capacity = self.available.as_ref().and_then(|result| result.capacity.as_ref());
         capacity.is_some_and(|capacity| capacity.bucket_bytes.is_some())
     }
 
@@ -270,7 +270,7 @@ impl Observed {
         let probed = self
             .available
             .as_ref()
-            .and_then(|answer| Some(answer.available_bps?.scaled(payload_share(answer.packet_bytes))));
+            .and_then(|result| Some(result.available_bps?.scaled(payload_share(result.packet_bytes))));
         probed.or_else(|| self.available_by_burst())
     }
 
@@ -378,7 +378,7 @@ impl Observed {
         self.rtt.as_micros_f64().min(least + 1000.0)
     }
 
-    /// What limited the test. The samples alone cannot distinguish a full link from queueing of the flow's own bursts; capacity and
+    /// The verdict of the test. The samples alone cannot distinguish a full link from queueing of the flow's own bursts; capacity and
     /// available bandwidth can.
     pub(crate) fn verdict(&self) -> Option<Cause> {
         let flow = self.flow.as_ref()?;

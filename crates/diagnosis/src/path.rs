@@ -18,7 +18,7 @@ pub trait Path {
     /// Measures the round-trip times without load and the packet sizes that pass.
     ///
     /// # Errors
-    /// Where the path cannot be measured.
+    /// If the path cannot be measured.
     fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Self::Error>;
 
     /// Measures the minimum of a few round-trip times now; `None` if that is not possible.
@@ -30,26 +30,26 @@ pub trait Path {
     /// Sends a burst of datagrams; `None` if the other end accepts none.
     ///
     /// # Errors
-    /// Where the test failed.
+    /// If the test failed.
     fn datagrams(&mut self, plan: &DatagramPlan) -> Result<Option<Burst>, Self::Error>;
 
     /// Runs a TCP test; `None` if no data flowed.
     ///
     /// # Errors
-    /// Where the test failed.
+    /// If the test failed.
     fn tcp(&mut self, plan: &TcpPlan) -> Result<Option<TcpResult>, Self::Error>;
 
     /// Measures the total goodput of parallel TCP connections, bit/s; `None` if that is not possible.
     ///
     /// # Errors
-    /// Where the test failed.
+    /// If the test failed.
     fn parallel_goodput(&mut self, connections: u32, plan: &TcpPlan) -> Result<Option<f64>, Self::Error>;
 
     /// Measures the available bandwidth by a probe with at most `max_rate` over any second and packets of at most `mtu` bytes; `None` if the
     /// other end does not support probes.
     ///
     /// # Errors
-    /// Where the probe failed.
+    /// If the probe failed.
     fn available(
         &mut self,
         max_rate: BitRate,
@@ -88,7 +88,7 @@ pub struct Burst {
     pub sent: u64,
     /// Datagrams lost.
     pub lost: u64,
-    /// Packets dropped by this host's device or queueing discipline meanwhile; included in `lost`.
+    /// Packets dropped by this host's device or queueing discipline during the burst; included in `lost`.
     pub dropped_here: u64,
     /// The receiver's measurements.
     pub arrived: Arrived,
@@ -127,6 +127,6 @@ pub struct TcpResult {
     pub receiver: Option<HostFacts>,
     /// Share of the time that the sending thread was busy, 0 to 1.
     pub sender_busy: Option<f64>,
-    /// The same of the receiving thread.
+    /// Share of the time that the receiving thread was busy, 0 to 1.
     pub receiver_busy: Option<f64>,
 }

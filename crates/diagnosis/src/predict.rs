@@ -10,7 +10,7 @@ use crate::{
 
 /// Minimum ratio of goodput without a limit to goodput with it that counts as a gain.
 const MIN_RATIO: f64 = 1.03;
-/// Minimum gain that is worth a change, as a share of what the test got.
+/// Minimum gain that is worth a change, as a share of the test's goodput.
 const MIN_WORTHWHILE: f64 = 0.15;
 /// Maximum number of limits that are tried in pairs.
 const MAX_PAIRED: usize = 4;
@@ -39,7 +39,7 @@ pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
     for (limit, gain) in ranking.limits.iter_mut().zip(gains) {
         if gain.is_some() {
             limit.gain_bps = gain;
-            limit.gain_is_most = path.hides_other_limits(limit.kind);
+            limit.gain_is_upper_bound = path.hides_other_limits(limit.kind);
         }
     }
     sort(ranking, got);

@@ -49,7 +49,7 @@ pub struct Options {
     pub congestion: Option<String>,
 }
 
-/// What the first measurements of a diagnosis send at most. Later ones depend on what is found, and send less.
+/// Maximum load of the first measurements of a diagnosis. Later measurements depend on their results, and send less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     /// Rate of the fastest burst of datagrams; `None` if none are sent.
@@ -58,7 +58,7 @@ pub struct Load {
     pub datagram_bytes: u64,
     /// Duration of the TCP test.
     pub tcp_time: Time,
-    /// What the TCP test sends at the expected rate, bytes; `None` without an expectation.
+    /// Bytes that the TCP test sends at the expected rate; `None` without an expectation.
     pub tcp_bytes: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ impl Options {
         let datagram_rate = self.datagrams.then_some(self.max_rate);
         Load {
             datagram_rate,
-            datagram_bytes: datagram_rate.map_or(0, capacity::most_burst_bytes),
+            datagram_bytes: datagram_rate.map_or(0, capacity::max_burst_bytes),
             tcp_time: self.time,
             tcp_bytes: self.expected.as_ref().map(|(bps, _)| (bps / 8.0 * self.time.as_secs_f64()) as u64),
         }
@@ -184,7 +184,7 @@ fn observed(
 /// Diagnoses the path again after a change: repeats the TCP test and keeps all other measurements.
 ///
 /// # Errors
-/// Where the test failed.
+/// If the test failed.
 pub fn repeat<P: Path>(
     path: &mut P,
     options: &Options,

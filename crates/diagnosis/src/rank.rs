@@ -63,7 +63,7 @@ impl<'a> Limits<'a> {
             evidence,
             change,
             gain_bps: None,
-            gain_is_most: false,
+            gain_is_upper_bound: false,
             doubt: None,
         });
     }

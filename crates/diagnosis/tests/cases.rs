@@ -1,40 +1,40 @@
-//! Paths drawn at random, with none, one or several faults, and the truth about each: what TCP gets with each fault taken away.
+//! Random paths with no, one or several faults, and variants without each fault, which give the true gains.
 
 use datagrams::Draws;
 use diagnosis::Kind;
 use units::Time;
 
-/// What is wrong with a path.
+/// A fault of a path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fault {
-    /// The receiver's buffer grows to so many bytes.
+    /// Maximum receive buffer, bytes.
     ReceiveBuffer(u64),
-    /// The sender's.
+    /// Maximum send buffer, bytes.
     SendBuffer(u64),
-    /// The receiver does not scale windows.
+    /// Window scaling is disabled on the receiver.
     NoWindowScaling,
     /// Packets are lost with this probability.
     Loss(f64),
-    /// The queue is so many bandwidth-delay products.
+    /// Size of the queue, in bandwidth-delay products.
     ShortQueue(f64),
-    /// A link has only this share of what the path should carry.
+    /// A link has only this share of the expected rate.
     SlowHop(f64),
     /// Other datagrams at this rate, bit/s.
     OtherDatagrams(f64),
-    /// So many other TCP flows cross it.
+    /// Number of other TCP flows on the path.
     OtherTcp(u32),
-    /// Packets are marked (ECN) from so many in the queue on.
+    /// ECN marking threshold of the queue, packets.
     EcnMarks(u32),
-    /// A policer lets this share of the rate pass, and bursts of so many bytes.
+    /// A policer's rate as a share of the path's, and its bucket in bytes.
     Policer(f64, u64),
-    /// The receiver does not acknowledge selectively.
+    /// SACK is disabled on the receiver.
     NoSack,
-    /// The sending host's transmit queue holds so many packets, and its own link is the slowest.
+    /// Length of the sending host's transmit queue, packets; its own link is the slowest.
     LocalQueue(u32),
 }
 
 impl Fault {
-    /// The limit that it is.
+    /// The kind of limit that it causes.
     pub fn kind(self) -> Kind {
         match self {
             Fault::ReceiveBuffer(_) => Kind::ReceiveBuffer,
@@ -70,7 +70,7 @@ impl Fault {
     }
 }
 
-/// A path and what is wrong with it.
+/// A path and its faults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
     pub seed: u64,
@@ -82,11 +82,11 @@ pub struct Case {
 }
 
 impl Case {
-    /// The case of a number, with so many faults.
+    /// Draws the case of a number, with this many faults.
     pub fn drawn(seed: u64, faults: usize) -> Self {
         let mut draws = Draws::new(seed, 77);
         let mut between = |low: f64, high: f64| {
-            // Evenly on a logarithmic scale.
+            // Uniform on a logarithmic scale.
             let share = draws.below(1 << 30) as f64 / f64::from(1 << 30);
             low * (high / low).powf(share)
         };
@@ -118,19 +118,19 @@ impl Case {
         let case = Case { seed, rate_bps, rtt, queue_bdp, cc, faults: chosen };
         let share = case.share();
         let faults = case.faults.iter().map(|fault| match fault {
-            // Of the slower hop's rate, where there is one.
+            // Relative to the slower hop's rate, if there is one.
             Fault::OtherDatagrams(bps) => Fault::OtherDatagrams(bps * share),
             other => *other,
         });
         Case { faults: faults.collect(), ..case.clone() }
     }
 
-    /// What the slowest link has of the rate.
+    /// Share of the expected rate that the slowest link has.
     fn share(&self) -> f64 {
         self.find(|fault| if let Fault::SlowHop(share) = fault { Some(*share) } else { None }).unwrap_or(1.0)
     }
 
-    /// The same without a limit: a kind of fault that is there twice goes twice.
+    /// The same case without all faults of a kind.
     pub fn without(&self, kind: Kind) -> Self {
         let faults = self.faults.iter().copied().filter(|fault| fault.kind() != kind).collect();
         Case { faults, ..self.clone() }
@@ -164,7 +164,7 @@ impl Case {
             format!(", qdisc = {{ kind = \"droptail\", mark_above = \"{from}p\" }}")
         });
         let ecn = u32::from(marks.is_some());
-        // As a token bucket of its own behind the link, with hardly any queue.
+        // A separate token bucket behind the link, with a very short queue.
         let policer =
             self.find(|f| if let Fault::Policer(share, bytes) = f { Some((*share, *bytes)) } else { None });
         let police = policer.map_or(String::new(), |(share, bytes)| {
@@ -173,7 +173,7 @@ impl Case {
         });
         let sack = u32::from(!self.faults.contains(&Fault::NoSack));
         let own = self.find(|f| if let Fault::LocalQueue(packets) = f { Some(*packets) } else { None });
-        // A device's queue fills where the device is the slowest link.
+        // A device's queue fills only if the device is the slowest link.
         let (nic, access) = own.map_or((String::new(), String::new()), |packets| {
             let bps = (rate * 0.99) as u64;
             (format!("nic = {{ tx_queue = {packets} }}\n"), format!("forward = {{ rate = \"{bps}bit\" }}\n"))
@@ -196,7 +196,7 @@ impl Case {
             }
         }
         if flows.is_empty() {
-            // A scenario has a flow.
+            // A scenario needs at least one flow.
             flows.push_str(
                 "[[flows]]\nname = \"none\"\nkind = \"ping\"\nfrom = \"h3\"\nto = \"h4\"\ncount = 1\n",
             );

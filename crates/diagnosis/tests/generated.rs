@@ -1,6 +1,6 @@
-//! Diagnoses of generated cases in virtual time, scored against what TCP gets with each fault taken away.
+//! Diagnoses of generated cases in virtual time, scored against TCP's goodput without each fault.
 //!
-//! LONGFAT_CASES says how many of each number of faults are drawn, LONGFAT_FIRST_CASE where their numbers begin.
+//! LONGFAT_CASES is the number of cases for each number of faults, LONGFAT_FIRST_CASE the number of the first case.
 
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -11,36 +11,36 @@ use units::{BitRate, Time};
 
 use crate::{
     cases::{Case, Fault},
-    virtual_path::{PLACES, VirtualPath},
+    virtual_path::{MAX_MEASUREMENTS, VirtualPath},
 };
 
 const TEST: Time = Time::from_secs(10);
 /// Number of tests over which TCP's goodput is averaged.
 const TESTS: u64 = 3;
-/// A fault whose removal gains less than this share is none; more than the second is one for sure.
+/// A fault whose removal gains less than the first share has no effect; above the second it certainly limits.
 const SLIGHT: f64 = 0.05;
 const MATERIAL: f64 = 0.15;
-/// Two faults whose removals gain nearly the same are equally right.
+/// Two faults are equally right first if their gains differ by less than this share.
 const EQUAL: f64 = 0.9;
-/// A promised gain is right to within this share of it.
+/// A predicted gain is right within this share of it.
 const CLOSE: f64 = 0.25;
 
 fn with_path<T>(case: &Case, measure: impl FnOnce(&mut VirtualPath<'_>) -> T) -> T {
     let file =
         ScenarioFile::parse("case.toml", &case.text()).unwrap_or_else(|e| panic!("{e}\n{}", case.text()));
     let scenario: Scenario =
-        MeasurementSession::reserve(file.resolve(None, &[]).unwrap(), "h1", "h2", PLACES);
+        MeasurementSession::reserve(file.resolve(None, &[]).unwrap(), "h1", "h2", MAX_MEASUREMENTS);
     let (machine, mut native) = (HostDefaults::default(), Native::default());
-    let session = MeasurementSession::new(&scenario, PLACES, &machine, &mut native).unwrap();
+    let session = MeasurementSession::new(&scenario, MAX_MEASUREMENTS, &machine, &mut native).unwrap();
     measure(&mut VirtualPath::new(session, &scenario, case.cc))
 }
 
-/// What TCP gets without each of the faults.
+/// TCP's goodput without each of the faults.
 fn truth(case: &Case) -> Vec<(Fault, f64)> {
     case.faults.iter().map(|fault| (*fault, goodput(&case.without(fault.kind())))).collect()
 }
 
-/// The mean of some tests: what one gets is a matter of chance as well.
+/// Mean over several tests, because the goodput of one test varies randomly.
 fn goodput(case: &Case) -> f64 {
     let tests = (0..TESTS).map(|more| {
         let again = Case { seed: case.seed + 1_000_000 * more, ..case.clone() };
@@ -49,7 +49,7 @@ fn goodput(case: &Case) -> f64 {
     tests.sum::<f64>() / TESTS as f64
 }
 
-fn answer(case: &Case) -> (Observed, Ranking) {
+fn diagnosed(case: &Case) -> (Observed, Ranking) {
     with_path(case, |path| {
         let expected = model::goodput_bps(BitRate(case.rate_bps as u64), 1448, 52, 14);
         let options = Options {
@@ -70,11 +70,11 @@ fn answer(case: &Case) -> (Observed, Ranking) {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Score {
-    /// The first limit is one whose removal gains most.
+    /// The first limit has the largest true gain.
     RightFirst,
-    /// Another, but said to be in doubt.
+    /// The first limit is another one, but marked as uncertain.
     Vague,
-    /// Such a limit is in the list, further down.
+    /// A limit with the largest true gain is further down the list.
     InList,
     Wrong,
 }
@@ -82,12 +82,12 @@ enum Score {
 struct Scored {
     case: Case,
     score: Score,
-    /// Where the first limit is right and has a fault.
+    /// `Some` if the first limit is right and corresponds to a fault.
     gains: Option<Gains>,
     line: String,
 }
 
-/// What the first limit's removal was said to gain, and gains, bit/s.
+/// Predicted and true gain of removing the first limit, bit/s.
 struct Gains {
     promised: f64,
     true_one: f64,
@@ -105,8 +105,8 @@ impl Gains {
 
 fn scored(case: Case) -> Scored {
     let without = truth(&case);
-    let (seen, ranking) = answer(&case);
-    // Beside other traffic no two tests get the same: what counts is what this one would gain.
+    let (seen, ranking) = diagnosed(&case);
+    // With other traffic the goodput differs from test to test: count the gain relative to this test.
     let got = seen.test_goodput_bps();
     let gain = |without: f64| (without - got) / got.max(1.0);
     let best = without.iter().map(|(_, without)| gain(*without)).fold(0.0, f64::max);
@@ -116,7 +116,7 @@ fn scored(case: Case) -> Scored {
         .map(|(fault, _)| fault.kind())
         .collect();
     if best < MATERIAL {
-        // Each hides the other: no one alone is to be removed, and either is a place to begin.
+        // The two limits hide each other: removing only one gains little, so either may come first.
         let together = case.faults.len() > 1 && gain(goodput(&case.without_any())) >= MATERIAL;
         right.extend(case.faults.iter().filter(|_| together).map(|fault| fault.kind()));
         right.push(Kind::PathRate);
@@ -135,7 +135,7 @@ fn scored(case: Case) -> Scored {
             promised: first.gain_bps?,
             true_one: (without - got).max(0.0),
             got,
-            is_most: first.gain_is_most,
+            is_most: first.gain_is_upper_bound,
         })
     });
     let mb = |bps: f64| format!("{:.1}", bps / 1e6);
@@ -168,7 +168,7 @@ fn scored(case: Case) -> Scored {
     Scored { case, score, gains, line }
 }
 
-/// What was measured, for whoever asks why.
+/// The measurements, to explain a wrong score.
 fn figures(seen: &Observed) -> String {
     let mb = |bps: f64| format!("{:.1}", bps / 1e6);
     let flow = seen.flow.clone().unwrap_or_default();
@@ -219,7 +219,7 @@ fn score_all(mut cases: Vec<Case>) -> Vec<Scored> {
     done.into_inner().unwrap()
 }
 
-/// A row for each fault and each pair of faults: how often which score.
+/// A row for each fault and each pair of faults, with the number of cases by score.
 fn table(done: &[Scored]) -> String {
     let mut rows: BTreeMap<(usize, String), [usize; 4]> = BTreeMap::new();
     for scored in done {
@@ -247,7 +247,7 @@ fn table(done: &[Scored]) -> String {
     text
 }
 
-/// How many gains were promised, and how many of these are right; and the same of gains that are "at most".
+/// Number of predicted gains and of right ones among them, for exact gains and for upper bounds.
 #[derive(Default)]
 struct Promises {
     faults: usize,
@@ -282,7 +282,7 @@ impl std::fmt::Display for Promises {
     }
 }
 
-/// The measured path is given as a scenario that runs, with a test that gets what the measured one did.
+/// The measured path is returned as a scenario that runs, with a test of about the same goodput.
 #[test]
 fn the_measured_path_is_a_scenario() {
     let case = Case {
@@ -293,7 +293,7 @@ fn the_measured_path_is_a_scenario() {
         seed: 5,
         faults: vec![Fault::ReceiveBuffer(60_000), Fault::OtherDatagrams(10e6)],
     };
-    let (seen, ranking) = answer(&case);
+    let (seen, ranking) = diagnosed(&case);
     let file = ScenarioFile::parse("measured.toml", &ranking.scenario.unwrap()).unwrap();
     let scenario = file.resolve(None, &[]).unwrap();
     let test = scenario.flows.iter().find(|flow| flow.name == "test").unwrap();
@@ -307,7 +307,7 @@ fn the_measured_path_is_a_scenario() {
     assert!(seen.flow.is_some());
 }
 
-/// Two windows of the same size: without one the other binds.
+/// Two windows of the same size: without one, the other limits.
 #[test]
 fn limits_that_hide_each_other_are_named_together() {
     let case = Case {
@@ -318,7 +318,7 @@ fn limits_that_hide_each_other_are_named_together() {
         seed: 5,
         faults: vec![Fault::NoWindowScaling, Fault::SendBuffer(70_000)],
     };
-    let (_, ranking) = answer(&case);
+    let (_, ranking) = diagnosed(&case);
     let together = ranking.together.expect("neither alone is worth removing");
     let mut kinds = together.kinds.map(|kind| format!("{kind:?}"));
     kinds.sort();
@@ -326,7 +326,7 @@ fn limits_that_hide_each_other_are_named_together() {
     assert!(together.gain_bps > 30e6, "{together:?}");
 }
 
-/// LONGFAT_CASES more of each number of faults give the table of docs/diagnose.md.
+/// Larger values of LONGFAT_CASES give the table of docs/diagnose.md.
 #[test]
 fn generated_cases_are_diagnosed() {
     let (count, first) = (number("LONGFAT_CASES", 40), number("LONGFAT_FIRST_CASE", 20_001));
@@ -352,6 +352,6 @@ fn generated_cases_are_diagnosed() {
     assert!(share(2, Score::RightFirst) >= 0.75, "two faults: {}", share(2, Score::RightFirst));
     assert!(share(1, Score::Wrong) <= 0.03 && share(2, Score::Wrong) <= 0.08, "wrong");
     let promises = [1, 2].map(|faults| Promises::of(&done, faults).right_share());
-    // Of 30 promises one is 3 %; docs/diagnose.md has 300 cases, where 82 % are right.
+    // One of 30 predictions is 3 %. In the 300 cases of docs/diagnose.md, 82 % are right.
     assert!(promises[0] >= 0.9 && promises[1] >= 0.6, "gains: {promises:?}");
 }

@@ -1,4 +1,4 @@
-//! The ranking, for paths and hosts made up: each fault is named first, and a healthy path is said to be one.
+//! The ranking for constructed paths and hosts: each fault is named first, and a healthy path is reported as healthy.
 
 use std::convert::Infallible;
 
@@ -30,7 +30,7 @@ fn facts(settings: &[(&str, &str)]) -> HostFacts {
     facts
 }
 
-/// A path that was overloaded and carried this, with no queue and no policer seen.
+/// The capacity of a path that was overloaded, without a visible queue or policer.
 fn capacity(goodput_bps: f64) -> Capacity {
     Capacity {
         goodput_bps,
@@ -44,7 +44,7 @@ fn capacity(goodput_bps: f64) -> Capacity {
     }
 }
 
-/// A path of 100 Mb/s and 20 ms without a fault, and a test that got `got_bps` and was limited by `cause`.
+/// A path of 100 Mb/s and 20 ms without a fault, and a test with a goodput of `got_bps` that was limited by `cause`.
 fn seen(got_bps: f64, cause: Cause) -> Observed {
     let mut limited = Limited::default();
     *limited.share_mut(cause) = 1.0;
@@ -96,7 +96,7 @@ fn first(seen: &Observed) -> Limit {
 }
 
 #[test]
-fn a_healthy_path_is_said_to_be_one() {
+fn a_healthy_path_is_reported_as_healthy() {
     for cause in [Cause::PathRate, Cause::Loss, Cause::SlowStart] {
         let limit = first(&seen(94e6, cause));
         assert_eq!((limit.kind, limit.measured, limit.change), (Kind::PathRate, true, None), "{cause:?}");
@@ -118,7 +118,7 @@ fn small_buffers_are_named_with_host_setting_and_gain() {
     assert_eq!(receive.gain_bps, Some(CAPACITY - 18e6));
     let send = first(&Observed { sender: Some(small), ..seen(50e6, Cause::SendBuffer) });
     assert_eq!((send.kind, send.host.as_deref()), (Kind::SendBuffer, Some("h1")));
-    // Of a peer that tells nothing, the verdict alone tells.
+    // If the peer reports no settings, only the verdict shows the limit.
     let silent = first(&Observed { receiver: None, ..seen(18e6, Cause::ReceiveWindow) });
     assert_eq!((silent.kind, silent.change), (Kind::ReceiveBuffer, None));
 }
@@ -171,7 +171,7 @@ fn a_path_that_changed_comes_first() {
 }
 
 #[test]
-fn a_fair_share_is_no_slow_hop() {
+fn a_fair_share_is_not_a_slow_hop() {
     let share = |parallel| Observed { parallel, capacity: Some(capacity(32e6)), ..seen(31e6, Cause::Loss) };
     // Four of six shares.
     let fair = rank(&share(Some((4, 63e6))));
@@ -182,7 +182,7 @@ fn a_fair_share_is_no_slow_hop() {
     assert_eq!(slow.limits[0].kind, Kind::SlowHop, "{slow:?}");
 }
 
-/// A path of which only the TCP test is made again.
+/// A path on which only the TCP test is repeated.
 struct TcpOnly(FlowSummary);
 
 impl Path for TcpOnly {
@@ -225,7 +225,7 @@ impl Path for TcpOnly {
 }
 
 #[test]
-fn a_fair_share_is_no_slow_hop_after_tuning_either() {
+fn a_fair_share_is_not_a_slow_hop_after_tuning() {
     let parallel = Some((4, 63e6));
     let before = Observed { parallel, capacity: Some(capacity(32e6)), ..seen(18e6, Cause::SendBuffer) };
     let options = Options {
@@ -246,7 +246,7 @@ fn a_fair_share_is_no_slow_hop_after_tuning_either() {
 }
 
 #[test]
-fn marks_count_beside_losses() {
+fn ecn_marks_count_in_addition_to_losses() {
     let both = Observed {
         losses: outstanding(50_000.0),
         marked_segs: 40,
@@ -258,7 +258,7 @@ fn marks_count_beside_losses() {
 }
 
 #[test]
-fn what_came_of_a_burst() {
+fn arrivals_of_a_burst() {
     // 500 packets a second through a queue; before, 100 at once from a policer's bucket.
     let row = |i: i64| FlowSample {
         time_us: i * 10_000,
@@ -276,7 +276,7 @@ fn what_came_of_a_burst() {
 }
 
 #[test]
-fn window_scaling_is_named_before_the_window_that_it_makes() {
+fn window_scaling_is_named_before_the_window() {
     let off = Some(facts(&[("net.ipv4.tcp_window_scaling", "0")]));
     let there = first(&Observed { receiver: off.clone(), ..seen(25e6, Cause::ReceiveWindow) });
     assert_eq!((there.kind, there.host.as_deref(), there.measured), (Kind::WindowScaling, Some("h2"), true));
@@ -285,7 +285,7 @@ fn window_scaling_is_named_before_the_window_that_it_makes() {
 }
 
 #[test]
-fn losses_are_told_apart_by_how_full_the_path_was_and_by_datagrams() {
+fn losses_are_classified_by_queue_and_datagrams() {
     let bdp = CAPACITY / 8.0 * 0.02;
     let lossy = Observed {
         losses: outstanding(0.15 * bdp),
@@ -299,7 +299,7 @@ fn losses_are_told_apart_by_how_full_the_path_was_and_by_datagrams() {
     let full = Observed { losses: outstanding(1.05 * bdp), ..seen(70e6, Cause::Loss) };
     assert_eq!(first(&full).kind, Kind::ShortQueue);
     let bursts = Observed { losses: outstanding(0.4 * bdp), ..seen(40e6, Cause::Loss) };
-    assert_eq!(first(&bursts).kind, Kind::ShortQueue, "datagrams that come one by one are not lost");
+    assert_eq!(first(&bursts).kind, Kind::ShortQueue, "single datagrams are not lost");
     // Bursts of other traffic overflow a queue of 2 ms as a lossy link would.
     let tiny = Capacity { queue: Some(Time::from_millis(2)), ..capacity(CAPACITY) };
     let limit = first(&Observed { capacity: Some(tiny), ..lossy.clone() });
@@ -316,13 +316,13 @@ fn a_slow_hop_is_one_that_is_slower_than_expected() {
     let half = capacity(CAPACITY / 2.0);
     let slow = Observed { capacity: Some(half.clone()), ..seen(47e6, Cause::PathRate) };
     assert_eq!(first(&slow).kind, Kind::SlowHop);
-    let nobody_expected_more =
+    let without_expectation =
         Observed { capacity: Some(half), expected: None, ..seen(47e6, Cause::PathRate) };
-    assert_eq!(first(&nobody_expected_more).kind, Kind::PathRate);
+    assert_eq!(first(&without_expectation).kind, Kind::PathRate);
 }
 
 #[test]
-fn a_black_hole_is_named_whatever_else_there_is() {
+fn a_black_hole_is_named_before_other_limits() {
     let hole = Observed { mtu: Mtu { device: 1500, passes: Some(1400) }, ..seen(0.0, Cause::Loss) };
     let limit = first(&hole);
     assert_eq!((limit.kind, limit.allows_bps, limit.gain_bps), (Kind::MtuBlackHole, 0.0, Some(CAPACITY)));
@@ -331,7 +331,7 @@ fn a_black_hole_is_named_whatever_else_there_is() {
 }
 
 #[test]
-fn a_receiver_without_time_is_told_from_one_with_small_buffers() {
+fn a_receiver_without_cpu_is_distinguished_from_small_buffers() {
     for cause in [Cause::Application, Cause::ReceiveWindow] {
         let busy = Observed { receiver_busy: Some(0.99), ..seen(30e6, cause) };
         let limit = first(&busy);
@@ -343,7 +343,7 @@ fn a_receiver_without_time_is_told_from_one_with_small_buffers() {
 }
 
 #[test]
-fn losses_count_once_an_episode_with_what_was_outstanding_before() {
+fn losses_count_once_per_episode_with_data_in_flight() {
     let row = |ms: i64, retransmitted, unacked| FlowSample {
         time_us: ms * 1000,
         srtt_us: Some(20_000),
@@ -376,9 +376,9 @@ fn losses_count_once_an_episode_with_what_was_outstanding_before() {
 }
 
 proptest! {
-    /// The other end tells its facts: whatever they are, there is a ranking in order.
+    /// Any facts that the other end reports give an ordered ranking.
     #[test]
-    fn no_facts_of_a_peer_panic(rmem in "[-0-9 a-z]{0,40}", scaling in "[-0-9]{0,3}", got in 0.0f64..1e12, rtt in any::<u64>(), busy in any::<f64>()) {
+    fn facts_of_a_peer_cause_no_panic(rmem in "[-0-9 a-z]{0,40}", scaling in "[-0-9]{0,3}", got in 0.0f64..1e12, rtt in any::<u64>(), busy in any::<f64>()) {
         let peer = facts(&[("net.ipv4.tcp_rmem", &rmem), ("net.ipv4.tcp_window_scaling", &scaling)]);
         for cause in Cause::ALL {
             let odd = Observed { receiver: Some(peer.clone()), rtt: Time(rtt), receiver_busy: Some(busy), ..seen(got, cause) };

@@ -1,4 +1,4 @@
-//! What engines derive from a scenario's flows: the schedule of datagrams, and how long an echo may take.
+//! Values that engines derive from a scenario's flows: the schedule of datagrams, and the timeout of echoes.
 
 use datagrams::{DatagramSource, Draws, SourcePlan};
 use scenario::{Scenario, UdpSpec};
@@ -7,7 +7,7 @@ use units::Time;
 /// Bytes of a UDP header (RFC 768).
 pub const UDP_HEADER_BYTES: u32 = 8;
 
-/// Bytes of a full packet, by which queues that are limited in packets are converted to bytes.
+/// Bytes of a full packet, to convert queue limits in packets to bytes.
 const FULL_PACKET_BYTES: u64 = 1514;
 /// Bounds of [`echo_timeout`].
 const MIN_ECHO_TIMEOUT: Time = Time::from_secs(1);

@@ -1,4 +1,4 @@
-//! What the simulator and the lab share: both run a scenario on a [`net::Network`], and both write rows of
+//! Code shared by the simulator and the lab: both run a scenario on a [`net::Network`], and both write rows of
 //! the record.
 //!
 //! [`build_network`] makes the network that a scenario describes, [`datagram_source`] the schedule of a udp

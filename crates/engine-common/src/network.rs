@@ -1,4 +1,4 @@
-//! From a scenario to a network: its nodes by number, its links with their changes, its addresses and routes.
+//! Builds the network of a scenario: nodes, links with their changes, addresses and routes.
 
 use net::{Direction, Network, NetworkPacket, Node, PipeId, Topology, TopologyError};
 use scenario::{Interface, Scenario, StaticRoute};

@@ -1,4 +1,4 @@
-//! From counters to the record's rows.
+//! Turns counters into the record's rows.
 
 use datagrams::ReceiverCounters;
 use net::{Direction, PipeCounters, PipeId};
@@ -42,7 +42,7 @@ pub struct LinkSampler<'a> {
 }
 
 impl<'a> LinkSampler<'a> {
-    /// All counters are zero at the run's start.
+    /// A sampler for a run that starts with all counters at zero.
     pub fn new(sampled: &'a [SampledPipe]) -> Self {
         LinkSampler { sampled, counters: vec![PipeCounters::default(); sampled.len()], counted_at: Time(0) }
     }

@@ -1,6 +1,6 @@
 //! The scenario files that are part of this program: those of `scenarios/`, by name.
 //!
-//! A name stands for its file wherever a command takes a scenario file, unless a file of that name exists. None of these files
+//! Commands accept a name in place of a scenario file, unless a file of that name exists. None of these files
 //! names another file, so that they work in any directory (a test checks this).
 
 use std::path::Path;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_and_the_path_in_the_source_tree_find_a_scenario_and_other_paths_do_not() {
+    fn scenarios_are_found_by_name_and_by_path_in_the_source_tree() {
         for path in ["dsl", "gallery/dsl", "dsl.toml", "scenarios/gallery/dsl.toml"] {
             assert_eq!(find(Path::new(path)).map(|one| one.name), Some("dsl"), "{path}");
         }

@@ -137,7 +137,7 @@ pub(crate) fn check_names(job: &Job<'_>) -> Result<()> {
     }
 }
 
-/// What is wrong with one parameter, and how to correct it.
+/// The error of one parameter, and its correction.
 fn parameter_mistake(
     source: &Source,
     known: &[Parameter],
@@ -229,9 +229,9 @@ impl Registered {
 
 /// The kernel's name of the algorithm that `cc` selects: a file can define several, and the scenario can name one.
 fn kernel_name(cc: &Cc, registration: &kernel::Registration) -> Result<String> {
-    let Cc::File { path, name: Some(wanted), .. } = cc else { return Ok(registration.name().into()) };
-    let name = registration.named(wanted).map(Into::into);
-    name.ok_or_else(|| Error::BadInput(format!("{path} has no congestion control named {wanted:?}")))
+    let Cc::File { path, name: Some(requested), .. } = cc else { return Ok(registration.name().into()) };
+    let name = registration.named(requested).map(Into::into);
+    name.ok_or_else(|| Error::BadInput(format!("{path} has no congestion control named {requested:?}")))
 }
 
 /// The parameters in the form of the summary.
@@ -263,7 +263,7 @@ fn is_loaded(name: &str) -> bool {
 pub fn source(cc: &Cc, path: &Path) -> Option<Source> {
     match cc {
         Cc::Named(name) | Cc::Own { name, .. } => Source::built_in(name),
-        // The text comes from the scenario, which may be read from a record. Headers are found beside the file.
+        // The text comes from the scenario, which may be read from a record. Headers are found in the directory of the file.
         Cc::File { path: file, text, .. } => {
             Some(Source::File { path: folder(path).join(file), text: text.to_string() })
         }

@@ -51,7 +51,7 @@ pub struct Point {
     pub values: BTreeMap<String, String>,
 }
 
-/// What is retained of a run in addition to its summary.
+/// The data of a run that are retained in addition to its summary.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Retention<'a> {
     /// Nothing. Lab and guest runs need a record, for their captures.
@@ -91,7 +91,7 @@ pub struct Rows {
 pub struct RunOptions<'a> {
     /// Privilege and ports for lab runs, from [`LabSetup::acquire`].
     pub lab: Option<&'a LabSetup>,
-    /// What is retained of each run.
+    /// The data that are retained of each run.
     pub retention: Retention<'a>,
     /// Receives progress and rows.
     pub observer: &'a dyn Observer,
@@ -129,7 +129,7 @@ pub(crate) fn run_job(job: &Job<'_>, options: &RunOptions<'_>) -> Result<Complet
         &options.repeat_time,
         |discarded| attempt(job, options, runs_dir, discarded),
         |(writer, outcome), why, tries| {
-            // A later try replaces this record; keeping it would only clutter the list of runs.
+            // A later try replaces this record, which would only clutter the list of runs.
             writer.abort();
             drop(outcome);
             options.observer.note(&format!(

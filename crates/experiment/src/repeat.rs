@@ -42,7 +42,7 @@ pub struct Try<T> {
     pub result: T,
     /// Real time of the try.
     pub duration: Duration,
-    /// What is recorded of the try if the machine disturbed it and it is discarded.
+    /// The entry that is recorded if the machine disturbed the try and it is discarded.
     pub disturbed: Option<DiscardedRun>,
 }
 

@@ -57,7 +57,7 @@ fn reader_beside(path: &Path) -> impl Fn(&str) -> std::result::Result<String, St
         // Reading a pipe or a device might never end.
         match fs::metadata(&file).map_err(|e| e.to_string())?.is_file() {
             true => fs::read_to_string(&file).map_err(|e| e.to_string()),
-            false => Err("it is not a regular file".into()),
+            false => Err("not a regular file".into()),
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{Error, Experiment, scenario_file};
 
-/// What a valid scenario file describes. Counts are those of its first variant.
+/// Summary of a valid scenario file. Counts are those of its first variant.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FileSummary {
     /// The scenario's name.

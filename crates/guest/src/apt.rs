@@ -47,7 +47,7 @@ impl<'a> Apt<'a> {
     /// apt with its files in `directory`, and the lists of `suite` instead of the machine's.
     ///
     /// # Errors
-    /// Where apt is not installed, or the name of the suite is invalid.
+    /// If apt is not installed, or the name of the suite is invalid.
     pub(crate) fn new(directory: PathBuf, suite: Option<&'a str>) -> Result<Self> {
         if let Some(program) = PROGRAMS.into_iter().find(|program| tools::find(program).is_none()) {
             return Err(Error::NoApt(program));
@@ -61,7 +61,7 @@ impl<'a> Apt<'a> {
     /// The package for a version, or the newest.
     ///
     /// # Errors
-    /// Where no list has it.
+    /// If no list has it.
     pub(crate) fn choose(
         &self,
         version: Option<&str>,
@@ -90,7 +90,7 @@ impl<'a> Apt<'a> {
             updated?;
         }
         Err(Error::NoPackage {
-            wanted: version.unwrap_or("of any version").into(),
+            requested: version.unwrap_or("of any version").into(),
             lists: match self.suite {
                 Some(suite) => format!("the package lists of {suite}"),
                 None => "this machine's package lists".into(),
@@ -103,7 +103,7 @@ impl<'a> Apt<'a> {
     /// Downloads a package to `directory`, and returns its file.
     ///
     /// # Errors
-    /// Where the mirror does not have it, or it does not match the signed lists.
+    /// If the mirror does not have it, or it does not match the signed lists.
     pub(crate) fn download(
         &self,
         package: &mut Package,
@@ -149,14 +149,14 @@ impl<'a> Apt<'a> {
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|e| e == "deb"));
         debs.last().ok_or_else(|| Error::NoPackage {
-            wanted: package.request(),
+            requested: package.request(),
             lists: "the download directory of apt-get".into(),
             available: Vec::new(),
             with_suite: false,
         })
     }
 
-    /// All source packages of kernels that apt knows.
+    /// All source packages of kernels in apt's lists.
     fn packages(&self, runner: &mut Runner<'_>) -> Result<Vec<Package>> {
         let mut command = self.program("apt-cache", runner);
         command.args(["pkgnames", package::PREFIX]);

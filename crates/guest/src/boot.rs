@@ -24,7 +24,7 @@ const LINE_TIMEOUT: Duration = Duration::from_millis(100);
 pub struct Guest<'a> {
     /// The kernel: a UML executable.
     pub kernel: &'a Path,
-    /// Its memory, bytes. It uses memory of this machine only for pages that it has touched.
+    /// The guest's memory, bytes. This machine's memory is used only for pages that the guest has touched.
     pub memory: u64,
     /// A directory that the guest may write to; the kernel also puts its pid file and console socket there. The kernel mixes its
     /// command line into its random numbers, so the command line has [`SHARED_DIR`], which is the same in every run, and not
@@ -36,7 +36,7 @@ pub struct Guest<'a> {
     pub arguments: &'a [OsString],
 }
 
-/// Output on a guest's console: messages of its kernel. Its programs do not write to the console, because the interrupt after
+/// Output on a guest's console: messages of its kernel. The guest's programs do not write to the console: the interrupt after
 /// a write comes at a different instant in every run, and the kernel mixes that into its random numbers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConsoleOutput {
@@ -56,10 +56,10 @@ pub struct RunningGuest {
 }
 
 impl Guest<'_> {
-    /// Starts the kernel in virtual time. It ends with this thread at the latest, and its helper processes end with it.
+    /// Starts the kernel in virtual time. The kernel and its helper processes end with this thread at the latest.
     ///
     /// # Errors
-    /// Where the kernel cannot be started, or no directory can hold its memory.
+    /// If the kernel cannot be started, or no directory can hold its memory.
     pub fn boot(&self) -> Result<RunningGuest, Error> {
         let mut command = Command::new(self.kernel);
         command
@@ -109,7 +109,7 @@ impl Guest<'_> {
 }
 
 impl RunningGuest {
-    /// The next line of its console.
+    /// The next line of the console.
     pub fn next_line(&mut self) -> ConsoleOutput {
         match self.lines.recv_timeout(LINE_TIMEOUT) {
             Ok(text) => ConsoleOutput::Text(text),
@@ -118,7 +118,7 @@ impl RunningGuest {
         }
     }
 
-    /// Processor time that its kernel has used. The guest's programs run in other processes, which are not included.
+    /// Processor time of the guest's kernel. The guest's programs run in other processes, which are not included.
     pub fn processor_time(&self) -> Duration {
         sys::processor_time(self.child.id())
     }

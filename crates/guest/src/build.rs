@@ -17,7 +17,7 @@ use crate::{
 
 /// Maximum disk space of a source package, its tree (1.8 GB for Linux 7.2) and the objects.
 const MAX_BUILD_MIB: u64 = 2600;
-/// Number of compiled objects, by version, of Debian's packages with `kernel.config`.
+/// Number of compiled objects of Debian's packages with `kernel.config`, by version.
 const OBJECTS: [(KernelVersion, u64); 3] =
     [(KernelVersion::new(6, 1), 824), (KernelVersion::new(6, 12), 864), (KernelVersion::new(7, 2), 898)];
 /// Prefix of make's output lines for compiled objects.
@@ -57,7 +57,7 @@ pub struct BuildRequest {
 pub enum BuildOutcome {
     /// It was built.
     Built(Image),
-    /// The cache already had it, from the same package and configuration or with the same name.
+    /// The cache already had the kernel, from the same package and configuration or with the same name.
     Exists(Image),
 }
 
@@ -73,7 +73,7 @@ impl BuildOutcome {
 /// Builds a kernel and adds it to the cache. Calls `report` with its progress; ends early when `stop` is set.
 ///
 /// # Errors
-/// Where programs, disk space or the source are missing, or a program fails: its log then stays in the cache.
+/// If programs, disk space or the source are missing, or a program fails: its log then stays in the cache.
 pub fn build(
     cache: &Cache,
     request: &BuildRequest,
@@ -176,7 +176,7 @@ impl Build<'_> {
     }
 
     /// The matching kernel that is in the cache already, unless it is damaged, out of date or to be rebuilt.
-    fn existing(&self, is_wanted: impl Fn(&Image) -> bool) -> Result<Option<Image>> {
+    fn existing(&self, is_requested: impl Fn(&Image) -> bool) -> Result<Option<Image>> {
         let is_current = |image: &Image| match self.request.source {
             KernelSource::File(_) => true,
             _ => image.configuration.as_deref() == Some(&configuration()),
@@ -184,7 +184,8 @@ impl Build<'_> {
         let has_name =
             |image: &Image| self.name.as_ref().map_or(image.name == image.release, |n| *n == image.name);
         let images = self.cache.images()?;
-        let found = images.into_iter().find(|image| has_name(image) && is_wanted(image) && is_current(image));
+        let found =
+            images.into_iter().find(|image| has_name(image) && is_requested(image) && is_current(image));
         Ok(found.filter(|image| !self.request.force && image.verify().is_ok()))
     }
 

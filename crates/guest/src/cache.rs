@@ -27,7 +27,7 @@ impl Cache {
     /// `$LONGFAT_KERNELS`, else `$XDG_CACHE_HOME/longfat/kernels`, else `~/.cache/longfat/kernels`.
     ///
     /// # Errors
-    /// Where none of these variables is set.
+    /// If none of these variables is set.
     pub fn of_this_user() -> Result<Cache> {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let own = variable("LONGFAT_KERNELS");
@@ -54,7 +54,7 @@ impl Cache {
     /// All kernels, the oldest version first.
     ///
     /// # Errors
-    /// Where the directory or a kernel's record cannot be read.
+    /// If the directory or a kernel's record cannot be read.
     pub fn images(&self) -> Result<Vec<Image>> {
         let entries = match fs::read_dir(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -75,7 +75,7 @@ impl Cache {
     /// no distribution kernel has it.
     ///
     /// # Errors
-    /// Where there is none; the error names the command that builds one.
+    /// If there is none; the error names the command that builds one.
     pub fn find(&self, request: Option<&str>) -> Result<Image> {
         let images = self.images()?;
         let found = match request {
@@ -85,7 +85,7 @@ impl Cache {
             }
         };
         found.cloned().ok_or_else(|| Error::NoKernel {
-            wanted: request.map(Into::into),
+            requested: request.map(Into::into),
             directory: self.0.display().to_string(),
             available: images.iter().map(|image| image.name.clone()).collect(),
         })
@@ -94,7 +94,7 @@ impl Cache {
     /// Removes the kernel that [`Cache::find`] finds.
     ///
     /// # Errors
-    /// Where there is none, or it cannot be removed.
+    /// If there is none, or it cannot be removed.
     pub fn remove(&self, request: &str) -> Result<Image> {
         let image = self.find(Some(request))?;
         self.remove_directory(&image.name)?;
@@ -105,7 +105,7 @@ impl Cache {
     /// Removes all kernels, and the logs of failed builds.
     ///
     /// # Errors
-    /// Where one cannot be removed.
+    /// If one cannot be removed.
     pub fn remove_all(&self) -> Result<Vec<Image>> {
         let images = self.images()?;
         for image in &images {
@@ -122,7 +122,7 @@ impl Cache {
     /// Removes the work directories of killed builds, and returns their number.
     ///
     /// # Errors
-    /// Where one cannot be removed.
+    /// If one cannot be removed.
     pub fn remove_leftovers(&self) -> Result<usize> {
         work::remove_leftovers(&self.0)
     }
@@ -142,7 +142,7 @@ impl Cache {
         put.attempted(|| format!("move the kernel to {}", target.display()))?;
         let _ = fs::remove_file(self.failure_log(name));
         Image::read(&target)?.ok_or_else(|| Error::NoKernel {
-            wanted: Some(name.into()),
+            requested: Some(name.into()),
             directory: self.0.display().to_string(),
             available: Vec::new(),
         })
@@ -166,8 +166,8 @@ fn newest<'a>(images: impl Iterator<Item = &'a Image>) -> Option<&'a Image> {
 }
 
 fn of_version<'a>(images: &'a [Image], request: &str) -> Option<&'a Image> {
-    let wanted = package::version_request(request)?;
-    newest(images.iter().filter(|image| wanted.matches(image.version)))
+    let requested = package::version_request(request)?;
+    newest(images.iter().filter(|image| requested.matches(image.version)))
 }
 
 /// Checks a name that the user gave to a kernel.
@@ -185,7 +185,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         return wrong("names have letters, digits, and . _ + - only");
     }
     if name.starts_with(FAILED_PREFIX) || name == "latest" {
-        return wrong("it is reserved");
+        return wrong("this name is reserved");
     }
     Ok(())
 }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_an_empty_cache_names_the_command_that_fills_it() {
+    fn the_error_of_an_empty_cache_names_the_build_command() {
         let (_dir, cache) = cache(&[]);
         assert!(cache.images().unwrap().is_empty());
         assert!(cache.find(None).unwrap_err().to_string().ends_with("longfat kernel build 6.1"));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_cannot_be_read_is_named() {
+    fn an_unreadable_record_is_named() {
         let (_dir, cache) = cache(&[("6.1.192", "6.1.192")]);
         let record = cache.directory().join("6.1.192").join(image::RECORD);
         fs::write(&record, "{").unwrap();

@@ -1,4 +1,4 @@
-//! Programs that a build runs: their output goes to a log, they are killed when the build is stopped, and
+//! Runs the programs of a build: their output goes to a log, they are killed when the build is stopped, and
 //! they end with this process, however it ends.
 //!
 //! A program and all its children are one process group. A watcher, a shell in another group, waits on a pipe
@@ -129,6 +129,7 @@ impl<'a> Runner<'a> {
         limit: Option<Duration>,
         mut on_output: impl FnMut(&str),
     ) -> Result<()> {
+        let program = command.get_program().to_string_lossy().into_owned();
         let writing = || format!("write {}", self.log_path.display());
         writeln!(self.log, "$ {}", command_line(&command)).attempted(writing)?;
         let start = self.log.seek(SeekFrom::End(0)).attempted(writing)?;
@@ -144,7 +145,8 @@ impl<'a> Runner<'a> {
                 Some(status) => break status,
                 None if self.stop.load(Ordering::Relaxed) => return Err(Error::Interrupted),
                 None if limit.is_some_and(|limit| started.elapsed() > limit) => {
-                    let lines = vec![format!("it did not end within {} s", started.elapsed().as_secs())];
+                    let lines =
+                        vec![format!("{program} did not end within {} s", started.elapsed().as_secs())];
                     return Err(self.failed(what, lines));
                 }
                 None => thread::sleep(POLL_INTERVAL),
@@ -155,7 +157,7 @@ impl<'a> Runner<'a> {
         }
         let mut lines = error_lines(&self.log_path, start);
         if lines.is_empty() {
-            lines.push(format!("it ended with {status}"));
+            lines.push(format!("{program} ended with {status}"));
         }
         Err(self.failed(what, lines))
     }

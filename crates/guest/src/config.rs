@@ -13,7 +13,7 @@ const OPTIONAL: &str = "# ---- optional ----";
 /// Compares a `.config` with [`OPTIONS`] and returns the optional lines that it lacks.
 ///
 /// # Errors
-/// Where it lacks a required line.
+/// If it lacks a required line.
 pub(crate) fn check(version: &str, config: &str) -> Result<Vec<String>> {
     check_options(OPTIONS, version, config)
 }

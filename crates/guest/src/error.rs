@@ -18,10 +18,10 @@ pub enum Error {
     NoDirectory,
     /// The cache has no such kernel.
     #[error("no kernel{} in {directory}{}; build one with: longfat kernel build{}",
-        of(" ", wanted.as_deref()), have(available), suggestion(wanted.as_deref()))]
+        of(" ", requested.as_deref()), have(available), suggestion(requested.as_deref()))]
     NoKernel {
         /// The requested version or name; `None`: any.
-        wanted: Option<String>,
+        requested: Option<String>,
         /// The cache.
         directory: String,
         /// The names of the kernels in it.
@@ -57,10 +57,10 @@ pub enum Error {
     )]
     NoApt(&'static str),
     /// No source package of this version.
-    #[error("no source package of kernel {wanted} in {lists}{}; {}", offers(available), elsewhere(*with_suite))]
+    #[error("no source package of kernel {requested} in {lists}{}; {}", offers(available), elsewhere(*with_suite))]
     NoPackage {
         /// The requested version.
-        wanted: String,
+        requested: String,
         /// The package lists that were searched.
         lists: String,
         /// The kernel versions that they have.
@@ -102,7 +102,7 @@ pub enum Error {
     Name {
         /// The name.
         name: String,
-        /// Why not.
+        /// Why the name is invalid.
         why: &'static str,
     },
     /// An invalid name of a suite.
@@ -135,7 +135,7 @@ pub enum Error {
         /// The directories that were tried, and why each is unsuitable.
         tried: String,
     },
-    /// The user stopped it.
+    /// The user stopped the build.
     #[error("interrupted")]
     Interrupted,
 }
@@ -149,8 +149,8 @@ fn have(names: &[String]) -> String {
 }
 
 /// The arguments to suggest for `longfat kernel build`.
-fn suggestion(wanted: Option<&str>) -> String {
-    match wanted {
+fn suggestion(requested: Option<&str>) -> String {
+    match requested {
         None => " 6.1".into(),
         Some(version) if version.starts_with(|c: char| c.is_ascii_digit()) => format!(" {version}"),
         Some(name) => format!(" --source DIR --name {name}"),
@@ -187,10 +187,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_name_the_command_that_helps() {
-        let missing = |wanted: Option<&str>, available: &[&str]| {
+    fn errors_name_a_command_that_helps() {
+        let missing = |requested: Option<&str>, available: &[&str]| {
             Error::NoKernel {
-                wanted: wanted.map(Into::into),
+                requested: requested.map(Into::into),
                 directory: "/c".into(),
                 available: available.iter().map(|name| (*name).into()).collect(),
             }
@@ -211,7 +211,7 @@ mod tests {
             "building a kernel needs flex, bc, which this machine does not have; install with: sudo apt install flex bc"
         );
         let package = Error::NoPackage {
-            wanted: "6.18".into(),
+            requested: "6.18".into(),
             lists: "this machine's package lists".into(),
             available: vec!["6.1".into(), "6.12".into()],
             with_suite: false,

@@ -32,7 +32,7 @@ pub struct Image {
     pub version: KernelVersion,
     /// The file to run.
     pub path: PathBuf,
-    /// Where the source, or the file, came from.
+    /// Origin of the source, or of the file.
     pub origin: Origin,
     /// SHA-256 of the file, in hexadecimal.
     pub sha256: String,
@@ -46,7 +46,7 @@ pub struct Image {
     pub lacks: Vec<String>,
 }
 
-/// Where a kernel came from.
+/// The origin of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Origin {
@@ -161,7 +161,7 @@ impl Image {
     /// Compares the file with its checksum.
     ///
     /// # Errors
-    /// Where the file is damaged or cannot be read.
+    /// If the file is damaged or cannot be read.
     pub fn verify(&self) -> Result<()> {
         if sha256_of(&self.path)? == self.sha256 {
             return Ok(());

@@ -60,13 +60,13 @@ pub(crate) fn version_request(text: &str) -> Option<KernelRequirement> {
 
 /// Chooses the package for a request: `6.1` is the newest 6.1.x, `6.1.187` exactly this one, `None` the newest of all.
 pub(crate) fn choose<'a>(packages: &'a [Package], request: Option<&str>) -> Option<&'a Package> {
-    let wanted = request.map(version_request);
-    let is_wanted = |package: &&Package| match wanted {
+    let requested = request.map(version_request);
+    let is_requested = |package: &&Package| match requested {
         None => true,
-        Some(wanted) => wanted.is_some_and(|wanted| wanted.matches(package.kernel)),
+        Some(requested) => requested.is_some_and(|requested| requested.matches(package.kernel)),
     };
     // apt lists the newest revision of a package first, but max_by_key returns the last maximum.
-    packages.iter().rev().filter(is_wanted).max_by_key(|package| package.kernel)
+    packages.iter().rev().filter(is_requested).max_by_key(|package| package.kernel)
 }
 
 /// The available series, in order: 6.1, 6.12.

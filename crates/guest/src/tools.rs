@@ -25,7 +25,7 @@ const PROBE: &str = "#include <sys/ptrace.h>\n#include <linux/types.h>\n";
 /// Checks whether this machine can build kernels.
 ///
 /// # Errors
-/// Where programs are missing, or User-Mode Linux does not support the processor.
+/// If programs are missing, or User-Mode Linux does not support the processor.
 pub(crate) fn check(runner: &mut Runner<'_>, temporary: &std::path::Path) -> Result<()> {
     if env::consts::ARCH != "x86_64" {
         return Err(Error::Processor(env::consts::ARCH));

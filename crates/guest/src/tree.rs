@@ -31,7 +31,7 @@ const LARGER_REGISTERS_BYTES: &str = "DEFINE_LONGS(HOST_FP_SIZE, 12288);";
 /// The function that reads the clock, and the call in it that advances the clock.
 const READ_CLOCK: &str = "static u64 timer_read(struct clocksource *cs)\n";
 const ADVANCE_CLOCK: &str = "\ttime_travel_update_time_rel(TIMER_MULTIPLIER);\n";
-/// Inserted before that function to replace the call. It takes 10,000 readings at one instant for a busy-waiting loop.
+/// Inserted before that function to replace the call. 10,000 readings at one instant count as a busy-waiting loop.
 const CLOCK_WAS_READ: &str = "\
 /*
  * longfat: reading the clock takes no time, so that programs act at the instant at which their timers end. A loop that

@@ -17,7 +17,7 @@ const ELF: [u8; 4] = *b"\x7fELF";
 /// The release of the kernel in `file`; errors name it `origin`.
 ///
 /// # Errors
-/// Where it is not a User-Mode Linux kernel, or one without time travel.
+/// If it is not a User-Mode Linux kernel, or one without time travel.
 pub(crate) fn release_of(
     file: &Path,
     origin: &Path,
@@ -28,26 +28,25 @@ pub(crate) fn release_of(
     let read = File::open(file).and_then(|file| file.take(ELF.len() as u64).read_to_end(&mut magic));
     read.attempted(|| format!("read {}", file.display()))?;
     if magic != ELF {
-        return Err(wrong("it is not an ELF program".into()));
+        return Err(wrong("the file is not an ELF program".into()));
     }
     let mut print = |option: &str| {
         let mut command = runner.program(&file.to_string_lossy());
         command.arg(option);
         match runner.output("reading the kernel's release", command, Some(PRINT_TIMEOUT)) {
             Err(Error::Failed { lines, .. }) => {
-                Err(wrong(format!("it does not run with {option} ({})", lines.join("; "))))
+                Err(wrong(format!("the program fails with {option} ({})", lines.join("; "))))
             }
-            Err(Error::Os { source, .. }) => Err(wrong(format!("it cannot be run: {source}"))),
+            Err(Error::Os { source, .. }) => Err(wrong(format!("the program cannot be run: {source}"))),
             other => other,
         }
     };
     let release = print("--version")?.trim().to_string();
     let version = release.parse::<KernelVersion>().ok().filter(|_| !release.contains(char::is_whitespace));
     let shown: String = release.chars().take(60).collect();
-    let version =
-        version.ok_or_else(|| wrong(format!("with --version it prints {shown:?}, not a release")))?;
+    let version = version.ok_or_else(|| wrong(format!("--version prints {shown:?}, not a release")))?;
     if print("--help")?.contains(TIME_TRAVEL) {
         return Ok((release, version));
     }
-    Err(wrong("it was built without CONFIG_UML_TIME_TRAVEL_SUPPORT".into()))
+    Err(wrong("the kernel was built without CONFIG_UML_TIME_TRAVEL_SUPPORT".into()))
 }

@@ -1,5 +1,5 @@
-//! Directories in which kernels are built, inside the cache. Each has a file that its process locks (flock(2)); the
-//! lock ends with the process, however that ends, and then the next command removes the directory.
+//! Work directories of kernel builds, inside the cache. Each has a file that the building process locks (flock(2)); the
+//! kernel releases the lock when the process ends, and the next command then removes the directory.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -25,7 +25,7 @@ pub(crate) struct WorkDirectory {
 }
 
 impl WorkDirectory {
-    /// Creates one in the cache's directory.
+    /// Creates a work directory in the cache.
     pub(crate) fn create(cache: &Path) -> Result<Self> {
         fs::create_dir_all(cache).attempted(|| format!("create {}", cache.display()))?;
         let _cache_lock = lock_cache(cache)?;
@@ -40,12 +40,12 @@ impl WorkDirectory {
         Ok(work)
     }
 
-    /// The path of `name` in it.
+    /// The path of `name` in the work directory.
     pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Creates a directory in it.
+    /// Creates a directory in the work directory.
     pub(crate) fn create_directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.join(name);
         fs::create_dir_all(&path).attempted(|| format!("create {}", path.display()))?;

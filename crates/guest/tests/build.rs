@@ -147,10 +147,10 @@ fn other_files_are_rejected_with_the_reason() {
     let shell = KERNEL_C.replace("6.13.5", "GNU bash, version 5");
     let broken = KERNEL_C.replace("return 0", "return 3");
     let mut files =
-        [("old", old, "TIME_TRAVEL"), ("shell", shell, "not a release"), ("broken", broken, "does not run")]
+        [("old", old, "TIME_TRAVEL"), ("shell", shell, "not a release"), ("broken", broken, "fails with")]
             .map(|(name, text, why)| (fixture.program(name, &text), why))
             .to_vec();
-    files.push((fixture.tree().join("Makefile"), "it is not an ELF program"));
+    files.push((fixture.tree().join("Makefile"), "the file is not an ELF program"));
     for (file, why) in files {
         let error = fixture.build(KernelSource::File(file.clone()), false).unwrap_err();
         assert!(matches!(error, Error::NotAKernel { .. }), "{error:?}");

@@ -38,25 +38,25 @@ pub enum AuthError {
     /// A file cannot be read.
     #[error("cannot read {path}: {reason}")]
     File {
-        /// Which.
+        /// The file.
         path: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// A file has no such key.
     #[error("{path} has no RSA {kind} key in PEM: {reason}")]
     Key {
-        /// Which file.
+        /// The file.
         path: String,
         /// `public` or `private`.
         kind: &'static str,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// A malformed line in the file of users.
     #[error("{path}, line {line}: not of the form user,sha256 with 64 hexadecimal digits")]
     Users {
-        /// Which file.
+        /// The file.
         path: String,
         /// From 1.
         line: usize,
@@ -64,7 +64,7 @@ pub enum AuthError {
     /// A secret that is too short.
     #[error("{path} has no token: it needs at least 16 characters, as from `openssl rand -hex 32`")]
     Token {
-        /// Which file.
+        /// The file.
         path: String,
     },
     /// iperf3 splits names and passwords at white space.
@@ -234,7 +234,7 @@ pub(crate) fn read(path: &Path) -> Result<String, AuthError> {
     let failed = |reason: String| AuthError::File { path: path.display().to_string(), reason };
     let about = fs::metadata(path).map_err(|e| failed(e.to_string()))?;
     if !about.is_file() || about.len() > MAX_FILE_BYTES {
-        return Err(failed("it is not a regular file of at most 16 MiB".into()));
+        return Err(failed("not a regular file of at most 16 MiB".into()));
     }
     fs::read_to_string(path).map_err(|e| failed(e.to_string()))
 }
@@ -290,7 +290,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_token_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_token_causes_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse_token(&bytes);
         }
     }

@@ -53,7 +53,7 @@ pub struct ClientOptions {
     pub phase_timeout: Duration,
     /// The test fails if no data is transferred for this time.
     pub idle_timeout: Option<Duration>,
-    /// Measure the round-trip time of small datagrams beside a TCP test's data, if the server is a longfat.
+    /// Measure the round-trip time of small datagrams during a TCP test, if the server is a longfat.
     pub latency: bool,
     /// For servers that require a user name and a password.
     pub credentials: Option<Credentials>,
@@ -97,7 +97,7 @@ pub struct TestOutcome {
     pub peer_host: Option<serde_json::Value>,
     /// The fraction of the time in which this end's busiest stream ran or waited for a processor, 0 to 1.
     pub busy: Option<f64>,
-    /// The same at the other end.
+    /// The same fraction at the other end.
     pub peer_busy: Option<f64>,
 }
 
@@ -236,7 +236,7 @@ fn connect(options: &ClientOptions) -> Result<TcpStream, Error> {
             Err(error) => failed = Some(error),
         }
     }
-    Err(failed.unwrap_or_else(|| no_address("it has no address of the requested IP version".into())))
+    Err(failed.unwrap_or_else(|| no_address("no address of the requested IP version".into())))
 }
 
 /// Starts the latency probes. If there is no reply, notifies the user and returns `None`.

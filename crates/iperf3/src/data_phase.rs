@@ -260,8 +260,8 @@ impl<'a> DataPhase<'a> {
             Protocol::Udp => {
                 let streams = self.running.streams().iter().filter(|stream| !stream.sends);
                 let received: u64 = streams.map(|stream| stream.bytes()).sum();
-                let wanted = amount_bytes(self.spec).map_or(u64::MAX, |bytes| bytes.0);
-                received.saturating_sub(self.counter.base_received()) >= wanted
+                let requested = amount_bytes(self.spec).map_or(u64::MAX, |bytes| bytes.0);
+                received.saturating_sub(self.counter.base_received()) >= requested
             }
         }
     }

@@ -16,7 +16,7 @@ pub enum Error {
     /// The host's name has no address (of the requested IP version).
     #[error("cannot find an address of {host}: {reason}")]
     NoAddress {
-        /// As given.
+        /// The name as given.
         host: String,
         /// Why not.
         reason: String,
@@ -24,7 +24,7 @@ pub enum Error {
     /// The other end sent nothing in time.
     #[error("timeout: no {what} within {} s", after.as_secs_f64())]
     Timeout {
-        /// What was waited for.
+        /// The expected message or event.
         what: &'static str,
         /// How long.
         after: Duration,
@@ -32,7 +32,7 @@ pub enum Error {
     /// The other end closed the control connection.
     #[error("the other end closed the connection; expected: {expected}")]
     Closed {
-        /// What was waited for.
+        /// The expected message or event.
         expected: &'static str,
     },
     /// The server closed the connection after it had received the test's parameters, as servers (iperf3 3.21)
@@ -61,7 +61,7 @@ pub enum Error {
     UnexpectedState {
         /// The byte that was received.
         got: i8,
-        /// What was waited for.
+        /// The expected message or event.
         expected: &'static str,
     },
     /// The first 37 bytes were not a cookie.
@@ -70,7 +70,7 @@ pub enum Error {
     /// A message longer than the limit.
     #[error("the {what} are longer than {limit} bytes")]
     TooLong {
-        /// Which message.
+        /// The message.
         what: &'static str,
         /// The limit, bytes.
         limit: usize,
@@ -78,9 +78,9 @@ pub enum Error {
     /// A message that is not the expected JSON.
     #[error("cannot read the {what}: {reason}")]
     Malformed {
-        /// Which message.
+        /// The message.
         what: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         reason: serde_json::Error,
     },
     /// A parameter out of its range.

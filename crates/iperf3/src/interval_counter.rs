@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_interval_the_end_is_looked_at() {
+    fn without_intervals_the_end_is_sampled() {
         let mut counter = IntervalCounter::new([(1, true)], false);
         let (_, summary) = counter.end(3.0, &[snapshot(2000, 6, 100)])[0];
         assert_eq!(summary.unwrap().mean_rtt_us, 100);

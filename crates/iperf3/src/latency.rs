@@ -1,4 +1,4 @@
-//! Latency under load: small datagrams ([`LatencyEcho`]) to the server's port beside a test's data, to which
+//! Latency under load: small datagrams ([`LatencyEcho`]) to the server's port during a test, to which
 //! the server replies. Some are sent before the data, for comparison.
 //!
 //! The time between request and reply is counted from the call that sends to the kernel's stamp of the
@@ -28,7 +28,7 @@ use crate::{
 const PROBES_BEFORE: u32 = 10;
 /// The interval of those probes.
 const BEFORE_INTERVAL: Duration = Duration::from_millis(10);
-/// The interval of probes beside the data: 20 a second, 14 kbit/s with all headers.
+/// The interval of probes during the data phase: 20 a second, 14 kbit/s with all headers.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// A probe without a reply in this time is lost.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);

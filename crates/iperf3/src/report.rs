@@ -12,7 +12,7 @@ use units::{BitRate, Bytes};
 
 use crate::wire;
 
-/// What carries the data.
+/// The transport protocol of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// One connection per stream.
@@ -21,7 +21,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// Who sends.
+/// The direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// The client.
@@ -55,9 +55,9 @@ pub enum Amount {
 /// The specification of a test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestSpec {
-    /// What carries the data.
+    /// The transport protocol of the data.
     pub protocol: Protocol,
-    /// Who sends.
+    /// The direction of the data.
     pub direction: Direction,
     /// Streams in each direction, 1 to 128.
     pub streams: u32,
@@ -102,7 +102,7 @@ pub struct TestSpec {
     pub server_affinity: Option<u32>,
     /// Datagram numbers of 64 bits.
     pub udp_counters_64bit: bool,
-    /// This end's datagrams that are later than this are skipped; `None`: a burst makes up for up to 100 ms.
+    /// Maximum lateness of this end's datagrams; later ones are skipped. `None`: a burst catches up 100 ms at most.
     /// Not sent to the other end.
     pub max_lateness: Option<Duration>,
     /// The client requests the server's report.
@@ -343,7 +343,7 @@ pub struct End {
     pub server_output: Option<ServerOutput>,
 }
 
-/// Round-trip times of small datagrams before and beside the data.
+/// Round-trip times of small datagrams before and during the data phase.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Latency(pub Vec<LatencyProbe>);
 
@@ -362,7 +362,7 @@ impl Latency {
         self.0.iter().filter(|probe| probe.at_s < 0.0)
     }
 
-    /// Probes that were sent beside the data.
+    /// Probes that were sent during the data phase.
     pub fn loaded(&self) -> impl Iterator<Item = &LatencyProbe> {
         self.0.iter().filter(|probe| probe.at_s >= 0.0)
     }

@@ -20,7 +20,7 @@ use crate::{Error, server::Arrival, wire::Cookie};
 
 /// Serves clients that are not iperf3's but come to its server's port.
 pub trait Service: fmt::Debug + Send + Sync {
-    /// What its clients do, for the server's log: `path probe`.
+    /// The activity of its clients, for the server's log: `path probe`.
     fn name(&self) -> &str;
 
     /// Whether the client that sent this cookie is one of this service's.
@@ -29,7 +29,7 @@ pub trait Service: fmt::Debug + Send + Sync {
     /// Serves one client, on a dedicated thread, until it is done, fails, or `stop` is set.
     ///
     /// # Errors
-    /// Whatever ends the service of this client; the server logs it.
+    /// Any error that ends the service of this client; the server logs it.
     fn serve(&self, client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), Error>;
 }
 

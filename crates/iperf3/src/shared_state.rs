@@ -32,7 +32,7 @@ pub(crate) struct SharedState {
     datagrams_left: Arc<AtomicU64>,
     /// Bytes received by all streams together, and the requested number.
     received: AtomicU64,
-    wanted: AtomicU64,
+    requested_bytes: AtomicU64,
     failed: Mutex<Option<Error>>,
     wake: PipeWriter,
     wake_timer: WakeTimer,
@@ -66,7 +66,7 @@ impl SharedState {
             left_to_send: AtomicU64::new(UNLIMITED),
             datagrams_left: Arc::new(AtomicU64::new(UNLIMITED)),
             received: AtomicU64::new(0),
-            wanted: AtomicU64::new(UNLIMITED),
+            requested_bytes: AtomicU64::new(UNLIMITED),
             failed: Mutex::new(None),
             wake,
             wake_timer: WakeTimer { timer: sys::Timer::new()?, set_us: Mutex::new(NEVER) },
@@ -138,7 +138,7 @@ impl SharedState {
     /// Wakes the conductor when this many more bytes have been received.
     pub(crate) fn expect_bytes(&self, bytes: u64) {
         let target = self.received.load(Ordering::Acquire).saturating_add(bytes);
-        self.wanted.store(target, Ordering::Release);
+        self.requested_bytes.store(target, Ordering::Release);
     }
 
     pub(crate) fn has_sent_all(&self) -> bool {
@@ -146,7 +146,7 @@ impl SharedState {
     }
 
     pub(crate) fn has_received_all(&self) -> bool {
-        self.received.load(Ordering::Acquire) >= self.wanted.load(Ordering::Acquire)
+        self.received.load(Ordering::Acquire) >= self.requested_bytes.load(Ordering::Acquire)
     }
 
     /// Claims the next block: returns how many bytes of it may be sent; 0 if all were sent.
@@ -160,9 +160,9 @@ impl SharedState {
     }
 
     pub(crate) fn count_received(&self, bytes: u64) {
-        let wanted = self.wanted.load(Ordering::Acquire);
+        let requested_bytes = self.requested_bytes.load(Ordering::Acquire);
         let before = self.received.fetch_add(bytes, Ordering::AcqRel);
-        if before < wanted && before + bytes >= wanted {
+        if before < requested_bytes && before + bytes >= requested_bytes {
             self.wake();
         }
     }

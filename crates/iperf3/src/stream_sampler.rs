@@ -166,8 +166,8 @@ impl StreamSampler {
     /// The conductor takes a sample if the thread has not done so in time. `all`: also if the stream seems
     /// idle.
     pub(crate) fn sample_if_overdue(&self, stream: &Stream, shared: &SharedState, all: bool) {
-        let is_wanted = || all || (self.is_active.load(Ordering::Relaxed) && !self.samples_itself());
-        if shared.now_us() >= self.overdue_us() && is_wanted() {
+        let is_requested = || all || (self.is_active.load(Ordering::Relaxed) && !self.samples_itself());
+        if shared.now_us() >= self.overdue_us() && is_requested() {
             self.own.store(0, Ordering::Relaxed);
             self.sample(stream, shared);
         }

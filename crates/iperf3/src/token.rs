@@ -1,6 +1,6 @@
 //! Authentication by a token, between two longfats. Both ends know a secret, and each JSON message of the
 //! control connection carries a keyed hash (HMAC with SHA-256, RFC 2104) over its text, its sender, its
-//! sequence number and the test's cookie. So without the secret nobody can request a test, change requests or
+//! sequence number and the test's cookie. So without the secret no one can request a test, change requests or
 //! results, or impersonate the other end. Nothing is encrypted, and neither the states between the messages
 //! nor the data are protected.
 //!

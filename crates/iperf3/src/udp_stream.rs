@@ -168,7 +168,7 @@ fn is_reply(socket: &Socket) -> io::Result<bool> {
     let mut bytes = [0; 8];
     let mut from = socket;
     match from.read(&mut bytes) {
-        Ok(n) => Ok(REPLIES.iter().any(|answer| answer == &bytes[..n])),
+        Ok(n) => Ok(REPLIES.iter().any(|reply| reply == &bytes[..n])),
         Err(e)
             if matches!(
                 e.kind(),

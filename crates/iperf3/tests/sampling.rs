@@ -30,15 +30,15 @@ impl Observer for Samples {
     }
 }
 
-struct Nobody;
+struct IgnoreOutput;
 
-impl Observer for Nobody {}
+impl Observer for IgnoreOutput {}
 
-impl ServerObserver for Nobody {
+impl ServerObserver for IgnoreOutput {
     fn note(&self, _: &str) {}
 
     fn begin(&self, _: SocketAddr) -> Box<dyn Observer + '_> {
-        Box::new(Nobody)
+        Box::new(IgnoreOutput)
     }
 
     fn end(&self, _: SocketAddr, _: &Report, _: Option<&Error>) {}
@@ -78,7 +78,7 @@ fn sampled(protocol: Protocol, direction: Direction) -> (Vec<FlowSample>, TestOu
     let options = ClientOptions { port: server.address().port(), ..ClientOptions::new("127.0.0.1", spec) };
     let (stop, mut samples) = (AtomicBool::new(false), Samples::default());
     std::thread::scope(|scope| {
-        scope.spawn(|| server.run(&stop, &Nobody));
+        scope.spawn(|| server.run(&stop, &IgnoreOutput));
         let before = waits();
         let tested = test(&options, &stop, &mut samples);
         let waits = waits() - before;

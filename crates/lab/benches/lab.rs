@@ -121,7 +121,7 @@ fn print_quality(quality: &schema::Quality) {
     quality.notes.iter().for_each(|note| println!("       {note}"));
 }
 
-/// Echoes over 10 ms each way: their error relative to 20 ms, and the share of the hosts themselves.
+/// Echoes over 10 ms each way: their error relative to 20 ms, and the part that arises in the hosts themselves.
 fn round_trips(options: &lab::RunOptions<'_>) {
     let text = r#"
         duration = "11s"
@@ -139,7 +139,7 @@ fn round_trips(options: &lab::RunOptions<'_>) {
     println!("\nRound-trip time error over {} echoes at 20 ms: {}", errors.len(), quantiles(errors));
     let echoes = lab::baseline::veth_echoes(2000, Time::from_millis(5)).unwrap_or_else(|e| panic!("{e}"));
     let own: Vec<i64> = echoes.iter().skip(1).map(|rtt| rtt.as_micros() as i64).collect();
-    println!("share of the hosts, over a plain veth pair: {}", quantiles(own));
+    println!("of which in the hosts, over a plain veth pair: {}", quantiles(own));
 }
 
 fn quantiles(mut us: Vec<i64>) -> String {

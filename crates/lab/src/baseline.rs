@@ -28,7 +28,7 @@ impl VethPair {
     /// Creates both namespaces and the pair, with IP packets of up to `mtu` bytes.
     ///
     /// # Errors
-    /// Where the namespaces or devices cannot be created.
+    /// If the namespaces or devices cannot be created.
     pub fn new(mtu: u32) -> Result<Self, Error> {
         let (left, right) = (Namespace::new()?, Namespace::new()?);
         let set_up = |device: &str, host: usize| {
@@ -52,7 +52,7 @@ impl VethPair {
     /// Runs `work` in the left namespace; processes that it starts stay there.
     ///
     /// # Errors
-    /// Where a thread in the namespace cannot be started.
+    /// If a thread in the namespace cannot be started.
     pub fn left<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         self.left.run(|| Ok(work()))
     }
@@ -60,17 +60,17 @@ impl VethPair {
     /// Runs `work` in the right namespace.
     ///
     /// # Errors
-    /// As of [`VethPair::left`].
+    /// See [`VethPair::left`].
     pub fn right<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         self.right.run(|| Ok(work()))
     }
 }
 
-/// Round-trip times of `count` echoes, one every `interval`, between two namespaces joined by a veth pair: the share of the
+/// Round-trip times of `count` echoes, one every `interval`, between two namespaces joined by a veth pair: the delay of the
 /// hosts themselves.
 ///
 /// # Errors
-/// Where the pair cannot be created or an echo cannot be sent.
+/// If the pair cannot be created or an echo cannot be sent.
 pub fn veth_echoes(count: u32, interval: Time) -> Result<Vec<Duration>, Error> {
     let VethPair { left, .. } = &VethPair::new(1500)?;
     let failed = |source| Error::Flow { flow: "baseline".into(), source };
@@ -86,7 +86,7 @@ pub fn veth_echoes(count: u32, interval: Time) -> Result<Vec<Duration>, Error> {
 /// second of warm-up.
 ///
 /// # Errors
-/// Where the pair cannot be created or the flow cannot be connected.
+/// If the pair cannot be created or the flow cannot be connected.
 pub fn veth_goodput(mtu: u32, cc: &str, span: Duration) -> Result<f64, Error> {
     let VethPair { left, right } = VethPair::new(mtu)?;
     let options = TcpOptions { cc: Some(cc.into()), ..TcpOptions::default() };
@@ -105,7 +105,7 @@ pub fn veth_goodput(mtu: u32, cc: &str, span: Duration) -> Result<f64, Error> {
         let bytes = received.load(Ordering::Relaxed) - before;
         let seconds = sys::monotonic().as_secs_f64() - from.as_secs_f64();
         stop.set();
-        // Both were stopped, so their results do not matter.
+        // Both flows were stopped, so their results are irrelevant.
         let _ = (sender.join(), receiver.join());
         Ok(bytes as f64 * 8.0 / seconds)
     })

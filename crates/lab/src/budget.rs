@@ -11,8 +11,8 @@ const MAX_SLEEP_NS: u64 = 20_000_000;
 /// would otherwise take in one piece (sched_rt_runtime_us; from Linux 6.12 on the fair server). It pauses even if no other
 /// program is ready to run: on 6.18, skipping those pauses made one packet in a hundred 20 ms late.
 const PAUSE_DIVISOR: u64 = 16;
-/// Requested length of a pause, ns. It takes some 15 us more, which the kernel charges to the thread: shorter pauses would
-/// have to be so frequent that a third of all packets met one.
+/// Requested length of a pause, ns. A pause lasts some 15 us longer, and the kernel charges those to the thread. Shorter
+/// pauses would be so frequent that a third of all packets would wait for one.
 pub(crate) const PAUSE_NS: u64 = 40_000;
 /// A voluntary pause does not begin this shortly before a departure, ns.
 const MIN_TIME_TO_DEPARTURE_NS: u64 = 80_000;
@@ -41,7 +41,7 @@ pub(crate) struct Budget {
     /// When the thread's processor time was last read, and its value.
     metered: u64,
     used: u64,
-    /// Pause time owed accrues from `begin` on; `paused` of it is taken.
+    /// When pause time began to accrue, and the pause time taken since then.
     begin: u64,
     paused: u64,
 }
@@ -52,7 +52,7 @@ impl Budget {
         Budget { may_spin, real_time, metered: now.0, used: used.0, begin: now.0, paused: 0 }
     }
 
-    /// How to wait now, with an event at `due`, and input expected from `latest` on at the latest.
+    /// How to wait for the next event, which is due at `due`. Input can arrive from `latest` on.
     pub(crate) fn wait(&self, now: Time, due: Time, latest: Time) -> Wait {
         let wait = due.0.saturating_sub(now.0).min(MAX_SLEEP_NS);
         let owed = ((now.0 - self.begin) / PAUSE_DIVISOR).saturating_sub(self.paused);
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(budget.wait(Time(1_630_000), ZERO, ZERO), Wait::Poll(0));
         budget.real_time = false;
         let wait = budget.wait(Time(9_000_000), ZERO, ZERO);
-        assert_eq!(wait, Wait::Poll(0), "at ordinary priority the scheduler serves others anyway");
+        assert_eq!(wait, Wait::Poll(0), "at ordinary priority the scheduler runs other programs anyway");
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Buffers {
     }
 
     /// Creates a frame from the first `len` bytes of `buffer`, copied to a small buffer if it fits.
-    /// `None` if they are not a frame.
+    /// `None` if these bytes are not a frame.
     pub(crate) fn frame(&mut self, buffer: Vec<u8>, len: usize) -> Option<Frame> {
         let buffer = if len <= SMALL_BYTES {
             let mut small = self.small.pop().unwrap_or_else(|| vec![0; SMALL_BYTES]);

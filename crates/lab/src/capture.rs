@@ -226,7 +226,7 @@ impl Captures {
 /// Creates the file at `path` without blocking. A named pipe is refused: its reader could block the lab.
 fn create(path: &Path) -> io::Result<File> {
     if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a named pipe, not a regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a named pipe, not a regular file"));
     }
     File::options().write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK).open(path)
 }

@@ -36,7 +36,7 @@ pub struct CheckItem {
     pub name: &'static str,
     /// Whether it works.
     pub state: CheckState,
-    /// What was found.
+    /// The finding.
     pub found: String,
     /// How to fix it, if it can be fixed.
     pub remedy: Option<String>,
@@ -129,7 +129,7 @@ impl NamespaceLimits {
     }
 }
 
-/// Why namespaces cannot be created, and what to do.
+/// The reason why namespaces cannot be created, and the remedy.
 fn no_namespaces(limits: &NamespaceLimits, errno: i32) -> (&'static str, &'static str) {
     let NamespaceLimits {
         unprivileged_userns_clone: clone,
@@ -384,7 +384,7 @@ fn judge_lab_up(facts: &Facts) -> CheckItem {
     }
 }
 
-/// What to do where the kernel refuses the namespaces of `longfat lab up`.
+/// The remedy if the kernel refuses the namespaces of `longfat lab up`.
 pub(crate) fn standing_remedy(errno: i32) -> &'static str {
     match errno {
         libc::EINVAL | libc::ENOSYS => "use a kernel with CONFIG_PID_NS",

@@ -42,12 +42,12 @@ pub(crate) struct RunTime {
 }
 
 impl RunTime {
-    /// Starts now; restarts when the emulator's thread runs, see [`Clock::start`].
+    /// Starts the run's time now; it restarts when the emulator's thread runs, see [`Clock::start`].
     pub(crate) fn begin(mode: TimeMode) -> Self {
         RunTime { start: Arc::new(AtomicU64::new(sys::monotonic().0)), stalled: Arc::default(), mode }
     }
 
-    /// How it passes.
+    /// Whether time is real or virtual.
     pub(crate) fn mode(&self) -> TimeMode {
         self.mode
     }
@@ -122,12 +122,12 @@ impl Clock {
         }
     }
 
-    /// How its time passes.
+    /// Whether time is real or virtual.
     pub(crate) fn mode(&self) -> TimeMode {
         self.time.mode
     }
 
-    /// Its time, for other threads.
+    /// The run's time, for other threads.
     pub(crate) fn time(&self) -> RunTime {
         self.time.clone()
     }
@@ -149,7 +149,7 @@ impl Clock {
         self.last = Time(0);
     }
 
-    /// The time.
+    /// The current time of the run.
     pub(crate) fn now(&mut self) -> Time {
         match self.time.mode {
             TimeMode::Real => self.read(sys::monotonic(), 0),

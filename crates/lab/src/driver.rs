@@ -149,7 +149,7 @@ impl Driver<'_> {
     /// Runs until stopped.
     ///
     /// # Errors
-    /// Those of polling and reading a port.
+    /// If polling or reading a port fails.
     pub(crate) fn run(self, shared: &Arc<Shared>, rows: &Sender<LinkRow>) -> io::Result<DriverReport> {
         // Before everything else: at ordinary priority each step waits for other programs.
         let not_real_time = sys::set_real_time(DRIVER_PRIORITY).err();
@@ -234,7 +234,7 @@ impl Driver<'_> {
                 Wait::Pause => PAUSE_NS,
             };
             let after = sink.clock.after_waiting(planned, remaining.as_nanos() as u64);
-            // Arrival times during a pause are unknown. Its middle halves the error of taking its end, and has no error in the mean.
+            // Arrival times during a pause are unknown. The middle of the pause is unbiased, and has half the error of its end.
             let arrival = (wait == Wait::Pause).then(|| Time(before.0.midpoint(after.0)));
             let read = read_ports(&mut self.network, &mut poll, &mut gates, &mut sink, arrival)?;
             let now = sink.now();
@@ -248,7 +248,7 @@ impl Driver<'_> {
             {
                 shared.spun.fetch_add(now.0 - before.0, Ordering::Relaxed);
             }
-            // A pause counts at once, or the next turn would take another.
+            // Account for the pause now; otherwise the next iteration would pause again.
             if wait == Wait::Pause || (mode == TimeMode::Real && budget.meter_is_due(now)) {
                 budget.meter(now, thread_time());
             }
@@ -409,7 +409,7 @@ fn thread_time() -> Time {
 
 /// Flow control of hosts with a transmit queue: their ports are not read while their link has more than a ring's worth of
 /// packets. A network card's ring is small; further packets wait in the kernel's transmit queue, which drops those beyond its
-/// length. Per port: when it is read again; 0 if it is open.
+/// length. Each entry is the time at which a port may be read again; 0 if it is open.
 struct TransmitGates(Vec<Time>);
 
 impl TransmitGates {
@@ -417,7 +417,7 @@ impl TransmitGates {
         TransmitGates(vec![Time(0); ports.len()])
     }
 
-    /// Opens the ports whose time has come; returns when the next one opens.
+    /// Opens the ports that may be read again; returns when the next port opens.
     fn open_due(&mut self, now: Time, poll: &mut PollSet) -> Time {
         let mut next = Time(u64::MAX);
         for (host, until) in self.0.iter_mut().enumerate().filter(|(_, until)| **until > Time(0)) {
@@ -431,7 +431,7 @@ impl TransmitGates {
         next
     }
 
-    /// Whether the ring of `host` has space; if not, its port is closed until it has.
+    /// Whether the ring of `host` has space; if not, closes its port until then.
     fn may_read(&mut self, host: usize, now: Time, network: &mut Network<Frame>, poll: &mut PollSet) -> bool {
         let busy = network.drain_time(host as u32, now).0;
         if busy <= RING_NS {

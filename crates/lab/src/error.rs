@@ -12,9 +12,9 @@ pub enum Error {
     NoPrivilege {
         /// The kernel's error.
         source: io::Error,
-        /// What forbids them.
+        /// The setting that forbids namespaces.
         cause: &'static str,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// Neither a TAP device nor a packet socket, or not the requested one.
@@ -46,7 +46,7 @@ pub enum Error {
         attempted: &'static str,
         /// Why it failed.
         source: io::Error,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// A congestion control that the kernel does not have.
@@ -91,7 +91,7 @@ pub enum Error {
         value: String,
         /// Why.
         source: io::Error,
-        /// What to do, beginning with "; ", or empty.
+        /// The remedy, beginning with "; ", or empty.
         hint: &'static str,
     },
     /// A sysctl whose value reads back differently.
@@ -134,14 +134,14 @@ pub enum Error {
     Flow {
         /// The flow.
         flow: String,
-        /// What failed.
+        /// The failed operation.
         source: traffic::Error,
     },
     /// The scenario's topology is not valid.
     #[error("the topology cannot be built: {0}")]
     Topology(#[from] net::TopologyError),
     /// The emulator ended prematurely.
-    #[error("the emulator stopped: {0}")]
+    #[error("the emulation stopped: {0}")]
     Emulator(String),
     /// The observer failed (a full disk, for example); its error has the reason.
     #[error("the run was aborted: {0}")]
@@ -159,7 +159,7 @@ pub enum Error {
     Journal {
         /// The entry.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }

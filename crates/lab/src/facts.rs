@@ -108,7 +108,7 @@ pub(crate) struct Settings {
     pub(crate) wmem_max: Option<i64>,
 }
 
-/// What can prevent this process from creating namespaces.
+/// Settings that can prevent this process from creating namespaces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct NamespaceLimits {
     pub(crate) unprivileged_userns_clone: Option<i64>,
@@ -158,7 +158,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Gathers them, in about a third of a second. The process must have one thread only.
+    /// Gathers the facts, in about a third of a second. The process must have one thread only.
     pub(crate) fn gather() -> io::Result<Self> {
         let attempts = try_in_child()?;
         let words = |name: &str| sysctl(name).split_whitespace().map(Into::into).collect();

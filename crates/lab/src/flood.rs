@@ -41,7 +41,7 @@ pub struct Flood {
 /// of warm-up.
 ///
 /// # Errors
-/// Where the lab cannot be created or the scenario does not have two hosts.
+/// If the lab cannot be created or the scenario does not have two hosts.
 pub fn udp_flood(
     scenario: &Scenario,
     backend: Backend,

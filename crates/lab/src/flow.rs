@@ -99,8 +99,8 @@ impl Flow {
     /// `timeout` limits the wait for an echo or for the last datagrams.
     pub(crate) fn run(self: &Arc<Self>, from: &Host, to: &Host, timeout: Duration, cpus: Option<&[usize]>) {
         move_to(cpus);
-        // So that the network limits the flow, and not other programs on its processors. The kernel refuses this without root,
-        // and then the run's quality shows the effect.
+        // Raise the priority, so that other programs on these processors do not limit the flow. The kernel refuses this
+        // without root; then the run's quality shows the effect.
         let _ = sys::set_highest_nice();
         let now = || self.time.now();
         os::reduce_timer_slack();
@@ -151,7 +151,7 @@ impl Flow {
                 .namespace
                 .run(|| traffic::connect(address, &options, &self.stop).map_err(|e| self.explain(e)))
                 .and_then(|sender| self.send(sender, now).map_err(failed));
-            // Inside the scope, so that a receiver that still waits for its sender is stopped.
+            // Report inside the scope: this stops a receiver that still waits for its sender.
             self.ended_with(sender);
         });
         Ok(())

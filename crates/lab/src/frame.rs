@@ -294,7 +294,7 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// However often and wherever a frame is split, every byte keeps its sequence number.
+        /// Splitting a frame any number of times, at any positions, keeps each byte's sequence number.
         #[test]
         fn parts_carry_the_same_bytes_at_the_same_sequence_numbers(
             payload in 1449usize..60_000, segment in 500u16..9000, cuts in proptest::collection::vec(any::<u32>(), 1..6),

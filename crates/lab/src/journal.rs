@@ -105,7 +105,7 @@ impl Journal {
     /// Registers this process as the owner of a lab.
     ///
     /// # Errors
-    /// Where the entry cannot be written, or others may write to the journal's directory.
+    /// If the entry cannot be written, or others may write to the journal's directory.
     pub fn enter(&self, scenario: &str) -> Result<JournalGuard, Error> {
         self.write_entry(scenario, None)
     }
@@ -113,7 +113,7 @@ impl Journal {
     /// Registers this process as the owner of the standing lab `name`.
     ///
     /// # Errors
-    /// As of [`Journal::enter`], and [`Error::AlreadyUp`] if a lab of this name is up.
+    /// See [`Journal::enter`]; and [`Error::AlreadyUp`] if a lab of this name is up.
     pub fn enter_standing(&self, scenario: &str, name: &str) -> Result<JournalGuard, Error> {
         self.make_directory().attempted(|| format!("create {}", self.0.display()))?;
         // Held until this lab's entry is written: if two start at once with the same name, one is refused.
@@ -164,7 +164,7 @@ impl Journal {
     fn check_owner(&self) -> io::Result<()> {
         let found = fs::symlink_metadata(&self.0)?;
         let why = match () {
-            () if !found.is_dir() => "it is not a directory",
+            () if !found.is_dir() => "not a directory",
             () if found.uid() != os::effective_ids().0 => {
                 "it belongs to another user; set XDG_RUNTIME_DIR to a directory that you own"
             }
@@ -258,8 +258,8 @@ fn namespace_inode(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |found| found.ino())
 }
 
-/// Acquires the machine-wide lock on busy polling at real-time priority on a dedicated processor: one lab of a machine holds it
-/// at a time, of whichever user. `None` if another lab holds it; it is released when dropped or when the process ends.
+/// Acquires the machine-wide busy-poll lock: its holder may poll at real-time priority on a dedicated processor. One lab of a
+/// machine holds it at a time. `None` if a lab of any user holds it. Drop, or the end of the process, releases it.
 pub(crate) fn acquire_busy_poll_lock() -> Option<UnixListener> {
     acquire_lock("longfat-spin")
 }
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_labs_that_start_at_once_with_one_name_one_is_refused() {
+    fn concurrent_starts_with_the_same_name_refuse_one_lab() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::at(directory.path());
         let lock = journal.lock().unwrap();

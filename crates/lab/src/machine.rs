@@ -1,4 +1,4 @@
-//! What this machine is and allows: privileges, kernel, processors.
+//! The privileges of this process, and kernel and processors of this machine.
 
 use std::{fs, io, time::Duration};
 
@@ -44,7 +44,7 @@ pub fn acquire_privilege() -> Result<Privilege, Error> {
 }
 
 /// Moves the process into a user namespace. The kernel allows this only to processes with one thread (EINVAL), and
-/// the thread of the attempt without one may not have exited completely yet.
+/// the thread of the first attempt (without a user namespace) may not have exited completely yet.
 fn unshare_user() -> io::Result<()> {
     let mut tries = 50;
     loop {

@@ -17,7 +17,7 @@ pub struct RunOptions<'a> {
     pub time: TimeMode,
     /// How hosts are connected to the emulator.
     pub backend: Backend,
-    /// Where this lab is registered.
+    /// The journal in which this lab is registered.
     pub journal: &'a Journal,
     /// Directory of the capture files; without it the scenario's captures are skipped.
     pub capture_dir: Option<&'a Path>,
@@ -29,7 +29,7 @@ pub struct RunOptions<'a> {
 
 /// Receives rows and progress during a run.
 pub trait Observer {
-    /// Rows since the last call, in order of time.
+    /// Called with the rows since the last call, in order of time.
     ///
     /// # Errors
     /// Any error ends the run, which then fails with [`Error::Observer`].
@@ -39,11 +39,11 @@ pub trait Observer {
         links: &[LinkSample],
         events: &[Event],
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
-    /// How far the run is, several times a second.
+    /// Called with the run's progress several times a second.
     fn progress(&mut self, progress: &Progress);
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     /// Since the start.

@@ -59,7 +59,7 @@ impl Backend {
         }
     }
 
-    /// TAP if a TAP device can be created, else packet sockets. To be called after [`crate::acquire_privilege`].
+    /// TAP if a TAP device can be created, else packet sockets. Call this after [`crate::acquire_privilege`].
     pub fn for_this_machine() -> Self {
         let tap = Namespace::new().and_then(|namespace| {
             namespace.run(|| sys::open_tap("lf-check").attempted(|| "create a TAP device".into()))
@@ -195,7 +195,7 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBADFD)
 }
 
-/// Sets the preferred length of [`QUEUE_LENGTHS`] that the kernel accepts, and returns it. Where it accepts none, the device
+/// Sets the preferred length of [`QUEUE_LENGTHS`] that the kernel accepts, and returns it. If it accepts none, the device
 /// keeps its default: packets dropped there are counted and reported in the run's quality either way.
 fn set_longest_queue(mut set: impl FnMut(u32) -> io::Result<()>) -> io::Result<Option<u32>> {
     for packets in QUEUE_LENGTHS {

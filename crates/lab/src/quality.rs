@@ -16,10 +16,10 @@ use crate::{
 const IDLE_SHARE: f64 = 0.02;
 /// Share of the run for which the emulator stalled that makes the measurement unreliable.
 const STALLED_SHARE: f64 = 0.01;
-/// Share of time taken by the hypervisor that is worth a warning.
+/// Share of time taken by the hypervisor from which on there is a warning.
 const STOLEN_SHARE: f64 = 0.05;
 
-/// Lateness in virtual time that is worth a warning, ns: it is visible, because records have microseconds.
+/// Lateness in virtual time from which on there is a warning, ns: 1 us is visible in records.
 const VISIBLE_LATENESS_NS: u64 = 1_000;
 /// Lateness in virtual time above which the emulator has a defect, ns. Reading a stock kernel's clock takes 256 ns.
 const MAX_VIRTUAL_LATENESS_NS: u64 = 50_000;

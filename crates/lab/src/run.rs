@@ -45,7 +45,7 @@ const MIN_INTERVAL: Time = Time::from_millis(1);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval over which processor use is averaged.
 const CPU_INTERVAL: Duration = Duration::from_secs(1);
-/// Minimum interval at a run's end: over less, averages of processor use mean nothing.
+/// Minimum interval at a run's end: averages of processor use over shorter times are meaningless.
 const MIN_CPU_INTERVAL: Duration = Duration::from_millis(200);
 /// Threads besides the main thread: the driver, its writer, the sampler, and one that enters a namespace.
 const THREADS_PER_RUN: usize = 4;
@@ -70,7 +70,7 @@ pub fn check_flows(scenario: &Scenario) -> Result<(), Error> {
 /// Runs a scenario with the kernel's TCP over the emulated network.
 ///
 /// # Errors
-/// See [`Error`]; whatever goes wrong, nothing of the lab remains.
+/// See [`Error`]. After an error nothing of the lab remains.
 pub fn run(
     scenario: &Scenario,
     options: &RunOptions<'_>,
@@ -213,7 +213,7 @@ fn drive(
     }
     let (driven, sampled, watched) = std::thread::scope(|scope| {
         let shared = &shared;
-        // However this scope ends, also by a panic, its threads are stopped.
+        // Stops the threads however this scope ends, also by a panic.
         let _stop_on_drop = StopOnDrop { shared, cancel: &cancel, flows: &flows };
         // Flows start once driver and sampler run: on a busy machine starting a thread takes a while.
         let sampling = scope.spawn(move || sampler.run(shared, is_stopped, &sample_sender));
@@ -243,10 +243,10 @@ fn drive(
     let captured = captures.stop_all();
     let cpu = watched?;
     let report = driven
-        .map_err(|_| Error::Emulator("it panicked; please report this".into()))?
+        .map_err(|_| Error::Emulator("the emulator panicked; please report this".into()))?
         .map_err(|e| Error::Emulator(e.to_string()))?;
 
-    let sampler = sampled.map_err(|_| Error::Emulator("its sampler panicked; please report this".into()))?;
+    let sampler = sampled.map_err(|_| Error::Emulator("the sampler panicked; please report this".into()))?;
 
     let mut remainder = SampleBatch::default();
     flows.iter().for_each(|flow| take_echoes(&flow.spec.name, &mut flow.state(), &mut remainder));

@@ -61,7 +61,7 @@ impl SampledFlow {
         (self.has_sample && span > 1).then(|| (bits / (span as f64 * 1e-6)) as i64)
     }
 
-    /// Whether it is too early for another row: after a late sample, or when a stall set the run's clock back.
+    /// Whether it is too early for another row, because the last sample was late or a stall set the run's clock back.
     /// Rates over such a short time would be meaningless.
     fn is_too_recent(&self, now: Time, interval: Time) -> bool {
         self.has_sample && micros(now) < self.last.time_us + micros(interval) / 2

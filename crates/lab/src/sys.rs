@@ -63,7 +63,7 @@ pub(crate) fn open_tap(name: &str) -> io::Result<File> {
 /// a virtio-net header, as with [`open_tap`]. Requests `buffer` bytes of receive buffer.
 pub(crate) fn open_packet(index: u32, buffer: i32) -> io::Result<File> {
     let all = (libc::ETH_P_ALL as u16).to_be();
-    // SAFETY: plain arguments; a fresh descriptor is owned by nobody else.
+    // SAFETY: plain arguments; a new descriptor has no other owner.
     let socket = unsafe {
         let fd = check(libc::socket(
             libc::AF_PACKET,

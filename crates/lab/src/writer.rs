@@ -14,7 +14,7 @@ use crate::{clock::RunTime, frame::Frame, port::Port, processors::move_to, sys};
 const MIN_LATENESS_NS: u64 = 60_000;
 /// Minimum size of a frame for the writer, bytes: smaller ones are copied faster than passed on.
 const MIN_FRAME_BYTES: usize = 16 << 10;
-/// Maximum number of frames passed on and not yet written; the driver waits for the writer then.
+/// Maximum number of frames passed on and not yet written. At this number the driver waits for the writer.
 const MAX_QUEUED_FRAMES: usize = 256;
 /// Real-time priority of the writer, below the driver's.
 const PRIORITY: i32 = 15;

@@ -39,7 +39,7 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
     let bad = |why: String| Error::BadInput(format!("{}: {why}", file.path.display()));
     let mut packets = Packets::new(file.bytes).map_err(|e| bad(e.to_string()))?;
     let mut dissector = Dissector::new(sample.0 / 1000);
-    let Some(first) = packets.next() else { return Err(bad("it has no packets".into())) };
+    let Some(first) = packets.next() else { return Err(bad("no packets in this file".into())) };
     dissector.add(&first);
     let run = record::initial_run(EngineName::Pcap, started(first.time_ns as f64 * 1e-9));
     let mut writer = create(runs_dir, file, "the packets of", &run)?;
@@ -107,15 +107,15 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
 
 /// Notes on the part of the path that the round-trip times do not cover, for captures not taken at the sender.
 fn distance_notes(seen: &[capture::CapturedFlow], flows: &[FlowSummary]) -> Vec<String> {
-    let named = |is_meant: &dyn Fn(&capture::CapturedFlow, &FlowSummary) -> bool| {
-        let meant: Vec<&capture::CapturedFlow> = seen
+    let named = |is_selected: &dyn Fn(&capture::CapturedFlow, &FlowSummary) -> bool| {
+        let selected: Vec<&capture::CapturedFlow> = seen
             .iter()
             .zip(flows)
-            .filter(|(seen, flow)| is_meant(seen, flow))
+            .filter(|(seen, flow)| is_selected(seen, flow))
             .map(|(seen, _)| seen)
             .collect();
-        let largest = &meant.iter().max_by_key(|flow| flow.bytes)?.name;
-        Some(match meant.len() {
+        let largest = &selected.iter().max_by_key(|flow| flow.bytes)?.name;
+        Some(match selected.len() {
             1 => largest.clone(),
             count => format!("{largest} and {} other flows", count - 1),
         })

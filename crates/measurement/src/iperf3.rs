@@ -26,7 +26,7 @@ pub fn reports(file: &Path, text: &str) -> Result<Vec<Report>> {
     let bad = |why: String| Error::BadInput(format!("{}: {why}", file.display()));
     let reports = document::reports(text).map_err(|error| bad(error.to_string()))?;
     if reports.is_empty() {
-        return Err(bad("it has no test".into()));
+        return Err(bad("no test in this file".into()));
     }
     Ok(reports)
 }

@@ -1,4 +1,4 @@
-//! Common parts of records of tests between hosts, own or imported: the summary at the beginning and end, and iperf3's JSON beside
+//! Common parts of records of tests between hosts, own or imported: the summary at the beginning and end, and iperf3's JSON with
 //! the series.
 
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ pub fn create(runs_dir: &Path, what: &str, summary: &Summary) -> Result<Writer> 
     Ok(Writer::create(runs_dir, &summary.scenario, &id, &toml, summary)?)
 }
 
-/// Finishes a record, with the report as iperf3's JSON beside its series, and returns its directory.
+/// Finishes a record and adds the report as iperf3's JSON; returns the record's directory.
 ///
 /// # Errors
 /// If the record cannot be written.

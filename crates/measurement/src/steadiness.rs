@@ -38,7 +38,7 @@ pub struct Steadiness {
     streams: BTreeMap<String, Totals>,
     losses: Vec<f64>,
     rtt_s: f64,
-    looked_s: f64,
+    evaluated_s: f64,
 }
 
 #[derive(Debug, Default)]
@@ -101,10 +101,10 @@ impl Steadiness {
     /// True once the estimate is good enough, or clearly will not be.
     pub fn is_enough(&mut self) -> bool {
         let now_s = self.arrived.last().map_or(0.0, |(time_s, _)| *time_s);
-        if now_s - self.looked_s < EVALUATION_INTERVAL_S {
+        if now_s - self.evaluated_s < EVALUATION_INTERVAL_S {
             return false;
         }
-        self.looked_s = now_s;
+        self.evaluated_s = now_s;
         self.estimate().is_some_and(|estimate| {
             let is_hopeless = now_s >= MIN_HOPELESS_S && estimate.needed_s() > MAX_NEEDED_S;
             estimate.is_precise() || is_hopeless
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_changing_is_never_steady() {
+    fn a_changing_rate_is_never_steady() {
         let wild = |t: f64| if (t / 13.0) as i64 % 2 == 0 { 1e9 } else { 0.3e9 };
         let mut early = after(25.0, Some(1.0), wild);
         assert!(!early.is_enough(), "{:?}", early.estimate());

@@ -36,11 +36,11 @@ const DEFAULT_MSS: u64 = 1448;
 pub struct Ends {
     /// Share of the time that this end's busiest stream ran or waited for a CPU, 0 to 1.
     pub busy: Option<f64>,
-    /// The same of the other end.
+    /// The same share at the other end.
     pub peer_busy: Option<f64>,
 }
 
-/// What a client collected during a test.
+/// The samples that a client collected during a test.
 pub struct TestSamples {
     /// Samples of this end's sockets.
     pub rows: Vec<FlowSample>,
@@ -331,12 +331,12 @@ fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String
         values.and_then(|values| values.try_into().ok()).map_or(Buffer::Unknown, Buffer::Tuned)
     };
     let buffer = |is_here: bool, sysctl: &str| match (spec.window, is_here) {
-        (Some(asked), _) => Buffer::Fixed(asked.0),
+        (Some(requested), _) => Buffer::Fixed(requested.0),
         (None, true) => tuned(sysctl),
         (None, false) => Buffer::Unknown,
     };
-    let asked = [("-b", spec.rate), ("--fq-rate", spec.fq_rate)];
-    let rate = asked.into_iter().filter_map(|(option, rate)| Some((rate?, option))).min();
+    let requested = [("-b", spec.rate), ("--fq-rate", spec.fq_rate)];
+    let rate = requested.into_iter().filter_map(|(option, rate)| Some((rate?, option))).min();
     FlowContext {
         name: name.into(),
         from,

@@ -18,7 +18,7 @@ pub enum SocketBuffer {
     /// Set with SO_RCVBUF or SO_SNDBUF; the kernel doubles it.
     Fixed {
         /// The value of the socket option.
-        asked: Bytes,
+        requested: Bytes,
     },
 }
 
@@ -27,7 +27,7 @@ impl SocketBuffer {
     pub fn charged(self) -> f64 {
         match self {
             SocketBuffer::Tuned { largest } => largest.as_f64(),
-            SocketBuffer::Fixed { asked } => 2.0 * asked.as_f64(),
+            SocketBuffer::Fixed { requested } => 2.0 * requested.as_f64(),
         }
     }
 }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_fixed_buffer_is_doubled() {
-        assert_eq!(SocketBuffer::Fixed { asked: Bytes(1 << 20) }.charged(), 2_097_152.0);
+        assert_eq!(SocketBuffer::Fixed { requested: Bytes(1 << 20) }.charged(), 2_097_152.0);
         let old = KernelVersion::new(6, 1);
         let window = receive_buffer_window(
             SocketBuffer::Tuned { largest: Bytes(16 << 20) },

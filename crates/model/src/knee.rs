@@ -13,7 +13,7 @@ const MAX_LEVEL_VARIATION: f64 = 0.05;
 /// The knee of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Knee {
-    /// Where rise and plateau meet.
+    /// The point at which rise and plateau meet.
     pub at: f64,
     /// The height of the plateau.
     pub plateau: f64,

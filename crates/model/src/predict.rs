@@ -1,6 +1,6 @@
 //! The model engine: predicts one flow by closed forms from its path, its buffers and the kernel.
 //!
-//! Each possible limit allows some goodput. The lowest is the steady goodput, and its cause is the verdict.
+//! Each possible limit allows a certain goodput. The lowest is the steady goodput, and its cause is the verdict.
 //! The goodput over the whole duration includes slow start.
 //!
 //! Not considered: other flows on the path, and behaviour of the congestion control beyond its law.
@@ -23,7 +23,7 @@ pub enum ControlLaw {
     Cubic,
     /// BBR: neither losses nor queues limit it.
     Bbr,
-    /// None of these.
+    /// Another congestion control.
     Unknown,
 }
 
@@ -77,7 +77,7 @@ pub struct GoodputLimit {
     pub cause: Cause,
     /// Goodput that it allows, bit/s.
     pub bps: f64,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub sentence: String,
 }
 
@@ -201,10 +201,10 @@ fn path_limit(
     let (cc, percent) = (&inputs.cc, used * 100.0);
     let sentence = match inputs.law {
         ControlLaw::Unknown => {
-            format!("{capacity}; {cc} has no closed form here, so this is the most it can be")
+            format!("{capacity}; {cc} has no closed form here, so this is an upper bound")
         }
         ControlLaw::Aimd(rule) if bdp > 0.0 => format!(
-            "{capacity}, and {cc} uses {percent:.0} % of it with this queue; a loss at a full link takes {:.3} s to make good",
+            "{capacity}, and {cc} uses {percent:.0} % of it with this queue; recovery from a loss on a full link takes {:.3} s",
             responsiveness(rule, rate, inputs.rtt, segment)
         ),
         _ => format!("{capacity}, and {cc} uses {percent:.0} % of it with this queue"),
@@ -312,7 +312,7 @@ mod tests {
     const NEW: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
 
     #[test]
-    fn lab_8_on_an_older_kernel_is_held_by_half_its_buffer() {
+    fn lab_8_on_an_older_kernel_is_limited_by_half_the_buffer() {
         let prediction = predict(&lab8(OLD, 16_777_216));
         assert!((prediction.steady_goodput_bps / 3.355e9 - 1.0).abs() < 0.001, "{prediction:?}");
         // A stock 6.1 measured 3.31 Gb/s over 20 s (L8-check).
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn lab_8_on_this_kernel_is_held_by_its_send_buffer() {
+    fn lab_8_on_this_kernel_is_limited_by_the_send_buffer() {
         let prediction = predict(&lab8(NEW, 16_777_216));
         // Linux 6.18 gave 4.1 to 4.46 Gb/s in the lab.
         assert!((prediction.steady_goodput_bps / 4.4e9 - 1.0).abs() < 0.12, "{prediction:?}");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn two_windows_that_are_nearly_alike_both_bind() {
+    fn two_nearly_equal_windows_are_both_limits() {
         let sent = |send: u64| {
             let send_buffer = SocketBuffer::Tuned { largest: Bytes(send) };
             let prediction = predict(&PathInputs { send_buffer, ..lab8(NEW, 16_777_216) });
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_applications_and_pacing_are_limits_of_their_own() {
+    fn losses_applications_and_pacing_are_separate_limits() {
         let tuned = || lab8(NEW, 52_428_800);
         let verdict = |inputs: &PathInputs| predict(inputs).verdict;
         assert_eq!(verdict(&PathInputs { loss: 0.001, ..tuned() }), Cause::Loss);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn grid_dt_recovers_faster_and_an_unknown_law_is_called_so() {
+    fn grid_dt_recovers_faster_and_an_unknown_law_is_reported() {
         let with = |law| predict(&PathInputs { law, cc: "it".into(), loss: 1e-6, ..lab8(NEW, 52_428_800) });
         let loss = |p: &Prediction| p.limits.iter().find(|l| l.cause == Cause::Loss).map(|l| l.bps);
         let (one, four) = (Aimd::RENO, Aimd { increase_segs: 4.0, ..Aimd::RENO });
@@ -381,7 +381,10 @@ mod tests {
         assert_eq!(loss(&none), None);
         let says = |p: &Prediction, what: &str| p.limits.iter().any(|l| l.sentence.contains(what));
         // C RTT^2 / (2 A MSS): 10 Gb/s, 20 ms, 1448 B.
-        assert!(says(&reno, "takes 172.652 s") && says(&grid, "takes 43.163 s"), "{reno:?} {grid:?}");
+        assert!(
+            says(&reno, "full link takes 172.652 s") && says(&grid, "full link takes 43.163 s"),
+            "{reno:?} {grid:?}"
+        );
         assert!(says(&none, "no closed form"));
     }
 
@@ -395,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_and_no_delay_give_no_nonsense() {
+    fn zero_rate_and_zero_delay_give_valid_results() {
         let inputs = PathInputs { rate: None, rtt: Time::ZERO, ..lab8(NEW, 52_428_800) };
         let prediction = predict(&inputs);
         assert!(prediction.limits.is_empty());

@@ -252,7 +252,7 @@ fn wire(inputs: &ReportInputs) -> ReportGroup {
                 "TCP",
                 tcp(inputs.overhead),
                 &format!(
-                    "payload of back-to-back packets that count {} B beside IP (38: Ethernet with preamble and gap)",
+                    "payload of back-to-back packets that count {} B in addition to IP (38: Ethernet with preamble and gap)",
                     inputs.overhead
                 ),
             ),

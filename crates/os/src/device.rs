@@ -22,7 +22,7 @@ impl DeviceControl {
     /// Opens a socket in this thread's network namespace.
     ///
     /// # Errors
-    /// Where no socket can be opened.
+    /// If no socket can be opened.
     pub fn open() -> io::Result<Self> {
         Ok(DeviceControl(UdpSocket::bind("0.0.0.0:0")?.into()))
     }

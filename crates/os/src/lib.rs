@@ -23,18 +23,18 @@ pub use thread::{
 };
 pub use user::{effective_ids, is_root};
 
-/// The result of a system call; the error of `errno` if it is negative.
+/// Converts the result of a system call.
 ///
 /// # Errors
-/// See above.
+/// If `result` is negative: the error of `errno`.
 pub fn check(result: libc::c_int) -> std::io::Result<libc::c_int> {
     if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The number of bytes or messages that a system call returns; the error of `errno` if it is negative.
+/// Converts the result of a system call that returns a number of bytes or messages.
 ///
 /// # Errors
-/// See above.
+/// If `result` is negative: the error of `errno`.
 pub fn check_len(result: libc::ssize_t) -> std::io::Result<usize> {
     usize::try_from(result).map_err(|_| std::io::Error::last_os_error())
 }

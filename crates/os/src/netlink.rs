@@ -1,5 +1,5 @@
-//! The transport of rtnetlink (rtnetlink(7)): requests with one reply, and dumps. What to request, and what a reply means, is
-//! the matter of the callers.
+//! The transport of rtnetlink (rtnetlink(7)): requests with one reply, and dumps. Callers define the requests and interpret
+//! the replies.
 
 use std::io;
 
@@ -17,7 +17,7 @@ impl RouteSocket {
     /// Opens a socket in this thread's network namespace.
     ///
     /// # Errors
-    /// Where no socket can be opened.
+    /// If no socket can be opened.
     pub fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;

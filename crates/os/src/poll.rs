@@ -12,7 +12,7 @@ use crate::check;
 /// Waits up to `timeout` until `fd` is readable or at its end; false on a timeout.
 ///
 /// # Errors
-/// Those of ppoll(2), [`io::ErrorKind::Interrupted`] by a signal among them.
+/// The errors of ppoll(2), [`io::ErrorKind::Interrupted`] by a signal among them.
 pub fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool> {
     let fd = fd.as_fd().as_raw_fd();
     poll(&mut [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }], timeout)
@@ -21,7 +21,7 @@ pub fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool> {
 /// Waits up to `timeout`, or until a signal arrives, until one of `fds` is readable or at its end; returns which are.
 ///
 /// # Errors
-/// Those of ppoll(2) other than a signal.
+/// The errors of ppoll(2) other than a signal.
 pub fn wait_any(fds: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<Vec<bool>> {
     let mut polls: Vec<libc::pollfd> = fds
         .iter()
@@ -40,7 +40,7 @@ fn poll(polls: &mut [libc::pollfd], timeout: Duration) -> io::Result<bool> {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(timeout.subsec_nanos()),
     };
-    // SAFETY: the entries live across the call and their number is true; no signal mask is given.
+    // SAFETY: the entries live across the call and their count is correct; no signal mask is given.
     let ready = unsafe {
         libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, &raw const timeout, std::ptr::null())
     };

@@ -30,7 +30,7 @@ pub fn thread_usage() -> (Duration, Duration) {
 /// The processors that this thread may run on.
 ///
 /// # Errors
-/// Those of sched_getaffinity(2): on machines with more processors than a `cpu_set_t` has.
+/// The errors of sched_getaffinity(2): on machines with more processors than a `cpu_set_t` has.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     // SAFETY: an all-zero set is empty and valid; size and pointer describe it; `CPU_ISSET` gets numbers within its size.
     unsafe {
@@ -43,7 +43,7 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
 /// Restricts this thread to `cpus`; numbers beyond the size of a `cpu_set_t` are ignored.
 ///
 /// # Errors
-/// Where none of them exists, or this thread may not use them.
+/// If none of them exists, or this thread may not use them.
 pub fn set_allowed_cpus(cpus: &[usize]) -> io::Result<()> {
     let cpus = cpus.iter().filter(|cpu| **cpu < libc::CPU_SETSIZE as usize);
     // SAFETY: an all-zero set is empty and valid; `CPU_SET` gets numbers within its size.
@@ -57,7 +57,7 @@ pub fn set_allowed_cpus(cpus: &[usize]) -> io::Result<()> {
 /// Moves this thread into a new network namespace.
 ///
 /// # Errors
-/// Those of unshare(2): without CAP_SYS_ADMIN, for example.
+/// The errors of unshare(2): without CAP_SYS_ADMIN, for example.
 pub fn unshare_network() -> io::Result<()> {
     // SAFETY: plain flag argument; affects the calling thread only.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
@@ -66,7 +66,7 @@ pub fn unshare_network() -> io::Result<()> {
 /// Moves this thread into the network namespace of a descriptor.
 ///
 /// # Errors
-/// Those of setns(2): without CAP_SYS_ADMIN, or if the descriptor is not of a network namespace.
+/// The errors of setns(2): without CAP_SYS_ADMIN, or if the descriptor is not of a network namespace.
 pub fn enter_network(namespace: impl AsFd) -> io::Result<()> {
     // SAFETY: the descriptor is open for the call, which affects the calling thread only.
     check(unsafe { libc::setns(namespace.as_fd().as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)

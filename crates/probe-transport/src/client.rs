@@ -281,7 +281,7 @@ fn connect(options: &SessionOptions) -> Result<TcpStream, Error> {
             Err(error) => failed = Some(LinkError::from(error)),
         }
     }
-    Err(failed.unwrap_or_else(|| no_address("it has no address of the requested IP version".into())).into())
+    Err(failed.unwrap_or_else(|| no_address("no address of the requested IP version".into())).into())
 }
 
 fn datagrams_to(peer: SocketAddr) -> Result<Socket, Error> {

@@ -30,7 +30,7 @@ use super::{
 const PORTS: std::ops::Range<u16> = 33_434..60_000;
 /// Timeout of a reply, until the hop's round-trip time is known.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Hosts that limit their ICMP messages send one a second (Linux's icmp_ratelimit).
+/// Pause for hosts that limit their ICMP messages to one a second (Linux's icmp_ratelimit).
 const ICMP_RATE_LIMIT_PAUSE: Duration = Duration::from_millis(1_050);
 /// Pause between two trains.
 const TRAIN_PAUSE: Duration = Duration::from_millis(100);
@@ -53,9 +53,8 @@ pub fn resolve(host: &str, ip: Option<IpVersion>) -> Result<IpAddr, Error> {
     let no_address = |reason: String| LinkError::NoAddress { host: host.to_string(), reason };
     let found = (host, 0).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
     let mut of_version = found.filter(|at| ip.is_none_or(|ip| (ip == IpVersion::V4) == at.is_ipv4()));
-    let first = of_version
-        .next()
-        .ok_or_else(|| no_address("it has no address of the requested IP version".into()))?;
+    let first =
+        of_version.next().ok_or_else(|| no_address("no address of the requested IP version".into()))?;
     Ok(first.ip())
 }
 

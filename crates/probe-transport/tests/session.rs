@@ -71,7 +71,7 @@ fn server() -> Server {
 }
 
 #[test]
-fn a_server_with_the_service_answers_probes() {
+fn a_server_with_the_service_replies_to_probes() {
     let (mtu, log) = opened(server().with_service(Box::new(ProbeService)));
     assert_eq!(mtu, Some(1500));
     assert!(log.iter().any(|line| line.ends_with("path probe started")), "{log:?}");

@@ -146,7 +146,7 @@ pub fn estimate_delay(trips: &[RoundTripTimes], sent: usize, stamp_error_ns: f64
         warnings.push(format!("only {} packets returned", trips.len()));
     }
     if rtt_ms.is_some_and(|rtt| rtt[0] < 0.0) {
-        warnings.push("a round-trip time is negative: a clock was set meanwhile".into());
+        warnings.push("a round-trip time is negative: a clock was set during the measurement".into());
     }
     let lines = (fit_line_below(&forward), fit_line_below(&backward));
     let skew_ppm = match lines {
@@ -162,8 +162,10 @@ pub fn estimate_delay(trips: &[RoundTripTimes], sent: usize, stamp_error_ns: f64
         _ => None,
     };
     if skew_ppm.is_some_and(|skew| skew.value.abs() > 500.0) {
-        warnings
-            .push("the skew is larger than that of any clock: one clock was set or slewed meanwhile".into());
+        warnings.push(
+            "the skew is larger than that of any clock: one clock was set or slewed during the measurement"
+                .into(),
+        );
     }
     let half = rtt_ms.map_or(0.0, |rtt| rtt[0] / 2.0);
     let one_way = |points: &[(f64, f64)], line: Option<LineBelow>| {

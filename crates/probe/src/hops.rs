@@ -16,7 +16,7 @@
 //! [`Slopes`]): over probes whose replies have a constant size, of the forward direction; over probes whose
 //! replies grow with them, of both directions together. If only the second is precise enough, the link is
 //! assumed to have the same rate in both directions. The interval then covers other ratios, and the result
-//! says so.
+//! reports this.
 
 use std::net::IpAddr;
 

@@ -37,7 +37,8 @@ pub struct MtuResult {
     /// MTU itself.
     pub black_hole: bool,
     /// MTUs that routers reported, in order.
-    pub told_bytes: Vec<u32>,
+    #[serde(rename = "told_bytes")]
+    pub reported_bytes: Vec<u32>,
     /// Number of packets sent.
     pub packets: u32,
     /// Whether the result is reliable.
@@ -153,7 +154,7 @@ impl MtuSearch {
         MtuResult {
             mtu_bytes: known,
             black_hole,
-            told_bytes: self.reported.clone(),
+            reported_bytes: self.reported.clone(),
             packets: self.packets,
             validity: Validity::new(warnings, || match black_hole {
                 true => format!("packets of {} bytes got a reply, and three larger ones did not", self.low),

@@ -84,9 +84,9 @@ fn the_buffer_is_within_five_per_cent() {
         let result = network.run(&mut BottleneckBuffer::new(limits));
         assert_eq!(network.above_mtu, 0, "{seed}: no probe is above the path MTU");
         let value = result.buffer_bytes;
-        let (truth, kind) = path.buffer();
+        let (true_value, kind) = path.buffer();
         let is_kind_right = result.kind == kind;
-        let error = score.add(&path, value, truth, result.validity.valid && is_kind_right);
+        let error = score.add(&path, value, true_value, result.validity.valid && is_kind_right);
         all += 1;
         kinds += usize::from(is_kind_right);
         if error.abs() > 0.05 || !is_kind_right {

@@ -308,7 +308,7 @@ fn the_narrowest_link_is_found_in_95_per_cent_of_the_chains() {
     for seed in 0..chains {
         let mut chain = Chain::new(seed);
         let result = chain.measure(seed % 4 < 3);
-        let truth = Some(narrowest(&chain.rates) as u8 + 1);
+        let true_value = Some(narrowest(&chain.rates) as u8 + 1);
         assert!(result.reached && result.hops.len() == 4, "{seed}: {result:?}");
         for (hop, rate) in result.hops.iter().zip(&chain.rates) {
             let Some(link) = hop.link_bps else { continue };
@@ -323,11 +323,11 @@ fn the_narrowest_link_is_found_in_95_per_cent_of_the_chains() {
                 );
             }
         }
-        found += u64::from(result.bottleneck == truth);
-        by_slopes += u64::from(result.by_slopes == truth);
-        by_trains += u64::from(result.by_trains == truth);
-        wrong_but_valid += u64::from(result.bottleneck != truth && result.validity.valid);
-        if result.bottleneck != truth {
+        found += u64::from(result.bottleneck == true_value);
+        by_slopes += u64::from(result.by_slopes == true_value);
+        by_trains += u64::from(result.by_trains == true_value);
+        wrong_but_valid += u64::from(result.bottleneck != true_value && result.validity.valid);
+        if result.bottleneck != true_value {
             println!("{seed}: {:?} load {:.2} {result:?}", chain.rates, chain.load);
         }
     }

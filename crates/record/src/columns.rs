@@ -84,7 +84,7 @@ impl ColumnFile {
     /// An integer column of a row group, one cell per row; `None` if the file lacks the column.
     ///
     /// # Errors
-    /// If the column is not of integers, or the file is damaged.
+    /// If the column does not contain integers, or the file is damaged.
     pub fn ints(&self, group: usize, column: &str) -> Result<Option<Vec<Option<i64>>>, Error> {
         self.column(group, column, |reader, _| match reader {
             ColumnReader::Int64ColumnReader(reader) => {
@@ -95,7 +95,7 @@ impl ColumnFile {
                 })?;
                 Ok(cells)
             }
-            _ => Err(Failure::Content(format!("its column {column} is not of integers"))),
+            _ => Err(Failure::Content(format!("column {column} does not contain integers"))),
         })
     }
 
@@ -103,11 +103,11 @@ impl ColumnFile {
     /// [`Self::ints`]. `None` if the file lacks the column.
     ///
     /// # Errors
-    /// If the column is not of integers, or the file is damaged.
+    /// If the column does not contain integers, or the file is damaged.
     pub fn numbers(&self, group: usize, column: &str) -> Result<Option<Vec<f64>>, Error> {
         self.column(group, column, |reader, chunk| {
             let ColumnReader::Int64ColumnReader(mut reader) = reader else {
-                return Err(Failure::Content(format!("its column {column} is not of integers")));
+                return Err(Failure::Content(format!("column {column} does not contain integers")));
             };
             let is_optional = chunk.column_descr().max_def_level() > 0;
             let (mut numbers, mut levels, mut values) = (Vec::new(), Vec::new(), Vec::new());
@@ -151,7 +151,7 @@ impl ColumnFile {
     /// A text column of a row group; `None` if the file lacks the column.
     ///
     /// # Errors
-    /// If the column is not of text, or the file is damaged.
+    /// If the column does not contain text, or the file is damaged.
     pub fn texts(&self, group: usize, column: &str) -> Result<Option<Texts>, Error> {
         self.column(group, column, |reader, chunk| match reader {
             ColumnReader::ByteArrayColumnReader(reader) => match only_text(chunk) {
@@ -161,7 +161,7 @@ impl ColumnFile {
                 }
                 None => read_texts(reader),
             },
-            _ => Err(Failure::Content(format!("its column {column} is not of text"))),
+            _ => Err(Failure::Content(format!("column {column} does not contain text"))),
         })
     }
 

@@ -9,7 +9,7 @@ impl Run {
     /// these names.
     ///
     /// # Errors
-    /// Where the table cannot be read.
+    /// If the table cannot be read.
     pub fn csv(&self, table: TableName, only: &[String]) -> Result<String, Error> {
         Ok(match table {
             TableName::Flows => csv(&self.flows()?, only),

@@ -9,7 +9,7 @@ pub enum Error {
     /// The operating system refused.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was attempted, as in `write`.
+        /// The operation, as in `write`.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -21,7 +21,7 @@ pub enum Error {
     Parquet {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// The rows could not be encoded.
@@ -37,7 +37,7 @@ pub enum Error {
     Summary {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// The record was already removed after an earlier failure.
@@ -53,7 +53,7 @@ pub enum Error {
         key: String,
         /// The directory that was searched.
         runs_dir: PathBuf,
-        /// What exists instead.
+        /// Existing names.
         hint: String,
     },
     /// The record is being written by a run that has not ended.

@@ -47,7 +47,7 @@ impl RunEntry {
 /// be read is listed with its error.
 ///
 /// # Errors
-/// Where a directory cannot be read.
+/// If a directory cannot be read.
 pub fn list(runs_dir: &Path) -> Result<Vec<RunEntry>, Error> {
     let mut entries = Vec::new();
     for scenario_dir in subdirectories(runs_dir)? {
@@ -75,7 +75,7 @@ pub fn list(runs_dir: &Path) -> Result<Vec<RunEntry>, Error> {
 /// (the newest complete run), `last~1` (the one before), or `scenario/last`.
 ///
 /// # Errors
-/// Where no run or several runs match, or the record or a directory cannot be read.
+/// If no run or several runs match, or the record or a directory cannot be read.
 pub fn find(runs_dir: &Path, key: &str) -> Result<Run, Error> {
     let as_path = Path::new(key);
     if as_path.join("summary.json").exists() {
@@ -87,7 +87,7 @@ pub fn find(runs_dir: &Path, key: &str) -> Result<Run, Error> {
 /// The entry of the list that `key` names, as in [`find`]. A directory must be one of the list.
 ///
 /// # Errors
-/// Where no run or several runs match, or a directory cannot be read. A record that cannot be read is no
+/// If no run or several runs match, or a directory cannot be read. A record that cannot be read is no
 /// error.
 pub fn find_entry(runs_dir: &Path, key: &str) -> Result<RunEntry, Error> {
     let mut entries = list(runs_dir)?;
@@ -141,7 +141,7 @@ fn index_of(entries: &[RunEntry], runs_dir: &Path, key: &str) -> Result<usize, E
 /// The scenario and the id of each record, without reading the records: for the completion of the shell.
 ///
 /// # Errors
-/// Where a directory cannot be read.
+/// If a directory cannot be read.
 pub fn names(runs_dir: &Path) -> Result<Vec<(String, String)>, Error> {
     let mut names = Vec::new();
     for scenario_dir in subdirectories(runs_dir)? {

@@ -10,7 +10,7 @@
 //!   trace.parquet     one row per segment or ACK, where flows were traced
 //! ```
 //!
-//! A record is complete or absent: it is written as `.<id>.partial` beside its final directory and renamed
+//! A record is complete or absent: it is written as `.<id>.partial` next to its final directory and renamed
 //! once all of it is on the disk. A killed run leaves the `.partial` directory, which opens like any other
 //! record and is marked partial. pandas, polars and DuckDB read the Parquet files directly.
 //!

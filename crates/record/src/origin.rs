@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::table::{Column, ColumnKind};
 
-/// What identifies a run among others.
+/// Facts that identify a run among others.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Origin {
     scenario: String,

@@ -216,7 +216,7 @@ fn decode_row_group<T: Table>(group: &dyn RowGroupReader, rows: &mut Vec<T>) -> 
             if column.kind.is_optional() {
                 continue;
             }
-            return Err(Failure::Content(format!("it has no column {}", column.name)));
+            return Err(Failure::Content(format!("column {} is missing", column.name)));
         };
         // The first column, `time_us`, is required, so it determines the number of rows.
         let mut next = first;
@@ -239,10 +239,13 @@ fn decode_row_group<T: Table>(group: &dyn RowGroupReader, rows: &mut Vec<T>) -> 
                     Ok(())
                 })?;
             }
-            _ => return Err(Failure::Content(format!("its column {} has another type", column.name))),
+            _ => return Err(Failure::Content(format!("column {} has another type", column.name))),
         }
         if next != rows.len() {
-            return Err(Failure::Content(format!("its column {} is shorter than the others", column.name)));
+            return Err(Failure::Content(format!(
+                "column {} is shorter than the other columns",
+                column.name
+            )));
         }
     }
     Ok(())
@@ -254,7 +257,7 @@ fn row_at<'a, T: Table>(rows: &'a mut Vec<T>, next: &mut usize, column: usize) -
         rows.push(T::empty());
     }
     let row =
-        rows.get_mut(*next).ok_or_else(|| Failure::Content("its columns differ in length".to_owned()))?;
+        rows.get_mut(*next).ok_or_else(|| Failure::Content("the columns differ in length".to_owned()))?;
     *next += 1;
     Ok(row)
 }
@@ -341,7 +344,7 @@ mod tests {
     #[test]
     fn another_tables_file_is_refused_by_column_name() {
         let bytes = encode(&flows(3), &Origin::default()).unwrap();
-        assert_eq!(decode::<LinkSample>(file_of(&bytes)).unwrap_err(), "it has no column link");
+        assert_eq!(decode::<LinkSample>(file_of(&bytes)).unwrap_err(), "column link is missing");
     }
 
     #[test]

@@ -15,11 +15,11 @@ const TRIAL: &str = ".longfat-trial";
 
 /// Removes a record, and its scenario's directory if that is empty then.
 ///
-/// The record is renamed first, so that it disappears from the list at once. What an interrupted removal left
+/// The record is renamed first, so that it disappears from the list at once. Remains of an interrupted removal
 /// is removed by the next one of the same scenario.
 ///
 /// # Errors
-/// Where the record is being written, or cannot be renamed or removed.
+/// If the record is being written, or cannot be renamed or removed.
 pub fn remove(entry: &RunEntry) -> Result<(), Error> {
     let path = &entry.path;
     let directory = File::open(path).context("read", path)?;
@@ -46,7 +46,7 @@ pub(crate) fn lock(directory: &Path) -> Option<File> {
 /// Checks that records can be written below `runs_dir`; nothing remains of the trial.
 ///
 /// # Errors
-/// Where a directory cannot be created there.
+/// If a directory cannot be created there.
 pub fn check_writable(runs_dir: &Path) -> Result<(), Error> {
     let mut created: Vec<PathBuf> = Vec::new();
     let trial = runs_dir.join(format!("{TRIAL}-{}", std::process::id()));

@@ -27,7 +27,7 @@ impl Run {
     /// Opens the record in directory `path`.
     ///
     /// # Errors
-    /// Where its summary cannot be read, is of another schema, or has not exactly one run.
+    /// If its summary cannot be read, is of another schema, or has not exactly one run.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = path.join("summary.json");
         let text = fs::read_to_string(&file).context("read", &file)?;
@@ -37,7 +37,7 @@ impl Run {
             return Err(fail(format!("its schema is \"{}\", not \"{SUMMARY_SCHEMA}\"", summary.schema)));
         }
         let [run] = summary.runs.as_slice() else {
-            return Err(fail(format!("it has {} runs; a record has one", summary.runs.len())));
+            return Err(fail(format!("the summary has {} runs; a record has one", summary.runs.len())));
         };
         let is_partial = run.partial || directory_name(path).is_some_and(|name| partial_id(&name).is_some());
         // The record may have been moved or copied since it was written.
@@ -59,7 +59,7 @@ impl Run {
     /// The scenario file as it was run.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn scenario_toml(&self) -> Result<String, Error> {
         let path = self.path.join("scenario.toml");
         fs::read_to_string(&path).context("read", &path)
@@ -68,7 +68,7 @@ impl Run {
     /// The rows of `flows.parquet`.
     ///
     /// # Errors
-    /// Where the file cannot be read or is damaged.
+    /// If the file cannot be read or is damaged.
     pub fn flows(&self) -> Result<Vec<FlowSample>, Error> {
         self.rows()
     }
@@ -76,7 +76,7 @@ impl Run {
     /// The rows of `links.parquet`.
     ///
     /// # Errors
-    /// Where the file cannot be read or is damaged.
+    /// If the file cannot be read or is damaged.
     pub fn links(&self) -> Result<Vec<LinkSample>, Error> {
         self.rows()
     }
@@ -84,7 +84,7 @@ impl Run {
     /// The rows of `events.parquet`.
     ///
     /// # Errors
-    /// Where the file cannot be read or is damaged.
+    /// If the file cannot be read or is damaged.
     pub fn events(&self) -> Result<Vec<Event>, Error> {
         self.rows()
     }
@@ -92,7 +92,7 @@ impl Run {
     /// The rows of `trace.parquet`; none where nothing was traced.
     ///
     /// # Errors
-    /// Where the file cannot be read or is damaged.
+    /// If the file cannot be read or is damaged.
     pub fn trace(&self) -> Result<Vec<TraceRow>, Error> {
         let whole = self.path.join("trace.parquet");
         if whole.exists() || self.partial { self.rows() } else { Ok(Vec::new()) }
@@ -115,7 +115,7 @@ impl Run {
     /// none for the trace where nothing was traced.
     ///
     /// # Errors
-    /// Where the directory cannot be read.
+    /// If the directory cannot be read.
     pub fn files(&self, table: TableName) -> Result<Vec<PathBuf>, Error> {
         let mut files = self.files_of(table.stem())?;
         if table == TableName::Trace && !self.partial {

@@ -53,9 +53,9 @@ fn is_of_engine(entry: &RunEntry, name: &str) -> bool {
     let run = run.run();
     match name.split_once(':') {
         None => run.engine.name() == name,
-        Some((engine, wanted)) => {
+        Some((engine, requested)) => {
             let version = run.kernel.as_deref().filter(|_| run.engine == EngineName::Kernel);
-            let rest = version.and_then(|version| version.strip_prefix(wanted));
+            let rest = version.and_then(|version| version.strip_prefix(requested));
             run.engine.name() == engine && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         }
     }

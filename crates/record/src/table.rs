@@ -2,7 +2,7 @@
 
 use schema::{Cause, ColumnInfo, Event, EventKind, FlowSample, LinkSample, Metrics, TraceKind, TraceRow};
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColumnKind {
     /// A 64-bit integer that every row has.

@@ -7,7 +7,7 @@
 //! Traces have many rows and are never held in memory as a whole. Each batch becomes a part, and at the end
 //! the parts become row groups of `trace.parquet` in order.
 //!
-//! What remains on disk where a record is not finished:
+//! Files that remain on disk if a record is not finished:
 //!
 //! - after an error (a full disk): nothing;
 //! - after [`Writer::abort`]: nothing;
@@ -82,11 +82,11 @@ impl Pending {
 impl Writer {
     /// Starts the record of a run as `runs_dir/scenario_name/.id.partial`.
     ///
-    /// Where the id is taken, `-2` (and so on) is appended; [`Writer::id`] returns the result. `initial` is
+    /// If the id is taken, `-2` (and so on) is appended; [`Writer::id`] returns the result. `initial` is
     /// the summary that remains after a kill; its one run is marked partial and gets the id.
     ///
     /// # Errors
-    /// Where a directory or file cannot be written; nothing remains then.
+    /// If a directory or file cannot be written; nothing remains then.
     pub fn create(
         runs_dir: &Path,
         scenario_name: &str,
@@ -141,7 +141,7 @@ impl Writer {
     /// Adds rows. They are buffered and written as parts.
     ///
     /// # Errors
-    /// Where a part cannot be written; the record is removed then.
+    /// If a part cannot be written; the record is removed then.
     pub fn append(
         &mut self,
         flows: &[FlowSample],
@@ -167,7 +167,7 @@ impl Writer {
     /// Adds rows of traces.
     ///
     /// # Errors
-    /// Where a part cannot be written; the record is removed then.
+    /// If a part cannot be written; the record is removed then.
     pub fn append_trace(&mut self, rows: &[TraceRow]) -> Result<(), Error> {
         self.check_open()?;
         self.trace.extend_from_slice(rows);
@@ -181,7 +181,7 @@ impl Writer {
     /// Writes the final files with the run's complete rows and returns the finished record's directory.
     ///
     /// # Errors
-    /// Where a file cannot be written; the record is removed then.
+    /// If a file cannot be written; the record is removed then.
     pub fn finish(
         mut self,
         summary: &Summary,

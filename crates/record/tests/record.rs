@@ -1,4 +1,4 @@
-//! Records from the outside: written, killed, found, damaged, and on a full disk.
+//! Records through the public interface: written, killed, found, damaged, and on a full disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -269,7 +269,7 @@ fn a_summary_of_another_schema_or_with_several_runs_is_refused() {
     let mut two = summary();
     two.runs.push(two.runs[0].clone());
     fs::write(path.join("summary.json"), serde_json::to_string(&two).unwrap()).unwrap();
-    assert!(Run::open(&path).unwrap_err().to_string().contains("it has 2 runs; a record has one"));
+    assert!(Run::open(&path).unwrap_err().to_string().contains("the summary has 2 runs; a record has one"));
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn columns_are_read_without_rows() {
     assert_eq!((file.span_us(0), file.rows(0)), (Some((0, 4_990_000)), 500));
     assert_eq!(file.ints(0, "no_such_column").unwrap(), None);
     assert_eq!(file.numbers(0, "no_such_column").unwrap(), None);
-    assert!(file.ints(0, "flow").unwrap_err().to_string().contains("is not of integers"));
+    assert!(file.ints(0, "flow").unwrap_err().to_string().contains("does not contain integers"));
     // All rows have the same text: read from the statistics.
     let links = ColumnFile::open(&run.files(TableName::Links).unwrap()[0]).unwrap();
     let direction = links.texts(0, "direction").unwrap().unwrap();
@@ -428,11 +428,11 @@ fn a_record_is_removed_unless_it_is_being_written_and_interrupted_removals_are_c
 }
 
 #[test]
-fn a_directory_is_writable_or_not_and_nothing_remains_of_the_trial() {
+fn the_check_of_a_directory_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     check_writable(&dir.path().join("not/there/yet")).unwrap();
     assert_eq!(names(dir.path()), [""; 0]);
     fs::write(dir.path().join("file"), "").unwrap();
     let error = check_writable(&dir.path().join("file")).unwrap_err();
-    assert!(!error.is_read_only(), "{error}: no reason to go on without records");
+    assert!(!error.is_read_only(), "{error}: must not be treated as a read-only directory");
 }

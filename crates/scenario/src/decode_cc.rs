@@ -83,8 +83,8 @@ fn decode_file(table: &Table, files: &Files, problems: &mut Problems) -> Option<
     let path = path?;
     // The scenario in a record contains the text.
     let text = match inline.map_or_else(|| files.text(&path), Ok) {
-        Ok(text) if text.len() > MAX_TEXT_BYTES => Err(format!("it is longer than {MAX_TEXT_BYTES} bytes")),
-        Ok(text) if text.contains('\0') => Err("it is not text".into()),
+        Ok(text) if text.len() > MAX_TEXT_BYTES => Err(format!("longer than {MAX_TEXT_BYTES} bytes")),
+        Ok(text) if text.contains('\0') => Err("not a text file".into()),
         other => other,
     };
     match text {

@@ -73,12 +73,12 @@ fn is_within_limits(trace: &RateTrace) -> bool {
 }
 
 fn check_trace_keys(reader: &mut Reader, trace: Option<&Node>) {
-    for (key, wanted, is_valid) in [
+    for (key, requested, is_valid) in [
         ("trace_format", "a trace file", trace.is_some_and(|n| n.text().is_some())),
         ("trace_period", "a trace of steps", trace.is_some_and(|n| n.list().is_some())),
     ] {
         if reader.node(key).is_some() && !is_valid {
-            reader.report(key, format!("\"{key}\" is only for {wanted}"), "remove it");
+            reader.report(key, format!("\"{key}\" is only for {requested}"), "remove it");
         }
     }
 }

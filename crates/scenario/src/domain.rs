@@ -1,6 +1,6 @@
 //! The Ethernet broadcast domains of a scenario: sets of interfaces that reach each other without a router.
 //!
-//! Links that meet at a switch are one domain; a link between two hosts or routers is a domain of its own.
+//! Links that meet at a switch are one domain; a link between two hosts or routers is a separate domain.
 
 use crate::{
     decode_interfaces::links_of,

@@ -228,7 +228,7 @@ pub struct CcMistake {
     pub flow: String,
     /// The parameter; `None` for a mistake of the algorithm as a whole.
     pub parameter: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
     /// The help.
     pub help: String,

@@ -28,7 +28,7 @@ impl EngineKind {
     }
 }
 
-/// What an engine does with a key.
+/// How an engine treats a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handling {
     /// The key has the documented effect.
@@ -46,7 +46,7 @@ pub struct Feature {
     pub table: &'static str,
     /// The key; `*` is every key of the table.
     pub key: &'static str,
-    /// What the model, the simulator and the lab do, in this order.
+    /// How the model, the simulator and the lab treat the key, in this order.
     pub handling: [Handling; 3],
     /// The paths in a scenario that use it.
     used: fn(&Scenario) -> Vec<String>,
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_told_what_its_engine_leaves_out() {
+    fn notes_list_the_keys_that_an_engine_ignores() {
         let text = r#"
             duration = "1s"
             capture = ["h1"]

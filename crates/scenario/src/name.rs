@@ -9,7 +9,7 @@ const DEVICE_SUFFIX: &str = "-eth0";
 /// Longest name of a congestion control (`TCP_CA_NAME_MAX` less the final zero, include/net/tcp.h).
 const MAX_CC_NAME_CHARS: usize = 15;
 
-/// What a name is for.
+/// The kind of object that has a name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NamedKind {
     Host,

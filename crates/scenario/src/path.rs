@@ -57,7 +57,7 @@ fn common_addresses(from: &Host, to: &Host) -> Option<(IpAddr, IpAddr)> {
     })
 }
 
-/// Where a packet at a station goes next.
+/// The next hop of a packet at a station.
 enum NextHop {
     /// It leaves by the first port and reaches the second without a router.
     Neighbour(Port, Port),

@@ -31,7 +31,7 @@ pub struct BlackHole {
 }
 
 impl BlackHole {
-    /// What happens to packets of `bytes`, in one sentence.
+    /// How packets of `bytes` are treated, in one sentence.
     pub fn sentence(&self, bytes: u32) -> String {
         let BlackHole { link, mtu, at } = self;
         format!(

@@ -156,7 +156,7 @@ pub struct LinkChange {
 }
 
 impl LinkChange {
-    /// What one direction of the link becomes.
+    /// The parameters of one direction after the change.
     pub fn pipe(&self, direction: Direction) -> &PipeSpec {
         match direction {
             Direction::Forward => &self.forward,
@@ -166,7 +166,7 @@ impl LinkChange {
 }
 
 impl Link {
-    /// What one direction is at the run's start.
+    /// The parameters of one direction at the run's start.
     pub fn pipe(&self, direction: Direction) -> &PipeSpec {
         match direction {
             Direction::Forward => &self.forward,
@@ -200,7 +200,7 @@ pub struct FlowSpec {
     pub from: String,
     /// The receiving host's name.
     pub to: String,
-    /// What it sends.
+    /// The kind of traffic.
     pub kind: FlowKind,
     /// When it starts, since the run's start.
     pub start: Time,
@@ -208,7 +208,7 @@ pub struct FlowSpec {
     pub stop: Option<Time>,
 }
 
-/// What a flow sends.
+/// The kind of traffic of a flow.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FlowKind {
     /// A TCP bulk transfer.

@@ -1,5 +1,6 @@
 //! The integration tests of this crate as one program: each file is a module, and linking is done once.
 
+mod bundled;
 mod cc;
 mod docs;
 mod forwarding;
@@ -10,6 +11,5 @@ mod mistakes;
 mod mistakes_network;
 mod roundtrip;
 mod routing;
-mod shipped;
 mod sweeps;
 mod traces;

@@ -160,8 +160,8 @@ proptest! {
         let topology = topology(&scenario);
         for from in 0..scenario.hosts.len() {
             for to in (0..scenario.hosts.len()).filter(|to| *to != from) {
-                let said = scenario.path(&scenario.hosts[from].name, &scenario.hosts[to].name);
-                prop_assert_eq!(&said, &sent(&topology, from, to), "h{} to h{} of\n{}", from, to, text);
+                let printed = scenario.path(&scenario.hosts[from].name, &scenario.hosts[to].name);
+                prop_assert_eq!(&printed, &sent(&topology, from, to), "h{} to h{} of\n{}", from, to, text);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Every file of the fuzzers' corpus, replayed: what was found once is never found again.
+//! Replays every file of the fuzzers' corpus, as a regression test.
 
 use testing::replay_corpus;
 

@@ -225,8 +225,8 @@ proptest! {
         }
         if let Ok(imported) = import_mn(&pieces.concat(), "x") {
             let parsed = ScenarioFile::parse("x.toml", &imported.toml);
-            let said = imported.notes.iter().any(|n| n.starts_with("to be corrected by hand"));
-            prop_assert_eq!(parsed.is_err(), said, "{}", imported.toml);
+            let printed = imported.notes.iter().any(|n| n.starts_with("to be corrected by hand"));
+            prop_assert_eq!(parsed.is_err(), printed, "{}", imported.toml);
         }
     }
 }

@@ -15,7 +15,7 @@ fn reparsed(scenario: &Scenario) -> Scenario {
 }
 
 #[test]
-fn every_shipped_variant() {
+fn every_bundled_variant() {
     for name in ["lab8", "lab8-ping", "verdicts"] {
         let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let file = ScenarioFile::parse(&path, &std::fs::read_to_string(&path).unwrap()).unwrap();

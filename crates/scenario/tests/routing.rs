@@ -145,7 +145,7 @@ fn static_routes_override_the_fewest_hops() {
     assert_eq!(
         way(&scenario, "h2", "h1").unwrap(),
         ["s1", "r4", "r2", "r1", "h1"],
-        "the way back is its own"
+        "the backward path differs"
     );
     let other = route.replace("10.0.2.0/24", "10.0.9.0/24");
     let scenario = resolved(&format!("{text}{other}"));
@@ -162,8 +162,8 @@ fn routing_loops_and_unreachable_next_hops_are_no_path() {
     let shown = mistakes(&format!("duration = \"1s\"\n{text}{circle}{flow}"));
     assert!(shown.contains("no route from h1 (10.0.1.1/24) to h2 (10.0.2.1/24) and back"), "{shown}");
     // The next hop is in the network, but no station has its address.
-    let nobody = "[routers.r1]\nroutes = [{ to = \"10.0.2.0/24\", via = \"10.0.1.77\" }]\n";
-    assert_eq!(resolved(&format!("{text}{nobody}")).path("h1", "h2"), None);
+    let unreachable = "[routers.r1]\nroutes = [{ to = \"10.0.2.0/24\", via = \"10.0.1.77\" }]\n";
+    assert_eq!(resolved(&format!("{text}{unreachable}")).path("h1", "h2"), None);
 }
 
 #[test]

@@ -51,15 +51,15 @@ fn down() -> Rate {
 
 #[test]
 fn files_are_read_once_and_formats_detected_by_content() {
-    let asked = RefCell::new(Vec::new());
+    let requested = RefCell::new(Vec::new());
     let counting = |path: &str| {
-        asked.borrow_mut().push(path.to_owned());
+        requested.borrow_mut().push(path.to_owned());
         load(path)
     };
     let file = ScenarioFile::parse_with("x.toml", FILE, &counting).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(rates(&file.resolve(None, &[]).unwrap()), [up(), down()]);
     assert_eq!(rates(&file.resolve(Some("other"), &[]).unwrap()), [down(), down()]);
-    assert_eq!(*asked.borrow(), ["cell/up.trace", "down.csv"]);
+    assert_eq!(*requested.borrow(), ["cell/up.trace", "down.csv"]);
 }
 
 #[test]

@@ -80,7 +80,7 @@ stored_names! {
 }
 
 stored_names! {
-    /// What a flow sends. The default is TCP, as in scenario files.
+    /// The kind of traffic of a flow. The default is TCP, as in scenario files.
     #[derive(Default)]
     pub enum FlowKind {
         /// A TCP bulk transfer.

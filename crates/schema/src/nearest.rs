@@ -1,6 +1,6 @@
 //! The known names that are nearest to an unknown one, for error messages.
 
-/// Number of names in a message: enough to find the one that was meant, and no catalogue.
+/// Maximum number of suggested names in a message.
 const COUNT: usize = 3;
 
 /// The three of `known` that are nearest to `word`, see [`by_similarity`].

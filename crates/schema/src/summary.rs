@@ -9,7 +9,7 @@ use crate::{DiscardedRun, EngineName, FlowSummary, LinkSummary, PublishedResult,
 /// The value of the summary's `schema` field.
 pub const SUMMARY_SCHEMA: &str = "longfat.summary/1";
 
-/// One or several runs of one scenario, beside the published figures.
+/// One or several runs of one scenario, with the published figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Always [`SUMMARY_SCHEMA`].
@@ -23,7 +23,7 @@ pub struct Summary {
     pub host: HostInfo,
     /// The runs, in their order of execution.
     pub runs: Vec<RunSummary>,
-    /// The published figures beside ours.
+    /// The published figures and ours.
     #[serde(default)]
     pub published: Vec<PublishedResult>,
 }

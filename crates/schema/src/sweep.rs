@@ -18,7 +18,7 @@ pub struct Sweep {
     pub title: String,
     /// The machine.
     pub host: HostInfo,
-    /// What is measured, as in `flows.bulk.goodput`.
+    /// The metric, as in `flows.bulk.goodput`.
     pub metric: String,
     /// Its unit: `bit/s`, `s`, `B` or `1`.
     pub unit: String,
@@ -103,14 +103,14 @@ pub struct WindowLaw {
     pub at: f64,
 }
 
-/// What `longfat sweep --fit --json` prints.
+/// The document of `longfat sweep --fit --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FitDocument {
     /// Always [`SWEEP_SCHEMA`].
     pub schema: String,
     /// The machine.
     pub host: HostInfo,
-    /// What was found.
+    /// The result of the search.
     pub fit: Fit,
 }
 
@@ -148,7 +148,7 @@ pub struct Unknown {
     pub best: SweptValue,
 }
 
-/// A published figure beside ours at the best values.
+/// A published figure and ours at the best values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FitFigure {
     /// The scenario.
@@ -157,7 +157,7 @@ pub struct FitFigure {
     pub id: String,
     /// Its variant.
     pub variant: Option<String>,
-    /// What is measured.
+    /// The metric.
     pub metric: String,
     /// `bit/s`, `s`, `B` or `1`.
     pub unit: String,

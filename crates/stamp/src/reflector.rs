@@ -29,7 +29,7 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// Starts listening. With a key it replies only to packets that are authenticated with it.
+    /// Starts listening. With a key the reflector replies only to packets authenticated with that key.
     ///
     /// # Errors
     /// If the address or port cannot be used.
@@ -43,7 +43,7 @@ impl Reflector {
         Ok(Reflector { socket, key })
     }
 
-    /// The UDP port at which it listens.
+    /// The UDP port of the reflector.
     pub fn port(&self) -> Option<u16> {
         self.socket.local_addr().ok()?.as_socket().map(|at| at.port())
     }

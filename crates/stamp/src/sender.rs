@@ -99,7 +99,7 @@ pub fn measure(
                 _ => break,
             }
         };
-        // A timeout of zero would block for ever.
+        // A timeout of zero would block forever.
         socket
             .set_read_timeout(Some(wait.clamp(Duration::from_micros(50), STOP_CHECK_INTERVAL)))
             .attempted(what)?;
@@ -167,10 +167,10 @@ mod tests {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let running = scope.spawn(|| reflector.run(&stop));
-            let answer = measure(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+            let result = measure(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
             stop.store(true, Ordering::Release);
             running.join().expect("no panic").unwrap();
-            answer
+            result
         })
     }
 
@@ -178,18 +178,18 @@ mod tests {
     fn packets_are_reflected_with_and_without_a_key() {
         let key = || Some(Key::new(*b"a key"));
         for (theirs, ours) in [(None, None), (key(), key())] {
-            let answer = reflected(theirs, ours);
-            assert_eq!((answer.sent, answer.lost), (30, 0));
-            let [least, median, ..] = answer.rtt_ms.unwrap();
-            assert!(0.0 < least && least <= median, "{answer:?}");
+            let result = reflected(theirs, ours);
+            assert_eq!((result.sent, result.lost), (30, 0));
+            let [least, median, ..] = result.rtt_ms.unwrap();
+            assert!(0.0 < least && least <= median, "{result:?}");
         }
     }
 
     #[test]
     fn a_wrong_key_gets_no_reply() {
-        let answer = reflected(Some(Key::new(*b"a key")), Some(Key::new(*b"another")));
-        assert_eq!((answer.sent, answer.lost), (30, 30));
-        let answer = reflected(Some(Key::new(*b"a key")), None);
-        assert_eq!(answer.lost, 30);
+        let result = reflected(Some(Key::new(*b"a key")), Some(Key::new(*b"another")));
+        assert_eq!((result.sent, result.lost), (30, 30));
+        let result = reflected(Some(Key::new(*b"a key")), None);
+        assert_eq!(result.lost, 30);
     }
 }

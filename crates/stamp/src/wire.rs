@@ -51,7 +51,7 @@ impl Key {
     /// HMAC-SHA-256 of a message (RFC 8762 section 4.4); a packet contains its first half.
     fn over(&self, message: &[u8]) -> Hmac<Sha256> {
         // HMAC takes keys of any length (RFC 2104 section 2).
-        Hmac::<Sha256>::new_from_slice(&self.0).expect("any length is one").chain_update(message)
+        Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length is valid").chain_update(message)
     }
 }
 
@@ -309,7 +309,7 @@ mod tests {
     /// in a wrong byte order is found. Packets of another implementation are in tests/vectors.rs; their
     /// fields agree with those of a third (scapy, contrib/stamp.py).
     #[test]
-    fn open_packets_are_laid_out_as_the_rfc_says() {
+    fn open_packets_have_the_layout_of_the_rfc() {
         let mut expected =
             vec![1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x81, 0x23, 0x21, 0x22];
         expected.extend([0; 28]);
@@ -325,7 +325,7 @@ mod tests {
     /// Sections 4.2.2 and 4.3.2 and RFC 8972 section 3. The code was computed by another implementation of
     /// HMAC-SHA-256 (Python's hmac).
     #[test]
-    fn authenticated_packets_are_laid_out_as_the_rfc_says() {
+    fn authenticated_packets_have_the_layout_of_the_rfc() {
         let key = Key::new(*b"secret");
         let bytes = REQUEST.to_bytes(Some(&key));
         assert_eq!(bytes.len(), 112);

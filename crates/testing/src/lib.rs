@@ -47,7 +47,7 @@ pub fn skip(missing: Missing, why: impl Display) {
 /// Calls a fuzz target's function with every file of its corpus, as a regression test.
 ///
 /// # Panics
-/// Where there is no corpus.
+/// If there is no corpus.
 pub fn replay_corpus(target: &str, fuzz: impl Fn(&[u8])) {
     let dir = fuzz_directory().join("corpus").join(target);
     let files = fs::read_dir(&dir).unwrap_or_else(|e| panic!("cannot read {}: {e}", dir.display()));

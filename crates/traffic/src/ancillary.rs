@@ -34,13 +34,13 @@ pub struct ReceivedDatagram {
 pub struct DatagramError {
     /// The error's number.
     pub errno: u32,
-    /// An ICMP message reported it.
+    /// Whether an ICMP message reported the error.
     pub by_icmp: bool,
     /// The ICMP message's type and code.
     pub kind: (u8, u8),
     /// For a packet that was too big: the MTU.
     pub info: u32,
-    /// Who sent the ICMP message.
+    /// The sender of the ICMP message.
     pub offender: Option<IpAddr>,
 }
 
@@ -66,7 +66,7 @@ pub fn set_error_reports(socket: &Socket, v4: bool, on: bool) -> io::Result<()> 
     }
 }
 
-/// True if nothing has arrived, or the error concerns an earlier datagram and the socket is still usable.
+/// Whether the socket is still usable: nothing has arrived, or the error concerns an earlier datagram.
 pub fn is_transient(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionRefused, HostUnreachable, Interrupted, NetworkUnreachable, TimedOut, WouldBlock,
@@ -78,7 +78,7 @@ pub fn is_transient(error: &io::Error) -> bool {
 /// Receives one datagram, or with MSG_ERRQUEUE one error report, with its ancillary data.
 ///
 /// # Errors
-/// Those of recvmsg(2).
+/// The errors of recvmsg(2).
 pub fn receive_with_ancillary(
     socket: &Socket,
     buffer: &mut [u8],
@@ -98,7 +98,7 @@ pub fn receive_with_ancillary(
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = mem::size_of_val(&control);
-    // SAFETY: the header points at buffers that live across the call, with their true lengths.
+    // SAFETY: the header points at buffers that live across the call, with their correct lengths.
     let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     if got < 0 {
         return Err(io::Error::last_os_error());

@@ -6,16 +6,16 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[error("{attempted}: {source}")]
 pub struct Error {
-    /// What was attempted, on which object: `cannot connect to 10.0.0.2:5201`.
+    /// The operation and its object: `cannot connect to 10.0.0.2:5201`.
     pub attempted: String,
     /// Why it failed.
     #[source]
     pub source: io::Error,
 }
 
-/// Adds what was attempted to an I/O error.
+/// Adds the attempted operation to an I/O error.
 pub trait Attempted<T> {
-    /// On failure, adds what was attempted: `cannot set up a stream`.
+    /// On failure, adds the attempted operation: `cannot set up a stream`.
     ///
     /// # Errors
     /// The I/O error with that text.

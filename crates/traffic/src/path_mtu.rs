@@ -1,4 +1,4 @@
-//! The path MTU as the kernel knows it, and sockets whose packets are never fragmented.
+//! The path MTU in the kernel's routing cache, and sockets whose packets are never fragmented.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -24,7 +24,7 @@ pub fn forbid_fragments(socket: &Socket, v4: bool) -> Result<(), Error> {
     os::set_option(socket, level, name, value).attempted(|| "cannot forbid fragments".into())
 }
 
-/// The MTU of a connected socket's route as the kernel knows it, bytes of IP.
+/// The MTU of a connected socket's route in the kernel's routing cache, bytes of IP.
 ///
 /// # Errors
 /// If the socket is not connected.
@@ -39,7 +39,7 @@ pub fn mtu_of(socket: &Socket, peer: SocketAddr) -> Result<u32, Error> {
     Ok(u32::try_from(mtu).unwrap_or(DEFAULT_MTU))
 }
 
-/// The MTU of the route to an address as the kernel knows it, bytes of IP: the device's MTU, or less if a
+/// The MTU of the route to an address in the kernel's routing cache, bytes of IP: the device's MTU, or less if a
 /// router reported less.
 ///
 /// # Errors

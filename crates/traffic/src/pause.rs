@@ -1,4 +1,4 @@
-//! A receiving application that stops reading for a while, as an application that computes, swaps or hangs.
+//! A receiving application that pauses reading, like a program that computes, swaps or hangs.
 //!
 //! Data that arrives during the pause fills the receive buffer; then the kernel closes the window and the
 //! sender probes it (RFC 9293 section 3.8.6.1). This module is only the application's part.
@@ -15,7 +15,7 @@ const TICK: Duration = Duration::from_millis(5);
 pub struct ReadPause {
     /// The application stops reading at this time.
     pub from: Instant,
-    /// It resumes at this time; `None` is never.
+    /// The application resumes at this time; `None`: never.
     pub until: Option<Instant>,
 }
 

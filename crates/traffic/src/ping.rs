@@ -1,5 +1,5 @@
 //! ICMP echo (RFC 792, RFC 4443) over a raw socket. The kernel stamps each request when the device takes it
-//! and each reply when it arrives, so that delays in this program do not count. (ping(8) stamps requests
+//! and each reply when it arrives, so delays in this program are excluded. (ping(8) stamps requests
 //! itself.)
 
 use std::{
@@ -109,7 +109,7 @@ impl PingSocket {
                 }
             }
         }
-        // Requests that could still be answered when the run was stopped do not count as lost.
+        // Requests that had not timed out when the run was stopped do not count as lost.
         let now = os::realtime();
         for (i, sent_at) in sent.iter().enumerate() {
             if sent_at.is_some_and(|sent_at| now.saturating_sub(sent_at) > options.timeout) {
@@ -160,7 +160,7 @@ impl PingSocket {
     /// The next reply to one of our requests: its sequence number and arrival.
     fn receive(&self, wait: Duration) -> Result<Option<(u16, Duration)>, Error> {
         let what = || format!("cannot receive echo replies from {}", self.to);
-        // A timeout of zero would block for ever.
+        // A timeout of zero would block forever.
         let wait = wait.clamp(Duration::from_micros(100), Duration::from_millis(100));
         self.socket.set_read_timeout(Some(wait)).attempted(what)?;
         let mut buffer = [0u8; 2048];
@@ -176,7 +176,7 @@ impl PingSocket {
         Ok(self.reply(&buffer[..len]).map(|sequence| (sequence, stamp.unwrap_or(now))))
     }
 
-    /// The sequence number, if `packet` is a reply to a request of ours.
+    /// The sequence number, if `packet` is a reply to a request of this socket.
     fn reply(&self, packet: &[u8]) -> Option<u16> {
         let (icmp, reply) = match self.to {
             IpAddr::V4(_) => {

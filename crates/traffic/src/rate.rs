@@ -1,4 +1,4 @@
-//! The pace of an application that reads or writes slowly.
+//! Paces an application that reads or writes at a limited rate.
 
 use std::time::{Duration, Instant};
 
@@ -26,14 +26,14 @@ impl Pace {
     pub(crate) fn wait(&self, stop: &Stop, max: usize) -> usize {
         let bytes_per_second = self.rate.as_f64() / 8.0;
         let tick = (bytes_per_second * TICK.as_secs_f64()) as u64;
-        let wanted = tick.clamp(1, max as u64);
+        let needed = tick.clamp(1, max as u64);
         while !stop.is_set() {
             let allowed = (self.start.elapsed().as_secs_f64() * bytes_per_second) as u64;
             let due = allowed.saturating_sub(self.done);
-            if due >= wanted {
+            if due >= needed {
                 return due.min(max as u64) as usize;
             }
-            let missing = Duration::from_secs_f64((wanted - due) as f64 / bytes_per_second);
+            let missing = Duration::from_secs_f64((needed - due) as f64 / bytes_per_second);
             std::thread::sleep(missing.min(TICK));
         }
         0

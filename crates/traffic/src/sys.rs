@@ -14,6 +14,9 @@ use std::{
 use socket2::{SockAddr, Socket};
 
 /// Receives and discards up to `len` bytes without copying them (MSG_TRUNC, see tcp(7)); 0 at the end.
+///
+/// # Errors
+/// The errors of recv(2).
 pub fn discard(socket: &Socket, len: usize) -> io::Result<usize> {
     // SAFETY: with MSG_TRUNC the kernel writes nothing to the buffer of a TCP socket.
     os::check_len(unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), len, libc::MSG_TRUNC) })
@@ -24,6 +27,9 @@ pub struct Pages(File);
 
 impl Pages {
     /// `len` zeros.
+    ///
+    /// # Errors
+    /// If the memory file cannot be created or filled.
     pub fn new(len: usize) -> io::Result<Self> {
         // SAFETY: the name is a zero-terminated string; the descriptor is new and has no other owner.
         let file = unsafe {
@@ -35,6 +41,9 @@ impl Pages {
     }
 
     /// A copy of `from`.
+    ///
+    /// # Errors
+    /// If the memory file cannot be created or filled.
     pub fn of(from: &[u8]) -> io::Result<Self> {
         let pages = Pages::new(0)?;
         (&pages.0).write_all(from)?;
@@ -42,6 +51,9 @@ impl Pages {
     }
 
     /// Sends the first `len` bytes, or some of them.
+    ///
+    /// # Errors
+    /// The errors of sendfile(2).
     pub fn send(&self, socket: &Socket, len: usize) -> io::Result<usize> {
         let mut from: libc::off_t = 0;
         // SAFETY: both descriptors are open, and `from` lives across the call.
@@ -51,12 +63,18 @@ impl Pages {
 
 /// Sends the next `len` bytes of `file`, or some of them, without copying them (sendfile(2)); 0 at the end of
 /// the file.
+///
+/// # Errors
+/// The errors of sendfile(2).
 pub fn send_file(file: &File, socket: &Socket, len: usize) -> io::Result<usize> {
     // SAFETY: both descriptors are open; without an offset the call uses and advances the file's position.
     os::check_len(unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), std::ptr::null_mut(), len) })
 }
 
 /// Fills `bytes` with random bytes (getrandom(2)).
+///
+/// # Errors
+/// The errors of getrandom(2).
 pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -99,6 +117,9 @@ struct FlowLabelRequest {
 
 /// Leases an IPv6 flow label for packets of `socket` to `to`, and enables sending the flow label given to
 /// connect(2).
+///
+/// # Errors
+/// If the kernel refuses the label.
 pub fn lease_flow_label(socket: &Socket, to: Ipv6Addr, label: u32) -> io::Result<()> {
     /// IPV6_FL_A_GET, IPV6_FL_S_ANY and IPV6_FL_F_CREATE.
     const GET: (u8, u8, u16) = (0, 255, 1);
@@ -130,6 +151,9 @@ impl Timer {
     }
 
     /// Expires in `time`, instead of at the time set before.
+    ///
+    /// # Errors
+    /// The errors of timerfd_settime(2).
     pub fn set(&self, time: Duration) -> io::Result<()> {
         // Zero would disarm the timer.
         let time = time.max(Duration::from_nanos(1));
@@ -156,12 +180,18 @@ impl Timer {
 }
 
 /// Limits the socket's pacing to `bytes_per_second`.
+///
+/// # Errors
+/// If the kernel refuses the option.
 pub fn set_max_pacing_rate(socket: &Socket, bytes_per_second: u64) -> io::Result<()> {
     os::set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
 }
 
 /// Enables time stamps of packets that `socket` sends, when the device takes them, and of packets that it
 /// receives, when they arrive (Documentation/networking/timestamping.rst).
+///
+/// # Errors
+/// If the kernel refuses an option.
 pub fn enable_packet_stamps(socket: &Socket) -> io::Result<()> {
     enable_arrival_stamps(socket)?;
     let sent = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
@@ -169,17 +199,26 @@ pub fn enable_packet_stamps(socket: &Socket) -> io::Result<()> {
 }
 
 /// Enables time stamps of packets that `socket` receives.
+///
+/// # Errors
+/// If the kernel refuses the option.
 pub fn enable_arrival_stamps(socket: &Socket) -> io::Result<()> {
     os::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)
 }
 
 /// Receives one datagram and the kernel's time stamp of its arrival, if it has one.
+///
+/// # Errors
+/// The errors of recvmsg(2).
 pub fn receive_stamped(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
     receive(socket, buffer, 0, libc::SCM_TIMESTAMPNS)
 }
 
 /// Like [`receive_stamped`], and returns the sender's address. Does not block: `WouldBlock` if there is no
 /// datagram.
+///
+/// # Errors
+/// The errors of recvmsg(2).
 pub fn receive_stamped_from(
     socket: &Socket,
     buffer: &mut [u8],
@@ -201,6 +240,9 @@ pub fn receive_stamped_from(
 
 /// Reads a sent packet, with all its headers, and the kernel's time stamp of its departure from the error
 /// queue; `WouldBlock` if there is none yet.
+///
+/// # Errors
+/// The errors of recvmsg(2).
 pub fn receive_departure_stamp(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
     // Of the three stamps in SCM_TIMESTAMPING the first is the software stamp.
     receive(socket, buffer, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT, libc::SCM_TIMESTAMPING)
@@ -272,6 +314,9 @@ pub unsafe fn each_control(message: &libc::msghdr, mut visit: impl FnMut(i32, i3
 }
 
 /// Sets the receive buffer to `bytes`: with CAP_NET_ADMIN beyond net.core.rmem_max, otherwise up to it.
+///
+/// # Errors
+/// If the kernel refuses the option.
 pub fn widen_receive_buffer(socket: &Socket, bytes: i32) -> io::Result<()> {
     os::set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
         .or_else(|_| os::set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))

@@ -235,19 +235,19 @@ fn set_mss(socket: &Socket, options: &TcpOptions) -> Result<(), Error> {
 /// Sets a buffer size: with CAP_NET_ADMIN beyond the machine's limit, otherwise within it.
 fn set_buffer(socket: &Socket, bytes: u64, force: i32, plain: i32, which: &str) -> Result<(), Error> {
     // The kernel doubles the value in an int.
-    let wanted = i32::try_from(bytes.min(i32::MAX as u64 / 2)).unwrap_or(i32::MAX / 2);
-    if os::set_option(socket, libc::SOL_SOCKET, force, wanted).is_ok() {
+    let requested = i32::try_from(bytes.min(i32::MAX as u64 / 2)).unwrap_or(i32::MAX / 2);
+    if os::set_option(socket, libc::SOL_SOCKET, force, requested).is_ok() {
         return Ok(());
     }
-    os::set_option(socket, libc::SOL_SOCKET, plain, wanted)
-        .attempted(|| format!("cannot set the {which} buffer to {wanted} bytes"))?;
+    os::set_option(socket, libc::SOL_SOCKET, plain, requested)
+        .attempted(|| format!("cannot set the {which} buffer to {requested} bytes"))?;
     let got = if which == "send" { socket.send_buffer_size() } else { socket.recv_buffer_size() }
         .attempted(|| format!("cannot read the {which} buffer's size"))?;
-    if got < wanted as usize * 2 {
+    if got < requested as usize * 2 {
         let limit = if which == "send" { "net.core.wmem_max" } else { "net.core.rmem_max" };
         return Err(Error {
             attempted: format!(
-                "cannot set the {which} buffer to {wanted} bytes: the kernel set {}; without root {limit} is the limit",
+                "cannot set the {which} buffer to {requested} bytes: the kernel set {}; without root {limit} is the limit",
                 got / 2
             ),
             source: io::Error::from(io::ErrorKind::PermissionDenied),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_holds_the_sender_back() {
+    fn a_slow_reader_limits_the_sender() {
         let options = TcpOptions {
             read_rate: Some(BitRate(8_000_000)),
             receive_buffer: Some(Bytes(65_536)),

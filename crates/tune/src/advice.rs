@@ -117,12 +117,12 @@ pub enum RecommendationStatus {
     /// The setting should be changed, but cannot be changed from this network namespace.
     #[serde(rename = "elsewhere")]
     NotChangeable {
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// The setting could not be read.
     Unknown {
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// The machine's owner has to decide.

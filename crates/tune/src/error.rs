@@ -8,7 +8,7 @@ pub enum Error {
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was attempted, with its object.
+        /// The operation and its object.
         what: String,
         /// Why it failed.
         source: io::Error,
@@ -46,7 +46,7 @@ pub enum Error {
     Journal {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The journal belongs to another network namespace.

@@ -134,7 +134,7 @@ fn add_driver_facts(mut device: Device) -> Device {
     device.numa_node = match node {
         Some(node) if node >= 0 => Reading::Known(node),
         Some(_) => Reading::unknown("this machine has only one memory node, or does not report it"),
-        None => Reading::unknown("the device is not on a bus"),
+        None => Reading::unknown("the device is virtual (no bus)"),
     };
     device.interrupts = interrupts(&sysfs_device);
     device

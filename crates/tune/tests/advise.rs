@@ -83,7 +83,7 @@ fn advice_for_ten_gigabits_over_fifty_milliseconds_by_kernel() {
 }
 
 #[test]
-fn nothing_is_lowered_unless_asked() {
+fn settings_are_lowered_on_request_only() {
     let mut facts = host("6.18.44");
     set(&mut facts, "net.ipv4.tcp_rmem", "4096 131072 536870912");
     set(&mut facts, "net.core.rmem_max", "536870912");
@@ -167,7 +167,7 @@ fn devices_get_commands_but_no_sysctl_changes() {
     assert_eq!(
         status(&advice, "eth7 link").unwrap().0,
         &RecommendationStatus::ManualReview,
-        "1 Gb/s never makes 10"
+        "a link of 1 Gb/s cannot carry 10"
     );
     assert_eq!(status(&advice, "eth7 qdisc"), Some((&RecommendationStatus::ManualReview, "fq")));
     assert_eq!(
@@ -217,7 +217,7 @@ proptest! {
 
     /// Facts also come from other hosts, which are not trusted.
     #[test]
-    fn no_facts_panic(texts in proptest::collection::vec("[-0-9 a-z]{0,40}", 17), rate in any::<u64>(), rtt in any::<u64>(), streams in any::<u32>()) {
+    fn arbitrary_facts_cause_no_panic(texts in proptest::collection::vec("[-0-9 a-z]{0,40}", 17), rate in any::<u64>(), rtt in any::<u64>(), streams in any::<u32>()) {
         let mut facts = host("6.18.44");
         let names: Vec<String> = facts.sysctls.keys().cloned().collect();
         for (name, text) in names.iter().zip(&texts) {

@@ -341,7 +341,7 @@ fn after_applying_twice_revert_restores_the_original_values() {
 }
 
 #[test]
-fn lines_that_others_added_to_the_file_are_reported_when_it_is_removed() {
+fn added_lines_are_reported_when_the_file_is_removed() {
     let (directory, proc_sys) = normalized(host_of_files)(2);
     let paths = host_paths(directory.path(), &proc_sys);
     apply(&paths, &requested(&proc_sys), |_| {}).unwrap();

@@ -4,7 +4,7 @@
 
 use crate::ParseError;
 
-/// What error messages say about a quantity.
+/// Texts about a quantity for error messages.
 #[derive(Clone, Copy)]
 pub(crate) struct QuantityKind {
     /// `rate`, `size`, `time`.

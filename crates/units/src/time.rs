@@ -17,7 +17,7 @@ use crate::{
 /// A time in nanoseconds: an instant since the run's start, or a span.
 ///
 /// Sums and products saturate at [`Time::MAX`], which as an instant is [`Time::NEVER`]. Subtraction has no
-/// operator, because the caller must say what a negative result means: [`Time::since`] (impossible),
+/// operator, because the caller must choose the meaning of a negative result: [`Time::since`] (impossible),
 /// [`Time::saturating_sub`] (zero) or [`Time::checked_sub`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]

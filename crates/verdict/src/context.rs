@@ -1,4 +1,4 @@
-//! What is known about a flow beside its samples.
+//! Known facts about a flow in addition to its samples.
 
 use schema::LinkDirection;
 
@@ -41,7 +41,7 @@ pub struct FlowContext {
     pub host_use: Vec<String>,
 }
 
-/// What this program's traffic generator was requested to do. Without a request it writes and reads as fast
+/// The request to this program's traffic generator. Without a request it writes and reads as fast
 /// as the host can.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Generator {
@@ -62,7 +62,7 @@ pub struct Generator {
 pub struct PathLink {
     /// The link's name.
     pub name: String,
-    /// Which direction of the link.
+    /// The direction of the link.
     pub direction: LinkDirection,
     /// Its rate, bit/s on the wire.
     pub rate_bps: f64,

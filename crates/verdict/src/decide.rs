@@ -125,7 +125,7 @@ enum SlowEnd {
     Reader,
 }
 
-/// What reduced the congestion window up to a sample.
+/// The causes that reduced the congestion window up to a sample.
 #[derive(Debug, Default)]
 struct Reductions {
     /// The sending host's own device dropped the lost segments.
@@ -159,7 +159,7 @@ impl Reductions {
         (self.retransmitted, self.marked) = (retransmitted, marked);
     }
 
-    /// What reduced the window within [`MAX_ROUND_TRIPS_AFTER_REDUCTION`] before a sample.
+    /// The cause that reduced the window within [`MAX_ROUND_TRIPS_AFTER_REDUCTION`] before a sample.
     fn recent(&self, row: &FlowSample) -> Option<Cause> {
         let round_trips = (row.time_us - self.latest_us) / row.srtt_us.unwrap_or(1).max(1);
         self.latest.filter(|_| round_trips <= MAX_ROUND_TRIPS_AFTER_REDUCTION)
@@ -288,7 +288,7 @@ fn judge(
     Some(Judgement::Limit(Cause::HostCpu))
 }
 
-/// Why an application does not keep up. Other programs are slow by themselves; our own generator only by
+/// The cause if an application does not keep up. Other programs may be slow themselves; longfat's generator is slow only on
 /// request.
 fn judge_slow_end(end: SlowEnd, row: &FlowSample, history: &History, context: &FlowContext) -> Judgement {
     let Some(generator) = &context.generator else { return Judgement::Limit(Cause::Application) };
@@ -336,7 +336,7 @@ fn has_standing_queue(row: &FlowSample, part: i64) -> bool {
     srtt - min_rtt >= (min_rtt / part).max(MIN_STANDING_QUEUE_US).max(variation)
 }
 
-/// A limit at one of the ends, beside the network.
+/// A limit at one of the ends, outside the network.
 enum EndLimit {
     /// The peer's window or the send buffer.
     Buffer(Cause),

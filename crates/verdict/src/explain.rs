@@ -359,7 +359,7 @@ fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Expla
     Explanation { evidence, ..Explanation::default() }
 }
 
-/// What limits a buffer's size.
+/// The limit of a buffer's size.
 fn buffer_limit(buffer: &Buffer, sysctl: &str, option: &str) -> String {
     match buffer {
         Buffer::Unknown => "its limit is unknown".into(),
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_buffer_is_the_applications_to_change() {
+    fn only_the_application_can_change_a_fixed_buffer() {
         let (context, mut summary) = lab8(Buffer::Fixed(1_000_000));
         explain(&[], &context, &mut summary);
         let remedy = summary.remedy.unwrap();

@@ -23,10 +23,10 @@ const MIN_OTHER_LIMIT_SHARE: f64 = 0.25;
 /// The other window is a second limit where it is larger than the first by less than this share.
 const MAX_WINDOW_EXCESS: f64 = 0.15;
 
-/// When a flow ran and what it transferred.
+/// Start, end and transferred bytes of a flow.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FlowTimes {
-    /// What it sends.
+    /// The kind of traffic.
     pub kind: FlowKind,
     /// Congestion control.
     pub cc: Option<String>,
@@ -112,7 +112,7 @@ pub fn summarize(
     summary
 }
 
-/// The second limit beside the verdict: the one with the largest share of the others, or a window or buffer
+/// The second limit, in addition to the verdict: the one with the largest share of the others, or a window or buffer
 /// that is hardly larger than the one that is filled. Losses and slow start are phases of a flow, not lasting
 /// limits, and have no second.
 fn second_limit(
@@ -342,14 +342,14 @@ mod tests {
         /// elapsed time.
         #[test]
         fn no_rate_exceeds_bytes_over_time(
-            looks in prop::collection::vec((1i64..300_000, 0i64..3_000_000, any::<bool>()), 2..200),
+            samples in prop::collection::vec((1i64..300_000, 0i64..3_000_000, any::<bool>()), 2..200),
         ) {
             let (mut now, mut bytes) = (0, 0);
             let mut rows = Vec::new();
-            for (after, more, is_told) in looks {
+            for (after, more, is_reported) in samples {
                 (now, bytes) = (now + after, bytes + more);
-                let told = is_told.then_some(bytes);
-                rows.push(FlowSample { time_us: now, bytes_received: told, ..row(1, Cause::PathRate) });
+                let reported = is_reported.then_some(bytes);
+                rows.push(FlowSample { time_us: now, bytes_received: reported, ..row(1, Cause::PathRate) });
             }
             let context = FlowContext { name: "f".into(), ..FlowContext::default() };
             let summary = summarize(&rows, &[], &FlowTimes { kind: FlowKind::Tcp, ..FlowTimes::default() }, &context);

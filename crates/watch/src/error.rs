@@ -8,7 +8,7 @@ pub enum Error {
     /// A system call failed.
     #[error("cannot {operation}: {cause}")]
     Os {
-        /// What was attempted, and on what.
+        /// The operation and its object.
         operation: String,
         /// Why it failed.
         #[source]

@@ -16,11 +16,11 @@ use crate::{Process, SocketSample, SocketState, socket_sample::unmapped};
 /// levels.
 const MAX_NESTING: usize = 64;
 
-/// A syntax error in a filter: what is wrong, and where.
+/// A syntax error in a filter, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}\n  {text}\n  {}{}", " ".repeat(.text[..*.offset].chars().count()), "^".repeat((*.width).max(1)))]
 pub struct FilterError {
-    /// What is wrong.
+    /// The problem.
     pub message: String,
     /// The whole filter.
     pub text: String,

@@ -168,7 +168,7 @@ impl fmt::Display for SocketAddresses {
     }
 }
 
-/// What sock_diag reports about one connection at one instant.
+/// A report of sock_diag about one connection at one instant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SocketSample {
     /// Identifies the connection.

@@ -3,7 +3,7 @@
 /// Size of the newest layout decoded here, bytes (Linux 6.18, with AccECN's counters).
 pub(crate) const TCP_INFO_BYTES: usize = 280;
 
-/// What the kernel returned for TCP_INFO.
+/// The kernel's reply to TCP_INFO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
     bytes: [u8; TCP_INFO_BYTES],

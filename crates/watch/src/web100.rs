@@ -44,7 +44,7 @@ pub struct Instrument {
     pub unit: &'static str,
     /// How close the value is to web100's definition.
     pub fidelity: Fidelity,
-    /// Where the value comes from; for a blank, why there is none.
+    /// The source of the value; for a blank, the reason why there is none.
     pub source: &'static str,
     read: fn(&TrackedConnection) -> Option<u64>,
 }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_computed_as_the_source_text_says() {
+    fn values_match_their_source_texts() {
         let mut bytes = [0u8; 280];
         for (at, value) in [(16, 1000u32), (24, 10), (28, 2), (32, 3), (36, 1)] {
             bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());

@@ -203,7 +203,7 @@ impl<'a> UnitReader<'a, '_> {
         let name = self.name(entry)?;
         if SHARED.iter().any(|(shared, size)| *shared == name && *size as u64 != bytes) {
             let what = format!(
-                "struct {name} differs from that of longfat's vmlinux.h: include vmlinux.h instead of a definition"
+                "struct {name} differs from the one in longfat's vmlinux.h: remove this definition and include vmlinux.h"
             );
             found.mismatches.push((self.line(entry)?, what));
         }

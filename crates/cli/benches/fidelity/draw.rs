@@ -1,29 +1,29 @@
-//! The matrix: which scenarios are compared. Drawn from one fixed seed, so that nothing that was measured decides what is
-//! measured; the same on any machine.
+//! Draws the matrix of compared scenarios from a fixed seed. The choice does not depend on measured results, and is the same
+//! on any machine.
 
 use std::fmt::Write;
 
-/// Of all draws. Chosen before anything was measured.
+/// Seed of all draws; it was fixed before the first measurement.
 const SEED: u64 = 20_261_121;
 /// Length of each run, seconds.
 pub const SECONDS: u32 = 60;
-/// Runs of a scenario in the simulator, and in the lab where chance decides.
+/// Number of runs of a scenario in the simulator, and also in the lab if the result depends on chance.
 pub const REPEATS: u32 = 5;
 /// The congestion controls of a stock kernel with BBR.
 const CONTROLS: [&str; 3] = ["cubic", "reno", "bbr"];
-/// Bytes of a packet beside its IP bytes, as Ethernet has them.
+/// Ethernet bytes of a packet in addition to its IP bytes.
 const OVERHEAD: u32 = 38;
-/// Queues hold so many packets at least.
-const FEWEST_PACKETS: f64 = 8.0;
+/// Minimum capacity of a queue.
+const MIN_QUEUE_PACKETS: f64 = 8.0;
 
-/// What is lost beside what the queue drops.
+/// Packet loss in addition to drops at the queue.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Loss {
     /// Nothing.
     None,
     /// These packets, counted from 1.
     Placed(Vec<u64>),
-    /// Each with this probability.
+    /// Each packet with this probability.
     Random(f64),
 }
 
@@ -36,17 +36,17 @@ pub struct Case {
     pub controls: Vec<&'static str>,
     /// Mb/s.
     pub rate_mbps: f64,
-    /// Propagation both ways, ms.
+    /// Propagation delay of both directions together, ms.
     pub rtt_ms: f64,
-    /// Of rate times round-trip time.
+    /// Size of the queue as a multiple of the bandwidth-delay product.
     pub queue_bdp: f64,
-    /// IP bytes.
+    /// MTU, bytes of IP.
     pub mtu: u32,
-    /// What is lost.
+    /// Packet loss.
     pub loss: Loss,
-    /// The most that `tcp_rmem` and `tcp_wmem` allow; what the machine has where `None`.
+    /// Maximum of `tcp_rmem` and `tcp_wmem`; `None` keeps the machine's.
     pub buffer_bytes: Option<u64>,
-    /// It has random loss or two flows.
+    /// Whether it has random loss or two flows.
     pub is_random: bool,
     /// Start of the second flow in each run, ms.
     starts_ms: Vec<u64>,
@@ -86,7 +86,7 @@ fn case(number: usize, flows: usize, random: bool, draw: &mut Draw) -> Case {
     Case { number, controls, rate_mbps, rtt_ms, queue_bdp, mtu, loss, buffer_bytes, is_random, starts_ms }
 }
 
-/// One to 20 places anywhere in the run, early ones as likely as late ones on a logarithmic scale; three in ten are bursts
+/// Positions of one to 20 losses in the run, uniformly distributed on a logarithmic scale. Three in ten are bursts
 /// of up to 20 packets.
 fn placed(packets: f64, draw: &mut Draw) -> Vec<u64> {
     let places = draw.between(1.0, 20.0) as usize;
@@ -105,10 +105,10 @@ impl Case {
     /// Bytes of the queue.
     pub fn queue_bytes(&self) -> u64 {
         let bdp = self.rate_mbps * 1e6 / 8.0 * self.rtt_ms / 1e3;
-        (self.queue_bdp * bdp).max(FEWEST_PACKETS * f64::from(self.mtu + OVERHEAD)) as u64
+        (self.queue_bdp * bdp).max(MIN_QUEUE_PACKETS * f64::from(self.mtu + OVERHEAD)) as u64
     }
 
-    /// A title for people, and the parameters of the table.
+    /// The scenario's parameters, as title and for the table.
     pub fn title(&self) -> String {
         format!(
             "{}: {}, {} Mb/s, {} ms, queue {} BDP, MTU {}, {}",
@@ -122,7 +122,7 @@ impl Case {
         )
     }
 
-    /// What is lost, shortly.
+    /// Short description of the packet loss.
     pub fn loss_name(&self) -> String {
         match &self.loss {
             Loss::None => "no loss".into(),
@@ -131,7 +131,7 @@ impl Case {
         }
     }
 
-    /// The scenario file of a run, from 0 on.
+    /// The scenario file of run number `run`; the first is 0.
     pub fn toml(&self, run: u32) -> String {
         let loss = match &self.loss {
             Loss::None => String::new(),
@@ -175,9 +175,9 @@ backward = {{ delay = "{delay_us:.0}us" }}
     }
 }
 
-/// Three digits that count.
+/// Rounds to three significant digits.
 fn rounded(value: f64) -> f64 {
-    format!("{value:.2e}").parse().expect("a number that was just written")
+    format!("{value:.2e}").parse().expect("a formatted number can be parsed")
 }
 
 /// SplitMix64 (Steele and others 2014).
@@ -192,12 +192,12 @@ impl Draw {
         x ^ (x >> 31)
     }
 
-    /// From 0 to 1.
+    /// Uniform from 0 to 1.
     fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Each factor as likely as any other.
+    /// Uniform on a logarithmic scale.
     fn between(&mut self, least: f64, most: f64) -> f64 {
         least * (most / least).powf(self.share())
     }

@@ -1,9 +1,9 @@
-//! `make fidelity`: the simulator against this machine's kernel in the lab, over a matrix of scenarios drawn beforehand.
+//! `make fidelity`: compares the simulator with this machine's kernel in the lab, over a matrix of random scenarios.
 //!
-//! `sim` runs the simulator again, `lab` runs what the store lacks, `report` writes docs/fidelity.md and its pictures;
-//! without a word all three. `guests` runs the matrix in every kernel of `longfat kernel list` in virtual time, and the
-//! simulator of each, and writes docs/fidelity-kernels.md; `guests-report` writes what is kept. The store is the directory of the
-//! environment's LONGFAT_FIDELITY, or `fidelity` beside the program.
+//! `sim` runs the simulator again, `lab` runs in the lab what the store lacks, `report` writes docs/fidelity.md and its
+//! pictures; no argument means all three. `guests` runs the matrix in every kernel of `longfat kernel list` in virtual time,
+//! and in the simulator of each version, and writes docs/fidelity-kernels.md; `guests-report` only writes the page from stored
+//! runs. The store is the directory LONGFAT_FIDELITY, or `fidelity` beside the program.
 
 mod draw;
 mod report;
@@ -16,7 +16,7 @@ use runs::{Job, Side, Store};
 
 fn main() {
     let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let asked = |word: &str| words.is_empty() || words.iter().any(|w| w == word);
+    let requested = |word: &str| words.is_empty() || words.iter().any(|w| w == word);
     let beside = PathBuf::from(env!("CARGO_BIN_EXE_longfat")).with_file_name("fidelity");
     let store = Store::open(&env::var_os("LONGFAT_FIDELITY").map_or(beside, PathBuf::from));
     let cases = draw::matrix();
@@ -29,13 +29,13 @@ fn main() {
         let of = |case| runs::jobs(case, store.lab_runs(sim, case).expect("the simulator has run"));
         cases.iter().flat_map(of).collect()
     };
-    if asked("sim") {
+    if requested("sim") {
         store.simulate(&Side::sim(), &all);
     }
-    if asked("lab") {
+    if requested("lab") {
         store.emulate(&needed(&Side::sim()));
     }
-    if asked("report") {
+    if requested("report") {
         report::write(&cases, &store);
     }
     if words.iter().any(|w| w == "guests") {

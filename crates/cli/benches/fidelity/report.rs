@@ -1,4 +1,4 @@
-//! What the comparison says: a row a scenario, quantiles over the matrix, and pictures of the worst ones.
+//! Writes the results of the comparison: a row per scenario, quantiles over the matrix, and plots of the largest errors.
 
 use std::{
     fmt::Write,
@@ -14,19 +14,19 @@ use crate::{
     runs::{Job, Side, Store, goodput_bps, jobs},
 };
 
-/// So many scenarios, those with the largest error of goodput, get a picture.
+/// Number of scenarios with a plot: those with the largest errors of goodput.
 const PICTURES: usize = 4;
-/// Scenarios in the list of the largest errors.
+/// Number of scenarios in the list of the largest errors.
 const WORST: usize = 8;
-/// Fewer retransmissions than this are not compared as a ratio: one more or less would look like much.
-const FEW_RETRANSMISSIONS: f64 = 20.0;
+/// Minimum number of retransmissions for a ratio: below it, a difference of one would be a large error.
+const MIN_RETRANSMISSIONS: f64 = 20.0;
 
-/// The figures of a scenario by one engine: means over its runs.
+/// The results of one engine for a scenario: means over the runs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Figures {
-    /// Of all flows together, bit/s.
+    /// Sum over all flows, bit/s.
     goodput: f64,
-    /// Of all flows together, segments.
+    /// Sum over all flows, segments.
     retransmitted: f64,
     /// Mean over flows, ms.
     rtt_ms: f64,
@@ -98,7 +98,7 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// The largest error of goodput first.
+/// Sorts by the error of goodput, the largest first.
 fn worst_first(rows: &mut [Row]) {
     rows.sort_by(|a, b| b.goodput_error().abs().total_cmp(&a.goodput_error().abs()));
 }
@@ -126,12 +126,12 @@ fn mean(runs: &[RunSummary]) -> Figures {
 }
 
 impl Row {
-    /// Simulated over emulated, less 1.
+    /// Relative error of the simulated goodput.
     fn goodput_error(&self) -> f64 {
         self.sim.goodput / self.lab.goodput - 1.0
     }
 
-    /// Cells that every table of scenarios has: what it is, how often it was run, goodput and retransmissions.
+    /// Common cells of all tables: the scenario, the number of runs, goodput and retransmissions.
     fn cells(&self) -> String {
         format!(
             "| {} | {} | {:.2} Mb/s | {:.2} | {:+.1} % | {:.0} | {:.0} |",
@@ -146,7 +146,7 @@ impl Row {
     }
 
     fn retransmission_error(&self) -> f64 {
-        let least = |count: f64| count.max(FEW_RETRANSMISSIONS);
+        let least = |count: f64| count.max(MIN_RETRANSMISSIONS);
         least(self.sim.retransmitted) / least(self.lab.retransmitted) - 1.0
     }
 

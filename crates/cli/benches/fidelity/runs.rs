@@ -1,9 +1,9 @@
-//! Runs of the matrix, kept in a directory: those of the lab and of guest kernels once and for all, the simulator's anew each
+//! Runs of the matrix, stored in a directory. Runs of the lab and of guest kernels are made once, those of the simulator each
 //! time.
 //!
-//! Four labs run side by side, at real-time priority: a flow that waits for other programs sends in bursts (measured: a
-//! quarter of the goodput beside compilers). None of them polls, for that would starve the others: this program holds the
-//! right to do so. The machine should have nothing else to do all the same.
+//! Four labs run in parallel at real-time priority: a flow that waits for other programs sends in bursts (measured: a
+//! quarter of the goodput beside compilers). None of them polls, because that would starve the others: this program holds
+//! the busy-poll lock. The machine should otherwise be idle.
 
 use std::{
     env, fs,
@@ -22,21 +22,21 @@ use schema::{RunSummary, Summary};
 
 use crate::draw::{Case, REPEATS};
 
-/// Labs side by side.
+/// Number of parallel labs.
 const LABS: usize = 4;
-/// They carry so many Mb/s at most.
-const MOST_MBPS: f64 = 700.0;
-/// Where the simulator's goodputs differ by more than this share, chance decides.
+/// Maximum total rate of the parallel labs, Mb/s.
+const MAX_TOTAL_MBPS: f64 = 700.0;
+/// If the simulator's goodputs of different seeds differ by more than this share, the result depends on chance.
 const SPREAD: f64 = 0.03;
-/// So often a run is tried until it can be trusted.
-const TRIES: u32 = 5;
+/// Maximum number of attempts until a run is reliable.
+const MAX_ATTEMPTS: u32 = 5;
 
 /// One run of one scenario.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Its scenario.
+    /// The scenario.
     pub case: Case,
-    /// From 0.
+    /// Number of the run, from 0.
     pub run: u32,
 }
 
@@ -51,19 +51,19 @@ pub fn jobs(case: &Case, runs: u32) -> Vec<Job> {
     (0..runs).map(|run| Job { case: case.clone(), run }).collect()
 }
 
-/// What makes runs, and where they are kept.
+/// One of the two compared implementations, and where its runs are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Side {
-    /// The directory of its runs.
+    /// Directory of the runs.
     directory: String,
     /// The arguments of `longfat run`.
     arguments: Vec<String>,
-    /// Cases that say nothing of socket buffers have [`BUFFERS`].
+    /// Whether cases without socket buffers get [`BUFFERS`].
     sets_buffers: bool,
 }
 
-/// Where a case's settings begin, and buffers as Linux 6.1 and 6.12 begin with. Without them a guest has those of its version,
-/// and the simulator those of this machine.
+/// The line of a scenario file after which settings are inserted, and the default buffers of Linux 6.1 and 6.12. Without
+/// these a guest has the defaults of its version, and the simulator those of this machine.
 const SETTINGS: &str = r#""net.ipv4.tcp_no_metrics_save" = "1""#;
 const BUFFERS: &str =
     r#""net.ipv4.tcp_rmem" = "4096 131072 6291456", "net.ipv4.tcp_wmem" = "4096 16384 4194304""#;
@@ -97,7 +97,7 @@ impl Side {
     }
 }
 
-/// Where runs are kept.
+/// The store of runs.
 pub struct Store {
     root: PathBuf,
     /// The program.
@@ -105,10 +105,10 @@ pub struct Store {
 }
 
 impl Store {
-    /// In `root`. The program is the one that this bench was built with, or that the environment's LONGFAT names. Labs run a copy
-    /// of it, so that building it anew disturbs nothing.
+    /// Opens the store in `root`. The program is the one built with this benchmark, or LONGFAT. Labs run a copy
+    /// of it, so that a rebuild does not affect them.
     pub fn open(root: &Path) -> Self {
-        fs::create_dir_all(root).expect("the store can be made");
+        fs::create_dir_all(root).expect("the store can be created");
         let own = || PathBuf::from(env!("CARGO_BIN_EXE_longfat"));
         Store { root: root.to_owned(), binary: env::var_os("LONGFAT").map_or_else(own, PathBuf::from) }
     }
@@ -123,18 +123,18 @@ impl Store {
     pub fn guest_kernels(&self) -> Vec<String> {
         let listed = Command::new(&self.binary).args(["--json", "kernel", "list"]).output();
         let listed: serde_json::Value =
-            serde_json::from_slice(&listed.expect("longfat runs").stdout).expect("JSON");
+            serde_json::from_slice(&listed.expect("longfat can be started").stdout).expect("JSON");
         let names = listed["kernels"].as_array().into_iter().flatten().map(|kernel| &kernel["name"]);
         names.filter_map(|name| name.as_str().map(Into::into)).collect()
     }
 
-    /// The kept run of a side.
+    /// The stored run of a side.
     pub fn kept(&self, side: &Side, job: &Job) -> Option<RunSummary> {
         let text = fs::read_to_string(self.summary_path(side, job)).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// The directory of the kept run's record.
+    /// The directory of the stored run's record.
     pub fn record(&self, side: &Side, job: &Job) -> Option<PathBuf> {
         let id = self.kept(side, job)?.id;
         let runs = self.runs_dir(side, job);
@@ -145,8 +145,8 @@ impl Store {
             .find(|path| path.is_dir())
     }
 
-    /// Runs that the lab needs of a case: one where the simulator's goodput hardly depends on the seed (which decides only
-    /// by how many microseconds hosts are late), else as many as the simulator makes. None before the simulator's are kept.
+    /// Number of lab runs of a case: one if the simulator's goodput hardly depends on the seed (which only determines
+    /// by how many microseconds hosts are late), else as many as in the simulator; 0 before the simulator's runs.
     pub fn lab_runs(&self, sim: &Side, case: &Case) -> Option<u32> {
         let kept: Option<Vec<RunSummary>> =
             jobs(case, REPEATS).iter().map(|job| self.kept(sim, job)).collect();
@@ -165,7 +165,7 @@ impl Store {
 
     fn run(&self, command: Command, side: &Side, job: &Job) -> RunSummary {
         let mut command = command;
-        fs::create_dir_all(self.root.join(&side.directory)).expect("the store can be made");
+        fs::create_dir_all(self.root.join(&side.directory)).expect("the store can be created");
         let file = self.root.join(&side.directory).join(format!("{}.toml", job.name()));
         let mut text = job.case.toml(job.run);
         if side.sets_buffers && !text.contains("tcp_rmem") {
@@ -173,7 +173,7 @@ impl Store {
         }
         fs::write(&file, text).expect("the scenario can be written");
         command.arg("--runs").arg(self.runs_dir(side, job)).arg("run").arg(&file);
-        let output = command.args(&side.arguments).arg("--json").output().expect("longfat runs");
+        let output = command.args(&side.arguments).arg("--json").output().expect("longfat can be started");
         let summary: Summary = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|e| panic!("{}: {e}: {}", job.name(), String::from_utf8_lossy(&output.stderr)));
         summary.runs.into_iter().next().expect("a run")
@@ -184,17 +184,17 @@ impl Store {
         fs::write(self.summary_path(side, job), text).expect("the summary can be written");
     }
 
-    /// Runs in a guest what of `jobs` is not kept yet, on all processors.
+    /// Runs those of `jobs` that are not stored yet in a guest, on all processors.
     pub fn run_guests(&self, guest: &Side, jobs: &[Job]) {
         self.simulate(guest, &self.missing(guest, jobs));
     }
 
-    /// What of `jobs` is not kept yet.
+    /// Those of `jobs` that are not stored yet.
     fn missing(&self, side: &Side, jobs: &[Job]) -> Vec<Job> {
         jobs.iter().filter(|job| self.kept(side, job).is_none()).cloned().collect()
     }
 
-    /// Runs in virtual time what `jobs` say, on all processors.
+    /// Runs `jobs` in virtual time, on all processors.
     pub fn simulate(&self, side: &Side, jobs: &[Job]) {
         let next = Mutex::new(jobs.iter());
         let take = || next.lock().expect("no worker panicked").next();
@@ -212,7 +212,7 @@ impl Store {
         });
     }
 
-    /// Runs in the lab what of `jobs` is not kept yet.
+    /// Runs those of `jobs` that are not stored yet in the lab.
     pub fn emulate(&self, jobs: &[Job]) {
         let left = self.missing(&Side::lab(), jobs);
         if left.is_empty() {
@@ -220,13 +220,13 @@ impl Store {
         }
         let copy = self.root.join("longfat");
         fs::copy(&self.binary, &copy).expect("the program can be copied");
-        let _held = right_to_poll();
-        let desk = Mutex::new(Desk { left, carried: [0.0; LABS] });
+        let _held = acquire_busy_poll_lock();
+        let queue = Mutex::new(JobQueue { remaining: left, lab_mbps: [0.0; LABS] });
         thread::scope(|scope| {
-            for lane in 0..LABS {
-                let (desk, copy) = (&desk, &copy);
+            for lab in 0..LABS {
+                let (queue, copy) = (&queue, &copy);
                 scope.spawn(move || {
-                    while let Some(taken) = take(desk, lane) {
+                    while let Some(taken) = take(queue, lab) {
                         match taken {
                             Some(job) => self.emulate_one(copy, &job),
                             None => thread::sleep(Duration::from_millis(500)),
@@ -238,7 +238,7 @@ impl Store {
     }
 
     fn emulate_one(&self, program: &Path, job: &Job) {
-        for attempt in 1..=TRIES {
+        for attempt in 1..=MAX_ATTEMPTS {
             let run = self.run(at_real_time(program), &Side::lab(), job);
             let quality = &run.quality;
             println!("{} attempt {attempt}: ok {} {:?}", job.name(), quality.is_reliable(), quality.notes);
@@ -246,17 +246,17 @@ impl Store {
                 return self.keep(&Side::lab(), job, &run);
             }
         }
-        println!("{}: never to be trusted; it is run again the next time", job.name());
+        println!("{}: no attempt was reliable; the next `lab` tries again", job.name());
     }
 }
 
-/// Of all flows together.
+/// Sum over all flows.
 pub fn goodput_bps(run: &RunSummary) -> f64 {
     run.flows.iter().filter_map(|flow| flow.goodput_bps).sum()
 }
 
-/// The right to poll, which one lab of a machine may have (see `lab`'s journal): whoever holds it keeps it from all.
-fn right_to_poll() -> Option<UnixListener> {
+/// Acquires the busy-poll lock of the machine (see `lab`'s journal), so that no lab polls.
+fn acquire_busy_poll_lock() -> Option<UnixListener> {
     let name = SocketAddr::from_abstract_name("longfat-spin").ok()?;
     UnixListener::bind_addr(&name).ok()
 }
@@ -267,24 +267,24 @@ fn at_real_time(program: &Path) -> Command {
     command
 }
 
-/// What is still to be done, and the Mb/s that each lab carries.
-struct Desk {
-    left: Vec<Job>,
-    carried: [f64; LABS],
+/// The remaining runs, and the rate of each running lab, Mb/s.
+struct JobQueue {
+    remaining: Vec<Job>,
+    lab_mbps: [f64; LABS],
 }
 
-/// The next run for a lab; inside, `None` where it has to wait for another.
-fn take(desk: &Mutex<Desk>, lane: usize) -> Option<Option<Job>> {
-    let mut desk = desk.lock().expect("no lab panicked");
-    desk.carried[lane] = 0.0;
-    let others: f64 = desk.carried.iter().sum();
-    let fits = |job: &Job| others == 0.0 || others + job.case.rate_mbps <= MOST_MBPS;
-    if desk.left.is_empty() {
+/// The next run for a lab: `None` at the end, `Some(None)` if the lab has to wait for the end of another run.
+fn take(queue: &Mutex<JobQueue>, lab: usize) -> Option<Option<Job>> {
+    let mut queue = queue.lock().expect("no lab panicked");
+    queue.lab_mbps[lab] = 0.0;
+    let others: f64 = queue.lab_mbps.iter().sum();
+    let fits = |job: &Job| others == 0.0 || others + job.case.rate_mbps <= MAX_TOTAL_MBPS;
+    if queue.remaining.is_empty() {
         return None;
     }
-    let found = desk.left.iter().position(fits);
+    let found = queue.remaining.iter().position(fits);
     let Some(index) = found else { return Some(None) };
-    let job = desk.left.remove(index);
-    desk.carried[lane] = job.case.rate_mbps;
+    let job = queue.remaining.remove(index);
+    queue.lab_mbps[lab] = job.case.rate_mbps;
     Some(Some(job))
 }

@@ -1,4 +1,4 @@
-//! The ends of a test as processes in the two namespaces: iperf3's, and ours.
+//! Runs the ends of a test, of iperf3 and of longfat, as processes in the two namespaces.
 
 use std::{
     net::{Ipv4Addr, UdpSocket},
@@ -21,37 +21,37 @@ use crate::{BLOCK, Flood, SECONDS, process};
 
 const LEFT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-/// Where data goes to, with iperf3 and with ours.
+/// Destination port of the data, for both programs.
 pub const PORT: u16 = 5201;
 
-/// Runs as one of our own ends, where the command line says so.
-pub fn run_as_child(words: &[String]) -> bool {
-    match words.first().map(String::as_str) {
+/// Runs as one end of longfat's test, if the command line requests it. Returns whether it did.
+pub fn run_as_child(arguments: &[String]) -> bool {
+    match arguments.first().map(String::as_str) {
         Some("receiver") => receive(),
-        Some("sender") => send(words.get(1).and_then(|rate| rate.parse().ok())),
+        Some("sender") => send(arguments.get(1).and_then(|rate| rate.parse().ok())),
         _ => return false,
     }
     true
 }
 
 fn receive() {
-    let socket = UdpSocket::bind((RIGHT, PORT)).expect("it can be bound");
-    socket.connect((LEFT, PORT)).expect("it can be connected");
+    let socket = UdpSocket::bind((RIGHT, PORT)).expect("the socket can be bound");
+    socket.connect((LEFT, PORT)).expect("the socket can be connected");
     let (stop, tally) = (Stop::default(), SharedStatistics::new(NumberWidth::Bits64));
-    let receiver =
-        Receiver::new(socket, ArrivalTimes::Coalesced, ReceiveBuffer::Wide).expect("it can receive");
+    let receiver = Receiver::new(socket, ArrivalTimes::Coalesced, ReceiveBuffer::Wide)
+        .expect("the receiver can be created");
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| receiver.run(&stop, &tally));
         std::thread::sleep(Duration::from_secs(SECONDS.into()) + Duration::from_millis(700));
         stop.set();
-        receiving.join().expect("no panic").expect("it receives");
+        receiving.join().expect("no panic").expect("the receiver succeeds");
     });
     println!("{}", tally.lock().counts.received);
 }
 
 fn send(rate_mbps: Option<u64>) {
-    let socket = UdpSocket::bind((LEFT, PORT)).expect("it can be bound");
-    socket.connect((RIGHT, PORT)).expect("it can be connected");
+    let socket = UdpSocket::bind((LEFT, PORT)).expect("the socket can be bound");
+    socket.connect((RIGHT, PORT)).expect("the socket can be connected");
     let rate = rate_mbps.map(|rate| BitRate(rate * 1_000_000));
     let options = SenderOptions { block: BLOCK, rate, ..SenderOptions::default() };
     let (stop, sent) = (Stop::default(), SentCounts::default());
@@ -60,15 +60,15 @@ fn send(rate_mbps: Option<u64>) {
         let sending = scope.spawn(|| sender.run(&stop, &sent));
         std::thread::sleep(Duration::from_secs(SECONDS.into()));
         stop.set();
-        sending.join().expect("no panic").expect("it sends");
+        sending.join().expect("no panic").expect("the sender succeeds");
     });
     println!("{}", sent.datagrams.load(Ordering::Relaxed));
 }
 
-/// One of our ends in this thread's namespace.
-fn own(words: &[&str]) -> Child {
-    let program = std::env::current_exe().expect("it has a name");
-    Command::new(program).args(words).stdout(Stdio::piped()).spawn().expect("it can be started")
+/// Starts one end of longfat's test in this thread's namespace.
+fn start_own_end(arguments: &[&str]) -> Child {
+    let program = std::env::current_exe().expect("this program has a path");
+    Command::new(program).args(arguments).stdout(Stdio::piped()).spawn().expect("the program can be started")
 }
 
 pub fn longfat_flood(pair: &VethPair) -> Flood {
@@ -86,11 +86,11 @@ pub fn longfat_paced(pair: &VethPair, rate_mbps: u32) -> f64 {
     longfat(pair, &["sender", &rate_mbps.to_string()]).0.cpu_s
 }
 
-fn longfat(pair: &VethPair, sender: &[&str]) -> (process::Ended, process::Ended) {
-    let receiver = pair.right(|| own(&["receiver"])).expect("the namespace is there");
+fn longfat(pair: &VethPair, sender: &[&str]) -> (process::FinishedProcess, process::FinishedProcess) {
+    let receiver = pair.right(|| start_own_end(&["receiver"])).expect("the namespace exists");
     wait_for_port(pair, "udp");
-    let sender = pair.left(|| own(sender)).expect("the namespace is there");
-    let ended = |child| process::end(child).expect("ours end well");
+    let sender = pair.left(|| start_own_end(sender)).expect("the namespace exists");
+    let ended = |child| process::wait(child).expect("both ends of longfat succeed");
     (ended(sender), ended(receiver))
 }
 
@@ -117,12 +117,12 @@ pub fn iperf3_paced(pair: &VethPair, rate_mbps: u32) -> f64 {
 }
 
 /// Client and server of one UDP test.
-fn iperf3(pair: &VethPair, rate: &str) -> (process::Ended, process::Ended) {
+fn iperf3(pair: &VethPair, rate: &str) -> (process::FinishedProcess, process::FinishedProcess) {
     let block = BLOCK.to_string();
-    both(pair, Program::Iperf3, &["-u", "-b", rate, "-l", &block])
+    client_and_server(pair, Program::Iperf3, &["-u", "-b", rate, "-l", &block])
 }
 
-/// Whose client and server.
+/// The program whose client and server run.
 #[derive(Debug, Clone, Copy)]
 pub enum Program {
     Iperf3,
@@ -130,7 +130,7 @@ pub enum Program {
 }
 
 impl Program {
-    fn start(self, server: bool, words: &[&str]) -> Child {
+    fn start(self, server: bool, arguments: &[&str]) -> Child {
         let mut command = match self {
             Program::Iperf3 => Command::new("iperf3"),
             Program::Longfat => Command::new(env!("CARGO_BIN_EXE_longfat")),
@@ -141,49 +141,63 @@ impl Program {
             (Program::Iperf3, false) => command.arg("-c"),
             (Program::Longfat, false) => command.args(["test", "--no-record"]),
         };
-        command.args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it can be started")
+        command
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program can be started")
     }
 }
 
 /// Client and server of one test with these flags.
-pub fn both(pair: &VethPair, program: Program, flags: &[&str]) -> (process::Ended, process::Ended) {
-    tried(pair, program, flags, 3)
+pub fn client_and_server(
+    pair: &VethPair,
+    program: Program,
+    flags: &[&str],
+) -> (process::FinishedProcess, process::FinishedProcess) {
+    run_test(pair, program, flags, 3)
 }
 
-/// Where a datagram of iperf3's greeting is lost its ends wait for each other for ever, and begin again, up to so many times.
-fn tried(pair: &VethPair, program: Program, flags: &[&str], tries: u32) -> (process::Ended, process::Ended) {
-    let server = pair.right(|| program.start(true, &[])).expect("the namespace is there");
+/// Runs client and server, up to `attempts` times: if a datagram of iperf3's UDP handshake is lost, both ends hang.
+fn run_test(
+    pair: &VethPair,
+    program: Program,
+    flags: &[&str],
+    attempts: u32,
+) -> (process::FinishedProcess, process::FinishedProcess) {
+    let server = pair.right(|| program.start(true, &[])).expect("the namespace exists");
     wait_for_port(pair, "tcp6");
     let (seconds, address) = (SECONDS.to_string(), RIGHT.to_string());
-    let words = [&[&address, "-t", &seconds, "-J"], flags].concat();
-    let client = pair.left(|| program.start(false, &words)).expect("the namespace is there");
-    let client = process::end(client);
-    match (client, process::end(server)) {
+    let arguments = [&[&address, "-t", &seconds, "-J"], flags].concat();
+    let client = pair.left(|| program.start(false, &arguments)).expect("the namespace exists");
+    let client = process::wait(client);
+    match (client, process::wait(server)) {
         (Some(client), Some(server)) => (client, server),
-        _ if tries > 1 => {
-            println!("({program:?} hung and begins again)");
-            tried(pair, program, flags, tries - 1)
+        _ if attempts > 1 => {
+            println!("({program:?} hung; trying again)");
+            run_test(pair, program, flags, attempts - 1)
         }
         _ => panic!("{program:?} does not work here"),
     }
 }
 
-/// Waits until somebody in the right namespace has the port, of TCP to listen at: connections that are over have it for a while.
+/// Waits until a socket in the right namespace listens at the port (TCP) or has it (UDP).
 fn wait_for_port(pair: &VethPair, table: &str) {
     let path = format!("/proc/thread-self/net/{table}");
     let until = Instant::now() + Duration::from_secs(10);
     let found = || {
-        let table = pair.right(|| std::fs::read_to_string(&path)).expect("the namespace is there");
-        let has_it = |line: &str| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            // TCP_LISTEN; what a connected socket of datagrams has is no less its own.
-            let [_, local, _, state, ..] = words[..] else { return false };
+        let table = pair.right(|| std::fs::read_to_string(&path)).expect("the namespace exists");
+        let has_port = |line: &str| {
+            let arguments: Vec<&str> = line.split_whitespace().collect();
+            // 0A is TCP_LISTEN. Closed connections (TIME_WAIT) keep the port for a while. UDP sockets have another state.
+            let [_, local, _, state, ..] = arguments[..] else { return false };
             local.ends_with(&format!(":{PORT:04X}")) && (state == "0A" || path.ends_with("udp"))
         };
-        table.is_ok_and(|table| table.lines().any(has_it))
+        table.is_ok_and(|table| table.lines().any(has_port))
     };
     while !found() {
-        assert!(Instant::now() < until, "nobody has port {PORT}");
+        assert!(Instant::now() < until, "no socket has port {PORT}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

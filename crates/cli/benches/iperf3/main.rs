@@ -41,7 +41,7 @@ fn main() {
         return;
     }
     lab::acquire_privilege().unwrap_or_else(|e| panic!("{e}"));
-    if !process::have("iperf3") {
+    if !process::is_installed("iperf3") {
         println!("skipped: iperf3 is not installed");
         return;
     }
@@ -105,7 +105,7 @@ fn compare_floods(pair: &VethPair) {
 
 /// Compares the spacing of paced UDP at each rate; the programs run alternately.
 fn compare_spacing(pair: &VethPair) {
-    if !process::have("tshark") {
+    if !process::is_installed("tshark") {
         println!("spacing skipped: tshark is not installed");
         return;
     }

@@ -1,28 +1,28 @@
-//! What it costs to look at our own flows 1,000 times a second: the same test with and without, in turn.
+//! Cost of sampling longfat's own flows 1,000 times a second: the same test with and without samples, alternately.
 
 use lab::baseline::VethPair;
 
 use crate::{ROUNDS, SECONDS, ends, ends::Program, median};
 
-/// Both ends send and receive so; both look where they look at all.
+/// Names of the cases, and the flags of the client. With samples, both ends sample their sockets.
 const CASES: [(&str, &[&str]); 2] = [("100 Mb/s", &["-b", "100M"]), ("unpaced", &[])];
 
-/// Of a core, percent.
+/// Processor time of both ends, percent of one core.
 struct Share {
     client: f64,
     server: f64,
 }
 
-/// The same test twice.
+/// The same test without and with samples.
 struct Pair {
     without: Share,
     with: Share,
 }
 
-/// Processor time of both ends for each second of the test, without looks and with them.
+/// Prints the processor time of both ends per second of the test, without and with samples.
 pub fn cost(pair: &VethPair) {
     println!(
-        "\nLooking at one stream at 1 kHz over veth, {SECONDS} s, median of {ROUNDS} pairs, a share of one core:"
+        "\nSampling one stream at 1 kHz over veth, {SECONDS} s, median of {ROUNDS} pairs, share of one core:"
     );
     println!("{:>10}  {:>8}  {:>8}  {:>10}  {:>10}", "", "without", "with", "client", "server");
     for (name, flags) in CASES {
@@ -41,10 +41,10 @@ pub fn cost(pair: &VethPair) {
     }
 }
 
-/// What client and server took.
+/// Runs one test; returns the processor time of client and server.
 fn share(pair: &VethPair, flags: &[&str], every: &str) -> Share {
     let flags: Vec<&str> = flags.iter().copied().chain(["--sample", every]).collect();
-    let (client, server) = ends::both(pair, Program::Longfat, &flags);
+    let (client, server) = ends::client_and_server(pair, Program::Longfat, &flags);
     let percent = |cpu_s: f64| cpu_s / f64::from(SECONDS) * 100.0;
     Share { client: percent(client.cpu_s), server: percent(server.cpu_s) }
 }

@@ -1,4 +1,4 @@
-//! The gaps between datagrams as the kernel stamps them when the receiving device takes them in.
+//! Gaps between datagrams, from the kernel's timestamps at the receiving device.
 
 use std::{
     io::{BufRead, BufReader},
@@ -15,22 +15,22 @@ const HEADERS: usize = 14 + 20 + 8;
 /// Gaps in microseconds.
 pub struct Gaps(Vec<f64>);
 
-/// Captures what comes to the right namespace while `test` runs; gives the gaps and what `test` gives.
+/// Captures the datagrams that arrive in the right namespace during `test`. Returns their gaps and the result of `test`.
 pub fn capture<T>(pair: &VethPair, test: impl FnOnce() -> T) -> (Gaps, T) {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = file.path().to_str().expect("a plain path").to_owned();
     let filter = format!("udp dst port {PORT} and greater 1000");
-    let words = ["-i", "right", "-s", "64", "-B", "64", "-f", &filter, "-w", &path];
-    let start = || Command::new("dumpcap").args(words).stderr(Stdio::piped()).spawn();
-    let mut capturing = pair.right(start).expect("the namespace is there").expect("dumpcap can be started");
-    let told = BufReader::new(capturing.stderr.take().expect("it is piped"));
-    // It names the file when it has begun.
-    let began = told.lines().map_while(Result::ok).any(|line| line.starts_with("File:"));
-    assert!(began, "dumpcap captures nothing");
+    let arguments = ["-i", "right", "-s", "64", "-B", "64", "-f", &filter, "-w", &path];
+    let start = || Command::new("dumpcap").args(arguments).stderr(Stdio::piped()).spawn();
+    let mut capturing = pair.right(start).expect("the namespace exists").expect("dumpcap can be started");
+    let messages = BufReader::new(capturing.stderr.take().expect("the output is piped"));
+    // dumpcap prints the file's name when the capture has started.
+    let began = messages.lines().map_while(Result::ok).any(|line| line.starts_with("File:"));
+    assert!(began, "dumpcap did not start a capture");
     let result = test();
     let pid = capturing.id().to_string();
-    Command::new("kill").args(["-INT", &pid]).status().expect("it can be ended");
-    capturing.wait().expect("it ends");
+    Command::new("kill").args(["-INT", &pid]).status().expect("dumpcap can be stopped");
+    capturing.wait().expect("dumpcap ends");
     let read = Command::new("tshark")
         .args([
             "-r",
@@ -53,7 +53,7 @@ pub fn capture<T>(pair: &VethPair, test: impl FnOnce() -> T) -> (Gaps, T) {
     (Gaps(gaps), result)
 }
 
-/// The gap before each datagram of a frame, us, as tshark tells it in seconds and bytes. A frame that is not cut yet has several.
+/// The gap before each datagram of a frame, us, from tshark's line of seconds and bytes. A GSO frame has several datagrams.
 fn gaps(line: &str) -> Vec<f64> {
     let (delta, bytes) = line.split_once(' ').expect("two fields");
     let delta: f64 = delta.parse().expect("a number of seconds");
@@ -68,13 +68,13 @@ impl Gaps {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
 
-    /// Root of the mean square of what gaps differ from the ideal.
+    /// Root mean square of the differences from the ideal gap.
     pub fn error_us(&self, ideal_us: f64) -> f64 {
         let squares = self.0.iter().map(|gap| (gap - ideal_us) * (gap - ideal_us));
         (squares.sum::<f64>() / self.0.len() as f64).sqrt()
     }
 
-    /// What half of the gaps differ from the ideal by at most.
+    /// Median of the absolute differences from the ideal gap.
     pub fn median_error_us(&self, ideal_us: f64) -> f64 {
         median(self.0.iter().map(|gap| (gap - ideal_us).abs()).collect())
     }

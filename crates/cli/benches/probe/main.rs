@@ -79,8 +79,8 @@ struct Cell {
 }
 
 impl Cell {
-    fn of(value: &Value, truth: f64, valid: &Value, tolerance: f64) -> Cell {
-        Cell { error: value.as_f64().map(|value| value / truth - 1.0), valid: valid == true, tolerance }
+    fn of(value: &Value, true_value: f64, valid: &Value, tolerance: f64) -> Cell {
+        Cell { error: value.as_f64().map(|value| value / true_value - 1.0), valid: valid == true, tolerance }
     }
 
     fn text(&self) -> String {

@@ -15,7 +15,7 @@ pub struct LabPath {
     kind: Kind,
     /// The queue's limit in bytes of the wire, or a policer's bucket.
     limit: u64,
-    /// What cross traffic sends, bit/s of UDP payload.
+    /// Rate of the cross traffic, bit/s of UDP payload.
     pub cross_bps: Option<u64>,
 }
 
@@ -34,7 +34,7 @@ impl LabPath {
         let kind = [Kind::Bytes, Kind::Packets, Kind::Shaper, Kind::Policer, Kind::Codel][index / 8 % 5];
         let load_percent = LOADS_PERCENT[(index + index / 8) % LOADS_PERCENT.len()];
         let rtt_ms = RTTS_MS[(index * 3 + index / 8) % RTTS_MS.len()];
-        // 10 to 40 ms of the rate, as far as a second of the load's limit fills it.
+        // The bytes of 10 to 40 ms at the rate. The maximum lets probes fill the queue within a second of their load limit.
         let ms = [10, 20, 40][index % 3];
         let limit = (rate_bps * ms / 8000).clamp(60_000, 10_000_000);
         let cross = rate_bps * load_percent / 100 * 1472 / 1514;

@@ -1,4 +1,4 @@
-//! `longfat completions`: scripts that ask this program for completions, and their installation.
+//! `longfat completions`: scripts that call this program for completions, and their installation.
 
 use std::{
     env,
@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::{config_file::Config, exit::Exit, output};
 
-/// Set by the scripts when they ask for completions.
+/// Environment variable that the scripts set when they request completions.
 const VARIABLE: &str = "LONGFAT_COMPLETE";
 
 /// Options of `completions`.
@@ -50,8 +50,8 @@ enum ShellName {
     Zsh,
 }
 
-/// Prints completions and exits, if a shell's script has asked for them.
-pub fn complete_if_asked(command: fn() -> Command) {
+/// Prints completions and exits, if a shell's script requests them.
+pub fn complete_if_requested(command: fn() -> Command) {
     CompleteEnv::with_factory(command).var(VARIABLE).complete();
 }
 
@@ -87,7 +87,7 @@ fn script(shell: &str, command: &Command) -> anyhow::Result<String> {
 /// Writes the script to the directory of this user from which the shell loads completions.
 fn install(shell: Option<ShellName>, command: &Command, json: bool) -> anyhow::Result<()> {
     let shell = shell.or_else(running_shell).ok_or_else(|| {
-        Exit::BadInput("cannot tell the running shell; name it: longfat completions install bash".into())
+        Exit::BadInput("cannot detect the running shell; name it: longfat completions install bash".into())
     })?;
     let home = env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     let home = home.ok_or_else(|| Exit::BadInput("cannot install completions: HOME is not set".into()))?;

@@ -1,4 +1,4 @@
-//! `longfat reproduce`: the published experiments by model, simulator and lab, beside the published figures.
+//! `longfat reproduce`: compares model, simulator and lab with the published figures.
 
 use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, sync::atomic::Ordering};
 
@@ -57,12 +57,12 @@ pub struct ReproduceArgs {
 
 /// Runs the command.
 pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyhow::Result<()> {
-    let wanted = wanted(&args.ids)?;
+    let requested = requested_ids(&args.ids)?;
     let mut engines = EngineChoices::chosen(&args.engine);
     let lab = args.lab.or(engines.contains(&EngineChoice::Lab).then_some(Time::from_secs(600)));
     engines.retain(|engine| *engine != EngineChoice::Lab);
     let experiments = experiments(args.dir.as_deref())?;
-    let plan = Plan::new(&experiments, &wanted, &engines, lab)?;
+    let plan = Plan::new(&experiments, &requested, &engines, lab)?;
     if let Some(path) = &args.report {
         check_page(Some(path))?;
         check_directory(path)?;
@@ -87,7 +87,7 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
     place.forget_temporary(&mut completed);
     let failed = completed.iter_mut().find_map(|one| one.failed.take());
     let summaries = summaries(&experiments, &plan, &completed);
-    let results = results(&wanted, &summaries);
+    let results = results(&requested, &summaries);
     let printed = match json {
         true => output::json(&document(&lab::host_info(), &results, &summaries, &plan.skipped)),
         false => {
@@ -102,7 +102,7 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
         let mut sections = scenario_sections(&summaries, runs_dir)?;
         if engines.contains(&EngineChoice::Sim) && !stop.load(Ordering::Relaxed) {
             let options = RunOptions { retention: Retention::Nothing, ..options };
-            sections.extend(sensitivity_sections(&wanted, &experiments, &options)?);
+            sections.extend(sensitivity_sections(&requested, &experiments, &options)?);
         }
         let extra = ReportExtra { created: Some(now()), command: Some(command_line()) };
         let page = view::reproduction(&results, &sections, &extra);
@@ -121,17 +121,17 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
 }
 
 /// The requested ids: those given, and those with a given prefix.
-fn wanted(asked: &[String]) -> anyhow::Result<BTreeSet<&'static str>> {
+fn requested_ids(arguments: &[String]) -> anyhow::Result<BTreeSet<&'static str>> {
     let ids = || CATALOGUE.iter().map(|entry| entry.id);
-    if asked.is_empty() {
+    if arguments.is_empty() {
         return Ok(ids().collect());
     }
-    let mut wanted = BTreeSet::new();
-    for word in asked {
+    let mut requested = BTreeSet::new();
+    for word in arguments {
         let family = format!("{word}-");
-        let before = wanted.len();
-        wanted.extend(ids().filter(|id| id == word || id.starts_with(&family)));
-        if wanted.len() == before && !ids().any(|id| id == word || id.starts_with(&family)) {
+        let before = requested.len();
+        requested.extend(ids().filter(|id| id == word || id.starts_with(&family)));
+        if requested.len() == before && !ids().any(|id| id == word || id.starts_with(&family)) {
             let near = nearest_names(word, ids()).join(", ");
             return Err(Exit::BadInput(format!(
                 "there is no published result {word:?}; the nearest are {near} (docs/reproduced.md has all)"
@@ -139,7 +139,7 @@ fn wanted(asked: &[String]) -> anyhow::Result<BTreeSet<&'static str>> {
             .into());
         }
     }
-    Ok(wanted)
+    Ok(requested)
 }
 
 /// A summary per scenario file that was run, in the order of the files.
@@ -153,8 +153,8 @@ fn summaries(experiments: &[Experiment], plan: &Plan<'_>, completed: &[Completed
 }
 
 /// Each requested result with its figures, in the catalogue's order.
-fn results(wanted: &BTreeSet<&str>, summaries: &[Summary]) -> Vec<Reproduced> {
-    let entries = CATALOGUE.iter().filter(|entry| wanted.contains(entry.id));
+fn results(requested: &BTreeSet<&str>, summaries: &[Summary]) -> Vec<Reproduced> {
+    let entries = CATALOGUE.iter().filter(|entry| requested.contains(entry.id));
     entries
         .map(|entry| Reproduced {
             id: entry.id.into(),
@@ -204,12 +204,12 @@ fn scenario_sections(summaries: &[Summary], runs_dir: &std::path::Path) -> anyho
 
 /// How figures depend on parameters that their source does not state.
 fn sensitivity_sections(
-    wanted: &BTreeSet<&str>,
+    requested: &BTreeSet<&str>,
     experiments: &[Experiment],
     options: &RunOptions<'_>,
 ) -> anyhow::Result<Vec<String>> {
     let mut sections = Vec::new();
-    for (study, experiment) in studies(wanted, experiments) {
+    for (study, experiment) in studies(requested, experiments) {
         let mut parts = Vec::new();
         for sweep in study.sweeps {
             let charts =

@@ -37,8 +37,8 @@ pub struct RunArgs {
     /// The scenario file, or the name of a built-in scenario (see `longfat scenario list`)
     file: Option<PathBuf>,
     /// Engines, separated by commas: model, sim, lab, or all for these three; kernel, or kernel:VERSION as in kernel:6.1,
-    /// for the lab inside a guest kernel in virtual time (see `longfat kernel`) [default: lab, or as
-    /// `longfat config` says]
+    /// for the lab inside a guest kernel in virtual time (see `longfat kernel`) [default: lab; see
+    /// `longfat config`]
     #[arg(long, value_delimiter = ',', value_name = "ENGINES")]
     engine: Vec<EngineChoices>,
     /// Run only these variants (repeatable, or separated by commas)
@@ -209,7 +209,7 @@ fn text(summary: &Summary, runs_dir: &Path, is_default: bool, report: Option<&Pa
     text + &records(summary, runs_dir, is_default)
 }
 
-/// Where the records are and how to look at them; nothing where none were kept.
+/// The records and the command that shows them; empty if no records were kept.
 fn records(summary: &Summary, runs_dir: &Path, is_default: bool) -> String {
     let records: Vec<&String> = summary.runs.iter().filter_map(|run| run.record.as_ref()).collect();
     let mut lines = match records.len() {
@@ -220,6 +220,6 @@ fn records(summary: &Summary, runs_dir: &Path, is_default: bool) -> String {
         _ => records.iter().map(|record| format!("record: {record}")).collect(),
     };
     let option = if is_default { String::new() } else { format!(" --runs {}", runs_dir.display()) };
-    lines.push(format!("to look closer: longfat{option} view last, or longfat{option} show last"));
+    lines.push(format!("for details: longfat{option} view last, or longfat{option} show last"));
     lines.join("\n") + "\n"
 }

@@ -90,13 +90,13 @@ pub struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = iperf3_values::time, help_heading = "Clients")]
     server_max_duration: Option<Duration>,
 
-    /// Users who may test: lines of user,sha256 of {user}password
+    /// Authorized users: lines of user,sha256 of {user}password
     #[arg(long, value_name = "FILE", requires = "rsa_private_key_path", help_heading = "Authentication")]
     authorized_users_path: Option<PathBuf>,
     /// The server's private key (PEM, without a passphrase)
     #[arg(long, value_name = "FILE", requires = "authorized_users_path", help_heading = "Authentication")]
     rsa_private_key_path: Option<PathBuf>,
-    /// Serve only longfat clients that know the secret in this file
+    /// Serve only longfat clients that have the secret in this file
     #[arg(
         long,
         value_name = "FILE",

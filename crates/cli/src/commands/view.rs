@@ -38,7 +38,7 @@ pub struct ViewArgs {
 /// Runs the command: serves the page until Ctrl-C.
 pub fn run(args: &ViewArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let (runs_dir, keys) = directory_and_keys(args, runs_dir);
-    let asked = keys.iter().map(|key| name_on_page(&runs_dir, key)).collect::<Result<Vec<_>, _>>()?;
+    let requested = keys.iter().map(|key| name_on_page(&runs_dir, key)).collect::<Result<Vec<_>, _>>()?;
     let stop = interrupt::flag()?;
     let hostname =
         std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
@@ -46,7 +46,7 @@ pub fn run(args: &ViewArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         runs_dir: runs_dir.clone(),
         bind: args.bind,
         port: args.port,
-        requested: asked,
+        requested,
         hostname,
         browsers: if args.share_token { Browsers::Several } else { Browsers::One },
         sources: sources(),

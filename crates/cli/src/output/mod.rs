@@ -50,7 +50,7 @@ struct Queues {
 /// Whether anything was printed on standard output.
 static HAS_PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// Where output goes and how lines begin, set once.
+/// The destination of output and the prefix of lines, set once.
 static PRINTING: OnceLock<Printing> = OnceLock::new();
 
 #[derive(Debug, Default)]
@@ -135,7 +135,7 @@ fn report_dropped_lines(is_last: bool) {
 /// Waits until the queued output is written, within the limits of [`Finish`].
 ///
 /// # Errors
-/// Where a command's output could not be written; for a server this is only a message.
+/// If a command's output could not be written; for a server this is only a message.
 pub fn finish() -> anyhow::Result<()> {
     let Some(queues) = QUEUES.get() else { return Ok(()) };
     let failed = queues.out.0.finish(queues.stop.as_deref(), FINISH_TIMEOUT);

@@ -1,4 +1,4 @@
-//! Output of long-running commands: a bounded queue and a writer thread, so that a stalled reader (a pipe that nobody
+//! Output of long-running commands: a bounded queue and a writer thread, so that a stalled reader (a pipe that no process
 //! reads, a terminal after Ctrl-S, a full disk) never blocks a measurement. Texts that do not fit are dropped and counted.
 
 use std::{
@@ -47,7 +47,7 @@ impl OutputQueue {
     /// Queues a text for file number `file`, or drops it where the queue is full.
     ///
     /// # Errors
-    /// Where the file's reader has closed its end.
+    /// If the file's reader has closed its end.
     pub fn push(&self, file: usize, text: String) -> io::Result<()> {
         let mut state = self.lock();
         if state.closed.contains(&file) {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stalls_blocks_nobody_and_dropped_lines_are_counted() {
+    fn stalled_readers_do_not_block_and_dropped_lines_are_counted() {
         let (mut reader, writer) = pipe();
         let queue = OutputQueue::start(vec![writer], 10_000).unwrap();
         // A pipe holds 64 KiB.
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_gone_is_an_error_of_the_next_text() {
+    fn a_closed_pipe_fails_the_next_write() {
         let (reader, writer) = pipe();
         drop(reader);
         let queue = OutputQueue::start(vec![writer], 1 << 20).unwrap();

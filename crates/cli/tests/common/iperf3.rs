@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-/// How long a test waits for a program to end. Long enough for a busy machine: only a program that hangs
+/// Timeout for the end of a program. Long enough for a busy machine: only a program that hangs
 /// reaches it.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(240);
 

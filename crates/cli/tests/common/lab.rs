@@ -1,4 +1,4 @@
-//! A standing lab for a test: up at its beginning, down at its end, and the class's tools on its hosts.
+//! A standing lab for one test, and the tools of a networking class on its hosts.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::{Place, Ran};
+use super::{CommandOutput, TestDir};
 
 /// A name that no other lab of this machine has.
 pub fn lab_name() -> String {
@@ -14,21 +14,22 @@ pub fn lab_name() -> String {
     format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A lab that is taken down at the end of a test, however it ends.
+/// A standing lab. Drop takes it down, also after a failure of the test.
 pub struct Lab<'a> {
-    pub place: &'a Place,
+    pub place: &'a TestDir,
     pub name: String,
     /// Exit code and output of `lab up`.
-    pub up_result: Ran,
+    pub up_result: CommandOutput,
 }
 
 impl<'a> Lab<'a> {
-    /// Of the place's own scenario.
-    pub fn up(place: &'a Place, options: &[&str]) -> Self {
+    /// Starts a lab with the directory's `s.toml`.
+    pub fn up(place: &'a TestDir, options: &[&str]) -> Self {
         Self::of(place, Path::new("s.toml"), options)
     }
 
-    pub fn of(place: &'a Place, file: &Path, options: &[&str]) -> Self {
+    /// Starts a lab with this scenario file.
+    pub fn of(place: &'a TestDir, file: &Path, options: &[&str]) -> Self {
         let name = lab_name();
         let up_result =
             place.run(&[&["lab", "up", file.to_str().unwrap(), "--name", &name], options].concat());
@@ -36,26 +37,26 @@ impl<'a> Lab<'a> {
         Lab { place, name, up_result }
     }
 
-    pub fn exec(&self, host: &str, program: &[&str]) -> Ran {
+    pub fn exec(&self, host: &str, program: &[&str]) -> CommandOutput {
         self.place.run(&[&["lab", "exec", "--lab", &self.name, host, "--"], program].concat())
     }
 
-    /// A line of shell on a host.
-    pub fn sh(&self, host: &str, line: &str) -> Ran {
+    /// Runs a line of shell on a host.
+    pub fn sh(&self, host: &str, line: &str) -> CommandOutput {
         self.exec(host, &["sh", "-c", line])
     }
 
-    pub fn shell(&self, commands: &[&str]) -> Ran {
+    pub fn shell(&self, commands: &[&str]) -> CommandOutput {
         let each = commands.iter().flat_map(|c| ["-c", c]);
         self.place.run(&["lab", "shell", "--lab", &self.name].into_iter().chain(each).collect::<Vec<_>>())
     }
 
-    /// The shell, with these lines typed into it.
-    pub fn typed(&self, lines: &str) -> Ran {
+    /// Runs `lab shell` with these lines as its standard input.
+    pub fn type_into_shell(&self, lines: &str) -> CommandOutput {
         let file = self.place.path("typed");
         std::fs::write(&file, lines).unwrap();
         let mut command = self.place.longfat(&["lab", "shell", "--lab", &self.name]);
-        Ran::of(command.stdin(std::fs::File::open(file).unwrap()).output().unwrap())
+        CommandOutput::from(command.stdin(std::fs::File::open(file).unwrap()).output().unwrap())
     }
 
     pub fn status(&self) -> serde_json::Value {
@@ -66,7 +67,7 @@ impl<'a> Lab<'a> {
         u32::try_from(self.status()["pid"].as_u64().unwrap()).unwrap()
     }
 
-    pub fn down(&self) -> Ran {
+    pub fn down(&self) -> CommandOutput {
         self.place.run(&["lab", "down", &self.name])
     }
 

@@ -3,8 +3,8 @@
 
 pub mod iperf3;
 pub mod lab;
+pub mod lab_slots;
 pub mod terminal;
-pub mod turn;
 
 use std::{
     path::{Path, PathBuf},
@@ -34,55 +34,57 @@ to = "h2"
 cc = "cubic"
 "#;
 
-/// A temporary directory with scenario `s.toml`; its subdirectory `runs` gets the records of runs.
-pub struct Place {
+/// A temporary directory with scenario `s.toml`. Runs write their records to its subdirectory `runs`.
+pub struct TestDir {
     pub dir: TempDir,
 }
 
-impl Place {
+impl TestDir {
     pub fn new(scenario: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("s.toml"), scenario).unwrap();
-        Place { dir }
+        TestDir { dir }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// The command `longfat` with these arguments, to be run in this directory.
+    /// The command `longfat` with these arguments and this working directory.
     pub fn longfat(&self, args: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.current_dir(self.dir.path()).args(args).env("NO_COLOR", "1").env_remove("LONGFAT_RUNS");
-        // The configuration of whoever runs the tests does not apply.
+        // Ignore the configuration of the user who runs the tests.
         command.env("XDG_CONFIG_HOME", self.dir.path().join("no-configuration"));
         with_default_signals(&command)
     }
 
-    /// Runs `longfat` with these arguments to its end.
-    pub fn run(&self, args: &[&str]) -> Ran {
-        Ran::of(self.longfat(args).output().unwrap())
+    /// Runs `longfat` with these arguments and waits for its end.
+    pub fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.longfat(args).output().unwrap())
     }
 }
 
 /// Exit code and output of a command.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandOutput {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Ran {
-    pub fn of(output: Output) -> Self {
+impl From<Output> for CommandOutput {
+    fn from(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ran {
+        CommandOutput {
             code: output.status.code().unwrap_or(-1),
             stdout: text(output.stdout),
             stderr: text(output.stderr),
         }
     }
+}
 
+impl CommandOutput {
     /// The JSON document on standard output; the command must have succeeded.
     pub fn json(&self) -> serde_json::Value {
         assert_eq!(self.code, 0, "{self:?}");
@@ -127,12 +129,12 @@ pub fn copy_binary(to: &Path) {
     assert!(copied.unwrap().success());
 }
 
-/// The text of a scenario in the repository's `scenarios`.
-pub fn shipped(name: &str) -> String {
+/// The text of a scenario file in the repository's directory `scenarios`.
+pub fn bundled_scenario(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name)).unwrap()
 }
 
-/// Network namespaces that any process or thread of this machine is in or holds open.
+/// Network namespaces that at least one process or thread of this machine uses or has open.
 pub fn network_namespaces() -> std::collections::BTreeSet<String> {
     let mut found = std::collections::BTreeSet::new();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

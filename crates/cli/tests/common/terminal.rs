@@ -1,4 +1,4 @@
-//! A program at a terminal: a pseudo terminal (pty(7)) whose other side a test reads and types on.
+//! A program at a pseudo terminal (pty(7)). The test reads its output and sends keys.
 #![allow(unsafe_code)]
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long an expected text may take: the machine may be busy.
+/// Timeout for an expected text: the machine may be busy.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// A program and its terminal.
@@ -22,7 +22,7 @@ pub struct Terminal {
     keyboard: File,
     /// All output so far.
     screen: Arc<Mutex<String>>,
-    /// What the test has already matched.
+    /// Number of bytes of the output that the test has already matched.
     matched: usize,
 }
 
@@ -103,7 +103,7 @@ impl Terminal {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("it does not end: {:?}", self.screen.lock().unwrap())
+        panic!("the program does not end: {:?}", self.screen.lock().unwrap())
     }
 
     /// All output so far.

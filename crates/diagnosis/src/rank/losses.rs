@@ -53,7 +53,7 @@ impl Limits<'_> {
         self.why_lost().map(|(lost, _)| lost)
     }
 
-    /// The same, and whether it is certain.
+    /// Why the test's packets were lost, and whether the cause is certain.
     fn why_lost(&self) -> Option<(LossCause, bool)> {
         let seen = self.seen;
         // An MTU black hole explains its losses.
@@ -150,7 +150,7 @@ impl Limits<'_> {
             why: format!(
                 "the slowest link's queue holds only {queue}, and bursts of other traffic overflow such a queue at random"
             ),
-            decide: "repeat the diagnosis when nobody else uses the path".into(),
+            decide: "repeat the diagnosis when the path is otherwise idle".into(),
         })
     }
 
@@ -341,7 +341,7 @@ impl Limits<'_> {
         let flow = self.seen.flow.as_ref()?;
         let (least, median) = (flow.min_rtt_us?, flow.median_rtt_us?);
         Some(format!(
-            "the round trip under load was {:.1} ms, {:.1} ms more than without: so short are the queues",
+            "the round trip under load was {:.1} ms, {:.1} ms more than without: the queues are that short",
             median / 1e3,
             (median - least).max(0.0) / 1e3
         ))

@@ -26,7 +26,7 @@ impl Limits<'_> {
             Some(Cause::Loss) if self.lost() == Some(LossCause::QueueOverflow) => {
                 had_its_share || seen.others_had_bps().is_some()
             }
-            // So little is available that random loss does not matter.
+            // The available bandwidth is so small that random loss does not matter.
             Some(Cause::Loss) => had_its_share && !seen.is_other_traffic_elastic(),
             // The others' packets in the queue delay the acknowledgements of a window.
             Some(Cause::ReceiveWindow | Cause::SendBuffer) => self.rtt_ratio() >= MIN_QUEUED_RTT_RATIO,
@@ -34,7 +34,7 @@ impl Limits<'_> {
         }
     }
 
-    /// Whether the path may carry more than was tried.
+    /// Whether the capacity is only a lower bound: higher rates were not tried.
     pub(super) fn is_capacity_a_minimum(&self) -> bool {
         self.seen.capacity.as_ref().is_none_or(|capacity| capacity.at_least)
     }

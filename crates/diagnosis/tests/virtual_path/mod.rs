@@ -1,4 +1,4 @@
-//! A path in virtual time as a diagnosis measures it: a scenario's network, with the scenario's flows as other traffic.
+//! Implements [`Path`] in virtual time: on a scenario's network, with the scenario's flows as other traffic.
 
 use std::convert::Infallible;
 
@@ -12,18 +12,18 @@ use tune::{HostFacts, Reading, SysctlValue};
 use units::{BitRate, Bytes, Time};
 use verdict::{Buffer, FlowContext, FlowTimes, Generator};
 
-/// Measurements of one diagnosis, at most.
-pub const PLACES: usize = 40;
-/// Other traffic runs for so long before anything is measured.
+/// Maximum number of measurements of one diagnosis.
+pub const MAX_MEASUREMENTS: usize = 40;
+/// How long other traffic runs before the first measurement.
 const WARM_UP: Time = Time::from_secs(2);
-/// Rests between measurements.
-const REST: Time = Time::from_millis(300);
-/// A diagnosis waits no longer for what is available (as the program does).
-const PATIENCE: Time = Time::from_secs(20);
+/// Pause between measurements.
+const PAUSE: Time = Time::from_millis(300);
+/// Maximum duration of the measurement of available bandwidth, as in the program.
+const AVAILABLE_TIMEOUT: Time = Time::from_secs(20);
 const ECHOES: u32 = 20;
-/// As `longfat serve`'s clocks tell.
+/// Resolution of timestamps, as in `longfat serve`.
 const RESOLUTION_NS: f64 = 1000.0;
-/// The difference of the two ends' clocks, ns.
+/// Offset between the clocks of the two ends, ns.
 const OFFSET: i64 = 7_777_777_777;
 const MTU: u32 = 1500;
 
@@ -35,7 +35,7 @@ pub struct VirtualPath<'a> {
 }
 
 impl<'a> VirtualPath<'a> {
-    /// Of a session whose scenario has [`PLACES`] for measurements. TCP tests have this congestion control.
+    /// A path whose scenario has [`MAX_MEASUREMENTS`] flows for measurements. TCP tests use this congestion control.
     pub fn new(mut session: MeasurementSession<'a>, scenario: &'a Scenario, cc: &str) -> Self {
         session.advance(WARM_UP).unwrap();
         VirtualPath { session, scenario, cc: cc.into() }
@@ -43,11 +43,11 @@ impl<'a> VirtualPath<'a> {
 
     fn measure(&mut self, kind: FlowKind, time: Time) -> MeasuredFlow {
         let measured = self.session.measure(kind, time).unwrap();
-        self.session.advance(REST).unwrap();
+        self.session.advance(PAUSE).unwrap();
         measured
     }
 
-    /// The fastest of this many echoes, and their median.
+    /// Minimum and median round-trip time of this many echoes.
     fn echoes(&mut self, count: u32) -> (Time, Option<Time>) {
         let ping = PingSpec { interval: Time::from_millis(100), count: Some(count), payload: Bytes(56) };
         let echoes = self.measure(FlowKind::Ping(ping), Time::from_secs(3));
@@ -57,7 +57,7 @@ impl<'a> VirtualPath<'a> {
         (*times.first().expect("an echo"), (times.len() > 1).then(|| times[times.len() / 2]))
     }
 
-    /// What would be read of a host.
+    /// The settings of a host.
     pub fn facts(&self, name: &str) -> HostFacts {
         let host = self.scenario.host(name).unwrap();
         let defaults = [
@@ -79,7 +79,7 @@ impl<'a> VirtualPath<'a> {
         values.map_or(Buffer::Unknown, Buffer::Tuned)
     }
 
-    /// The goodput of a TCP test, as a diagnosis takes it.
+    /// The goodput of a TCP test, computed as in a diagnosis.
     pub fn goodput(&mut self, time: Time) -> f64 {
         let plan = TcpPlan { time, congestion: None };
         let seen = self.tcp(&plan).unwrap().unwrap_or_default();
@@ -160,7 +160,7 @@ impl Path for VirtualPath<'_> {
         }))
     }
 
-    /// A session measures one flow at a time.
+    /// Not supported: a session measures one flow at a time.
     fn parallel_goodput(&mut self, _: u32, _: &TcpPlan) -> Result<Option<f64>, Infallible> {
         Ok(None)
     }
@@ -177,7 +177,7 @@ impl Path for VirtualPath<'_> {
         };
         let mut method = AvailableBandwidth::new(limits);
         let mut budget = Budget::new(most);
-        let until = Time(self.session.now().0 + PATIENCE.0);
+        let until = Time(self.session.now().0 + AVAILABLE_TIMEOUT.0);
         while self.session.now() < until {
             let Step::Send(fleet) = method.next_step() else { return Ok(Some(method.result())) };
             let mut seen = Vec::new();
@@ -200,9 +200,9 @@ impl Path for VirtualPath<'_> {
             }
             method.add_observations(&seen);
         }
-        let mut answer = method.result();
-        answer.validity.valid = false;
-        answer.validity.reasons.push("it was cut short".into());
-        Ok(Some(answer))
+        let mut result = method.result();
+        result.validity.valid = false;
+        result.validity.reasons.push("the measurement was ended early".into());
+        Ok(Some(result))
     }
 }

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_without_room_for_the_registers_is_explained() {
+    fn a_guest_with_too_small_a_register_buffer_is_explained() {
         let console = VecDeque::from([format!("userspace - {REGISTERS_DO_NOT_FIT}, errno = 14")]);
         assert!(no_result(&console, "").to_string().ends_with("longfat kernel build VERSION --force"));
         assert!(!no_result(&VecDeque::new(), "killed").to_string().contains("AMX"));

@@ -256,7 +256,7 @@ fn inputs(
     let defaults = buffer_defaults(kernel);
     let buffer = |known: verdict::Buffer, default: Bytes| match known {
         verdict::Buffer::Tuned([_, _, largest]) => SocketBuffer::Tuned { largest: Bytes(largest) },
-        verdict::Buffer::Fixed(asked) => SocketBuffer::Fixed { asked: Bytes(asked) },
+        verdict::Buffer::Fixed(requested) => SocketBuffer::Fixed { requested: Bytes(requested) },
         verdict::Buffer::Unknown => SocketBuffer::Tuned { largest: default },
     };
     let slowest = path.slowest();

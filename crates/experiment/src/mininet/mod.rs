@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// How often its end is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What `stand_in.py` writes.
+/// The document that `stand_in.py` writes.
 #[derive(Deserialize)]
 struct Found {
     mn: Option<Value>,

@@ -15,7 +15,7 @@ pub enum Error {
         reason: String,
     },
     /// Not exactly one test.
-    #[error("invalid iperf3 JSON: it contains {0} tests, not one")]
+    #[error("invalid iperf3 JSON: the file contains {0} tests, not one")]
     Count(usize),
 }
 

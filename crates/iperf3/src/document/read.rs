@@ -57,7 +57,7 @@ fn add_event(document: &mut Map<String, Value>, name: &str, data: Value) -> Resu
     match name {
         "interval" => match document.entry("intervals").or_insert_with(|| Value::Array(Vec::new())) {
             Value::Array(intervals) => intervals.push(data),
-            _ => return Err(Error::shape("intervals", "it is not a list")),
+            _ => return Err(Error::shape("intervals", "not a list")),
         },
         // Unknown events are of a later version.
         other => drop(document.insert(other.into(), data)),
@@ -68,12 +68,12 @@ fn add_event(document: &mut Map<String, Value>, name: &str, data: Value) -> Resu
 fn report(document: &Value) -> Result<Report, Error> {
     let top = Object::top(document)?;
     if !["start", "intervals", "end", "error"].iter().any(|key| top.has(key)) {
-        return Err(Error::shape("the document", "it has no start, no intervals, no end and no error"));
+        return Err(Error::shape("the document", "no start, no intervals, no end and no error"));
     }
     let error = top.text("error")?;
     let Some(start) = read_start(&top)? else {
         if error.is_none() {
-            return Err(Error::shape("start.test_start", "it is missing, and so is an error"));
+            return Err(Error::shape("start.test_start", "missing, although the test did not fail"));
         }
         return Ok(Report { error, ..Report::default() });
     };

@@ -41,7 +41,7 @@ fn cpu(end: &Object<'_>, which: &str) -> Result<Cpu, Error> {
 
 /// Our number of the stream, and whether its data is sent from client to server.
 fn identity(side: &Object<'_>, start: &Start, sockets: &Sockets) -> Result<(u32, bool), Error> {
-    let socket = side.count("socket")?.ok_or_else(|| side.error("socket", "it is missing"))?;
+    let socket = side.count("socket")?.ok_or_else(|| side.error("socket", "missing"))?;
     let sender = match side.flag("sender")? {
         Some(sender) => sender,
         None => sockets.sender(socket).unwrap_or(true),
@@ -64,7 +64,7 @@ fn read_tcp(stream: &Object<'_>, start: &Start, sockets: &Sockets) -> Result<Str
     let (Some(one), Some(other)) =
         (sender.as_ref().or(receiver.as_ref()), receiver.as_ref().or(sender.as_ref()))
     else {
-        return Err(stream.error("sender", "it is missing, and so is the receiver"));
+        return Err(stream.error("sender", "missing, as is the receiver"));
     };
     let (id, forward) = identity(one, start, sockets)?;
     let mut tcp = None;

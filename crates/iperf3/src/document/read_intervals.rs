@@ -45,7 +45,7 @@ fn span(object: &Object<'_>) -> Result<(f64, f64), Error> {
 }
 
 fn read_stream(stream: &Object<'_>, start: &Start, sockets: &Sockets) -> Result<StreamInterval, Error> {
-    let socket = stream.count("socket")?.ok_or_else(|| stream.error("socket", "it is missing"))?;
+    let socket = stream.count("socket")?.ok_or_else(|| stream.error("socket", "missing"))?;
     let sender = match stream.flag("sender")? {
         Some(sender) => sender,
         None => sockets.sender(socket).unwrap_or(true),
@@ -61,7 +61,7 @@ fn read_stream(stream: &Object<'_>, start: &Start, sockets: &Sockets) -> Result<
         sender,
         start_s,
         end_s,
-        bytes: stream.count("bytes")?.ok_or_else(|| stream.error("bytes", "it is missing"))?,
+        bytes: stream.count("bytes")?.ok_or_else(|| stream.error("bytes", "missing"))?,
         omitted: stream.flag("omitted")?.unwrap_or(false),
         tcp,
         udp,

@@ -76,7 +76,7 @@ fn time(start: &Object<'_>) -> Result<SystemTime, Error> {
     SystemTime::UNIX_EPOCH
         .checked_add(since)
         .filter(|time| jiff::Timestamp::try_from(*time).is_ok())
-        .ok_or_else(|| stamp.error("timesecs", "it is outside the calendar"))
+        .ok_or_else(|| stamp.error("timesecs", "outside the calendar"))
 }
 
 fn read_spec(top: &Object<'_>, start: &Object<'_>, requested: &Object<'_>) -> Result<TestSpec, Error> {
@@ -84,7 +84,7 @@ fn read_spec(top: &Object<'_>, start: &Object<'_>, requested: &Object<'_>) -> Re
         Some("TCP") => Protocol::Tcp,
         Some("UDP") => Protocol::Udp,
         Some(other) => return Err(requested.error("protocol", &format!("{other:?} is neither TCP nor UDP"))),
-        None => return Err(requested.error("protocol", "it is missing")),
+        None => return Err(requested.error("protocol", "missing")),
     };
     let set = |key: &str| requested.flag(key).map(|flag| flag == Some(true));
     let direction = match (set("bidir")? || has_both(top)?, set("reverse")?) {
@@ -208,7 +208,7 @@ fn id(index: usize) -> u32 {
 }
 
 fn connection(connected: &Object<'_>, sockets: &Sockets) -> Result<Connection, Error> {
-    let socket = connected.count("socket")?.ok_or_else(|| connected.error("socket", "it is missing"))?;
+    let socket = connected.count("socket")?.ok_or_else(|| connected.error("socket", "missing"))?;
     let address = |host: &str, port: &str| {
         let text = connected.text(host)?.unwrap_or_default();
         let ip = ip(&text).ok_or_else(|| connected.error(host, &format!("{text:?} is not an address")))?;

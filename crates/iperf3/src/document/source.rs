@@ -23,9 +23,7 @@ impl<'a> Object<'a> {
     pub(super) fn at(path: String, value: &'a Value) -> Result<Self, Error> {
         match value {
             Value::Object(map) => Ok(Object { path, map }),
-            _ => {
-                Err(Error::shape(if path.is_empty() { "the document" } else { &path }, "it is not an object"))
-            }
+            _ => Err(Error::shape(if path.is_empty() { "the document" } else { &path }, "not an object")),
         }
     }
 
@@ -50,23 +48,23 @@ impl<'a> Object<'a> {
     /// The objects of a list; empty without a list.
     pub(super) fn objects(&self, key: &str) -> Result<Vec<Object<'a>>, Error> {
         let Some(value) = self.value(key) else { return Ok(Vec::new()) };
-        let list = value.as_array().ok_or_else(|| self.error(key, "it is not a list"))?;
+        let list = value.as_array().ok_or_else(|| self.error(key, "not a list"))?;
         list.iter().enumerate().map(|(i, one)| Object::at(format!("{}[{i}]", self.path(key)), one)).collect()
     }
 
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, Error> {
         let Some(value) = self.value(key) else { return Ok(None) };
-        value.as_str().map(|text| Some(text.into())).ok_or_else(|| self.error(key, "it is not a string"))
+        value.as_str().map(|text| Some(text.into())).ok_or_else(|| self.error(key, "not a string"))
     }
 
     pub(super) fn real(&self, key: &str) -> Result<Option<f64>, Error> {
         let Some(value) = self.value(key) else { return Ok(None) };
-        value.as_f64().map(Some).ok_or_else(|| self.error(key, "it is not a number"))
+        value.as_f64().map(Some).ok_or_else(|| self.error(key, "not a number"))
     }
 
     /// A required number.
     pub(super) fn required(&self, key: &str) -> Result<f64, Error> {
-        self.real(key)?.ok_or_else(|| self.error(key, "it is missing"))
+        self.real(key)?.ok_or_else(|| self.error(key, "missing"))
     }
 
     /// A count; absent if negative, also as an unsigned number of 64 bits.
@@ -82,7 +80,7 @@ impl<'a> Object<'a> {
     /// A count that fits its type; absent if negative.
     pub(super) fn fitting_count<T: TryFrom<u64>>(&self, key: &str) -> Result<Option<T>, Error> {
         let Some(count) = self.count(key)? else { return Ok(None) };
-        T::try_from(count).map(Some).map_err(|_| self.error(key, "it is too large"))
+        T::try_from(count).map(Some).map_err(|_| self.error(key, "too large"))
     }
 
     /// A count that may be negative.
@@ -104,9 +102,7 @@ impl<'a> Object<'a> {
     /// Seconds.
     pub(super) fn duration(&self, key: &str) -> Result<Option<Duration>, Error> {
         let Some(seconds) = self.real(key)? else { return Ok(None) };
-        Duration::try_from_secs_f64(seconds)
-            .map(Some)
-            .map_err(|_| self.error(key, "it is not a valid duration"))
+        Duration::try_from_secs_f64(seconds).map(Some).map_err(|_| self.error(key, "not a valid duration"))
     }
 
     pub(super) fn error(&self, key: &str, reason: &str) -> Error {

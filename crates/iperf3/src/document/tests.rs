@@ -277,21 +277,21 @@ fn several_documents_in_succession_are_read() {
 #[test]
 fn errors_name_the_path() {
     let cases = [
-        ("{}", "the document: it has no start"),
-        ("[]", "the document: it is not an object"),
-        (r#"{"start": 3}"#, "start: it is not an object"),
-        (r#"{"start": {}, "intervals": []}"#, "start.test_start: it is missing"),
+        ("{}", "the document: no start"),
+        ("[]", "the document: not an object"),
+        (r#"{"start": 3}"#, "start: not an object"),
+        (r#"{"start": {}, "intervals": []}"#, "start.test_start: missing"),
         (
             r#"{"start": {"test_start": {"protocol": "SCTP"}}}"#,
             "start.test_start.protocol: \"SCTP\" is neither",
         ),
         (
             r#"{"start": {"test_start": {"protocol": "TCP"}}, "intervals": [{"streams": [{"socket": 5, "end": 1}]}]}"#,
-            "intervals[0].streams[0].start: it is missing",
+            "intervals[0].streams[0].start: missing",
         ),
         (
             r#"{"start": {"test_start": {"protocol": "TCP", "omit": -1}}}"#,
-            "start.test_start.omit: it is not a valid duration",
+            "start.test_start.omit: not a valid duration",
         ),
     ];
     for (text, message) in cases {

@@ -20,8 +20,8 @@ pub fn end_text(start: &Start, end: &End, format: TextFormat) -> String {
         out.push_str("Test Complete. Summary Results:\n");
     }
     // A server knows retransmissions only if it has sent itself.
-    let knows_retransmits = start.role == Role::Client || groups(start).iter().any(|group| group.sender);
-    let known = knows_retransmits
+    let has_retransmits = start.role == Role::Client || groups(start).iter().any(|group| group.sender);
+    let known = has_retransmits
         && end.streams.iter().any(|stream| stream.tcp.is_some_and(|tcp| tcp.retransmits.is_some()));
     out.push_str(&header_with(
         start,

@@ -67,7 +67,7 @@ impl Admission {
     pub(super) fn read(&mut self) -> Result<bool, Error> {
         let limit = PARAMS_LIMIT * if self.seal.is_some() { SEALED_LIMIT_FACTOR } else { 1 };
         loop {
-            let wanted = match self.bytes.first_chunk::<HEADER_BYTES>() {
+            let needed = match self.bytes.first_chunk::<HEADER_BYTES>() {
                 None => HEADER_BYTES,
                 Some(header) => {
                     let too_long = Error::TooLong { what: "parameters", limit };
@@ -75,10 +75,10 @@ impl Admission {
                 }
             };
             let have = self.bytes.len();
-            if have >= HEADER_BYTES && have == wanted {
+            if have >= HEADER_BYTES && have == needed {
                 return Ok(true);
             }
-            self.bytes.resize(wanted, 0);
+            self.bytes.resize(needed, 0);
             let read = (&self.socket).read(&mut self.bytes[have..]);
             self.bytes.truncate(have + read.as_ref().map_or(0, |n| *n));
             match read {

@@ -14,7 +14,7 @@ use crate::{
     report::{Report, ServerOutput},
 };
 
-/// Where a server listens, and its limits.
+/// Address, port and limits of a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// The address to listen at; `None`: all addresses.

@@ -42,7 +42,7 @@ use crate::{
 
 /// Maximum time between two checks for a stop.
 const POLL_TIMEOUT: Duration = Duration::from_millis(100);
-/// The same while clients are queued and a turn is free.
+/// Maximum time between two checks for a stop while clients are queued and a turn is free.
 const SHORT_POLL_TIMEOUT: Duration = Duration::from_millis(20);
 /// Maximum number of connections without a complete cookie; beyond it the oldest of the address with the most
 /// is closed.
@@ -321,7 +321,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
                 continue;
             }
             let waits = |session: &&SessionHandle<'_>| {
-                session.peer == peer.ip() && session.wants_datagrams.load(Ordering::Acquire)
+                session.peer == peer.ip() && session.expects_datagrams.load(Ordering::Acquire)
             };
             let Some(session) = self.sessions.iter_mut().find(|session| waits(&&**session)) else { continue };
             session.progress = Instant::now();

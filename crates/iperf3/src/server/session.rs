@@ -61,7 +61,7 @@ pub(super) struct Client {
     pub(super) cookie: Cookie,
     pub(super) arrivals: Receiver<Arrival>,
     /// Set while the session waits for UDP streams.
-    pub(super) wants_datagrams: Arc<AtomicBool>,
+    pub(super) expects_datagrams: Arc<AtomicBool>,
     pub(super) turn: Arc<Turn>,
     /// The requested test.
     pub(super) admitted: Admitted,
@@ -123,7 +123,7 @@ fn conduct(
         stop,
         own: os::thread_usage(),
         observers,
-        wants_datagrams: &client.wants_datagrams,
+        expects_datagrams: &client.expects_datagrams,
         turn: &client.turn,
     };
     let result = session.run(&mut control, client.admitted, client.arrivals, report);
@@ -158,7 +158,7 @@ struct Session<'a> {
     /// Processor time that this thread had used before the test.
     own: (Duration, Duration),
     observers: &'a dyn ServerObserver,
-    wants_datagrams: &'a AtomicBool,
+    expects_datagrams: &'a AtomicBool,
     turn: &'a Turn,
 }
 
@@ -177,10 +177,10 @@ impl Session<'_> {
         let spec = Arc::new(spec);
         let mut observer = SamplingObserver::new(self.observers.begin(self.peer), &params);
 
-        self.wants_datagrams.store(spec.protocol == Protocol::Udp, Ordering::Release);
+        self.expects_datagrams.store(spec.protocol == Protocol::Udp, Ordering::Release);
         control.send_state(State::CreateStreams, phase)?;
         let streams = self.accept_streams(control, &arrivals, &spec, &mut observer)?;
-        self.wants_datagrams.store(false, Ordering::Release);
+        self.expects_datagrams.store(false, Ordering::Release);
         // Further connections with this cookie are rejected.
         drop(arrivals);
         let pin = self.pin(&spec, &mut observer);
@@ -285,9 +285,9 @@ impl Session<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Vec<Stream>, Error> {
         let (begin, phase) = (Instant::now(), self.options.phase_timeout);
-        let wanted = report_builder::stream_count(spec) as usize;
+        let stream_count = report_builder::stream_count(spec) as usize;
         let mut all: Vec<Arrival> = Vec::new();
-        while all.len() < wanted {
+        while all.len() < stream_count {
             match arrivals.recv_timeout(CHECK_INTERVAL) {
                 Ok(arrival) => all.push(arrival),
                 Err(RecvTimeoutError::Disconnected) => return Err(Error::Interrupted),

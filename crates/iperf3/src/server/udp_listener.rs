@@ -53,11 +53,11 @@ impl UdpListener {
     pub(super) fn next(&self) -> Option<(SocketAddr, UdpRequest)> {
         let mut bytes = [0; LATENCY_ECHO_BYTES + 1];
         let (len, at, from) = sys::receive_stamped_from(&self.socket, &mut bytes).ok()?;
-        let said = match LatencyEcho::from_bytes(&bytes[..len]) {
+        let request = match LatencyEcho::from_bytes(&bytes[..len]) {
             Some(request) => UdpRequest::Echo { request, at: at.unwrap_or_else(os::realtime) },
             None => UdpRequest::Hello,
         };
-        Some((from.as_socket()?, said))
+        Some((from.as_socket()?, request))
     }
 
     /// Replies to a probe that arrived `at` this time.

@@ -56,7 +56,7 @@ pub struct Params {
     /// Sent as whole seconds: peers that parse an integer reject a fraction.
     #[serde(deserialize_with = "real", serialize_with = "number")]
     pub(crate) omit: f64,
-    /// Likewise.
+    /// Sent as whole seconds.
     #[serde(deserialize_with = "real", serialize_with = "number", skip_serializing_if = "is_zero")]
     pub(crate) time: f64,
     #[serde(deserialize_with = "count")]
@@ -458,12 +458,12 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn any_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = wire::decode::<Params>(&bytes).map(|params| params.spec());
         }
 
         #[test]
-        fn no_value_of_any_key_panics(key in "[a-zA-Z_]{1,12}|time|omit|num|len|parallel", value in -1e300f64..1e300) {
+        fn any_value_of_a_key_causes_no_panic(key in "[a-zA-Z_]{1,12}|time|omit|num|len|parallel", value in -1e300f64..1e300) {
             let text = serde_json::json!({ key: value }).to_string();
             let _ = wire::decode::<Params>(text.as_bytes()).map(|params| params.spec());
         }

@@ -148,7 +148,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn any_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = wire::decode::<Results>(&bytes);
         }
     }

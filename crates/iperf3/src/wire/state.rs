@@ -13,9 +13,9 @@ pub enum State {
     ParamExchange,
     /// Server: connect the streams.
     CreateStreams,
-    /// Server: I end the test.
+    /// Server: the server ends the test.
     ServerTerminate,
-    /// Client: I end the test.
+    /// Client: the client ends the test.
     ClientTerminate,
     /// Server: send your results.
     ExchangeResults,
@@ -23,7 +23,7 @@ pub enum State {
     DisplayResults,
     /// Client: the exchange is complete.
     IperfDone,
-    /// Server: not now, or not you.
+    /// Server: access denied; the server is busy, or does not accept this client.
     AccessDenied,
     /// Server: an error; its number and errno follow as two big-endian `i32`.
     ServerError,

@@ -57,7 +57,7 @@ fn a_fully_capable_machine_gets_no_remedies() {
 }
 
 #[test]
-fn apparmor_is_named_whichever_step_it_denies() {
+fn apparmor_is_named_for_each_denied_step() {
     for (user, network) in [
         (Attempt::Succeeded, Attempt::Failed(libc::EPERM)),
         (Attempt::Failed(libc::EACCES), Attempt::NotMade),
@@ -93,7 +93,7 @@ fn each_sysctl_that_forbids_namespaces_is_named() {
 }
 
 #[test]
-fn in_a_container_the_remedy_names_the_options_to_start_it_with() {
+fn remedies_in_a_container_name_its_options() {
     let eperm = Attempt::Failed(libc::EPERM);
     let limits = NamespaceLimits { seccomp: true, root: true, ..good().limits };
     let filtered = Facts { limits, root: true, tun: None, ..refused(eperm, Attempt::NotMade) };
@@ -124,7 +124,7 @@ fn read_only_sysctls_only_limit_a_lab() {
 }
 
 #[test]
-fn what_lab_up_needs_is_named() {
+fn missing_requirements_of_lab_up_are_named() {
     for (errno, remedy) in
         [(libc::EINVAL, "CONFIG_PID_NS"), (libc::ENOSPC, "max_pid_namespaces"), (libc::EPERM, "--privileged")]
     {

@@ -31,7 +31,8 @@ pub enum Request {
     #[serde(rename = "words")]
     Command {
         /// The command's name and arguments. File names must be absolute.
-        words: Vec<String>,
+        #[serde(rename = "words")]
+        command: Vec<String>,
     },
     /// Send the namespaces of a host.
     Enter {
@@ -164,7 +165,7 @@ pub(crate) fn request_namespaces(socket: &Path, host: &str) -> Result<Result<Vec
             Reply::Refused { why } => Ok(Err(why)),
             // Without the descriptors the program would run on this machine instead of the host.
             _ if !NAMESPACE_FDS.contains(&fds.len()) => {
-                Err(io::Error::new(io::ErrorKind::InvalidData, "it did not send the host's namespaces"))
+                Err(io::Error::new(io::ErrorKind::InvalidData, "the lab did not send the host's namespaces"))
             }
             _ => Ok(Ok(fds)),
         }
@@ -204,7 +205,7 @@ pub(crate) fn read_line<T: for<'a> Deserialize<'a>>(stream: &UnixStream, timeout
 fn describe_timeout(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            io::Error::new(io::ErrorKind::TimedOut, "it does not reply")
+            io::Error::new(io::ErrorKind::TimedOut, "the lab does not reply")
         }
         _ => error,
     }

@@ -61,8 +61,8 @@ pub(crate) fn unshare_mounts() -> io::Result<()> {
     }
 }
 
-/// Isolates this process as the keeper of a standing lab does: a mount namespace with a private /run, and a
-/// PID namespace for its children. Cannot be undone: for a process that ends after this check.
+/// Isolates this process as the keeper of a standing lab does: in a mount namespace with a private /run, and a
+/// PID namespace for its children. This cannot be undone, so only a process that ends after this check may call it.
 pub(crate) fn try_isolation() -> io::Result<()> {
     unshare_mounts()?;
     mount_tmpfs(Path::new("/run"))?;

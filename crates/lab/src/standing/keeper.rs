@@ -64,7 +64,7 @@ pub struct KeeperOptions<'a> {
     pub privilege: Privilege,
     /// How hosts are connected to the emulator.
     pub backend: Backend,
-    /// Where this lab is registered.
+    /// The journal in which this lab is registered.
     pub journal: &'a Journal,
     /// Whether the client that ends the lab should run the hosts' stop commands.
     pub stop_commands: bool,
@@ -154,7 +154,7 @@ pub fn run_keeper(
     match result {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(e)) => Err(Error::Emulator(e.to_string())),
-        Err(_) => Err(Error::Emulator("it panicked; please report this".into())),
+        Err(_) => Err(Error::Emulator("the emulator panicked; please report this".into())),
     }
 }
 
@@ -224,7 +224,7 @@ impl Keeper<'_> {
         self.apply_host_mtus();
         let refused = |why: String| Reply::Refused { why };
         let reply = match request {
-            Request::Command { words } => match self.run_command(words) {
+            Request::Command { command } => match self.run_command(command) {
                 Ok(text) => Reply::Text { text },
                 Err(why) => refused(why),
             },
@@ -338,9 +338,7 @@ impl Keeper<'_> {
         }
         let path = Path::new(file);
         if !path.is_absolute() {
-            return Err(format!(
-                "{file} must be an absolute path: the lab does not know your working directory"
-            ));
+            return Err(format!("{file} must be an absolute path: the lab has another working directory"));
         }
         let started = self.captures.start(name, &taps, path, &CaptureOptions::default());
         let id = started.map_err(|e| e.to_string())?;

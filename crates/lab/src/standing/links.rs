@@ -215,7 +215,7 @@ impl Links {
         Ok(CommandResult { text: String::new(), ..self.done(index) })
     }
 
-    /// Gives a port these qdiscs, unless a link cannot have them together.
+    /// Sets a port's qdiscs, unless one link cannot have this combination.
     fn set_qdiscs(&mut self, index: usize, side: usize, qdiscs: Vec<Qdisc>) -> Result<CommandResult, String> {
         let link = &mut self.0[index];
         let before = std::mem::replace(&mut link.ends[side].qdiscs, qdiscs);
@@ -343,7 +343,7 @@ impl Links {
 impl Link {
     /// The pipe from end `side` to the other.
     fn spec(&self, side: usize) -> PipeSpec {
-        // Commands that fail here have been refused.
+        // Cannot fail: commands with an invalid combination were refused before.
         let mut spec = self.try_spec(side).unwrap_or_else(|_| self.ends[side].plain.clone());
         // A port does not accept packets larger than its own MTU either (is_skb_forwardable in dev.c).
         spec.mtu = self.ends.iter().filter_map(|e| e.mtu).min();
@@ -467,7 +467,7 @@ mod tests {
         let shown = tc(&mut links, "class show dev s1-eth2").unwrap().text;
         assert_eq!(shown, "class htb 5:1 root rate 10Mbit ceil 10Mbit burst 15360b");
         let error = tc(&mut links, "qdisc change dev s1-eth2 parent 5:1 netem rate 1mbit").unwrap_err();
-        assert!(error.contains("netem rate beside htb"), "{error}");
+        assert!(error.contains("netem rate in addition to htb"), "{error}");
         assert!(tc(&mut links, "class del dev s1-eth2 classid 5:1").unwrap_err().contains("in use"));
         assert!(
             tc(&mut links, "qdisc add dev s1-eth2 parent 5:9 netem delay 1ms").unwrap_err().contains("5:9")
@@ -504,7 +504,7 @@ mod tests {
         tc(&mut links, "qdisc add dev s2-eth1 parent 1: handle 2: tbf rate 1mbit burst 10kb limit 10kb")
             .unwrap();
         for (line, named) in [
-            ("qdisc change dev s2-eth1 root netem delay 5ms rate 2mbit", "netem rate beside tbf"),
+            ("qdisc change dev s2-eth1 root netem delay 5ms rate 2mbit", "netem rate in addition to tbf"),
             ("qdisc add dev s2-eth1 parent 2: handle 3: tbf rate 2mbit burst 10kb limit 10kb", "second rate"),
         ] {
             let error = tc(&mut links, line).unwrap_err();

@@ -89,7 +89,7 @@ pub(crate) enum TcCommand {
     },
 }
 
-/// What `tc` is about.
+/// The object of a `tc` command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TcObject {
     Qdisc,

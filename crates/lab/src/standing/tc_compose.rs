@@ -1,4 +1,4 @@
-//! What a port's qdiscs do to its pipe, and their text in the format of tc.
+//! Applies a port's qdiscs to its pipe, and prints qdiscs in the format of tc.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ pub(crate) fn compose(
         if let Some(other) = shaper.replace(name) {
             let what = if name == "netem" || other == "netem" { "netem rate" } else { "a second rate" };
             return Err(format!(
-                "{what} beside {} is not supported on an emulated port: a link has one rate",
+                "{what} in addition to {} is not supported on an emulated port: a link has one rate",
                 if other == "netem" { name } else { other }
             ));
         }
@@ -77,7 +77,7 @@ fn is_active(qdiscs: &[Qdisc], qdisc: &Qdisc) -> bool {
     passes && is_active(qdiscs, above)
 }
 
-/// What of accepted qdiscs has no effect, for the user.
+/// A warning about parameters of accepted qdiscs that have no effect.
 pub(crate) fn warning(kind: &QdiscKind, spec: &PipeSpec) -> Option<&'static str> {
     match kind {
         QdiscKind::Netem(netem) if netem.limit.is_some() && netem.rate.is_none() => {

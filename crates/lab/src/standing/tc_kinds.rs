@@ -238,7 +238,7 @@ pub(crate) fn red(arguments: Arguments<'_, '_>) -> Result<QueueKind, String> {
             }
             "ecn" => ecn = true,
             "harddrop" => harddrop = true,
-            // The rate of the link, which the emulator knows.
+            // Ignored: the emulator uses the link's rate.
             "bandwidth" => drop(rate(value()?)?),
             other => return Err(format!("red {other} is not supported on an emulated port")),
         }

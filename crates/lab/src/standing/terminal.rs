@@ -1,8 +1,8 @@
 //! Programs in the foreground of this process's terminal, as a shell with job control runs them (credentials(7), tcsetpgrp(3)).
 //!
-//! A program gets a process group of its own, so that Ctrl-C reaches it alone. Programs with job control of their own (bash,
-//! less) may move the terminal to other groups and leave it there; it is taken back when the program ends. Ctrl-Z is
-//! undone: a stopped program is continued, since there is no command to do that later.
+//! Each program gets its own process group, so that Ctrl-C reaches only this program. Programs with job control (bash, less)
+//! may give the terminal to other groups; this process takes it back when the program ends. Ctrl-Z has no lasting effect: a
+//! stopped program is continued, because no command could continue it later.
 #![allow(unsafe_code)]
 
 use std::{
@@ -15,8 +15,8 @@ use os::check;
 
 const STDIN: libc::c_int = libc::STDIN_FILENO;
 
-/// Runs `command` and waits for it. If standard input is a terminal whose foreground belongs to this process's group, the
-/// program has the foreground meanwhile, and afterwards the terminal has its former modes again.
+/// Runs `command` and waits for it. If standard input is a terminal with this process's group in the foreground, the
+/// program runs in the foreground; afterwards the terminal's former modes are restored.
 ///
 /// # Errors
 /// If the program cannot be started or waited for.

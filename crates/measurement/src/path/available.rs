@@ -35,7 +35,7 @@ impl Method for WithDeadline {
     fn result(&self) -> AvailableBandwidthResult {
         let mut result = self.method.result();
         if self.is_late {
-            let late = format!("it was cut short after {} s", MAX_TIME.as_secs());
+            let late = format!("the measurement was ended after {} s", MAX_TIME.as_secs());
             let doubts = if result.validity.valid { Vec::new() } else { result.validity.reasons };
             result.validity = Validity { valid: false, reasons: [doubts, vec![late]].concat() };
         }
@@ -48,7 +48,7 @@ impl Method for WithDeadline {
 }
 
 /// The available bandwidth, with at most `max_rate` averaged over any second and packets of at most `mtu` bytes. `None`, and a note,
-/// where the other end does not answer probes.
+/// where the other end does not reply to probes.
 pub fn measure(
     tests: &mut TestSeries,
     max_rate: BitRate,
@@ -76,7 +76,7 @@ pub fn measure(
         session.run(&mut method, &tests.stop, &mut |_| {}).map(Some)
     };
     match probed() {
-        Ok(answer) => Ok(answer),
+        Ok(found) => Ok(found),
         Err(Error::Link(iperf3::Error::Interrupted)) => Err(PathError::Interrupted),
         Err(error) => {
             tests.progress.note(&format!("the available bandwidth stays unknown: {error}"));

@@ -23,12 +23,12 @@ const TCP_HEADERS: u32 = 52;
 /// IP and UDP headers over IPv4 and over IPv6, bytes.
 const UDP_HEADERS: (u32, u32) = (28, 48);
 
-/// What to diagnose, and how.
+/// Options of a diagnosis.
 #[derive(Debug, Clone)]
 pub struct DiagnosisRequest {
-    /// What the path should carry; `None`: the rate of this host's device.
+    /// Expected rate of the path; `None`: the rate of this host's device.
     pub rate: Option<BitRate>,
-    /// Maximum rate of datagrams; `None`: one and a half times what the path should carry, or 1 Gb/s.
+    /// Maximum rate of datagrams; `None`: 1.5 times the expected rate, or 1 Gb/s.
     pub max_rate: Option<BitRate>,
     /// Whether bursts of datagrams may be sent.
     pub datagrams: bool,
@@ -40,7 +40,7 @@ pub struct DiagnosisRequest {
     pub congestion: Option<String>,
 }
 
-/// What limits TCP to a host, with all that was measured.
+/// The limits of TCP to a host, with all measurements.
 pub struct Diagnosis {
     /// The name or address that was given.
     pub host: String,
@@ -48,7 +48,7 @@ pub struct Diagnosis {
     pub address: IpAddr,
     /// The options of the measurements.
     pub options: Options,
-    /// What was measured, and both hosts' settings.
+    /// The measurements, and both hosts' settings.
     pub observed: Observed,
     /// The outgoing device.
     pub device: Option<String>,
@@ -101,7 +101,7 @@ pub fn diagnose(plan: Plan, path: &mut MeasuredPath) -> Result<Diagnosis, Error>
 }
 
 impl Diagnosis {
-    /// What this host would have to be tuned for; `None` if the path's rate is unknown.
+    /// The path for which this host should be tuned; `None` if the path's rate is unknown.
     pub fn tuning_goal(&self) -> Option<Goal> {
         let measured_bps =
             self.observed.capacity.as_ref().map(|capacity| capacity.goodput_bps * TUNING_FACTOR);
@@ -116,7 +116,7 @@ impl Diagnosis {
     }
 }
 
-/// What the path should carry as goodput, bit/s, and the source of that expectation.
+/// The expected goodput of the path, bit/s, and the source of that expectation.
 fn expected(rate: Option<BitRate>, device: Option<&tune::Device>, mtu: u32) -> Option<(f64, String)> {
     let goodput_bps =
         |rate| model::goodput_bps(rate, mtu.saturating_sub(TCP_HEADERS), TCP_HEADERS, ETHERNET_OVERHEAD);

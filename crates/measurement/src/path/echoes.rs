@@ -20,7 +20,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The first address that a host's name resolves to.
 ///
 /// # Errors
-/// Where it resolves to none.
+/// If it resolves to none.
 pub fn address(host: &str) -> Result<IpAddr, Error> {
     let found =
         (host, 0).to_socket_addrs().map_err(|reason| Error::UnknownHost { host: host.into(), reason })?;
@@ -31,7 +31,7 @@ pub fn address(host: &str) -> Result<IpAddr, Error> {
 /// The smallest round-trip time of a few echo requests.
 ///
 /// # Errors
-/// Where this process may not send echo requests, or no reply came.
+/// If this process may not send echo requests, or no reply came.
 pub fn round_trip(to: IpAddr) -> Result<Time, Error> {
     Ok(round_trips(to, ECHOES)?.min)
 }
@@ -70,7 +70,7 @@ pub(super) fn echoes(
 /// The time to connect: a round trip and the processing of both hosts.
 ///
 /// # Errors
-/// Where the connection is refused or times out.
+/// If the connection is refused or times out.
 pub fn connect_time(to: IpAddr, port: u16) -> std::io::Result<Time> {
     let before = Instant::now();
     TcpStream::connect_timeout(&(to, port).into(), REPLY_TIMEOUT)?;

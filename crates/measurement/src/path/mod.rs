@@ -49,7 +49,7 @@ impl<'a> MeasuredPath<'a> {
     /// The path to the peer of `tests`.
     ///
     /// # Errors
-    /// Where the peer's name resolves to no address.
+    /// If the peer's name resolves to no address.
     pub fn new(tests: TestSeries<'a>) -> Result<Self, Error> {
         let address = echoes::address(&tests.peer.host)?;
         Ok(MeasuredPath { tests, address, device_mtu: diagnosed::DEFAULT_DEVICE_MTU })

@@ -21,7 +21,7 @@ const RESOLUTION: u32 = 4;
 /// Finds the path MTU. After an ICMP "fragmentation needed" our kernel fragments echo requests, and they pass.
 ///
 /// # Errors
-/// Where echo requests cannot be sent.
+/// If echo requests cannot be sent.
 pub fn find(to: IpAddr, device: u32, rtt: Time) -> Result<Mtu, traffic::Error> {
     let (min_mtu, headers) = match to {
         IpAddr::V4(_) => (MIN_MTU.0, HEADERS.0),

@@ -39,9 +39,9 @@ pub struct Peer {
 pub struct TestSeries<'a> {
     /// The other end.
     pub peer: Peer,
-    /// Where records are written.
+    /// The directory of records.
     pub runs_dir: &'a Path,
-    /// Set when the user wants to stop.
+    /// Set to end the measurements early.
     pub stop: Arc<AtomicBool>,
     /// Receives notes and intervals.
     pub progress: &'a mut dyn Progress,
@@ -77,7 +77,7 @@ pub struct CompletedTest {
     pub peer_host: Option<HostFacts>,
     /// Share of the time that the sending thread was busy, 0 to 1.
     pub busy: Option<f64>,
-    /// The same of the receiving thread.
+    /// Share of the time that the receiving thread was busy.
     pub peer_busy: Option<f64>,
 }
 
@@ -115,7 +115,10 @@ impl Observer for TestObserver<'_> {
 }
 
 impl TestSeries<'_> {
-    /// Runs a test; `None` where no data flowed and nothing failed.
+    /// Runs a test; `None` if no data flowed and nothing failed.
+    ///
+    /// # Errors
+    /// If the test fails or is interrupted, or its record cannot be written.
     pub fn run(&mut self, test: &PathTest) -> Result<Option<CompletedTest>, Error> {
         let options = ClientOptions {
             port: self.peer.port,

@@ -44,7 +44,7 @@ type Sender = (String, IpAddr);
 #[derive(Default)]
 struct Flow {
     rows: Vec<FlowSample>,
-    looked_us: Option<i64>,
+    sampled_us: Option<i64>,
     /// The sender, if that end is watched.
     sender: Option<Sender>,
     from: String,
@@ -68,6 +68,9 @@ struct Track {
 
 impl Recording {
     /// Creates the record; `filter` becomes the title.
+    ///
+    /// # Errors
+    /// If the record cannot be created.
     pub fn begin(runs_dir: &Path, filter: &str) -> Result<Self> {
         let title = if filter.is_empty() { "all connections".into() } else { filter.to_string() };
         let started = experiment::now();
@@ -86,6 +89,9 @@ impl Recording {
     }
 
     /// Adds the latest samples and the events since the previous call.
+    ///
+    /// # Errors
+    /// If the record cannot be written.
     pub fn append(&mut self, watcher: &Watcher, events: &[watch::SocketEvent]) -> Result<()> {
         let pairs = Pairs::of(watcher);
         let mut rows = Vec::new();
@@ -146,7 +152,7 @@ impl Recording {
             }
         });
         // Nothing new in this sample.
-        if flow.looked_us.replace(time_us) == Some(time_us) {
+        if flow.sampled_us.replace(time_us) == Some(time_us) {
             return;
         }
         flow.congestion = connection.sample.congestion.clone().filter(|_| sends);
@@ -184,6 +190,9 @@ impl Recording {
     }
 
     /// Completes the record and returns its directory. `early`: it ended before the requested time.
+    ///
+    /// # Errors
+    /// If the record cannot be written.
     pub fn end(mut self, watcher: &Watcher, early: bool) -> Result<PathBuf> {
         let mut run = measured::initial_run(ENGINE, self.started.clone());
         run.id = self.writer.id().to_string();
@@ -312,7 +321,7 @@ impl Track {
         }
         let next = TraceRow { time_us, flow: subject.into(), kind: TraceKind::Ack, ..TraceRow::default() };
         let mut row = self.pending.replace(next)?;
-        // The sender's state now is the effect of the previous ACK.
+        // The sender's current state is the effect of the previous ACK.
         row.ack_bytes = i64::try_from(event.bytes_acked - 1).ok();
         row.snd_cwnd_segs = Some(event.snd_cwnd.into());
         row.snd_ssthresh_segs = (event.snd_ssthresh < INFINITE_SSTHRESH).then_some(event.snd_ssthresh.into());
@@ -337,7 +346,7 @@ fn ack_sample(row: &TraceRow, mss_bytes: u32) -> FlowSample {
     }
 }
 
-/// Nothing is known of a flow's path and buffers: what other namespaces and hosts have set is not seen from here.
+/// The verdict's context, without path and buffers: settings of other namespaces and hosts are not visible here.
 fn context(name: &str, flow: &Flow) -> FlowContext {
     FlowContext {
         name: name.into(),
@@ -387,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_has_the_window_that_it_made_and_its_round_trip() {
+    fn an_ack_has_the_resulting_window_and_its_round_trip() {
         let mut track = Track::default();
         let mut new_events = Vec::new();
         let ack = watch::SocketEventKind::Ack;

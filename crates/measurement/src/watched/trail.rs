@@ -65,7 +65,7 @@ impl Trail {
         self.sends
     }
 
-    /// What limited the flow in these seconds, as shares of the time; all zero if only its receiver is watched.
+    /// Share of the time of each limiting cause in these seconds; all zero if only the flow's receiver is watched.
     pub fn limited(&self) -> Limited {
         let mut rows: Vec<FlowSample> = self.rows.iter().cloned().collect();
         verdict::decide(&mut rows, &[], &FlowContext { unknown_path: true, ..FlowContext::default() });

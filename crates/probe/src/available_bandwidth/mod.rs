@@ -51,7 +51,7 @@ const STREAMS: usize = 12;
 const MIN_STREAM_RESOLUTIONS: f64 = 400.0;
 /// Rate of streams that keep the link busy, in capacities.
 const BUSY_RATE: f64 = 1.1;
-/// The same if they must empty a token bucket first.
+/// The rate of these streams if they must empty a token bucket first.
 const BUSY_RATE_WITH_BUCKET: f64 = 2.0;
 /// Rate of the slower streams to a policer, in capacities.
 const SLOW_POLICED_RATE: f64 = 1.3;

@@ -57,9 +57,9 @@ impl LongTrains {
 impl Capacity {
     /// Number of packets of a long train at this rate.
     pub(super) fn long_packets(&self, rate_bps: f64) -> usize {
-        let wanted = rate_bps * LONG_TRAIN_NS / 8e9 / f64::from(self.bytes);
+        let requested = rate_bps * LONG_TRAIN_NS / 8e9 / f64::from(self.bytes);
         let max = max_packets(&self.limits, self.bytes) / 2;
-        (wanted as usize).clamp(MIN_LONG_PACKETS, MAX_LONG_PACKETS).min(max).max(8)
+        (requested as usize).clamp(MIN_LONG_PACKETS, MAX_LONG_PACKETS).min(max).max(8)
     }
 
     pub(super) fn add_long_trains(

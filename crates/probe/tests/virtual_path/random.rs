@@ -172,12 +172,19 @@ impl RandomPath {
 
 impl Score {
     /// Adds a result; returns its relative error.
-    pub fn add(&mut self, path: &RandomPath, interval: Option<Interval>, truth: f64, valid: bool) -> f64 {
-        let error = interval.map_or(f64::INFINITY, |interval| interval.value / truth - 1.0);
+    pub fn add(
+        &mut self,
+        path: &RandomPath,
+        interval: Option<Interval>,
+        true_value: f64,
+        valid: bool,
+    ) -> f64 {
+        let error = interval.map_or(f64::INFINITY, |interval| interval.value / true_value - 1.0);
         // A thousandth is less than the precision of printed results.
-        let covered = interval.is_some_and(|found| found.low <= truth * 1.001 && found.high >= truth * 0.999);
+        let covered =
+            interval.is_some_and(|found| found.low <= true_value * 1.001 && found.high >= true_value * 0.999);
         if valid && !covered {
-            println!("not in the interval: {} {interval:?} {truth:.0} {path:?}", path.seed);
+            println!("not in the interval: {} {interval:?} {true_value:.0} {path:?}", path.seed);
         }
         self.results.push(ScoredResult { path: *path, error, valid, is_covered: covered });
         error

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub struct ImportError {
     /// The path in the JSON, as in `hosts[2].opts.hostname`; empty for the file as a whole.
     pub place: String,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
 }
 

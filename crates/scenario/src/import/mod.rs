@@ -28,7 +28,7 @@ use crate::file::ScenarioFile;
 pub struct Imported {
     /// The scenario file. It has no flows yet.
     pub toml: String,
-    /// What was not imported or was changed, one sentence each.
+    /// Notes about parts that were not imported or were changed, one sentence each.
     pub notes: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Datagrams that are written and sent together: several messages a call, each with up to 64 datagrams that
-//! the kernel or the device segments as late as possible (UDP_SEGMENT, Linux 4.18), if they can.
+//! Sends batches of datagrams: several messages per call, each with up to 64 datagrams that
+//! the kernel or the device segments as late as possible (UDP_SEGMENT, Linux 4.18), if supported.
 
 use std::io;
 
@@ -51,7 +51,7 @@ impl Batch {
     /// has `last` bytes. Returns how many were sent, at least one.
     ///
     /// # Errors
-    /// Those of sendmmsg(2).
+    /// The errors of sendmmsg(2).
     pub fn send(
         &mut self,
         socket: &Socket,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_and_the_shortest() {
+    fn the_longest_and_the_shortest_datagrams() {
         let (here, there) = pair();
         let mut batch = Batch::new(&here, 65_507, NumberWidth::Bits64);
         assert_eq!(batch.send(&here, 1, 1, 65_507, 0).unwrap(), 1);

@@ -112,7 +112,7 @@ impl MessageBuffers {
     /// socket's timeout. Bytes that do not fit are dropped; [`ReceivedMessage::length`] counts them.
     ///
     /// # Errors
-    /// Those of recvmmsg(2).
+    /// The errors of recvmmsg(2).
     pub fn receive(&mut self, socket: &Socket, wait: WaitMode) -> io::Result<usize> {
         let all = self.buffer.chunks_exact_mut(self.each).zip(&mut self.controls);
         for ((message, part), (bytes, control)) in self.messages.iter_mut().zip(&mut self.parts).zip(all) {

@@ -1,5 +1,5 @@
 //! Maps the numbers of datagrams to their index in the stream: unwraps numbers of 32 bits, and rejects
-//! numbers that no sane sender would write.
+//! numbers that cannot belong to the stream.
 
 use super::NumberWidth;
 

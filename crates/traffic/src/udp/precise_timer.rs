@@ -17,7 +17,7 @@ const MIN_SLEEP_NS: u64 = 5_000;
 /// Maximum time until a stop takes effect, ns.
 const MAX_SLEEP_NS: u64 = 20_000_000;
 /// How much the spin time grows after a sleep that ended later, and shrinks after one that did not, ns: they
-/// balance if 1 of 20 sleeps ends later. A sleep that ended very late, because others had the processor, has
+/// balance if 1 of 20 sleeps ends later. A sleep that ended very late, because other threads had the processor, has
 /// no more weight than any other.
 const GROWTH_NS: u64 = 1_900;
 const SHRINK_NS: u64 = 100;

@@ -1,5 +1,5 @@
-//! Receives a stream of datagrams: many per call, with the kernel's times of arrival, so that it does not
-//! matter when the program reads them. It reads as seldom as the socket's buffer allows, at least every
+//! Receives a stream of datagrams: many per call, with the kernel's times of arrival, so the time of the
+//! read call is irrelevant. The receiver reads as seldom as the socket's buffer allows, at least every
 //! millisecond.
 
 use std::{
@@ -26,7 +26,7 @@ const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
 const MAX_SLEEP: Duration = Duration::from_millis(1);
 /// Shorter sleeps are not worth their cost.
 const MIN_SLEEP: Duration = Duration::from_micros(20);
-/// Messages of one call, and bytes of each, if each is one datagram: the payload is discarded uncopied
+/// Messages of one call, and bytes of each, if each is one datagram: the payload is discarded without copying
 /// (MSG_TRUNC).
 const SINGLE_MESSAGES: (usize, usize) = (mmsg::MAX_MESSAGES, 64);
 /// Messages of one call, and bytes of each, if each has several datagrams.
@@ -113,7 +113,7 @@ impl Receiver {
         }
         let until = Instant::now() + DRAIN_TIMEOUT;
         while let Ok(count) = buffers.receive(&self.socket, WaitMode::Never) {
-            // A socket that was shut down returns empty messages for ever.
+            // A socket that was shut down returns empty messages forever.
             let bytes = take(&buffers, count, &mut statistics.lock());
             if bytes == 0 || Instant::now() > until {
                 break;
@@ -169,8 +169,8 @@ fn datagrams<'a>(message: &ReceivedMessage<'a>) -> impl Iterator<Item = (&'a [u8
     })
 }
 
-/// What the kernel charges a message with beside its bytes, about: packets of 1500 bytes with 2304, short
-/// ones with 768.
+/// Approximate memory that the kernel charges per message in addition to its bytes: 2304 for packets of 1500 bytes, short
+/// ones 768.
 const MESSAGE_CHARGE: usize = 800;
 
 /// Adapts the time between two reads, so that at most a quarter of the buffer fills.

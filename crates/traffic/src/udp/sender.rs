@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{Attempted, Error, Stop};
 
-/// Default of the lateness that a burst makes up for.
+/// Default maximum lateness that a burst catches up.
 const MAX_LATENESS: Duration = Duration::from_millis(100);
 /// How long a sender waits when a device's queue is full and the kernel does not block (ENOBUFS).
 const QUEUE_FULL_PAUSE: Duration = Duration::from_micros(50);
@@ -34,7 +34,7 @@ const QUEUE_FULL_PAUSE: Duration = Duration::from_micros(50);
 /// is smaller, or nothing listens at the port yet.
 const MAX_CONSECUTIVE_ERRORS: u32 = 3;
 
-/// What a sender sends.
+/// Options of a sender.
 #[derive(Debug, Clone, Default)]
 pub struct SenderOptions {
     /// Payload of a datagram, header included, bytes: from the header's size (16 B at most) to 65,507.
@@ -50,7 +50,7 @@ pub struct SenderOptions {
     pub remaining: Option<Arc<AtomicU64>>,
 }
 
-/// What a sender has sent so far, readable at any time.
+/// Counters of a sender, readable at any time.
 #[derive(Debug, Default)]
 pub struct SentCounts {
     /// Datagrams.
@@ -107,8 +107,8 @@ impl Sender {
         Self::of(socket, batch, timing)
     }
 
-    /// Sends what `source` says, with numbers of 64 bits, on a connected socket. The source's time 0 is when
-    /// it runs. Datagrams without capacity for their header are sent with as much as that takes.
+    /// Sends the datagrams of `source`, with 64-bit numbers, on a connected socket. The source's time 0 is the start of
+    /// the sender. Datagrams shorter than their header are sent with the header's length.
     pub fn from_source(socket: impl Into<Socket>, source: DatagramSource) -> Self {
         let (socket, numbers) = (socket.into(), NumberWidth::Bits64);
         let batch = Batch::new(&socket, source.payload() as usize, numbers);
@@ -127,7 +127,7 @@ impl Sender {
         }
     }
 
-    /// Makes up for lateness of up to `max_lateness` (default 100 ms), with a burst, and skips more.
+    /// Catches up lateness of up to `max_lateness` (default 100 ms) with a burst; skips any excess.
     #[must_use]
     pub fn with_max_lateness(self, max_lateness: Duration) -> Self {
         Sender { max_lateness, ..self }
@@ -158,7 +158,7 @@ impl Sender {
     /// Like [`Sender::run`], and calls `after` each time after it has sent datagrams.
     ///
     /// # Errors
-    /// Those of [`Sender::run`].
+    /// See [`Sender::run`].
     pub fn run_observed(
         self,
         stop: &Stop,

@@ -31,7 +31,7 @@ impl MappedReport {
         NonNull::new(start).map(|start| MappedReport { start }).ok_or_else(|| io::Error::other("mapped at 0"))
     }
 
-    /// What the latest run of `sample_slots` or `sample_pattern` wrote.
+    /// The data that the latest run of `sample_slots` or `sample_pattern` wrote.
     pub(crate) fn bytes(&self) -> &[u8; REPORT_BYTES] {
         // SAFETY: the mapping has this length and lives as long as `self`, and any bytes are valid. Only
         // `BpfTracer` runs the programs that write there, and it holds no reference into the mapping

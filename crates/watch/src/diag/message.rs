@@ -49,7 +49,7 @@ pub(crate) enum ReplyStatus {
     More,
     /// The reply is complete.
     Done,
-    /// The reply is complete, and the kernel's table changed meanwhile.
+    /// The reply is complete, but the kernel's table changed during the dump.
     Changed,
     /// The kernel refused with this errno.
     Refused(i32),

@@ -217,14 +217,14 @@ fn run_natively_in_process(args: &SourceArgs) -> anyhow::Result<Step> {
     let output = child.wait_with_output().context("cannot read the result of the trial run")?;
     if let Some(signal) = output.status.signal() {
         let how = match signal {
-            SIGKILL => format!("it did not end within {} s", NATIVE_RUN_TIMEOUT.as_secs()),
-            _ => format!("it crashed (signal {signal})"),
+            SIGKILL => format!("the trial run did not end within {} s", NATIVE_RUN_TIMEOUT.as_secs()),
+            _ => format!("the trial run crashed (signal {signal})"),
         };
         return Err(Exit::Failed(how).into());
     }
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Exit::Failed(said.trim().trim_start_matches("longfat: ").into()).into());
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(Exit::Failed(message.trim().trim_start_matches("longfat: ").into()).into());
     }
     let mut details: Value =
         serde_json::from_slice(&output.stdout).context("the trial run printed an invalid result")?;
@@ -265,7 +265,7 @@ fn run_native_rounds(controller: Controller) -> anyhow::Result<Value> {
     let (cwnd, lost) = last.map_or((rounds.sk().snd_cwnd, 0), |round| (round.cwnd, round.lost));
     let seconds = rounds.time_us() as f64 / 1e6;
     if cwnd == 0 {
-        return Err(Exit::Failed("it set the congestion window to 0".into()).into());
+        return Err(Exit::Failed("the algorithm set the congestion window to 0".into()).into());
     }
     let ns = ns_an_ack(&mut rounds);
     let found = format!(

@@ -42,7 +42,7 @@ pub enum CcCommand {
     Trial(SourceArgs),
 }
 
-/// Which congestion control, with which parameters.
+/// A congestion control and its parameters.
 #[derive(Debug, Args)]
 pub struct SourceArgs {
     /// One of longfat's algorithms (see `longfat cc list`), or a file such as my.bpf.c
@@ -53,7 +53,7 @@ pub struct SourceArgs {
     set: Vec<String>,
 }
 
-/// What to load.
+/// The algorithm to load.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub struct LoadArgs {
     name: Option<String>,
 }
 
-/// What to remove.
+/// The algorithms to unregister.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct UnloadArgs {
@@ -74,7 +74,7 @@ pub struct UnloadArgs {
     all: bool,
 }
 
-/// What to compile, and where to.
+/// The algorithm to compile, and the output directory.
 #[derive(Debug, Args)]
 pub struct BuildArgs {
     /// A file such as my.bpf.c, or one of longfat's algorithms
@@ -234,7 +234,7 @@ fn build(args: &BuildArgs, json: bool) -> anyhow::Result<()> {
     match (bpf, native) {
         (Ok(_), Ok(_)) => Ok(()),
         (Err(bpf), Err(native)) if bpf.missing().is_none() => Err(Exit::BadInput(format!(
-            "it can be built neither\nfor the kernel:\n{bpf}\nnor for the simulator:\n{native}"
+            "both builds fail\nfor the kernel:\n{bpf}\nfor the simulator:\n{native}"
         ))
         .into()),
         (Err(bpf), Ok(_)) => Err(failure(&bpf)),
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_numbers_or_truths() {
+    fn parameters_are_numbers_or_booleans() {
         let value =
             |text| parameter(text).map(|(name, value)| (name, value.to_string())).map_err(|e| e.to_string());
         assert_eq!(value("a=7"), Ok(("a".into(), "7".into())));

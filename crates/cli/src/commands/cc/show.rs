@@ -1,4 +1,4 @@
-//! `longfat cc show`: an algorithm's parameters, its place in the kernel's source, and longfat's source of it.
+//! `longfat cc show`: an algorithm's parameters, its file in the kernel's source, and longfat's source.
 
 use std::collections::BTreeSet;
 
@@ -23,13 +23,13 @@ pub struct ShowArgs {
     source: bool,
 }
 
-/// What is known of an algorithm.
+/// The available information about an algorithm.
 struct Shown<'a> {
     name: &'a str,
-    /// longfat's source of it, or the user's.
+    /// longfat's source of the algorithm, or the user's.
     source: Option<Source>,
     parameters: Vec<Parameter>,
-    /// Its file in the kernel's source.
+    /// The algorithm's file in the kernel's source.
     kernel_file: Option<String>,
     /// Whether this kernel has it now.
     in_kernel: bool,
@@ -75,7 +75,7 @@ impl<'a> Shown<'a> {
         self.source.as_ref().map_or("", Source::text)
     }
 
-    /// Where the kernel has it.
+    /// The origin of the kernel's algorithm.
     fn place(&self) -> &str {
         self.kernel_file.as_deref().unwrap_or("it from a BPF program or another module")
     }

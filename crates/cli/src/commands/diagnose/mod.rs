@@ -37,7 +37,7 @@ pub struct DiagnoseArgs {
     /// Duration of the TCP test, in seconds or as in 500ms
     #[arg(short, long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "10")]
     time: Duration,
-    /// Maximum rate of datagrams [default: 1.5 times what the path should carry, or 1 Gb/s]
+    /// Maximum rate of datagrams [default: 1.5 times the expected rate, or 1 Gb/s]
     #[arg(long, value_name = "RATE")]
     max_rate: Option<BitRate>,
     /// Send no datagrams; the path's rate stays unknown
@@ -48,7 +48,7 @@ pub struct DiagnoseArgs {
     /// The sender's congestion control
     #[arg(short = 'C', long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Do not ask before sending (only a terminal is asked)
+    /// Send without asking for confirmation (asked on a terminal only)
     #[arg(short, long)]
     yes: bool,
     /// Write the measured path as a scenario file for the simulator or the lab
@@ -118,12 +118,12 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
     }
 }
 
-/// Asks whether to go on. Enter means yes.
+/// Asks the user whether to continue. Enter means yes.
 fn is_agreed() -> anyhow::Result<bool> {
-    eprint!("Go on? [Y/n] ");
-    let mut answer = String::new();
-    let read = std::io::stdin().read_line(&mut answer).context("cannot read the answer")?;
-    Ok(read > 0 && matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes"))
+    eprint!("Continue? [Y/n] ");
+    let mut reply = String::new();
+    let read = std::io::stdin().read_line(&mut reply).context("cannot read the reply")?;
+    Ok(read > 0 && matches!(reply.trim().to_lowercase().as_str(), "" | "y" | "yes"))
 }
 
 fn write_scenario(file: &Path, ranking: &Ranking) -> anyhow::Result<()> {
@@ -154,8 +154,8 @@ fn tune(args: &DiagnoseArgs, found: &Diagnosis, path: &mut MeasuredPath) -> anyh
     if advice.changes().next().is_none() {
         return Ok(None);
     }
-    let wanted = RequestedSettings::from_advice(&advice, &goal, &commands::tune::purpose(&goal));
-    let journal = commands::tune::set(&HostPaths::for_apply(args.live)?, &wanted)?.journal;
+    let requested = RequestedSettings::from_advice(&advice, &goal, &commands::tune::purpose(&goal));
+    let journal = commands::tune::set(&HostPaths::for_apply(args.live)?, &requested)?.journal;
     output::note(&format!("longfat: tuned; repeating the TCP test for {} s", args.time.as_secs_f64()));
     let (again, ranking) = diagnosis::repeat(path, &found.options, observed, tune::inspect())?;
     Ok(Some(After { journal, ranking, flow: again.flow }))

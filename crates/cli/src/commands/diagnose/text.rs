@@ -12,7 +12,7 @@ use crate::commands::bdp::wrap;
 const WIDTH: usize = 100;
 const INDENT: &str = "     ";
 
-/// What a diagnosis is going to send.
+/// Announces the load of a diagnosis.
 pub fn load(host: &str, load: &Load) -> String {
     let bytes = |bytes: u64| Bytes(three_digits(bytes as f64));
     let datagrams = load.datagram_rate.map_or(String::new(), |rate| {
@@ -95,7 +95,7 @@ pub fn diagnosis(found: &Diagnosis) -> String {
         }
         if let Some(gain) = limit.gain_bps.filter(|gain| *gain > 0.0) {
             let then = rate(observed.test_goodput_bps() + gain);
-            let (at_most, note) = match limit.gain_is_most {
+            let (at_most, note) = match limit.gain_is_upper_bound {
                 true => ("at most ", "; this limit hides others"),
                 false => ("", ""),
             };
@@ -130,7 +130,7 @@ pub fn diagnosis(found: &Diagnosis) -> String {
     lines.join("\n")
 }
 
-/// What was applied, before and after, and the records.
+/// The applied settings, the results before and after, and the records.
 pub fn ending(apply: bool, found: &Diagnosis, after: Option<&After>, records: &[PathBuf]) -> String {
     let mut lines = Vec::new();
     match after {

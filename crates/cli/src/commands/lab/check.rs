@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thing_has_a_line_and_its_remedy_below() {
+    fn each_item_has_a_line_and_a_remedy() {
         let item = |name, state, remedy: Option<&str>| CheckItem {
             name,
             state,

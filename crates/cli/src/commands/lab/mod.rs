@@ -28,7 +28,7 @@ pub enum LabCommand {
     Down(standing::DownArgs),
     /// Check what this machine supports as a lab, and how to enable the rest
     Check,
-    /// Remove what killed runs left behind; live labs are not touched
+    /// Remove leftovers of killed runs; live labs are not touched
     Clean,
     /// The process behind `up`
     #[command(hide = true)]
@@ -58,7 +58,7 @@ fn clean(json: bool) -> anyhow::Result<()> {
     let removed = cleaned
         .removed
         .iter()
-        .map(|e| format!("removed what process {} left behind of {}", e.pid, e.scenario));
+        .map(|e| format!("removed leftovers of process {} ({})", e.pid, e.scenario));
     let alive = cleaned
         .alive
         .iter()

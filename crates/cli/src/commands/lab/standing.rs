@@ -77,7 +77,7 @@ impl UpArgs {
     }
 }
 
-/// Which lab.
+/// The selected lab.
 #[derive(Debug, Args)]
 pub struct LabName {
     /// Name of the lab [default: the one that you brought up last]
@@ -275,7 +275,7 @@ pub fn with_absolute_path(mut words: Vec<String>) -> anyhow::Result<Vec<String>>
 
 /// Sends a command to the lab's process; returns its reply.
 pub fn send_command(lab: &StandingLab, words: Vec<String>) -> anyhow::Result<String> {
-    match send_request(&lab.socket, &Request::Command { words })? {
+    match send_request(&lab.socket, &Request::Command { command: words })? {
         Reply::Text { text } => Ok(text),
         Reply::Refused { why } => Err(Exit::BadInput(why).into()),
         Reply::Status(_) => bail!("the lab sent an invalid reply"),
@@ -363,7 +363,7 @@ pub fn down(args: &DownArgs, json: bool) -> anyhow::Result<()> {
     if failed.is_empty() { Ok(()) } else { Err(Exit::Failed(failed.join("; ")).into()) }
 }
 
-/// Which labs are down, and which are still up.
+/// The list of labs that are down now, and of those that are still up.
 fn down_text(names: &[&str]) -> anyhow::Result<String> {
     let others: Vec<String> = standing()?.into_iter().map(|lab| lab.name).collect();
     Ok(match others.is_empty() {
@@ -381,9 +381,9 @@ pub fn end(lab: &StandingLab) -> anyhow::Result<()> {
     {
         output::note(&text);
     }
-    let asked = Instant::now();
+    let started = Instant::now();
     while lab.socket.exists() {
-        if asked.elapsed() > DOWN_TIMEOUT {
+        if started.elapsed() > DOWN_TIMEOUT {
             bail!("{} does not stop; kill -9 its process (longfat lab clean shows the pid)", lab.name);
         }
         std::thread::sleep(DOWN_CHECK_INTERVAL);
@@ -418,7 +418,7 @@ pub fn find(name: Option<&str>) -> anyhow::Result<StandingLab> {
     }
 }
 
-/// At a terminal, names the lab that was chosen because none was named and several are up.
+/// At a terminal, prints which lab was chosen if none was given and several are up.
 fn note_other_labs(chosen: &LabName, lab: &StandingLab) -> anyhow::Result<()> {
     if chosen.lab.is_some() || !std::io::stderr().is_terminal() {
         return Ok(());

@@ -25,12 +25,12 @@ pub fn main() -> ExitCode {
     words.extend(arguments.iter().map(|a| a.to_string_lossy().into_owned()));
     let mut is_handled = false;
     if is_for_emulated_port(&words[1..]) {
-        match send_request(Path::new(CONTROL), &Request::Command { words: words.clone() }) {
+        match send_request(Path::new(CONTROL), &Request::Command { command: words.clone() }) {
             Ok(Reply::Text { text }) => {
                 if !text.is_empty() && output::text(&text).is_err() {
                     return ExitCode::FAILURE;
                 }
-                is_handled = !(text.starts_with("qdisc longfat ") && the_kernel_has_more(&words));
+                is_handled = !(text.starts_with("qdisc longfat ") && shows_kernel_qdiscs(&words));
             }
             Ok(Reply::Refused { why }) => {
                 output::note(&format!("Error: {why}."));
@@ -58,7 +58,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Whether the kernel's qdisc of a host's device is shown after the emulated link.
-fn the_kernel_has_more(words: &[String]) -> bool {
+fn shows_kernel_qdiscs(words: &[String]) -> bool {
     let device = words.iter().skip_while(|w| *w != "dev").nth(1);
     Path::new(REAL_TC).exists() && device.is_some_and(|d| Path::new("/sys/class/net").join(d).exists())
 }

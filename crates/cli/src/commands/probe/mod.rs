@@ -140,32 +140,32 @@ pub fn run(command: &ProbeCommand, json: bool) -> anyhow::Result<()> {
     match command {
         ProbeCommand::Capacity(args) => {
             let measured = measure("capacity", args, Capacity::new)?;
-            measured.print(json, &text::capacity(&measured.answer), &measured.answer.validity)
+            measured.print(json, &text::capacity(&measured.result), &measured.result.validity)
         }
         ProbeCommand::Available(args) => {
             let measured = match args.method {
                 Way::Streams => measure("available", &args.peer, AvailableBandwidth::new)?,
                 Way::Chirps => measure("available", &args.peer, Chirps::new)?,
             };
-            measured.print(json, &text::available(&measured.answer), &measured.answer.validity)
+            measured.print(json, &text::available(&measured.result), &measured.result.validity)
         }
         ProbeCommand::Buffer(args) => {
             let measured = measure("buffer", &args.peer, BottleneckBuffer::new)?;
             if let Some(file) = &args.plot {
-                let svg = text::buffer_plot(&measured.answer, &args.peer.host);
+                let svg = text::buffer_plot(&measured.result, &args.peer.host);
                 std::fs::write(file, svg)
                     .map_err(|e| Exit::Failed(format!("cannot write {}: {e}", file.display())))?;
             }
-            measured.print(json, &text::buffer(&measured.answer), &measured.answer.validity)
+            measured.print(json, &text::buffer(&measured.result), &measured.result.validity)
         }
         ProbeCommand::Hops(args) => {
-            let answer = run_without_server(args, probe_transport::hops)?;
-            print_result("hops", &args.host, &answer, json, &text::hops(&answer), &answer.validity)
+            let result = run_without_server(args, probe_transport::hops)?;
+            print_result("hops", &args.host, &result, json, &text::hops(&result), &result.validity)
         }
         ProbeCommand::Mtu(args) => {
-            let answer =
+            let result =
                 run_without_server(args, |to, stop, doing| probe_transport::mtu(to, MAX_MTU, stop, doing))?;
-            print_result("mtu", &args.host, &answer, json, &text::mtu(&answer), &answer.validity)
+            print_result("mtu", &args.host, &result, json, &text::mtu(&result), &result.validity)
         }
         ProbeCommand::Delay(args) => delay(args, json),
     }
@@ -199,10 +199,10 @@ fn delay(args: &DelayArgs, json: bool) -> anyhow::Result<()> {
         args.count,
         args.interval.as_secs_f64() * 1e3
     ));
-    let answer = stamp::measure(&options, &stop, &mut |_| {})
+    let result = stamp::measure(&options, &stop, &mut |_| {})
         .with_context(|| format!("the probe of {host} failed"))?;
-    print_result("delay", host, &answer, json, &text::delay(&answer), &answer.validity)?;
-    match answer.rtt_ms {
+    print_result("delay", host, &result, json, &text::delay(&result), &result.validity)?;
+    match result.rtt_ms {
         Some(_) => Ok(()),
         None => Err(Exit::Failed(format!(
             "no reply from {}: is a reflector running there, as `longfat serve --stamp`, with the same key?",
@@ -251,13 +251,13 @@ fn failed(host: &str, error: probe_transport::Error) -> anyhow::Error {
 fn print_result(
     kind: &str,
     host: &str,
-    answer: &impl Serialize,
+    result: &impl Serialize,
     json: bool,
     sentences: &str,
     validity: &Validity,
 ) -> anyhow::Result<()> {
     match json {
-        true => output::json(&json!({ "schema": SCHEMA, "kind": kind, "host": host, "answer": answer })),
+        true => output::json(&json!({ "schema": SCHEMA, "kind": kind, "host": host, "answer": result })),
         false => output::text(&format!("{sentences}\n{}", text::validity(validity))),
     }
 }
@@ -266,7 +266,7 @@ fn print_result(
 struct Measured<A> {
     kind: &'static str,
     host: String,
-    answer: A,
+    result: A,
     path_mtu: MtuResult,
     load: ProbeLoad,
     max_rate: BitRate,
@@ -298,12 +298,12 @@ fn measure<M: Method>(
         .into());
     }
     let mut method = method(limits);
-    let answer = session
+    let result = session
         .run(&mut method, &stop, &mut |doing| output::note(&format!("longfat: {doing}")))
         .map_err(failed)?;
     let path_mtu = session.path_mtu().clone();
     let load = session.load();
-    Ok(Measured { kind, host: args.host.clone(), answer, path_mtu, load, max_rate: args.max_rate })
+    Ok(Measured { kind, host: args.host.clone(), result, path_mtu, load, max_rate: args.max_rate })
 }
 
 impl<A: Serialize> Measured<A> {
@@ -313,7 +313,7 @@ impl<A: Serialize> Measured<A> {
                 "schema": SCHEMA,
                 "kind": self.kind,
                 "host": self.host,
-                "answer": self.answer,
+                "answer": self.result,
                 "path_mtu": self.path_mtu,
                 "load": self.load,
                 "max_rate_bps": self.max_rate.0,

@@ -13,30 +13,30 @@ use view::{
 /// Maximum number of points of a plot: about one per pixel.
 const MAX_POINTS: usize = 900;
 
-pub fn capacity(answer: &CapacityResult) -> String {
-    let Some(found) = answer.capacity_bps else { return "The capacity is unknown.".into() };
+pub fn capacity(result: &CapacityResult) -> String {
+    let Some(found) = result.capacity_bps else { return "The capacity is unknown.".into() };
     let mut text = format!(
         "The capacity of the bottleneck link is {} of IP in packets of {} bytes ({}).",
         rate(found.value),
-        answer.packet_bytes,
+        result.packet_bytes,
         range(found)
     );
-    if let Some(bucket) = answer.bucket_bytes {
-        let peak = answer.peak_bps.map_or(String::new(), |peak| format!(" at {}", rate(peak)));
+    if let Some(bucket) = result.bucket_bytes {
+        let peak = result.peak_bps.map_or(String::new(), |peak| format!(" at {}", rate(peak)));
         text += &format!(" A token bucket limits it: the first {} pass{peak}.", bytes(bucket));
     }
     text
 }
 
-pub fn available(answer: &AvailableBandwidthResult) -> String {
-    let Some(found) = answer.available_bps else { return "The available bandwidth is unknown.".into() };
-    let capacity = answer.capacity.as_ref().and_then(|known| known.capacity_bps);
+pub fn available(result: &AvailableBandwidthResult) -> String {
+    let Some(found) = result.available_bps else { return "The available bandwidth is unknown.".into() };
+    let capacity = result.capacity.as_ref().and_then(|known| known.capacity_bps);
     let of = capacity.map_or(String::new(), |capacity| format!(" of a capacity of {}", rate(capacity.value)));
     format!("The available bandwidth is {}{of} ({}).", rate(found.value), range(found))
 }
 
-pub fn buffer(answer: &BufferResult) -> String {
-    let kind = match answer.kind {
+pub fn buffer(result: &BufferResult) -> String {
+    let kind = match result.kind {
         BufferKind::DropTailBytes => "The bottleneck has a drop-tail queue that counts bytes.",
         BufferKind::DropTailPackets => "The bottleneck has a drop-tail queue that counts packets.",
         BufferKind::Shaper => "The bottleneck is a shaper: a token bucket with a queue.",
@@ -48,28 +48,28 @@ pub fn buffer(answer: &BufferResult) -> String {
         BufferKind::Unknown => "The bottleneck's queue was not filled.",
     };
     let mut text = kind.to_string();
-    if let (Some(found), Some(packets)) = (answer.buffer_bytes, answer.buffer_packets) {
-        let what = if answer.kind == BufferKind::Policer { "The bucket" } else { "It" };
+    if let (Some(found), Some(packets)) = (result.buffer_bytes, result.buffer_packets) {
+        let what = if result.kind == BufferKind::Policer { "The bucket" } else { "It" };
         text += &format!(
             " {what} holds {} ({} to {}): {packets:.0} packets of {} bytes.",
             bytes(found.value),
             bytes(found.low),
             bytes(found.high),
-            answer.packet_bytes
+            result.packet_bytes
         );
     }
-    if let Some(delay) = answer.full_delay_ms.filter(|_| answer.kind != BufferKind::Policer) {
+    if let Some(delay) = result.full_delay_ms.filter(|_| result.kind != BufferKind::Policer) {
         text += &format!(" A full queue delays packets by {}", seconds(delay / 1e3));
         text +=
-            &answer.capacity.capacity_bps.map_or(".".into(), |found| format!(" at {}.", rate(found.value)));
+            &result.capacity.capacity_bps.map_or(".".into(), |found| format!(" at {}.", rate(found.value)));
     }
     text
 }
 
 /// Queueing delay against the number of the packet, with the lost ones below.
-pub fn buffer_plot(answer: &BufferResult, host: &str) -> String {
-    let step = answer.plot.len().div_ceil(MAX_POINTS).max(1);
-    let shown: Vec<&(usize, Option<f64>)> = answer.plot.iter().step_by(step).collect();
+pub fn buffer_plot(result: &BufferResult, host: &str) -> String {
+    let step = result.plot.len().div_ceil(MAX_POINTS).max(1);
+    let shown: Vec<&(usize, Option<f64>)> = result.plot.iter().step_by(step).collect();
     let values = shown
         .iter()
         .map(|(number, _)| ChartValue { text: group_digits(*number as u64), number: Some(*number as f64) })
@@ -79,7 +79,7 @@ pub fn buffer_plot(answer: &BufferResult, host: &str) -> String {
         all.filter_map(|(value, (_, delay))| Some(ChartPoint { value, height: keep(delay)?, bar: None }))
             .collect()
     };
-    let first_lost = answer.plot.iter().find(|(_, delay)| delay.is_none()).map(|(number, _)| *number as f64);
+    let first_lost = result.plot.iter().find(|(_, delay)| delay.is_none()).map(|(number, _)| *number as f64);
     view::chart(&Chart {
         title: format!("A train that fills the queue on the path to {host}"),
         across: "Packet of the train".into(),
@@ -94,11 +94,11 @@ pub fn buffer_plot(answer: &BufferResult, host: &str) -> String {
     })
 }
 
-pub fn hops(answer: &HopsResult) -> String {
+pub fn hops(result: &HopsResult) -> String {
     let heading =
         format!("{:>3}  {:<24} {:>10} {:<36} {:>10}", "HOP", "ADDRESS", "RTT", "LINK BEFORE IT", "TRAIN");
     let mut lines = vec![heading];
-    for hop in &answer.hops {
+    for hop in &result.hops {
         lines.push(format!(
             "{:>3}  {:<24} {:>10} {:<36} {:>10}",
             hop.hop,
@@ -108,16 +108,16 @@ pub fn hops(answer: &HopsResult) -> String {
             hop.train_us.map_or("-".into(), |us| seconds(us / 1e6))
         ));
     }
-    let narrowest = match answer.bottleneck {
+    let narrowest = match result.bottleneck {
         Some(hop) => format!("The bottleneck is the link before hop {hop}."),
         None => "The bottleneck link is unknown.".into(),
     };
     format!("{}\n{narrowest}", lines.join("\n"))
 }
 
-pub fn mtu(answer: &MtuResult) -> String {
-    let Some(mtu) = answer.mtu_bytes else { return "The path MTU is unknown.".into() };
-    let hole = match answer.black_hole {
+pub fn mtu(result: &MtuResult) -> String {
+    let Some(mtu) = result.mtu_bytes else { return "The path MTU is unknown.".into() };
+    let hole = match result.black_hole {
         true => " Larger packets are lost without an ICMP error: an MTU black hole.",
         false => "",
     };
@@ -125,21 +125,21 @@ pub fn mtu(answer: &MtuResult) -> String {
 }
 
 /// The path MTU if it limited the packets of the session; otherwise nothing.
-pub fn path_mtu(answer: &MtuResult) -> String {
-    match answer.mtu_bytes {
-        Some(mtu) if answer.black_hole => format!(
+pub fn path_mtu(result: &MtuResult) -> String {
+    match result.mtu_bytes {
+        Some(mtu) if result.black_hole => format!(
             "\nPath MTU: {mtu} bytes of IP. Larger packets are lost without an ICMP error: an MTU black hole."
         ),
-        Some(mtu) if !answer.told_bytes.is_empty() => {
+        Some(mtu) if !result.reported_bytes.is_empty() => {
             format!("\nPath MTU: {mtu} bytes of IP, less than the MTU of this host's link.")
         }
         _ => String::new(),
     }
 }
 
-pub fn delay(answer: &DelayResult) -> String {
-    let mut text = format!("{} of {} packets were reflected.", answer.sent - answer.lost, answer.sent);
-    if let Some([least, median, p95, p99]) = answer.rtt_ms {
+pub fn delay(result: &DelayResult) -> String {
+    let mut text = format!("{} of {} packets were reflected.", result.sent - result.lost, result.sent);
+    if let Some([least, median, p95, p99]) = result.rtt_ms {
         text += &format!(
             "\nRound-trip time: min {}, median {}, p95 {}, p99 {}.",
             ms(least),
@@ -148,7 +148,7 @@ pub fn delay(answer: &DelayResult) -> String {
             ms(p99)
         );
     }
-    for (way, one) in [("There", answer.forward), ("Back", answer.backward)] {
+    for (way, one) in [("There", result.forward), ("Back", result.backward)] {
         let Some(one) = one else { continue };
         let [median, p95, p99] = one.variation_ms;
         text += &format!(
@@ -161,13 +161,13 @@ pub fn delay(answer: &DelayResult) -> String {
             ms(p99)
         );
     }
-    if let Some(skew) = answer.skew_ppm {
+    if let Some(skew) = result.skew_ppm {
         text += &format!(
             "\nThe other clock is {:.1} ppm faster ({:.1} to {:.1}). The combined error of the timestamps is {}.",
             skew.value,
             skew.low,
             skew.high,
-            ms(answer.stamp_error_ms)
+            ms(result.stamp_error_ms)
         );
     }
     text

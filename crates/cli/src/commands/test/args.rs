@@ -202,8 +202,8 @@ pub struct TestArgs {
 /// Authentication, for servers that require it.
 #[derive(Debug, Default, Args)]
 pub struct Identity {
-    /// File with the shared secret of a `longfat serve --token` [default: as `longfat config` says for the
-    /// host]
+    /// File with the shared secret of a `longfat serve --token` [default: the one that `longfat config` has
+    /// for the host]
     #[arg(long, value_name = "FILE", conflicts_with = "username", help_heading = "Connection")]
     token: Option<PathBuf>,
     /// User name at the server; the password is taken from IPERF3_PASSWORD
@@ -304,8 +304,8 @@ impl TestArgs {
             return Err(Exit::BadInput("--max-time needs -t auto".into()).into());
         }
         let protocol = if self.udp { Protocol::Udp } else { Protocol::Tcp };
-        let unsaid = (self.udp && !self.max).then(wire::default_udp_rate);
-        let (rate, burst) = self.bitrate.map_or((unsaid, 0), |Bitrate { rate, burst }| (rate, burst));
+        let default_rate = (self.udp && !self.max).then(wire::default_udp_rate);
+        let (rate, burst) = self.bitrate.map_or((default_rate, 0), |Bitrate { rate, burst }| (rate, burst));
         let spec = TestSpec {
             protocol,
             direction: match (self.bidir, self.reverse) {

@@ -134,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn few_streams_are_told_one_by_one() {
+    fn few_streams_are_listed_one_by_one() {
         let text = text(&kept(2));
         assert!(text.contains("stream-0 was limited by: loss 10.0 s (100 %)\n  loss is why"), "{text}");
         assert!(text.contains("stream-1 was limited by: receive window 10.0 s"), "{text}");
     }
 
     #[test]
-    fn many_are_told_together() {
+    fn many_streams_are_summarized() {
         let text = text(&kept(8));
         let expected = "8 streams were limited, on average, by: receive window 7.5 s (75 %), loss 2.5 s (25 %)\n\
                         such as stream-1:\n  receive_window is why";

@@ -19,7 +19,7 @@ const DEFAULT_TIMESTAMP: &str = "%c ";
 const DATE_AND_TIME: &str = "%a %b %e %H:%M:%S %Y";
 /// Environment variable that marks the background process.
 const IN_BACKGROUND: &str = "LONGFAT_IN_BACKGROUND";
-/// What that process prints when it serves.
+/// The line that the background process prints when it serves.
 const READY: &str = "ready";
 
 /// Options for unattended use.
@@ -87,7 +87,7 @@ impl Drop for PidFile {
 /// Runs this command line again in the background. Returns true when that process serves, false in the background process itself.
 ///
 /// # Errors
-/// Where it ended without serving; it has printed the reason.
+/// If the background process ended without serving; it has printed the reason.
 pub fn to_background() -> anyhow::Result<bool> {
     if std::env::var_os(IN_BACKGROUND).is_some() {
         return Ok(false);

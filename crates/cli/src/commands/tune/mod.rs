@@ -114,8 +114,8 @@ fn run_action(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
     };
     let advice = advise(&facts, &goal)?;
     let purpose = purpose(&goal);
-    let wanted = RequestedSettings::from_advice(&advice, &goal, &purpose);
-    let wanted = if args.device.is_some() { wanted.with_devices(&advice) } else { wanted };
+    let requested = RequestedSettings::from_advice(&advice, &goal, &purpose);
+    let requested = if args.device.is_some() { requested.with_devices(&advice) } else { requested };
     if args.check {
         return check_advised(&advice, &purpose, json);
     }
@@ -127,13 +127,13 @@ fn run_action(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
         };
     }
     if args.apply {
-        return apply(&HostPaths::for_apply(args.live)?, &advice, &wanted, json);
+        return apply(&HostPaths::for_apply(args.live)?, &advice, &requested, json);
     }
     if json {
         return output::json(&document(&advice, &goal, if args.plan { None } else { Some(&facts) }));
     }
     output::text(&match args.plan {
-        true => text::plan(&advice, &HostPaths::for_apply(args.live)?, &wanted),
+        true => text::plan(&advice, &HostPaths::for_apply(args.live)?, &requested),
         false => format!(
             "{}\n\n{}",
             text::host(&facts, Journal::read(&HostPaths::of_applied()?)?.as_ref()),
@@ -154,8 +154,8 @@ pub fn purpose(goal: &Goal) -> String {
 }
 
 /// Applies settings. A missing privilege has its own exit code.
-pub fn set(roots: &HostPaths, wanted: &RequestedSettings) -> anyhow::Result<Applied> {
-    tune::apply(roots, wanted, |_| {}).map_err(failure)
+pub fn set(roots: &HostPaths, requested: &RequestedSettings) -> anyhow::Result<Applied> {
+    tune::apply(roots, requested, |_| {}).map_err(failure)
 }
 
 /// The path of the options; `None` if none is given.
@@ -208,14 +208,19 @@ fn document(advice: &Advice, goal: &Goal, facts: Option<&HostFacts>) -> serde_js
     })
 }
 
-fn apply(roots: &HostPaths, advice: &Advice, wanted: &RequestedSettings, json: bool) -> anyhow::Result<()> {
-    if wanted.settings.is_empty() {
+fn apply(
+    roots: &HostPaths,
+    advice: &Advice,
+    requested: &RequestedSettings,
+    json: bool,
+) -> anyhow::Result<()> {
+    if requested.settings.is_empty() {
         return match json {
             true => output::json(&json!({ "schema": SCHEMA, "applied": null })),
-            false => output::text(&format!("Nothing to change: the settings suit {}.", wanted.purpose)),
+            false => output::text(&format!("Nothing to change: the settings suit {}.", requested.purpose)),
         };
     }
-    let applied = set(roots, wanted)?;
+    let applied = set(roots, requested)?;
     match json {
         true => output::json(
             &json!({ "schema": SCHEMA, "applied": applied.journal, "refused": applied.rejected }),

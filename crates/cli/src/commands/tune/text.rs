@@ -38,7 +38,7 @@ pub fn host(facts: &HostFacts, applied: Option<&Journal>) -> String {
         shown(&facts.memory_bytes, |bytes| rounded(*bytes))
     )];
     if facts.lab_host {
-        lines.push("a host of a lab: only the settings of its network namespace are its own".into());
+        lines.push("a host of a lab: only the settings of its network namespace belong to it".into());
     }
     for name in SHOWN_SYSCTLS {
         let value = facts.sysctls.get(name).map(|setting| shown(setting, |setting| setting.value.clone()));
@@ -147,10 +147,10 @@ fn by_hand(item: &Recommendation) -> Option<String> {
     Some(format!("{INDENT}by hand: {command}"))
 }
 
-/// What `--apply` would do, as a diff.
-pub fn plan(advice: &Advice, roots: &HostPaths, wanted: &RequestedSettings) -> String {
+/// The changes that `--apply` would make, as a diff.
+pub fn plan(advice: &Advice, roots: &HostPaths, requested: &RequestedSettings) -> String {
     let mut lines = Vec::new();
-    for (name, value) in &wanted.settings {
+    for (name, value) in &requested.settings {
         let now = advice.items.iter().find(|item| item.target.name() == *name);
         lines.push(format!("-{name} = {}", now.and_then(|item| item.now.as_deref()).unwrap_or_default()));
         lines.push(format!("+{name} = {value}"));
@@ -159,11 +159,11 @@ pub fn plan(advice: &Advice, roots: &HostPaths, wanted: &RequestedSettings) -> S
         (_, true) => lines.push("nothing to change".into()),
         (Some(path), false) => {
             lines.push(format!("\nand {}:", path.display()));
-            lines.extend(wanted.file_text().lines().map(|line| format!("+{line}")));
+            lines.extend(requested.file_text().lines().map(|line| format!("+{line}")));
         }
         (None, false) => lines.push("\nlive values only: no file is written".into()),
     }
-    lines.extend(left_to_others(advice, |name| wanted.settings.iter().any(|(own, _)| own == name)));
+    lines.extend(left_to_others(advice, |name| requested.settings.iter().any(|(own, _)| own == name)));
     lines.join("\n")
 }
 

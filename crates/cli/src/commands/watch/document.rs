@@ -27,9 +27,12 @@ pub fn document(
             value
         })
         .collect();
+    let sampled_by = if watcher.uses_bpf() { "bpf" } else { "sock_diag" };
     json!({
         "schema": SCHEMA,
-        "looks_by": if watcher.uses_bpf() { "bpf" } else { "sock_diag" },
+        "sampled_by": sampled_by,
+        // The former name of `sampled_by`.
+        "looks_by": sampled_by,
         "lost_events": watcher.lost_events(),
         "connections": connections,
         "record": record,

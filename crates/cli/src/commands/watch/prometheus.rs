@@ -94,7 +94,7 @@ pub fn text(watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>) -> String
     family("in_flight_segments", "gauge", "Segments in the network", &{
         vec![(String::new(), live.iter().filter_map(|c| c.sample.info.in_flight()).map(f64::from).sum())]
     });
-    // Closed connections leave the sum after a while, so it is a gauge and not a counter.
+    // Closed connections are removed from the sum after a while, so this is a gauge and not a counter.
     family(
         "bytes_acked",
         "gauge",

@@ -46,7 +46,7 @@ pub(super) struct SessionHandle<'scope> {
     pub(super) peer: IpAddr,
     pub(super) arrivals: SyncSender<Arrival>,
     /// The session waits for UDP streams.
-    pub(super) wants_datagrams: Arc<AtomicBool>,
+    pub(super) expects_datagrams: Arc<AtomicBool>,
     pub(super) thread: ScopedJoinHandle<'scope, ()>,
     pub(super) turn: Arc<Turn>,
     pub(super) streams: u32,
@@ -188,8 +188,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
         let (arrivals, receiver) = sync_channel(2 * STREAMS_MAX as usize);
         let wake = self.ended.try_clone().attempted(|| "cannot duplicate a pipe".into())?;
         let (server, observer, stop, served) = (self.server, self.observer, self.stop, self.served);
-        let wants_datagrams = Arc::new(AtomicBool::new(false));
-        let wants = wants_datagrams.clone();
+        let expects_datagrams = Arc::new(AtomicBool::new(false));
+        let expects = expects_datagrams.clone();
         let (is_udp, streams, stage) = match &request {
             // A service replies as soon as its client's datagrams arrive: it has its turn before.
             Request::Service(_) => (true, 1, Stage::StreamThreads),
@@ -205,7 +205,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
             let control = control.into();
             match request {
                 Request::Service(service) => {
-                    wants.store(true, Ordering::Release);
+                    expects.store(true, Ordering::Release);
                     let options = &server.options;
                     let phase = options.phase_timeout;
                     let client = ServiceClient {
@@ -223,7 +223,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
                         peer,
                         cookie,
                         arrivals: receiver,
-                        wants_datagrams: wants,
+                        expects_datagrams: expects,
                         turn: Arc::clone(&own),
                         admitted: *admitted,
                     };
@@ -246,7 +246,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
             cookie,
             peer,
             arrivals,
-            wants_datagrams,
+            expects_datagrams,
             thread,
             turn,
             streams,

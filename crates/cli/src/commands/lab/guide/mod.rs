@@ -171,7 +171,7 @@ impl<'a> Guide<'a> {
         Ok(())
     }
 
-    /// Checks the step and says what was found.
+    /// Checks the step and prints the result.
     fn passes(&mut self, step: &Step) -> anyhow::Result<bool> {
         let (result, passes) = match check(self.lab, &step.check, self.seconds)? {
             Verdict::Done(found) => (format!("ok: {found}"), true),

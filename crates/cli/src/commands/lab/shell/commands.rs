@@ -77,7 +77,7 @@ impl Shell {
         check_success(&format!("{name}: {rest:?}"), status)
     }
 
-    /// Why a line is not a command, and what to write instead.
+    /// The error for a line that is not a command, with an alternative.
     fn unknown(&self, command: &str, line: &str) -> String {
         if let Some(alternative) = instead_of(command) {
             return format!("{command} is not available: {alternative}");

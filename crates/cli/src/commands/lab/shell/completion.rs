@@ -1,4 +1,4 @@
-//! What TAB suggests at the prompt.
+//! Completion with TAB at the prompt.
 
 use lab::standing::Status;
 
@@ -18,7 +18,7 @@ const OPTIONS: [(&str, &str); 4] = [
 const KINDS: &str = "netem tbf htb red codel fq_codel pfifo bfifo";
 const LINK_KEYS: &str = "rate delay jitter loss queue burst mtu";
 
-/// The words of a lab.
+/// All names and keywords that can be completed for a lab.
 pub struct Words {
     nodes: Vec<String>,
     hosts: Vec<String>,
@@ -27,7 +27,7 @@ pub struct Words {
     programs: Vec<String>,
 }
 
-/// What fits at the cursor.
+/// The completions at the cursor.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Suggestions {
     /// One of these words, which begins at `start` in the line.
@@ -60,7 +60,7 @@ impl Words {
         }
     }
 
-    /// What fits after `line`, the text before the cursor.
+    /// Completions after `line`, the text before the cursor.
     pub fn suggest(&self, line: &str) -> Suggestions {
         let start = line.rfind(char::is_whitespace).map_or(0, |at| at + 1);
         let (before, word) = line.split_at(start);
@@ -112,7 +112,7 @@ impl Words {
         })
     }
 
-    /// What can follow `HOST PROGRAM ...`: options of well-known programs, names of nodes, or files.
+    /// Completions after `HOST PROGRAM ...`: options of well-known programs, names of nodes, or files.
     fn on_node(&self, program: &[&str], word: &str) -> Option<Vec<String>> {
         match program {
             [] => Some(self.programs.clone()),

@@ -19,7 +19,7 @@ use super::completion::{Suggestions, Words};
 /// Lines kept in the history.
 const MAX_HISTORY_LINES: usize = 1000;
 
-/// What the user typed.
+/// A line of input, or the key that ended it.
 #[derive(Debug)]
 pub enum Line {
     /// A line.
@@ -50,7 +50,7 @@ impl Editor {
         editor.set_helper(Some(LabHelper { words: Words::of(status), files: FilenameCompleter::new() }));
         let history = history_file();
         if let Some(file) = &history {
-            // There is none at the first time.
+            // The file does not exist before the first session.
             let _ = editor.load_history(file);
         }
         Ok(Editor { editor, history })

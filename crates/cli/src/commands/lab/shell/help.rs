@@ -34,7 +34,7 @@ TAB completes. Ctrl-C ends the program on a host, not this prompt.
 Not available: dpctl, gterm, noecho, ports, px, py, switch, wait, x (type one
 for the alternative).";
 
-/// What to do instead of a command of Mininet that does not exist here.
+/// The alternative to a command of Mininet that does not exist here.
 pub fn instead_of(command: &str) -> Option<&'static str> {
     Some(match command {
         "py" | "px" => {
@@ -42,7 +42,7 @@ pub fn instead_of(command: &str) -> Option<&'static str> {
              a host; scripts use longfat lab exec HOST -- PROGRAM"
         }
         "dpctl" | "ports" => {
-            "there is no OpenFlow; switches learn addresses themselves. net shows the ports, tc -s qdisc their counters"
+            "there is no OpenFlow; switches learn addresses. net shows the ports, tc -s qdisc their counters"
         }
         "switch" => "switches cannot be stopped alone; take their links down: link s1-s2 down",
         "x" => "programs with windows use this machine's display: xterm HOST, then start them there",

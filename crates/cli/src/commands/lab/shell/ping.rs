@@ -10,7 +10,7 @@ use crate::{commands::lab::standing::exec_command, exit::Exit, output};
 /// How long a ping waits for its reply, in seconds.
 const TIMEOUT_S: &str = "3";
 
-/// What is printed of each ping.
+/// The output for each ping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// Whether there was a reply.

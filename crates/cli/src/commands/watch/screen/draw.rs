@@ -55,7 +55,7 @@ fn title(state: &State) -> Line<'static> {
         "longfat watch: {filter}  {} shown  every {} by {}  sorted by {}",
         state.rows.len(),
         number::seconds(state.interval.as_secs_f64()),
-        state.looks_by,
+        state.sampled_by,
         state.order.name()
     );
     if !state.narrower_text.is_empty() {
@@ -78,7 +78,7 @@ fn footer(state: &State) -> Line<'static> {
     }
 }
 
-/// A column beside the connection's.
+/// A column other than the connection's.
 struct Column {
     header: &'static str,
     width: u16,
@@ -130,7 +130,7 @@ fn table(frame: &mut Frame<'_>, area: Rect, state: &State) {
     frame.render_stateful_widget(table, area, &mut selected);
 }
 
-/// The columns for which a terminal of this width has room beside the longest connection.
+/// The columns that fit into a terminal of this width next to the longest connection.
 fn fitting_columns(width: u16, longest: u16) -> Vec<&'static Column> {
     let mut kept = [true; COLUMNS.len()];
     let mut dropped = DROPPED_FIRST.iter();

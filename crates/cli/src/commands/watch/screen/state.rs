@@ -73,7 +73,7 @@ impl Shown {
     }
 }
 
-/// What is drawn over the table.
+/// The overlay that is drawn over the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     Table,
@@ -94,7 +94,7 @@ pub struct State {
     pub mode: Mode,
     pub rows: Vec<Shown>,
     pub selected: usize,
-    pub looks_by: &'static str,
+    pub sampled_by: &'static str,
     /// A filter within the watched connections.
     narrower: Option<Filter>,
     pub narrower_text: String,
@@ -111,7 +111,7 @@ impl State {
             mode: Mode::Table,
             rows: Vec::new(),
             selected: 0,
-            looks_by: "",
+            sampled_by: "",
             narrower: None,
             narrower_text: String::new(),
         }
@@ -119,7 +119,7 @@ impl State {
 
     /// Updates the rows, unless paused.
     pub fn update(&mut self, watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>) {
-        self.looks_by = if watcher.uses_bpf() { "eBPF" } else { "sock_diag" };
+        self.sampled_by = if watcher.uses_bpf() { "eBPF" } else { "sock_diag" };
         if !self.paused {
             let shown =
                 watcher.connections().map(|c| Shown::of(c, trails.get(&c.sample.cookie))).collect::<Vec<_>>();
@@ -140,10 +140,10 @@ impl State {
         let selected = self.rows.get(self.selected).map(|row| row.connection.sample.cookie);
         rows.retain(|row| {
             let connection = &row.connection;
-            let wanted = self.narrower.as_ref().is_none_or(|filter| {
+            let is_selected = self.narrower.as_ref().is_none_or(|filter| {
                 filter.matches(&connection.sample, connection.process.as_ref(), &connection.namespace)
             });
-            wanted && (self.closed_too || connection.closed_ns.is_none())
+            is_selected && (self.closed_too || connection.closed_ns.is_none())
         });
         let of = |row: &Shown| {
             let info = &row.connection.sample.info;

@@ -1,4 +1,4 @@
-//! The live view as it is drawn, on a terminal that is none.
+//! Draws the live view on a test backend.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn shown(number: u64, rate: f64, verdict: Option<Cause>) -> Shown {
 
 fn state() -> State {
     let mut state = State::new("port 5201", Duration::from_millis(100));
-    state.looks_by = "eBPF";
+    state.sampled_by = "eBPF";
     state.show(vec![
         shown(1, 5e6, Some(Cause::Loss)),
         shown(2, 9.4e9, Some(Cause::ReceiveWindow)),
@@ -117,7 +117,7 @@ fn a_narrow_terminal_drops_whole_columns_and_never_a_port() {
 }
 
 #[test]
-fn one_in_detail() {
+fn details_of_one_connection() {
     let mut state = state();
     press(&mut state, &[KeyCode::Enter]);
     insta::assert_snapshot!(drawn(&state, 130, 40));
@@ -126,14 +126,14 @@ fn one_in_detail() {
 }
 
 #[test]
-fn help_lies_over_the_table() {
+fn help_is_drawn_over_the_table() {
     let mut state = state();
     press(&mut state, &typed("?"));
     insta::assert_snapshot!(drawn(&state, 90, 18));
 }
 
 #[test]
-fn any_size_can_be_drawn() {
+fn any_terminal_size_can_be_drawn() {
     let mut state = state();
     for mode in
         [Mode::Table, Mode::Detail(SocketCookie(2)), Mode::Help, Mode::Search("x".into(), Some("y".into()))]
@@ -152,7 +152,7 @@ fn keys_move_sort_filter_and_pause() {
     assert_eq!(cookies(&state), [2, 1, 3]);
     press(&mut state, &[KeyCode::Down, KeyCode::Down, KeyCode::Down]);
     assert_eq!(state.selected, 2);
-    // What is chosen stays chosen when the ranks change.
+    // The selected connection stays selected when the ranks change.
     state.show(vec![shown(1, 1.0, None), shown(2, 2.0, None), shown(3, 3.0, None)]);
     assert_eq!((cookies(&state), state.selected), (vec![3, 2, 1], 0));
     press(&mut state, &typed("ss"));
@@ -170,7 +170,7 @@ fn keys_move_sort_filter_and_pause() {
 }
 
 #[test]
-fn a_sparkline_is_from_nothing_to_the_largest() {
+fn a_sparkline_scales_to_the_largest_value() {
     assert_eq!(draw::sparkline(&[0, 1, 7], 10), "▁▂█");
     assert_eq!(draw::sparkline(&[9, 0, 0], 2), "▁▁");
     assert_eq!(draw::sparkline(&[u64::MAX, 0], 9), "█▁");

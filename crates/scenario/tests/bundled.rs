@@ -6,7 +6,7 @@ use net::QueueLimit;
 use scenario::{FlowKind, Metric, MetricPath, PathHop, PingSpec, ScenarioFile};
 use units::{BitRate, Bytes, Time};
 
-fn shipped(name: &str) -> ScenarioFile {
+fn bundled(name: &str) -> ScenarioFile {
     let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
     ScenarioFile::parse(&format!("scenarios/{name}.toml"), &text).unwrap_or_else(|e| panic!("{e}"))
@@ -14,7 +14,7 @@ fn shipped(name: &str) -> ScenarioFile {
 
 #[test]
 fn lab8() {
-    let file = shipped("lab8");
+    let file = bundled("lab8");
     assert_eq!(file.name(), "lab8");
     assert_eq!(file.variants().collect::<Vec<_>>(), ["default", "tuned"]);
 
@@ -56,7 +56,7 @@ fn lab8() {
 
 #[test]
 fn lab8_has_paths_in_both_directions() {
-    let scenario = shipped("lab8").resolve(None, &[]).unwrap();
+    let scenario = bundled("lab8").resolve(None, &[]).unwrap();
     let hops = |direction, links: [usize; 3]| links.map(|link| PathHop { link, direction }).to_vec();
     assert_eq!(scenario.path("h1", "h2"), Some(hops(scenario::Direction::Forward, [0, 1, 2])));
     assert_eq!(scenario.path("h2", "h1"), Some(hops(scenario::Direction::Backward, [2, 1, 0])));
@@ -67,7 +67,7 @@ fn lab8_has_paths_in_both_directions() {
 
 #[test]
 fn lab8_ping() {
-    let file = shipped("lab8-ping");
+    let file = bundled("lab8-ping");
     assert_eq!(file.variants().count(), 0);
     let scenario = file.resolve(None, &[]).unwrap();
     let ping = PingSpec { interval: Time::from_millis(200), count: Some(20), payload: Bytes(56) };
@@ -80,7 +80,7 @@ fn lab8_ping() {
 
 #[test]
 fn verdicts() {
-    let file = shipped("verdicts");
+    let file = bundled("verdicts");
     let names: Vec<&str> = file.variants().collect();
     assert_eq!(names, ["only-rmem-small", "only-wmem-small", "both-raised", "lossy", "slow-reader"]);
     let resolve = |name| file.resolve(Some(name), &[]).unwrap();

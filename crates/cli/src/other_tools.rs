@@ -1,17 +1,17 @@
-//! Answers commands of other tools (`longfat -c HOST`, `longfat ping HOST`) with those of longfat.
+//! Detects command lines of other tools (`longfat -c HOST`, `longfat ping HOST`) and suggests longfat's command.
 
 use std::ffi::OsString;
 
-/// The command of longfat that does what another tool's command line asks for, as an error message; `None` for other
+/// An error message with longfat's equivalent of another tool's command line; `None` for other
 /// command lines. `arguments` are those after the program's name.
-pub fn answer<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Option<String> {
+pub fn suggest<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Option<String> {
     let arguments: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
     let (first, rest) = arguments.split_first()?;
-    let (asked, answer) = match first.as_str() {
+    let (requested, equivalent) = match first.as_str() {
         "iperf" | "iperf3" | "test" => {
-            let is_reflex = first != "test" || iperf3(rest).is_some();
-            let answer = iperf3(rest).unwrap_or_else(|| "longfat test HOST, longfat serve".into());
-            (is_reflex.then_some(first.as_str())?, answer)
+            let is_other_tool = first != "test" || iperf3(rest).is_some();
+            let equivalent = iperf3(rest).unwrap_or_else(|| "longfat test HOST, longfat serve".into());
+            (is_other_tool.then_some(first.as_str())?, equivalent)
         }
         "ping" => ("ping", with("longfat probe delay", rest)),
         "traceroute" | "tracepath" | "mtr" => (first.as_str(), with("longfat probe hops", rest)),
@@ -24,10 +24,10 @@ pub fn answer<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Option<Strin
         }
         _ => return None,
     };
-    Some(format!("{asked} is another program; here this is: {answer}"))
+    Some(format!("{requested} is another program; longfat's equivalent: {equivalent}"))
 }
 
-/// The command for iperf3's `-c HOST ...` or `-s ...`, wherever the flag stands.
+/// The command for iperf3's `-c HOST ...` or `-s ...`, at any position of the flag.
 fn iperf3(arguments: &[String]) -> Option<String> {
     let mut others = Vec::new();
     let mut found = None;
@@ -61,15 +61,15 @@ fn with(command: &str, arguments: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn answered(line: &str) -> Option<String> {
+    fn suggested(line: &str) -> Option<String> {
         let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let text = answer(arguments.iter())?;
+        let text = suggest(arguments.iter())?;
         Some(text.split_once(": ").unwrap().1.to_owned())
     }
 
     #[test]
-    fn commands_of_other_tools_are_answered() {
-        for (asked, expected) in [
+    fn commands_of_other_tools_get_a_suggestion() {
+        for (requested, expected) in [
             ("-c h2 -t 20 -R", "longfat test h2 -t 20 -R"),
             ("-t 20 -c h2", "longfat test h2 -t 20"),
             ("-ch2", "longfat test h2"),
@@ -83,12 +83,12 @@ mod tests {
             ("ping h2", "longfat probe delay h2"),
             ("mtr h2", "longfat probe hops h2"),
         ] {
-            assert_eq!(answered(asked).as_deref(), Some(expected), "{asked}");
+            assert_eq!(suggested(requested).as_deref(), Some(expected), "{requested}");
         }
     }
 
     #[test]
-    fn commands_of_longfat_are_not() {
+    fn longfats_own_commands_are_accepted() {
         for line in [
             "",
             "run s.toml",
@@ -98,7 +98,7 @@ mod tests {
             "--help",
             "--json ls",
         ] {
-            assert_eq!(answered(line), None, "{line}");
+            assert_eq!(suggested(line), None, "{line}");
         }
     }
 }

@@ -133,6 +133,9 @@ pub struct Config {
     pub max_pacing_rate: Option<u64>,
     /// The sender's device has a pacing queue (fq), to which TCP leaves pacing. Here TCP's own timer paces.
     pub fq: bool,
+    /// A full transmit queue of the own device reduces the congestion window. Without it the queue only delays data, as
+    /// with `WAD_IFQ` of web100; no unpatched Linux is like this.
+    pub local_congestion: bool,
     /// Maximum segments of a super-packet; 1 without segmentation offload.
     pub gso_max_segs: u16,
     /// Maximum bytes of a super-packet, headers included.
@@ -207,6 +210,7 @@ impl Default for Config {
             nodelay: false,
             max_pacing_rate: None,
             fq: false,
+            local_congestion: true,
             gso_max_segs: u16::MAX,
             gso_max_size: 65_536,
             max_tcp_header: None,
@@ -249,6 +253,25 @@ impl Config {
             packet_memory: crate::PacketMemory::FrameSized,
             ..Config::default()
         }
+    }
+
+    /// A Linux version with its own default buffers; `None` for series that an endpoint cannot simulate.
+    ///
+    /// Source: net/ipv4/tcp.c (`tcp_init`: 32 MiB to receive since 6.16, on a machine of 8 GB and more) and net/core/sock.c
+    /// (sockets may request 4 MiB since 6.17). All values were read on 6.1, 6.12 and 6.18.
+    pub fn of_kernel(major: u8, minor: u8) -> Option<Config> {
+        let profile = Profile::of_kernel(major, minor)?;
+        if profile == Profile::Linux24 {
+            return Some(Config::linux24());
+        }
+        let mut config = Config { profile, ..Config::default() };
+        if profile.at_least(6, 16) {
+            config.rmem[2] = 32 << 20;
+        }
+        if profile.at_least(6, 17) {
+            (config.rmem_max, config.wmem_max) = (4 << 20, 4 << 20);
+        }
+        Some(config)
     }
 
     /// One jiffy, us.

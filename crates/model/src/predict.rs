@@ -429,6 +429,38 @@ mod tests {
     }
 
     #[test]
+    fn the_senders_own_device_queue_limits_a_stack_without_small_queues() {
+        let gigabit = BitRate(1_000_000_000);
+        let device = |packets, is_congestion| Some(DeviceQueue { packets, rate: gigabit, is_congestion });
+        let reno = |device, rate: u64| PathInputs {
+            rate: Some(BitRate(rate)),
+            rtt: Time::from_millis(100),
+            queue: None,
+            device,
+            law: ControlLaw::Aimd(Aimd::RENO_DELAYED_ACK),
+            ..lab8(OLD, 64 << 20)
+        };
+        // The host's link is the slowest: a queue of 100 x 1514 B beside 12.5 MB, a sawtooth from half to all of both.
+        let own = predict(&reno(device(100, true), 1_000_000_000));
+        assert_eq!(own.verdict, Cause::LocalQueue);
+        let used = own.steady_goodput_bps / own.wire_limit_bps.unwrap();
+        assert!((0.74..0.78).contains(&used), "{used}");
+        // Both remedies work, and a queue of one product of rate and delay holds the sawtooth.
+        for remedy in [device(100, false), device(8257, true), None] {
+            let mended = predict(&reno(remedy, 1_000_000_000));
+            assert!(mended.steady_goodput_bps > 0.99 * mended.wire_limit_bps.unwrap(), "{remedy:?}");
+        }
+        // Behind it 800 Mb/s: of 600 segments in slow start 1 - 1 / 1.2 wait, which are 100. The window restarts at 300
+        // and grows by 0.5 in each of 200 round trips.
+        let slower = predict(&reno(device(100, true), 800_000_000));
+        assert_eq!(slower.verdict, Cause::LocalQueue);
+        let segs = slower.steady_goodput_bps / 8.0 * 0.1 / f64::from(slower.mss_bytes);
+        assert!((segs - 350.0).abs() < 0.5, "{segs}");
+        // At half the rate slow start does not exceed the host's link.
+        assert_eq!(predict(&reno(device(100, true), 500_000_000)).verdict, Cause::PathRate);
+    }
+
+    #[test]
     fn losses_applications_and_pacing_are_limits_of_their_own() {
         let tuned = || lab8(NEW, 52_428_800);
         let verdict = |inputs: &PathInputs| predict(inputs).verdict;

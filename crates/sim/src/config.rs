@@ -67,7 +67,7 @@ fn has_sysctl(is_linux24: bool, host: &Host, name: &str) -> bool {
     }
 }
 
-/// A host's settings before its own sysctls: `defaults`, or those of the kernel that the host names.
+/// A host's settings before its own sysctls: `defaults`, or for Linux 2.4 that kernel's defaults.
 fn kernel_config(defaults: &HostDefaults, host: &Host) -> Config {
     let kernel = defaults.kernel_of(host);
     match Profile::of_kernel(kernel.0, kernel.1) {

@@ -33,6 +33,8 @@ fn a_named_kernel_brings_its_own_buffers() {
     // Half of 6,291,456 bytes in 100 ms are 252 Mb/s; 32 MiB (6.16) and then 4 MiB to send are more.
     assert!((100.0..253.0).contains(&mbps(&old)), "{}", mbps(&old));
     assert_eq!(new["flows"][0]["verdict"], "send_buffer");
+    let refused = place.run(&["run", "s.toml", "--engine", "sim", "--kernel", "2.4-web100"]);
+    assert!(refused.error().contains("a patched kernel is a host's"), "{}", refused.error());
     let of_2_4 = of("2.4");
     assert_eq!(of_2_4["sysctl_defaults"], "Linux 2.4's defaults");
     assert!(mbps(&of_2_4) < 5.3, "65,535 bytes in 100 ms are 5.2 Mb/s: {}", mbps(&of_2_4));

@@ -824,7 +824,7 @@ kernel = "6.1-web100"
             r#"address = "10.0.1.1/24"
 local_congestion = "no"
 "#,
-            r#"f.toml:4:20: "local_congestion" is true or false, not a string"#,
+            r#"f.toml:4:20: "local_congestion" is true or false, not a string; write local_congestion = true, without quotes"#,
         ),
         (
             r#"address = "10.0.1.1/24"

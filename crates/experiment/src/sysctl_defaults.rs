@@ -12,7 +12,9 @@ use units::KernelVersion;
 use crate::{EngineChoice, flow_context::machine_setting};
 
 /// The sysctls of a network namespace that decide how much a flow can send.
-const NAMESPACE: [&str; 3] = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_congestion_control"];
+const BUFFERS: [&str; 2] = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
+/// The default congestion control: a lab without root may not set it, nor does every kernel have that of another.
+const CC: &str = "net.ipv4.tcp_congestion_control";
 /// Limits of a whole machine, which the simulator alone has for each host. The lab exceeds them where it must
 /// (SO_RCVBUFFORCE).
 const MACHINE_WIDE: [&str; 2] = ["net.core.rmem_max", "net.core.wmem_max"];
@@ -74,12 +76,17 @@ pub(crate) fn state(
     let origins: Vec<Origin> =
         scenario.hosts.iter().map(|host| Origin::of(&scenario, host, engine, kernel)).collect();
     for (host, origin) in scenario.hosts.iter_mut().zip(origins) {
-        let machine_wide = MACHINE_WIDE.iter().filter(|_| *engine == EngineChoice::Sim);
-        for name in NAMESPACE.iter().chain(machine_wide) {
-            if !host.sysctl.contains_key(*name)
+        let mut names = BUFFERS.to_vec();
+        match engine {
+            EngineChoice::Lab | EngineChoice::Kernel(_) => {}
+            EngineChoice::Model => names.push(CC),
+            EngineChoice::Sim => names.extend([&[CC][..], &MACHINE_WIDE].concat()),
+        }
+        for name in names {
+            if !host.sysctl.contains_key(name)
                 && let Some(value) = origin.value(name, host, engine)
             {
-                host.sysctl.insert((*name).into(), value);
+                host.sysctl.insert(name.into(), value);
             }
         }
     }
@@ -152,11 +159,16 @@ mod tests {
         {
             assert_eq!(rmem(&state(named.clone(), &engine, None)), [Some(OF_6_18); 2], "{engine:?}");
             assert_eq!(describe(&named, &engine, None), "Linux 6.18's defaults");
+            let is_simulated = matches!(engine, EngineChoice::Model | EngineChoice::Sim);
+            let stated = state(named.clone(), &engine, None);
+            let sets = |name: &str| stated.hosts[0].sysctl.contains_key(name);
+            assert_eq!(sets("net.ipv4.tcp_congestion_control"), is_simulated, "a lab may not set it");
+            assert_eq!(sets("net.core.rmem_max"), engine == EngineChoice::Sim, "of the whole machine");
         }
         let machine = scenario("sysctl = \"machine\"", "kernel = \"2.4\"");
         let of_machine = machine_setting("net.ipv4.tcp_rmem");
         let sim = state(machine.clone(), &EngineChoice::Sim, None);
-        assert_eq!(rmem(&sim), [of_machine.as_deref(); 2]);
+        assert_eq!(rmem(&sim), [of_machine.as_deref(), None], "the second host has them anyway");
         assert_eq!(describe(&machine, &EngineChoice::Sim, None), "this machine's");
         assert_eq!(rmem(&state(machine, &EngineChoice::Lab, None)), [None, None], "it has them anyway");
     }

@@ -44,8 +44,9 @@ impl Algorithm {
         self.comment_lines().find(|l| !l.is_empty() && !l.starts_with("SPDX")).unwrap_or_default()
     }
 
-    /// How its behaviour departs from that of the kernel's algorithm of this name, in a few words; `None` if it does
-    /// not, or if the kernel has none of this name. The file's opening comment lists all departures.
+    /// How its behaviour departs from that of the kernel's algorithm of this name, in a few words; `None`
+    /// if it does not, or if the kernel has none of this name. The file's opening comment lists all
+    /// departures.
     pub fn departure(&self) -> Option<&'static str> {
         let line = self.comment_lines().find_map(|line| line.strip_prefix("Unlike the kernel's: "))?;
         Some(line.trim_end_matches('.'))

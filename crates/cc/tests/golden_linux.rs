@@ -1,7 +1,7 @@
 //! `highspeed`, `bic` and `hybla` by default against Linux's modules, ACK by ACK.
 //!
-//! Each reference below is derived anew from the rules of the kernel's module (the list of departures in the C
-//! file), as plain as possible: integers as the module has them, a linear search, no shared code.
+//! Each reference below is derived anew from the rules of the kernel's module (the list of departures in the
+//! C file), as plain as possible: integers as the module has them, a linear search, no shared code.
 
 use crate::ideal;
 use cc::ParameterValues;
@@ -52,7 +52,8 @@ struct HighSpeed {
 }
 
 impl HighSpeed {
-    /// The rows from the formulas of RFC 3649, sections 5 and B: where a(w) has grown by one since the last row.
+    /// The rows from the formulas of RFC 3649, sections 5 and B: where a(w) has grown by one since the last
+    /// row.
     fn new() -> HighSpeed {
         let b = |w: f64| 0.5 - 0.4 * (w / 38.0).ln() / (83_000.0_f64 / 38.0).ln();
         let a = |w: f64| w * w * 2.0 * b(w) / ((2.0 - b(w)) * w.powf(1.2) * 12.8);

@@ -1,8 +1,9 @@
 //! Whose sysctls the hosts of a run have where the scenario states none.
 //!
-//! The scenario's key `sysctl` decides. Without it a simulated host has the defaults of the kernel that the scenario or
-//! `--kernel` names for it; a host of this machine's kernel has this machine's values, as in the lab, so that both can be
-//! compared; a guest has its own. Values that apply are written into the hosts, so that all that follows reads the same.
+//! The scenario's key `sysctl` decides. Without it a simulated host has the defaults of the kernel that the
+//! scenario or `--kernel` names for it; a host of this machine's kernel has this machine's values, as in
+//! the lab, so that both can be compared; a guest has its own. Values that apply are written into the
+//! hosts, so that all that follows reads the same.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,8 @@ use crate::{EngineChoice, flow_context::machine_setting};
 
 /// The sysctls of a network namespace that decide how much a flow can send.
 const BUFFERS: [&str; 2] = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
-/// The default congestion control: a lab without root may not set it, nor does every kernel have that of another.
+/// The default congestion control: a lab without root may not set it, nor does every kernel have that of
+/// another.
 const CC: &str = "net.ipv4.tcp_congestion_control";
 /// Limits of a whole machine, which the simulator alone has for each host. The lab exceeds them where it must
 /// (SO_RCVBUFFORCE).
@@ -46,8 +48,8 @@ impl Origin {
         }
     }
 
-    /// A sysctl's value; `None` if the engine has it anyway: hosts of the lab, and simulated ones except those of Linux
-    /// 2.4, have the machine's values.
+    /// A sysctl's value; `None` if the engine has it anyway: hosts of the lab, and simulated ones except those
+    /// of Linux 2.4, have the machine's values.
     fn value(self, name: &str, host: &Host, engine: &EngineChoice) -> Option<String> {
         match (self, engine) {
             (Origin::Linux(major, minor), _) => linux_default((major, minor), name),
@@ -67,7 +69,8 @@ impl Origin {
     }
 }
 
-/// Writes the sysctls that the scenario does not state into its hosts, as far as `engine` does not have them anyway.
+/// Writes the sysctls that the scenario does not state into its hosts, as far as `engine` does not have
+/// them anyway.
 pub(crate) fn state(
     mut scenario: Scenario,
     engine: &EngineChoice,

@@ -261,10 +261,10 @@ const SLOW_START_GROWTH_BY_ACKS: f64 = 1.5;
 
 /// The limit by the transmit queue of the sender's device.
 ///
-/// Where the host's link is the path's slowest, the sawtooth is that of the device's queue. Where another link is slower,
-/// the queue overflows once, in slow start: ACKs arrive at the rate R of the slowest link, 1.5 R leaves, and the part
-/// beyond the link's rate L waits. A window of w segments leaves w (1 - L / 1.5 R) of them in the queue. Growth then
-/// continues from half of that window by the increment per round trip.
+/// Where the host's link is the path's slowest, the sawtooth is that of the device's queue. Where another
+/// link is slower, the queue overflows once, in slow start: ACKs arrive at the rate R of the slowest link,
+/// 1.5 R leaves, and the part beyond the link's rate L waits. A window of w segments leaves w (1 - L / 1.5
+/// R) of them in the queue. Growth then continues from half of that window by the increment per round trip.
 fn local_queue_limit(
     inputs: &PathInputs,
     wire_limit_bps: Option<f64>,
@@ -440,7 +440,8 @@ mod tests {
             law: ControlLaw::Aimd(Aimd::RENO_DELAYED_ACK),
             ..lab8(OLD, 64 << 20)
         };
-        // The host's link is the slowest: a queue of 100 x 1514 B beside 12.5 MB, a sawtooth from half to all of both.
+        // The host's link is the slowest: a queue of 100 x 1514 B beside 12.5 MB, a sawtooth from half to
+        // all of both.
         let own = predict(&reno(device(100, true), 1_000_000_000));
         assert_eq!(own.verdict, Cause::LocalQueue);
         let used = own.steady_goodput_bps / own.wire_limit_bps.unwrap();
@@ -450,8 +451,8 @@ mod tests {
             let mended = predict(&reno(remedy, 1_000_000_000));
             assert!(mended.steady_goodput_bps > 0.99 * mended.wire_limit_bps.unwrap(), "{remedy:?}");
         }
-        // Behind it 800 Mb/s: of 600 segments in slow start 1 - 1 / 1.2 wait, which are 100. The window restarts at 300
-        // and grows by 0.5 in each of 200 round trips.
+        // Behind it 800 Mb/s: of 600 segments in slow start 1 - 1 / 1.2 wait, which are 100. The window
+        // restarts at 300 and grows by 0.5 in each of 200 round trips.
         let slower = predict(&reno(device(100, true), 800_000_000));
         assert_eq!(slower.verdict, Cause::LocalQueue);
         let segs = slower.steady_goodput_bps / 8.0 * 0.1 / f64::from(slower.mss_bytes);

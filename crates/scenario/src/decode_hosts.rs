@@ -38,8 +38,8 @@ pub(crate) const HOST: Keys = Keys {
 };
 /// The suffix of a kernel with web100's patch.
 pub(crate) const WEB100_SUFFIX: &str = "-web100";
-/// Length of the device queue of the Linux 2.4 with web100, packets (`txqueuelen` of a gigabit card of 2004; Hirabaru,
-/// e-VLBI workshop 2004).
+/// Length of the device queue of the Linux 2.4 with web100, packets (`txqueuelen` of a gigabit card of
+/// 2004; Hirabaru, e-VLBI workshop 2004).
 const WEB100_TX_QUEUE: u32 = 100;
 const DEFAULT_MTU: u64 = 1500;
 /// From the smallest MTU of IPv4 (RFC 791) to the largest of a TAP device (65,535 less its Ethernet header).

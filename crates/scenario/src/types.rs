@@ -81,8 +81,8 @@ pub struct Host {
     pub kernel: Option<(u8, u8)>,
     /// Its Linux 2.4 has web100's patch (`kernel = "2.4-web100"`).
     pub web100: bool,
-    /// The kernel reduces the congestion window when the host's own device queue is full; without it a full queue
-    /// only delays the data (`WAD_IFQ` of web100).
+    /// The kernel reduces the congestion window when the host's own device queue is full; without it a full
+    /// queue only delays the data (`WAD_IFQ` of web100).
     pub local_congestion: bool,
     /// Its network interface card.
     pub nic: Nic,

@@ -264,7 +264,8 @@ fn inputs(
     };
     let slowest = path.slowest();
     let device = device_queue(scenario, flow, path);
-    // The card accepts packets no faster than its link sends them: they wait in the device's queue, not in the link's.
+    // The card accepts packets no faster than its link sends them: they wait in the device's queue, not in
+    // the link's.
     let waits_in_device = device.is_some_and(|device| slowest.is_some_and(|(_, rate)| device.rate <= rate));
     PathInputs {
         rate: slowest.map(|(_, rate)| rate),

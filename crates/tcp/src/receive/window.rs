@@ -63,8 +63,9 @@ impl InitialWindow {
         InitialWindow { rcv_wnd, window_clamp: clamp, scale }
     }
 
-    /// `tcp_select_initial_window` of Linux 2.4: two to four segments, and a scale for the largest of `space`, the first of
-    /// which is that of the current buffer. They differ where web100 tunes the buffer.
+    /// `tcp_select_initial_window` of Linux 2.4: two to four segments, and a scale for the largest of
+    /// `space`, the first of which is that of the current buffer. They differ where web100 tunes the
+    /// buffer.
     fn small(mss: u32, scaling: bool, [space, largest]: [u32; 2], clamp: u32) -> InitialWindow {
         let mut scale = 0;
         if scaling {

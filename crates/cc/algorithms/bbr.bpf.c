@@ -23,6 +23,8 @@
  *  3. get_info is missing: BPF does not support it. The model is not visible in ss.
  *  4. The size of a burst follows the pacing rate one ACK later.
  *  5. The excess of aggregated ACKs is stored saturated at 65535 packets; the kernel truncates it to 16 bits.
+ *
+ * Unlike the kernel's: times in microseconds, not ticks; ss shows no model (no get_info).
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

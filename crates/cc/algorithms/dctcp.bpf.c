@@ -20,6 +20,8 @@
  *  2. The kernel sets ECT on sent packets (also SYN and retransmissions) because of the NEEDS_ECN flag.
  *  3. alpha is exact to 1/1024 of its own (1/2^20): below 16/1024 the kernel's alpha decreases in steps of 1/1024.
  *  4. get_info is missing: BPF does not support it.
+ *
+ * Unlike the kernel's: alpha in finer steps; without ECN it stays dctcp by name, and is Reno in effect.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

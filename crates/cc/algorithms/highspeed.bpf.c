@@ -7,17 +7,22 @@
  *     b(w) = 0.5 - 0.4 (ln w - ln 38) / (ln 83000 - ln 38)        share of the window subtracted after a loss
  *     a(w) = w^2 p(w) 2 b(w) / (2 - b(w))                         segments per round trip
  *
- * Departures from the RFC:
- *  1. a and b come from the rows of its Appendix B, which are the windows where a(w) reaches the next whole
- *     segment, with linear interpolation between the rows. Above the last row (94717) a and b are constant.
- *  2. Per acknowledged segment, not per ACK.
+ * By default it is Linux's tcp_highspeed; `rfc3649` selects the RFC's form.
  *
- * Departures from the kernel's tcp_highspeed:
- *  1. a is not rounded up to the next whole segment, and b has 16 fraction bits, not 8.
- *  2. The kernel grows by a(w) / w per ACK, so that delayed ACKs halve the increase; here it is per acknowledged
- *     segment.
- *  3. The window at the time of the loss gives b; the kernel uses that of the last ACK in congestion avoidance.
- *  4. The part of an ACK that slow start does not use counts for congestion avoidance, as in Reno.
+ * Departures from the RFC, all of them Linux's:
+ *  1. a and b come from the rows of its Appendix B, which are the windows where a(w) reaches the next whole segment.
+ *     The first row at or above the window applies: a is rounded up, b down, both constant above the row of 72.
+ *  2. b has 8 fraction bits.
+ *  3. An ACK adds a / w, however many segments it acknowledges: delayed and stretched ACKs slow growth down.
+ *  4. The row changes only with an ACK in congestion avoidance. A loss in slow start therefore halves the window, and
+ *     each loss before the next such ACK has the same b.
+ *  5. Below 38 segments, and there alone, a is 1: from 39 on it is 2.
+ *
+ * With `rfc3649`: a and b are interpolated between the rows, growth counts acknowledged segments, the window at the loss
+ * gives b, and the part of an ACK that slow start does not use counts for congestion avoidance, as in Reno.
+ *
+ * Departures from the kernel's tcp_highspeed: none in behaviour. Products have 64 bits, so the window may exceed
+ * 33,554,431 segments.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -26,6 +31,9 @@
 #include "fractional_growth.h"
 
 char _license[] SEC("license") = "Dual MIT/GPL";
+
+/* The RFC's growth per acknowledged segment and interpolated table, instead of Linux's. */
+const volatile bool rfc3649 = false;
 
 /* Row i: at this window a is i + 1. `decrease` is b of the formula above, in 1/65536 (golden_highspeed.rs has both). */
 static const struct {
@@ -48,6 +56,13 @@ static const struct {
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
+/* Linux's table ends with the row of 89053. */
+#define LAST_LINUX_ROW (ROWS - 2)
+
+struct highspeed {
+	struct fractions kept; /* of the RFC's growth */
+	__u32 row;	       /* of the last ACK in congestion avoidance */
+};
 
 struct response {
 	__u64 increase; /* a, segments per round trip, in 1/65536 */
@@ -57,7 +72,20 @@ struct response {
 extern __u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked) __ksym;
 extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 
-/* a and b for a window. */
+/* Linux's row: the first whose window is not below this one, else the last. */
+static __always_inline __u32 row_from(__u32 window)
+{
+	__u32 below = 0, step;
+
+	/* Counts the rows below the window, by steps of 64, 32, ... 1. */
+	for (step = 64; step; step /= 2) {
+		if (below + step <= LAST_LINUX_ROW && rows[below + step - 1].window < window)
+			below += step;
+	}
+	return below;
+}
+
+/* The RFC's a and b for a window. */
 static __always_inline struct response respond(__u32 window)
 {
 	__u32 lower = 0, step, into, width;
@@ -85,32 +113,56 @@ static __always_inline struct response respond(__u32 window)
 SEC("struct_ops")
 void BPF_PROG(highspeed_init, struct sock *sk)
 {
-	struct fractions *kept = inet_csk_ca(sk);
+	struct highspeed *ca = inet_csk_ca(sk);
 
-	kept->avoidance = 0;
+	ca->kept.avoidance = 0;
+	ca->row = 0;
+}
+
+/* One ACK in congestion avoidance: a / w of a segment. The credit is counted in snd_cwnd_cnt. */
+static __always_inline void grow_by_ack(struct tcp_sock *tp, struct highspeed *ca)
+{
+	ca->row = row_from(tp->snd_cwnd);
+	if (tp->snd_cwnd >= tp->snd_cwnd_clamp)
+		return;
+	tp->snd_cwnd_cnt += ca->row + 1;
+	if (tp->snd_cwnd_cnt >= tp->snd_cwnd) {
+		tp->snd_cwnd_cnt -= tp->snd_cwnd;
+		tp->snd_cwnd += 1;
+	}
 }
 
 SEC("struct_ops")
 void BPF_PROG(highspeed_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
+	struct highspeed *ca = inet_csk_ca(sk);
 
 	if (!tcp_is_cwnd_limited(sk))
 		return;
 	if (tcp_in_slow_start(tp)) {
 		acked = tcp_slow_start(tp, acked);
-		if (!acked)
+		if (!acked || !rfc3649)
 			return;
 	}
-	fractional_avoidance(tp, inet_csk_ca(sk), respond(tp->snd_cwnd).increase, acked);
+	if (rfc3649)
+		fractional_avoidance(tp, &ca->kept, respond(tp->snd_cwnd).increase, acked);
+	else
+		grow_by_ack(tp, ca);
 }
 
 SEC("struct_ops")
 __u32 BPF_PROG(highspeed_ssthresh, struct sock *sk)
 {
-	__u64 cwnd = tcp_sk(sk)->snd_cwnd;
+	__u64 cwnd = tcp_sk(sk)->snd_cwnd, removed;
+	struct highspeed *ca = inet_csk_ca(sk);
+	__u32 row = ca->row;
 
-	return max(cwnd - cwnd * respond(cwnd).decrease / FRACTION_ONE, 2ULL);
+	if (rfc3649)
+		removed = cwnd * respond(cwnd).decrease / FRACTION_ONE;
+	else
+		removed = cwnd * (rows[row <= LAST_LINUX_ROW ? row : LAST_LINUX_ROW].decrease / 256) / 256;
+	return max(cwnd - removed, 2ULL);
 }
 
 SEC("struct_ops")

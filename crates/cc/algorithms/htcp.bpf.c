@@ -22,6 +22,8 @@
  *  4. Delta is at most 1000 s. A throughput sample takes a whole window; in the kernel alpha segments less.
  *  5. An undo restores RTT_max and the throughput from before the loss; the kernel saves them after the loss has
  *     changed them.
+ *
+ * Unlike the kernel's: times in microseconds and alpha in 1/1024; the kernel has ticks and whole numbers.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

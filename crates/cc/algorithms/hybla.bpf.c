@@ -10,16 +10,24 @@
  * so that the window is always rho times that of a Reno flow with RTT0, and the rate w / RTT is the same. A loss
  * halves the window.
  *
- * Departures from the paper:
+ * By default it is Linux's tcp_hybla; `per_segment` selects the paper's growth.
+ *
+ * Departures from the paper, 1 and 2 in both forms:
  *  1. The paper's packet spacing, and its bandwidth estimate for the first ssthresh, are not implemented.
  *  2. Outside of state Open growth is Reno's.
- *  3. rho is at most 1000, 2^rho at most 2^16.
+ * Linux's alone:
+ *  3. An ACK adds the increment of one segment, however many it acknowledges: delayed and stretched ACKs slow growth
+ *     down, in slow start too.
+ *  4. rho is rounded down to 1/8. 2^rho is at most 2^17, and fractions of segments are multiples of 1/128. In congestion
+ *     avoidance a window above 128 rho^2 grows by one segment in as many ACKs as it has segments.
+ *  5. The first window is rho, at least 1, also where the initial window of the socket is larger. The window is at most
+ *     65535 segments.
+ *  6. Without an RTT sample at the start rho is 1 for the life of the connection.
  *
- * Departures from the kernel's tcp_hybla:
- *  1. Increments are per acknowledged segment, as in the paper; the kernel's are per ACK, so delayed ACKs halve them.
- *  2. The first window is rho if this is larger than the socket's window; the kernel takes rho even if it is smaller.
- *  3. rho has 10 fraction bits, not 3, and there is no largest window of 65535 segments.
- *  4. Without an RTT sample at the start rho waits for the first one; the kernel keeps 1 for the connection's life.
+ * With `per_segment`: the increments are per acknowledged segment, rho has 10 fraction bits and is at most 1000, 2^rho is
+ * at most 2^16, the first window is the larger of rho and the socket's, and rho waits for the first RTT sample.
+ *
+ * Departures from the kernel's tcp_hybla: none in behaviour.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -32,30 +40,53 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 /* RTT of the Reno flow whose growth is the model. */
 const volatile __u32 reference_rtt_us = 25000;
 
-/* rho carries 10 fraction bits. */
+/* The paper's growth per acknowledged segment, instead of Linux's per ACK. */
+const volatile bool per_segment = false;
+
+/* Linux's rho is in 1/8, its increments in 1/128 segments, its largest window in segments. */
+#define EIGHTHS 8U
+#define CENTS 128U
+#define LARGEST_WINDOW 65535U
+
+/* The paper's rho carries 10 fraction bits. */
 #define RHO_ONE 1024U
 #define RHO_MAX (1000U * RHO_ONE)
 #define RHO_BITS 10
 
 struct hybla {
 	struct fractions kept;
-	__u32 rho;	   /* in 1/1024; 0: no RTT sample yet */
+	__u32 rho;	   /* in 1/1024, 0: no RTT sample yet; Linux's in 1/8 */
 	__u32 min_srtt_us; /* eighths, as tcp_sock has it */
+	__u32 cents;	   /* Linux's fraction of a segment, in 1/128 */
 	bool open;	   /* state Open */
 };
 
-/* 2^(i/8) in 1/65536. */
+/* 2^(i/8) in 1/65536; Linux has the first eight in 1/128, rounded down. */
 static const __u32 eighth_powers[9] = { 65536, 71468, 77936, 84990, 92682, 101070, 110218, 120194, 131072 };
 
 extern void tcp_reno_cong_avoid(struct sock *sk, __u32 ack, __u32 acked) __ksym;
 extern __u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
 extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 
+/* Linux's rho in 1/8, at least 1. */
+static __always_inline __u32 linux_rho(const struct tcp_sock *tp)
+{
+	/* srtt_us is in 1/8 us. */
+	return max(tp->srtt_us / max(reference_rtt_us, 1U), EIGHTHS);
+}
+
 /* Updates rho for a new minimum of the smoothed RTT. */
 static __always_inline void update_rho(const struct tcp_sock *tp, struct hybla *ca)
 {
 	__u64 rho;
 
+	if (!per_segment) {
+		if (tp->srtt_us < ca->min_srtt_us) {
+			ca->rho = linux_rho(tp);
+			ca->min_srtt_us = tp->srtt_us;
+		}
+		return;
+	}
 	if (!tp->srtt_us || (ca->rho && tp->srtt_us >= ca->min_srtt_us))
 		return;
 	ca->min_srtt_us = tp->srtt_us;
@@ -74,6 +105,42 @@ static __always_inline __u64 slow_start_increment(__u32 rho)
 	return (power << whole) - FRACTION_ONE;
 }
 
+/* One ACK, in Linux's fixed-point numbers. */
+static __always_inline void grow_by_ack(struct tcp_sock *tp, struct hybla *ca)
+{
+	__u32 whole = ca->rho / EIGHTHS, eighth = ca->rho % EIGHTHS;
+	bool is_slow_start = tcp_in_slow_start(tp);
+	__u64 cwnd = max(tp->snd_cwnd, 1U), increment;
+	__u32 fraction;
+
+	if (is_slow_start) {
+		__u64 power = eighth_powers[eighth] / (FRACTION_ONE / CENTS);
+
+		increment = (power << min(whole, 16U)) - CENTS;
+	} else {
+		/* rho^2 / w: rho^2 is in 1/64. */
+		increment = (__u64)ca->rho * ca->rho * (CENTS / (EIGHTHS * EIGHTHS)) / cwnd;
+		if (increment < CENTS)
+			tp->snd_cwnd_cnt++;
+	}
+	fraction = ca->cents + increment % CENTS;
+	cwnd += increment / CENTS;
+	if (fraction >= CENTS) {
+		fraction -= CENTS;
+		cwnd++;
+		tp->snd_cwnd_cnt = 0;
+	}
+	ca->cents = fraction;
+	/* Too small for the fixed-point number: one segment per window of ACKs. */
+	if (!increment && tp->snd_cwnd_cnt >= cwnd) {
+		cwnd++;
+		tp->snd_cwnd_cnt = 0;
+	}
+	if (is_slow_start)
+		cwnd = min(cwnd, (__u64)tp->snd_ssthresh);
+	tp->snd_cwnd = min(cwnd, (__u64)min(tp->snd_cwnd_clamp, LARGEST_WINDOW));
+}
+
 SEC("struct_ops")
 void BPF_PROG(hybla_init, struct sock *sk)
 {
@@ -84,7 +151,14 @@ void BPF_PROG(hybla_init, struct sock *sk)
 	ca->kept.avoidance = 0;
 	ca->rho = 0;
 	ca->min_srtt_us = 0;
+	ca->cents = 0;
 	ca->open = true;
+	if (!per_segment) {
+		ca->rho = linux_rho(tp);
+		ca->min_srtt_us = tp->srtt_us;
+		tp->snd_cwnd = min(ca->rho / EIGHTHS, LARGEST_WINDOW);
+		return;
+	}
 	update_rho(tp, ca);
 	tp->snd_cwnd = max(tp->snd_cwnd, ca->rho / RHO_ONE);
 }
@@ -108,6 +182,12 @@ void BPF_PROG(hybla_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 		return;
 	if (!ca->open || !ca->rho) {
 		tcp_reno_cong_avoid(sk, ack, acked);
+		if (!per_segment)
+			tp->snd_cwnd = min(tp->snd_cwnd, LARGEST_WINDOW);
+		return;
+	}
+	if (!per_segment) {
+		grow_by_ack(tp, ca);
 		return;
 	}
 	if (tcp_in_slow_start(tp)) {

@@ -23,6 +23,8 @@
  *     many packets as it acknowledges.
  *  3. Products have 64 bits; RTTs above 3.3 s are not truncated.
  *  4. get_info is missing: BPF does not support it.
+ *
+ * Unlike the kernel's: alpha and beta in 1/1024, fractions of segments kept; the kernel has 1/128 and 1/64.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

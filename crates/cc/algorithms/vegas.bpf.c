@@ -18,6 +18,8 @@
  * Departures from the kernel's tcp_vegas:
  *  1. Products have 64 bits: a window of 2^30 packets or an RTT of 100 s does not wrap.
  *  2. get_info is missing: BPF does not support it.
+ *
+ * Unlike the kernel's: no overflow at very large windows; ss shows no state (no get_info).
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

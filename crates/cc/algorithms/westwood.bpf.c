@@ -21,6 +21,8 @@
  *  3. Duplicate ACKs count one segment each while data is outstanding, subtracted when the sequence advances over them,
  *     without the kernel's special case for the header-predicted ("fast") path: the sum is the same.
  *  4. get_info is missing: BPF does not support it.
+ *
+ * Unlike the kernel's: times in microseconds, not ticks; a loss before the first sample halves the window.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -41,10 +41,21 @@ impl Algorithm {
 
     /// The first line of the file's opening comment, which describes the algorithm.
     pub fn summary(&self) -> &'static str {
+        self.comment_lines().find(|l| !l.is_empty() && !l.starts_with("SPDX")).unwrap_or_default()
+    }
+
+    /// How its behaviour departs from that of the kernel's algorithm of this name, in a few words; `None`
+    /// if it does not, or if the kernel has none of this name. The file's opening comment lists all
+    /// departures.
+    pub fn departure(&self) -> Option<&'static str> {
+        let line = self.comment_lines().find_map(|line| line.strip_prefix("Unlike the kernel's: "))?;
+        Some(line.trim_end_matches('.'))
+    }
+
+    /// The lines of the file's comments.
+    fn comment_lines(&self) -> impl Iterator<Item = &'static str> {
         let comments = self.text.split("/*").skip(1).filter_map(|c| c.split("*/").next());
-        let lines = comments.flat_map(str::lines).map(|l| l.trim().trim_start_matches('*').trim());
-        let mut lines = lines.filter(|l| !l.is_empty() && !l.starts_with("SPDX"));
-        lines.next().unwrap_or_default()
+        comments.flat_map(str::lines).map(|l| l.trim().trim_start_matches('*').trim())
     }
 }
 
@@ -133,4 +144,26 @@ fn read(path: &Path) -> io::Result<String> {
         return Err(io::Error::other(format!("larger than {} MB", LARGEST_BYTES / 1_000_000)));
     }
     std::fs::read_to_string(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel_source::kernel_source_file;
+
+    #[test]
+    fn each_algorithm_of_the_kernel_lists_its_departures_and_names_them_in_short() {
+        for algorithm in Algorithm::all() {
+            let name = algorithm.name;
+            let has_list = algorithm.text.contains("Departures from the kernel's");
+            let has_none = algorithm
+                .text
+                .lines()
+                .any(|line| line.contains("Departures from the kernel's") && line.contains(": none"));
+            assert_eq!(has_list, kernel_source_file(name).is_some(), "{name}");
+            assert_eq!(algorithm.departure().is_some(), has_list && !has_none, "{name}");
+        }
+        let alike = |name: &str| Algorithm::all().iter().any(|a| a.name == name && a.departure().is_none());
+        assert!(["highspeed", "bic", "hybla", "reno", "scalable"].into_iter().all(alike));
+    }
 }

@@ -14,6 +14,7 @@ mod golden_highspeed;
 mod golden_htcp;
 mod golden_hybla;
 mod golden_illinois;
+mod golden_linux;
 mod golden_reno;
 mod golden_sawtooth;
 mod golden_scalable;

@@ -1,8 +1,12 @@
-//! BIC's growth between two losses against its closed form.
+//! BIC's growth with `per_round_trip` between two losses against its closed form.
 
 use crate::ideal;
 use cc::{ParameterValue, ParameterValues};
 use ideal::{Flow, assert_close, values};
+
+fn paper() -> ParameterValues {
+    values([("per_round_trip", ParameterValue::Bool(true))])
+}
 
 /// Round trips from one window to another.
 fn rounds_until(flow: &mut Flow, window: u32) -> f64 {
@@ -18,7 +22,7 @@ fn rounds_until(flow: &mut Flow, window: u32) -> f64 {
 
 /// A flow right after a loss at this window.
 fn after_loss(w_max: u32) -> Flow {
-    let mut flow = Flow::new("bic", &ParameterValues::new(), 100_000).at_window(w_max);
+    let mut flow = Flow::new("bic", &paper(), 100_000).at_window(w_max);
     flow.lose();
     flow
 }
@@ -67,8 +71,9 @@ fn a_loss_below_the_last_maximum_reduces_it_further() {
     assert_eq!(flow.sk.snd_cwnd, 800 * 819 / 1024);
     flow.sk.snd_cwnd = 716;
     assert_close(flow.growth_per_round(50), 0.2, 0.02, "near 719");
-    let mut flow = Flow::new("bic", &values([("fast_convergence", ParameterValue::Bool(false))]), 100_000)
-        .at_window(1000);
+    let mut slow_convergence = paper();
+    slow_convergence.insert("fast_convergence".into(), ParameterValue::Bool(false));
+    let mut flow = Flow::new("bic", &slow_convergence, 100_000).at_window(1000);
     flow.lose();
     flow.sk.snd_cwnd = 800;
     flow.lose();
@@ -78,18 +83,18 @@ fn a_loss_below_the_last_maximum_reduces_it_further() {
 
 #[test]
 fn small_windows_are_reno_and_an_unknown_path_gives_5_percent() {
-    let mut flow = Flow::new("bic", &ParameterValues::new(), 100_000).at_window(10);
+    let mut flow = Flow::new("bic", &paper(), 100_000).at_window(10);
     assert_close(flow.growth_per_round(100), 1.0, 0.001, "10 segments");
     flow.lose();
     assert_eq!(flow.sk.snd_cwnd, 5);
-    let mut flow = Flow::new("bic", &ParameterValues::new(), 100_000).at_window(200);
+    let mut flow = Flow::new("bic", &paper(), 100_000).at_window(200);
     assert_close(
         flow.growth_per_round(100),
         200.0 / 12.0,
         0.01,
         "16 a round trip, by whole numbers of ACKs: 1 in 12",
     );
-    let mut flow = Flow::new("bic", &ParameterValues::new(), 100_000).at_window(2000);
+    let mut flow = Flow::new("bic", &paper(), 100_000).at_window(2000);
     assert_close(flow.growth_per_round(100), 100.0, 0.001, "5 %");
     flow.lose();
     flow.time_out();

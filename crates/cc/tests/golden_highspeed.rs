@@ -1,8 +1,8 @@
-//! HighSpeed TCP against the table of RFC 3649, Appendix B, and its formulae.
+//! HighSpeed TCP with `rfc3649` against the table of RFC 3649, Appendix B, and its formulae.
 
 use crate::ideal;
-use cc::ParameterValues;
-use ideal::Flow;
+use cc::ParameterValue;
+use ideal::{Flow, values};
 
 /// The table: window w, a(w), b(w), as printed.
 #[rustfmt::skip]
@@ -32,7 +32,7 @@ fn a(w: f64) -> f64 {
 }
 
 fn highspeed(window: u32) -> Flow {
-    Flow::new("highspeed", &ParameterValues::new(), 100_000).at_window(window)
+    Flow::new("highspeed", &values([("rfc3649", ParameterValue::Bool(true))]), 100_000).at_window(window)
 }
 
 /// Growth at this window, in segments per acknowledged window.

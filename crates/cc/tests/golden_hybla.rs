@@ -1,11 +1,11 @@
-//! Hybla: the rate grows as fast on a long path as on a short one.
+//! Hybla with `per_segment`: the rate grows as fast on a long path as on a short one.
 
 use crate::ideal;
-use cc::ParameterValues;
-use ideal::{Flow, assert_close};
+use cc::ParameterValue;
+use ideal::{Flow, assert_close, values};
 
 fn hybla(rtt_us: u64) -> Flow {
-    Flow::new("hybla", &ParameterValues::new(), rtt_us)
+    Flow::new("hybla", &values([("per_segment", ParameterValue::Bool(true))]), rtt_us)
 }
 
 #[test]

@@ -248,8 +248,10 @@ impl<C: CongestionControl> Connection<C> {
             let before = self.sk.snd_cwnd;
             self.cc.cong_avoid(&mut self.sk, ack, acked);
             let after = self.sk.snd_cwnd;
+            // Linux's hybla has a largest window.
+            let is_largest = self.cc.name() == "hybla" && after == 65_535;
             prop_assert!(
-                !self.loss_based || after >= before,
+                !self.loss_based || after >= before || is_largest,
                 "an ACK took the window from {} to {}",
                 before,
                 after

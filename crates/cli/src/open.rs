@@ -4,6 +4,7 @@ use std::{fs::File, io::Read, path::Path};
 
 use experiment::{Experiment, scenario_file};
 use scenario::ScenarioFile;
+use units::{KernelVersion, KernelVersionError};
 
 use crate::{commands::scenario::args::PathFlags, exit::Exit, output};
 
@@ -73,6 +74,16 @@ pub fn read_import(file: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
 pub fn import_name(file: &Path, fallback: &str) -> String {
     let stem = file.file_stem().filter(|_| file.as_os_str() != "-");
     stem.map_or(fallback.into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Parses the Linux version that the simulator is to use. A patched kernel is a host's, not a run's.
+pub fn parse_simulated_kernel(text: &str) -> Result<KernelVersion, String> {
+    match text.trim().ends_with("-web100") {
+        true => {
+            Err(format!("a patched kernel is a host's: write --set 'hosts.*.kernel=\"{}\"'", text.trim()))
+        }
+        false => text.parse().map_err(|error: KernelVersionError| error.to_string()),
+    }
 }
 
 /// `KEY=VALUE` of a `--set` option.

@@ -31,6 +31,7 @@ mod runs;
 mod scenarios;
 mod serve;
 mod sim;
+mod stacks;
 mod standing;
 mod standing_abuse;
 mod sweep;

@@ -8,6 +8,8 @@ use scenario::{FlowKind, FlowSpec, Host, Scenario, TcpSpec, UdpSpec};
 use units::{BitRate, Time};
 use verdict::{Buffer, FlowContext, Generator, PathLink};
 
+use crate::sysctl_defaults;
+
 /// Maximum size of a packet that a host with segmentation offload sends to its device (GSO_LEGACY_MAX_SIZE, linux/netdevice.h).
 const SUPER_PACKET_BYTES: u32 = 65_536;
 
@@ -135,6 +137,8 @@ pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
             .collect();
     }
     let FlowKind::Tcp(tcp) = &flow.kind else { return context };
+    context.device_queue_packets = scenario.host(&flow.from).and_then(|host| host.nic.tx_queue);
+    context.device_round_trip_packets = device_round_trip_packets(scenario, flow);
     context.pacing_bps = tcp.pacing.map(BitRate::as_f64);
     context.pacing_option = "the flow's pacing".into();
     context.generator = Some(Generator {
@@ -146,6 +150,14 @@ pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
     });
     (context.send_buffer, context.receive_buffer) = buffers(scenario, flow, tcp);
     context
+}
+
+/// The packets that the sending host's link carries in one round trip of the path.
+fn device_round_trip_packets(scenario: &Scenario, flow: &FlowSpec) -> Option<u64> {
+    let path = FlowPath::of(scenario, flow)?;
+    let (_, _, own_link) = path.there.first()?;
+    let packet_bits = f64::from(8 * (path.mtu + own_link.overhead));
+    Some((own_link.rate.mean()?.as_f64() * path.rtt.as_secs_f64() / packet_bits).ceil() as u64)
 }
 
 /// The sender's and the receiver's buffers.
@@ -172,19 +184,13 @@ pub fn setting(host: Option<&Host>, name: &str) -> Option<String> {
     let is_linux_24 = host.is_some_and(|host| host.kernel == Some((2, 4)));
     match host.and_then(|host| host.sysctl.get(name)) {
         Some(text) => Some(text.clone()),
-        None if is_linux_24 => linux_24_default(name),
-        None => fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok(),
+        None if is_linux_24 => sysctl_defaults::linux_default((2, 4), name),
+        None => machine_setting(name),
     }
 }
 
-/// The defaults of Linux 2.4. Its congestion control is not a sysctl but built into the stack.
-fn linux_24_default(name: &str) -> Option<String> {
-    let config = tcp::Config::linux24();
-    let three = |[min, default, max]: [u32; 3]| format!("{min} {default} {max}");
-    match name {
-        "net.ipv4.tcp_congestion_control" => Some("reno".into()),
-        "net.ipv4.tcp_rmem" => Some(three(config.rmem)),
-        "net.ipv4.tcp_wmem" => Some(three(config.wmem)),
-        _ => None,
-    }
+/// This machine's value of a sysctl; `None` if it has none of this name.
+pub(crate) fn machine_setting(name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()?;
+    Some(text.trim().replace('\t', " "))
 }

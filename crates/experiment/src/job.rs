@@ -19,6 +19,7 @@ use crate::{
     instant::{compact, now},
     reliability::{self, Unreliability},
     repeat::{MAX_TRIES, RepeatTime, Try, until_undisturbed},
+    sysctl_defaults,
 };
 
 /// One run that can be executed.
@@ -258,6 +259,7 @@ fn initial_summary(job: &Job<'_>) -> RunSummary {
         engine: job.engine.name(),
         variant: job.variant.clone(),
         kernel: simulated_kernel(job),
+        sysctl_defaults: Some(sysctl_defaults::describe(&job.scenario, &job.engine, job.experiment.kernel)),
         file: Some(job.experiment.path.display().to_string()),
         set: job.experiment.sets.iter().cloned().collect(),
         sweep: job.point.as_ref().map(|point| point.values.clone()).unwrap_or_default(),

@@ -52,6 +52,7 @@ pub mod reproduce;
 pub mod scenario_file;
 mod selection;
 mod sweep;
+mod sysctl_defaults;
 mod validation;
 
 pub use batch::run_all;

@@ -6,7 +6,7 @@ use scenario::{MAX_POINTS, Scenario};
 use crate::{
     EngineChoice, Error, Experiment, Job, Point, Result, congestion,
     engines::{check_guest, find_guest},
-    scenario_file,
+    scenario_file, sysctl_defaults,
 };
 
 /// Selects runs of an experiment.
@@ -62,7 +62,7 @@ impl Experiment {
                         point: point.clone(),
                         repeat: 1,
                         repeats,
-                        scenario: scenario.clone(),
+                        scenario: sysctl_defaults::state(scenario.clone(), engine, self.kernel),
                     }));
                 }
             }

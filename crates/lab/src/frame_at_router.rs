@@ -29,6 +29,8 @@ fn host(name: &str, address: &str, via: &str) -> Host {
         interfaces: vec![interface(address)],
         mtu: 1500,
         kernel: None,
+        web100: false,
+        local_congestion: true,
         sysctl: BTreeMap::new(),
         routes: vec![StaticRoute { to: cidr("0.0.0.0/0"), via: via.parse().unwrap() }],
         nic: Nic::default(),
@@ -56,6 +58,7 @@ fn scenario(spec: PipeSpec) -> Scenario {
         sample: Time::from_millis(10),
         seed: 1,
         repeat: 1,
+        sysctl: None,
         hosts: vec![host("h1", "10.0.0.1/31", "10.0.0.0"), host("h2", "10.0.0.2/31", "10.0.0.3")],
         switches: vec!["s1".into()],
         routers: vec![Router {

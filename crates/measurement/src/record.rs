@@ -28,6 +28,7 @@ pub fn initial_run(engine: EngineName, started: String) -> RunSummary {
         engine,
         variant: None,
         kernel: None,
+        sysctl_defaults: None,
         file: None,
         set: Default::default(),
         sweep: Default::default(),

@@ -50,7 +50,7 @@ pub use loss::{
     cubic_window_segs, loss_for_cubic, loss_for_reno, mathis_bps, pftk_bps, reno_window_segs,
     window_throughput_bps,
 };
-pub use predict::{ControlLaw, GoodputLimit, PathInputs, Prediction, predict};
+pub use predict::{ControlLaw, DeviceQueue, GoodputLimit, PathInputs, Prediction, predict};
 pub use receive_share::{HALF, first_packet_segs, received_truesize, window_share};
 pub use search::{SearchRange, Trial, root_mean_square, search};
 pub use start::{INITIAL_WINDOW_SEGS, SlowStart, initial_window_bytes};

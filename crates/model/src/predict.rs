@@ -27,6 +27,17 @@ pub enum ControlLaw {
     Unknown,
 }
 
+/// The transmit queue of a host whose TCP fills it: Linux without TCP small queues (before 3.6).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DeviceQueue {
+    /// Its length, packets.
+    pub packets: u32,
+    /// Rate at which it drains: that of the host's link.
+    pub rate: BitRate,
+    /// A full queue reduces the congestion window.
+    pub is_congestion: bool,
+}
+
 /// The properties of a flow and its path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathInputs {
@@ -36,6 +47,8 @@ pub struct PathInputs {
     pub overhead: u32,
     /// Capacity of its queue, bytes; `None` if it never drops.
     pub queue: Option<Bytes>,
+    /// The sender's own device, if its transmit queue can overflow.
+    pub device: Option<DeviceQueue>,
     /// Two-way propagation delay.
     pub rtt: Time,
     /// MTU of the path, bytes of IP.
@@ -129,6 +142,7 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
     let mut limits = Vec::new();
     limits.extend(path_limit(inputs, wire_limit_bps, receive_window.min(send_window), segment));
     limits.extend(window_limits(inputs, receive_window, send_window, share));
+    limits.extend(local_queue_limit(inputs, wire_limit_bps, receive_window.min(send_window), segment));
     limits.extend(loss_limit(inputs, segment));
     limits.extend(application_limits(inputs));
     limits.sort_by(|a, b| a.bps.total_cmp(&b.bps));
@@ -242,6 +256,60 @@ fn window_limits(
     vec![receive, send]
 }
 
+/// Growth per round trip in slow start where each ACK acknowledges two segments.
+const SLOW_START_GROWTH_BY_ACKS: f64 = 1.5;
+
+/// The limit by the transmit queue of the sender's device.
+///
+/// Where the host's link is the path's slowest, the sawtooth is that of the device's queue. Where another
+/// link is slower, the queue overflows once, in slow start: ACKs arrive at the rate R of the slowest link,
+/// 1.5 R leaves, and the part beyond the link's rate L waits. A window of w segments leaves w (1 - L / 1.5
+/// R) of them in the queue. Growth then continues from half of that window by the increment per round trip.
+fn local_queue_limit(
+    inputs: &PathInputs,
+    wire_limit_bps: Option<f64>,
+    window: f64,
+    segment: u32,
+) -> Option<GoodputLimit> {
+    let device = inputs.device.filter(|device| device.is_congestion)?;
+    let (wire, slowest) = wire_limit_bps.zip(inputs.rate)?;
+    let ControlLaw::Aimd(rule) = inputs.law else { return None };
+    let (bdp, packets) = (bdp_f64(slowest, inputs.rtt), f64::from(device.packets));
+    let packet = f64::from(inputs.mtu + inputs.overhead);
+    if device.rate <= slowest {
+        let queue = packets * packet;
+        if bdp <= 0.0 || window <= bdp + queue {
+            return None;
+        }
+        let used = sawtooth_utilization(rule, queue / bdp);
+        let sentence = format!(
+            "the device queue of {packets:.0} packets overflows at a window of {}, and {} uses {:.0} % of the link then",
+            Bytes(three_digits(bdp + queue)),
+            inputs.cc,
+            used * 100.0
+        );
+        return Some(GoodputLimit { cause: Cause::LocalQueue, bps: wire * used, sentence });
+    }
+    let waiting_share = 1.0 - device.rate.as_f64() / (SLOW_START_GROWTH_BY_ACKS * slowest.as_f64());
+    let overflow_segs = packets / waiting_share.max(f64::MIN_POSITIVE);
+    if waiting_share <= 0.0 || overflow_segs * f64::from(segment) >= window.min(bdp) {
+        return None;
+    }
+    let round_trips = inputs.duration.as_secs_f64() / inputs.rtt.as_secs_f64();
+    let first = overflow_segs * (1.0 - rule.decrease);
+    let mean_segs = first + rule.increase_segs * round_trips / 2.0;
+    let sentence = format!(
+        "in slow start the device queue of {packets:.0} packets overflows at a window of {overflow_segs:.0} segments; from \
+         {first:.0} on the window grows by {:.1} a round trip: {mean_segs:.0} segments on average",
+        rule.increase_segs
+    );
+    Some(GoodputLimit {
+        cause: Cause::LocalQueue,
+        bps: window_throughput_bps(mean_segs, segment, inputs.rtt),
+        sentence,
+    })
+}
+
 /// The limit by the loss-throughput law of the congestion control; BBR has none at small loss rates.
 fn loss_limit(inputs: &PathInputs, segment: u32) -> Option<GoodputLimit> {
     if inputs.loss <= 0.0 || inputs.rtt == Time::ZERO {
@@ -289,6 +357,7 @@ mod tests {
             rate: Some(BitRate(10_000_000_000)),
             overhead: 14,
             queue: Some(Bytes(25_000_000)),
+            device: None,
             rtt: Time::from_millis(20),
             mtu: 1500,
             mss: None,
@@ -357,6 +426,39 @@ mod tests {
         assert_eq!((unscaled.verdict, unscaled.receive_window_bytes), (Cause::ReceiveWindow, 65_535.0));
         let jumbo = predict(&PathInputs { mtu: 9000, ..lab8(NEW, 52_428_800) });
         assert!((jumbo.steady_goodput_bps / 9.927e9 - 1.0).abs() < 0.001, "{jumbo:?}");
+    }
+
+    #[test]
+    fn the_senders_own_device_queue_limits_a_stack_without_small_queues() {
+        let gigabit = BitRate(1_000_000_000);
+        let device = |packets, is_congestion| Some(DeviceQueue { packets, rate: gigabit, is_congestion });
+        let reno = |device, rate: u64| PathInputs {
+            rate: Some(BitRate(rate)),
+            rtt: Time::from_millis(100),
+            queue: None,
+            device,
+            law: ControlLaw::Aimd(Aimd::RENO_DELAYED_ACK),
+            ..lab8(OLD, 64 << 20)
+        };
+        // The host's link is the slowest: a queue of 100 x 1514 B beside 12.5 MB, a sawtooth from half to
+        // all of both.
+        let own = predict(&reno(device(100, true), 1_000_000_000));
+        assert_eq!(own.verdict, Cause::LocalQueue);
+        let used = own.steady_goodput_bps / own.wire_limit_bps.unwrap();
+        assert!((0.74..0.78).contains(&used), "{used}");
+        // Both remedies work, and a queue of one product of rate and delay holds the sawtooth.
+        for remedy in [device(100, false), device(8257, true), None] {
+            let mended = predict(&reno(remedy, 1_000_000_000));
+            assert!(mended.steady_goodput_bps > 0.99 * mended.wire_limit_bps.unwrap(), "{remedy:?}");
+        }
+        // Behind it 800 Mb/s: of 600 segments in slow start 1 - 1 / 1.2 wait, which are 100. The window
+        // restarts at 300 and grows by 0.5 in each of 200 round trips.
+        let slower = predict(&reno(device(100, true), 800_000_000));
+        assert_eq!(slower.verdict, Cause::LocalQueue);
+        let segs = slower.steady_goodput_bps / 8.0 * 0.1 / f64::from(slower.mss_bytes);
+        assert!((segs - 350.0).abs() < 0.5, "{segs}");
+        // At half the rate slow start does not exceed the host's link.
+        assert_eq!(predict(&reno(device(100, true), 500_000_000)).verdict, Cause::PathRate);
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(crate) const HOST: Keys = Keys {
         "address",
         "mtu",
         "kernel",
+        "local_congestion",
         "sysctl",
         "interfaces",
         "gateway",
@@ -35,6 +36,11 @@ pub(crate) const HOST: Keys = Keys {
     ],
     nested: None,
 };
+/// The suffix of a kernel with web100's patch.
+pub(crate) const WEB100_SUFFIX: &str = "-web100";
+/// Length of the device queue of the Linux 2.4 with web100, packets (`txqueuelen` of a gigabit card of
+/// 2004; Hirabaru, e-VLBI workshop 2004).
+const WEB100_TX_QUEUE: u32 = 100;
 const DEFAULT_MTU: u64 = 1500;
 /// From the smallest MTU of IPv4 (RFC 791) to the largest of a TAP device (65,535 less its Ethernet header).
 pub(crate) const MTU: std::ops::RangeInclusive<u64> = 68..=65521;
@@ -66,13 +72,19 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
     let mut routes: Vec<StaticRoute> =
         gateways.map(|(via, _)| StaticRoute { to: default_route(via), via }).collect();
     routes.extend(decode_routes(&mut reader));
-    let nic = decode_nic(&mut reader, mtu);
+    let mut nic = decode_nic(&mut reader, mtu);
+    if kernel.is_some_and(|kernel| kernel.web100) {
+        nic.tx_queue = nic.tx_queue.or(Some(WEB100_TX_QUEUE));
+    }
+    let local_congestion = reader.boolean("local_congestion").unwrap_or(true);
     let (start, stop) = (command("start", &mut reader), command("stop", &mut reader));
     Some(Host {
         name,
         interfaces: interfaces?,
         mtu,
-        kernel,
+        kernel: kernel.map(|kernel| kernel.version),
+        web100: kernel.is_some_and(|kernel| kernel.web100),
+        local_congestion,
         sysctl: sysctl.unwrap_or_default(),
         routes,
         nic,
@@ -81,13 +93,35 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
     })
 }
 
-/// Decodes `"2.4"`: the Linux version whose TCP the host has in the simulator.
-fn decode_kernel(reader: &mut Reader) -> Option<(u8, u8)> {
-    const HELP: &str = "the simulator has 2.4, and 5.0 and later; write for example \"2.4\" or \"6.1\"";
+/// A kernel that the simulator has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SimulatedKernel {
+    /// Major and minor version.
+    pub(crate) version: (u8, u8),
+    /// With the patch of web100, for 2.4 only.
+    pub(crate) web100: bool,
+}
+
+/// Parses `2.4`, `6.1`, `linux-2.4-web100`.
+pub(crate) fn simulated_kernel(text: &str) -> Option<SimulatedKernel> {
+    let text = text.trim();
+    let text = text.strip_prefix("linux-").unwrap_or(text);
+    let (number, web100) = match text.strip_suffix(WEB100_SUFFIX) {
+        Some(number) => (number, true),
+        None => (text, false),
+    };
+    let version = number.parse::<KernelVersion>().ok()?;
+    let version = (u8::try_from(version.major).ok()?, u8::try_from(version.minor).ok()?);
+    let is_known = if web100 { version == (2, 4) } else { is_simulated(version) };
+    is_known.then_some(SimulatedKernel { version, web100 })
+}
+
+/// Decodes `"2.4"`: the kernel whose TCP the host has in the simulator.
+fn decode_kernel(reader: &mut Reader) -> Option<SimulatedKernel> {
+    const HELP: &str =
+        "the simulator has 2.4, 2.4-web100, and 5.0 and later; write for example \"2.4\" or \"6.1\"";
     let text = reader.text("kernel")?;
-    let version = text.parse::<KernelVersion>().ok();
-    let small = version.and_then(|v| Some((u8::try_from(v.major).ok()?, u8::try_from(v.minor).ok()?)));
-    let simulated = small.filter(|version| is_simulated(*version));
+    let simulated = simulated_kernel(&text);
     if simulated.is_none() {
         reader.report("kernel", format!("kernel {text:?} is not simulated"), HELP);
     }

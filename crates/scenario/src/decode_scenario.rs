@@ -5,7 +5,7 @@ use units::Time;
 
 use crate::{
     decode_flows::decode_flows,
-    decode_hosts::decode_hosts,
+    decode_hosts::{decode_hosts, simulated_kernel},
     decode_links::decode_links,
     decode_routers::decode_routers,
     error::Problems,
@@ -13,7 +13,7 @@ use crate::{
     read::{Keys, Reader},
     trace_file::Files,
     tree::{FILE_START, Table},
-    types::Scenario,
+    types::{Scenario, SysctlDefaults},
 };
 
 pub(crate) const TOP: Keys = Keys {
@@ -24,6 +24,7 @@ pub(crate) const TOP: Keys = Keys {
         "sample",
         "seed",
         "repeat",
+        "sysctl",
         "hosts",
         "switches",
         "routers",
@@ -55,6 +56,7 @@ pub(crate) fn decode_scenario(name: &str, root: &Table, files: &Files, problems:
     let sample = sample(&mut top);
     let seed = top.integer("seed", 0..=u64::MAX, "").unwrap_or(1);
     let repeat = top.integer("repeat", 1..=1000, "").unwrap_or(1) as u32;
+    let sysctl = sysctl_defaults(&mut top);
     let captures = top.texts("capture").into_iter().map(|(name, _)| name.to_owned()).collect();
     let links = decode_links(root, files, problems);
     Scenario {
@@ -64,6 +66,7 @@ pub(crate) fn decode_scenario(name: &str, root: &Table, files: &Files, problems:
         sample,
         seed,
         repeat,
+        sysctl,
         hosts: decode_hosts(root, &links, problems),
         switches: decode_switches(root, problems),
         routers: decode_routers(root, &links, problems),
@@ -79,6 +82,23 @@ fn sample(top: &mut Reader) -> Time {
         top.report("sample", format!("\"sample\" cannot be {sample}"), "write a time from 1us to 10s");
     }
     sample
+}
+
+/// Decodes `"machine"` or a kernel whose defaults apply, such as `"6.1"`.
+fn sysctl_defaults(top: &mut Reader) -> Option<SysctlDefaults> {
+    let text = top.text("sysctl")?;
+    if text.trim() == "machine" {
+        return Some(SysctlDefaults::Machine);
+    }
+    match simulated_kernel(&text) {
+        Some(kernel) => Some(SysctlDefaults::Linux(kernel.version)),
+        None => {
+            let help = "write \"machine\" for the values of the machine that runs it, or a kernel whose defaults \
+                        apply: \"2.4\", or 5.0 and later, such as \"6.1\"";
+            top.report("sysctl", format!("there are no sysctl defaults of {text:?}"), help);
+            None
+        }
+    }
 }
 
 fn decode_switches(root: &Table, problems: &mut Problems) -> Vec<String> {

@@ -20,7 +20,8 @@ use crate::{
 pub(crate) const LAYER: Keys = Keys {
     what: "a variant or --set",
     known: &[
-        "title", "duration", "sample", "seed", "repeat", "hosts", "routers", "links", "flows", "capture",
+        "title", "duration", "sample", "seed", "repeat", "sysctl", "hosts", "routers", "links", "flows",
+        "capture",
     ],
     nested: None,
 };

@@ -98,5 +98,5 @@ pub use sweep::MAX_POINTS;
 pub use trace_file::ReadFile;
 pub use types::{
     BurstLengths, Bursts, Cidr, FlowKind, FlowSpec, Host, Interface, Link, LinkChange, Nic, PingSpec, Router,
-    Scenario, StaticRoute, TcpSpec, UdpSpec, XcpSpec,
+    Scenario, StaticRoute, SysctlDefaults, TcpSpec, UdpSpec, XcpSpec,
 };

@@ -73,7 +73,9 @@ const DIRECTION: &str = "a link's direction";
 const FLOW: &str = "a flow";
 const COMMANDS: &str = "commands run only with longfat lab up --run-commands";
 const NO_CAPTURE: &str = "packets are captured in the lab only";
-const NO_NIC: &str = "hosts send single packets (no super-packets), without a device queue";
+const ALWAYS_LOCAL_CONGESTION: &str =
+    "Linux reduces the window whenever the host's own device drops a packet, and has no setting for it";
+const NO_NIC: &str = "hosts send single packets (no super-packets)";
 
 /// All keys except sysctls: [`Scenario::not_modelled`] takes which of them an engine applies as an argument.
 pub const FEATURES: &[Feature] = &[
@@ -82,6 +84,7 @@ pub const FEATURES: &[Feature] = &[
     full("a scenario", "sample"),
     full("a scenario", "seed"),
     full("a scenario", "repeat"),
+    full("a scenario", "sysctl"),
     full("a scenario", "hosts"),
     full("a scenario", "switches"),
     full("a scenario", "routers"),
@@ -114,10 +117,16 @@ pub const FEATURES: &[Feature] = &[
         handling: [Full, Full, Not("every host has the kernel that runs the lab")],
         used: |s| hosts(s, "kernel", |host| host.kernel.is_some()),
     },
+    Feature {
+        table: HOST,
+        key: "local_congestion",
+        handling: [Full, Full, Not(ALWAYS_LOCAL_CONGESTION)],
+        used: |s| hosts(s, "local_congestion", |host| !host.local_congestion),
+    },
     // Each engine decides which sysctls it applies.
     full(HOST, "sysctl"),
     full(HOST, "nic"),
-    not_by_model(HOST, "tx_queue", NO_NIC, |s| hosts(s, "nic.tx_queue", |host| host.nic.tx_queue.is_some())),
+    full(HOST, "tx_queue"),
     // Short forms of the keys of `nic`.
     full(HOST, "tso"),
     full(HOST, "gso"),

@@ -64,6 +64,9 @@ pub(crate) fn check_name(named: NamedKind, name: &str, span: Span, problems: &mu
     }
 }
 
+/// A sysctl of web100: whether a full device queue is congestion.
+const WAD_IFQ: &str = "net.ipv4.WAD_IFQ";
+
 /// Reports an invalid name of a sysctl.
 pub(crate) fn check_sysctl(name: &str, span: Span, problems: &mut Problems) {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.-".contains(c);
@@ -73,6 +76,8 @@ pub(crate) fn check_sysctl(name: &str, span: Span, problems: &mut Problems) {
             format!("{name:?} is not a network setting of a host"),
             "write a name that begins with \"net.\", for example \"net.ipv4.tcp_rmem\"",
         );
+    } else if name == WAD_IFQ {
+        // web100 has the only one with capital letters.
     } else if !name.chars().all(allowed) || name.split('.').any(str::is_empty) {
         problems.add_help(
             span,

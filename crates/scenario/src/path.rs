@@ -244,6 +244,8 @@ mod tests {
             stop: None,
             mtu: 1500,
             kernel: None,
+            web100: false,
+            local_congestion: true,
             sysctl: Default::default(),
         };
         let link = |(a, b): &(&str, &str)| Link {
@@ -260,6 +262,7 @@ mod tests {
             sample: Time::from_millis(10),
             seed: 1,
             repeat: 1,
+            sysctl: None,
             hosts: hosts.iter().enumerate().map(host).collect(),
             switches: switches.iter().map(|s| (*s).to_owned()).collect(),
             links: links.iter().map(link).collect(),

@@ -7,9 +7,13 @@ use units::Time;
 
 use crate::{
     cc::{Cc, CcValues},
+    decode_hosts::WEB100_SUFFIX,
     print_pipe::{Detail, inline},
     quote::{quote, quote_lines},
-    types::{BurstLengths, FlowKind, FlowSpec, Host, Interface, Link, Nic, Router, Scenario, StaticRoute},
+    types::{
+        BurstLengths, FlowKind, FlowSpec, Host, Interface, Link, Nic, Router, Scenario, StaticRoute,
+        SysctlDefaults,
+    },
 };
 
 impl Scenario {
@@ -23,6 +27,7 @@ impl Scenario {
         put(&mut out, "sample", quote(self.sample));
         put(&mut out, "seed", self.seed);
         put(&mut out, "repeat", self.repeat);
+        put_some(&mut out, "sysctl", self.sysctl.map(|of| quote(sysctl_defaults(of))));
         if !self.captures.is_empty() {
             let names: Vec<String> = self.captures.iter().map(quote).collect();
             put(&mut out, "capture", format!("[{}]", names.join(", ")));
@@ -40,12 +45,21 @@ impl Scenario {
     }
 }
 
+fn sysctl_defaults(of: SysctlDefaults) -> String {
+    match of {
+        SysctlDefaults::Machine => "machine".into(),
+        SysctlDefaults::Linux((major, minor)) => format!("{major}.{minor}"),
+    }
+}
+
 fn put_host(out: &mut String, host: &Host) {
     let _ = writeln!(out, "\n[hosts.{}]", host.name);
     put(out, "address", addresses(&host.interfaces[..1.min(host.interfaces.len())]));
     put_interfaces(out, &host.interfaces, 1);
     put(out, "mtu", host.mtu);
-    put_some(out, "kernel", host.kernel.map(|(major, minor)| quote(format!("{major}.{minor}"))));
+    let suffix = if host.web100 { WEB100_SUFFIX } else { "" };
+    put_some(out, "kernel", host.kernel.map(|(major, minor)| quote(format!("{major}.{minor}{suffix}"))));
+    put_some(out, "local_congestion", (!host.local_congestion).then_some(false));
     put_routes(out, &host.routes);
     put_nic(out, &host.nic);
     put_some(out, "start", host.start.as_ref().map(quote));

@@ -26,6 +26,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Number of runs of the experiment.
     pub repeat: u32,
+    /// Whose sysctls hosts have where the file states none; `None` leaves it to the run.
+    pub sysctl: Option<SysctlDefaults>,
     /// The hosts, in the order of the file.
     pub hosts: Vec<Host>,
     /// The switches' names, in the file's order.
@@ -52,6 +54,15 @@ impl Scenario {
     }
 }
 
+/// Whose values the sysctls have that the scenario does not state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SysctlDefaults {
+    /// Those of the machine that runs the scenario.
+    Machine,
+    /// The defaults of a Linux version, by major and minor number.
+    Linux((u8, u8)),
+}
+
 /// A host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
@@ -68,6 +79,11 @@ pub struct Host {
     pub routes: Vec<StaticRoute>,
     /// Major and minor version of Linux in the simulator; `None` means the run's default.
     pub kernel: Option<(u8, u8)>,
+    /// Its Linux 2.4 has web100's patch (`kernel = "2.4-web100"`).
+    pub web100: bool,
+    /// The kernel reduces the congestion window when the host's own device queue is full; without it a full
+    /// queue only delays the data (`WAD_IFQ` of web100).
+    pub local_congestion: bool,
     /// Its network interface card.
     pub nic: Nic,
     /// Command to run when the lab is up.

@@ -103,6 +103,11 @@ fn keys() {
             "dealy =",
             r#"f.toml:15:30: unknown key "dealy" in a link's direction; did you mean "delay"?"#,
         ),
+        (
+            r#"sample = "10ms""#,
+            r#"sysctl = "windows""#,
+            r#"f.toml:2:10: there are no sysctl defaults of "windows"; write "machine" for the values of the machine that runs it, or a kernel whose defaults apply: "2.4", or 5.0 and later, such as "6.1""#,
+        ),
         ("sample =", "sampel =", r#"f.toml:2:1: unknown key "sampel" in a scenario; did you mean "sample"?"#),
         (
             r#"cc = "cubic""#,
@@ -695,7 +700,7 @@ fn variants() {
         (
             r#"flows.bulk.cc = "reno""#,
             "switches.names = []",
-            r#"f.toml:31:1: variant "reno": unknown key "switches" in a variant or --set; expected one of: title, duration, sample, seed, repeat, hosts, routers, links, flows, capture"#,
+            r#"f.toml:31:1: variant "reno": unknown key "switches" in a variant or --set; expected one of: title, duration, sample, seed, repeat, sysctl, hosts, routers, links, flows, capture"#,
         ),
         (
             r#"flows.bulk.cc = "reno""#,

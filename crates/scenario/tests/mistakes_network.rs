@@ -800,7 +800,7 @@ stop = 5
             r#"address = "10.0.1.1/24"
 clock_offset = "1ms"
 "#,
-            r#"f.toml:4:1: unknown key "clock_offset" in a host; expected one of: address, mtu, kernel, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gro, start, stop"#,
+            r#"f.toml:4:1: unknown key "clock_offset" in a host; expected one of: address, mtu, kernel, local_congestion, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gro, start, stop"#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -808,7 +808,23 @@ clock_offset = "1ms"
             r#"address = "10.0.1.1/24"
 kernel = "2.6.32"
 "#,
-            r#"f.toml:4:10: kernel "2.6.32" is not simulated; the simulator has 2.4, and 5.0 and later; write for example "2.4" or "6.1""#,
+            r#"f.toml:4:10: kernel "2.6.32" is not simulated; the simulator has 2.4, 2.4-web100, and 5.0 and later; write for example "2.4" or "6.1""#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
+kernel = "6.1-web100"
+"#,
+            r#"f.toml:4:10: kernel "6.1-web100" is not simulated; the simulator has 2.4, 2.4-web100, and 5.0 and later; write for example "2.4" or "6.1""#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
+local_congestion = "no"
+"#,
+            r#"f.toml:4:20: "local_congestion" is true or false, not a string; write local_congestion = true, without quotes"#,
         ),
         (
             r#"address = "10.0.1.1/24"

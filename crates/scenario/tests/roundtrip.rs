@@ -30,6 +30,7 @@ fn every_bundled_variant() {
 const EVERYTHING: &str = r#"
     title = "x"
     duration = "1h"
+    sysctl = "machine"
     sample = "1ms"
     seed = 18446744073709551615
     repeat = 3
@@ -94,6 +95,7 @@ const EVERYTHING: &str = r#"
 const NETWORK: &str = r#"
     capture = ["h1", "trunk"]
     duration = "1min"
+    sysctl = "2.4"
     [hosts.h1]
     address = ["10.0.1.1/24", "fd01::1/64"]
     interfaces = { eth1 = ["10.9.0.1/24", "fd09::1/64"] }
@@ -110,6 +112,8 @@ const NETWORK: &str = r#"
     tx_queue = 1000
     [hosts.h3]
     address = "fd03::1/64"
+    kernel = "linux-2.4-web100"
+    local_congestion = false
     [routers]
     names = ["r2"]
     [routers.r1]

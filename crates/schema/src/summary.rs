@@ -59,6 +59,10 @@ pub struct RunSummary {
     /// The kernel that was simulated or booted as a guest, where it is not the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
+    /// Whose sysctls the hosts had where the scenario states none: "this machine's", or "Linux 6.1's
+    /// defaults"; several, separated by commas, where hosts differ. Absent for runs without a scenario.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sysctl_defaults: Option<String>,
     /// The scenario file as the user named it; absent for runs without one (tests between hosts, imports).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,

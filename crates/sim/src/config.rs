@@ -20,10 +20,9 @@ pub(crate) fn config(
         user_mss: tcp.mss.map(|mss| u16::try_from(mss).unwrap_or(u16::MAX)),
         ..kernel_config(defaults, host)
     };
+    config.local_congestion = host.local_congestion;
     let is_linux24 = config.profile == Profile::Linux24;
-    for (name, value) in
-        host.sysctl.iter().filter(|(name, _)| !is_linux24 || SYSCTLS_24.contains(&name.as_str()))
-    {
+    for (name, value) in host.sysctl.iter().filter(|(name, _)| has_sysctl(is_linux24, host, name)) {
         set(&mut config, name, value).map_err(|expected| Error::Sysctl {
             host: host.name.clone(),
             name: name.clone(),
@@ -57,7 +56,15 @@ pub(crate) fn config(
 /// True if a host's sysctl affects its simulated TCP.
 pub fn applies_sysctl(defaults: &HostDefaults, host: &Host, name: &str) -> bool {
     let is_known = set(&mut Config::default(), name, "").is_err();
-    is_known && (defaults.kernel_of(host) >= (2, 6) || SYSCTLS_24.contains(&name))
+    is_known && has_sysctl(defaults.kernel_of(host) < (2, 6), host, name)
+}
+
+/// True if a host's kernel has a sysctl of [`set`].
+fn has_sysctl(is_linux24: bool, host: &Host, name: &str) -> bool {
+    match SYSCTLS_WEB100.contains(&name) {
+        true => is_linux24 && host.web100,
+        false => !is_linux24 || SYSCTLS_24.contains(&name),
+    }
 }
 
 /// A host's settings before its own sysctls: `defaults`, or for Linux 2.4 that kernel's defaults.
@@ -95,6 +102,10 @@ const SYSCTLS_24: [&str; 14] = [
     "net.ipv4.tcp_retries2",
     "net.ipv4.tcp_syn_retries",
 ];
+
+/// Those of web100's patch to Linux 2.4.
+const SYSCTLS_WEB100: [&str; 3] =
+    ["net.ipv4.WAD_IFQ", "net.ipv4.web100_rbufmode", "net.ipv4.web100_sbufmode"];
 
 /// What a valid value is.
 type Expected = &'static str;
@@ -139,6 +150,11 @@ fn set(config: &mut Config, name: &str, value: &str) -> Result<(), Expected> {
         "net.ipv4.tcp_retries1" => config.retries1 = number(value)?,
         "net.ipv4.tcp_retries2" => config.retries2 = number(value)?,
         "net.ipv4.tcp_syn_retries" => config.syn_retries = number(value)?,
+        // 1: a full device queue is no congestion.
+        "net.ipv4.WAD_IFQ" => config.local_congestion &= number::<u32>(value)? == 0,
+        "net.ipv4.web100_rbufmode" => config.moderate_rcvbuf = number::<u32>(value)? != 0,
+        // Linux 2.4 tunes the send buffer without web100 too.
+        "net.ipv4.web100_sbufmode" => drop(number::<u32>(value)?),
         _ => {}
     }
     Ok(())

@@ -89,6 +89,58 @@ fn a_transmit_queue_of_one_bdp_keeps_the_link_busy() {
     assert!(bytes(&short) < 0.92 * bytes(&outcome), "{} and {} Mb/s", bytes(&short), bytes(&outcome));
 }
 
+/// A full device queue reduces the window in Linux 2.4. With `WAD_IFQ=1` of web100 it only delays the data.
+#[test]
+fn a_full_device_queue_is_no_congestion_with_wad_ifq() {
+    let flow = "cc = \"reno\"\nreceive_buffer = \"4MB\"";
+    let bytes = |hosts: &str| {
+        let outcome = run(60, hosts, flow);
+        assert_eq!(retransmitted(&outcome), 0, "nothing is lost, with any setting");
+        let cwr = outcome.flows.iter().filter(|row| row.ca_state == Some(2)).count();
+        (outcome.flow_totals[0].bytes as f64 * 8e-6 / 60.0, cwr)
+    };
+    let (reduced, in_cwr) = bytes("kernel = \"2.4-web100\"\ntx_queue = 20");
+    assert!(in_cwr > 0);
+    for hosts in [
+        "kernel = \"2.4-web100\"\ntx_queue = 20\nlocal_congestion = false",
+        "kernel = \"2.4-web100\"\ntx_queue = 20\nsysctl = { \"net.ipv4.WAD_IFQ\" = 1 }",
+    ] {
+        let (mbps, in_cwr) = bytes(hosts);
+        assert!(
+            mbps > 1.08 * reduced && in_cwr == 0,
+            "{hosts}: {mbps} after {reduced} Mb/s, {in_cwr} samples in CWR"
+        );
+    }
+    // Only web100 has the sysctl.
+    let (unpatched, _) = bytes("kernel = \"2.4\"\ntx_queue = 20\nsysctl = { \"net.ipv4.WAD_IFQ\" = 1 }");
+    assert_eq!(unpatched, reduced);
+}
+
+/// `web100_rbufmode=1` tunes the receive buffer, which Linux 2.4 leaves at tcp_rmem's middle value.
+#[test]
+fn web100_tunes_the_receive_buffer() {
+    let bytes = |mode: u8| {
+        let hosts = format!(
+            "kernel = \"2.4-web100\"\nsysctl = {{ \"net.ipv4.web100_rbufmode\" = {mode}, \
+             \"net.ipv4.tcp_rmem\" = \"4096 87380 8000000\", \"net.ipv4.tcp_wmem\" = \"4096 16384 8000000\" }}"
+        );
+        run(30, &hosts, "cc = \"reno\"").flow_totals[0].bytes as f64 * 8e-6 / 30.0
+    };
+    let (fixed, tuned) = (bytes(0), bytes(1));
+    // 65,535 bytes a round trip of 50 ms are 10.5 Mb/s.
+    assert!((8.0..10.6).contains(&fixed) && tuned > 5.0 * fixed, "{fixed} and {tuned} Mb/s");
+}
+
+/// The profile's device has its queue of 100 packets without being told.
+#[test]
+fn web100_has_the_device_queue_of_its_time() {
+    let text = "[hosts.h1]\naddress = \"10.0.0.1/24\"\nkernel = \"2.4-web100\"\n[hosts.h2]\naddress = \"10.0.0.2/24\"\n\
+                kernel = \"2.4-web100\"\ntx_queue = 7\n[[links]]\nends = [\"h1\", \"h2\"]\n";
+    let scenario = scenario::ScenarioFile::parse("s", text).unwrap().resolve(None, &[]).unwrap();
+    let queues: Vec<_> = scenario.hosts.iter().map(|host| host.nic.tx_queue).collect();
+    assert_eq!(queues, [Some(100), Some(7)]);
+}
+
 /// TCP Small Queues: Linux 6 keeps its data in the socket, so the transmit queue stays short with any window.
 #[test]
 fn tcp_small_queues_keep_the_delay_short() {

@@ -37,6 +37,11 @@ pub struct FlowContext {
     pub is_one_host: bool,
     /// Segments that the sending host's own device or its queueing discipline dropped during the flow.
     pub device_drops: u64,
+    /// Length of the transmit queue of the sending host's device, packets, where the scenario states it.
+    pub device_queue_packets: Option<u32>,
+    /// The product of the sending host's link rate and the path's round-trip time, packets of the path's
+    /// MTU: a device queue of this length holds what TCP sends in one round trip.
+    pub device_round_trip_packets: Option<u64>,
     /// How busy the hosts' processors were, one sentence each: evidence where they were the limit.
     pub host_use: Vec<String>,
 }

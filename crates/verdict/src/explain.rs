@@ -133,7 +133,10 @@ fn ecn_marks(facts: &Facts, rows: &[&FlowSample]) -> Explanation {
 
 fn local_queue(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
     let from = &context.from;
-    let evidence = match context.device_drops {
+    let queue = context.device_queue_packets.map(|packets| {
+        format!("the transmit queue of {from}'s device holds {} packets", units::group_digits(packets.into()))
+    });
+    let mut evidence = match context.device_drops {
         0 => vec![
             format!(
                 "{} the congestion window was full, and {from} itself had reduced it: there was no loss on the path and no mark",
@@ -151,9 +154,16 @@ fn local_queue(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> E
             ),
         ],
     };
-    let remedy = format!(
-        "on {from}: lengthen the transmit queue (ip link set DEVICE txqueuelen N), or use fq, which delays packets instead of dropping them"
-    );
+    evidence.extend(queue);
+    let remedy = match (context.device_queue_packets, context.device_round_trip_packets) {
+        (Some(now), Some(round_trip)) if round_trip > u64::from(now) => format!(
+            "on {from}: a transmit queue of one bandwidth-delay product (tx_queue = {round_trip}; ip link set DEVICE txqueuelen \
+             {round_trip}), or no congestion signal from it (local_congestion = false; WAD_IFQ=1 with web100)"
+        ),
+        _ => format!(
+            "on {from}: lengthen the transmit queue (ip link set DEVICE txqueuelen N), or use fq, which delays packets instead of dropping them"
+        ),
+    };
     Explanation { evidence, remedy: Some(remedy), ..Explanation::default() }
 }
 

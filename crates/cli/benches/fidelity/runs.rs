@@ -62,8 +62,8 @@ pub struct Side {
     sets_buffers: bool,
 }
 
-/// The line of a scenario file after which settings are inserted, and the default buffers of Linux 6.1 and 6.12. Without
-/// these a guest has the defaults of its version, and the simulator those of this machine.
+/// Where a case's settings begin, and buffers as Linux 6.1 and 6.12 begin with. With them all versions have the same; without them
+/// a guest and its simulation have those of the version.
 const SETTINGS: &str = r#""net.ipv4.tcp_no_metrics_save" = "1""#;
 const BUFFERS: &str =
     r#""net.ipv4.tcp_rmem" = "4096 131072 6291456", "net.ipv4.tcp_wmem" = "4096 16384 4194304""#;

@@ -21,7 +21,7 @@ use crate::{
     config_file::Config,
     exit::Exit,
     interrupt,
-    open::{experiment_of, parse_set},
+    open::{experiment_of, parse_set, parse_simulated_kernel},
     output,
     progress::ProgressDisplay,
     record_place::RecordPlace,
@@ -51,8 +51,9 @@ pub struct RunArgs {
     /// opened]
     #[arg(long, value_name = "PORTS")]
     ports: Option<lab::Backend>,
-    /// Linux version to simulate on hosts that specify none, as in 6.1 or 2.4 [default: this machine's]
-    #[arg(long, value_name = "VERSION")]
+    /// Linux version to simulate on hosts that specify none, as in 6.1 or 2.4, with its default buffers
+    /// [default: this machine's]
+    #[arg(long, value_name = "VERSION", value_parser = parse_simulated_kernel)]
     kernel: Option<KernelVersion>,
     /// Maximum number of parallel simulations and guests [default: one per processor]. Lab runs are never parallel
     #[arg(short, long, value_name = "N")]

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     exit::Exit,
     interrupt,
-    open::{experiment_of, parse_set},
+    open::{experiment_of, parse_set, parse_simulated_kernel},
     output,
     progress::ProgressDisplay,
     record_place::RecordPlace,
@@ -70,8 +70,8 @@ pub struct SweepArgs {
     /// Repeat runs that are already recorded
     #[arg(long)]
     pub again: bool,
-    /// Linux version to simulate, as in 6.1 [default: this machine's]
-    #[arg(long, value_name = "VERSION")]
+    /// Linux version to simulate, as in 6.1, with its default buffers [default: this machine's]
+    #[arg(long, value_name = "VERSION", value_parser = parse_simulated_kernel)]
     pub kernel: Option<KernelVersion>,
     /// How the lab's hosts are connected: tap, or packet (veth and packet sockets)
     #[arg(long, value_name = "PORTS")]

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 use model::{
-    Aimd, CompetingFlow, ControlLaw, PathInputs, Prediction, SocketBuffer, buffer_defaults, predict,
+    Aimd, CompetingFlow, ControlLaw, DeviceQueue, PathInputs, Prediction, SocketBuffer, buffer_defaults,
+    predict,
 };
 use net::{Discipline, PipeSpec};
 use scenario::{
@@ -28,6 +29,8 @@ use crate::{
 const FALLBACK_KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
 /// Since this version a window grows per acknowledged segment, not per ACK (`tcp_cong_avoid_ai`, net/ipv4/tcp_cong.c).
 const FIRST_KERNEL_COUNTING_SEGMENTS: KernelVersion = KernelVersion { major: 4, minor: 0, patch: 0 };
+/// Since this version TCP does not fill its own device's queue (TCP small queues, net/ipv4/tcp_output.c).
+const FIRST_KERNEL_WITH_SMALL_QUEUES: KernelVersion = KernelVersion { major: 3, minor: 6, patch: 0 };
 /// Delay of a small packet inside both hosts, in addition to the path, seconds.
 const HOST_TIME_S: f64 = 0.0001;
 
@@ -260,10 +263,15 @@ fn inputs(
         verdict::Buffer::Unknown => SocketBuffer::Tuned { largest: default },
     };
     let slowest = path.slowest();
+    let device = device_queue(scenario, flow, path);
+    // The card accepts packets no faster than its link sends them: they wait in the device's queue, not in
+    // the link's.
+    let waits_in_device = device.is_some_and(|device| slowest.is_some_and(|(_, rate)| device.rate <= rate));
     PathInputs {
         rate: slowest.map(|(_, rate)| rate),
         overhead: slowest.map_or(0, |(direction, _)| direction.overhead),
-        queue: path.queue_bytes().map(Bytes),
+        queue: path.queue_bytes().map(Bytes).filter(|_| !waits_in_device),
+        device: device.filter(|_| kernel < FIRST_KERNEL_WITH_SMALL_QUEUES),
         rtt: path.rtt,
         mtu: path.mtu,
         mss: tcp.mss,
@@ -284,6 +292,17 @@ fn inputs(
         size: tcp.size,
         duration: active_time(scenario, flow),
     }
+}
+
+/// The transmit queue of a flow's sender, where its link has a rate.
+fn device_queue(scenario: &Scenario, flow: &FlowSpec, path: &FlowPath<'_>) -> Option<DeviceQueue> {
+    let host = scenario.host(&flow.from)?;
+    let (_, _, own_link) = path.there.first()?;
+    Some(DeviceQueue {
+        packets: host.nic.tx_queue?,
+        rate: own_link.rate.mean()?,
+        is_congestion: host.local_congestion,
+    })
 }
 
 /// The maximum time from a flow's start to its end.

@@ -47,7 +47,8 @@ impl InitialWindow {
             space -= space % mss.max(1);
         }
         if settings.behaviour.windows == Windows::Small {
-            return InitialWindow::small(mss, scaling, space, clamp);
+            let tuned = if config.moderate_rcvbuf && !settings.locked { config.rmem[2] } else { 0 };
+            return InitialWindow::small(mss, scaling, [space, tuned.max(space)], clamp);
         }
         let mut rcv_wnd = space.min(u32::from(u16::MAX));
         if let Some(segs) = config.initrwnd {
@@ -62,11 +63,13 @@ impl InitialWindow {
         InitialWindow { rcv_wnd, window_clamp: clamp, scale }
     }
 
-    /// `tcp_select_initial_window` of Linux 2.4: two to four segments, and a scale for the current buffer.
-    fn small(mss: u32, scaling: bool, space: u32, clamp: u32) -> InitialWindow {
+    /// `tcp_select_initial_window` of Linux 2.4: two to four segments, and a scale for the largest of
+    /// `space`, the first of which is that of the current buffer. They differ where web100 tunes the
+    /// buffer.
+    fn small(mss: u32, scaling: bool, [space, largest]: [u32; 2], clamp: u32) -> InitialWindow {
         let mut scale = 0;
         if scaling {
-            scale = space.max(1).ilog2().saturating_sub(15).min(u32::from(MAX_WINDOW_SCALE)) as u8;
+            scale = largest.max(1).ilog2().saturating_sub(15).min(u32::from(MAX_WINDOW_SCALE)) as u8;
         }
         let segs = match mss {
             ..=1460 => 4,

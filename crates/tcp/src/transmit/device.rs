@@ -4,7 +4,8 @@
 //! The owner of the queue reports the free space before each call. A packet that the queue would drop is not
 //! lost: it stays in the send buffer, and the window is reduced (`tcp_enter_cwr`), in Linux 2.4 and in Linux
 //! 6. Linux 6 also has TCP small queues: it queues two packets or a millisecond of its pacing rate, and
-//! continues when one of the packets has left.
+//! continues when one of the packets has left. Without `local_congestion` the window stays as it is, and the
+//! next ACK or timer tries again, in Linux 2.4 as web100's `WAD_IFQ` has it.
 //!
 //! Departures: 1. A window probe, a tail loss probe and an ACK without data are lost at a full queue, without
 //! a reaction. 2. A packet leaves when the link starts to send it, not when it has been sent.
@@ -69,7 +70,9 @@ impl Sender {
                 false
             }
             Some(0) => {
-                conn.enter_cwr();
+                if conn.config.local_congestion {
+                    conn.enter_cwr();
+                }
                 false
             }
             Some(_) => true,

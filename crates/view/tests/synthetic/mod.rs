@@ -185,6 +185,7 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
         engine: EngineName::Lab,
         variant: Some(variant.into()),
         kernel: None,
+        sysctl_defaults: None,
         file: None,
         set: Default::default(),
         sweep: Default::default(),

@@ -50,6 +50,10 @@ pub fn run(json: bool) -> anyhow::Result<()> {
     lines.push("In longfat, by cc = { name = \"NAME\", PARAMETER = VALUE }:".into());
     lines.extend(Algorithm::all().iter().flat_map(own_text));
     lines.push(String::new());
+    lines.push("Departures from the kernel's algorithm of the same name:".into());
+    lines.extend(departures());
+    lines.push(alike());
+    lines.push(String::new());
     lines.push(match missing {
         None => "The lab loads these, and your own files, for the time of a run; any user's programs can have them after \
                  `longfat cc load`."
@@ -133,6 +137,20 @@ fn own_text(algorithm: &'static Algorithm) -> Vec<String> {
     lines
 }
 
+/// `  htcp        times in microseconds ...` for each algorithm that departs from the kernel's.
+fn departures() -> impl Iterator<Item = String> {
+    let departing = Algorithm::all().iter().filter_map(|a| Some((a.name, a.departure()?)));
+    departing.map(|(name, departure)| format!("  {name:<10}  {departure}"))
+}
+
+/// The other algorithms that the kernel has, and those that it does not have.
+fn alike() -> String {
+    let others = Algorithm::all().iter().filter(|a| a.departure().is_none());
+    let (alike, absent): (Vec<&str>, Vec<&str>) =
+        others.map(|a| a.name).partition(|name| cc::kernel_source::kernel_source_file(name).is_some());
+    format!("  None: {}. Not in Linux: {}.", alike.join(", "), absent.join(", "))
+}
+
 fn own_json(algorithm: &'static Algorithm, lab: bool) -> Value {
     let parameters = Source::BuiltIn(algorithm).parameters().unwrap_or_default();
     let parameters: Vec<Value> = parameters
@@ -148,6 +166,6 @@ fn own_json(algorithm: &'static Algorithm, lab: bool) -> Value {
         .collect();
     json!({
         "name": algorithm.name, "summary": algorithm.summary(), "parameters": parameters,
-        "lab": lab, "simulator": true, "unprivileged": false,
+        "departure": algorithm.departure(), "lab": lab, "simulator": true, "unprivileged": false,
     })
 }

@@ -114,6 +114,7 @@ mod tests {
             engine: EngineName::Test,
             variant: None,
             kernel: None,
+            sysctl_defaults: None,
             file: None,
             set: Default::default(),
             sweep: Default::default(),

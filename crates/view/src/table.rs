@@ -1,4 +1,7 @@
 //! Text tables for terminals, without colours. Every line ends with a newline.
+//!
+//! `width` is the terminal's number of characters: where a table is wider, whole columns are left out. Without a width all are
+//! shown.
 
 use record::{Run, RunEntry};
 use schema::{Cause, FlowKind, FlowSummary, PublishedResult, RunSummary};
@@ -7,7 +10,10 @@ use units::sorted_releases;
 use crate::compare::{Comparison, MetricComparison};
 use crate::label::{CcNames, fairness, run_labels};
 use crate::reproduction::{Reproduced, ReproducedFigure};
+use crate::text_table::{drop_columns, line_width, without_control};
 use crate::{events, number, words};
+
+pub use crate::text_table::table;
 
 /// How a figure is printed.
 type Print = fn(f64) -> String;
@@ -24,11 +30,29 @@ pub enum RunColumns {
     Long,
 }
 
+/// Columns of the list of runs in the order in which a narrow terminal drops them. Ids name variant and engine too.
+const RUNS_DROPPED_FIRST: [&str; 6] = ["VARIANT", "ENGINE", "LIMITED BY", "CHANGED", "GOODPUT", "SCENARIO"];
+
 /// The runs, one per line, newest last.
-pub fn runs(entries: &[RunEntry], columns: RunColumns) -> String {
+pub fn runs(entries: &[RunEntry], columns: RunColumns, width: Option<usize>) -> String {
     if entries.is_empty() {
         return "no runs yet\n".to_owned();
     }
+    let mut rows = run_rows(entries, columns, changed);
+    if width.is_some_and(|width| line_width(&rows) > width) {
+        rows = run_rows(entries, columns, changed_in_short);
+    }
+    drop_columns(&mut rows, width, &RUNS_DROPPED_FIRST);
+    let right: Vec<bool> = rows[0].iter().map(|name| name == "GOODPUT").collect();
+    table(&rows, &right)
+}
+
+/// The head and a row for each run; without the changed fields where there are none.
+fn run_rows(
+    entries: &[RunEntry],
+    columns: RunColumns,
+    changed: impl Fn(&RunSummary) -> String,
+) -> Vec<Vec<String>> {
     let mut rows =
         vec![texts(["SCENARIO", "ID", "ENGINE", "VARIANT", "CHANGED", "GOODPUT", "LIMITED BY", ""])];
     let is_long = columns == RunColumns::Long;
@@ -63,8 +87,7 @@ pub fn runs(entries: &[RunEntry], columns: RunColumns) -> String {
     if rows.iter().skip(1).all(|row| row[CHANGED].is_empty()) {
         rows.iter_mut().for_each(|row| drop(row.remove(CHANGED)));
     }
-    let right: Vec<bool> = rows[0].iter().map(|name| name == "GOODPUT").collect();
-    table(&rows, &right)
+    rows
 }
 
 /// The swept fields and those changed with `--set`, with their values.
@@ -73,8 +96,15 @@ fn changed(summary: &RunSummary) -> String {
     fields.map(|(field, value)| format!("{field}={value}")).collect::<Vec<_>>().join(" ")
 }
 
+/// The same with the last keys of the fields.
+fn changed_in_short(summary: &RunSummary) -> String {
+    let short = |field: &str| field.rsplit('.').next().unwrap_or_default().to_owned();
+    let fields = summary.sweep.iter().chain(&summary.set);
+    fields.map(|(field, value)| format!("{}={value}", short(field))).collect::<Vec<_>>().join(" ")
+}
+
 /// One run with all its figures.
-pub fn show(run: &Run) -> String {
+pub fn show(run: &Run, width: Option<usize>) -> String {
     let summary = run.run();
     let mut out = format!("{}  {}\n", run.summary.scenario, run.summary.title);
     let mut facts = vec![
@@ -103,7 +133,7 @@ pub fn show(run: &Run) -> String {
     }
     if !summary.links.is_empty() {
         out.push('\n');
-        out.push_str(&links(summary));
+        out.push_str(&links(summary, width));
     }
     // A record whose events cannot be read is shown without them.
     let events = events::rows(&run.events().unwrap_or_default());
@@ -273,7 +303,7 @@ pub fn reproduced(results: &[Reproduced]) -> String {
 }
 
 /// The goodput and the round-trip times of each flow of each run, and what limited it; UDP flows are in [`datagrams`].
-pub fn results(runs: &[RunSummary]) -> String {
+pub fn results(runs: &[RunSummary], width: Option<usize>) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let flows: Vec<(&String, &FlowSummary)> = runs
         .iter()
@@ -301,11 +331,13 @@ pub fn results(runs: &[RunSummary]) -> String {
             words::limits(flow).unwrap_or_else(|| UNKNOWN.into()),
         ]);
     }
-    let mut right = vec![false, false, false, true, true, true, true, true, false];
     if !ccs.are_relevant() {
-        right.remove(2);
         rows.iter_mut().for_each(|row| drop(row.remove(2)));
     }
+    // The verdict and the shares of all causes follow in the explanations.
+    drop_columns(&mut rows, width, &["STEADY", "99 %", "MIN RTT", "LIMITED BY", "CC"]);
+    let is_text = |name: &String| matches!(name.as_str(), "RUN" | "FLOW" | "CC" | "LIMITED BY");
+    let right: Vec<bool> = rows[0].iter().map(|name| !is_text(name)).collect();
     let mut out = table(&rows, &right);
     for (run, label) in runs.iter().zip(&labels) {
         if let Some(index) = fairness(run) {
@@ -374,7 +406,7 @@ pub fn fix(flow: &FlowSummary) -> String {
 }
 
 /// The datagram counts of each run's UDP flows; empty where there are none.
-pub fn datagrams(runs: &[RunSummary]) -> String {
+pub fn datagrams(runs: &[RunSummary], width: Option<usize>) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let mut rows =
         vec![texts(["RUN", "UDP FLOW", "GOODPUT", "SENT", "LOST", "SHARE", "MEAN DELAY", "JITTER"])];
@@ -396,6 +428,7 @@ pub fn datagrams(runs: &[RunSummary]) -> String {
     if rows.len() == 1 {
         return String::new();
     }
+    drop_columns(&mut rows, width, &["LOST", "SENT", "JITTER", "MEAN DELAY"]);
     table(&rows, &[false, false, true, true, true, true, true, true])
 }
 
@@ -448,7 +481,7 @@ fn flow_facts(flow: &FlowSummary) -> String {
     out + &fix(flow)
 }
 
-fn links(run: &RunSummary) -> String {
+fn links(run: &RunSummary, width: Option<usize>) -> String {
     let mut rows = vec![texts([
         "LINK",
         "RATE",
@@ -475,7 +508,10 @@ fn links(run: &RunSummary) -> String {
         rows[0].push("OTHER EVENTS".into());
         rows[1..].iter_mut().zip(&run.links).for_each(|(row, link)| row.push(link.remarks()));
     }
-    table(&rows, &[false, true, true, true, true, true, true, true, false])
+    drop_columns(&mut rows, width, &["MEAN QUEUE", "LOST (LINK)", "SENT", "MAX QUEUE", "RATE"]);
+    let right: Vec<bool> =
+        rows[0].iter().map(|name| !matches!(name.as_str(), "LINK" | "OTHER EVENTS")).collect();
+    table(&rows, &right)
 }
 
 fn quality(run: &RunSummary) -> String {
@@ -541,35 +577,4 @@ pub(crate) fn or_unknown(value: Option<f64>, print: impl Fn(f64) -> String) -> S
 
 pub(crate) fn texts<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     cells.into_iter().map(str::to_owned).collect()
-}
-
-/// Pads columns to their widest cell; `right` marks the right-aligned ones. Lines have no trailing spaces.
-pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
-    let clean = |cell: &String| without_control(cell).replace('\n', "");
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(clean).collect()).collect();
-    let width = |cell: &str| cell.chars().count();
-    let widths: Vec<usize> = (0..right.len())
-        .map(|column| {
-            rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
-        })
-        .collect();
-    let mut out = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let padding = " ".repeat(widths[column].saturating_sub(width(cell)));
-            if column > 0 {
-                line.push_str("  ");
-            }
-            line.push_str(&if right[column] { padding + cell } else { cell.clone() + &padding });
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
-}
-
-/// Text without control characters except the ends of lines, so that a name cannot affect the terminal.
-fn without_control(text: &str) -> String {
-    text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
 }

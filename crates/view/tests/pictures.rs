@@ -68,7 +68,7 @@ fn a_plot_has_titles_units_legend_limits_and_verdict() {
         "Round-trip time (ms)",
         "Queue (B)",
         "0 throughout",
-        "time since the start (s)",
+        "Time (s)",
     ] {
         assert!(texts.contains(expected), "{expected:?} is missing in {texts}");
     }

@@ -19,6 +19,7 @@ use super::{
     run::{check_directory, command_line},
 };
 use crate::{
+    config_file::Config,
     exit::Exit,
     interrupt, output,
     progress::ProgressDisplay,
@@ -56,7 +57,12 @@ pub struct ReproduceArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyhow::Result<()> {
+pub fn run(
+    args: &ReproduceArgs,
+    config: &Config,
+    runs_dir: &std::path::Path,
+    json: bool,
+) -> anyhow::Result<()> {
     let wanted = wanted(&args.ids)?;
     let mut engines = EngineChoices::chosen(&args.engine);
     let lab = args.lab.or(engines.contains(&EngineChoice::Lab).then_some(Time::from_secs(600)));
@@ -106,7 +112,7 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
         }
         let extra = ReportExtra { created: Some(now()), command: Some(command_line()) };
         let page = view::reproduction(&results, &sections, &extra);
-        output::file(path, page)?;
+        output::file(path, config.theme().apply(page))?;
         output::note(&format!("report: {}", path.display()));
     }
     if let Some(error) = failed {

@@ -6,7 +6,7 @@ mod queue;
 
 use std::{
     fs::{self, File},
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, IsTerminal, Write},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::fs::MetadataExt,
@@ -147,6 +147,15 @@ pub fn finish() -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// The number of characters in a line of the terminal; `None` where standard output is not a terminal.
+pub fn width() -> Option<usize> {
+    if log().is_some() || !io::stdout().is_terminal() {
+        return None;
+    }
+    let (columns, _) = ratatui::crossterm::terminal::size().ok()?;
+    Some(usize::from(columns)).filter(|columns| *columns > 0)
 }
 
 /// Prints a text and a newline.

@@ -60,7 +60,7 @@ fn boxes_have_the_quantiles_of_the_repeats_of_each_sweep_point() {
         "6 runs in each group",
         ">32KiB<",
         "dots: single runs",
-        "class=\"swatch s0 bar median\"",
+        "class=\"swatch s0 box median\"",
     ] {
         assert!(svg.contains(part), "{part} in {svg}");
     }

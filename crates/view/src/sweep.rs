@@ -8,11 +8,16 @@ use crate::escape::escape;
 use crate::part::{Part, as_html, as_text};
 use crate::style::PAGE_CSS;
 use crate::table::{UNKNOWN, or_unknown, texts};
+use crate::text_table::drop_columns;
 use crate::{number, words};
 
-/// The points of a sweep, one per line, and the knees.
-pub fn sweep(sweep: &Sweep) -> String {
-    as_text(&sweep_parts(sweep))
+/// The points of a sweep, one per line, and the knees. Whole columns are left out where a terminal of `width` characters is narrower.
+pub fn sweep(sweep: &Sweep, width: Option<usize>) -> String {
+    let mut parts = sweep_parts(sweep);
+    if let Part::Table { rows, right } = &mut parts[0] {
+        drop_columns(rows, right, width, &["95 % CONFIDENCE", "RUNS", ""]);
+    }
+    as_text(&parts)
 }
 
 /// The same as HTML, for [`sweep_page`].
@@ -370,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_table_has_points_and_knee() {
-        let text = sweep(&example());
+        let text = sweep(&example(), None);
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("ENGINE  SEND_BUFFER  bulk.goodput       95 % CONFIDENCE  RUNS"));
         assert_eq!(
@@ -387,6 +392,13 @@ mod tests {
             text.contains("a kernel buffer of 7.37 kB") && text.contains("the knee differs by -4 %"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns() {
+        let text = sweep(&example(), Some(50));
+        assert_eq!(text.lines().next(), Some("ENGINE  SEND_BUFFER  bulk.goodput"));
+        assert!(text.lines().nth(1).unwrap().ends_with("900 Mb/s"), "{text}");
     }
 
     #[test]

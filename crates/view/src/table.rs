@@ -13,7 +13,7 @@ use crate::reproduction::{Reproduced, ReproducedFigure};
 use crate::text_table::{drop_columns, line_width, without_control};
 use crate::{events, number, words};
 
-pub use crate::text_table::table;
+pub use crate::text_table::{table, wrapped};
 
 /// How a figure is printed.
 type Print = fn(f64) -> String;
@@ -30,29 +30,40 @@ pub enum RunColumns {
     Long,
 }
 
+/// How long the cells of the list of runs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CellForm {
+    Whole,
+    /// For narrow terminals.
+    Short,
+}
+
 /// Columns of the list of runs in the order in which a narrow terminal drops them. Ids name variant and engine too.
-const RUNS_DROPPED_FIRST: [&str; 6] = ["VARIANT", "ENGINE", "LIMITED BY", "CHANGED", "GOODPUT", "SCENARIO"];
+const SHORT_LIST_DROPS: [&str; 6] = ["VARIANT", "ENGINE", "LIMITED BY", "CHANGED", "GOODPUT", "SCENARIO"];
+/// The same for the long list: a record's directory names the scenario and the id.
+const LONG_LIST_DROPS: [&str; 8] =
+    ["VARIANT", "ENGINE", "SCENARIO", "ID", "LIMITED BY", "CHANGED", "FILE", "GOODPUT"];
 
 /// The runs, one per line, newest last.
 pub fn runs(entries: &[RunEntry], columns: RunColumns, width: Option<usize>) -> String {
     if entries.is_empty() {
         return "no runs yet\n".to_owned();
     }
-    let mut rows = run_rows(entries, columns, changed);
+    let mut rows = run_rows(entries, columns, CellForm::Whole);
     if width.is_some_and(|width| line_width(&rows) > width) {
-        rows = run_rows(entries, columns, changed_in_short);
+        rows = run_rows(entries, columns, CellForm::Short);
     }
-    drop_columns(&mut rows, width, &RUNS_DROPPED_FIRST);
-    let right: Vec<bool> = rows[0].iter().map(|name| name == "GOODPUT").collect();
+    let mut right: Vec<bool> = rows[0].iter().map(|name| name == "GOODPUT").collect();
+    let first: &[&str] = match columns {
+        RunColumns::Short => &SHORT_LIST_DROPS,
+        RunColumns::Long => &LONG_LIST_DROPS,
+    };
+    drop_columns(&mut rows, &mut right, width, first);
     table(&rows, &right)
 }
 
 /// The head and a row for each run; without the changed fields where there are none.
-fn run_rows(
-    entries: &[RunEntry],
-    columns: RunColumns,
-    changed: impl Fn(&RunSummary) -> String,
-) -> Vec<Vec<String>> {
+fn run_rows(entries: &[RunEntry], columns: RunColumns, form: CellForm) -> Vec<Vec<String>> {
     let mut rows =
         vec![texts(["SCENARIO", "ID", "ENGINE", "VARIANT", "CHANGED", "GOODPUT", "LIMITED BY", ""])];
     let is_long = columns == RunColumns::Long;
@@ -69,9 +80,9 @@ fn run_rows(
                 vec![
                     summary.engine_label(),
                     summary.variant.clone().unwrap_or_else(|| UNKNOWN.into()),
-                    changed(summary),
+                    changed(summary, form),
                     or_unknown(main.and_then(|flow| flow.goodput_bps), number::rate),
-                    main.and_then(words::limits).unwrap_or_else(|| UNKNOWN.into()),
+                    main.and_then(|flow| limits(flow, form)).unwrap_or_else(|| UNKNOWN.into()),
                     remark(entry.partial, summary),
                 ]
             }
@@ -90,17 +101,22 @@ fn run_rows(
     rows
 }
 
-/// The swept fields and those changed with `--set`, with their values.
-fn changed(summary: &RunSummary) -> String {
+/// The swept fields and those changed with `--set`, with their values; in short with the last keys of the fields.
+fn changed(summary: &RunSummary, form: CellForm) -> String {
+    let name = |field: &str| match form {
+        CellForm::Whole => field.to_owned(),
+        CellForm::Short => field.rsplit('.').next().unwrap_or_default().to_owned(),
+    };
     let fields = summary.sweep.iter().chain(&summary.set);
-    fields.map(|(field, value)| format!("{field}={value}")).collect::<Vec<_>>().join(" ")
+    fields.map(|(field, value)| format!("{}={value}", name(field))).collect::<Vec<_>>().join(" ")
 }
 
-/// The same with the last keys of the fields.
-fn changed_in_short(summary: &RunSummary) -> String {
-    let short = |field: &str| field.rsplit('.').next().unwrap_or_default().to_owned();
-    let fields = summary.sweep.iter().chain(&summary.set);
-    fields.map(|(field, value)| format!("{}={value}", short(field))).collect::<Vec<_>>().join(" ")
+/// What limited a flow; in short the larger of two limits.
+fn limits(flow: &FlowSummary, form: CellForm) -> Option<String> {
+    match (form, flow.verdict, flow.verdict_also) {
+        (CellForm::Short, Some(cause), Some(_)) => Some(format!("{} \u{2026}", words::cause(cause))),
+        _ => words::limits(flow),
+    }
 }
 
 /// One run with all its figures.
@@ -136,10 +152,12 @@ pub fn show(run: &Run, width: Option<usize>) -> String {
         out.push_str(&links(summary, width));
     }
     // A record whose events cannot be read is shown without them.
-    let events = events::rows(&run.events().unwrap_or_default());
+    let mut events = events::rows(&run.events().unwrap_or_default());
     if !events.is_empty() {
         out.push('\n');
-        out.push_str(&table(&events, &[false, false, true, true, true, true]));
+        let mut right = vec![false, false, true, true, true, true];
+        drop_columns(&mut events, &mut right, width, &["TOTAL", "LAST", "FIRST"]);
+        out.push_str(&table(&events, &right));
     }
     out.push('\n');
     out.push_str(&quality(summary));
@@ -147,7 +165,7 @@ pub fn show(run: &Run, width: Option<usize>) -> String {
 }
 
 /// Two runs metric by metric, with the ratio of the second to the first.
-pub fn compare(comparison: &Comparison) -> String {
+pub fn compare(comparison: &Comparison, width: Option<usize>) -> String {
     let mut out = format!("A  {}\nB  {}\n", comparison.a, comparison.b);
     for flow in &comparison.flows {
         let mut rows = vec![texts([flow.name.as_str(), "A", "B", "B/A"])];
@@ -176,7 +194,15 @@ pub fn compare(comparison: &Comparison) -> String {
             ]);
         }
         out.push('\n');
-        out.push_str(&table(&rows, &[false, true, true, true]));
+        let mut right = vec![false, true, true, true];
+        if width.is_some_and(|width| line_width(&rows) > width) {
+            // The verdict is often the longest text.
+            let verdict = rows.remove(1);
+            out.push_str(&format!("{}: A {}: {}\n", flow.name, verdict[0], verdict[1]));
+            out.push_str(&format!("{}: B {}: {}\n", flow.name, verdict[0], verdict[2]));
+            drop_columns(&mut rows, &mut right, width, &["B/A"]);
+        }
+        out.push_str(&table(&rows, &right));
     }
     out
 }
@@ -335,9 +361,9 @@ pub fn results(runs: &[RunSummary], width: Option<usize>) -> String {
         rows.iter_mut().for_each(|row| drop(row.remove(2)));
     }
     // The verdict and the shares of all causes follow in the explanations.
-    drop_columns(&mut rows, width, &["STEADY", "99 %", "MIN RTT", "LIMITED BY", "CC"]);
     let is_text = |name: &String| matches!(name.as_str(), "RUN" | "FLOW" | "CC" | "LIMITED BY");
-    let right: Vec<bool> = rows[0].iter().map(|name| !is_text(name)).collect();
+    let mut right: Vec<bool> = rows[0].iter().map(|name| !is_text(name)).collect();
+    drop_columns(&mut rows, &mut right, width, &["STEADY", "99 %", "MIN RTT", "LIMITED BY", "CC"]);
     let mut out = table(&rows, &right);
     for (run, label) in runs.iter().zip(&labels) {
         if let Some(index) = fairness(run) {
@@ -428,8 +454,9 @@ pub fn datagrams(runs: &[RunSummary], width: Option<usize>) -> String {
     if rows.len() == 1 {
         return String::new();
     }
-    drop_columns(&mut rows, width, &["LOST", "SENT", "JITTER", "MEAN DELAY"]);
-    table(&rows, &[false, false, true, true, true, true, true, true])
+    let mut right = vec![false, false, true, true, true, true, true, true];
+    drop_columns(&mut rows, &mut right, width, &["LOST", "SENT", "JITTER", "MEAN DELAY"]);
+    table(&rows, &right)
 }
 
 /// A flow's figures, evidence and remedy.
@@ -508,9 +535,13 @@ fn links(run: &RunSummary, width: Option<usize>) -> String {
         rows[0].push("OTHER EVENTS".into());
         rows[1..].iter_mut().zip(&run.links).for_each(|(row, link)| row.push(link.remarks()));
     }
-    drop_columns(&mut rows, width, &["MEAN QUEUE", "LOST (LINK)", "SENT", "MAX QUEUE", "RATE"]);
-    let right: Vec<bool> =
-        rows[0].iter().map(|name| !matches!(name.as_str(), "LINK" | "OTHER EVENTS")).collect();
+    let mut right = vec![true; rows[0].len()];
+    right[0] = false;
+    if let Some(events) = right.get_mut(8) {
+        *events = false;
+    }
+    let first = ["MEAN QUEUE", "LOST (LINK)", "SENT", "MAX QUEUE", "RATE", "UTILIZATION"];
+    drop_columns(&mut rows, &mut right, width, &first);
     table(&rows, &right)
 }
 
@@ -563,12 +594,12 @@ fn presentation(metric: &MetricComparison) -> (String, Print) {
     ];
     for (suffix, print) in known {
         if let Some(stem) = name.strip_suffix(suffix) {
-            let name = if suffix == "_segs" { format!("{stem} segments") } else { stem.replace('_', " ") };
-            return (name, print);
+            let words = stem.replace('_', " ").replace("rtt", "RTT").replace("rcv wnd", "receive window");
+            return (if suffix == "_segs" { format!("{stem} segments") } else { words }, print);
         }
     }
     // `bytes` is the number of bytes received.
-    (name.replace('_', " "), number::bytes)
+    (if name == "bytes" { "received".into() } else { name.replace('_', " ") }, number::bytes)
 }
 
 pub(crate) fn or_unknown(value: Option<f64>, print: impl Fn(f64) -> String) -> String {

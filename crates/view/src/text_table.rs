@@ -1,8 +1,13 @@
 //! Tables for terminals: aligned columns, and fewer of them where the terminal is narrow.
 
 /// Drops whole columns, in the order of the headers `first`, until the lines of a table have at most `width` characters. All
-/// columns stay without a width.
-pub(crate) fn drop_columns(rows: &mut [Vec<String>], width: Option<usize>, first: &[&str]) {
+/// columns stay without a width. `right` has an entry for each column.
+pub(crate) fn drop_columns(
+    rows: &mut [Vec<String>],
+    right: &mut Vec<bool>,
+    width: Option<usize>,
+    first: &[&str],
+) {
     let Some(width) = width else { return };
     for header in first {
         if line_width(rows) <= width {
@@ -12,6 +17,7 @@ pub(crate) fn drop_columns(rows: &mut [Vec<String>], width: Option<usize>, first
             continue;
         };
         rows.iter_mut().filter(|row| row.len() > column).for_each(|row| drop(row.remove(column)));
+        right.remove(column);
     }
 }
 
@@ -55,6 +61,41 @@ pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
     out
 }
 
+/// Breaks the sentences of a text at spaces into lines of at most `width` characters, with the indentation of the first line. Rows of
+/// tables (two spaces between columns) and commands (indented by four spaces or more) stay whole.
+pub fn wrapped(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let body = line.trim_start();
+        let indent = line.len() - body.len();
+        if line.chars().count() <= width || indent >= 4 || body.contains("  ") {
+            out.push_str(line);
+            out.push('\n');
+            continue;
+        }
+        let hanging = " ".repeat(indent + if body.starts_with("* ") { 2 } else { 0 });
+        let mut current = " ".repeat(indent);
+        let mut is_empty = true;
+        for word in body.split(' ') {
+            let needed = current.chars().count() + word.chars().count() + usize::from(!is_empty);
+            if !is_empty && needed > width {
+                out.push_str(&current);
+                out.push('\n');
+                current.clone_from(&hanging);
+                is_empty = true;
+            }
+            if !is_empty {
+                current.push(' ');
+            }
+            current.push_str(word);
+            is_empty = false;
+        }
+        out.push_str(&current);
+        out.push('\n');
+    }
+    out
+}
+
 /// Text without control characters except the ends of lines, so that a name cannot affect the terminal.
 pub(crate) fn without_control(text: &str) -> String {
     text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
@@ -72,8 +113,9 @@ mod tests {
     #[test]
     fn whole_columns_are_dropped_in_order_until_the_lines_fit() {
         let kept = |width: Option<usize>| {
-            let mut rows = rows();
-            drop_columns(&mut rows, width, &["ENGINE", "GOODPUT", "nothing"]);
+            let (mut rows, mut right) = (rows(), vec![false, false, true, false]);
+            drop_columns(&mut rows, &mut right, width, &["ENGINE", "GOODPUT", "nothing"]);
+            assert_eq!(right.contains(&true), rows[0].contains(&"GOODPUT".to_owned()));
             rows[0].join("|")
         };
         assert_eq!(line_width(&rows()), 5 + 2 + 6 + 2 + 9 + 2 + 7);
@@ -81,6 +123,17 @@ mod tests {
         assert_eq!(kept(Some(33)), "ID|ENGINE|GOODPUT|");
         assert_eq!(kept(Some(32)), "ID|GOODPUT|");
         assert_eq!(kept(Some(10)), "ID|");
+    }
+
+    #[test]
+    fn sentences_are_broken_at_spaces_and_commands_and_tables_are_not() {
+        let text = "  * the window was full for most of the time\n    sysctl -w net.ipv4.tcp_rmem=\"1 2 3\"\nID     GOODPUT  LIMITED BY\n";
+        assert_eq!(
+            wrapped(text, 20),
+            "  * the window was\n    full for most of\n    the time\n    sysctl -w net.ipv4.tcp_rmem=\"1 2 3\"\nID     GOODPUT  LIMITED BY\n"
+        );
+        assert_eq!(wrapped("record: runs/a-long-name/of-a-run", 10), "record:\nruns/a-long-name/of-a-run\n");
+        assert_eq!(wrapped("short\n\nlines\n", 10), "short\n\nlines\n");
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn published() {
 #[test]
 fn comparison() {
     let runs = runs();
-    insta::assert_snapshot!(table::compare(&compare(&runs[0], &runs[1])));
+    insta::assert_snapshot!(table::compare(&compare(&runs[0], &runs[1]), None));
 }
 
 #[test]
@@ -113,6 +113,8 @@ fn narrow_terminals_get_fewer_columns_and_no_line_that_wraps() {
         assert!(longest(&text) <= width, "{width}: {text}");
         assert!(head(Some(width)).contains("GOODPUT") && head(Some(width)).contains("MEDIAN"), "{text}");
     }
+    let compared = table::compare(&compare(&runs[0], &runs[1]), Some(50));
+    assert!(compared.contains("B limited by: ") && longest(&compared) <= 60, "{compared}");
     let dir = tempfile::tempdir().unwrap();
     for (name, field) in [("default", "links.a-b.forward.queue"), ("tuned", "flows.bulk.send_buffer")] {
         let loaded = [synthetic::run(name, 1, 10.6e6)];
@@ -132,9 +134,5 @@ fn narrow_terminals_get_fewer_columns_and_no_line_that_wraps() {
         assert!(longest(&text) <= width, "{width}: {text}");
         assert!(text.contains("20261123T222341Z-sim-tuned"), "ids stay whole: {text}");
     }
-    assert!(
-        listed(Some(120)).contains(" queue=100p") && listed(Some(80)).contains("GOODPUT"),
-        "{}",
-        listed(Some(80))
-    );
+    assert!(listed(Some(80)).contains(" queue=100p") && listed(Some(80)).contains("GOODPUT"));
 }

@@ -125,7 +125,7 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         false => {
             let is_default =
                 runs_dir == config.runs(std::env::var_os(RUNS_VARIABLE).as_deref().map(Path::new));
-            output::text(&text(&summary, runs_dir, is_default, args.report.as_deref()))
+            output::prose(&text(&summary, runs_dir, is_default, args.report.as_deref()))
         }
     };
     if let Some(path) = &args.report {

@@ -158,7 +158,7 @@ fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
             output::note("interrupted; repeat the command to continue");
         }
     })?;
-    let text = view::sweep::sweep(&sweep);
+    let text = view::sweep::sweep(&sweep, output::width());
     let shown = match json {
         true => output::json(&sweep),
         false => output::text(&format!("{}\n{text}", sweep.title)),

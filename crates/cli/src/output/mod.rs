@@ -170,6 +170,14 @@ pub fn text(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Prints a text with sentences: on a terminal they are broken at spaces.
+pub fn prose(sentences: &str) -> anyhow::Result<()> {
+    match width() {
+        Some(width) => text(&view::table::wrapped(sentences, width)),
+        None => text(sentences),
+    }
+}
+
 /// Prints one JSON document.
 pub fn json(document: &impl Serialize) -> anyhow::Result<()> {
     print(&serde_json::to_string_pretty(document)?)

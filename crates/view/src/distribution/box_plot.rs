@@ -119,9 +119,9 @@ impl<'a> Places<'a> {
     }
 
     fn class_of(&self, group: &ValueGroup) -> String {
-        // Labelled boxes need no dash pattern in print.
-        let plain = if self.has_legend() { "" } else { " bar" };
-        format!("{}{plain}", class_of(self.series_of(group)))
+        // In print boxes differ in shade, unless each has its own label.
+        let shade = if self.has_legend() { " shade" } else { "" };
+        format!("{} box{shade}", class_of(self.series_of(group)))
     }
 
     fn draw_labels(&self, canvas: &mut Canvas, bottom: f64) {
@@ -217,7 +217,7 @@ fn draw_legend(canvas: &mut Canvas, series: &[&str], right: f64, top: f64) -> f6
         if x > LEFT && x + needed > right {
             (x, y) = (LEFT, y + LEGEND_ROW);
         }
-        canvas.line(x, y + 8.0, x + 18.0, y + 8.0, &format!("swatch {}", class_of(index)));
+        canvas.rect(x, y + 3.0, 18.0, 10.0, &format!("swatch {} box shade", class_of(index)));
         canvas.text(x + 24.0, y + 12.0, Anchor::Start, "key-text", label);
         x += needed + 22.0;
     }
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn four_values_have_no_box() {
         let svg = distribution(&[1.0, 2.0, 3.0, 4.0]).box_plot(&PlotOptions::default());
-        assert!(!svg.contains("median") || !svg.contains("swatch s0 bar median"), "{svg}");
+        assert!(!svg.contains("median") || !svg.contains("swatch s0 box median"), "{svg}");
         assert!(svg.contains("no box below 5 runs") && svg.contains("marks\" d="), "{svg}");
     }
 }

@@ -335,6 +335,6 @@ fn draw_heading(canvas: &mut Canvas, heading: &str, notes: &[String], width: f64
 
 /// The class of a series: its colour, and a dash pattern where colours repeat.
 fn class_of(series: usize) -> String {
-    let dash = ["", " dash", " dot"][(series / COLOURS).min(2)];
+    let dash = ["", " second", " third"][(series / COLOURS).min(2)];
     format!("{}{dash}", crate::style::series_class(series))
 }

@@ -48,14 +48,18 @@ pub struct ReportArgs {
 /// Runs `show`.
 pub fn show(args: &ShowArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let run = find(runs_dir, &args.run)?;
-    if json { output::json(&run.summary) } else { output::text(&view::table::show(&run, output::width())) }
+    if json { output::json(&run.summary) } else { output::prose(&view::table::show(&run, output::width())) }
 }
 
 /// Runs `compare`.
 pub fn compare(args: &CompareArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let (a, b) = (find(runs_dir, &args.a)?, find(runs_dir, &args.b)?);
     let comparison = view::compare(a.run(), b.run());
-    if json { output::json(&comparison) } else { output::text(&view::table::compare(&comparison)) }
+    if json {
+        output::json(&comparison)
+    } else {
+        output::text(&view::table::compare(&comparison, output::width()))
+    }
 }
 
 /// Runs `report`.

@@ -1,5 +1,6 @@
-//! `longfat plot --box` and `--cdf`: quantiles against an independent computation from other commands' output, groups, and what a
-//! picture says about few runs. And the pictures and documents of `sweep` that they start from.
+//! `longfat plot --box` and `--cdf`: quantiles against an independent computation from other commands'
+//! output, groups, and what a picture says about few runs. And the pictures and documents of `sweep` that
+//! they start from.
 
 use crate::common::{Place, SMALL};
 use serde_json::Value;
@@ -16,7 +17,8 @@ fn sweep(place: &Place, repeats: &str, more: &[&str]) -> Value {
     place.run(&[&args[..], more].concat()).json()
 }
 
-/// The quantile by the formula of NumPy's manual for `linear`: virtual index (n - 1) q, between its neighbours.
+/// The quantile by the formula of NumPy's manual for `linear`: virtual index (n - 1) q, between its
+/// neighbours.
 fn quantile(figures: &[f64], q: f64) -> f64 {
     let mut rest = figures.to_vec();
     let index = (figures.len() - 1) as f64 * q;

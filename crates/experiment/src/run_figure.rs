@@ -1,4 +1,5 @@
-//! A metric of finished runs by its name. The runs' summaries are enough: their scenario is not resolved again.
+//! A metric of finished runs by its name. The runs' summaries are enough: their scenario is not resolved
+//! again.
 
 use scenario::{Direction, LinkMetric, Metric, MetricPath, RunMetric};
 use schema::{LinkDirection, RunSummary, nearest_names};
@@ -12,7 +13,8 @@ pub struct RunFigure {
 }
 
 impl RunFigure {
-    /// Finds the metric with this path, as in `flows.bulk.goodput`, `links.s1-s2.utilization` or `run.goodput`.
+    /// Finds the metric with this path, as in `flows.bulk.goodput`, `links.s1-s2.utilization` or
+    /// `run.goodput`.
     ///
     /// # Errors
     /// None of `runs` has such a metric, or none has a value of it.

@@ -38,6 +38,7 @@ mod plot;
 mod report;
 mod report_parts;
 mod reproduction;
+mod run_list;
 mod series;
 mod style;
 pub mod sweep;

@@ -1,6 +1,7 @@
 //! Formats figures: three or four significant digits, SI prefixes, a space before the unit.
 //!
-//! Texts and reports have rates and sizes in the units of [`use_units`]; pictures always in bits per second and decimal bytes.
+//! Texts and reports have rates and sizes in the units of [`use_units`]; pictures always in bits per second
+//! and decimal bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +38,8 @@ pub enum SizeUnit {
 /// The units of texts.
 static UNITS: OnceLock<(RateUnit, SizeUnit)> = OnceLock::new();
 
-/// Sets the units of [`rate()`] and [`bytes()`] for the whole program. Must be called once, before a text is formatted.
+/// Sets the units of [`rate()`] and [`bytes()`] for the whole program. Must be called once, before a text is
+/// formatted.
 pub fn use_units(rates: RateUnit, sizes: SizeUnit) {
     // A second call would have no effect.
     let _ = UNITS.set((rates, sizes));

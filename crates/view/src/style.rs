@@ -107,7 +107,8 @@ pub(crate) fn plot_css() -> String {
          .lf .dot{stroke-dasharray:1.5 3.5}\
          .lf path.halo{stroke-width:6;opacity:.45}.lf path.halo2{stroke-width:11;opacity:.45}.lf path.marks{stroke-width:3.4}\
          .lf line.marks{stroke-width:3.4;stroke-dasharray:.1 7}.lf .median{stroke-width:3;stroke-linecap:butt}\
-         .lf .second{stroke-dasharray:7 4;stroke-linecap:butt}.lf .third{stroke-dasharray:1.5 3.5}.lf .box,.lf path.marks{stroke-dasharray:none}\
+         .lf .second{stroke-dasharray:7 4;stroke-linecap:butt}.lf .third{stroke-dasharray:1.5 3.5}\
+         .lf .box,.lf path.marks{stroke-dasharray:none}\
          .lf .event{stroke-width:1.2;opacity:.7}.lf .timeout{stroke-width:2.4;opacity:1}\
          .lf .stall{fill:#d92d20;opacity:.22}.lf .stalled{stroke:#d92d20;stroke-width:6;opacity:.4}\n",
     );

@@ -11,7 +11,8 @@ use crate::table::{UNKNOWN, or_unknown, texts};
 use crate::text_table::drop_columns;
 use crate::{number, words};
 
-/// The points of a sweep, one per line, and the knees. Whole columns are left out where a terminal of `width` characters is narrower.
+/// The points of a sweep, one per line, and the knees. Whole columns are left out where a terminal of `width`
+/// characters is narrower.
 pub fn sweep(sweep: &Sweep, width: Option<usize>) -> String {
     let mut parts = sweep_parts(sweep);
     if let Part::Table { rows, right } = &mut parts[0] {

@@ -1,9 +1,9 @@
 //! Text tables for terminals, without colours. Every line ends with a newline.
 //!
-//! `width` is the terminal's number of characters: where a table is wider, whole columns are left out. Without a width all are
-//! shown.
+//! `width` is the terminal's number of characters: where a table is wider, whole columns are left out.
+//! Without a width all are shown.
 
-use record::{Run, RunEntry};
+use record::Run;
 use schema::{Cause, FlowKind, FlowSummary, PublishedResult, RunSummary};
 use units::sorted_releases;
 
@@ -13,6 +13,7 @@ use crate::reproduction::{Reproduced, ReproducedFigure};
 use crate::text_table::{drop_columns, line_width, without_control};
 use crate::{events, number, words};
 
+pub use crate::run_list::{RunColumns, runs};
 pub use crate::text_table::{table, wrapped};
 
 /// How a figure is printed.
@@ -20,104 +21,6 @@ type Print = fn(f64) -> String;
 
 /// Shown in place of an unknown figure.
 pub(crate) const UNKNOWN: &str = "-";
-
-/// Which columns the list of runs has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunColumns {
-    /// Those that tell runs apart, and the main result.
-    Short,
-    /// Also the scenario file and the record's directory.
-    Long,
-}
-
-/// How long the cells of the list of runs are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CellForm {
-    Whole,
-    /// For narrow terminals.
-    Short,
-}
-
-/// Columns of the list of runs in the order in which a narrow terminal drops them. Ids name variant and engine too.
-const SHORT_LIST_DROPS: [&str; 6] = ["VARIANT", "ENGINE", "LIMITED BY", "CHANGED", "GOODPUT", "SCENARIO"];
-/// The same for the long list: a record's directory names the scenario and the id.
-const LONG_LIST_DROPS: [&str; 8] =
-    ["VARIANT", "ENGINE", "SCENARIO", "ID", "LIMITED BY", "CHANGED", "FILE", "GOODPUT"];
-
-/// The runs, one per line, newest last.
-pub fn runs(entries: &[RunEntry], columns: RunColumns, width: Option<usize>) -> String {
-    if entries.is_empty() {
-        return "no runs yet\n".to_owned();
-    }
-    let mut rows = run_rows(entries, columns, CellForm::Whole);
-    if width.is_some_and(|width| line_width(&rows) > width) {
-        rows = run_rows(entries, columns, CellForm::Short);
-    }
-    let mut right: Vec<bool> = rows[0].iter().map(|name| name == "GOODPUT").collect();
-    let first: &[&str] = match columns {
-        RunColumns::Short => &SHORT_LIST_DROPS,
-        RunColumns::Long => &LONG_LIST_DROPS,
-    };
-    drop_columns(&mut rows, &mut right, width, first);
-    table(&rows, &right)
-}
-
-/// The head and a row for each run; without the changed fields where there are none.
-fn run_rows(entries: &[RunEntry], columns: RunColumns, form: CellForm) -> Vec<Vec<String>> {
-    let mut rows =
-        vec![texts(["SCENARIO", "ID", "ENGINE", "VARIANT", "CHANGED", "GOODPUT", "LIMITED BY", ""])];
-    let is_long = columns == RunColumns::Long;
-    if is_long {
-        rows[0].extend(texts(["FILE", "RECORD"]));
-    }
-    for entry in entries {
-        let mut row = vec![entry.scenario.clone(), entry.id.clone()];
-        row.extend(match &entry.run {
-            Err(e) => texts([UNKNOWN, UNKNOWN, "", UNKNOWN, UNKNOWN, &e.to_string()]),
-            Ok(run) => {
-                let summary = run.run();
-                let main = main_flow(summary);
-                vec![
-                    summary.engine_label(),
-                    summary.variant.clone().unwrap_or_else(|| UNKNOWN.into()),
-                    changed(summary, form),
-                    or_unknown(main.and_then(|flow| flow.goodput_bps), number::rate),
-                    main.and_then(|flow| limits(flow, form)).unwrap_or_else(|| UNKNOWN.into()),
-                    remark(entry.partial, summary),
-                ]
-            }
-        });
-        if is_long {
-            let file = entry.run.as_ref().ok().and_then(|run| run.run().file.clone());
-            row.push(file.unwrap_or_else(|| UNKNOWN.into()));
-            row.push(entry.path.display().to_string());
-        }
-        rows.push(row);
-    }
-    const CHANGED: usize = 4;
-    if rows.iter().skip(1).all(|row| row[CHANGED].is_empty()) {
-        rows.iter_mut().for_each(|row| drop(row.remove(CHANGED)));
-    }
-    rows
-}
-
-/// The swept fields and those changed with `--set`, with their values; in short with the last keys of the fields.
-fn changed(summary: &RunSummary, form: CellForm) -> String {
-    let name = |field: &str| match form {
-        CellForm::Whole => field.to_owned(),
-        CellForm::Short => field.rsplit('.').next().unwrap_or_default().to_owned(),
-    };
-    let fields = summary.sweep.iter().chain(&summary.set);
-    fields.map(|(field, value)| format!("{}={value}", name(field))).collect::<Vec<_>>().join(" ")
-}
-
-/// What limited a flow; in short the larger of two limits.
-fn limits(flow: &FlowSummary, form: CellForm) -> Option<String> {
-    match (form, flow.verdict, flow.verdict_also) {
-        (CellForm::Short, Some(cause), Some(_)) => Some(format!("{} \u{2026}", words::cause(cause))),
-        _ => words::limits(flow),
-    }
-}
 
 /// One run with all its figures.
 pub fn show(run: &Run, width: Option<usize>) -> String {
@@ -235,15 +138,19 @@ pub fn published(results: &[PublishedResult]) -> String {
             reasons.push(format!("{}: {why}\n", result.id));
         }
     }
-    // An engine without figures has no column.
-    for column in (2..rows[0].len() - 1).rev() {
+    drop_unused_engines(&mut rows, 2);
+    let last = rows[0].len() - 1;
+    let right: Vec<bool> = (0..=last).map(|column| column != 0 && column != last).collect();
+    table(&rows, &right) + &reasons.concat()
+}
+
+/// Removes the columns of engines without figures: those from `first` on, except the last.
+fn drop_unused_engines(rows: &mut [Vec<String>], first: usize) {
+    for column in (first..rows[0].len() - 1).rev() {
         if rows.iter().skip(1).all(|row| row[column] == UNKNOWN) {
             rows.iter_mut().for_each(|row| drop(row.remove(column)));
         }
     }
-    let last = rows[0].len() - 1;
-    let right: Vec<bool> = (0..=last).map(|column| column != 0 && column != last).collect();
-    table(&rows, &right) + &reasons.concat()
 }
 
 /// The versions of all guest kernels that have a figure, oldest first.
@@ -312,6 +219,7 @@ pub fn reproduced(results: &[Reproduced]) -> String {
     }
     let mut out = String::new();
     if rows.len() > 1 {
+        drop_unused_engines(&mut rows, 3);
         let last = rows[0].len() - 1;
         let right: Vec<bool> = (0..=last).map(|column| column > 1 && column != last).collect();
         out.push_str(&table(&rows, &right));
@@ -328,7 +236,8 @@ pub fn reproduced(results: &[Reproduced]) -> String {
     out
 }
 
-/// The goodput and the round-trip times of each flow of each run, and what limited it; UDP flows are in [`datagrams`].
+/// The goodput and the round-trip times of each flow of each run, and what limited it; UDP flows are in
+/// [`datagrams`].
 pub fn results(runs: &[RunSummary], width: Option<usize>) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let flows: Vec<(&String, &FlowSummary)> = runs
@@ -414,8 +323,8 @@ fn shares(flow: &FlowSummary) -> String {
     }
 }
 
-/// How to remove a flow's limit: a command for each host and the reasons for the values, or the advice; empty where
-/// there is none.
+/// How to remove a flow's limit: a command for each host and the reasons for the values, or the advice; empty
+/// where there is none.
 pub fn fix(flow: &FlowSummary) -> String {
     if flow.fixes.is_empty() {
         return flow.remedy.iter().map(|remedy| format!("  to fix it: {remedy}\n")).collect();
@@ -563,22 +472,6 @@ fn quality(run: &RunSummary) -> String {
         out.push_str(&format!("  * {warning}\n"));
     }
     out
-}
-
-/// The flow that represents a run in one line: of those with a congestion window, else of all, the one with
-/// the most goodput.
-fn main_flow(run: &RunSummary) -> Option<&FlowSummary> {
-    let rank = |flow: &FlowSummary| (flow.has_window(), flow.goodput_bps.unwrap_or(0.0));
-    let known = run.flows.iter().filter(|flow| flow.has_window() || flow.goodput_bps.is_some());
-    known.max_by(|a, b| rank(a).0.cmp(&rank(b).0).then(rank(a).1.total_cmp(&rank(b).1)))
-}
-
-fn remark(partial: bool, run: &RunSummary) -> String {
-    match (partial, run.quality.is_reliable()) {
-        (true, _) => "partial".to_owned(),
-        (false, false) => "unreliable".to_owned(),
-        (false, true) => String::new(),
-    }
 }
 
 /// A compared metric's name without its unit suffix, and how its values are printed.

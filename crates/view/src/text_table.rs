@@ -1,7 +1,7 @@
 //! Tables for terminals: aligned columns, and fewer of them where the terminal is narrow.
 
-/// Drops whole columns, in the order of the headers `first`, until the lines of a table have at most `width` characters. All
-/// columns stay without a width. `right` has an entry for each column.
+/// Drops whole columns, in the order of the headers `first`, until the lines of a table have at most `width`
+/// characters. All columns stay without a width. `right` has an entry for each column.
 pub(crate) fn drop_columns(
     rows: &mut [Vec<String>],
     right: &mut Vec<bool>,
@@ -61,39 +61,57 @@ pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
     out
 }
 
-/// Breaks the sentences of a text at spaces into lines of at most `width` characters, with the indentation of the first line. Rows of
-/// tables (two spaces between columns) and commands (indented by four spaces or more) stay whole.
+/// Breaks the sentences of a text at spaces into lines of at most `width` characters, each below the
+/// beginning of the first. A sentence in the last column of a table (two spaces or more between columns)
+/// stays in its column. Stay whole: commands (the indented lines without columns below a line that ends with
+/// a colon), and lines whose last column has less than a third of the width.
 pub fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
+    let mut command_indent = None;
     for line in text.lines() {
-        let body = line.trim_start();
-        let indent = line.len() - body.len();
-        if line.chars().count() <= width || indent >= 4 || body.contains("  ") {
+        let indent = line.len() - line.trim_start().len();
+        let is_command =
+            command_indent.is_some_and(|of_colon| indent > of_colon) && !line.trim_start().contains("  ");
+        if !is_command {
+            command_indent = line.trim_end().ends_with(':').then_some(indent);
+        }
+        let start = sentence_start(line);
+        if line.chars().count() <= width || is_command || start > width * 7 / 10 {
             out.push_str(line);
-            out.push('\n');
-            continue;
+        } else {
+            wrap_line(&mut out, line, start, width);
         }
-        let hanging = " ".repeat(indent + if body.starts_with("* ") { 2 } else { 0 });
-        let mut current = " ".repeat(indent);
-        let mut is_empty = true;
-        for word in body.split(' ') {
-            let needed = current.chars().count() + word.chars().count() + usize::from(!is_empty);
-            if !is_empty && needed > width {
-                out.push_str(&current);
-                out.push('\n');
-                current.clone_from(&hanging);
-                is_empty = true;
-            }
-            if !is_empty {
-                current.push(' ');
-            }
-            current.push_str(word);
-            is_empty = false;
-        }
-        out.push_str(&current);
         out.push('\n');
     }
     out
+}
+
+/// The character at which the last column of a line begins, after a list's mark.
+fn sentence_start(line: &str) -> usize {
+    let gap = line.rfind("  ").map_or(0, |at| at + 2);
+    let rest = &line[gap..];
+    let mark = if rest.trim_start().starts_with("* ") { 2 } else { 0 };
+    line[..gap].chars().count() + (rest.len() - rest.trim_start().len()) + mark
+}
+
+/// Appends a line that is broken at the spaces from the character `start` on.
+fn wrap_line(out: &mut String, line: &str, start: usize, width: usize) {
+    let byte = line.char_indices().nth(start).map_or(line.len(), |(at, _)| at);
+    out.push_str(&line[..byte]);
+    let mut column = start;
+    for (index, word) in line[byte..].split(' ').enumerate() {
+        let length = word.chars().count();
+        if index > 0 && column + 1 + length > width {
+            out.push('\n');
+            out.push_str(&" ".repeat(start));
+            column = start;
+        } else if index > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
 }
 
 /// Text without control characters except the ends of lines, so that a name cannot affect the terminal.
@@ -126,14 +144,36 @@ mod tests {
     }
 
     #[test]
-    fn sentences_are_broken_at_spaces_and_commands_and_tables_are_not() {
-        let text = "  * the window was full for most of the time\n    sysctl -w net.ipv4.tcp_rmem=\"1 2 3\"\nID     GOODPUT  LIMITED BY\n";
+    fn sentences_are_broken_at_spaces() {
+        let text =
+            "  * the window was full for most of the time\n      not a command, as no colon is before it\n";
         assert_eq!(
-            wrapped(text, 20),
-            "  * the window was\n    full for most of\n    the time\n    sysctl -w net.ipv4.tcp_rmem=\"1 2 3\"\nID     GOODPUT  LIMITED BY\n"
+            wrapped(text, 22),
+            "  * the window was\n    full for most of\n    the time\n\
+             \x20     not a command,\n      as no colon is\n      before it\n"
         );
         assert_eq!(wrapped("record: runs/a-long-name/of-a-run", 10), "record:\nruns/a-long-name/of-a-run\n");
         assert_eq!(wrapped("short\n\nlines\n", 10), "short\n\nlines\n");
+    }
+
+    #[test]
+    fn commands_stay_whole_and_columns_keep_their_place() {
+        let command = "  to fix it, on h2:\n    sysctl -w net.ipv4.tcp_rmem=\"1 2 3\"\n";
+        assert_eq!(wrapped(command, 20), command);
+        let after = format!("{command}  and then a sentence");
+        assert!(wrapped(&after, 20).ends_with("\n  and then a\n  sentence\n"), "{}", wrapped(&after, 20));
+        let below = "Names:\n  bbr  the version that is described first\n";
+        assert_eq!(
+            wrapped(below, 20),
+            "Names:\n  bbr  the version\n       that is\n       described\n       first\n"
+        );
+        let listed = "ok  timer  sleeps end 53 us late, as a rule\n";
+        assert_eq!(
+            wrapped(listed, 24),
+            "ok  timer  sleeps end 53\n           us late, as a\n           rule\n"
+        );
+        let wide = "ID     GOODPUT  LIMITED BY\n";
+        assert_eq!(wrapped(wide, 20), wide);
     }
 
     #[test]

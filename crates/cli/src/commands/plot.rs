@@ -25,12 +25,12 @@ pub struct PlotArgs {
     /// Metrics, separated by commas: cwnd, rtt, goodput, ... or any column's name
     #[arg(long, value_delimiter = ',', default_value = "goodput,cwnd,rtt")]
     metric: Vec<String>,
-    /// Plot against this metric instead of time: one point per sample of the second half of each flow, or between --from and
-    /// --to
+    /// Plot against this metric instead of time: one point per sample of the second half of each flow, or
+    /// between --from and --to
     #[arg(long, value_name = "METRIC")]
     against: Option<String>,
-    /// Plot the cumulative distribution of a figure over runs, as flows.bulk.goodput, or of a metric's samples, as rtt; repeats
-    /// are one group
+    /// Plot the cumulative distribution of a figure over runs, as flows.bulk.goodput, or of a metric's
+    /// samples, as rtt; repeats are one group
     #[arg(long, value_name = "METRIC", conflicts_with_all = ["metric", "against", "box_plot"])]
     cdf: Option<String>,
     /// Plot box plots of the same: median, quartiles, whiskers of 1.5 interquartile ranges

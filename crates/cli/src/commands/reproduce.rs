@@ -101,7 +101,7 @@ pub fn run(
             plan.skipped
                 .iter()
                 .for_each(|left| text.push_str(&format!("not run in the lab or a guest kernel: {left}\n")));
-            output::text(&text)
+            output::prose(&text)
         }
     };
     if let Some(path) = &args.report {

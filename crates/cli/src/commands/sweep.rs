@@ -161,7 +161,7 @@ fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
     let text = view::sweep::sweep(&sweep, output::width());
     let shown = match json {
         true => output::json(&sweep),
-        false => output::text(&format!("{}\n{text}", sweep.title)),
+        false => output::prose(&format!("{}\n{text}", sweep.title)),
     };
     let html = view::sweep::sweep_html(&sweep);
     draw(
@@ -209,7 +209,7 @@ fn search(args: &SweepArgs, config: &Config, json: bool) -> anyhow::Result<()> {
     let document = FitDocument { schema: SWEEP_SCHEMA.into(), host: lab::host_info(), fit };
     let shown = match json {
         true => output::json(&document),
-        false => output::text(&text),
+        false => output::prose(&text),
     };
     draw(
         args,

@@ -31,6 +31,9 @@ const COMMAND_QUEUE_BYTES: usize = 256 << 20;
 /// How long the program's exit waits for a stalled reader.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Shorter lines of prose are left to the terminal to break, characters.
+const MIN_LINE_LENGTH: usize = 30;
+
 /// Dropped lines are reported at most this often.
 const DROPPED_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -156,6 +159,11 @@ pub fn width() -> Option<usize> {
     }
     let (columns, _) = ratatui::crossterm::terminal::size().ok()?;
     Some(usize::from(columns)).filter(|columns| *columns > 0)
+}
+
+/// The length of lines of prose: at most `max`, less on a narrow terminal.
+pub fn line_length(max: usize) -> usize {
+    width().map_or(max, |width| width.clamp(MIN_LINE_LENGTH.min(max), max))
 }
 
 /// Prints a text and a newline.

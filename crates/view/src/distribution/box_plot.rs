@@ -111,7 +111,7 @@ impl<'a> Places<'a> {
         let slot = 0.8 * self.width / beside as f64;
         let middle = self.left + (self.index_of(group) as f64 + 0.5) * self.width;
         let offset = (own as f64 + 0.5 - beside as f64 / 2.0) * slot;
-        (middle + offset, (0.35 * slot).min(MAX_BOX / 2.0).max(2.0))
+        (middle + offset, (0.35 * slot).clamp(2.0, MAX_BOX / 2.0))
     }
 
     fn series_of(&self, group: &ValueGroup) -> usize {

@@ -85,7 +85,8 @@ fn facts(scenario: &str, run: &RunSummary) -> Vec<Fact> {
     facts
 }
 
-/// The first swept field in which the runs differ and which all of them have, one with numbers if there is one.
+/// The first swept field in which the runs differ and which all of them have, one with numbers if there is
+/// one.
 fn axis_field(runs: &[(&str, &RunSummary)], distinguishing: &[Vec<Fact>]) -> Option<String> {
     let (_, first) = runs.first()?;
     let differs =

@@ -1,7 +1,8 @@
-//! Distributions: a figure of each run over repeats and sweep points, or the samples of a metric within runs, as box plots and
-//! as empirical distribution functions.
+//! Distributions: a figure of each run over repeats and sweep points, or the samples of a metric within runs,
+//! as box plots and as empirical distribution functions.
 //!
-//! Runs that differ only in repeat and seed are one group. Each value counts once: samples are not weighted by time.
+//! Runs that differ only in repeat and seed are one group. Each value counts once: samples are not weighted
+//! by time.
 
 mod box_plot;
 mod cdf;
@@ -84,7 +85,8 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// The figure `path` (as in `flows.bulk.goodput`, with `value` in `unit`: `bit/s`, `B`, `s` or `1`) of each complete run.
+    /// The figure `path` (as in `flows.bulk.goodput`, with `value` in `unit`: `bit/s`, `B`, `s` or `1`) of
+    /// each complete run.
     ///
     /// # Errors
     /// No complete run has a value.
@@ -123,8 +125,8 @@ impl Distribution {
         })
     }
 
-    /// The samples of a metric (a short name or a column, as in [`crate::plot`]) of each flow or link of the runs, of all repeats
-    /// together; `span_s`: only those between two instants, seconds since the start.
+    /// The samples of a metric (a short name or a column, as in [`crate::plot`]) of each flow or link of the
+    /// runs, of all repeats together; `span_s`: only those between two instants, seconds since the start.
     ///
     /// # Errors
     /// The metric is unknown, or has no samples.
@@ -210,8 +212,8 @@ impl Distribution {
         self.groups.iter().filter_map(of).collect()
     }
 
-    /// Box plots as SVG: median, quartiles, whiskers of 1.5 interquartile ranges, and single values or outliers as dots. A group of
-    /// fewer than five values has only dots.
+    /// Box plots as SVG: median, quartiles, whiskers of 1.5 interquartile ranges, and single values or
+    /// outliers as dots. A group of fewer than five values has only dots.
     pub fn box_plot(&self, options: &PlotOptions) -> String {
         box_plot::draw(self, options)
     }

@@ -52,8 +52,9 @@ impl BoxFigures {
     }
 }
 
-/// The quantile at `share` (0 to 1) of values in ascending order, by linear interpolation between order statistics: type 7 of
-/// Hyndman and Fan, "Sample quantiles in statistical packages" (1996), the default of R and NumPy. 0 without values.
+/// The quantile at `share` (0 to 1) of values in ascending order, by linear interpolation between order
+/// statistics: type 7 of Hyndman and Fan, "Sample quantiles in statistical packages" (1996), the default of R
+/// and NumPy. 0 without values.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
     let at = share.clamp(0.0, 1.0) * last as f64;
@@ -62,8 +63,8 @@ pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (at - below as f64)
 }
 
-/// The empirical distribution function of values in ascending order: each distinct value with the share of values that do not
-/// exceed it.
+/// The empirical distribution function of values in ascending order: each distinct value with the share of
+/// values that do not exceed it.
 pub(crate) fn steps(sorted: &[f64]) -> Vec<(f64, f64)> {
     let mut steps: Vec<(f64, f64)> = Vec::new();
     for (index, value) in sorted.iter().enumerate() {
@@ -101,7 +102,8 @@ mod tests {
     fn a_value_far_from_the_quartiles_is_an_outlier() {
         let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 20.0];
         let figures = BoxFigures::of(&values).unwrap();
-        // Quartiles 2.75 and 6.25: whiskers reach to -2.5 and 11.5, where the outermost values within are 1 and 7.
+        // Quartiles 2.75 and 6.25: whiskers reach to -2.5 and 11.5, where the outermost values within are 1
+        // and 7.
         assert_eq!((figures.lower_quartile, figures.median, figures.upper_quartile), (2.75, 4.5, 6.25));
         assert_eq!((figures.low_whisker, figures.high_whisker, figures.max), (1.0, 7.0, 20.0));
         assert!(figures.is_outlier(20.0) && !figures.is_outlier(7.0) && !figures.is_outlier(1.0));
@@ -120,7 +122,8 @@ mod tests {
         ) {
             values.sort_by(f64::total_cmp);
             let f = BoxFigures::of(&values).unwrap();
-            let order = [f.min, f.low_whisker, f.lower_quartile, f.median, f.upper_quartile, f.high_whisker, f.max];
+            let quartiles = [f.lower_quartile, f.median, f.upper_quartile];
+            let order = [&[f.min, f.low_whisker][..], &quartiles, &[f.high_whisker, f.max]].concat();
             prop_assert!(order.windows(2).all(|pair| pair[0] <= pair[1]), "{order:?}");
             let inside = values.iter().filter(|v| (f.lower_quartile..=f.upper_quartile).contains(*v)).count();
             prop_assert!(2 * inside + 4 >= values.len(), "{inside} of {}", values.len());

@@ -1,5 +1,8 @@
 //! Tables for terminals: aligned columns, and fewer of them where the terminal is narrow.
 
+/// Longest word that counts as the unit of a number before it, characters.
+const MAX_UNIT_LENGTH: usize = 5;
+
 /// Drops whole columns, in the order of the headers `first`, until the lines of a table have at most `width`
 /// characters. All columns stay without a width. `right` has an entry for each column.
 pub(crate) fn drop_columns(
@@ -99,7 +102,7 @@ fn wrap_line(out: &mut String, line: &str, start: usize, width: usize) {
     let byte = line.char_indices().nth(start).map_or(line.len(), |(at, _)| at);
     out.push_str(&line[..byte]);
     let mut column = start;
-    for (index, word) in line[byte..].split(' ').enumerate() {
+    for (index, word) in words(&line[byte..]).into_iter().enumerate() {
         let length = word.chars().count();
         if index > 0 && column + 1 + length > width {
             out.push('\n');
@@ -109,9 +112,26 @@ fn wrap_line(out: &mut String, line: &str, start: usize, width: usize) {
             out.push(' ');
             column += 1;
         }
-        out.push_str(word);
+        out.push_str(&word);
         column += length;
     }
+}
+
+/// The words of a sentence; a short word after a number stays with it, as in `20 %`.
+fn words(sentence: &str) -> Vec<String> {
+    let is_number =
+        |word: &str| word.ends_with(|c: char| c.is_ascii_digit()) && !word.contains(char::is_alphabetic);
+    let mut words: Vec<String> = Vec::new();
+    for word in sentence.split(' ') {
+        match words.last_mut() {
+            Some(last) if is_number(last) && word.chars().count() <= MAX_UNIT_LENGTH => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    words
 }
 
 /// Text without control characters except the ends of lines, so that a name cannot affect the terminal.
@@ -153,6 +173,7 @@ mod tests {
              \x20     not a command,\n      as no colon is\n      before it\n"
         );
         assert_eq!(wrapped("record: runs/a-long-name/of-a-run", 10), "record:\nruns/a-long-name/of-a-run\n");
+        assert_eq!(wrapped("sndbuf_limited 20 % of it", 18), "sndbuf_limited\n20 % of it\n");
         assert_eq!(wrapped("short\n\nlines\n", 10), "short\n\nlines\n");
     }
 
@@ -170,7 +191,7 @@ mod tests {
         let listed = "ok  timer  sleeps end 53 us late, as a rule\n";
         assert_eq!(
             wrapped(listed, 24),
-            "ok  timer  sleeps end 53\n           us late, as a\n           rule\n"
+            "ok  timer  sleeps end\n           53 us late,\n           as a rule\n"
         );
         let wide = "ID     GOODPUT  LIMITED BY\n";
         assert_eq!(wrapped(wide, 20), wide);

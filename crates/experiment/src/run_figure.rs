@@ -81,7 +81,7 @@ fn paths(runs: &[&RunSummary]) -> Vec<MetricPath> {
 
 #[cfg(test)]
 mod tests {
-    use schema::FlowSummary;
+    use schema::{FlowSummary, LinkSummary};
 
     use super::*;
 
@@ -92,8 +92,15 @@ mod tests {
             min_rtt_us: Some(20_500.0),
             ..FlowSummary::default()
         };
+        let link = |direction: &str, utilization| LinkSummary {
+            name: "a-b".into(),
+            direction: LinkDirection::from(direction),
+            utilization: Some(utilization),
+            ..LinkSummary::default()
+        };
         RunSummary {
             flows: vec![flow],
+            links: vec![link("forward", 0.5), link("backward", 0.25)],
             ..serde_json::from_str::<schema::Summary>(record::EXAMPLE_SUMMARY).unwrap().runs.remove(0)
         }
     }
@@ -104,10 +111,13 @@ mod tests {
         let goodput = RunFigure::find("flows.bulk.goodput", &[&a, &b]).unwrap();
         assert_eq!((goodput.of(&a), goodput.of(&b), goodput.unit()), (Some(3e9), None, "bit/s"));
         let rtt = RunFigure::find("flows.bulk.min_rtt", &[&a]).unwrap();
-        assert_eq!((rtt.of(&a), rtt.unit()), (Some(0.0205), "s"));
-        let link = &a.links[0];
-        let forward = format!("links.{}.forward.utilization", link.name);
-        assert_eq!(RunFigure::find(&forward, &[&a]).unwrap().of(&a), link.utilization);
+        assert!((rtt.of(&a).unwrap() - 0.0205).abs() < 1e-12 && rtt.unit() == "s");
+        let of = |text: &str| RunFigure::find(text, &[&a]).unwrap().of(&a);
+        assert_eq!(
+            (of("links.a-b.utilization"), of("links.a-b.forward.utilization")),
+            (Some(0.5), Some(0.5))
+        );
+        assert_eq!((of("links.a-b.backward.utilization"), of("run.goodput")), (Some(0.25), Some(3e9)));
     }
 
     #[test]

@@ -60,6 +60,9 @@ fn run_rows(entries: &[RunEntry], columns: RunColumns, form: CellForm) -> Vec<Ve
     for entry in entries {
         let mut row = vec![entry.scenario.clone(), entry.id.clone()];
         row.extend(match &entry.run {
+            Err(_) if form == CellForm::Short => {
+                texts([UNKNOWN, UNKNOWN, "", UNKNOWN, UNKNOWN, "unreadable"])
+            }
             Err(e) => texts([UNKNOWN, UNKNOWN, "", UNKNOWN, UNKNOWN, &e.to_string()]),
             Ok(run) => {
                 let summary = run.run();

@@ -135,4 +135,13 @@ fn narrow_terminals_get_fewer_columns_and_no_line_that_wraps() {
         assert!(text.contains("20261123T222341Z-sim-tuned"), "ids stay whole: {text}");
     }
     assert!(listed(Some(80)).contains(" queue=100p") && listed(Some(80)).contains("GOODPUT"));
+    // The reason why one record cannot be read does not take the columns of the others.
+    let damaged = dir.path().join("path-50mbit-20ms/20261123T222342Z-sim-damaged");
+    std::fs::create_dir_all(&damaged).unwrap();
+    std::fs::write(damaged.join("summary.json"), "{").unwrap();
+    let entries = record::list(dir.path()).unwrap();
+    let text = table::runs(&entries, RunColumns::Short, Some(90));
+    assert!(text.contains("unreadable") && text.contains("GOODPUT") && longest(&text) <= 90, "{text}");
+    let whole = table::runs(&entries, RunColumns::Short, None);
+    assert!(whole.contains("summary.json"), "{whole}");
 }

@@ -47,5 +47,11 @@ for flow in rtt181 mtu3000 mtu9000; do
     set +f
     rm -rf "${runs:?}"/*
 done
+# The distribution of goodput over repeats.
+"$longfat" scenario new --rate 50mbit --rtt 20ms --duration 5s -o "$runs/path.toml" >/dev/null
+"$longfat" --runs "$runs/box" sweep "$runs/path.toml" --over flows.bulk.cc=cubic,reno,bbr \
+    --over links.path.forward.loss=0.01%,0.1%,1% --repeat 8 >/dev/null
+"$longfat" --runs "$runs/box" plot path/ --box flows.bulk.goodput -o docs/box.svg
+rm -rf "${runs:?}"/*
 # The simulator against runs of the real kernel.
 cargo run --quiet --release --locked -p longfat-view --example reference_pictures -- docs

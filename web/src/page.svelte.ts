@@ -13,9 +13,10 @@ export interface Route {
 const dark = window.matchMedia('(prefers-color-scheme: dark)');
 const STORED = 'longfat-theme';
 
+/** The theme that the reader chose last, else that of the configuration. */
 function storedTheme(): Theme {
-  const stored = localStorage.getItem(STORED);
-  return stored === 'light' || stored === 'dark' ? stored : 'auto';
+  const wanted = localStorage.getItem(STORED) ?? document.documentElement.dataset.defaultTheme;
+  return wanted === 'light' || wanted === 'dark' ? wanted : 'auto';
 }
 
 class Page {

@@ -143,11 +143,13 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
     }
     let config = Config::read()?;
     let runs = config.runs(cli.runs.as_deref());
+    let (rates, sizes) = config.units();
+    ::view::number::use_units(rates, sizes);
     match &cli.command {
         Command::Bdp(args) => bdp::run(args, cli.json),
         Command::Run(args) => run::run(args, &config, &runs, cli.json),
-        Command::Sweep(args) => sweep::run(args, &runs, cli.json),
-        Command::Reproduce(args) => reproduce::run(args, &runs, cli.json),
+        Command::Sweep(args) => sweep::run(args, &config, &runs, cli.json),
+        Command::Reproduce(args) => reproduce::run(args, &config, &runs, cli.json),
         Command::Scenario(command) => scenario::run(command, cli.json),
         Command::Lab(command) => lab::run(command, cli.json),
         Command::Kernel(command) => kernel::run(command, cli.json),
@@ -164,8 +166,8 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Show(args) => records::show(args, &runs, cli.json),
         Command::Compare(args) => records::compare(args, &runs, cli.json),
         Command::Plot(args) => plot::run(args, &runs, cli.json),
-        Command::Report(args) => records::report(args, &runs, cli.json),
-        Command::View(args) => view::run(args, &runs, cli.json),
+        Command::Report(args) => records::report(args, &config, &runs, cli.json),
+        Command::View(args) => view::run(args, &config, &runs, cli.json),
         Command::Import(command) => import::run(command, &runs, cli.json),
         Command::Export(command) => export::run(command, &runs, cli.json),
         Command::Guest(command) => guest::run(command),

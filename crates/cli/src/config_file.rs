@@ -13,6 +13,10 @@ use std::{
 
 use experiment::EngineChoices;
 use serde::{Deserialize, Serialize};
+use view::{
+    Theme,
+    number::{RateUnit, SizeUnit},
+};
 
 use crate::exit::Exit;
 
@@ -31,10 +35,25 @@ struct Settings {
     runs: Option<PathBuf>,
     /// Engines of `longfat run`, as after `--engine`.
     engine: Option<String>,
+    /// Colours of reports and of the page: auto, light or dark.
+    theme: Option<String>,
+    /// Units of figures in texts.
+    #[serde(default)]
+    units: UnitSettings,
     /// Files with the shared secrets of servers, by host as in `longfat test HOST`; relative to the file's
     /// directory.
     #[serde(default)]
     tokens: BTreeMap<String, PathBuf>,
+}
+
+/// The table `[units]` of a file.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnitSettings {
+    /// Rates: bits or bytes per second.
+    rates: Option<String>,
+    /// Sizes: decimal (MB) or binary (MiB).
+    sizes: Option<String>,
 }
 
 /// A configuration file that is read or would be.
@@ -93,6 +112,19 @@ impl Config {
         engines(engine.as_deref().unwrap_or(DEFAULT_ENGINE)).map_err(|why| Exit::BadInput(why).into())
     }
 
+    /// The colours of reports and of the page.
+    pub fn theme(&self) -> Theme {
+        // The files were checked when they were read.
+        self.last(|settings| settings.theme.as_deref()?.parse().ok()).map_or(Theme::Auto, |(theme, _)| theme)
+    }
+
+    /// The units of rates and sizes in texts.
+    pub fn units(&self) -> (RateUnit, SizeUnit) {
+        let rates = self.last(|settings| settings.units.rates.as_deref()?.parse().ok());
+        let sizes = self.last(|settings| settings.units.sizes.as_deref()?.parse().ok());
+        (rates.map(|(unit, _)| unit).unwrap_or_default(), sizes.map(|(unit, _)| unit).unwrap_or_default())
+    }
+
     /// The file with the token of a server.
     pub fn token_of(&self, host: &str) -> Option<PathBuf> {
         self.last(|settings| settings.tokens.get(host).cloned()).map(|(value, _)| value)
@@ -124,7 +156,10 @@ impl Config {
             source: source.into(),
         });
         let engine = setting("engine".into(), self.last(|s| s.engine.clone()), Some(DEFAULT_ENGINE));
-        let mut settings = vec![given.unwrap_or(own_runs), engine];
+        let theme = setting("theme".into(), self.last(|s| s.theme.clone()), Some("auto"));
+        let rates = setting("units.rates".into(), self.last(|s| s.units.rates.clone()), Some("bits"));
+        let sizes = setting("units.sizes".into(), self.last(|s| s.units.sizes.clone()), Some("decimal"));
+        let mut settings = vec![given.unwrap_or(own_runs), engine, theme, rates, sizes];
         let hosts: BTreeSet<&String> =
             self.files.iter().flat_map(|file| file.settings.tokens.keys()).collect();
         for host in hosts {
@@ -167,11 +202,21 @@ fn read_file(path: PathBuf) -> anyhow::Result<ConfigFile> {
     if let Some(engine) = &settings.engine {
         engines(engine).map_err(|why| bad(&format!("engine: {why}")))?;
     }
+    let check =
+        |name: &str, checked: Result<(), String>| checked.map_err(|why| bad(&format!("{name}: {why}")));
+    check("theme", parsed::<Theme>(settings.theme.as_deref()))?;
+    check("units.rates", parsed::<RateUnit>(settings.units.rates.as_deref()))?;
+    check("units.sizes", parsed::<SizeUnit>(settings.units.sizes.as_deref()))?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     for own in settings.runs.iter_mut().chain(settings.tokens.values_mut()) {
         *own = folder.join(&*own);
     }
     Ok(ConfigFile { path, is_read: true, settings })
+}
+
+/// Whether a setting, if there is one, has a valid value.
+fn parsed<T: FromStr<Err = String>>(text: Option<&str>) -> Result<(), String> {
+    text.map_or(Ok(()), |text| text.parse::<T>().map(drop))
 }
 
 /// Engines separated by commas.

@@ -8,6 +8,7 @@ mod common;
 mod congestion;
 mod diagnose;
 mod differential;
+mod distributions;
 mod disturbed;
 mod guest;
 mod guide;

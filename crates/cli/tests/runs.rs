@@ -331,6 +331,45 @@ fn settings_come_from_files_and_options_override_them() {
 }
 
 #[test]
+fn theme_and_units_change_texts_and_reports_and_no_document() {
+    let place = Place::new(SMALL);
+    let simulate = ["run", "s.toml", "--engine", "sim", "--report", "r.html"];
+    let plain = place.run(&simulate);
+    let report = || fs::read_to_string(place.path("r.html")).unwrap();
+    assert!(
+        plain.stdout.contains(" Mb/s  ") && report().contains("@media (prefers-color-scheme:dark)"),
+        "{plain:?}"
+    );
+    let document = place.run(&["show", "last", "--json"]).stdout;
+    let picture = place.run(&["plot", "last"]).stdout;
+    let set = |text: &str| fs::write(place.path("longfat.toml"), text).unwrap();
+    set("theme = \"dark\"\n[units]\nrates = \"bytes\"\nsizes = \"binary\"\n");
+    assert_eq!(place.run(&["show", "last", "--json"]).stdout, document);
+    assert_eq!(place.run(&["plot", "last"]).stdout, picture);
+    let shown = place.run(&["show", "last"]).stdout;
+    let line =
+        |name: &str| shown.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_owned();
+    assert!(line("goodput").ends_with(" MB/s") && line("max cwnd").ends_with("iB"), "{shown}");
+    let ran = place.run(&simulate);
+    assert!(ran.stdout.contains(" MB/s  "), "{ran:?}");
+    assert!(report().contains("@media all{") && !report().contains("prefers-color-scheme"));
+    let settings = place.run(&["config"]).stdout;
+    for (name, value) in [("theme", "dark"), ("units.rates", "bytes"), ("units.sizes", "binary")] {
+        let line = settings.lines().find(|line| line.starts_with(name)).unwrap();
+        assert!(line.contains(value) && line.ends_with("longfat.toml"), "{settings}");
+    }
+    for (text, part) in [
+        ("theme = \"blue\"", "there are auto, light and dark"),
+        ("[units]\nrates = \"mb\"", "units.rates: unknown unit of rates \"mb\""),
+        ("[units]\nspeed = \"bits\"", "line 2, column 1"),
+    ] {
+        set(text);
+        let wrong = place.run(&["ls"]);
+        assert!(wrong.code == 2 && wrong.stderr.contains(part), "{text}: {wrong:?}");
+    }
+}
+
+#[test]
 fn shells_complete_runs_and_scripts_are_installed() {
     let place = four_runs();
     let id = ids(&place.run(&["ls", "--json"]).json()).remove(0);
@@ -343,6 +382,16 @@ fn shells_complete_runs_and_scripts_are_installed() {
         assert!(complete(command).contains(&id), "{command:?}: {}", complete(command));
     }
     assert!(!complete(&["--runs", "elsewhere", "show", ""]).contains(&id));
+    assert!(complete(&["show", "s/"]).contains(&format!("s/{id}")), "{}", complete(&["show", "s/"]));
+    assert!(complete(&["plot", "s"]).contains("s/\t") && !complete(&["show", "s"]).contains("s/\t"));
+    assert!(complete(&["ls", "--scenario", ""]).starts_with("s"));
+    for command in [&["run", ""][..], &["sweep", ""], &["scenario", "validate", ""], &["lab", "up", ""]] {
+        let found = complete(command);
+        assert!(found.contains("s.toml") && found.contains("socket-buffers"), "{command:?}: {found}");
+        assert!(found.contains("lab8\tBDP and TCP buffer size"), "{command:?}: {found}");
+    }
+    let near = complete(&["run", "soc"]);
+    assert!(near.contains("socket-buffers") && !near.contains("lab8"), "{near}");
     assert!(complete(&["pru"]).contains("prune") && complete(&["ls", "--sin"]).contains("--since"));
     for (shell, path) in [
         ("bash", "data/bash-completion/completions/longfat"),

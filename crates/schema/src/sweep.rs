@@ -1,5 +1,7 @@
 //! The document that `longfat sweep --json` prints: `longfat.sweep/1`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{EngineName, FigureBound, HostInfo};
@@ -16,6 +18,12 @@ pub struct Sweep {
     pub scenario: String,
     /// The scenario's title.
     pub title: String,
+    /// The scenario file, as in the summaries of its runs.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// The fields changed by `--set`, and their values.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
     /// The machine.
     pub host: HostInfo,
     /// The metric, as in `flows.bulk.goodput`.
@@ -57,8 +65,14 @@ pub struct SweepPoint {
     pub variant: Option<String>,
     /// A value of each field.
     pub values: Vec<SweptValue>,
-    /// The records of its repeats.
+    /// The swept fields and their values as written, as in a run's summary.
+    #[serde(default)]
+    pub sweep: BTreeMap<String, String>,
+    /// The ids of its repeats.
     pub runs: Vec<String>,
+    /// The directories of their records, in the same order; `null` for a run without one.
+    #[serde(default)]
+    pub records: Vec<Option<String>>,
     /// The number of them that earlier runs provided.
     pub earlier: u32,
     /// The metric of each run that has one.

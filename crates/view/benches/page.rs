@@ -24,6 +24,7 @@ fn main() {
     println!("record of {SAMPLES} samples written in {:.1} s", begun.elapsed().as_secs_f64());
 
     let options = view::PageOptions {
+        theme: view::Theme::Auto,
         runs_dir: dir.path().into(),
         bind: Ipv4Addr::LOCALHOST.into(),
         port: 0,

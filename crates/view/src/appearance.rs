@@ -1,5 +1,6 @@
 //! How a plot is set for a page or a paper: size, size of letters, and style.
 
+use crate::chart::{Chart, chart_options, chart_with};
 use crate::style::paper_css;
 use crate::{Error, PlotOptions};
 
@@ -32,6 +33,14 @@ pub struct Appearance {
 }
 
 impl Appearance {
+    /// Draws a chart.
+    ///
+    /// # Errors
+    /// The size has no space for the letters.
+    pub fn draw_chart(&self, chart: &Chart) -> Result<String, Error> {
+        self.draw(&chart_options(), 1, |options| Ok(chart_with(chart, options)))
+    }
+
     /// Draws a plot of `panels` panels with `draw`, which may be called twice.
     ///
     /// # Errors

@@ -28,6 +28,16 @@ impl Unit {
         }
     }
 
+    /// The unit of a figure of a run: `bit/s`, `B`, `s`; others have no prefix.
+    pub(crate) fn of_figure(unit: &str) -> Self {
+        match unit {
+            "bit/s" => Unit::BitRate,
+            "B" => Unit::Bytes,
+            "s" => Unit::Seconds,
+            _ => Unit::Share,
+        }
+    }
+
     /// The unit of a column, from its name's suffix.
     pub(crate) fn of_column(name: &str) -> Self {
         if name.ends_with("_bps") {

@@ -42,6 +42,11 @@ pub(crate) fn title(path: &str) -> String {
     text
 }
 
+/// A name with its unit, if it has one.
+pub(crate) fn with_unit(name: &str, unit: &str) -> String {
+    if unit.is_empty() { name.to_owned() } else { format!("{name} ({unit})") }
+}
+
 /// The name of the horizontal axis with the unit of all its values, and the values without this unit. Values in several units
 /// keep them.
 pub(crate) fn across(path: &str, mut values: Vec<ChartValue>) -> (String, Vec<ChartValue>) {

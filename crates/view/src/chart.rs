@@ -3,15 +3,19 @@
 //! Numbers are on a logarithmic axis where they span more than a factor of 16, else on a linear one. Other
 //! values (a congestion control) are at equal distances. The ticks are the values themselves.
 
+use crate::PlotOptions;
 use crate::axis::{Axis, Unit};
+use crate::axis_name::with_unit;
 use crate::canvas::{Anchor, Canvas, Placed, coincide, fit, fit_distinct, text_width};
 use crate::style::{halo_class, plot_css, series_class};
 
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 30.0;
-const WIDTH: f64 = 960.0;
-const HEIGHT: f64 = 320.0;
+/// Height of the plotting area without another wish, pixels.
+const HEIGHT: u32 = 320;
 const TEXT: f64 = 12.0;
+/// Pixels between the ticks of the vertical axis.
+const TICK_SPACE: f64 = 50.0;
 const ROW: f64 = 20.0;
 /// Half the width of an error bar's ends.
 const WHISKER: f64 = 4.0;
@@ -60,7 +64,7 @@ pub struct ChartMark {
 }
 
 /// A chart.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chart {
     /// The heading.
     pub title: String,
@@ -76,23 +80,35 @@ pub struct Chart {
     pub curves: Vec<ChartCurve>,
 }
 
-/// Draws a chart.
+/// Draws a chart of the usual size.
 pub fn chart(chart: &Chart) -> String {
-    let positions = Positions::of(&chart.values);
+    chart_with(chart, &chart_options())
+}
+
+/// The options of [`chart`]: a wide plot with one high panel.
+pub(crate) fn chart_options() -> PlotOptions {
+    PlotOptions { panel_height: HEIGHT, ..PlotOptions::default() }
+}
+
+/// Draws a chart with this width and height of the plotting area.
+pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
+    let width = f64::from(options.width.max(320));
+    let height = f64::from(options.panel_height.max(60));
+    let right = width - RIGHT;
+    let positions = Positions::of(&chart.values, right);
     let mut canvas = Canvas::default();
-    canvas.text(LEFT, 26.0, Anchor::Start, "title", &fit(&chart.title, 16.0, WIDTH - LEFT - RIGHT));
-    let top = draw_legend(&mut canvas, &chart.curves, 40.0);
-    let axis = vertical_axis(chart);
-    let heading =
-        if axis.unit.is_empty() { chart.up.clone() } else { format!("{} ({})", chart.up, axis.unit) };
+    canvas.text(LEFT, 26.0, Anchor::Start, "title", &fit(&chart.title, 16.0, right - LEFT));
+    let top = draw_legend(&mut canvas, &chart.curves, 40.0, right);
+    let axis = vertical_axis(chart, height);
+    let heading = with_unit(&chart.up, &axis.unit);
     canvas.heading(LEFT, top + 13.0, &heading, "");
     let top = top + 24.0;
-    let y = |height: f64| top + (1.0 - axis.position(height)) * HEIGHT;
+    let y = |value: f64| top + (1.0 - axis.position(value)) * height;
     for tick in &axis.ticks {
-        canvas.line(LEFT, y(tick.value), WIDTH - RIGHT, y(tick.value), "grid");
+        canvas.line(LEFT, y(tick.value), right, y(tick.value), "grid");
         canvas.text(LEFT - 8.0, y(tick.value) + 4.0, Anchor::End, "tick", &tick.text);
     }
-    draw_values(&mut canvas, &chart.values, &positions, top + HEIGHT);
+    draw_values(&mut canvas, &chart.values, &positions, top + height);
     let placed: Vec<Vec<Placed>> = chart
         .curves
         .iter()
@@ -110,11 +126,11 @@ pub fn chart(chart: &Chart) -> String {
         if let Some((mark, x)) =
             curve.mark.as_ref().and_then(|mark| Some((mark, positions.of_number(mark.at)?)))
         {
-            canvas.line(x, top, x, top + HEIGHT, &format!("swatch dot {class}"));
+            canvas.line(x, top, x, top + height, &format!("swatch dot {class}"));
             if let Some(y) = height_at(&placed[index], x).filter(|_| mark.is_on_curve) {
                 canvas.circle(x, y, 5.0, &format!("swatch bar {class}"));
             }
-            draw_mark_label(&mut canvas, &mark.label, x, label_y);
+            draw_mark_label(&mut canvas, &mark.label, (x, label_y), right);
             label_y += 16.0;
         }
         // Below an earlier curve that it coincides with there is a wide line already.
@@ -131,16 +147,17 @@ pub fn chart(chart: &Chart) -> String {
             canvas.line(x - WHISKER, y(high), x + WHISKER, y(high), &bar);
         }
     }
-    canvas.line(LEFT, top + HEIGHT, WIDTH - RIGHT, top + HEIGHT, "axis");
-    let middle = (LEFT + WIDTH - RIGHT) / 2.0;
-    canvas.text(middle, top + HEIGHT + 38.0, Anchor::Middle, "tick", &chart.across);
+    canvas.line(LEFT, top + height, right, top + height, "axis");
+    let middle = (LEFT + right) / 2.0;
+    canvas.text(middle, top + height + 38.0, Anchor::Middle, "tick", &chart.across);
     let label = format!("{} over {}", chart.up, chart.across);
-    canvas.finish(WIDTH, top + HEIGHT + 50.0, &label, Some(&plot_css()))
+    canvas.finish(width, top + height + 50.0, &label, Some(&plot_css()))
 }
 
 /// Horizontal positions of the values, in pixels.
 struct Positions {
     xs: Vec<f64>,
+    right: f64,
     scale: Scale,
 }
 
@@ -151,7 +168,7 @@ enum Scale {
 }
 
 impl Positions {
-    fn of(values: &[ChartValue]) -> Self {
+    fn of(values: &[ChartValue], right: f64) -> Self {
         let numbers: Vec<f64> = values.iter().filter_map(|value| value.number).collect();
         let low = numbers.iter().copied().fold(f64::INFINITY, f64::min);
         let high = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -162,12 +179,12 @@ impl Positions {
         } else {
             Scale::Linear { low, high }
         };
-        let mut positions = Positions { xs: Vec::new(), scale };
+        let mut positions = Positions { xs: Vec::new(), right, scale };
         let x = |(index, value): (usize, &ChartValue)| {
             value
                 .number
                 .and_then(|number| positions.of_number(number))
-                .unwrap_or_else(|| pixel((index as f64 + 0.5) / values.len() as f64))
+                .unwrap_or_else(|| pixel((index as f64 + 0.5) / values.len() as f64, right))
         };
         positions.xs = values.iter().enumerate().map(x).collect();
         positions
@@ -180,7 +197,7 @@ impl Positions {
             Scale::Linear { low, high } => (number - low) / (high - low),
             Scale::Logarithmic { low, high } => (number / low).ln() / (high / low).ln(),
         };
-        (0.0..=1.0).contains(&share).then(|| pixel(share))
+        (0.0..=1.0).contains(&share).then(|| pixel(share, self.right))
     }
 
     fn x(&self, value: usize) -> f64 {
@@ -189,24 +206,19 @@ impl Positions {
 }
 
 /// The pixel at a relative position, with a margin at both ends.
-fn pixel(share: f64) -> f64 {
-    LEFT + 16.0 + share * (WIDTH - LEFT - RIGHT - 32.0)
+fn pixel(share: f64, right: f64) -> f64 {
+    LEFT + 16.0 + share * (right - LEFT - 32.0)
 }
 
-fn vertical_axis(chart: &Chart) -> Axis {
+fn vertical_axis(chart: &Chart, height: f64) -> Axis {
     let points = || chart.curves.iter().flat_map(|curve| &curve.points);
     let ends = || {
         points().flat_map(|p| [p.height, p.bar.map_or(p.height, |b| b.0), p.bar.map_or(p.height, |b| b.1)])
     };
     let low = ends().fold(f64::INFINITY, f64::min);
     let high = ends().fold(f64::NEG_INFINITY, f64::max);
-    let unit = match chart.unit.as_str() {
-        "bit/s" => Unit::BitRate,
-        "B" => Unit::Bytes,
-        "s" => Unit::Seconds,
-        _ => Unit::Share,
-    };
-    Axis::of_values(low.min(0.0), high, unit, 6)
+    let unit = Unit::of_figure(&chart.unit);
+    Axis::of_values(low.min(0.0), high, unit, (height / TICK_SPACE) as usize)
 }
 
 /// The curve's vertical position at `x`, in pixels; `None` beside its ends.
@@ -217,11 +229,11 @@ fn height_at(curve: &[Placed], x: f64) -> Option<f64> {
 }
 
 /// Draws a mark's label beside its line, on the side where there is space.
-fn draw_mark_label(canvas: &mut Canvas, label: &str, x: f64, y: f64) {
+fn draw_mark_label(canvas: &mut Canvas, label: &str, (x, y): (f64, f64), right: f64) {
     if label.is_empty() {
         return;
     }
-    match x + 6.0 + text_width(label, TEXT) <= WIDTH - RIGHT {
+    match x + 6.0 + text_width(label, TEXT) <= right {
         true => canvas.text(x + 6.0, y, Anchor::Start, "key-text", label),
         false => canvas.text(x - 6.0, y, Anchor::End, "key-text", label),
     }
@@ -242,15 +254,15 @@ fn draw_values(canvas: &mut Canvas, values: &[ChartValue], positions: &Positions
     }
 }
 
-fn draw_legend(canvas: &mut Canvas, curves: &[ChartCurve], top: f64) -> f64 {
+fn draw_legend(canvas: &mut Canvas, curves: &[ChartCurve], top: f64, right: f64) -> f64 {
     if curves.iter().all(|curve| curve.label.is_empty()) {
         return top;
     }
     let (mut x, mut y) = (LEFT, top);
     let labels: Vec<&str> = curves.iter().map(|curve| curve.label.as_str()).collect();
-    for (index, label) in fit_distinct(&labels, TEXT, WIDTH - LEFT - RIGHT - 40.0).iter().enumerate() {
+    for (index, label) in fit_distinct(&labels, TEXT, right - LEFT - 40.0).iter().enumerate() {
         let needed = 24.0 + text_width(label, TEXT);
-        if x > LEFT && x + needed > WIDTH - RIGHT {
+        if x > LEFT && x + needed > right {
             (x, y) = (LEFT, y + ROW);
         }
         canvas.line(x, y + 8.0, x + 18.0, y + 8.0, &format!("swatch {}", series_class(index)));
@@ -270,15 +282,15 @@ mod tests {
 
     #[test]
     fn decades_are_at_equal_distances_and_names_too() {
-        let positions = Positions::of(&values(&[1.0, 10.0, 100.0]));
+        let positions = Positions::of(&values(&[1.0, 10.0, 100.0]), 930.0);
         assert!((positions.xs[2] - positions.xs[1] - (positions.xs[1] - positions.xs[0])).abs() < 1e-9);
-        let near = Positions::of(&values(&[1.0, 2.0, 5.0]));
+        let near = Positions::of(&values(&[1.0, 2.0, 5.0]), 930.0);
         assert!((near.xs[2] - near.xs[1]) > 2.9 * (near.xs[1] - near.xs[0]));
         assert_eq!(near.of_number(9.0), None);
         let named = |text: &str| ChartValue { text: text.into(), number: None };
-        let names = Positions::of(&[named("reno"), named("cubic")]);
+        let names = Positions::of(&[named("reno"), named("cubic")], 930.0);
         assert!(names.xs[0] < names.xs[1] && names.of_number(1.0).is_none());
-        assert_eq!(Positions::of(&values(&[5.0])).xs.len(), 1);
+        assert_eq!(Positions::of(&values(&[5.0]), 930.0).xs.len(), 1);
     }
 
     #[test]

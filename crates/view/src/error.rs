@@ -16,6 +16,12 @@ pub enum Error {
         /// The name as given.
         name: String,
     },
+    /// No run has a value of this metric.
+    #[error("no complete run has a value of \"{name}\"")]
+    NoValues {
+        /// The name as given.
+        name: String,
+    },
     /// No metric was given.
     #[error("no metric was given; there are {}", crate::metric::SHORT_NAMES.join(", "))]
     NoMetric,

@@ -10,7 +10,7 @@ use crate::events::MarkKind;
 use crate::label::{CcNames, run_labels};
 use crate::loaded::LoadedRun;
 use crate::metric::{Companion, Metric};
-use crate::number;
+use crate::number::{self, SizeUnit};
 use crate::plot::Reference;
 use crate::series::{Point, decimate, range, smooth, smoothing_s};
 
@@ -250,8 +250,9 @@ impl<'a> Figure<'a> {
         } else if panel.curves.iter().all(|curve| range(&curve.points) == Some((0.0, 0.0))) {
             panel.note = "0 throughout".to_owned();
         } else if !far.is_empty() {
-            let far =
-                far.iter().map(|(name, top)| format!("{name} above the axis, up to {}", number::bytes(*top)));
+            let far = far.iter().map(|(name, top)| {
+                format!("{name} above the axis, up to {}", number::bytes_in(*top, SizeUnit::Decimal))
+            });
             panel.note = far.collect::<Vec<_>>().join("; ");
         }
         panel
@@ -298,7 +299,7 @@ impl<'a> Figure<'a> {
 }
 
 /// The curves of one run by flow or link, without those that have no value.
-fn curves_of(run: &LoadedRun, metric: &Metric) -> Vec<(String, Vec<Point>)> {
+pub(crate) fn curves_of(run: &LoadedRun, metric: &Metric) -> Vec<(String, Vec<Point>)> {
     let mut curves: Vec<(String, Vec<Point>)> = Vec::new();
     let mut add = |name: String, time_us: i64, value: Option<f64>| {
         let point = (time_us as f64 / 1e6, value.filter(|v| v.is_finite()));

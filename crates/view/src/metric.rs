@@ -116,7 +116,7 @@ impl Metric {
             .ok_or_else(|| Error::UnknownMetric { name: name.to_owned() })?;
         Ok(Metric {
             name: name.to_owned(),
-            title: name.to_owned(),
+            title: column_title(name),
             unit: Unit::of_column(name),
             value,
             companions: &[],
@@ -136,6 +136,17 @@ impl Metric {
     /// Whether its panel shows reference lines (wire limit, published figures) and the verdict.
     pub(crate) fn is_goodput(&self) -> bool {
         matches!(self.name.as_str(), "goodput" | "goodput_bps")
+    }
+}
+
+/// A column's name as a title: units that the axis shows are not repeated, because they can differ from the
+/// column's.
+fn column_title(name: &str) -> String {
+    match name.rsplit_once('_') {
+        Some((stem, "us" | "bps" | "bytes")) => stem.to_owned(),
+        Some((stem, "segs")) => format!("{stem} (segments)"),
+        Some((stem, "packets")) => format!("{stem} (packets)"),
+        _ => name.to_owned(),
     }
 }
 
@@ -220,6 +231,16 @@ mod tests {
         let message = Metric::parse("cwd").unwrap_err().to_string();
         assert!(message.starts_with("there is no metric \"cwd\"; the nearest are cwnd, "), "{message}");
         assert!(!message.contains("dropped_loss_packets"), "no catalogue: {message}");
+    }
+
+    #[test]
+    fn titles_of_columns_do_not_contradict_the_unit_of_the_axis() {
+        let title = |name: &str| Metric::parse(name).unwrap().title;
+        assert_eq!(title("srtt_us"), "srtt");
+        assert_eq!(title("snd_cwnd_segs"), "snd_cwnd (segments)");
+        assert_eq!(title("sent_packets"), "sent (packets)");
+        assert_eq!(title("bytes_acked"), "bytes_acked");
+        assert_eq!(title("ca_state"), "ca_state");
     }
 
     #[test]

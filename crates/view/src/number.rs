@@ -1,17 +1,119 @@
 //! Formats figures: three or four significant digits, SI prefixes, a space before the unit.
+//!
+//! Texts and reports have rates and sizes in the units of [`use_units`]; pictures always in bits per second
+//! and decimal bytes.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
 
 /// SI prefixes from micro up, with their factors.
 const PREFIXES: [(f64, &str); 7] =
     [(1e-6, "\u{b5}"), (1e-3, "m"), (1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")];
 
-/// A rate in bit/s, as in `9.56 Gb/s`.
+/// Binary prefixes of sizes, with their factors.
+const BINARY_PREFIXES: [(f64, &str); 5] =
+    [(1.0, ""), (1024.0, "Ki"), (1_048_576.0, "Mi"), (1_073_741_824.0, "Gi"), (1_099_511_627_776.0, "Ti")];
+
+/// The unit of rates in texts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RateUnit {
+    /// Bits per second, as in `9.56 Gb/s`.
+    #[default]
+    Bits,
+    /// Bytes per second, as in `1.20 GB/s`.
+    Bytes,
+}
+
+/// The unit of sizes in texts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SizeUnit {
+    /// Powers of 1000, as in `26.2 MB`.
+    #[default]
+    Decimal,
+    /// Powers of 1024, as in `25.0 MiB`.
+    Binary,
+}
+
+/// The units of texts.
+static UNITS: OnceLock<(RateUnit, SizeUnit)> = OnceLock::new();
+
+/// Sets the units of [`rate()`] and [`bytes()`] for the whole program. Must be called once, before a text is
+/// formatted.
+pub fn use_units(rates: RateUnit, sizes: SizeUnit) {
+    // A second call would have no effect.
+    let _ = UNITS.set((rates, sizes));
+}
+
+fn units() -> (RateUnit, SizeUnit) {
+    UNITS.get().copied().unwrap_or_default()
+}
+
+impl FromStr for RateUnit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "bits" => Ok(RateUnit::Bits),
+            "bytes" => Ok(RateUnit::Bytes),
+            _ => Err(format!("unknown unit of rates {text:?}; there are bits and bytes")),
+        }
+    }
+}
+
+impl fmt::Display for RateUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == RateUnit::Bits { "bits" } else { "bytes" })
+    }
+}
+
+impl FromStr for SizeUnit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "decimal" => Ok(SizeUnit::Decimal),
+            "binary" => Ok(SizeUnit::Binary),
+            _ => Err(format!("unknown unit of sizes {text:?}; there are decimal and binary")),
+        }
+    }
+}
+
+impl fmt::Display for SizeUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == SizeUnit::Decimal { "decimal" } else { "binary" })
+    }
+}
+
+/// A rate given in bit/s, as in `9.56 Gb/s`.
 pub fn rate(bits_per_second: f64) -> String {
-    with_prefix(bits_per_second, "b/s", 3, 1.0)
+    rate_in(bits_per_second, units().0)
 }
 
 /// A size in bytes, as in `26.2 MB` (1 MB is a million bytes).
 pub fn bytes(bytes: f64) -> String {
-    with_prefix(bytes, "B", 3, 1.0)
+    bytes_in(bytes, units().1)
+}
+
+/// A rate given in bit/s in this unit.
+pub(crate) fn rate_in(bits_per_second: f64, unit: RateUnit) -> String {
+    match unit {
+        RateUnit::Bits => with_prefix(bits_per_second, "b/s", 3, 1.0),
+        RateUnit::Bytes => with_prefix(bits_per_second / 8.0, "B/s", 3, 1.0),
+    }
+}
+
+/// A size in bytes in this unit.
+pub(crate) fn bytes_in(bytes: f64, unit: SizeUnit) -> String {
+    if unit == SizeUnit::Decimal || bytes == 0.0 {
+        return with_prefix(bytes, "B", 3, 1.0);
+    }
+    let fits = |(factor, _): &&(f64, &str)| bytes.abs() >= factor * 0.9995;
+    let (factor, name) = BINARY_PREFIXES.iter().rev().find(fits).unwrap_or(&BINARY_PREFIXES[0]);
+    let value = bytes / factor;
+    // Up to 1023 KiB have four digits.
+    let digits = if value.abs() >= 999.5 { 4 } else { 3 };
+    format!("{} {name}B", significant(value, digits))
 }
 
 /// A time in seconds, as in `20.04 ms`.
@@ -118,6 +220,25 @@ mod tests {
         assert_eq!(seconds(7000.0), "7000 s");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(999), "999");
+    }
+
+    #[test]
+    fn other_units_have_their_own_prefixes() {
+        assert_eq!(rate_in(9.5634e9, RateUnit::Bytes), "1.20 GB/s");
+        assert_eq!(rate_in(0.0, RateUnit::Bytes), "0 B/s");
+        for (size, text) in [
+            (26_214_400.0, "25.0 MiB"),
+            (1448.0, "1.41 KiB"),
+            (1023.0 * 1024.0, "1023 KiB"),
+            (1024.0 * 1024.0, "1.00 MiB"),
+            (1000.0, "1000 B"),
+            (0.0, "0 B"),
+        ] {
+            assert_eq!(bytes_in(size, SizeUnit::Binary), text);
+        }
+        assert_eq!("bytes".parse(), Ok(RateUnit::Bytes));
+        assert_eq!("binary".parse(), Ok(SizeUnit::Binary));
+        assert!("mb".parse::<SizeUnit>().is_err() && "mb".parse::<RateUnit>().is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use schema::Cause;
 
 use crate::axis::{Axis, Unit};
+use crate::axis_name::with_unit;
 use crate::canvas::{Anchor, Canvas, Placed, coincide, fit, fit_distinct, text_width};
 use crate::events::MarkKind;
 use crate::figure::{Figure, Mark, Panel, StalledSpan, Strip, Stroke};
@@ -12,7 +13,7 @@ use crate::loaded::LoadedRun;
 use crate::metric::Metric;
 use crate::series::{Point, range};
 use crate::style::{cause_class, halo_class, plot_css, series_class};
-use crate::{Error, number, words};
+use crate::{Error, number, number::RateUnit, words};
 
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 22.0;
@@ -90,7 +91,7 @@ pub fn plot(runs: &[&LoadedRun], metrics: &[&str], options: &PlotOptions) -> Res
 
 fn draw_over_time(figure: &Figure<'_>, from: f64, options: &PlotOptions) -> String {
     let time = Axis::of_span(from, figure.end_s, x_ticks(options));
-    let name = format!("time since the start ({})", time.unit);
+    let name = format!("Time ({})", time.unit);
     draw(figure, time, &name, "over time", options)
 }
 
@@ -119,7 +120,7 @@ pub fn plot_against(
     let runs = parts.as_deref().unwrap_or(runs);
     let (figure, largest) = Figure::against(runs, &metrics, &against, options.span_s);
     let axis = Axis::of_values(0.0, largest, against.unit, x_ticks(options));
-    let name = format!("{} ({})", against.title.to_lowercase(), axis.unit);
+    let name = with_unit(&against.title, &axis.unit);
     let subject = format!("against {}", against.title.to_lowercase());
     Ok(draw(&figure, axis, &name, &subject, options))
 }
@@ -218,11 +219,7 @@ fn draw_panel(
     top: f64,
 ) -> f64 {
     let axis = value_axis(panel, references, frame.height);
-    let heading = if axis.unit.is_empty() {
-        panel.metric.title.clone()
-    } else {
-        format!("{} ({})", panel.metric.title, axis.unit)
-    };
+    let heading = with_unit(&panel.metric.title, &axis.unit);
     canvas.heading(frame.left, top + 13.0, &heading, &panel.note);
     let heading_width = text_width(&heading, 14.5) + text_width(&panel.note, 13.5) + 24.0;
     let area_top = draw_keys(canvas, &keys(panel, stalls, references), frame, heading_width, top) + 10.0;
@@ -331,7 +328,10 @@ fn keys(panel: &Panel<'_>, stalls: &[StalledSpan], references: &[Reference]) -> 
     let strokes =
         panel.strokes.iter().map(|(name, stroke)| (name.clone(), format!("key{}", stroke_class(*stroke))));
     let lines = references.iter().map(|reference| {
-        (format!("{} {}", reference.label, number::rate(reference.value_bps)), reference_class(reference))
+        (
+            format!("{} {}", reference.label, number::rate_in(reference.value_bps, RateUnit::Bits)),
+            reference_class(reference),
+        )
     });
     let marked = |kind: MarkKind| panel.marks.iter().any(|mark| mark.kind == kind);
     let marks = [MarkKind::Reduction, MarkKind::Timeout].into_iter().filter(|kind| marked(*kind));

@@ -77,14 +77,18 @@ pub(crate) fn paper_css() -> String {
          .lf text,.lf .title,.lf .panel,.lf .note{fill:#000}.lf .title,.lf .panel{font-weight:400}.lf .bg{fill:none}\
          .lf .grid{stroke:#ddd;stroke-width:.5}.lf .axis{stroke:#000;stroke-width:.7}.lf .wire,.lf .plain{stroke:#666}\
          .lf path,.lf .swatch{stroke-width:.9;stroke-linecap:butt}.lf path.raw{opacity:0}.lf path.halo{stroke-width:4;opacity:.25}.lf path.halo2{stroke-width:8;opacity:.25}\
-         .lf path.marks{stroke-linecap:round}\n",
+         .lf path.marks{stroke-linecap:round}.lf .median{stroke-width:2.2}\n",
     );
-    for (index, dash) in DASHES.iter().enumerate() {
+    // Boxes of different series differ in shade.
+    const SHADES: [&str; SERIES.len()] = ["#fff", "#bbb", "#777", "#e4e4e4", "#999", "#d0d0d0", "#555"];
+    for (index, (dash, shade)) in DASHES.iter().zip(SHADES).enumerate() {
         css.push_str(&format!(".lf .s{index}{{stroke:#000;stroke-dasharray:{dash}}}"));
+        css.push_str(&format!(".lf .s{index}.shade{{fill:{shade}}}"));
     }
     // Flows and companions of one run: grey, so that their dashes do not read as runs.
     css + ".lf .dash,.lf .dot{stroke:#777}.lf .dash{stroke-dasharray:7 4}.lf .dot{stroke-dasharray:1.5 3.5}\
-           .lf .marks,.lf .bar,.lf .event{stroke-dasharray:none}\n"
+           .lf .second{stroke:#888}.lf .third{stroke:#bbb}\
+           .lf .marks,.lf .bar,.lf .box,.lf .event{stroke-dasharray:none}\n"
 }
 
 /// The style sheet of plots, for `<style>` in an SVG or in a page that holds several.
@@ -102,7 +106,9 @@ pub(crate) fn plot_css() -> String {
          .lf path.raw{stroke-width:.8;opacity:.28}.lf .dash{stroke-dasharray:7 4;stroke-linecap:butt}\
          .lf .dot{stroke-dasharray:1.5 3.5}\
          .lf path.halo{stroke-width:6;opacity:.45}.lf path.halo2{stroke-width:11;opacity:.45}.lf path.marks{stroke-width:3.4}\
-         .lf line.marks{stroke-width:3.4;stroke-dasharray:.1 7}\
+         .lf line.marks{stroke-width:3.4;stroke-dasharray:.1 7}.lf .median{stroke-width:3;stroke-linecap:butt}\
+         .lf .second{stroke-dasharray:7 4;stroke-linecap:butt}.lf .third{stroke-dasharray:1.5 3.5}\
+         .lf .box,.lf path.marks{stroke-dasharray:none}\
          .lf .event{stroke-width:1.2;opacity:.7}.lf .timeout{stroke-width:2.4;opacity:1}\
          .lf .stall{fill:#d92d20;opacity:.22}.lf .stalled{stroke:#d92d20;stroke-width:6;opacity:.4}\n",
     );

@@ -8,11 +8,17 @@ use crate::escape::escape;
 use crate::part::{Part, as_html, as_text};
 use crate::style::PAGE_CSS;
 use crate::table::{UNKNOWN, or_unknown, texts};
+use crate::text_table::drop_columns;
 use crate::{number, words};
 
-/// The points of a sweep, one per line, and the knees.
-pub fn sweep(sweep: &Sweep) -> String {
-    as_text(&sweep_parts(sweep))
+/// The points of a sweep, one per line, and the knees. Whole columns are left out where a terminal of `width`
+/// characters is narrower.
+pub fn sweep(sweep: &Sweep, width: Option<usize>) -> String {
+    let mut parts = sweep_parts(sweep);
+    if let Part::Table { rows, right } = &mut parts[0] {
+        drop_columns(rows, right, width, &["95 % CONFIDENCE", "RUNS", ""]);
+    }
+    as_text(&parts)
 }
 
 /// The same as HTML, for [`sweep_page`].
@@ -97,6 +103,11 @@ pub(crate) fn describe_knee(of: &str, field: &SweptField, unit: &str, knee: &Swe
 
 /// A sweep's metric over its first field, with one curve per combination of the other fields' values.
 pub fn sweep_chart(sweep: &Sweep) -> String {
+    chart(&chart_of_sweep(sweep))
+}
+
+/// The chart that [`sweep_chart`] draws.
+pub fn chart_of_sweep(sweep: &Sweep) -> Chart {
     let mut values: Vec<SweptValue> = Vec::new();
     for first in sweep.points.iter().filter_map(|point| point.values.first()) {
         if !values.contains(first) {
@@ -129,14 +140,14 @@ pub fn sweep_chart(sweep: &Sweep) -> String {
     }
     curves.iter_mut().for_each(|curve| curve.points.sort_by_key(|point| point.value));
     let (across, values) = axis_name::across(sweep.fields.first().map_or("", |field| &field.field), shown);
-    chart(&Chart {
+    Chart {
         title: sweep.title.clone(),
         across,
         values,
         up: axis_name::title(&sweep.metric),
         unit: sweep.unit.clone(),
         curves,
-    })
+    }
 }
 
 /// The best values, the residuals, and all values that were tried.
@@ -191,6 +202,11 @@ fn fit_parts(fit: &Fit) -> [Part; 4] {
 /// Each figure's relative error and the total error over the first unknown, with the others at their best
 /// values.
 pub fn fit_chart(fit: &Fit) -> String {
+    chart(&chart_of_fit(fit))
+}
+
+/// The chart that [`fit_chart`] draws.
+pub fn chart_of_fit(fit: &Fit) -> Chart {
     let best = |values: &[SweptValue]| {
         values.iter().zip(&fit.unknowns).skip(1).all(|(value, unknown)| *value == unknown.best)
     };
@@ -224,14 +240,14 @@ pub fn fit_chart(fit: &Fit) -> String {
     }
     let (across, values) =
         axis_name::across(fit.unknowns.first().map_or("", |unknown| &unknown.field), chart_values(&values));
-    chart(&Chart {
+    Chart {
         title: format!("{}: sensitivity of the figures", fit.scenarios.join(", ")),
         across,
         values,
         up: "Relative error (%)".into(),
         unit: "1".into(),
         curves,
-    })
+    }
 }
 
 /// An HTML page with a chart, and what [`sweep_html`] or [`fit_html`] gave.
@@ -321,7 +337,9 @@ mod tests {
             engine: "sim".into(),
             variant: None,
             values: vec![value(size)],
+            sweep: Default::default(),
             runs: vec!["a".into(), "b".into()],
+            records: vec![None, None],
             earlier: 1,
             figures: vec![mean, mean],
             mean: Some(mean),
@@ -332,6 +350,8 @@ mod tests {
             schema: SWEEP_SCHEMA.into(),
             scenario: "s".into(),
             title: "buffers".into(),
+            file: Some("s.toml".into()),
+            set: Default::default(),
             host: host(),
             metric: "flows.bulk.goodput".into(),
             unit: "bit/s".into(),
@@ -356,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_table_has_points_and_knee() {
-        let text = sweep(&example());
+        let text = sweep(&example(), None);
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("ENGINE  SEND_BUFFER  bulk.goodput       95 % CONFIDENCE  RUNS"));
         assert_eq!(
@@ -373,6 +393,13 @@ mod tests {
             text.contains("a kernel buffer of 7.37 kB") && text.contains("the knee differs by -4 %"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns() {
+        let text = sweep(&example(), Some(50));
+        assert_eq!(text.lines().next(), Some("ENGINE  SEND_BUFFER  bulk.goodput"));
+        assert!(text.lines().nth(1).unwrap().ends_with("900 Mb/s"), "{text}");
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! Text tables for terminals, without colours. Every line ends with a newline.
+//!
+//! `width` is the terminal's number of characters: where a table is wider, whole columns are left out.
+//! Without a width all are shown.
 
-use record::{Run, RunEntry};
+use record::Run;
 use schema::{Cause, FlowKind, FlowSummary, PublishedResult, RunSummary};
 use units::sorted_releases;
 
 use crate::compare::{Comparison, MetricComparison};
 use crate::label::{CcNames, fairness, run_labels};
 use crate::reproduction::{Reproduced, ReproducedFigure};
+use crate::text_table::{drop_columns, line_width, without_control};
 use crate::{events, number, words};
+
+pub use crate::run_list::{RunColumns, runs};
+pub use crate::text_table::{table, wrapped};
 
 /// How a figure is printed.
 type Print = fn(f64) -> String;
@@ -15,66 +22,8 @@ type Print = fn(f64) -> String;
 /// Shown in place of an unknown figure.
 pub(crate) const UNKNOWN: &str = "-";
 
-/// Which columns the list of runs has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunColumns {
-    /// Those that tell runs apart, and the main result.
-    Short,
-    /// Also the scenario file and the record's directory.
-    Long,
-}
-
-/// The runs, one per line, newest last.
-pub fn runs(entries: &[RunEntry], columns: RunColumns) -> String {
-    if entries.is_empty() {
-        return "no runs yet\n".to_owned();
-    }
-    let mut rows =
-        vec![texts(["SCENARIO", "ID", "ENGINE", "VARIANT", "CHANGED", "GOODPUT", "LIMITED BY", ""])];
-    let is_long = columns == RunColumns::Long;
-    if is_long {
-        rows[0].extend(texts(["FILE", "RECORD"]));
-    }
-    for entry in entries {
-        let mut row = vec![entry.scenario.clone(), entry.id.clone()];
-        row.extend(match &entry.run {
-            Err(e) => texts([UNKNOWN, UNKNOWN, "", UNKNOWN, UNKNOWN, &e.to_string()]),
-            Ok(run) => {
-                let summary = run.run();
-                let main = main_flow(summary);
-                vec![
-                    summary.engine_label(),
-                    summary.variant.clone().unwrap_or_else(|| UNKNOWN.into()),
-                    changed(summary),
-                    or_unknown(main.and_then(|flow| flow.goodput_bps), number::rate),
-                    main.and_then(words::limits).unwrap_or_else(|| UNKNOWN.into()),
-                    remark(entry.partial, summary),
-                ]
-            }
-        });
-        if is_long {
-            let file = entry.run.as_ref().ok().and_then(|run| run.run().file.clone());
-            row.push(file.unwrap_or_else(|| UNKNOWN.into()));
-            row.push(entry.path.display().to_string());
-        }
-        rows.push(row);
-    }
-    const CHANGED: usize = 4;
-    if rows.iter().skip(1).all(|row| row[CHANGED].is_empty()) {
-        rows.iter_mut().for_each(|row| drop(row.remove(CHANGED)));
-    }
-    let right: Vec<bool> = rows[0].iter().map(|name| name == "GOODPUT").collect();
-    table(&rows, &right)
-}
-
-/// The swept fields and those changed with `--set`, with their values.
-fn changed(summary: &RunSummary) -> String {
-    let fields = summary.sweep.iter().chain(&summary.set);
-    fields.map(|(field, value)| format!("{field}={value}")).collect::<Vec<_>>().join(" ")
-}
-
 /// One run with all its figures.
-pub fn show(run: &Run) -> String {
+pub fn show(run: &Run, width: Option<usize>) -> String {
     let summary = run.run();
     let mut out = format!("{}  {}\n", run.summary.scenario, run.summary.title);
     let mut facts = vec![
@@ -103,13 +52,15 @@ pub fn show(run: &Run) -> String {
     }
     if !summary.links.is_empty() {
         out.push('\n');
-        out.push_str(&links(summary));
+        out.push_str(&links(summary, width));
     }
     // A record whose events cannot be read is shown without them.
-    let events = events::rows(&run.events().unwrap_or_default());
+    let mut events = events::rows(&run.events().unwrap_or_default());
     if !events.is_empty() {
         out.push('\n');
-        out.push_str(&table(&events, &[false, false, true, true, true, true]));
+        let mut right = vec![false, false, true, true, true, true];
+        drop_columns(&mut events, &mut right, width, &["TOTAL", "LAST", "FIRST"]);
+        out.push_str(&table(&events, &right));
     }
     out.push('\n');
     out.push_str(&quality(summary));
@@ -117,7 +68,7 @@ pub fn show(run: &Run) -> String {
 }
 
 /// Two runs metric by metric, with the ratio of the second to the first.
-pub fn compare(comparison: &Comparison) -> String {
+pub fn compare(comparison: &Comparison, width: Option<usize>) -> String {
     let mut out = format!("A  {}\nB  {}\n", comparison.a, comparison.b);
     for flow in &comparison.flows {
         let mut rows = vec![texts([flow.name.as_str(), "A", "B", "B/A"])];
@@ -146,7 +97,15 @@ pub fn compare(comparison: &Comparison) -> String {
             ]);
         }
         out.push('\n');
-        out.push_str(&table(&rows, &[false, true, true, true]));
+        let mut right = vec![false, true, true, true];
+        if width.is_some_and(|width| line_width(&rows) > width) {
+            // The verdict is often the longest text.
+            let verdict = rows.remove(1);
+            out.push_str(&format!("{}: A {}: {}\n", flow.name, verdict[0], verdict[1]));
+            out.push_str(&format!("{}: B {}: {}\n", flow.name, verdict[0], verdict[2]));
+            drop_columns(&mut rows, &mut right, width, &["B/A"]);
+        }
+        out.push_str(&table(&rows, &right));
     }
     out
 }
@@ -179,15 +138,19 @@ pub fn published(results: &[PublishedResult]) -> String {
             reasons.push(format!("{}: {why}\n", result.id));
         }
     }
-    // An engine without figures has no column.
-    for column in (2..rows[0].len() - 1).rev() {
+    drop_unused_engines(&mut rows, 2);
+    let last = rows[0].len() - 1;
+    let right: Vec<bool> = (0..=last).map(|column| column != 0 && column != last).collect();
+    table(&rows, &right) + &reasons.concat()
+}
+
+/// Removes the columns of engines without figures: those from `first` on, except the last.
+fn drop_unused_engines(rows: &mut [Vec<String>], first: usize) {
+    for column in (first..rows[0].len() - 1).rev() {
         if rows.iter().skip(1).all(|row| row[column] == UNKNOWN) {
             rows.iter_mut().for_each(|row| drop(row.remove(column)));
         }
     }
-    let last = rows[0].len() - 1;
-    let right: Vec<bool> = (0..=last).map(|column| column != 0 && column != last).collect();
-    table(&rows, &right) + &reasons.concat()
 }
 
 /// The versions of all guest kernels that have a figure, oldest first.
@@ -256,6 +219,7 @@ pub fn reproduced(results: &[Reproduced]) -> String {
     }
     let mut out = String::new();
     if rows.len() > 1 {
+        drop_unused_engines(&mut rows, 3);
         let last = rows[0].len() - 1;
         let right: Vec<bool> = (0..=last).map(|column| column > 1 && column != last).collect();
         out.push_str(&table(&rows, &right));
@@ -272,8 +236,9 @@ pub fn reproduced(results: &[Reproduced]) -> String {
     out
 }
 
-/// The goodput and the round-trip times of each flow of each run, and what limited it; UDP flows are in [`datagrams`].
-pub fn results(runs: &[RunSummary]) -> String {
+/// The goodput and the round-trip times of each flow of each run, and what limited it; UDP flows are in
+/// [`datagrams`].
+pub fn results(runs: &[RunSummary], width: Option<usize>) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let flows: Vec<(&String, &FlowSummary)> = runs
         .iter()
@@ -301,11 +266,13 @@ pub fn results(runs: &[RunSummary]) -> String {
             words::limits(flow).unwrap_or_else(|| UNKNOWN.into()),
         ]);
     }
-    let mut right = vec![false, false, false, true, true, true, true, true, false];
     if !ccs.are_relevant() {
-        right.remove(2);
         rows.iter_mut().for_each(|row| drop(row.remove(2)));
     }
+    // The verdict and the shares of all causes follow in the explanations.
+    let is_text = |name: &String| matches!(name.as_str(), "RUN" | "FLOW" | "CC" | "LIMITED BY");
+    let mut right: Vec<bool> = rows[0].iter().map(|name| !is_text(name)).collect();
+    drop_columns(&mut rows, &mut right, width, &["STEADY", "99 %", "MIN RTT", "LIMITED BY", "CC"]);
     let mut out = table(&rows, &right);
     for (run, label) in runs.iter().zip(&labels) {
         if let Some(index) = fairness(run) {
@@ -356,8 +323,8 @@ fn shares(flow: &FlowSummary) -> String {
     }
 }
 
-/// How to remove a flow's limit: a command for each host and the reasons for the values, or the advice; empty where
-/// there is none.
+/// How to remove a flow's limit: a command for each host and the reasons for the values, or the advice; empty
+/// where there is none.
 pub fn fix(flow: &FlowSummary) -> String {
     if flow.fixes.is_empty() {
         return flow.remedy.iter().map(|remedy| format!("  to fix it: {remedy}\n")).collect();
@@ -374,7 +341,7 @@ pub fn fix(flow: &FlowSummary) -> String {
 }
 
 /// The datagram counts of each run's UDP flows; empty where there are none.
-pub fn datagrams(runs: &[RunSummary]) -> String {
+pub fn datagrams(runs: &[RunSummary], width: Option<usize>) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let mut rows =
         vec![texts(["RUN", "UDP FLOW", "GOODPUT", "SENT", "LOST", "SHARE", "MEAN DELAY", "JITTER"])];
@@ -396,7 +363,9 @@ pub fn datagrams(runs: &[RunSummary]) -> String {
     if rows.len() == 1 {
         return String::new();
     }
-    table(&rows, &[false, false, true, true, true, true, true, true])
+    let mut right = vec![false, false, true, true, true, true, true, true];
+    drop_columns(&mut rows, &mut right, width, &["LOST", "SENT", "JITTER", "MEAN DELAY"]);
+    table(&rows, &right)
 }
 
 /// A flow's figures, evidence and remedy.
@@ -448,7 +417,7 @@ fn flow_facts(flow: &FlowSummary) -> String {
     out + &fix(flow)
 }
 
-fn links(run: &RunSummary) -> String {
+fn links(run: &RunSummary, width: Option<usize>) -> String {
     let mut rows = vec![texts([
         "LINK",
         "RATE",
@@ -475,7 +444,14 @@ fn links(run: &RunSummary) -> String {
         rows[0].push("OTHER EVENTS".into());
         rows[1..].iter_mut().zip(&run.links).for_each(|(row, link)| row.push(link.remarks()));
     }
-    table(&rows, &[false, true, true, true, true, true, true, true, false])
+    let mut right = vec![true; rows[0].len()];
+    right[0] = false;
+    if let Some(events) = right.get_mut(8) {
+        *events = false;
+    }
+    let first = ["MEAN QUEUE", "LOST (LINK)", "SENT", "MAX QUEUE", "RATE", "UTILIZATION"];
+    drop_columns(&mut rows, &mut right, width, &first);
+    table(&rows, &right)
 }
 
 fn quality(run: &RunSummary) -> String {
@@ -498,22 +474,6 @@ fn quality(run: &RunSummary) -> String {
     out
 }
 
-/// The flow that represents a run in one line: of those with a congestion window, else of all, the one with
-/// the most goodput.
-fn main_flow(run: &RunSummary) -> Option<&FlowSummary> {
-    let rank = |flow: &FlowSummary| (flow.has_window(), flow.goodput_bps.unwrap_or(0.0));
-    let known = run.flows.iter().filter(|flow| flow.has_window() || flow.goodput_bps.is_some());
-    known.max_by(|a, b| rank(a).0.cmp(&rank(b).0).then(rank(a).1.total_cmp(&rank(b).1)))
-}
-
-fn remark(partial: bool, run: &RunSummary) -> String {
-    match (partial, run.quality.is_reliable()) {
-        (true, _) => "partial".to_owned(),
-        (false, false) => "unreliable".to_owned(),
-        (false, true) => String::new(),
-    }
-}
-
 /// A compared metric's name without its unit suffix, and how its values are printed.
 fn presentation(metric: &MetricComparison) -> (String, Print) {
     let name = metric.metric;
@@ -527,12 +487,12 @@ fn presentation(metric: &MetricComparison) -> (String, Print) {
     ];
     for (suffix, print) in known {
         if let Some(stem) = name.strip_suffix(suffix) {
-            let name = if suffix == "_segs" { format!("{stem} segments") } else { stem.replace('_', " ") };
-            return (name, print);
+            let words = stem.replace('_', " ").replace("rtt", "RTT").replace("rcv wnd", "receive window");
+            return (if suffix == "_segs" { format!("{stem} segments") } else { words }, print);
         }
     }
     // `bytes` is the number of bytes received.
-    (name.replace('_', " "), number::bytes)
+    (if name == "bytes" { "received".into() } else { name.replace('_', " ") }, number::bytes)
 }
 
 pub(crate) fn or_unknown(value: Option<f64>, print: impl Fn(f64) -> String) -> String {
@@ -541,35 +501,4 @@ pub(crate) fn or_unknown(value: Option<f64>, print: impl Fn(f64) -> String) -> S
 
 pub(crate) fn texts<'a>(cells: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     cells.into_iter().map(str::to_owned).collect()
-}
-
-/// Pads columns to their widest cell; `right` marks the right-aligned ones. Lines have no trailing spaces.
-pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
-    let clean = |cell: &String| without_control(cell).replace('\n', "");
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(clean).collect()).collect();
-    let width = |cell: &str| cell.chars().count();
-    let widths: Vec<usize> = (0..right.len())
-        .map(|column| {
-            rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
-        })
-        .collect();
-    let mut out = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let padding = " ".repeat(widths[column].saturating_sub(width(cell)));
-            if column > 0 {
-                line.push_str("  ");
-            }
-            line.push_str(&if right[column] { padding + cell } else { cell.clone() + &padding });
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
-}
-
-/// Text without control characters except the ends of lines, so that a name cannot affect the terminal.
-fn without_control(text: &str) -> String {
-    text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
 }

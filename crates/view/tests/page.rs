@@ -22,6 +22,15 @@ fn nothing_is_shown_without_the_cookie() {
 }
 
 #[test]
+fn the_page_names_the_theme_of_the_configuration() {
+    let site = Site::start();
+    let page = String::from_utf8(site.with_cookie("GET", "/", b"").body).unwrap();
+    assert!(page.contains("<html data-default-theme=\"dark\" lang=\"en\">"), "{page}");
+    let script = String::from_utf8(site.with_cookie("GET", "/app.js", b"").body).unwrap();
+    assert!(script.contains("defaultTheme"), "the script reads it");
+}
+
+#[test]
 fn other_hosts_and_origins_are_refused() {
     let site = Site::start();
     let own = format!("http://{}", site.address);

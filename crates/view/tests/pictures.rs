@@ -68,7 +68,7 @@ fn a_plot_has_titles_units_legend_limits_and_verdict() {
         "Round-trip time (ms)",
         "Queue (B)",
         "0 throughout",
-        "time since the start (s)",
+        "Time (s)",
     ] {
         assert!(texts.contains(expected), "{expected:?} is missing in {texts}");
     }
@@ -130,7 +130,7 @@ fn legends_name_congestion_controls_that_differ() {
         (Some("kernel"), Some("cubic"))
     );
     b.run.flows[0].cc_set.insert("beta".into(), schema::Setting::Decimal(0.5));
-    let table = view::table::compare(&view::compare(&a.run, &b.run));
+    let table = view::table::compare(&view::compare(&a.run, &b.run), None);
     let row = table.lines().find(|line| line.starts_with("congestion control")).unwrap();
     assert!(row.contains("cubic  cubic beta=0.5"), "{table}");
 }

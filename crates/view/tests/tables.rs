@@ -12,8 +12,8 @@ fn runs() -> Vec<schema::RunSummary> {
 
 #[test]
 fn results() {
-    insta::assert_snapshot!(table::results(&runs()));
-    assert_eq!(table::results(&[]), "");
+    insta::assert_snapshot!(table::results(&runs(), None));
+    assert_eq!(table::results(&[], None), "");
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn explanations() {
 #[test]
 fn udp_flows_have_a_separate_table() {
     let mut runs = runs();
-    assert_eq!(table::datagrams(&runs), "");
+    assert_eq!(table::datagrams(&runs, None), "");
     runs[1].flows.push(schema::FlowSummary {
         name: "calls".into(),
         kind: schema::FlowKind::Udp,
@@ -49,7 +49,7 @@ fn udp_flows_have_a_separate_table() {
         mean_owd_us: Some(20_000.0),
         ..schema::FlowSummary::default()
     });
-    let text = table::datagrams(&runs);
+    let text = table::datagrams(&runs, None);
     let line = text.lines().nth(1).unwrap();
     for figure in ["tuned", "calls", "957 Mb/s", "1,000", "43", "4.3 %", "20.00 ms"] {
         assert!(line.contains(figure), "{figure} in {text}");
@@ -66,13 +66,13 @@ fn published() {
 #[test]
 fn comparison() {
     let runs = runs();
-    insta::assert_snapshot!(table::compare(&compare(&runs[0], &runs[1])));
+    insta::assert_snapshot!(table::compare(&compare(&runs[0], &runs[1]), None));
 }
 
 #[test]
 fn shown_and_listed() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(table::runs(&record::list(dir.path()).unwrap(), RunColumns::Short), "no runs yet\n");
+    assert_eq!(table::runs(&record::list(dir.path()).unwrap(), RunColumns::Short, None), "no runs yet\n");
     for (name, window) in [("default", 10.6e6), ("tuned", 80e6)] {
         let loaded = [synthetic::run(name, 5, window)];
         let summary = synthetic::summary_of(&loaded);
@@ -81,11 +81,11 @@ fn shown_and_listed() {
         writer.finish(&summary, &loaded[0].flows, &loaded[0].links, &loaded[0].events).unwrap();
     }
     let run = record::find(dir.path(), "last").unwrap();
-    let shown = table::show(&run).replace(&dir.path().display().to_string(), "RUNS");
+    let shown = table::show(&run, None).replace(&dir.path().display().to_string(), "RUNS");
     insta::assert_snapshot!(shown);
     let broken = dir.path().join("lab8/20261121T031500Z-broken");
     std::fs::create_dir(&broken).unwrap();
-    let listed = table::runs(&record::list(dir.path()).unwrap(), RunColumns::Short)
+    let listed = table::runs(&record::list(dir.path()).unwrap(), RunColumns::Short, None)
         .replace(&dir.path().display().to_string(), "RUNS");
     insta::assert_snapshot!(listed);
     let loaded = view::LoadedRun::load(&run).unwrap();
@@ -97,6 +97,51 @@ fn names_cannot_control_the_terminal() {
     let mut runs = runs();
     runs[0].flows[0].name = "\u{1b}[31mred\u{7}".into();
     runs[0].flows[0].evidence = vec!["\u{1b}[31mred".into()];
-    assert!(!table::results(&runs).contains(['\u{1b}', '\u{7}']));
+    assert!(!table::results(&runs, None).contains(['\u{1b}', '\u{7}']));
     assert!(!table::explanations(&runs).contains(['\u{1b}', '\u{7}']));
+}
+
+#[test]
+fn narrow_terminals_get_fewer_columns_and_no_line_that_wraps() {
+    let mut runs = runs();
+    runs[1].flows[0].verdict_also = Some(schema::Cause::SendBuffer);
+    let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let head = |width| table::results(&runs, width).lines().next().unwrap().to_owned();
+    assert!(head(None).contains("STEADY") && head(None).contains("99 %"));
+    for width in [80, 50] {
+        let text = table::results(&runs, Some(width));
+        assert!(longest(&text) <= width, "{width}: {text}");
+        assert!(head(Some(width)).contains("GOODPUT") && head(Some(width)).contains("MEDIAN"), "{text}");
+    }
+    let compared = table::compare(&compare(&runs[0], &runs[1]), Some(50));
+    assert!(compared.contains("B limited by: ") && longest(&compared) <= 60, "{compared}");
+    let dir = tempfile::tempdir().unwrap();
+    for (name, field) in [("default", "links.a-b.forward.queue"), ("tuned", "flows.bulk.send_buffer")] {
+        let loaded = [synthetic::run(name, 1, 10.6e6)];
+        let mut summary = synthetic::summary_of(&loaded);
+        summary.runs[0].sweep = [(field.to_owned(), "100p".to_owned())].into();
+        let id = format!("20261123T222341Z-sim-{name}");
+        record::Writer::create(dir.path(), "path-50mbit-20ms", &id, "", &summary)
+            .unwrap()
+            .finish(&summary, &[], &[], &[])
+            .unwrap();
+    }
+    let entries = record::list(dir.path()).unwrap();
+    let listed = |width| table::runs(&entries, RunColumns::Short, width);
+    assert!(listed(None).contains("links.a-b.forward.queue=100p"));
+    for width in [120, 80, 60, 50, 30] {
+        let text = listed(Some(width));
+        assert!(longest(&text) <= width, "{width}: {text}");
+        assert!(text.contains("20261123T222341Z-sim-tuned"), "ids stay whole: {text}");
+    }
+    assert!(listed(Some(80)).contains(" queue=100p") && listed(Some(80)).contains("GOODPUT"));
+    // The reason why one record cannot be read does not take the columns of the others.
+    let damaged = dir.path().join("path-50mbit-20ms/20261123T222342Z-sim-damaged");
+    std::fs::create_dir_all(&damaged).unwrap();
+    std::fs::write(damaged.join("summary.json"), "{").unwrap();
+    let entries = record::list(dir.path()).unwrap();
+    let text = table::runs(&entries, RunColumns::Short, Some(90));
+    assert!(text.contains("unreadable") && text.contains("GOODPUT") && longest(&text) <= 90, "{text}");
+    let whole = table::runs(&entries, RunColumns::Short, None);
+    assert!(whole.contains("summary.json"), "{whole}");
 }

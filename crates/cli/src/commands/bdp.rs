@@ -58,12 +58,13 @@ pub fn run(args: &BdpArgs, json: bool) -> anyhow::Result<()> {
         let figures: Vec<&ReportFigure> = groups.iter().flat_map(|g| &g.figures).collect();
         return output::json(&document(&inputs, &figures));
     }
+    let width = output::line_length(WIDTH);
     let mut lines = vec![format!("{} with a round-trip time of {}", inputs.rate, inputs.rtt)];
     for group in groups {
         lines.push(format!("\n{}", group.title));
         for figure in group.figures {
             lines.push(format!("  {:<36} {}", figure.name, figure.text));
-            lines.extend(wrap(&figure.sentence, WIDTH - 6).iter().map(|line| format!("      {line}")));
+            lines.extend(wrap(&figure.sentence, width - 6).iter().map(|line| format!("      {line}")));
         }
     }
     output::text(&lines.join("\n"))

@@ -1,6 +1,7 @@
 //! `longfat completions`: scripts that call this program for completions, and their installation.
 
 use std::{
+    collections::BTreeSet,
     env,
     ffi::{OsStr, OsString},
     fs,
@@ -12,9 +13,10 @@ use anyhow::Context;
 use clap::{Args, Command, ValueEnum};
 use clap_complete::{
     CompleteEnv,
-    engine::CompletionCandidate,
+    engine::{CompletionCandidate, PathCompleter, ValueCompleter},
     env::{EnvCompleter, Shells},
 };
+use experiment::built_in::BUILT_IN;
 use serde_json::json;
 
 use crate::{config_file::Config, exit::Exit, output};
@@ -134,16 +136,62 @@ fn running_shell() -> Option<ShellName> {
     by_name(&parent).or_else(|| by_name(&login))
 }
 
-/// The runs for the completion of a RUN argument: ids, `last`, and `scenario/last`.
-pub fn run_candidates() -> Vec<CompletionCandidate> {
+/// Completes a RUN argument: ids and `last`; after a scenario's name and a slash its runs, as `scenario/id`.
+pub fn complete_run(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
     // A shell shows no errors: without a list there is nothing to complete.
-    let args: Vec<OsString> = env::args_os().collect();
-    let runs = Config::read().map(|config| config.runs(given_runs(&args).as_deref())).unwrap_or_default();
-    let mut names = record::names(&runs).unwrap_or_default();
+    let mut names = record::names(&runs_directory()).unwrap_or_default();
     names.sort_by(|a, b| b.1.cmp(&a.1));
-    let ids =
-        names.into_iter().map(|(scenario, id)| CompletionCandidate::new(id).help(Some(scenario.into())));
-    ids.chain([CompletionCandidate::new("last").help(Some("the newest complete run".into()))]).collect()
+    let runs = names.into_iter().map(|(scenario, id)| match typed.contains('/') {
+        true => CompletionCandidate::new(format!("{scenario}/{id}")),
+        false => CompletionCandidate::new(id).help(Some(scenario.into())),
+    });
+    let last = CompletionCandidate::new("last").help(Some("the newest complete run".into()));
+    runs.chain([last]).filter(|candidate| begins(candidate, &typed)).collect()
+}
+
+/// As [`complete_run`], and `scenario/` for all runs of a scenario.
+pub fn complete_runs(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let text = typed.to_string_lossy();
+    let all = scenarios_on_record().into_iter().map(|name| {
+        CompletionCandidate::new(format!("{name}/")).help(Some("all runs of this scenario".into()))
+    });
+    let all = all.filter(|candidate| begins(candidate, &text));
+    complete_run(typed).into_iter().chain(all).collect()
+}
+
+/// Completes the name of a scenario that has records.
+pub fn scenario_candidates() -> Vec<CompletionCandidate> {
+    scenarios_on_record().into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// Completes a scenario file: the names of built-in scenarios, and scenario files of the working directory.
+pub fn complete_scenario(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let text = typed.to_string_lossy();
+    let is_scenario =
+        |path: &Path| path.extension().is_some_and(|extension| extension == "toml" || extension == "mn");
+    let files = PathCompleter::any().filter(is_scenario).complete(typed);
+    let built_in = BUILT_IN.iter().map(|one| {
+        let title = one.parse().map(|file| file.title().to_owned()).unwrap_or_default();
+        CompletionCandidate::new(one.name).help(Some(title.into()))
+    });
+    files.into_iter().chain(built_in.filter(|candidate| begins(candidate, &text))).collect()
+}
+
+fn begins(candidate: &CompletionCandidate, typed: &str) -> bool {
+    candidate.get_value().to_string_lossy().starts_with(typed)
+}
+
+/// The scenarios that have records, each once.
+fn scenarios_on_record() -> BTreeSet<String> {
+    let names = record::names(&runs_directory()).unwrap_or_default();
+    names.into_iter().map(|(scenario, _)| scenario).collect()
+}
+
+/// The directory of records that the command will read.
+fn runs_directory() -> PathBuf {
+    let args: Vec<OsString> = env::args_os().collect();
+    Config::read().map(|config| config.runs(given_runs(&args).as_deref())).unwrap_or_default()
 }
 
 /// The directory of records on the command line that is being completed, or in the environment.

@@ -33,5 +33,5 @@ pub fn run(_: &ConfigArgs, config: &Config, runs: Option<&Path>, json: bool) -> 
         let state = if file.is_read { "read" } else { "does not exist, or may not be read" };
         text.push_str(&format!("{}: {state}\n", file.path.display()));
     }
-    output::text(&text)
+    output::prose(&text)
 }

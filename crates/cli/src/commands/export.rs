@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use clap_complete::ArgValueCandidates;
+use clap_complete::ArgValueCompleter;
 use iperf3::{
     document::{self, FILE_NAME, TextFormat},
     report::Report,
@@ -17,7 +17,10 @@ use record::{Run, RunTable, TableName};
 use serde_json::json;
 use units::Time;
 
-use super::{completions::run_candidates, records};
+use super::{
+    completions::{complete_run, complete_runs},
+    records,
+};
 use crate::{exit::Exit, output};
 
 /// The form.
@@ -39,7 +42,7 @@ pub enum ExportCommand {
 #[derive(Debug, Args)]
 pub struct CsvArgs {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
-    #[arg(add = ArgValueCandidates::new(run_candidates))]
+    #[arg(add = ArgValueCompleter::new(complete_run))]
     run: String,
     /// The table
     #[arg(long, value_enum, default_value_t = Table::Flows)]
@@ -56,7 +59,7 @@ pub struct CsvArgs {
 #[derive(Debug, Args)]
 pub struct TableArgs {
     /// Runs: ids or their prefixes, scenario/id, directories of records, `last`; or SCENARIO/ for all runs of a scenario
-    #[arg(required = true, value_name = "RUN")]
+    #[arg(required = true, value_name = "RUN", add = ArgValueCompleter::new(complete_runs))]
     keys: Vec<String>,
     /// Output file: Parquet or CSV by its extension
     #[arg(short, long, value_name = "FILE")]
@@ -76,7 +79,7 @@ enum Table {
 #[derive(Debug, Args)]
 pub struct GnuplotArgs {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
-    #[arg(add = ArgValueCandidates::new(run_candidates))]
+    #[arg(add = ArgValueCompleter::new(complete_run))]
     run: String,
     /// Output directory of plot.gp and flows.csv
     #[arg(short, long, value_name = "DIR")]
@@ -87,7 +90,7 @@ pub struct GnuplotArgs {
 #[derive(Debug, Args)]
 pub struct XplotArgs {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
-    #[arg(add = ArgValueCandidates::new(run_candidates))]
+    #[arg(add = ArgValueCompleter::new(complete_run))]
     run: String,
     /// The flow [default: the first traced flow]
     #[arg(long, value_name = "NAME")]
@@ -101,7 +104,7 @@ pub struct XplotArgs {
 #[derive(Debug, Args)]
 pub struct Iperf3Args {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
-    #[arg(add = ArgValueCandidates::new(run_candidates))]
+    #[arg(add = ArgValueCompleter::new(complete_run))]
     run: String,
     /// Export only these flows (repeatable, or separated by commas)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]

@@ -11,6 +11,7 @@ pub mod import;
 pub mod kernel;
 pub mod lab;
 pub mod manual;
+pub mod picture;
 pub mod plot;
 pub mod probe;
 pub mod records;

@@ -19,6 +19,7 @@ use super::{
     run::{check_directory, command_line},
 };
 use crate::{
+    config_file::Config,
     exit::Exit,
     interrupt, output,
     progress::ProgressDisplay,
@@ -56,7 +57,12 @@ pub struct ReproduceArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyhow::Result<()> {
+pub fn run(
+    args: &ReproduceArgs,
+    config: &Config,
+    runs_dir: &std::path::Path,
+    json: bool,
+) -> anyhow::Result<()> {
     let requested = requested_ids(&args.ids)?;
     let mut engines = EngineChoices::chosen(&args.engine);
     let lab = args.lab.or(engines.contains(&EngineChoice::Lab).then_some(Time::from_secs(600)));
@@ -95,7 +101,7 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
             plan.skipped
                 .iter()
                 .for_each(|left| text.push_str(&format!("not run in the lab or a guest kernel: {left}\n")));
-            output::text(&text)
+            output::prose(&text)
         }
     };
     if let Some(path) = &args.report {
@@ -106,7 +112,7 @@ pub fn run(args: &ReproduceArgs, runs_dir: &std::path::Path, json: bool) -> anyh
         }
         let extra = ReportExtra { created: Some(now()), command: Some(command_line()) };
         let page = view::reproduction(&results, &sections, &extra);
-        output::file(path, page)?;
+        output::file(path, config.theme().apply(page))?;
         output::note(&format!("report: {}", path.display()));
     }
     if let Some(error) = failed {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use experiment::{
     CompletedRun, EngineChoice, EngineChoices, Experiment, LabSetup, Retention, RunOptions, Selection, now,
     run_all,
@@ -15,7 +16,7 @@ use schema::{RunSummary, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
-use super::{records::check_page, scenario::args::PathFlags};
+use super::{completions::complete_scenario, records::check_page, scenario::args::PathFlags};
 use crate::{
     app::RUNS_VARIABLE,
     config_file::Config,
@@ -35,6 +36,7 @@ const MAX_RECORDS: usize = 6;
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The scenario file, or the name of a built-in scenario (see `longfat scenario list`)
+    #[arg(add = ArgValueCompleter::new(complete_scenario))]
     file: Option<PathBuf>,
     /// Engines, separated by commas: model, sim, lab, or all for these three; kernel, or kernel:VERSION as in kernel:6.1,
     /// for the lab inside a guest kernel in virtual time (see `longfat kernel`) [default: lab; see
@@ -124,7 +126,7 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         false => {
             let is_default =
                 runs_dir == config.runs(std::env::var_os(RUNS_VARIABLE).as_deref().map(Path::new));
-            output::text(&text(&summary, runs_dir, is_default, args.report.as_deref()))
+            output::prose(&text(&summary, runs_dir, is_default, args.report.as_deref()))
         }
     };
     if let Some(path) = &args.report {
@@ -135,7 +137,7 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
             &loaded,
             &ReportExtra { created: Some(now()), command: Some(command_line()) },
         );
-        output::file(path, page)?;
+        output::file(path, config.theme().apply(page))?;
     }
     // A failed run matters more than an error of printing.
     if let Some(error) = failed {
@@ -180,8 +182,9 @@ pub fn command_line() -> String {
 
 /// The results with their reasons and fixes, notes, published figures, and where the records are.
 fn text(summary: &Summary, runs_dir: &Path, is_default: bool, report: Option<&Path>) -> String {
-    let mut text = format!("{}\n{}", summary.title, view::table::results(&summary.runs));
-    text.push_str(&view::table::datagrams(&summary.runs));
+    let width = output::width();
+    let mut text = format!("{}\n{}", summary.title, view::table::results(&summary.runs, width));
+    text.push_str(&view::table::datagrams(&summary.runs, width));
     text.push_str(&view::table::explanations(&summary.runs));
     text.push('\n');
     let mut lines: Vec<String> = Vec::new();

@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use experiment::{
     EngineChoice, EngineChoices, Error, Experiment, FitRange, LabSetup, RecordedRuns, RunOptions, Search,
     Selection, fit,
@@ -14,11 +15,14 @@ use schema::{FitDocument, SWEEP_SCHEMA, Sweep};
 use units::KernelVersion;
 
 use super::{
+    completions::complete_scenario,
+    picture::PictureArgs,
     records,
     run::{check_directory, command_line},
     scenario::args::PathFlags,
 };
 use crate::{
+    config_file::Config,
     exit::Exit,
     interrupt,
     open::{experiment_of, parse_set, parse_simulated_kernel},
@@ -32,7 +36,7 @@ use crate::{
 pub struct SweepArgs {
     /// The scenario file, or the name of a built-in scenario, as in cc-rtt-loss, mtu, socket-buffers, streams, udp; several with
     /// --fit
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", add = ArgValueCompleter::new(complete_scenario))]
     pub files: Vec<PathBuf>,
     /// Sweep a field in addition to those of the file's `[[sweeps]]`, as in `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB`
     #[arg(long, value_name = "PATH=V1,V2,..", value_parser = parse_over)]
@@ -79,6 +83,8 @@ pub struct SweepArgs {
     /// Plot the result into this file: SVG, PNG or PDF by its extension
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub picture: PictureArgs,
     /// Write the tables and the plot as one HTML page
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
@@ -96,23 +102,29 @@ pub struct SweepArgs {
 struct Shown {
     title: String,
     html: String,
-    svg: String,
+    chart: view::Chart,
 }
 
 /// Runs the command.
-pub fn run(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn run(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     for path in [&args.output, &args.report].into_iter().flatten() {
         check_directory(path)?;
     }
     records::check_picture(args.output.as_deref())?;
     records::check_page(args.report.as_deref())?;
+    if args.output.is_none() && args.picture.is_given() {
+        return Err(Exit::BadInput("--size, --font-size and --style need -o FILE".into()).into());
+    }
+    // A size without space for the letters is found before the runs.
+    let too_small = |error: view::Error| Exit::BadInput(error.to_string());
+    args.picture.appearance().draw_chart(&view::Chart::default()).map_err(too_small)?;
     match args.fit.is_empty() {
-        true => sweep(args, runs_dir, json),
-        false => search(args, json),
+        true => sweep(args, config, runs_dir, json),
+        false => search(args, config, json),
     }
 }
 
-fn sweep(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     if args.files.len() > 1 {
         return Err(Exit::BadInput("several scenario files are only allowed with --fit".into()).into());
     }
@@ -146,13 +158,17 @@ fn sweep(args: &SweepArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
             output::note("interrupted; repeat the command to continue");
         }
     })?;
-    let text = view::sweep::sweep(&sweep);
+    let text = view::sweep::sweep(&sweep, output::width());
     let shown = match json {
         true => output::json(&sweep),
-        false => output::text(&format!("{}\n{text}", sweep.title)),
+        false => output::prose(&format!("{}\n{text}", sweep.title)),
     };
     let html = view::sweep::sweep_html(&sweep);
-    draw(args, &Shown { title: sweep.title.clone(), html, svg: view::sweep::sweep_chart(&sweep) })?;
+    draw(
+        args,
+        config,
+        &Shown { title: sweep.title.clone(), html, chart: view::sweep::chart_of_sweep(&sweep) },
+    )?;
     require_points(args.require_reliable, &sweep)?;
     shown
 }
@@ -169,7 +185,7 @@ fn require_points(is_required: bool, sweep: &Sweep) -> anyhow::Result<()> {
 }
 
 /// `--fit`.
-fn search(args: &SweepArgs, json: bool) -> anyhow::Result<()> {
+fn search(args: &SweepArgs, config: &Config, json: bool) -> anyhow::Result<()> {
     let engines = EngineChoices::chosen(&args.engine);
     let [engine] = engines.as_slice() else {
         return Err(Exit::BadInput("--fit takes one engine, sim or model".into()).into());
@@ -189,13 +205,17 @@ fn search(args: &SweepArgs, json: bool) -> anyhow::Result<()> {
         RunOptions { observer: &progress, stop: &stop, parallel_runs: args.jobs, ..RunOptions::default() };
     let fit = fit(&experiments, &search, &options)?;
     let (text, html) = (view::sweep::fit(&fit), view::sweep::fit_html(&fit));
-    let svg = view::sweep::fit_chart(&fit);
+    let chart = view::sweep::chart_of_fit(&fit);
     let document = FitDocument { schema: SWEEP_SCHEMA.into(), host: lab::host_info(), fit };
     let shown = match json {
         true => output::json(&document),
-        false => output::text(&text),
+        false => output::prose(&text),
     };
-    draw(args, &Shown { title: format!("fit of {}", document.fit.scenarios.join(", ")), html, svg })?;
+    draw(
+        args,
+        config,
+        &Shown { title: format!("fit of {}", document.fit.scenarios.join(", ")), html, chart },
+    )?;
     shown
 }
 
@@ -205,13 +225,17 @@ fn experiment(args: &SweepArgs, file: Option<&PathBuf>) -> anyhow::Result<Experi
     Ok(Experiment { kernel: args.kernel, sets: args.sets.clone(), ..experiment })
 }
 
-/// Writes the plot and the page, if requested.
-fn draw(args: &SweepArgs, shown: &Shown) -> anyhow::Result<()> {
+/// Writes the plot and the page, if requested. The page has the plot as for screens, in its own width.
+fn draw(args: &SweepArgs, config: &Config, shown: &Shown) -> anyhow::Result<()> {
     if let Some(path) = &args.output {
-        output::file(path, records::picture(path, &shown.svg)?)?;
+        let svg = args.picture.appearance().draw_chart(&shown.chart);
+        let svg = svg.map_err(|error| Exit::BadInput(error.to_string()))?;
+        output::file(path, records::picture(path, &svg)?)?;
     }
     if let Some(path) = &args.report {
-        output::file(path, view::sweep::sweep_page(&shown.title, &shown.html, &shown.svg, &command_line()))?;
+        let svg = view::chart(&shown.chart);
+        let page = view::sweep::sweep_page(&shown.title, &shown.html, &svg, &command_line());
+        output::file(path, config.theme().apply(page))?;
     }
     Ok(())
 }

@@ -7,19 +7,19 @@ use std::{
 };
 
 use clap::Args;
-use clap_complete::ArgValueCandidates;
+use clap_complete::ArgValueCompleter;
 use experiment::reproduce::CATALOGUE;
 use serde_json::json;
 use view::{Browsers, Page, PageError, PageOptions};
 
-use super::completions::run_candidates;
-use crate::{exit::Exit, interrupt, output};
+use super::completions::complete_run;
+use crate::{config_file::Config, exit::Exit, interrupt, output};
 
 /// Options of `view`.
 #[derive(Debug, Args)]
 pub struct ViewArgs {
     /// Runs to open side by side: ids, `last`, `last~1`; or a directory of records [default: list all]
-    #[arg(value_name = "RUNS", add = ArgValueCandidates::new(run_candidates))]
+    #[arg(value_name = "RUNS", add = ArgValueCompleter::new(complete_run))]
     keys: Vec<String>,
     /// Port to listen on, 0 for any free port
     #[arg(long, value_name = "PORT", default_value_t = 0)]
@@ -36,7 +36,7 @@ pub struct ViewArgs {
 }
 
 /// Runs the command: serves the page until Ctrl-C.
-pub fn run(args: &ViewArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn run(args: &ViewArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let (runs_dir, keys) = directory_and_keys(args, runs_dir);
     let requested = keys.iter().map(|key| name_on_page(&runs_dir, key)).collect::<Result<Vec<_>, _>>()?;
     let stop = interrupt::flag()?;
@@ -50,6 +50,7 @@ pub fn run(args: &ViewArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         hostname,
         browsers: if args.share_token { Browsers::Several } else { Browsers::One },
         sources: sources(),
+        theme: config.theme(),
     };
     let page = Page::new(options).map_err(|e| match e {
         PageError::Listen { .. } => anyhow::Error::new(Exit::BadInput(e.to_string())),

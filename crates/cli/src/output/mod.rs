@@ -6,7 +6,7 @@ mod queue;
 
 use std::{
     fs::{self, File},
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, IsTerminal, Write},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::fs::MetadataExt,
@@ -30,6 +30,9 @@ const SERVER_QUEUE_BYTES: usize = 4 << 20;
 const COMMAND_QUEUE_BYTES: usize = 256 << 20;
 /// How long the program's exit waits for a stalled reader.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Shorter lines of prose are left to the terminal to break, characters.
+const MIN_LINE_LENGTH: usize = 30;
 
 /// Dropped lines are reported at most this often.
 const DROPPED_INTERVAL: Duration = Duration::from_secs(10);
@@ -149,6 +152,20 @@ pub fn finish() -> anyhow::Result<()> {
     }
 }
 
+/// The number of characters in a line of the terminal; `None` where standard output is not a terminal.
+pub fn width() -> Option<usize> {
+    if log().is_some() || !io::stdout().is_terminal() {
+        return None;
+    }
+    let (columns, _) = ratatui::crossterm::terminal::size().ok()?;
+    Some(usize::from(columns)).filter(|columns| *columns > 0)
+}
+
+/// The length of lines of prose: at most `max`, less on a narrow terminal.
+pub fn line_length(max: usize) -> usize {
+    width().map_or(max, |width| width.clamp(MIN_LINE_LENGTH.min(max), max))
+}
+
 /// Prints a text and a newline.
 pub fn text(text: &str) -> anyhow::Result<()> {
     let stamped = PRINTING.get().and_then(|printing| printing.stamp.as_deref());
@@ -158,6 +175,14 @@ pub fn text(text: &str) -> anyhow::Result<()> {
             let lines = text.trim_end_matches('\n').lines();
             print(&lines.map(|line| format!("{stamp}{line}\n")).collect::<String>())
         }
+    }
+}
+
+/// Prints a text with sentences: on a terminal they are broken at spaces.
+pub fn prose(sentences: &str) -> anyhow::Result<()> {
+    match width() {
+        Some(width) => text(&view::table::wrapped(sentences, width)),
+        None => text(sentences),
     }
 }
 

@@ -20,13 +20,14 @@ use serde::de::DeserializeOwned;
 use super::documents::{OpenRequest, SeriesRequest, Vocabulary};
 use super::guard::{Access, Browsers, CONTENT_POLICY, Guard};
 use super::store::{Refusal, Store};
+use crate::Theme;
 
 /// Maximum size of a request's body.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Interval at which the stop flag is polled.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-const INDEX: &[u8] = include_bytes!("../../page/index.html");
+const INDEX: &str = include_str!("../../page/index.html");
 const SCRIPT: &[u8] = include_bytes!("../../page/app.js");
 const STYLE: &[u8] = include_bytes!("../../page/app.css");
 /// Leads the browser to the page once it has its cookie. With a redirect it would not send the cookie if a
@@ -51,6 +52,8 @@ pub struct PageOptions {
     pub browsers: Browsers,
     /// The sources of published figures: the id of a figure, and the citation.
     pub sources: Vec<(String, String)>,
+    /// The colours of the page until the reader chooses others.
+    pub theme: Theme,
 }
 
 /// Why the page cannot be served.
@@ -84,6 +87,7 @@ struct Site {
     guard: Guard,
     store: Store,
     vocabulary: Vocabulary,
+    theme: Theme,
 }
 
 impl Page {
@@ -106,7 +110,8 @@ impl Page {
             .map_err(PageError::Token)?;
         let store = Store::new(&options.runs_dir, options.requested);
         let vocabulary = Vocabulary::new(options.sources);
-        Ok(Page { listener, address, site: Arc::new(Site { guard, store, vocabulary }), name })
+        let site = Arc::new(Site { guard, store, vocabulary, theme: options.theme });
+        Ok(Page { listener, address, site, name })
     }
 
     /// The address on which it listens.
@@ -153,7 +158,7 @@ impl Page {
 
 fn router(site: Arc<Site>) -> Router {
     Router::new()
-        .route("/", get(|| async { file("text/html; charset=utf-8", INDEX) }))
+        .route("/", get(|State(site): State<Arc<Site>>| async move { index(site.theme) }))
         .route(
             "/welcome.js",
             get(|| async { file("text/javascript; charset=utf-8", WELCOME_SCRIPT.as_bytes()) }),
@@ -246,6 +251,12 @@ fn json<T: Serialize>(document: &T) -> Response {
         Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
         Err(e) => message(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string()),
     }
+}
+
+/// The page, with the theme that applies until the reader chooses one.
+fn index(theme: Theme) -> Response {
+    let page = INDEX.replacen("<html ", &format!("<html data-default-theme=\"{theme}\" "), 1);
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
 }
 
 fn file(kind: &'static str, bytes: &'static [u8]) -> Response {

@@ -169,6 +169,7 @@ impl Site {
         std::os::unix::fs::symlink(dir.path().join("outside/two/secret"), runs.join("two/linked")).unwrap();
 
         let options = view::PageOptions {
+            theme: view::Theme::Dark,
             runs_dir: runs,
             bind: Ipv4Addr::LOCALHOST.into(),
             port: 0,

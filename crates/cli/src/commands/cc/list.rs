@@ -60,7 +60,7 @@ pub fn run(json: bool) -> anyhow::Result<()> {
             .into(),
         Some(missing) => format!("The simulator can use all of these; the lab cannot: {missing}"),
     });
-    output::text(&lines.join("\n"))
+    output::prose(&lines.join("\n"))
 }
 
 fn in_kernel(

@@ -7,7 +7,7 @@ use measurement::path::Diagnosis;
 use units::{BitRate, Bytes, three_digits};
 
 use super::After;
-use crate::commands::bdp::wrap;
+use crate::{commands::bdp::wrap, output};
 
 const WIDTH: usize = 100;
 const INDENT: &str = "     ";
@@ -207,7 +207,9 @@ fn kind_words(kind: Kind, host: &str) -> String {
 }
 
 fn indented(text: &str, lines: &mut Vec<String>) {
-    lines.extend(wrap(text, WIDTH - INDENT.len()).iter().map(|line| format!("{INDENT}{line}")));
+    lines.extend(
+        wrap(text, output::line_length(WIDTH) - INDENT.len()).iter().map(|line| format!("{INDENT}{line}")),
+    );
 }
 
 fn rate(bps: f64) -> BitRate {

@@ -10,7 +10,7 @@ pub fn run(json: bool) -> anyhow::Result<()> {
     if json {
         output::json(&check)?;
     } else {
-        output::text(&text(&check))?;
+        output::prose(&text(&check))?;
     }
     if check.can_run { Ok(()) } else { Err(Exit::Missing("labs cannot run on this machine".into()).into()) }
 }

@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use experiment::{clean_journal, scenario_file};
 use lab::{
     Journal, StandingLab,
@@ -20,6 +21,7 @@ use scenario::{Scenario, ScenarioFile};
 use serde_json::{Value, json};
 
 use crate::{
+    commands::completions::complete_scenario,
     exit::{Exit, chain},
     interrupt,
     open::{parse_set, read_scenario},
@@ -35,6 +37,7 @@ const DOWN_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Args)]
 pub struct UpArgs {
     /// The scenario file, a MiniEdit topology (.mn), or the name of a built-in scenario
+    #[arg(add = ArgValueCompleter::new(complete_scenario))]
     pub file: PathBuf,
     /// Name of the lab [default: the name of the file]
     #[arg(long = "lab", alias = "name", value_name = "NAME")]

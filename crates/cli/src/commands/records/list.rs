@@ -3,19 +3,23 @@
 use std::{num::NonZeroUsize, path::Path};
 
 use clap::Args;
-use clap_complete::ArgValueCandidates;
+use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use experiment::{compact, since};
 use record::{Error, RunEntry, RunFilter, to_prune};
 use serde_json::json;
 use view::{RunItem, table::RunColumns};
 
-use crate::{commands::completions::run_candidates, exit::Exit, output};
+use crate::{
+    commands::completions::{complete_run, scenario_candidates},
+    exit::Exit,
+    output,
+};
 
 /// Options of `ls`.
 #[derive(Debug, Args)]
 pub struct LsArgs {
     /// Only runs of this scenario
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(scenario_candidates))]
     scenario: Option<String>,
     /// Only runs of this engine: model, sim, lab, kernel, kernel:6.1, test, ...
     #[arg(long, value_name = "NAME")]
@@ -35,7 +39,7 @@ pub struct LsArgs {
 #[derive(Debug, Args)]
 pub struct RmArgs {
     /// Runs: ids or their prefixes, scenario/id, records' directories, `last`, `last~1`
-    #[arg(required = true, value_name = "RUN", add = ArgValueCandidates::new(run_candidates))]
+    #[arg(required = true, value_name = "RUN", add = ArgValueCompleter::new(complete_run))]
     keys: Vec<String>,
 }
 
@@ -50,7 +54,7 @@ pub struct PruneArgs {
     #[arg(long, value_name = "TIME", value_parser = instant, group = "criterion")]
     older_than: Option<String>,
     /// Only runs of this scenario: the others are neither removed nor counted
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(scenario_candidates))]
     scenario: Option<String>,
     /// Show what would be removed
     #[arg(long)]
@@ -75,7 +79,7 @@ pub fn ls(args: &LsArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         return output::text(&format!("none of the {count} runs matches"));
     }
     let columns = if args.long { RunColumns::Long } else { RunColumns::Short };
-    output::text(&view::table::runs(&entries, columns))
+    output::text(&view::table::runs(&entries, columns, output::width()))
 }
 
 /// Runs `rm`: all named runs are found first, so that a mistake removes nothing.

@@ -5,21 +5,21 @@ mod list;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap_complete::ArgValueCandidates;
+use clap_complete::ArgValueCompleter;
 use record::Run;
 use schema::Summary;
 use serde_json::json;
 use view::{LoadedRun, ReportExtra};
 
 pub use self::list::{LsArgs, PruneArgs, RmArgs, ls, prune, rm};
-use super::completions::run_candidates;
-use crate::{exit::Exit, output};
+use super::completions::complete_run;
+use crate::{config_file::Config, exit::Exit, output};
 
 /// Options of `show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
-    #[arg(add = ArgValueCandidates::new(run_candidates))]
+    #[arg(add = ArgValueCompleter::new(complete_run))]
     run: String,
 }
 
@@ -27,10 +27,10 @@ pub struct ShowArgs {
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// The first run
-    #[arg(add = ArgValueCandidates::new(run_candidates))]
+    #[arg(add = ArgValueCompleter::new(complete_run))]
     a: String,
     /// The second run
-    #[arg(add = ArgValueCandidates::new(run_candidates))]
+    #[arg(add = ArgValueCompleter::new(complete_run))]
     b: String,
 }
 
@@ -38,7 +38,7 @@ pub struct CompareArgs {
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// The runs, of one scenario
-    #[arg(required = true, value_name = "RUN", add = ArgValueCandidates::new(run_candidates))]
+    #[arg(required = true, value_name = "RUN", add = ArgValueCompleter::new(complete_run))]
     keys: Vec<String>,
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
@@ -48,23 +48,27 @@ pub struct ReportArgs {
 /// Runs `show`.
 pub fn show(args: &ShowArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let run = find(runs_dir, &args.run)?;
-    if json { output::json(&run.summary) } else { output::text(&view::table::show(&run)) }
+    if json { output::json(&run.summary) } else { output::prose(&view::table::show(&run, output::width())) }
 }
 
 /// Runs `compare`.
 pub fn compare(args: &CompareArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let (a, b) = (find(runs_dir, &args.a)?, find(runs_dir, &args.b)?);
     let comparison = view::compare(a.run(), b.run());
-    if json { output::json(&comparison) } else { output::text(&view::table::compare(&comparison)) }
+    if json {
+        output::json(&comparison)
+    } else {
+        output::text(&view::table::compare(&comparison, output::width()))
+    }
 }
 
 /// Runs `report`.
-pub fn report(args: &ReportArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+pub fn report(args: &ReportArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     check_page(args.output.as_deref())?;
     let found = args.keys.iter().map(|key| find(runs_dir, key)).collect::<anyhow::Result<Vec<Run>>>()?;
     let loaded = found.iter().map(LoadedRun::load).collect::<Result<Vec<_>, _>>()?;
     let page = view::report(&together(&found)?, &loaded, &ReportExtra::default());
-    write(args.output.as_deref(), &page, json)
+    write(args.output.as_deref(), &config.theme().apply(page), json)
 }
 
 /// The record with this key.

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCompleter;
 use scenario::{QueueLimit, SimplePath};
 use units::{BitRate, Time, parse_share};
 
 use super::import::ImportArgs;
+use crate::commands::completions::complete_scenario;
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -27,7 +29,7 @@ pub enum ScenarioCommand {
 #[derive(Debug, Args)]
 pub struct ShowArgs {
     /// Name of a built-in scenario, or a file
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete_scenario))]
     pub file: PathBuf,
 }
 
@@ -35,7 +37,7 @@ pub struct ShowArgs {
 #[derive(Debug, Args)]
 pub struct ValidateArgs {
     /// The scenario files, or names of built-in scenarios
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required = true, value_name = "FILE", add = ArgValueCompleter::new(complete_scenario))]
     pub files: Vec<PathBuf>,
 }
 
@@ -43,7 +45,7 @@ pub struct ValidateArgs {
 #[derive(Debug, Args)]
 pub struct NewArgs {
     /// Copy this built-in scenario (see `longfat scenario list`)
-    #[arg(long, value_name = "NAME",
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete_scenario),
           conflicts_with_all = ["rate", "rtt", "queue", "loss", "cc", "flows", "duration", "mtu"])]
     pub template: Option<PathBuf>,
     /// The file to write [default: standard output]

@@ -33,7 +33,7 @@ fn list(json: bool) -> anyhow::Result<()> {
     let titled = built_in::BUILT_IN.iter().map(|one| Ok((one, one.parse()?.title().to_owned())));
     let titled = titled.collect::<Result<Vec<_>, scenario::Error>>().map_err(Error::from)?;
     if !json {
-        return output::text(&text::list(&titled));
+        return output::prose(&text::list(&titled));
     }
     let of = |(one, title): &(&built_in::BuiltIn, String)| json!({ "name": one.name, "collection": one.collection.name(), "title": title });
     let scenarios: Vec<Value> = titled.iter().map(of).collect();
@@ -66,7 +66,7 @@ fn check(args: &ValidateArgs, json: bool) -> anyhow::Result<()> {
     }
     for (path, result) in checked {
         match result {
-            Ok(summary) => output::text(&text::valid(path, &summary))?,
+            Ok(summary) => output::prose(&text::valid(path, &summary))?,
             Err(errors) => errors.into_iter().for_each(|error| {
                 exit::report(&error.into(), false);
             }),

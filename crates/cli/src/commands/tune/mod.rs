@@ -109,7 +109,7 @@ fn run_action(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
             _ if json => output::json(
                 &json!({ "schema": SCHEMA, "host": facts, "applied": Journal::read(&HostPaths::of_applied()?)? }),
             ),
-            _ => output::text(&text::host(&facts, Journal::read(&HostPaths::of_applied()?)?.as_ref())),
+            _ => output::prose(&text::host(&facts, Journal::read(&HostPaths::of_applied()?)?.as_ref())),
         };
     };
     let advice = advise(&facts, &goal)?;

@@ -8,7 +8,7 @@ use tune::{
 };
 use units::Bytes;
 
-use crate::commands::bdp::wrap;
+use crate::{commands::bdp::wrap, output};
 
 /// Reasons are wrapped at this column.
 const WIDTH: usize = 100;
@@ -107,7 +107,11 @@ pub fn advice(advice: &Advice, purpose: &str) -> String {
         lines.push(format!("{:<9} {}", state(&item.status), heading(item)));
         let cost = item.memory_bytes.map_or(String::new(), |bytes| format!("; may take {}", Bytes(bytes)));
         let reason = format!("{}{cost} ({})", item.reason, item.source);
-        lines.extend(wrap(&reason, WIDTH - INDENT.len()).iter().map(|line| format!("{INDENT}{line}")));
+        lines.extend(
+            wrap(&reason, output::line_length(WIDTH) - INDENT.len())
+                .iter()
+                .map(|line| format!("{INDENT}{line}")),
+        );
         match &item.status {
             RecommendationStatus::NotChangeable { why } | RecommendationStatus::Unknown { why } => {
                 lines.push(format!("{INDENT}{why}"))

@@ -131,7 +131,7 @@ fn a_default_congestion_control_that_a_namespace_cannot_have() {
     for (name, expected) in [unknown].into_iter().chain(restricted) {
         let sysctl =
             format!("[hosts.h2]\nsysctl = {{ \"net.ipv4.tcp_congestion_control\" = \"{name}\" }}\naddress");
-        let place = Place::new(&SMALL.replace("[hosts.h2]\naddress", &sysctl));
+        let place = TestDir::new(&SMALL.replace("[hosts.h2]\naddress", &sysctl));
         let ran = place.run(&["run", "s.toml"]);
         assert_eq!(ran.code, 4, "{ran:?}");
         assert!(ran.stderr.contains(expected), "{expected:?} is not in {ran:?}");

@@ -2,16 +2,16 @@
 //! output, groups, and what a picture says about few runs. And the pictures and documents of `sweep` that
 //! they start from.
 
-use crate::common::{Place, SMALL};
+use crate::common::{TestDir, SMALL};
 use serde_json::Value;
 
 /// SMALL with random loss, so that repeats differ.
-fn lossy() -> Place {
-    Place::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"0.2%\""))
+fn lossy() -> TestDir {
+    TestDir::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"0.2%\""))
 }
 
 /// Sweeps the buffer of the sender with this number of repeats.
-fn sweep(place: &Place, repeats: &str, more: &[&str]) -> Value {
+fn sweep(place: &TestDir, repeats: &str, more: &[&str]) -> Value {
     let over = "flows.bulk.send_buffer=32KiB,4MiB";
     let args = ["sweep", "s.toml", "--over", over, "--repeat", repeats, "--json"];
     place.run(&[&args[..], more].concat()).json()

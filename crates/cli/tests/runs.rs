@@ -332,7 +332,7 @@ fn settings_come_from_files_and_options_override_them() {
 
 #[test]
 fn theme_and_units_change_texts_and_reports_and_no_document() {
-    let place = Place::new(SMALL);
+    let place = TestDir::new(SMALL);
     let simulate = ["run", "s.toml", "--engine", "sim", "--report", "r.html"];
     let plain = place.run(&simulate);
     let report = || fs::read_to_string(place.path("r.html")).unwrap();

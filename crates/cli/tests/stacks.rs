@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::common::{Place, SMALL};
+use crate::common::{TestDir, SMALL};
 
 /// The first run of `longfat run s.toml` with these arguments.
-fn run(place: &Place, args: &[&str]) -> Value {
+fn run(place: &TestDir, args: &[&str]) -> Value {
     let all = [&["run", "s.toml", "--engine", "sim", "--json", "--no-record"], args].concat();
     place.run(&all).json()["runs"][0].clone()
 }
@@ -25,7 +25,7 @@ fn long_fat() -> String {
 
 #[test]
 fn a_named_kernel_brings_its_own_buffers() {
-    let place = Place::new(&long_fat());
+    let place = TestDir::new(&long_fat());
     let of = |kernel: &str| run(&place, &["--kernel", kernel]);
     let (old, new) = (of("6.1"), of("6.18"));
     assert_eq!(old["sysctl_defaults"], "Linux 6.1's defaults");
@@ -43,7 +43,7 @@ fn a_named_kernel_brings_its_own_buffers() {
 
 #[test]
 fn a_scenario_names_the_stack_whose_defaults_it_wants() {
-    let named = Place::new(&format!("sysctl = \"6.1\"\n{}", long_fat()));
+    let named = TestDir::new(&format!("sysctl = \"6.1\"\n{}", long_fat()));
     let stated = run(&named, &[]);
     assert_eq!(stated["sysctl_defaults"], "Linux 6.1's defaults");
     // Whatever kernel runs: the buffers are those of 6.1.
@@ -51,7 +51,7 @@ fn a_scenario_names_the_stack_whose_defaults_it_wants() {
     assert!(fix.contains("4096 131072") || fix.contains("4096 16384"), "{fix}");
     let machine = run(&named, &["--set", "sysctl=machine", "--kernel", "6.1"]);
     assert_eq!(machine["sysctl_defaults"], "this machine's");
-    let unstated = run(&Place::new(SMALL), &[]);
+    let unstated = run(&TestDir::new(SMALL), &[]);
     assert_eq!(unstated["sysctl_defaults"], "this machine's");
 }
 
@@ -78,7 +78,7 @@ cc = "reno"
 
 #[test]
 fn the_local_queue_is_named_and_both_remedies_work() {
-    let place = Place::new(OWN_LINK);
+    let place = TestDir::new(OWN_LINK);
     let first = run(&place, &[]);
     let flow = &first["flows"][0];
     assert_eq!(
@@ -109,7 +109,7 @@ fn the_local_queue_is_named_and_both_remedies_work() {
 #[test]
 fn the_published_bound_holds_behind_a_switch_of_100_packets() {
     // H-100m a-1, as shipped: below 20 Mb/s; a-2 with a device queue that is no congestion uses the path.
-    let place = Place::new(&crate::common::shipped("h-100m.toml"));
+    let place = TestDir::new(&crate::common::bundled_scenario("h-100m.toml"));
     let all = place.run(&["run", "s.toml", "--engine", "sim", "--json", "--no-record"]).json();
     let of = |variant: &str| {
         let runs = all["runs"].as_array().unwrap();

@@ -340,7 +340,7 @@ fn settings_of_a_connection_are_changed_and_restored() {
         sender.local_addr().unwrap().port(),
         sender.peer_addr().unwrap().port()
     );
-    let place = Place::new("");
+    let place = TestDir::new("");
     let run = |args: &[&str]| place.run(args);
     let pacing = || {
         let mut rate = 0u64;

@@ -36,6 +36,7 @@ mod part;
 mod plot;
 mod report;
 mod report_parts;
+pub mod reproduced_tables;
 mod reproduction;
 mod series;
 mod style;

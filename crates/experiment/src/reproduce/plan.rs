@@ -45,7 +45,10 @@ impl<'a> Plan<'a> {
                     .file
                     .published()
                     .iter()
-                    .filter(|p| ids.contains(p.id.as_str()) && p.variant.as_ref() == variants.first())
+                    .filter(|p| {
+                        let variant = variants.first().map(String::as_str);
+                        ids.contains(p.id.as_str()) && p.variants().contains(&variant)
+                    })
                     .collect();
                 let needs_runs = figures.iter().any(|p| !p.figure.is_closed_form());
                 let jobs = |engine| {

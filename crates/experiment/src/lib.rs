@@ -51,6 +51,7 @@ mod repeat;
 pub mod reproduce;
 pub mod scenario_file;
 mod selection;
+pub mod sheet_defaults;
 mod sweep;
 mod validation;
 

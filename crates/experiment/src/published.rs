@@ -267,12 +267,30 @@ pub fn figure(figure: &MetricPath, run: &RunSummary) -> Option<f64> {
             (!goodputs.is_empty()).then(|| goodputs.iter().sum())
         }
         MetricPath::Run(RunMetric::Jain) => run.fairness_jain,
+        MetricPath::Run(RunMetric::SteadyFrom) => {
+            let flows = run.flows.iter().filter(|flow| flow.has_window());
+            let settled: Vec<f64> = flows.map(|flow| flow.steady_from_s).collect::<Option<_>>()?;
+            settled.into_iter().reduce(f64::max)
+        }
+        MetricPath::Run(RunMetric::Transfer) => transfers(run)?.into_iter().reduce(f64::max),
+        MetricPath::Run(RunMetric::ShutDown) => {
+            let times = transfers(run)?;
+            Some(times.iter().copied().reduce(f64::max)? - times.iter().copied().reduce(f64::min)?)
+        }
         MetricPath::Run(RunMetric::JainMtu) => {
             jain(run, |flow| Some(flow.goodput_bps? / flow.mss_bytes? as f64))
         }
         MetricPath::Run(RunMetric::JainRtt) => jain(run, |flow| Some(flow.goodput_bps? * flow.min_rtt_us?)),
         MetricPath::ClosedForm { .. } => None,
     }
+}
+
+/// The time that each flow with a window takes for its bytes, seconds; `None` if one has no goodput.
+fn transfers(run: &RunSummary) -> Option<Vec<f64>> {
+    let flows = run.flows.iter().filter(|flow| flow.has_window());
+    let times: Vec<f64> =
+        flows.map(|flow| Some(flow.bytes? as f64 * 8.0 / flow.goodput_bps?)).collect::<Option<_>>()?;
+    (!times.is_empty()).then_some(times)
 }
 
 /// Jain's index of all flows with a window; `None` if a flow lacks what `weighted` needs.
@@ -527,10 +545,13 @@ from = "a"
 to = "b"
 [[variants]]
 name = "b10"
+seed = 2
 [[variants]]
 name = "b20"
+seed = 3
 [[variants]]
 name = "b30"
+seed = 4
 [[published]]
 id = "X"
 metric = "flows.f.goodput"
@@ -580,6 +601,22 @@ metric = "flows.f.goodput"
         assert_eq!(of(&one).verdict, PublishedVerdict::NotRun, "no such part");
         one.flows[0].parts = vec![schema::PartGoodput { from_s: 5.0, to_s: 5.08, goodput_bps: 2e6 }];
         assert_eq!((of(&one).sim, of(&one).verdict), (Some(2e6), PublishedVerdict::Missed));
+    }
+
+    #[test]
+    fn a_run_has_the_times_of_its_start_and_its_end() {
+        let mut one = run("sim", 1e8, true);
+        let flow = |bytes, goodput, settled| FlowSummary {
+            kind: schema::FlowKind::Tcp,
+            bytes: Some(bytes),
+            goodput_bps: Some(goodput),
+            steady_from_s: Some(settled),
+            ..FlowSummary::default()
+        };
+        one.flows = vec![flow(1_000_000, 8e5, 1.0), flow(1_000_000, 1e6, 2.0)];
+        let of = |metric| figure(&MetricPath::Run(metric), &one);
+        assert_eq!((of(RunMetric::Transfer), of(RunMetric::ShutDown)), (Some(10.0), Some(2.0)));
+        assert_eq!(of(RunMetric::SteadyFrom), Some(2.0));
     }
 
     #[test]

@@ -170,12 +170,26 @@ pub enum RunMetric {
     JainMtu,
     /// The same of goodputs multiplied by the flow's smallest round-trip time: even if each flow has the same window.
     JainRtt,
+    /// Time from the run's start until the throughput of each flow has settled.
+    SteadyFrom,
+    /// Time of the flow that takes longest for its bytes.
+    Transfer,
+    /// Difference between the longest and the shortest of these times: from the end of the first flow to that of the last, if
+    /// all start together.
+    ShutDown,
 }
 
 impl RunMetric {
     /// All metrics.
-    pub const ALL: [RunMetric; 4] =
-        [RunMetric::Goodput, RunMetric::Jain, RunMetric::JainMtu, RunMetric::JainRtt];
+    pub const ALL: [RunMetric; 7] = [
+        RunMetric::Goodput,
+        RunMetric::Jain,
+        RunMetric::JainMtu,
+        RunMetric::JainRtt,
+        RunMetric::SteadyFrom,
+        RunMetric::Transfer,
+        RunMetric::ShutDown,
+    ];
 
     /// Its name in scenario files.
     pub fn name(self) -> &'static str {
@@ -184,14 +198,18 @@ impl RunMetric {
             RunMetric::Jain => "jain",
             RunMetric::JainMtu => "jain_mtu",
             RunMetric::JainRtt => "jain_rtt",
+            RunMetric::SteadyFrom => "steady_from",
+            RunMetric::Transfer => "transfer",
+            RunMetric::ShutDown => "shut_down",
         }
     }
 
-    /// `bit/s` or `1`.
+    /// `bit/s`, `s` or `1`.
     pub fn unit(self) -> &'static str {
         match self {
             RunMetric::Goodput => "bit/s",
             RunMetric::Jain | RunMetric::JainMtu | RunMetric::JainRtt => "1",
+            RunMetric::SteadyFrom | RunMetric::Transfer | RunMetric::ShutDown => "s",
         }
     }
 }

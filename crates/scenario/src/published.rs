@@ -82,7 +82,7 @@ pub struct Published {
 }
 
 /// What a figure is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The source prints it, or states it in words.
     #[default]
@@ -239,7 +239,7 @@ pub(crate) fn decode_published(
     let mut all = Vec::new();
     for item in items {
         let Some(figure) = decode_published_figure(item, variants, base, problems) else { continue };
-        if !seen.insert((figure.id.clone(), figure.variant.clone(), figure.metric_path())) {
+        if !seen.insert((figure.id.clone(), figure.kind, figure.variant.clone(), figure.metric_path())) {
             problems
                 .add(item.span, format!("\"{}\" appears twice for the same variant and metric", figure.id));
         }

@@ -163,7 +163,9 @@ pub fn published(results: &[PublishedResult]) -> String {
             FigureKind::Published => String::new(),
             other => format!(" ({})", words::figure_kind(other)),
         };
+        let variant = result.variant.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
         let metric = words::metric_scope(result.metric.rsplit('.').next().unwrap_or_default());
+        let metric = format!("{variant}{metric}");
         let first = vec![format!("{}{kind}", result.id), metric, words::published(result)];
         rows.push([first, figures(result, &kernels)].concat());
         if let Some(model) = result.model_published_kernel {

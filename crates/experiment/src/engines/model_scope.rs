@@ -1,17 +1,19 @@
 //! What the closed forms ignore: a figure of the model says nothing about an experiment that one of these decides.
 
-use model::{Aimd, ControlLaw, PathInputs, cubic_recovery_time, mss, responsiveness};
+use model::{
+    ControlLaw, PathInputs, cubic_recovery_time, cubic_utilization, mss, responsiveness, sawtooth_utilization,
+};
 use net::{Discipline, LossModel, LossUnit, PipeSpec, Rate};
-use scenario::{FlowKind, FlowSpec, Metric, MetricPath, Published, RunMetric, Scenario, TcpSpec};
+use scenario::{FlowKind, FlowSpec, Metric, MetricPath, Published, Scenario, TcpSpec};
 use units::{Bytes, KernelVersion, Time};
 
 use super::model::{cc_of, inputs};
 use crate::flow_context::FlowPath;
 
-/// Below this round-trip time of the path, that of the hosts decides how fast a flow recovers from losses.
-const MIN_RTT_OF_LOSS_LAW: Time = Time::from_millis(1);
 /// The steady sawtooth of a closed form needs at least this number of recoveries in a run.
 const MIN_RECOVERIES: f64 = 2.0;
+/// Share of the link above which losses cost nothing.
+const FULL_USE: f64 = 0.99;
 
 /// Why the model ignores what decides a published figure in `scenario`; `None` if its figure applies. `kernel` is the kernel of
 /// hosts that name none.
@@ -21,9 +23,7 @@ pub(crate) fn ignored(scenario: &Scenario, published: &Published, kernel: Kernel
         MetricPath::Flow { flow, metric: Metric::Goodput | Metric::SteadyGoodput } => {
             of_flow(scenario, scenario.flows.iter().find(|one| one.name == *flow)?, kernel)
         }
-        MetricPath::Run(RunMetric::Goodput | RunMetric::Jain) => {
-            scenario.flows.iter().find_map(|flow| of_flow(scenario, flow, kernel))
-        }
+        MetricPath::Run(_) => scenario.flows.iter().find_map(|flow| of_flow(scenario, flow, kernel)),
         _ => None,
     })
 }
@@ -78,11 +78,8 @@ fn of_loss(path: &FlowPath<'_>, inputs: &PathInputs) -> Option<String> {
     if inputs.law == ControlLaw::Unknown {
         return Some(format!("{} has no law of loss and throughput here", inputs.cc));
     }
-    (path.rtt < MIN_RTT_OF_LOSS_LAW).then(|| {
-        format!(
-            "the path has {} of delay: the hosts' own round-trip time decides how fast a flow recovers from its losses",
-            path.rtt
-        )
+    (path.rtt == Time::ZERO).then(|| {
+        "the path has no delay: the hosts' own round-trip time decides how fast a flow recovers from its losses".into()
     })
 }
 
@@ -112,24 +109,26 @@ fn of_queue(path: &FlowPath<'_>, inputs: &PathInputs) -> Option<String> {
         return None;
     }
     let segment = mss(inputs.mtu, inputs.ip, inputs.mss);
-    let recovery = match inputs.law {
-        ControlLaw::Aimd(rule) => recovery_s(rule, inputs, segment)?,
-        ControlLaw::Cubic => cubic_recovery_time((bdp + queue) / f64::from(segment)),
+    let (recovery, used) = match inputs.law {
+        ControlLaw::Aimd(rule) => {
+            (responsiveness(rule, inputs.rate?, inputs.rtt, segment), sawtooth_utilization(rule, queue / bdp))
+        }
+        ControlLaw::Cubic => {
+            (cubic_recovery_time((bdp + queue) / f64::from(segment)), cubic_utilization(queue / bdp))
+        }
         ControlLaw::Bbr | ControlLaw::Unknown => {
             let queue = Bytes(queue as u64);
             return Some(format!("{} has no closed form for a queue of {queue} that overflows", inputs.cc));
         }
     };
     let duration = inputs.duration.as_secs_f64();
-    (duration < MIN_RECOVERIES * recovery && path.rtt > Time::ZERO).then(|| {
+    // With this queue the link stays full after a loss.
+    let is_full = used > FULL_USE;
+    (duration < MIN_RECOVERIES * recovery && path.rtt > Time::ZERO && !is_full).then(|| {
         format!(
             "the closed form is for the steady sawtooth: here slow start overflows the queue, the window takes {recovery:.0} s to grow back, and the run ends after {duration:.0} s"
         )
     })
-}
-
-fn recovery_s(rule: Aimd, inputs: &PathInputs, segment: u32) -> Option<f64> {
-    Some(responsiveness(rule, inputs.rate?, inputs.rtt, segment))
 }
 
 /// Bytes in flight that fill the path.

@@ -12,24 +12,29 @@ use crate::{
 };
 
 /// The built-in scenarios with published figures, without excerpts of others.
-const WITH_FIGURES: [&str; 17] = [
+const WITH_FIGURES: [&str; 22] = [
+    "areas",
     "closed-forms",
     "g-endbuf",
     "g-mtu",
     "g-mtufair",
     "g-multi",
+    "g-multi-transfer",
     "g-recover",
     "g-rttfair",
     "h-100m",
     "h-900",
+    "h-burst",
     "h-gigabit",
     "h-lab",
     "h-transpac",
+    "l8-hol",
     "lab13",
     "lab8",
     "lab8-kernel-6-1",
     "lab8-ping",
     "u-buffers",
+    "zero-window",
 ];
 
 /// The scenarios with published figures in `dir`; `None`: the built-in ones.

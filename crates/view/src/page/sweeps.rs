@@ -171,7 +171,7 @@ pub(crate) fn published(entries: &[RunEntry]) -> Vec<PublishedRow> {
 }
 
 fn is_same(a: &PublishedResult, b: &PublishedResult) -> bool {
-    (&a.id, &a.metric, &a.variant) == (&b.id, &b.metric, &b.variant)
+    (&a.id, a.kind, &a.metric, &a.variant) == (&b.id, b.kind, &b.metric, &b.variant)
 }
 
 /// Merges a published figure of another record into `all`.

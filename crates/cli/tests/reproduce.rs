@@ -174,6 +174,7 @@ fn page_rows(page: &str) -> Vec<BTreeMap<String, String>> {
     };
     let (mut heads, mut rows) = (Vec::new(), Vec::new());
     let (_, generated) = page.split_once("--markdown: begin -->").unwrap();
+    let (generated, _) = generated.split_once("<!-- written by longfat reproduce --markdown: end").unwrap();
     for line in generated.lines() {
         match line {
             _ if line.starts_with("| id |") => heads = cells(line),

@@ -44,10 +44,20 @@ pub struct Difference {
 }
 
 impl SheetDefaults {
-    /// The values to set in a scenario, as of `--set`, for all hosts.
+    /// The values to set in a scenario, as of `--set`, for all hosts; without those that hosts cannot have here.
     pub fn sets(&self) -> Vec<(String, String)> {
+        self.sets_unless(is_restricted)
+    }
+
+    fn sets_unless(&self, cannot_set: impl Fn(&str, &str) -> bool) -> Vec<(String, String)> {
         let set = |(name, value): &(&str, &str)| (format!("hosts.*.sysctl.\"{name}\""), (*value).to_owned());
-        self.sysctls.iter().map(set).collect()
+        self.sysctls.iter().filter(|(name, value)| !cannot_set(name, value)).map(set).collect()
+    }
+
+    /// The settings that hosts of a lab cannot have on this machine, as (sysctl, value): a namespace takes only congestion
+    /// controls that the machine allows to every user.
+    pub fn restricted(&self) -> Vec<(&'static str, &'static str)> {
+        self.sysctls.iter().copied().filter(|(name, value)| is_restricted(name, value)).collect()
     }
 
     /// The settings in which this machine differs. A setting that it does not have is left out.
@@ -63,6 +73,14 @@ impl SheetDefaults {
         };
         self.sysctls.iter().filter_map(differing).collect()
     }
+}
+
+/// Whether this machine restricts a congestion control to its own namespace (tcp_set_default_congestion_control,
+/// net/ipv4/tcp_cong.c).
+fn is_restricted(sysctl: &str, value: &str) -> bool {
+    let allowed = || fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    sysctl == "net.ipv4.tcp_congestion_control"
+        && allowed().is_ok_and(|all| !all.split_whitespace().any(|name| name == value))
 }
 
 #[cfg(test)]
@@ -89,7 +107,9 @@ mod tests {
             "duration = \"1s\"\nhosts.a.address = \"10.0.0.1/8\"\nhosts.b.address = \"10.0.0.2/8\"\n[[links]]\nends = [\"a\", \"b\"]\n",
         )
         .unwrap();
-        let scenario = file.resolve(None, &find("linux-4.15").unwrap().sets()).unwrap();
+        let sheet = find("linux-4.15").unwrap();
+        let scenario = file.resolve(None, &sheet.sets_unless(|_, _| false)).unwrap();
+        assert_eq!(sheet.sets_unless(|name, _| name.ends_with("control")).len(), 2);
         for host in &scenario.hosts {
             assert_eq!(host.sysctl["net.ipv4.tcp_rmem"], "10240 87380 16777216", "{host:?}");
             assert_eq!(host.sysctl["net.ipv4.tcp_congestion_control"], "cubic");

@@ -102,6 +102,12 @@ pub fn parse_defaults(name: &str) -> Result<SheetDefaults, String> {
 /// Notes in which settings this machine differs from that of the class sheets, where a MiniEdit topology is started with this
 /// machine's: the sheets' figures depend on them.
 fn note_differences(args: &UpArgs) {
+    for (sysctl, value) in args.defaults.iter().flat_map(SheetDefaults::restricted) {
+        output::note(&format!(
+            "{}: {sysctl} stays this machine's: hosts cannot have {value} unless net.ipv4.tcp_allowed_congestion_control has it",
+            args.name()
+        ));
+    }
     if args.defaults.is_some() || !scenario_file::is_mn(&args.file) {
         return;
     }

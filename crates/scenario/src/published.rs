@@ -334,7 +334,8 @@ fn decode_across(variants: &[&str], base: &Scenario, reader: &mut Reader) -> Acr
     };
     let several: Vec<String> =
         reader.texts("variants").into_iter().map(|(name, _)| name.to_owned()).collect();
-    if !several.iter().fold(true, |all, name| is_known(name, "variants", reader) && all) {
+    let unknown = several.iter().filter(|name| !is_known(name, "variants", reader)).count();
+    if unknown > 0 {
         return Across::One;
     }
     if let Some(other) = reader.text("against") {

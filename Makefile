@@ -4,7 +4,7 @@ TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 LONGFAT = $(TARGET)/release/longfat
 DEMO = $(TARGET)/demo
 
-.PHONY: help demo test web test-web instructions bench fidelity lint format fuzz build dist test-dist setup install docs-pictures clean
+.PHONY: help demo test web test-web instructions bench fidelity lint format fuzz build dist test-dist setup install docs-pictures reproduced clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -99,6 +99,9 @@ install: build ## copy the program to /usr/local/bin (or DESTDIR)
 
 docs-pictures: build ## redraw the pictures of README and docs from fresh runs
 	@scripts/docs-pictures.sh $(LONGFAT)
+
+reproduced: build ## run all published experiments, write their tables in docs/reproduced.md
+	$(LONGFAT) reproduce --markdown docs/reproduced.md
 
 clean: ## remove everything that was built
 	cargo clean

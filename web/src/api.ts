@@ -148,6 +148,8 @@ export interface FlowSummary {
   median_rtt_us: number | null;
   max_rtt_us: number | null;
   first_rtt_us: number | null;
+  mdev_rtt_us?: number;
+  parts?: PartGoodput[];
   first_rtt_stalled_us?: number;
   max_rtt_stalled_us?: number;
   pings_sent: number | null;
@@ -235,6 +237,8 @@ export interface Quality {
 export interface PublishedResult {
   id: string;
   metric: string;
+  kind: string;
+  claim?: string;
   variant: string | null;
   published: number | null;
   bound?: string;
@@ -245,10 +249,26 @@ export interface PublishedResult {
   lab: number | null;
   model_published_kernel: number | null;
   verdict: PublishedVerdict;
+  judged?: EngineVerdict[];
   faults?: string[];
   contradiction?: string;
   known_miss?: string;
   why: string | null;
+}
+
+/** An engine's figure of a published result; its verdict can also be `does_not_apply`. */
+export interface EngineVerdict {
+  engine: string;
+  kernel?: string;
+  figure: number | null;
+  verdict: string;
+  why?: string;
+}
+
+export interface PartGoodput {
+  from_s: number;
+  to_s: number;
+  goodput_bps: number;
 }
 
 export interface SeriesHead {

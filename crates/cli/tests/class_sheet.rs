@@ -215,3 +215,24 @@ fn shapers_queues_and_policers_have_effect_and_counters() {
     let shown = lab.type_into_shell("tc -s qdisc show dev s1-eth2\n").stdout;
     assert!(!shown.contains("dropped 0,"), "the policer's drops are those of the sending port: {shown}");
 }
+
+#[test]
+fn the_sheets_topology_is_built_in_and_offers_the_settings_of_its_machine() {
+    let _turn = acquire_lab_slot();
+    let place = TestDir::new(SMALL);
+    let settings = ["-c", "h1 cat /proc/sys/net/ipv4/tcp_rmem", "-c", "h2 cat /proc/sys/net/ipv4/tcp_wmem"];
+    let sheet =
+        place.run(&[&["lab", "shell", "lab8.mn", "--defaults", "linux-4.15"][..], &settings].concat());
+    assert_eq!(sheet.code, 0, "{sheet:?}");
+    assert_eq!(sheet.stdout.matches("16777216").count(), 2, "{sheet:?}");
+    assert!(!sheet.stderr.contains("--defaults linux-4.15"), "nothing differs any more: {sheet:?}");
+    // With this machine's settings a note names each that differs.
+    let here = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap();
+    let own = place.run(&["lab", "shell", "lab13.mn", "-c", "h1 cat /proc/sys/net/ipv4/tcp_rmem"]);
+    assert_eq!(own.code, 0, "{own:?}");
+    let differs = here.split_whitespace().ne("10240 87380 16777216".split(' '));
+    assert_eq!(own.stderr.contains("net.ipv4.tcp_rmem = "), differs, "{own:?}");
+    assert_eq!(own.stderr.contains("--defaults linux-4.15"), own.stderr.contains("not those of"), "{own:?}");
+    let ran = place.run(&["lab", "up", "lab8.mn", "--defaults", "linux-9"]);
+    assert!(ran.code == 2 && ran.stderr.contains("linux-4.15"), "{ran:?}");
+}

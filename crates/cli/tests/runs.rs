@@ -222,7 +222,10 @@ fn an_error_is_one_json_document() {
     fs::write(missed.path("s.toml"), scenario + "known_miss = \"the source used another link\"\n").unwrap();
     let ran = missed.run(&["run", "s.toml", "--engine", "model"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stdout.contains("x: a documented miss: the source used another link"), "{ran:?}");
+    assert!(
+        ran.stdout.contains("x: the model misses it for a documented cause: the source used another link"),
+        "{ran:?}"
+    );
 }
 
 #[test]

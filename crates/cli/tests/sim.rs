@@ -21,6 +21,9 @@ fn echoes_are_exact_and_the_first_includes_arp() {
     let flow = &run["flows"][0];
     assert_eq!(flow["first_rtt_us"].as_f64(), Some(40_000.0));
     assert_eq!(flow["median_rtt_us"].as_f64(), Some(20_000.0));
+    // 40, 20, 20 and 20 ms: as ping prints them.
+    assert_eq!(flow["mean_rtt_us"].as_f64(), Some(25_000.0));
+    assert!((flow["mdev_rtt_us"].as_f64().unwrap() - 8660.3).abs() < 0.1, "{flow}");
 }
 
 #[test]

@@ -70,8 +70,8 @@ macro_rules! texts {
 /// All built-in scenario files, by collection and then by name.
 pub const BUILT_IN: &[BuiltIn] = texts![
     Experiments in "": "areas", "cc-differential", "closed-forms", "g-endbuf", "g-mtu", "g-mtufair",
-        "g-mtufair-short", "g-multi", "g-recover", "g-rttfair", "g-rttfair-short", "h-100m",
-        "h-900", "h-gigabit", "h-lab", "h-transpac", "l8-hol", "lab13", "lab8", "lab8-kernel-6-1",
+        "g-mtufair-short", "g-multi", "g-multi-transfer", "g-recover", "g-rttfair", "g-rttfair-short", "h-100m",
+        "h-900", "h-burst", "h-gigabit", "h-lab", "h-transpac", "l8-hol", "lab13", "lab8", "lab8-kernel-6-1",
         "lab8-ping", "loss-law", "u-buffers", "u-runs", "u-web100", "verdicts", "xcp",
         "zero-window";
     Gallery in "gallery/": "chain", "dsl", "e-vlbi", "incast", "leo", "transatlantic";
@@ -80,6 +80,19 @@ pub const BUILT_IN: &[BuiltIn] = texts![
         "small-wmem", "window-scaling-off";
     Sweeps in "sweeps/": "cc-rtt-loss", "mtu", "socket-buffers", "streams", "udp";
 ];
+
+/// The MiniEdit topologies of this program: the networks of the class sheets as the course ships them, by file name.
+pub const TOPOLOGIES: [(&str, &str); 2] = [
+    ("lab8.mn", include_str!("../../../scenarios/lab8.mn")),
+    ("lab13.mn", include_str!("../../../scenarios/lab13.mn")),
+];
+
+/// The text of the built-in MiniEdit topology that a command reads for `path`: a file of that name takes precedence.
+pub(crate) fn topology(path: &Path) -> Option<&'static str> {
+    let text = path.to_str().filter(|_| !path.exists())?;
+    let name = text.strip_prefix("scenarios/").unwrap_or(text);
+    TOPOLOGIES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
 
 impl BuiltIn {
     /// The parsed file.
@@ -188,6 +201,19 @@ mod tests {
         for path in ["./dsl", "faults/dsl", "/dsl", "dsl.mn", ""] {
             assert_eq!(find(Path::new(path)), None, "{path}");
         }
+    }
+
+    #[test]
+    fn the_class_sheets_topologies_are_networks_of_two_hosts() {
+        for (name, text) in TOPOLOGIES {
+            assert_eq!(topology(Path::new(name)), Some(text));
+            let file = crate::scenario_file::read(Path::new(name), |_| {}).unwrap();
+            let scenario = file.resolve(None, &[]).unwrap();
+            let hosts: Vec<String> = scenario.hosts.iter().map(|host| host.address().to_string()).collect();
+            assert_eq!(hosts, ["10.0.0.1", "10.0.0.2"], "{name}");
+            assert_eq!(scenario.links.len(), 3, "{name}");
+        }
+        assert_eq!(topology(Path::new("other/lab8.mn")), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use units::KernelVersion;
 
 use crate::{
     EngineChoice, Error, Job, Result, RunOptions, Selection, batch::run_all_for_summaries, congestion,
-    engines::without_run, published, scenario_file,
+    engines::ModelPredictions, published, scenario_file,
 };
 
 /// A scenario file and the settings that all of its runs share.
@@ -93,11 +93,14 @@ impl Experiment {
         let of_these: Vec<Published> = file
             .published()
             .iter()
-            .filter(|p| outside_sweeps.iter().any(|r| r.variant == p.variant))
+            .filter(|p| {
+                let is_run = |v: &Option<&str>| outside_sweeps.iter().any(|r| r.variant.as_deref() == *v);
+                p.variants().iter().all(is_run)
+            })
             .cloned()
             .collect();
-        let model = |p: &Published| without_run(file, p);
-        let mut published = published::compare(&of_these, &outside_sweeps, &self.host.kernel, model);
+        let predictions = ModelPredictions { file };
+        let mut published = published::compare(&of_these, &outside_sweeps, &self.host.kernel, &predictions);
         if self.is_changed() {
             published.iter_mut().for_each(excuse_miss);
         }
@@ -144,6 +147,8 @@ impl Experiment {
 
 /// A miss with values changed by `--set` does not contradict the published figure.
 fn excuse_miss(result: &mut PublishedResult) {
+    let missed = result.judged.iter_mut().filter(|one| one.verdict == PublishedVerdict::Missed);
+    missed.for_each(|one| one.verdict = PublishedVerdict::Differs);
     if result.verdict == PublishedVerdict::Missed {
         result.verdict = PublishedVerdict::Differs;
         result.why = Some("the scenario was changed with --set".into());

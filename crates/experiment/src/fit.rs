@@ -161,6 +161,7 @@ fn is_selected(search: &Search, published: &Published) -> bool {
     let is_named = search.ids.contains(&published.id);
     published.value.is_some()
         && !published.figure.is_closed_form()
+        && !published.is_across_variants()
         && (is_named || search.ids.is_empty() && published.contradiction.is_none())
 }
 

@@ -10,8 +10,9 @@ use std::{
 
 use guest::Image;
 use record::Writer;
-use scenario::Scenario;
-use schema::{DiscardedRun, Event, FlowSample, LinkSample, Quality, Reliability, RunSummary};
+use scenario::{MetricPath, Scenario};
+use schema::{DiscardedRun, Event, FlowSample, LinkSample, PartGoodput, Quality, Reliability, RunSummary};
+use units::Time;
 
 use crate::{
     EngineChoice, Error, Experiment, LabSetup, Observer, Outcome, Result, congestion,
@@ -231,7 +232,7 @@ fn run(
     };
     let task =
         Task { scenario: &job.scenario, initial, observer: observer.as_mut(), writer, stop: options.stop };
-    match &job.engine {
+    let outcome = match &job.engine {
         EngineChoice::Model => Model { host }.run(task),
         EngineChoice::Sim => Sim { path, host, kernel: *kernel, traced }.run(task),
         EngineChoice::Lab => {
@@ -249,7 +250,28 @@ fn run(
             };
             Kernel { image }.run(task)
         }
+    };
+    outcome.map(|outcome| with_parts(job, outcome))
+}
+
+/// Adds the goodputs of the parts of the run that published figures of its variant name.
+fn with_parts(job: &Job<'_>, mut outcome: Outcome) -> Outcome {
+    for published in job.experiment.file.published() {
+        let (Some((from, to)), MetricPath::Flow { flow, .. }) = (published.between, &published.figure) else {
+            continue;
+        };
+        if !published.variants().contains(&job.variant.as_deref()) {
+            continue;
+        }
+        let micros = |time: Time| i64::try_from(time.0 / 1000).unwrap_or(i64::MAX);
+        let Some(goodput_bps) = verdict::part_goodput(&outcome.flows, flow, micros(from), micros(to)) else {
+            continue;
+        };
+        let part = PartGoodput { from_s: from.as_secs_f64(), to_s: to.as_secs_f64(), goodput_bps };
+        let own = outcome.summary.flows.iter_mut().filter(|one| one.name == *flow);
+        own.filter(|one| !one.parts.contains(&part)).for_each(|one| one.parts.push(part));
     }
+    outcome
 }
 
 /// A run's summary before its start.

@@ -52,6 +52,7 @@ pub mod reproduce;
 mod run_figure;
 pub mod scenario_file;
 mod selection;
+pub mod sheet_defaults;
 mod sweep;
 mod sysctl_defaults;
 mod validation;

@@ -1,69 +1,104 @@
 //! Compares published figures with measured and predicted ones.
 
-use scenario::{Comparison, LinkMetric, Metric, MetricPath, Published, RunMetric};
+use scenario::{
+    Across, Comparison, KNEE_TOLERANCE, Kind, LinkMetric, Metric, MetricPath, Published, RunMetric,
+};
 use schema::{
-    EngineName, FigureBound, FlowSummary, KernelFigure, LinkDirection, PublishedResult, PublishedVerdict,
-    RunSummary,
+    EngineName, EngineVerdict, FigureBound, FigureKind, FlowSummary, KernelFigure, LinkDirection,
+    PublishedResult, PublishedVerdict, RunSummary,
 };
 use units::sorted_releases;
 
 use crate::reliability::{self, Unreliability};
 
-/// Compares each published figure with the runs of its variant. Runs that name no kernel used `kernel`. `model` returns the
-/// model's figure without a run: closed forms, and predictions for a kernel for which the published figure holds.
+/// Why the model has no figure if no other reason is known.
+const NO_CLOSED_FORM: &str = "the model has no closed form for it";
+
+/// What a comparison needs besides runs.
+pub trait Predictions {
+    /// The model's figure without a run: a closed form, or the prediction for a kernel for which the published figure holds.
+    fn model(&self, published: &Published) -> Option<f64>;
+
+    /// Why the model ignores what decides the published figure; `None` if its figure applies.
+    fn model_ignores(&self, published: &Published) -> Option<String>;
+
+    /// The requested size of a flow's send or receive buffer in a variant, bytes.
+    fn buffer_bytes(&self, variant: &str, flow: &str, is_send_buffer: bool) -> Option<f64>;
+}
+
+/// Compares each published figure with the runs of its variants. Runs that name no kernel used `kernel`.
 pub fn compare(
     published: &[Published],
     runs: &[RunSummary],
     kernel: &str,
-    model: impl Fn(&Published) -> Option<f64>,
+    predictions: &impl Predictions,
 ) -> Vec<PublishedResult> {
-    published.iter().map(|p| compare_one(p, runs, kernel, &model)).collect()
+    published.iter().map(|p| compare_one(p, runs, kernel, predictions)).collect()
 }
 
 fn compare_one(
     published: &Published,
     runs: &[RunSummary],
     kernel: &str,
-    without_run: &impl Fn(&Published) -> Option<f64>,
+    predictions: &impl Predictions,
 ) -> PublishedResult {
     let is_closed_form = published.figure.is_closed_form();
+    let is_run = |engine: &EngineName| runs.iter().any(|run| run.engine == *engine && !run.partial);
     let candidate = |engine: EngineName, own_kernel: Option<&str>| {
         let of_engine = |run: &&RunSummary| {
             run.engine == engine
-                && run.variant == published.variant
+                && published.variants().contains(&run.variant.as_deref())
                 && !run.partial
                 && (own_kernel.is_none() || run.kernel.as_deref() == own_kernel)
         };
         let runs: Vec<&RunSummary> = runs.iter().filter(of_engine).collect();
-        let values: Vec<f64> = runs.iter().filter_map(|run| value(published, run)).collect();
         let figure = match engine {
-            EngineName::Model if is_closed_form => without_run(published),
-            _ => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
+            EngineName::Model if is_closed_form => predictions.model(published),
+            _ => across_runs(published, &runs, predictions),
         };
         let on = runs.iter().find_map(|run| run.kernel.as_deref()).unwrap_or(kernel);
-        Some(Candidate { is_applicable: published.holds_on(on), figure: figure?, runs })
+        Candidate {
+            is_applicable: published.holds_on(on),
+            engine,
+            kernel: own_kernel.map(str::to_owned),
+            figure,
+            runs,
+        }
     };
-    let (model, sim, lab) = (
-        candidate(EngineName::Model, None),
-        candidate(EngineName::Sim, None),
-        candidate(EngineName::Lab, None),
-    );
-    let guests: Vec<(&str, Candidate<'_>)> = guest_kernels(runs)
-        .into_iter()
-        .filter_map(|version| Some((version, candidate(EngineName::Kernel, Some(version))?)))
-        .collect();
-    // The verdict comes from the candidate nearest to reality whose kernel is one for which the published figure holds. Guest
-    // kernels come first: they run the real code, and nothing disturbs them.
-    let candidates: Vec<&Candidate<'_>> =
-        guests.iter().map(|(_, guest)| guest).rev().chain(&lab).chain(&sim).chain(&model).collect();
-    let judge = candidates.iter().find(|candidate| candidate.is_applicable).or(candidates.first());
-    let (verdict, unreliable) = match judge {
-        None => (PublishedVerdict::NotRun, Unreliability::default()),
-        Some(judge) => judge.verdict(published),
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    for engine in [EngineName::Model, EngineName::Sim, EngineName::Lab] {
+        let of = candidate(engine.clone(), None);
+        // Without a figure, the model says why; runs of other engines without a figure are not comparable.
+        if of.figure.is_some() || engine == EngineName::Model && !of.runs.is_empty() && is_run(&engine) {
+            candidates.push(of);
+        }
+    }
+    let guests = guest_kernels(runs).into_iter().map(|version| candidate(EngineName::Kernel, Some(version)));
+    candidates.extend(guests.filter(|guest| guest.figure.is_some()));
+    let mut unreliable = Unreliability::default();
+    let mut judged = Vec::new();
+    for one in &candidates {
+        let (verdict, faults) = one.verdict(published, predictions);
+        unreliable.merge(faults);
+        judged.push(verdict);
+    }
+    let verdict = PublishedVerdict::worst(judged.iter().map(|one| one.verdict));
+    let figure = |engine: &EngineName| {
+        let applies = |one: &&EngineVerdict| one.verdict != PublishedVerdict::DoesNotApply;
+        judged.iter().filter(applies).find(|one| one.engine == *engine).and_then(|one| one.figure)
     };
+    let missed: Vec<&EngineVerdict> =
+        judged.iter().filter(|one| one.verdict == PublishedVerdict::Missed).collect();
+    let causes: Option<Vec<&str>> = missed.iter().map(|one| one.why.as_deref()).collect();
     PublishedResult {
         id: published.id.clone(),
         metric: published.metric_path(),
+        kind: match published.kind {
+            Kind::Published => FigureKind::Published,
+            Kind::Derived => FigureKind::Derived,
+            Kind::MeasuredByUs => FigureKind::MeasuredByUs,
+        },
+        claim: published.claim.clone(),
         variant: published.variant.clone(),
         published: published.value,
         bound: match published.comparison {
@@ -73,58 +108,122 @@ fn compare_one(
         },
         unit: published.unit().into(),
         tolerance: published.tolerance,
-        model: model.as_ref().map(|model| model.figure),
-        sim: sim.as_ref().map(|sim| sim.figure),
-        lab: lab.as_ref().map(|lab| lab.figure),
-        kernels: guests
+        model: figure(&EngineName::Model),
+        sim: figure(&EngineName::Sim),
+        lab: figure(&EngineName::Lab),
+        kernels: judged
             .iter()
-            .map(|(version, guest)| KernelFigure {
-                kernel: (*version).into(),
-                figure: guest.figure,
-                verdict: guest.verdict(published).0,
+            .filter(|one| one.engine == EngineName::Kernel)
+            .filter_map(|one| {
+                Some(KernelFigure { kernel: one.kernel.clone()?, figure: one.figure?, verdict: one.verdict })
             })
             .collect(),
         model_published_kernel: if is_closed_form || published.holds_on(kernel) {
             None
         } else {
-            without_run(published)
+            predictions.model(published)
         },
         faults: match verdict {
             PublishedVerdict::Unreliable | PublishedVerdict::Untrusted => unreliable.faults,
             _ => Vec::new(),
         },
-        known_miss: published.known_miss.clone().filter(|_| verdict == PublishedVerdict::Missed),
+        // The miss is documented only if that of each engine is.
+        known_miss: causes.filter(|causes| !causes.is_empty()).map(|mut causes| {
+            causes.dedup();
+            causes.join("; ")
+        }),
         verdict,
         contradiction: published.contradiction.clone(),
         why: published.why.clone(),
+        judged,
     }
 }
 
-/// An engine's figure for comparison with a published one: the mean of these runs.
+/// The figure of these runs; `None` if a variant has none.
+fn across_runs(published: &Published, runs: &[&RunSummary], predictions: &impl Predictions) -> Option<f64> {
+    let mean = |variant: Option<&str>| {
+        let own = runs.iter().filter(|run| run.variant.as_deref() == variant);
+        let values: Vec<f64> = own.filter_map(|run| value(published, run)).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let all =
+        |variants: &[String]| -> Option<Vec<f64>> { variants.iter().map(|name| mean(Some(name))).collect() };
+    let largest = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let figure = match &published.across {
+        Across::One => mean(published.variant.as_deref())?,
+        Across::Against(other) => mean(published.variant.as_deref())? / mean(Some(other))?,
+        Across::Level(variants) => {
+            let values = all(variants)?;
+            values.iter().copied().fold(f64::INFINITY, f64::min) / largest(&values)
+        }
+        Across::Knee { variants, flow, is_send_buffer } => {
+            let values = all(variants)?;
+            let sizes = variants.iter().map(|name| predictions.buffer_bytes(name, flow, *is_send_buffer));
+            let sizes: Vec<f64> = sizes.collect::<Option<_>>()?;
+            let mut points: Vec<(f64, f64)> = sizes.into_iter().zip(values).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let level =
+                (1.0 - KNEE_TOLERANCE) * points.iter().map(|(_, y)| *y).fold(f64::NEG_INFINITY, f64::max);
+            let first = points.iter().rposition(|(_, y)| *y < level).map_or(0, |below| below + 1);
+            points.get(first)?.0
+        }
+    };
+    figure.is_finite().then_some(figure)
+}
+
+/// An engine's figure for comparison with a published one.
 struct Candidate<'a> {
-    figure: f64,
+    engine: EngineName,
+    /// The version of a guest kernel.
+    kernel: Option<String>,
+    figure: Option<f64>,
     runs: Vec<&'a RunSummary>,
     /// Whether the published figure holds for the kernel of the runs.
     is_applicable: bool,
 }
 
 impl Candidate<'_> {
-    fn verdict(&self, published: &Published) -> (PublishedVerdict, Unreliability) {
+    fn verdict(
+        &self,
+        published: &Published,
+        predictions: &impl Predictions,
+    ) -> (EngineVerdict, Unreliability) {
         let mut unreliable = Unreliability::default();
         for run in self.runs.iter().filter(|_| !published.figure.is_closed_form()) {
             unreliable.merge(reliability::judge(published, run));
         }
+        let engine = self.engine.name();
+        let ignored = published.does_not_apply.of(engine).map(str::to_owned).or_else(|| {
+            (self.engine == EngineName::Model).then(|| predictions.model_ignores(published)).flatten()
+        });
+        let of = |figure: Option<f64>, verdict, why| EngineVerdict {
+            engine: self.engine.clone(),
+            kernel: self.kernel.clone(),
+            figure,
+            verdict,
+            why,
+        };
+        if let Some(why) = ignored {
+            return (of(None, PublishedVerdict::DoesNotApply, Some(why)), Unreliability::default());
+        }
+        let Some(figure) = self.figure else {
+            return (
+                of(None, PublishedVerdict::DoesNotApply, Some(NO_CLOSED_FORM.into())),
+                Unreliability::default(),
+            );
+        };
         let verdict = match () {
             () if published.value.is_none() => PublishedVerdict::NoFigure,
             // Even if it agrees: an unreliable figure proves nothing.
             () if unreliable.has_faults() && unreliable.disturbed => PublishedVerdict::Unreliable,
             () if unreliable.has_faults() => PublishedVerdict::Untrusted,
-            () if published.agrees(self.figure) == Some(true) => PublishedVerdict::Within,
+            () if published.agrees(figure) == Some(true) => PublishedVerdict::Within,
             () if published.contradiction.is_some() => PublishedVerdict::Contradicted,
             () if !self.is_applicable => PublishedVerdict::Differs,
             () => PublishedVerdict::Missed,
         };
-        (verdict, unreliable)
+        let cause = published.known_miss.of(engine).filter(|_| verdict == PublishedVerdict::Missed);
+        (of(Some(figure), verdict, cause.map(str::to_owned)), unreliable)
     }
 }
 
@@ -134,9 +233,16 @@ fn guest_kernels(runs: &[RunSummary]) -> Vec<&str> {
     sorted_releases(of_guests.filter_map(|run| run.kernel.as_deref()))
 }
 
-/// A run's figure in the unit of the published one.
+/// A run's figure in the unit of the published one; the metric of this run if the figure is of several variants.
 pub fn value(published: &Published, run: &RunSummary) -> Option<f64> {
-    let figure = figure(&published.figure, run)?;
+    let figure = match (&published.between, &published.figure) {
+        (Some((from, to)), MetricPath::Flow { flow, .. }) => {
+            let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
+            let flow = run.flows.iter().find(|f| f.name == *flow)?;
+            flow.parts.iter().find(|part| part.from_s == from && part.to_s == to)?.goodput_bps
+        }
+        _ => figure(&published.figure, run)?,
+    };
     match &published.over {
         None => Some(figure),
         Some(over) => Some(figure / self::figure(over, run)?).filter(|ratio| ratio.is_finite()),
@@ -161,8 +267,36 @@ pub fn figure(figure: &MetricPath, run: &RunSummary) -> Option<f64> {
             (!goodputs.is_empty()).then(|| goodputs.iter().sum())
         }
         MetricPath::Run(RunMetric::Jain) => run.fairness_jain,
+        MetricPath::Run(RunMetric::SteadyFrom) => {
+            let flows = run.flows.iter().filter(|flow| flow.has_window());
+            let settled: Vec<f64> = flows.map(|flow| flow.steady_from_s).collect::<Option<_>>()?;
+            settled.into_iter().reduce(f64::max)
+        }
+        MetricPath::Run(RunMetric::Transfer) => transfers(run)?.into_iter().reduce(f64::max),
+        MetricPath::Run(RunMetric::ShutDown) => {
+            let times = transfers(run)?;
+            Some(times.iter().copied().reduce(f64::max)? - times.iter().copied().reduce(f64::min)?)
+        }
+        MetricPath::Run(RunMetric::JainMtu) => {
+            jain(run, |flow| Some(flow.goodput_bps? / flow.mss_bytes? as f64))
+        }
+        MetricPath::Run(RunMetric::JainRtt) => jain(run, |flow| Some(flow.goodput_bps? * flow.min_rtt_us?)),
         MetricPath::ClosedForm { .. } => None,
     }
+}
+
+/// The time that each flow with a window takes for its bytes, seconds; `None` if one has no goodput.
+fn transfers(run: &RunSummary) -> Option<Vec<f64>> {
+    let flows = run.flows.iter().filter(|flow| flow.has_window());
+    let times: Vec<f64> =
+        flows.map(|flow| Some(flow.bytes? as f64 * 8.0 / flow.goodput_bps?)).collect::<Option<_>>()?;
+    (!times.is_empty()).then_some(times)
+}
+
+/// Jain's index of all flows with a window; `None` if a flow lacks what `weighted` needs.
+fn jain(run: &RunSummary, weighted: impl Fn(&FlowSummary) -> Option<f64>) -> Option<f64> {
+    let flows = run.flows.iter().filter(|flow| flow.has_window());
+    model::jain_index(&flows.map(weighted).collect::<Option<Vec<f64>>>()?)
 }
 
 /// A flow's figure in the metric's unit.
@@ -172,11 +306,13 @@ pub fn metric(flow: &FlowSummary, metric: Metric) -> Option<f64> {
     match metric {
         Metric::Goodput => flow.goodput_bps,
         Metric::SteadyGoodput => flow.steady_goodput_bps,
+        Metric::SteadyFrom => flow.steady_from_s,
         Metric::MinRtt => seconds(flow.min_rtt_us),
         Metric::MeanRtt => seconds(flow.mean_rtt_us),
         Metric::MedianRtt => seconds(flow.median_rtt_us),
         Metric::MaxRtt => seconds(flow.max_rtt_us),
         Metric::FirstRtt => seconds(flow.first_rtt_us),
+        Metric::MdevRtt => seconds(flow.mdev_rtt_us),
         Metric::MeanCwnd => bytes(flow.mean_cwnd_bytes),
         Metric::MaxCwnd => bytes(flow.max_cwnd_bytes),
         Metric::ReceiveWindow => bytes(flow.max_rcv_wnd_bytes),
@@ -217,10 +353,33 @@ holds_for = { kernel = "<6.6" }
 why = "because"
 "#;
 
+    /// A model whose closed forms give `figure`, and that ignores what `ignores` names.
+    #[derive(Default)]
+    struct Fixed {
+        figure: Option<f64>,
+        ignores: Option<String>,
+    }
+
+    impl Predictions for Fixed {
+        fn model(&self, _: &Published) -> Option<f64> {
+            self.figure
+        }
+
+        fn model_ignores(&self, _: &Published) -> Option<String> {
+            self.ignores.clone()
+        }
+
+        /// Variants are named after their size.
+        fn buffer_bytes(&self, variant: &str, _: &str, _: bool) -> Option<f64> {
+            variant.strip_prefix('b')?.parse().ok()
+        }
+    }
+
     fn verdict(kernel: &str, goodput: f64, reliable: bool) -> PublishedVerdict {
         let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
         let runs = [run("lab", goodput, reliable)];
-        compare(file.published(), &runs, kernel, |_| Some(0.9e9))[0].verdict
+        compare(file.published(), &runs, kernel, &Fixed { figure: Some(0.9e9), ..Fixed::default() })[0]
+            .verdict
     }
 
     fn run(engine: &str, goodput: f64, reliable: bool) -> RunSummary {
@@ -245,7 +404,7 @@ why = "because"
     fn compare_replaced(line: &str, by: &str, runs: &[RunSummary]) -> PublishedResult {
         assert!(PUBLISHED.contains(line), "{line}");
         let file = ScenarioFile::parse("x.toml", &PUBLISHED.replace(line, by)).unwrap();
-        compare(file.published(), runs, "6.1.0", |_| None).remove(0)
+        compare(file.published(), runs, "6.1.0", &Fixed::default()).remove(0)
     }
 
     #[test]
@@ -274,10 +433,13 @@ why = "because"
     #[test]
     fn the_prediction_for_the_published_kernel_is_added_if_the_kernel_differs() {
         let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
-        let result =
-            |kernel| compare(file.published(), &[], kernel, |_| Some(0.9e9))[0].model_published_kernel;
+        let known = Fixed { figure: Some(0.9e9), ..Fixed::default() };
+        let result = |kernel| compare(file.published(), &[], kernel, &known)[0].model_published_kernel;
         assert_eq!((result("6.1.0"), result("6.18.0")), (None, Some(0.9e9)));
-        assert_eq!(compare(file.published(), &[], "6.1", |_| None)[0].verdict, PublishedVerdict::NotRun);
+        assert_eq!(
+            compare(file.published(), &[], "6.1", &Fixed::default())[0].verdict,
+            PublishedVerdict::NotRun
+        );
     }
 
     #[test]
@@ -333,14 +495,146 @@ why = "because"
     }
 
     #[test]
-    fn a_simulated_kernel_for_which_the_figure_holds_precedes_a_real_one_for_which_it_does_not() {
+    fn a_figure_on_another_kernel_decides_only_alone() {
         let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
         let simulated = RunSummary { kernel: Some("6.1".into()), ..run("sim", 1e9, true) };
         let runs = [run("lab", 2e9, true), simulated];
-        assert_eq!(compare(file.published(), &runs, "6.18", |_| None)[0].verdict, PublishedVerdict::Within);
         assert_eq!(
-            compare(file.published(), &runs[..1], "6.18", |_| None)[0].verdict,
+            compare(file.published(), &runs, "6.18", &Fixed::default())[0].verdict,
+            PublishedVerdict::Within
+        );
+        assert_eq!(
+            compare(file.published(), &runs[..1], "6.18", &Fixed::default())[0].verdict,
             PublishedVerdict::Differs
         );
+    }
+
+    #[test]
+    fn each_engine_is_judged_and_the_worst_that_applies_decides() {
+        let runs = [run("model", 2e9, true), run("sim", 1e9, true)];
+        let result = compare_replaced("why", "why", &runs);
+        let verdict = |engine: &str| result.judged(&engine.into(), None).unwrap().verdict;
+        assert_eq!((verdict("model"), verdict("sim")), (PublishedVerdict::Missed, PublishedVerdict::Within));
+        assert_eq!(result.verdict, PublishedVerdict::Missed, "agreement of one engine hides no miss");
+
+        let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
+        let ignores = Fixed { ignores: Some("it ignores losses".into()), ..Fixed::default() };
+        let result = compare(file.published(), &runs, "6.1.0", &ignores).remove(0);
+        assert_eq!((result.verdict, result.model), (PublishedVerdict::Within, None), "no number by accident");
+        assert_eq!(result.judged[0].why.as_deref(), Some("it ignores losses"));
+    }
+
+    #[test]
+    fn a_miss_is_documented_only_if_that_of_each_engine_is() {
+        let runs = [run("model", 2e9, true), run("sim", 2e9, true)];
+        let of = |cause: &str| compare_replaced("why = \"because\"", cause, &runs).known_miss;
+        assert_eq!(of("known_miss = { sim = \"a\" }"), None);
+        assert_eq!(of("known_miss = { sim = \"a\", model = \"b\" }").as_deref(), Some("b; a"));
+        assert_eq!(of("known_miss = \"c\"").as_deref(), Some("c"));
+    }
+
+    const SEVERAL: &str = r#"
+duration = "9s"
+hosts.a.address = "10.0.0.1/24"
+hosts.b.address = "10.0.0.2/24"
+[[links]]
+ends = ["a", "b"]
+[[flows]]
+name = "f"
+from = "a"
+to = "b"
+[[variants]]
+name = "b10"
+seed = 2
+[[variants]]
+name = "b20"
+seed = 3
+[[variants]]
+name = "b30"
+seed = 4
+[[published]]
+id = "X"
+metric = "flows.f.goodput"
+"#;
+
+    /// The figure of the simulated goodputs of b10, b20 and b30.
+    fn several(keys: &str, goodputs: [f64; 3]) -> PublishedResult {
+        let file = ScenarioFile::parse("x.toml", &format!("{SEVERAL}{keys}")).unwrap();
+        let of = |(name, goodput): (&str, f64)| RunSummary {
+            variant: Some(name.into()),
+            ..run("sim", goodput, true)
+        };
+        let runs: Vec<RunSummary> = ["b10", "b20", "b30"].into_iter().zip(goodputs).map(of).collect();
+        compare(file.published(), &runs, "6.1.0", &Fixed::default()).remove(0)
+    }
+
+    #[test]
+    fn a_claim_compares_variants() {
+        let less = "variant = \"b10\"\nagainst = \"b30\"\nvalue = \"<50%\"\nclaim = \"poor\"";
+        let poor = several(less, [4e8, 5e8, 1e9]);
+        assert_eq!((poor.sim, poor.verdict, poor.unit.as_str()), (Some(0.4), PublishedVerdict::Within, "1"));
+        assert_eq!(poor.claim.as_deref(), Some("poor"));
+        assert_eq!(several(less, [6e8, 5e8, 1e9]).verdict, PublishedVerdict::Missed);
+
+        let level = "variants = [\"b20\", \"b30\"]\nvalue = \">95%\"";
+        assert_eq!(several(level, [1e8, 9.9e8, 1e9]).verdict, PublishedVerdict::Within);
+        assert_eq!(several(level, [1e9, 9e8, 1e9]).verdict, PublishedVerdict::Missed);
+
+        let knee = "variants = [\"b30\", \"b10\", \"b20\"]\nknee_over = \"flows.f.send_buffer\"\nvalue = \"20B\"\ntolerance = \"1%\"";
+        let found = several(knee, [5e8, 9.9e8, 1e9]);
+        assert_eq!(
+            (found.sim, found.unit.as_str(), found.verdict),
+            (Some(20.0), "B", PublishedVerdict::Within)
+        );
+        assert_eq!(several(knee, [5e8, 9e8, 1e9]).sim, Some(30.0));
+        assert_eq!(several(knee, [1e9, 9.9e8, 1e9]).sim, Some(10.0));
+    }
+
+    #[test]
+    fn a_part_of_a_run_has_its_figure() {
+        let part = "variant = \"b10\"\nbetween = [\"5s\", \"5.08s\"]\nvalue = \"<1mbit\"";
+        let file = ScenarioFile::parse("x.toml", &format!("{SEVERAL}{part}")).unwrap();
+        let mut one = RunSummary { variant: Some("b10".into()), ..run("sim", 1e9, true) };
+        let of = |one: &RunSummary| {
+            compare(file.published(), std::slice::from_ref(one), "6.1.0", &Fixed::default()).remove(0)
+        };
+        assert_eq!(of(&one).verdict, PublishedVerdict::NotRun, "no such part");
+        one.flows[0].parts = vec![schema::PartGoodput { from_s: 5.0, to_s: 5.08, goodput_bps: 2e6 }];
+        assert_eq!((of(&one).sim, of(&one).verdict), (Some(2e6), PublishedVerdict::Missed));
+    }
+
+    #[test]
+    fn a_run_has_the_times_of_its_start_and_its_end() {
+        let mut one = run("sim", 1e8, true);
+        let flow = |bytes, goodput, settled| FlowSummary {
+            kind: schema::FlowKind::Tcp,
+            bytes: Some(bytes),
+            goodput_bps: Some(goodput),
+            steady_from_s: Some(settled),
+            ..FlowSummary::default()
+        };
+        one.flows = vec![flow(1_000_000, 8e5, 1.0), flow(1_000_000, 1e6, 2.0)];
+        let of = |metric| figure(&MetricPath::Run(metric), &one);
+        assert_eq!((of(RunMetric::Transfer), of(RunMetric::ShutDown)), (Some(10.0), Some(2.0)));
+        assert_eq!(of(RunMetric::SteadyFrom), Some(2.0));
+    }
+
+    #[test]
+    fn fairness_is_plain_or_weighted() {
+        let mut one = run("sim", 1e8, true);
+        let flow = |mss, rtt, goodput| FlowSummary {
+            kind: schema::FlowKind::Tcp,
+            mss_bytes: Some(mss),
+            min_rtt_us: Some(rtt),
+            goodput_bps: Some(goodput),
+            ..FlowSummary::default()
+        };
+        one.flows = vec![flow(3000, 100.0, 1e8), flow(9000, 100.0, 3e8)];
+        let of = |metric, one: &RunSummary| figure(&MetricPath::Run(metric), one).unwrap();
+        assert!((of(RunMetric::JainMtu, &one) - 1.0).abs() < 1e-9, "in proportion to the packets");
+        assert!((of(RunMetric::JainRtt, &one) - 0.8).abs() < 1e-9, "equal round-trip times: as plain");
+        one.flows = vec![flow(1500, 200.0, 1e8), flow(1500, 100.0, 2e8)];
+        assert!((of(RunMetric::JainRtt, &one) - 1.0).abs() < 1e-9, "equal windows");
+        assert!((of(RunMetric::JainMtu, &one) - 0.9).abs() < 1e-9);
     }
 }

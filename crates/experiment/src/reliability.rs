@@ -37,6 +37,10 @@ pub fn judge(published: &Published, run: &RunSummary) -> Unreliability {
             disturbed: run.quality.is_disturbed(),
         };
     }
+    // The comparison is of several runs: no single one decides.
+    if published.is_across_variants() {
+        return Unreliability::default();
+    }
     if stalls_can_decide(published, run) {
         return Unreliability {
             faults: vec![format!(

@@ -75,7 +75,8 @@ fn import(path: &Path, text: &str) -> Result<Imported> {
     import_mn(text, &stem).map_err(|e| Error::BadInput(format!("{}: {e}", path.display())))
 }
 
-fn is_mn(path: &Path) -> bool {
+/// Whether a file is a MiniEdit topology, by its name.
+pub fn is_mn(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("mn"))
 }
 
@@ -86,6 +87,9 @@ fn is_mn(path: &Path) -> bool {
 pub fn read_text(path: &Path) -> Result<String> {
     if let Some(built_in) = built_in::in_place_of(path) {
         return Ok(built_in.text.into());
+    }
+    if let Some(topology) = built_in::topology(path) {
+        return Ok(topology.into());
     }
     let bytes = fs::read(path).map_err(|e| {
         let help = if e.kind() == ErrorKind::NotFound { built_in::help(path) } else { String::new() };

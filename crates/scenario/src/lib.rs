@@ -91,7 +91,7 @@ pub use modelled::{EngineKind, FEATURES, Feature, Handling};
 pub use net::Direction;
 pub use path::PathHop;
 pub use path_mtu::{BlackHole, PathMtu};
-pub use published::{Comparison, Published};
+pub use published::{Across, Comparison, KNEE_TOLERANCE, Kind, PerEngine, Published};
 pub use simple_path::{QueueLimit, SimplePath};
 pub use suggest::{is_similar, nearest};
 pub use sweep::MAX_POINTS;

@@ -9,6 +9,8 @@ pub enum Metric {
     Goodput,
     /// The same after throughput has settled.
     SteadyGoodput,
+    /// Time from the run's start until throughput has settled.
+    SteadyFrom,
     /// Smallest round-trip time.
     MinRtt,
     /// Mean round-trip time.
@@ -19,6 +21,8 @@ pub enum Metric {
     MaxRtt,
     /// The first echo's round-trip time.
     FirstRtt,
+    /// Standard deviation of the echoes' round-trip times.
+    MdevRtt,
     /// Mean over time of the congestion window.
     MeanCwnd,
     /// Largest congestion window.
@@ -39,14 +43,16 @@ pub enum Metric {
 
 impl Metric {
     /// All metrics.
-    pub const ALL: [Metric; 15] = [
+    pub const ALL: [Metric; 17] = [
         Metric::Goodput,
         Metric::SteadyGoodput,
+        Metric::SteadyFrom,
         Metric::MinRtt,
         Metric::MeanRtt,
         Metric::MedianRtt,
         Metric::MaxRtt,
         Metric::FirstRtt,
+        Metric::MdevRtt,
         Metric::MeanCwnd,
         Metric::MaxCwnd,
         Metric::ReceiveWindow,
@@ -62,11 +68,13 @@ impl Metric {
         match self {
             Metric::Goodput => "goodput",
             Metric::SteadyGoodput => "steady_goodput",
+            Metric::SteadyFrom => "steady_from",
             Metric::MinRtt => "min_rtt",
             Metric::MeanRtt => "mean_rtt",
             Metric::MedianRtt => "median_rtt",
             Metric::MaxRtt => "max_rtt",
             Metric::FirstRtt => "first_rtt",
+            Metric::MdevRtt => "mdev_rtt",
             Metric::MeanCwnd => "mean_cwnd",
             Metric::MaxCwnd => "max_cwnd",
             Metric::ReceiveWindow => "receive_window",
@@ -98,6 +106,11 @@ impl Metric {
         matches!(self, Metric::MinRtt | Metric::MeanRtt | Metric::MedianRtt | Metric::MaxRtt)
     }
 
+    /// True for metrics that only ping flows have.
+    fn is_ping_only(self) -> bool {
+        matches!(self, Metric::FirstRtt | Metric::MdevRtt)
+    }
+
     /// True for metrics that only UDP flows have.
     fn is_udp_only(self) -> bool {
         matches!(self, Metric::LossShare | Metric::Jitter | Metric::MeanOwd)
@@ -106,9 +119,9 @@ impl Metric {
     /// True if flows of `kind` have this metric.
     pub fn applies_to(self, kind: &FlowKind) -> bool {
         match kind {
-            FlowKind::Tcp(_) | FlowKind::Xcp(_) => self != Metric::FirstRtt && !self.is_udp_only(),
+            FlowKind::Tcp(_) | FlowKind::Xcp(_) => !self.is_ping_only() && !self.is_udp_only(),
             FlowKind::Udp(_) => matches!(self, Metric::Goodput | Metric::SteadyGoodput) || self.is_udp_only(),
-            FlowKind::Ping(_) => self.is_rtt() || self == Metric::FirstRtt,
+            FlowKind::Ping(_) => self.is_rtt() || self.is_ping_only(),
         }
     }
 }
@@ -153,25 +166,50 @@ pub enum RunMetric {
     Goodput,
     /// Jain's fairness index of the flows' goodputs.
     Jain,
+    /// The same of goodputs divided by the flow's MSS: even if each flow has goodput in proportion to its packets.
+    JainMtu,
+    /// The same of goodputs multiplied by the flow's smallest round-trip time: even if each flow has the same window.
+    JainRtt,
+    /// Time from the run's start until the throughput of each flow has settled.
+    SteadyFrom,
+    /// Time of the flow that takes longest for its bytes.
+    Transfer,
+    /// Difference between the longest and the shortest of these times: from the end of the first flow to that of the last, if
+    /// all start together.
+    ShutDown,
 }
 
 impl RunMetric {
     /// All metrics.
-    pub const ALL: [RunMetric; 2] = [RunMetric::Goodput, RunMetric::Jain];
+    pub const ALL: [RunMetric; 7] = [
+        RunMetric::Goodput,
+        RunMetric::Jain,
+        RunMetric::JainMtu,
+        RunMetric::JainRtt,
+        RunMetric::SteadyFrom,
+        RunMetric::Transfer,
+        RunMetric::ShutDown,
+    ];
 
     /// Its name in scenario files.
     pub fn name(self) -> &'static str {
         match self {
             RunMetric::Goodput => "goodput",
             RunMetric::Jain => "jain",
+            RunMetric::JainMtu => "jain_mtu",
+            RunMetric::JainRtt => "jain_rtt",
+            RunMetric::SteadyFrom => "steady_from",
+            RunMetric::Transfer => "transfer",
+            RunMetric::ShutDown => "shut_down",
         }
     }
 
-    /// `bit/s` or `1`.
+    /// `bit/s`, `s` or `1`.
     pub fn unit(self) -> &'static str {
         match self {
             RunMetric::Goodput => "bit/s",
-            RunMetric::Jain => "1",
+            RunMetric::Jain | RunMetric::JainMtu | RunMetric::JainRtt => "1",
+            RunMetric::SteadyFrom | RunMetric::Transfer | RunMetric::ShutDown => "s",
         }
     }
 }

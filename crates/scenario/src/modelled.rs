@@ -103,6 +103,7 @@ pub const FEATURES: &[Feature] = &[
     full("a variant or --set", "*"),
     full("a published figure", "*"),
     full("holds_for", "*"),
+    full("a text per engine", "*"),
     full("a sweep", "*"),
     full("a router", "*"),
     full("a route", "*"),
@@ -328,6 +329,7 @@ mod tests {
             &crate::layer::LAYER,
             &crate::published::PUBLISHED,
             &crate::published::HOLDS_FOR,
+            &crate::published::PER_ENGINE,
             &crate::sweep::SWEEP,
         ];
         all.extend(crate::decode_qdisc::KINDS.iter().map(|(_, keys)| keys));

@@ -7,6 +7,7 @@ use units::{BitRate, Bytes, KernelRequirement, KernelVersion, ParseError, Time};
 use crate::{
     error::Problems,
     figure::MetricPath,
+    metric::Metric,
     read::{Keys, Reader},
     suggest::suggest,
     tree::{Node, Table},
@@ -17,8 +18,14 @@ pub(crate) const PUBLISHED: Keys = Keys {
     what: "a published figure",
     known: &[
         "id",
+        "kind",
+        "claim",
         "variant",
+        "against",
+        "variants",
+        "knee_over",
         "metric",
+        "between",
         "over",
         "window",
         "value",
@@ -26,10 +33,13 @@ pub(crate) const PUBLISHED: Keys = Keys {
         "holds_for",
         "contradiction",
         "known_miss",
+        "does_not_apply",
         "why",
     ],
     nested: None,
 };
+pub(crate) const PER_ENGINE: Keys =
+    Keys { what: "a text per engine", known: &["model", "sim", "lab", "kernel"], nested: None };
 pub(crate) const HOLDS_FOR: Keys = Keys { what: "holds_for", known: &["kernel"], nested: None };
 
 /// A published figure.
@@ -37,10 +47,18 @@ pub(crate) const HOLDS_FOR: Keys = Keys { what: "holds_for", known: &["kernel"],
 pub struct Published {
     /// Its id in the list of published results, as in `L8-default`.
     pub id: String,
-    /// The variant that it is about; `None` if the scenario has no variants.
+    /// What the figure is.
+    pub kind: Kind,
+    /// The source's statement in words, if it gives no figure.
+    pub claim: Option<String>,
+    /// The variant that it is about; `None` if the scenario has no variants, or if the figure is of several.
     pub variant: Option<String>,
+    /// How the runs of several variants make one figure.
+    pub across: Across,
     /// The metric.
     pub figure: MetricPath,
+    /// The part of the run that a goodput is of; `None`: the metric's own.
+    pub between: Option<(Time, Time)>,
     /// The divisor, if the published figure is a ratio.
     pub over: Option<MetricPath>,
     /// The window, for a closed form that depends on one.
@@ -55,10 +73,63 @@ pub struct Published {
     pub holds_for_kernel: Option<String>,
     /// How the source contradicts itself, if it does. Our value is then not expected to agree.
     pub contradiction: Option<String>,
-    /// Why our value does not agree although it should, if that is documented: then it is no failure.
-    pub known_miss: Option<String>,
+    /// Why an engine's value does not agree although it should, if that is documented: then it is no failure.
+    pub known_miss: PerEngine,
+    /// Why an engine's value says nothing about the figure: the engine ignores what decides it.
+    pub does_not_apply: PerEngine,
     /// Why our value may differ, for the reader.
     pub why: Option<String>,
+}
+
+/// What a figure is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The source prints it, or states it in words.
+    #[default]
+    Published,
+    /// Computed from the source's own formula or figures.
+    Derived,
+    /// Measured by this project: no reproduction.
+    MeasuredByUs,
+}
+
+/// How the runs of several variants make one figure.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Across {
+    /// The figure of one variant.
+    #[default]
+    One,
+    /// The metric divided by that of this variant.
+    Against(String),
+    /// The smallest value of the metric among these variants, divided by the largest: 1 is a level line.
+    Level(Vec<String>),
+    /// The smallest size of a buffer from which on the metric is level: within [`KNEE_TOLERANCE`] of its largest value.
+    Knee {
+        /// The variants, each with another size.
+        variants: Vec<String>,
+        /// The flow.
+        flow: String,
+        /// Whether the size is that of the send buffer; else of the receive buffer.
+        is_send_buffer: bool,
+    },
+}
+
+/// Relative deviation from the largest value at which a line is level.
+pub const KNEE_TOLERANCE: f64 = 0.02;
+
+/// A text for all engines, or for some.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PerEngine {
+    all: Option<String>,
+    engines: Vec<(&'static str, String)>,
+}
+
+impl PerEngine {
+    /// The text for the engine of this name (`model`, `sim`, `lab`, `kernel`).
+    pub fn of(&self, engine: &str) -> Option<&str> {
+        let own = self.engines.iter().find(|(name, _)| *name == engine).map(|(_, text)| text);
+        own.or(self.all.as_ref()).map(String::as_str)
+    }
 }
 
 /// How a result compares with a published value.
@@ -86,17 +157,46 @@ impl Comparison {
 impl Published {
     /// The metric's path, as in `flows.bulk.goodput`, or `flows.a.goodput / flows.b.goodput`.
     pub fn metric_path(&self) -> String {
-        match &self.over {
-            None => self.figure.to_string(),
-            Some(over) => format!("{} / {over}", self.figure),
+        let part = |(from, to): &(Time, Time)| format!(" from {from} to {to}");
+        let figure = format!("{}{}", self.figure, self.between.as_ref().map(part).unwrap_or_default());
+        let figure = match &self.over {
+            None => figure,
+            Some(over) => format!("{figure} / {over}"),
+        };
+        match &self.across {
+            Across::One => figure,
+            Across::Against(other) => format!("{figure}, against {other}"),
+            Across::Level(variants) => format!("{figure}, smallest / largest of {}", variants.join(", ")),
+            Across::Knee { flow, is_send_buffer, .. } => {
+                let buffer = if *is_send_buffer { "send_buffer" } else { "receive_buffer" };
+                format!("knee of {figure} over flows.{flow}.{buffer}")
+            }
         }
+    }
+
+    /// The variants whose runs the figure needs; `None` in a file without variants.
+    pub fn variants(&self) -> Vec<Option<&str>> {
+        let own = self.variant.as_deref();
+        match &self.across {
+            Across::One => vec![own],
+            Across::Against(other) => vec![own, Some(other)],
+            Across::Level(variants) | Across::Knee { variants, .. } => {
+                variants.iter().map(|name| Some(name.as_str())).collect()
+            }
+        }
+    }
+
+    /// Whether the figure needs runs of several variants.
+    pub fn is_across_variants(&self) -> bool {
+        self.across != Across::One
     }
 
     /// `bit/s`, `s`, `B` or `1`.
     pub fn unit(&self) -> &'static str {
-        match self.over {
-            None => self.figure.unit(),
-            Some(_) => "1",
+        match (&self.across, &self.over) {
+            (Across::Knee { .. }, _) => "B",
+            (Across::One, None) => self.figure.unit(),
+            _ => "1",
         }
     }
 
@@ -139,7 +239,7 @@ pub(crate) fn decode_published(
     let mut all = Vec::new();
     for item in items {
         let Some(figure) = decode_published_figure(item, variants, base, problems) else { continue };
-        if !seen.insert((figure.id.clone(), figure.variant.clone(), figure.metric_path())) {
+        if !seen.insert((figure.id.clone(), figure.kind, figure.variant.clone(), figure.metric_path())) {
             problems
                 .add(item.span, format!("\"{}\" appears twice for the same variant and metric", figure.id));
         }
@@ -159,12 +259,34 @@ fn decode_published_figure(
     if id.as_deref().is_some_and(|id| id.trim().is_empty()) {
         reader.report("id", "the id is empty", "write the id of the published result, as in \"L8-default\"");
     }
-    let variant = decode_variant(variants, &mut reader);
+    let kinds =
+        [("published", Kind::Published), ("derived", Kind::Derived), ("measured_by_us", Kind::MeasuredByUs)];
+    let kind = reader.choice("kind", &kinds).unwrap_or_default();
+    let claim = reader.text("claim");
+    let across = decode_across(variants, base, &mut reader);
+    let variant = match &across {
+        Across::One | Across::Against(_) => decode_variant(variants, &mut reader),
+        Across::Level(_) | Across::Knee { .. } => {
+            if reader.node("variant").is_some() {
+                reader.report(
+                    "variant",
+                    "a figure has a variant or variants, not both",
+                    "remove one of the keys",
+                );
+            }
+            None
+        }
+    };
     reader.required("metric", "\"flows.bulk.goodput\"");
     let figure = decode_figure("metric", base, &mut reader);
     let over = decode_figure("over", base, &mut reader);
+    let between = decode_between(figure.as_ref(), &mut reader);
     let window = reader.size("window");
-    let unit = figure.as_ref().map(|figure| if over.is_some() { "1" } else { figure.unit() });
+    let unit = figure.as_ref().map(|figure| match (&across, &over) {
+        (Across::Knee { .. }, _) => "B",
+        (Across::One, None) => figure.unit(),
+        _ => "1",
+    });
     let value = unit.and_then(|unit| decode_value(unit, &mut reader));
     let needs_tolerance = !matches!(value, Some((_, None) | (Comparison::Below | Comparison::Above, _)));
     if needs_tolerance {
@@ -172,14 +294,19 @@ fn decode_published_figure(
     }
     let tolerance = reader.share("tolerance");
     let contradiction = reader.text("contradiction");
-    let known_miss = reader.text("known_miss");
+    let known_miss = decode_per_engine("known_miss", &mut reader);
+    let does_not_apply = decode_per_engine("does_not_apply", &mut reader);
     let why = reader.text("why");
     let holds_for_kernel = reader.node("holds_for").and_then(|n| decode_holds_for(n, reader.problems()));
     let (comparison, value) = value?;
     Some(Published {
         id: id?,
+        kind,
+        claim,
         variant,
+        across,
         figure: figure?,
+        between,
         over,
         window,
         value,
@@ -188,8 +315,96 @@ fn decode_published_figure(
         holds_for_kernel,
         contradiction,
         known_miss,
+        does_not_apply,
         why,
     })
+}
+
+fn decode_across(variants: &[&str], base: &Scenario, reader: &mut Reader) -> Across {
+    let is_known = |name: &str, key: &str, reader: &mut Reader| {
+        let known = variants.contains(&name);
+        if !known {
+            reader.report(
+                key,
+                format!("unknown variant \"{name}\""),
+                suggest(name, variants.iter().copied()),
+            );
+        }
+        known
+    };
+    let several: Vec<String> =
+        reader.texts("variants").into_iter().map(|(name, _)| name.to_owned()).collect();
+    let unknown = several.iter().filter(|name| !is_known(name, "variants", reader)).count();
+    if unknown > 0 {
+        return Across::One;
+    }
+    if let Some(other) = reader.text("against") {
+        if !several.is_empty() {
+            let help = "\"against\" compares with one variant, \"variants\" compares all of them";
+            reader.report("against", "a figure has \"against\" or \"variants\", not both", help);
+        }
+        return if is_known(&other, "against", reader) { Across::Against(other) } else { Across::One };
+    }
+    let knee = reader.text("knee_over");
+    if reader.node("variants").is_some() || knee.is_some() {
+        if several.len() < 2 {
+            let help = "write for example variants = [\"20k\", \"40k\"]";
+            reader.report("variants", "the figure needs at least two variants", help);
+            return Across::One;
+        }
+    } else {
+        return Across::One;
+    }
+    let Some(field) = knee else { return Across::Level(several) };
+    let parts: Vec<&str> = field.split('.').collect();
+    match parts[..] {
+        ["flows", flow, buffer @ ("send_buffer" | "receive_buffer")]
+            if base.flows.iter().any(|one| one.name == flow) =>
+        {
+            Across::Knee { variants: several, flow: flow.to_owned(), is_send_buffer: buffer == "send_buffer" }
+        }
+        _ => {
+            let help = "write flows.NAME.send_buffer or flows.NAME.receive_buffer";
+            reader.report("knee_over", format!("\"{field}\" is no buffer of a flow"), help);
+            Across::One
+        }
+    }
+}
+
+/// Decodes the part of a run that a flow's goodput is of.
+fn decode_between(figure: Option<&MetricPath>, reader: &mut Reader) -> Option<(Time, Time)> {
+    const HELP: &str = "write for example between = [\"5s\", \"5.08s\"]";
+    let ends = reader.texts("between");
+    reader.node("between")?;
+    if !matches!(figure, Some(MetricPath::Flow { metric: Metric::Goodput, .. })) {
+        reader.report(
+            "between",
+            "only the goodput of a flow has parts",
+            "write metric = \"flows.NAME.goodput\"",
+        );
+        return None;
+    }
+    let times: Vec<Time> = ends.iter().filter_map(|(text, _)| text.parse().ok()).collect();
+    match times[..] {
+        [from, to] if from < to => Some((from, to)),
+        _ => {
+            reader.report("between", "\"between\" is a start and a later end", HELP);
+            None
+        }
+    }
+}
+
+/// Decodes a text, or a table with a text per engine.
+fn decode_per_engine(key: &str, reader: &mut Reader) -> PerEngine {
+    let Some(node) = reader.node(key) else { return PerEngine::default() };
+    if node.table().is_none() {
+        return PerEngine { all: reader.text(key), engines: Vec::new() };
+    }
+    let Some(mut own) = Reader::new(node, &PER_ENGINE, reader.problems()) else {
+        return PerEngine::default();
+    };
+    let texts = PER_ENGINE.known.iter().filter_map(|engine| Some((*engine, own.text(engine)?)));
+    PerEngine { all: None, engines: texts.collect() }
 }
 
 fn decode_variant(variants: &[&str], reader: &mut Reader) -> Option<String> {

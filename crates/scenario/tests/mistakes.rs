@@ -158,7 +158,7 @@ f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
             "tolerance =",
             "tolerance_percent = ",
             r#"f.toml:32:1: a published figure needs "tolerance"; for example tolerance = "10%"
-f.toml:37:1: unknown key "tolerance_percent" in a published figure; expected one of: id, variant, metric, over, window, value, tolerance, holds_for, contradiction, known_miss, why"#,
+f.toml:37:1: unknown key "tolerance_percent" in a published figure; expected one of: id, kind, claim, variant, against, variants, knee_over, metric, between, over, window, value, tolerance, holds_for, contradiction, known_miss, does_not_apply, why"#,
         ),
     ]);
 }
@@ -769,17 +769,47 @@ fn published_figures() {
         (
             "flows.bulk.goodput",
             "flows.bulk.first_rtt",
-            "f.toml:35:10: a tcp flow has no first_rtt; it has goodput, steady_goodput, min_rtt, mean_rtt, median_rtt, max_rtt, mean_cwnd, max_cwnd, receive_window, retransmitted_share, recovery",
+            "f.toml:35:10: a tcp flow has no first_rtt; it has goodput, steady_goodput, steady_from, min_rtt, mean_rtt, median_rtt, max_rtt, mean_cwnd, max_cwnd, receive_window, retransmitted_share, recovery",
         ),
         (
             "flows.bulk.goodput",
             "flows.echo.goodput",
-            "f.toml:35:10: a ping flow has no goodput; it has min_rtt, mean_rtt, median_rtt, max_rtt, first_rtt",
+            "f.toml:35:10: a ping flow has no goodput; it has min_rtt, mean_rtt, median_rtt, max_rtt, first_rtt, mdev_rtt",
         ),
         (
             "flows.bulk.goodput",
             "goodput",
             r#"f.toml:35:10: unknown metric "goodput"; write flows.NAME.METRIC, as in flows.bulk.goodput, or links.NAME.METRIC, run.METRIC, model.FLOW.KEY"#,
+        ),
+        (
+            r#"metric = "flows.bulk.goodput""#,
+            r#"metric = "links.s1-s2.utilization"
+between = ["1s", "2s"]"#,
+            r#"f.toml:36:11: only the goodput of a flow has parts; write metric = "flows.NAME.goodput""#,
+        ),
+        (
+            r#"metric = "flows.bulk.goodput""#,
+            r#"metric = "flows.bulk.goodput"
+between = ["2s", "1s"]"#,
+            r#"f.toml:36:11: "between" is a start and a later end; write for example between = ["5s", "5.08s"]"#,
+        ),
+        (
+            r#"metric = "flows.bulk.goodput""#,
+            r#"metric = "flows.bulk.goodput"
+kind = "measured""#,
+            r#"f.toml:36:8: "kind" cannot be "measured"; expected one of: published, derived, measured_by_us"#,
+        ),
+        (
+            r#"metric = "flows.bulk.goodput""#,
+            r#"metric = "flows.bulk.goodput"
+against = "rneo""#,
+            r#"f.toml:36:11: unknown variant "rneo"; did you mean "reno"?"#,
+        ),
+        (
+            r#"metric = "flows.bulk.goodput""#,
+            r#"metric = "flows.bulk.goodput"
+known_miss = { simulator = "why" }"#,
+            r#"f.toml:36:16: unknown key "simulator" in a text per engine; did you mean "sim"?"#,
         ),
         (
             "flows.bulk.goodput",

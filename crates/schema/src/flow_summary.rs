@@ -36,6 +36,9 @@ pub struct FlowSummary {
     /// When throughput became steady, seconds since the run's start.
     #[serde(default)]
     pub steady_from_s: Option<f64>,
+    /// Goodput in parts of the run that the scenario's published figures name (`between`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartGoodput>,
     /// Application bytes received.
     pub bytes: Option<u64>,
     /// Segments retransmitted.
@@ -57,6 +60,9 @@ pub struct FlowSummary {
     /// Ping flows: the first echo's round-trip time (which includes address resolution).
     #[serde(default)]
     pub first_rtt_us: Option<f64>,
+    /// Ping flows: standard deviation of the round-trip times, as ping's `mdev`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mdev_rtt_us: Option<f64>,
     /// Ping flows: how long the measurement stalled while the first echo was in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_rtt_stalled_us: Option<f64>,
@@ -243,4 +249,15 @@ impl Limited {
             .filter(|c| self.share(*c) > 0.0)
             .max_by(|a, b| self.share(*a).total_cmp(&self.share(*b)))
     }
+}
+
+/// Goodput in a part of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PartGoodput {
+    /// Start of the part, seconds since the run's start.
+    pub from_s: f64,
+    /// Its end.
+    pub to_s: f64,
+    /// Application bytes received in it, over its length.
+    pub goodput_bps: f64,
 }

@@ -23,12 +23,12 @@ mod trace_row;
 pub use cause::Cause;
 pub use event::{EMULATOR, Event, EventKind, SAMPLER};
 pub use flow_sample::FlowSample;
-pub use flow_summary::{Fix, FlowSummary, Limited, Setting};
+pub use flow_summary::{Fix, FlowSummary, Limited, PartGoodput, Setting};
 pub use link_sample::LinkSample;
 pub use link_summary::LinkSummary;
 pub use name::{EngineName, FigureBound, FlowKind, LinkDirection};
 pub use nearest::{by_similarity, nearest_names};
-pub use published::{KernelFigure, PublishedResult, PublishedVerdict};
+pub use published::{EngineVerdict, FigureKind, KernelFigure, PublishedResult, PublishedVerdict};
 pub use quality::{BUSY_SHARE, DiscardedRun, Quality, Reliability};
 pub use summary::{HostInfo, RunSummary, SUMMARY_SCHEMA, Summary};
 pub use sweep::{

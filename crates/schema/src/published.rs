@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::FigureBound;
+use crate::{EngineName, FigureBound};
 
 /// A published figure beside ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -11,6 +11,12 @@ pub struct PublishedResult {
     pub id: String,
     /// What was measured, as in `flows.bulk.goodput`.
     pub metric: String,
+    /// What the figure is: printed in the source, computed from it, or measured by this project.
+    #[serde(default)]
+    pub kind: FigureKind,
+    /// The source's statement in words, where it gives no figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
     /// The variant it belongs to.
     #[serde(default)]
     pub variant: Option<String>,
@@ -36,8 +42,11 @@ pub struct PublishedResult {
     /// one's.
     #[serde(default)]
     pub model_published_kernel: Option<f64>,
-    /// How ours compares.
+    /// How ours compares: the worst verdict of the engines whose figure can be compared.
     pub verdict: PublishedVerdict,
+    /// The verdict on the figure of each engine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub judged: Vec<EngineVerdict>,
     /// Why our figure is unreliable, where the verdict is that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
@@ -49,6 +58,43 @@ pub struct PublishedResult {
     pub known_miss: Option<String>,
     /// Why it differs, where that is known.
     pub why: Option<String>,
+}
+
+/// What a figure of a source is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FigureKind {
+    /// The source prints it, or states it in words.
+    #[default]
+    Published,
+    /// Computed from the source's own formula or figures.
+    Derived,
+    /// Measured by this project: a regression figure, no reproduction.
+    MeasuredByUs,
+}
+
+/// An engine's figure and its verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EngineVerdict {
+    /// The engine.
+    pub engine: EngineName,
+    /// The Linux version, for guest kernels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Its figure, in the result's unit; `null` if the engine cannot compute it.
+    pub figure: Option<f64>,
+    /// How it compares.
+    pub verdict: PublishedVerdict,
+    /// Why the engine's figure does not apply, or the documented cause of its miss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+impl PublishedResult {
+    /// The verdict on the figure of `engine`, of the guest kernel `kernel` for [`EngineName::Kernel`].
+    pub fn judged(&self, engine: &EngineName, kernel: Option<&str>) -> Option<&EngineVerdict> {
+        self.judged.iter().find(|one| one.engine == *engine && one.kernel.as_deref() == kernel)
+    }
 }
 
 /// A published result's figure in a guest kernel.
@@ -83,4 +129,45 @@ pub enum PublishedVerdict {
     Untrusted,
     /// Not run here.
     NotRun,
+    /// Only of one engine: it ignores what decides the figure.
+    DoesNotApply,
+}
+
+impl PublishedVerdict {
+    /// All verdicts, from the one that decides about a result with several to the one that never does. A figure outside the
+    /// tolerance for a known reason, or of an engine that does not apply, decides only if no other engine has a figure.
+    const BY_WEIGHT: [PublishedVerdict; 9] = [
+        PublishedVerdict::Missed,
+        PublishedVerdict::Unreliable,
+        PublishedVerdict::Untrusted,
+        PublishedVerdict::Contradicted,
+        PublishedVerdict::Within,
+        PublishedVerdict::Differs,
+        PublishedVerdict::NoFigure,
+        PublishedVerdict::NotRun,
+        PublishedVerdict::DoesNotApply,
+    ];
+
+    /// The worst verdict of those that apply; [`PublishedVerdict::NotRun`] if none does.
+    pub fn worst(verdicts: impl IntoIterator<Item = PublishedVerdict>) -> PublishedVerdict {
+        let weight = |one: &PublishedVerdict| Self::BY_WEIGHT.iter().position(|known| known == one);
+        let applicable = verdicts.into_iter().filter(|one| *one != PublishedVerdict::DoesNotApply);
+        applicable.min_by_key(weight).unwrap_or(PublishedVerdict::NotRun)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PublishedVerdict::{Contradicted, Differs, DoesNotApply, Missed, NotRun, Within};
+    use super::*;
+
+    #[test]
+    fn the_worst_verdict_that_applies_decides() {
+        let worst = |all: &[PublishedVerdict]| PublishedVerdict::worst(all.iter().copied());
+        assert_eq!(worst(&[Within, Missed]), Missed);
+        assert_eq!(worst(&[Within, DoesNotApply]), Within);
+        assert_eq!(worst(&[Differs, Within]), Within, "differs: another kernel than the published one");
+        assert_eq!(worst(&[Contradicted, Within]), Contradicted);
+        assert_eq!((worst(&[DoesNotApply]), worst(&[])), (NotRun, NotRun));
+    }
 }

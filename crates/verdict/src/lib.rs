@@ -53,4 +53,4 @@ mod summarize;
 
 pub use context::{Buffer, FlowContext, Generator, PathLink};
 pub use decide::decide;
-pub use summarize::{FlowTimes, summarize};
+pub use summarize::{FlowTimes, part_goodput, summarize};

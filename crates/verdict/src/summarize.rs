@@ -60,6 +60,7 @@ pub fn summarize(
             events.iter().filter(|e| e.kind == EventKind::PingLost && e.subject == context.name).count()
                 as u64;
         summary.first_rtt_us = own.first().and_then(|r| r.srtt_us).map(|rtt| rtt as f64);
+        summary.mdev_rtt_us = mdev(&own, summary.mean_rtt_us);
         summary.pings_sent = Some(own.len() as u64 + lost);
         summary.pings_lost = Some(lost);
         return summary;
@@ -232,6 +233,22 @@ fn round_trips(rows: &[&FlowSample], summary: &mut FlowSummary) {
     };
     let smallest = rows.iter().filter_map(|r| r.min_rtt_us).min().or(rtts.first().copied());
     summary.min_rtt_us = smallest.map(|rtt| rtt as f64);
+}
+
+/// The standard deviation of echoes, as ping computes `mdev`.
+fn mdev(rows: &[&FlowSample], mean_us: Option<f64>) -> Option<f64> {
+    let mean_us = mean_us?;
+    let squares = rows.iter().filter_map(|r| r.srtt_us).map(|rtt| (rtt as f64 - mean_us).powi(2));
+    Some(mean(squares)?.sqrt())
+}
+
+/// Goodput of flow `name` from `from_us` to `to_us`, microseconds since the run's start, in bit/s; `None` if the rows do not
+/// cover this time.
+pub fn part_goodput(rows: &[FlowSample], name: &str, from_us: i64, to_us: i64) -> Option<f64> {
+    let own: Vec<&FlowSample> = rows.iter().filter(|r| r.flow == name).collect();
+    let received = received_bits(&own);
+    let (first, last) = received.span_us()?;
+    (first <= from_us && to_us <= last).then(|| received.rate(from_us, to_us)).flatten()
 }
 
 /// The receiver's counts as of the last sample. The mean delay counts each datagram once.
@@ -502,6 +519,21 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_run_has_a_goodput() {
+        let sample = |i: i64| FlowSample {
+            time_us: i * 1000,
+            flow: "f".into(),
+            bytes_received: Some(if i < 20 { i * 1000 } else { 20_000 }),
+            ..FlowSample::default()
+        };
+        let rows: Vec<FlowSample> = (0..=40).map(sample).collect();
+        assert_eq!(part_goodput(&rows, "f", 0, 20_000), Some(8e6));
+        assert_eq!(part_goodput(&rows, "f", 10_000, 30_000), Some(4e6));
+        assert_eq!(part_goodput(&rows, "f", 10_000, 50_000), None, "after the last sample");
+        assert_eq!(part_goodput(&rows, "g", 0, 20_000), None);
+    }
+
+    #[test]
     fn a_ping_flow_has_round_trips_only() {
         let echo = |i: i64, rtt| FlowSample {
             time_us: i * 1000,
@@ -516,6 +548,8 @@ mod tests {
         let summary = summarize(&rows, &[lost], &times, &context);
         assert_eq!(summary.first_rtt_us, Some(40_000.0));
         assert_eq!(summary.median_rtt_us, Some(20_250.0));
+        // Mean 25,150; deviations 14,850, 5,050, 4,850 and 4,950.
+        assert!((summary.mdev_rtt_us.unwrap() - 8574.0).abs() < 1.0, "{summary:?}");
         assert_eq!(summary.p99_rtt_us, summary.max_rtt_us);
         assert_eq!((summary.pings_sent, summary.pings_lost), (Some(5), Some(1)));
         assert_eq!((summary.goodput_bps, summary.verdict), (None, None));

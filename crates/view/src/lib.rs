@@ -37,6 +37,7 @@ mod part;
 mod plot;
 mod report;
 mod report_parts;
+pub mod reproduced_tables;
 mod reproduction;
 mod run_list;
 mod series;

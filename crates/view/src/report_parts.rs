@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use schema::{Cause, Fix, FlowKind, FlowSummary, PublishedResult, PublishedVerdict, RunSummary};
+use schema::{Cause, EngineName, Fix, FlowKind, FlowSummary, PublishedResult, PublishedVerdict, RunSummary};
 
 use crate::escape::escape;
 use crate::label::fairness;
@@ -12,8 +12,6 @@ use crate::words;
 
 /// A column's heading, and a flow's figure in it.
 type FlowColumn = (&'static str, fn(&FlowSummary) -> Option<String>);
-/// A column's heading, and a published result's figure in it.
-type EngineColumn = (&'static str, fn(&PublishedResult) -> Option<f64>);
 
 /// One card per TCP or XCP flow of each run: goodput, what limited it, the evidence, and the setting that
 /// removes the limit.
@@ -155,17 +153,14 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
     if results.is_empty() {
         return String::new();
     }
-    let has = |get: fn(&PublishedResult) -> Option<f64>| results.iter().any(|result| get(result).is_some());
-    let columns: [EngineColumn; 4] = [
-        ("model", |r| r.model),
-        ("model, published kernel", |r| r.model_published_kernel),
-        ("simulated", |r| r.sim),
-        ("lab", |r| r.lab),
-    ];
-    let columns: Vec<EngineColumn> = columns.into_iter().filter(|(_, get)| has(*get)).collect();
-    let mut table = Table::new(&["", "published"]);
+    let engines = [(EngineName::Model, "model"), (EngineName::Sim, "simulated"), (EngineName::Lab, "lab")];
+    let has = |engine: &EngineName| results.iter().any(|r| words::judged_figure(r, engine, None).is_some());
+    let engines: Vec<(EngineName, &str)> = engines.into_iter().filter(|(engine, _)| has(engine)).collect();
+    let has_published_kernel = results.iter().any(|result| result.model_published_kernel.is_some());
+    let mut table = Table::new(&["", "kind", "published"]);
     let kernels = crate::table::kernels(results);
-    table.head(columns.iter().map(|(name, _)| *name), true);
+    table.head(engines.iter().map(|(_, name)| *name), true);
+    table.head(has_published_kernel.then_some("model, published kernel"), true);
     let heads: Vec<String> = kernels.iter().map(|version| format!("Linux {version}")).collect();
     table.head(heads.iter().map(String::as_str), true);
     table.head(["verdict", "why"], false);
@@ -174,35 +169,36 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
         table.cell(&format!(
             "<b>{}</b><br><small><code>{}</code>{variant}</small>",
             escape(&result.id),
-            escape(&result.metric)
+            escape(&words::metric_scope(&result.metric))
         ));
+        table.cell(words::figure_kind(result.kind));
         let tolerance = match (result.published, &result.bound) {
             (Some(_), None) => format!("<br><small>\u{b1} {}</small>", number::share(result.tolerance)),
             _ => String::new(),
         };
         table.number(&(escape(&words::published(result)) + &tolerance));
-        for (_, get) in &columns {
-            let figure =
-                get(result).map_or("\u{2013}".to_owned(), |value| words::figure(value, &result.unit));
-            table.number(&escape(&figure));
+        let engine_cell = |engine: &EngineName, kernel| {
+            let text = words::judged_figure(result, engine, kernel);
+            escape(text.as_deref().unwrap_or("\u{2013}"))
+        };
+        for (engine, _) in &engines {
+            table.number(&engine_cell(engine, None));
+        }
+        if has_published_kernel {
+            let figure = result.model_published_kernel.map(|value| words::figure(value, &result.unit));
+            table.number(&escape(figure.as_deref().unwrap_or("\u{2013}")));
         }
         for version in &kernels {
-            match result.kernels.iter().find(|known| known.kernel == *version) {
-                Some(known) if known.verdict != result.verdict => table.number(&format!(
-                    "{}<br>{}",
-                    escape(&words::figure(known.figure, &result.unit)),
-                    chip(known.verdict)
-                )),
-                Some(known) => table.number(&escape(&words::figure(known.figure, &result.unit))),
-                None => table.number("\u{2013}"),
-            }
+            table.number(&engine_cell(&EngineName::Kernel, Some(version)));
         }
         table.cell(&chip(result.verdict));
-        let why = result
-            .faults
+        let reasons = words::judged_reasons(result);
+        let claim = result.claim.as_ref().map(|text| format!("the source: {text}"));
+        let why = claim
             .iter()
+            .chain(&result.faults)
             .chain(&result.contradiction)
-            .chain(&result.known_miss)
+            .chain(&reasons)
             .chain(&result.why)
             .map(|text| escape(text));
         table.classed("why", &why.collect::<Vec<_>>().join("<br>"));
@@ -217,7 +213,7 @@ fn chip(verdict: PublishedVerdict) -> String {
         PublishedVerdict::Differs | PublishedVerdict::Contradicted => "differs",
         PublishedVerdict::Missed => "missed",
         PublishedVerdict::Unreliable | PublishedVerdict::Untrusted => "differs",
-        PublishedVerdict::NotRun | PublishedVerdict::NoFigure => "none",
+        PublishedVerdict::NotRun | PublishedVerdict::NoFigure | PublishedVerdict::DoesNotApply => "none",
     };
     format!("<span class=\"chip {class}\">{}</span>", words::verdict(verdict))
 }

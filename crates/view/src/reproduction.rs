@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use schema::PublishedResult;
+use schema::{FigureKind, PublishedResult};
 use serde::Serialize;
 
 use crate::escape::escape;
@@ -16,7 +16,10 @@ pub struct Reproduced {
     pub id: String,
     /// A short description.
     pub what: String,
-    /// Where it is shown, for a result without a figure.
+    /// Why no run is compared with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_run: Option<String>,
+    /// What shows it, for a result without runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
     /// Its figures beside ours.
@@ -44,16 +47,14 @@ pub fn reproduction(results: &[Reproduced], sections: &[String], extra: &ReportE
         let _ = writeln!(page, "<pre><code>{}</code></pre>", escape(command));
     }
     page.push_str("</header>\n");
-    let figures: Vec<PublishedResult> =
-        results.iter().flat_map(|r| r.figures.iter().map(|f| f.figure.clone())).collect();
-    section(
-        &mut page,
-        "Published, predicted, simulated, emulated",
-        "\u{201c}Contradicts itself\u{201d}: the source\u{2019}s figure contradicts the rest of the source, with which our figure \
-         agrees. \u{201c}No figure given\u{201d}: the source shows the experiment in words or pictures.",
-        &published_table(&figures),
-    );
-    section(&mut page, "Without a figure", "", &facts(results));
+    for part in FigurePart::ALL {
+        let figures: Vec<PublishedResult> =
+            figures(results, part).map(|(_, one)| one.figure.clone()).collect();
+        if !figures.is_empty() {
+            section(&mut page, part.title(), part.about(), &published_table(&figures));
+        }
+    }
+    section(&mut page, "Not compared with a run", "", &facts(results));
     sections.iter().for_each(|section| page.push_str(section));
     let _ = write!(
         page,
@@ -63,13 +64,73 @@ pub fn reproduction(results: &[Reproduced], sections: &[String], extra: &ReportE
     page
 }
 
+/// The parts of the list of figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FigurePart {
+    /// Figures and claims of the sources, and what follows from them.
+    Compared,
+    /// Experiments for which the source has no figure.
+    WithoutFigure,
+    /// Figures that this project measured.
+    Regression,
+}
+
+impl FigurePart {
+    pub(crate) const ALL: [FigurePart; 3] =
+        [FigurePart::Compared, FigurePart::WithoutFigure, FigurePart::Regression];
+
+    fn of(figure: &PublishedResult) -> Self {
+        match figure.kind {
+            FigureKind::MeasuredByUs => FigurePart::Regression,
+            _ if figure.published.is_none() => FigurePart::WithoutFigure,
+            _ => FigurePart::Compared,
+        }
+    }
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            FigurePart::Compared => "Published and derived figures beside ours",
+            FigurePart::WithoutFigure => "Experiments without a figure in the source",
+            FigurePart::Regression => "Regression figures, measured by this project",
+        }
+    }
+
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            FigurePart::Compared => {
+                "Published: the source prints the figure or states the claim. Derived: computed from the source\u{2019}s own formula \
+                 or figures. Each engine is judged, and the worst verdict of those that apply is the row\u{2019}s. \
+                 \u{201c}Contradicts itself\u{201d}: the source\u{2019}s figure contradicts the rest of the source, with which ours agrees."
+            }
+            FigurePart::WithoutFigure => "There is nothing to compare these with.",
+            FigurePart::Regression => {
+                "No reproduction: these compare this program with an earlier measurement."
+            }
+        }
+    }
+}
+
+/// The figures of one part, each with its result.
+pub(crate) fn figures(
+    results: &[Reproduced],
+    part: FigurePart,
+) -> impl Iterator<Item = (&Reproduced, &ReproducedFigure)> {
+    let all = results.iter().flat_map(|result| result.figures.iter().map(move |one| (result, one)));
+    all.filter(move |(_, one)| FigurePart::of(&one.figure) == part)
+}
+
 fn facts(results: &[Reproduced]) -> String {
-    let items: String = results
-        .iter()
-        .filter_map(|r| {
-            let shown = r.shown.as_ref()?;
-            Some(format!("<li><b>{}</b> {}: {}</li>\n", escape(&r.id), escape(&r.what), escape(shown)))
-        })
-        .collect();
+    let mut items = String::new();
+    for result in results {
+        let Some(reason) = &result.not_run else { continue };
+        let shown = result.shown.as_ref().map(|by| format!(" (see {})", escape(by))).unwrap_or_default();
+        let _ = writeln!(
+            items,
+            "<li><b>{}</b> {}: {}{shown}</li>",
+            escape(&result.id),
+            escape(&result.what),
+            escape(reason)
+        );
+    }
     if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
 }

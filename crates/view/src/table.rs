@@ -4,12 +4,11 @@
 //! Without a width all are shown.
 
 use record::Run;
-use schema::{Cause, FlowKind, FlowSummary, PublishedResult, RunSummary};
+use schema::{Cause, EngineName, FigureKind, FlowKind, FlowSummary, PublishedResult, RunSummary};
 use units::sorted_releases;
 
 use crate::compare::{Comparison, MetricComparison};
 use crate::label::{CcNames, fairness, run_labels};
-use crate::reproduction::{Reproduced, ReproducedFigure};
 use crate::text_table::{drop_columns, line_width, without_control};
 use crate::{events, number, words};
 
@@ -116,10 +115,18 @@ pub fn published(results: &[PublishedResult]) -> String {
         return String::new();
     }
     let kernels = kernels(results);
-    let mut rows = vec![with_kernels(&["", "PUBLISHED", "MODEL", "SIM", "LAB"], &kernels)];
+    let mut rows = vec![with_kernels(&["", "FIGURE", "PUBLISHED", "MODEL", "SIM", "LAB"], &kernels)];
     let mut reasons = Vec::new();
     for result in results {
-        rows.push([vec![result.id.clone(), words::published(result)], figures(result, &kernels)].concat());
+        let kind = match result.kind {
+            FigureKind::Published => String::new(),
+            other => format!(" ({})", words::figure_kind(other)),
+        };
+        let variant = result.variant.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+        let metric = words::metric_scope(result.metric.rsplit('.').next().unwrap_or_default());
+        let metric = format!("{variant}{metric}");
+        let first = vec![format!("{}{kind}", result.id), metric, words::published(result)];
+        rows.push([first, figures(result, &kernels)].concat());
         if let Some(model) = result.model_published_kernel {
             let model = words::figure(model, &result.unit);
             reasons
@@ -131,16 +138,22 @@ pub fn published(results: &[PublishedResult]) -> String {
         if let Some(contradiction) = &result.contradiction {
             reasons.push(format!("{}: the source contradicts itself: {contradiction}\n", result.id));
         }
-        if let Some(cause) = &result.known_miss {
-            reasons.push(format!("{}: a documented miss: {cause}\n", result.id));
+        for text in result
+            .claim
+            .iter()
+            .map(|claim| format!("the source: {claim}"))
+            .chain(words::judged_reasons(result))
+        {
+            reasons.push(format!("{}: {text}\n", result.id));
         }
         if let Some(why) = &result.why {
             reasons.push(format!("{}: {why}\n", result.id));
         }
     }
-    drop_unused_engines(&mut rows, 2);
+    drop_unused_engines(&mut rows, 3);
     let last = rows[0].len() - 1;
-    let right: Vec<bool> = (0..=last).map(|column| column != 0 && column != last).collect();
+    let right: Vec<bool> = (0..=last).map(|column| column > 1 && column != last).collect();
+    reasons.dedup();
     table(&rows, &right) + &reasons.concat()
 }
 
@@ -165,75 +178,15 @@ fn with_kernels(head: &[&str], kernels: &[&str]) -> Vec<String> {
     head.iter().map(|name| (*name).to_owned()).chain(kernels).chain(["VERDICT".to_owned()]).collect()
 }
 
-/// The figures of all engines, and the verdict. A guest kernel's verdict follows its figure where it differs
-/// from the result's.
+/// The figures of all engines, and the verdict. An engine's verdict follows its figure where it differs from the result's.
 fn figures(result: &PublishedResult, kernels: &[&str]) -> Vec<String> {
-    let figure = |value: Option<f64>| or_unknown(value, |v| words::figure(v, &result.unit));
-    let guest = |version: &&str| {
-        let known = result.kernels.iter().find(|known| known.kernel == *version);
-        match known {
-            Some(known) if known.verdict != result.verdict => {
-                format!("{} ({})", figure(Some(known.figure)), words::verdict(known.verdict))
-            }
-            known => figure(known.map(|known| known.figure)),
-        }
+    let cell = |engine: &EngineName, kernel| {
+        words::judged_figure(result, engine, kernel).unwrap_or_else(|| UNKNOWN.to_owned())
     };
-    let engines = [result.model, result.sim, result.lab].map(figure);
-    let guests = kernels.iter().map(guest);
-    engines.into_iter().chain(guests).chain([words::verdict(result.verdict).to_owned()]).collect()
-}
-
-/// Published results with their figures, then remarks (contradictions, reasons), then the results without a
-/// figure and where they are shown.
-pub fn reproduced(results: &[Reproduced]) -> String {
-    let kernels = kernels(results.iter().flat_map(|result| &result.figures).map(|one| &one.figure));
-    let mut rows = vec![with_kernels(&["ID", "FIGURE", "PUBLISHED", "MODEL", "SIM", "LAB"], &kernels)];
-    let (mut remarks, mut shown): (Vec<String>, Vec<Vec<String>>) = (Vec::new(), Vec::new());
-    for result in results {
-        for ReproducedFigure { scenario, figure } in &result.figures {
-            let variant = figure.variant.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
-            let first = vec![
-                result.id.clone(),
-                format!("{scenario}{variant}: {}", figure.metric),
-                words::published(figure),
-            ];
-            rows.push([first, figures(figure, &kernels)].concat());
-            let contradiction =
-                figure.contradiction.as_ref().map(|text| format!("the source contradicts itself: {text}"));
-            let unreliable = (!figure.faults.is_empty()).then(|| {
-                format!("{scenario}{variant}: unreliable measurement: {}", figure.faults.join("; "))
-            });
-            let known_miss = figure.known_miss.as_ref().map(|cause| format!("a documented miss: {cause}"));
-            for text in unreliable.iter().chain(&contradiction).chain(&known_miss).chain(&figure.why) {
-                let remark = format!("{}: {text}\n", result.id);
-                if !remarks.contains(&remark) {
-                    remarks.push(remark);
-                }
-            }
-        }
-        if let Some(shown_in) = &result.shown {
-            shown.push(vec![result.id.clone(), result.what.clone(), shown_in.clone()]);
-        } else if result.figures.is_empty() {
-            shown.push(vec![result.id.clone(), result.what.clone(), "not run".into()]);
-        }
-    }
-    let mut out = String::new();
-    if rows.len() > 1 {
-        drop_unused_engines(&mut rows, 3);
-        let last = rows[0].len() - 1;
-        let right: Vec<bool> = (0..=last).map(|column| column > 1 && column != last).collect();
-        out.push_str(&table(&rows, &right));
-    }
-    if !remarks.is_empty() {
-        out.push('\n');
-        out.push_str(&remarks.concat());
-    }
-    if !shown.is_empty() {
-        shown.insert(0, texts(["ID", "WITHOUT A FIGURE", "SHOWN BY"]));
-        out.push('\n');
-        out.push_str(&table(&shown, &[false, false, false]));
-    }
-    out
+    let engines = [EngineName::Model, EngineName::Sim, EngineName::Lab];
+    let engines = engines.iter().map(|engine| cell(engine, None));
+    let guests = kernels.iter().map(|version| cell(&EngineName::Kernel, Some(version)));
+    engines.chain(guests).chain([words::verdict(result.verdict).to_owned()]).collect()
 }
 
 /// The goodput and the round-trip times of each flow of each run, and what limited it; UDP flows are in

@@ -1,6 +1,6 @@
 //! Causes and verdicts in words.
 
-use schema::{Cause, FlowSummary, PublishedResult, PublishedVerdict};
+use schema::{Cause, EngineName, FigureKind, FlowSummary, PublishedResult, PublishedVerdict};
 
 /// A cause's short name, as in legends.
 pub fn cause(cause: Cause) -> &'static str {
@@ -72,7 +72,66 @@ pub fn verdict(verdict: PublishedVerdict) -> &'static str {
         PublishedVerdict::Unreliable => "unreliable (machine busy)",
         PublishedVerdict::Untrusted => "unreliable",
         PublishedVerdict::NotRun => "not run",
+        PublishedVerdict::DoesNotApply => "does not apply",
     }
+}
+
+/// What a figure of a source is, in words.
+pub fn figure_kind(kind: FigureKind) -> &'static str {
+    match kind {
+        FigureKind::Published => "published",
+        FigureKind::Derived => "derived",
+        FigureKind::MeasuredByUs => "measured by us",
+    }
+}
+
+/// A metric's path with the part of the run that it covers, as in `flows.bulk.goodput (whole run)`.
+pub fn metric_scope(metric: &str) -> String {
+    let part = match () {
+        () if metric.contains(" from ") || metric.starts_with("model.") => return metric.to_owned(),
+        () if metric.contains("steady_goodput") => "steady part",
+        () if ["goodput", "utilization", "run.jain"].iter().any(|name| metric.contains(name)) => "whole run",
+        () => return metric.to_owned(),
+    };
+    match metric.split_once(", ") {
+        Some((figure, other)) => format!("{figure} ({part}), {other}"),
+        None => format!("{metric} ({part})"),
+    }
+}
+
+/// An engine's figure of a published result with its verdict where that is not the result's; `None` without either.
+pub fn judged_figure(result: &PublishedResult, engine: &EngineName, kernel: Option<&str>) -> Option<String> {
+    let Some(judged) = result.judged(engine, kernel) else {
+        let known = match engine {
+            EngineName::Model => result.model,
+            EngineName::Sim => result.sim,
+            EngineName::Lab => result.lab,
+            _ => result.kernels.iter().find(|known| Some(known.kernel.as_str()) == kernel).map(|k| k.figure),
+        };
+        return known.map(|value| figure(value, &result.unit));
+    };
+    let Some(value) = judged.figure else { return Some(verdict(judged.verdict).to_owned()) };
+    let value = figure(value, &result.unit);
+    match judged.verdict == result.verdict {
+        true => Some(value),
+        false => Some(format!("{value} ({})", verdict(judged.verdict))),
+    }
+}
+
+/// Why engines do not apply, and the documented causes of misses: a sentence each.
+pub fn judged_reasons(result: &PublishedResult) -> Vec<String> {
+    let reason = |one: &schema::EngineVerdict| {
+        let why = one.why.as_ref()?;
+        let engine = match one.engine {
+            EngineName::Sim => "simulator",
+            ref other => other.name(),
+        };
+        Some(match one.verdict {
+            PublishedVerdict::DoesNotApply => format!("the {engine} does not apply: {why}"),
+            _ => format!("the {engine} misses it for a documented cause: {why}"),
+        })
+    };
+    result.judged.iter().filter_map(reason).collect()
 }
 
 /// A published figure: a value or a bound, as in `below 20 Mb/s`.

@@ -48,9 +48,15 @@ pub struct ReproduceArgs {
     /// Maximum number of parallel simulations and guests [default: one per processor]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
+    /// Skip simulations of more than this time (those of the pairs of flows last up to 7000 s)
+    #[arg(long, value_name = "TIME")]
+    longest_sim: Option<Time>,
     /// Also write an HTML page with all tables and plots
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Also write the tables to a Markdown file: between its marks, or to a new file (docs/reproduced.md is written so)
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
     /// Exit with code 5 if a measurement is unreliable
     #[arg(long)]
     require_reliable: bool,
@@ -68,11 +74,12 @@ pub fn run(
     let lab = args.lab.or(engines.contains(&EngineChoice::Lab).then_some(Time::from_secs(600)));
     engines.retain(|engine| *engine != EngineChoice::Lab);
     let experiments = experiments(args.dir.as_deref())?;
-    let plan = Plan::new(&experiments, &requested, &engines, lab)?;
+    let plan = Plan::new(&experiments, &requested, &engines, lab, args.longest_sim)?;
     if let Some(path) = &args.report {
         check_page(Some(path))?;
         check_directory(path)?;
     }
+    let markdown = args.markdown.as_ref().map(|path| MarkdownPage::open(path, args)).transpose()?;
     let of_jobs: Vec<EngineChoice> = plan.jobs.iter().map(|job| job.engine.clone()).collect();
     let place = RecordPlace::choose(runs_dir, &of_jobs, false)?;
     if args.report.is_some() {
@@ -97,10 +104,8 @@ pub fn run(
     let printed = match json {
         true => output::json(&document(&lab::host_info(), &results, &summaries, &plan.skipped)),
         false => {
-            let mut text = view::table::reproduced(&results);
-            plan.skipped
-                .iter()
-                .for_each(|left| text.push_str(&format!("not run in the lab or a guest kernel: {left}\n")));
+            let mut text = view::reproduced_tables::reproduced(&results);
+            plan.skipped.iter().for_each(|left| text.push_str(&format!("not run: {left}\n")));
             output::prose(&text)
         }
     };
@@ -118,12 +123,53 @@ pub fn run(
     if let Some(error) = failed {
         return Err(error.into());
     }
+    if let Some(page) = markdown.filter(|_| !stop.load(Ordering::Relaxed)) {
+        page.write(&results)?;
+    }
     if stop.load(Ordering::Relaxed) {
         return Err(Exit::Interrupted.into());
     }
     require_published(results.iter().flat_map(|result| &result.figures).map(|one| &one.figure))?;
     require(args.require_reliable, summaries.iter().flat_map(|summary| &summary.runs))?;
     printed
+}
+
+/// A Markdown file whose tables the command writes.
+struct MarkdownPage<'a> {
+    path: &'a std::path::Path,
+    /// Its text; empty for a new file.
+    text: String,
+}
+
+impl<'a> MarkdownPage<'a> {
+    /// Reads the file before the first run, so that a mistake costs no time.
+    fn open(path: &'a std::path::Path, args: &ReproduceArgs) -> anyhow::Result<Self> {
+        check_directory(path)?;
+        if !path.exists() {
+            return Ok(MarkdownPage { path, text: String::new() });
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Exit::BadInput(format!("--markdown {}: {error}", path.display())))?;
+        if !view::reproduced_tables::has_marks(&text) {
+            let name = path.display();
+            return Err(Exit::BadInput(format!(
+                "--markdown {name}: the file exists and has no marks of an earlier --markdown; name another file"
+            ))
+            .into());
+        }
+        if !args.ids.is_empty() {
+            let message = "--markdown replaces all tables of the file: leave out the ids, or name a new file";
+            return Err(Exit::BadInput(message.into()).into());
+        }
+        Ok(MarkdownPage { path, text })
+    }
+
+    fn write(&self, results: &[Reproduced]) -> anyhow::Result<()> {
+        let tables = view::reproduced_tables::markdown(results);
+        output::file(self.path, view::reproduced_tables::with_generated(&self.text, &tables))?;
+        output::note(&format!("tables: {}", self.path.display()));
+        Ok(())
+    }
 }
 
 /// The requested ids: those given, and those with a given prefix.
@@ -165,7 +211,12 @@ fn results(requested: &BTreeSet<&str>, summaries: &[Summary]) -> Vec<Reproduced>
         .map(|entry| Reproduced {
             id: entry.id.into(),
             what: entry.what.into(),
-            shown: (!entry.shown.is_empty()).then(|| entry.shown.into()),
+            not_run: entry.not_run.as_ref().map(|one| one.reason.into()),
+            shown: entry
+                .not_run
+                .as_ref()
+                .map(experiment::reproduce::NotRun::shown_by)
+                .filter(|by| !by.is_empty()),
             figures: summaries
                 .iter()
                 .flat_map(|s| s.published.iter().map(|figure| (s.scenario.clone(), figure.clone())))

@@ -4,6 +4,7 @@ pub mod guest;
 mod kernel;
 mod lab;
 mod model;
+mod model_scope;
 mod sim;
 
 use std::sync::atomic::AtomicBool;
@@ -14,7 +15,7 @@ use schema::RunSummary;
 
 use crate::{Outcome, Result, RunObserver};
 
-pub(crate) use self::{kernel::Kernel, lab::Lab, model::Model, model::without_run, sim::Sim};
+pub(crate) use self::{kernel::Kernel, lab::Lab, model::Model, model::ModelPredictions, sim::Sim};
 pub use self::{
     kernel::{check as check_guest, find as find_guest},
     lab::{LabSetup, clean_journal},

@@ -8,13 +8,13 @@ use model::{
 };
 use net::{Discipline, PipeSpec};
 use scenario::{
-    Cc, EngineKind, FlowKind, FlowSpec, Host, MetricPath, PathMtu, Published, Scenario, ScenarioFile,
+    Across, Cc, EngineKind, FlowKind, FlowSpec, Host, MetricPath, PathMtu, Published, Scenario, ScenarioFile,
     TcpSpec, UdpSpec, XcpSpec,
 };
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
 use units::{BitRate, Bytes, KernelRequirement, KernelVersion, Time};
 
-use super::{Engine, Task, sim::default_cc};
+use super::{Engine, Task, model_scope, sim::default_cc};
 use crate::{
     Outcome, Result,
     cc_law::control_law,
@@ -22,7 +22,7 @@ use crate::{
     congestion::settings,
     flow_context::{FlowPath, buffers, setting},
     nothing_arrived,
-    published::metric as metric_of,
+    published::{Predictions, metric as metric_of},
 };
 
 /// Assumed if the kernel's version is unknown.
@@ -75,18 +75,48 @@ fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> RunSumm
     summary
 }
 
-/// The model's value of a published figure without a run: a closed form, or the prediction for a kernel for which the published
-/// figure holds.
-pub(crate) fn without_run(file: &ScenarioFile, published: &Published) -> Option<f64> {
-    let published_kernel =
-        published.holds_for_kernel.as_deref().and_then(|k| KernelRequirement::from_str(k).ok()?.example());
-    let scenario = file.resolve(published.variant.as_deref(), &[]).ok()?;
-    if published.figure.is_closed_form() {
-        return closed_form(&scenario, published, published_kernel.unwrap_or(FALLBACK_KERNEL));
+/// The model's answers about the published figures of a file.
+pub(crate) struct ModelPredictions<'a> {
+    /// The file.
+    pub file: &'a ScenarioFile,
+}
+
+impl Predictions for ModelPredictions<'_> {
+    fn model(&self, published: &Published) -> Option<f64> {
+        let published_kernel = published
+            .holds_for_kernel
+            .as_deref()
+            .and_then(|k| KernelRequirement::from_str(k).ok()?.example());
+        let value = |variant: Option<&str>| {
+            let scenario = self.file.resolve(variant, &[]).ok()?;
+            if published.figure.is_closed_form() {
+                return closed_form(&scenario, published, published_kernel.unwrap_or(FALLBACK_KERNEL));
+            }
+            let MetricPath::Flow { flow, metric } = &published.figure else { return None };
+            let flows = flows(&scenario, published_kernel?);
+            metric_of(flows.iter().find(|f| f.name == *flow)?, *metric)
+        };
+        match &published.across {
+            Across::One => value(published.variant.as_deref()),
+            Across::Against(other) => Some(value(published.variant.as_deref())? / value(Some(other))?),
+            Across::Level(_) | Across::Knee { .. } => None,
+        }
     }
-    let MetricPath::Flow { flow, metric } = &published.figure else { return None };
-    let flows = flows(&scenario, published_kernel?);
-    metric_of(flows.iter().find(|f| f.name == *flow)?, *metric)
+
+    fn model_ignores(&self, published: &Published) -> Option<String> {
+        published.variants().into_iter().find_map(|variant| {
+            let scenario = self.file.resolve(variant, &[]).ok()?;
+            model_scope::ignored(&scenario, published, FALLBACK_KERNEL)
+        })
+    }
+
+    fn buffer_bytes(&self, variant: &str, flow: &str, is_send_buffer: bool) -> Option<f64> {
+        let scenario = self.file.resolve(Some(variant), &[]).ok()?;
+        let flow = scenario.flows.iter().find(|one| one.name == flow)?;
+        let FlowKind::Tcp(tcp) = &flow.kind else { return None };
+        let size = if is_send_buffer { tcp.send_buffer } else { tcp.receive_buffer };
+        size.map(|size| size.as_f64())
+    }
 }
 
 /// Predicts all flows; `kernel` is the kernel of hosts that name none.
@@ -164,7 +194,7 @@ fn kernel_of(scenario: &Scenario, flow: &FlowSpec, default: KernelVersion) -> Ke
 }
 
 /// The congestion control of a flow: the flow's, else the default of its sending host.
-fn cc_of(scenario: &Scenario, flow: &FlowSpec, tcp: &TcpSpec) -> Cc {
+pub(super) fn cc_of(scenario: &Scenario, flow: &FlowSpec, tcp: &TcpSpec) -> Cc {
     tcp.cc.clone().unwrap_or_else(|| Cc::Named(default_cc(scenario.host(&flow.from))))
 }
 
@@ -203,12 +233,16 @@ fn predict_flow(scenario: &Scenario, flow: &FlowSpec, kernel: KernelVersion) -> 
             let result = xcp_summary(summary, xcp, &path, active_time(scenario, flow));
             if is_blocked(scenario, flow) { blocked(result) } else { result }
         }
-        FlowKind::Ping(_) => {
+        FlowKind::Ping(ping) => {
             let rtt_us = (path.rtt.as_secs_f64() + HOST_TIME_S) * 1e6;
             // The first echo waits for an address resolution of one round trip.
             let first = 2.0 * rtt_us;
+            // One value of 2 and n - 1 of 1 have the mean 1 + 1/n and the deviation sqrt(n - 1) / n.
+            let echoes = ping.count.map(f64::from);
             FlowSummary {
                 min_rtt_us: Some(rtt_us),
+                mean_rtt_us: echoes.map(|n| rtt_us * (1.0 + 1.0 / n)),
+                mdev_rtt_us: echoes.map(|n| rtt_us * (n - 1.0).sqrt() / n),
                 median_rtt_us: Some(rtt_us),
                 max_rtt_us: Some(first),
                 first_rtt_us: Some(first),
@@ -246,7 +280,8 @@ fn blocked(result: FlowSummary) -> FlowSummary {
     }
 }
 
-fn inputs(
+/// The model's inputs for a TCP flow.
+pub(super) fn inputs(
     scenario: &Scenario,
     flow: &FlowSpec,
     tcp: &TcpSpec,

@@ -1,5 +1,5 @@
-//! The published results, in the order of their sources, with a description of each. For results without a figure: where
-//! they are shown.
+//! The published results, in the order of their sources, with a description of each. For results that no run compares: why, and
+//! where they are shown.
 
 /// A published result.
 pub struct CatalogueEntry {
@@ -7,16 +7,45 @@ pub struct CatalogueEntry {
     pub id: &'static str,
     /// A short description.
     pub what: &'static str,
-    /// Where a result without a figure in a scenario is shown; else empty.
-    pub shown: &'static str,
+    /// Why no run is compared with it; `None` if a scenario has its figures.
+    pub not_run: Option<NotRun>,
+}
+
+/// Why no run is compared with a published result, and what shows it.
+pub struct NotRun {
+    /// The reason, as in `definition`.
+    pub reason: &'static str,
+    /// Names of built-in scenarios.
+    pub scenarios: &'static [&'static str],
+    /// Commands, as in `longfat bdp`.
+    pub commands: &'static [&'static str],
+    /// Pages below `docs/`.
+    pub pages: &'static [&'static str],
+}
+
+impl NotRun {
+    /// What shows the result, in words; empty if nothing does.
+    pub fn shown_by(&self) -> String {
+        let scenarios = self.scenarios.iter().map(|name| format!("scenario {name}"));
+        let pages = self.pages.iter().map(|name| format!("docs/{name}"));
+        let commands = self.commands.iter().map(ToString::to_string);
+        scenarios.chain(commands).chain(pages).collect::<Vec<_>>().join(", ")
+    }
 }
 
 const fn figure(id: &'static str, what: &'static str) -> CatalogueEntry {
-    CatalogueEntry { id, what, shown: "" }
+    CatalogueEntry { id, what, not_run: None }
 }
 
-const fn fact(id: &'static str, what: &'static str, shown: &'static str) -> CatalogueEntry {
-    CatalogueEntry { id, what, shown }
+const fn fact(
+    id: &'static str,
+    what: &'static str,
+    reason: &'static str,
+    scenarios: &'static [&'static str],
+    commands: &'static [&'static str],
+    pages: &'static [&'static str],
+) -> CatalogueEntry {
+    CatalogueEntry { id, what, not_run: Some(NotRun { reason, scenarios, commands, pages }) }
 }
 
 impl CatalogueEntry {
@@ -47,21 +76,31 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     figure("L8-bbr4", "four times that for BBR with losses"),
     figure("L8-hol", "one lost segment with a receive buffer of one product"),
     figure("L8-wscale", "the largest window that window scaling allows"),
-    fact("L8-zero", "a full receive buffer is announced as a zero window", "scenarios/zero-window.toml"),
-    fact("L8-topo", "h1 - s1 - s2 - h2, 10 Gb/s and 20 ms", "scenarios/lab8.toml, lab8-ping.toml"),
+    figure("L8-zero", "a full receive buffer is announced as a zero window"),
+    fact(
+        "L8-topo",
+        "h1 - s1 - s2 - h2, 10 Gb/s and 20 ms",
+        "set-up of L8-ping, L8-default and L8-tuned",
+        &["lab8", "lab8-ping"],
+        &[],
+        &[],
+    ),
     figure("L8-ping", "echoes over 20 ms, the first with ARP"),
     figure("L8-default", "buffers of 16 MiB at 10 Gb/s and 20 ms"),
     figure("L8-check", "the same and the tuned case, measured on Linux 6.1"),
     figure("L8-tuned", "buffers of 50 MiB"),
-    fact("L13-topo", "as L8-topo with 1 % of loss and no delay", "scenarios/lab13.toml"),
+    fact(
+        "L13-topo",
+        "as L8-topo with 1 % of loss and no delay",
+        "set-up of L13-1500 and L13-9000",
+        &["lab13"],
+        &[],
+        &[],
+    ),
     figure("L13-1500", "MTU 1500 with netem's loss"),
     figure("L13-9000", "MTU 9000 with netem's loss"),
     figure("L13-why", "the same path where 1 % of segments are lost"),
-    fact(
-        "L13-jumbo",
-        "fewer headers, recovery in proportion to the MTU",
-        "scenarios/lab13.toml, g-mtu.toml; longfat bdp --mtu 9000",
-    ),
+    figure("L13-jumbo", "fewer headers, recovery in proportion to the MTU"),
     figure("G-r1", "responsiveness: 10 Mb/s, 2 to 20 ms"),
     figure("G-r2", "responsiveness: 1 Gb/s, 2 ms"),
     figure("G-r3", "responsiveness: 10 Gb/s, 2 ms"),
@@ -75,7 +114,10 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     fact(
         "G-topo",
         "CERN, Chicago and Sunnyvale behind one gigabit switch",
-        "scenarios/g-rttfair.toml, g-mtufair.toml",
+        "set-up of the pairs of flows",
+        &["g-rttfair", "g-mtufair"],
+        &[],
+        &[],
     ),
     figure("G-model", "increments that make two round-trip times even"),
     figure("G-multi", "one Grid DT stream instead of several"),
@@ -89,37 +131,100 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     fact(
         "G-griddt",
         "the patch: ssthresh, increments and back-off",
-        "crates/cc/algorithms/griddt.bpf.c; longfat cc list",
+        "definition of the algorithm",
+        &[],
+        &["longfat cc show griddt"],
+        &[],
+    ),
+    figure("G-fair", "Jain's index, plain and weighted by MTU and round-trip time"),
+    fact(
+        "G-context",
+        "LHC experiments store 100 to 1500 MB/s",
+        "sizing: nothing was measured",
+        &[],
+        &["longfat bdp"],
+        &[],
     ),
     figure("G-auto", "increments from the MTU and the round-trip time"),
     fact(
         "G-concl",
         "how to get throughput",
-        "g-endbuf.toml (limit the window), h-100m.toml (pacing), g-rttfair.toml (increments), g-mtu.toml (larger packets)",
+        "summary of other ids (G-endbuf, G-griddt, G-mtu)",
+        &[],
+        &[],
+        &[],
     ),
-    fact("U-setup", "two hosts back to back, iperf's buffers swept", "scenarios/u-buffers.toml, u-runs.toml"),
+    fact(
+        "U-setup",
+        "two hosts back to back, iperf's buffers swept",
+        "set-up of U-plateau and U-runs",
+        &["u-buffers", "u-runs"],
+        &["longfat sweep"],
+        &[],
+    ),
     fact(
         "U-double",
         "the kernel allocates twice the requested buffer",
-        "flows.parquet: sndbuf_bytes, rcvbuf_bytes; longfat bdp --buffer",
+        "definition: the kernel doubles it in each run",
+        &[],
+        &["longfat bdp"],
+        &[],
     ),
     figure("U-bdp", "bandwidth-delay product of 1 Gb/s and 150 us"),
     figure("U-plateau", "throughput against the client's buffer"),
     figure("U-runs", "some of the swept buffers"),
     fact(
+        "U-dips",
+        "glitches at 8k, 30k and 35k, changes at 110k and 115k",
+        "no cause known: the author suspects autotuning",
+        &["u-runs"],
+        &[],
+        &[],
+    ),
+    fact(
+        "U-receiver",
+        "can the receiver tell whether the buffer is optimal?",
+        "open question of the source",
+        &[],
+        &["longfat diagnose"],
+        &["diagnose.md"],
+    ),
+    fact(
+        "U-autotune",
+        "autotuned buffers beside sizes set by the program",
+        "open question of the source",
+        &[],
+        &[],
+        &[],
+    ),
+    fact(
+        "U-next",
+        "udpmon, a longer path, duplicate ACKs",
+        "future work",
+        &[],
+        &["longfat test"],
+        &["test.md"],
+    ),
+    fact(
         "U-web100",
         "TCP's variables every 10 ms, too coarse for 150 us",
-        "any run with sample = \"1ms\": flows.parquet, longfat plot",
+        "needs web100's counters under Linux 2.4, which no engine has",
+        &["u-web100"],
+        &["longfat watch"],
+        &["watch.md"],
     ),
     figure("H-100m", "gigabit sender, 100 Mb/s hop, 200 ms"),
     figure("H-900", "900 Mb/s available, 200 ms"),
-    fact("H-purpose", "what such measurements are for", "the program as a whole: nothing to compute"),
+    fact("H-purpose", "what such measurements are for", "purpose: nothing to compute", &[], &[], &[]),
     figure("H-udp957", "UDP on gigabit Ethernet"),
     figure("H-tcp941", "TCP on gigabit Ethernet"),
     fact(
         "H-knobs",
         "settings of the hosts",
-        "scenarios/h-100m.toml: buffers and metrics by sysctl; nic.tx_queue; no autotuning under kernel = \"2.4\"",
+        "definition of the hosts of H-100m, H-900 and H-lab",
+        &["h-100m"],
+        &[],
+        &[],
     ),
     figure("H-transpac", "HighSpeed TCP from Tokyo to Indianapolis, an hour"),
     figure("H-lab", "800 Mb/s and 88 ms: four congestion controls, two queues"),
@@ -127,21 +232,42 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     fact(
         "H-pathbuff",
         "a bottleneck's buffer from a packet train's delay",
-        "a scenario sets the queue, and links.*.max_queue shows it; measuring it from outside takes a probe",
+        "needs two hosts, or two in a lab",
+        &[],
+        &["longfat probe"],
+        &["probe.md"],
     ),
-    fact("H-evlbi", "telescopes in Japan, America and Europe", "scenarios/gallery/e-vlbi.toml"),
-    fact("H-tools", "iperf, web100, tcpplot and others", "longfat run, plot, lab exec h1 -- iperf3"),
     fact(
-        "H-burst",
-        "bursts, delayed notice of an overflow, moving bottlenecks",
-        "scenarios/h-100m.toml; links.changes and traces in docs/scenario.md",
+        "H-evlbi",
+        "the map of slide 19: places, links, kinds of server",
+        "map without a measurement",
+        &["e-vlbi"],
+        &[],
+        &[],
     ),
-    fact("H-future", "measurements together with applications", "an outlook: nothing to compute"),
+    fact(
+        "H-directory",
+        "a directory of points that one may measure to",
+        "needs hosts of other operators",
+        &[],
+        &[],
+        &[],
+    ),
+    fact(
+        "H-tools",
+        "iperf, web100, tcpplot and others",
+        "list of tools",
+        &[],
+        &["longfat test", "longfat watch", "longfat plot", "longfat probe"],
+        &[],
+    ),
+    figure("H-burst", "a bottleneck that moves during the run"),
+    fact("H-future", "measurements together with applications", "future work", &[], &[], &[]),
 ];
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, path::Path};
 
     use super::*;
 
@@ -151,6 +277,40 @@ mod tests {
         let ours: BTreeSet<&str> = CATALOGUE.iter().map(|entry| entry.id).collect();
         assert_eq!(ours, listed);
         assert_eq!(ours.len(), CATALOGUE.len(), "an id is listed twice");
+    }
+
+    /// The list of published results beside the project, where it is present.
+    #[test]
+    fn the_list_of_ids_is_that_of_the_documents() {
+        let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let beside = ["../shared/published.md", "../../shared/published.md"];
+        let read = |path: &&str| std::fs::read_to_string(project.join(path)).ok();
+        let Some(text) = beside.iter().find_map(read) else { return };
+        let first_cells = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+        let documented: BTreeSet<&str> = first_cells
+            .filter(|cell| ["L8-", "L13-", "G-", "U-", "H-"].iter().any(|p| cell.starts_with(p)))
+            .collect();
+        let listed: BTreeSet<&str> = include_str!("../../tests/published_ids.txt").lines().collect();
+        assert_eq!(documented, listed);
+    }
+
+    #[test]
+    fn no_pointer_is_stale() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        for entry in CATALOGUE {
+            let Some(not_run) = &entry.not_run else { continue };
+            assert!(!not_run.reason.is_empty(), "{}", entry.id);
+            for name in not_run.scenarios {
+                assert!(
+                    crate::built_in::BUILT_IN.iter().any(|one| one.name == *name),
+                    "{}: {name}",
+                    entry.id
+                );
+            }
+            for page in not_run.pages {
+                assert!(docs.join(page).exists(), "{}: {page}", entry.id);
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod plan;
 mod sensitivity;
 mod shipped;
 
-pub use catalogue::{CATALOGUE, CatalogueEntry};
+pub use catalogue::{CATALOGUE, CatalogueEntry, NotRun};
 pub use plan::Plan;
 pub use sensitivity::{Study, StudySweep, studies};
 pub use shipped::experiments;

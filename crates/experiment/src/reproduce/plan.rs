@@ -16,12 +16,13 @@ const LAB_OVERHEAD_S: f64 = 2.0;
 pub struct Plan<'a> {
     /// The runs by scenario file; lab runs are last, in order of duration.
     pub jobs: Vec<Job<'a>>,
-    /// Runs that the lab and guest kernels skip, and why: one sentence each.
+    /// Runs that are skipped, and why: one sentence each.
     pub skipped: Vec<String>,
 }
 
 impl<'a> Plan<'a> {
     /// Plans the runs of `engines` for the results with these ids. `lab` is the time budget of the lab; `None`: no lab runs.
+    /// Simulations of scenarios that last longer than `longest_sim` are skipped.
     ///
     /// # Errors
     /// A scenario is inconsistent, or a guest kernel is missing.
@@ -30,6 +31,7 @@ impl<'a> Plan<'a> {
         ids: &BTreeSet<&str>,
         engines: &[EngineChoice],
         lab: Option<Time>,
+        longest_sim: Option<Time>,
     ) -> Result<Self> {
         let mut plan = Plan { jobs: Vec::new(), skipped: Vec::new() };
         let mut in_lab: Vec<Job<'a>> = Vec::new();
@@ -45,7 +47,10 @@ impl<'a> Plan<'a> {
                     .file
                     .published()
                     .iter()
-                    .filter(|p| ids.contains(p.id.as_str()) && p.variant.as_ref() == variants.first())
+                    .filter(|p| {
+                        let variant = variants.first().map(String::as_str);
+                        ids.contains(p.id.as_str()) && p.variants().contains(&variant)
+                    })
                     .collect();
                 let needs_runs = figures.iter().any(|p| !p.figure.is_closed_form());
                 let jobs = |engine| {
@@ -59,7 +64,13 @@ impl<'a> Plan<'a> {
                     plan.add_guests(jobs(EngineChoice::Lab)?, engine, guest);
                 }
                 if engines.contains(&EngineChoice::Sim) && needs_runs {
-                    plan.jobs.extend(jobs(EngineChoice::Sim)?);
+                    let (long, short): (Vec<_>, Vec<_>) = jobs(EngineChoice::Sim)?
+                        .into_iter()
+                        .partition(|job| longest_sim.is_some_and(|longest| job.scenario.duration > longest));
+                    plan.jobs.extend(short);
+                    long.iter().for_each(|job| {
+                        plan.skip(format!("{}: a simulation of {}", name(job), job.scenario.duration));
+                    });
                 }
                 if lab.is_some() && needs_runs {
                     in_lab.extend(jobs(EngineChoice::Lab)?);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use record::RunEntry;
 use scenario::Amount;
-use schema::{PublishedResult, RunSummary, SweepKnee, SweptField, SweptValue};
+use schema::{PublishedResult, PublishedVerdict, RunSummary, SweepKnee, SweptField, SweptValue};
 
 use super::documents::{MetricPoint, PublishedRow, SweepDocument, SweepMetric};
 use model::KneePoint;
@@ -171,7 +171,7 @@ pub(crate) fn published(entries: &[RunEntry]) -> Vec<PublishedRow> {
 }
 
 fn is_same(a: &PublishedResult, b: &PublishedResult) -> bool {
-    (&a.id, &a.metric, &a.variant) == (&b.id, &b.metric, &b.variant)
+    (&a.id, a.kind, &a.metric, &a.variant) == (&b.id, b.kind, &b.metric, &b.variant)
 }
 
 /// Merges a published figure of another record into `all`.
@@ -182,12 +182,21 @@ pub fn gather_published(all: &mut Vec<PublishedResult>, one: &PublishedResult) {
     }
 }
 
-/// Adds the figures of another record. The verdict is that of the engine closest to reality.
+/// Adds the figures of another record. The verdict is the worst of the engines that apply; records of earlier versions do not
+/// have it per engine, there it is that of the engine closest to reality.
 fn add_published(known: &mut PublishedResult, one: &PublishedResult) {
     let rank =
         |p: &PublishedResult| (!p.kernels.is_empty(), p.lab.is_some(), p.sim.is_some(), p.model.is_some());
     if rank(one) > rank(known) {
         known.verdict = one.verdict;
+    }
+    for judged in &one.judged {
+        if known.judged(&judged.engine, judged.kernel.as_deref()).is_none() {
+            known.judged.push(judged.clone());
+        }
+    }
+    if !known.judged.is_empty() {
+        known.verdict = PublishedVerdict::worst(known.judged.iter().map(|judged| judged.verdict));
     }
     known.model = known.model.or(one.model);
     known.model_published_kernel = known.model_published_kernel.or(one.model_published_kernel);

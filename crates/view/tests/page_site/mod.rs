@@ -85,6 +85,9 @@ fn summary() -> Summary {
     summary.published = vec![PublishedResult {
         id: "P".into(),
         metric: "flows.a.goodput".into(),
+        kind: schema::FigureKind::Published,
+        claim: None,
+        judged: Vec::new(),
         variant: None,
         published: Some(5e5),
         bound: None,

@@ -225,6 +225,9 @@ fn published() -> Vec<PublishedResult> {
             PublishedResult {
                 id: id.into(),
                 metric: "flows.bulk.goodput".into(),
+                kind: schema::FigureKind::Published,
+                claim: None,
+                judged: Vec::new(),
                 variant: Some(variant.into()),
                 published: Some(published),
                 bound: None,

@@ -12,7 +12,10 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use experiment::{clean_journal, scenario_file};
+use experiment::{
+    clean_journal, scenario_file,
+    sheet_defaults::{self, SHEET_DEFAULTS, SheetDefaults},
+};
 use lab::{
     Journal, StandingLab,
     standing::{KeeperOptions, NodeStatus, Reply, Request, Status, send_request},
@@ -51,6 +54,9 @@ pub struct UpArgs {
     /// Also run the hosts' start commands, and their stop commands on `down`
     #[arg(long)]
     pub run_commands: bool,
+    /// Settings of hosts that the file does not name: linux-4.15 (the machine of the class sheets) [default: this machine's]
+    #[arg(long, value_name = "NAME", value_parser = parse_defaults)]
+    defaults: Option<SheetDefaults>,
     /// How the hosts are connected: tap, or packet [default: tap where /dev/net/tun can be opened]
     #[arg(long, value_name = "PORTS")]
     ports: Option<lab::Backend>,
@@ -65,8 +71,14 @@ impl UpArgs {
             variant: None,
             sets: Vec::new(),
             run_commands: false,
+            defaults: None,
             ports: None,
         }
+    }
+
+    /// The options for a file with the settings of a class sheet's machine.
+    pub fn with_defaults(file: &Path, defaults: Option<SheetDefaults>) -> Self {
+        UpArgs { defaults, ..UpArgs::of(file) }
     }
 
     fn name(&self) -> String {
@@ -76,7 +88,46 @@ impl UpArgs {
 
     fn resolve(&self, file: &ScenarioFile) -> anyhow::Result<Scenario> {
         let variant = self.variant.as_deref().or_else(|| file.variants().next());
-        Ok(scenario_file::resolve(file, &self.file, variant, &self.sets)?)
+        let mut sets = self.defaults.map(|defaults| defaults.sets()).unwrap_or_default();
+        sets.extend_from_slice(&self.sets);
+        Ok(scenario_file::resolve(file, &self.file, variant, &sets)?)
+    }
+}
+
+/// The settings of this name.
+pub fn parse_defaults(name: &str) -> Result<SheetDefaults, String> {
+    sheet_defaults::find(name).copied().ok_or_else(|| {
+        let known: Vec<&str> = SHEET_DEFAULTS.iter().map(|one| one.name).collect();
+        format!("unknown settings; there are {}", known.join(", "))
+    })
+}
+
+/// Notes in which settings this machine differs from that of the class sheets, where a MiniEdit topology is started with this
+/// machine's: the sheets' figures depend on them.
+fn note_differences(args: &UpArgs) {
+    for (sysctl, value) in args.defaults.iter().flat_map(SheetDefaults::restricted) {
+        output::note(&format!(
+            "{}: {sysctl} stays this machine's: hosts cannot have {value} unless net.ipv4.tcp_allowed_congestion_control has it",
+            args.name()
+        ));
+    }
+    if args.defaults.is_some() || !scenario_file::is_mn(&args.file) {
+        return;
+    }
+    for sheet in SHEET_DEFAULTS {
+        let differences = sheet.differences();
+        if differences.is_empty() {
+            continue;
+        }
+        output::note(&format!(
+            "{}: hosts have this machine's settings, not those of {}:",
+            args.name(),
+            sheet.about
+        ));
+        for one in differences {
+            output::note(&format!("  {} = {} (there {})", one.sysctl, one.here, one.sheet));
+        }
+        output::note(&format!("  for the sheet's: --defaults {}", sheet.name));
     }
 }
 
@@ -155,6 +206,7 @@ pub fn start(args: &UpArgs) -> anyhow::Result<String> {
         ))
         .into());
     }
+    note_differences(args);
     clean_journal(&Journal::of_this_user())?;
     let program = std::env::current_exe().context("cannot find this program's file")?;
     let mut command = Command::new(program);
@@ -165,6 +217,9 @@ pub fn start(args: &UpArgs) -> anyhow::Result<String> {
     command.args(args.sets.iter().flat_map(|(key, value)| ["--set".into(), format!("{key}={value}")]));
     if args.run_commands {
         command.arg("--run-commands");
+    }
+    if let Some(defaults) = args.defaults {
+        command.args(["--defaults", defaults.name]);
     }
     if let Some(ports) = args.ports {
         command.args(["--ports", ports.name()]);

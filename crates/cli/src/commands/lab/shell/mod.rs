@@ -16,6 +16,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
+use experiment::sheet_defaults::SheetDefaults;
 use lab::{
     StandingLab,
     standing::{NodeStatus, Status},
@@ -40,6 +41,9 @@ pub struct ShellArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     lab: LabName,
+    /// Settings of hosts that the file does not name: linux-4.15 (the machine of the class sheets) [default: this machine's]
+    #[arg(long, value_name = "NAME", value_parser = standing::parse_defaults, requires = "file")]
+    defaults: Option<SheetDefaults>,
     /// Execute this command instead of prompting (repeatable)
     #[arg(short = 'c', long = "command", value_name = "COMMAND")]
     commands: Vec<String>,
@@ -48,7 +52,9 @@ pub struct ShellArgs {
 /// Runs the command: reads and executes lines until the end.
 pub fn run(args: &ShellArgs) -> anyhow::Result<()> {
     let (lab, ours) = match &args.file {
-        Some(file) => (standing::find(Some(&standing::start(&UpArgs::of(file))?))?, true),
+        Some(file) => {
+            (standing::find(Some(&standing::start(&UpArgs::with_defaults(file, args.defaults))?))?, true)
+        }
         None => (args.lab.find()?, false),
     };
     let at_prompt = args.commands.is_empty() && std::io::stdin().is_terminal();

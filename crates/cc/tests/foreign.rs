@@ -343,7 +343,7 @@ fn other_definitions_of_shared_structures_are_refused() {
     let source = Source::File { path: PathBuf::from("t.bpf.c"), text: text.to_owned() };
     let message = build(&source).unwrap_err().to_string();
     assert!(
-        message.contains("t.bpf.c:4: struct tcp_congestion_ops differs from that of longfat's vmlinux.h"),
+        message.contains("t.bpf.c:4: struct tcp_congestion_ops differs from the one in longfat's vmlinux.h"),
         "{message}"
     );
     assert!(message.contains("t.bpf.c:3: struct tcp_sock"), "{message}");

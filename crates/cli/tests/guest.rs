@@ -1,5 +1,5 @@
-//! `--engine kernel`: scenarios in a guest kernel in virtual time. The kernel is the newest in this user's cache, or else the
-//! one that `machines.rs` finds; without either the tests are skipped. Nothing here depends on how busy the machine is.
+//! `--engine kernel`: scenarios in a guest kernel in virtual time. The kernel is the newest in this user's cache, or
+//! else the one that `machines.rs` finds; without either the tests are skipped. Nothing here depends on how busy the machine is.
 
 use std::{
     fs,

@@ -92,7 +92,8 @@ fn run(flags: &str, ours_is_client: bool) -> Both {
     try_run(flags, ours_is_client).unwrap_or_else(|again| panic!("{failed}; repeated: {again}"))
 }
 
-/// Runs a test. The error is the output of the failed client; its server is killed, because it would wait for another client.
+/// Runs a test. The error is the output of the failed client; its server is killed, because it would wait for another
+/// client.
 fn try_run(flags: &str, ours_is_client: bool) -> Result<Both, String> {
     let port = free_port().to_string();
     let ours = |command: &str| {

@@ -1,5 +1,5 @@
-//! `longfat reproduce`: compares closed forms and short simulations with published figures. Long experiments are run by hand
-//! (docs/reproduced.md has the command and the table).
+//! `longfat reproduce`: compares closed forms and short simulations with published figures. Long experiments are run
+//! by hand (docs/reproduced.md has the command and the table).
 
 use std::collections::BTreeMap;
 

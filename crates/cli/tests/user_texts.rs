@@ -126,8 +126,8 @@ fn tables_of_runs() {
     assert_snapshot!("report", visible(&std::fs::read_to_string(place.path("report.html")).unwrap()));
 }
 
-/// The sentences of a page: without tags, styles, scripts, drawings, and texts that depend on the machine; the program's path is
-/// "longfat".
+/// The sentences of a page: without tags, styles, scripts, drawings, and texts that depend on the machine; the
+/// program's path is "longfat".
 fn visible(page: &str) -> String {
     let mut text = String::new();
     let mut rest = page;

@@ -378,8 +378,8 @@ impl Observed {
         self.rtt.as_micros_f64().min(least + 1000.0)
     }
 
-    /// The verdict of the test. The samples alone cannot distinguish a full link from queueing of the flow's own bursts; capacity and
-    /// available bandwidth can.
+    /// The verdict of the test. The samples alone cannot distinguish a full link from queueing of the flow's own
+    /// bursts; capacity and available bandwidth can.
     pub(crate) fn verdict(&self) -> Option<Cause> {
         let flow = self.flow.as_ref()?;
         let is_full = flow.verdict == Some(Cause::PathRate);

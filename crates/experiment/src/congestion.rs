@@ -263,7 +263,8 @@ fn is_loaded(name: &str) -> bool {
 pub fn source(cc: &Cc, path: &Path) -> Option<Source> {
     match cc {
         Cc::Named(name) | Cc::Own { name, .. } => Source::built_in(name),
-        // The text comes from the scenario, which may be read from a record. Headers are found in the directory of the file.
+        // The text comes from the scenario, which may be read from a record. Headers are found in the directory of
+        // the file.
         Cc::File { path: file, text, .. } => {
             Some(Source::File { path: folder(path).join(file), text: text.to_string() })
         }

@@ -36,7 +36,8 @@ pub struct Guest<'a> {
     pub arguments: &'a [OsString],
 }
 
-/// Output on a guest's console: messages of its kernel. The guest's programs do not write to the console: the interrupt after
+/// Output on a guest's console: messages of its kernel. The guest's programs do not write to the console: the
+/// interrupt after
 /// a write comes at a different instant in every run, and the kernel mixes that into its random numbers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConsoleOutput {

@@ -5,8 +5,8 @@
 //! root. Builds write to the cache only, and a guest to the directory that it shares.
 //!
 //! A guest boots in a second and sees this machine's files read-only. Its time is virtual (`time-travel=inf-cpu`): computing
-//! takes no time, and while all threads of the guest sleep its clock jumps to the next timer. So a guest behaves the same in every run,
-//! however busy the machine is.
+//! takes no time, and while all threads of the guest sleep its clock jumps to the next timer. So a guest behaves the
+//! same in every run, however busy the machine is.
 //!
 //! ```no_run
 //! use guest::Cache;

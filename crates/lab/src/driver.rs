@@ -234,7 +234,8 @@ impl Driver<'_> {
                 Wait::Pause => PAUSE_NS,
             };
             let after = sink.clock.after_waiting(planned, remaining.as_nanos() as u64);
-            // Arrival times during a pause are unknown. The middle of the pause is unbiased, and has half the error of its end.
+            // Arrival times during a pause are unknown. The middle of the pause is unbiased, and has half the error
+            // of its end.
             let arrival = (wait == Wait::Pause).then(|| Time(before.0.midpoint(after.0)));
             let read = read_ports(&mut self.network, &mut poll, &mut gates, &mut sink, arrival)?;
             let now = sink.now();

@@ -258,7 +258,8 @@ fn namespace_inode(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |found| found.ino())
 }
 
-/// Acquires the machine-wide busy-poll lock: its holder may poll at real-time priority on a dedicated processor. One lab of a
+/// Acquires the machine-wide busy-poll lock: its holder may poll at real-time priority on a dedicated processor. One
+/// lab of a
 /// machine holds it at a time. `None` if a lab of any user holds it. Drop, or the end of the process, releases it.
 pub(crate) fn acquire_busy_poll_lock() -> Option<UnixListener> {
     acquire_lock("longfat-spin")

@@ -1,5 +1,5 @@
-//! Common parts of records of tests between hosts, own or imported: the summary at the beginning and end, and iperf3's JSON with
-//! the series.
+//! Common parts of records of tests between hosts, own or imported: the summary at the beginning and end, and
+//! iperf3's JSON with the series.
 
 use std::path::{Path, PathBuf};
 

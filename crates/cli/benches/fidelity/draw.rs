@@ -1,5 +1,5 @@
-//! Draws the matrix of compared scenarios from a fixed seed. The choice does not depend on measured results, and is the same
-//! on any machine.
+//! Draws the matrix of compared scenarios from a fixed seed. The choice does not depend on measured results, and is
+//! the same on any machine.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Runs of the matrix, stored in a directory. Runs of the lab and of guest kernels are made once, those of the simulator each
-//! time.
+//! Runs of the matrix, stored in a directory. Runs of the lab and of guest kernels are made once, those of the
+//! simulator each time.
 //!
 //! Four labs run in parallel at real-time priority: a flow that waits for other programs sends in bursts (measured: a
 //! quarter of the goodput beside compilers). None of them polls, because that would starve the others: this program holds

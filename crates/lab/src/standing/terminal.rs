@@ -1,6 +1,7 @@
 //! Programs in the foreground of this process's terminal, as a shell with job control runs them (credentials(7), tcsetpgrp(3)).
 //!
-//! Each program gets its own process group, so that Ctrl-C reaches only this program. Programs with job control (bash, less)
+//! Each program gets its own process group, so that Ctrl-C reaches only this program. Programs with job control
+//! (bash, less)
 //! may give the terminal to other groups; this process takes it back when the program ends. Ctrl-Z has no lasting effect: a
 //! stopped program is continued, because no command could continue it later.
 #![allow(unsafe_code)]

@@ -55,10 +55,8 @@ fn clean(json: bool) -> anyhow::Result<()> {
     if json {
         return output::json(&cleaned);
     }
-    let removed = cleaned
-        .removed
-        .iter()
-        .map(|e| format!("removed leftovers of process {} ({})", e.pid, e.scenario));
+    let removed =
+        cleaned.removed.iter().map(|e| format!("removed leftovers of process {} ({})", e.pid, e.scenario));
     let alive = cleaned
         .alive
         .iter()

@@ -2,7 +2,7 @@
 //! output, groups, and what a picture says about few runs. And the pictures and documents of `sweep` that
 //! they start from.
 
-use crate::common::{TestDir, SMALL};
+use crate::common::{SMALL, TestDir};
 use serde_json::Value;
 
 /// SMALL with random loss, so that repeats differ.

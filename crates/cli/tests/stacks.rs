@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{TestDir, SMALL};
+use crate::common::{SMALL, TestDir};
 
 /// The first run of `longfat run s.toml` with these arguments.
 fn run(place: &TestDir, args: &[&str]) -> Value {

@@ -785,7 +785,8 @@ fn published_figures() {
             r#"metric = "flows.bulk.goodput""#,
             r#"metric = "links.s1-s2.utilization"
 between = ["1s", "2s"]"#,
-            r#"f.toml:36:11: only the goodput of a flow has parts; write metric = "flows.NAME.goodput""#,
+            "f.toml:36:11: only the goodput of a flow has parts; write metric = \"flows.NAME.goodput\"\n\
+             f.toml:37:9: value: `3gbit` does not begin with a number; write for example 98% or 2.39",
         ),
         (
             r#"metric = "flows.bulk.goodput""#,
@@ -809,7 +810,7 @@ against = "rneo""#,
             r#"metric = "flows.bulk.goodput""#,
             r#"metric = "flows.bulk.goodput"
 known_miss = { simulator = "why" }"#,
-            r#"f.toml:36:16: unknown key "simulator" in a text per engine; did you mean "sim"?"#,
+            r#"f.toml:36:16: unknown key "simulator" in a text per engine; expected one of: model, sim, lab, kernel"#,
         ),
         (
             "flows.bulk.goodput",

@@ -54,11 +54,11 @@ const volatile __u32 initial_ssthresh = 0;
 extern unsigned long CONFIG_HZ __kconfig;
 
 struct bic {
-	__u32 w_max;	   /* window before the last reduction; 0: none yet */
-	__u32 count;	   /* acknowledged segments per segment of growth */
-	__u32 count_cwnd;  /* window of the last computation of `count`; 0: none yet */
-	__u32 count_time;  /* its time, in jiffies */
-	__u32 per_ack;	   /* mean of the segments per ACK, in 1/16 */
+	__u32 w_max;	  /* window before the last reduction; 0: none yet */
+	__u32 count;	  /* acknowledged segments per segment of growth */
+	__u32 count_cwnd; /* window of the last computation of `count`; 0: none yet */
+	__u32 count_time; /* its time, in jiffies */
+	__u32 per_ack;	  /* mean of the segments per ACK, in 1/16 */
 };
 
 extern __u32 tcp_slow_start(struct tcp_sock *tp, __u32 acked) __ksym;

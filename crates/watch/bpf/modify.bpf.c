@@ -18,9 +18,9 @@ static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)137;
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 struct clamp {
-	u32 wanted;   /* segments; 0: only read */
-	u32 current;  /* segments, after the change; 0: the connection was not visited */
-	s32 error;    /* of bpf_setsockopt(), 0 or -errno */
+	u32 wanted;  /* segments; 0: only read */
+	u32 current; /* segments, after the change; 0: the connection was not visited */
+	s32 error;   /* of bpf_setsockopt(), 0 or -errno */
 };
 
 struct {

@@ -497,7 +497,7 @@ fn a_udp_sender_gives_up_on_a_stopped_server_after_rcv_timeout() {
         let has_ended = client.ends_within(Duration::from_secs(20));
         (client, has_ended)
     };
-    // On a busy machine the server may be stopped before it has told the client to start: then the client waits in the queue.
+    // On a busy machine the server may be stopped before it sends the client the start of the test: then the client waits in its queue.
     let mut client = None;
     for _ in 0..3 {
         let (tried, has_ended) = start_and_stop_server();

@@ -1,15 +1,16 @@
 //! Compares published figures with measured and predicted ones.
 
-use scenario::{
-    Across, Comparison, KNEE_TOLERANCE, Kind, LinkMetric, Metric, MetricPath, Published, RunMetric,
-};
+use scenario::{Across, Comparison, KNEE_TOLERANCE, Kind, MetricPath, Published};
 use schema::{
-    EngineName, EngineVerdict, FigureBound, FigureKind, FlowSummary, KernelFigure, LinkDirection,
-    PublishedResult, PublishedVerdict, RunSummary,
+    EngineName, EngineVerdict, FigureBound, FigureKind, KernelFigure, PublishedResult, PublishedVerdict,
+    RunSummary,
 };
 use units::sorted_releases;
 
-use crate::reliability::{self, Unreliability};
+use crate::{
+    reliability::{self, Unreliability},
+    run_figure,
+};
 
 /// Why the model has no figure if no other reason is known.
 const NO_CLOSED_FORM: &str = "the model has no closed form for it";
@@ -160,10 +161,9 @@ fn across_runs(published: &Published, runs: &[&RunSummary], predictions: &impl P
             let values = all(variants)?;
             let sizes = variants.iter().map(|name| predictions.buffer_bytes(name, flow, *is_send_buffer));
             let sizes: Vec<f64> = sizes.collect::<Option<_>>()?;
+            let level = (1.0 - KNEE_TOLERANCE) * largest(&values);
             let mut points: Vec<(f64, f64)> = sizes.into_iter().zip(values).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let level =
-                (1.0 - KNEE_TOLERANCE) * points.iter().map(|(_, y)| *y).fold(f64::NEG_INFINITY, f64::max);
             let first = points.iter().rposition(|(_, y)| *y < level).map_or(0, |below| below + 1);
             points.get(first)?.0
         }
@@ -241,101 +241,23 @@ pub fn value(published: &Published, run: &RunSummary) -> Option<f64> {
             let flow = run.flows.iter().find(|f| f.name == *flow)?;
             flow.parts.iter().find(|part| part.from_s == from && part.to_s == to)?.goodput_bps
         }
-        _ => figure(&published.figure, run)?,
+        _ => run_figure::figure(&published.figure, run)?,
     };
     match &published.over {
         None => Some(figure),
-        Some(over) => Some(figure / self::figure(over, run)?).filter(|ratio| ratio.is_finite()),
-    }
-}
-
-/// A figure of a run in its unit. `None` for closed forms, which need no run.
-pub fn figure(figure: &MetricPath, run: &RunSummary) -> Option<f64> {
-    match figure {
-        MetricPath::Flow { flow, metric: of } => metric(run.flows.iter().find(|f| f.name == *flow)?, *of),
-        MetricPath::Link { link, direction, metric } => {
-            let direction = LinkDirection::from(direction.name());
-            let link = run.links.iter().find(|l| l.name == *link && l.direction == direction)?;
-            match metric {
-                LinkMetric::Utilization => link.utilization,
-                LinkMetric::MeanQueue => Some(link.mean_queue_bytes),
-                LinkMetric::MaxQueue => Some(link.max_queue_bytes as f64),
-            }
-        }
-        MetricPath::Run(RunMetric::Goodput) => {
-            let goodputs: Vec<f64> = run.flows.iter().filter_map(|f| f.goodput_bps).collect();
-            (!goodputs.is_empty()).then(|| goodputs.iter().sum())
-        }
-        MetricPath::Run(RunMetric::Jain) => run.fairness_jain,
-        MetricPath::Run(RunMetric::SteadyFrom) => {
-            let flows = run.flows.iter().filter(|flow| flow.has_window());
-            let settled: Vec<f64> = flows.map(|flow| flow.steady_from_s).collect::<Option<_>>()?;
-            settled.into_iter().reduce(f64::max)
-        }
-        MetricPath::Run(RunMetric::Transfer) => transfers(run)?.into_iter().reduce(f64::max),
-        MetricPath::Run(RunMetric::ShutDown) => {
-            let times = transfers(run)?;
-            Some(times.iter().copied().reduce(f64::max)? - times.iter().copied().reduce(f64::min)?)
-        }
-        MetricPath::Run(RunMetric::JainMtu) => {
-            jain(run, |flow| Some(flow.goodput_bps? / flow.mss_bytes? as f64))
-        }
-        MetricPath::Run(RunMetric::JainRtt) => jain(run, |flow| Some(flow.goodput_bps? * flow.min_rtt_us?)),
-        MetricPath::ClosedForm { .. } => None,
-    }
-}
-
-/// The time that each flow with a window takes for its bytes, seconds; `None` if one has no goodput.
-fn transfers(run: &RunSummary) -> Option<Vec<f64>> {
-    let flows = run.flows.iter().filter(|flow| flow.has_window());
-    let times: Vec<f64> =
-        flows.map(|flow| Some(flow.bytes? as f64 * 8.0 / flow.goodput_bps?)).collect::<Option<_>>()?;
-    (!times.is_empty()).then_some(times)
-}
-
-/// Jain's index of all flows with a window; `None` if a flow lacks what `weighted` needs.
-fn jain(run: &RunSummary, weighted: impl Fn(&FlowSummary) -> Option<f64>) -> Option<f64> {
-    let flows = run.flows.iter().filter(|flow| flow.has_window());
-    model::jain_index(&flows.map(weighted).collect::<Option<Vec<f64>>>()?)
-}
-
-/// A flow's figure in the metric's unit.
-pub fn metric(flow: &FlowSummary, metric: Metric) -> Option<f64> {
-    let seconds = |us: Option<f64>| us.map(|us| us * 1e-6);
-    let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
-    match metric {
-        Metric::Goodput => flow.goodput_bps,
-        Metric::SteadyGoodput => flow.steady_goodput_bps,
-        Metric::SteadyFrom => flow.steady_from_s,
-        Metric::MinRtt => seconds(flow.min_rtt_us),
-        Metric::MeanRtt => seconds(flow.mean_rtt_us),
-        Metric::MedianRtt => seconds(flow.median_rtt_us),
-        Metric::MaxRtt => seconds(flow.max_rtt_us),
-        Metric::FirstRtt => seconds(flow.first_rtt_us),
-        Metric::MdevRtt => seconds(flow.mdev_rtt_us),
-        Metric::MeanCwnd => bytes(flow.mean_cwnd_bytes),
-        Metric::MaxCwnd => bytes(flow.max_cwnd_bytes),
-        Metric::ReceiveWindow => bytes(flow.max_rcv_wnd_bytes),
-        Metric::RetransmittedShare => {
-            let sent = flow.sent_segs.filter(|sent| *sent > 0)?;
-            Some(flow.retransmitted_segs? as f64 / sent as f64)
-        }
-        Metric::Recovery => flow.recovery_s,
-        Metric::LossShare => flow.loss_share,
-        Metric::Jitter => seconds(flow.jitter_us),
-        Metric::MeanOwd => seconds(flow.mean_owd_us),
+        Some(over) => Some(figure / run_figure::figure(over, run)?).filter(|ratio| ratio.is_finite()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use scenario::ScenarioFile;
-    use schema::{Quality, Reliability};
+    use schema::{FlowSummary, LinkDirection, Quality, Reliability};
 
     use super::*;
 
-    const PUBLISHED: &str = r#"
-duration = "1s"
+    const NETWORK: &str = r#"
+duration = "9s"
 hosts.a.address = "10.0.0.1/24"
 hosts.b.address = "10.0.0.2/24"
 [[links]]
@@ -344,6 +266,8 @@ ends = ["a", "b"]
 name = "f"
 from = "a"
 to = "b"
+"#;
+    const PUBLISHED: &str = r#"
 [[published]]
 id = "X"
 metric = "flows.f.goodput"
@@ -375,8 +299,13 @@ why = "because"
         }
     }
 
+    /// The network with these tables.
+    fn parse(tables: &str) -> ScenarioFile {
+        ScenarioFile::parse("x.toml", &format!("{NETWORK}{tables}")).unwrap()
+    }
+
     fn verdict(kernel: &str, goodput: f64, reliable: bool) -> PublishedVerdict {
-        let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
+        let file = parse(PUBLISHED);
         let runs = [run("lab", goodput, reliable)];
         compare(file.published(), &runs, kernel, &Fixed { figure: Some(0.9e9), ..Fixed::default() })[0]
             .verdict
@@ -403,7 +332,7 @@ why = "because"
     /// Replaces one line of `PUBLISHED` and compares its first figure with these runs.
     fn compare_replaced(line: &str, by: &str, runs: &[RunSummary]) -> PublishedResult {
         assert!(PUBLISHED.contains(line), "{line}");
-        let file = ScenarioFile::parse("x.toml", &PUBLISHED.replace(line, by)).unwrap();
+        let file = parse(&PUBLISHED.replace(line, by));
         compare(file.published(), runs, "6.1.0", &Fixed::default()).remove(0)
     }
 
@@ -432,7 +361,7 @@ why = "because"
 
     #[test]
     fn the_prediction_for_the_published_kernel_is_added_if_the_kernel_differs() {
-        let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
+        let file = parse(PUBLISHED);
         let known = Fixed { figure: Some(0.9e9), ..Fixed::default() };
         let result = |kernel| compare(file.published(), &[], kernel, &known)[0].model_published_kernel;
         assert_eq!((result("6.1.0"), result("6.18.0")), (None, Some(0.9e9)));
@@ -496,7 +425,7 @@ why = "because"
 
     #[test]
     fn a_figure_on_another_kernel_decides_only_alone() {
-        let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
+        let file = parse(PUBLISHED);
         let simulated = RunSummary { kernel: Some("6.1".into()), ..run("sim", 1e9, true) };
         let runs = [run("lab", 2e9, true), simulated];
         assert_eq!(
@@ -517,7 +446,7 @@ why = "because"
         assert_eq!((verdict("model"), verdict("sim")), (PublishedVerdict::Missed, PublishedVerdict::Within));
         assert_eq!(result.verdict, PublishedVerdict::Missed, "agreement of one engine hides no miss");
 
-        let file = ScenarioFile::parse("x.toml", PUBLISHED).unwrap();
+        let file = parse(PUBLISHED);
         let ignores = Fixed { ignores: Some("it ignores losses".into()), ..Fixed::default() };
         let result = compare(file.published(), &runs, "6.1.0", &ignores).remove(0);
         assert_eq!((result.verdict, result.model), (PublishedVerdict::Within, None), "no number by accident");
@@ -534,15 +463,6 @@ why = "because"
     }
 
     const SEVERAL: &str = r#"
-duration = "9s"
-hosts.a.address = "10.0.0.1/24"
-hosts.b.address = "10.0.0.2/24"
-[[links]]
-ends = ["a", "b"]
-[[flows]]
-name = "f"
-from = "a"
-to = "b"
 [[variants]]
 name = "b10"
 seed = 2
@@ -559,7 +479,7 @@ metric = "flows.f.goodput"
 
     /// The figure of the simulated goodputs of b10, b20 and b30.
     fn several(keys: &str, goodputs: [f64; 3]) -> PublishedResult {
-        let file = ScenarioFile::parse("x.toml", &format!("{SEVERAL}{keys}")).unwrap();
+        let file = parse(&format!("{SEVERAL}{keys}"));
         let of = |(name, goodput): (&str, f64)| RunSummary {
             variant: Some(name.into()),
             ..run("sim", goodput, true)
@@ -593,7 +513,7 @@ metric = "flows.f.goodput"
     #[test]
     fn a_part_of_a_run_has_its_figure() {
         let part = "variant = \"b10\"\nbetween = [\"5s\", \"5.08s\"]\nvalue = \"<1mbit\"";
-        let file = ScenarioFile::parse("x.toml", &format!("{SEVERAL}{part}")).unwrap();
+        let file = parse(&format!("{SEVERAL}{part}"));
         let mut one = RunSummary { variant: Some("b10".into()), ..run("sim", 1e9, true) };
         let of = |one: &RunSummary| {
             compare(file.published(), std::slice::from_ref(one), "6.1.0", &Fixed::default()).remove(0)
@@ -601,40 +521,5 @@ metric = "flows.f.goodput"
         assert_eq!(of(&one).verdict, PublishedVerdict::NotRun, "no such part");
         one.flows[0].parts = vec![schema::PartGoodput { from_s: 5.0, to_s: 5.08, goodput_bps: 2e6 }];
         assert_eq!((of(&one).sim, of(&one).verdict), (Some(2e6), PublishedVerdict::Missed));
-    }
-
-    #[test]
-    fn a_run_has_the_times_of_its_start_and_its_end() {
-        let mut one = run("sim", 1e8, true);
-        let flow = |bytes, goodput, settled| FlowSummary {
-            kind: schema::FlowKind::Tcp,
-            bytes: Some(bytes),
-            goodput_bps: Some(goodput),
-            steady_from_s: Some(settled),
-            ..FlowSummary::default()
-        };
-        one.flows = vec![flow(1_000_000, 8e5, 1.0), flow(1_000_000, 1e6, 2.0)];
-        let of = |metric| figure(&MetricPath::Run(metric), &one);
-        assert_eq!((of(RunMetric::Transfer), of(RunMetric::ShutDown)), (Some(10.0), Some(2.0)));
-        assert_eq!(of(RunMetric::SteadyFrom), Some(2.0));
-    }
-
-    #[test]
-    fn fairness_is_plain_or_weighted() {
-        let mut one = run("sim", 1e8, true);
-        let flow = |mss, rtt, goodput| FlowSummary {
-            kind: schema::FlowKind::Tcp,
-            mss_bytes: Some(mss),
-            min_rtt_us: Some(rtt),
-            goodput_bps: Some(goodput),
-            ..FlowSummary::default()
-        };
-        one.flows = vec![flow(3000, 100.0, 1e8), flow(9000, 100.0, 3e8)];
-        let of = |metric, one: &RunSummary| figure(&MetricPath::Run(metric), one).unwrap();
-        assert!((of(RunMetric::JainMtu, &one) - 1.0).abs() < 1e-9, "in proportion to the packets");
-        assert!((of(RunMetric::JainRtt, &one) - 0.8).abs() < 1e-9, "equal round-trip times: as plain");
-        one.flows = vec![flow(1500, 200.0, 1e8), flow(1500, 100.0, 2e8)];
-        assert!((of(RunMetric::JainRtt, &one) - 1.0).abs() < 1e-9, "equal windows");
-        assert!((of(RunMetric::JainMtu, &one) - 0.9).abs() < 1e-9);
     }
 }

@@ -4,7 +4,7 @@
 use scenario::{LinkMetric, Metric, MetricPath, Published};
 use schema::{LinkDirection, RunSummary};
 
-use crate::published::{figure, value};
+use crate::{published::value, run_figure::figure};
 
 /// Why a figure of a run is unreliable.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -2,9 +2,9 @@
 //! again.
 
 use scenario::{Direction, LinkMetric, Metric, MetricPath, RunMetric};
-use schema::{LinkDirection, RunSummary, nearest_names};
+use schema::{FlowSummary, LinkDirection, RunSummary, nearest_names};
 
-use crate::{Error, Result, published};
+use crate::{Error, Result};
 
 /// A metric that runs have, as in `flows.bulk.goodput`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl RunFigure {
 
     /// Its value in a run; `None` where the run has none.
     pub fn of(&self, run: &RunSummary) -> Option<f64> {
-        published::figure(&self.path, run).filter(|value| value.is_finite())
+        figure(&self.path, run).filter(|value| value.is_finite())
     }
 }
 
@@ -79,9 +79,87 @@ fn paths(runs: &[&RunSummary]) -> Vec<MetricPath> {
     paths
 }
 
+/// A figure of a run in its unit. `None` for closed forms, which need no run.
+pub fn figure(figure: &MetricPath, run: &RunSummary) -> Option<f64> {
+    match figure {
+        MetricPath::Flow { flow, metric: of } => metric(run.flows.iter().find(|f| f.name == *flow)?, *of),
+        MetricPath::Link { link, direction, metric } => {
+            let direction = LinkDirection::from(direction.name());
+            let link = run.links.iter().find(|l| l.name == *link && l.direction == direction)?;
+            match metric {
+                LinkMetric::Utilization => link.utilization,
+                LinkMetric::MeanQueue => Some(link.mean_queue_bytes),
+                LinkMetric::MaxQueue => Some(link.max_queue_bytes as f64),
+            }
+        }
+        MetricPath::Run(RunMetric::Goodput) => {
+            let goodputs: Vec<f64> = run.flows.iter().filter_map(|f| f.goodput_bps).collect();
+            (!goodputs.is_empty()).then(|| goodputs.iter().sum())
+        }
+        MetricPath::Run(RunMetric::Jain) => run.fairness_jain,
+        MetricPath::Run(RunMetric::SteadyFrom) => {
+            let flows = run.flows.iter().filter(|flow| flow.has_window());
+            let settled: Vec<f64> = flows.map(|flow| flow.steady_from_s).collect::<Option<_>>()?;
+            settled.into_iter().reduce(f64::max)
+        }
+        MetricPath::Run(RunMetric::Transfer) => transfers(run)?.into_iter().reduce(f64::max),
+        MetricPath::Run(RunMetric::ShutDown) => {
+            let times = transfers(run)?;
+            Some(times.iter().copied().reduce(f64::max)? - times.iter().copied().reduce(f64::min)?)
+        }
+        MetricPath::Run(RunMetric::JainMtu) => {
+            jain(run, |flow| Some(flow.goodput_bps? / flow.mss_bytes? as f64))
+        }
+        MetricPath::Run(RunMetric::JainRtt) => jain(run, |flow| Some(flow.goodput_bps? * flow.min_rtt_us?)),
+        MetricPath::ClosedForm { .. } => None,
+    }
+}
+
+/// The time that each flow with a window takes for its bytes, seconds; `None` if one has no goodput.
+fn transfers(run: &RunSummary) -> Option<Vec<f64>> {
+    let flows = run.flows.iter().filter(|flow| flow.has_window());
+    let times: Vec<f64> =
+        flows.map(|flow| Some(flow.bytes? as f64 * 8.0 / flow.goodput_bps?)).collect::<Option<_>>()?;
+    (!times.is_empty()).then_some(times)
+}
+
+/// Jain's index of all flows with a window; `None` if a flow lacks what `weighted` needs.
+fn jain(run: &RunSummary, weighted: impl Fn(&FlowSummary) -> Option<f64>) -> Option<f64> {
+    let flows = run.flows.iter().filter(|flow| flow.has_window());
+    model::jain_index(&flows.map(weighted).collect::<Option<Vec<f64>>>()?)
+}
+
+/// A flow's figure in the metric's unit.
+pub fn metric(flow: &FlowSummary, metric: Metric) -> Option<f64> {
+    let seconds = |us: Option<f64>| us.map(|us| us * 1e-6);
+    let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+    match metric {
+        Metric::Goodput => flow.goodput_bps,
+        Metric::SteadyGoodput => flow.steady_goodput_bps,
+        Metric::SteadyFrom => flow.steady_from_s,
+        Metric::MinRtt => seconds(flow.min_rtt_us),
+        Metric::MeanRtt => seconds(flow.mean_rtt_us),
+        Metric::MedianRtt => seconds(flow.median_rtt_us),
+        Metric::MaxRtt => seconds(flow.max_rtt_us),
+        Metric::FirstRtt => seconds(flow.first_rtt_us),
+        Metric::MdevRtt => seconds(flow.mdev_rtt_us),
+        Metric::MeanCwnd => bytes(flow.mean_cwnd_bytes),
+        Metric::MaxCwnd => bytes(flow.max_cwnd_bytes),
+        Metric::ReceiveWindow => bytes(flow.max_rcv_wnd_bytes),
+        Metric::RetransmittedShare => {
+            let sent = flow.sent_segs.filter(|sent| *sent > 0)?;
+            Some(flow.retransmitted_segs? as f64 / sent as f64)
+        }
+        Metric::Recovery => flow.recovery_s,
+        Metric::LossShare => flow.loss_share,
+        Metric::Jitter => seconds(flow.jitter_us),
+        Metric::MeanOwd => seconds(flow.mean_owd_us),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use schema::{FlowSummary, LinkSummary};
+    use schema::LinkSummary;
 
     use super::*;
 
@@ -127,5 +205,40 @@ mod tests {
         assert!(error("flows.bulk.godput").contains("nearest are flows.bulk.goodput"));
         assert!(error("flows.bulk.goodput").contains("none of these runs has a value"));
         assert!(error("model.bulk.bdp_bytes").contains("have no metric"));
+    }
+
+    #[test]
+    fn a_run_has_the_times_of_its_start_and_its_end() {
+        let mut one = run(Some(1e8));
+        let flow = |bytes, goodput, settled| FlowSummary {
+            kind: schema::FlowKind::Tcp,
+            bytes: Some(bytes),
+            goodput_bps: Some(goodput),
+            steady_from_s: Some(settled),
+            ..FlowSummary::default()
+        };
+        one.flows = vec![flow(1_000_000, 8e5, 1.0), flow(1_000_000, 1e6, 2.0)];
+        let of = |metric| figure(&MetricPath::Run(metric), &one);
+        assert_eq!((of(RunMetric::Transfer), of(RunMetric::ShutDown)), (Some(10.0), Some(2.0)));
+        assert_eq!(of(RunMetric::SteadyFrom), Some(2.0));
+    }
+
+    #[test]
+    fn fairness_is_plain_or_weighted() {
+        let mut one = run(Some(1e8));
+        let flow = |mss, rtt, goodput| FlowSummary {
+            kind: schema::FlowKind::Tcp,
+            mss_bytes: Some(mss),
+            min_rtt_us: Some(rtt),
+            goodput_bps: Some(goodput),
+            ..FlowSummary::default()
+        };
+        one.flows = vec![flow(3000, 100.0, 1e8), flow(9000, 100.0, 3e8)];
+        let of = |metric, one: &RunSummary| figure(&MetricPath::Run(metric), one).unwrap();
+        assert!((of(RunMetric::JainMtu, &one) - 1.0).abs() < 1e-9, "in proportion to the packets");
+        assert!((of(RunMetric::JainRtt, &one) - 0.8).abs() < 1e-9, "equal round-trip times: as plain");
+        one.flows = vec![flow(1500, 200.0, 1e8), flow(1500, 100.0, 2e8)];
+        assert!((of(RunMetric::JainRtt, &one) - 1.0).abs() < 1e-9, "equal windows");
+        assert!((of(RunMetric::JainMtu, &one) - 0.9).abs() < 1e-9);
     }
 }

@@ -1,6 +1,6 @@
 //! The settings of the machine for which a class sheet was written, and how this machine differs from it.
 
-use std::fs;
+use crate::flow_context::machine_setting;
 
 /// Settings of hosts that a scenario does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl SheetDefaults {
 
     /// The settings in which this machine differs. A setting that it does not have is left out.
     pub fn differences(&self) -> Vec<Difference> {
-        self.differences_from(|name| fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok())
+        self.differences_from(machine_setting)
     }
 
     fn differences_from(&self, read: impl Fn(&str) -> Option<String>) -> Vec<Difference> {
@@ -78,9 +78,9 @@ impl SheetDefaults {
 /// Whether this machine restricts a congestion control to its own namespace (tcp_set_default_congestion_control,
 /// net/ipv4/tcp_cong.c).
 fn is_restricted(sysctl: &str, value: &str) -> bool {
-    let allowed = || fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    let allowed = || machine_setting("net.ipv4.tcp_allowed_congestion_control");
     sysctl == "net.ipv4.tcp_congestion_control"
-        && allowed().is_ok_and(|all| !all.split_whitespace().any(|name| name == value))
+        && allowed().is_some_and(|all| !all.split_whitespace().any(|name| name == value))
 }
 
 #[cfg(test)]

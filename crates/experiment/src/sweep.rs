@@ -7,7 +7,7 @@ use schema::{RunSummary, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField,
 
 use crate::{
     Error, Experiment, Job, Result, RunOptions, Selection, batch::run_all_for_summaries,
-    confidence::half_width, published, recorded_runs::RecordedRuns,
+    confidence::half_width, recorded_runs::RecordedRuns, run_figure,
 };
 
 /// A run of a point.
@@ -104,7 +104,7 @@ impl<'a> SweepPlan<'a> {
 
     /// The sweep of the metric `measured` in these runs.
     fn sweep(&self, runs: &[PointRun<'_>], measured: &MetricPath) -> Sweep {
-        let points = points(runs, &self.fields, |run| published::figure(measured, run));
+        let points = points(runs, &self.fields, |run| run_figure::figure(measured, run));
         let swept = self::fields(&self.fields, &points);
         let knees = knees(runs, &points, &swept, &measured.to_string());
         Sweep {

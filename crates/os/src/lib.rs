@@ -6,6 +6,7 @@
 
 mod clock;
 mod device;
+pub mod file;
 pub mod netlink;
 mod poll;
 mod process;

@@ -182,7 +182,7 @@ fn apply_all(
             fs::create_dir_all(parent).attempted(|| format!("create {}", parent.display()))?;
         }
         step("write the file");
-        journal::replace_file(&file.path, file.after.as_bytes(), FILE_MODE)
+        os::file::replace(&file.path, file.after.as_bytes(), FILE_MODE)
             .attempted(|| format!("write {}", file.path.display()))?;
     }
     for (name, value) in &requested.settings {
@@ -306,11 +306,11 @@ fn restore_file(file: &FileChange) -> io::Result<()> {
         return Ok(());
     }
     match &file.before {
-        Some((text, mode)) => journal::replace_file(&file.path, text.as_bytes(), *mode)?,
-        None => journal::remove(&file.path)?,
+        Some((text, mode)) => os::file::replace(&file.path, text.as_bytes(), *mode)?,
+        None => os::file::remove(&file.path)?,
     }
-    journal::remove(&journal::temporary_path(&file.path))?;
-    journal::sync_directory(&file.path)?;
+    os::file::remove(&os::file::temporary_path(&file.path))?;
+    os::file::sync_directory(&file.path)?;
     match file.path.parent() {
         // rmdir fails if it is not empty: others may have created files there.
         Some(parent) if file.made_directory => drop(fs::remove_dir(parent)),
@@ -323,9 +323,9 @@ fn restore_file(file: &FileChange) -> io::Result<()> {
 fn remove_journal(paths: &HostPaths, step: &mut impl FnMut(&str)) -> Result<(), Error> {
     let path = paths.journal_path();
     step("remove the journal");
-    journal::remove(&journal::temporary_path(&path))
-        .and_then(|()| journal::remove(&path))
-        .and_then(|()| journal::sync_directory(&path))
+    os::file::remove(&os::file::temporary_path(&path))
+        .and_then(|()| os::file::remove(&path))
+        .and_then(|()| os::file::sync_directory(&path))
         .attempted(|| format!("remove {}", path.display()))?;
     step("remove the journal's directory");
     // rmdir fails if it is not empty: it may contain another namespace's journal.

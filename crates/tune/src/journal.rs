@@ -3,9 +3,9 @@
 
 use std::{
     fs::{self, DirBuilder, File},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
-    path::{Path, PathBuf},
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::PathBuf,
 };
 
 use serde::{Deserialize, Serialize};
@@ -117,7 +117,7 @@ impl Journal {
     pub(crate) fn write(&self, paths: &HostPaths) -> Result<(), Error> {
         let path = paths.journal_path();
         let text = serde_json::to_string_pretty(self).map_err(io::Error::from);
-        text.and_then(|text| replace_file(&path, text.as_bytes(), 0o600))
+        text.and_then(|text| os::file::replace(&path, text.as_bytes(), 0o600))
             .attempted(|| format!("write {}", path.display()))
     }
 }
@@ -135,44 +135,10 @@ pub(crate) fn lock(paths: &HostPaths) -> Result<File, Error> {
     Ok(file)
 }
 
-/// The temporary file, in the same directory, in which `path` is written before the rename.
-pub(crate) fn temporary_path(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".longfat-new");
-    path.with_file_name(name)
-}
-
-/// Replaces a file atomically: other processes, and the machine after a power failure, see either the new or
-/// the old contents.
-pub(crate) fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let temporary = temporary_path(path);
-    let mut file = File::create(&temporary)?;
-    file.set_permissions(fs::Permissions::from_mode(mode))?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
-    sync_directory(path)
-}
-
-/// Makes a change of the file's name durable (fsync(2) of its directory).
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
-/// Removes a file, if it exists.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn paths(directory: &Path) -> HostPaths {

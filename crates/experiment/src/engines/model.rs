@@ -22,7 +22,8 @@ use crate::{
     congestion::settings,
     flow_context::{FlowPath, buffers, setting},
     nothing_arrived,
-    published::{Predictions, metric as metric_of},
+    published::Predictions,
+    run_figure::metric as metric_of,
 };
 
 /// Assumed if the kernel's version is unknown.

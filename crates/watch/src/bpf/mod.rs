@@ -11,3 +11,4 @@ pub use contract::{BpfSample, SocketEvent, SocketEventKind};
 pub(crate) use contract::{RawBpfSample, SamplingPass};
 pub(crate) use requirements::unmet_requirement;
 pub use tracer::BpfTracer;
+pub(crate) use tracer::{silence_libbpf, walk_connections};

@@ -75,8 +75,7 @@ impl BpfTracer {
                 contract::MAX_NAMESPACES
             )));
         }
-        // By default libbpf prints to the terminal; its errors contain the same text.
-        libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
+        silence_libbpf();
         let mut builder = ObjectBuilder::default();
         let mut open = builder
             .name("longfat")
@@ -202,12 +201,7 @@ impl BpfTracer {
     /// # Errors
     /// If this user may not enter the namespace.
     pub fn assign_slots(&self, namespace: &NetNamespace) -> Result<(), Error> {
-        let link = &self.slot_iterator;
-        // An iterator walks the namespace in which it was created.
-        namespace.run(move || {
-            let walk = || Iter::new(link).map_err(io::Error::other)?.read_to_end(&mut Vec::new());
-            walk().attempted(|| "walk the connections".into()).map(drop)
-        })
+        walk_connections(&self.slot_iterator, namespace)
     }
 
     /// Samples the connections in the first `slot_count` slots. Calls `receive` with the sample of each
@@ -255,6 +249,20 @@ impl BpfTracer {
         let word = bytes.and_then(|bytes| bytes.get(..8)?.try_into().ok());
         word.map_or(0, u64::from_ne_bytes)
     }
+}
+
+/// By default libbpf prints to the terminal; its errors contain the same text.
+pub(crate) fn silence_libbpf() {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
+}
+
+/// Runs an iterator over all connections of a namespace.
+pub(crate) fn walk_connections(iterator: &Link, namespace: &NetNamespace) -> Result<(), Error> {
+    // An iterator walks the namespace in which it was created.
+    namespace.run(move || {
+        let walk = || Iter::new(iterator).map_err(io::Error::other)?.read_to_end(&mut Vec::new());
+        walk().attempted(|| "walk the connections".into()).map(drop)
+    })
 }
 
 /// Runs a program (BPF_PROG_TEST_RUN) with these words as its context.

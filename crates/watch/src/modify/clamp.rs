@@ -1,11 +1,15 @@
 //! The maximum congestion window of connections, by the eBPF iterator of bpf/modify.bpf.c.
 
-use std::io::{self, Read};
+use std::io;
 
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
 use super::{journal::Entry, setting::Setting};
-use crate::{Error, NetNamespace, bpf::unmet_requirement, error::Attempted};
+use crate::{
+    Error, NetNamespace,
+    bpf::{silence_libbpf, unmet_requirement, walk_connections},
+    error::Attempted,
+};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/modify.bpf.o"));
 /// No limit, as the kernel initializes it (net/ipv4/tcp.c); and the largest limit that can be set.
@@ -34,8 +38,7 @@ fn refused(operation: &str, error: &libbpf_rs::Error) -> Error {
 impl ClampProgram {
     /// Loads the program.
     pub(crate) fn load() -> Result<ClampProgram, Error> {
-        // By default libbpf prints to the terminal; its errors contain the same text.
-        libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
+        silence_libbpf();
         let object = ObjectBuilder::default()
             .name("longfat_modify")
             .and_then(|builder| builder.open_memory(OBJECT))
@@ -68,12 +71,7 @@ impl ClampProgram {
         let mut value = [0; CLAMP_BYTES];
         value[..4].copy_from_slice(&wanted.to_ne_bytes());
         self.clamps.update(&key, &value, MapFlags::ANY).map_err(|e| refused("store a connection", &e))?;
-        let link = &self.iterator;
-        // An iterator walks the namespace in which it was created.
-        let walked = namespace.run(move || {
-            let walk = || Iter::new(link).map_err(io::Error::other)?.read_to_end(&mut Vec::new());
-            walk().attempted(|| "walk the connections".into()).map(drop)
-        });
+        let walked = walk_connections(&self.iterator, namespace);
         let result = self.clamps.lookup(&key, MapFlags::ANY);
         let _ = self.clamps.delete(&key);
         walked?;

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -75,16 +75,9 @@ impl ModificationJournal {
     pub(crate) fn write(&self) -> Result<(), Error> {
         let write = || {
             if self.entries.is_empty() {
-                return match fs::remove_file(&self.path) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                    _ => Ok(()),
-                };
+                return os::file::remove(&self.path);
             }
-            let beside = self.path.with_extension("new");
-            let mut file = File::create(&beside)?;
-            file.write_all(serde_json::to_string(&self.entries)?.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&beside, &self.path)
+            os::file::replace(&self.path, serde_json::to_string(&self.entries)?.as_bytes(), 0o600)
         };
         write().attempted(|| format!("write {}", self.path.display()))
     }

@@ -77,7 +77,7 @@ pub struct WatchArgs {
 
     /// Change a setting of the connections that match FILTER, as in `--set pacing=100mbit` (repeatable)
     #[arg(
-        long, value_name = "KEY=VALUE", value_parser = modify::setting, help_heading = "Change connections",
+        long, value_name = "KEY=VALUE", help_heading = "Change connections",
         conflicts_with_all = ["restore", "once", "record", "events", "per_ack", "no_bpf", "prometheus", "duration"]
     )]
     set: Vec<watch::modify::Setting>,

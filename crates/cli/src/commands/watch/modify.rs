@@ -5,18 +5,13 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use watch::{
     Filter, TracingMode, Watcher,
-    modify::{ModificationJournal, ModifiedConnection, Modifier, Setting, is_modifiable},
+    modify::{ModificationJournal, ModifiedConnection, Modifier, is_modifiable},
 };
 
 use super::{WatchArgs, places};
 use crate::{exit::Exit, output};
 
 const SCHEMA: &str = "longfat.watch.set/1";
-
-/// Parses a setting of `--set`.
-pub fn setting(text: &str) -> Result<Setting, String> {
-    text.parse()
-}
 
 /// Changes the connections that match the filter.
 pub fn set(args: &WatchArgs, text: &str, filter: Filter, json: bool) -> anyhow::Result<()> {

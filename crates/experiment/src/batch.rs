@@ -1,5 +1,5 @@
-//! Batches of runs. Simulations and guests run in parallel on all cores. Lab runs follow one after another, because parallel
-//! load would disturb them. Results do not depend on the parallelism.
+//! Batches of runs. Simulations and guests run in parallel on all cores. Runs in real time (lab and hosts) follow one after
+//! another, because parallel load would disturb them. Results do not depend on the parallelism.
 
 use std::{
     num::NonZeroUsize,
@@ -10,7 +10,7 @@ use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use schema::RunSummary;
 
-use crate::{CompletedRun, EngineChoice, Error, Job, Result, RunOptions, job::run_job};
+use crate::{CompletedRun, Error, Job, Result, RunOptions, job::run_job};
 
 /// Executes jobs and returns their runs in the same order. The remaining jobs are skipped after an interruption, after a run with
 /// a failed flow, and after an error.
@@ -32,7 +32,7 @@ pub fn run_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<Complet
         Some((index, result))
     };
     let (sequential, parallel): (Vec<_>, Vec<_>) =
-        jobs.iter().enumerate().partition(|(_, job)| job.engine == EngineChoice::Lab);
+        jobs.iter().enumerate().partition(|(_, job)| job.engine.is_in_real_time());
     let mut all: Vec<(usize, Result<CompletedRun>)> = pool(options.parallel_runs)?
         .install(|| parallel.into_iter().par_bridge().filter_map(execute).collect());
     all.extend(sequential.into_iter().filter_map(execute));

@@ -1,4 +1,4 @@
-//! Runs the experiments of a scenario file by closed forms, in the simulator, in the lab or in a guest kernel.
+//! Runs the experiments of a scenario file by closed forms, in the simulator, in the lab, in a guest kernel or between real hosts.
 //!
 //! An [`Experiment`] is a scenario file with the settings that all its runs share. A [`Selection`] names the runs: engines,
 //! variants, points of sweeps, repeats. [`RunOptions`] configure execution: records, progress, parallelism. [`Experiment::run`]
@@ -44,6 +44,7 @@ pub mod mininet;
 mod nothing_arrived;
 mod observer;
 mod outcome;
+pub mod path_comparison;
 mod published;
 mod recorded_runs;
 mod reliability;
@@ -59,7 +60,7 @@ mod validation;
 
 pub use batch::run_all;
 pub use engine::{EngineChoice, EngineChoices};
-pub use engines::{LabSetup, check_guest, clean_journal, find_guest, guest};
+pub use engines::{HostsSetup, LabSetup, check_guest, clean_journal, find_guest, guest};
 pub use error::{Error, ErrorKind, Result};
 pub use experiment::Experiment;
 pub use fit::{FitRange, Search, fit};

@@ -15,8 +15,11 @@ use std::{
 
 use socket2::Socket;
 
-pub use crate::udp_stream::{greet, repeat_reply};
-use crate::{Error, server::Arrival, wire::Cookie};
+use crate::{Error, TokenGate, server::Arrival, wire::Cookie};
+pub use crate::{
+    channel::Channel,
+    udp_stream::{greet, repeat_reply},
+};
 
 /// Serves clients that are not iperf3's but come to its server's port.
 pub trait Service: fmt::Debug + Send + Sync {
@@ -25,6 +28,12 @@ pub trait Service: fmt::Debug + Send + Sync {
 
     /// Whether the client that sent this cookie is one of this service's.
     fn accepts(&self, cookie: &Cookie) -> bool;
+
+    /// Whether the service checks the server's token itself, see [`ServiceClient::into_channel`]. A server with a token
+    /// rejects the clients of other services.
+    fn checks_token(&self) -> bool {
+        false
+    }
 
     /// Serves one client, on a dedicated thread, until it is done, fails, or `stop` is set.
     ///
@@ -42,10 +51,21 @@ pub struct ServiceClient<'a> {
     pub peer: SocketAddr,
     /// How long it may take for each step before its data.
     pub step_timeout: Duration,
+    /// The cookie that it has sent.
+    pub cookie: Cookie,
+    pub(crate) gate: Option<&'a TokenGate>,
     pub(crate) udp_sockets: &'a Receiver<Arrival>,
 }
 
-impl ServiceClient<'_> {
+impl<'a> ServiceClient<'a> {
+    /// A channel for JSON messages with this client, whose token has been checked if the server has one.
+    ///
+    /// # Errors
+    /// If the client has no valid token or the connection fails. The client receives the reason.
+    pub fn into_channel(self, stop: &'a AtomicBool) -> Result<Channel<'a>, Error> {
+        Channel::accept(self.control, self.cookie, self.gate, self.step_timeout, stop)
+    }
+
     /// Waits up to `timeout` for the next UDP socket of this client; each is connected to it.
     pub fn next_udp_socket(&self, timeout: Duration) -> Option<Socket> {
         self.udp_sockets.recv_timeout(timeout).ok().map(|arrival| arrival.socket)

@@ -17,6 +17,7 @@ use units::KernelVersion;
 use super::{
     completions::complete_scenario,
     picture::PictureArgs,
+    places::PlaceFlags,
     records,
     run::{check_directory, command_line},
     scenario::args::PathFlags,
@@ -96,6 +97,8 @@ pub struct SweepArgs {
     pub require_reliable: bool,
     #[command(flatten)]
     pub path: PathFlags,
+    #[command(flatten)]
+    pub places: PlaceFlags,
 }
 
 /// The result to show.
@@ -141,12 +144,14 @@ fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
     };
     let plan = experiment.plan_sweep(&selection, args.metric.as_deref(), &recorded)?;
     let place = RecordPlace::choose(runs_dir, &selection.engines, args.no_record)?;
+    let hosts = args.places.setup(&selection.engines, config)?;
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
     let in_lab = plan.missing().iter().any(|job| job.engine == EngineChoice::Lab);
     let setup = in_lab.then(|| LabSetup::acquire(args.ports, &progress)).transpose()?;
     let options = RunOptions {
         lab: setup.as_ref(),
+        hosts: hosts.as_ref(),
         retention: place.retention(),
         observer: &progress,
         stop: &stop,

@@ -66,7 +66,7 @@ pub struct Server {
     udp_listener: UdpListener,
     address: SocketAddr,
     options: ServerOptions,
-    service: Option<Box<dyn Service>>,
+    services: Vec<Box<dyn Service>>,
 }
 
 impl Server {
@@ -86,13 +86,13 @@ impl Server {
         let address = listener.local_addr().attempted(|| "cannot read the server's address".into())?;
         let address = address.as_socket().unwrap_or_else(|| SocketAddr::new(any_v4, options.port));
         let udp_listener = UdpListener::listen(address, options.ip, options.device.as_deref())?;
-        Ok(Server { listener, udp_listener, address, options, service: None })
+        Ok(Server { listener, udp_listener, address, options, services: Vec::new() })
     }
 
     /// Also serves another protocol at the same port.
     #[must_use]
     pub fn with_service(mut self, service: Box<dyn Service>) -> Server {
-        self.service = Some(service);
+        self.services.push(service);
         self
     }
 
@@ -355,8 +355,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
         if is_taken.into_iter().any(|taken| taken == cookie) {
             return deny(&socket);
         }
-        if let Some(service) = self.server.service.as_deref().filter(|service| service.accepts(&cookie)) {
-            let request = Request::Service(service);
+        if let Some(service) = self.server.services.iter().find(|service| service.accepts(&cookie)) {
+            let request = Request::Service(service.as_ref());
             let waiting = Waiting { control: socket, peer, cookie, since: Instant::now(), request };
             return self.queue(waiting);
         }
@@ -428,7 +428,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         }
         let ahead =
             self.waiting.len() + self.sessions.iter().filter(|s| s.is_running() || s.is_set_up()).count();
-        if ahead >= self.server.options.clients.max(1) {
+        if ahead >= self.server.options.clients.max(1) && !self.is_of_service(&waiting.request) {
             let wait = self.expected_wait(self.waiting.len());
             let peer = canonical(waiting.peer);
             self.observer.note(&format!("{peer}: queued: {ahead} clients ahead, about {} s", wait.as_secs()));

@@ -57,6 +57,10 @@ pub(super) struct SessionHandle<'scope> {
     /// When the last stream was connected, or the set-up began.
     pub(super) progress: Instant,
     pub(super) granted: Option<Instant>,
+    /// A client of the service.
+    pub(super) is_service: bool,
+    /// A test of a service's client that has its turn: it takes no turn of its own.
+    pub(super) is_of_service: bool,
 }
 
 impl SessionHandle<'_> {
@@ -100,8 +104,20 @@ impl<'scope, 'env> Router<'scope, 'env> {
         }
     }
 
+    /// Number of turns in use.
+    fn turns_in_use(&self) -> usize {
+        self.sessions.iter().filter(|session| session.is_running() && !session.is_of_service).count()
+    }
+
+    /// Whether the client's test belongs to a client of the service that has its turn.
+    pub(super) fn is_of_service(&self, request: &Request<'_>) -> bool {
+        let Request::Test(admitted) = request else { return false };
+        let Some(session) = admitted.params.longfat_session.as_deref() else { return false };
+        self.sessions.iter().any(|s| s.is_service && s.is_running() && s.cookie.as_str() == session)
+    }
+
     pub(super) fn has_free_turn(&self) -> bool {
-        let running = self.sessions.iter().filter(|session| session.is_running()).count();
+        let running = self.turns_in_use();
         let is_last = self.server.options.one_off
             && (self.served.load(Ordering::Acquire) > 0
                 || self.sessions.iter().any(SessionHandle::has_begun));
@@ -110,6 +126,11 @@ impl<'scope, 'env> Router<'scope, 'env> {
 
     /// Gives free turns to clients whose streams are connected, in the order of their set-ups.
     pub(super) fn give_turns(&mut self) {
+        let of_service = |s: &&mut SessionHandle<'_>| s.is_of_service && s.turn.stage() == Stage::Ready;
+        for session in self.sessions.iter_mut().filter(of_service) {
+            session.granted = Some(Instant::now());
+            session.turn.set(Stage::StreamThreads);
+        }
         while self.has_free_turn() {
             let ready = self.sessions.iter_mut().filter(|session| session.turn.stage() == Stage::Ready);
             let Some(next) = ready.min_by_key(|session| session.begun) else { return };
@@ -120,6 +141,10 @@ impl<'scope, 'env> Router<'scope, 'env> {
 
     /// Begins the set-ups of the next clients.
     pub(super) fn begin_set_ups(&mut self, scope: &'scope Scope<'scope, 'env>) -> Result<(), Error> {
+        while let Some(index) = self.waiting.iter().position(|waiting| self.is_of_service(&waiting.request)) {
+            let Some(waiting) = self.waiting.remove(index) else { break };
+            self.begin_set_up(waiting, scope)?;
+        }
         while self.may_begin_set_up() {
             let Some(index) = self.next_waiting() else { return Ok(()) };
             let Some(waiting) = self.waiting.remove(index) else { return Ok(()) };
@@ -133,9 +158,9 @@ impl<'scope, 'env> Router<'scope, 'env> {
         if self.waiting.is_empty() || !self.has_free_turn() {
             return false;
         }
-        let running = self.sessions.iter().filter(|session| session.is_running()).count();
+        let running = self.turns_in_use();
         let set_ups: Vec<&SessionHandle<'_>> =
-            self.sessions.iter().filter(|session| session.is_set_up()).collect();
+            self.sessions.iter().filter(|session| session.is_set_up() && !session.is_of_service).collect();
         if running + set_ups.len() < self.server.options.clients.max(1) {
             return true;
         }
@@ -178,6 +203,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
         scope: &'scope Scope<'scope, 'env>,
     ) -> Result<(), Error> {
         let expected = self.expected(&waiting.request);
+        let is_of_service = self.is_of_service(&waiting.request);
+        let is_service = matches!(waiting.request, Request::Service(_));
         let Waiting { control, peer, cookie, request, .. } = waiting;
         self.begun += 1;
         self.last_begun.insert(share_key(peer), self.begun);
@@ -211,6 +238,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
                     let client = ServiceClient {
                         control,
                         peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
+                        cookie,
+                        gate: options.gate.as_deref(),
                         step_timeout: if others_wait { SERVICE_TIMEOUT.min(phase) } else { phase },
                         udp_sockets: &receiver,
                     };
@@ -229,7 +258,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
                     };
                     let began =
                         session::serve(client, server.address.port(), &server.options, stop, observer);
-                    served.fetch_add(usize::from(began), Ordering::AcqRel);
+                    served.fetch_add(usize::from(began && !is_of_service), Ordering::AcqRel);
                 }
             }
             // Wakes the router, which also checks its sessions periodically.
@@ -255,6 +284,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
             begun: now,
             progress: now,
             granted,
+            is_service,
+            is_of_service,
         });
         Ok(())
     }

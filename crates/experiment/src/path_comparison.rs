@@ -1,6 +1,6 @@
 //! Compares the measured path between real hosts with the links of the scenario.
 
-use scenario::{FlowKind, Scenario};
+use scenario::{FlowKind, FlowSpec, Scenario};
 use schema::{Cause, FlowSummary, PathComparison, PathQuantity};
 use units::{BitRate, Time};
 
@@ -15,6 +15,8 @@ const RATE_BELOW: f64 = 0.05;
 const RATE_ABOVE: f64 = 0.02;
 /// The share of lost segments is as described within this factor.
 const LOSS_FACTOR: f64 = 3.0;
+/// There is a queue if the median of the round-trip times is above this multiple of the smallest.
+const QUEUED: f64 = 1.2;
 /// A smaller share of lost segments is not compared.
 const MIN_LOSS: f64 = 1e-6;
 
@@ -34,7 +36,11 @@ pub(crate) fn compare(scenario: &Scenario, flows: &[FlowSummary]) -> Vec<PathCom
                 is_as_expected: (measured - expected).abs() <= tolerance,
             });
         }
-        if !matches!(spec.kind, FlowKind::Tcp(_)) {
+        // Flows that share the path share its rate, and fill its queues until packets are lost.
+        let is_data = |one: &FlowSpec| !matches!(one.kind, FlowKind::Ping(_));
+        if !matches!(spec.kind, FlowKind::Tcp(_))
+            || scenario.flows.iter().filter(|one| is_data(one)).count() > 1
+        {
             continue;
         }
         all.extend(rate(flow));
@@ -62,7 +68,10 @@ fn loss(flow: &FlowSummary, expected: f64) -> Option<PathComparison> {
     let (retransmitted, sent) = (flow.retransmitted_segs?, flow.sent_segs.filter(|sent| *sent > 0)?);
     let measured = retransmitted as f64 / sent as f64;
     let is_limit = [flow.verdict, flow.verdict_also].contains(&Some(Cause::Loss));
-    (is_limit && measured.max(expected) >= MIN_LOSS).then(|| PathComparison {
+    // Losses of a queue that the flow itself fills are no property of the path.
+    let has_queue =
+        flow.median_rtt_us.zip(flow.min_rtt_us).is_some_and(|(median, min)| median > QUEUED * min);
+    (is_limit && !has_queue && measured.max(expected) >= MIN_LOSS).then(|| PathComparison {
         flow: flow.name.clone(),
         quantity: PathQuantity::Loss,
         expected,
@@ -80,11 +89,11 @@ pub fn sentence(comparisons: &[PathComparison]) -> Option<String> {
     let text = |one: &PathComparison| {
         let (what, measured, expected) = match one.quantity {
             PathQuantity::Rtt => {
-                let ms = |us: f64| Time((us * 1e3) as u64).to_string();
+                let ms = |us: f64| Time((us.round() * 1e3) as u64).to_string();
                 ("smallest round-trip time", ms(one.measured), ms(one.expected))
             }
             PathQuantity::Rate => {
-                let rate = |bps: f64| BitRate(bps as u64).to_string();
+                let rate = |bps: f64| BitRate((bps / 1e5).round() as u64 * 100_000).to_string();
                 ("goodput of the full path", rate(one.measured), rate(one.expected))
             }
             PathQuantity::Loss => {

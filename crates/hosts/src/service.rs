@@ -56,6 +56,10 @@ impl Service for HostService {
         true
     }
 
+    fn uses_datagrams(&self) -> bool {
+        false
+    }
+
     fn serve(&self, client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), ServerError> {
         let peer = client.peer.ip();
         let mut channel = client.into_channel(stop)?;

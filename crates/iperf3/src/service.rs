@@ -35,6 +35,12 @@ pub trait Service: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether its clients open UDP sockets. A server can set up one of these clients of an address at a time, because the
+    /// greetings of their sockets have no cookie.
+    fn uses_datagrams(&self) -> bool {
+        true
+    }
+
     /// Serves one client, on a dedicated thread, until it is done, fails, or `stop` is set.
     ///
     /// # Errors

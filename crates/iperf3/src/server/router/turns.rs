@@ -141,7 +141,11 @@ impl<'scope, 'env> Router<'scope, 'env> {
 
     /// Begins the set-ups of the next clients.
     pub(super) fn begin_set_ups(&mut self, scope: &'scope Scope<'scope, 'env>) -> Result<(), Error> {
-        while let Some(index) = self.waiting.iter().position(|waiting| self.is_of_service(&waiting.request)) {
+        while let Some(index) = self
+            .waiting
+            .iter()
+            .position(|waiting| self.is_of_service(&waiting.request) && self.may_greet(waiting))
+        {
             let Some(waiting) = self.waiting.remove(index) else { break };
             self.begin_set_up(waiting, scope)?;
         }
@@ -178,22 +182,24 @@ impl<'scope, 'env> Router<'scope, 'env> {
         false
     }
 
-    /// The index of the client to be served next: the first of the address that was served longest ago. The
-    /// hellos of UDP streams have no cookie, so an address has one such set-up at a time.
+    /// Whether the client's set-up may begin now: the hellos of UDP streams have no cookie, so an address has one such
+    /// set-up at a time.
+    fn may_greet(&self, waiting: &Waiting<'_>) -> bool {
+        let peer = waiting.peer.ip();
+        let is_udp = match &waiting.request {
+            Request::Service(service) => service.uses_datagrams(),
+            Request::Test(admitted) => admitted.spec.protocol == Protocol::Udp,
+        };
+        let is_greeting =
+            |s: &SessionHandle<'_>| s.is_udp && s.peer == peer && s.turn.stage() == Stage::SettingUp;
+        !(is_udp && self.sessions.iter().any(is_greeting))
+    }
+
+    /// The index of the client to be served next: the first of the address that was served longest ago.
     pub(super) fn next_waiting(&self) -> Option<usize> {
-        let is_greeting = |peer: IpAddr| {
-            self.sessions.iter().any(|s| s.is_udp && s.peer == peer && s.turn.stage() == Stage::SettingUp)
-        };
-        let may = |waiting: &Waiting<'_>| {
-            let is_udp = match &waiting.request {
-                Request::Service(_) => true,
-                Request::Test(admitted) => admitted.spec.protocol == Protocol::Udp,
-            };
-            !(is_udp && is_greeting(waiting.peer.ip()))
-        };
         let order =
             |waiting: &Waiting<'_>| self.last_begun.get(&share_key(waiting.peer)).copied().unwrap_or(0);
-        let candidates = self.waiting.iter().enumerate().filter(|(_, waiting)| may(waiting));
+        let candidates = self.waiting.iter().enumerate().filter(|(_, waiting)| self.may_greet(waiting));
         candidates.min_by_key(|(index, waiting)| (order(waiting), *index)).map(|(index, _)| index)
     }
 
@@ -219,7 +225,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         let expects = expects_datagrams.clone();
         let (is_udp, streams, stage) = match &request {
             // A service replies as soon as its client's datagrams arrive: it has its turn before.
-            Request::Service(_) => (true, 1, Stage::StreamThreads),
+            Request::Service(service) => (service.uses_datagrams(), 1, Stage::StreamThreads),
             Request::Test(admitted) => {
                 let spec = &admitted.spec;
                 (spec.protocol == Protocol::Udp, report_builder::stream_count(spec), Stage::SettingUp)
@@ -232,7 +238,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
             let control = control.into();
             match request {
                 Request::Service(service) => {
-                    expects.store(true, Ordering::Release);
+                    expects.store(service.uses_datagrams(), Ordering::Release);
                     let options = &server.options;
                     let phase = options.phase_timeout;
                     let client = ServiceClient {

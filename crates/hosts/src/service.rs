@@ -12,10 +12,11 @@ use std::{
 
 use iperf3::{
     Error as ServerError, Token,
-    service::{Channel, Service, ServiceClient},
+    service::{Channel, ListenerRenewal, Service, ServiceClient},
     wire::{Cookie, Samples},
 };
 use schema::FlowSample;
+use tune::Reverted;
 
 use crate::{
     ChangedSettings,
@@ -62,12 +63,17 @@ impl Service for HostService {
 
     fn serve(&self, client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), ServerError> {
         let peer = client.peer.ip();
+        let listener = client.listener_renewal();
         let mut channel = client.into_channel(stop)?;
         let stop_flows = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let session = Session { service: self, peer, changed: None, flows: 0, stop_flows: &stop_flows };
+            let mut session =
+                Session { service: self, peer, changed: None, listener, flows: 0, stop_flows: &stop_flows };
             let ended = session.run(&mut channel, stop, scope);
             stop_flows.store(true, Ordering::Release);
+            if let Err(error) = session.restore(!stop.load(Ordering::Acquire)) {
+                tracing::error!(%error, "cannot restore settings");
+            }
             ended
         })
     }
@@ -77,13 +83,15 @@ struct Session<'a> {
     service: &'a HostService,
     peer: IpAddr,
     changed: Option<ChangedSettings>,
+    /// Connections have the buffers of the time at which the listening socket was made.
+    listener: ListenerRenewal<'a>,
     flows: usize,
     stop_flows: &'a AtomicBool,
 }
 
 impl<'a> Session<'a> {
     fn run<'scope>(
-        mut self,
+        &mut self,
         channel: &mut Channel<'_>,
         stop: &AtomicBool,
         scope: &'scope Scope<'scope, 'a>,
@@ -145,13 +153,16 @@ impl<'a> Session<'a> {
                 match ChangedSettings::change(&purpose, &settings) {
                     Ok(changed) => {
                         self.changed = Some(changed);
-                        Reply::Changed
+                        match self.listener.renew() {
+                            Ok(()) => Reply::Changed,
+                            Err(error) => refused(&error),
+                        }
                     }
                     Err(error) => refused(&error),
                 }
             }
-            Request::Restore => match self.changed.take().map(ChangedSettings::restore).transpose() {
-                Ok(reverted) => Reply::Restored { changed_since: reverted.unwrap_or_default().changed_since },
+            Request::Restore => match self.restore(true) {
+                Ok(reverted) => Reply::Restored { changed_since: reverted.changed_since },
                 Err(error) => refused(&error),
             },
             Request::Run { number, flow } => {
@@ -173,6 +184,16 @@ impl<'a> Session<'a> {
                 return None;
             }
         })
+    }
+
+    /// Restores the changed settings; with `renews`, new connections have the restored buffers too.
+    fn restore(&mut self, renews: bool) -> Result<Reverted, crate::Error> {
+        let Some(changed) = self.changed.take() else { return Ok(Reverted::default()) };
+        let reverted = changed.restore()?;
+        if renews && let Err(error) = self.listener.renew() {
+            tracing::warn!(%error, "cannot renew the listening socket");
+        }
+        Ok(reverted)
     }
 
     /// Why a flow may not be sent: a server without a token sends to its client only, so that nobody can use it to

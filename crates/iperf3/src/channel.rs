@@ -268,10 +268,13 @@ mod tests {
             scope.spawn(move || {
                 let (stream, _) = listener.accept().unwrap();
                 let mut control = Control::new(stream, &STOP).unwrap();
-                control.send_bytes(&TURN.to_be_bytes(), Duration::from_secs(5)).unwrap();
-                control.send_json(&Accepted {}, Duration::from_secs(5)).unwrap();
+                let timeout = Duration::from_secs(10);
+                control.send_bytes(&TURN.to_be_bytes(), timeout).unwrap();
+                std::io::Read::read_exact(&mut control.stream(), &mut [0; COOKIE_BYTES]).unwrap();
+                control.read_text("the client's time", OPENING_LIMIT, timeout).unwrap();
+                control.send_json(&Accepted {}, timeout).unwrap();
                 // Until the client has read it.
-                let _ = control.read_text("anything", OPENING_LIMIT, Duration::from_secs(5));
+                let _ = control.read_text("anything", OPENING_LIMIT, timeout);
             });
             let spec = TestSpec::new(Protocol::Tcp, Amount::Time(Duration::ZERO));
             let token = Some(Token::of("a secret of both"));

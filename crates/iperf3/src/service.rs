@@ -15,11 +15,18 @@ use std::{
 
 use socket2::Socket;
 
-use crate::{Error, TokenGate, server::Arrival, wire::Cookie};
+use crate::{
+    Error, TokenGate,
+    server::{Arrival, Renewal},
+    wire::Cookie,
+};
 pub use crate::{
     channel::Channel,
     udp_stream::{greet, repeat_reply},
 };
+
+/// Timeout of a renewal of the listening socket.
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves clients that are not iperf3's but come to its server's port.
 pub trait Service: fmt::Debug + Send + Sync {
@@ -59,11 +66,17 @@ pub struct ServiceClient<'a> {
     pub step_timeout: Duration,
     /// The cookie that it has sent.
     pub cookie: Cookie,
+    pub(crate) renewal: &'a Renewal,
     pub(crate) gate: Option<&'a TokenGate>,
     pub(crate) udp_sockets: &'a Receiver<Arrival>,
 }
 
 impl<'a> ServiceClient<'a> {
+    /// A handle that renews the server's listening socket.
+    pub fn listener_renewal(&self) -> ListenerRenewal<'a> {
+        ListenerRenewal(self.renewal)
+    }
+
     /// A channel for JSON messages with this client, whose token has been checked if the server has one.
     ///
     /// # Errors
@@ -75,5 +88,20 @@ impl<'a> ServiceClient<'a> {
     /// Waits up to `timeout` for the next UDP socket of this client; each is connected to it.
     pub fn next_udp_socket(&self, timeout: Duration) -> Option<Socket> {
         self.udp_sockets.recv_timeout(timeout).ok().map(|arrival| arrival.socket)
+    }
+}
+
+/// Renews the server's listening socket.
+#[derive(Debug, Clone, Copy)]
+pub struct ListenerRenewal<'a>(&'a Renewal);
+
+impl ListenerRenewal<'_> {
+    /// Renews the socket, so that changed sysctls of buffers apply to the connections that are accepted from then on. No
+    /// connection is refused meanwhile.
+    ///
+    /// # Errors
+    /// If no second socket can be made; the first then remains.
+    pub fn renew(&self) -> Result<(), Error> {
+        self.0.request(RENEWAL_TIMEOUT)
     }
 }

@@ -221,6 +221,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         let (arrivals, receiver) = sync_channel(2 * STREAMS_MAX as usize);
         let wake = self.ended.try_clone().attempted(|| "cannot duplicate a pipe".into())?;
         let (server, observer, stop, served) = (self.server, self.observer, self.stop, self.served);
+        let renewal = self.renewal;
         let expects_datagrams = Arc::new(AtomicBool::new(false));
         let expects = expects_datagrams.clone();
         let (is_udp, streams, stage) = match &request {
@@ -245,6 +246,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
                         control,
                         peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
                         cookie,
+                        renewal,
                         gate: options.gate.as_deref(),
                         step_timeout: if others_wait { SERVICE_TIMEOUT.min(phase) } else { phase },
                         udp_sockets: &receiver,

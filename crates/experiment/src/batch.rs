@@ -4,6 +4,7 @@
 use std::{
     num::NonZeroUsize,
     sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
 };
 
 use rayon::iter::{ParallelBridge, ParallelIterator};
@@ -11,6 +12,9 @@ use rayon::iter::{ParallelBridge, ParallelIterator};
 use schema::RunSummary;
 
 use crate::{CompletedRun, Error, Job, Result, RunOptions, job::run_job};
+
+/// How often a pause checks for a stop.
+const PAUSE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Executes jobs and returns their runs in the same order. The remaining jobs are skipped after an interruption, after a run with
 /// a failed flow, and after an error.
@@ -35,10 +39,23 @@ pub fn run_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<Complet
         jobs.iter().enumerate().partition(|(_, job)| job.engine.is_in_real_time());
     let mut all: Vec<(usize, Result<CompletedRun>)> = pool(options.parallel_runs)?
         .install(|| parallel.into_iter().par_bridge().filter_map(execute).collect());
-    all.extend(sequential.into_iter().filter_map(execute));
+    for (number, job) in sequential.into_iter().enumerate() {
+        if number > 0 {
+            pause(options.pause, options.stop);
+        }
+        all.extend(execute(job));
+    }
     options.observer.end();
     all.sort_by_key(|(index, _)| *index);
     all.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Waits, or until `stop` is set.
+fn pause(time: Duration, stop: &AtomicBool) {
+    let begun = Instant::now();
+    while begun.elapsed() < time && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(PAUSE_CHECK_INTERVAL.min(time.saturating_sub(begun.elapsed())));
+    }
 }
 
 /// Executes jobs as [`run_all`] does and returns the summaries of their runs.

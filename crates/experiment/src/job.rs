@@ -103,6 +103,8 @@ pub struct RunOptions<'a> {
     pub stop: &'a AtomicBool,
     /// Time budget for repeating lab runs that the machine disturbed.
     pub repeat_time: RepeatTime,
+    /// Pause between two runs in real time.
+    pub pause: Duration,
     /// Maximum number of simulations and guests in parallel; `None`: one per processor.
     pub parallel_runs: Option<NonZeroUsize>,
 }
@@ -117,6 +119,7 @@ impl Default for RunOptions<'_> {
             observer: &(),
             stop: &NEVER,
             repeat_time: RepeatTime::default(),
+            pause: Duration::ZERO,
             parallel_runs: None,
         }
     }

@@ -1,14 +1,15 @@
 //! Options of runs between real hosts.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
-use experiment::{EngineChoice, HostsSetup};
+use experiment::{EngineChoice, HostsSetup, Job, Load};
 use hosts::{Place, Places};
 use iperf3::Token;
+use units::{BitRate, Bytes, Time};
 
 use super::test::args::token;
-use crate::{config_file::Config, exit::Exit};
+use crate::{config_file::Config, exit::Exit, output};
 
 /// Where the hosts of a scenario are.
 #[derive(Debug, Args)]
@@ -23,6 +24,12 @@ pub struct PlaceFlags {
     /// The secret of the servers, in a file (see `longfat serve --token`)
     #[arg(long, value_name = "FILE", help_heading = "Real hosts")]
     token: Option<PathBuf>,
+    /// Refuse runs that may send more than this in total, as in 10GB
+    #[arg(long, value_name = "BYTES", help_heading = "Real hosts")]
+    max_bytes: Option<Bytes>,
+    /// Maximum rate of each TCP flow, by pacing at its sender
+    #[arg(long, value_name = "RATE", help_heading = "Real hosts")]
+    max_rate: Option<BitRate>,
     /// Allow the scenario's settings to be applied to this machine for each run, and restored after it
     #[arg(long, help_heading = "Real hosts")]
     allow_tune: bool,
@@ -32,17 +39,52 @@ impl PlaceFlags {
     /// The set-up of engine hosts, if it is among `engines`.
     pub fn setup(&self, engines: &[EngineChoice], config: &Config) -> anyhow::Result<Option<HostsSetup>> {
         let bad = |text: &str| Err(Exit::BadInput(text.into()).into());
-        let is_given = !self.at.is_empty() || !self.data_address.is_empty() || self.allow_tune;
+        let is_given = !self.at.is_empty()
+            || !self.data_address.is_empty()
+            || self.allow_tune
+            || self.max_rate.is_some()
+            || self.max_bytes.is_some();
         match (engines.contains(&EngineChoice::Hosts), is_given) {
             (false, false) => return Ok(None),
-            (false, true) => return bad("--at, --data-address and --allow-tune need --engine hosts"),
+            (false, true) => return bad("the options of real hosts, as --at, need --engine hosts"),
             (true, _) if self.at.is_empty() => {
                 return bad("--engine hosts needs the places of the hosts, as in --at h2=node2.example.org");
             }
             (true, _) => {}
         }
         let places = Places::new(self.at.clone()).with_data_addresses(self.data_address.clone());
-        Ok(Some(HostsSetup { places, token: self.token(config)?, allows_tune: self.allow_tune }))
+        Ok(Some(HostsSetup {
+            places,
+            token: self.token(config)?,
+            allows_tune: self.allow_tune,
+            max_rate: self.max_rate,
+        }))
+    }
+
+    /// Says how long the runs between hosts take and how much they send at most, and refuses those that exceed `--max-bytes`.
+    pub fn check_load(&self, jobs: &[Job<'_>], pause: Duration) -> anyhow::Result<()> {
+        let load = Load::of(jobs, self.max_rate);
+        if load.runs == 0 {
+            return Ok(());
+        }
+        let pauses = Time::from_secs_f64(pause.as_secs_f64() * (load.runs - 1) as f64);
+        let bytes = match load.bytes {
+            Some(Bytes(bytes)) => format!("at most {} of data", view::number::bytes(bytes as f64)),
+            None => "as much data as the path carries".into(),
+        };
+        let runs = if load.runs == 1 { "1 run".into() } else { format!("{} runs", load.runs) };
+        output::note(&format!("longfat: {runs} between hosts, about {}, {bytes}", load.duration + pauses));
+        match (self.max_bytes, load.bytes) {
+            (Some(limit), None) => Err(Exit::BadInput(format!(
+                "--max-bytes {limit}: a TCP flow has neither a size nor a path with a rate; use --max-rate too"
+            ))
+            .into()),
+            (Some(limit), Some(bytes)) if bytes > limit => Err(Exit::BadInput(format!(
+                "the runs may send {bytes}, more than --max-bytes {limit}; use --max-rate, shorter runs or fewer points"
+            ))
+            .into()),
+            _ => Ok(()),
+        }
     }
 
     /// The given token, else the configuration file's for the first host that has one.

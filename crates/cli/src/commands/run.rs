@@ -4,6 +4,7 @@ use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
+    time::Duration,
 };
 
 use clap::Args;
@@ -101,6 +102,7 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         place.require_for("--trace")?;
     }
     let hosts = args.places.setup(&selection.engines, config)?;
+    args.places.check_load(&jobs, Duration::ZERO)?;
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
     let setup = in_lab.then(|| LabSetup::acquire(args.ports, &progress)).transpose()?;

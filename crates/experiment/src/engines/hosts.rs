@@ -2,9 +2,9 @@
 
 use hosts::{Places, RunOptions};
 use iperf3::Token;
-use scenario::{EngineKind, Scenario};
+use scenario::{EngineKind, FlowKind, Scenario};
 use schema::{FlowSample, Quality};
-use units::Time;
+use units::{BitRate, Time};
 
 use super::{Engine, Task};
 use crate::{
@@ -22,6 +22,8 @@ pub struct HostsSetup {
     pub token: Option<Token>,
     /// Whether this machine's settings may be changed for a run.
     pub allows_tune: bool,
+    /// Maximum rate of each TCP flow, by pacing.
+    pub max_rate: Option<BitRate>,
 }
 
 /// The engine.
@@ -32,7 +34,8 @@ pub(crate) struct Hosts<'a> {
 impl Engine for Hosts<'_> {
     fn run(&self, task: Task<'_>) -> Result<Outcome> {
         let Task { scenario, mut initial, observer, writer, stop } = task;
-        let HostsSetup { places, token, allows_tune } = self.setup;
+        let HostsSetup { places, token, allows_tune, max_rate } = self.setup;
+        let scenario = &with_max_rate(scenario, *max_rate);
         let options = RunOptions { places, token: token.as_ref(), allows_tune: *allows_tune, stop };
         let begun = std::time::Instant::now();
         let mut recording = Recording { writer, observer };
@@ -69,8 +72,31 @@ impl Engine for Hosts<'_> {
             failed: measured.failed.map(Into::into),
         };
         let mut outcome = complete(&effective, |_, _, _| {}, initial, measurement);
+        add_buffers(&mut outcome);
         outcome.summary.path = path_comparison::compare(scenario, &outcome.summary.flows);
         Ok(outcome)
+    }
+}
+
+/// The scenario with TCP flows that are paced at this rate at most.
+fn with_max_rate(scenario: &Scenario, max_rate: Option<BitRate>) -> Scenario {
+    let mut limited = scenario.clone();
+    for flow in &mut limited.flows {
+        if let FlowKind::Tcp(tcp) = &mut flow.kind {
+            tcp.pacing = [tcp.pacing, max_rate].into_iter().flatten().min();
+        }
+    }
+    limited
+}
+
+/// Adds the sizes of the buffers at the end, which the kernel has set.
+fn add_buffers(outcome: &mut Outcome) {
+    for flow in &mut outcome.summary.flows {
+        let last = |of: fn(&FlowSample) -> Option<i64>| {
+            let mut rows = outcome.flows.iter().rev().filter(|row| row.flow == flow.name);
+            rows.find_map(of).and_then(|bytes| u64::try_from(bytes).ok())
+        };
+        (flow.sndbuf_bytes, flow.rcvbuf_bytes) = (last(|row| row.sndbuf_bytes), last(|row| row.rcvbuf_bytes));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sends one flow from this host, or requests it from the other end, and samples it.
 
 use std::{
+    io::ErrorKind,
     net::ToSocketAddrs,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -22,6 +23,10 @@ use crate::{
 
 /// How often a wait checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// How long an iperf3 server may take to accept connections again.
+const IPERF3_READY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time between two attempts.
+const IPERF3_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// A flow of an amount ends this long after its time at the latest.
 const DECIDES_END_AFTER: Duration = Duration::from_millis(1);
 
@@ -72,8 +77,18 @@ fn run_transfer(
         request_host_info: true,
         ..ClientOptions::new(&request.to, spec)
     };
+    let begun = Instant::now();
     let mut collector = Collector::new(request, observer);
-    let tested = iperf3::test(&options, stop, &mut collector);
+    let mut tested = iperf3::test(&options, stop, &mut collector);
+    // An iperf3 server makes a new listening socket after each connection, this run's first inquiry included.
+    while request.session.is_none()
+        && collector.started_ns.is_none()
+        && tested.error.as_ref().is_some_and(is_transient)
+        && begun.elapsed() < IPERF3_READY_TIMEOUT
+    {
+        std::thread::sleep(IPERF3_RETRY_INTERVAL);
+        tested = iperf3::test(&options, stop, &mut collector);
+    }
     let (rows, started_ns) = (collector.samples.into_rows(), collector.started_ns);
     let mut rows = iperf3::join_samples(rows, &tested.peer_samples);
     rows.iter_mut().for_each(|row| row.flow.clone_from(&request.name));
@@ -96,6 +111,17 @@ fn run_transfer(
         lost_echoes: Vec::new(),
         busy: if request.reverse { [other, own] } else { [own, other] },
         error: tested.error.as_ref().map(|error| chain(error)),
+    }
+}
+
+/// Whether an iperf3 server may accept the next connection.
+fn is_transient(error: &iperf3::Error) -> bool {
+    match error {
+        iperf3::Error::System(error) => {
+            matches!(error.source.kind(), ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused)
+        }
+        iperf3::Error::Closed { .. } | iperf3::Error::Denied => true,
+        _ => false,
     }
 }
 

@@ -31,8 +31,10 @@ use crate::{
 
 /// The server's message that it is the client's turn.
 const TURN: i8 = b'L' as i8;
-/// Maximum size of a message, bytes.
-const MESSAGE_LIMIT: usize = 8 << 20;
+/// Maximum size of a message to a server, bytes.
+const REQUEST_LIMIT: usize = 1 << 20;
+/// Maximum size of a message to a client, bytes: it may contain the samples of a long test.
+const REPLY_LIMIT: usize = 64 << 20;
 /// Maximum size of the first messages, bytes.
 const OPENING_LIMIT: usize = 1024;
 
@@ -42,6 +44,8 @@ pub struct Channel<'a> {
     control: Control<'a>,
     cookie: Cookie,
     timeout: Duration,
+    /// Maximum size of a received message, bytes.
+    limit: usize,
 }
 
 /// The client's first message.
@@ -91,7 +95,7 @@ impl<'a> Channel<'a> {
         if let Some(token) = &options.token {
             control.seal(Seal::new(token.clone(), cookie, Role::Client));
         }
-        let mut channel = Channel { control, cookie, timeout: options.phase_timeout };
+        let mut channel = Channel { control, cookie, timeout: options.phase_timeout, limit: REPLY_LIMIT };
         channel.send(&Opening { time_s: now_s() })?;
         let what = "the server's answer";
         let text = channel.control.read_text(what, OPENING_LIMIT, channel.timeout)?;
@@ -110,7 +114,8 @@ impl<'a> Channel<'a> {
         timeout: Duration,
         stop: &'a AtomicBool,
     ) -> Result<Self, Error> {
-        let mut channel = Channel { control: Control::new(stream, stop)?, cookie, timeout };
+        let mut channel =
+            Channel { control: Control::new(stream, stop)?, cookie, timeout, limit: REQUEST_LIMIT };
         channel.control.send_bytes(&TURN.to_be_bytes(), timeout)?;
         let text = channel.control.read_text("the client's time", OPENING_LIMIT, timeout)?;
         if let Err(error) = channel.check(&text, gate) {
@@ -184,7 +189,7 @@ impl<'a> Channel<'a> {
         what: &'static str,
         timeout: Duration,
     ) -> Result<T, Error> {
-        self.control.read_json(what, MESSAGE_LIMIT, timeout)
+        self.control.read_json(what, self.limit, timeout)
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use record::Run;
-use schema::Summary;
+use schema::{RunSummary, Summary};
 use serde_json::json;
 use view::{LoadedRun, ReportExtra};
 
@@ -26,12 +26,15 @@ pub struct ShowArgs {
 /// Options of `compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The first run
+    /// The first run; with --engines, a scenario's name
     #[arg(add = ArgValueCompleter::new(complete_run))]
     a: String,
     /// The second run
-    #[arg(add = ArgValueCompleter::new(complete_run))]
-    b: String,
+    #[arg(add = ArgValueCompleter::new(complete_run), required_unless_present = "engines")]
+    b: Option<String>,
+    /// Compare the latest runs of a scenario by each engine instead, as in `longfat compare lab8 --engines`
+    #[arg(long, conflicts_with = "b")]
+    engines: bool,
 }
 
 /// Options of `report`.
@@ -53,12 +56,25 @@ pub fn show(args: &ShowArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
 
 /// Runs `compare`.
 pub fn compare(args: &CompareArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
-    let (a, b) = (find(runs_dir, &args.a)?, find(runs_dir, &args.b)?);
+    let Some(b) = &args.b else { return compare_engines(&args.a, runs_dir, json) };
+    let (a, b) = (find(runs_dir, &args.a)?, find(runs_dir, b)?);
     let comparison = view::compare(a.run(), b.run());
     if json {
         output::json(&comparison)
     } else {
         output::text(&view::table::compare(&comparison, output::width()))
+    }
+}
+
+/// Runs `compare --engines`.
+fn compare_engines(scenario: &str, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    let name = scenario.trim_end_matches('/');
+    let runs = find_all(runs_dir, &format!("{name}/"))?;
+    let summaries: Vec<RunSummary> = runs.iter().map(|run| run.run().clone()).collect();
+    let compared = view::engines(name, &summaries);
+    match json {
+        true => output::json(&compared),
+        false => output::prose(&view::engines_text(&compared, output::width())),
     }
 }
 

@@ -1,0 +1,169 @@
+//! The latest runs of one scenario by each engine, side by side: whether what was measured is what the models predict.
+
+use std::collections::BTreeMap;
+
+use schema::{EngineName, FlowKind, FlowSummary, RunSummary};
+use serde::Serialize;
+
+use crate::{number, table, words};
+
+/// The value of [`EngineComparison`]'s `schema` field.
+const SCHEMA: &str = "longfat.engines/1";
+/// Goodputs that differ by at most this share are equal.
+const TOLERANCE: f64 = 0.05;
+
+/// One scenario by several engines.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EngineComparison {
+    /// Always `longfat.engines/1`.
+    pub schema: &'static str,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The compared runs: the latest of each engine, variant and point.
+    pub runs: Vec<RunSummary>,
+    /// The differences, for each variant and point that several engines ran.
+    pub groups: Vec<EngineGroup>,
+}
+
+/// The runs of one variant and point.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EngineGroup {
+    /// The variant's name; `null` where the scenario has none.
+    pub variant: Option<String>,
+    /// Swept fields and their values.
+    pub sweep: BTreeMap<String, String>,
+    /// The engine with which the others are compared: the most real one.
+    pub measured: String,
+    /// The other engines.
+    pub others: Vec<String>,
+    /// Differences, one sentence each; empty where all agree.
+    pub differences: Vec<String>,
+}
+
+/// How real an engine is: the measured engine is the largest.
+fn rank(engine: &EngineName) -> u8 {
+    match engine {
+        EngineName::Hosts => 5,
+        EngineName::Lab => 4,
+        EngineName::Kernel => 3,
+        EngineName::Sim => 2,
+        EngineName::Model => 1,
+        _ => 0,
+    }
+}
+
+/// Compares the latest run of each engine, variant and point among `runs`, which are of one scenario. Runs changed by `--set` are
+/// compared only with equally changed ones: with those of the latest run.
+pub fn engines(scenario: &str, runs: &[RunSummary]) -> EngineComparison {
+    let mut of_engines: Vec<&RunSummary> =
+        runs.iter().filter(|run| rank(&run.engine) > 0 && !run.partial).collect();
+    of_engines.sort_by(|a, b| b.started.cmp(&a.started));
+    let set = of_engines.first().map(|run| run.set.clone()).unwrap_or_default();
+    let mut latest: Vec<&RunSummary> = Vec::new();
+    for run in of_engines.into_iter().filter(|run| run.set == set) {
+        let key = |run: &RunSummary| (run.engine_label(), run.variant.clone(), run.sweep.clone());
+        if !latest.iter().any(|known| key(known) == key(run)) {
+            latest.push(run);
+        }
+    }
+    latest.sort_by(|a, b| {
+        (&a.variant, &a.sweep, rank(&a.engine), a.engine_label()).cmp(&(
+            &b.variant,
+            &b.sweep,
+            rank(&b.engine),
+            b.engine_label(),
+        ))
+    });
+    let same_group = |a: &&RunSummary, b: &&RunSummary| (&a.variant, &a.sweep) == (&b.variant, &b.sweep);
+    let groups = latest.chunk_by(same_group).filter_map(group).collect();
+    EngineComparison {
+        schema: SCHEMA,
+        scenario: scenario.into(),
+        runs: latest.into_iter().cloned().collect(),
+        groups,
+    }
+}
+
+/// Compares the runs of a group with its last, the most real one.
+fn group(runs: &[&RunSummary]) -> Option<EngineGroup> {
+    let (measured, others) = runs.split_last()?;
+    if others.is_empty() {
+        return None;
+    }
+    let mut differences = Vec::new();
+    for flow in &measured.flows {
+        let of = |run: &&&RunSummary| {
+            Some((run.engine_label(), run.flows.iter().find(|other| other.name == flow.name)?.clone()))
+        };
+        for (engine, other) in others.iter().filter_map(|run| of(&run)) {
+            differences.extend(difference(&measured.engine_label(), flow, &engine, &other));
+        }
+    }
+    Some(EngineGroup {
+        variant: measured.variant.clone(),
+        sweep: measured.sweep.clone(),
+        measured: measured.engine_label(),
+        others: others.iter().map(|run| run.engine_label()).collect(),
+        differences,
+    })
+}
+
+/// How a flow differs between two engines.
+fn difference(measured: &str, flow: &FlowSummary, engine: &str, other: &FlowSummary) -> Option<String> {
+    if flow.kind == FlowKind::Ping {
+        let (own, others) = (flow.min_rtt_us?, other.min_rtt_us?);
+        let ms = |us: f64| number::micros(us);
+        return ((own / others - 1.0).abs() > TOLERANCE).then(|| {
+            format!(
+                "{}: the smallest round-trip time is {} ({measured}) against {} ({engine})",
+                flow.name,
+                ms(own),
+                ms(others)
+            )
+        });
+    }
+    let both_steady = flow.steady_goodput_bps.zip(other.steady_goodput_bps);
+    let (own, others) = both_steady.or(flow.goodput_bps.zip(other.goodput_bps))?;
+    let part = if both_steady.is_some() { "steady goodput" } else { "goodput" };
+    let share = own / others - 1.0;
+    let mut text = Vec::new();
+    if share.abs() > TOLERANCE {
+        text.push(format!(
+            "the {part} is {} ({measured}) against {} ({engine}), {:+.0} %",
+            number::rate(own),
+            number::rate(others),
+            share * 100.0
+        ));
+    }
+    let limits = |flow: &FlowSummary| [flow.verdict, flow.verdict_also];
+    let agree = limits(flow).into_iter().flatten().any(|limit| limits(other).contains(&Some(limit)));
+    if let (false, Some(own), Some(others)) = (agree, words::limits(flow), words::limits(other)) {
+        text.push(format!("the limit is {own} ({measured}) against {others} ({engine})"));
+    }
+    (!text.is_empty()).then(|| format!("{}: {}", flow.name, text.join(", and ")))
+}
+
+/// The table of all runs, and a sentence for each group.
+pub fn engines_text(comparison: &EngineComparison, width: Option<usize>) -> String {
+    let mut out = format!("{}\n{}\n", comparison.scenario, table::results(&comparison.runs, width));
+    for group in &comparison.groups {
+        let point = group.sweep.iter().map(|(field, value)| format!("{field}={value}"));
+        let label: Vec<String> = group.variant.iter().cloned().chain(point).collect();
+        let label = if label.is_empty() { String::new() } else { format!("{}: ", label.join(" ")) };
+        let others = group.others.join(", ");
+        out.push_str(&match group.differences.is_empty() {
+            true => format!("{label}{} agrees with {others}.\n", group.measured),
+            false => format!(
+                "{label}{} agrees with {others}, but for these differences:\n{}",
+                group.measured,
+                group.differences.iter().map(|text| format!("  * {text}\n")).collect::<String>()
+            ),
+        });
+    }
+    if comparison.groups.is_empty() {
+        out.push_str(
+            "Only one engine has run this scenario: run it with --engine model,sim,lab or hosts too.\n",
+        );
+    }
+    out
+}

@@ -2,8 +2,8 @@
 
 use hosts::{Places, RunOptions};
 use iperf3::Token;
-use scenario::{EngineKind, FlowKind, Scenario};
-use schema::{FlowSample, Quality};
+use scenario::{EngineKind, FlowKind, FlowSpec, Scenario};
+use schema::{FlowSample, FlowSummary, Quality};
 use units::{BitRate, Time};
 
 use super::{Engine, Task};
@@ -71,7 +71,7 @@ impl Engine for Hosts<'_> {
             interrupted: measured.interrupted,
             failed: measured.failed.map(Into::into),
         };
-        let mut outcome = complete(&effective, |_, _, _| {}, initial, measurement);
+        let mut outcome = complete(&effective, describe_cc, initial, measurement);
         add_buffers(&mut outcome);
         outcome.summary.path = path_comparison::compare(scenario, &outcome.summary.flows);
         Ok(outcome)
@@ -87,6 +87,13 @@ fn with_max_rate(scenario: &Scenario, max_rate: Option<BitRate>) -> Scenario {
         }
     }
     limited
+}
+
+/// The congestion control of a flow is always its kernel's.
+fn describe_cc(_: &FlowSpec, used: Option<&str>, summary: &mut FlowSummary) {
+    if let Some(used) = used {
+        (summary.cc_kernel_name, summary.cc_from) = (Some(used.into()), Some("kernel".into()));
+    }
 }
 
 /// Adds the sizes of the buffers at the end, which the kernel has set.

@@ -5,7 +5,10 @@
 
 use net::{Discipline, LossModel, PipeSpec};
 
-use crate::types::{FlowKind, FlowSpec, Host, Link, Scenario, TcpSpec};
+use crate::{
+    host_cost::HostCost,
+    types::{FlowKind, FlowSpec, Host, Link, Scenario, TcpSpec},
+};
 
 /// An engine that runs scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +78,7 @@ const COMMANDS: &str = "commands run only with longfat lab up --run-commands";
 const NO_CAPTURE: &str = "packets are captured in the lab only";
 const ALWAYS_LOCAL_CONGESTION: &str =
     "Linux reduces the window whenever the host's own device drops a packet, and has no setting for it";
+const OWN_TIME: &str = "hosts take the time that this machine takes";
 const NO_NIC: &str = "hosts send single packets (no super-packets)";
 
 /// All keys except sysctls: [`Scenario::not_modelled`] takes which of them an engine applies as an argument.
@@ -124,6 +128,22 @@ pub const FEATURES: &[Feature] = &[
         handling: [Full, Full, Not(ALWAYS_LOCAL_CONGESTION)],
         used: |s| hosts(s, "local_congestion", |host| !host.local_congestion),
     },
+    Feature {
+        table: HOST,
+        key: "turnaround",
+        handling: [Full, Full, Not(OWN_TIME)],
+        used: |s| hosts(s, "turnaround", |host| host.turnaround.0 > 0),
+    },
+    Feature {
+        table: HOST,
+        key: "cost",
+        handling: [Full, Full, Not(OWN_TIME)],
+        used: |s| hosts(s, "cost", |host| host.cost != HostCost::default()),
+    },
+    not_by_model("a cost", "rx_queue", "packets wait for the processor without limit", |s| {
+        hosts(s, "cost.rx_queue", |host| host.cost.rx_queue.is_some())
+    }),
+    full("a cost", "*"),
     // Each engine decides which sysctls it applies.
     full(HOST, "sysctl"),
     full(HOST, "nic"),
@@ -315,6 +335,7 @@ mod tests {
             &crate::decode_scenario::SWITCHES,
             &crate::decode_hosts::HOST,
             &crate::decode_nic::NIC,
+            &crate::decode_cost::COST,
             &crate::decode_interfaces::ROUTE,
             &crate::decode_routers::ROUTER,
             &crate::decode_links::LINK,

@@ -77,6 +77,7 @@ mod engine;
 mod error;
 mod fragments;
 mod host_defaults;
+mod host_processing;
 mod link_layer;
 mod neighbours;
 mod outcome;

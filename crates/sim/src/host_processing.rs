@@ -16,7 +16,7 @@ use scenario::{HostCost, Moderation, Scenario};
 use units::{Picoseconds, Time};
 
 use crate::{
-    HostDefaults, addresses::Route, compact_packet::CompactPacket, transmit_queue::QueuedTcp,
+    HostDefaults, HostSample, addresses::Route, compact_packet::CompactPacket, transmit_queue::QueuedTcp,
 };
 
 /// Packets other than TCP that may wait for the processor: `net.core.netdev_max_backlog`. TCP limits itself
@@ -32,18 +32,6 @@ pub(crate) struct HostProcessing {
     by_station: Vec<Option<u32>>,
     /// When each host's next step is due.
     timers: TimerQueue,
-}
-
-/// How much a host has worked since the run's start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct HostWork {
-    /// Processor time.
-    pub(crate) busy: Picoseconds,
-    /// Time in which the bus was busy.
-    pub(crate) bus_busy: Picoseconds,
-    pub(crate) interrupts: u64,
-    /// Packets dropped because too many waited for the processor.
-    pub(crate) dropped: u64,
 }
 
 /// What a host's step results in.
@@ -65,8 +53,7 @@ enum Work {
 /// The processing of one host.
 #[derive(Debug)]
 struct ProcessedHost {
-    /// Index in the scenario.
-    index: u32,
+    name: String,
     turnaround: Time,
     cost: HostCost,
     /// The host's cost is not zero.
@@ -143,7 +130,7 @@ impl HostProcessing {
             }
             of_host[index] = Some(hosts.len() as u32);
             hosts.push(ProcessedHost {
-                index: index as u32,
+                name: host.name.clone(),
                 turnaround: host.turnaround,
                 cost: host.cost.clone(),
                 has_cost,
@@ -212,16 +199,17 @@ impl HostProcessing {
         None
     }
 
-    /// The index in the scenario and the work until `now` of each host with costs.
-    pub(crate) fn work(&self, now: Time) -> impl Iterator<Item = (u32, HostWork)> {
+    /// The name and the work until `now` of each host with costs.
+    pub(crate) fn work(&self, now: Time) -> impl Iterator<Item = (&str, HostSample)> {
         self.hosts.iter().filter(|host| host.has_cost).map(move |host| {
-            let work = HostWork {
-                busy: host.processor.busy_until(now),
-                bus_busy: host.bus.busy_until(now),
+            let sample = HostSample {
+                time: now,
+                processor: host.processor.busy_until(now),
+                bus: host.bus.busy_until(now),
                 interrupts: host.interrupts,
                 dropped: host.dropped,
             };
-            (host.index, work)
+            (host.name.as_str(), sample)
         })
     }
 

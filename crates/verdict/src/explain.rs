@@ -8,6 +8,9 @@ use crate::{
     summarize::{MIN_OTHER_WINDOW_SHARE, mean},
 };
 
+/// What lowers the cost of a byte.
+const FEWER_PACKETS: &str =
+    "larger frames (mtu), super-packets (tso, gro) or moderated interrupts (rx_delay, tx_delay): fewer packets and interrupts for the same bytes";
 const MIB: u64 = 1 << 20;
 /// A queue is too long where the median round-trip time is at least this multiple of the minimum, and this much longer.
 const BLOATED_RTT_RATIO: f64 = 3.0;
@@ -353,6 +356,13 @@ fn pacing(facts: &Facts, context: &FlowContext) -> Explanation {
 
 fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Explanation {
     let limited = || rows.iter().filter(|row| row.limited_by == Some(Cause::HostCpu));
+    if let Some(busiest) = busiest_host(rows, context) {
+        return Explanation {
+            evidence: vec![format!("{} {busiest}", facts.share)],
+            remedy: Some(FEWER_PACKETS.into()),
+            ..Explanation::default()
+        };
+    }
     let window = |row: &FlowSample| row.snd_wnd_bytes.unwrap_or(i64::MAX);
     let unread = limited().filter(|row| row.rcv_queue_bytes.unwrap_or(0) > window(row) / 2).count();
     let starved = limited().filter(|row| row.notsent_bytes == Some(0)).count();
@@ -367,6 +377,16 @@ fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Expla
     let mut evidence = vec![format!("{} {why}: the hosts did not keep up", facts.share)];
     evidence.extend(context.host_use.iter().cloned());
     Explanation { evidence, ..Explanation::default() }
+}
+
+/// The processor or bus that was busy for the largest share of the samples' time, in words.
+fn busiest_host(rows: &[&FlowSample], context: &FlowContext) -> Option<String> {
+    let (from, to) = (rows.first()?.time_us, rows.last()?.time_us);
+    let shares = context.host_loads.iter().filter_map(|load| {
+        let share = load.series().rate(from, to)? * 1e-6;
+        Some((share, format!("the {} was busy {:.0} % of the time", load.name, share * 100.0)))
+    });
+    shares.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, words)| words)
 }
 
 /// The limit of a buffer's size.

@@ -44,7 +44,8 @@ fn stream(
         FlowKind::Tcp(TcpSpec { mss, .. }) => {
             let payload = model::mss(path.mtu, path.ip, *mss);
             let headers = ip + Transport::Tcp.header_bytes();
-            let most = from.nic.gso.map_or(SUPER_PACKET_PAYLOAD, |gso| (gso.0 as u32).min(SUPER_PACKET_PAYLOAD));
+            let most =
+                from.nic.gso.map_or(SUPER_PACKET_PAYLOAD, |gso| (gso.0 as u32).min(SUPER_PACKET_PAYLOAD));
             let frames = if has_offloads(from) { (most / payload.max(1)).max(1) } else { 1 };
             let merged = if has_offloads(to) { to.nic.gro.unwrap_or(u32::MAX).max(1) } else { 1 };
             let received_as = frames.div_ceil(merged);
@@ -69,14 +70,22 @@ fn stream(
             let frame_bytes = path.mtu;
             let headers = ip + sim::XCP_HEADER_BYTES;
             let payload = frame_bytes.saturating_sub(headers);
-            Some(PacketStream { frames: 1, received_as: 1, payload, frame_bytes, acks: 1.0, ack_bytes: headers })
+            Some(PacketStream {
+                frames: 1,
+                received_as: 1,
+                payload,
+                frame_bytes,
+                acks: 1.0,
+                ack_bytes: headers,
+            })
         }
         FlowKind::Ping(_) => None,
     }
 }
 
 fn cost(cost: &HostCost) -> model::HostCost {
-    let moderation = |of: &Moderation| InterruptModeration { delay: of.delay.as_secs_f64(), frames: of.frames };
+    let moderation =
+        |of: &Moderation| InterruptModeration { delay: of.delay.as_secs_f64(), frames: of.frames };
     model::HostCost {
         per_packet: cost.per_packet.as_secs_f64(),
         per_frame: cost.per_frame.as_secs_f64(),

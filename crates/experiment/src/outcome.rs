@@ -7,7 +7,8 @@ use lab::Progress;
 use record::Writer;
 use scenario::{FlowKind, FlowSpec, Scenario};
 use schema::{
-    EngineName, Event, EventKind, FlowSample, FlowSummary, HostSummary, LinkSample, LinkSummary, Quality, RunSummary,
+    EngineName, Event, EventKind, FlowSample, FlowSummary, HostSummary, LinkSample, LinkSummary, Quality,
+    RunSummary,
 };
 use sim::{HostLoad, HostSample};
 use units::{Picoseconds, Time};
@@ -167,7 +168,9 @@ pub(crate) fn complete(
     summary.hosts = measurement.hosts.iter().map(|load| host_summary(scenario, load)).collect();
     // The stated costs of simulated hosts are no disturbance.
     let is_measured = measurement.hosts.is_empty();
-    for flow in summary.flows.iter().filter(|f| is_measured && f.limited_steady.host_cpu >= UNRELIABLE_HOST_SHARE) {
+    for flow in
+        summary.flows.iter().filter(|f| is_measured && f.limited_steady.host_cpu >= UNRELIABLE_HOST_SHARE)
+    {
         summary.quality.add_disturbance(format!(
             "flow {} waited for the processors of its hosts in {:.0} % of its samples",
             flow.name,

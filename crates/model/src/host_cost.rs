@@ -84,8 +84,10 @@ impl HostCost {
     /// The goodput at which the host is busy all the time, bit/s, and what is; `None` if nothing costs time.
     pub fn ceiling_bps(&self, role: HostRole, stream: &PacketStream) -> Option<(f64, HostLimit)> {
         let payload_bits = f64::from(stream.frames) * f64::from(stream.payload) * 8.0;
-        let processor = self.packet_rate(role, stream).map(|rate| (rate * payload_bits, HostLimit::Processor));
-        let bus = self.bus.map(|bus| (bus.as_f64() / 8.0 / self.bus_bytes(stream) * payload_bits, HostLimit::Bus));
+        let processor =
+            self.packet_rate(role, stream).map(|rate| (rate * payload_bits, HostLimit::Processor));
+        let bus =
+            self.bus.map(|bus| (bus.as_f64() / 8.0 / self.bus_bytes(stream) * payload_bits, HostLimit::Bus));
         [processor, bus].into_iter().flatten().min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
@@ -141,8 +143,14 @@ mod tests {
     use super::*;
 
     /// 1500-byte frames with TCP timestamps, one ACK for two.
-    const SINGLE: PacketStream =
-        PacketStream { frames: 1, received_as: 1, payload: 1448, frame_bytes: 1500, acks: 0.5, ack_bytes: 52 };
+    const SINGLE: PacketStream = PacketStream {
+        frames: 1,
+        received_as: 1,
+        payload: 1448,
+        frame_bytes: 1500,
+        acks: 0.5,
+        ack_bytes: 52,
+    };
 
     fn bps(cost: &HostCost, stream: &PacketStream) -> f64 {
         cost.ceiling_bps(HostRole::Receiver, stream).unwrap().0

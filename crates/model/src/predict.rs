@@ -9,9 +9,9 @@ use schema::Cause;
 use units::{BitRate, Bytes, KernelVersion, Time, three_digits};
 
 use crate::{
-    Aimd, HostCost, HostLimit, HostRole, IpVersion, PacketStream, SlowStart, SocketBuffer, Transport, bdp_f64, cubic_utilization, cubic_window_segs,
-    goodput_bps, mss, receive_buffer_window, responsiveness, sawtooth_utilization, send_buffer_bps,
-    send_buffer_window, window_share, window_throughput_bps,
+    Aimd, HostCost, HostLimit, HostRole, IpVersion, PacketStream, SlowStart, SocketBuffer, Transport,
+    bdp_f64, cubic_utilization, cubic_window_segs, goodput_bps, mss, receive_buffer_window, responsiveness,
+    sawtooth_utilization, send_buffer_bps, send_buffer_window, window_share, window_throughput_bps,
 };
 
 /// The law of a congestion control, if it has a closed form.

@@ -424,6 +424,8 @@ mod tests {
             hosts.h1.sysctl = { "net.ipv4.tcp_sack" = "0", "net.ipv4.tcp_fastopen" = "3" }
             hosts.h2.address = "10.0.0.2/24"
             hosts.h2.kernel = "6.1"
+            hosts.h1.turnaround = "9us"
+            hosts.h2.cost = { preset = "server-10g", rx_queue = 300 }
             [[links]]
             ends = ["h1", "h2"]
             both = { rate = "1gbit", jitter = "1ms", qdisc = "codel" }
@@ -437,6 +439,9 @@ mod tests {
             assert!(model.contains(part), "{part}: {model}");
         }
         assert!(!model.contains("tcp_sack") && !model.contains("kernel"), "{model}");
+        let lab = of(EngineKind::Lab).join("\n");
+        assert!(lab.contains("ignores hosts.h1.turnaround:") && lab.contains("ignores hosts.h2.cost:"), "{lab}");
+        assert!(model.contains("hosts.h2.cost.rx_queue") && !model.contains("turnaround"), "{model}");
         let sim = of(EngineKind::Sim).join("\n");
         assert!(sim.contains("hosts.h1.start") && !sim.contains("jitter"), "{sim}");
         let lab = of(EngineKind::Lab).join("\n");

@@ -856,7 +856,7 @@ cost = 5
             r#"address = "10.0.1.1/24"
 cost = { per_byte = "0.1ps" }
 "#,
-            r#"f.toml:4:21: "#,
+            r#"f.toml:4:21: per_byte: `0.1ps` is too small; the smallest time above zero is 1 ps"#,
         ),
         (
             r#"address = "10.0.1.1/24"

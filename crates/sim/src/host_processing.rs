@@ -304,8 +304,8 @@ impl ProcessedHost {
     /// A packet leaves for the card, which reports it by an interrupt.
     fn leave(&mut self, now: Time, route: Route, packet: CompactPacket) -> ProcessedPacket {
         let Moderation { delay, frames } = self.cost.tx;
-        let is_reported = now < self.sent_interrupt_at
-            && frames.is_none_or(|frames| self.sent_frames < frames);
+        let is_reported =
+            now < self.sent_interrupt_at && frames.is_none_or(|frames| self.sent_frames < frames);
         if !is_reported {
             // The interrupt is charged at the first packet that it reports.
             self.charge_interrupt(now);

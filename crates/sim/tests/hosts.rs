@@ -127,7 +127,8 @@ fn super_packets_and_large_frames_cost_less() {
     let link = "rate = \"100gbit\", delay = \"50us\", queue = \"100000p\"";
     let cost = HostCost { per_packet: 2.5e-6, per_frame: 50e-9, per_byte: 0.2e-9, ..HostCost::default() };
     let keys = "cost = { per_packet = \"2500ns\", per_frame = \"50ns\", per_byte = \"0.2ns\" }";
-    let stream = |frames, payload, acks| PacketStream { frames, payload, frame_bytes: payload + 52, acks, ..SINGLE };
+    let stream =
+        |frames, payload, acks| PacketStream { frames, payload, frame_bytes: payload + 52, acks, ..SINGLE };
     let cases = [
         ("", stream(45, 1448, 1.0)),
         ("mtu = 9000", stream(7, 8948, 1.0)),
@@ -136,10 +137,9 @@ fn super_packets_and_large_frames_cost_less() {
     let mut rates = Vec::new();
     for (extra, stream) in cases {
         let costly = format!("{keys}\n{extra}");
-        for (role, hosts) in [
-            (HostRole::Receiver, [extra, costly.as_str()]),
-            (HostRole::Sender, [costly.as_str(), extra]),
-        ] {
+        for (role, hosts) in
+            [(HostRole::Receiver, [extra, costly.as_str()]), (HostRole::Sender, [costly.as_str(), extra])]
+        {
             let outcome = run(1, link, hosts, "cc = \"reno\"");
             let (expected, _) = cost.ceiling_bps(role, &stream).unwrap();
             let ratio = steady_bps(&outcome) / expected;

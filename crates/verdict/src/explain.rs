@@ -9,8 +9,7 @@ use crate::{
 };
 
 /// What lowers the cost of a byte.
-const FEWER_PACKETS: &str =
-    "larger frames (mtu), super-packets (tso, gro) or moderated interrupts (rx_delay, tx_delay): fewer packets and interrupts for the same bytes";
+const FEWER_PACKETS: &str = "larger frames (mtu), super-packets (tso, gro) or moderated interrupts (rx_delay, tx_delay): fewer packets and interrupts for the same bytes";
 const MIB: u64 = 1 << 20;
 /// A queue is too long where the median round-trip time is at least this multiple of the minimum, and this much longer.
 const BLOATED_RTT_RATIO: f64 = 3.0;

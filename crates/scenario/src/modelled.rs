@@ -440,7 +440,10 @@ mod tests {
         }
         assert!(!model.contains("tcp_sack") && !model.contains("kernel"), "{model}");
         let lab = of(EngineKind::Lab).join("\n");
-        assert!(lab.contains("ignores hosts.h1.turnaround:") && lab.contains("ignores hosts.h2.cost:"), "{lab}");
+        assert!(
+            lab.contains("ignores hosts.h1.turnaround:") && lab.contains("ignores hosts.h2.cost:"),
+            "{lab}"
+        );
         assert!(model.contains("hosts.h2.cost.rx_queue") && !model.contains("turnaround"), "{model}");
         let sim = of(EngineKind::Sim).join("\n");
         assert!(sim.contains("hosts.h1.start") && !sim.contains("jitter"), "{sim}");

@@ -80,41 +80,58 @@ struct ProcessedHost {
     dropped: u64,
 }
 
-/// Serves one packet after another, in the order of arrival.
+/// Serves one packet after another, in the order of arrival. Interrupts come first: they delay the packet in
+/// service.
 #[derive(Debug, Default)]
 struct Server {
-    /// When it is idle again, ps.
-    free_at_ps: u64,
-    busy: Picoseconds,
-    /// With the time at which each is done.
-    queue: VecDeque<(Time, Work)>,
+    /// When the first packet is done, or without one the last interrupt, ps.
+    done_ps: u64,
+    /// All work that it has begun.
+    begun: Picoseconds,
+    /// With the time that each takes.
+    queue: VecDeque<(Picoseconds, Work)>,
 }
 
 impl Server {
-    /// Works for `time`, after all earlier work. Returns when it is done.
-    fn occupy(&mut self, now: Time, time: Picoseconds) -> Time {
-        self.free_at_ps = self.free_at_ps.max(now.0 * PS_PER_NS) + time.0;
-        self.busy.0 += time.0;
-        Time(self.free_at_ps.div_ceil(PS_PER_NS))
+    fn push(&mut self, now: Time, time: Picoseconds, work: Work) {
+        self.queue.push_back((time, work));
+        if self.queue.len() == 1 {
+            self.done_ps = self.done_ps.max(now.0 * PS_PER_NS);
+            self.begin();
+        }
     }
 
-    fn push(&mut self, now: Time, time: Picoseconds, work: Work) {
-        let done = self.occupy(now, time);
-        self.queue.push_back((done, work));
+    /// Begins with the first packet where the earlier work ends.
+    fn begin(&mut self) {
+        let Some((time, _)) = self.queue.front() else { return };
+        self.done_ps += time.0;
+        self.begun.0 += time.0;
+    }
+
+    /// Works for `time` at once.
+    fn interrupt(&mut self, now: Time, time: Picoseconds) {
+        self.done_ps = self.done_ps.max(now.0 * PS_PER_NS) + time.0;
+        self.begun.0 += time.0;
     }
 
     /// The first packet, if it is done by `now`.
     fn pop(&mut self, now: Time) -> Option<Work> {
-        self.queue.pop_front_if(|(done, _)| *done <= now).map(|(_, work)| work)
+        if self.next() > now {
+            return None;
+        }
+        let (_, work) = self.queue.pop_front()?;
+        self.begin();
+        Some(work)
     }
 
+    /// When the first packet is done.
     fn next(&self) -> Time {
-        self.queue.front().map_or(Time::NEVER, |(done, _)| *done)
+        if self.queue.is_empty() { Time::NEVER } else { Time(self.done_ps.div_ceil(PS_PER_NS)) }
     }
 
-    /// The busy time until `now`, without work that is still to be done.
+    /// The busy time until `now`, without what it has begun and not done.
     fn busy_until(&self, now: Time) -> Picoseconds {
-        Picoseconds(self.busy.0.saturating_sub(self.free_at_ps.saturating_sub(now.0 * PS_PER_NS)))
+        Picoseconds(self.begun.0 - self.done_ps.saturating_sub(now.0 * PS_PER_NS).min(self.begun.0))
     }
 }
 
@@ -318,7 +335,7 @@ impl ProcessedHost {
 
     fn charge_interrupt(&mut self, now: Time) {
         self.interrupts += 1;
-        self.processor.occupy(now, self.cost.per_interrupt);
+        self.processor.interrupt(now, self.cost.per_interrupt);
     }
 
     /// Processor time of a packet, in super-packets of at most `max_segs` segments.

@@ -204,7 +204,9 @@ impl LinkLayer {
                 ProcessedPacket::Received(packet) => self.arrivals.hand_over(now, packet),
                 ProcessedPacket::Sent(route, packet) => {
                     self.dequeued.push_back(packet.to());
-                    self.send_through_queue(&route, now, packet);
+                    // TCP had space when it sent the packet.
+                    let is_reserved = packet.is_tcp();
+                    self.send_through_queue(&route, now, packet, is_reserved);
                 }
             }
         }
@@ -270,10 +272,10 @@ impl LinkLayer {
     #[inline(always)]
     fn send_processed(&mut self, route: &Route, now: Time, packet: CompactPacket) {
         match &mut self.arrivals.processing {
-            None => self.send_through_queue(route, now, packet),
+            None => self.send_through_queue(route, now, packet, false),
             Some(processing) => {
                 if let Some(packet) = processing.send(route, now, packet) {
-                    self.send_through_queue(route, now, packet);
+                    self.send_through_queue(route, now, packet, false);
                 }
             }
         }
@@ -296,11 +298,11 @@ impl LinkLayer {
     }
 
     #[inline(always)]
-    fn send_through_queue(&mut self, route: &Route, now: Time, packet: CompactPacket) {
+    fn send_through_queue(&mut self, route: &Route, now: Time, packet: CompactPacket, is_reserved: bool) {
         if let Some(queue) = self.transmit_queues.at(route.from) {
             let busy = self.network.drain_time(route.from, now);
             if busy.0 > 0 || !queue.is_empty() {
-                if queue.push(route, packet) {
+                if queue.push(route, packet, is_reserved) {
                     self.transmit_queues.arm(route.from, Some(Time(now.0 + busy.0)));
                 }
                 return;

@@ -130,9 +130,10 @@ impl TransmitQueues {
 }
 
 impl TransmitQueue {
-    /// Appends a packet, or drops it if the queue is full. True if it is then the only one.
-    pub(crate) fn push(&mut self, route: &Route, packet: CompactPacket) -> bool {
-        if self.packets.len() >= self.limit {
+    /// Appends a packet, or drops it if the queue is full and the packet has no space reserved. True if it is then the only
+    /// one.
+    pub(crate) fn push(&mut self, route: &Route, packet: CompactPacket, is_reserved: bool) -> bool {
+        if self.packets.len() >= self.limit && !is_reserved {
             self.dropped += 1;
             return false;
         }
@@ -160,7 +161,7 @@ impl TransmitQueue {
     /// Free space, and what it holds of the sender of packets to endpoint `to`. `link_is_free`: the link
     /// would accept one more packet at once.
     pub(crate) fn space(&self, to: u32, link_is_free: bool) -> QueueSpace {
-        let packets = (self.limit - self.packets.len()) as u32 + u32::from(link_is_free);
+        let packets = self.limit.saturating_sub(self.packets.len()) as u32 + u32::from(link_is_free);
         let (own_packets, own_bytes) = self.tcp.of(to);
         QueueSpace { packets, own_packets, own_bytes }
     }

@@ -160,6 +160,23 @@ fn the_processor_of_a_current_sender_holds_little_data() {
     assert!((steady_bps(&outcome) / expected - 1.0).abs() < 0.03, "{}", steady_bps(&outcome) / expected);
 }
 
+/// A device queue behind the processor loses nothing: Linux 2.4 waits for space.
+#[test]
+fn the_device_queue_behind_a_processor_loses_nothing() {
+    for mtu in [1500, 9000] {
+        let hosts = format!(
+            "kernel = \"2.4\"\nmtu = {mtu}\ntx_queue = 100\nlocal_congestion = false\ncost = \"server-2003\""
+        );
+        let link = "rate = \"1gbit\", delay = \"5ms\"";
+        let outcome = run(8, link, [&hosts, &hosts], "cc = \"reno\"");
+        let retransmitted = outcome.flows.iter().filter_map(|row| row.total_retrans_segs).max().unwrap();
+        let mbps = steady_bps(&outcome) * 1e-6;
+        assert_eq!(retransmitted, 0, "{mtu}");
+        let expected = if mtu == 1500 { 640.9 } else { 1000.0 * 8948.0 / 9014.0 };
+        assert!((mbps / expected - 1.0).abs() < 0.02, "{mtu}: {mbps}");
+    }
+}
+
 #[test]
 fn a_full_receive_queue_drops_packets() {
     let dropped = |queue: &str| {

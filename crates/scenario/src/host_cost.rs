@@ -57,8 +57,8 @@ pub struct CostPreset {
 ///   source's tuned host), and 9000-byte frames fill a gigabit (Ravot: larger frames save processor cycles
 ///   per byte). In cycles per bit it is 2.2, 1.4 and 0.8: around the rule of one hertz per bit a second that
 ///   Foong and others, "TCP Performance Re-visited" (ISPASS 2003), examine for Linux 2.4.
-/// - `server-10g`: a core of a common server with 10 Gb/s cards. With super-packets it carries 26 to 28 Gb/s
-///   of 1500-byte frames, without them less than 3 Gb/s: why such hosts need offloads or large frames.
+/// - `server-10g`: a core of a common server with 10 Gb/s cards. With super-packets it carries 24 Gb/s of
+///   1500-byte frames, without them less than 3 Gb/s: why such hosts need offloads or large frames.
 /// - `server-100g`: a fast core, calibrated to the 42 Gb/s of one flow on one core with all optimizations
 ///   (TSO, GRO, 9000-byte frames, aRFS) that Cai and others, "Understanding Host Network Stack Overheads"
 ///   (SIGCOMM 2021), measure. There copying data dominates, so most of the cost is per byte.
@@ -92,7 +92,7 @@ pub const COST_PRESETS: &[CostPreset] = &[
         cost: || HostCost {
             per_packet: nanos(1000),
             per_frame: nanos(50),
-            per_byte: Picoseconds(150),
+            per_byte: Picoseconds(140),
             per_interrupt: nanos(1000),
             rx: Moderation { delay: Time(20_000), frames: None },
             tx: Moderation { delay: Time(20_000), frames: None },

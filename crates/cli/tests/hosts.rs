@@ -73,7 +73,9 @@ fn a_server_of_2003_reaches_a_gigabit_with_large_frames_or_moderated_interrupts(
     assert!((935.0..942.0).contains(&mbps) && verdict == "path_rate", "{mbps} {verdict}");
     let (mbps, verdict, _) = limit("jumbo");
     assert!(mbps > 985.0 && verdict == "path_rate", "{mbps} {verdict}");
-    let (mbps, verdict, _) = limit("bus");
+    let (mbps, verdict, run) = limit("bus");
+    let remedy = run["flows"][0]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("a faster bus"), "{remedy}");
     assert!((560.0..580.0).contains(&mbps) && verdict == "host_cpu", "{mbps} {verdict}");
 }
 

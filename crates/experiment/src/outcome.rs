@@ -192,11 +192,12 @@ fn host_loads(loads: &[HostLoad], flow: &FlowSpec) -> Vec<verdict::HostLoad> {
     let own = loads.iter().filter(|load| [&flow.from, &flow.to].contains(&&load.host));
     let micros = |time: Picoseconds| time.as_secs_f64() * 1e6;
     own.flat_map(|load| {
-        let series = |what: &str, busy: fn(&HostSample) -> Picoseconds| verdict::HostLoad {
+        let series = |what: &str, is_bus: bool, busy: fn(&HostSample) -> Picoseconds| verdict::HostLoad {
+            is_bus,
             name: format!("{what} of {}", load.host),
             busy_us: load.samples.iter().map(|s| ((s.time.0 / 1000) as i64, micros(busy(s)))).collect(),
         };
-        [series("processor", |s| s.processor), series("bus", |s| s.bus)]
+        [series("processor", false, |s| s.processor), series("bus", true, |s| s.bus)]
     })
     .collect()
 }

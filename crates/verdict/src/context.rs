@@ -53,6 +53,8 @@ pub struct FlowContext {
 pub struct HostLoad {
     /// Its name in words, such as `processor of h2`.
     pub name: String,
+    /// It is a bus, not a processor.
+    pub is_bus: bool,
     /// Times since the run's start and the time busy until then, microseconds, in order.
     pub busy_us: Vec<(i64, f64)>,
 }

@@ -1,4 +1,5 @@
-//! Hosts whose packets take time, as a user states them: model and simulator agree, and name the host as the limit.
+//! Hosts whose packets take time, as a user states them: model and simulator agree, and name the host as the
+//! limit.
 
 use crate::common;
 use common::TestDir;

@@ -5,15 +5,17 @@ use scenario::{FlowKind, FlowSpec, Host, HostCost, Moderation, Scenario, TcpSpec
 
 use crate::flow_context::FlowPath;
 
-/// Bytes of a super-packet without the headers that Linux reserves (sk_gso_max_size less MAX_TCP_HEADER, net/core/sock.c).
+/// Bytes of a super-packet without the headers that Linux reserves (sk_gso_max_size less MAX_TCP_HEADER,
+/// net/core/sock.c).
 const SUPER_PACKET_PAYLOAD: u32 = 65_536 - 321;
 /// Option bytes of each TCP segment: timestamps.
 const TIMESTAMP_BYTES: u32 = 12;
-/// A receiver sends an ACK for at least this number of segments (RFC 5681 section 4.2), or for a super-packet.
+/// A receiver sends an ACK for at least this number of segments (RFC 5681 section 4.2), or for a
+/// super-packet.
 const SEGMENTS_PER_ACK: f64 = 2.0;
 
-/// The hosts of a flow whose packets cost time, each with the flow's packets. `has_offloads` is false for kernels without
-/// super-packets.
+/// The hosts of a flow whose packets cost time, each with the flow's packets. `has_offloads` is false for
+/// kernels without super-packets.
 pub(crate) fn busy_hosts(
     scenario: &Scenario,
     flow: &FlowSpec,

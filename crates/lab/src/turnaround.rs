@@ -1,9 +1,9 @@
 //! Measures the turnaround of this machine's hosts over a link of a lab without delay.
 //!
-//! Echoes show what the kernel alone needs, and a TCP flow with a small window what a flow needs: its programs have to wake up
-//! too, and the window leaves no queue that would lengthen the round trip. A round trip has the time of both hosts and the
-//! emulator's between them, as any flow of a lab has. Half of it counts for each host, so that a simulated round trip of the
-//! same path lasts as long.
+//! Echoes show what the kernel alone needs, and a TCP flow with a small window what a flow needs: its
+//! programs have to wake up too, and the window leaves no queue that would lengthen the round trip. A round
+//! trip has the time of both hosts and the emulator's between them, as any flow of a lab has. Half of it
+//! counts for each host, so that a simulated round trip of the same path lasts as long.
 
 use std::{collections::BTreeMap, sync::atomic::AtomicBool};
 
@@ -76,8 +76,8 @@ impl HalfRoundTrips {
     }
 }
 
-/// Measures this machine's hosts, in about a second. The process must have one thread only, and gets the privilege of a
-/// lab.
+/// Measures this machine's hosts, in about a second. The process must have one thread only, and gets the
+/// privilege of a lab.
 ///
 /// # Errors
 /// See [`Error`].

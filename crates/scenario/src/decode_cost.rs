@@ -1,4 +1,5 @@
-//! Decodes what handling packets costs a host: `cost = "server-2003"`, or a table that may start from a preset.
+//! Decodes what handling packets costs a host: `cost = "server-2003"`, or a table that may start from a
+//! preset.
 
 use units::{Picoseconds, Time};
 

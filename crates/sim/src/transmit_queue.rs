@@ -130,8 +130,8 @@ impl TransmitQueues {
 }
 
 impl TransmitQueue {
-    /// Appends a packet, or drops it if the queue is full and the packet has no space reserved. True if it is then the only
-    /// one.
+    /// Appends a packet, or drops it if the queue is full and the packet has no space reserved. True if it is
+    /// then the only one.
     pub(crate) fn push(&mut self, route: &Route, packet: CompactPacket, is_reserved: bool) -> bool {
         if self.packets.len() >= self.limit && !is_reserved {
             self.dropped += 1;

@@ -5,7 +5,8 @@ use model::{HostCost, HostLimit, HostRole, InterruptModeration, PacketStream};
 use sim::{HostDefaults, Outcome};
 use units::BitRate;
 
-/// Two hosts and a gigabit of 2 ms (or other keys of the link); `h1` and `h2` have keys of the hosts, `flow` of the flow.
+/// Two hosts and a gigabit of 2 ms (or other keys of the link); `h1` and `h2` have keys of the hosts, `flow`
+/// of the flow.
 fn run(seconds: u32, link: &str, [h1, h2]: [&str; 2], flow: &str) -> Outcome {
     let text = format!(
         r#"
@@ -150,7 +151,8 @@ fn super_packets_and_large_frames_cost_less() {
     assert!(rates[0] > 6.0 * rates[4] && rates[2] > rates[0], "{rates:?}");
 }
 
-/// A sender that its own processor limits keeps its data in the send buffer (small queues): its round-trip time stays short.
+/// A sender that its own processor limits keeps its data in the send buffer (small queues): its round-trip
+/// time stays short.
 #[test]
 fn the_processor_of_a_current_sender_holds_little_data() {
     let outcome = run(3, GIGABIT, ["cost = { per_frame = \"30us\" }", ""], "");

@@ -74,13 +74,17 @@ pub(crate) fn add_driver_facts(device: &mut Device) {
         rx: words[5],
         tx: words[8],
     }));
-    device.coalescing =
-        to_reading(get::<COALESCE_WORDS>(&devices, name, GCOALESCE).map(|words| Coalescing {
+    // A TAP device reports delays of zero, and refuses others.
+    let coalescing = match is_virtual {
+        true => Reading::unknown("the device is virtual and has no interrupts"),
+        false => to_reading(get::<COALESCE_WORDS>(&devices, name, GCOALESCE).map(|words| Coalescing {
             rx_us: words[1],
             tx_us: words[5],
             adaptive_rx: words[10] != 0,
             adaptive_tx: words[11] != 0,
-        }));
+        })),
+    };
+    device.coalescing = coalescing;
     device.pause = to_reading(get::<4>(&devices, name, GPAUSEPARAM).map(|words| Pause {
         autonegotiated: words[1] != 0,
         rx: words[2] != 0,

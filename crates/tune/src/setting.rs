@@ -2,7 +2,8 @@
 //! Device names have no space, so that the two cannot be confused.
 //!
 //! Device settings: `txqueuelen` (packets), `rx ring` and `tx ring` (descriptors), and ethtool's features
-//! `rx-usecs` and `tx-usecs` (interrupt coalescing, microseconds), `tso`, `gso`, `gro`, `rx`, `tx` (`on` or `off`).
+//! `rx-usecs` and `tx-usecs` (interrupt coalescing, microseconds), `tso`, `gso`, `gro`, `rx`, `tx` (`on` or
+//! `off`).
 
 use std::io;
 

@@ -11,7 +11,8 @@ use crate::{
 /// What relieves a bus, which each byte crosses once.
 const FASTER_BUS: &str = "a faster bus: a card in a wider or faster slot";
 /// What lowers the cost of a byte.
-const FEWER_PACKETS: &str = "larger frames (mtu), super-packets (tso, gro) or moderated interrupts (rx_delay, tx_delay): fewer packets and interrupts for the same bytes";
+const FEWER_PACKETS: &str = "larger frames (mtu), super-packets (tso, gro) or moderated interrupts \
+                             (rx_delay, tx_delay): fewer packets and interrupts for the same bytes";
 const MIB: u64 = 1 << 20;
 /// A queue is too long where the median round-trip time is at least this multiple of the minimum, and this much longer.
 const BLOATED_RTT_RATIO: f64 = 3.0;

@@ -367,7 +367,8 @@ fn host_ceiling(scenario: &Scenario, flow: &FlowSpec, path: &FlowPath<'_>, kerne
     ceilings.map(|(bps, _)| bps).fold(f64::INFINITY, f64::min)
 }
 
-/// Goodput is limited by the slowest link and by the hosts, and then reduced by losses on the wire, which come after the queue.
+/// Goodput is limited by the slowest link and by the hosts, and then reduced by losses on the wire, which
+/// come after the queue.
 fn udp_summary(
     summary: FlowSummary,
     udp: &UdpSpec,

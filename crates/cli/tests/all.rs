@@ -12,7 +12,7 @@ mod distributions;
 mod disturbed;
 mod guest;
 mod guide;
-mod hosts;
+mod host_costs;
 mod iperf3_interop;
 mod iperf3_json;
 mod kernel;

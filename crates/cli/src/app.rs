@@ -103,6 +103,9 @@ enum Command {
     /// Inside a guest kernel: the processes that `--engine kernel` starts
     #[command(subcommand, hide = true)]
     Guest(guest::GuestCommand),
+    /// Restores the settings of this machine that a run has changed, when the run's process has ended
+    #[command(hide = true)]
+    GuardSettings,
     /// Show the settings of the configuration files and where each comes from
     Config(config::ConfigArgs),
     /// Print or install shell completions; runs are completed too
@@ -141,6 +144,9 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         // The files of the machine do not apply inside a guest.
         return guest::run(command);
     }
+    if let Command::GuardSettings = &cli.command {
+        return Ok(hosts::guard_settings()?);
+    }
     let config = Config::read()?;
     let runs = config.runs(cli.runs.as_deref());
     let (rates, sizes) = config.units();
@@ -171,6 +177,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Import(command) => import::run(command, &runs, cli.json),
         Command::Export(command) => export::run(command, &runs, cli.json),
         Command::Guest(command) => guest::run(command),
+        Command::GuardSettings => Ok(hosts::guard_settings()?),
         Command::Man(args) => manual::man(args, Cli::command()),
         Command::Config(args) => config::run(args, &config, cli.runs.as_deref(), cli.json),
         Command::Completions(args) => completions::run(args, &Cli::command(), cli.json),

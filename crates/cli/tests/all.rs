@@ -13,6 +13,7 @@ mod disturbed;
 mod guest;
 mod guide;
 mod host_costs;
+mod hosts;
 mod iperf3_interop;
 mod iperf3_json;
 mod kernel;

@@ -1,16 +1,20 @@
-//! Batches of runs. Simulations and guests run in parallel on all cores. Lab runs follow one after another, because parallel
-//! load would disturb them. Results do not depend on the parallelism.
+//! Batches of runs. Simulations and guests run in parallel on all cores. Runs in real time (lab and hosts) follow one after
+//! another, because parallel load would disturb them. Results do not depend on the parallelism.
 
 use std::{
     num::NonZeroUsize,
     sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
 };
 
 use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use schema::RunSummary;
 
-use crate::{CompletedRun, EngineChoice, Error, Job, Result, RunOptions, job::run_job};
+use crate::{CompletedRun, Error, Job, Result, RunOptions, job::run_job};
+
+/// How often a pause checks for a stop.
+const PAUSE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Executes jobs and returns their runs in the same order. The remaining jobs are skipped after an interruption, after a run with
 /// a failed flow, and after an error.
@@ -32,13 +36,26 @@ pub fn run_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<Complet
         Some((index, result))
     };
     let (sequential, parallel): (Vec<_>, Vec<_>) =
-        jobs.iter().enumerate().partition(|(_, job)| job.engine == EngineChoice::Lab);
+        jobs.iter().enumerate().partition(|(_, job)| job.engine.is_in_real_time());
     let mut all: Vec<(usize, Result<CompletedRun>)> = pool(options.parallel_runs)?
         .install(|| parallel.into_iter().par_bridge().filter_map(execute).collect());
-    all.extend(sequential.into_iter().filter_map(execute));
+    for (number, job) in sequential.into_iter().enumerate() {
+        if number > 0 {
+            pause(options.pause, options.stop);
+        }
+        all.extend(execute(job));
+    }
     options.observer.end();
     all.sort_by_key(|(index, _)| *index);
     all.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Waits, or until `stop` is set.
+fn pause(time: Duration, stop: &AtomicBool) {
+    let begun = Instant::now();
+    while begun.elapsed() < time && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(PAUSE_CHECK_INTERVAL.min(time.saturating_sub(begun.elapsed())));
+    }
 }
 
 /// Executes jobs as [`run_all`] does and returns the summaries of their runs.

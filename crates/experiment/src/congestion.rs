@@ -115,6 +115,8 @@ pub(crate) fn check_names(job: &Job<'_>) -> Result<()> {
                 (format!("the simulator has no congestion control \"{name}\""), Vec::new())
             }
             EngineChoice::Sim => (format!("unknown congestion control \"{name}\""), Vec::new()),
+            // Each host says which algorithms its kernel has.
+            EngineChoice::Hosts => continue,
             EngineChoice::Lab if is_of_linux || lab::has_congestion_control(name)? => continue,
             EngineChoice::Model | EngineChoice::Kernel(_) if is_of_linux => continue,
             EngineChoice::Lab | EngineChoice::Model | EngineChoice::Kernel(_) => {

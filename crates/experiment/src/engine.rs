@@ -15,9 +15,16 @@ pub enum EngineChoice {
     Lab,
     /// The lab inside a guest kernel of this version or name, in virtual time; `None`: the newest kernel in the cache.
     Kernel(Option<String>),
+    /// Real hosts, see [`crate::HostsSetup`].
+    Hosts,
 }
 
 impl EngineChoice {
+    /// True if runs take real time, so that they must follow one after another.
+    pub fn is_in_real_time(&self) -> bool {
+        matches!(self, EngineChoice::Lab | EngineChoice::Hosts)
+    }
+
     /// The engine's name in the record.
     pub fn name(&self) -> EngineName {
         match self {
@@ -25,6 +32,7 @@ impl EngineChoice {
             EngineChoice::Sim => EngineName::Sim,
             EngineChoice::Lab => EngineName::Lab,
             EngineChoice::Kernel(_) => EngineName::Kernel,
+            EngineChoice::Hosts => EngineName::Hosts,
         }
     }
 }
@@ -59,12 +67,13 @@ impl FromStr for EngineChoices {
             "sim" => vec![EngineChoice::Sim],
             "lab" => vec![EngineChoice::Lab],
             "all" => vec![EngineChoice::Model, EngineChoice::Sim, EngineChoice::Lab],
+            "hosts" => vec![EngineChoice::Hosts],
             "kernel" => vec![EngineChoice::Kernel(None)],
             other => match other.strip_prefix("kernel:") {
                 Some(version) if !version.is_empty() => vec![EngineChoice::Kernel(Some(version.into()))],
                 _ => {
                     return Err(format!(
-                        "there is no engine {other:?}; there are model, sim, lab, kernel (as in kernel:6.1), and all for the first three"
+                        "there is no engine {other:?}; there are model, sim, lab, kernel (as in kernel:6.1), hosts, and all for the first three"
                     ));
                 }
             },

@@ -30,6 +30,9 @@ pub enum Error {
     /// The lab failed.
     #[error(transparent)]
     Lab(lab::Error),
+    /// A run between hosts failed.
+    #[error(transparent)]
+    Hosts(hosts::Error),
     /// The simulator failed.
     #[error(transparent)]
     Sim(sim::Error),
@@ -94,6 +97,7 @@ impl Error {
             Error::Failed(_)
             | Error::Lab(_)
             | Error::Sim(_)
+            | Error::Hosts(_)
             | Error::Controller { .. }
             | Error::Library(_)
             | Error::Record(_)

@@ -156,6 +156,17 @@ pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
     context
 }
 
+/// How busy the sending and the receiving threads of a flow were (shares of the time, 0 to 1), as sentences.
+pub fn describe_host_use(from: &str, to: &str, busy: [Option<f64>; 2]) -> Vec<String> {
+    [("sender", from, busy[0]), ("receiver", to, busy[1])]
+        .into_iter()
+        .filter_map(|(what, host, busy)| {
+            let percent = busy? * 100.0;
+            Some(format!("the {what} on {host} ran, or waited for a CPU, {percent:.0} % of the time"))
+        })
+        .collect()
+}
+
 /// The packets that the sending host's link carries in one round trip of the path.
 fn device_round_trip_packets(scenario: &Scenario, flow: &FlowSpec) -> Option<u64> {
     let path = FlowPath::of(scenario, flow)?;

@@ -15,8 +15,8 @@ use schema::{DiscardedRun, Event, FlowSample, LinkSample, PartGoodput, Quality, 
 use units::Time;
 
 use crate::{
-    EngineChoice, Error, Experiment, LabSetup, Observer, Outcome, Result, congestion,
-    engines::{Engine, Kernel, Lab, Model, Sim, Task},
+    EngineChoice, Error, Experiment, HostsSetup, LabSetup, Observer, Outcome, Result, congestion,
+    engines::{Engine, Hosts, Kernel, Lab, Model, Sim, Task},
     instant::{compact, now},
     reliability::{self, Unreliability},
     repeat::{MAX_TRIES, RepeatTime, Try, until_undisturbed},
@@ -95,12 +95,16 @@ pub struct RunOptions<'a> {
     pub lab: Option<&'a LabSetup>,
     /// The data that are retained of each run.
     pub retention: Retention<'a>,
+    /// Where the hosts are, for runs between real hosts.
+    pub hosts: Option<&'a HostsSetup>,
     /// Receives progress and rows.
     pub observer: &'a dyn Observer,
     /// Set it to end runs early.
     pub stop: &'a AtomicBool,
     /// Time budget for repeating lab runs that the machine disturbed.
     pub repeat_time: RepeatTime,
+    /// Pause between two runs in real time.
+    pub pause: Duration,
     /// Maximum number of simulations and guests in parallel; `None`: one per processor.
     pub parallel_runs: Option<NonZeroUsize>,
 }
@@ -110,10 +114,12 @@ impl Default for RunOptions<'_> {
         static NEVER: AtomicBool = AtomicBool::new(false);
         RunOptions {
             lab: None,
+            hosts: None,
             retention: Retention::Nothing,
             observer: &(),
             stop: &NEVER,
             repeat_time: RepeatTime::default(),
+            pause: Duration::ZERO,
             parallel_runs: None,
         }
     }
@@ -244,6 +250,14 @@ fn run(
             let registered = congestion::register(&job.scenario, path)?;
             Lab { setup, registered: &registered }.run(task)
         }
+        EngineChoice::Hosts => {
+            let Some(setup) = options.hosts else {
+                return Err(Error::BadInput(
+                    "a run between hosts needs their places: --at HOST=ADDRESS".into(),
+                ));
+            };
+            Hosts { setup }.run(task)
+        }
         EngineChoice::Kernel(_) => {
             let Some(image) = &job.guest else {
                 return Err(Error::BadInput("a guest run needs a guest kernel (Job::guest)".into()));
@@ -298,13 +312,14 @@ fn initial_summary(job: &Job<'_>) -> RunSummary {
         fairness_jain: None,
         quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
         discarded: Vec::new(),
+        path: Vec::new(),
     }
 }
 
 /// The kernel of the sending hosts if it is not the machine's: a simulated one or a guest's.
 pub(crate) fn simulated_kernel(job: &Job<'_>) -> Option<String> {
     match &job.engine {
-        EngineChoice::Lab => return None,
+        EngineChoice::Lab | EngineChoice::Hosts => return None,
         EngineChoice::Kernel(_) => return job.guest.as_ref().map(|image| image.release.clone()),
         EngineChoice::Model | EngineChoice::Sim => {}
     }

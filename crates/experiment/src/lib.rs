@@ -1,4 +1,4 @@
-//! Runs the experiments of a scenario file by closed forms, in the simulator, in the lab or in a guest kernel.
+//! Runs the experiments of a scenario file by closed forms, in the simulator, in the lab, in a guest kernel or between real hosts.
 //!
 //! An [`Experiment`] is a scenario file with the settings that all its runs share. A [`Selection`] names the runs: engines,
 //! variants, points of sweeps, repeats. [`RunOptions`] configure execution: records, progress, parallelism. [`Experiment::run`]
@@ -41,10 +41,13 @@ mod host_bursts;
 mod host_costs;
 mod instant;
 mod job;
+mod load;
 pub mod mininet;
 mod nothing_arrived;
 mod observer;
+mod order;
 mod outcome;
+pub mod path_comparison;
 mod published;
 mod recorded_runs;
 mod reliability;
@@ -60,14 +63,16 @@ mod validation;
 
 pub use batch::run_all;
 pub use engine::{EngineChoice, EngineChoices};
-pub use engines::{LabSetup, check_guest, clean_journal, find_guest, guest};
+pub use engines::{HostsSetup, LabSetup, check_guest, clean_journal, find_guest, guest};
 pub use error::{Error, ErrorKind, Result};
 pub use experiment::Experiment;
 pub use fit::{FitRange, Search, fit};
 pub use instant::{compact, now, rfc3339, since};
 pub use job::{CompletedRun, Job, Point, Retention, Rows, RunOptions};
 pub use lab::Progress;
+pub use load::Load;
 pub use observer::{Observer, RunObserver};
+pub use order::RunOrder;
 pub use outcome::Outcome;
 pub use recorded_runs::RecordedRuns;
 pub use repeat::RepeatTime;

@@ -15,7 +15,10 @@ use units::{Picoseconds, Time};
 use verdict::{FlowContext, FlowTimes};
 
 use crate::{
-    Error, RunObserver, flow_context::flow_context, host_bursts::unexplained_drops, nothing_arrived,
+    Error, RunObserver,
+    flow_context::{describe_host_use, flow_context},
+    host_bursts::unexplained_drops,
+    nothing_arrived,
 };
 
 /// A measurement is unreliable if at least this share of a flow's samples was limited by a host's processors.
@@ -62,6 +65,8 @@ pub(crate) struct Measurement {
     pub wall: Duration,
     /// Duration in the run's own time, real or virtual.
     pub duration: Time,
+    /// Shares of the time that the sender and the receiver of each flow ran or waited for a processor; empty where unknown.
+    pub busy: Vec<[Option<f64>; 2]>,
     /// The run was ended early.
     pub interrupted: bool,
     /// Why a flow failed, if other flows were measured.
@@ -80,6 +85,7 @@ impl From<lab::Outcome> for Measurement {
             quality: outcome.quality,
             wall: outcome.wall,
             duration: outcome.duration,
+            busy: Vec::new(),
             interrupted: outcome.interrupted,
             failed: outcome.failed.map(Into::into),
         }
@@ -121,14 +127,24 @@ pub(crate) fn complete(
 ) -> Outcome {
     measurement.flows.sort_by_key(|row| row.time_us);
     measurement.events.sort_by_key(|event| event.time_us);
-    for (flow, totals) in scenario.flows.iter().zip(&measurement.flow_totals) {
-        let virtual_time = summary.engine != EngineName::Lab;
+    let is_between_hosts = summary.engine == EngineName::Hosts;
+    for (index, (flow, totals)) in scenario.flows.iter().zip(&measurement.flow_totals).enumerate() {
+        let virtual_time = !matches!(summary.engine, EngineName::Lab | EngineName::Hosts);
         let idle = measurement.quality.cpu_idle_min.filter(|_| !virtual_time);
         let idle =
             idle.map(|idle| format!("the processors were {:.0} % idle in the busiest second", idle * 100.0));
-        let host_use = idle.into_iter().collect();
-        let host_loads = host_loads(&measurement.hosts, flow);
-        let context = FlowContext { virtual_time, host_use, host_loads, ..flow_context(scenario, flow) };
+        let mut host_use: Vec<String> = idle.into_iter().collect();
+        if let Some(busy) = measurement.busy.get(index) {
+            host_use.extend(describe_host_use(&flow.from, &flow.to, *busy));
+        }
+        let context = FlowContext {
+            virtual_time,
+            host_use,
+            host_loads: host_loads(&measurement.hosts, flow),
+            // The links say what the path should be; only the flow itself shows whether it is full.
+            unknown_path: is_between_hosts,
+            ..flow_context(scenario, flow)
+        };
         verdict::decide(&mut measurement.flows, &measurement.links, &context);
         let micros = |time: Time| (time.0 / 1000) as i64;
         let times = FlowTimes {

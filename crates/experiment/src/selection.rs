@@ -127,7 +127,7 @@ impl Experiment {
 fn guest_of(engine: &EngineChoice) -> Result<Option<Image>> {
     match engine {
         EngineChoice::Kernel(request) => find_guest(request.as_deref()).map(Some),
-        EngineChoice::Model | EngineChoice::Sim | EngineChoice::Lab => Ok(None),
+        EngineChoice::Model | EngineChoice::Sim | EngineChoice::Lab | EngineChoice::Hosts => Ok(None),
     }
 }
 

@@ -3,10 +3,12 @@
 
 use model::KneePoint;
 use scenario::{Amount, FlowKind, Metric, MetricPath, RunMetric, Scenario};
-use schema::{RunSummary, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField, SweptValue};
+use schema::{
+    FlowSummary, RunSummary, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptBuffers, SweptField, SweptValue,
+};
 
 use crate::{
-    Error, Experiment, Job, Result, RunOptions, Selection, batch::run_all_for_summaries,
+    Error, Experiment, Job, Result, RunOptions, RunOrder, Selection, batch::run_all_for_summaries,
     confidence::half_width, recorded_runs::RecordedRuns, run_figure,
 };
 
@@ -27,6 +29,7 @@ pub struct SweepPlan<'a> {
     recorded: Vec<Option<RunSummary>>,
     fields: Vec<String>,
     measured: MetricPath,
+    order: RunOrder,
 }
 
 impl Experiment {
@@ -55,7 +58,7 @@ impl Experiment {
             (None, Some(_)) => default_metric(&jobs)?,
         };
         let recorded = jobs.iter().map(|job| recorded.find(job)).collect();
-        Ok(SweepPlan { experiment: self, jobs, recorded, fields, measured })
+        Ok(SweepPlan { experiment: self, jobs, recorded, fields, measured, order: RunOrder::default() })
     }
 
     /// The swept fields: the file's, then the selection's.
@@ -67,6 +70,12 @@ impl Experiment {
 }
 
 impl<'a> SweepPlan<'a> {
+    /// Executes the runs in this order.
+    #[must_use]
+    pub fn in_order(self, order: RunOrder) -> Self {
+        SweepPlan { order, ..self }
+    }
+
     /// The runs without a record.
     pub fn missing(&self) -> Vec<Job<'a>> {
         let all = self.jobs.iter().zip(&self.recorded);
@@ -92,7 +101,13 @@ impl<'a> SweepPlan<'a> {
     }
 
     fn execute(&self, options: &RunOptions<'_>) -> Result<Vec<PointRun<'_>>> {
-        let mut executed = run_all_for_summaries(&self.missing(), options)?.into_iter();
+        let missing = self.missing();
+        let order = self.order.indices(&missing);
+        let ordered: Vec<Job<'_>> = order.iter().map(|index| missing[*index].clone()).collect();
+        let summaries = run_all_for_summaries(&ordered, options)?;
+        let mut executed: Vec<(usize, RunSummary)> = order.into_iter().zip(summaries).collect();
+        executed.sort_by_key(|(index, _)| *index);
+        let mut executed = executed.into_iter().map(|(_, run)| run);
         let mut runs = Vec::new();
         for (job, recorded) in self.jobs.iter().zip(&self.recorded) {
             if let Some(run) = recorded.clone().or_else(|| executed.next()) {
@@ -197,8 +212,28 @@ fn point(
         confidence: mean.and_then(|mean| confidence(&figures, mean)),
         mean,
         figures,
+        buffers: fields.first().and_then(|field| buffers(field, repeats)),
         quality_ok: repeats.iter().all(|one| one.run.quality.is_reliable()),
     }
+}
+
+/// The buffers of the flow that the swept field `flows.NAME.send_buffer` or `flows.NAME.receive_buffer` sets.
+fn buffers(field: &str, repeats: &[PointRun<'_>]) -> Option<SweptBuffers> {
+    let (name, key) = field.strip_prefix("flows.")?.rsplit_once('.')?;
+    let size = |flow: &FlowSummary| match key {
+        "send_buffer" => flow.sndbuf_bytes,
+        "receive_buffer" => flow.rcvbuf_bytes,
+        _ => None,
+    };
+    let flows: Vec<&FlowSummary> =
+        repeats.iter().filter_map(|one| one.run.flows.iter().find(|flow| flow.name == name)).collect();
+    let mean_of = |of: &dyn Fn(&FlowSummary) -> Option<u64>| {
+        mean(&flows.iter().filter_map(|flow| of(flow)).map(|bytes| bytes as f64).collect::<Vec<_>>())
+    };
+    Some(SweptBuffers {
+        kernel_bytes: mean_of(&size)?,
+        used_bytes: mean_of(&|flow| flow.binding_window_bytes),
+    })
 }
 
 fn mean(figures: &[f64]) -> Option<f64> {

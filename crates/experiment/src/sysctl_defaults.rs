@@ -29,6 +29,8 @@ enum Origin {
     Linux(u8, u8),
     /// The guest's own.
     Guest,
+    /// Each real host's own.
+    Host,
 }
 
 impl Origin {
@@ -37,6 +39,7 @@ impl Origin {
             .filter(|_| *engine == EngineChoice::Sim)
             .and_then(|version| Some((u8::try_from(version.major).ok()?, u8::try_from(version.minor).ok()?)));
         match (scenario.sysctl, engine) {
+            (_, EngineChoice::Hosts) => Origin::Host,
             (Some(SysctlDefaults::Machine), _) => Origin::Machine,
             (Some(SysctlDefaults::Linux((major, minor))), _) => Origin::Linux(major, minor),
             (None, EngineChoice::Kernel(_)) => Origin::Guest,
@@ -56,7 +59,7 @@ impl Origin {
             (Origin::Machine, EngineChoice::Kernel(_)) => machine_setting(name),
             (Origin::Machine, EngineChoice::Lab) => None,
             (Origin::Machine, _) => machine_setting(name).filter(|_| host.kernel == Some((2, 4))),
-            (Origin::Guest, _) => None,
+            (Origin::Guest | Origin::Host, _) => None,
         }
     }
 
@@ -65,6 +68,7 @@ impl Origin {
             Origin::Machine => "this machine's".into(),
             Origin::Linux(major, minor) => format!("Linux {major}.{minor}'s defaults"),
             Origin::Guest => "the guest kernel's own".into(),
+            Origin::Host => "each host's own".into(),
         }
     }
 }
@@ -81,7 +85,7 @@ pub(crate) fn state(
     for (host, origin) in scenario.hosts.iter_mut().zip(origins) {
         let mut names = BUFFERS.to_vec();
         match engine {
-            EngineChoice::Lab | EngineChoice::Kernel(_) => {}
+            EngineChoice::Lab | EngineChoice::Kernel(_) | EngineChoice::Hosts => {}
             EngineChoice::Model => names.push(CC),
             EngineChoice::Sim => names.extend([&[CC][..], &MACHINE_WIDE].concat()),
         }

@@ -70,6 +70,9 @@ pub struct ClientOptions {
     pub pin: Vec<usize>,
     /// Request information about the other end's host, see [`TestOutcome::peer_host`].
     pub request_host_info: bool,
+    /// The session with the server's [`Service`](crate::service::Service) to which the test belongs: it then needs
+    /// no turn of its own.
+    pub session: Option<Cookie>,
     /// The test.
     pub spec: TestSpec,
 }
@@ -219,7 +222,7 @@ fn without_wait(end_s: f64, own_end: Duration, waited: Duration) -> f64 {
 }
 
 /// Connects to the first of the host's addresses that accepts the connection.
-fn connect(options: &ClientOptions) -> Result<TcpStream, Error> {
+pub(crate) fn connect(options: &ClientOptions) -> Result<TcpStream, Error> {
     let no_address = |reason: String| Error::NoAddress { host: options.host.clone(), reason };
     let found =
         (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
@@ -266,6 +269,7 @@ fn params(options: &ClientOptions, spec: &TestSpec, observer: &dyn Observer) -> 
         client_version: Some(report_builder::version()),
         longfat_host: u64::from(options.request_host_info),
         longfat_queue: 1,
+        longfat_session: options.session.map(|cookie| cookie.as_str().into()),
         longfat_sample_us: observer.sample_interval().map_or(0, |every| every.as_micros() as u64),
         ..Params::of(spec)
     })
@@ -288,7 +292,8 @@ fn connect_streams(
         let from = (options.bind.is_some() || port > 0)
             .then(|| SocketAddr::new(options.bind.unwrap_or_else(any), port));
         let socket = control::new_socket(to, from, options.device.as_deref(), spec.protocol)?;
-        let notes = socket::set_up(&socket, to.ip(), spec, congestion, End::Client)?;
+        let sends = report_builder::sends(spec, Role::Client, number);
+        let notes = socket::set_up(&socket, to.ip(), spec, sends, congestion, End::Client)?;
         if number == 0 {
             notes.iter().for_each(|note| observer.note(note));
         }
@@ -310,7 +315,7 @@ fn connect_streams(
             }
             Protocol::Udp => udp_stream::greet(&socket, options.phase_timeout)?,
         }
-        streams.push(Stream::new(number, report_builder::sends(spec, Role::Client, number), socket, spec));
+        streams.push(Stream::new(number, sends, socket, spec));
     }
     Ok(streams)
 }
@@ -351,6 +356,7 @@ impl ClientOptions {
             send_timeout: None,
             pin: Vec::new(),
             request_host_info: false,
+            session: None,
             spec,
         }
     }

@@ -159,6 +159,30 @@ impl<'a> Control<'a> {
         limit: usize,
         within: Duration,
     ) -> Result<T, Error> {
+        let text = self.read_text(what, limit, within)?;
+        self.document(what, &text)
+    }
+
+    /// The document of a received text, whose seal is checked if documents are sealed.
+    pub(crate) fn document<T: DeserializeOwned>(
+        &mut self,
+        what: &'static str,
+        text: &[u8],
+    ) -> Result<T, Error> {
+        let document = match &mut self.seal {
+            None => wire::decode(text),
+            Some(seal) => wire::decode(seal.open(text)?.as_bytes()),
+        };
+        document.map_err(|reason| Error::Malformed { what, reason })
+    }
+
+    /// Reads the text of a document of at most `limit` bytes.
+    pub(crate) fn read_text(
+        &mut self,
+        what: &'static str,
+        limit: usize,
+        within: Duration,
+    ) -> Result<Vec<u8>, Error> {
         let begin = Instant::now();
         let limit = if self.seal.is_some() { limit * SEALED_LIMIT_FACTOR } else { limit };
         let mut header = [0; 4];
@@ -171,11 +195,7 @@ impl<'a> Control<'a> {
             let left = within.checked_sub(begin.elapsed()).ok_or(Error::Timeout { what, after: within })?;
             self.read(&mut text[from..], what, left)?;
         }
-        let document = match &mut self.seal {
-            None => wire::decode(&text),
-            Some(seal) => wire::decode(seal.open(&text)?.as_bytes()),
-        };
-        document.map_err(|reason| Error::Malformed { what, reason })
+        Ok(text)
     }
 
     fn read(&mut self, mut into: &mut [u8], what: &'static str, within: Duration) -> Result<(), Error> {
@@ -193,6 +213,10 @@ impl<'a> Control<'a> {
             }
         }
         Ok(())
+    }
+
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8], within: Duration) -> Result<(), Error> {
+        self.send(bytes, within)
     }
 
     fn send(&mut self, mut bytes: &[u8], within: Duration) -> Result<(), Error> {

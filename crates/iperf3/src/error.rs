@@ -86,6 +86,9 @@ pub enum Error {
     /// A parameter out of its range.
     #[error("the requested test is refused: {0}")]
     Refused(#[from] Refusal),
+    /// A service of the server rejected the client.
+    #[error("the server rejects this client: {0}")]
+    Rejected(String),
     /// More than the server allows.
     #[error("{0}")]
     Limit(String, Code),

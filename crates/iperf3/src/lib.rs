@@ -21,12 +21,14 @@
 //!    measure the latency under load ([`wire::LatencyEcho`]).
 
 mod auth;
+mod channel;
 mod client;
 mod control;
 mod data_phase;
 pub mod document;
 mod error;
 mod interval_counter;
+mod joined_samples;
 mod latency;
 mod observer;
 mod pace;
@@ -50,6 +52,7 @@ pub mod wire;
 pub use auth::{AuthError, Authority, Credentials, Padding, TIME_SKEW};
 pub use client::{ClientOptions, IpVersion, TestOutcome, test};
 pub use error::Error;
+pub use joined_samples::join_samples;
 pub use observer::{Observer, flow_name};
 pub use sample_buffer::SampleBuffer;
 pub use server::{Server, ServerObserver, ServerOptions};

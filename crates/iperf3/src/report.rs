@@ -77,6 +77,10 @@ pub struct TestSpec {
     pub fq_rate: Option<BitRate>,
     /// SO_SNDBUF and SO_RCVBUF at both ends.
     pub window: Option<Bytes>,
+    /// SO_SNDBUF of sending sockets, instead of `window`. Only a longfat accepts it from the other end.
+    pub send_buffer: Option<Bytes>,
+    /// SO_RCVBUF of receiving sockets, instead of `window`. Only a longfat accepts it from the other end.
+    pub receive_buffer: Option<Bytes>,
     /// TCP_MAXSEG.
     pub mss: Option<u32>,
     /// TCP_NODELAY.
@@ -129,6 +133,8 @@ impl TestSpec {
             burst: 0,
             fq_rate: None,
             window: None,
+            send_buffer: None,
+            receive_buffer: None,
             mss: None,
             nodelay: false,
             congestion: None,

@@ -15,8 +15,18 @@ use std::{
 
 use socket2::Socket;
 
-pub use crate::udp_stream::{greet, repeat_reply};
-use crate::{Error, server::Arrival, wire::Cookie};
+use crate::{
+    Error, TokenGate,
+    server::{Arrival, Renewal},
+    wire::Cookie,
+};
+pub use crate::{
+    channel::Channel,
+    udp_stream::{greet, repeat_reply},
+};
+
+/// Timeout of a renewal of the listening socket.
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves clients that are not iperf3's but come to its server's port.
 pub trait Service: fmt::Debug + Send + Sync {
@@ -25,6 +35,18 @@ pub trait Service: fmt::Debug + Send + Sync {
 
     /// Whether the client that sent this cookie is one of this service's.
     fn accepts(&self, cookie: &Cookie) -> bool;
+
+    /// Whether the service checks the server's token itself, see [`ServiceClient::into_channel`]. A server with a token
+    /// rejects the clients of other services.
+    fn checks_token(&self) -> bool {
+        false
+    }
+
+    /// Whether its clients open UDP sockets. A server can set up one of these clients of an address at a time, because the
+    /// greetings of their sockets have no cookie.
+    fn uses_datagrams(&self) -> bool {
+        true
+    }
 
     /// Serves one client, on a dedicated thread, until it is done, fails, or `stop` is set.
     ///
@@ -42,12 +64,44 @@ pub struct ServiceClient<'a> {
     pub peer: SocketAddr,
     /// How long it may take for each step before its data.
     pub step_timeout: Duration,
+    /// The cookie that it has sent.
+    pub cookie: Cookie,
+    pub(crate) renewal: &'a Renewal,
+    pub(crate) gate: Option<&'a TokenGate>,
     pub(crate) udp_sockets: &'a Receiver<Arrival>,
 }
 
-impl ServiceClient<'_> {
+impl<'a> ServiceClient<'a> {
+    /// A handle that renews the server's listening socket.
+    pub fn listener_renewal(&self) -> ListenerRenewal<'a> {
+        ListenerRenewal(self.renewal)
+    }
+
+    /// A channel for JSON messages with this client, whose token has been checked if the server has one.
+    ///
+    /// # Errors
+    /// If the client has no valid token or the connection fails. The client receives the reason.
+    pub fn into_channel(self, stop: &'a AtomicBool) -> Result<Channel<'a>, Error> {
+        Channel::accept(self.control, self.cookie, self.gate, self.step_timeout, stop)
+    }
+
     /// Waits up to `timeout` for the next UDP socket of this client; each is connected to it.
     pub fn next_udp_socket(&self, timeout: Duration) -> Option<Socket> {
         self.udp_sockets.recv_timeout(timeout).ok().map(|arrival| arrival.socket)
+    }
+}
+
+/// Renews the server's listening socket.
+#[derive(Debug, Clone, Copy)]
+pub struct ListenerRenewal<'a>(&'a Renewal);
+
+impl ListenerRenewal<'_> {
+    /// Renews the socket, so that changed sysctls of buffers apply to the connections that are accepted from then on. No
+    /// connection is refused meanwhile.
+    ///
+    /// # Errors
+    /// If no second socket can be made; the first then remains.
+    pub fn renew(&self) -> Result<(), Error> {
+        self.0.request(RENEWAL_TIMEOUT)
     }
 }

@@ -30,20 +30,18 @@ pub(crate) enum End {
     Server,
 }
 
-/// Sets the options of `spec`; `congestion` is the kernel's name of the congestion control. Returns notes for
+/// Sets the options of `spec` on a socket that `sends` data or receives it; `congestion` is the kernel's name of the congestion control. Returns notes for
 /// the user: an unknown congestion control is an error at a client, and a note at a server, which then uses
 /// its default.
 pub(crate) fn set_up(
     socket: &Socket,
     peer: IpAddr,
     spec: &TestSpec,
+    sends: bool,
     congestion: Option<&str>,
     end: End,
 ) -> Result<Vec<String>, Error> {
-    let mut notes = Vec::new();
-    if let Some(window) = spec.window {
-        set_window(socket, window, spec.protocol, end, &mut notes)?;
-    }
+    let mut notes = set_buffers(socket, spec, sends, end)?;
     set_tos(socket, peer, spec.tos)?;
     if let Some(rate) = spec.fq_rate {
         sys::set_max_pacing_rate(socket, rate.0 / 8).attempted(|| format!("cannot pace at {rate}"))?;
@@ -108,39 +106,42 @@ pub(crate) fn labelled(socket: &Socket, to: SocketAddr, label: Option<u32>) -> R
     Ok(to.into())
 }
 
-/// Sets the sizes of both buffers.
-fn set_window(
-    socket: &Socket,
-    window: Bytes,
-    protocol: Protocol,
-    end: End,
-    notes: &mut Vec<String>,
-) -> Result<(), Error> {
-    let bytes = usize::try_from(window.0).unwrap_or(usize::MAX);
-    let what = || format!("cannot set socket buffers of {} bytes", window.0);
-    socket.set_send_buffer_size(bytes).attempted(what)?;
-    socket.set_recv_buffer_size(bytes).attempted(what)?;
-    let (send, receive) = sizes(socket)?;
-    for (got, sysctl, option) in
-        [(send, "net.core.wmem_max", "SO_SNDBUF"), (receive, "net.core.rmem_max", "SO_RCVBUF")]
-    {
+/// Sets the requested sizes of the buffers; returns notes about sizes that the kernel limited.
+fn set_buffers(socket: &Socket, spec: &TestSpec, sends: bool, end: End) -> Result<Vec<String>, Error> {
+    let (own_send, own_receive) = if sends { (spec.send_buffer, None) } else { (None, spec.receive_buffer) };
+    let send = own_send.or(spec.window);
+    let receive = own_receive.or(spec.window);
+    let what = |bytes: Bytes| move || format!("cannot set a socket buffer of {} bytes", bytes.0);
+    let size = |bytes: Bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX);
+    if let Some(bytes) = send {
+        socket.set_send_buffer_size(size(bytes)).attempted(what(bytes))?;
+    }
+    if let Some(bytes) = receive {
+        socket.set_recv_buffer_size(size(bytes)).attempted(what(bytes))?;
+    }
+    let (got_send, got_receive) = sizes(socket)?;
+    let mut notes = Vec::new();
+    for (requested, own, got, sysctl, option) in [
+        (send, own_send, got_send, "net.core.wmem_max", "SO_SNDBUF"),
+        (receive, own_receive, got_receive, "net.core.rmem_max", "SO_RCVBUF"),
+    ] {
+        let Some(Bytes(requested)) = requested else { continue };
         // The kernel doubles the requested value to include its own overhead.
-        if got < window.0.saturating_mul(2) {
+        if got < requested.saturating_mul(2) {
+            let who = if own.is_some() { "the flow" } else { "-w" };
             notes.push(format!(
-                "-w requests {} bytes, but the kernel set {} ({option} is {got}, which is twice that); to allow more: \
-                 sysctl -w {sysctl}={}",
-                window.0,
-                got / 2,
-                window.0
+                "{who} requests {requested} bytes, but the kernel set {} ({option} is {got}, which is twice that); to \
+                 allow more: sysctl -w {sysctl}={requested}",
+                got / 2
             ));
         }
     }
-    if end == End::Server && protocol == Protocol::Tcp {
-        let clamp = i32::try_from(receive).unwrap_or(i32::MAX);
+    if receive.is_some() && end == End::Server && spec.protocol == Protocol::Tcp {
+        let clamp = i32::try_from(got_receive).unwrap_or(i32::MAX);
         os::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, clamp)
             .attempted(|| "cannot raise the window clamp".into())?;
     }
-    Ok(())
+    Ok(notes)
 }
 
 /// SO_SNDBUF and SO_RCVBUF as the kernel returns them: twice the requested values.

@@ -68,6 +68,11 @@ impl Token {
         Ok(Token(text.into()))
     }
 
+    #[cfg(test)]
+    pub(crate) fn of(text: &str) -> Token {
+        Token(text.into())
+    }
+
     fn mac(&self, cookie: &Cookie, from: Role, number: u32, text: &[u8]) -> Hmac<Sha256> {
         // HMAC takes keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).unwrap_or_else(|_| unreachable!());
@@ -165,7 +170,7 @@ mod tests {
     }
 
     fn pair(ours: &str, theirs: &str) -> (Seal, Seal) {
-        let token = |text: &str| Token(text.into());
+        let token = Token::of;
         (Seal::new(token(ours), cookie(1), Role::Client), Seal::new(token(theirs), cookie(1), Role::Server))
     }
 

@@ -45,6 +45,7 @@ pub fn initial_run(engine: EngineName, started: String) -> RunSummary {
         fairness_jain: None,
         quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
         discarded: Vec::new(),
+        path: Vec::new(),
     }
 }
 

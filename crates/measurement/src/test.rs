@@ -1,7 +1,6 @@
 //! The record of a test: both ends' samples on one time axis, the summary with its verdict, and iperf3's JSON.
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -11,7 +10,7 @@ use iperf3::{
     ClientOptions, SampleBuffer, flow_name,
     report::{Protocol, Report, Start, StreamEnd, TestSpec},
 };
-use schema::{EngineName, FlowKind, FlowSample, Metrics, RunSummary, Summary};
+use schema::{EngineName, FlowKind, FlowSample, RunSummary, Summary};
 use serde_json::{Value, json};
 use tune::TxCounters;
 use verdict::{Buffer, FlowContext, FlowTimes, Generator};
@@ -26,8 +25,6 @@ use crate::{
 
 /// The engine's name in a record of a test between hosts.
 const ENGINE: EngineName = EngineName::Test;
-/// Maximum distance in time of samples of both ends that are joined, in sample intervals.
-const MAX_JOIN_DISTANCE: i64 = 2;
 /// Segment size if unknown, bytes.
 const DEFAULT_MSS: u64 = 1448;
 
@@ -191,7 +188,7 @@ pub fn complete_record(
     ends: Ends,
 ) -> Result<Option<RecordedTest>> {
     let Some(start) = &report.start else { return Ok(None) };
-    let mut rows = join(seen.rows, &peer);
+    let mut rows = iperf3::join_samples(seen.rows, &peer);
     rows.sort_by_key(|row| row.time_us);
     let mut run = initial_run(ENGINE, started(start));
     run.duration_s = rows.last().map_or(0.0, |row| row.time_us as f64 * 1e-6);
@@ -216,7 +213,8 @@ pub fn complete_record(
             is_one_host: connection.local.ip() == connection.remote.ip(),
             ..context(start, &options.spec, &name, connection.sender, here)
         };
-        context.host_use = host_use(&ends, &context, connection.sender);
+        let busy = if connection.sender { [ends.busy, ends.peer_busy] } else { [ends.peer_busy, ends.busy] };
+        context.host_use = experiment::flow_context::describe_host_use(&context.from, &context.to, busy);
         context.generator = Some(Generator {
             uses_file: options.spec.file.is_some(),
             // After all data is written the application is not a limit.
@@ -260,67 +258,6 @@ fn summary(name: &str, start: &Start, run: RunSummary) -> Summary {
     record::summary(name, start, lab::host_info(), run)
 }
 
-/// Joins the samples of both ends: values of the other end at nearly the same time are added to this end's rows. The other end's
-/// times start half a round trip apart.
-fn join(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
-    let mut by_flow: BTreeMap<&str, Vec<&FlowSample>> = BTreeMap::new();
-    for row in peer {
-        by_flow.entry(&row.flow).or_default().push(row);
-    }
-    for samples in by_flow.values_mut() {
-        samples.sort_by_key(|row| row.time_us);
-    }
-    let mut before: BTreeMap<String, (i64, Option<i64>)> = BTreeMap::new();
-    for row in &mut rows {
-        let Some(samples) = by_flow.get(row.flow.as_str()) else { continue };
-        let spacing = match samples.as_slice() {
-            [first, .., last] => (last.time_us - first.time_us) / (samples.len() as i64 - 1),
-            _ => continue,
-        };
-        let after = samples.partition_point(|sample| sample.time_us < row.time_us);
-        let around = samples[after.saturating_sub(1)..].iter().take(2);
-        let Some(nearest) = around.min_by_key(|sample| (sample.time_us - row.time_us).abs()) else {
-            continue;
-        };
-        if (nearest.time_us - row.time_us).abs() > MAX_JOIN_DISTANCE * spacing {
-            continue;
-        }
-        let receiver_is_peer = nearest.rcvbuf_bytes.or(nearest.datagrams_received).is_some();
-        if receiver_is_peer {
-            // Goodput is computed over the time between this end's rows: the other end's samples have other times.
-            row.bytes_received = bytes_at(samples, after, row.time_us);
-            row.goodput_bps = rate_since(&before, row).or(nearest.goodput_bps).or(row.goodput_bps);
-            before.insert(row.flow.clone(), (row.time_us, row.bytes_received));
-        }
-        for index in 0..FlowSample::COLUMNS.len() {
-            if row.metric(index).is_none() {
-                row.set_metric(index, nearest.metric(index));
-            }
-        }
-    }
-    rows
-}
-
-/// Bytes received until an instant, interpolated between the two samples around it; `after` is the second.
-fn bytes_at(samples: &[&FlowSample], after: usize, time_us: i64) -> Option<i64> {
-    let known =
-        |index: usize| samples.get(index).and_then(|sample| Some((sample.time_us, sample.bytes_received?)));
-    match (after.checked_sub(1).and_then(known), known(after)) {
-        (Some((from, first)), Some((to, second))) if to > from => {
-            Some(first + ((second - first) as f64 * (time_us - from) as f64 / (to - from) as f64) as i64)
-        }
-        (Some((_, bytes)), _) | (None, Some((_, bytes))) => Some(bytes),
-        (None, None) => None,
-    }
-}
-
-/// Goodput since the flow's previous row, bit/s.
-fn rate_since(before: &BTreeMap<String, (i64, Option<i64>)>, row: &FlowSample) -> Option<i64> {
-    let (from, first) = before.get(&row.flow)?;
-    let span_us = (row.time_us - from).max(0) as f64;
-    (span_us > 0.0).then_some(((row.bytes_received? - (*first)?) as f64 * 8e6 / span_us) as i64)
-}
-
 /// The context of a stream for its verdict. Of the other host's settings only the requested ones are known.
 fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String) -> FlowContext {
     let there = start.peer_name.clone();
@@ -347,18 +284,6 @@ fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String
         pacing_option: rate.map_or("", |(_, option)| option).into(),
         ..FlowContext::default()
     }
-}
-
-/// CPU use of the sending and receiving threads as sentences.
-fn host_use(ends: &Ends, context: &FlowContext, sends: bool) -> Vec<String> {
-    let (from, to) = if sends { (ends.busy, ends.peer_busy) } else { (ends.peer_busy, ends.busy) };
-    [("sender", &context.from, from), ("receiver", &context.to, to)]
-        .into_iter()
-        .filter_map(|(what, host, busy)| {
-            let percent = busy? * 100.0;
-            Some(format!("the {what} on {host} ran, or waited for a CPU, {percent:.0} % of the time"))
-        })
-        .collect()
 }
 
 fn times(

@@ -19,6 +19,8 @@ pub enum EngineKind {
     Sim,
     /// The emulated network with real kernels.
     Lab,
+    /// Real hosts, and the path between them.
+    Hosts,
 }
 
 impl EngineKind {
@@ -27,6 +29,7 @@ impl EngineKind {
             EngineKind::Model => "the model",
             EngineKind::Sim => "the simulator",
             EngineKind::Lab => "the lab",
+            EngineKind::Hosts => "engine hosts",
         }
     }
 }
@@ -250,6 +253,24 @@ pub const FEATURES: &[Feature] = &[
     full("an xcp flow", "*"),
 ];
 
+/// What a run between real hosts does not do, and which paths of a scenario ask for it. The links describe what the path should
+/// be.
+const NOT_BY_HOSTS: &[(&str, fn(&Scenario) -> Vec<String>)] = &[
+    ("packets are captured in the lab only", |s| {
+        if s.captures.is_empty() { Vec::new() } else { vec!["capture".into()] }
+    }),
+    ("each host has its own kernel", |s| hosts(s, "kernel", |host| host.kernel.is_some())),
+    (ALWAYS_LOCAL_CONGESTION, |s| hosts(s, "local_congestion", |host| !host.local_congestion)),
+    ("each host takes its own time", |s| hosts(s, "turnaround", |host| host.turnaround.0 > 0)),
+    ("each host takes its own time", |s| hosts(s, "cost", |host| host.cost != HostCost::default())),
+    ("each host has its own device, whose settings are not changed", |s| {
+        hosts(s, "nic", |host| host.nic != crate::types::Nic::default())
+    }),
+    (COMMANDS, |s| hosts(s, "start", |host| host.start.is_some())),
+    (COMMANDS, |s| hosts(s, "stop", |host| host.stop.is_some())),
+    ("the path changes by itself, if at all", |s| links(s, "changes", |link| !link.changes.is_empty())),
+];
+
 /// Sysctls without effect on a run in any engine: no run has metrics of earlier connections, and hosts never
 /// forward.
 const SYSCTLS_WITHOUT_EFFECT: [&str; 3] =
@@ -270,14 +291,18 @@ impl Scenario {
             };
             format!("{} ignores {named}{more}: {why}", engine.name())
         };
-        let mut sentences = Vec::new();
-        for feature in FEATURES {
-            let Handling::Not(why) = feature.handling[engine as usize] else { continue };
-            let paths = (feature.used)(self);
-            if !paths.is_empty() {
-                sentences.push(sentence(&paths, why));
-            }
-        }
+        let ignored: Vec<(&str, Vec<String>)> = match engine {
+            EngineKind::Hosts => NOT_BY_HOSTS.iter().map(|(why, used)| (*why, used(self))).collect(),
+            EngineKind::Model | EngineKind::Sim | EngineKind::Lab => FEATURES
+                .iter()
+                .filter_map(|feature| match feature.handling[engine as usize] {
+                    Full => None,
+                    Not(why) => Some((why, (feature.used)(self))),
+                })
+                .collect(),
+        };
+        let used = ignored.iter().filter(|(_, paths)| !paths.is_empty());
+        let mut sentences: Vec<String> = used.map(|(why, paths)| sentence(paths, why)).collect();
         let mut paths = Vec::new();
         for host in &self.hosts {
             let ignored =

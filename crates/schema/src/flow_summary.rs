@@ -116,6 +116,12 @@ pub struct FlowSummary {
     pub mss_bytes: Option<u64>,
     /// Largest window that the receiver advertised.
     pub max_rcv_wnd_bytes: Option<u64>,
+    /// Size of the sender's buffer (SO_SNDBUF: what the kernel charges against) at the end. Only where a kernel ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sndbuf_bytes: Option<u64>,
+    /// Size of the receiver's buffer (SO_RCVBUF) at the end. Only where a kernel ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rcvbuf_bytes: Option<u64>,
     /// The limiting window in the steady part: the smaller of the peer's window and the data in flight,
     /// payload bytes.
     #[serde(default)]

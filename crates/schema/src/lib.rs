@@ -32,10 +32,10 @@ pub use name::{EngineName, FigureBound, FlowKind, LinkDirection};
 pub use nearest::{by_similarity, nearest_names};
 pub use published::{EngineVerdict, FigureKind, KernelFigure, PublishedResult, PublishedVerdict};
 pub use quality::{BUSY_SHARE, DiscardedRun, Quality, Reliability};
-pub use summary::{HostInfo, RunSummary, SUMMARY_SCHEMA, Summary};
+pub use summary::{HostInfo, PathComparison, PathQuantity, RunSummary, SUMMARY_SCHEMA, Summary};
 pub use sweep::{
-    Fit, FitDocument, FitFigure, FitTried, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptField,
-    SweptValue, Unknown, WindowLaw,
+    Fit, FitDocument, FitFigure, FitTried, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptBuffers,
+    SweptField, SweptValue, Unknown, WindowLaw,
 };
 pub use table::{ColumnInfo, Metrics};
 pub use trace_row::{TraceKind, TraceRow};

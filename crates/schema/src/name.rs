@@ -66,6 +66,8 @@ stored_names! {
         Lab = "lab",
         /// A lab inside a guest kernel, in virtual time.
         Kernel = "kernel",
+        /// A scenario between real hosts.
+        Hosts = "hosts",
         /// A test between two hosts (`longfat test`).
         Test = "test",
         /// Connections of other programs (`longfat watch`).

@@ -103,6 +103,36 @@ pub struct RunSummary {
     /// Earlier tries of this run that were discarded because the machine had disturbed them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub discarded: Vec<DiscardedRun>,
+    /// How the path between real hosts compares with the scenario's links. Empty for other engines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<PathComparison>,
+}
+
+/// A quantity of the path between real hosts, compared with the scenario's links.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PathComparison {
+    /// The flow that measured it.
+    pub flow: String,
+    /// What is compared.
+    pub quantity: PathQuantity,
+    /// The value by the scenario.
+    pub expected: f64,
+    /// The measured value.
+    pub measured: f64,
+    /// Whether the two are equal within the error of the measurement.
+    pub is_as_expected: bool,
+}
+
+/// A quantity of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathQuantity {
+    /// Smallest round-trip time, microseconds.
+    Rtt,
+    /// Goodput of the full path, bit/s.
+    Rate,
+    /// Share of retransmitted segments, 0 to 1.
+    Loss,
 }
 
 impl RunSummary {

@@ -83,6 +83,18 @@ pub struct SweepPoint {
     pub confidence: Option<(f64, f64)>,
     /// False where the measurement of a run is unreliable; its record says why.
     pub quality_ok: bool,
+    /// The buffers of the flow whose buffer the first field sets, where a kernel reported them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffers: Option<SweptBuffers>,
+}
+
+/// What a request for a socket buffer gave, means over the runs of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SweptBuffers {
+    /// The kernel's size (SO_SNDBUF or SO_RCVBUF), bytes: twice the request, within the host's limits.
+    pub kernel_bytes: f64,
+    /// Payload in flight that the buffer allowed in the steady part, bytes; `null` where it is unknown.
+    pub used_bytes: Option<f64>,
 }
 
 /// The value from which a metric no longer rises.

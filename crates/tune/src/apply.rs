@@ -140,6 +140,11 @@ fn apply_all(
     journal: &mut Journal,
     step: &mut impl FnMut(&str),
 ) -> Result<Vec<RejectedSetting>, Error> {
+    if let Some((name, _)) = requested.settings.iter().find(|(name, _)| !setting::is_permitted(name)) {
+        return Err(io::Error::from(io::ErrorKind::PermissionDenied)).attempted(|| {
+            format!("change {name}: only sysctls below net and device settings are permitted")
+        });
+    }
     journal.complete = false;
     let earlier = journal.settings.clone();
     let mut rejected = Vec::new();
@@ -234,6 +239,17 @@ fn set(paths: &HostPaths, name: &str, value: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::ValueNotAccepted { name: name.into(), value: value.into(), got })
+}
+
+/// Reads the present value of a sysctl below `net` or of a device setting.
+///
+/// # Errors
+/// If the name is not permitted, or the host does not have the setting.
+pub fn read_setting(paths: &HostPaths, name: &str) -> io::Result<String> {
+    if !setting::is_permitted(name) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    setting::read(paths, name)
 }
 
 /// Reads a file's text and permissions; `None` if it does not exist.

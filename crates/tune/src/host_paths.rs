@@ -36,6 +36,20 @@ impl HostPaths {
         }
     }
 
+    /// Paths for settings that are changed for the duration of a run, apart from those of `longfat tune`: without a
+    /// sysctl file, and with a journal in /run that is named after the namespace.
+    ///
+    /// # Errors
+    /// If the network namespace cannot be identified.
+    pub fn for_run() -> Result<HostPaths, Error> {
+        Ok(HostPaths {
+            proc_sys: "/proc/sys".into(),
+            sysctl_file: None,
+            state_dir: "/run/longfat-run".into(),
+            journal_name: format!("settings-{}.json", namespace_id()?),
+        })
+    }
+
     /// The paths with which settings were applied.
     ///
     /// # Errors

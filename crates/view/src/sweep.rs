@@ -33,13 +33,17 @@ fn sweep_parts(sweep: &Sweep) -> [Part; 2] {
         header.push("VARIANT".into());
     }
     header.extend(sweep.fields.iter().map(|field| short(&field.field).to_uppercase()));
+    let has_buffers = sweep.points.iter().any(|point| point.buffers.is_some());
+    if has_buffers {
+        header.extend(texts(["KERNEL BUFFER", "IN FLIGHT"]));
+    }
     header.extend(texts([metric_name(&sweep.metric), "95 % CONFIDENCE", "RUNS", ""]));
     let mut right = vec![false; header.len()];
     right[1 + usize::from(has_variants)..].fill(true);
     let last = right.len() - 1;
     right[last] = false;
     let mut rows = vec![header];
-    rows.extend(sweep.points.iter().map(|point| row(point, has_variants, &sweep.unit)));
+    rows.extend(sweep.points.iter().map(|point| row(point, has_variants, has_buffers, &sweep.unit)));
     let mut text = String::new();
     if let Some(field) = sweep.fields.first() {
         for knee in &sweep.knees {
@@ -50,12 +54,17 @@ fn sweep_parts(sweep: &Sweep) -> [Part; 2] {
     [Part::Table { rows, right }, Part::Lines(text)]
 }
 
-fn row(point: &SweepPoint, has_variants: bool, unit: &str) -> Vec<String> {
+fn row(point: &SweepPoint, has_variants: bool, has_buffers: bool, unit: &str) -> Vec<String> {
     let mut row = vec![point.engine.clone()];
     if has_variants {
         row.push(point.variant.clone().unwrap_or_else(|| UNKNOWN.into()));
     }
     row.extend(point.values.iter().map(|value| value.text.clone()));
+    if has_buffers {
+        let size = |bytes: Option<f64>| or_unknown(bytes, number::bytes);
+        row.push(size(point.buffers.map(|buffers| buffers.kernel_bytes)));
+        row.push(size(point.buffers.and_then(|buffers| buffers.used_bytes)));
+    }
     row.push(or_unknown(point.mean, |mean| words::figure(mean, unit)));
     let between =
         |(low, high): (f64, f64)| format!("{} to {}", words::figure(low, unit), words::figure(high, unit));
@@ -344,6 +353,7 @@ mod tests {
             figures: vec![mean, mean],
             mean: Some(mean),
             confidence: Some((mean * 0.9, mean * 1.1)),
+            buffers: None,
             quality_ok: size < 3000.0,
         };
         Sweep {

@@ -12,6 +12,7 @@ pub mod kernel;
 pub mod lab;
 pub mod manual;
 pub mod picture;
+pub mod places;
 pub mod plot;
 pub mod probe;
 pub mod records;

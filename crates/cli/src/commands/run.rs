@@ -4,19 +4,22 @@ use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
+    time::Duration,
 };
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use experiment::{
     CompletedRun, EngineChoice, EngineChoices, Experiment, LabSetup, Retention, RunOptions, Selection, now,
-    run_all,
+    path_comparison, run_all,
 };
 use schema::{RunSummary, Summary};
 use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
-use super::{completions::complete_scenario, records::check_page, scenario::args::PathFlags};
+use super::{
+    completions::complete_scenario, places::PlaceFlags, records::check_page, scenario::args::PathFlags,
+};
 use crate::{
     app::RUNS_VARIABLE,
     config_file::Config,
@@ -39,7 +42,7 @@ pub struct RunArgs {
     #[arg(add = ArgValueCompleter::new(complete_scenario))]
     file: Option<PathBuf>,
     /// Engines, separated by commas: model, sim, lab, or all for these three; kernel, or kernel:VERSION as in kernel:6.1,
-    /// for the lab inside a guest kernel in virtual time (see `longfat kernel`) [default: lab; see
+    /// for the lab inside a guest kernel in virtual time (see `longfat kernel`); hosts for real hosts (see --at) [default: lab; see
     /// `longfat config`]
     #[arg(long, value_delimiter = ',', value_name = "ENGINES")]
     engine: Vec<EngineChoices>,
@@ -74,6 +77,8 @@ pub struct RunArgs {
     require_reliable: bool,
     #[command(flatten)]
     path: PathFlags,
+    #[command(flatten)]
+    places: PlaceFlags,
 }
 
 /// Runs the scenario.
@@ -96,6 +101,8 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
     if !args.trace.is_empty() {
         place.require_for("--trace")?;
     }
+    let hosts = args.places.setup(&selection.engines, config)?;
+    args.places.check_load(&jobs, Duration::ZERO)?;
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
     let setup = in_lab.then(|| LabSetup::acquire(args.ports, &progress)).transpose()?;
@@ -110,6 +117,7 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
     };
     let options = RunOptions {
         lab: setup.as_ref(),
+        hosts: hosts.as_ref(),
         retention,
         observer: &progress,
         stop: &stop,
@@ -193,6 +201,9 @@ fn text(summary: &Summary, runs_dir: &Path, is_default: bool, report: Option<&Pa
             Some(variant) => format!("{} {variant}", run.engine_label()),
             None => run.engine_label(),
         };
+        if let Some(sentence) = path_comparison::sentence(&run.path) {
+            lines.push(format!("{label}: {sentence}\n"));
+        }
         let unreliable = (!run.quality.is_reliable())
             .then(|| format!("{label}: unreliable measurement: {}\n", run.quality.reasons().join("; ")));
         let warnings = run.quality.warnings().iter().map(|warning| format!("{label}: note: {warning}\n"));

@@ -13,6 +13,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
+use hosts::HostService;
 use iperf3::{
     Authority, IpVersion, Observer, Padding, Server, ServerObserver, ServerOptions, TIME_SKEW, TokenGate,
     document::{self, RateUnit, TextFormat},
@@ -104,6 +105,10 @@ pub struct ServeArgs {
         help_heading = "Authentication"
     )]
     token: Option<PathBuf>,
+    /// Let clients change network settings of this machine for the duration of a run (`longfat run --engine hosts`); they are
+    /// restored when it ends. Needs root; without --token anyone who reaches the port may do so
+    #[arg(long, help_heading = "Real hosts")]
+    allow_tune: bool,
     /// Maximum difference between client's and server's clocks
     #[arg(long, value_name = "TIME", value_parser = iperf3_values::time, help_heading = "Authentication")]
     time_skew_threshold: Option<Duration>,
@@ -155,7 +160,10 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     let _pidfile = args.unattended.apply(!json && !args.iperf3_json)?;
-    let server = Server::bind(args.options()?)?.with_service(Box::new(ProbeService));
+    let token = args.token.as_deref().map(args::token).transpose()?;
+    let service = HostService { allows_tune: args.allow_tune, token };
+    let server =
+        Server::bind(args.options()?)?.with_service(Box::new(ProbeService)).with_service(Box::new(service));
     let console = Console {
         // A document per test, in iperf3's form: a server's tests have no common document.
         json: json || args.iperf3_json,

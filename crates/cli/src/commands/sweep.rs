@@ -3,13 +3,14 @@
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use experiment::{
-    EngineChoice, EngineChoices, Error, Experiment, FitRange, LabSetup, RecordedRuns, RunOptions, Search,
-    Selection, fit,
+    EngineChoice, EngineChoices, Error, Experiment, FitRange, LabSetup, RecordedRuns, RunOptions, RunOrder,
+    Search, Selection, fit,
 };
 use schema::{FitDocument, SWEEP_SCHEMA, Sweep};
 use units::KernelVersion;
@@ -17,6 +18,7 @@ use units::KernelVersion;
 use super::{
     completions::complete_scenario,
     picture::PictureArgs,
+    places::PlaceFlags,
     records,
     run::{check_directory, command_line},
     scenario::args::PathFlags,
@@ -68,6 +70,12 @@ pub struct SweepArgs {
     /// Metric, as in flows.bulk.goodput [default: goodput of the first TCP flow]
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
+    /// Order of the runs: by-point, interleaved (the first repeat of all points, then the second), random or random:SEED
+    #[arg(long, value_name = "ORDER", default_value = "by-point", hide_default_value = true)]
+    pub order: RunOrder,
+    /// Pause between two runs of the lab or between hosts, as in 5s
+    #[arg(long, value_name = "TIME", value_parser = crate::iperf3_values::time)]
+    pub pause: Option<Duration>,
     /// Maximum number of parallel simulations and guests [default: one per processor]
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
@@ -96,6 +104,8 @@ pub struct SweepArgs {
     pub require_reliable: bool,
     #[command(flatten)]
     pub path: PathFlags,
+    #[command(flatten)]
+    pub places: PlaceFlags,
 }
 
 /// The result to show.
@@ -139,14 +149,18 @@ fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         true => RecordedRuns::none(),
         false => RecordedRuns::read(runs_dir, experiment.file.name())?,
     };
-    let plan = experiment.plan_sweep(&selection, args.metric.as_deref(), &recorded)?;
+    let plan = experiment.plan_sweep(&selection, args.metric.as_deref(), &recorded)?.in_order(args.order);
     let place = RecordPlace::choose(runs_dir, &selection.engines, args.no_record)?;
+    let hosts = args.places.setup(&selection.engines, config)?;
+    args.places.check_load(&plan.missing(), args.pause.unwrap_or_default())?;
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
     let in_lab = plan.missing().iter().any(|job| job.engine == EngineChoice::Lab);
     let setup = in_lab.then(|| LabSetup::acquire(args.ports, &progress)).transpose()?;
     let options = RunOptions {
         lab: setup.as_ref(),
+        hosts: hosts.as_ref(),
+        pause: args.pause.unwrap_or_default(),
         retention: place.retention(),
         observer: &progress,
         stop: &stop,

@@ -1,6 +1,7 @@
 //! The engines. Each runs a scenario and returns the rows and the summary of the run.
 
 pub mod guest;
+mod hosts;
 mod kernel;
 mod lab;
 mod model;
@@ -15,8 +16,11 @@ use schema::RunSummary;
 
 use crate::{Outcome, Result, RunObserver};
 
-pub(crate) use self::{kernel::Kernel, lab::Lab, model::Model, model::ModelPredictions, sim::Sim};
+pub(crate) use self::{
+    hosts::Hosts, kernel::Kernel, lab::Lab, model::Model, model::ModelPredictions, sim::Sim,
+};
 pub use self::{
+    hosts::HostsSetup,
     kernel::{check as check_guest, find as find_guest},
     lab::{LabSetup, clean_journal},
 };

@@ -64,6 +64,7 @@ impl Engine for Sim<'_> {
             flow_summary.cc = Some(cc.name().into());
         };
         let measurement = Measurement {
+            busy: Vec::new(),
             flows: outcome.flows,
             links: outcome.links,
             events: outcome.events,

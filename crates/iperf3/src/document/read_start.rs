@@ -109,6 +109,8 @@ fn read_spec(top: &Object<'_>, start: &Object<'_>, requested: &Object<'_>) -> Re
         interval: interval(top, requested)?,
         rate: rate.map(BitRate),
         fq_rate: fq_rate.map(BitRate),
+        send_buffer: None,
+        receive_buffer: None,
         window: some(start, "sock_bufsize")?.map(Bytes),
         mss: start.fitting_count("tcp_mss")?,
         tos: requested.fitting_count("tos")?.unwrap_or(0),

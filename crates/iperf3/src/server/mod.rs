@@ -4,6 +4,7 @@
 
 mod admission;
 mod greeting;
+mod listener;
 mod options;
 mod router;
 mod sampling;
@@ -11,6 +12,7 @@ mod session;
 mod turn;
 mod udp_listener;
 
+pub(crate) use listener::Renewal;
 pub use options::{ServerObserver, ServerOptions};
 pub use router::Server;
 pub(crate) use session::Arrival;

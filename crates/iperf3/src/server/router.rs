@@ -14,6 +14,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::fd::AsFd,
     sync::{
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::TrySendError,
     },
@@ -21,20 +22,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use socket2::{Domain, Socket, Type};
-use traffic::{Attempted, Error as SystemError};
+use socket2::Socket;
+use traffic::Attempted;
 
 use self::turns::SessionHandle;
 use super::{
     ServerObserver, ServerOptions,
     admission::{Admission, Admitted, canonical, largest_share, share_key},
     greeting::{Greeting, Progress, deny},
+    listener::{Renewal, listen_at_any, listen_beside},
     session::Arrival,
     turn::Stage,
     udp_listener::{UdpListener, UdpRequest},
 };
 use crate::{
-    Error, IpVersion,
+    Error,
     report::Report,
     service::Service,
     wire::{Cookie, QueueNotice},
@@ -52,8 +54,6 @@ const GREETINGS_MAX: usize = 256;
 const ADMISSIONS_MAX: usize = 256;
 /// Initial estimate of the duration of a test of an amount.
 const UNKNOWN_DURATION: Duration = Duration::from_secs(1);
-/// The kernel's backlog of connections (listen(2)).
-const BACKLOG: i32 = 1024;
 /// Maximum number of datagrams that are read before other sockets are served.
 const MAX_DATAGRAMS_PER_TURN: usize = 64;
 /// Pause in accepting connections after a failure, for example when there are no descriptors left.
@@ -62,11 +62,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A listening server.
 #[derive(Debug)]
 pub struct Server {
-    listener: Socket,
+    listener: Mutex<Socket>,
     udp_listener: UdpListener,
     address: SocketAddr,
     options: ServerOptions,
-    service: Option<Box<dyn Service>>,
+    services: Vec<Box<dyn Service>>,
 }
 
 impl Server {
@@ -75,24 +75,18 @@ impl Server {
     /// # Errors
     /// If the address or port cannot be used.
     pub fn bind(options: ServerOptions) -> Result<Server, Error> {
-        let any_v4 = IpAddr::from([0; 4]);
-        let listener = match (options.bind, options.ip) {
-            (Some(ip), _) => listen(ip, &options)?,
-            (None, Some(IpVersion::V4)) => listen(any_v4, &options)?,
-            (None, Some(IpVersion::V6)) => listen(IpAddr::from([0; 16]), &options)?,
-            // One socket for both IP versions, or IPv4 on machines without IPv6.
-            (None, None) => listen(IpAddr::from([0; 16]), &options).or_else(|_| listen(any_v4, &options))?,
-        };
+        let listener = listen_at_any(&options, options.port)?;
         let address = listener.local_addr().attempted(|| "cannot read the server's address".into())?;
-        let address = address.as_socket().unwrap_or_else(|| SocketAddr::new(any_v4, options.port));
+        let address =
+            address.as_socket().unwrap_or_else(|| SocketAddr::new(IpAddr::from([0; 4]), options.port));
         let udp_listener = UdpListener::listen(address, options.ip, options.device.as_deref())?;
-        Ok(Server { listener, udp_listener, address, options, service: None })
+        Ok(Server { listener: Mutex::new(listener), udp_listener, address, options, services: Vec::new() })
     }
 
     /// Also serves another protocol at the same port.
     #[must_use]
     pub fn with_service(mut self, service: Box<dyn Service>) -> Server {
-        self.service = Some(service);
+        self.services.push(service);
         self
     }
 
@@ -109,9 +103,12 @@ impl Server {
     pub fn run(&self, stop: &AtomicBool, observer: &dyn ServerObserver) -> Result<(), Error> {
         let (wake, ended) = std::io::pipe().attempted(|| "cannot create a pipe".into())?;
         let served = AtomicUsize::new(0);
+        let renewal = Renewal::new(ended.try_clone().attempted(|| "cannot duplicate a pipe".into())?);
         std::thread::scope(|scope| {
             let mut router = Router {
                 server: self,
+                listener: self.listener.lock().unwrap_or_else(PoisonError::into_inner),
+                renewal: &renewal,
                 observer,
                 stop,
                 wake,
@@ -137,38 +134,6 @@ impl Server {
     }
 }
 
-fn listen(ip: IpAddr, options: &ServerOptions) -> Result<Socket, SystemError> {
-    let at = SocketAddr::new(ip, options.port);
-    let what = || format!("cannot listen at {at}");
-    let alone = options.ip == Some(IpVersion::V6) || options.bind.is_some();
-    let socket = bound(at, Type::STREAM, alone, options.device.as_deref())?;
-    socket.listen(BACKLOG).attempted(what)?;
-    socket.set_nonblocking(true).attempted(what)?;
-    Ok(socket)
-}
-
-/// Binds a socket with SO_REUSEADDR; an IPv6 socket also accepts IPv4, unless `only_v6`.
-pub(super) fn bound(
-    at: SocketAddr,
-    kind: Type,
-    only_v6: bool,
-    device: Option<&str>,
-) -> Result<Socket, SystemError> {
-    let what = || format!("cannot listen at {at}");
-    let socket = Socket::new(Domain::for_address(at), kind, None).attempted(what)?;
-    if at.is_ipv6() {
-        socket.set_only_v6(only_v6).attempted(what)?;
-    }
-    if let Some(device) = device {
-        socket
-            .bind_device(Some(device.as_bytes()))
-            .attempted(|| format!("cannot bind to device {device}"))?;
-    }
-    socket.set_reuse_address(true).attempted(what)?;
-    socket.bind(&at.into()).attempted(what)?;
-    Ok(socket)
-}
-
 /// A queued client.
 struct Waiting<'env> {
     control: Socket,
@@ -187,6 +152,8 @@ enum Request<'env> {
 
 struct Router<'scope, 'env> {
     server: &'env Server,
+    listener: MutexGuard<'env, Socket>,
+    renewal: &'env Renewal,
     observer: &'env dyn ServerObserver,
     stop: &'env AtomicBool,
     /// Becomes readable when a session has ended.
@@ -214,6 +181,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         let options = &self.server.options;
         while !self.stop.load(Ordering::Acquire) {
             self.wait()?;
+            self.renew_listener();
             self.remove_finished_sessions();
             let served = self.served.load(Ordering::Acquire) > 0;
             if options.one_off && served && !self.sessions.iter().any(SessionHandle::has_begun) {
@@ -234,7 +202,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         let accepts = Instant::now() >= self.accept_after;
         let mut files = vec![self.wake.as_fd(), self.server.udp_listener.socket().as_fd()];
         if accepts {
-            files.push(self.server.listener.as_fd());
+            files.push(self.listener.as_fd());
         }
         let fixed = files.len();
         files.extend(self.greetings.iter().map(Greeting::fd));
@@ -262,10 +230,22 @@ impl<'scope, 'env> Router<'scope, 'env> {
         Ok(())
     }
 
+    /// Replaces the listening socket if a session requests it.
+    fn renew_listener(&mut self) {
+        let renewal = self.renewal;
+        renewal.renew_if_requested(|| {
+            let new = listen_beside(&self.listener, &self.server.options)?;
+            // Connections that the old one has completed.
+            self.accept();
+            *self.listener = new;
+            Ok(())
+        });
+    }
+
     /// Accepts all pending connections.
     fn accept(&mut self) {
         loop {
-            match self.server.listener.accept() {
+            match self.listener.accept() {
                 Ok((socket, peer)) => {
                     let Some(peer) = peer.as_socket() else { continue };
                     if socket.set_nonblocking(true).is_err() {
@@ -355,8 +335,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
         if is_taken.into_iter().any(|taken| taken == cookie) {
             return deny(&socket);
         }
-        if let Some(service) = self.server.service.as_deref().filter(|service| service.accepts(&cookie)) {
-            let request = Request::Service(service);
+        if let Some(service) = self.server.services.iter().find(|service| service.accepts(&cookie)) {
+            let request = Request::Service(service.as_ref());
             let waiting = Waiting { control: socket, peer, cookie, since: Instant::now(), request };
             return self.queue(waiting);
         }
@@ -428,7 +408,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         }
         let ahead =
             self.waiting.len() + self.sessions.iter().filter(|s| s.is_running() || s.is_set_up()).count();
-        if ahead >= self.server.options.clients.max(1) {
+        if ahead >= self.server.options.clients.max(1) && !self.is_of_service(&waiting.request) {
             let wait = self.expected_wait(self.waiting.len());
             let peer = canonical(waiting.peer);
             self.observer.note(&format!("{peer}: queued: {ahead} clients ahead, about {} s", wait.as_secs()));

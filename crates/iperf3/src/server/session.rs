@@ -94,8 +94,8 @@ pub(super) fn serve_other(
     observer: &dyn ServerObserver,
 ) {
     let peer = client.peer;
-    if options.authority.is_some() || options.gate.is_some() {
-        // Its connection is closed: a service's client sends neither a user name nor a token.
+    if options.authority.is_some() || (options.gate.is_some() && !service.checks_token()) {
+        // Its connection is closed: a service's client sends no user name, and to most services no token.
         let name = service.name();
         return observer.note(&format!("{peer}: {name} rejected: this server requires authentication"));
     }
@@ -316,7 +316,8 @@ impl Session<'_> {
         let mut streams = Vec::new();
         for (number, arrival) in (0u32..).zip(all) {
             let congestion = spec.congestion.as_deref();
-            let notes = socket::set_up(&arrival.socket, self.peer.ip(), spec, congestion, End::Server)?;
+            let (peer, sends) = (self.peer.ip(), report_builder::sends(spec, Role::Server, number));
+            let notes = socket::set_up(&arrival.socket, peer, spec, sends, congestion, End::Server)?;
             if number == 0 {
                 notes.iter().for_each(|note| observer.note(note));
             }
@@ -324,12 +325,7 @@ impl Session<'_> {
                 socket::set_send_timeout(&arrival.socket, timeout, spec.protocol)?;
             }
             arrival.socket.set_nonblocking(false).attempted(|| "cannot set up a stream".into())?;
-            streams.push(Stream::new(
-                number,
-                report_builder::sends(spec, Role::Server, number),
-                arrival.socket,
-                spec,
-            ));
+            streams.push(Stream::new(number, sends, arrival.socket, spec));
         }
         Ok(streams)
     }

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, time::Duration};
 use socket2::{Socket, Type};
 use traffic::{Attempted, Error, sys};
 
-use super::router;
+use super::listener;
 use crate::{
     IpVersion, udp_stream,
     wire::{LATENCY_ECHO_BYTES, LatencyEcho},
@@ -36,7 +36,7 @@ impl UdpListener {
     /// Listens at the same address and port as the TCP side.
     pub(super) fn listen(at: SocketAddr, ip: Option<IpVersion>, device: Option<&str>) -> Result<Self, Error> {
         let only_v6 = ip == Some(IpVersion::V6) || !at.ip().is_unspecified();
-        let socket = router::bound(at, Type::DGRAM, only_v6, device)?;
+        let socket = listener::bound(at, Type::DGRAM, only_v6, device, false)?;
         let what = || format!("cannot listen for datagrams at {at}");
         sys::enable_arrival_stamps(&socket).attempted(what)?;
         // Neither requests nor replies block the router.
@@ -71,7 +71,7 @@ impl UdpListener {
     pub(super) fn stream(&self, peer: SocketAddr, device: Option<&str>) -> Result<Socket, Error> {
         // It shares the listener's port: the kernel delivers to it all datagrams of the peer that it is
         // connected to.
-        let socket = router::bound(self.at, Type::DGRAM, self.only_v6, device)?;
+        let socket = listener::bound(self.at, Type::DGRAM, self.only_v6, device, false)?;
         socket.connect(&peer.into()).attempted(|| format!("cannot connect a UDP stream to {peer}"))?;
         udp_stream::reply(&socket).attempted(|| format!("cannot reply {peer}"))?;
         Ok(socket)

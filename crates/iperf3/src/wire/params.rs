@@ -133,6 +133,16 @@ pub struct Params {
     /// longfat only: `omit` if it is not a whole number of seconds, microseconds.
     #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
     pub(crate) longfat_omit_us: u64,
+    /// longfat only: SO_SNDBUF of sending sockets, bytes.
+    #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
+    pub(crate) longfat_send_buffer: u64,
+    /// longfat only: SO_RCVBUF of receiving sockets, bytes.
+    #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
+    pub(crate) longfat_receive_buffer: u64,
+    /// longfat only: the cookie of a running service's client to which this test belongs, so that it needs no
+    /// turn of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) longfat_session: Option<String>,
     /// Set if a client has sealed the parameters, and the server has no token.
     #[serde(skip_serializing)]
     pub(crate) longfat_sealed: Option<String>,
@@ -187,6 +197,8 @@ impl Params {
             reverse: spec.direction == Direction::Reverse,
             bidirectional: spec.direction == Direction::Both,
             window: spec.window.map_or(0, |bytes| bytes.0),
+            longfat_send_buffer: spec.send_buffer.map_or(0, |bytes| bytes.0),
+            longfat_receive_buffer: spec.receive_buffer.map_or(0, |bytes| bytes.0),
             len: spec.block.0,
             bandwidth: spec.rate.map_or(0, |rate| rate.0),
             fqrate: spec.fq_rate.map_or(0, |rate| rate.0),
@@ -256,10 +268,9 @@ impl Params {
             rate,
             burst: number(self.burst, "burst", BURST_MAX)?,
             fq_rate: (self.fqrate > 0).then_some(BitRate(self.fqrate)),
-            window: match within("window", self.window, 0..=WINDOW_MAX)? {
-                0 => None,
-                bytes => Some(Bytes(bytes)),
-            },
+            window: buffer("window", self.window)?,
+            send_buffer: buffer("longfat_send_buffer", self.longfat_send_buffer)?,
+            receive_buffer: buffer("longfat_receive_buffer", self.longfat_receive_buffer)?,
             mss: some(number(self.MSS, "MSS", MSS_MAX)?),
             nodelay: self.nodelay,
             congestion: text("congestion", self.congestion.as_ref())?,
@@ -284,6 +295,12 @@ impl Params {
             extra_data: text("extra_data", self.extra_data.as_ref())?,
         })
     }
+}
+
+/// The size of socket buffers, 0 for the default.
+fn buffer(what: &'static str, bytes: u64) -> Result<Option<Bytes>, Refusal> {
+    let bytes = within(what, bytes, 0..=WINDOW_MAX)?;
+    Ok((bytes > 0).then_some(Bytes(bytes)))
 }
 
 /// `time` in microseconds if it is not a whole number of seconds, otherwise 0.

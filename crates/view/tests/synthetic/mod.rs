@@ -209,6 +209,7 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
             ..Quality::default()
         },
         discarded: Vec::new(),
+        path: Vec::new(),
     };
     Summary {
         schema: SUMMARY_SCHEMA.into(),

@@ -321,6 +321,8 @@ impl TestArgs {
             rate,
             burst,
             fq_rate: self.fq_rate,
+            send_buffer: None,
+            receive_buffer: None,
             window: self.window,
             mss: self.set_mss,
             nodelay: self.no_delay,

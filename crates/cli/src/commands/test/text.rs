@@ -131,6 +131,7 @@ mod tests {
             fairness_jain: None,
             quality: Quality::default(),
             discarded: Vec::new(),
+            path: Vec::new(),
         };
         RecordedTest { run, path: None, steady: None, rows: Vec::new(), dropped_here: 0 }
     }

@@ -57,6 +57,10 @@ pub(super) struct SessionHandle<'scope> {
     /// When the last stream was connected, or the set-up began.
     pub(super) progress: Instant,
     pub(super) granted: Option<Instant>,
+    /// A client of the service.
+    pub(super) is_service: bool,
+    /// A test of a service's client that has its turn: it takes no turn of its own.
+    pub(super) is_of_service: bool,
 }
 
 impl SessionHandle<'_> {
@@ -100,8 +104,20 @@ impl<'scope, 'env> Router<'scope, 'env> {
         }
     }
 
+    /// Number of turns in use.
+    fn turns_in_use(&self) -> usize {
+        self.sessions.iter().filter(|session| session.is_running() && !session.is_of_service).count()
+    }
+
+    /// Whether the client's test belongs to a client of the service that has its turn.
+    pub(super) fn is_of_service(&self, request: &Request<'_>) -> bool {
+        let Request::Test(admitted) = request else { return false };
+        let Some(session) = admitted.params.longfat_session.as_deref() else { return false };
+        self.sessions.iter().any(|s| s.is_service && s.is_running() && s.cookie.as_str() == session)
+    }
+
     pub(super) fn has_free_turn(&self) -> bool {
-        let running = self.sessions.iter().filter(|session| session.is_running()).count();
+        let running = self.turns_in_use();
         let is_last = self.server.options.one_off
             && (self.served.load(Ordering::Acquire) > 0
                 || self.sessions.iter().any(SessionHandle::has_begun));
@@ -110,6 +126,11 @@ impl<'scope, 'env> Router<'scope, 'env> {
 
     /// Gives free turns to clients whose streams are connected, in the order of their set-ups.
     pub(super) fn give_turns(&mut self) {
+        let of_service = |s: &&mut SessionHandle<'_>| s.is_of_service && s.turn.stage() == Stage::Ready;
+        for session in self.sessions.iter_mut().filter(of_service) {
+            session.granted = Some(Instant::now());
+            session.turn.set(Stage::StreamThreads);
+        }
         while self.has_free_turn() {
             let ready = self.sessions.iter_mut().filter(|session| session.turn.stage() == Stage::Ready);
             let Some(next) = ready.min_by_key(|session| session.begun) else { return };
@@ -120,6 +141,14 @@ impl<'scope, 'env> Router<'scope, 'env> {
 
     /// Begins the set-ups of the next clients.
     pub(super) fn begin_set_ups(&mut self, scope: &'scope Scope<'scope, 'env>) -> Result<(), Error> {
+        while let Some(index) = self
+            .waiting
+            .iter()
+            .position(|waiting| self.is_of_service(&waiting.request) && self.may_greet(waiting))
+        {
+            let Some(waiting) = self.waiting.remove(index) else { break };
+            self.begin_set_up(waiting, scope)?;
+        }
         while self.may_begin_set_up() {
             let Some(index) = self.next_waiting() else { return Ok(()) };
             let Some(waiting) = self.waiting.remove(index) else { return Ok(()) };
@@ -133,9 +162,9 @@ impl<'scope, 'env> Router<'scope, 'env> {
         if self.waiting.is_empty() || !self.has_free_turn() {
             return false;
         }
-        let running = self.sessions.iter().filter(|session| session.is_running()).count();
+        let running = self.turns_in_use();
         let set_ups: Vec<&SessionHandle<'_>> =
-            self.sessions.iter().filter(|session| session.is_set_up()).collect();
+            self.sessions.iter().filter(|session| session.is_set_up() && !session.is_of_service).collect();
         if running + set_ups.len() < self.server.options.clients.max(1) {
             return true;
         }
@@ -153,22 +182,24 @@ impl<'scope, 'env> Router<'scope, 'env> {
         false
     }
 
-    /// The index of the client to be served next: the first of the address that was served longest ago. The
-    /// hellos of UDP streams have no cookie, so an address has one such set-up at a time.
+    /// Whether the client's set-up may begin now: the hellos of UDP streams have no cookie, so an address has one such
+    /// set-up at a time.
+    fn may_greet(&self, waiting: &Waiting<'_>) -> bool {
+        let peer = waiting.peer.ip();
+        let is_udp = match &waiting.request {
+            Request::Service(service) => service.uses_datagrams(),
+            Request::Test(admitted) => admitted.spec.protocol == Protocol::Udp,
+        };
+        let is_greeting =
+            |s: &SessionHandle<'_>| s.is_udp && s.peer == peer && s.turn.stage() == Stage::SettingUp;
+        !(is_udp && self.sessions.iter().any(is_greeting))
+    }
+
+    /// The index of the client to be served next: the first of the address that was served longest ago.
     pub(super) fn next_waiting(&self) -> Option<usize> {
-        let is_greeting = |peer: IpAddr| {
-            self.sessions.iter().any(|s| s.is_udp && s.peer == peer && s.turn.stage() == Stage::SettingUp)
-        };
-        let may = |waiting: &Waiting<'_>| {
-            let is_udp = match &waiting.request {
-                Request::Service(_) => true,
-                Request::Test(admitted) => admitted.spec.protocol == Protocol::Udp,
-            };
-            !(is_udp && is_greeting(waiting.peer.ip()))
-        };
         let order =
             |waiting: &Waiting<'_>| self.last_begun.get(&share_key(waiting.peer)).copied().unwrap_or(0);
-        let candidates = self.waiting.iter().enumerate().filter(|(_, waiting)| may(waiting));
+        let candidates = self.waiting.iter().enumerate().filter(|(_, waiting)| self.may_greet(waiting));
         candidates.min_by_key(|(index, waiting)| (order(waiting), *index)).map(|(index, _)| index)
     }
 
@@ -178,6 +209,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
         scope: &'scope Scope<'scope, 'env>,
     ) -> Result<(), Error> {
         let expected = self.expected(&waiting.request);
+        let is_of_service = self.is_of_service(&waiting.request);
+        let is_service = matches!(waiting.request, Request::Service(_));
         let Waiting { control, peer, cookie, request, .. } = waiting;
         self.begun += 1;
         self.last_begun.insert(share_key(peer), self.begun);
@@ -188,11 +221,12 @@ impl<'scope, 'env> Router<'scope, 'env> {
         let (arrivals, receiver) = sync_channel(2 * STREAMS_MAX as usize);
         let wake = self.ended.try_clone().attempted(|| "cannot duplicate a pipe".into())?;
         let (server, observer, stop, served) = (self.server, self.observer, self.stop, self.served);
+        let renewal = self.renewal;
         let expects_datagrams = Arc::new(AtomicBool::new(false));
         let expects = expects_datagrams.clone();
         let (is_udp, streams, stage) = match &request {
             // A service replies as soon as its client's datagrams arrive: it has its turn before.
-            Request::Service(_) => (true, 1, Stage::StreamThreads),
+            Request::Service(service) => (service.uses_datagrams(), 1, Stage::StreamThreads),
             Request::Test(admitted) => {
                 let spec = &admitted.spec;
                 (spec.protocol == Protocol::Udp, report_builder::stream_count(spec), Stage::SettingUp)
@@ -205,12 +239,15 @@ impl<'scope, 'env> Router<'scope, 'env> {
             let control = control.into();
             match request {
                 Request::Service(service) => {
-                    expects.store(true, Ordering::Release);
+                    expects.store(service.uses_datagrams(), Ordering::Release);
                     let options = &server.options;
                     let phase = options.phase_timeout;
                     let client = ServiceClient {
                         control,
                         peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
+                        cookie,
+                        renewal,
+                        gate: options.gate.as_deref(),
                         step_timeout: if others_wait { SERVICE_TIMEOUT.min(phase) } else { phase },
                         udp_sockets: &receiver,
                     };
@@ -229,7 +266,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
                     };
                     let began =
                         session::serve(client, server.address.port(), &server.options, stop, observer);
-                    served.fetch_add(usize::from(began), Ordering::AcqRel);
+                    served.fetch_add(usize::from(began && !is_of_service), Ordering::AcqRel);
                 }
             }
             // Wakes the router, which also checks its sessions periodically.
@@ -255,6 +292,8 @@ impl<'scope, 'env> Router<'scope, 'env> {
             begun: now,
             progress: now,
             granted,
+            is_service,
+            is_of_service,
         });
         Ok(())
     }

@@ -1,0 +1,119 @@
+//! Options of runs between real hosts.
+
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+use clap::Args;
+use experiment::{EngineChoice, HostsSetup, Job, Load};
+use hosts::{Place, Places};
+use iperf3::Token;
+use units::{BitRate, Bytes, Time};
+
+use super::test::args::token;
+use crate::{config_file::Config, exit::Exit, output};
+
+/// Where the hosts of a scenario are.
+#[derive(Debug, Args)]
+pub struct PlaceFlags {
+    /// With --engine hosts: where a host of the scenario is: HOST=NAME[:PORT] of its longfat serve or iperf3 server
+    /// (repeatable, or separated by commas). One host may be this machine: leave it out
+    #[arg(long, value_name = "HOST=ADDRESS", value_delimiter = ',', value_parser = place, help_heading = "Real hosts")]
+    at: Vec<(String, Place)>,
+    /// Address of a host's interface for the data, if it is not that of its server
+    #[arg(long, value_name = "HOST=IP", value_delimiter = ',', value_parser = data_address, help_heading = "Real hosts")]
+    data_address: Vec<(String, IpAddr)>,
+    /// The secret of the servers, in a file (see `longfat serve --token`)
+    #[arg(long, value_name = "FILE", help_heading = "Real hosts")]
+    token: Option<PathBuf>,
+    /// Refuse runs that may send more than this in total, as in 10GB
+    #[arg(long, value_name = "BYTES", help_heading = "Real hosts")]
+    max_bytes: Option<Bytes>,
+    /// Maximum rate of each TCP flow, by pacing at its sender
+    #[arg(long, value_name = "RATE", help_heading = "Real hosts")]
+    max_rate: Option<BitRate>,
+    /// Allow the scenario's settings to be applied to this machine for each run, and restored after it
+    #[arg(long, help_heading = "Real hosts")]
+    allow_tune: bool,
+}
+
+impl PlaceFlags {
+    /// The set-up of engine hosts, if it is among `engines`.
+    pub fn setup(&self, engines: &[EngineChoice], config: &Config) -> anyhow::Result<Option<HostsSetup>> {
+        let bad = |text: &str| Err(Exit::BadInput(text.into()).into());
+        let is_given = !self.at.is_empty()
+            || !self.data_address.is_empty()
+            || self.allow_tune
+            || self.max_rate.is_some()
+            || self.max_bytes.is_some();
+        match (engines.contains(&EngineChoice::Hosts), is_given) {
+            (false, false) => return Ok(None),
+            (false, true) => return bad("the options of real hosts, as --at, need --engine hosts"),
+            (true, _) if self.at.is_empty() => {
+                return bad("--engine hosts needs the places of the hosts, as in --at h2=node2.example.org");
+            }
+            (true, _) => {}
+        }
+        let places = Places::new(self.at.clone()).with_data_addresses(self.data_address.clone());
+        Ok(Some(HostsSetup {
+            places,
+            token: self.token(config)?,
+            allows_tune: self.allow_tune,
+            max_rate: self.max_rate,
+        }))
+    }
+
+    /// Says how long the runs between hosts take and how much they send at most, and refuses those that exceed `--max-bytes`.
+    pub fn check_load(&self, jobs: &[Job<'_>], pause: Duration) -> anyhow::Result<()> {
+        let load = Load::of(jobs, self.max_rate);
+        if load.runs == 0 {
+            return Ok(());
+        }
+        let pauses = Time::from_secs_f64(pause.as_secs_f64() * (load.runs - 1) as f64);
+        let bytes = match load.bytes {
+            Some(Bytes(bytes)) => format!("at most {} of data", view::number::bytes(bytes as f64)),
+            None => "as much data as the path carries".into(),
+        };
+        let runs = if load.runs == 1 { "1 run".into() } else { format!("{} runs", load.runs) };
+        output::note(&format!("longfat: {runs} between hosts, about {}, {bytes}", load.duration + pauses));
+        match (self.max_bytes, load.bytes) {
+            (Some(limit), None) => Err(Exit::BadInput(format!(
+                "--max-bytes {limit}: a TCP flow has neither a size nor a path with a rate; use --max-rate too"
+            ))
+            .into()),
+            (Some(limit), Some(bytes)) if bytes > limit => Err(Exit::BadInput(format!(
+                "the runs may send {bytes}, more than --max-bytes {limit}; use --max-rate, shorter runs or fewer points"
+            ))
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The given token, else the configuration file's for the first host that has one.
+    fn token(&self, config: &Config) -> anyhow::Result<Option<Token>> {
+        let of_place = |place: &Place| match place {
+            Place::At(address) => config.token_of(&address.host),
+            Place::Here => None,
+        };
+        let file = self.token.clone().or_else(|| self.at.iter().find_map(|(_, place)| of_place(place)));
+        file.as_deref().map(token).transpose()
+    }
+}
+
+/// Parses `h2=node2:5201`.
+fn place(text: &str) -> Result<(String, Place), String> {
+    let (host, place) = split(text)?;
+    Ok((host, place.parse()?))
+}
+
+/// Parses `h2=192.0.2.1`.
+fn data_address(text: &str) -> Result<(String, IpAddr), String> {
+    let (host, address) = split(text)?;
+    Ok((host, address.parse().map_err(|_| format!("\"{address}\" is no IP address"))?))
+}
+
+fn split(text: &str) -> Result<(String, &str), String> {
+    let (host, rest) = text.split_once('=').ok_or("write HOST=ADDRESS, as in h2=node2")?;
+    match host.trim().is_empty() {
+        true => Err("the name of the host is missing".into()),
+        false => Ok((host.trim().into(), rest.trim())),
+    }
+}

@@ -1,0 +1,304 @@
+//! Runs between real hosts: the hosts of a standing lab, with `longfat serve` on two of them and `longfat run` on a third.
+
+use crate::common;
+
+use std::{
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+use common::{
+    CommandOutput, TestDir, binary, eventually, iperf3::has_iperf3, lab::Lab, lab_slots::acquire_lab_slot,
+};
+use serde_json::Value;
+
+/// The real network: 50 Mb/s and 20 ms between the servers' hosts. Longer queues hold what a stall of the lab delays.
+const NETWORK: &str = r#"
+title = "Two hosts with servers and one that controls"
+duration = "10s"
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[hosts.c1]
+address = "10.0.0.3/24"
+[switches]
+names = ["s1"]
+[[links]]
+ends = ["h1", "s1"]
+[[links]]
+ends = ["s1", "h2"]
+forward = { rate = "50mbit", delay = "20ms", queue = "500kB" }
+[[links]]
+ends = ["c1", "s1"]
+"#;
+
+/// What is run there. The default variant's window carries about 20 Mb/s.
+const SCENARIO: &str = r#"
+title = "Windows"
+duration = "4s"
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+forward = { rate = "50mbit", delay = "20ms", queue = "500kB" }
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+cc = "cubic"
+[[variants]]
+name = "small"
+hosts."*".sysctl = { "net.ipv4.tcp_rmem" = "4096 16384 32768" }
+[[variants]]
+name = "large"
+hosts."*".sysctl = { "net.ipv4.tcp_rmem" = "4096 131072 4194304" }
+"#;
+
+const PLACES: &str = "h1=10.0.0.1,h2=10.0.0.2";
+const RMEM: &str = "net.ipv4.tcp_rmem";
+
+/// A `longfat serve` on a host of the lab, until it is dropped.
+struct Served(Child);
+
+impl Served {
+    fn on(lab: &Lab<'_>, host: &str, options: &[&str]) -> Self {
+        let serve =
+            [&["lab", "exec", "--lab", &lab.name, host, "--", binary(), "serve"][..], options].concat();
+        let child = lab.place.longfat(&serve).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let listens = || lab.sh(host, "cat /proc/net/tcp6 /proc/net/tcp").stdout.contains(":1451 ");
+        assert!(eventually(listens), "no server on {host}");
+        Served(child)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // The server ends with it. It may have ended before.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Kills the processes of a host whose command line contains `words`. The hosts of a lab share the process numbers of the
+/// machine, so only those of this network namespace are meant.
+fn kill(lab: &Lab<'_>, host: &str, words: &str) {
+    // The pattern does not match this shell's own command line.
+    let (first, rest) = words.split_at(1);
+    let line = format!(
+        "own=$(readlink /proc/self/ns/net); for p in $(pgrep -f '[{first}]{rest}'); do \
+         [ \"$(readlink /proc/$p/ns/net)\" = \"$own\" ] && kill -KILL $p; done; true"
+    );
+    assert_eq!(lab.sh(host, &line).code, 0);
+}
+
+/// A directory with the network, the scenario, and a token.
+fn place() -> TestDir {
+    let place = TestDir::new(NETWORK);
+    std::fs::write(place.path("run.toml"), SCENARIO).unwrap();
+    let without_settings = SCENARIO.split("[[variants]]").next().unwrap();
+    std::fs::write(place.path("plain.toml"), without_settings).unwrap();
+    std::fs::write(place.path("token"), "a secret of all these hosts\n").unwrap();
+    std::fs::write(place.path("other"), "another secret that is wrong\n").unwrap();
+    place
+}
+
+/// Runs a scenario from a host of the lab.
+fn run(lab: &Lab<'_>, from: &str, file: &str, options: &[&str]) -> CommandOutput {
+    let command = [&[binary(), "run", file, "--engine", "hosts", "--json"][..], options].concat();
+    lab.exec(from, &command)
+}
+
+fn setting(lab: &Lab<'_>, host: &str) -> String {
+    let text = lab.exec(host, &["cat", "/proc/sys/net/ipv4/tcp_rmem"]).stdout;
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn mbps(run: &Value) -> f64 {
+    run["flows"][0]["goodput_bps"].as_f64().unwrap_or(0.0) / 1e6
+}
+
+#[test]
+fn a_third_host_runs_the_variants_between_two_others() {
+    let _slot = acquire_lab_slot();
+    let place = place();
+    let lab = Lab::up(&place, &[]);
+    let before = (setting(&lab, "h1"), setting(&lab, "h2"));
+    let secret = ["--token", "token", "--allow-tune"];
+    let _servers = (Served::on(&lab, "h1", &secret), Served::on(&lab, "h2", &secret));
+    let ran = run(&lab, "c1", "run.toml", &["--at", PLACES, "--token", "token"]).json();
+    let [small, large] = [&ran["runs"][0], &ran["runs"][1]];
+    assert_eq!((&small["engine"], &small["variant"]), (&"hosts".into(), &"small".into()));
+    assert!((5.0..30.0).contains(&mbps(small)), "{small}");
+    assert_eq!(small["flows"][0]["verdict"], "receive_window", "{small}");
+    assert!(mbps(large) > mbps(small) * 1.3 && mbps(large) < 48.0, "{large}");
+    let rtt = |run: &Value| {
+        let all = run["path"].as_array().unwrap();
+        all.iter().find(|one| one["quantity"] == "rtt").unwrap().clone()
+    };
+    assert!((rtt(small)["expected"].as_f64().unwrap() - 20_000.0).abs() < 1.0, "{small}");
+    assert!((20_000.0..60_000.0).contains(&rtt(small)["measured"].as_f64().unwrap()), "{small}");
+    assert_eq!((setting(&lab, "h1"), setting(&lab, "h2")), before, "the settings are restored");
+}
+
+#[test]
+fn what_a_server_does_not_permit_is_refused_before_anything_changes() {
+    let _slot = acquire_lab_slot();
+    let place = place();
+    let lab = Lab::up(&place, &[]);
+    let before = setting(&lab, "h2");
+    let refused = |file: &str, options: &[&str], reason: &str| {
+        let ran = run(&lab, "c1", file, options);
+        assert!(ran.code != 0 && ran.stdout.contains(reason), "{reason}: {ran:?}");
+        assert_eq!(setting(&lab, "h2"), before);
+    };
+    {
+        let _servers = (Served::on(&lab, "h1", &[]), Served::on(&lab, "h2", &[]));
+        refused("run.toml", &["--at", PLACES], "--allow-tune");
+        refused("plain.toml", &["--at", PLACES], "--token FILE");
+        refused("plain.toml", &["--at", "h1=10.0.0.1,h9=10.0.0.2"], "the scenario has no host \\\"h9\\\"");
+        refused("plain.toml", &["--at", "h1=10.0.0.1:9"], "Connection refused");
+        refused("plain.toml", &[], "--at");
+    }
+    let secret = ["--token", "token", "--allow-tune"];
+    let _servers = (Served::on(&lab, "h1", &secret), Served::on(&lab, "h2", &secret));
+    refused("run.toml", &["--at", PLACES], "no token");
+    refused("run.toml", &["--at", PLACES, "--token", "other"], "a different token");
+}
+
+#[test]
+fn settings_are_restored_when_either_end_is_killed() {
+    let _slot = acquire_lab_slot();
+    let place = place();
+    let lab = Lab::up(&place, &[]);
+    let before = setting(&lab, "h2");
+    let secret = ["--token", "token", "--allow-tune"];
+    let changed = || setting(&lab, "h1") != before && setting(&lab, "h2") != before;
+    let restored = || setting(&lab, "h1") == before && setting(&lab, "h2") == before;
+    let start = || {
+        let run = ["lab", "exec", "--lab", &lab.name, "c1", "--", binary(), "run", "run.toml"];
+        let options = [
+            "--engine",
+            "hosts",
+            "--at",
+            PLACES,
+            "--token",
+            "token",
+            "--variant",
+            "small",
+            "--set",
+            "duration=60s",
+        ];
+        let mut command = place.longfat(&[&run[..], &options[..]].concat());
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let _first = Served::on(&lab, "h1", &secret);
+    let second = Served::on(&lab, "h2", &secret);
+
+    let mut controlling = start();
+    assert!(eventually(changed), "the settings of the variant are applied");
+    kill(&lab, "c1", "run run.toml");
+    assert!(eventually(restored), "after the end of the controlling program");
+    let _ = controlling.wait();
+
+    let mut controlling = start();
+    assert!(eventually(changed));
+    kill(&lab, "h2", "serve --token");
+    assert!(eventually(restored), "after the end of a server");
+    let ended = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        controlling.try_wait().unwrap().is_some()
+    });
+    assert!(ended, "the run ends when a server is gone");
+    assert!(!controlling.wait().unwrap().success());
+    drop(second);
+    // The rows until then are kept.
+    let listed = place.run(&["ls", "--json"]).json();
+    assert!(listed.to_string().contains("hosts"), "{listed}");
+}
+
+#[test]
+fn an_iperf3_server_is_enough_for_a_flow_from_or_to_this_host() {
+    if !has_iperf3() {
+        return;
+    }
+    let _slot = acquire_lab_slot();
+    let place = place();
+    let lab = Lab::up(&place, &[]);
+    lab.serve_iperf3("h2");
+    let at = ["--at", "h2=10.0.0.2"];
+    let forward = run(&lab, "h1", "plain.toml", &at).json();
+    assert!((15.0..48.0).contains(&mbps(&forward["runs"][0])), "{forward}");
+    assert!(forward["runs"][0]["quality"]["notes"].to_string().contains("iperf3 server"), "{forward}");
+    let back = ["--set", "flows.bulk.from=h2", "--set", "flows.bulk.to=h1"];
+    let reverse = run(&lab, "h1", "plain.toml", &[&at[..], &back[..]].concat()).json();
+    assert!(mbps(&reverse["runs"][0]) > 15.0, "{reverse}");
+    let stated = run(&lab, "h1", "run.toml", &[&at[..], &["--allow-tune"]].concat());
+    assert!(stated.code == 4 && stated.stdout.contains(RMEM), "{stated:?}");
+}
+
+#[test]
+fn flows_of_all_kinds_overlap_at_their_times() {
+    let _slot = acquire_lab_slot();
+    let place = place();
+    let flows = r#"
+        [[flows]]
+        name = "early"
+        from = "h1"
+        to = "h2"
+        stop = "3s"
+        [[flows]]
+        name = "late"
+        from = "h1"
+        to = "h2"
+        start = "2s"
+        [[flows]]
+        name = "back"
+        from = "h2"
+        to = "h1"
+        size = "1MB"
+        [[flows]]
+        name = "voice"
+        kind = "udp"
+        from = "h1"
+        to = "h2"
+        rate = "1mbit"
+        [[flows]]
+        name = "echo"
+        kind = "ping"
+        from = "h1"
+        to = "h2"
+    "#;
+    let base: String = SCENARIO.split("[[flows]]").next().unwrap().into();
+    std::fs::write(place.path("run.toml"), base + flows).unwrap();
+    let lab = Lab::up(&place, &[]);
+    let _server = Served::on(&lab, "h2", &[]);
+    let ran = run(&lab, "h1", "run.toml", &["--at", "h2=10.0.0.2"]).json();
+    let flow = |name: &str| {
+        let all = ran["runs"][0]["flows"].as_array().unwrap();
+        all.iter().find(|flow| flow["name"] == name).unwrap_or_else(|| panic!("{name}: {ran}")).clone()
+    };
+    for name in ["early", "late", "back"] {
+        assert!(flow(name)["goodput_bps"].as_f64().unwrap() > 1e6, "{}", flow(name));
+    }
+    assert_eq!(flow("back")["bytes"], 1_000_000);
+    assert!((0.8e6..1.1e6).contains(&flow("voice")["goodput_bps"].as_f64().unwrap()), "{}", flow("voice"));
+    assert!((20_000.0..40_000.0).contains(&flow("echo")["min_rtt_us"].as_f64().unwrap()), "{}", flow("echo"));
+    // Both ends' samples and all flows have one time axis.
+    let csv = place.run(&["export", "csv", "last"]).stdout;
+    let first = |name: &str| {
+        let mut of_flow = csv.lines().filter(|line| line.split(',').nth(1) == Some(name));
+        of_flow
+            .next()
+            .and_then(|line| line.split(',').next()?.parse::<f64>().ok())
+            .unwrap_or_else(|| panic!("{csv}"))
+    };
+    assert!(
+        first("early") < 0.5e6 && (1.9e6..3.0e6).contains(&first("late")),
+        "{} {}",
+        first("early"),
+        first("late")
+    );
+}

@@ -1,0 +1,141 @@
+//! Real hosts as an engine: the scenario's flows run between them, and its links describe what the path should be.
+
+use hosts::{Places, RunOptions};
+use iperf3::Token;
+use scenario::{EngineKind, FlowKind, Scenario};
+use schema::{FlowSample, Quality};
+use units::{BitRate, Time};
+
+use super::{Engine, Task};
+use crate::{
+    Error, Outcome, Result, RunObserver,
+    outcome::{Measurement, Recording, complete},
+    path_comparison,
+};
+
+/// Where the hosts of a scenario are, for all runs of a process.
+#[derive(Debug, Clone, Default)]
+pub struct HostsSetup {
+    /// The hosts' places.
+    pub places: Places,
+    /// The secret of all servers.
+    pub token: Option<Token>,
+    /// Whether this machine's settings may be changed for a run.
+    pub allows_tune: bool,
+    /// Maximum rate of each TCP flow, by pacing.
+    pub max_rate: Option<BitRate>,
+}
+
+/// The engine.
+pub(crate) struct Hosts<'a> {
+    pub setup: &'a HostsSetup,
+}
+
+impl Engine for Hosts<'_> {
+    fn run(&self, task: Task<'_>) -> Result<Outcome> {
+        let Task { scenario, mut initial, observer, writer, stop } = task;
+        let HostsSetup { places, token, allows_tune, max_rate } = self.setup;
+        let scenario = &with_max_rate(scenario, *max_rate);
+        let options = RunOptions { places, token: token.as_ref(), allows_tune: *allows_tune, stop };
+        let begun = std::time::Instant::now();
+        let mut recording = Recording { writer, observer };
+        let measured = hosts::run(scenario, &options, &mut recording)?;
+        let effective = with_settings(scenario, &measured);
+        let mut notes = measured.notes;
+        notes.extend(scenario.not_modelled(EngineKind::Hosts, |_, _| true));
+        for (name, host) in &measured.hosts {
+            let Some(address) = &host.address else { continue };
+            let clock = host.clock_offset_ns.map(|(offset, error)| {
+                let ms = |ns: i64| ns as f64 * 1e-6;
+                format!(", clock {:+.3} ms (at most {:.3} ms off)", ms(offset), ms(error))
+            });
+            let kernel = host.kernel.as_ref().map(|kernel| format!(", Linux {kernel}"));
+            notes.push(format!(
+                "host {name} is {address}{}{}",
+                kernel.unwrap_or_default(),
+                clock.unwrap_or_default()
+            ));
+        }
+        initial.kernel =
+            scenario.flows.first().and_then(|flow| measured.hosts.get(&flow.from)?.kernel.clone());
+        let measurement = Measurement {
+            flows: measured.rows,
+            links: Vec::new(),
+            events: measured.events,
+            flow_totals: measured.flow_totals,
+            link_totals: Vec::new(),
+            hosts: Vec::new(),
+            quality: Quality { notes, ..initial.quality.clone() },
+            wall: begun.elapsed(),
+            duration: measured.duration,
+            busy: measured.busy,
+            interrupted: measured.interrupted,
+            failed: measured.failed.map(Into::into),
+        };
+        let mut outcome = complete(&effective, |_, _, _| {}, initial, measurement);
+        add_buffers(&mut outcome);
+        outcome.summary.path = path_comparison::compare(scenario, &outcome.summary.flows);
+        Ok(outcome)
+    }
+}
+
+/// The scenario with TCP flows that are paced at this rate at most.
+fn with_max_rate(scenario: &Scenario, max_rate: Option<BitRate>) -> Scenario {
+    let mut limited = scenario.clone();
+    for flow in &mut limited.flows {
+        if let FlowKind::Tcp(tcp) = &mut flow.kind {
+            tcp.pacing = [tcp.pacing, max_rate].into_iter().flatten().min();
+        }
+    }
+    limited
+}
+
+/// Adds the sizes of the buffers at the end, which the kernel has set.
+fn add_buffers(outcome: &mut Outcome) {
+    for flow in &mut outcome.summary.flows {
+        let last = |of: fn(&FlowSample) -> Option<i64>| {
+            let mut rows = outcome.flows.iter().rev().filter(|row| row.flow == flow.name);
+            rows.find_map(of).and_then(|bytes| u64::try_from(bytes).ok())
+        };
+        (flow.sndbuf_bytes, flow.rcvbuf_bytes) = (last(|row| row.sndbuf_bytes), last(|row| row.rcvbuf_bytes));
+    }
+}
+
+/// The scenario with the settings that its hosts really had.
+fn with_settings(scenario: &Scenario, measured: &hosts::Measured) -> Scenario {
+    let mut effective = scenario.clone();
+    for host in &mut effective.hosts {
+        if let Some(report) = measured.hosts.get(&host.name) {
+            host.sysctl.extend(report.settings.clone());
+        }
+    }
+    effective
+}
+
+impl hosts::Observer for Recording<'_> {
+    fn rows(
+        &mut self,
+        elapsed: Time,
+        rows: &[FlowSample],
+    ) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.observer.rows(rows, &[], &[]);
+        let flows = rows.last().cloned().into_iter().collect();
+        RunObserver::progress(self.observer, &lab::Progress { elapsed, flows });
+        match &mut self.writer {
+            Some(writer) => writer.append(rows, &[], &[]).map_err(Into::into),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<hosts::Error> for Error {
+    fn from(error: hosts::Error) -> Self {
+        match error {
+            hosts::Error::BadInput(text) => Error::BadInput(text),
+            hosts::Error::NotPermitted(text) => Error::Missing(text),
+            hosts::Error::Observer(cause) => Error::Observer(cause),
+            hosts::Error::Interrupted => Error::Interrupted,
+            other => Error::Hosts(other),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! How much real hosts and their path are loaded by runs: time and bytes, before anything is sent.
+
+use scenario::FlowKind;
+use units::{BitRate, Bytes, Time};
+
+use crate::{EngineChoice, Job, flow_context::FlowPath};
+
+/// Time between the flows of two runs, for connections and results.
+const SET_UP: Time = Time::from_secs(1);
+
+/// The load of runs between real hosts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Number of runs.
+    pub runs: usize,
+    /// Their duration, set-up included, without pauses.
+    pub duration: Time,
+    /// Maximum number of bytes that the flows send, if the path is as described; `None` if a TCP flow has neither a size nor
+    /// a path with a rate.
+    pub bytes: Option<Bytes>,
+}
+
+impl Load {
+    /// The load of the runs among `jobs` that are between real hosts, with this maximum rate of a TCP flow.
+    pub fn of(jobs: &[Job<'_>], max_rate: Option<BitRate>) -> Load {
+        let mut load = Load { bytes: Some(Bytes(0)), ..Load::default() };
+        for job in jobs.iter().filter(|job| job.engine == EngineChoice::Hosts) {
+            load.runs += 1;
+            load.duration = load.duration + job.scenario.duration + SET_UP;
+            load.bytes =
+                load.bytes.zip(bytes(job, max_rate)).map(|(sum, own)| Bytes(sum.0.saturating_add(own)));
+        }
+        load
+    }
+}
+
+fn bytes(job: &Job<'_>, max_rate: Option<BitRate>) -> Option<u64> {
+    let mut shared_bps: f64 = 0.0;
+    let mut sum: u64 = 0;
+    let mut longest: f64 = 0.0;
+    for flow in &job.scenario.flows {
+        let seconds =
+            (flow.stop.unwrap_or(job.scenario.duration).as_secs_f64() - flow.start.as_secs_f64()).max(0.0);
+        let at_rate = |bps: f64| (bps * seconds / 8.0) as u64;
+        match &flow.kind {
+            FlowKind::Tcp(tcp) => {
+                let limits =
+                    [tcp.pacing, tcp.write_rate, max_rate].into_iter().flatten().map(|rate| rate.as_f64());
+                let path = FlowPath::of(&job.scenario, flow).and_then(|path| path.wire_limit_bps(tcp.mss));
+                let limit = limits.chain(path).min_by(f64::total_cmp);
+                match (tcp.size, limit) {
+                    (Some(size), limit) => {
+                        sum = sum.saturating_add(limit.map_or(size.0, |bps| size.0.min(at_rate(bps))));
+                    }
+                    // Unlimited flows share the path.
+                    (None, Some(bps)) => {
+                        shared_bps = shared_bps.max(bps);
+                        longest = longest.max(seconds);
+                    }
+                    (None, None) => return None,
+                }
+            }
+            FlowKind::Udp(udp) => {
+                let all = at_rate(udp.rate.as_f64() * udp.duty());
+                sum = sum.saturating_add(udp.size.map_or(all, |size| size.0.min(all)));
+            }
+            FlowKind::Ping(_) | FlowKind::Xcp(_) => {}
+        }
+    }
+    Some(sum.saturating_add((shared_bps * longest / 8.0) as u64))
+}

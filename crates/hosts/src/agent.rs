@@ -1,0 +1,202 @@
+//! The client's end of a session with a `longfat serve`.
+
+use std::{
+    collections::VecDeque,
+    net::IpAddr,
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
+
+use iperf3::{
+    ClientOptions, Token,
+    report::{Amount, Protocol, TestSpec},
+    service::Channel,
+    wire::Cookie,
+};
+
+use crate::{
+    Error,
+    clock::{ClockOffset, Exchange},
+    message::{COOKIE_PREFIX, HostDescription, Reply, Request},
+    place::Address,
+};
+
+/// Timeout of a reply, and maximum silence of a server.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often the server's time is requested, so that both ends know that the other is alive.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Number of exchanges that compare the clocks.
+const CLOCK_EXCHANGES: u32 = 8;
+
+/// A session.
+#[derive(Debug)]
+pub(crate) struct Agent<'a> {
+    /// The host's name in the scenario.
+    pub host: String,
+    /// The server's address as text.
+    pub address: String,
+    pub description: HostDescription,
+    pub clock: ClockOffset,
+    channel: Channel<'a>,
+    /// Replies of flows that arrived while another reply was awaited.
+    inbox: VecDeque<Reply>,
+    last_request: Instant,
+    last_reply: Instant,
+}
+
+impl<'a> Agent<'a> {
+    /// Opens a session; `None` if the server is an iperf3. `settings` are described.
+    pub(crate) fn connect(
+        host: &str,
+        address: &Address,
+        token: Option<&Token>,
+        settings: &[String],
+        stop: &'a AtomicBool,
+    ) -> Result<Option<Self>, Error> {
+        let spec = TestSpec::new(Protocol::Tcp, Amount::Time(Duration::ZERO));
+        let options = ClientOptions {
+            port: address.port,
+            token: token.cloned(),
+            ..ClientOptions::new(&address.host, spec)
+        };
+        let text = format!("{}:{}", address.host, address.port);
+        let failed = |source| match source {
+            iperf3::Error::Interrupted => Error::Interrupted,
+            source => Error::Server { host: host.into(), address: text.clone(), source },
+        };
+        let Some(channel) = Channel::connect(&options, COOKIE_PREFIX, stop).map_err(failed)? else {
+            return Ok(None);
+        };
+        let now = Instant::now();
+        let mut agent = Agent {
+            host: host.into(),
+            address: text,
+            description: HostDescription::default(),
+            clock: ClockOffset::default(),
+            channel,
+            inbox: VecDeque::new(),
+            last_request: now,
+            last_reply: now,
+        };
+        match agent.ask(&Request::Inspect { settings: settings.to_vec() })? {
+            Reply::Host(description) => agent.description = description,
+            other => return Err(agent.unexpected(&other)),
+        }
+        agent.compare_clocks()?;
+        Ok(Some(agent))
+    }
+
+    fn compare_clocks(&mut self) -> Result<(), Error> {
+        let mut exchanges = Vec::new();
+        for _ in 0..CLOCK_EXCHANGES {
+            let sent_ns = os::realtime_ns();
+            match self.ask(&Request::Clock)? {
+                Reply::Clock { realtime_ns } => {
+                    let answered_ns = os::realtime_ns();
+                    exchanges.push(Exchange { sent_ns, there_ns: realtime_ns, answered_ns });
+                }
+                other => return Err(self.unexpected(&other)),
+            }
+        }
+        self.clock = ClockOffset::of(&exchanges).unwrap_or_default();
+        Ok(())
+    }
+
+    /// Changes settings until the session ends.
+    pub(crate) fn change(&mut self, purpose: &str, settings: &[(String, String)]) -> Result<(), Error> {
+        match self.ask(&Request::Change { purpose: purpose.into(), settings: settings.to_vec() })? {
+            Reply::Changed => Ok(()),
+            Reply::Refused { reason } => {
+                Err(Error::NotPermitted(format!("host {} at {}: {reason}", self.host, self.address)))
+            }
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Restores the changed settings; returns those that someone else had changed since.
+    pub(crate) fn restore(&mut self) -> Result<Vec<(String, String)>, Error> {
+        match self.ask(&Request::Restore)? {
+            Reply::Restored { changed_since } => Ok(changed_since),
+            Reply::Refused { reason } => {
+                Err(Error::NotPermitted(format!("host {} at {}: {reason}", self.host, self.address)))
+            }
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Sends a request whose replies [`Agent::poll`] returns.
+    pub(crate) fn send(&mut self, request: &Request) -> Result<(), Error> {
+        self.last_request = Instant::now();
+        self.channel.send(request).map_err(|source| self.failed(source))
+    }
+
+    /// The next reply of a flow, if there is one.
+    pub(crate) fn poll(&mut self) -> Result<Option<Reply>, Error> {
+        if let Some(reply) = self.inbox.pop_front() {
+            return Ok(Some(reply));
+        }
+        if self.last_request.elapsed() >= KEEPALIVE_INTERVAL {
+            self.send(&Request::Clock)?;
+        }
+        if !self.channel.wait(Duration::ZERO).map_err(|source| self.failed(source))? {
+            if self.last_reply.elapsed() > REPLY_TIMEOUT {
+                let what = "message of the server";
+                return Err(self.failed(iperf3::Error::Timeout { what, after: REPLY_TIMEOUT }));
+            }
+            return Ok(None);
+        }
+        match self.receive()? {
+            Reply::Clock { .. } => Ok(None),
+            reply => Ok(Some(reply)),
+        }
+    }
+
+    /// Sends a request and waits for its reply.
+    fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
+        self.send(request)?;
+        loop {
+            match self.receive()? {
+                reply @ (Reply::Note { .. }
+                | Reply::Started { .. }
+                | Reply::Rows { .. }
+                | Reply::Done { .. }) => {
+                    self.inbox.push_back(reply);
+                }
+                // The answer to an earlier keepalive.
+                Reply::Clock { .. } if *request != Request::Clock => {}
+                reply => return Ok(reply),
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Result<Reply, Error> {
+        let reply = self.channel.receive("server's reply", REPLY_TIMEOUT);
+        self.last_reply = Instant::now();
+        reply.map_err(|source| self.failed(source))
+    }
+
+    /// The cookie of the session.
+    pub(crate) fn cookie(&self) -> Cookie {
+        self.channel.cookie()
+    }
+
+    /// This machine's address as the server sees it.
+    pub(crate) fn own_address(&self) -> Result<IpAddr, Error> {
+        Ok(self.channel.local().map_err(|source| self.failed(source))?.ip())
+    }
+
+    fn failed(&self, source: iperf3::Error) -> Error {
+        match source {
+            iperf3::Error::Interrupted => Error::Interrupted,
+            source => Error::Server { host: self.host.clone(), address: self.address.clone(), source },
+        }
+    }
+
+    fn unexpected(&self, reply: &Reply) -> Error {
+        let text = match reply {
+            Reply::Refused { reason } => reason.clone(),
+            _ => "the server's reply does not fit the request".into(),
+        };
+        Error::NotPermitted(format!("host {} at {}: {text}", self.host, self.address))
+    }
+}

@@ -1,0 +1,57 @@
+//! Why a run between hosts fails.
+
+/// Why a run between hosts fails.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The scenario, the places or the options are unsuitable; the text says why.
+    #[error("{0}")]
+    BadInput(String),
+    /// A host or this machine does not permit what the scenario needs; the text says how to permit it.
+    #[error("{0}")]
+    NotPermitted(String),
+    /// A server failed, or cannot be reached.
+    #[error("host {host} at {address}")]
+    Server {
+        /// The host's name in the scenario.
+        host: String,
+        /// Its address.
+        address: String,
+        /// Why.
+        source: iperf3::Error,
+    },
+    /// A flow failed.
+    #[error("flow {flow}: {reason}")]
+    Flow {
+        /// The flow's name.
+        flow: String,
+        /// Why.
+        reason: String,
+    },
+    /// The settings of this machine cannot be changed or restored.
+    #[error(transparent)]
+    Settings(#[from] tune::Error),
+    /// The receiver of the rows failed.
+    #[error(transparent)]
+    Observer(Box<dyn std::error::Error + Send + Sync>),
+    /// A system call failed.
+    #[error(transparent)]
+    System(#[from] traffic::Error),
+    /// The stop flag was set.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// An error and its causes as one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(&format!(": {more}"));
+        }
+        source = cause.source();
+    }
+    text
+}

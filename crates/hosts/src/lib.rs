@@ -1,0 +1,29 @@
+//! Runs the flows of a scenario between real hosts.
+//!
+//! Each host of the scenario is this machine, a `longfat serve`, or an iperf3 server ([`Places`]). [`run()`] connects to
+//! them, applies the settings that the scenario states, starts the flows at their times, and collects both ends'
+//! samples on one time axis. A flow between two other hosts is started by the longfat at its sending end.
+//!
+//! - [`HostService`]: what a `longfat serve` does for such runs;
+//! - [`ChangedSettings`]: settings that are restored whatever happens to this process;
+//! - [`guard_settings`]: the process that restores them if this one is killed.
+//!
+//! The data is sent by the protocol of [`iperf3`], echo requests by [`traffic`]. The program that calls [`run()`] or
+//! serves must call [`guard_settings`] for the argument [`GUARD_COMMAND`].
+
+mod agent;
+mod clock;
+mod error;
+mod flow;
+mod message;
+mod place;
+mod plan;
+mod run;
+mod service;
+mod settings;
+
+pub use error::Error;
+pub use place::{Address, Place, Places};
+pub use run::{HostReport, Measured, Observer, RunOptions, run};
+pub use service::HostService;
+pub use settings::{ChangedSettings, GUARD_COMMAND, guard_settings};

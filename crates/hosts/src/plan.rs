@@ -1,0 +1,203 @@
+//! Which end starts each flow of a scenario, and with which request.
+
+use std::collections::BTreeMap;
+
+use engine_common::echo_timeout;
+use scenario::{Cc, FlowKind, FlowSpec, Scenario};
+
+use crate::{
+    Error,
+    agent::Agent,
+    message::{FlowRequest, Traffic},
+    place::{Address, Place, Places},
+};
+
+/// A server: a longfat with a session, or an iperf3.
+pub(crate) enum Server<'a> {
+    Longfat(Box<Agent<'a>>),
+    Iperf3,
+}
+
+/// Where a flow is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Starter {
+    /// On this machine.
+    Here,
+    /// By the server of this host.
+    Host(String),
+}
+
+/// A flow that can be started.
+#[derive(Debug)]
+pub(crate) struct PlannedFlow {
+    pub starter: Starter,
+    pub request: FlowRequest,
+}
+
+/// Checks the scenario and the places of its hosts, before anything is connected.
+pub(crate) fn check(scenario: &Scenario, places: &Places) -> Result<(), Error> {
+    let bad = |text: String| Err(Error::BadInput(text));
+    if let Some(unknown) = places.hosts().find(|name| scenario.host(name).is_none()) {
+        let names: Vec<&str> = scenario.hosts.iter().map(|host| host.name.as_str()).collect();
+        return bad(format!("the scenario has no host \"{unknown}\"; its hosts are {}", names.join(", ")));
+    }
+    let ends = || scenario.flows.iter().flat_map(|flow| [&flow.from, &flow.to]);
+    let mut here: Vec<&String> = ends().filter(|host| *places.of(host) == Place::Here).collect();
+    here.sort_unstable();
+    here.dedup();
+    if let [first, second, ..] = here.as_slice() {
+        return bad(format!(
+            "hosts {first} and {second} would both be this machine; say where one of them is, as in --at {second}=node2"
+        ));
+    }
+    for flow in &scenario.flows {
+        let not_here = match &flow.kind {
+            FlowKind::Xcp(_) => Some("real hosts have no XCP"),
+            FlowKind::Udp(udp) if udp.bursts.is_some() => Some("datagrams in bursts are not supported"),
+            FlowKind::Tcp(tcp) if matches!(tcp.cc, Some(Cc::File { .. } | Cc::Own { .. })) => Some(
+                "a congestion control with parameters or in a file is not supported; register it on the host (longfat cc load) and use its \
+                 name",
+            ),
+            FlowKind::Tcp(tcp) if tcp.read_rate.is_some() || tcp.reader_stops.is_some() => {
+                Some("a receiver that reads slowly or stops is not supported")
+            }
+            _ => None,
+        };
+        if let Some(why) = not_here {
+            return bad(format!("flow {}: engine hosts cannot run it: {why}", flow.name));
+        }
+    }
+    Ok(())
+}
+
+/// The requests for all flows, in the scenario's order.
+pub(crate) fn plan(
+    scenario: &Scenario,
+    places: &Places,
+    servers: &BTreeMap<String, Server<'_>>,
+) -> Result<Vec<PlannedFlow>, Error> {
+    let flows: Vec<PlannedFlow> = scenario
+        .flows
+        .iter()
+        .map(|flow| planned(scenario, flow, places, servers))
+        .collect::<Result<_, _>>()?;
+    for (name, server) in servers {
+        if let (Server::Iperf3, Some((first, second))) = (server, simultaneous(scenario, name)) {
+            return Err(Error::BadInput(format!(
+                "flows {first} and {second} need host {name} at the same time, which has an iperf3 server: it serves one test at a time; \
+                 run longfat serve there"
+            )));
+        }
+    }
+    Ok(flows)
+}
+
+/// Two flows of a host that overlap in time; echo requests need no server.
+fn simultaneous<'s>(scenario: &'s Scenario, host: &str) -> Option<(&'s str, &'s str)> {
+    let is_its =
+        |flow: &&FlowSpec| (flow.from == host || flow.to == host) && !matches!(flow.kind, FlowKind::Ping(_));
+    let mut flows: Vec<&FlowSpec> = scenario.flows.iter().filter(is_its).collect();
+    flows.sort_by_key(|flow| flow.start);
+    let end = |flow: &FlowSpec| flow.stop.unwrap_or(scenario.duration);
+    let pair = flows.windows(2).find(|pair| pair[1].start < end(pair[0]))?;
+    Some((&pair[0].name, &pair[1].name))
+}
+
+fn planned(
+    scenario: &Scenario,
+    flow: &FlowSpec,
+    places: &Places,
+    servers: &BTreeMap<String, Server<'_>>,
+) -> Result<PlannedFlow, Error> {
+    let refused = |text: String| Err(Error::NotPermitted(format!("flow {}: {text}", flow.name)));
+    let is_ping = matches!(flow.kind, FlowKind::Ping(_));
+    let agent = |host: &str| match servers.get(host) {
+        Some(Server::Longfat(agent)) => Some(agent),
+        Some(Server::Iperf3) | None => None,
+    };
+    let mut request = FlowRequest {
+        name: flow.name.clone(),
+        to: String::new(),
+        port: 0,
+        session: None,
+        reverse: false,
+        bind: None,
+        duration_us: micros(flow.stop.unwrap_or(scenario.duration).0.saturating_sub(flow.start.0)),
+        sample_us: micros(scenario.sample.0).max(1),
+        traffic: traffic(scenario, flow),
+    };
+    // The host at which the flow is started, and the host to which it connects.
+    let (starter, own, other) = match (places.of(&flow.from), places.of(&flow.to)) {
+        (Place::Here, Place::Here) => return refused("both ends are this machine".into()),
+        (Place::Here, Place::At(_)) => (Starter::Here, &flow.from, &flow.to),
+        (Place::At(_), Place::Here) if !is_ping => {
+            request.reverse = true;
+            (Starter::Here, &flow.to, &flow.from)
+        }
+        (Place::At(_), to) => {
+            let Some(sender) = agent(&flow.from) else {
+                return refused(format!(
+                    "host {} has an iperf3 server, which cannot send to another host or send echo requests; run longfat \
+                     serve there",
+                    flow.from
+                ));
+            };
+            if *to != Place::Here && !sender.description.sends_to_others {
+                return refused(format!(
+                    "the server of host {} sends data only to its client; start the servers with the same --token FILE, and use \
+                     that token here",
+                    flow.from
+                ));
+            }
+            if *to == Place::Here {
+                request.to = sender.own_address()?.to_string();
+            }
+            (Starter::Host(flow.from.clone()), &flow.from, &flow.to)
+        }
+    };
+    request.bind = places.data_address(own);
+    if let Place::At(Address { host, port }) = places.of(other) {
+        request.to = places.data_address(other).map_or_else(|| host.clone(), |ip| ip.to_string());
+        request.port = *port;
+        request.session = agent(other).map(|agent| agent.cookie().as_str().into());
+    }
+    if let (Some(Server::Iperf3), Traffic::Tcp { send_buffer, receive_buffer, .. }) =
+        (servers.get(other), &request.traffic)
+    {
+        let other_buffer = if request.reverse { send_buffer } else { receive_buffer };
+        if other_buffer.is_some() && send_buffer != receive_buffer {
+            return refused(format!(
+                "host {other} has an iperf3 server, which accepts only one size for the buffers of both ends; run longfat serve \
+                 there, or set send_buffer and receive_buffer to the same size"
+            ));
+        }
+    }
+    Ok(PlannedFlow { starter, request })
+}
+
+fn micros(ns: u64) -> u64 {
+    ns / 1000
+}
+
+fn traffic(scenario: &Scenario, flow: &FlowSpec) -> Traffic {
+    match &flow.kind {
+        FlowKind::Tcp(tcp) => Traffic::Tcp {
+            congestion_control: tcp.cc.as_ref().map(|cc| cc.name().to_string()),
+            size: tcp.size,
+            mss: tcp.mss,
+            send_buffer: tcp.send_buffer,
+            receive_buffer: tcp.receive_buffer,
+            pacing: tcp.pacing,
+            write_rate: tcp.write_rate,
+        },
+        FlowKind::Udp(udp) => Traffic::Udp { rate: udp.rate, payload: udp.packet, size: udp.size },
+        FlowKind::Ping(ping) => Traffic::Ping {
+            interval_us: micros(ping.interval.0),
+            count: ping.count,
+            payload: ping.payload,
+            timeout_us: micros(echo_timeout(scenario).0),
+        },
+        // Refused by `check`.
+        FlowKind::Xcp(_) => Traffic::Udp { rate: units::BitRate(0), payload: None, size: None },
+    }
+}

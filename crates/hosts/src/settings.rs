@@ -1,0 +1,109 @@
+//! Settings of this host that are changed for a run, and restored afterwards, also if this process is killed: a second
+//! process waits for the end of this one and then restores them.
+
+use std::{
+    collections::BTreeMap,
+    io::Read,
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+};
+
+use traffic::Attempted;
+use tune::{HostPaths, RequestedSettings, Reverted};
+
+use crate::Error;
+
+/// The argument with which this program is started as the second process.
+pub const GUARD_COMMAND: &str = "guard-settings";
+
+/// Changed settings. They are restored when it is dropped.
+#[derive(Debug)]
+pub struct ChangedSettings {
+    paths: HostPaths,
+    /// `None` once they are restored.
+    guard: Option<Child>,
+}
+
+/// This host's values of these settings; settings that it does not have are missing.
+pub(crate) fn read(names: &[String]) -> Result<BTreeMap<String, String>, Error> {
+    let paths = HostPaths::for_run()?;
+    Ok(names.iter().filter_map(|name| Some((name.clone(), tune::read_setting(&paths, name).ok()?))).collect())
+}
+
+impl ChangedSettings {
+    /// Changes settings (names and values as of [`tune::apply`]). Settings that an earlier run of a dead process has left
+    /// are restored first.
+    ///
+    /// # Errors
+    /// If a setting cannot be changed; none is changed then.
+    pub fn change(purpose: &str, settings: &[(String, String)]) -> Result<ChangedSettings, Error> {
+        let paths = HostPaths::for_run()?;
+        tune::revert(&paths, |_| {})?;
+        let guard = Command::new("/proc/self/exe")
+            .arg(GUARD_COMMAND)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Signals of the terminal do not reach it.
+            .process_group(0)
+            .spawn()
+            .attempted(|| "cannot start the process that restores settings".into())?;
+        let changed = ChangedSettings { paths, guard: Some(guard) };
+        let requested = RequestedSettings {
+            purpose: purpose.into(),
+            settings: settings.to_vec(),
+            ..RequestedSettings::default()
+        };
+        let applied = tune::apply(&changed.paths, &requested, |_| {})?;
+        match applied.rejected.first() {
+            None => Ok(changed),
+            Some(rejected) => Err(Error::NotPermitted(format!(
+                "cannot set {} to {}: {}",
+                rejected.name, rejected.value, rejected.why
+            ))),
+        }
+    }
+
+    /// Restores the settings. The result names those that someone else had changed since.
+    ///
+    /// # Errors
+    /// If a setting cannot be restored; the journal then remains.
+    pub fn restore(mut self) -> Result<Reverted, Error> {
+        self.restore_now()
+    }
+
+    fn restore_now(&mut self) -> Result<Reverted, Error> {
+        let Some(mut guard) = self.guard.take() else { return Ok(Reverted::default()) };
+        let reverted = tune::revert(&self.paths, |_| {});
+        // It finds nothing to restore, or tries again.
+        drop(guard.stdin.take());
+        let _ = guard.wait();
+        Ok(reverted?.unwrap_or_default())
+    }
+}
+
+impl Drop for ChangedSettings {
+    fn drop(&mut self) {
+        if let Err(error) = self.restore_now() {
+            tracing::error!(%error, "cannot restore settings");
+        }
+    }
+}
+
+/// The second process: waits for the end of its standard input, which is the end of the first process, and restores
+/// the settings.
+///
+/// # Errors
+/// If a setting cannot be restored.
+pub fn guard_settings() -> Result<(), Error> {
+    // A request to end applies to the first process: this one ends after it.
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, std::sync::Arc::default())
+            .attempted(|| "cannot ignore a signal".into())?;
+    }
+    let mut byte = [0];
+    let mut input = std::io::stdin();
+    while !matches!(input.read(&mut byte), Ok(0)) {}
+    tune::revert(&HostPaths::for_run()?, |_| {})?;
+    Ok(())
+}

@@ -1,0 +1,286 @@
+//! A channel for JSON messages of another protocol than iperf3's, over a connection to the server's port. The client
+//! sends a cookie with the protocol's prefix, and waits for its turn. If the server has a token, each message is sealed
+//! (see [`crate::token`]), and the client's first message carries its time, so that no recording can be replayed.
+//!
+//! ```text
+//! client                              server
+//! cookie (37 B)
+//!                                     'L': it is your turn
+//! {"time_s": ...}
+//!                                     {} or {"rejected": "the reason"}
+//! JSON messages in both directions
+//! ```
+
+use std::{
+    net::{SocketAddr, TcpStream},
+    sync::atomic::AtomicBool,
+    time::{Duration, SystemTime},
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    ClientOptions, Error, TokenGate,
+    auth::AuthError,
+    client,
+    control::{self, Control},
+    report::Role,
+    token::Seal,
+    wire::{COOKIE_BYTES, Cookie, State},
+};
+
+/// The server's message that it is the client's turn.
+const TURN: i8 = b'L' as i8;
+/// Maximum size of a message, bytes.
+const MESSAGE_LIMIT: usize = 8 << 20;
+/// Maximum size of the first messages, bytes.
+const OPENING_LIMIT: usize = 1024;
+
+/// One end of a channel.
+#[derive(Debug)]
+pub struct Channel<'a> {
+    control: Control<'a>,
+    cookie: Cookie,
+    timeout: Duration,
+}
+
+/// The client's first message.
+#[derive(Debug, Serialize, Deserialize)]
+struct Opening {
+    /// Seconds since 1970.
+    time_s: u64,
+}
+
+/// The server's first message to a client that may use the service.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Accepted {}
+
+/// The server's only message to another client.
+#[derive(Debug, Serialize, Deserialize)]
+struct Rejection {
+    /// Why.
+    rejected: String,
+}
+
+impl<'a> Channel<'a> {
+    /// Connects, and waits for its turn; `None` if the server does not have the service with this cookie prefix: it is
+    /// an iperf3, or a longfat of an earlier version.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or refuses the client.
+    pub fn connect(
+        options: &ClientOptions,
+        cookie_prefix: &str,
+        stop: &'a AtomicBool,
+    ) -> Result<Option<Self>, Error> {
+        let mut control = Control::new(client::connect(options)?, stop)?;
+        let mut bytes: [u8; COOKIE_BYTES] = *control::new_cookie()?.as_bytes();
+        let prefix = &cookie_prefix.as_bytes()[..cookie_prefix.len().min(COOKIE_BYTES - 1)];
+        bytes[..prefix.len()].copy_from_slice(prefix);
+        let cookie =
+            Cookie::from_wire(bytes).ok_or(Error::Closed { expected: "a printable cookie prefix" })?;
+        control.send_cookie(&cookie, options.phase_timeout)?;
+        let got = control.read_state("turn in the server's queue", options.queue_timeout)?;
+        if got == State::ParamExchange.code() {
+            return Ok(None);
+        }
+        if got != TURN {
+            return Err(Error::UnexpectedState { got, expected: "turn in the server's queue" });
+        }
+        if let Some(token) = &options.token {
+            control.seal(Seal::new(token.clone(), cookie, Role::Client));
+        }
+        let mut channel = Channel { control, cookie, timeout: options.phase_timeout };
+        channel.send(&Opening { time_s: now_s() })?;
+        let what = "the server's answer";
+        let text = channel.control.read_text(what, OPENING_LIMIT, channel.timeout)?;
+        // A rejection is not sealed: the ends have no common secret.
+        if let Ok(Rejection { rejected }) = serde_json::from_slice(&text) {
+            return Err(Error::Rejected(rejected));
+        }
+        let Accepted {} = channel.control.document(what, &text)?;
+        Ok(Some(channel))
+    }
+
+    pub(crate) fn accept(
+        stream: TcpStream,
+        cookie: Cookie,
+        gate: Option<&TokenGate>,
+        timeout: Duration,
+        stop: &'a AtomicBool,
+    ) -> Result<Self, Error> {
+        let mut channel = Channel { control: Control::new(stream, stop)?, cookie, timeout };
+        channel.control.send_bytes(&TURN.to_be_bytes(), timeout)?;
+        let text = channel.control.read_text("the client's time", OPENING_LIMIT, timeout)?;
+        if let Err(error) = channel.check(&text, gate) {
+            // Without a seal, which the client could not check.
+            let refused = Control::new(channel.control.stream().try_clone().map_err(cannot_share)?, stop)?
+                .send_json(&Rejection { rejected: error.to_string() }, timeout);
+            return Err(refused.err().unwrap_or(error));
+        }
+        channel.send(&Accepted {})?;
+        Ok(channel)
+    }
+
+    /// Checks the client's first message.
+    fn check(&mut self, text: &[u8], gate: Option<&TokenGate>) -> Result<(), Error> {
+        let Some(gate) = gate else {
+            return match serde_json::from_slice::<Opening>(text) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(AuthError::Refused("the client uses a token, but this server has none").into()),
+            };
+        };
+        self.control.seal(Seal::new(gate.token().clone(), self.cookie, Role::Server));
+        let opening: Opening = self.control.document("the client's time", text)?;
+        Ok(gate.admit(&self.cookie, opening.time_s, now_s())?)
+    }
+
+    /// The cookie that identifies this session, see [`ClientOptions::session`].
+    pub fn cookie(&self) -> Cookie {
+        self.cookie
+    }
+
+    /// Address and port of the other end.
+    ///
+    /// # Errors
+    /// If the connection is closed.
+    pub fn peer(&self) -> Result<SocketAddr, Error> {
+        let peer = self.control.peer()?;
+        Ok(SocketAddr::new(peer.ip().to_canonical(), peer.port()))
+    }
+
+    /// This end's address and port.
+    ///
+    /// # Errors
+    /// If the connection is closed.
+    pub fn local(&self) -> Result<SocketAddr, Error> {
+        let local = self.control.stream().local_addr().map_err(cannot_share)?;
+        Ok(SocketAddr::new(local.ip().to_canonical(), local.port()))
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// If the connection fails, or the other end does not read.
+    pub fn send(&mut self, message: &impl Serialize) -> Result<(), Error> {
+        self.control.send_json(message, self.timeout)
+    }
+
+    /// Waits up to `timeout`; true if a message or the end of the connection can be read.
+    ///
+    /// # Errors
+    /// If the system call fails.
+    pub fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        self.control.wait(timeout)
+    }
+
+    /// Waits up to `timeout` for a message; `what` names it in errors.
+    ///
+    /// # Errors
+    /// If no valid message arrives in time.
+    pub fn receive<T: DeserializeOwned>(
+        &mut self,
+        what: &'static str,
+        timeout: Duration,
+    ) -> Result<T, Error> {
+        self.control.read_json(what, MESSAGE_LIMIT, timeout)
+    }
+}
+
+fn cannot_share(source: std::io::Error) -> Error {
+    traffic::Error { attempted: "cannot use a control connection".into(), source }.into()
+}
+
+/// Seconds since 1970.
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::{
+        Token,
+        report::{Amount, Protocol, TestSpec},
+    };
+
+    static STOP: AtomicBool = AtomicBool::new(false);
+
+    /// Both ends of a channel whose ends have these tokens.
+    fn opened(client: Option<&str>, server: Option<&str>) -> (Result<bool, Error>, Result<(), Error>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let gate = server.map(|text| TokenGate::new(Token::of(text), Duration::from_secs(10)));
+        std::thread::scope(|scope| {
+            let served = scope.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut cookie = [0; COOKIE_BYTES];
+                std::io::Read::read_exact(&mut stream, &mut cookie).unwrap();
+                let cookie = Cookie::from_wire(cookie).unwrap();
+                let timeout = Duration::from_secs(10);
+                Channel::accept(stream, cookie, gate.as_ref(), timeout, &STOP)?.send(&"hello")
+            });
+            let spec = TestSpec::new(Protocol::Tcp, Amount::Time(Duration::ZERO));
+            let token = client.map(Token::of);
+            let options = ClientOptions { port, token, ..ClientOptions::new("127.0.0.1", spec) };
+            let client = Channel::connect(&options, "longfat-test-1-", &STOP).and_then(|channel| {
+                let mut channel = channel.unwrap();
+                assert!(channel.cookie().as_str().starts_with("longfat-test-1-"));
+                Ok(channel.receive::<String>("greeting", Duration::from_secs(10))? == "hello")
+            });
+            (client, served.join().unwrap())
+        })
+    }
+
+    #[test]
+    fn ends_with_equal_tokens_or_none_understand_each_other() {
+        for token in [None, Some("a secret of both")] {
+            let (client, server) = opened(token, token);
+            assert!(client.unwrap());
+            server.unwrap();
+        }
+    }
+
+    #[test]
+    fn a_client_without_the_servers_token_gets_the_reason() {
+        let reasons = [
+            (None, Some("a secret of both"), "the other end has no token"),
+            (Some("another secret.."), Some("a secret of both"), "the other end has a different token"),
+            (Some("a secret of both"), None, "this server has none"),
+        ];
+        for (client, server, reason) in reasons {
+            let (client, server) = opened(client, server);
+            let text = client.unwrap_err().to_string();
+            assert!(text.contains("rejects") && text.contains(reason), "{text}");
+            assert!(server.is_err());
+        }
+    }
+
+    /// A server without the secret cannot impersonate one with it.
+    #[test]
+    fn an_unsealed_acceptance_is_not_accepted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let (stream, _) = listener.accept().unwrap();
+                let mut control = Control::new(stream, &STOP).unwrap();
+                let timeout = Duration::from_secs(10);
+                control.send_bytes(&TURN.to_be_bytes(), timeout).unwrap();
+                std::io::Read::read_exact(&mut control.stream(), &mut [0; COOKIE_BYTES]).unwrap();
+                control.read_text("the client's time", OPENING_LIMIT, timeout).unwrap();
+                control.send_json(&Accepted {}, timeout).unwrap();
+                // Until the client has read it.
+                let _ = control.read_text("anything", OPENING_LIMIT, timeout);
+            });
+            let spec = TestSpec::new(Protocol::Tcp, Amount::Time(Duration::ZERO));
+            let token = Some(Token::of("a secret of both"));
+            let options = ClientOptions { port, token, ..ClientOptions::new("127.0.0.1", spec) };
+            let error = Channel::connect(&options, "longfat-test-1-", &STOP).unwrap_err();
+            assert!(error.to_string().contains("no token"), "{error}");
+        });
+    }
+}

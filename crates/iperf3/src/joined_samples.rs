@@ -1,0 +1,69 @@
+//! Samples of both ends of a test on one time axis.
+
+use std::collections::BTreeMap;
+
+use schema::{FlowSample, Metrics};
+
+/// Maximum distance in time of samples of both ends that are joined, in sample intervals.
+const MAX_JOIN_DISTANCE: i64 = 2;
+
+/// Joins the samples of both ends: values of the other end at nearly the same time are added to this end's rows. The other end's
+/// times start half a round trip apart.
+pub fn join_samples(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
+    let mut by_flow: BTreeMap<&str, Vec<&FlowSample>> = BTreeMap::new();
+    for row in peer {
+        by_flow.entry(&row.flow).or_default().push(row);
+    }
+    for samples in by_flow.values_mut() {
+        samples.sort_by_key(|row| row.time_us);
+    }
+    let mut before: BTreeMap<String, (i64, Option<i64>)> = BTreeMap::new();
+    for row in &mut rows {
+        let Some(samples) = by_flow.get(row.flow.as_str()) else { continue };
+        let spacing = match samples.as_slice() {
+            [first, .., last] => (last.time_us - first.time_us) / (samples.len() as i64 - 1),
+            _ => continue,
+        };
+        let after = samples.partition_point(|sample| sample.time_us < row.time_us);
+        let around = samples[after.saturating_sub(1)..].iter().take(2);
+        let Some(nearest) = around.min_by_key(|sample| (sample.time_us - row.time_us).abs()) else {
+            continue;
+        };
+        if (nearest.time_us - row.time_us).abs() > MAX_JOIN_DISTANCE * spacing {
+            continue;
+        }
+        let receiver_is_peer = nearest.rcvbuf_bytes.or(nearest.datagrams_received).is_some();
+        if receiver_is_peer {
+            // Goodput is computed over the time between this end's rows: the other end's samples have other times.
+            row.bytes_received = bytes_at(samples, after, row.time_us);
+            row.goodput_bps = rate_since(&before, row).or(nearest.goodput_bps).or(row.goodput_bps);
+            before.insert(row.flow.clone(), (row.time_us, row.bytes_received));
+        }
+        for index in 0..FlowSample::COLUMNS.len() {
+            if row.metric(index).is_none() {
+                row.set_metric(index, nearest.metric(index));
+            }
+        }
+    }
+    rows
+}
+
+/// Bytes received until an instant, interpolated between the two samples around it; `after` is the second.
+fn bytes_at(samples: &[&FlowSample], after: usize, time_us: i64) -> Option<i64> {
+    let known =
+        |index: usize| samples.get(index).and_then(|sample| Some((sample.time_us, sample.bytes_received?)));
+    match (after.checked_sub(1).and_then(known), known(after)) {
+        (Some((from, first)), Some((to, second))) if to > from => {
+            Some(first + ((second - first) as f64 * (time_us - from) as f64 / (to - from) as f64) as i64)
+        }
+        (Some((_, bytes)), _) | (None, Some((_, bytes))) => Some(bytes),
+        (None, None) => None,
+    }
+}
+
+/// Goodput since the flow's previous row, bit/s.
+fn rate_since(before: &BTreeMap<String, (i64, Option<i64>)>, row: &FlowSample) -> Option<i64> {
+    let (from, first) = before.get(&row.flow)?;
+    let span_us = (row.time_us - from).max(0) as f64;
+    (span_us > 0.0).then_some(((row.bytes_received? - (*first)?) as f64 * 8e6 / span_us) as i64)
+}

@@ -45,6 +45,9 @@ pub enum Handling {
 
 use Handling::{Full, Not};
 
+/// The paths in a scenario that use a key.
+type UsedPaths = fn(&Scenario) -> Vec<String>;
+
 /// A key of the scenario file, and what the engines do with it.
 #[derive(Debug, Clone, Copy)]
 pub struct Feature {
@@ -55,7 +58,7 @@ pub struct Feature {
     /// How the model, the simulator and the lab treat the key, in this order.
     pub handling: [Handling; 3],
     /// The paths in a scenario that use it.
-    used: fn(&Scenario) -> Vec<String>,
+    used: UsedPaths,
 }
 
 /// A key that every engine models, or that does not affect the network.
@@ -64,12 +67,7 @@ const fn full(table: &'static str, key: &'static str) -> Feature {
 }
 
 /// A key that only the model ignores.
-const fn not_by_model(
-    table: &'static str,
-    key: &'static str,
-    why: &'static str,
-    used: fn(&Scenario) -> Vec<String>,
-) -> Feature {
+const fn not_by_model(table: &'static str, key: &'static str, why: &'static str, used: UsedPaths) -> Feature {
     Feature { table, key, handling: [Not(why), Full, Full], used }
 }
 
@@ -255,7 +253,7 @@ pub const FEATURES: &[Feature] = &[
 
 /// What a run between real hosts does not do, and which paths of a scenario ask for it. The links describe what the path should
 /// be.
-const NOT_BY_HOSTS: &[(&str, fn(&Scenario) -> Vec<String>)] = &[
+const NOT_BY_HOSTS: &[(&str, UsedPaths)] = &[
     ("packets are captured in the lab only", |s| {
         if s.captures.is_empty() { Vec::new() } else { vec!["capture".into()] }
     }),

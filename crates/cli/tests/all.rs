@@ -12,6 +12,7 @@ mod distributions;
 mod disturbed;
 mod guest;
 mod guide;
+mod host_costs;
 mod hosts;
 mod iperf3_interop;
 mod iperf3_json;

@@ -12,6 +12,17 @@ fn the_document_and_the_exit_code_agree() {
     assert!(ran.code == 0 || ran.code == 4, "{ran:?}");
     let items = json["items"].as_array().unwrap();
     assert!(items.iter().any(|i| i["name"] == "namespaces"));
+    let turnaround = &json["turnaround"];
+    if ran.code == 0 && turnaround.is_object() {
+        for of in ["echo", "tcp"] {
+            let us = |field: &str| turnaround[of][field].as_f64().unwrap();
+            assert!(us("min_us") > 0.0 && us("min_us") <= us("median_us"), "{turnaround}");
+            assert!(turnaround[of]["samples"].as_u64().unwrap() > 0, "{turnaround}");
+        }
+        let item = items.iter().find(|i| i["name"] == "turnaround").unwrap();
+        let key = format!("turnaround = \"{:.0}us\"", turnaround["tcp"]["median_us"].as_f64().unwrap());
+        assert!(item["found"].as_str().unwrap().ends_with(&key), "{item}");
+    }
     for item in items {
         let state = item["state"].as_str().unwrap();
         assert!(["ok", "limited", "missing"].contains(&state), "{item}");

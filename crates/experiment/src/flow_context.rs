@@ -17,8 +17,10 @@ const SUPER_PACKET_BYTES: u32 = 65_536;
 pub struct FlowPath<'a> {
     /// The link directions that data crosses, with the names of the links.
     pub there: Vec<(&'a str, Direction, &'a PipeSpec)>,
-    /// Two-way propagation delay.
+    /// Two-way propagation delay and the turnaround of both hosts.
     pub rtt: Time,
+    /// Two-way propagation delay.
+    pub propagation: Time,
     /// Path MTU: the MTU of both hosts after routers have reported links with a smaller MTU.
     pub mtu: u32,
     /// MTU of the sender's host, which determines the size of UDP datagrams (the path MTU does not).
@@ -40,12 +42,14 @@ impl<'a> FlowPath<'a> {
         };
         let there = directions(&flow.from, &flow.to)?;
         let back = directions(&flow.to, &flow.from)?;
-        let rtt = there.iter().chain(&back).map(|(_, _, d)| d.delay.0).sum();
+        let propagation = there.iter().chain(&back).map(|(_, _, d)| d.delay.0).sum();
         let (from, to) = (scenario.host(&flow.from)?, scenario.host(&flow.to)?);
         let (address, _) = scenario.flow_addresses(flow)?;
         let ip = if address.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
         let mtu = scenario.path_mtu_from(flow, from.mtu.min(to.mtu))?.mtu;
-        Some(FlowPath { there, rtt: Time(rtt), mtu, host_mtu: from.mtu, ip })
+        let propagation = Time(propagation);
+        let rtt = propagation + from.turnaround + to.turnaround;
+        Some(FlowPath { there, rtt, propagation, mtu, host_mtu: from.mtu, ip })
     }
 
     /// The slowest direction that has a rate.

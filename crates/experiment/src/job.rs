@@ -308,6 +308,7 @@ fn initial_summary(job: &Job<'_>) -> RunSummary {
         partial: false,
         flows: Vec::new(),
         links: Vec::new(),
+        hosts: Vec::new(),
         fairness_jain: None,
         quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
         discarded: Vec::new(),

@@ -38,6 +38,7 @@ mod experiment;
 mod fit;
 pub mod flow_context;
 mod host_bursts;
+mod host_costs;
 mod instant;
 mod job;
 mod load;

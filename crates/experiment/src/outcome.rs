@@ -7,9 +7,11 @@ use lab::Progress;
 use record::Writer;
 use scenario::{FlowKind, FlowSpec, Scenario};
 use schema::{
-    EngineName, Event, EventKind, FlowSample, FlowSummary, LinkSample, LinkSummary, Quality, RunSummary,
+    EngineName, Event, EventKind, FlowSample, FlowSummary, HostSummary, LinkSample, LinkSummary, Quality,
+    RunSummary,
 };
-use units::Time;
+use sim::{HostLoad, HostSample};
+use units::{Picoseconds, Time};
 use verdict::{FlowContext, FlowTimes};
 
 use crate::{
@@ -56,6 +58,8 @@ pub(crate) struct Measurement {
     pub flow_totals: Vec<FlowTotals>,
     /// Totals of each link direction.
     pub link_totals: Vec<LinkTotals>,
+    /// The work of simulated hosts whose packets cost time.
+    pub hosts: Vec<HostLoad>,
     pub quality: Quality,
     /// Real time of the run.
     pub wall: Duration,
@@ -77,6 +81,7 @@ impl From<lab::Outcome> for Measurement {
             events: outcome.events,
             flow_totals: outcome.flow_ends,
             link_totals: outcome.link_ends,
+            hosts: Vec::new(),
             quality: outcome.quality,
             wall: outcome.wall,
             duration: outcome.duration,
@@ -135,6 +140,7 @@ pub(crate) fn complete(
         let context = FlowContext {
             virtual_time,
             host_use,
+            host_loads: host_loads(&measurement.hosts, flow),
             // The links say what the path should be; only the flow itself shows whether it is full.
             unknown_path: is_between_hosts,
             ..flow_context(scenario, flow)
@@ -175,7 +181,12 @@ pub(crate) fn complete(
             summary.quality.add_disturbance(fault);
         }
     }
-    for flow in summary.flows.iter().filter(|f| f.limited_steady.host_cpu >= UNRELIABLE_HOST_SHARE) {
+    summary.hosts = measurement.hosts.iter().map(|load| host_summary(scenario, load)).collect();
+    // The stated costs of simulated hosts are no disturbance.
+    let is_measured = measurement.hosts.is_empty();
+    for flow in
+        summary.flows.iter().filter(|f| is_measured && f.limited_steady.host_cpu >= UNRELIABLE_HOST_SHARE)
+    {
         summary.quality.add_disturbance(format!(
             "flow {} waited for the processors of its hosts in {:.0} % of its samples",
             flow.name,
@@ -189,6 +200,36 @@ pub(crate) fn complete(
         links: measurement.links,
         events: measurement.events,
         failed: measurement.failed,
+    }
+}
+
+/// The load of the processors and buses of a flow's hosts.
+fn host_loads(loads: &[HostLoad], flow: &FlowSpec) -> Vec<verdict::HostLoad> {
+    let own = loads.iter().filter(|load| [&flow.from, &flow.to].contains(&&load.host));
+    let micros = |time: Picoseconds| time.as_secs_f64() * 1e6;
+    own.flat_map(|load| {
+        let series = |what: &str, is_bus: bool, busy: fn(&HostSample) -> Picoseconds| verdict::HostLoad {
+            is_bus,
+            name: format!("{what} of {}", load.host),
+            busy_us: load.samples.iter().map(|s| ((s.time.0 / 1000) as i64, micros(busy(s)))).collect(),
+        };
+        [series("processor", false, |s| s.processor), series("bus", true, |s| s.bus)]
+    })
+    .collect()
+}
+
+fn host_summary(scenario: &Scenario, load: &HostLoad) -> HostSummary {
+    let last = load.samples.last().copied().unwrap_or_default();
+    let has_bus = scenario.host(&load.host).is_some_and(|host| host.cost.bus.is_some());
+    let seconds = last.time.as_secs_f64().max(f64::MIN_POSITIVE);
+    let share = |busy: Picoseconds| (busy.as_secs_f64() / seconds * 1e4).round() / 1e4;
+    HostSummary {
+        name: load.host.clone(),
+        processor_busy: share(last.processor),
+        processor_s: last.processor.as_secs_f64(),
+        bus_busy: has_bus.then(|| share(last.bus)),
+        interrupts: last.interrupts,
+        dropped_packets: last.dropped,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::{
     error::Attempted,
     facts::{Attempt, Facts, NamespaceLimits, Settings, Tun},
     stalls::LATE_NS,
+    turnaround::{self, Turnaround},
 };
 
 /// The document's name and version.
@@ -43,7 +44,7 @@ pub struct CheckItem {
 }
 
 /// The features of a machine that labs need or use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Check {
     /// `longfat.check/1`.
     pub schema: &'static str,
@@ -51,14 +52,25 @@ pub struct Check {
     pub can_run: bool,
     /// One for each feature, the most important first.
     pub items: Vec<CheckItem>,
+    /// Time from a packet's arrival at a lab's host to its earliest reaction; absent where it could not be
+    /// measured.
+    pub turnaround: Option<Turnaround>,
 }
 
-/// Checks this machine, in about a third of a second. The process must have one thread only.
+/// Checks this machine, in about a second. The process must have one thread only, and gets the privilege of a
+/// lab if it can have it.
 ///
 /// # Errors
 /// [`Error::System`] if the child process that tries the features fails.
 pub fn check() -> Result<Check, Error> {
-    Facts::gather().map(|facts| judge(&facts)).attempted(|| "try what this machine can do".into())
+    let facts = Facts::gather().attempted(|| "try what this machine can do".into())?;
+    let mut check = judge(&facts);
+    if check.can_run {
+        let measured = turnaround::measure();
+        check.items.push(judge_turnaround(&measured));
+        check.turnaround = measured.unwrap_or_default();
+    }
+    Ok(check)
 }
 
 fn judge(facts: &Facts) -> Check {
@@ -82,6 +94,7 @@ fn judge(facts: &Facts) -> Check {
             judge_tools(facts),
             judge_lab_up(facts),
         ],
+        turnaround: None,
     }
 }
 
@@ -382,6 +395,25 @@ fn judge_lab_up(facts: &Facts) -> CheckItem {
             },
         ),
     }
+}
+
+fn judge_turnaround(measured: &Result<Option<Turnaround>, Error>) -> CheckItem {
+    const NAME: &str = "turnaround";
+    let why = match measured {
+        Ok(Some(Turnaround { echo, tcp })) => {
+            return ok(
+                NAME,
+                format!(
+                    "{:.0} us for TCP and {:.0} us for echoes at each host of a lab (medians); in a scenario: \
+                     turnaround = \"{:.0}us\"",
+                    tcp.median_us, echo.median_us, tcp.median_us
+                ),
+            );
+        }
+        Ok(None) => "no packet came back".into(),
+        Err(error) => error.to_string(),
+    };
+    limited(NAME, format!("not measured: {why}"), "close other programs and check again")
 }
 
 /// The remedy if the kernel refuses the namespaces of `longfat lab up`.

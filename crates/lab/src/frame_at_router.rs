@@ -31,6 +31,8 @@ fn host(name: &str, address: &str, via: &str) -> Host {
         kernel: None,
         web100: false,
         local_congestion: true,
+        turnaround: Time(0),
+        cost: scenario::HostCost::default(),
         sysctl: BTreeMap::new(),
         routes: vec![StaticRoute { to: cidr("0.0.0.0/0"), via: via.parse().unwrap() }],
         nic: Nic::default(),

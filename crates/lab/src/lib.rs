@@ -47,6 +47,7 @@ mod stalls;
 pub mod standing;
 mod sys;
 mod taps;
+mod turnaround;
 mod writer;
 
 pub use check::{Check, CheckItem, CheckState, check};
@@ -58,3 +59,4 @@ pub use machine::{Privilege, acquire_privilege, host_info};
 pub use outcome::{Observer, Outcome, Progress, RunOptions};
 pub use port::Backend;
 pub use run::{check_flows, run};
+pub use turnaround::{HalfRoundTrips, Turnaround};

@@ -96,6 +96,7 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
         id: writer.id().to_string(),
         duration_s: seconds,
         wall_s: seconds,
+        hosts: Vec::new(),
         fairness_jain: record::fairness(&flows),
         flows,
         quality: Quality { reliability: Reliability::Reliable, notes, ..Quality::default() },
@@ -193,6 +194,7 @@ pub fn ss(file: ForeignFile<'_>, every: Time, runs_dir: &Path) -> Result<PathBuf
     let run = RunSummary {
         duration_s: seconds,
         wall_s: seconds,
+        hosts: Vec::new(),
         fairness_jain: record::fairness(&flows),
         flows,
         quality: Quality {

@@ -56,6 +56,7 @@ fn run_summary(report: &Report, start: &Start, streams: &[Stream], rows: &[FlowS
         duration_s: last_us as f64 * 1e-6,
         wall_s: last_us as f64 * 1e-6,
         partial: is_partial(report),
+        hosts: Vec::new(),
         fairness_jain: record::fairness(&flows),
         flows,
         quality: Quality {

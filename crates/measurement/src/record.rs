@@ -41,6 +41,7 @@ pub fn initial_run(engine: EngineName, started: String) -> RunSummary {
         partial: false,
         flows: Vec::new(),
         links: Vec::new(),
+        hosts: Vec::new(),
         fairness_jain: None,
         quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
         discarded: Vec::new(),

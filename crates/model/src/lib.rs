@@ -22,6 +22,7 @@
 mod aimd;
 mod buffer;
 mod fairness;
+mod host_cost;
 mod kernel;
 mod knee;
 mod loss;
@@ -44,13 +45,14 @@ pub use buffer::{
     round_up_mib, send_buffer_bps, send_buffer_window,
 };
 pub use fairness::{CompetingFlow, fair_increase, jain_index, synchronous_shares};
+pub use host_cost::{HostCost, HostLimit, HostRole, InterruptModeration, PacketStream};
 pub use kernel::{BufferDefaults, SCALING_RATIO_SINCE, buffer_defaults};
 pub use knee::{Knee, knee};
 pub use loss::{
     cubic_window_segs, loss_for_cubic, loss_for_reno, mathis_bps, pftk_bps, reno_window_segs,
     window_throughput_bps,
 };
-pub use predict::{ControlLaw, DeviceQueue, GoodputLimit, PathInputs, Prediction, predict};
+pub use predict::{BusyHost, ControlLaw, DeviceQueue, GoodputLimit, PathInputs, Prediction, predict};
 pub use receive_share::{HALF, first_packet_segs, received_truesize, window_share};
 pub use search::{SearchRange, Trial, root_mean_square, search};
 pub use start::{INITIAL_WINDOW_SEGS, SlowStart, initial_window_bytes};

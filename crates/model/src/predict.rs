@@ -9,9 +9,9 @@ use schema::Cause;
 use units::{BitRate, Bytes, KernelVersion, Time, three_digits};
 
 use crate::{
-    Aimd, IpVersion, SlowStart, SocketBuffer, Transport, bdp_f64, cubic_utilization, cubic_window_segs,
-    goodput_bps, mss, receive_buffer_window, responsiveness, sawtooth_utilization, send_buffer_bps,
-    send_buffer_window, window_share, window_throughput_bps,
+    Aimd, HostCost, HostLimit, HostRole, IpVersion, PacketStream, SlowStart, SocketBuffer, Transport,
+    bdp_f64, cubic_utilization, cubic_window_segs, goodput_bps, mss, receive_buffer_window, responsiveness,
+    sawtooth_utilization, send_buffer_bps, send_buffer_window, window_share, window_throughput_bps,
 };
 
 /// The law of a congestion control, if it has a closed form.
@@ -81,6 +81,21 @@ pub struct PathInputs {
     pub size: Option<Bytes>,
     /// Longest duration of the flow.
     pub duration: Time,
+    /// The hosts whose packets cost time.
+    pub hosts: Vec<BusyHost>,
+}
+
+/// A host of a flow whose packets cost time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BusyHost {
+    /// Its name.
+    pub name: String,
+    /// Its role.
+    pub role: HostRole,
+    /// What packets cost it.
+    pub cost: HostCost,
+    /// The flow's packets.
+    pub stream: PacketStream,
 }
 
 /// The goodput that one cause allows.
@@ -145,6 +160,7 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
     limits.extend(local_queue_limit(inputs, wire_limit_bps, receive_window.min(send_window), segment));
     limits.extend(loss_limit(inputs, segment));
     limits.extend(application_limits(inputs));
+    limits.extend(inputs.hosts.iter().filter_map(host_limit));
     limits.sort_by(|a, b| a.bps.total_cmp(&b.bps));
 
     let steady = limits.first().map_or(f64::INFINITY, |limit| limit.bps);
@@ -332,6 +348,26 @@ fn loss_limit(inputs: &PathInputs, segment: u32) -> Option<GoodputLimit> {
     })
 }
 
+/// The limit by a host's processor or bus.
+fn host_limit(host: &BusyHost) -> Option<GoodputLimit> {
+    let BusyHost { name, role, cost, stream } = host;
+    let (bps, limit) = cost.ceiling_bps(*role, stream)?;
+    let packets = bps / 8.0 / f64::from(stream.payload) / f64::from(stream.frames);
+    let sentence = match limit {
+        HostLimit::Processor => format!(
+            "the processor of {name} needs {:.2} us for {} and its ACKs and interrupts: {} of payload",
+            cost.seconds_per_packet(*role, stream, packets) * 1e6,
+            match stream.frames {
+                1 => format!("a packet of {} B", stream.frame_bytes),
+                frames => format!("a super-packet of {frames} frames of {} B", stream.frame_bytes),
+            },
+            BitRate(three_digits(bps))
+        ),
+        HostLimit::Bus => format!("the bus of {name} carries {} of payload", BitRate(three_digits(bps))),
+    };
+    Some(GoodputLimit { cause: Cause::HostCpu, bps, sentence })
+}
+
 fn application_limits(inputs: &PathInputs) -> Vec<GoodputLimit> {
     let limit = |rate: Option<BitRate>, cause, what: &str| {
         rate.map(|rate| GoodputLimit { cause, bps: rate.as_f64(), sentence: format!("{what} at {rate}") })
@@ -374,6 +410,7 @@ mod tests {
             pacing: None,
             size: None,
             duration: Time::from_secs(20),
+            hosts: Vec::new(),
         }
     }
 

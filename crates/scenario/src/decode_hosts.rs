@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use units::KernelVersion;
+use units::{KernelVersion, Time};
 
 use crate::{
     address::default_route,
+    decode_cost::decode_cost,
     decode_interfaces::{decode_addresses, decode_gateways, decode_interfaces, decode_routes, links_of},
     decode_nic::decode_nic,
     error::Problems,
@@ -22,6 +23,8 @@ pub(crate) const HOST: Keys = Keys {
         "mtu",
         "kernel",
         "local_congestion",
+        "turnaround",
+        "cost",
         "sysctl",
         "interfaces",
         "gateway",
@@ -77,6 +80,8 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
         nic.tx_queue = nic.tx_queue.or(Some(WEB100_TX_QUEUE));
     }
     let local_congestion = reader.boolean("local_congestion").unwrap_or(true);
+    let turnaround = decode_turnaround(&mut reader);
+    let cost = decode_cost(&mut reader);
     let (start, stop) = (command("start", &mut reader), command("stop", &mut reader));
     Some(Host {
         name,
@@ -85,12 +90,29 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
         kernel: kernel.map(|kernel| kernel.version),
         web100: kernel.is_some_and(|kernel| kernel.web100),
         local_congestion,
+        turnaround,
+        cost,
         sysctl: sysctl.unwrap_or_default(),
         routes,
         nic,
         start,
         stop,
     })
+}
+
+/// Longest turnaround of a host: catches a wrong unit.
+const MAX_TURNAROUND: Time = Time::from_secs(1);
+
+fn decode_turnaround(reader: &mut Reader) -> Time {
+    let turnaround = reader.time("turnaround").unwrap_or_default();
+    if turnaround > MAX_TURNAROUND {
+        reader.report(
+            "turnaround",
+            format!("\"turnaround\" is over {MAX_TURNAROUND}"),
+            "write for example \"15us\"; longfat lab check measures this machine's",
+        );
+    }
+    turnaround
 }
 
 /// A kernel that the simulator has.

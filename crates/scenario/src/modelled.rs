@@ -5,7 +5,10 @@
 
 use net::{Discipline, LossModel, PipeSpec};
 
-use crate::types::{FlowKind, FlowSpec, Host, Link, Scenario, TcpSpec};
+use crate::{
+    host_cost::HostCost,
+    types::{FlowKind, FlowSpec, Host, Link, Scenario, TcpSpec},
+};
 
 /// An engine that runs scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +45,9 @@ pub enum Handling {
 
 use Handling::{Full, Not};
 
+/// The paths in a scenario that use a key.
+type UsedPaths = fn(&Scenario) -> Vec<String>;
+
 /// A key of the scenario file, and what the engines do with it.
 #[derive(Debug, Clone, Copy)]
 pub struct Feature {
@@ -52,7 +58,7 @@ pub struct Feature {
     /// How the model, the simulator and the lab treat the key, in this order.
     pub handling: [Handling; 3],
     /// The paths in a scenario that use it.
-    used: fn(&Scenario) -> Vec<String>,
+    used: UsedPaths,
 }
 
 /// A key that every engine models, or that does not affect the network.
@@ -61,12 +67,7 @@ const fn full(table: &'static str, key: &'static str) -> Feature {
 }
 
 /// A key that only the model ignores.
-const fn not_by_model(
-    table: &'static str,
-    key: &'static str,
-    why: &'static str,
-    used: fn(&Scenario) -> Vec<String>,
-) -> Feature {
+const fn not_by_model(table: &'static str, key: &'static str, why: &'static str, used: UsedPaths) -> Feature {
     Feature { table, key, handling: [Not(why), Full, Full], used }
 }
 
@@ -78,6 +79,7 @@ const COMMANDS: &str = "commands run only with longfat lab up --run-commands";
 const NO_CAPTURE: &str = "packets are captured in the lab only";
 const ALWAYS_LOCAL_CONGESTION: &str =
     "Linux reduces the window whenever the host's own device drops a packet, and has no setting for it";
+const OWN_TIME: &str = "hosts take the time that this machine takes";
 const NO_NIC: &str = "hosts send single packets (no super-packets)";
 
 /// All keys except sysctls: [`Scenario::not_modelled`] takes which of them an engine applies as an argument.
@@ -127,6 +129,22 @@ pub const FEATURES: &[Feature] = &[
         handling: [Full, Full, Not(ALWAYS_LOCAL_CONGESTION)],
         used: |s| hosts(s, "local_congestion", |host| !host.local_congestion),
     },
+    Feature {
+        table: HOST,
+        key: "turnaround",
+        handling: [Full, Full, Not(OWN_TIME)],
+        used: |s| hosts(s, "turnaround", |host| host.turnaround.0 > 0),
+    },
+    Feature {
+        table: HOST,
+        key: "cost",
+        handling: [Full, Full, Not(OWN_TIME)],
+        used: |s| hosts(s, "cost", |host| host.cost != HostCost::default()),
+    },
+    not_by_model("a cost", "rx_queue", "packets wait for the processor without limit", |s| {
+        hosts(s, "cost.rx_queue", |host| host.cost.rx_queue.is_some())
+    }),
+    full("a cost", "*"),
     // Each engine decides which sysctls it applies.
     full(HOST, "sysctl"),
     full(HOST, "nic"),
@@ -235,12 +253,14 @@ pub const FEATURES: &[Feature] = &[
 
 /// What a run between real hosts does not do, and which paths of a scenario ask for it. The links describe what the path should
 /// be.
-const NOT_BY_HOSTS: &[(&str, fn(&Scenario) -> Vec<String>)] = &[
+const NOT_BY_HOSTS: &[(&str, UsedPaths)] = &[
     ("packets are captured in the lab only", |s| {
         if s.captures.is_empty() { Vec::new() } else { vec!["capture".into()] }
     }),
     ("each host has its own kernel", |s| hosts(s, "kernel", |host| host.kernel.is_some())),
     (ALWAYS_LOCAL_CONGESTION, |s| hosts(s, "local_congestion", |host| !host.local_congestion)),
+    ("each host takes its own time", |s| hosts(s, "turnaround", |host| host.turnaround.0 > 0)),
+    ("each host takes its own time", |s| hosts(s, "cost", |host| host.cost != HostCost::default())),
     ("each host has its own device, whose settings are not changed", |s| {
         hosts(s, "nic", |host| host.nic != crate::types::Nic::default())
     }),
@@ -338,6 +358,7 @@ mod tests {
             &crate::decode_scenario::SWITCHES,
             &crate::decode_hosts::HOST,
             &crate::decode_nic::NIC,
+            &crate::decode_cost::COST,
             &crate::decode_interfaces::ROUTE,
             &crate::decode_routers::ROUTER,
             &crate::decode_links::LINK,
@@ -426,6 +447,8 @@ mod tests {
             hosts.h1.sysctl = { "net.ipv4.tcp_sack" = "0", "net.ipv4.tcp_fastopen" = "3" }
             hosts.h2.address = "10.0.0.2/24"
             hosts.h2.kernel = "6.1"
+            hosts.h1.turnaround = "9us"
+            hosts.h2.cost = { preset = "server-10g", rx_queue = 300 }
             [[links]]
             ends = ["h1", "h2"]
             both = { rate = "1gbit", jitter = "1ms", qdisc = "codel" }
@@ -439,6 +462,12 @@ mod tests {
             assert!(model.contains(part), "{part}: {model}");
         }
         assert!(!model.contains("tcp_sack") && !model.contains("kernel"), "{model}");
+        let lab = of(EngineKind::Lab).join("\n");
+        assert!(
+            lab.contains("ignores hosts.h1.turnaround:") && lab.contains("ignores hosts.h2.cost:"),
+            "{lab}"
+        );
+        assert!(model.contains("hosts.h2.cost.rx_queue") && !model.contains("turnaround"), "{model}");
         let sim = of(EngineKind::Sim).join("\n");
         assert!(sim.contains("hosts.h1.start") && !sim.contains("jitter"), "{sim}");
         let lab = of(EngineKind::Lab).join("\n");

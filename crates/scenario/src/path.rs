@@ -246,6 +246,8 @@ mod tests {
             kernel: None,
             web100: false,
             local_congestion: true,
+            turnaround: Time(0),
+            cost: crate::HostCost::default(),
             sysctl: Default::default(),
         };
         let link = |(a, b): &(&str, &str)| Link {

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use net::PipeSpec;
-use units::Time;
+use units::{Picoseconds, Time};
 
 use crate::{
     cc::{Cc, CcValues},
     decode_hosts::WEB100_SUFFIX,
+    host_cost::HostCost,
     print_pipe::{Detail, inline},
     quote::{quote, quote_lines},
     types::{
@@ -60,6 +61,8 @@ fn put_host(out: &mut String, host: &Host) {
     let suffix = if host.web100 { WEB100_SUFFIX } else { "" };
     put_some(out, "kernel", host.kernel.map(|(major, minor)| quote(format!("{major}.{minor}{suffix}"))));
     put_some(out, "local_congestion", (!host.local_congestion).then_some(false));
+    put_some(out, "turnaround", (host.turnaround > Time(0)).then(|| quote(host.turnaround)));
+    put_cost(out, &host.cost);
     put_routes(out, &host.routes);
     put_nic(out, &host.nic);
     put_some(out, "start", host.start.as_ref().map(quote));
@@ -112,6 +115,28 @@ fn put_nic(out: &mut String, nic: &Nic) {
     let fields: Vec<String> = fields.into_iter().flatten().collect();
     if !fields.is_empty() {
         put(out, "nic", format!("{{ {} }}", fields.join(", ")));
+    }
+}
+
+fn put_cost(out: &mut String, cost: &HostCost) {
+    let time = |name: &str, time: Picoseconds| (time.0 > 0).then(|| format!("{name} = {}", quote(time)));
+    let delay = |name: &str, time: Time| (time.0 > 0).then(|| format!("{name} = {}", quote(time)));
+    let count = |name: &str, count: Option<u32>| count.map(|count| format!("{name} = {count}"));
+    let fields = [
+        time("per_packet", cost.per_packet),
+        time("per_frame", cost.per_frame),
+        time("per_byte", cost.per_byte),
+        time("per_interrupt", cost.per_interrupt),
+        delay("rx_delay", cost.rx.delay),
+        count("rx_frames", cost.rx.frames),
+        delay("tx_delay", cost.tx.delay),
+        count("tx_frames", cost.tx.frames),
+        cost.bus.map(|rate| format!("bus = {}", quote(rate))),
+        count("rx_queue", cost.rx_queue),
+    ];
+    let fields: Vec<String> = fields.into_iter().flatten().collect();
+    if !fields.is_empty() {
+        put(out, "cost", format!("{{ {} }}", fields.join(", ")));
     }
 }
 

@@ -9,7 +9,7 @@ pub use net::Cidr;
 use net::{Direction, PipeSpec};
 use units::{BitRate, Bytes, Time};
 
-use crate::cc::Cc;
+use crate::{cc::Cc, host_cost::HostCost};
 
 /// One experiment, ready to run: one variant of a scenario file, with every default filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +84,10 @@ pub struct Host {
     /// The kernel reduces the congestion window when the host's own device queue is full; without it a full
     /// queue only delays the data (`WAD_IFQ` of web100).
     pub local_congestion: bool,
+    /// Time from a packet's arrival to the host's earliest reaction, in addition to what it costs.
+    pub turnaround: Time,
+    /// What handling packets costs it.
+    pub cost: HostCost,
     /// Its network interface card.
     pub nic: Nic,
     /// Command to run when the lab is up.

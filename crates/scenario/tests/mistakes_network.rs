@@ -800,7 +800,7 @@ stop = 5
             r#"address = "10.0.1.1/24"
 clock_offset = "1ms"
 "#,
-            r#"f.toml:4:1: unknown key "clock_offset" in a host; expected one of: address, mtu, kernel, local_congestion, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gro, start, stop"#,
+            r#"f.toml:4:1: unknown key "clock_offset" in a host; expected one of: address, mtu, kernel, local_congestion, turnaround, cost, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gro, start, stop"#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -825,6 +825,54 @@ kernel = "6.1-web100"
 local_congestion = "no"
 "#,
             r#"f.toml:4:20: "local_congestion" is true or false, not a string; write local_congestion = true, without quotes"#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
+turnaround = "15s"
+"#,
+            r#"f.toml:4:14: "turnaround" is over 1 s; write for example "15us"; longfat lab check measures this machine's"#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
+cost = "server-2004"
+"#,
+            r#"f.toml:4:8: "cost" cannot be "server-2004"; did you mean "server-2003"?"#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
+cost = 5
+"#,
+            r#"f.toml:4:8: "cost" is a table or a preset's name, not an integer; write for example cost = "server-2003""#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
+cost = { per_byte = "0.1ps" }
+"#,
+            r#"f.toml:4:21: per_byte: `0.1ps` is too small; the smallest time above zero is 1 ps"#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
+cost = { per_packet = "4s" }
+"#,
+            r#"f.toml:4:23: "per_packet" is over 1 s; write for example "4us""#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
+cost = { rx_delay = "1s" }
+"#,
+            r#"f.toml:4:21: "rx_delay" is over 67.10784 ms; write for example "64us""#,
         ),
         (
             r#"address = "10.0.1.1/24"

@@ -104,12 +104,15 @@ const NETWORK: &str = r#"
     nic = { tx_queue = "100p", gro = 8 }
     kernel = "2.4.20"
     tso = false
+    turnaround = "15us"
+    cost = { preset = "server-10g", per_byte = "0.35ns", rx_frames = 16, tx_delay = "0s", rx_queue = 300 }
     start = "ping -c1 10.0.2.1 \"x\" \n true"
     stop = "true"
     [hosts.h2]
     address = "10.0.2.1/24"
     gso = "16kB"
     tx_queue = 1000
+    cost = "server-2003"
     [hosts.h3]
     address = "fd03::1/64"
     kernel = "linux-2.4-web100"

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DiscardedRun, EngineName, FlowSummary, LinkSummary, PublishedResult, Quality};
+use crate::{DiscardedRun, EngineName, FlowSummary, HostSummary, LinkSummary, PublishedResult, Quality};
 
 /// The value of the summary's `schema` field.
 pub const SUMMARY_SCHEMA: &str = "longfat.summary/1";
@@ -93,6 +93,9 @@ pub struct RunSummary {
     pub flows: Vec<FlowSummary>,
     /// The directions of links that are not ideal.
     pub links: Vec<LinkSummary>,
+    /// The work of simulated hosts whose packets cost time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostSummary>,
     /// Jain's fairness index of the TCP and XCP flows' goodputs; `null` without any.
     pub fairness_jain: Option<f64>,
     /// Whether the run's measurements are reliable, and why not.

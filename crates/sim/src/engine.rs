@@ -15,6 +15,7 @@ use crate::{
     addresses::{Addresses, addresses},
     compact_packet::CompactPacket,
     fragments::Fragments,
+    host_processing::HostProcessing,
     link_layer::{LinkLayer, LinkLayerParts},
     packet::{Body, Echo, SimPacket, TooBig},
     path_mtu::{Path, PathMtus},
@@ -97,7 +98,8 @@ impl<'a> Engine<'a> {
             ]
         };
         let path_mtus = PathMtus::new(flows.iter().flat_map(paths).collect());
-        let parts = LinkLayerParts { network, transmit_queues, stations: &stations, path_mtus };
+        let processing = HostProcessing::new(scenario, defaults, &stations);
+        let parts = LinkLayerParts { network, transmit_queues, stations: &stations, processing, path_mtus };
         let links = LinkLayer::new(parts, defaults, scenario.seed);
         Ok(Engine { scenario, defaults, controllers, links, flows, timers, now: Time(0), traced: Vec::new() })
     }

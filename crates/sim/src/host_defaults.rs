@@ -47,6 +47,14 @@ impl HostDefaults {
         host.kernel.unwrap_or(self.kernel)
     }
 
+    /// Maximum number of segments that a host's device merges (GRO). Linux 2.4 merges none.
+    pub(crate) fn max_gro_segs(&self, host: &Host) -> u32 {
+        match self.kernel_of(host) < (2, 6) {
+            true => 1,
+            false => host.nic.gro.unwrap_or(u32::MAX).max(1),
+        }
+    }
+
     /// Timer ticks a second of a host: always 100 in Linux 2.4.
     pub fn hz_of(&self, host: &Host) -> u32 {
         match Profile::of_kernel(self.kernel_of(host).0, self.kernel_of(host).1) {

@@ -11,6 +11,7 @@ use crate::{
     HostDefaults, Segmentation,
     addresses::Route,
     compact_packet::{CompactPacket, ControlPacket},
+    host_processing::{HostProcessing, ProcessedPacket},
     neighbours::{NeighbourTables, REQUEST_BYTES},
     packet::{Body, DroppedPacket, NeighbourMessage, SimPacket, TooBig},
     path_mtu::{PathMtus, icmp_error_bytes},
@@ -38,6 +39,8 @@ pub(crate) struct LinkLayer {
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     packets: VecDeque<(Time, CompactPacket)>,
+    /// Hosts whose packets take time; `None` if no host's do.
+    pub(crate) processing: Option<Box<HostProcessing>>,
     delay: Draws,
     /// Longest time until a host's TCP handles a segment, ns.
     max_delay_ns: u64,
@@ -47,9 +50,15 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    fn new(max_delay: Time, seed: u64, routers: Vec<(PipeId, u32)>) -> Self {
+    fn new(
+        max_delay: Time,
+        seed: u64,
+        routers: Vec<(PipeId, u32)>,
+        processing: Option<HostProcessing>,
+    ) -> Self {
         Arrivals {
             packets: VecDeque::new(),
+            processing: processing.map(Box::new),
             delay: Draws::new(seed, DELAY_STREAM),
             max_delay_ns: max_delay.0,
             last: Time(0),
@@ -74,14 +83,39 @@ impl Arrivals {
     fn next(&self) -> Time {
         self.packets.front().map_or(Time::NEVER, |(due, _)| *due)
     }
+
+    /// When the next packet is handled, or a host's processing has its next step.
+    #[inline]
+    fn next_event(&self) -> Time {
+        match &self.processing {
+            None => self.next(),
+            Some(processing) => self.next().min(processing.next()),
+        }
+    }
+
+    /// A host's TCP handles a packet at `at`, or a little later at random.
+    #[inline]
+    fn hand_over(&mut self, at: Time, packet: CompactPacket) {
+        let delay = if packet.is_tcp() { self.delay.below(self.max_delay_ns + 1) } else { 0 };
+        self.last = self.last.max(Time(at.0 + delay));
+        self.packets.push_back((self.last, packet));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn process(&mut self, station: u32, at: Time, packet: CompactPacket) -> Option<CompactPacket> {
+        self.processing.as_mut()?.receive(station, at, packet)
+    }
 }
 
 impl PacketSink<CompactPacket> for Arrivals {
     #[inline]
-    fn deliver(&mut self, _station: u32, at: Time, packet: CompactPacket) {
-        let delay = if packet.is_tcp() { self.delay.below(self.max_delay_ns + 1) } else { 0 };
-        self.last = self.last.max(Time(at.0 + delay));
-        self.packets.push_back((self.last, packet));
+    fn deliver(&mut self, station: u32, at: Time, mut packet: CompactPacket) {
+        if self.processing.is_some() {
+            let Some(unprocessed) = self.process(station, at, packet) else { return };
+            packet = unprocessed;
+        }
+        self.hand_over(at, packet);
     }
     #[inline]
     fn drop(&mut self, pipe: PipeId, at: Time, cause: DropCause, packet: CompactPacket) {
@@ -91,8 +125,20 @@ impl PacketSink<CompactPacket> for Arrivals {
     }
     #[inline]
     fn stop_at(&self) -> Time {
-        self.next()
+        self.next_event()
     }
+}
+
+/// The space in a queue, with what waits for the processor before it.
+#[cold]
+fn add_unsent(in_queue: Option<QueueSpace>, unsent: Option<(u32, u64)>) -> Option<QueueSpace> {
+    let Some((packets, bytes)) = unsent else { return in_queue };
+    let queue = in_queue.unwrap_or(QueueSpace { packets: u32::MAX, own_packets: 0, own_bytes: 0 });
+    Some(QueueSpace {
+        packets: queue.packets,
+        own_packets: queue.own_packets + packets,
+        own_bytes: queue.own_bytes + bytes,
+    })
 }
 
 /// The parts of a [`LinkLayer`] that the engine builds.
@@ -100,12 +146,13 @@ pub(crate) struct LinkLayerParts<'a> {
     pub(crate) network: Network<CompactPacket>,
     pub(crate) transmit_queues: TransmitQueues,
     pub(crate) stations: &'a [Station],
+    pub(crate) processing: Option<HostProcessing>,
     pub(crate) path_mtus: PathMtus,
 }
 
 impl LinkLayer {
     pub(crate) fn new(parts: LinkLayerParts<'_>, defaults: &HostDefaults, seed: u64) -> Self {
-        let LinkLayerParts { network, transmit_queues, stations, path_mtus } = parts;
+        let LinkLayerParts { network, transmit_queues, stations, processing, path_mtus } = parts;
         let neighbours = NeighbourTables::new(network.stations() as usize);
         let router = |station: &Station| match station.node {
             Node::Router(router) => Some((station.out, router)),
@@ -114,7 +161,7 @@ impl LinkLayer {
         let routers = stations.iter().filter_map(router).collect();
         LinkLayer {
             network,
-            arrivals: Arrivals::new(defaults.max_handling_delay, seed, routers),
+            arrivals: Arrivals::new(defaults.max_handling_delay, seed, routers, processing),
             neighbours,
             transmit_queues,
             dequeued: VecDeque::new(),
@@ -129,7 +176,7 @@ impl LinkLayer {
     pub(crate) fn run_network(&mut self, until: Time) -> Time {
         let next = self.transmit_queues.next().min(self.neighbours.next());
         self.network.run_until(until.min(next), &mut self.arrivals);
-        next.min(self.arrivals.next())
+        next.min(self.arrivals.next_event())
     }
 
     /// Handles the timers of transmit queues and address resolution that are due at `now`.
@@ -142,6 +189,26 @@ impl LinkLayer {
         }
         while let Some(station) = self.transmit_queues.due(now) {
             self.drain(station, now);
+        }
+        if self.arrivals.processing.is_some() {
+            self.run_processing(now);
+        }
+    }
+
+    /// Executes the steps of hosts' processing that are due at `now`.
+    #[cold]
+    #[inline(never)]
+    fn run_processing(&mut self, now: Time) {
+        while let Some(done) = self.arrivals.processing.as_mut().and_then(|hosts| hosts.step(now)) {
+            match done {
+                ProcessedPacket::Received(packet) => self.arrivals.hand_over(now, packet),
+                ProcessedPacket::Sent(route, packet) => {
+                    self.dequeued.push_back(packet.to());
+                    // TCP had space when it sent the packet.
+                    let is_reserved = packet.is_tcp();
+                    self.send_through_queue(&route, now, packet, is_reserved);
+                }
+            }
         }
     }
 
@@ -161,12 +228,17 @@ impl LinkLayer {
     }
 
     /// The space in the transmit queue of a sender with this route to endpoint `to`; `None` if its host has
-    /// no queue.
+    /// no queue. What waits for the host's processor counts as queued: small queues hold it back too.
     #[inline]
     pub(crate) fn queue_space(&mut self, route: &Route, to: u32, now: Time) -> Option<QueueSpace> {
-        let queue = self.transmit_queues.at(route.from)?;
-        let link_is_free = queue.is_empty() && self.network.drain_time(route.from, now).0 == 0;
-        Some(queue.space(to, link_is_free))
+        let in_queue = self.transmit_queues.at(route.from).map(|queue| {
+            let link_is_free = queue.is_empty() && self.network.drain_time(route.from, now).0 == 0;
+            queue.space(to, link_is_free)
+        });
+        match &self.arrivals.processing {
+            None => in_queue,
+            Some(processing) => add_unsent(in_queue, processing.unsent(route.from, to)),
+        }
     }
 
     /// Packets that the transmit queue of a sender with this route has dropped so far; 0 without a queue.
@@ -193,7 +265,20 @@ impl LinkLayer {
         if self.segmentation == Segmentation::Host {
             packet = self.send_all_but_last_segment(route, now, packet);
         }
-        self.send_through_queue(route, now, packet);
+        self.send_processed(route, now, packet);
+    }
+
+    /// A host sends a packet as its card gets it, after segmentation by the host.
+    #[inline(always)]
+    fn send_processed(&mut self, route: &Route, now: Time, packet: CompactPacket) {
+        match &mut self.arrivals.processing {
+            None => self.send_through_queue(route, now, packet, false),
+            Some(processing) => {
+                if let Some(packet) = processing.send(route, now, packet) {
+                    self.send_through_queue(route, now, packet, false);
+                }
+            }
+        }
     }
 
     /// Sends the segments of a super-packet except the last, which it returns.
@@ -207,17 +292,17 @@ impl LinkLayer {
         // The fragments of other packets travel as one object even here.
         while packet.is_tcp() && packet.segments() > 1 {
             let others = packet.split_off(1);
-            self.send_through_queue(route, now, std::mem::replace(&mut packet, others));
+            self.send_processed(route, now, std::mem::replace(&mut packet, others));
         }
         packet
     }
 
     #[inline(always)]
-    fn send_through_queue(&mut self, route: &Route, now: Time, packet: CompactPacket) {
+    fn send_through_queue(&mut self, route: &Route, now: Time, packet: CompactPacket, is_reserved: bool) {
         if let Some(queue) = self.transmit_queues.at(route.from) {
             let busy = self.network.drain_time(route.from, now);
             if busy.0 > 0 || !queue.is_empty() {
-                if queue.push(route, packet) {
+                if queue.push(route, packet, is_reserved) {
                     self.transmit_queues.arm(route.from, Some(Time(now.0 + busy.0)));
                 }
                 return;

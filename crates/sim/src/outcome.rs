@@ -4,7 +4,7 @@ use engine_common::{FlowTotals, LinkTotals};
 use scenario::FlowSpec;
 use schema::{Event, FlowSample, LinkSample, TraceRow};
 use tcp::CongestionControl;
-use units::Time;
+use units::{Picoseconds, Time};
 
 /// An end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,30 @@ pub trait Observer {
     }
 }
 
+/// The work of a host whose packets cost time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HostLoad {
+    /// The host's name.
+    pub host: String,
+    /// In order of time.
+    pub samples: Vec<HostSample>,
+}
+
+/// How much a host has worked since the run's start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HostSample {
+    /// Since the run's start.
+    pub time: Time,
+    /// Time in which its processor was busy.
+    pub processor: Picoseconds,
+    /// Time in which its bus was busy.
+    pub bus: Picoseconds,
+    /// Interrupts.
+    pub interrupts: u64,
+    /// Packets dropped because too many waited for the processor.
+    pub dropped: u64,
+}
+
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
@@ -73,6 +97,8 @@ pub struct Outcome {
     pub flow_totals: Vec<FlowTotals>,
     /// The final counters of link directions that are not ideal.
     pub link_totals: Vec<LinkTotals>,
+    /// The work of the hosts whose packets cost time.
+    pub hosts: Vec<HostLoad>,
     /// Virtual time until the last flow ended.
     pub duration: Time,
     /// True if the observer ended the run.

@@ -5,7 +5,7 @@ use net::PipeCounters;
 use schema::{Event, FlowSample, LinkSample, TraceRow};
 use units::Time;
 
-use crate::{Error, Observer};
+use crate::{Error, HostLoad, HostSample, Observer};
 
 /// The observer gets rows of flows and links in batches of at least this size.
 const MIN_BATCH_ROWS: usize = 4096;
@@ -16,6 +16,7 @@ pub(crate) struct Recorder<'a> {
     pub(crate) flows: Vec<FlowSample>,
     pub(crate) links: Vec<LinkSample>,
     pub(crate) events: Vec<Event>,
+    pub(crate) hosts: Vec<HostLoad>,
     /// Number of rows of flows, of links, and of events that the observer has received.
     reported: [usize; 3],
     /// Number of events that are in order of time.
@@ -31,6 +32,7 @@ impl<'a> Recorder<'a> {
             flows: Vec::new(),
             links: Vec::new(),
             events: Vec::new(),
+            hosts: Vec::new(),
             reported: [0; 3],
             sorted: 0,
             link_sampler: LinkSampler::new(sampled),
@@ -45,6 +47,14 @@ impl<'a> Recorder<'a> {
             None => self.latest.push(row.clone()),
         }
         self.flows.push(row);
+    }
+
+    /// Adds a sample of a host's work.
+    pub(crate) fn add_host(&mut self, host: &str, sample: HostSample) {
+        match self.hosts.iter_mut().find(|load| load.host == host) {
+            Some(load) => load.samples.push(sample),
+            None => self.hosts.push(HostLoad { host: host.into(), samples: vec![sample] }),
+        }
     }
 
     /// Adds the links' rows as of `now`; `counters` reads a direction's counters.

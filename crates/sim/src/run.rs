@@ -37,6 +37,9 @@ pub fn run(
         for (index, state) in sample_states.iter_mut().enumerate() {
             sample_flow(&mut engine, index, state, &mut recorder);
         }
+        if let Some(processing) = &engine.links.arrivals.processing {
+            processing.work(now).for_each(|(host, sample)| recorder.add_host(host, sample));
+        }
         recorder.add_links(now, |pipe| engine.links.network.sample(pipe, now));
         interrupted = !recorder.report(now, false)?;
     }
@@ -65,6 +68,7 @@ pub fn run(
     Ok(Outcome {
         flow_totals,
         link_totals: recorder.link_sampler.totals(),
+        hosts: recorder.hosts,
         duration: duration.min(scenario.duration),
         interrupted,
         data_segments,

@@ -76,12 +76,7 @@ impl Transfer {
         };
         let (own, peer) = (end_config(Side::Sender)?, end_config(Side::Receiver)?);
         let timestamps = own.timestamps && peer.timestamps;
-        // Linux 2.4 has no GRO.
-        let max = |host: &scenario::Host| match defaults.kernel_of(host) < (2, 6) {
-            true => 1,
-            false => host.nic.gro.unwrap_or(u32::MAX).max(1),
-        };
-        let max_gro_segs = hosts.map(max);
+        let max_gro_segs = hosts.map(|host| defaults.max_gro_segs(host));
         let mut sender = Endpoint::connect(own, sender, now.0);
         sender.keep_events(true);
         let trace = traced.map(|name| Box::new(Trace::new(name, &sender)));

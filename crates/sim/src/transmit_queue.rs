@@ -31,19 +31,46 @@ pub(crate) struct TransmitQueue {
     /// In packets.
     limit: usize,
     packets: VecDeque<(Route, CompactPacket)>,
-    /// The TCP packets in it, by destination endpoint.
-    tcp: Vec<QueuedTcp>,
+    /// The TCP packets in it.
+    tcp: QueuedTcp,
     /// Packets dropped because it was full.
     dropped: u64,
 }
 
-/// What a queue holds of one TCP sender.
-#[derive(Debug)]
-struct QueuedTcp {
-    to: u32,
-    packets: u32,
-    /// Of payload.
-    bytes: u64,
+/// What a queue holds of each TCP sender: destination endpoint, packets, bytes of payload.
+#[derive(Debug, Default)]
+pub(crate) struct QueuedTcp(Vec<(u32, u32, u64)>);
+
+impl QueuedTcp {
+    /// Adds a packet, if it is TCP.
+    pub(crate) fn add(&mut self, packet: &CompactPacket) {
+        if let Some((to, payload)) = packet.tcp_payload() {
+            let (_, packets, bytes) = self.to(to);
+            (*packets, *bytes) = (*packets + 1, *bytes + u64::from(payload));
+        }
+    }
+
+    /// Removes a packet, if it is TCP.
+    pub(crate) fn remove(&mut self, packet: &CompactPacket) {
+        if let Some((to, payload)) = packet.tcp_payload() {
+            let (_, packets, bytes) = self.to(to);
+            (*packets, *bytes) = (*packets - 1, *bytes - u64::from(payload));
+        }
+    }
+
+    /// The packets to endpoint `to`, and their bytes of payload.
+    pub(crate) fn of(&self, to: u32) -> (u32, u64) {
+        let own = self.0.iter().find(|tcp| tcp.0 == to);
+        own.map_or((0, 0), |(_, packets, bytes)| (*packets, *bytes))
+    }
+
+    fn to(&mut self, to: u32) -> &mut (u32, u32, u64) {
+        let index = self.0.iter().position(|tcp| tcp.0 == to).unwrap_or_else(|| {
+            self.0.push((to, 0, 0));
+            self.0.len() - 1
+        });
+        &mut self.0[index]
+    }
 }
 
 /// Free space of a queue, and what it holds of one sender.
@@ -67,7 +94,7 @@ impl TransmitQueues {
         let queue = |limit: u32| TransmitQueue {
             limit: limit as usize,
             packets: VecDeque::new(),
-            tcp: Vec::new(),
+            tcp: QueuedTcp::default(),
             dropped: 0,
         };
         let mut by_station: Vec<_> = nodes.map(|node| limit(node).map(queue)).collect();
@@ -103,16 +130,14 @@ impl TransmitQueues {
 }
 
 impl TransmitQueue {
-    /// Appends a packet, or drops it if the queue is full. True if it is then the only one.
-    pub(crate) fn push(&mut self, route: &Route, packet: CompactPacket) -> bool {
-        if self.packets.len() >= self.limit {
+    /// Appends a packet, or drops it if the queue is full and the packet has no space reserved. True if it is
+    /// then the only one.
+    pub(crate) fn push(&mut self, route: &Route, packet: CompactPacket, is_reserved: bool) -> bool {
+        if self.packets.len() >= self.limit && !is_reserved {
             self.dropped += 1;
             return false;
         }
-        if let Some((to, payload)) = packet.tcp_payload() {
-            let tcp = self.tcp_to(to);
-            (tcp.packets, tcp.bytes) = (tcp.packets + 1, tcp.bytes + u64::from(payload));
-        }
+        self.tcp.add(&packet);
         self.packets.push_back((*route, packet));
         self.packets.len() == 1
     }
@@ -120,19 +145,8 @@ impl TransmitQueue {
     /// Removes the first packet.
     pub(crate) fn pop(&mut self) -> Option<(Route, CompactPacket)> {
         let (route, packet) = self.packets.pop_front()?;
-        if let Some((to, payload)) = packet.tcp_payload() {
-            let tcp = self.tcp_to(to);
-            (tcp.packets, tcp.bytes) = (tcp.packets - 1, tcp.bytes - u64::from(payload));
-        }
+        self.tcp.remove(&packet);
         Some((route, packet))
-    }
-
-    fn tcp_to(&mut self, to: u32) -> &mut QueuedTcp {
-        let index = self.tcp.iter().position(|tcp| tcp.to == to).unwrap_or_else(|| {
-            self.tcp.push(QueuedTcp { to, packets: 0, bytes: 0 });
-            self.tcp.len() - 1
-        });
-        &mut self.tcp[index]
     }
 
     /// Packets dropped so far because the queue was full.
@@ -147,9 +161,8 @@ impl TransmitQueue {
     /// Free space, and what it holds of the sender of packets to endpoint `to`. `link_is_free`: the link
     /// would accept one more packet at once.
     pub(crate) fn space(&self, to: u32, link_is_free: bool) -> QueueSpace {
-        let packets = (self.limit - self.packets.len()) as u32 + u32::from(link_is_free);
-        let own = self.tcp.iter().find(|tcp| tcp.to == to);
-        let (own_packets, own_bytes) = own.map_or((0, 0), |own| (own.packets, own.bytes));
+        let packets = self.limit.saturating_sub(self.packets.len()) as u32 + u32::from(link_is_free);
+        let (own_packets, own_bytes) = self.tcp.of(to);
         QueueSpace { packets, own_packets, own_bytes }
     }
 }

@@ -2,6 +2,7 @@
 
 mod datagrams;
 mod events;
+mod hosts;
 mod kernels;
 mod path_mtu;
 mod pings;

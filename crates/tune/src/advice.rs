@@ -41,6 +41,13 @@ pub enum Target {
         /// Such as `tso`.
         feature: &'static str,
     },
+    /// Interrupt coalescing of a device: time from a packet to its interrupt, microseconds.
+    Coalescing {
+        /// The device.
+        device: String,
+        /// `rx-usecs` or `tx-usecs`, as in ethtool(8).
+        setting: &'static str,
+    },
     /// A device's root queueing discipline.
     Qdisc {
         /// The device.
@@ -89,6 +96,7 @@ impl Target {
             Target::Sysctl { name } => name.clone(),
             Target::Ring { device, ring } => format!("{device} {ring} ring"),
             Target::Offload { device, feature } => format!("{device} {feature}"),
+            Target::Coalescing { device, setting } => format!("{device} {setting}"),
             Target::Qdisc { device } => format!("{device} qdisc"),
             Target::TxQueue { device } => format!("{device} txqueuelen"),
             Target::Mtu { device } => format!("{device} mtu"),
@@ -183,9 +191,10 @@ impl Advice {
     pub fn device_changes(&self) -> impl Iterator<Item = (String, &str)> {
         self.items.iter().filter(|item| item.status == RecommendationStatus::Change).filter_map(|item| {
             match item.target {
-                Target::Ring { .. } | Target::Offload { .. } | Target::TxQueue { .. } => {
-                    Some((item.target.name(), item.advised.as_str()))
-                }
+                Target::Ring { .. }
+                | Target::Offload { .. }
+                | Target::Coalescing { .. }
+                | Target::TxQueue { .. } => Some((item.target.name(), item.advised.as_str())),
                 _ => None,
             }
         })

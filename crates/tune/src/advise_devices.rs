@@ -1,7 +1,7 @@
 //! Advice about devices, processors and routes. If a device is named, `tune --apply` changes its transmit
-//! queue, rings and offloads; for everything else there are commands to run by hand.
+//! queue, rings, offloads and interrupt coalescing; for everything else there are commands to run by hand.
 
-use units::{BitRate, Bytes};
+use units::{BitRate, Bytes, Time};
 
 use crate::{
     advice::{Goal, Recommendation, RecommendationStatus, Target},
@@ -12,6 +12,12 @@ use crate::{
 const JUMBO_MIN_RATE: BitRate = BitRate(10_000_000_000);
 /// At or above this rate, a ring of a few hundred descriptors can overflow between two runs of the driver.
 const LONG_RING_MIN_RATE: BitRate = BitRate(1_000_000_000);
+/// Time from a packet to its interrupt: 20,000 interrupts a second, as ixgbe's default for bulk traffic.
+const INTERRUPT_DELAY: Time = Time::from_micros(50);
+/// Shorter delays announce a packet or two at 1 Gb/s, where full-sized packets follow every 12 us.
+const MIN_INTERRUPT_DELAY: Time = Time::from_micros(20);
+/// A delay adds at most this part of the round trip at each host.
+const MIN_DELAYS_PER_ROUND_TRIP: u64 = 20;
 /// MTU of jumbo frames, bytes.
 const JUMBO_MTU: u32 = 9000;
 /// The kernel's default length of a transmit queue, packets.
@@ -32,6 +38,7 @@ pub(crate) fn advise(host: &HostFacts, goal: &Goal, items: &mut Vec<Recommendati
         recommend_link(device, goal, items);
         recommend_rings(device, goal, items);
         recommend_offloads(device, items);
+        recommend_coalescing(device, goal, items);
         recommend_queues(device, goal, host.fq.known() == Some(&true), items);
         recommend_pause(device, items);
         recommend_interrupts(device, goal, items);
@@ -142,6 +149,40 @@ fn recommend_offloads(device: &Device, items: &mut Vec<Recommendation>) {
             reason,
             FASTERDATA,
         ));
+    }
+}
+
+/// Fewer interrupts cost less processor time. The delay lengthens the round trip, so short paths keep theirs.
+fn recommend_coalescing(device: &Device, goal: &Goal, items: &mut Vec<Recommendation>) {
+    if goal.rate < LONG_RING_MIN_RATE || goal.rtt < INTERRUPT_DELAY * MIN_DELAYS_PER_ROUND_TRIP {
+        return;
+    }
+    let target = |setting| Target::Coalescing { device: device.name.clone(), setting };
+    let advised = INTERRUPT_DELAY.as_micros().to_string();
+    let reason =
+        "with an interrupt for every packet or two, interrupts use the processor time that packets need";
+    let coalescing = match &device.coalescing {
+        Reading::Known(coalescing) => coalescing,
+        // Virtual devices have none: only a device that was named is listed.
+        Reading::Unknown { why } if goal.device.is_some() => {
+            let status = RecommendationStatus::Unknown { why: why.clone() };
+            items.push(item(target("rx-usecs"), None, &advised, status, reason, FASTERDATA));
+            return;
+        }
+        Reading::Unknown { .. } => return,
+    };
+    let directions = [
+        ("rx-usecs", coalescing.rx_us, coalescing.adaptive_rx),
+        ("tx-usecs", coalescing.tx_us, coalescing.adaptive_tx || coalescing.adaptive_rx),
+    ];
+    for (setting, now_us, is_adaptive) in directions {
+        let status = match Time::from_micros(now_us.into()) >= MIN_INTERRUPT_DELAY || is_adaptive {
+            true => RecommendationStatus::Satisfied,
+            false => RecommendationStatus::Change,
+        };
+        let advised =
+            if status == RecommendationStatus::Satisfied { now_us.to_string() } else { advised.clone() };
+        items.push(item(target(setting), Some(now_us.to_string()), &advised, status, reason, FASTERDATA));
     }
 }
 

@@ -23,6 +23,7 @@ const GFLAGS: u32 = 0x25;
 const GGRO: u32 = 0x2b;
 /// ETH_FLAG_LRO.
 const LRO: u32 = 1 << 15;
+const SCOALESCE: u32 = 0x0f;
 const SRINGPARAM: u32 = 0x11;
 /// SPEED_UNKNOWN, composed of two 16-bit halves.
 const SPEED_UNKNOWN: u32 = u32::MAX;
@@ -73,12 +74,17 @@ pub(crate) fn add_driver_facts(device: &mut Device) {
         rx: words[5],
         tx: words[8],
     }));
-    device.coalescing =
-        to_reading(get::<COALESCE_WORDS>(&devices, name, GCOALESCE).map(|words| Coalescing {
+    // A TAP device reports delays of zero, and refuses others.
+    let coalescing = match is_virtual {
+        true => Reading::unknown("the device is virtual and has no interrupts"),
+        false => to_reading(get::<COALESCE_WORDS>(&devices, name, GCOALESCE).map(|words| Coalescing {
             rx_us: words[1],
             tx_us: words[5],
             adaptive_rx: words[10] != 0,
-        }));
+            adaptive_tx: words[11] != 0,
+        })),
+    };
+    device.coalescing = coalescing;
     device.pause = to_reading(get::<4>(&devices, name, GPAUSEPARAM).map(|words| Pause {
         autonegotiated: words[1] != 0,
         rx: words[2] != 0,
@@ -150,6 +156,55 @@ pub(crate) fn set_ring(
     ethtool(devices, device, &mut words)
 }
 
+/// The direction of packets whose interrupts are delayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InterruptDelay {
+    Rx,
+    Tx,
+}
+
+impl InterruptDelay {
+    /// The direction with this name of ethtool(8).
+    pub(crate) fn from_name(name: &str) -> Option<InterruptDelay> {
+        match name {
+            "rx-usecs" => Some(InterruptDelay::Rx),
+            "tx-usecs" => Some(InterruptDelay::Tx),
+            _ => None,
+        }
+    }
+
+    /// Index in struct ethtool_coalesce: cmd, rx usecs, rx frames, the same two during an interrupt, then tx.
+    fn word_index(self) -> usize {
+        match self {
+            InterruptDelay::Rx => 1,
+            InterruptDelay::Tx => 5,
+        }
+    }
+
+    /// The request that sets this delay and leaves the others as `present` has them.
+    fn request(self, present: [u32; COALESCE_WORDS], us: u32) -> [u32; COALESCE_WORDS] {
+        let mut words = present;
+        (words[0], words[self.word_index()]) = (SCOALESCE, us);
+        words
+    }
+}
+
+/// Time from a packet to its interrupt, microseconds.
+pub(crate) fn interrupt_delay(devices: &DeviceControl, device: &str, of: InterruptDelay) -> io::Result<u32> {
+    Ok(get::<COALESCE_WORDS>(devices, device, GCOALESCE)?[of.word_index()])
+}
+
+/// Sets the time from a packet to its interrupt, microseconds; other settings of coalescing are unchanged.
+pub(crate) fn set_interrupt_delay(
+    devices: &DeviceControl,
+    device: &str,
+    of: InterruptDelay,
+    us: u32,
+) -> io::Result<()> {
+    let mut words = of.request(get::<COALESCE_WORDS>(devices, device, GCOALESCE)?, us);
+    ethtool(devices, device, &mut words)
+}
+
 /// The ethtool commands that read and switch an offload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offload {
@@ -208,6 +263,26 @@ fn decode_text(words: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The words of linux/ethtool.h's struct ethtool_coalesce, by position.
+    #[test]
+    fn a_delay_leaves_the_other_settings_of_coalescing() {
+        let mut present: [u32; COALESCE_WORDS] = std::array::from_fn(|index| index as u32);
+        present[0] = GCOALESCE;
+        for (delay, index) in [(InterruptDelay::Rx, 1), (InterruptDelay::Tx, 5)] {
+            let request = delay.request(present, 777);
+            for (at, word) in request.iter().enumerate() {
+                let expected = match at {
+                    0 => SCOALESCE,
+                    at if at == index => 777,
+                    at => at as u32,
+                };
+                assert_eq!(*word, expected, "{delay:?} {at}");
+            }
+        }
+        assert_eq!(InterruptDelay::from_name("rx-usecs"), Some(InterruptDelay::Rx));
+        assert_eq!(InterruptDelay::from_name("rx-frames"), None);
+    }
 
     #[test]
     fn the_speed_is_composed_of_two_halves() {

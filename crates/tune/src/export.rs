@@ -57,6 +57,7 @@ pub fn manual_command(target: &Target, advised: &str) -> Option<String> {
     Some(match target {
         Target::Ring { device, ring } => format!("ethtool -G {device} {ring} {advised}"),
         Target::Offload { device, feature } => format!("ethtool -K {device} {feature} {advised}"),
+        Target::Coalescing { device, setting } => format!("ethtool -C {device} {setting} {advised}"),
         Target::Qdisc { device } => format!("tc qdisc replace dev {device} root {advised}"),
         Target::TxQueue { device } => format!("ip link set dev {device} txqueuelen {advised}"),
         Target::Mtu { device } => format!("ip link set dev {device} mtu {advised}"),
@@ -75,6 +76,9 @@ fn nmcli_command(item: &Recommendation) -> Option<String> {
         Target::Ring { device, ring } => (device, format!("ethtool.ring-{ring}"), advised.as_str()),
         Target::Offload { device, feature } => {
             (device, format!("ethtool.feature-{feature}"), advised.as_str())
+        }
+        Target::Coalescing { device, setting } => {
+            (device, format!("ethtool.coalesce-{setting}"), advised.as_str())
         }
         Target::Mtu { device } => (device, "802-3-ethernet.mtu".into(), advised.as_str()),
         Target::Qdisc { device } => (device, "tc.qdiscs".into(), "root fq"),

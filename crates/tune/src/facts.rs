@@ -195,6 +195,9 @@ pub struct Coalescing {
     pub tx_us: u32,
     /// Whether the driver adapts the receive delay to the load.
     pub adaptive_rx: bool,
+    /// Whether the driver adapts the transmit delay to the load.
+    #[serde(default)]
+    pub adaptive_tx: bool,
 }
 
 /// Ethernet flow control (IEEE 802.3x).

@@ -2,14 +2,15 @@
 //! Device names have no space, so that the two cannot be confused.
 //!
 //! Device settings: `txqueuelen` (packets), `rx ring` and `tx ring` (descriptors), and ethtool's features
-//! `tso`, `gso`, `gro`, `rx`, `tx` (`on` or `off`).
+//! `rx-usecs` and `tx-usecs` (interrupt coalescing, microseconds), `tso`, `gso`, `gro`, `rx`, `tx` (`on` or
+//! `off`).
 
 use std::io;
 
 use os::DeviceControl;
 
 use crate::{
-    ethtool::{self, Offload, Ring},
+    ethtool::{self, InterruptDelay, Offload, Ring},
     host_paths::HostPaths,
     sysctl,
 };
@@ -19,6 +20,7 @@ use crate::{
 enum DeviceSetting {
     TxQueue,
     Ring(Ring),
+    InterruptDelay(InterruptDelay),
     Offload(Offload),
 }
 
@@ -34,7 +36,10 @@ fn parse_device_setting(name: &str) -> Option<(&str, DeviceSetting)> {
         "txqueuelen" => DeviceSetting::TxQueue,
         "rx ring" => DeviceSetting::Ring(Ring::Rx),
         "tx ring" => DeviceSetting::Ring(Ring::Tx),
-        feature => DeviceSetting::Offload(Offload::from_name(feature)?),
+        other => match InterruptDelay::from_name(other) {
+            Some(delay) => DeviceSetting::InterruptDelay(delay),
+            None => DeviceSetting::Offload(Offload::from_name(other)?),
+        },
     };
     Some((device, setting))
 }
@@ -62,6 +67,9 @@ pub(crate) fn read(paths: &HostPaths, name: &str) -> io::Result<String> {
     match setting {
         DeviceSetting::TxQueue => Ok(devices.tx_queue_len(device)?.to_string()),
         DeviceSetting::Ring(ring) => Ok(ethtool::ring(&devices, device, ring)?.to_string()),
+        DeviceSetting::InterruptDelay(delay) => {
+            Ok(ethtool::interrupt_delay(&devices, device, delay)?.to_string())
+        }
         DeviceSetting::Offload(offload) => {
             Ok(if ethtool::offload(&devices, device, offload)? { "on" } else { "off" }.into())
         }
@@ -81,6 +89,9 @@ pub(crate) fn write(paths: &HostPaths, name: &str, value: &str) -> io::Result<()
             devices.set_tx_queue_len(device, i32::try_from(number()?).map_err(|_| invalid())?)
         }
         DeviceSetting::Ring(ring) => ethtool::set_ring(&devices, device, ring, number()?),
+        DeviceSetting::InterruptDelay(delay) => {
+            ethtool::set_interrupt_delay(&devices, device, delay, number()?)
+        }
         DeviceSetting::Offload(offload) => match value {
             "on" => ethtool::set_offload(&devices, device, offload, true),
             "off" => ethtool::set_offload(&devices, device, offload, false),
@@ -100,9 +111,14 @@ mod tests {
 
     #[test]
     fn only_network_settings_are_permitted() {
-        for permitted in
-            ["net.ipv4.tcp_rmem", "net.core.rmem_max", "eth0 tso", "eth0.7 rx ring", "lo txqueuelen"]
-        {
+        for permitted in [
+            "net.ipv4.tcp_rmem",
+            "net.core.rmem_max",
+            "eth0 tso",
+            "eth0.7 rx ring",
+            "eth0 rx-usecs",
+            "lo txqueuelen",
+        ] {
             assert!(is_permitted(permitted), "{permitted}");
         }
         for forbidden in [

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use tune::{
-    Advice, Device, Goal, HostFacts, InfeasibleGoal, Offloads, Reading, RecommendationStatus, Rings,
-    SysctlValue, Target, advise,
+    Advice, Coalescing, Device, Goal, HostFacts, InfeasibleGoal, Offloads, Reading, RecommendationStatus,
+    Rings, SysctlValue, Target, advise,
 };
 use units::{BitRate, Bytes, Time};
 
@@ -157,10 +157,28 @@ fn devices_get_commands_but_no_sysctl_changes() {
             rx_checksum: true,
             tx_checksum: true,
         }),
+        coalescing: Reading::Known(Coalescing { rx_us: 3, tx_us: 64, ..Coalescing::default() }),
         ..Device::default()
     });
     facts.fq = Reading::Known(true);
     let advice = advise(&facts, &goal("10gbit", "50ms", 1)).unwrap();
+    assert_eq!(status(&advice, "eth7 rx-usecs"), Some((&RecommendationStatus::Change, "50")));
+    assert_eq!(status(&advice, "eth7 tx-usecs"), Some((&RecommendationStatus::Satisfied, "64")));
+    assert!(advice.device_changes().any(|change| change == ("eth7 rx-usecs".into(), "50")));
+    let short = advise(&facts, &goal("10gbit", "100us", 1)).unwrap();
+    assert_eq!(status(&short, "eth7 rx-usecs"), None, "it would lengthen the round trip by half");
+    let mut adaptive = facts.clone();
+    adaptive.devices.last_mut().unwrap().coalescing =
+        Reading::Known(Coalescing { adaptive_rx: true, ..Coalescing::default() });
+    let advice_of_adaptive = advise(&adaptive, &goal("10gbit", "50ms", 1)).unwrap();
+    assert_eq!(status(&advice_of_adaptive, "eth7 rx-usecs"), Some((&RecommendationStatus::Satisfied, "0")));
+    let mut lacking = facts.clone();
+    lacking.devices.last_mut().unwrap().coalescing = Reading::unknown("the driver does not report it");
+    let named = Goal { device: Some("eth7".into()), ..goal("10gbit", "50ms", 1) };
+    let advice_of_lacking = advise(&lacking, &named).unwrap();
+    let lacking = status(&advice_of_lacking, "eth7 rx-usecs").unwrap();
+    assert!(matches!(lacking.0, RecommendationStatus::Unknown { .. }), "{lacking:?}");
+    assert!(advice_of_lacking.device_changes().all(|(name, _)| !name.contains("usecs")));
     assert_eq!(status(&advice, "eth7 rx ring"), Some((&RecommendationStatus::Change, "4096")));
     assert_eq!(status(&advice, "eth7 tx ring"), Some((&RecommendationStatus::Satisfied, "4096")));
     assert_eq!(status(&advice, "eth7 gro"), Some((&RecommendationStatus::Change, "on")));
@@ -180,7 +198,9 @@ fn devices_get_commands_but_no_sysctl_changes() {
     let export = |format| tune::export(&advice, format, "10 Gb/s x 50 ms");
     let ethtool = export(tune::ExportFormat::Ethtool);
     assert!(
-        ethtool.contains("ethtool -G eth7 rx 4096\n") && ethtool.contains("ethtool -K eth7 gro on\n"),
+        ethtool.contains("ethtool -G eth7 rx 4096\n")
+            && ethtool.contains("ethtool -C eth7 rx-usecs 50\n")
+            && ethtool.contains("ethtool -K eth7 gro on\n"),
         "{ethtool}"
     );
     assert!(!ethtool.contains("tcp_rmem"));

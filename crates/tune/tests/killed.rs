@@ -265,17 +265,18 @@ fn in_a_namespace() {
     settings_that_a_device_rejects_are_skipped();
 }
 
-/// The loopback device has no rings.
+/// The loopback device has no rings and no interrupts.
 fn settings_that_a_device_rejects_are_skipped() {
     let (directory, proc_sys) = (directories(1), PathBuf::from("/proc/sys"));
     let paths = host_paths(directory.path(), &proc_sys);
     let before = state(directory.path(), &proc_sys);
     let mut more = requested(&proc_sys);
     more.settings.insert(0, ("lo rx ring".into(), "4096".into()));
+    more.settings.insert(1, ("lo rx-usecs".into(), "50".into()));
     more.settings.push(("lo txqueuelen".into(), "-1".into()));
     let applied = apply(&paths, &more, |_| {}).unwrap();
     let rejected: Vec<&str> = applied.rejected.iter().map(|setting| setting.name.as_str()).collect();
-    assert_eq!(rejected, ["lo rx ring", "lo txqueuelen"], "{applied:?}");
+    assert_eq!(rejected, ["lo rx ring", "lo rx-usecs", "lo txqueuelen"], "{applied:?}");
     assert!(applied.rejected.iter().all(|setting| !setting.why.is_empty()));
     let is_set = |name: &str| applied.journal.settings.iter().any(|change| change.name == name);
     assert!(

@@ -42,8 +42,21 @@ pub struct FlowContext {
     /// The product of the sending host's link rate and the path's round-trip time, packets of the path's
     /// MTU: a device queue of this length holds what TCP sends in one round trip.
     pub device_round_trip_packets: Option<u64>,
+    /// How busy the simulated processors and buses of the flow's hosts were, where packets cost time.
+    pub host_loads: Vec<HostLoad>,
     /// How busy the hosts' processors were, one sentence each: evidence where they were the limit.
     pub host_use: Vec<String>,
+}
+
+/// How busy a processor or bus of a host was over time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HostLoad {
+    /// Its name in words, such as `processor of h2`.
+    pub name: String,
+    /// It is a bus, not a processor.
+    pub is_bus: bool,
+    /// Times since the run's start and the time busy until then, microseconds, in order.
+    pub busy_us: Vec<(i64, f64)>,
 }
 
 /// The request to this program's traffic generator. Without a request it writes and reads as fast

@@ -5,6 +5,7 @@
 //!    part of it and was itself limited by a window, a buffer or an application. A path that is not described
 //!    (between real hosts) counts as full while a standing queue shows: the round-trip time exceeds the
 //!    minimum by more than its variation.
+//!    Next, a simulated host's processor or bus was busy all the time: `host_cpu`.
 //! 2. The data outstanding filled the peer's window: `receive_window`; or `application` where the receiver
 //!    held so much unread data that the reader keeps the window closed.
 //! 3. Nothing was left to send: `send_buffer` where the buffer was full, else `application`. This program's
@@ -30,12 +31,14 @@ mod tests;
 
 use schema::{Cause, FlowSample, LinkSample};
 
-use crate::{FlowContext, series::Cumulative};
+use crate::{FlowContext, HostLoad, series::Cumulative};
 
 /// A link is full from this share of its rate.
 const FULL: f64 = 0.95;
 /// A flow has the whole link from this share of the possible goodput.
 const WHOLE: f64 = 0.9;
+/// A simulated processor is busy all the time from this share.
+const BUSY: f64 = 0.95;
 /// A window is filled from this share.
 const FILLED: f64 = 0.95;
 /// The congestion window is filled from this share.
@@ -173,6 +176,8 @@ struct History {
     first_written: Option<(i64, i64)>,
     /// Bits sent by each link of the path, and its rate.
     links: Vec<(Cumulative, f64)>,
+    /// Microseconds in which the hosts' processors and buses were busy.
+    hosts: Vec<Cumulative>,
 }
 
 impl History {
@@ -196,7 +201,8 @@ impl History {
             .collect();
         let first_written =
             rows.iter().filter(|r| r.flow == context.name).find_map(|row| Some((row.time_us, written(row)?)));
-        History { received_bits, first_written, links }
+        let hosts = context.host_loads.iter().map(HostLoad::series).collect();
+        History { received_bits, first_written, links, hosts }
     }
 
     /// Whether the writer is behind its requested rate. It then catches up and has no reason to wait.
@@ -207,6 +213,12 @@ impl History {
         let requested = requested_bps / 8.0 * (row.time_us - from_us) as f64 * 1e-6;
         let done = (written - before) as f64;
         done + requested_bps / 8.0 * BEHIND_S + BEHIND_BYTES < requested
+    }
+
+    /// Whether a host was busy all the time between two instants.
+    fn has_busy_host(&self, from_us: i64, to_us: i64) -> bool {
+        let share = |busy: &Cumulative| busy.rate(from_us, to_us).map(|us_per_s| us_per_s * 1e-6);
+        self.hosts.iter().filter_map(share).any(|share| share >= BUSY)
     }
 
     /// The utilization of the fullest link between two instants.
@@ -237,6 +249,9 @@ fn judge(
     };
     if is_full && has_whole_path {
         return Some(Judgement::Limit(Cause::PathRate));
+    }
+    if history.has_busy_host(from, to) {
+        return Some(Judgement::Limit(Cause::HostCpu));
     }
     let end_limit = end_limit(row, outstanding, window, mss);
     // A writer without data sustains no queue, but its single segments wait for delayed ACKs, which lengthens

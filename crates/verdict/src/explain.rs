@@ -4,10 +4,15 @@ use schema::{Cause, Fix, FlowSample, FlowSummary};
 use units::{BitRate, Bytes, Time, three_digits};
 
 use crate::{
-    Buffer, FlowContext, Generator,
+    Buffer, FlowContext, Generator, HostLoad,
     summarize::{MIN_OTHER_WINDOW_SHARE, mean},
 };
 
+/// What relieves a bus, which each byte crosses once.
+const FASTER_BUS: &str = "a faster bus: a card in a wider or faster slot";
+/// What lowers the cost of a byte.
+const FEWER_PACKETS: &str = "larger frames (mtu), super-packets (tso, gro) or moderated interrupts \
+                             (rx_delay, tx_delay): fewer packets and interrupts for the same bytes";
 const MIB: u64 = 1 << 20;
 /// A queue is too long where the median round-trip time is at least this multiple of the minimum, and this much longer.
 const BLOATED_RTT_RATIO: f64 = 3.0;
@@ -353,6 +358,16 @@ fn pacing(facts: &Facts, context: &FlowContext) -> Explanation {
 
 fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Explanation {
     let limited = || rows.iter().filter(|row| row.limited_by == Some(Cause::HostCpu));
+    if let Some((load, share)) = busiest_host(rows, context) {
+        let evidence =
+            format!("{} the {} was busy {:.0} % of the time", facts.share, load.name, share * 100.0);
+        let remedy = if load.is_bus { FASTER_BUS } else { FEWER_PACKETS };
+        return Explanation {
+            evidence: vec![evidence],
+            remedy: Some(remedy.into()),
+            ..Explanation::default()
+        };
+    }
     let window = |row: &FlowSample| row.snd_wnd_bytes.unwrap_or(i64::MAX);
     let unread = limited().filter(|row| row.rcv_queue_bytes.unwrap_or(0) > window(row) / 2).count();
     let starved = limited().filter(|row| row.notsent_bytes == Some(0)).count();
@@ -367,6 +382,14 @@ fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Expla
     let mut evidence = vec![format!("{} {why}: the hosts did not keep up", facts.share)];
     evidence.extend(context.host_use.iter().cloned());
     Explanation { evidence, ..Explanation::default() }
+}
+
+/// The processor or bus that was busy for the largest share of the samples' time, and that share.
+fn busiest_host<'a>(rows: &[&FlowSample], context: &'a FlowContext) -> Option<(&'a HostLoad, f64)> {
+    let (from, to) = (rows.first()?.time_us, rows.last()?.time_us);
+    let shares = context.host_loads.iter();
+    let shares = shares.filter_map(|load| Some((load, load.series().rate(from, to)? * 1e-6)));
+    shares.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// The limit of a buffer's size.

@@ -1,10 +1,21 @@
 //! A counter over time that can be read at any instant.
 
+use crate::HostLoad;
+
 /// A counter that only grows, sampled at increasing times.
 #[derive(Debug, Default)]
 pub(crate) struct Cumulative {
     times_us: Vec<i64>,
     values: Vec<f64>,
+}
+
+impl HostLoad {
+    /// The time busy, as a counter.
+    pub(crate) fn series(&self) -> Cumulative {
+        let mut series = Cumulative::default();
+        self.busy_us.iter().for_each(|(time_us, busy_us)| series.push(*time_us, *busy_us));
+        series
+    }
 }
 
 impl Cumulative {

@@ -161,7 +161,7 @@ pub fn check(scenario: &Scenario) -> Result<()> {
 
 /// Whether a round trip on the path, with any amount of data, takes zero time.
 fn is_instant(path: &FlowPath<'_>) -> bool {
-    path.rtt == Time(0) && path.slowest().is_none()
+    path.propagation == Time(0) && path.slowest().is_none()
 }
 
 /// Memory of a guest for this scenario, bytes.

@@ -21,6 +21,7 @@ use crate::{
     closed_form::closed_form,
     congestion::settings,
     flow_context::{FlowPath, buffers, setting},
+    host_costs::busy_hosts,
     nothing_arrived,
     published::Predictions,
     run_figure::metric as metric_of,
@@ -32,6 +33,8 @@ const FALLBACK_KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patc
 const FIRST_KERNEL_COUNTING_SEGMENTS: KernelVersion = KernelVersion { major: 4, minor: 0, patch: 0 };
 /// Since this version TCP does not fill its own device's queue (TCP small queues, net/ipv4/tcp_output.c).
 const FIRST_KERNEL_WITH_SMALL_QUEUES: KernelVersion = KernelVersion { major: 3, minor: 6, patch: 0 };
+/// Since this version hosts send and receive super-packets (TSO 2.5, GSO 2.6.18, GRO 2.6.29).
+const FIRST_KERNEL_WITH_OFFLOADS: KernelVersion = KernelVersion { major: 2, minor: 6, patch: 0 };
 /// Delay of a small packet inside both hosts, in addition to the path, seconds.
 const HOST_TIME_S: f64 = 0.0001;
 
@@ -227,15 +230,18 @@ fn predict_flow(scenario: &Scenario, flow: &FlowSpec, kernel: KernelVersion) -> 
             if is_blocked(scenario, flow) { blocked(result) } else { result }
         }
         FlowKind::Udp(udp) => {
-            let result = udp_summary(summary, udp, &path, active_time(scenario, flow));
+            let host_bps = host_ceiling(scenario, flow, &path, kernel);
+            let result = udp_summary(summary, udp, &path, active_time(scenario, flow), host_bps);
             if is_blocked(scenario, flow) { blocked(result) } else { result }
         }
         FlowKind::Xcp(xcp) => {
-            let result = xcp_summary(summary, xcp, &path, active_time(scenario, flow));
+            let host_bps = host_ceiling(scenario, flow, &path, kernel);
+            let result = xcp_summary(summary, xcp, &path, active_time(scenario, flow), host_bps);
             if is_blocked(scenario, flow) { blocked(result) } else { result }
         }
         FlowKind::Ping(ping) => {
-            let rtt_us = (path.rtt.as_secs_f64() + HOST_TIME_S) * 1e6;
+            let hosts_s = if path.rtt > path.propagation { 0.0 } else { HOST_TIME_S };
+            let rtt_us = (path.rtt.as_secs_f64() + hosts_s) * 1e6;
             // The first echo waits for an address resolution of one round trip.
             let first = 2.0 * rtt_us;
             // One value of 2 and n - 1 of 1 have the mean 1 + 1/n and the deviation sqrt(n - 1) / n.
@@ -327,7 +333,14 @@ pub(super) fn inputs(
         pacing: tcp.pacing,
         size: tcp.size,
         duration: active_time(scenario, flow),
+        hosts: busy_hosts(scenario, flow, path, |host| has_offloads(host, kernel)),
     }
+}
+
+/// Whether a host's kernel has super-packets; `default` is the kernel of hosts that name none.
+fn has_offloads(host: &Host, default: KernelVersion) -> bool {
+    let own = host.kernel.map(|(major, minor)| KernelVersion::new(major.into(), minor.into()));
+    own.unwrap_or(default) >= FIRST_KERNEL_WITH_OFFLOADS
 }
 
 /// The transmit queue of a flow's sender, where its link has a rate.
@@ -347,13 +360,27 @@ fn active_time(scenario: &Scenario, flow: &FlowSpec) -> Time {
     Time(end.0.saturating_sub(flow.start.0))
 }
 
-/// Goodput is limited by the slowest link and then reduced by losses on the wire, which come after the queue.
-fn udp_summary(summary: FlowSummary, udp: &UdpSpec, path: &FlowPath<'_>, active: Time) -> FlowSummary {
+/// The goodput that a flow's hosts allow, bit/s; infinite if its packets cost them nothing.
+fn host_ceiling(scenario: &Scenario, flow: &FlowSpec, path: &FlowPath<'_>, kernel: KernelVersion) -> f64 {
+    let hosts = busy_hosts(scenario, flow, path, |host| has_offloads(host, kernel));
+    let ceilings = hosts.iter().filter_map(|host| host.cost.ceiling_bps(host.role, &host.stream));
+    ceilings.map(|(bps, _)| bps).fold(f64::INFINITY, f64::min)
+}
+
+/// Goodput is limited by the slowest link and by the hosts, and then reduced by losses on the wire, which
+/// come after the queue.
+fn udp_summary(
+    summary: FlowSummary,
+    udp: &UdpSpec,
+    path: &FlowPath<'_>,
+    active: Time,
+    host_bps: f64,
+) -> FlowSummary {
     let (rate, payload) = (udp.rate.as_f64(), path.datagram_payload(udp));
     let limit = path.datagram_limit_bps(payload);
     let packets = model::datagram_packets(payload, path.mtu, path.ip);
     let complete = (1.0 - path.loss()).powi(i32::try_from(packets).unwrap_or(i32::MAX));
-    let passed = limit.map_or(1.0, |limit| (limit / rate).min(1.0)) * complete;
+    let passed = (limit.unwrap_or(f64::INFINITY).min(host_bps) / rate).min(1.0) * complete;
     let goodput = rate * udp.duty() * passed;
     let offered = rate * udp.duty() * active.as_secs_f64() / 8.0;
     let sent = udp.size.map_or(offered, |size| offered.min(size.0 as f64));
@@ -370,10 +397,17 @@ fn udp_summary(summary: FlowSummary, udp: &UdpSpec, path: &FlowPath<'_>, active:
 }
 
 /// XCP fills a lossless path within a few round trips if the slowest link's queue runs XCP.
-fn xcp_summary(summary: FlowSummary, xcp: &XcpSpec, path: &FlowPath<'_>, active: Time) -> FlowSummary {
+fn xcp_summary(
+    summary: FlowSummary,
+    xcp: &XcpSpec,
+    path: &FlowPath<'_>,
+    active: Time,
+    host_bps: f64,
+) -> FlowSummary {
     let runs_xcp = |d: &PipeSpec| matches!(d.discipline, Discipline::Xcp(_));
     let limit = path.xcp_limit_bps();
     let goodput = limit.filter(|_| path.loss() == 0.0 && path.slowest().is_some_and(|(d, _)| runs_xcp(d)));
+    let goodput = goodput.map(|bps| bps.min(host_bps));
     let size_bytes = xcp.size.map_or(f64::INFINITY, |size| size.0 as f64);
     FlowSummary {
         goodput_bps: goodput,

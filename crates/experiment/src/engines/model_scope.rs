@@ -90,7 +90,9 @@ fn of_device_queue(
     path: &FlowPath<'_>,
     inputs: &PathInputs,
 ) -> Option<String> {
-    let packets = scenario.host(&flow.from)?.nic.tx_queue?;
+    let host = scenario.host(&flow.from)?;
+    // Without the signal a full queue only delays, as any queue that never drops.
+    let packets = host.nic.tx_queue.filter(|_| host.local_congestion)?;
     let (name, _, first) = path.there.first()?;
     let is_slowest = first.rate.mean()? <= path.slowest()?.1;
     // Flows that share a slower queue behind the device are limited there.
@@ -215,5 +217,7 @@ value = "none"
         let queue = |packets: u32| format!("nic = {{ tx_queue = \"{packets}p\" }}");
         assert!(why(&queue(100), link, "cc = \"reno\"").contains("device queue of a"));
         assert_eq!(why(&queue(100_000), link, "cc = \"reno\""), "");
+        let only_delays = format!("{}\nlocal_congestion = false", queue(100));
+        assert_eq!(why(&only_delays, link, "cc = \"reno\""), "");
     }
 }

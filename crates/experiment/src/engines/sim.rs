@@ -70,6 +70,7 @@ impl Engine for Sim<'_> {
             events: outcome.events,
             flow_totals: outcome.flow_totals,
             link_totals: outcome.link_totals,
+            hosts: outcome.hosts,
             quality: Quality {
                 reliability: Reliability::Reliable,
                 notes: notes(scenario, &machine),

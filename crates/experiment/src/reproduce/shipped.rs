@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The built-in scenarios with published figures, without excerpts of others.
-const WITH_FIGURES: [&str; 22] = [
+const WITH_FIGURES: [&str; 23] = [
     "areas",
     "closed-forms",
     "g-endbuf",
@@ -27,6 +27,7 @@ const WITH_FIGURES: [&str; 22] = [
     "h-burst",
     "h-gigabit",
     "h-lab",
+    "h-pe1650",
     "h-transpac",
     "l8-hol",
     "lab13",

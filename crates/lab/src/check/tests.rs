@@ -194,3 +194,19 @@ fn limits_do_not_prevent_runs() {
     assert!(item(&facts, "congestion control").2.contains("tcp_cubic tcp_bbr"));
     assert!(item(&facts, "tools").1.contains("ping; not found: tshark"));
 }
+
+#[test]
+fn the_turnaround_is_given_as_a_scenario_key() {
+    let echo = crate::HalfRoundTrips { samples: 290, min_us: 2.0, median_us: 4.0 };
+    let tcp = crate::HalfRoundTrips { samples: 70, min_us: 18.5, median_us: 26.5 };
+    let measured = Turnaround { echo, tcp };
+    let item = judge_turnaround(&Ok(Some(measured)));
+    assert_eq!((item.state, item.remedy), (CheckState::Ok, None));
+    assert!(item.found.ends_with("in a scenario: turnaround = \"26us\""), "{}", item.found);
+    for failed in
+        [Ok(None), Err(Error::NoThreads { threads: 4, source: std::io::Error::from_raw_os_error(11) })]
+    {
+        let item = judge_turnaround(&failed);
+        assert!(item.state == CheckState::Limited && item.remedy.is_some(), "{item:?}");
+    }
+}

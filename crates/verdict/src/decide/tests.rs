@@ -274,6 +274,18 @@ fn losses_that_the_senders_device_dropped_are_local() {
 }
 
 #[test]
+fn a_host_that_is_busy_all_the_time_is_the_limit() {
+    // The window is full all the time, and no loss has reduced it.
+    let of = |busy_share: f64| {
+        let busy_us = (0..300).map(|i| (i * 10_000, i as f64 * 10_000.0 * busy_share)).collect();
+        let host_loads = vec![HostLoad { name: "processor of h2".into(), is_bus: false, busy_us }];
+        in_context(|_| {}, FlowContext { virtual_time: true, host_loads, ..FlowContext::default() })
+    };
+    assert!(of(0.99).iter().all(|cause| *cause == Some(Cause::HostCpu)), "{:?}", of(0.99));
+    assert!(of(0.9).iter().all(|cause| *cause == Some(Cause::SlowStart)), "{:?}", of(0.9));
+}
+
+#[test]
 fn in_a_capture_a_loss_explains_what_follows_soon_after() {
     let captured = |row: &mut FlowSample| {
         row.snd_cwnd_segs = None;

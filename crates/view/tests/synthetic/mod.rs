@@ -198,6 +198,7 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
         partial: false,
         flows: vec![flow, ping],
         links: vec![link],
+        hosts: Vec::new(),
         fairness_jain: Some(1.0),
         quality: Quality {
             reliability: Reliability::Reliable,

@@ -51,7 +51,7 @@ mod tests {
             item("kernel", CheckState::Ok, None),
             item("tap ports", CheckState::Limited, Some("do this")),
         ];
-        let check = Check { schema: "longfat.check/1", can_run: true, items };
+        let check = Check { schema: "longfat.check/1", can_run: true, items, turnaround: None };
         let expected = "ok       kernel     found\n\
                         limited  tap ports  found\n                    -> do this\n\
                         Labs can run here.";

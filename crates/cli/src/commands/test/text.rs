@@ -127,6 +127,7 @@ mod tests {
             partial: false,
             flows: (0..flows).map(flow).collect(),
             links: Vec::new(),
+            hosts: Vec::new(),
             fairness_jain: None,
             quality: Quality::default(),
             discarded: Vec::new(),

@@ -1,0 +1,134 @@
+//! Measures the turnaround of this machine's hosts over a link of a lab without delay.
+//!
+//! Echoes show what the kernel alone needs, and a TCP flow with a small window what a flow needs: its
+//! programs have to wake up too, and the window leaves no queue that would lengthen the round trip. A round
+//! trip has the time of both hosts and the emulator's between them, as any flow of a lab has. Half of it
+//! counts for each host, so that a simulated round trip of the same path lasts as long.
+
+use std::{collections::BTreeMap, sync::atomic::AtomicBool};
+
+use scenario::ScenarioFile;
+use schema::{Event, FlowSample, LinkSample};
+use serde::Serialize;
+
+use crate::{
+    Backend, Error, Journal, Observer, Progress, RunOptions, acquire_privilege, clock::TimeMode, run::run,
+};
+
+/// Echoes for 0.3 s, then a TCP flow for 0.4 s.
+const SCENARIO: &str = r#"
+duration = "1s"
+sample = "5ms"
+hosts.h1.address = "10.0.0.1/24"
+hosts.h2.address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+[[flows]]
+name = "echo"
+kind = "ping"
+from = "h1"
+to = "h2"
+interval = "1ms"
+count = 300
+[[flows]]
+name = "tcp"
+from = "h1"
+to = "h2"
+cc = "reno"
+receive_buffer = "16kB"
+start = "400ms"
+stop = "800ms"
+"#;
+/// The first echoes wait for address resolution, and the first samples of both warm up caches.
+const SKIPPED: usize = 10;
+
+/// The turnaround of a host of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Turnaround {
+    /// Of ICMP echoes: without programs.
+    pub echo: HalfRoundTrips,
+    /// Of a TCP flow with a small window: with the programs at both ends. The value for a scenario.
+    pub tcp: HalfRoundTrips,
+}
+
+/// Half of measured round-trip times.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct HalfRoundTrips {
+    /// Measured round trips (of TCP: samples of the smoothed time).
+    pub samples: u32,
+    /// Smallest, microseconds.
+    pub min_us: f64,
+    /// Median, microseconds.
+    pub median_us: f64,
+}
+
+impl HalfRoundTrips {
+    /// From round-trip times in microseconds; `None` without any after those that are skipped.
+    fn of(rtts_us: &[i64]) -> Option<Self> {
+        let mut sorted = rtts_us.get(SKIPPED..)?.to_vec();
+        sorted.sort_unstable();
+        let each = |rtt_us: i64| rtt_us as f64 / 2.0;
+        Some(HalfRoundTrips {
+            samples: u32::try_from(sorted.len()).ok()?,
+            min_us: each(*sorted.first()?),
+            median_us: each(sorted[sorted.len() / 2]),
+        })
+    }
+}
+
+/// Measures this machine's hosts, in about a second. The process must have one thread only, and gets the
+/// privilege of a lab.
+///
+/// # Errors
+/// See [`Error`].
+pub(crate) fn measure() -> Result<Option<Turnaround>, Error> {
+    let file = ScenarioFile::parse("turnaround", SCENARIO).expect("a valid scenario");
+    let scenario = file.resolve(None, &[]).expect("a valid scenario");
+    let journal = Journal::of_this_user();
+    let options = RunOptions {
+        privilege: acquire_privilege()?,
+        time: TimeMode::Real,
+        backend: Backend::for_this_machine(),
+        journal: &journal,
+        capture_dir: None,
+        congestion_controls: &BTreeMap::from([("tcp".into(), "reno".into())]),
+        stop: &AtomicBool::new(false),
+    };
+    let outcome = run(&scenario, &options, &mut Ignore)?;
+    let half_of = |flow: &str| {
+        let rows = outcome.flows.iter().filter(|row| row.flow == flow);
+        HalfRoundTrips::of(&rows.filter_map(|row| row.srtt_us).collect::<Vec<_>>())
+    };
+    Ok(half_of("echo").zip(half_of("tcp")).map(|(echo, tcp)| Turnaround { echo, tcp }))
+}
+
+/// The outcome has all rows.
+struct Ignore;
+
+impl Observer for Ignore {
+    fn rows(
+        &mut self,
+        _: &[FlowSample],
+        _: &[LinkSample],
+        _: &[Event],
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
+
+    fn progress(&mut self, _: &Progress) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_round_trip_counts_for_each_host() {
+        let mut rtts = vec![900; SKIPPED];
+        rtts.extend([50, 40, 90]);
+        let measured = HalfRoundTrips::of(&rtts).unwrap();
+        assert_eq!(measured, HalfRoundTrips { samples: 3, min_us: 20.0, median_us: 25.0 });
+        assert_eq!(HalfRoundTrips::of(&rtts[..SKIPPED]), None);
+        assert_eq!(HalfRoundTrips::of(&[]), None);
+    }
+}

@@ -1,0 +1,21 @@
+//! How much a simulated host worked, where its scenario states what packets cost it.
+
+use serde::{Deserialize, Serialize};
+
+/// The work of one host in a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostSummary {
+    /// The host's name.
+    pub name: String,
+    /// Share of the run in which its processor was busy, from 0 to 1.
+    pub processor_busy: f64,
+    /// The same in seconds of processor time.
+    pub processor_s: f64,
+    /// Share of the run in which its bus was busy; absent without a bus.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_busy: Option<f64>,
+    /// Interrupts.
+    pub interrupts: u64,
+    /// Packets dropped because too many waited for the processor.
+    pub dropped_packets: u64,
+}

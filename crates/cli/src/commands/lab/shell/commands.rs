@@ -34,7 +34,7 @@ impl Shell {
             "net" => self.net(),
             "dump" => self.dump(),
             "intfs" => self.ports_of_nodes(),
-            "status" => output::text(&standing::describe(&self.status()?)),
+            "status" => output::prose(&standing::describe(&self.status()?)),
             "pingall" => self.ping_pairs(usize::MAX, Shown::Reached),
             "pingallfull" => self.ping_pairs(usize::MAX, Shown::Times),
             "pingpair" => self.ping_pairs(2, Shown::Reached),

@@ -135,7 +135,7 @@ fn blocks(rows: &[Vec<String>], width: usize) -> String {
 
 /// Breaks the sentences of a text at spaces into lines of at most `width` characters, each below the
 /// beginning of the first. A sentence in the last column of a table (two spaces or more between columns)
-/// stays in its column; where that has less than a third of the width, it begins on the next line. Commands stay
+/// stays in its column; where that has less than a third of the width or a longer word, it begins on the next line. Commands stay
 /// whole (the indented lines without columns below a line that ends with a colon).
 pub fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
@@ -165,7 +165,8 @@ fn wrap_columns(out: &mut String, line: &str, width: usize) {
     }
     let column = line.trim_end().rfind("  ").map_or(0, |at| at + 2);
     let is_indent = line[..column].trim().is_empty();
-    if start <= width * 7 / 10 || is_indent {
+    let longest_word = words(&line[column..]).into_iter().map(|word| word.chars().count()).max().unwrap_or(0);
+    if (start <= width * 7 / 10 && start + longest_word <= width) || is_indent {
         return wrap_line(out, line, start, width);
     }
     wrap_columns(out, line[..column].trim_end(), width);
@@ -295,7 +296,7 @@ mod tests {
         );
         assert_eq!(
             fitted(Some(30), &[]),
-            "ID  FIGURE                 SIM\nL8  goodput of the   4.39 Gb/s\n    whole run\n"
+            "ID  FIGURE                SIM\nL8  goodput of the  4.39 Gb/s\n    whole run\n"
         );
         assert_eq!(
             fitted(Some(20), &[]),

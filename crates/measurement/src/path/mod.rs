@@ -18,7 +18,7 @@ use units::{BitRate, Time};
 
 use self::series::PathTest;
 pub use self::{
-    diagnosed::{Diagnosis, DiagnosisRequest, Plan, diagnose, plan},
+    diagnosed::{Diagnosis, DiagnosisRequest, Plan, RemedyElsewhere, diagnose, plan},
     error::Error,
     series::{Peer, TestSeries},
 };

@@ -10,6 +10,8 @@ use view::{
     number::{bytes, rate, seconds},
 };
 
+use crate::output;
+
 /// Maximum number of points of a plot: about one per pixel.
 const MAX_POINTS: usize = 900;
 
@@ -86,6 +88,7 @@ pub fn buffer_plot(result: &BufferResult, host: &str) -> String {
         values,
         up: "Queueing delay".into(),
         unit: "s".into(),
+        bars: String::new(),
         curves: vec![ChartCurve {
             label: String::new(),
             points: points(&|delay| delay.map(|ms| ms / 1e3)),
@@ -95,24 +98,22 @@ pub fn buffer_plot(result: &BufferResult, host: &str) -> String {
 }
 
 pub fn hops(result: &HopsResult) -> String {
-    let heading =
-        format!("{:>3}  {:<24} {:>10} {:<36} {:>10}", "HOP", "ADDRESS", "RTT", "LINK BEFORE IT", "TRAIN");
-    let mut lines = vec![heading];
-    for hop in &result.hops {
-        lines.push(format!(
-            "{:>3}  {:<24} {:>10} {:<36} {:>10}",
-            hop.hop,
+    let mut rows = vec![["HOP", "ADDRESS", "RTT", "LINK BEFORE IT", "TRAIN"].map(String::from).to_vec()];
+    rows.extend(result.hops.iter().map(|hop| {
+        vec![
+            hop.hop.to_string(),
             hop.address.map_or("*".into(), |address| address.to_string()),
             hop.rtt_ms.map_or("-".into(), ms),
             hop.link_bps.map_or("-".into(), |link| hop_rate(link, hop.assumes_equal_directions)),
-            hop.train_us.map_or("-".into(), |us| seconds(us / 1e6))
-        ));
-    }
+            hop.train_us.map_or("-".into(), |us| seconds(us / 1e6)),
+        ]
+    }));
+    let table = view::table::fitted(rows, &[true, false, true, false, true], output::width(), &["TRAIN"]);
     let narrowest = match result.bottleneck {
         Some(hop) => format!("The bottleneck is the link before hop {hop}."),
         None => "The bottleneck link is unknown.".into(),
     };
-    format!("{}\n{narrowest}", lines.join("\n"))
+    format!("{table}{narrowest}")
 }
 
 pub fn mtu(result: &MtuResult) -> String {

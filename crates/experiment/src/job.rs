@@ -296,6 +296,7 @@ fn initial_summary(job: &Job<'_>) -> RunSummary {
         links: Vec::new(),
         fairness_jain: None,
         quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
+        part_of: None,
         discarded: Vec::new(),
     }
 }

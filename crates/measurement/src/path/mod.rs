@@ -141,5 +141,6 @@ fn tcp_test(streams: u32, plan: &TcpPlan) -> PathTest {
         block: None,
         is_even: false,
         congestion: plan.congestion.clone(),
+        part_of: None,
     }
 }

@@ -129,6 +129,7 @@ mod tests {
             links: Vec::new(),
             fairness_jain: None,
             quality: Quality::default(),
+            part_of: None,
             discarded: Vec::new(),
         };
         RecordedTest { run, path: None, steady: None, rows: Vec::new(), dropped_here: 0 }

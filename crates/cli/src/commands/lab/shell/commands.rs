@@ -8,7 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-
 use super::{
     Next, Shell, check_success,
     help::{HELP, instead_of},

@@ -12,6 +12,7 @@ mod distributions;
 mod disturbed;
 mod guest;
 mod guide;
+mod iperf2_interop;
 mod iperf3_interop;
 mod iperf3_json;
 mod kernel;

@@ -82,7 +82,8 @@ mod tests {
             let mut summary: schema::Summary = serde_json::from_str(crate::EXAMPLE_SUMMARY).unwrap();
             summary.runs[0].part_of = part_of.map(str::to_owned);
             let dir = tempfile::tempdir().unwrap();
-            std::fs::write(dir.path().join("summary.json"), serde_json::to_string(&summary).unwrap()).unwrap();
+            std::fs::write(dir.path().join("summary.json"), serde_json::to_string(&summary).unwrap())
+                .unwrap();
             let run = crate::Run::open(dir.path());
             RunEntry { scenario: "test-far".into(), id: id.into(), path: PathBuf::new(), partial: false, run }
         };

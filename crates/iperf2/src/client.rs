@@ -155,6 +155,7 @@ pub(crate) fn header(options: &ClientOptions) -> ClientHeader {
         rate: spec.rate,
         numbers_64bit: is_udp,
         wants_acknowledgement: mode == TestMode::Forward,
+        wants_times: false,
         no_udp_report: false,
     }
 }

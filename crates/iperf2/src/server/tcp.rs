@@ -18,7 +18,9 @@ use traffic::Attempted;
 use units::Bytes;
 
 use super::{STOP_CHECK_INTERVAL, ServerOptions};
-use crate::wire::{Amount, ClientHeader, TestMode, acknowledgement, header_length, is_iperf3_cookie};
+use crate::wire::{
+    Amount, ClientHeader, TestMode, WireError, acknowledgement, header_length, is_iperf3_cookie,
+};
 
 /// A test lasts at most this much longer than its header says.
 const SLACK: Duration = Duration::from_secs(30);
@@ -84,6 +86,9 @@ fn read_header(socket: &Socket, timeout: Duration, stop: &AtomicBool) -> Result<
     let mut bytes = first.to_vec();
     bytes.extend(read(socket, length.saturating_sub(4), deadline, stop)?);
     let header = ClientHeader::decode(&bytes).map_err(refused)?;
+    if header.is_some_and(|header| header.wants_times) {
+        return Err(refused(WireError::TripTimes));
+    }
     if header.is_some_and(|header| header.wants_acknowledgement) {
         // An error means that the client is gone, which the data phase notices.
         let _ = socket.send(&acknowledgement());
@@ -91,7 +96,7 @@ fn read_header(socket: &Socket, timeout: Duration, stop: &AtomicBool) -> Result<
     Ok(header)
 }
 
-fn refused(error: crate::wire::WireError) -> Error {
+fn refused(error: WireError) -> Error {
     Error::Iperf2(format!("refused an iperf 2 test: {error}"))
 }
 

@@ -38,6 +38,7 @@ mod flag {
 /// Flags of the extension's upper half-word.
 mod upper_flag {
     pub const NO_UDP_FIN: u32 = 0x0008;
+    pub const TRIP_TIMES: u32 = 0x0010;
     pub const REVERSE: u32 = 0x0400;
     pub const FULL_DUPLEX: u32 = 0x0800;
 }
@@ -86,6 +87,8 @@ pub struct ClientHeader {
     pub numbers_64bit: bool,
     /// The client waits for an [`acknowledgement`] before it sends.
     pub wants_acknowledgement: bool,
+    /// The client expects the times of its header in the acknowledgement (`--trip-times`).
+    pub wants_times: bool,
     /// A UDP client expects no report at the end.
     pub no_udp_report: bool,
 }
@@ -99,6 +102,9 @@ pub enum WireError {
     /// `--bounceback`.
     #[error("bounce-back tests (--bounceback) are not supported")]
     BounceBack,
+    /// `--trip-times` over TCP.
+    #[error("trip times over TCP (--trip-times) are not supported")]
+    TripTimes,
     /// `--permit-key`.
     #[error("tests with a permit key (--permit-key) are not supported")]
     PermitKey,
@@ -157,6 +163,9 @@ impl ClientHeader {
         }
         if is_udp && matches!(self.mode, TestMode::Reverse | TestMode::FullDuplex) {
             flags |= flag::UDP_TESTS;
+        }
+        if self.wants_times {
+            upper |= upper_flag::TRIP_TIMES;
         }
         if self.numbers_64bit {
             flags |= flag::NUMBERS_64BIT;
@@ -217,6 +226,7 @@ impl ClientHeader {
             numbers_64bit: flags & flag::NUMBERS_64BIT != 0,
             // Clients of 2.0.10 to 2.0.13 wait for it without the flag of 2.0.14; others ignore it.
             wants_acknowledgement: flags & flag::PEER_DETECT != 0 || (is_extended && !is_version2),
+            wants_times: upper & upper_flag::TRIP_TIMES != 0,
             no_udp_report: upper & upper_flag::NO_UDP_FIN != 0 && flags & flag::UDP_TESTS != 0,
         }))
     }
@@ -256,6 +266,7 @@ mod tests {
             rate: None,
             numbers_64bit: false,
             wants_acknowledgement: !matches!(mode, TestMode::Reverse | TestMode::FullDuplex),
+            wants_times: false,
             no_udp_report: false,
         }
     }

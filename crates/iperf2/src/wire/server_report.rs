@@ -10,6 +10,8 @@ const BASE_BYTES: usize = 40;
 /// Transit times, which this crate neither writes nor reads.
 const TIMES_BYTES: usize = 60;
 const HIGH_WORDS_BYTES: usize = 12;
+/// Microseconds of a second, at most.
+const MAX_MICROS: u64 = 999_999;
 const HAS_BASE: u32 = 0x8000_0000;
 const HAS_HIGH_WORDS: u32 = 0x0800_0000;
 
@@ -62,7 +64,8 @@ impl ServerReport {
             Some(at(20 + 4 * index)? | high.unwrap_or(0) << 32)
         };
         let time = |seconds: usize| {
-            Some(Duration::from_secs(at(seconds)?) + Duration::from_micros(at(seconds + 4)?))
+            let micros = at(seconds + 4)?.min(MAX_MICROS);
+            Some(Duration::from_secs(at(seconds)?) + Duration::from_micros(micros))
         };
         Some(ServerReport {
             bytes: at(4)? << 32 | at(8)?,

@@ -119,7 +119,7 @@ pub fn reproduced(results: &[Reproduced], width: Option<usize>) -> String {
             let is_number = |name: &String| !["ID", "FIGURE", "KIND", "VERDICT"].contains(&name.as_str());
             let right: Vec<bool> = rows[0].iter().map(is_number).collect();
             let gap = if out.is_empty() { "" } else { "\n" };
-            let _ = write!(out, "{gap}{}\n{}", part.title(), fitted(rows, &right, width, &[]));
+            let _ = write!(out, "{gap}{}\n{}", part.title(), fitted(rows, &right, width, &["KIND"]));
         }
     }
     let remarks = all_remarks(results);

@@ -85,7 +85,10 @@ fn broken_cells(rows: &[Vec<String>], right: &[bool], width: usize) -> Option<Ve
     let mut target = widths(rows);
     let longest_word = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.flat_map(|cell| words(cell)).map(|word| word.chars().count()).max().unwrap_or(0)
+        let parts = |cell: &String| -> Vec<usize> {
+            words(cell).iter().flat_map(|word| path_parts(word)).map(|part| part.chars().count()).collect()
+        };
+        cells.flat_map(parts).max().unwrap_or(0)
     };
     let least: Vec<usize> = (0..target.len())
         .map(|column| match right.get(column) {
@@ -115,7 +118,29 @@ fn broken_cells(rows: &[Vec<String>], right: &[bool], width: usize) -> Option<Ve
 fn lines_of(text: &str, width: usize) -> Vec<String> {
     let mut out = String::new();
     wrap_line(&mut out, text, 0, width);
-    out.lines().map(str::to_owned).collect()
+    out.lines().flat_map(|line| broken_path(line, width)).collect()
+}
+
+/// The parts of a word between which it may be broken: the keys of a path such as `flows.bulk.goodput`.
+fn path_parts(word: &str) -> Vec<&str> {
+    match word.starts_with(|c: char| c.is_ascii_lowercase()) {
+        true => word.split_inclusive('.').collect(),
+        false => vec![word],
+    }
+}
+
+/// A line that is a path longer than `width`, in several lines.
+fn broken_path(line: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let parts = if line.chars().count() <= width { vec![line] } else { path_parts(line) };
+    for part in parts {
+        let last = lines.last_mut().expect("begins with one");
+        match last.is_empty() || last.chars().count() + part.chars().count() <= width {
+            true => last.push_str(part),
+            false => lines.push(part.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Each row as a block: its first cell, and below it a line for each other cell with its header.
@@ -302,6 +327,12 @@ mod tests {
             fitted(Some(20), &[]),
             "L8\n  FIGURE  goodput of\n          the whole\n          run\n  SIM     4.39 Gb/s\n"
         );
+    }
+
+    #[test]
+    fn paths_are_broken_between_their_keys() {
+        assert_eq!(lines_of("tuned: flows.bulk.goodput", 12), ["tuned:", "flows.bulk.", "goodput"]);
+        assert_eq!(lines_of("4.39 Gb/s", 4), ["4.39 Gb/s"]);
     }
 
     #[test]

@@ -46,6 +46,7 @@ if [ "${1:-}" = tests ]; then
     need ethtool ethtool
     need ping iputils-ping
     need iperf3 iperf3
+    need iperf iperf
     need traceroute traceroute
     need mtr mtr-tiny
     need tshark tshark

@@ -14,6 +14,7 @@ mod guest;
 mod guide;
 mod host_costs;
 mod hosts;
+mod iperf2_interop;
 mod iperf3_interop;
 mod iperf3_json;
 mod kernel;

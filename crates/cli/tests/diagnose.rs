@@ -220,6 +220,36 @@ fn tuning_is_shown_and_can_be_reverted() {
     assert_eq!(setting(), before);
 }
 
+/// On a busy machine other traffic may be suspected first.
+#[test]
+fn a_limit_at_the_other_host_is_named_with_its_command() {
+    if !is_root() {
+        testing::skip(testing::Missing::Privilege, "only root can change settings");
+        return;
+    }
+    let _slot = acquire_lab_slot();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/small-rmem.toml");
+    for _ in 0..MAX_ATTEMPTS {
+        let place = TestDir::new("");
+        let lab = Lab::of(&place, &file, &[]);
+        let _server = serve(&lab, &[]);
+        let ran = lab.exec(
+            "h1",
+            &[common::binary(), "diagnose", "h2", "--rate", "100mbit", "-t", "3", "--apply", "--yes"],
+        );
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let expected = "The limit is at the other host: the receive buffer of h2. --apply changes this host only. \
+                        On h2:\n  longfat tune --rate ";
+        if ran.stdout.contains(expected) {
+            assert!(ran.stdout.contains("--apply (it sets net.ipv4.tcp_rmem"), "{ran:?}");
+            return;
+        }
+        let disturbed = lab.status()["stalled_max_us"].as_f64().unwrap() >= 2000.0;
+        assert!(disturbed, "{ran:?}");
+    }
+    testing::skip(testing::Missing::QuietMachine, "the emulator stalled each time");
+}
+
 #[test]
 fn an_unreachable_host_is_reported_quickly() {
     let place = TestDir::new("");

@@ -147,6 +147,11 @@ fn mininets_commands_work_or_name_an_alternative() {
     let mut command = place.longfat(&["lab", "shell", "--lab", &lab.name, "-c", "xterm h1"]);
     let refused = common::CommandOutput::from(command.env_remove("DISPLAY").output().unwrap());
     assert!(refused.stderr.contains("DISPLAY") && refused.stderr.contains("lab exec"), "{refused:?}");
+    let mut command = place.longfat(&["lab", "shell", "--lab", &lab.name, "-c", "xterm h1"]);
+    // Neither an xterm nor a display: one of them is named, with the alternative.
+    let display = place.path("no-display");
+    let refused = common::CommandOutput::from(command.env("DISPLAY", display).output().unwrap());
+    assert!(refused.code == 1 && refused.stderr.contains("lab exec"), "{refused:?}");
     std::fs::write(place.path("lines"), "# a comment\nnodes\nexit\nnosuch\n").unwrap();
     let sourced = lab.shell(&["source lines"]);
     assert!(sourced.code == 0 && sourced.stdout.contains("host   h2"), "{sourced:?}");

@@ -52,6 +52,11 @@ fn links_change_while_the_lab_runs() {
     assert!((16.0..19.0).contains(&lab.rtt_ms("h1", "h2")), "10 + 5 + 1 ms");
     let shown = lab.exec("h2", &["tc", "qdisc", "show", "dev", "h2-eth0"]);
     assert!(shown.stdout.contains("netem") && shown.stdout.contains("delay 1ms"), "{shown:?}");
+    let twice = lab.exec("s1", &["tc", "qdisc", "add", "dev", "s1-eth2", "root", "netem", "delay", "9ms"]);
+    assert!(twice.code == 2 && twice.stderr.contains("File exists"), "{twice:?}");
+    assert!(twice.stderr.contains("netem 8001:") && twice.stderr.contains("tc qdisc change"), "{twice:?}");
+    let other = lab.shell(&["tc qdisc add dev s1-eth2 root tbf rate 1mbit burst 10kb limit 20kb"]);
+    assert!(other.code == 1 && other.stderr.contains("tc qdisc replace"), "{other:?}");
     let refused = lab.shell(&["tc qdisc add dev s1-eth2 root cake"]);
     assert!(refused.code == 1 && refused.stderr.contains("cake"), "{refused:?}");
 

@@ -311,6 +311,7 @@ fn initial_summary(job: &Job<'_>) -> RunSummary {
         hosts: Vec::new(),
         fairness_jain: None,
         quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
+        part_of: None,
         discarded: Vec::new(),
         path: Vec::new(),
     }

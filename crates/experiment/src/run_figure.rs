@@ -1,6 +1,7 @@
 //! A metric of finished runs by its name. The runs' summaries are enough: their scenario is not resolved
 //! again.
 
+use model::FairnessWeight;
 use scenario::{Direction, LinkMetric, Metric, MetricPath, RunMetric};
 use schema::{FlowSummary, LinkDirection, RunSummary, nearest_names};
 
@@ -107,10 +108,9 @@ pub fn figure(figure: &MetricPath, run: &RunSummary) -> Option<f64> {
             let times = transfers(run)?;
             Some(times.iter().copied().reduce(f64::max)? - times.iter().copied().reduce(f64::min)?)
         }
-        MetricPath::Run(RunMetric::JainMtu) => {
-            jain(run, |flow| Some(flow.goodput_bps? / flow.mss_bytes? as f64))
-        }
-        MetricPath::Run(RunMetric::JainRtt) => jain(run, |flow| Some(flow.goodput_bps? * flow.min_rtt_us?)),
+        MetricPath::Run(RunMetric::JainMtu) => FairnessWeight::Mtu.index(run),
+        MetricPath::Run(RunMetric::JainRtt) => FairnessWeight::Rtt.index(run),
+        MetricPath::Run(RunMetric::JainMtuRtt) => FairnessWeight::MtuAndRtt.index(run),
         MetricPath::ClosedForm { .. } => None,
     }
 }
@@ -121,12 +121,6 @@ fn transfers(run: &RunSummary) -> Option<Vec<f64>> {
     let times: Vec<f64> =
         flows.map(|flow| Some(flow.bytes? as f64 * 8.0 / flow.goodput_bps?)).collect::<Option<_>>()?;
     (!times.is_empty()).then_some(times)
-}
-
-/// Jain's index of all flows with a window; `None` if a flow lacks what `weighted` needs.
-fn jain(run: &RunSummary, weighted: impl Fn(&FlowSummary) -> Option<f64>) -> Option<f64> {
-    let flows = run.flows.iter().filter(|flow| flow.has_window());
-    model::jain_index(&flows.map(weighted).collect::<Option<Vec<f64>>>()?)
 }
 
 /// A flow's figure in the metric's unit.
@@ -240,5 +234,7 @@ mod tests {
         one.flows = vec![flow(1500, 200.0, 1e8), flow(1500, 100.0, 2e8)];
         assert!((of(RunMetric::JainRtt, &one) - 1.0).abs() < 1e-9, "equal windows");
         assert!((of(RunMetric::JainMtu, &one) - 0.9).abs() < 1e-9);
+        one.flows = vec![flow(3000, 200.0, 1e8), flow(9000, 100.0, 6e8)];
+        assert!((of(RunMetric::JainMtuRtt, &one) - 1.0).abs() < 1e-9, "equal windows in segments");
     }
 }

@@ -27,6 +27,8 @@ use crate::{
 
 /// Maximum size of the server's results, bytes: they may contain the server's own report.
 const RESULTS_LIMIT: usize = 64 << 20;
+/// The usual port of iperf 2's servers.
+const IPERF2_PORT: u16 = 5001;
 /// The user is notified if the server makes the client wait for longer than this.
 const QUEUE_NOTE_AFTER: Duration = Duration::from_secs(1);
 
@@ -127,9 +129,23 @@ fn conduct(
     let cookie = control::new_cookie()?;
     control.send_cookie(&cookie, phase)?;
     if !control.wait(QUEUE_NOTE_AFTER)? {
-        observer.note("the server is busy with other tests; waiting in its queue");
+        observer.note(match options.port {
+            IPERF2_PORT => {
+                "no reply yet; this is the port of iperf 2, for whose servers the test needs --iperf2"
+            }
+            _ => {
+                "the server is busy with other tests (waiting in its queue), or it is an iperf 2 server (--iperf2)"
+            }
+        });
     }
-    control.expect(State::ParamExchange, options.queue_timeout)?;
+    let requested = control.expect(State::ParamExchange, options.queue_timeout);
+    requested.map_err(|error| match (error, options.port) {
+        (Error::Denied | Error::UnexpectedState { .. } | Error::Closed { .. }, IPERF2_PORT) => Error::Iperf2(
+            "the server does not speak iperf3; this is the port of iperf 2, for whose servers the test needs --iperf2"
+                .into(),
+        ),
+        (error, _) => error,
+    })?;
     if let Some(token) = &options.token {
         control.seal(Seal::new(token.clone(), cookie, Role::Client));
     }
@@ -159,7 +175,7 @@ fn conduct(
     observer.start(&start);
     tested.report.start = Some(start);
     let bounds = DataBounds { decides_end: true, idle: options.idle_timeout, ..DataBounds::default() };
-    let mut data_phase = DataPhase::new(&mut running, &control, &spec, bounds, observer, stop);
+    let mut data_phase = DataPhase::new(&mut running, Some(&control), &spec, bounds, observer, stop);
     let ended = data_phase.run();
     let (end, snapshots) = (data_phase.now(), data_phase.running.snapshots());
     let DataPhase { counter, intervals, begin, .. } = data_phase;

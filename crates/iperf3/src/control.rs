@@ -260,7 +260,7 @@ pub(crate) fn connect(
 }
 
 /// Creates a socket for connecting to `to`, bound to `from` and `device` if they are given.
-pub(crate) fn new_socket(
+pub fn new_socket(
     to: SocketAddr,
     from: Option<SocketAddr>,
     device: Option<&str>,

@@ -26,6 +26,8 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often the conductor checks whether the last bytes are acknowledged.
 const ACKNOWLEDGED_CHECK_INTERVAL: Duration = Duration::from_micros(500);
+/// How long a thread may take to end after its wake-up of the conductor.
+const THREAD_END_TIME: Duration = Duration::from_millis(50);
 /// A truncated interval is reported if it lasted at least this fraction of a whole one (iperf3's rule).
 const MIN_INTERVAL_FRACTION: f64 = 0.1;
 /// Maximum stored intervals times streams: a client must not fill a server's memory. Further ones are only
@@ -46,6 +48,9 @@ pub(crate) enum DataPhaseEnd {
 pub(crate) struct DataBounds {
     /// This end decides when the test is over.
     pub(crate) decides_end: bool,
+    /// The test is over when all streams have ended: senders after the requested amount, receivers at the end of the
+    /// stream.
+    pub(crate) ends_with_streams: bool,
     /// If no byte is transferred for this time, the other end is gone.
     pub(crate) idle: Option<Duration>,
     /// Maximum duration, and the error code to send when it is exceeded.
@@ -57,7 +62,8 @@ pub(crate) struct DataBounds {
 /// The data phase of a test.
 pub(crate) struct DataPhase<'a> {
     pub(crate) running: &'a mut StreamThreads,
-    pub(crate) control: &'a Control<'a>,
+    /// `None`: a test without a control connection.
+    pub(crate) control: Option<&'a Control<'a>>,
     pub(crate) spec: &'a TestSpec,
     pub(crate) bounds: DataBounds,
     pub(crate) observer: &'a mut dyn Observer,
@@ -66,13 +72,15 @@ pub(crate) struct DataPhase<'a> {
     pub(crate) intervals: Vec<Interval>,
     /// When the data began; set by [`DataPhase::run`].
     pub(crate) begin: Instant,
+    /// When a thread last woke the conductor.
+    woken: Option<Instant>,
 }
 
 impl<'a> DataPhase<'a> {
     /// For a test whose data has not begun.
     pub(crate) fn new(
         running: &'a mut StreamThreads,
-        control: &'a Control<'a>,
+        control: Option<&'a Control<'a>>,
         spec: &'a TestSpec,
         bounds: DataBounds,
         observer: &'a mut dyn Observer,
@@ -81,7 +89,7 @@ impl<'a> DataPhase<'a> {
         let counter =
             IntervalCounter::new(running.streams().iter().map(|s| (s.id, s.sends)), !spec.omit.is_zero());
         let (intervals, begin) = (Vec::new(), Instant::now());
-        DataPhase { running, control, spec, bounds, observer, stop, counter, intervals, begin }
+        DataPhase { running, control, spec, bounds, observer, stop, counter, intervals, begin, woken: None }
     }
 
     /// Starts the data and runs until the phase is over. Reports the current interval before it returns an
@@ -115,8 +123,10 @@ impl<'a> DataPhase<'a> {
             let readable = self.wait(due)?;
             if let Some(error) = self.running.shared.take_failure() {
                 // The other end has closed a stream: it may send the reason a little later.
-                let sends_reason =
-                    closed_by_peer(&error) && (readable || self.control.wait(REASON_TIMEOUT)?);
+                let sends_reason = match self.control {
+                    Some(control) => closed_by_peer(&error) && (readable || control.wait(REASON_TIMEOUT)?),
+                    None => false,
+                };
                 return if sends_reason { Ok(DataPhaseEnd::Message) } else { Err(error.into()) };
             }
             let now = self.now();
@@ -176,8 +186,12 @@ impl<'a> DataPhase<'a> {
         let omitted = self.counter.is_omitting().then_some(self.spec.omit);
         let acknowledged = (self.bounds.decides_end && self.running.shared.has_sent_all())
             .then_some(now + ACKNOWLEDGED_CHECK_INTERVAL);
+        // A thread wakes the conductor just before it ends.
+        let is_ending = self.woken.is_some_and(|woken| woken.elapsed() < THREAD_END_TIME);
+        let ended = (self.bounds.ends_with_streams && is_ending).then_some(now + ACKNOWLEDGED_CHECK_INTERVAL);
         let sample = next_tick.and_then(|_| self.running.next_sample());
-        for at in [next_interval, next_tick, sample, end, omitted, acknowledged].into_iter().flatten() {
+        for at in [next_interval, next_tick, sample, end, omitted, acknowledged, ended].into_iter().flatten()
+        {
             due = due.min(at);
         }
         due
@@ -190,15 +204,18 @@ impl<'a> DataPhase<'a> {
             return Err(Error::Interrupted);
         }
         let timeout = due.saturating_sub(self.now());
-        let files = [self.control.stream().as_fd(), self.running.wake(), self.running.shared.wake_timer()];
+        let wake = self.running.wake();
+        let control = self.control.map_or(wake, |control| control.stream().as_fd());
+        let files = [control, wake, self.running.shared.wake_timer()];
         let ready = os::wait_any(&files, timeout).attempted(|| "cannot wait for a test's sockets".into())?;
         if ready[1] {
+            self.woken = Some(Instant::now());
             self.running.clear_wake_ups()?;
         }
         if ready[2] {
             self.running.shared.clear_wake_timer();
         }
-        Ok(ready[0])
+        Ok(ready[0] && self.control.is_some())
     }
 
     /// Passes the new samples to the observer.
@@ -245,6 +262,13 @@ impl<'a> DataPhase<'a> {
     }
 
     fn is_done(&self, now: Duration) -> bool {
+        if self.bounds.ends_with_streams {
+            if matches!(self.spec.amount, Amount::Time(time) if now >= self.counting_since() + time) {
+                self.running.shared.end_sending();
+            }
+            self.running.finish_ended_senders();
+            return self.running.have_all_ended();
+        }
         match (self.spec.amount, self.spec.direction) {
             (Amount::Time(time), _) if now >= self.counting_since() + time => true,
             (_, Direction::Forward) => self.running.has_delivered_all(),

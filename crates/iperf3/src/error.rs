@@ -93,7 +93,9 @@ pub enum Error {
     #[error("{0}")]
     Limit(String, Code),
     /// The server denied access.
-    #[error("the server denied access: it is busy with another test, or does not accept this one")]
+    #[error(
+        "the server denied access: it is busy with another test, does not accept this one, or serves iperf 2 (--iperf2)"
+    )]
     Denied,
     /// The server ended the test with an error.
     #[error("the server ended the test: {} (its error {})", code.meaning(), code.0)]
@@ -112,6 +114,9 @@ pub enum Error {
     /// User name, password, token or keys.
     #[error(transparent)]
     Auth(#[from] AuthError),
+    /// The other end speaks iperf 2.
+    #[error("{0}")]
+    Iperf2(String),
     /// Stopped by the user.
     #[error("interrupted")]
     Interrupted,

@@ -33,6 +33,7 @@ mod latency;
 mod observer;
 mod pace;
 mod payload;
+pub mod plain_streams;
 pub mod report;
 mod report_builder;
 mod sample_buffer;

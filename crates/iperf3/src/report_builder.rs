@@ -18,7 +18,7 @@ use crate::{
         StreamTotals, TcpSummary, TestSpec,
     },
     socket,
-    stream::{Stream, StreamSnapshot},
+    stream::{self, Stream, StreamSnapshot},
     stream_threads::StreamThreads,
     wire::{Cookie, Results, StreamResult},
 };
@@ -199,10 +199,29 @@ pub(crate) fn start(
     spec: &TestSpec,
     running: &StreamThreads,
 ) -> Result<Start, Error> {
-    let streams = running.streams();
-    let connections = streams.iter().map(connection).collect::<Result<Vec<_>, _>>()?;
+    let streams: Vec<_> = running.streams().iter().map(|stream| (&stream.socket, stream.sends)).collect();
+    let start = start_of(role, peer, port, spec, &streams)?;
+    Ok(Start { cookie: cookie.as_str().into(), mss: spec.mss.or(mss).unwrap_or(DEFAULT_MSS), ..start })
+}
+
+/// The same of a test on these sockets, without a control connection; true: this end sends on the socket.
+///
+/// # Errors
+/// The kernel does not return a socket's addresses or buffers.
+pub fn start_of(
+    role: Role,
+    peer: SocketAddr,
+    port: u16,
+    spec: &TestSpec,
+    streams: &[(&Socket, bool)],
+) -> Result<Start, Error> {
+    let numbered = (0..).map(stream::stream_id).zip(streams);
+    let connections: Result<Vec<_>, _> =
+        numbered.map(|(id, (socket, sends))| connection(id, *sends, socket)).collect();
+    let first = streams.first();
     let (sndbuf_actual, rcvbuf_actual) =
-        streams.first().map(|stream| socket::sizes(&stream.socket)).transpose()?.unwrap_or_default();
+        first.map(|(socket, _)| socket::sizes(socket)).transpose()?.unwrap_or_default();
+    let mss = first.and_then(|(socket, _)| socket.tcp_mss().ok());
     Ok(Start {
         role,
         peer: peer.ip().to_canonical(),
@@ -211,26 +230,25 @@ pub(crate) fn start(
         version: version(),
         system_info: system_info(),
         time: SystemTime::now(),
-        cookie: cookie.as_str().into(),
+        cookie: String::new(),
         mss: spec.mss.or(mss).unwrap_or(DEFAULT_MSS),
         sndbuf_actual,
         rcvbuf_actual,
         spec: spec.clone(),
-        connections,
+        connections: connections?,
     })
 }
 
-fn connection(stream: &Stream) -> Result<Connection, Error> {
+fn connection(id: u32, sends: bool, socket: &Socket) -> Result<Connection, Error> {
     let address = |of: std::io::Result<socket2::SockAddr>| {
         let address =
             of.and_then(|a| a.as_socket().ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into()));
-        address.attempted(|| format!("cannot read the addresses of stream {}", stream.id))
+        address.attempted(|| format!("cannot read the addresses of stream {id}"))
     };
     let canonical = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
-    let socket: &Socket = &stream.socket;
     Ok(Connection {
-        id: stream.id,
-        sender: stream.sends,
+        id,
+        sender: sends,
         local: canonical(address(socket.local_addr())?),
         remote: canonical(address(socket.peer_addr())?),
     })

@@ -23,7 +23,7 @@ use crate::{
 
 /// Which end of a stream this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
     /// The socket is not connected yet.
     Client,
     /// The socket was accepted.
@@ -33,7 +33,7 @@ pub(crate) enum End {
 /// Sets the options of `spec` on a socket that `sends` data or receives it; `congestion` is the kernel's name of the congestion control. Returns notes for
 /// the user: an unknown congestion control is an error at a client, and a note at a server, which then uses
 /// its default.
-pub(crate) fn set_up(
+pub fn set_up(
     socket: &Socket,
     peer: IpAddr,
     spec: &TestSpec,

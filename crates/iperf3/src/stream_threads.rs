@@ -156,6 +156,17 @@ impl StreamThreads {
             && self.streams.iter().all(Stream::is_acknowledged)
     }
 
+    /// Whether all threads have ended, and all sent data is acknowledged.
+    pub(crate) fn have_all_ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished) && self.streams.iter().all(Stream::is_acknowledged)
+    }
+
+    /// Ends the streams whose senders have sent everything, so that their receivers read the end.
+    pub(crate) fn finish_ended_senders(&self) {
+        let ended = self.threads.iter().zip(&*self.streams).filter(|(t, s)| s.sends && t.is_finished());
+        ended.for_each(|(_, stream)| stream.end());
+    }
+
     /// Whether every receiver has the number of bytes that `sent` returns for its stream's number, or has
     /// reached the end.
     pub(crate) fn has_received(&self, sent: impl Fn(u32) -> u64) -> bool {

@@ -1,6 +1,9 @@
-//! Records from iperf3's JSON.
+//! Records from iperf3's JSON, and from the output of iperf 2.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
 
 use iperf3::{
     document,
@@ -15,9 +18,6 @@ use crate::{
     streams::{Stream, counted_from, rows, streams},
 };
 
-/// The engine's name in records imported from iperf3's JSON.
-const ENGINE: EngineName = EngineName::Iperf3;
-
 /// The tests in a JSON file of iperf3 (`-J` or `--json-stream`).
 ///
 /// # Errors
@@ -31,15 +31,30 @@ pub fn reports(file: &Path, text: &str) -> Result<Vec<Report>> {
     Ok(reports)
 }
 
-/// Makes a record of a test that has begun and returns its directory.
+/// The tests in the output of iperf 2, CSV or text. `written` is when the file was written: text without times gets it.
+///
+/// # Errors
+/// If it is not such a file or has no test.
+pub fn iperf2_reports(file: &Path, text: &str, written: SystemTime) -> Result<Vec<Report>> {
+    let bad = |why: String| Error::BadInput(format!("{}: {why}", file.display()));
+    iperf2::document::reports(text, written).map_err(|error| bad(error.to_string()))
+}
+
+/// Makes a record of a test that has begun and returns its directory. `engine` is the program that made it.
 ///
 /// # Errors
 /// If the record cannot be written.
-pub fn import(name: &str, report: &Report, start: &Start, runs_dir: &Path) -> Result<PathBuf> {
+pub fn import(
+    name: &str,
+    engine: EngineName,
+    report: &Report,
+    start: &Start,
+    runs_dir: &Path,
+) -> Result<PathBuf> {
     let streams = streams(report);
     let rows = rows(report, &streams);
     let host = HostInfo { kernel: kernel(&start.system_info), cpus: 0 };
-    let summary = record::summary(name, start, host, run_summary(report, start, &streams, &rows));
+    let summary = record::summary(name, start, host, run_summary(engine, report, start, &streams, &rows));
     let writer = record::create(runs_dir, &record::test_comment(), &summary)?;
     record::write(writer, &summary, report, &rows, &[])
 }
@@ -49,7 +64,13 @@ pub fn is_partial(report: &Report) -> bool {
     report.end.is_none() || report.error.is_some()
 }
 
-fn run_summary(report: &Report, start: &Start, streams: &[Stream], rows: &[FlowSample]) -> RunSummary {
+fn run_summary(
+    engine: EngineName,
+    report: &Report,
+    start: &Start,
+    streams: &[Stream],
+    rows: &[FlowSample],
+) -> RunSummary {
     let flows: Vec<FlowSummary> = streams.iter().map(|stream| flow(report, start, stream, rows)).collect();
     let last_us = rows.iter().map(|row| row.time_us).max().unwrap_or(0);
     RunSummary {
@@ -61,10 +82,10 @@ fn run_summary(report: &Report, start: &Start, streams: &[Stream], rows: &[FlowS
         flows,
         quality: Quality {
             reliability: Reliability::Reliable,
-            notes: notes(report, start),
+            notes: notes(&engine, report, start),
             ..Quality::default()
         },
-        ..record::initial_run(ENGINE, started(start))
+        ..record::initial_run(engine, started(start))
     }
 }
 
@@ -73,8 +94,11 @@ fn kernel(system_info: &str) -> String {
     system_info.split_whitespace().nth(2).unwrap_or("unknown").into()
 }
 
-fn notes(report: &Report, start: &Start) -> Vec<String> {
-    let mut notes = vec![format!("imported from the JSON of {}", start.version)];
+fn notes(engine: &EngineName, report: &Report, start: &Start) -> Vec<String> {
+    let mut notes = vec![match engine {
+        EngineName::Iperf2 => format!("imported from the output of {}", start.version),
+        _ => format!("imported from the JSON of {}", start.version),
+    }];
     if report.intervals.iter().flat_map(|interval| &interval.streams).any(|stream| stream.sender) {
         notes.push(
             "goodput over time of streams sent by the reporting end is the rate of its writes to the kernel"

@@ -44,6 +44,7 @@ pub fn initial_run(engine: EngineName, started: String) -> RunSummary {
         hosts: Vec::new(),
         fairness_jain: None,
         quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
+        part_of: None,
         discarded: Vec::new(),
         path: Vec::new(),
     }

@@ -53,6 +53,7 @@ pub struct TestSamples {
 pub struct Recording {
     runs_dir: PathBuf,
     name: String,
+    part_of: Option<String>,
     writer: Option<Writer>,
     /// Transmit counters of this end's device when the data began.
     before: Option<TxCounters>,
@@ -150,7 +151,12 @@ impl Recording {
     /// The record of a test that has not begun.
     pub fn new(runs_dir: &Path, options: &ClientOptions) -> Self {
         let name = format!("test-{}", options.host);
-        Recording { runs_dir: runs_dir.into(), name, writer: None, before: None }
+        Recording { runs_dir: runs_dir.into(), name, part_of: None, writer: None, before: None }
+    }
+
+    /// Marks the run as an auxiliary part of a larger measurement ([`RunSummary::part_of`]).
+    pub fn part_of(self, whole: Option<&str>) -> Self {
+        Recording { part_of: whole.map(str::to_owned), ..self }
     }
 
     /// Creates the record when the data begins: from now on a killed test leaves a partial record.
@@ -159,7 +165,8 @@ impl Recording {
     /// If the record cannot be written.
     pub fn begin(&mut self, start: &Start) -> Result<()> {
         self.before = outgoing(start);
-        let summary = summary(&self.name, start, initial_run(ENGINE, started(start)));
+        let run = RunSummary { part_of: self.part_of.clone(), ..initial_run(ENGINE, started(start)) };
+        let summary = summary(&self.name, start, run);
         self.writer = Some(record::create(&self.runs_dir, &record::test_comment(), &summary)?);
         Ok(())
     }
@@ -194,6 +201,7 @@ pub fn complete_record(
     run.duration_s = rows.last().map_or(0.0, |row| row.time_us as f64 * 1e-6);
     run.wall_s = run.duration_s;
     run.partial = report.end.is_none();
+    run.part_of = seen.recording.as_ref().and_then(|recording| recording.part_of.clone());
     run.quality.notes = seen.notes;
     run.quality.notes.extend(report.error.clone());
     let before = seen.recording.as_ref().and_then(|recording| recording.before);

@@ -1,5 +1,6 @@
 //! Fairness of flows, and the increase with which they would share evenly.
 
+use schema::{FlowSummary, RunSummary};
 use units::Time;
 
 use crate::Aimd;
@@ -11,6 +12,35 @@ pub fn jain_index(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|x| x * x).sum();
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+/// What a flow's goodput is weighted by in Jain's index, so that flows of different segment sizes and round-trip times
+/// can be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FairnessWeight {
+    /// Goodput / MSS: 1 where all flows send packets at the same rate.
+    Mtu,
+    /// Goodput x smallest round-trip time: 1 where all have the same window in bytes.
+    Rtt,
+    /// Goodput x smallest round-trip time / MSS: 1 where all have the same window in segments.
+    MtuAndRtt,
+}
+
+impl FairnessWeight {
+    /// Jain's index of a run's flows with a congestion window; `None` where one lacks a figure that is needed.
+    pub fn index(self, run: &RunSummary) -> Option<f64> {
+        let flows = run.flows.iter().filter(|flow| flow.has_window());
+        jain_index(&flows.map(|flow| self.weighted(flow)).collect::<Option<Vec<f64>>>()?)
+    }
+
+    fn weighted(self, flow: &FlowSummary) -> Option<f64> {
+        let goodput = flow.goodput_bps?;
+        Some(match self {
+            FairnessWeight::Mtu => goodput / flow.mss_bytes? as f64,
+            FairnessWeight::Rtt => goodput * flow.min_rtt_us?,
+            FairnessWeight::MtuAndRtt => goodput * flow.min_rtt_us? / flow.mss_bytes? as f64,
+        })
+    }
 }
 
 /// The additive increase (segments per round trip) with which a flow of `rtt` and `mss` shares evenly

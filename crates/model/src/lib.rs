@@ -44,7 +44,7 @@ pub use buffer::{
     BufferAdvice, SEND_BUFFER_SHARE_IN_FLIGHT, SocketBuffer, buffer_advice, receive_buffer_window,
     round_up_mib, send_buffer_bps, send_buffer_window,
 };
-pub use fairness::{CompetingFlow, fair_increase, jain_index, synchronous_shares};
+pub use fairness::{CompetingFlow, FairnessWeight, fair_increase, jain_index, synchronous_shares};
 pub use host_cost::{HostCost, HostLimit, HostRole, InterruptModeration, PacketStream};
 pub use kernel::{BufferDefaults, SCALING_RATIO_SINCE, buffer_defaults};
 pub use knee::{Knee, knee};

@@ -49,7 +49,7 @@ pub use id::new_id;
 pub use remove::{check_writable, remove};
 pub use run::Run;
 pub use run_table::RunTable;
-pub use select::{RunFilter, to_prune};
+pub use select::{RunFilter, is_part, to_prune};
 pub use writer::Writer;
 
 /// A minimal summary, for examples and tests.

@@ -13,6 +13,8 @@ pub struct RunFilter {
     pub engine: Option<String>,
     /// Only runs that started at this instant or later, in the form of ids: `20261121T031500Z`.
     pub since: Option<String>,
+    /// Not those that are auxiliary parts of larger measurements (`part_of` of the summary).
+    pub hides_parts: bool,
     /// Only the newest of these.
     pub limit: Option<usize>,
 }
@@ -30,8 +32,14 @@ impl RunFilter {
     fn selects(&self, entry: &RunEntry) -> bool {
         self.scenario.as_ref().is_none_or(|name| *name == entry.scenario)
             && self.engine.as_ref().is_none_or(|engine| is_of_engine(entry, engine))
+            && !(self.hides_parts && is_part(entry))
             && self.since.as_ref().is_none_or(|since| started(entry) >= since.as_str())
     }
+}
+
+/// Whether a run is an auxiliary part of a larger measurement.
+pub fn is_part(entry: &RunEntry) -> bool {
+    entry.run.as_ref().is_ok_and(|run| run.run().part_of.is_some())
 }
 
 /// The records to remove of `entries` (newest last): all but the newest `keep`, and of those only the ones
@@ -58,5 +66,30 @@ fn is_of_engine(entry: &RunEntry, name: &str) -> bool {
             let rest = version.and_then(|version| version.strip_prefix(requested));
             run.engine.name() == engine && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::RunEntry;
+
+    #[test]
+    fn auxiliary_runs_are_hidden_on_request() {
+        let entry = |id: &str, part_of: Option<&str>| {
+            let mut summary: schema::Summary = serde_json::from_str(crate::EXAMPLE_SUMMARY).unwrap();
+            summary.runs[0].part_of = part_of.map(str::to_owned);
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("summary.json"), serde_json::to_string(&summary).unwrap())
+                .unwrap();
+            let run = crate::Run::open(dir.path());
+            RunEntry { scenario: "test-far".into(), id: id.into(), path: PathBuf::new(), partial: false, run }
+        };
+        let entries = || vec![entry("burst", Some("diagnosis")), entry("test", None)];
+        let ids = |filter: RunFilter| filter.apply(entries()).into_iter().map(|e| e.id).collect::<Vec<_>>();
+        assert_eq!(ids(RunFilter { hides_parts: true, ..RunFilter::default() }), ["test"]);
+        assert_eq!(ids(RunFilter::default()), ["burst", "test"]);
     }
 }

@@ -170,6 +170,8 @@ pub enum RunMetric {
     JainMtu,
     /// The same of goodputs multiplied by the flow's smallest round-trip time: even if each flow has the same window.
     JainRtt,
+    /// The same of goodputs multiplied by this time and divided by the MSS: even if each flow has the same window in segments.
+    JainMtuRtt,
     /// Time from the run's start until the throughput of each flow has settled.
     SteadyFrom,
     /// Time of the flow that takes longest for its bytes.
@@ -181,11 +183,12 @@ pub enum RunMetric {
 
 impl RunMetric {
     /// All metrics.
-    pub const ALL: [RunMetric; 7] = [
+    pub const ALL: [RunMetric; 8] = [
         RunMetric::Goodput,
         RunMetric::Jain,
         RunMetric::JainMtu,
         RunMetric::JainRtt,
+        RunMetric::JainMtuRtt,
         RunMetric::SteadyFrom,
         RunMetric::Transfer,
         RunMetric::ShutDown,
@@ -198,6 +201,7 @@ impl RunMetric {
             RunMetric::Jain => "jain",
             RunMetric::JainMtu => "jain_mtu",
             RunMetric::JainRtt => "jain_rtt",
+            RunMetric::JainMtuRtt => "jain_mtu_rtt",
             RunMetric::SteadyFrom => "steady_from",
             RunMetric::Transfer => "transfer",
             RunMetric::ShutDown => "shut_down",
@@ -208,7 +212,7 @@ impl RunMetric {
     pub fn unit(self) -> &'static str {
         match self {
             RunMetric::Goodput => "bit/s",
-            RunMetric::Jain | RunMetric::JainMtu | RunMetric::JainRtt => "1",
+            RunMetric::Jain | RunMetric::JainMtu | RunMetric::JainRtt | RunMetric::JainMtuRtt => "1",
             RunMetric::SteadyFrom | RunMetric::Transfer | RunMetric::ShutDown => "s",
         }
     }

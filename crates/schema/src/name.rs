@@ -74,6 +74,8 @@ stored_names! {
         Watch = "watch",
         /// An imported JSON document of iperf3.
         Iperf3 = "iperf3",
+        /// A test by iperf 2, imported.
+        Iperf2 = "iperf2",
         /// An imported packet capture.
         Pcap = "pcap",
         /// An imported log of `ss`.

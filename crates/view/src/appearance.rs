@@ -1,8 +1,9 @@
 //! How a plot is set for a page or a paper: size, size of letters, and style.
 
 use crate::chart::{Chart, chart_options, chart_with};
+use crate::length::PIXELS_PER_INCH;
 use crate::style::paper_css;
-use crate::{Error, PlotOptions};
+use crate::{Error, Length, PlotOptions};
 
 /// Size of a plot's letters without another wish, pixels.
 const FONT_SIZE: f64 = 12.0;
@@ -24,10 +25,10 @@ pub enum PictureStyle {
 /// The appearance of a plot.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Appearance {
-    /// Width and height, pixels; `None`: those of [`PlotOptions`].
-    pub size: Option<(u32, u32)>,
-    /// Size of letters, pixels; `None`: 12. Lines and marks grow with it.
-    pub font_size: Option<f64>,
+    /// Width and height; `None`: those of [`PlotOptions`].
+    pub size: Option<(Length, Length)>,
+    /// Size of letters; `None`: 12 pixels. Lines and marks grow with it.
+    pub font_size: Option<Length>,
     /// The style.
     pub style: PictureStyle,
 }
@@ -51,13 +52,13 @@ impl Appearance {
         panels: usize,
         draw: impl Fn(&PlotOptions) -> Result<String, Error>,
     ) -> Result<String, Error> {
-        let scale = self.font_size.unwrap_or(FONT_SIZE) / FONT_SIZE;
-        let width = self.size.map_or(options.width, |(width, _)| width);
-        let layout_width = f64::from(width) / scale;
+        let scale = self.font_size.map_or(FONT_SIZE, Length::pixels) / FONT_SIZE;
+        let width = self.size.map_or(f64::from(options.width), |(width, _)| width.pixels());
+        let layout_width = width / scale;
         if layout_width < MIN_WIDTH {
-            let least = (MIN_WIDTH * scale).ceil();
+            let least = least(MIN_WIDTH * scale);
             return Err(Error::Size(format!(
-                "{width} pixels are too narrow: at least {least} for these letters"
+                "a width of {width:.0} pixels is too narrow: at least {least} for these letters"
             )));
         }
         let mut options = PlotOptions {
@@ -68,22 +69,25 @@ impl Appearance {
         let mut svg = draw(&options)?;
         let mut height = height_of(&svg) * scale;
         if let Some((_, wanted)) = self.size {
-            let wanted = f64::from(wanted);
+            let wanted = wanted.pixels();
             let change = (wanted - height) / scale / panels.max(1) as f64;
             let panel_height = f64::from(options.panel_height) + change;
             if panel_height < MIN_PANEL_HEIGHT {
                 let missing = (MIN_PANEL_HEIGHT - panel_height) * scale * panels.max(1) as f64;
-                let least = (wanted + missing).ceil();
+                let least = least(wanted + missing);
+                let panels = if panels > 1 { format!(" for {panels} panels") } else { String::new() };
                 return Err(Error::Size(format!(
-                    "{wanted} pixels are too low for {panels} panels: at least {least} for these letters"
+                    "a height of {wanted:.0} pixels is too low{panels}: at least {least} for these letters"
                 )));
             }
             options.panel_height = panel_height.floor() as u32;
             svg = draw(&options)?;
             height = wanted;
         }
-        if self.size.is_some() || self.font_size.is_some() {
-            svg = resized(&svg, f64::from(width), height);
+        if let Some((width, height)) = self.size {
+            svg = resized(&svg, &width.to_string(), &height.to_string());
+        } else if self.font_size.is_some() {
+            svg = resized(&svg, &format!("{width:.0}"), &format!("{height:.0}"));
         }
         Ok(match self.style {
             PictureStyle::Screen => svg,
@@ -98,10 +102,15 @@ fn height_of(svg: &str) -> f64 {
     view_box.and_then(|text| text.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
 }
 
-/// The picture scaled to this width and height.
-fn resized(svg: &str, width: f64, height: f64) -> String {
+/// A smallest size, in pixels and millimetres.
+fn least(pixels: f64) -> String {
+    format!("{:.0} pixels ({:.0} mm)", pixels.ceil(), (pixels / PIXELS_PER_INCH * 25.4).ceil())
+}
+
+/// The picture scaled to this width and height, as SVG writes them.
+fn resized(svg: &str, width: &str, height: &str) -> String {
     let (Some(from), Some(to)) = (svg.find(" width=\""), svg.find(" role=")) else { return svg.to_owned() };
-    format!("{} width=\"{width:.0}\" height=\"{height:.0}\"{}", svg[..from].trim_end(), &svg[to..])
+    format!("{} width=\"{width}\" height=\"{height}\"{}", svg[..from].trim_end(), &svg[to..])
 }
 
 #[cfg(test)]
@@ -116,7 +125,9 @@ mod tests {
         ))
     }
 
-    fn with(size: Option<(u32, u32)>, font_size: Option<f64>) -> Result<String, Error> {
+    fn with(size: Option<&str>, font_size: Option<&str>) -> Result<String, Error> {
+        let size = size.map(|size| Length::parse_pair(size).unwrap());
+        let font_size = font_size.map(|size| size.parse().unwrap());
         let appearance = Appearance { size, font_size, style: PictureStyle::Screen };
         appearance.draw(&PlotOptions::default(), 2, drawn)
     }
@@ -124,17 +135,21 @@ mod tests {
     #[test]
     fn size_and_letters_scale_the_picture() {
         assert_eq!(with(None, None).unwrap(), drawn(&PlotOptions::default()).unwrap());
-        let svg = with(Some((800, 600)), Some(24.0)).unwrap();
+        let svg = with(Some("800x600"), Some("24")).unwrap();
         // Letters of 24 pixels: everything is laid out at half the size.
         assert!(svg.starts_with("<svg viewBox=\"0 0 400 300\" width=\"800\" height=\"600\" role"), "{svg}");
+        // 80 mm are 302 pixels, and letters of 6 pt 8 pixels: laid out at one and a half times the size.
+        let svg = with(Some("80mmx80mm"), Some("6pt")).unwrap();
+        assert!(svg.starts_with("<svg viewBox=\"0 0 454 "), "{svg}");
+        assert!(svg.contains(" width=\"80mm\" height=\"80mm\" role"), "{svg}");
     }
 
     #[test]
     fn a_size_without_space_for_the_letters_is_refused() {
-        assert!(with(Some((300, 600)), None).unwrap_err().to_string().contains("at least 320"));
-        let error = with(Some((800, 100)), None).unwrap_err().to_string();
+        assert!(with(Some("300x600"), None).unwrap_err().to_string().contains("at least 320"));
+        let error = with(Some("800x100"), None).unwrap_err().to_string();
         assert!(error.contains("at least 170"), "{error}");
-        assert!(with(Some((800, 170)), None).is_ok());
+        assert!(with(Some("800x170"), None).is_ok());
     }
 
     #[test]

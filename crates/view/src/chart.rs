@@ -1,7 +1,8 @@
 //! Curves over the values of a field, with error bars, for sweeps and fits.
 //!
 //! Numbers are on a logarithmic axis where they span more than a factor of 16, else on a linear one. Other
-//! values (a congestion control) are at equal distances. The ticks are the values themselves.
+//! values (a congestion control) are at equal distances and have points without a line, side by side for
+//! several curves. The ticks are the values themselves.
 
 use crate::PlotOptions;
 use crate::axis::{Axis, Unit};
@@ -19,6 +20,10 @@ const TICK_SPACE: f64 = 50.0;
 const ROW: f64 = 20.0;
 /// Half the width of an error bar's ends.
 const WHISKER: f64 = 4.0;
+/// Distance of two curves' points over the same name, pixels at most.
+const BESIDE: f64 = 18.0;
+/// Radius of points without a line, pixels.
+const POINT: f64 = 4.5;
 const LOGARITHMIC_FROM: f64 = 16.0;
 
 /// A value of the horizontal axis.
@@ -76,6 +81,8 @@ pub struct Chart {
     pub up: String,
     /// The vertical axis's unit: `bit/s`, `B` or `s`; others have no prefix.
     pub unit: String,
+    /// What the error bars are; shown where there are any.
+    pub bars: String,
     /// The curves.
     pub curves: Vec<ChartCurve>,
 }
@@ -98,7 +105,7 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
     let positions = Positions::of(&chart.values, right);
     let mut canvas = Canvas::default();
     canvas.text(LEFT, 26.0, Anchor::Start, "title", &fit(&chart.title, 16.0, right - LEFT));
-    let top = draw_legend(&mut canvas, &chart.curves, 40.0, right);
+    let top = draw_legend(&mut canvas, &chart.curves, positions.are_names(), right);
     let axis = vertical_axis(chart, height);
     let heading = with_unit(&chart.up, &axis.unit);
     canvas.heading(LEFT, top + 13.0, &heading, "");
@@ -112,12 +119,17 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
     let placed: Vec<Vec<Placed>> = chart
         .curves
         .iter()
-        .map(|curve| curve.points.iter().map(|p| Some((positions.x(p.value), y(p.height)))).collect())
+        .enumerate()
+        .map(|(index, curve)| {
+            let beside = positions.beside(index, chart.curves.len());
+            curve.points.iter().map(|p| Some((positions.x(p.value) + beside, y(p.height)))).collect()
+        })
         .collect();
     let covered: Vec<usize> = (0..placed.len())
         .map(|index| placed[..index].iter().filter(|earlier| coincide(earlier, &placed[index])).count())
         .collect();
-    for index in (0..placed.len()).rev().filter(|index| covered[*index] > 0) {
+    let is_covered = |index: &usize| covered[*index] > 0 && !positions.are_names();
+    for index in (0..placed.len()).rev().filter(is_covered) {
         canvas.path(placed[index].iter().copied(), &halo_class(index, covered[index]));
     }
     let mut label_y = top + 12.0;
@@ -134,13 +146,16 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
             label_y += 16.0;
         }
         // Below an earlier curve that it coincides with there is a wide line already.
-        if covered[index] == 0 {
+        if positions.are_names() {
+            let points = placed[index].iter().flatten();
+            points.for_each(|(x, y)| canvas.circle(*x, *y, POINT, &format!("swatch box shade {class}")));
+        } else if covered[index] == 0 {
             canvas.path(placed[index].iter().copied(), &class);
             canvas.marks(placed[index].iter().flatten().copied(), &class);
         }
         for point in &curve.points {
             let Some((low, high)) = point.bar else { continue };
-            let x = positions.x(point.value);
+            let x = positions.x(point.value) + positions.beside(index, chart.curves.len());
             let bar = format!("swatch bar {class}");
             canvas.line(x, y(low), x, y(high), &bar);
             canvas.line(x - WHISKER, y(low), x + WHISKER, y(low), &bar);
@@ -150,8 +165,14 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
     canvas.line(LEFT, top + height, right, top + height, "axis");
     let middle = (LEFT + right) / 2.0;
     canvas.text(middle, top + height + 38.0, Anchor::Middle, "tick", &chart.across);
+    let has_bars = chart.curves.iter().flat_map(|curve| &curve.points).any(|point| point.bar.is_some());
+    let mut bottom = top + height + 50.0;
+    if has_bars && !chart.bars.is_empty() {
+        canvas.text(middle, bottom + 6.0, Anchor::Middle, "note", &fit(&chart.bars, TEXT, right - LEFT));
+        bottom += ROW;
+    }
     let label = format!("{} over {}", chart.up, chart.across);
-    canvas.finish(width, top + height + 50.0, &label, Some(&plot_css()))
+    canvas.finish(width, bottom, &label, Some(&plot_css()))
 }
 
 /// Horizontal positions of the values, in pixels.
@@ -198,6 +219,20 @@ impl Positions {
             Scale::Logarithmic { low, high } => (number / low).ln() / (high / low).ln(),
         };
         (0.0..=1.0).contains(&share).then(|| pixel(share, self.right))
+    }
+
+    fn are_names(&self) -> bool {
+        matches!(self.scale, Scale::Names)
+    }
+
+    /// How far right of a name the points of a curve are, pixels.
+    fn beside(&self, curve: usize, curves: usize) -> f64 {
+        if !self.are_names() || curves < 2 {
+            return 0.0;
+        }
+        let space = (self.right - LEFT - 32.0) / self.xs.len().max(1) as f64;
+        let distance = BESIDE.min(0.8 * space / curves as f64);
+        (curve as f64 - (curves - 1) as f64 / 2.0) * distance
     }
 
     fn x(&self, value: usize) -> f64 {
@@ -254,7 +289,9 @@ fn draw_values(canvas: &mut Canvas, values: &[ChartValue], positions: &Positions
     }
 }
 
-fn draw_legend(canvas: &mut Canvas, curves: &[ChartCurve], top: f64, right: f64) -> f64 {
+/// Draws the legend and returns its lower end.
+fn draw_legend(canvas: &mut Canvas, curves: &[ChartCurve], has_points: bool, right: f64) -> f64 {
+    let top = 40.0;
     if curves.iter().all(|curve| curve.label.is_empty()) {
         return top;
     }
@@ -265,7 +302,11 @@ fn draw_legend(canvas: &mut Canvas, curves: &[ChartCurve], top: f64, right: f64)
         if x > LEFT && x + needed > right {
             (x, y) = (LEFT, y + ROW);
         }
-        canvas.line(x, y + 8.0, x + 18.0, y + 8.0, &format!("swatch {}", series_class(index)));
+        let class = series_class(index);
+        match has_points {
+            true => canvas.circle(x + 9.0, y + 8.0, POINT, &format!("swatch box shade {class}")),
+            false => canvas.line(x, y + 8.0, x + 18.0, y + 8.0, &format!("swatch {class}")),
+        }
         canvas.text(x + 24.0, y + 12.0, Anchor::Start, "key-text", label);
         x += needed + 22.0;
     }
@@ -310,6 +351,7 @@ mod tests {
             values: values(&[10.0, 20.0]),
             up: "goodput".into(),
             unit: "bit/s".into(),
+            bars: "whiskers: what they are".into(),
             curves: vec![curve, same],
         });
         for part in [
@@ -320,6 +362,7 @@ mod tests {
             "swatch dot s0",
             "queue (packets)",
             "knee at 15 packets",
+            "whiskers: what they are",
             // Half way between the two points.
             "<circle cx=\"498.0\"",
             "path class=\"s1 halo\"",
@@ -329,5 +372,29 @@ mod tests {
         // One bar (a line and its two ends) and the circle.
         assert_eq!(svg.matches("class=\"swatch bar s0\"").count(), 4);
         assert!(!svg.contains("path class=\"s1\""), "it would cover the first curve");
+    }
+
+    #[test]
+    fn names_have_points_side_by_side_and_no_lines() {
+        let value = |text: &str| ChartValue { text: text.into(), number: None };
+        let point = |value: usize| ChartPoint { value, height: 1e6, bar: None };
+        let curve =
+            |label: &str| ChartCurve { label: label.into(), points: vec![point(0), point(1)], mark: None };
+        let shown = Chart {
+            values: vec![value("reno"), value("cubic")],
+            unit: "bit/s".into(),
+            bars: "whiskers".into(),
+            curves: vec![curve("10 ms"), curve("50 ms")],
+            ..Chart::default()
+        };
+        let svg = chart(&shown);
+        assert!(!svg.contains("<path class=\"s"), "a line between names: {svg}");
+        assert!(!svg.contains("whiskers"), "there are none");
+        // Two points and the legend's, for each curve; none covers another.
+        let mut circles: Vec<&str> = svg.lines().filter(|line| line.starts_with("<circle")).collect();
+        assert_eq!(circles.len(), 6);
+        circles.sort_unstable();
+        circles.dedup_by_key(|line| line.split("class").next());
+        assert_eq!(circles.len(), 6);
     }
 }

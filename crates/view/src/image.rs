@@ -11,7 +11,7 @@ use resvg::{
     usvg::{Options, Tree, fontdb::Database},
 };
 
-use crate::Error;
+use crate::{Error, length::PIXELS_PER_INCH};
 
 const FAMILY: &str = "DejaVu Sans";
 /// Pixels of the PNG per pixel of the SVG, for high-resolution screens and print.
@@ -44,12 +44,12 @@ pub fn png(svg: &str) -> Result<Vec<u8>, Error> {
     pixels.encode_png().map_err(|error| Error::Image(error.to_string()))
 }
 
-/// Converts an SVG to a PDF page with searchable text.
+/// Converts an SVG to a PDF page of its physical size, 96 pixels to the inch, with searchable text.
 ///
 /// # Errors
 /// Where the input is not an SVG, or a font cannot be embedded.
 pub fn pdf(svg: &str) -> Result<Vec<u8>, Error> {
-    let page = svg2pdf::PageOptions::default();
+    let page = svg2pdf::PageOptions { dpi: PIXELS_PER_INCH as f32 };
     svg2pdf::to_pdf(&read(svg)?, svg2pdf::ConversionOptions::default(), page)
         .map_err(|error| Error::Image(error.to_string()))
 }
@@ -100,6 +100,15 @@ mod tests {
         assert!(bytes.trim_ascii_end().ends_with(b"%%EOF"));
         let has = |what: &[u8]| bytes.windows(what.len()).any(|window| window == what);
         assert!(has(b"/MediaBox") && has(b"DejaVuSans") && has(b"/FontFile2"));
+    }
+
+    #[test]
+    fn a_pdf_page_has_the_physical_size() {
+        let picture = picture().replace("width=\"100\" height=\"40\"", "width=\"25.4mm\" height=\"0.5in\"");
+        let bytes = pdf(&picture).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        // 72 points are an inch.
+        assert!(text.contains("/MediaBox [0 0 72 36]"), "{}", &text[..text.len().min(2000)]);
     }
 
     #[test]

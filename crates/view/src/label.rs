@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use model::FairnessWeight;
 use schema::{EngineName, FlowSummary, RunSummary};
 
 /// One label per run: the variant where that is enough, else with the engine, the sweep and the repeat, else
@@ -85,11 +86,33 @@ impl CcNames {
     }
 }
 
+/// Round-trip times within this share of each other count as equal.
+const SAME_RTT: f64 = 0.05;
+
 /// Jain's index of a run as displayed; `None` with fewer than two TCP or XCP flows. The model treats each
-/// flow as alone, so it has none.
+/// flow as alone, so it has none. Where the flows' segment sizes or round-trip times differ, the index of goodputs
+/// weighted by them follows.
 pub(crate) fn fairness(run: &RunSummary) -> Option<String> {
-    let several = run.flows.iter().filter(|flow| flow.has_window()).count() > 1;
-    Some(format!("{:.3}", run.fairness_jain.filter(|_| several && run.engine != EngineName::Model)?))
+    let flows = || run.flows.iter().filter(|flow| flow.has_window());
+    let of_goodputs = run.fairness_jain.filter(|_| flows().count() > 1 && run.engine != EngineName::Model)?;
+    let spread = |values: &mut dyn Iterator<Item = f64>| {
+        let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), v| (low.min(v), high.max(v)));
+        if low > 0.0 && low.is_finite() { high / low - 1.0 } else { 0.0 }
+    };
+    let mtus_differ = spread(&mut flows().filter_map(|flow| Some(flow.mss_bytes? as f64))) > 0.0;
+    let rtts_differ = spread(&mut flows().filter_map(|flow| flow.min_rtt_us)) > SAME_RTT;
+    let weights = [
+        (mtus_differ, FairnessWeight::Mtu, "goodput / MSS"),
+        (rtts_differ, FairnessWeight::Rtt, "goodput x RTT"),
+        (mtus_differ && rtts_differ, FairnessWeight::MtuAndRtt, "goodput x RTT / MSS"),
+    ];
+    let mut text = format!("{of_goodputs:.3}");
+    for (_, weight, name) in weights.into_iter().filter(|(differs, ..)| *differs) {
+        if let Some(index) = weight.index(run) {
+            text.push_str(&format!(", of {name} {index:.3}"));
+        }
+    }
+    Some(text)
 }
 
 fn variant(run: &RunSummary) -> &str {
@@ -137,6 +160,14 @@ mod tests {
         assert_eq!(fairness(&alone), None);
         alone.flows.push(seven);
         assert_eq!(fairness(&alone).unwrap(), "1.000");
+        for (flow, mss, rtt, goodput) in [(0, 1448, 10e3, 8e6), (1, 8948, 40e3, 4e6)] {
+            let flow = &mut alone.flows[flow];
+            (flow.mss_bytes, flow.min_rtt_us, flow.goodput_bps) = (Some(mss), Some(rtt), Some(goodput));
+        }
+        assert_eq!(
+            fairness(&alone).unwrap(),
+            "1.000, of goodput / MSS 0.580, of goodput x RTT 0.900, of goodput x RTT / MSS 0.793"
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use schema::{EngineName, PublishedResult};
 
 use crate::{
     reproduction::{FigurePart, Reproduced, ReproducedFigure, figures},
-    table::{UNKNOWN, kernels, table, texts},
+    table::{UNKNOWN, fitted, kernels, texts},
     words,
 };
 
@@ -111,17 +111,15 @@ fn all_remarks(results: &[Reproduced]) -> Vec<(String, String)> {
 }
 
 /// The figures in their parts, then remarks (claims, contradictions, reasons), then the results without runs.
-pub fn reproduced(results: &[Reproduced]) -> String {
+pub fn reproduced(results: &[Reproduced], width: Option<usize>) -> String {
     let mut out = String::new();
     for part in FigurePart::ALL {
         let rows = rows(results, part);
         if rows.len() > 1 {
-            let last = rows[0].len() - 1;
             let is_number = |name: &String| !["ID", "FIGURE", "KIND", "VERDICT"].contains(&name.as_str());
             let right: Vec<bool> = rows[0].iter().map(is_number).collect();
-            debug_assert_eq!(right.len(), last + 1);
             let gap = if out.is_empty() { "" } else { "\n" };
-            let _ = write!(out, "{gap}{}\n{}", part.title(), table(&rows, &right));
+            let _ = write!(out, "{gap}{}\n{}", part.title(), fitted(rows, &right, width, &["KIND"]));
         }
     }
     let remarks = all_remarks(results);
@@ -132,7 +130,7 @@ pub fn reproduced(results: &[Reproduced]) -> String {
     let facts = facts(results);
     if facts.len() > 1 {
         let gap = if out.is_empty() { "" } else { "\n" };
-        let _ = write!(out, "{gap}{}", table(&facts, &[false; 4]));
+        let _ = write!(out, "{gap}{}", fitted(facts, &[false; 4], width, &[]));
     }
     out
 }

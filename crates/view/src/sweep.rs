@@ -11,6 +11,9 @@ use crate::table::{UNKNOWN, or_unknown, texts};
 use crate::text_table::drop_columns;
 use crate::{number, words};
 
+/// What the error bars of a sweep's points are.
+const BARS: &str = "Whiskers: 95 % confidence interval";
+
 /// The points of a sweep, one per line, and the knees. Whole columns are left out where a terminal of `width`
 /// characters is narrower.
 pub fn sweep(sweep: &Sweep, width: Option<usize>) -> String {
@@ -155,6 +158,7 @@ pub fn chart_of_sweep(sweep: &Sweep) -> Chart {
         values,
         up: axis_name::title(&sweep.metric),
         unit: sweep.unit.clone(),
+        bars: BARS.into(),
         curves,
     }
 }
@@ -255,6 +259,7 @@ pub fn chart_of_fit(fit: &Fit) -> Chart {
         values,
         up: "Relative error (%)".into(),
         unit: "1".into(),
+        bars: String::new(),
         curves,
     }
 }

@@ -13,7 +13,7 @@ use crate::text_table::{drop_columns, line_width, without_control};
 use crate::{events, number, words};
 
 pub use crate::run_list::{RunColumns, runs};
-pub use crate::text_table::{table, wrapped};
+pub use crate::text_table::{fitted, table, wrapped};
 
 /// How a figure is printed.
 type Print = fn(f64) -> String;
@@ -110,7 +110,7 @@ pub fn compare(comparison: &Comparison, width: Option<usize>) -> String {
 }
 
 /// The published figures beside those of the engines.
-pub fn published(results: &[PublishedResult]) -> String {
+pub fn published(results: &[PublishedResult], width: Option<usize>) -> String {
     if results.is_empty() {
         return String::new();
     }
@@ -154,7 +154,7 @@ pub fn published(results: &[PublishedResult]) -> String {
     let last = rows[0].len() - 1;
     let right: Vec<bool> = (0..=last).map(|column| column > 1 && column != last).collect();
     reasons.dedup();
-    table(&rows, &right) + &reasons.concat()
+    fitted(rows, &right, width, &[]) + &reasons.concat()
 }
 
 /// Removes the columns of engines without figures: those from `first` on, except the last.
@@ -224,9 +224,8 @@ pub fn results(runs: &[RunSummary], width: Option<usize>) -> String {
     }
     // The verdict and the shares of all causes follow in the explanations.
     let is_text = |name: &String| matches!(name.as_str(), "RUN" | "FLOW" | "CC" | "LIMITED BY");
-    let mut right: Vec<bool> = rows[0].iter().map(|name| !is_text(name)).collect();
-    drop_columns(&mut rows, &mut right, width, &["STEADY", "99 %", "MIN RTT", "LIMITED BY", "CC"]);
-    let mut out = table(&rows, &right);
+    let right: Vec<bool> = rows[0].iter().map(|name| !is_text(name)).collect();
+    let mut out = fitted(rows, &right, width, &["STEADY", "99 %", "MIN RTT", "LIMITED BY", "CC"]);
     for (run, label) in runs.iter().zip(&labels) {
         if let Some(index) = fairness(run) {
             out.push_str(&format!("fairness of {label} (Jain's index): {index}\n"));
@@ -316,9 +315,8 @@ pub fn datagrams(runs: &[RunSummary], width: Option<usize>) -> String {
     if rows.len() == 1 {
         return String::new();
     }
-    let mut right = vec![false, false, true, true, true, true, true, true];
-    drop_columns(&mut rows, &mut right, width, &["LOST", "SENT", "JITTER", "MEAN DELAY"]);
-    table(&rows, &right)
+    let right = [false, false, true, true, true, true, true, true];
+    fitted(rows, &right, width, &["LOST", "SENT", "JITTER", "MEAN DELAY"])
 }
 
 /// A flow's figures, evidence and remedy.
@@ -403,8 +401,7 @@ fn links(run: &RunSummary, width: Option<usize>) -> String {
         *events = false;
     }
     let first = ["MEAN QUEUE", "LOST (LINK)", "SENT", "MAX QUEUE", "RATE", "UTILIZATION"];
-    drop_columns(&mut rows, &mut right, width, &first);
-    table(&rows, &right)
+    fitted(rows, &right, width, &first)
 }
 
 fn quality(run: &RunSummary) -> String {

@@ -3,6 +3,9 @@
 /// Longest word that counts as the unit of a number before it, characters.
 const MAX_UNIT_LENGTH: usize = 5;
 
+/// Cells are not broken into lines shorter than this, characters.
+const MIN_TEXT_WIDTH: usize = 9;
+
 /// Drops whole columns, in the order of the headers `first`, until the lines of a table have at most `width`
 /// characters. All columns stay without a width. `right` has an entry for each column.
 pub(crate) fn drop_columns(
@@ -64,10 +67,101 @@ pub fn table(rows: &[Vec<String>], right: &[bool]) -> String {
     out
 }
 
+/// A table that is at most `width` characters wide, where its words allow it: it drops the columns of the headers
+/// `first`, then breaks the texts within cells, and at last shows each row as a block with a line per column.
+pub fn fitted(mut rows: Vec<Vec<String>>, right: &[bool], width: Option<usize>, first: &[&str]) -> String {
+    let mut right = right.to_vec();
+    drop_columns(&mut rows, &mut right, width, first);
+    let Some(width) = width.filter(|width| line_width(&rows) > *width) else { return table(&rows, &right) };
+    match broken_cells(&rows, &right, width) {
+        Some(rows) => table(&rows, &right),
+        None => blocks(&rows, width),
+    }
+}
+
+/// The rows with the texts of their left-aligned cells broken into several lines so that all fit; `None` where they
+/// cannot.
+fn broken_cells(rows: &[Vec<String>], right: &[bool], width: usize) -> Option<Vec<Vec<String>>> {
+    let mut target = widths(rows);
+    let longest_word = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        let parts = |cell: &String| -> Vec<usize> {
+            words(cell).iter().flat_map(|word| path_parts(word)).map(|part| part.chars().count()).collect()
+        };
+        cells.flat_map(parts).max().unwrap_or(0)
+    };
+    let least: Vec<usize> = (0..target.len())
+        .map(|column| match right.get(column) {
+            Some(true) => target[column],
+            _ => longest_word(column).max(MIN_TEXT_WIDTH).min(target[column]),
+        })
+        .collect();
+    let gaps = 2 * target.iter().filter(|width| **width > 0).count().saturating_sub(1);
+    while target.iter().sum::<usize>() + gaps > width {
+        let spare = |column: &usize| target[*column] - least[*column];
+        let widest =
+            (0..target.len()).filter(|column| spare(column) > 0).max_by_key(|column| target[*column])?;
+        target[widest] -= 1;
+    }
+    let mut out = Vec::new();
+    for row in rows {
+        let cells: Vec<Vec<String>> =
+            row.iter().zip(&target).map(|(cell, width)| lines_of(cell, *width)).collect();
+        let height = cells.iter().map(Vec::len).max().unwrap_or(1);
+        let line = |at: usize| cells.iter().map(|cell| cell.get(at).cloned().unwrap_or_default()).collect();
+        out.extend((0..height).map(line));
+    }
+    Some(out)
+}
+
+/// A text in lines of at most `width` characters, broken at spaces.
+fn lines_of(text: &str, width: usize) -> Vec<String> {
+    let mut out = String::new();
+    wrap_line(&mut out, text, 0, width);
+    out.lines().flat_map(|line| broken_path(line, width)).collect()
+}
+
+/// The parts of a word between which it may be broken: the keys of a path such as `flows.bulk.goodput`.
+fn path_parts(word: &str) -> Vec<&str> {
+    match word.starts_with(|c: char| c.is_ascii_lowercase()) {
+        true => word.split_inclusive('.').collect(),
+        false => vec![word],
+    }
+}
+
+/// A line that is a path longer than `width`, in several lines.
+fn broken_path(line: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let parts = if line.chars().count() <= width { vec![line] } else { path_parts(line) };
+    for part in parts {
+        let last = lines.last_mut().expect("begins with one");
+        match last.is_empty() || last.chars().count() + part.chars().count() <= width {
+            true => last.push_str(part),
+            false => lines.push(part.to_owned()),
+        }
+    }
+    lines
+}
+
+/// Each row as a block: its first cell, and below it a line for each other cell with its header.
+fn blocks(rows: &[Vec<String>], width: usize) -> String {
+    let Some((header, body)) = rows.split_first() else { return String::new() };
+    let names = header.iter().skip(1).map(|name| name.chars().count()).max().unwrap_or(0);
+    let mut out = String::new();
+    for row in body {
+        let mut cells = row.iter().map(|cell| without_control(cell).replace('\n', ""));
+        out.push_str(&format!("{}\n", cells.next().unwrap_or_default()));
+        for (name, cell) in header.iter().skip(1).zip(cells).filter(|(_, cell)| !cell.is_empty()) {
+            out.push_str(&wrapped(&format!("  {name:<names$}  {cell}"), width));
+        }
+    }
+    out
+}
+
 /// Breaks the sentences of a text at spaces into lines of at most `width` characters, each below the
 /// beginning of the first. A sentence in the last column of a table (two spaces or more between columns)
-/// stays in its column. Stay whole: commands (the indented lines without columns below a line that ends with
-/// a colon), and lines whose last column has less than a third of the width.
+/// stays in its column; where that has less than a third of the width or a longer word, it begins on the next line. Commands stay
+/// whole (the indented lines without columns below a line that ends with a colon).
 pub fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut command_indent = None;
@@ -78,15 +172,33 @@ pub fn wrapped(text: &str, width: usize) -> String {
         if !is_command {
             command_indent = line.trim_end().ends_with(':').then_some(indent);
         }
-        let start = sentence_start(line);
-        if line.chars().count() <= width || is_command || start > width * 7 / 10 {
+        if is_command {
             out.push_str(line);
         } else {
-            wrap_line(&mut out, line, start, width);
+            wrap_columns(&mut out, line, width);
         }
         out.push('\n');
     }
     out
+}
+
+/// Appends a line of a table or a sentence, broken into lines of at most `width` characters.
+fn wrap_columns(out: &mut String, line: &str, width: usize) {
+    let start = sentence_start(line);
+    if line.chars().count() <= width {
+        return out.push_str(line);
+    }
+    let column = line.trim_end().rfind("  ").map_or(0, |at| at + 2);
+    let is_indent = line[..column].trim().is_empty();
+    let longest_word = words(&line[column..]).into_iter().map(|word| word.chars().count()).max().unwrap_or(0);
+    if (start <= width * 7 / 10 && start + longest_word <= width) || is_indent {
+        return wrap_line(out, line, start, width);
+    }
+    wrap_columns(out, line[..column].trim_end(), width);
+    let indent = line.len() - line.trim_start().len();
+    let indent = " ".repeat((indent + 4).min(width / 3));
+    out.push('\n');
+    wrap_line(out, &format!("{indent}{}", &line[column..]), indent.len(), width);
 }
 
 /// The character at which the last column of a line begins, after a list's mark.
@@ -193,8 +305,34 @@ mod tests {
             wrapped(listed, 24),
             "ok  timer  sleeps end\n           53 us late,\n           as a rule\n"
         );
-        let wide = "ID     GOODPUT  LIMITED BY\n";
-        assert_eq!(wrapped(wide, 20), wide);
+        let narrow = "  gain = 2.88671875  how far the window grows\n";
+        assert_eq!(wrapped(narrow, 24), "  gain = 2.88671875\n      how far the window\n      grows\n");
+    }
+
+    #[test]
+    fn a_table_drops_columns_then_breaks_cells_then_stacks() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = vec![row(["ID", "FIGURE", "SIM"]), row(["L8", "goodput of the whole run", "4.39 Gb/s"])];
+        let fitted = |width, drop: &[&str]| fitted(rows.clone(), &[false, false, true], width, drop);
+        assert_eq!(fitted(None, &["ID"]), fitted(Some(39), &[]));
+        assert_eq!(
+            fitted(Some(35), &["ID"]),
+            "FIGURE                          SIM\ngoodput of the whole run  4.39 Gb/s\n"
+        );
+        assert_eq!(
+            fitted(Some(30), &[]),
+            "ID  FIGURE                SIM\nL8  goodput of the  4.39 Gb/s\n    whole run\n"
+        );
+        assert_eq!(
+            fitted(Some(20), &[]),
+            "L8\n  FIGURE  goodput of\n          the whole\n          run\n  SIM     4.39 Gb/s\n"
+        );
+    }
+
+    #[test]
+    fn paths_are_broken_between_their_keys() {
+        assert_eq!(lines_of("tuned: flows.bulk.goodput", 12), ["tuned:", "flows.bulk.", "goodput"]);
+        assert_eq!(lines_of("4.39 Gb/s", 4), ["4.39 Gb/s"]);
     }
 
     #[test]

@@ -59,8 +59,8 @@ fn udp_flows_have_a_separate_table() {
 #[test]
 fn published() {
     let loaded = [synthetic::run("default", 1, 10.6e6)];
-    insta::assert_snapshot!(table::published(&synthetic::summary_of(&loaded).published));
-    assert_eq!(table::published(&[]), "");
+    insta::assert_snapshot!(table::published(&synthetic::summary_of(&loaded).published, None));
+    assert_eq!(table::published(&[], None), "");
 }
 
 #[test]

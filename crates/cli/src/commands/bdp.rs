@@ -63,11 +63,11 @@ pub fn run(args: &BdpArgs, json: bool) -> anyhow::Result<()> {
     for group in groups {
         lines.push(format!("\n{}", group.title));
         for figure in group.figures {
-            lines.push(format!("  {:<36} {}", figure.name, figure.text));
+            lines.push(format!("  {:<36}  {}", figure.name, figure.text));
             lines.extend(wrap(&figure.sentence, width - 6).iter().map(|line| format!("      {line}")));
         }
     }
-    output::text(&lines.join("\n"))
+    output::prose(&lines.join("\n"))
 }
 
 fn inputs(args: &BdpArgs) -> anyhow::Result<ReportInputs> {

@@ -1,17 +1,25 @@
 //! The options of pictures: size, letters and style.
 
+use std::ops::RangeInclusive;
+
 use clap::{Args, ValueEnum};
-use view::{Appearance, PictureStyle};
+use view::{Appearance, Length, PictureStyle};
+
+/// Longest side, pixels.
+const MAX_PIXELS: f64 = 10_000.0;
+/// Sizes of letters, pixels.
+const FONT_PIXELS: RangeInclusive<f64> = 6.0..=60.0;
 
 /// Options of commands that draw a picture.
 #[derive(Debug, Args)]
 pub struct PictureArgs {
-    /// Width and height in pixels, as in 960x540 [default: 960, and as high as needed]
+    /// Width and height, as in 960x540 (pixels) or 85mmx60mm; units px, pt, mm, cm, in [default: 960, and as
+    /// high as needed]
     #[arg(long, value_name = "WxH", value_parser = parse_size)]
-    size: Option<(u32, u32)>,
-    /// Size of letters in pixels; lines grow with it [default: 12]
-    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u8).range(6..=60))]
-    font_size: Option<u8>,
+    size: Option<(Length, Length)>,
+    /// Size of letters, as in 12 (pixels) or 8pt; lines grow with it [default: 12]
+    #[arg(long, value_name = "SIZE", value_parser = parse_font_size)]
+    font_size: Option<Length>,
     /// Style: screen, or paper (black on white, thin lines, dashes, no background)
     #[arg(long, value_enum, default_value_t = Style::Screen)]
     style: Style,
@@ -29,7 +37,7 @@ impl PictureArgs {
     pub fn appearance(&self) -> Appearance {
         Appearance {
             size: self.size,
-            font_size: self.font_size.map(f64::from),
+            font_size: self.font_size,
             style: match self.style {
                 Style::Screen => PictureStyle::Screen,
                 Style::Paper => PictureStyle::Paper,
@@ -43,14 +51,21 @@ impl PictureArgs {
     }
 }
 
-/// Parses `960x540`.
-fn parse_size(text: &str) -> Result<(u32, u32), String> {
-    let parsed = text
-        .split_once('x')
-        .and_then(|(width, height)| Some((width.trim().parse().ok()?, height.trim().parse().ok()?)));
-    match parsed {
-        Some((width @ 1..=10_000, height @ 1..=10_000)) => Ok((width, height)),
-        _ => Err(format!("{text:?} is not WIDTHxHEIGHT in pixels up to 10000, as in 960x540")),
+/// Parses `960x540`, `85mmx60mm`.
+fn parse_size(text: &str) -> Result<(Length, Length), String> {
+    let size = Length::parse_pair(text)?;
+    match [size.0, size.1].iter().all(|length| (1.0..=MAX_PIXELS).contains(&length.pixels())) {
+        true => Ok(size),
+        false => Err(format!("{text:?}: a side has 1 to {MAX_PIXELS} pixels (96 per inch)")),
+    }
+}
+
+/// Parses `12`, `8pt`.
+fn parse_font_size(text: &str) -> Result<Length, String> {
+    let size: Length = text.parse()?;
+    match FONT_PIXELS.contains(&size.pixels()) {
+        true => Ok(size),
+        false => Err(format!("{text:?}: letters have 6 to 60 pixels, which is 4.5pt to 45pt")),
     }
 }
 
@@ -59,10 +74,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
-        assert_eq!(parse_size("960x540"), Ok((960, 540)));
-        for text in ["960", "0x5", "960*540", "-1x5", "960x20000", ""] {
-            assert!(parse_size(text).is_err(), "{text}");
-        }
+    fn sizes_have_limits() {
+        assert!(parse_size("96x1in").unwrap_err().contains("96inx1in"));
+        assert_eq!(parse_size("960x540").unwrap().0.pixels(), 960.0);
+        assert!(parse_size("960x20000").is_err() && parse_size("5mx5m").is_err());
+        assert!(parse_size("3mx3m").is_err() && parse_size("0.1mmx5mm").is_err());
+        assert_eq!(parse_font_size("9pt").unwrap().pixels(), 12.0);
+        assert!(parse_font_size("4pt").is_err() && parse_font_size("61").is_err());
     }
 }

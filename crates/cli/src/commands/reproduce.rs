@@ -104,7 +104,7 @@ pub fn run(
     let printed = match json {
         true => output::json(&document(&lab::host_info(), &results, &summaries, &plan.skipped)),
         false => {
-            let mut text = view::reproduced_tables::reproduced(&results);
+            let mut text = view::reproduced_tables::reproduced(&results, output::width());
             plan.skipped.iter().for_each(|left| text.push_str(&format!("not run: {left}\n")));
             output::prose(&text)
         }

@@ -216,7 +216,7 @@ fn text(summary: &Summary, runs_dir: &Path, is_default: bool, report: Option<&Pa
     }
     text.push_str(&lines.concat());
     if !summary.published.is_empty() {
-        text.push_str(&view::table::published(&summary.published));
+        text.push_str(&view::table::published(&summary.published, width));
     }
     if let Some(report) = report {
         text.push_str(&format!("report: {}\n", report.display()));

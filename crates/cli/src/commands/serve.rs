@@ -144,6 +144,9 @@ pub struct ServeArgs {
         help_heading = "Clients"
     )]
     affinity: Vec<usize>,
+    /// Also serve clients of iperf 2 (`iperf -c`), TCP and UDP, on this port
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "5001", conflicts_with_all = ["one_off", "token", "authorized_users_path"], help_heading = "iperf 2")]
+    iperf2: Option<u16>,
     /// Run in the background
     #[arg(short = 'D', long)]
     daemon: bool,
@@ -173,23 +176,38 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
     output::queue(Finish::AtOnce)?;
     end_within_deadline(stop.clone(), args.unattended.pidfile().map(Path::to_path_buf))?;
     console.note(&format!("listening on {}", server.address()));
-    let Some(port) = args.stamp else {
-        unattended::is_serving();
-        return Ok(server.run(&stop, &console)?);
+    let reflector = match args.stamp {
+        Some(port) => {
+            let key = args.stamp_key.as_deref().map(commands::probe::stamp_key).transpose()?;
+            let reflector = Reflector::bind(server.address().ip(), port, key)?;
+            console
+                .note(&format!("reflecting STAMP packets on UDP port {}", reflector.port().unwrap_or(port)));
+            Some(reflector)
+        }
+        None => None,
     };
-    let key = args.stamp_key.as_deref().map(commands::probe::stamp_key).transpose()?;
-    let reflector = Reflector::bind(server.address().ip(), port, key)?;
-    console.note(&format!("reflecting STAMP packets on UDP port {}", reflector.port().unwrap_or(port)));
+    let iperf2 = args.iperf2.map(|port| iperf2::Server::bind(args.iperf2_options(port))).transpose()?;
+    if let Some(iperf2) = &iperf2 {
+        console.note(&format!("listening on {} for iperf 2", iperf2.address()?));
+    }
     unattended::is_serving();
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let reflecting = scope.spawn(|| reflector.run(&ended));
+        let reflecting = reflector.as_ref().map(|reflector| scope.spawn(|| reflector.run(&ended)));
+        let serving = iperf2.as_ref().map(|iperf2| scope.spawn(|| iperf2.run(&ended, &console)));
         let served = server.run(&stop, &console);
         ended.store(true, Ordering::Release);
-        let reflected = reflecting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let reflected = reflecting.map(joined);
+        let served_iperf2 = serving.map(joined);
         served?;
-        Ok(reflected?)
+        served_iperf2.transpose()?;
+        Ok(reflected.transpose().map(drop)?)
     })
+}
+
+/// The result of a thread, whose panic continues here.
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Ends the program a while after `stop` is set, even if threads are blocked (a file on a stalled disk).
@@ -211,6 +229,34 @@ fn end_within_deadline(stop: Arc<AtomicBool>, pidfile: Option<PathBuf>) -> anyho
 }
 
 impl ServeArgs {
+    /// The server of iperf 2's protocol, at the same address.
+    fn iperf2_options(&self, port: u16) -> iperf2::ServerOptions {
+        let usual = iperf2::ServerOptions::new(port);
+        let (bind, device) = match &self.bind {
+            Some((address, device)) => (Some(*address), device.clone().or_else(|| self.bind_dev.clone())),
+            None => (None, self.bind_dev.clone()),
+        };
+        iperf2::ServerOptions {
+            bind,
+            device,
+            ip: self.ip(),
+            interval: self.interval,
+            header_timeout: self.phase_timeout,
+            idle_timeout: self.rcv_timeout.min(usual.idle_timeout),
+            max_duration: self.server_max_duration.unwrap_or(usual.max_duration),
+            pin: self.affinity.clone(),
+            ..usual
+        }
+    }
+
+    fn ip(&self) -> Option<IpVersion> {
+        match (self.version4, self.version6) {
+            (true, _) => Some(IpVersion::V4),
+            (_, true) => Some(IpVersion::V6),
+            _ => None,
+        }
+    }
+
     fn options(&self) -> anyhow::Result<ServerOptions> {
         let (bind, device) = match &self.bind {
             Some((address, device)) => (Some(*address), device.clone().or_else(|| self.bind_dev.clone())),
@@ -233,11 +279,7 @@ impl ServeArgs {
             bind,
             device,
             port: self.port,
-            ip: match (self.version4, self.version6) {
-                (true, _) => Some(IpVersion::V4),
-                (_, true) => Some(IpVersion::V6),
-                _ => None,
-            },
+            ip: self.ip(),
             clients: usize::from(self.clients),
             queue: usize::from(self.queue),
             queue_timeout: self.queue_timeout,

@@ -33,6 +33,8 @@ pub(super) enum Progress {
     Complete(Cookie),
     /// The connection is closed, or the bytes are not a cookie.
     Invalid,
+    /// The bytes are the header of an iperf 2 client.
+    Iperf2,
 }
 
 impl Greeting {
@@ -52,12 +54,27 @@ impl Greeting {
                 Err(_) => return Progress::Invalid,
             }
         }
-        Cookie::from_wire(self.bytes).map_or(Progress::Invalid, Progress::Complete)
+        match Cookie::from_wire(self.bytes) {
+            Some(cookie) => Progress::Complete(cookie),
+            None if is_iperf2_header(&self.bytes) => Progress::Iperf2,
+            None => Progress::Invalid,
+        }
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Whether the first bytes are the header of an iperf 2 client (version 2.0.10 or newer, or with `-d` or `-r`): flags that
+/// announce a header, then a number of streams and a port.
+fn is_iperf2_header(bytes: &[u8; COOKIE_BYTES]) -> bool {
+    // Older ones send only data, the digits in turn.
+    if bytes.starts_with(b"0123456789") {
+        return true;
+    }
+    let announces = bytes[0] & 0xc0 != 0 && !bytes[0].is_ascii_lowercase();
+    announces && bytes[4..6] == [0, 0] && bytes[8..10] == [0, 0]
 }
 
 /// Sends a client ACCESS_DENIED; the connection is closed when the socket is dropped.

@@ -56,6 +56,8 @@ const ADMISSIONS_MAX: usize = 256;
 const UNKNOWN_DURATION: Duration = Duration::from_secs(1);
 /// Maximum number of datagrams that are read before other sockets are served.
 const MAX_DATAGRAMS_PER_TURN: usize = 64;
+/// Connections of iperf 2 clients are reported at most this often.
+const IPERF2_NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause in accepting connections after a failure, for example when there are no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -122,6 +124,7 @@ impl Server {
                 begun: 0,
                 last_begun: BTreeMap::new(),
                 usual: UNKNOWN_DURATION,
+                iperf2_noted: None,
                 accept_after: Instant::now(),
             };
             let ran = router.run(scope);
@@ -172,6 +175,8 @@ struct Router<'scope, 'env> {
     last_begun: BTreeMap<IpAddr, u64>,
     /// Moving average of the duration of tests.
     usual: Duration,
+    /// When an iperf 2 client was last reported.
+    iperf2_noted: Option<Instant>,
     accept_after: Instant,
 }
 
@@ -271,6 +276,18 @@ impl<'scope, 'env> Router<'scope, 'env> {
         }
     }
 
+    /// An iperf 2 client understands no reply: its connection is closed, and the operator learns why.
+    fn note_iperf2(&mut self, peer: SocketAddr) {
+        if self.iperf2_noted.is_none_or(|noted| noted.elapsed() >= IPERF2_NOTE_INTERVAL) {
+            self.iperf2_noted = Some(Instant::now());
+            self.observer.note(&format!(
+                "{}: closed the connection of an iperf 2 client, whose protocol is another one: use an iperf3 client, or \
+                 longfat serve --iperf2 and port 5001",
+                SocketAddr::new(peer.ip().to_canonical(), peer.port())
+            ));
+        }
+    }
+
     /// Reads from the greetings that are ready, and drops those that have timed out.
     fn read_greetings(&mut self, ready: &[bool]) {
         let timeout = self.server.options.phase_timeout;
@@ -283,6 +300,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
             match progress {
                 Progress::Partial if greeting.since.elapsed() < timeout => self.greetings.push_back(greeting),
                 Progress::Partial | Progress::Invalid => {}
+                Progress::Iperf2 => self.note_iperf2(greeting.peer),
                 Progress::Complete(cookie) => self.route(greeting, cookie),
             }
         }

@@ -193,7 +193,7 @@ impl Session<'_> {
         report.start = Some(start);
 
         let mut data_phase =
-            DataPhase::new(&mut running, control, &spec, self.bounds(&spec), &mut observer, self.stop);
+            DataPhase::new(&mut running, Some(control), &spec, self.bounds(&spec), &mut observer, self.stop);
         let ended = data_phase.run();
         let mut end = data_phase.now();
         let DataPhase { counter, intervals, .. } = data_phase;
@@ -373,6 +373,7 @@ impl Session<'_> {
         let allowed = options.max_duration.map_or(MAX_TEST_DURATION, |limit| limit + options.phase_timeout);
         let code = if requested <= allowed { Code::RECEIVE_MESSAGE } else { Code::EXPIRED };
         DataBounds {
+            ends_with_streams: false,
             decides_end: false,
             idle: Some(options.data_timeout),
             max_duration: Some((requested.min(allowed), code)),

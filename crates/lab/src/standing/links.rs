@@ -206,7 +206,9 @@ impl Links {
         let end = &mut self.0[index].ends[side];
         match (action, end.has_ingress) {
             (QdiscAction::Add, true) => {
-                return Err("a qdisc exists already (Exclusivity flag on, cannot modify)".into());
+                return Err(format!(
+                    "File exists: {device} has an ingress qdisc already; tc filter add dev {device} parent ffff: adds a policer"
+                ));
             }
             (QdiscAction::Delete, false) => return Err("no ingress qdisc".into()),
             (QdiscAction::Delete, true) => (end.has_ingress, end.police) = (false, None),

@@ -45,7 +45,11 @@ pub(crate) fn change_classes(
     };
     let there = htb.classes.iter().position(|c| c.minor == class.class);
     match (action, there, parameters) {
-        (QdiscAction::Add, Some(_), _) => return Err(format!("class {class} exists already")),
+        (QdiscAction::Add, Some(_), _) => {
+            return Err(format!(
+                "File exists: there is a class {class} already; tc class change sets its parameters"
+            ));
+        }
         (QdiscAction::Change | QdiscAction::Delete, None, _) => return Err(format!("no class {class}")),
         (QdiscAction::Delete, Some(at), _) => {
             if has_children || htb.classes.iter().any(|c| c.parent == class.class) {
@@ -102,9 +106,7 @@ pub(crate) fn change_qdiscs(
     };
     let there = qdiscs.iter().position(|q| q.parent == parent);
     match (action, there) {
-        (QdiscAction::Add, Some(_)) => {
-            return Err("a qdisc exists already (Exclusivity flag on, cannot modify)".into());
-        }
+        (QdiscAction::Add, Some(at)) => return Err(exists(&qdiscs[at], kind.as_ref())),
         (QdiscAction::Change | QdiscAction::Delete, None) => {
             return Err("no such qdisc (cannot find specified qdisc on specified device)".into());
         }
@@ -131,12 +133,30 @@ pub(crate) fn change_qdiscs(
             let free = (0x8001..).find(|h| qdiscs.iter().all(|q| q.handle != *h)).unwrap_or(0x8001);
             let handle = handle.unwrap_or(free);
             if qdiscs.iter().any(|q| q.handle == handle) {
-                return Err(format!("qdisc {handle:x}: exists already"));
+                return Err(format!(
+                    "File exists: there is a qdisc {handle:x}: already; choose another handle"
+                ));
             }
             qdiscs.push(Qdisc { handle, parent, kind: kind.ok_or("no qdisc given")? });
         }
     }
     Ok(())
+}
+
+/// The error of tc for a position that has a qdisc, and the command to use instead of `add`.
+fn exists(there: &Qdisc, new: Option<&QdiscKind>) -> String {
+    let instead = match new {
+        Some(new) if new.name() == there.kind.name() => {
+            "tc qdisc change sets its parameters, tc qdisc replace sets all anew"
+        }
+        _ => "tc qdisc replace puts another in its place, tc qdisc del removes it",
+    };
+    let position = if there.parent.is_none() { "root " } else { "" };
+    format!(
+        "File exists: there is a {position}qdisc already, {} {:x}: (Exclusivity flag on, cannot modify); {instead}",
+        there.kind.name(),
+        there.handle
+    )
 }
 
 /// The name of the qdisc with this handle.

@@ -21,6 +21,7 @@ pub fn send(tests: &mut TestSeries, plan: &DatagramPlan) -> Result<Option<Burst>
         block: Some(Bytes(plan.payload.into())),
         is_even: plan.is_even,
         congestion: None,
+        part_of: Some("diagnosis"),
     };
     let Some(done) = tests.run(&test)? else { return Ok(None) };
     let Some(end) = done.report.end.as_ref().and_then(|end| end.streams.first()) else { return Ok(None) };

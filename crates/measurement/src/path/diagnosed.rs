@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use diagnosis::{Observed, Options, Ranking};
+use diagnosis::{Kind, Observed, Options, Ranking};
 use tune::{Goal, HostFacts};
 use units::{BitRate, Time, three_digits};
 
@@ -54,6 +54,17 @@ pub struct Diagnosis {
     pub device: Option<String>,
     /// The limits, most severe first.
     pub ranking: Ranking,
+}
+
+/// A binding limit at the other host, which tuning this host does not change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemedyElsewhere {
+    /// The other host.
+    pub host: String,
+    /// The limit.
+    pub kind: Kind,
+    /// The command that changes it there, or the advice where there is no single command.
+    pub change: String,
 }
 
 /// A diagnosis that has not begun.
@@ -113,6 +124,28 @@ impl Diagnosis {
             device: self.device.clone(),
             lower: false,
         })
+    }
+}
+
+impl Diagnosis {
+    /// What to change at the other host, if the limit that binds (the first of `ranking`) is there.
+    pub fn remedy_elsewhere(&self, ranking: &Ranking) -> Option<RemedyElsewhere> {
+        let limit = ranking.limits.first().filter(|limit| limit.measured)?;
+        let host = limit.host.clone().filter(|host| *host == self.options.to)?;
+        let of_limit = limit
+            .change
+            .as_ref()
+            .map(|change| change.strip_prefix(&format!("on {host}: ")).unwrap_or(change).to_owned());
+        // Without the other host's settings the limit has no values: its own longfat reads them.
+        let tune = || {
+            let goal = self.tuning_goal().filter(|_| limit.kind == Kind::ReceiveBuffer)?;
+            let mbit = goal.rate.0.div_ceil(1_000_000);
+            Some(format!(
+                "longfat tune --rate {mbit}mbit --rtt {}us --apply",
+                goal.rtt.as_micros_f64().ceil()
+            ))
+        };
+        Some(RemedyElsewhere { host, kind: limit.kind, change: of_limit.or_else(tune)? })
     }
 }
 

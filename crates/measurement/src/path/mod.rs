@@ -18,7 +18,7 @@ use units::{BitRate, Time};
 
 use self::series::PathTest;
 pub use self::{
-    diagnosed::{Diagnosis, DiagnosisRequest, Plan, diagnose, plan},
+    diagnosed::{Diagnosis, DiagnosisRequest, Plan, RemedyElsewhere, diagnose, plan},
     error::Error,
     series::{Peer, TestSeries},
 };
@@ -141,5 +141,6 @@ fn tcp_test(streams: u32, plan: &TcpPlan) -> PathTest {
         block: None,
         is_even: false,
         congestion: plan.congestion.clone(),
+        part_of: None,
     }
 }

@@ -65,6 +65,8 @@ pub struct PathTest {
     pub is_even: bool,
     /// The sender's congestion control.
     pub congestion: Option<String>,
+    /// The run summary's `part_of`.
+    pub part_of: Option<&'static str>,
 }
 
 /// A completed test.
@@ -127,7 +129,7 @@ impl TestSeries<'_> {
             token: self.peer.token.clone(),
             ..ClientOptions::new(&self.peer.host, spec(test))
         };
-        let recording = Recording::new(self.runs_dir, &options);
+        let recording = Recording::new(self.runs_dir, &options).part_of(test.part_of);
         let mut observer = TestObserver {
             collector: SampleCollector::new(SAMPLE, false, Some(recording)),
             progress: &mut *self.progress,

@@ -208,6 +208,7 @@ fn summary(variant: &str, seconds: u32, flows: &[FlowSample], retransmitted: i64
             cpu_idle_min: Some(0.21),
             ..Quality::default()
         },
+        part_of: None,
         discarded: Vec::new(),
         path: Vec::new(),
     };

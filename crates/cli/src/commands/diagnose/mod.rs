@@ -114,7 +114,7 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
     let records = &path.tests.records;
     match json {
         true => output::json(&document(&found, after.as_ref(), records)),
-        false => output::text(&text::ending(args.apply, &found, after.as_ref(), records)),
+        false => output::prose(&text::ending(args.apply, &found, after.as_ref(), records)),
     }
 }
 
@@ -163,6 +163,7 @@ fn tune(args: &DiagnoseArgs, found: &Diagnosis, path: &mut MeasuredPath) -> anyh
 
 fn document(found: &Diagnosis, after: Option<&After>, records: &[PathBuf]) -> Value {
     let observed = &found.observed;
+    let elsewhere = found.remedy_elsewhere(after.map_or(&found.ranking, |after| &after.ranking));
     let datagrams = (observed.datagrams != Datagrams::default()).then_some(observed.datagrams);
     json!({
         "schema": SCHEMA,
@@ -188,6 +189,7 @@ fn document(found: &Diagnosis, after: Option<&After>, records: &[PathBuf]) -> Va
         "after": after.map(|after| json!({
             "applied": after.journal, "flow": after.flow, "healthy": after.ranking.healthy, "limits": after.ranking.limits,
         })),
+        "elsewhere": elsewhere.map(|one| json!({ "host": one.host, "kind": one.kind, "change": one.change })),
         "here": observed.sender,
         "there": observed.receiver,
         "records": records,

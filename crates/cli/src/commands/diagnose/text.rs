@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use diagnosis::{Kind, Limit, Load};
-use measurement::path::Diagnosis;
+use measurement::path::{Diagnosis, RemedyElsewhere};
 use units::{BitRate, Bytes, three_digits};
 
 use super::After;
@@ -154,6 +154,14 @@ pub fn ending(apply: bool, found: &Diagnosis, after: Option<&After>, records: &[
             lines.push(format!("  after:  {}{limit}", goodput(after.flow.as_ref())));
             lines.push("  longfat tune --revert restores the former settings".into());
         }
+    }
+    let ranking = after.map_or(&found.ranking, |after| &after.ranking);
+    if let Some(elsewhere) = found.remedy_elsewhere(ranking).filter(|_| apply) {
+        let RemedyElsewhere { host, kind, change } = elsewhere;
+        lines.push(format!(
+            "\nThe limit is at the other host: {}. --apply changes this host only. On {host}:\n  {change}",
+            kind_words(kind, &host)
+        ));
     }
     lines.extend(
         records

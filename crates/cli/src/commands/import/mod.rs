@@ -2,10 +2,15 @@
 
 mod capture;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
 
+use ::iperf3::report::Report;
 use clap::{Args, Subcommand};
 use measurement::iperf3;
+use schema::EngineName;
 use serde::Serialize;
 use serde_json::json;
 
@@ -24,6 +29,8 @@ const MAX_BYTES: u64 = 512 << 20;
 pub enum ImportCommand {
     /// Import tests from iperf3's JSON (-J or --json-stream, iperf3 3.1 and newer)
     Iperf3(Iperf3Args),
+    /// Import tests from the output of iperf 2: CSV (-y C) or text
+    Iperf2(Iperf3Args),
     /// Import the TCP connections of packet captures (pcap or pcapng)
     Pcap(PcapArgs),
     /// Import logs of `ss -tin` in a loop (with -m also the buffers)
@@ -46,7 +53,7 @@ impl Imported {
     }
 }
 
-/// Options of `import iperf3`.
+/// Options of `import iperf3` and `import iperf2`.
 #[derive(Debug, Args)]
 pub struct Iperf3Args {
     /// The files; `-` is standard input
@@ -58,6 +65,7 @@ pub struct Iperf3Args {
 pub fn run(command: &ImportCommand, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let imported = match command {
         ImportCommand::Iperf3(args) => import_iperf3(args, runs_dir)?,
+        ImportCommand::Iperf2(args) => import_iperf2(args, runs_dir)?,
         ImportCommand::Pcap(args) => capture::pcap(args, runs_dir)?,
         ImportCommand::Ss(args) => capture::ss(args, runs_dir)?,
     };
@@ -75,8 +83,29 @@ fn import_iperf3(args: &Iperf3Args, runs_dir: &Path) -> anyhow::Result<Vec<Impor
         let reports = iperf3::reports(file, &read_text(file)?)?;
         read.extend(reports.into_iter().map(|report| (file, report)));
     }
+    import_reports("iperf3", EngineName::Iperf3, &read, runs_dir)
+}
+
+fn import_iperf2(args: &Iperf3Args, runs_dir: &Path) -> anyhow::Result<Vec<Imported>> {
+    let mut read = Vec::new();
+    for file in &args.files {
+        let written = std::fs::metadata(file).and_then(|metadata| metadata.modified());
+        let written = written.unwrap_or_else(|_| SystemTime::now());
+        let reports = iperf3::iperf2_reports(file, &read_text(file)?, written)?;
+        read.extend(reports.into_iter().map(|report| (file, report)));
+    }
+    import_reports("iperf2", EngineName::Iperf2, &read, runs_dir)
+}
+
+/// Writes a record of each test; those that never began are skipped.
+fn import_reports(
+    name: &str,
+    engine: EngineName,
+    read: &[(&PathBuf, Report)],
+    runs_dir: &Path,
+) -> anyhow::Result<Vec<Imported>> {
     let mut imported = Vec::new();
-    for (file, report) in &read {
+    for (file, report) in read {
         let Some(start) = &report.start else {
             let why = report.error.as_deref().unwrap_or("no reason given");
             output::note(&format!("{}: skipped: this test never began ({why})", file.display()));
@@ -84,7 +113,7 @@ fn import_iperf3(args: &Iperf3Args, runs_dir: &Path) -> anyhow::Result<Vec<Impor
         };
         imported.push(Imported {
             file: file.to_path_buf(),
-            record: iperf3::import(&import_name(file, "iperf3"), report, start, runs_dir)?,
+            record: iperf3::import(&import_name(file, name), engine.clone(), report, start, runs_dir)?,
             partial: iperf3::is_partial(report),
             error: report.error.clone(),
         });

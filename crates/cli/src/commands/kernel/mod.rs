@@ -94,7 +94,7 @@ fn build(cache: &Cache, args: &BuildArgs, json: bool) -> anyhow::Result<()> {
     if !image.lacks.is_empty() {
         output::note(&format!("options that {} does not have: {}", image.release, image.lacks.join(", ")));
     }
-    output::text(&match made {
+    output::prose(&match made {
         BuildOutcome::Built(_) => format!(
             "built {} from {}: {} ({})",
             image.name,
@@ -134,7 +134,7 @@ fn list(cache: &Cache, json: bool) -> anyhow::Result<()> {
         return output::json(&json!({ "schema": SCHEMA, "directory": directory, "kernels": kernels }));
     }
     if images.is_empty() {
-        return output::text(&format!(
+        return output::prose(&format!(
             "no kernels in {}; build one with: longfat kernel build 6.1",
             cache.directory().display()
         ));
@@ -148,7 +148,7 @@ fn table(images: &[Image]) -> String {
         let state = if image.verify().is_ok() { "" } else { " (DAMAGED)" };
         vec![image.name.clone(), image.release.clone(), size(image), time(image), image.origin.text() + state]
     }));
-    view::table::table(&rows, &[false; 5])
+    view::table::fitted(rows, &[false; 5], output::width(), &["BUILT", "SIZE"])
 }
 
 fn remove(cache: &Cache, args: &RemoveArgs, json: bool) -> anyhow::Result<()> {

@@ -190,7 +190,7 @@ pub fn up(args: &UpArgs, json: bool) -> anyhow::Result<()> {
         return output::json(&json!({ "schema": "longfat.lab/1", "name": name, "remarks": remarks }));
     }
     remarks.iter().for_each(|remark| output::note(&format!("{name}: {remark}")));
-    output::text(&format!(
+    output::prose(&format!(
         "{name} is up; try: longfat lab shell, longfat lab exec HOST -- PROGRAM, longfat lab down"
     ))
 }
@@ -368,7 +368,7 @@ pub fn status(args: &StatusArgs, json: bool) -> anyhow::Result<()> {
     if statuses.is_empty() {
         return if silent.is_empty() { output::text("no lab is up") } else { Ok(()) };
     }
-    output::text(&statuses.iter().map(describe).collect::<Vec<_>>().join("\n\n"))
+    output::prose(&statuses.iter().map(describe).collect::<Vec<_>>().join("\n\n"))
 }
 
 /// The status of a lab as text.

@@ -258,7 +258,7 @@ fn print_result(
 ) -> anyhow::Result<()> {
     match json {
         true => output::json(&json!({ "schema": SCHEMA, "kind": kind, "host": host, "answer": result })),
-        false => output::text(&format!("{sentences}\n{}", text::validity(validity))),
+        false => output::prose(&format!("{sentences}\n{}", text::validity(validity))),
     }
 }
 
@@ -319,7 +319,7 @@ impl<A: Serialize> Measured<A> {
                 "max_rate_bps": self.max_rate.0,
             }));
         }
-        output::text(&format!(
+        output::prose(&format!(
             "{sentences}{}\n{}\n{}",
             text::path_mtu(&self.path_mtu),
             text::validity(validity),

@@ -10,13 +10,16 @@ use view::{
     number::{bytes, rate, seconds},
 };
 
+use crate::output;
+
 /// Maximum number of points of a plot: about one per pixel.
 const MAX_POINTS: usize = 900;
 
 pub fn capacity(result: &CapacityResult) -> String {
     let Some(found) = result.capacity_bps else { return "The capacity is unknown.".into() };
     let mut text = format!(
-        "The capacity of the bottleneck link is {} of IP in packets of {} bytes ({}).",
+        "{} {} of IP in packets of {} bytes ({}).",
+        is(&result.validity, "The capacity of the bottleneck link"),
         rate(found.value),
         result.packet_bytes,
         range(found)
@@ -32,7 +35,22 @@ pub fn available(result: &AvailableBandwidthResult) -> String {
     let Some(found) = result.available_bps else { return "The available bandwidth is unknown.".into() };
     let capacity = result.capacity.as_ref().and_then(|known| known.capacity_bps);
     let of = capacity.map_or(String::new(), |capacity| format!(" of a capacity of {}", rate(capacity.value)));
-    format!("The available bandwidth is {}{of} ({}).", rate(found.value), range(found))
+    let is = is(&result.validity, "The available bandwidth");
+    format!("{is} {}{of} ({}).", rate(found.value), range(found))
+}
+
+/// How certain a figure is: `The available bandwidth is`, or `may be`.
+fn is(validity: &Validity, what: &str) -> String {
+    if validity.valid {
+        format!("{what} is")
+    } else {
+        format!("Inconclusive: {} may be", lowercase_first(what))
+    }
+}
+
+fn lowercase_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
 }
 
 pub fn buffer(result: &BufferResult) -> String {
@@ -47,7 +65,10 @@ pub fn buffer(result: &BufferResult) -> String {
         BufferKind::Host => "A host dropped packets, not the path.",
         BufferKind::Unknown => "The bottleneck's queue was not filled.",
     };
-    let mut text = kind.to_string();
+    let mut text = match result.validity.valid || result.kind == BufferKind::Unknown {
+        true => kind.to_string(),
+        false => format!("Inconclusive; most likely: {}", lowercase_first(kind)),
+    };
     if let (Some(found), Some(packets)) = (result.buffer_bytes, result.buffer_packets) {
         let what = if result.kind == BufferKind::Policer { "The bucket" } else { "It" };
         text += &format!(
@@ -86,6 +107,7 @@ pub fn buffer_plot(result: &BufferResult, host: &str) -> String {
         values,
         up: "Queueing delay".into(),
         unit: "s".into(),
+        bars: String::new(),
         curves: vec![ChartCurve {
             label: String::new(),
             points: points(&|delay| delay.map(|ms| ms / 1e3)),
@@ -95,24 +117,22 @@ pub fn buffer_plot(result: &BufferResult, host: &str) -> String {
 }
 
 pub fn hops(result: &HopsResult) -> String {
-    let heading =
-        format!("{:>3}  {:<24} {:>10} {:<36} {:>10}", "HOP", "ADDRESS", "RTT", "LINK BEFORE IT", "TRAIN");
-    let mut lines = vec![heading];
-    for hop in &result.hops {
-        lines.push(format!(
-            "{:>3}  {:<24} {:>10} {:<36} {:>10}",
-            hop.hop,
+    let mut rows = vec![["HOP", "ADDRESS", "RTT", "LINK BEFORE IT", "TRAIN"].map(String::from).to_vec()];
+    rows.extend(result.hops.iter().map(|hop| {
+        vec![
+            hop.hop.to_string(),
             hop.address.map_or("*".into(), |address| address.to_string()),
             hop.rtt_ms.map_or("-".into(), ms),
             hop.link_bps.map_or("-".into(), |link| hop_rate(link, hop.assumes_equal_directions)),
-            hop.train_us.map_or("-".into(), |us| seconds(us / 1e6))
-        ));
-    }
+            hop.train_us.map_or("-".into(), |us| seconds(us / 1e6)),
+        ]
+    }));
+    let table = view::table::fitted(rows, &[true, false, true, false, true], output::width(), &["TRAIN"]);
     let narrowest = match result.bottleneck {
-        Some(hop) => format!("The bottleneck is the link before hop {hop}."),
+        Some(hop) => format!("{} the link before hop {hop}.", is(&result.validity, "The bottleneck")),
         None => "The bottleneck link is unknown.".into(),
     };
-    format!("{}\n{narrowest}", lines.join("\n"))
+    format!("{table}{narrowest}")
 }
 
 pub fn mtu(result: &MtuResult) -> String {
@@ -188,7 +208,7 @@ fn ms(ms: f64) -> String {
 
 pub fn validity(validity: &Validity) -> String {
     let reasons = validity.reasons.join("; ");
-    if validity.valid { format!("Valid: {reasons}.") } else { format!("Inconclusive: {reasons}.") }
+    if validity.valid { format!("Valid: {reasons}.") } else { format!("Why it is inconclusive: {reasons}.") }
 }
 
 pub fn load(load: &ProbeLoad, max_rate: BitRate) -> String {
@@ -203,4 +223,17 @@ pub fn load(load: &ProbeLoad, max_rate: BitRate) -> String {
 
 fn range(of: Interval) -> String {
     format!("{} to {}", rate(of.low), rate(of.high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inconclusive_figure_is_not_stated_as_a_fact() {
+        let validity = |valid| Validity { valid, reasons: vec!["the fleets disagree".into()] };
+        assert_eq!(is(&validity(true), "The capacity"), "The capacity is");
+        assert_eq!(is(&validity(false), "The capacity"), "Inconclusive: the capacity may be");
+        assert_eq!(super::validity(&validity(false)), "Why it is inconclusive: the fleets disagree.");
+    }
 }

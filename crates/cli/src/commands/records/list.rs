@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, path::Path};
 use clap::Args;
 use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use experiment::{compact, since};
-use record::{Error, RunEntry, RunFilter, to_prune};
+use record::{Error, RunEntry, RunFilter, is_part, to_prune};
 use serde_json::json;
 use view::{RunItem, table::RunColumns};
 
@@ -30,6 +30,9 @@ pub struct LsArgs {
     /// Only the newest N of these
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroUsize>,
+    /// Also list auxiliary runs: the bursts of datagrams of `longfat diagnose`
+    #[arg(short, long)]
+    all: bool,
     /// Also show the scenario file and the record's directory
     #[arg(short, long)]
     long: bool,
@@ -67,10 +70,12 @@ pub fn ls(args: &LsArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         scenario: args.scenario.clone(),
         engine: args.engine.clone(),
         since: args.since.clone(),
+        hides_parts: !args.all,
         limit: args.limit.map(NonZeroUsize::get),
     };
     let all = record::list(runs_dir)?;
     let count = all.len();
+    let hidden = all.iter().filter(|entry| !args.all && is_part(entry)).count();
     let entries = filter.apply(all);
     if json {
         return output::json(&entries.iter().map(RunItem::of).collect::<Vec<_>>());
@@ -79,7 +84,11 @@ pub fn ls(args: &LsArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
         return output::text(&format!("none of the {count} runs matches"));
     }
     let columns = if args.long { RunColumns::Long } else { RunColumns::Short };
-    output::text(&view::table::runs(&entries, columns, output::width()))
+    output::text(&view::table::runs(&entries, columns, output::width()))?;
+    if hidden > 0 {
+        output::note(&format!("not listed: {} of diagnoses (longfat ls --all)", bursts(hidden)));
+    }
+    Ok(())
 }
 
 /// Runs `rm`: all named runs are found first, so that a mistake removes nothing.
@@ -140,6 +149,10 @@ fn report_removed(removed: &[String], skipped: &[String], json: bool) -> anyhow:
         [one] => output::text(&format!("removed {one}")),
         several => output::text(&format!("removed {}", count(several.len()))),
     }
+}
+
+fn bursts(runs: usize) -> String {
+    if runs == 1 { "1 burst of datagrams".to_owned() } else { format!("{runs} bursts of datagrams") }
 }
 
 fn count(runs: usize) -> String {

@@ -22,6 +22,8 @@ use crate::{
     iperf3_values::{self, Bitrate, Until},
 };
 
+/// iperf3's port.
+const DEFAULT_PORT: u16 = 5201;
 /// Default duration of a test (as in iperf3).
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
 /// Default maximum duration of `-t auto`.
@@ -32,9 +34,12 @@ const DEFAULT_MAX_TIME: Duration = Duration::from_secs(120);
 pub struct TestArgs {
     /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs
     host: String,
-    /// The server's port
-    #[arg(short, long, default_value_t = 5201)]
-    port: u16,
+    /// The server's port [default: 5201, or 5001 with --iperf2]
+    #[arg(short, long)]
+    port: Option<u16>,
+    /// Test with a server of iperf 2: `iperf -s`, or `longfat serve --iperf2`
+    #[arg(long, conflicts_with_all = ["omit", "latency", "get_server_output", "token", "username", "file", "queue_timeout", "udp_counters_64bit"])]
+    pub iperf2: bool,
 
     /// Duration of the test, in seconds or as in 500ms; `auto`: until goodput is known within 2 %
     #[arg(short, long, value_name = "TIME|auto", value_parser = iperf3_values::until, help_heading = "What to send")]
@@ -270,7 +275,7 @@ impl TestArgs {
             None => (None, self.bind_dev.clone()),
         };
         Ok(ClientOptions {
-            port: self.port,
+            port: self.port.unwrap_or(if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT }),
             ip: match (self.version4, self.version6) {
                 (true, _) => Some(IpVersion::V4),
                 (_, true) => Some(IpVersion::V6),
@@ -284,7 +289,7 @@ impl TestArgs {
             idle_timeout: Some(self.rcv_timeout),
             latency: self.latency,
             credentials: self.identity.credentials()?,
-            token: self.identity.token(&self.host)?,
+            token: if self.iperf2 { None } else { self.identity.token(&self.host)? },
             send_timeout: self.snd_timeout,
             pin: self.affinity.map_or(self.pin.clone(), |(here, _)| vec![here]),
             fit_block: self.udp && self.length.is_none(),

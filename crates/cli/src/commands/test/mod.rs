@@ -43,7 +43,10 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     output::queue(Finish::UnlessStopped(stop.clone()))?;
     let recording = (!args.no_record).then(|| Recording::new(runs_dir, &options));
     let mut reporter = Reporter::new(form, args.sample, args.is_auto(), recording);
-    let tested = iperf3::test(&options, &stop, &mut reporter);
+    let tested = match args.iperf2 {
+        true => iperf2::test(&options, &stop, &mut reporter),
+        false => iperf3::test(&options, &stop, &mut reporter),
+    };
     let TestOutcome { report, error, peer_samples, busy, peer_busy, .. } = tested;
     let ends = test::Ends { busy, peer_busy };
     let seen = reporter.finish();

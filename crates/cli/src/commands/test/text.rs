@@ -130,6 +130,7 @@ mod tests {
             hosts: Vec::new(),
             fairness_jain: None,
             quality: Quality::default(),
+            part_of: None,
             discarded: Vec::new(),
             path: Vec::new(),
         };

@@ -88,7 +88,7 @@ pub fn run(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
         Err(error) if args.check && !matches!(error.downcast_ref(), Some(Exit::Check { .. })) => {
             let (state, message) = (CheckState::Unknown, chain(&error));
             if !json {
-                output::text(&format!("{}: {message}", state.word()))?;
+                output::prose(&format!("{}: {message}", state.word()))?;
             }
             Err(Exit::Check { state, message }.into())
         }
@@ -123,7 +123,7 @@ fn run_action(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
         let text = tune::export(&advice, format.into(), &purpose);
         return match json {
             true => output::json(&json!({ "schema": SCHEMA, "export": text })),
-            false => output::text(&text),
+            false => output::prose(&text),
         };
     }
     if args.apply {
@@ -132,7 +132,7 @@ fn run_action(args: &TuneArgs, json: bool) -> anyhow::Result<()> {
     if json {
         return output::json(&document(&advice, &goal, if args.plan { None } else { Some(&facts) }));
     }
-    output::text(&match args.plan {
+    output::prose(&match args.plan {
         true => text::plan(&advice, &HostPaths::for_apply(args.live)?, &requested),
         false => format!(
             "{}\n\n{}",
@@ -217,7 +217,7 @@ fn apply(
     if requested.settings.is_empty() {
         return match json {
             true => output::json(&json!({ "schema": SCHEMA, "applied": null })),
-            false => output::text(&format!("Nothing to change: the settings suit {}.", requested.purpose)),
+            false => output::prose(&format!("Nothing to change: the settings suit {}.", requested.purpose)),
         };
     }
     let applied = set(roots, requested)?;
@@ -225,7 +225,7 @@ fn apply(
         true => output::json(
             &json!({ "schema": SCHEMA, "applied": applied.journal, "refused": applied.rejected }),
         ),
-        false => output::text(&text::applied(&applied, advice)),
+        false => output::prose(&text::applied(&applied, advice)),
     }
 }
 
@@ -234,7 +234,7 @@ fn revert(roots: &HostPaths, json: bool) -> anyhow::Result<()> {
     match (json, &reverted) {
         (true, _) => output::json(&json!({ "schema": SCHEMA, "reverted": reverted })),
         (false, None) => output::text("Nothing to restore: longfat tune has changed nothing on this host."),
-        (false, Some(reverted)) => output::text(&text::reverted(reverted)),
+        (false, Some(reverted)) => output::prose(&text::reverted(reverted)),
     }
 }
 
@@ -305,7 +305,7 @@ fn report_check(
             "schema": SCHEMA, "ok": found.is_empty(), "state": state.word(), "exit_code": state.code(),
             "differences": differences,
         }))?,
-        false => output::text(&format!("{}: {line}", state.word()))?,
+        false => output::prose(&format!("{}: {line}", state.word()))?,
     }
     match found.len() {
         0 => Ok(()),

@@ -148,7 +148,8 @@ fn heading(item: &Recommendation) -> String {
 /// The command for a setting that `--apply` does not change.
 fn by_hand(item: &Recommendation) -> Option<String> {
     let command = tune::manual_command(&item.target, &item.advised)?;
-    Some(format!("{INDENT}by hand: {command}"))
+    // Below a colon the command stays whole on a narrow terminal.
+    Some(format!("{INDENT}by hand:\n{INDENT}  {command}"))
 }
 
 /// The changes that `--apply` would make, as a diff.

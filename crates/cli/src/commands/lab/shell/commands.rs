@@ -1,13 +1,12 @@
 //! The commands of the prompt.
 
 use std::{
+    io::ErrorKind,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Instant,
+    time::{Duration, Instant},
 };
-
-use anyhow::Context;
 
 use super::{
     Next, Shell, check_success,
@@ -19,6 +18,9 @@ use crate::{
     exit::Exit,
     output,
 };
+
+/// How long an xterm is watched for an error at its start.
+const WINDOW_START: Duration = Duration::from_millis(500);
 
 impl Shell {
     /// Executes a line.
@@ -34,7 +36,7 @@ impl Shell {
             "net" => self.net(),
             "dump" => self.dump(),
             "intfs" => self.ports_of_nodes(),
-            "status" => output::text(&standing::describe(&self.status()?)),
+            "status" => output::prose(&standing::describe(&self.status()?)),
             "pingall" => self.ping_pairs(usize::MAX, Shown::Reached),
             "pingallfull" => self.ping_pairs(usize::MAX, Shown::Times),
             "pingpair" => self.ping_pairs(2, Shown::Reached),
@@ -174,7 +176,18 @@ impl Shell {
             window.args(exec.get_args()).arg(shell);
             // Its own process group: Ctrl-C at this prompt must not close the window.
             let spawned = window.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-            let mut child = spawned.with_context(|| format!("cannot start xterm; {instead}"))?;
+            let mut child = spawned.map_err(|error| match error.kind() {
+                ErrorKind::NotFound => Exit::BadInput(format!("xterm is not installed; {instead}")).into(),
+                _ => anyhow::Error::from(error).context(format!("cannot start xterm; {instead}")),
+            })?;
+            // A display that cannot be opened ends xterm at once.
+            let deadline = Instant::now() + WINDOW_START;
+            while Instant::now() < deadline {
+                if let Some(status) = child.try_wait()?.filter(|status| !status.success()) {
+                    anyhow::bail!("xterm of {host} ended with {status}; {instead}");
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
             std::thread::spawn(move || child.wait());
         }
         Ok(())

@@ -6,7 +6,7 @@ use model::{IpVersion, Transport};
 use net::{Direction, LossUnit, PipeSpec};
 use scenario::{FlowKind, FlowSpec, Host, Scenario, TcpSpec, UdpSpec};
 use units::{BitRate, Time};
-use verdict::{Buffer, FlowContext, Generator, PathLink};
+use verdict::{Buffer, FlowContext, Generator, PathLink, SendingDevice};
 
 use crate::sysctl_defaults;
 
@@ -137,8 +137,11 @@ pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
             .collect();
     }
     let FlowKind::Tcp(tcp) = &flow.kind else { return context };
-    context.device_queue_packets = scenario.host(&flow.from).and_then(|host| host.nic.tx_queue);
-    context.device_round_trip_packets = device_round_trip_packets(scenario, flow);
+    context.device = SendingDevice {
+        queue_packets: scenario.host(&flow.from).and_then(|host| host.nic.tx_queue),
+        round_trip_packets: device_round_trip_packets(scenario, flow),
+        ..SendingDevice::default()
+    };
     context.pacing_bps = tcp.pacing.map(BitRate::as_f64);
     context.pacing_option = "the flow's pacing".into();
     context.generator = Some(Generator {

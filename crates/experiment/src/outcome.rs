@@ -1,16 +1,17 @@
 //! The outcome of a run: the rows that an engine measured and the summary computed from them.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use engine_common::{FlowTotals, LinkTotals};
 use lab::Progress;
+use os::TxCounters;
 use record::Writer;
 use scenario::{FlowKind, FlowSpec, Scenario};
 use schema::{
     EngineName, Event, EventKind, FlowSample, FlowSummary, LinkSample, LinkSummary, Quality, RunSummary,
 };
 use units::Time;
-use verdict::{FlowContext, FlowTimes};
+use verdict::{FlowContext, FlowTimes, SendingDevice, retransmitted_segs};
 
 use crate::{
     Error, RunObserver, flow_context::flow_context, host_bursts::unexplained_drops, nothing_arrived,
@@ -53,6 +54,8 @@ pub(crate) struct Measurement {
     pub flow_totals: Vec<FlowTotals>,
     /// Totals of each link direction.
     pub link_totals: Vec<LinkTotals>,
+    /// What the devices of each host sent and dropped, by the host's name, where the kernel counts it.
+    pub transmitted: BTreeMap<String, TxCounters>,
     pub quality: Quality,
     /// Real time of the run.
     pub wall: Duration,
@@ -72,6 +75,7 @@ impl From<lab::Outcome> for Measurement {
             events: outcome.events,
             flow_totals: outcome.flow_ends,
             link_totals: outcome.link_ends,
+            transmitted: outcome.transmitted,
             quality: outcome.quality,
             wall: outcome.wall,
             duration: outcome.duration,
@@ -122,7 +126,10 @@ pub(crate) fn complete(
         let idle =
             idle.map(|idle| format!("the processors were {:.0} % idle in the busiest second", idle * 100.0));
         let host_use = idle.into_iter().collect();
-        let context = FlowContext { virtual_time, host_use, ..flow_context(scenario, flow) };
+        let context = flow_context(scenario, flow);
+        let device =
+            SendingDevice { dropped_segs: device_drops(scenario, flow, &measurement), ..context.device };
+        let context = FlowContext { virtual_time, host_use, device, ..context };
         verdict::decide(&mut measurement.flows, &measurement.links, &context);
         let micros = |time: Time| (time.0 / 1000) as i64;
         let times = FlowTimes {
@@ -174,6 +181,20 @@ pub(crate) fn complete(
         events: measurement.events,
         failed: measurement.failed,
     }
+}
+
+/// Segments of a flow that its host's devices dropped. A device does not count by flow, so its drops are divided in proportion
+/// to retransmissions.
+fn device_drops(scenario: &Scenario, flow: &FlowSpec, measurement: &Measurement) -> u64 {
+    let Some(counted) = measurement.transmitted.get(&flow.from).filter(|counted| counted.dropped > 0) else {
+        return 0;
+    };
+    let retransmitted = |name: &str| retransmitted_segs(&measurement.flows, name);
+    let of_host = scenario.flows.iter().filter(|other| other.from == flow.from);
+    let all: u64 = of_host.map(|other| retransmitted(&other.name)).sum();
+    let own = measurement.flows.iter().filter(|row| row.flow == flow.name);
+    let mss = own.filter_map(|row| row.snd_mss_bytes).max().unwrap_or(0);
+    counted.segments_dropped(u64::try_from(mss).unwrap_or(0)) * retransmitted(&flow.name) / all.max(1)
 }
 
 /// Adds how long the measurement stalled while the first and the longest echo of a flow were under way.

@@ -35,15 +35,28 @@ pub struct FlowContext {
     pub generator: Option<Generator>,
     /// Both ends are on one host, with no link between them.
     pub is_one_host: bool,
-    /// Segments that the sending host's own device or its queueing discipline dropped during the flow.
-    pub device_drops: u64,
-    /// Length of the transmit queue of the sending host's device, packets, where the scenario states it.
-    pub device_queue_packets: Option<u32>,
-    /// The product of the sending host's link rate and the path's round-trip time, packets of the path's
-    /// MTU: a device queue of this length holds what TCP sends in one round trip.
-    pub device_round_trip_packets: Option<u64>,
+    /// The sending host's own device.
+    pub device: SendingDevice,
     /// How busy the hosts' processors were, one sentence each: evidence where they were the limit.
     pub host_use: Vec<String>,
+}
+
+/// The sending host's device towards the path, with its queueing discipline.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SendingDevice {
+    /// Its name; `None` where the scenario describes it.
+    pub name: Option<String>,
+    /// Its root queueing discipline, as in `fq_codel`; `None` where unknown.
+    pub qdisc: Option<String>,
+    /// Segments that the device or its queueing discipline dropped during the flow.
+    pub dropped_segs: u64,
+    /// Segments that the flow retransmitted meanwhile; `None` where its samples show that.
+    pub retransmitted_segs: Option<u64>,
+    /// Length of its transmit queue, packets.
+    pub queue_packets: Option<u32>,
+    /// The product of the host's link rate and the path's round-trip time, packets of the path's MTU: a queue
+    /// of this length holds what TCP sends in one round trip.
+    pub round_trip_packets: Option<u64>,
 }
 
 /// The request to this program's traffic generator. Without a request it writes and reads as fast

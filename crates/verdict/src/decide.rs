@@ -105,9 +105,16 @@ pub fn decide(rows: &mut [FlowSample], links: &[LinkSample], context: &FlowConte
 
 /// Whether the sending host's own device dropped the segments that were retransmitted.
 fn drops_are_local(rows: &[FlowSample], context: &FlowContext) -> bool {
-    let own = rows.iter().filter(|row| row.flow == context.name);
-    let retransmitted = own.filter_map(|row| row.total_retrans_segs).max().unwrap_or(0);
-    context.device_drops > 0 && context.device_drops as f64 >= MIN_LOCAL_DROP_SHARE * retransmitted as f64
+    let device = &context.device;
+    let retransmitted = device.retransmitted_segs.unwrap_or_else(|| retransmitted_segs(rows, &context.name));
+    device.dropped_segs > 0 && device.dropped_segs as f64 >= MIN_LOCAL_DROP_SHARE * retransmitted as f64
+}
+
+/// Segments that a flow retransmitted between its first sample and its last.
+pub fn retransmitted_segs(rows: &[FlowSample], flow: &str) -> u64 {
+    let counts = || rows.iter().filter(|row| row.flow == flow).filter_map(|row| row.total_retrans_segs);
+    let more = counts().max().unwrap_or(0) - counts().min().unwrap_or(0);
+    u64::try_from(more).unwrap_or(0)
 }
 
 /// The result for one sample.

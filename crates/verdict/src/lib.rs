@@ -51,6 +51,6 @@ mod series;
 mod steady;
 mod summarize;
 
-pub use context::{Buffer, FlowContext, Generator, PathLink};
-pub use decide::decide;
+pub use context::{Buffer, FlowContext, Generator, PathLink, SendingDevice};
+pub use decide::{decide, retransmitted_segs};
 pub use summarize::{FlowTimes, part_goodput, summarize};

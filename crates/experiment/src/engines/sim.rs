@@ -69,6 +69,7 @@ impl Engine for Sim<'_> {
             events: outcome.events,
             flow_totals: outcome.flow_totals,
             link_totals: outcome.link_totals,
+            transmitted: Default::default(),
             quality: Quality {
                 reliability: Reliability::Reliable,
                 notes: notes(scenario, &machine),

@@ -1,10 +1,11 @@
 //! Watched connections as flows: their records, and the last seconds of each with its verdict.
 
+mod devices;
 pub mod flows;
 mod recording;
 mod trail;
 
 pub use self::{
     recording::Recording,
-    trail::{Curve, SPACING, Trail},
+    trail::{Curve, SPACING, Trail, Trails},
 };

@@ -1,23 +1,83 @@
-//! The last seconds of a connection: for sparklines, and for the verdict.
+//! The last seconds of connections: for sparklines, and for the verdict.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use schema::{Cause, FlowSample, Limited};
-use verdict::FlowContext;
-use watch::TrackedConnection;
+use verdict::{FlowContext, SendingDevice};
+use watch::{SocketCookie, TrackedConnection, Watcher};
 
-use super::flows;
+use super::{
+    devices::{Devices, Sender},
+    flows::{self, Pairs},
+};
 
 /// Minimum spacing of points.
 pub const SPACING: Duration = Duration::from_millis(50);
 /// Maximum number of points: a sparkline's width, and enough for a verdict.
 const MAX_POINTS: usize = 80;
+/// Interval between two reads of a device's counters.
+const DEVICE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The trails of all watched connections.
+#[derive(Debug, Default)]
+pub struct Trails {
+    by_connection: BTreeMap<SocketCookie, Trail>,
+    devices: Devices,
+}
+
+impl Trails {
+    /// Adds the latest samples. Connections that the watcher no longer has are removed.
+    pub fn update(&mut self, watcher: &Watcher) {
+        let pairs = Pairs::of(watcher);
+        for connection in watcher.connections() {
+            let trail = self.by_connection.entry(connection.sample.cookie).or_default();
+            trail.add(connection, pairs.other_end(connection));
+        }
+        if self.by_connection.len() > watcher.connections().count() {
+            self.by_connection.retain(|cookie, _| watcher.connection(*cookie).is_some());
+        }
+        self.update_devices(watcher);
+    }
+
+    /// The trail of a connection; `None` for an unknown one.
+    pub fn get(&self, connection: SocketCookie) -> Option<&Trail> {
+        self.by_connection.get(&connection)
+    }
+
+    /// Updates the drops of the devices of connections with retransmissions.
+    fn update_devices(&mut self, watcher: &Watcher) {
+        let mut retransmitted: BTreeMap<Sender, u64> = BTreeMap::new();
+        for trail in self.by_connection.values() {
+            let Some(sender) = &trail.sender else { continue };
+            self.devices.add(watcher, sender);
+            *retransmitted.entry(sender.clone()).or_default() += trail.retransmitted_segs();
+        }
+        for (sender, _) in retransmitted.iter().filter(|(_, count)| **count > 0) {
+            self.devices.refresh(watcher, sender, DEVICE_INTERVAL);
+        }
+        for trail in self.by_connection.values_mut() {
+            let Some(sender) = trail.sender.as_ref().filter(|_| trail.retransmitted_segs() > 0) else {
+                continue;
+            };
+            let all = retransmitted.get(sender).copied().unwrap_or(0);
+            trail.device = self.devices.of_flow(sender, trail.mss(), trail.retransmitted_segs(), all);
+        }
+    }
+}
 
 /// The last seconds of the direction in which a connection carries more.
 #[derive(Debug, Default)]
 pub struct Trail {
     rows: VecDeque<FlowSample>,
     sends: bool,
+    /// The sender, if that end is watched.
+    sender: Option<Sender>,
+    /// Segments retransmitted before the connection was watched.
+    retransmitted_before: Option<i64>,
+    device: SendingDevice,
 }
 
 /// A value drawn as a sparkline.
@@ -37,14 +97,15 @@ impl Trail {
         let time_us = (connection.sampled_ns / 1000) as i64;
         let sends = flows::acked(connection) >= flows::received(connection);
         if sends != self.sends {
-            self.rows.clear();
-            self.sends = sends;
+            *self = Trail { sends, ..Trail::default() };
         }
         // Nothing new in this sample.
         if self.rows.back().is_some_and(|last| last.time_us >= time_us) {
             return;
         }
         let mut row = FlowSample { time_us, ..FlowSample::default() };
+        self.sender = if sends { Some(connection) } else { other }
+            .map(|sender| (sender.namespace.clone(), sender.sample.addresses.local.ip()));
         if sends {
             flows::sent_row(connection, other, &mut row);
         } else {
@@ -53,6 +114,9 @@ impl Trail {
                 Some(sender) => flows::sent_row(sender, Some(connection), &mut row),
                 None => flows::received_row(connection, &mut row),
             }
+        }
+        if self.retransmitted_before.is_none() {
+            self.retransmitted_before = row.total_retrans_segs;
         }
         if self.rows.len() == MAX_POINTS {
             self.rows.pop_front();
@@ -65,10 +129,28 @@ impl Trail {
         self.sends
     }
 
+    /// Segments retransmitted since the connection is watched.
+    fn retransmitted_segs(&self) -> u64 {
+        let now = self.rows.back().and_then(|row| row.total_retrans_segs);
+        let more = now.zip(self.retransmitted_before).map_or(0, |(now, before)| now - before);
+        u64::try_from(more).unwrap_or(0)
+    }
+
+    /// The segment size, bytes; 0 if unknown.
+    fn mss(&self) -> u64 {
+        let mss = self.rows.back().and_then(|row| row.snd_mss_bytes);
+        mss.and_then(|mss| u64::try_from(mss).ok()).unwrap_or(0)
+    }
+
     /// Share of the time of each limiting cause in these seconds; all zero if only the flow's receiver is watched.
     pub fn limited(&self) -> Limited {
         let mut rows: Vec<FlowSample> = self.rows.iter().cloned().collect();
-        verdict::decide(&mut rows, &[], &FlowContext { unknown_path: true, ..FlowContext::default() });
+        let device = self.device.clone();
+        verdict::decide(
+            &mut rows,
+            &[],
+            &FlowContext { unknown_path: true, device, ..FlowContext::default() },
+        );
         let mut limited = Limited::default();
         let labels: Vec<Cause> = rows.iter().filter_map(|row| row.limited_by).collect();
         for cause in &labels {

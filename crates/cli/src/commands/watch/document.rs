@@ -1,26 +1,19 @@
 //! The document that `--json` prints: `longfat.watch/1`.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
-use measurement::watched::Trail;
+use measurement::watched::{Trail, Trails};
 use serde_json::{Map, Value, json};
-use watch::{
-    CongestionInfo, MinMax, SocketCookie, SocketMemory, TcpInfo, TrackedConnection, Watcher, web100,
-};
+use watch::{CongestionInfo, MinMax, SocketMemory, TcpInfo, TrackedConnection, Watcher, web100};
 
 const SCHEMA: &str = "longfat.watch/1";
 
 /// All connections; closed ones with their last sample.
-pub fn document(
-    watcher: &Watcher,
-    trails: &BTreeMap<SocketCookie, Trail>,
-    all_of_web100: bool,
-    record: Option<&Path>,
-) -> Value {
+pub fn document(watcher: &Watcher, trails: &Trails, all_of_web100: bool, record: Option<&Path>) -> Value {
     let connections: Vec<Value> = watcher
         .connections()
         .map(|connection| {
-            let mut value = of_connection(connection, trails.get(&connection.sample.cookie));
+            let mut value = of_connection(connection, trails.get(connection.sample.cookie));
             if all_of_web100 {
                 value["web100"] = instruments(connection);
             }

@@ -1,10 +1,10 @@
 //! Connections as text: a line each, or all web100 instruments of each.
 
-use std::{collections::BTreeMap, fmt::Write, time::Duration};
+use std::{fmt::Write, time::Duration};
 
-use measurement::watched::Trail;
+use measurement::watched::{Trail, Trails};
 use view::number;
-use watch::{SocketCookie, TrackedConnection, Watcher, web100};
+use watch::{TrackedConnection, Watcher, web100};
 
 use super::ranked;
 
@@ -12,7 +12,7 @@ use super::ranked;
 const MAX_LINES: usize = 40;
 
 /// The busiest connections, a line each, with the time since the start.
-pub fn periodic(watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>, since: Duration) -> String {
+pub fn periodic(watcher: &Watcher, trails: &Trails, since: Duration) -> String {
     let mut text = String::new();
     let live = ranked(watcher);
     for connection in live.iter().take(MAX_LINES) {
@@ -25,7 +25,7 @@ pub fn periodic(watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>, since
 }
 
 /// All connections: a line each, or every instrument of each.
-pub fn once(watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>, all_of_web100: bool) -> String {
+pub fn once(watcher: &Watcher, trails: &Trails, all_of_web100: bool) -> String {
     let live = ranked(watcher);
     if live.is_empty() {
         return "no connection matches".into();
@@ -40,7 +40,7 @@ pub fn once(watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>, all_of_we
     text
 }
 
-fn line(connection: &TrackedConnection, trails: &BTreeMap<SocketCookie, Trail>) -> String {
+fn line(connection: &TrackedConnection, trails: &Trails) -> String {
     let info = &connection.sample.info;
     let (sent, received) = connection.rates_bps.unwrap_or((0.0, 0.0));
     let mut text = String::new();
@@ -70,7 +70,7 @@ fn line(connection: &TrackedConnection, trails: &BTreeMap<SocketCookie, Trail>) 
     if let Some(name) = &connection.sample.congestion {
         let _ = write!(text, "  {name}");
     }
-    if let Some(cause) = trails.get(&connection.sample.cookie).and_then(Trail::verdict) {
+    if let Some(cause) = trails.get(connection.sample.cookie).and_then(Trail::verdict) {
         let _ = write!(text, "  {}", view::words::cause(cause));
     }
     text

@@ -8,7 +8,6 @@ mod prometheus;
 mod screen;
 
 use std::{
-    collections::BTreeMap,
     io::IsTerminal,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
@@ -16,9 +15,9 @@ use std::{
 };
 
 use clap::Args;
-use measurement::watched::{Recording, SPACING, Trail, flows::Pairs};
+use measurement::watched::{Recording, SPACING, Trails};
 use units::Time;
-use watch::{Filter, SocketCookie, TracingMode, TrackedConnection, Watcher};
+use watch::{Filter, TracingMode, TrackedConnection, Watcher};
 
 use self::{prometheus::Exporter, screen::Screen};
 use crate::{
@@ -153,7 +152,7 @@ pub fn run(args: &WatchArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
     let session = Session {
         exporter: args.prometheus.map(|port| Exporter::open(args.prometheus_bind, port)).transpose()?,
         recording: args.record.then(|| Recording::begin(runs_dir, &text)).transpose()?,
-        trails: BTreeMap::new(),
+        trails: Trails::default(),
         trailed: None,
         form,
         interval,
@@ -169,10 +168,10 @@ fn once(
     json: bool,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
-    let mut trails = BTreeMap::new();
+    let mut trails = Trails::default();
     for first in [true, false] {
         watcher.sample().map_err(failure)?;
-        update(&mut trails, watcher);
+        trails.update(watcher);
         if first && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(interval.min(REPORT_INTERVAL));
         }
@@ -192,7 +191,7 @@ enum Form {
 struct Session {
     exporter: Option<Exporter>,
     recording: Option<Recording>,
-    trails: BTreeMap<SocketCookie, Trail>,
+    trails: Trails,
     trailed: Option<Instant>,
     form: Form,
     interval: Duration,
@@ -237,7 +236,7 @@ impl Session {
         let events = watcher.take_events();
         if self.trailed.is_none_or(|before| before.elapsed() >= SPACING) {
             self.trailed = Some(Instant::now());
-            update(&mut self.trails, watcher);
+            self.trails.update(watcher);
         }
         if let Some(recording) = &mut self.recording {
             recording.append(watcher, &events)?;
@@ -277,17 +276,6 @@ impl Session {
             }
         }
         if early { Err(Exit::Interrupted.into()) } else { Ok(()) }
-    }
-}
-
-/// Adds the latest samples to the trails.
-fn update(trails: &mut BTreeMap<SocketCookie, Trail>, watcher: &Watcher) {
-    let pairs = Pairs::of(watcher);
-    for connection in watcher.connections() {
-        trails.entry(connection.sample.cookie).or_default().add(connection, pairs.other_end(connection));
-    }
-    if trails.len() > watcher.connections().count() {
-        trails.retain(|cookie, _| watcher.connection(*cookie).is_some());
     }
 }
 

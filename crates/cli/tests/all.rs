@@ -22,6 +22,7 @@ mod machines;
 mod miniedit;
 mod mininet;
 mod odd;
+mod own_queue;
 mod pcap;
 mod probe;
 mod reproduce;

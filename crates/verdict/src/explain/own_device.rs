@@ -76,20 +76,22 @@ fn longest(from: &str) -> String {
     )
 }
 
-/// The remedy of a real host: a queue that holds the largest window of the flow.
+/// The remedy of a real host: a queue of twice the largest window of the flow, which the queue kept small.
 fn longer_queue(device: &str, context: &FlowContext, summary: &FlowSummary) -> (String, Option<Fix>) {
     let from = &context.from;
     let pacing = "or pace the connection below the rate of this device (--fq-rate of longfat test, SO_MAX_PACING_RATE)";
     let now = context.device.queue_packets.unwrap_or(0);
-    let window =
-        summary.max_cwnd_bytes.zip(summary.mss_bytes.filter(|mss| *mss > 0)).map(|(cwnd, mss)| cwnd / mss);
+    let window = summary
+        .max_cwnd_bytes
+        .zip(summary.mss_bytes.filter(|mss| *mss > 0))
+        .map(|(cwnd, mss)| 2 * cwnd / mss);
     let qdisc = context.device.qdisc.as_deref();
     let by_length = qdisc.is_none_or(|qdisc| BY_DEVICE_LENGTH.contains(&qdisc));
     match (by_length, window.filter(|packets| *packets > u64::from(now))) {
         (true, Some(packets)) => {
             let command = format!("ip link set dev {device} txqueuelen {packets}");
             let reason =
-                format!("now {now}; {packets} packets are the connection's largest window; {pacing}");
+                format!("now {now}; {packets} packets are twice the connection's largest window; {pacing}");
             let remedy = format!("on {from}: {command} ({reason})");
             (remedy, Some(Fix { host: from.clone(), command, reason }))
         }
@@ -145,7 +147,7 @@ mod tests {
             ..SendingDevice::default()
         };
         let (text, fixes, evidence) = remedy(device.clone(), false);
-        assert_eq!(fixes[0].command, "ip link set dev eth0 txqueuelen 10000");
+        assert_eq!(fixes[0].command, "ip link set dev eth0 txqueuelen 20000");
         assert!(text.contains(&fixes[0].command) && text.contains("--fq-rate"), "{text}");
         assert!(
             evidence.contains("dropped about 921 segments")
@@ -155,8 +157,8 @@ mod tests {
         let (text, fixes, _) =
             remedy(SendingDevice { qdisc: Some("fq_codel".into()), ..device.clone() }, false);
         assert!(text.contains("the limit of fq_codel on eth0") && fixes.is_empty(), "{text}");
-        let (text, fixes, _) = remedy(SendingDevice { queue_packets: Some(20_000), ..device }, false);
-        assert!(text.contains("raise txqueuelen of eth0 above 20,000") && fixes.is_empty(), "{text}");
+        let (text, fixes, _) = remedy(SendingDevice { queue_packets: Some(30_000), ..device }, false);
+        assert!(text.contains("raise txqueuelen of eth0 above 30,000") && fixes.is_empty(), "{text}");
     }
 
     #[test]

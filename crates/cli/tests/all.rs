@@ -25,6 +25,7 @@ mod odd;
 mod own_queue;
 mod pcap;
 mod probe;
+mod receiver;
 mod reproduce;
 mod researcher;
 mod riperf3_interop;

@@ -47,10 +47,12 @@
 mod context;
 mod decide;
 mod explain;
+mod receiver;
 mod series;
 mod steady;
 mod summarize;
 
 pub use context::{Buffer, FlowContext, Generator, PathLink, SendingDevice};
 pub use decide::{decide, retransmitted_segs};
+pub use receiver::judge_receiver;
 pub use summarize::{FlowTimes, part_goodput, summarize};

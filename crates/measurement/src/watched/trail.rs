@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use schema::{Cause, FlowSample, Limited};
+use schema::{Cause, FlowSample, Limited, ReceiverVerdict};
 use verdict::{FlowContext, SendingDevice};
 use watch::{SocketCookie, TrackedConnection, Watcher};
 
@@ -163,6 +163,16 @@ impl Trail {
     pub fn verdict(&self) -> Option<Cause> {
         let moves = self.rows.iter().any(|row| row.goodput_bps.is_some_and(|rate| rate > 0));
         if moves { self.limited().largest() } else { None }
+    }
+
+    /// What limits the connection by its receiver's samples alone, if only the receiver is watched and data arrives.
+    pub fn receiver_verdict(&self) -> Option<ReceiverVerdict> {
+        let moves = self.rows.iter().any(|row| row.goodput_bps.is_some_and(|rate| rate > 0));
+        if self.sends || self.sender.is_some() || !moves {
+            return None;
+        }
+        let rows: Vec<FlowSample> = self.rows.iter().cloned().collect();
+        verdict::judge_receiver(&rows, "")
     }
 
     /// The last `max_points` points of a value, oldest first.

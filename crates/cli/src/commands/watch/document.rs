@@ -57,6 +57,7 @@ fn of_connection(connection: &TrackedConnection, trail: Option<&Trail>) -> Value
         "delivery_to_pacing_rate": ratio(info),
         "limited": trail.map(Trail::limited),
         "verdict": trail.and_then(Trail::verdict),
+        "receiver_verdict": trail.and_then(Trail::receiver_verdict),
         "counted": counted(connection),
     })
 }

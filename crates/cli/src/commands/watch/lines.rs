@@ -3,6 +3,7 @@
 use std::{fmt::Write, time::Duration};
 
 use measurement::watched::{Trail, Trails};
+use schema::ReceiverFinding;
 use view::number;
 use watch::{TrackedConnection, Watcher, web100};
 
@@ -72,6 +73,11 @@ fn line(connection: &TrackedConnection, trails: &Trails) -> String {
     }
     if let Some(cause) = trails.get(connection.sample.cookie).and_then(Trail::verdict) {
         let _ = write!(text, "  {}", view::words::cause(cause));
+    }
+    let trail = trails.get(connection.sample.cookie);
+    let received = trail.and_then(Trail::receiver_verdict);
+    if let Some(verdict) = received.filter(|verdict| verdict.finding != ReceiverFinding::Unknown) {
+        let _ = write!(text, "  by receiver: {}", view::words::receiver_finding(verdict.finding));
     }
     text
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use ::record::Writer;
+use diagnosis::Change;
 use iperf3::{
     ClientOptions, SampleBuffer, flow_name,
     report::{Protocol, Report, Start, StreamEnd, TestSpec},
@@ -234,6 +235,10 @@ pub fn complete_record(
         verdict::decide(&mut rows, &[], &context);
         let mut flow = verdict::summarize(&rows, &[], &times(start, report, stream, &rows, &name), &context);
         flow.cc_kernel_name = options.congestion.clone();
+        let own: Vec<FlowSample> = rows.iter().filter(|row| row.flow == name).cloned().collect();
+        // The rates of streams that share a path vary.
+        let change = Change::of(&own).filter(|_| start.connections.len() == 1);
+        flow.evidence.extend(change.map(|change| change.sentence(change.at.as_secs_f64())));
         if let Some(stream) = stream {
             set_totals(&mut flow, stream);
         }

@@ -2,10 +2,11 @@
 
 mod devices;
 pub mod flows;
+mod history;
 mod recording;
 mod trail;
 
 pub use self::{
     recording::Recording,
-    trail::{Curve, SPACING, Trail, Trails},
+    trail::{Curve, PathChange, SPACING, Trail, Trails},
 };

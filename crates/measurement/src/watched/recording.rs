@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use diagnosis::Change;
 use record::Writer;
 use schema::{
     EngineName, Event, EventKind, FlowKind, FlowSample, FlowSummary, RunSummary, SUMMARY_SCHEMA, Summary,
@@ -222,7 +223,9 @@ impl Recording {
             });
             let context = FlowContext { device: device.unwrap_or_default(), ..context(&name, &flow) };
             verdict::decide(&mut flow.rows, &[], &context);
-            run.flows.push(flow.summary(&context));
+            let mut summary = flow.summary(&context);
+            summary.evidence.extend(change_of(&flow.rows));
+            run.flows.push(summary);
             rows.append(&mut flow.rows);
         }
         rows.sort_by_key(|row| row.time_us);
@@ -230,6 +233,12 @@ impl Recording {
         run.fairness_jain = measured::fairness(&run.flows);
         Ok(self.writer.finish(&summary(&self.title, run), &rows, &[], &self.events)?)
     }
+}
+
+/// A change of the path's rate, in words.
+fn change_of(rows: &[FlowSample]) -> Option<String> {
+    let change = Change::of(rows)?;
+    Some(change.sentence(change.at.as_secs_f64()))
 }
 
 impl Flow {

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use diagnosis::Change;
 use schema::{Cause, FlowSample, Limited, ReceiverVerdict};
 use verdict::{FlowContext, SendingDevice};
 use watch::{SocketCookie, TrackedConnection, Watcher};
@@ -12,6 +13,7 @@ use watch::{SocketCookie, TrackedConnection, Watcher};
 use super::{
     devices::{Devices, Sender},
     flows::{self, Pairs},
+    history::History,
 };
 
 /// Minimum spacing of points.
@@ -21,11 +23,33 @@ const MAX_POINTS: usize = 80;
 /// Interval between two reads of a device's counters.
 const DEVICE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often the histories of the busiest connections get new rows, microseconds, and of how many connections.
+const HISTORY_INTERVAL_US: i64 = 1_000_000;
+const MAX_HISTORIES: usize = 16;
+/// Minimum goodput of a connection with a history, bit/s.
+const MIN_HISTORY_BPS: i64 = 100_000;
+
 /// The trails of all watched connections.
 #[derive(Debug, Default)]
 pub struct Trails {
     by_connection: BTreeMap<SocketCookie, Trail>,
     devices: Devices,
+    /// Time of the first sample, and when the histories were extended, microseconds of CLOCK_MONOTONIC.
+    begun_us: Option<i64>,
+    extended_us: i64,
+}
+
+/// A change of the rate of a connection's path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PathChange {
+    /// Time since the watcher's first sample, seconds.
+    pub at_s: f64,
+    /// Goodput before, bit/s.
+    pub before_bps: f64,
+    /// Goodput after, bit/s.
+    pub after_bps: f64,
+    /// The change in words.
+    pub sentence: String,
 }
 
 impl Trails {
@@ -40,6 +64,39 @@ impl Trails {
             self.by_connection.retain(|cookie, _| watcher.connection(*cookie).is_some());
         }
         self.update_devices(watcher);
+        self.extend_histories();
+    }
+
+    /// The changes of the rate of a connection's path, in order of time.
+    pub fn path_changes(&self, connection: SocketCookie) -> Vec<PathChange> {
+        let Some(trail) = self.by_connection.get(&connection) else { return Vec::new() };
+        let begun_s = self.begun_us.unwrap_or(0) as f64 * 1e-6;
+        let change = |change: &Change| PathChange {
+            at_s: change.at.as_secs_f64() - begun_s,
+            before_bps: change.before_bps,
+            after_bps: change.after_bps,
+            sentence: change.sentence(change.at.as_secs_f64() - begun_s),
+        };
+        trail.history.changes().iter().map(change).collect()
+    }
+
+    /// Adds the latest labelled rows of the busiest connections to their histories.
+    fn extend_histories(&mut self) {
+        let newest = self.by_connection.values().filter_map(|trail| Some(trail.rows.back()?.time_us)).max();
+        let Some(now_us) = newest else { return };
+        self.begun_us.get_or_insert(now_us);
+        if now_us - self.extended_us < HISTORY_INTERVAL_US {
+            return;
+        }
+        let since_us = std::mem::replace(&mut self.extended_us, now_us);
+        let mut busiest: Vec<&mut Trail> =
+            self.by_connection.values_mut().filter(|trail| trail.goodput_bps() >= MIN_HISTORY_BPS).collect();
+        busiest.sort_by_key(|trail| std::cmp::Reverse(trail.goodput_bps()));
+        for trail in busiest.into_iter().take(MAX_HISTORIES) {
+            let rows = trail.labelled();
+            let new = rows.partition_point(|row| row.time_us <= since_us);
+            trail.history.add(&rows[new..]);
+        }
     }
 
     /// The trail of a connection; `None` for an unknown one.
@@ -78,6 +135,7 @@ pub struct Trail {
     /// Segments retransmitted before the connection was watched.
     retransmitted_before: Option<i64>,
     device: SendingDevice,
+    history: History,
 }
 
 /// A value drawn as a sparkline.
@@ -142,8 +200,13 @@ impl Trail {
         mss.and_then(|mss| u64::try_from(mss).ok()).unwrap_or(0)
     }
 
-    /// Share of the time of each limiting cause in these seconds; all zero if only the flow's receiver is watched.
-    pub fn limited(&self) -> Limited {
+    /// The latest goodput, bit/s.
+    fn goodput_bps(&self) -> i64 {
+        self.rows.back().and_then(|row| row.goodput_bps).unwrap_or(0)
+    }
+
+    /// The rows with what limited the connection.
+    fn labelled(&self) -> Vec<FlowSample> {
         let mut rows: Vec<FlowSample> = self.rows.iter().cloned().collect();
         let device = self.device.clone();
         verdict::decide(
@@ -151,6 +214,12 @@ impl Trail {
             &[],
             &FlowContext { unknown_path: true, device, ..FlowContext::default() },
         );
+        rows
+    }
+
+    /// Share of the time of each limiting cause in these seconds; all zero if only the flow's receiver is watched.
+    pub fn limited(&self) -> Limited {
+        let rows = self.labelled();
         let mut limited = Limited::default();
         let labels: Vec<Cause> = rows.iter().filter_map(|row| row.limited_by).collect();
         for cause in &labels {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use measurement::watched::{Trail, Trails};
+use measurement::watched::{PathChange, Trail, Trails};
 use serde_json::{Map, Value, json};
 use watch::{CongestionInfo, MinMax, SocketMemory, TcpInfo, TrackedConnection, Watcher, web100};
 
@@ -14,6 +14,8 @@ pub fn document(watcher: &Watcher, trails: &Trails, all_of_web100: bool, record:
         .connections()
         .map(|connection| {
             let mut value = of_connection(connection, trails.get(connection.sample.cookie));
+            let changes = trails.path_changes(connection.sample.cookie);
+            value["path_changes"] = changes.iter().map(path_change).collect();
             if all_of_web100 {
                 value["web100"] = instruments(connection);
             }
@@ -30,6 +32,10 @@ pub fn document(watcher: &Watcher, trails: &Trails, all_of_web100: bool, record:
         "connections": connections,
         "record": record,
     })
+}
+
+fn path_change(change: &PathChange) -> Value {
+    json!({ "at_s": change.at_s, "before_bps": change.before_bps, "after_bps": change.after_bps, "sentence": change.sentence })
 }
 
 fn of_connection(connection: &TrackedConnection, trail: Option<&Trail>) -> Value {

@@ -1,11 +1,11 @@
 //! Connections as text: a line each, or all web100 instruments of each.
 
-use std::{fmt::Write, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
 use measurement::watched::{Trail, Trails};
 use schema::ReceiverFinding;
 use view::number;
-use watch::{TrackedConnection, Watcher, web100};
+use watch::{SocketCookie, TrackedConnection, Watcher, web100};
 
 use super::ranked;
 
@@ -22,6 +22,29 @@ pub fn periodic(watcher: &Watcher, trails: &Trails, since: Duration) -> String {
     if live.len() > MAX_LINES {
         let _ = writeln!(text, "{:>7.1} s  and {} more", since.as_secs_f64(), live.len() - MAX_LINES);
     }
+    text
+}
+
+/// The changes of paths that were not printed yet, a line each. `printed`: their number, by connection.
+pub fn path_changes(
+    watcher: &Watcher,
+    trails: &Trails,
+    printed: &mut BTreeMap<SocketCookie, usize>,
+) -> String {
+    let mut text = String::new();
+    for connection in watcher.connections() {
+        let cookie = connection.sample.cookie;
+        let changes = trails.path_changes(cookie);
+        let before = printed.insert(cookie, changes.len()).unwrap_or(0);
+        for change in changes.iter().skip(before) {
+            let _ = writeln!(
+                text,
+                "{:>7.1} s  {}  {}",
+                change.at_s, connection.sample.addresses, change.sentence
+            );
+        }
+    }
+    printed.retain(|cookie, count| *count > 0 && watcher.connection(*cookie).is_some());
     text
 }
 

@@ -8,6 +8,7 @@ mod prometheus;
 mod screen;
 
 use std::{
+    collections::BTreeMap,
     io::IsTerminal,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
@@ -17,7 +18,7 @@ use std::{
 use clap::Args;
 use measurement::watched::{Recording, SPACING, Trails};
 use units::Time;
-use watch::{Filter, TracingMode, TrackedConnection, Watcher};
+use watch::{Filter, SocketCookie, TracingMode, TrackedConnection, Watcher};
 
 use self::{prometheus::Exporter, screen::Screen};
 use crate::{
@@ -156,6 +157,7 @@ pub fn run(args: &WatchArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
         trailed: None,
         form,
         interval,
+        printed_changes: BTreeMap::new(),
     };
     session.run(&mut watcher, args, &stop)
 }
@@ -195,6 +197,8 @@ struct Session {
     trailed: Option<Instant>,
     form: Form,
     interval: Duration,
+    /// Changes of paths that were printed, by connection.
+    printed_changes: BTreeMap<SocketCookie, usize>,
 }
 
 impl Session {
@@ -246,7 +250,8 @@ impl Session {
 
     fn report(&mut self, watcher: &Watcher, begun: Instant) -> anyhow::Result<()> {
         if let Form::Lines = self.form {
-            let text = lines::periodic(watcher, &self.trails, begun.elapsed());
+            let changes = lines::path_changes(watcher, &self.trails, &mut self.printed_changes);
+            let text = changes + &lines::periodic(watcher, &self.trails, begun.elapsed());
             if !text.is_empty() {
                 output::text(&text)?;
             }

@@ -132,6 +132,7 @@ pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
                     name: (*name).into(),
                     direction: direction.name().into(),
                     rate_bps: pipe.rate.mean()?.as_f64(),
+                    rate_changes: rate_changes(scenario, name, *direction),
                 })
             })
             .collect();
@@ -153,6 +154,17 @@ pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
     });
     (context.send_buffer, context.receive_buffer) = buffers(scenario, flow, tcp);
     context
+}
+
+/// The later rates of a link's direction, each with its time in microseconds. A direction without a rate is infinitely fast.
+fn rate_changes(scenario: &Scenario, name: &str, direction: Direction) -> Vec<(i64, f64)> {
+    let link = scenario.links.iter().find(|link| link.name == name);
+    let changes = link.into_iter().flat_map(|link| &link.changes).map(|change| {
+        let pipe = if direction == Direction::Forward { &change.forward } else { &change.backward };
+        let rate = pipe.rate.mean().map_or(f64::INFINITY, BitRate::as_f64);
+        ((change.at.0 / 1000) as i64, rate)
+    });
+    changes.collect()
 }
 
 /// The packets that the sending host's link carries in one round trip of the path.

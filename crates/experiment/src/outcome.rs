@@ -11,7 +11,7 @@ use schema::{
     EngineName, Event, EventKind, FlowSample, FlowSummary, LinkSample, LinkSummary, Quality, RunSummary,
 };
 use units::Time;
-use verdict::{FlowContext, FlowTimes, SendingDevice, retransmitted_segs};
+use verdict::{FlowContext, FlowTimes, SendingDevice, bottleneck_moves, retransmitted_segs};
 
 use crate::{
     Error, RunObserver, flow_context::flow_context, host_bursts::unexplained_drops, nothing_arrived,
@@ -140,6 +140,9 @@ pub(crate) fn complete(
             bytes: totals.bytes,
         };
         let mut flow_summary = verdict::summarize(&measurement.flows, &measurement.events, &times, &context);
+        if matches!(flow.kind, FlowKind::Tcp(_)) {
+            flow_summary.evidence.extend(bottleneck_moves(&measurement.links, &context));
+        }
         if matches!(flow.kind, FlowKind::Ping(_)) {
             add_echo_stalls(&measurement, &mut flow_summary);
         }

@@ -84,6 +84,25 @@ pub struct PathLink {
     pub direction: LinkDirection,
     /// Its rate, bit/s on the wire.
     pub rate_bps: f64,
+    /// Later rates, each with the time since the run's start from which it holds, microseconds; in order of time.
+    pub rate_changes: Vec<(i64, f64)>,
+}
+
+impl PathLink {
+    /// Its mean rate between two instants, bit/s.
+    pub(crate) fn mean_rate_bps(&self, from_us: i64, to_us: i64) -> f64 {
+        if self.rate_changes.is_empty() || to_us <= from_us {
+            return self.rate_bps;
+        }
+        let ends = self.rate_changes.iter().map(|(at, _)| *at).chain([i64::MAX]);
+        let begins = [(i64::MIN, self.rate_bps)].into_iter().chain(self.rate_changes.iter().copied());
+        let parts = begins.zip(ends).map(|((begin, bps), end)| {
+            let overlap = end.min(to_us).saturating_sub(begin.max(from_us));
+            // A link without a rate is infinitely fast.
+            if overlap > 0 { overlap as f64 * bps } else { 0.0 }
+        });
+        parts.sum::<f64>() / (to_us - from_us) as f64
+    }
 }
 
 /// How a socket buffer is set.

@@ -488,7 +488,12 @@ mod tests {
             name: "bulk".into(),
             from: "h1".into(),
             to: "h2".into(),
-            path: vec![PathLink { name: "s1-s2".into(), direction: LinkDirection::Forward, rate_bps: 10e9 }],
+            path: vec![PathLink {
+                name: "s1-s2".into(),
+                direction: LinkDirection::Forward,
+                rate_bps: 10e9,
+                rate_changes: Vec::new(),
+            }],
             receive_buffer,
             ..FlowContext::default()
         };

@@ -44,6 +44,7 @@
 //! assert!(summary.remedy.unwrap().starts_with("on h2: raise the third value of net.ipv4.tcp_rmem"));
 //! ```
 
+mod bottleneck;
 mod context;
 mod decide;
 mod explain;
@@ -52,6 +53,7 @@ mod series;
 mod steady;
 mod summarize;
 
+pub use bottleneck::bottleneck_moves;
 pub use context::{Buffer, FlowContext, Generator, PathLink, SendingDevice};
 pub use decide::{decide, retransmitted_segs};
 pub use receiver::judge_receiver;

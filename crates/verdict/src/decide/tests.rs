@@ -16,7 +16,12 @@ fn arriving(bytes: impl Fn(i64) -> i64, set: impl Fn(&mut FlowSample)) -> Vec<Ca
     let context = FlowContext {
         name: "f".into(),
         wire_limit_bps: Some(0.956e9),
-        path: vec![PathLink { name: "l".into(), direction: LinkDirection::Forward, rate_bps: 1e9 }],
+        path: vec![PathLink {
+            name: "l".into(),
+            direction: LinkDirection::Forward,
+            rate_bps: 1e9,
+            rate_changes: Vec::new(),
+        }],
         ..FlowContext::default()
     };
     let mut rows = Vec::new();

@@ -213,7 +213,8 @@ impl Steadiness {
         let spacing = Spread::of(samples.windows(2).map(|pair| (pair[1].time_us - pair[0].time_us) as f64));
         let part = round_trip / PARTS_OF_ROUND_TRIP;
         let in_parts = Spread::of(samples.iter().map(|sample| over(sample.time_us, part)));
-        let is_even = (spacing.median as i64 <= part).then(|| in_parts.low >= EVEN_SHARE * in_parts.median);
+        let are_visible = spacing.median as i64 <= part;
+        let is_even = are_visible.then_some(in_parts.low >= EVEN_SHARE * in_parts.median);
         let third = samples.len() / 3;
         let of =
             |samples: &[Sample]| Spread::of(samples.iter().map(|sample| over(sample.time_us, span))).median;

@@ -191,6 +191,7 @@ fn parse_detail(word: &str, next: &str, row: &mut FlowSample) {
         "ssthresh" => row.snd_ssthresh_segs = count(),
         "snd_wnd" => row.snd_wnd_bytes = count(),
         "rcv_wnd" => row.rcv_wnd_bytes = count(),
+        "rcv_ooopack" => row.rcv_ooopack_segs = count(),
         "rcv_space" => row.rcv_space_bytes = count(),
         "rcv_ssthresh" => row.rcv_ssthresh_bytes = count(),
         "bytes_sent" => row.bytes_sent = count(),

@@ -137,6 +137,11 @@ fn early_marks_are_named_first() {
     assert_named_first("ecn-marks", "ecn_marks", None);
 }
 
+#[test]
+fn a_short_transmit_queue_of_the_sender_is_named_first() {
+    assert_named_first("own-queue", "local_queue", Some("this host"));
+}
+
 /// Reduces the rate of the healthy path to a fifth in the middle of the test.
 #[test]
 fn a_rate_drop_during_the_test_is_named_first() {

@@ -370,3 +370,48 @@ fn settings_of_a_connection_are_changed_and_restored() {
     assert_eq!(document["connections"][0]["changes"][0]["after"]["pacing"], Value::Null);
     assert_eq!(pacing(), u64::MAX);
 }
+
+/// The rate of the healthy path falls to a fifth while the connection is watched.
+#[test]
+fn a_change_of_the_paths_rate_is_reported_with_its_time() {
+    if !have(&["iperf3"]) {
+        return;
+    }
+    let _slots = acquire_all_lab_slots();
+    for _ in 0..3 {
+        let place = TestDir::new(&common::bundled_scenario("faults/healthy.toml"));
+        let lab = Lab::up(&place, &[]);
+        lab.serve_iperf3("h2");
+        let watch = [
+            "watch",
+            "--host",
+            "h1",
+            "--lab",
+            &lab.name,
+            "--json",
+            "--duration",
+            "14s",
+            "peer",
+            "port",
+            "5201",
+        ];
+        let watching = place.longfat(&watch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let send = ["lab", "exec", "--lab", &lab.name, "h1", "--", "iperf3", "-c", "h2", "-t", "15"];
+        let mut sending = place.longfat(&send).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(6));
+        assert_eq!(lab.shell(&["link s1-s2 forward rate 20mbit"]).code, 0);
+        let watched = CommandOutput::from(watching.wait_with_output().unwrap()).json();
+        let connections = watched["connections"].as_array().unwrap();
+        let changes: Vec<&Value> =
+            connections.iter().filter_map(|c| c["path_changes"].as_array()).flatten().collect();
+        let _ = sending.wait();
+        if let [change] = changes[..]
+            && change["sentence"].as_str().unwrap().starts_with("the path's rate fell from 9")
+            && (change["after_bps"].as_f64().unwrap() / 19.1e6 - 1.0).abs() < 0.1
+        {
+            return;
+        }
+        assert!(lab.status()["stalled_max_us"].as_f64().unwrap() >= 2000.0, "{changes:?}");
+    }
+    testing::skip(testing::Missing::QuietMachine, "the emulator stalled each time");
+}

@@ -124,7 +124,9 @@ pub(crate) fn measure_loss<P: Path>(
     let (rate, time) = (BitRate(rate as u64), Time::from_secs_f64(seconds));
     let burst = path.datagrams(&DatagramPlan { rate, payload, time, is_even: true })?;
     let burst = burst.filter(|burst| !burst.receiver_was_busy);
-    Ok(burst.map_or(Datagrams::default(), |burst| Datagrams { sent: burst.sent, lost: burst.lost }))
+    // Datagrams that this host's own device dropped were not lost on the path.
+    let lost = |burst: &Burst| burst.lost.saturating_sub(burst.dropped_here);
+    Ok(burst.map_or(Datagrams::default(), |burst| Datagrams { sent: burst.sent, lost: lost(&burst) }))
 }
 
 /// TCP payload over UDP payload of a packet of the same size.

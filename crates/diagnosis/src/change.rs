@@ -2,7 +2,7 @@
 
 use schema::{Cause, FlowSample};
 use serde::Serialize;
-use units::Time;
+use units::{BitRate, Time, three_digits};
 
 use crate::losses::median;
 
@@ -43,6 +43,17 @@ struct Piece {
 }
 
 impl Change {
+    /// In words, as in `the path's rate fell from 95 Mb/s to 20 Mb/s at 6.2 s`. `at_s`: the time to print, seconds.
+    pub fn sentence(&self, at_s: f64) -> String {
+        let rate = |bps: f64| BitRate(three_digits(bps));
+        let how = if self.after_bps < self.before_bps { "fell" } else { "rose" };
+        format!(
+            "the path's rate {how} from {} to {} at {at_s:.1} s",
+            rate(self.before_bps),
+            rate(self.after_bps)
+        )
+    }
+
     /// The change in a TCP test's samples, in order of time: the boundary between two steady rates of a full path, the one with the steadiest
     /// rate before it. `None` if the path was not full before and after, or its rate did not change.
     pub fn of(rows: &[FlowSample]) -> Option<Self> {

@@ -271,7 +271,14 @@ impl Observed {
             .available
             .as_ref()
             .and_then(|result| Some(result.available_bps?.scaled(payload_share(result.packet_bytes))));
-        probed.or_else(|| self.available_by_burst())
+        probed.filter(|left| !self.dropped_probes_here(*left)).or_else(|| self.available_by_burst())
+    }
+
+    /// Whether this available bandwidth is a measurement of this host's own queue: the host drops bursts itself, and the test got
+    /// more.
+    fn dropped_probes_here(&self, left: Interval) -> bool {
+        self.capacity.as_ref().is_some_and(|capacity| capacity.overflows_here)
+            && left.high < self.test_goodput_bps()
     }
 
     /// Whether the other traffic is elastic, as TCP connections are.
@@ -284,6 +291,8 @@ impl Observed {
     fn available_by_burst(&self) -> Option<Interval> {
         let capacity = self.capacity.as_ref()?;
         let (carried, offered) = (self.capacity_bps()?, capacity.offered_bps?);
+        // What this host's own device drops never reaches the other traffic.
+        let offered = if capacity.overflows_here { offered.min(carried) } else { offered };
         let others = offered * (carried / capacity.goodput_bps.max(1.0) - 1.0);
         let left = (carried - others).max(0.0);
         let by = BURST_ERROR * carried;
@@ -389,7 +398,8 @@ impl Observed {
             return flow.verdict;
         }
         if self.losses.is_some_and(|losses| losses.episodes > 1) {
-            return Some(Cause::Loss);
+            let is_local = flow.limited.local_queue > flow.limited.loss;
+            return Some(if is_local { Cause::LocalQueue } else { Cause::Loss });
         }
         let share = |cause: &Cause| flow.limited_steady.share(*cause).max(flow.limited.share(*cause));
         let others = Cause::ALL.into_iter().filter(|cause| *cause != Cause::PathRate && share(cause) > 0.0);

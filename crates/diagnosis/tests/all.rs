@@ -3,4 +3,5 @@
 mod cases;
 mod generated;
 mod limits;
+mod receiver;
 mod virtual_path;

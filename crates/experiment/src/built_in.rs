@@ -76,7 +76,7 @@ pub const BUILT_IN: &[BuiltIn] = texts![
         "zero-window";
     Gallery in "gallery/": "chain", "dsl", "e-vlbi", "incast", "leo", "transatlantic";
     Faults in "faults/": "cpu-bound-receiver", "ecn-marks", "half-speed-hop", "healthy",
-        "lossy-link", "mtu-black-hole", "policer", "small-rmem", "small-switch-buffer",
+        "lossy-link", "mtu-black-hole", "own-queue", "policer", "small-rmem", "small-switch-buffer",
         "small-wmem", "window-scaling-off";
     Sweeps in "sweeps/": "cc-rtt-loss", "mtu", "socket-buffers", "streams", "udp";
 ];

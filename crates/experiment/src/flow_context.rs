@@ -6,7 +6,7 @@ use model::{IpVersion, Transport};
 use net::{Direction, LossUnit, PipeSpec};
 use scenario::{FlowKind, FlowSpec, Host, Scenario, TcpSpec, UdpSpec};
 use units::{BitRate, Time};
-use verdict::{Buffer, FlowContext, Generator, PathLink};
+use verdict::{Buffer, FlowContext, Generator, PathLink, SendingDevice};
 
 use crate::sysctl_defaults;
 
@@ -136,13 +136,17 @@ pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
                     name: (*name).into(),
                     direction: direction.name().into(),
                     rate_bps: pipe.rate.mean()?.as_f64(),
+                    rate_changes: rate_changes(scenario, name, *direction),
                 })
             })
             .collect();
     }
     let FlowKind::Tcp(tcp) = &flow.kind else { return context };
-    context.device_queue_packets = scenario.host(&flow.from).and_then(|host| host.nic.tx_queue);
-    context.device_round_trip_packets = device_round_trip_packets(scenario, flow);
+    context.device = SendingDevice {
+        queue_packets: scenario.host(&flow.from).and_then(|host| host.nic.tx_queue),
+        round_trip_packets: device_round_trip_packets(scenario, flow),
+        ..SendingDevice::default()
+    };
     context.pacing_bps = tcp.pacing.map(BitRate::as_f64);
     context.pacing_option = "the flow's pacing".into();
     context.generator = Some(Generator {
@@ -165,6 +169,17 @@ pub fn describe_host_use(from: &str, to: &str, busy: [Option<f64>; 2]) -> Vec<St
             Some(format!("the {what} on {host} ran, or waited for a CPU, {percent:.0} % of the time"))
         })
         .collect()
+}
+
+/// The later rates of a link's direction, each with its time in microseconds. A direction without a rate is infinitely fast.
+fn rate_changes(scenario: &Scenario, name: &str, direction: Direction) -> Vec<(i64, f64)> {
+    let link = scenario.links.iter().find(|link| link.name == name);
+    let changes = link.into_iter().flat_map(|link| &link.changes).map(|change| {
+        let pipe = if direction == Direction::Forward { &change.forward } else { &change.backward };
+        let rate = pipe.rate.mean().map_or(f64::INFINITY, BitRate::as_f64);
+        ((change.at.0 / 1000) as i64, rate)
+    });
+    changes.collect()
 }
 
 /// The packets that the sending host's link carries in one round trip of the path.

@@ -1,9 +1,10 @@
 //! The outcome of a run: the rows that an engine measured and the summary computed from them.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use engine_common::{FlowTotals, LinkTotals};
 use lab::Progress;
+use os::TxCounters;
 use record::Writer;
 use scenario::{FlowKind, FlowSpec, Scenario};
 use schema::{
@@ -12,7 +13,7 @@ use schema::{
 };
 use sim::{HostLoad, HostSample};
 use units::{Picoseconds, Time};
-use verdict::{FlowContext, FlowTimes};
+use verdict::{FlowContext, FlowTimes, SendingDevice, bottleneck_moves, retransmitted_segs};
 
 use crate::{
     Error, RunObserver,
@@ -60,6 +61,8 @@ pub(crate) struct Measurement {
     pub link_totals: Vec<LinkTotals>,
     /// The work of simulated hosts whose packets cost time.
     pub hosts: Vec<HostLoad>,
+    /// What the devices of each host sent and dropped, by the host's name, where the kernel counts it.
+    pub transmitted: BTreeMap<String, TxCounters>,
     pub quality: Quality,
     /// Real time of the run.
     pub wall: Duration,
@@ -82,6 +85,7 @@ impl From<lab::Outcome> for Measurement {
             flow_totals: outcome.flow_ends,
             link_totals: outcome.link_ends,
             hosts: Vec::new(),
+            transmitted: outcome.transmitted,
             quality: outcome.quality,
             wall: outcome.wall,
             duration: outcome.duration,
@@ -137,13 +141,17 @@ pub(crate) fn complete(
         if let Some(busy) = measurement.busy.get(index) {
             host_use.extend(describe_host_use(&flow.from, &flow.to, *busy));
         }
+        let context = flow_context(scenario, flow);
+        let device =
+            SendingDevice { dropped_segs: device_drops(scenario, flow, &measurement), ..context.device };
         let context = FlowContext {
             virtual_time,
             host_use,
+            device,
             host_loads: host_loads(&measurement.hosts, flow),
             // The links say what the path should be; only the flow itself shows whether it is full.
             unknown_path: is_between_hosts,
-            ..flow_context(scenario, flow)
+            ..context
         };
         verdict::decide(&mut measurement.flows, &measurement.links, &context);
         let micros = |time: Time| (time.0 / 1000) as i64;
@@ -155,6 +163,9 @@ pub(crate) fn complete(
             bytes: totals.bytes,
         };
         let mut flow_summary = verdict::summarize(&measurement.flows, &measurement.events, &times, &context);
+        if matches!(flow.kind, FlowKind::Tcp(_)) {
+            flow_summary.evidence.extend(bottleneck_moves(&measurement.links, &context));
+        }
         if matches!(flow.kind, FlowKind::Ping(_)) {
             add_echo_stalls(&measurement, &mut flow_summary);
         }
@@ -231,6 +242,20 @@ fn host_summary(scenario: &Scenario, load: &HostLoad) -> HostSummary {
         interrupts: last.interrupts,
         dropped_packets: last.dropped,
     }
+}
+
+/// Segments of a flow that its host's devices dropped. A device does not count by flow, so its drops are divided in proportion
+/// to retransmissions.
+fn device_drops(scenario: &Scenario, flow: &FlowSpec, measurement: &Measurement) -> u64 {
+    let Some(counted) = measurement.transmitted.get(&flow.from).filter(|counted| counted.dropped > 0) else {
+        return 0;
+    };
+    let retransmitted = |name: &str| retransmitted_segs(&measurement.flows, name);
+    let of_host = scenario.flows.iter().filter(|other| other.from == flow.from);
+    let all: u64 = of_host.map(|other| retransmitted(&other.name)).sum();
+    let own = measurement.flows.iter().filter(|row| row.flow == flow.name);
+    let mss = own.filter_map(|row| row.snd_mss_bytes).max().unwrap_or(0);
+    counted.segments_dropped(u64::try_from(mss).unwrap_or(0)) * retransmitted(&flow.name) / all.max(1)
 }
 
 /// Adds how long the measurement stalled while the first and the longest echo of a flow were under way.

@@ -2,6 +2,7 @@
 
 use std::{fs, io, net::IpAddr};
 
+use os::TxCounters;
 use scenario::Host as HostSpec;
 
 use crate::{
@@ -106,6 +107,21 @@ impl Host {
                 })
             });
             drops.sum()
+        })
+    }
+
+    /// What the host's devices sent and dropped so far, those of their queueing disciplines included.
+    pub(crate) fn transmitted(&self) -> Result<TxCounters, Error> {
+        self.namespace.run(|| {
+            let read = |device: &String| {
+                let link = Netlink::open().and_then(|netlink| netlink.link(device));
+                link.and_then(|link| TxCounters::read(link.header.index))
+                    .attempted(|| format!("read the counters of {device}"))
+            };
+            self.devices
+                .iter()
+                .map(read)
+                .try_fold(TxCounters::default(), |all, one: Result<_, Error>| Ok(all + one?))
         })
     }
 }

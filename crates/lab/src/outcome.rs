@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::Path, sync::atomic::AtomicBool, time::Duration};
 
 use engine_common::{FlowTotals, LinkTotals};
+use os::TxCounters;
 use schema::{Event, FlowSample, LinkSample, Quality};
 use units::Time;
 
@@ -65,6 +66,8 @@ pub struct Outcome {
     pub flow_ends: Vec<FlowTotals>,
     /// Final counters of links that are not ideal.
     pub link_ends: Vec<LinkTotals>,
+    /// What the devices of each host sent and dropped during the run, by the host's name.
+    pub transmitted: BTreeMap<String, TxCounters>,
     /// Whether the measurement is reliable.
     pub quality: Quality,
     /// Wall-clock time, set-up included.

@@ -1,6 +1,7 @@
 //! One run: creates hosts, links and flows, drives and samples them, and removes them again.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -11,6 +12,7 @@ use std::{
 
 use engine_common::{FlowTotals, build_network, echo_timeout, sampled_pipes};
 use net::Network;
+use os::TxCounters;
 use scenario::{FlowKind, Scenario};
 use units::Time;
 
@@ -87,6 +89,7 @@ pub fn run(
     let lab = Lab::build(scenario, options.backend)?;
     tracing::info!(hosts = scenario.hosts.len(), links = scenario.links.len(), ports = ?options.backend, "network is up");
     let drops_before = lab.device_drops()?;
+    let transmitted_before = lab.transmitted()?;
     let sampled = sampled_pipes(scenario);
     let mut recorder = Recorder::new(&sampled, observer);
     // In virtual time nothing polls, and no thread gets a dedicated processor.
@@ -140,6 +143,14 @@ pub fn run(
             .min(scenario.duration),
         interrupted: options.stop.load(Ordering::Relaxed),
         failed: driven.failed,
+        transmitted: lab
+            .transmitted()?
+            .into_iter()
+            .map(|(host, now)| {
+                let before = transmitted_before.get(&host).copied().unwrap_or_default();
+                (host, now.since(before))
+            })
+            .collect(),
         flows: recorder.flows,
         links: recorder.links,
         events: recorder.events,
@@ -354,6 +365,11 @@ impl Lab {
     /// Packets dropped by the devices of all hosts since they were created.
     fn device_drops(&self) -> Result<HostDrops, Error> {
         self.hosts.iter().map(Host::drops).sum()
+    }
+
+    /// What the devices of each host sent and dropped since they were created.
+    fn transmitted(&self) -> Result<BTreeMap<String, TxCounters>, Error> {
+        self.hosts.iter().map(|host| Ok((host.name.clone(), host.transmitted()?))).collect()
     }
 }
 

@@ -81,6 +81,9 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
                 (summary.verdict, summary.verdict_also) = (None, None);
                 (summary.evidence, summary.remedy) = (Vec::new(), None);
             }
+            if is_at_receiver(flow, &seen.rows) {
+                summary.receiver_verdict = verdict::judge_receiver(&seen.rows, &flow.name);
+            }
             summary
         })
         .collect();
@@ -145,6 +148,15 @@ fn is_at_sender(flow: &capture::CapturedFlow, rows: &[FlowSample]) -> bool {
     let own = rows.iter().filter(|row| row.flow == flow.name);
     let min_rtt_us = own.filter_map(|row| row.min_rtt_us).min().unwrap_or(0);
     is_far(flow, min_rtt_us as f64) == Some(false)
+}
+
+/// Whether the capture was taken at the receiver: nearly the whole round trip is on the sender's side.
+fn is_at_receiver(flow: &capture::CapturedFlow, rows: &[FlowSample]) -> bool {
+    let own = rows.iter().filter(|row| row.flow == flow.name);
+    let min_rtt_us = own.filter_map(|row| row.min_rtt_us).min();
+    let share =
+        flow.sender_side_rtt_us.zip(min_rtt_us).map(|(beyond, all)| beyond as f64 / all.max(1) as f64);
+    share.is_some_and(|share| share >= 1.0 - MAX_DISTANCE)
 }
 
 /// Whether the capture point is not at the sender; `None` where its distance is unknown.

@@ -1,19 +1,21 @@
 //! The record of a test: both ends' samples on one time axis, the summary with its verdict, and iperf3's JSON.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use ::record::Writer;
+use diagnosis::Change;
 use iperf3::{
     ClientOptions, SampleBuffer, flow_name,
     report::{Protocol, Report, Start, StreamEnd, TestSpec},
 };
+use os::{TransmitQueue, TxCounters};
 use schema::{EngineName, FlowKind, FlowSample, RunSummary, Summary};
 use serde_json::{Value, json};
-use tune::TxCounters;
-use verdict::{Buffer, FlowContext, FlowTimes, Generator};
+use verdict::{Buffer, FlowContext, FlowTimes, Generator, SendingDevice, retransmitted_segs};
 
 use crate::{
     Result,
@@ -206,18 +208,26 @@ pub fn complete_record(
     run.quality.notes.extend(report.error.clone());
     let before = seen.recording.as_ref().and_then(|recording| recording.before);
     let mss = rows.iter().filter_map(|row| row.snd_mss_bytes).max().and_then(|mss| u64::try_from(mss).ok());
-    let dropped = before
-        .zip(outgoing(start))
-        .map_or(0, |(before, now)| now.segments_dropped_since(before, mss.unwrap_or(DEFAULT_MSS)));
+    let counted = before.zip(outgoing(start)).map(|(before, now)| now.since(before));
+    let dropped = counted.map_or(0, |counted| counted.segments_dropped(mss.unwrap_or(DEFAULT_MSS)));
+    let queue = start.connections.first().and_then(|first| tune::read_transmit_queue(first.local.ip()));
+    let retransmitted = |id| retransmitted_segs(&rows, &flow_name(id));
+    let sent_again: BTreeMap<_, _> = start.connections.iter().map(|c| (c.id, retransmitted(c.id))).collect();
+    let all_sent_again: u64 = sent_again.values().sum();
     for connection in &start.connections {
         let name = flow_name(connection.id);
         let here = connection.local.ip().to_string();
         let end = report.end.as_ref();
         let stream = end.and_then(|end| end.streams.iter().find(|stream| stream.id == connection.id));
-        let device_drops = if connection.sender { dropped } else { 0 };
+        // The device does not count by stream.
+        let dropped_segs = dropped * sent_again.get(&connection.id).unwrap_or(&0) / all_sent_again.max(1);
         let mut context = FlowContext {
             unknown_path: true,
-            device_drops,
+            device: if connection.sender {
+                sending_device(queue.clone(), dropped_segs)
+            } else {
+                SendingDevice::default()
+            },
             is_one_host: connection.local.ip() == connection.remote.ip(),
             ..context(start, &options.spec, &name, connection.sender, here)
         };
@@ -232,6 +242,10 @@ pub fn complete_record(
         verdict::decide(&mut rows, &[], &context);
         let mut flow = verdict::summarize(&rows, &[], &times(start, report, stream, &rows, &name), &context);
         flow.cc_kernel_name = options.congestion.clone();
+        let own: Vec<FlowSample> = rows.iter().filter(|row| row.flow == name).cloned().collect();
+        // The rates of streams that share a path vary.
+        let change = Change::of(&own).filter(|_| start.connections.len() == 1);
+        flow.evidence.extend(change.map(|change| change.sentence(change.at.as_secs_f64())));
         if let Some(stream) = stream {
             set_totals(&mut flow, stream);
         }
@@ -255,6 +269,13 @@ pub fn complete_record(
         _ => None,
     };
     Ok(Some(RecordedTest { run, path, steady: seen.steady, rows, dropped_here: dropped }))
+}
+
+/// A device for the verdict.
+pub(crate) fn sending_device(queue: Option<TransmitQueue>, dropped_segs: u64) -> SendingDevice {
+    let (name, packets) = queue.as_ref().map(|queue| (queue.device.clone(), queue.packets)).unzip();
+    let qdisc = queue.and_then(|queue| queue.qdisc);
+    SendingDevice { name, qdisc, dropped_segs, queue_packets: packets, ..SendingDevice::default() }
 }
 
 /// Transmit counters of this end's device.

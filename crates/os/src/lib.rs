@@ -12,6 +12,7 @@ mod poll;
 mod process;
 mod socket;
 mod thread;
+mod transmit;
 mod user;
 
 pub use clock::{monotonic_ns, realtime, realtime_ns, reduce_timer_slack, sleep_until};
@@ -22,6 +23,7 @@ pub use socket::{read_option, set_option, unacknowledged_bytes, unread_bytes};
 pub use thread::{
     allowed_cpus, enter_network, set_allowed_cpus, thread_cpu_time, thread_usage, unshare_network,
 };
+pub use transmit::{TransmitQueue, TxCounters};
 pub use user::{effective_ids, is_root};
 
 /// Converts the result of a system call.

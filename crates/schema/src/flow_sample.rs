@@ -65,6 +65,8 @@ table! {
             min_owd_us = "of a udp flow: smallest one-way delay since the start",
             max_owd_us = "of a udp flow: largest one-way delay since the start",
             jitter_us = "of a udp flow: interarrival jitter (RFC 3550 section 6.4.1)",
+            rcv_ooopack_segs = "segments that arrived out of order since the start, at the receiver",
+            rcv_ce_segs = "segments that arrived with a congestion mark (ECN) since the start, at the receiver",
         }
     }
 }

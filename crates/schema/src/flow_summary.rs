@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cause, FlowKind};
+use crate::{Cause, FlowKind, ReceiverVerdict};
 
 /// One flow of a run. Figures that an engine does not provide are `null`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -138,6 +138,9 @@ pub struct FlowSummary {
     pub limited_steady: Limited,
     /// The cause with the largest share in the steady part; `null` where unknown.
     pub verdict: Option<Cause>,
+    /// What the receiving end alone sees, where the sender was not sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver_verdict: Option<ReceiverVerdict>,
     /// A second limit that applies too: removing only the first gains little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict_also: Option<Cause>,

@@ -16,6 +16,7 @@ mod name;
 mod nearest;
 mod published;
 mod quality;
+mod receiver_verdict;
 mod summary;
 mod sweep;
 mod table;
@@ -32,6 +33,7 @@ pub use name::{EngineName, FigureBound, FlowKind, LinkDirection};
 pub use nearest::{by_similarity, nearest_names};
 pub use published::{EngineVerdict, FigureKind, KernelFigure, PublishedResult, PublishedVerdict};
 pub use quality::{BUSY_SHARE, DiscardedRun, Quality, Reliability};
+pub use receiver_verdict::{ReceiverFinding, ReceiverVerdict};
 pub use summary::{HostInfo, PathComparison, PathQuantity, RunSummary, SUMMARY_SCHEMA, Summary};
 pub use sweep::{
     Fit, FitDocument, FitFigure, FitTried, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptBuffers,

@@ -205,6 +205,8 @@ fn row(sender: &EndpointInfo, receiver: &EndpointInfo) -> FlowSample {
         rcv_rtt_us: int(receiver.rcv_rtt_us),
         rmem_alloc_bytes: int(receiver.rmem_alloc_bytes),
         bytes_received: long(receiver.bytes_received),
+        rcv_ooopack_segs: int(receiver.rcv_ooopack),
+        rcv_ce_segs: int(receiver.received_ce),
         ..FlowSample::default()
     }
 }

@@ -92,6 +92,10 @@ pub struct EndpointInfo {
     pub rmem_alloc_bytes: u32,
     /// Payload received in order since the start.
     pub bytes_received: u64,
+    /// Segments that arrived out of order since the start.
+    pub rcv_ooopack: u32,
+    /// Segments that arrived with a congestion mark since the start.
+    pub received_ce: u32,
 }
 
 impl EndpointInfo {
@@ -138,13 +142,15 @@ impl EndpointInfo {
             sndbuf_bytes: sk.sk_sndbuf as u32,
             wmem_queued_bytes: sender.wmem_queued(conn),
             rcvbuf_bytes: sk.sk_rcvbuf as u32,
-            rcv_wnd_bytes: sk.rcv_wnd,
+            rcv_wnd_bytes: receiver.advertised_window(sk),
             rcv_space_bytes: receiver.rcv_space(),
             rcv_ssthresh_bytes: sk.rcv_ssthresh,
             rcv_queue_bytes: receiver.readable(sk),
             rcv_rtt_us: sk.rcv_rtt_est.rtt_us >> 3,
             rmem_alloc_bytes: receiver.rmem_alloc(),
             bytes_received: sk.bytes_received,
+            rcv_ooopack: receiver.out_of_order_segs(),
+            received_ce: receiver.marked_segs(),
         }
     }
 }

@@ -97,29 +97,6 @@ pub struct Softnet {
     pub squeezed: u64,
 }
 
-/// A device's transmit counters since it was created.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TxCounters {
-    /// Packets sent; a GSO super-packet counts once.
-    pub packets: u64,
-    /// Bytes sent.
-    pub bytes: u64,
-    /// Packets dropped by the device or its root queueing discipline.
-    pub dropped: u64,
-}
-
-impl TxCounters {
-    /// Estimates the number of segments of `mss` bytes dropped since `before`: a dropped super-packet
-    /// contains several.
-    pub fn segments_dropped_since(self, before: Self, mss: u64) -> u64 {
-        let packets = self.packets.saturating_sub(before.packets).max(1) as f64;
-        let segments_per_packet =
-            self.bytes.saturating_sub(before.bytes) as f64 / packets / mss.max(1) as f64;
-        let dropped = self.dropped.saturating_sub(before.dropped);
-        (dropped as f64 * segments_per_packet.max(1.0)).round() as u64
-    }
-}
-
 /// A network device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -3,9 +3,11 @@
 
 use std::{fs, io, path::Path};
 
+use os::{TransmitQueue, TxCounters};
+
 use crate::{
     ethtool,
-    facts::{Device, HostFacts, Interrupt, Reading, Softnet, TxCounters},
+    facts::{Device, HostFacts, Interrupt, Reading, Softnet},
     netlink, sysctl,
 };
 
@@ -46,7 +48,14 @@ pub fn inspect() -> HostFacts {
 /// rtnetlink fails.
 pub fn read_tx_counters(address: std::net::IpAddr) -> Option<TxCounters> {
     let index = netlink::device_with_address(address).ok().flatten()?;
-    netlink::tx_counters(index).ok()
+    TxCounters::read(index).ok()
+}
+
+/// Reads the transmit queue of the device with this address; `None` if there is no such device or rtnetlink
+/// fails.
+pub fn read_transmit_queue(address: std::net::IpAddr) -> Option<TransmitQueue> {
+    let index = netlink::device_with_address(address).ok().flatten()?;
+    TransmitQueue::read(index).ok().flatten()
 }
 
 /// Whether this process runs on a host of a lab, which shares the machine's files.

@@ -45,8 +45,7 @@ pub use error::Error;
 pub use export::{ExportFormat, export, manual_command};
 pub use facts::{
     Coalescing, Device, HostFacts, Interrupt, Offloads, Pause, Reading, Rings, Route, Softnet, SysctlValue,
-    TxCounters,
 };
 pub use host_paths::HostPaths;
-pub use inspect::{find_device_towards, inspect, is_lab_host, read_tx_counters};
+pub use inspect::{find_device_towards, inspect, is_lab_host, read_transmit_queue, read_tx_counters};
 pub use journal::{FileChange, Journal, SettingChange};

@@ -7,11 +7,10 @@ use netlink_packet_route::{
     address::{AddressAttribute, AddressMessage},
     link::{LinkAttribute, LinkFlags, LinkMessage},
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric},
-    tc::{TcAttribute, TcHandle, TcMessage, TcStats2},
 };
 use os::netlink::RouteSocket;
 
-use crate::facts::{Device, Route, TxCounters};
+use crate::facts::{Device, Route};
 
 /// Names of metrics by their number (linux/rtnetlink.h, RTAX_*), for the bits of RTAX_LOCK.
 const METRICS: [(u32, &str); 12] = [
@@ -58,44 +57,6 @@ fn device(link: &LinkMessage) -> Device {
         }
     }
     device
-}
-
-/// Transmit counters of a device, with the drops of its root queueing discipline.
-pub(crate) fn tx_counters(index: u32) -> io::Result<TxCounters> {
-    let mut counters = TxCounters::default();
-    dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), |message| {
-        let RouteNetlinkMessage::NewLink(link) = message else { return };
-        for attribute in link.attributes.iter().filter(|_| link.header.index == index) {
-            if let LinkAttribute::Stats64(stats) = attribute {
-                counters = TxCounters {
-                    packets: stats.tx_packets,
-                    bytes: stats.tx_bytes,
-                    dropped: stats.tx_dropped,
-                };
-            }
-        }
-    })?;
-    dump(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()), |message| {
-        if let RouteNetlinkMessage::NewQueueDiscipline(qdisc) = message
-            && u32::try_from(qdisc.header.index) == Ok(index)
-            && qdisc.header.parent == TcHandle::ROOT
-        {
-            counters.dropped += qdisc_drops(&qdisc);
-        }
-    })?;
-    Ok(counters)
-}
-
-fn qdisc_drops(qdisc: &TcMessage) -> u64 {
-    let all = qdisc.attributes.iter().find_map(|attribute| match attribute {
-        TcAttribute::Stats2(all) => Some(all),
-        _ => None,
-    });
-    let queues = all.into_iter().flatten().filter_map(|stats| match stats {
-        TcStats2::Queue(queue) => Some(u64::from(queue.drops)),
-        _ => None,
-    });
-    queues.sum()
 }
 
 /// Interface index of the device that has an address.

@@ -35,15 +35,10 @@ pub struct FlowContext {
     pub generator: Option<Generator>,
     /// Both ends are on one host, with no link between them.
     pub is_one_host: bool,
-    /// Segments that the sending host's own device or its queueing discipline dropped during the flow.
-    pub device_drops: u64,
-    /// Length of the transmit queue of the sending host's device, packets, where the scenario states it.
-    pub device_queue_packets: Option<u32>,
-    /// The product of the sending host's link rate and the path's round-trip time, packets of the path's
-    /// MTU: a device queue of this length holds what TCP sends in one round trip.
-    pub device_round_trip_packets: Option<u64>,
     /// How busy the simulated processors and buses of the flow's hosts were, where packets cost time.
     pub host_loads: Vec<HostLoad>,
+    /// The sending host's own device.
+    pub device: SendingDevice,
     /// How busy the hosts' processors were, one sentence each: evidence where they were the limit.
     pub host_use: Vec<String>,
 }
@@ -57,6 +52,24 @@ pub struct HostLoad {
     pub is_bus: bool,
     /// Times since the run's start and the time busy until then, microseconds, in order.
     pub busy_us: Vec<(i64, f64)>,
+}
+
+/// The sending host's device towards the path, with its queueing discipline.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SendingDevice {
+    /// Its name; `None` where the scenario describes it.
+    pub name: Option<String>,
+    /// Its root queueing discipline, as in `fq_codel`; `None` where unknown.
+    pub qdisc: Option<String>,
+    /// Segments that the device or its queueing discipline dropped during the flow.
+    pub dropped_segs: u64,
+    /// Segments that the flow retransmitted meanwhile; `None` where its samples show that.
+    pub retransmitted_segs: Option<u64>,
+    /// Length of its transmit queue, packets.
+    pub queue_packets: Option<u32>,
+    /// The product of the host's link rate and the path's round-trip time, packets of the path's MTU: a queue
+    /// of this length holds what TCP sends in one round trip.
+    pub round_trip_packets: Option<u64>,
 }
 
 /// The request to this program's traffic generator. Without a request it writes and reads as fast
@@ -84,6 +97,25 @@ pub struct PathLink {
     pub direction: LinkDirection,
     /// Its rate, bit/s on the wire.
     pub rate_bps: f64,
+    /// Later rates, each with the time since the run's start from which it holds, microseconds; in order of time.
+    pub rate_changes: Vec<(i64, f64)>,
+}
+
+impl PathLink {
+    /// Its mean rate between two instants, bit/s.
+    pub(crate) fn mean_rate_bps(&self, from_us: i64, to_us: i64) -> f64 {
+        if self.rate_changes.is_empty() || to_us <= from_us {
+            return self.rate_bps;
+        }
+        let ends = self.rate_changes.iter().map(|(at, _)| *at).chain([i64::MAX]);
+        let begins = [(i64::MIN, self.rate_bps)].into_iter().chain(self.rate_changes.iter().copied());
+        let parts = begins.zip(ends).map(|((begin, bps), end)| {
+            let overlap = end.min(to_us).saturating_sub(begin.max(from_us));
+            // A link without a rate is infinitely fast.
+            if overlap > 0 { overlap as f64 * bps } else { 0.0 }
+        });
+        parts.sum::<f64>() / (to_us - from_us) as f64
+    }
 }
 
 /// How a socket buffer is set.

@@ -31,7 +31,7 @@ mod tests;
 
 use schema::{Cause, FlowSample, LinkSample};
 
-use crate::{FlowContext, HostLoad, series::Cumulative};
+use crate::{FlowContext, HostLoad, bottleneck::SentByLink, series::Cumulative};
 
 /// A link is full from this share of its rate.
 const FULL: f64 = 0.95;
@@ -108,9 +108,16 @@ pub fn decide(rows: &mut [FlowSample], links: &[LinkSample], context: &FlowConte
 
 /// Whether the sending host's own device dropped the segments that were retransmitted.
 fn drops_are_local(rows: &[FlowSample], context: &FlowContext) -> bool {
-    let own = rows.iter().filter(|row| row.flow == context.name);
-    let retransmitted = own.filter_map(|row| row.total_retrans_segs).max().unwrap_or(0);
-    context.device_drops > 0 && context.device_drops as f64 >= MIN_LOCAL_DROP_SHARE * retransmitted as f64
+    let device = &context.device;
+    let retransmitted = device.retransmitted_segs.unwrap_or_else(|| retransmitted_segs(rows, &context.name));
+    device.dropped_segs > 0 && device.dropped_segs as f64 >= MIN_LOCAL_DROP_SHARE * retransmitted as f64
+}
+
+/// Segments that a flow retransmitted between its first sample and its last.
+pub fn retransmitted_segs(rows: &[FlowSample], flow: &str) -> u64 {
+    let counts = || rows.iter().filter(|row| row.flow == flow).filter_map(|row| row.total_retrans_segs);
+    let more = counts().max().unwrap_or(0) - counts().min().unwrap_or(0);
+    u64::try_from(more).unwrap_or(0)
 }
 
 /// The result for one sample.
@@ -170,35 +177,25 @@ impl Reductions {
 }
 
 /// Counters over the whole run, read around each sample.
-struct History {
+struct History<'a> {
     received_bits: Cumulative,
     /// The time of the flow's first sample, and the bytes written until then.
     first_written: Option<(i64, i64)>,
-    /// Bits sent by each link of the path, and its rate.
-    links: Vec<(Cumulative, f64)>,
+    /// What each link of the path sent.
+    links: Vec<SentByLink<'a>>,
     /// Microseconds in which the hosts' processors and buses were busy.
     hosts: Vec<Cumulative>,
 }
 
-impl History {
-    fn new(rows: &[FlowSample], links: &[LinkSample], context: &FlowContext) -> Self {
+impl<'a> History<'a> {
+    fn new(rows: &[FlowSample], links: &[LinkSample], context: &'a FlowContext) -> Self {
         let mut received_bits = Cumulative::default();
         for row in rows.iter().filter(|r| r.flow == context.name) {
             if let Some(bytes) = row.bytes_received.or(row.bytes_acked) {
                 received_bits.push(row.time_us, bytes as f64 * 8.0);
             }
         }
-        let links = context
-            .path
-            .iter()
-            .map(|link| {
-                let mut sent = Cumulative::default();
-                for row in links.iter().filter(|r| r.link == link.name && r.direction == link.direction) {
-                    sent.push(row.time_us, row.sent_bytes.unwrap_or(0) as f64 * 8.0);
-                }
-                (sent, link.rate_bps)
-            })
-            .collect();
+        let links = context.path.iter().map(|link| SentByLink::of(links, link)).collect();
         let first_written =
             rows.iter().filter(|r| r.flow == context.name).find_map(|row| Some((row.time_us, written(row)?)));
         let hosts = context.host_loads.iter().map(HostLoad::series).collect();
@@ -223,7 +220,7 @@ impl History {
 
     /// The utilization of the fullest link between two instants.
     fn utilization(&self, from_us: i64, to_us: i64) -> Option<f64> {
-        let used = |(sent, rate): &(Cumulative, f64)| sent.rate(from_us, to_us).map(|bps| bps / rate);
+        let used = |link: &SentByLink| link.utilization(from_us, to_us);
         self.links.iter().filter_map(used).reduce(f64::max)
     }
 }
@@ -231,7 +228,7 @@ impl History {
 /// Applies the rules of the module's documentation to one sample.
 fn judge(
     row: &FlowSample,
-    history: &History,
+    history: &History<'_>,
     context: &FlowContext,
     reductions: &Reductions,
 ) -> Option<Judgement> {
@@ -305,7 +302,7 @@ fn judge(
 
 /// The cause if an application does not keep up. Other programs may be slow themselves; longfat's generator is slow only on
 /// request.
-fn judge_slow_end(end: SlowEnd, row: &FlowSample, history: &History, context: &FlowContext) -> Judgement {
+fn judge_slow_end(end: SlowEnd, row: &FlowSample, history: &History<'_>, context: &FlowContext) -> Judgement {
     let Some(generator) = &context.generator else { return Judgement::Limit(Cause::Application) };
     let is_whole = |size: u64| written(row).is_some_and(|written| written as u64 >= size);
     Judgement::Limit(match end {
@@ -325,7 +322,7 @@ fn judge_slow_end(end: SlowEnd, row: &FlowSample, history: &History, context: &F
 }
 
 /// The cause where our own writer keeps its requested rate: the rate itself limits the flow.
-fn requested_rate_cause(row: &FlowSample, history: &History, context: &FlowContext) -> Option<Cause> {
+fn requested_rate_cause(row: &FlowSample, history: &History<'_>, context: &FlowContext) -> Option<Cause> {
     let generator = context.generator.as_ref()?;
     let keeps = |rate: Option<f64>| rate.is_some_and(|rate| !history.is_behind(row, rate));
     if keeps(generator.write_bps) {

@@ -1,5 +1,7 @@
 //! The verdict in words: the evidence, and the exact setting where the limit is a setting.
 
+mod own_device;
+
 use schema::{Cause, Fix, FlowSample, FlowSummary};
 use units::{BitRate, Bytes, Time, three_digits};
 
@@ -33,7 +35,7 @@ pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut
         Cause::PathRate => path_rate(&facts, context, summary),
         Cause::Loss => loss(&facts, summary),
         Cause::EcnMarks => ecn_marks(&facts, rows),
-        Cause::LocalQueue => local_queue(&facts, context, summary),
+        Cause::LocalQueue => own_device::local_queue(&facts, context, summary),
         Cause::SlowStart => slow_start(&facts, summary),
         Cause::Application => application(&facts, context),
         Cause::Pacing => pacing(&facts, context),
@@ -134,42 +136,6 @@ fn ecn_marks(facts: &Facts, rows: &[&FlowSample]) -> Explanation {
     let remedy = "find the queue that marks packets and raise its marking threshold; a congestion control designed for marks \
                   (dctcp, or bbr) slows down less for each";
     Explanation { evidence, remedy: Some(remedy.into()), ..Explanation::default() }
-}
-
-fn local_queue(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
-    let from = &context.from;
-    let queue = context.device_queue_packets.map(|packets| {
-        format!("the transmit queue of {from}'s device holds {} packets", units::group_digits(packets.into()))
-    });
-    let mut evidence = match context.device_drops {
-        0 => vec![
-            format!(
-                "{} the congestion window was full, and {from} itself had reduced it: there was no loss on the path and no mark",
-                facts.share
-            ),
-            "the kernel reduces the window when the host's own device or queueing discipline drops a packet (tcp_enter_cwr)"
-                .into(),
-        ],
-        dropped => vec![
-            format!("{} the congestion window was full, and losses had reduced it", facts.share),
-            format!(
-                "the device of {from} or its queueing discipline dropped about {} segments during the flow; {} were retransmitted",
-                units::group_digits(dropped),
-                units::group_digits(summary.retransmitted_segs.unwrap_or(0))
-            ),
-        ],
-    };
-    evidence.extend(queue);
-    let remedy = match (context.device_queue_packets, context.device_round_trip_packets) {
-        (Some(now), Some(round_trip)) if round_trip > u64::from(now) => format!(
-            "on {from}: a transmit queue of one bandwidth-delay product (tx_queue = {round_trip}; ip link set DEVICE txqueuelen \
-             {round_trip}), or no congestion signal from it (local_congestion = false; WAD_IFQ=1 with web100)"
-        ),
-        _ => format!(
-            "on {from}: lengthen the transmit queue (ip link set DEVICE txqueuelen N), or use fq, which delays packets instead of dropping them"
-        ),
-    };
-    Explanation { evidence, remedy: Some(remedy), ..Explanation::default() }
 }
 
 fn receive_window(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
@@ -545,7 +511,12 @@ mod tests {
             name: "bulk".into(),
             from: "h1".into(),
             to: "h2".into(),
-            path: vec![PathLink { name: "s1-s2".into(), direction: LinkDirection::Forward, rate_bps: 10e9 }],
+            path: vec![PathLink {
+                name: "s1-s2".into(),
+                direction: LinkDirection::Forward,
+                rate_bps: 10e9,
+                rate_changes: Vec::new(),
+            }],
             receive_buffer,
             ..FlowContext::default()
         };

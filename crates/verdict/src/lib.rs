@@ -44,13 +44,17 @@
 //! assert!(summary.remedy.unwrap().starts_with("on h2: raise the third value of net.ipv4.tcp_rmem"));
 //! ```
 
+mod bottleneck;
 mod context;
 mod decide;
 mod explain;
+mod receiver;
 mod series;
 mod steady;
 mod summarize;
 
-pub use context::{Buffer, FlowContext, Generator, HostLoad, PathLink};
-pub use decide::decide;
+pub use bottleneck::bottleneck_moves;
+pub use context::{Buffer, FlowContext, Generator, HostLoad, PathLink, SendingDevice};
+pub use decide::{decide, retransmitted_segs};
+pub use receiver::judge_receiver;
 pub use summarize::{FlowTimes, part_goodput, summarize};

@@ -2,7 +2,9 @@
 
 use schema::{Cause, Event, EventKind, FlowKind, FlowSample, FlowSummary, Limited};
 
-use crate::{FlowContext, explain::explain, series::Cumulative, steady::steady_from};
+use crate::{
+    FlowContext, explain::explain, receiver::judge_receiver, series::Cumulative, steady::steady_from,
+};
 
 /// Limits that can apply for as long as a flow runs.
 const LASTING_LIMITS: [Cause; 6] = [
@@ -110,6 +112,10 @@ pub fn summarize(
     summary.verdict_also =
         summary.verdict.and_then(|verdict| second_limit(verdict, &judged, sample, context));
     explain(sample, context, &mut summary);
+    let is_received = own.iter().any(|row| row.rcv_rtt_us.is_some());
+    if summary.verdict.is_none() && is_received {
+        summary.receiver_verdict = judge_receiver(rows, &context.name);
+    }
     summary
 }
 

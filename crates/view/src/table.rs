@@ -4,7 +4,10 @@
 //! Without a width all are shown.
 
 use record::Run;
-use schema::{Cause, EngineName, FigureKind, FlowKind, FlowSummary, PublishedResult, RunSummary};
+use schema::{
+    Cause, EngineName, FigureKind, FlowKind, FlowSummary, PublishedResult, ReceiverFinding, ReceiverVerdict,
+    RunSummary,
+};
 use units::sorted_releases;
 
 use crate::compare::{Comparison, MetricComparison};
@@ -275,6 +278,20 @@ fn shares(flow: &FlowSummary) -> String {
     }
 }
 
+/// What limited a flow, as its receiving end alone sees it, with the evidence.
+pub fn receiver_verdict(flow: &str, verdict: &ReceiverVerdict) -> String {
+    let limit = match verdict.finding {
+        ReceiverFinding::Unknown => "the receiving end cannot tell what limits it".to_owned(),
+        finding => format!(
+            "limited by {} (as the receiving end sees it, {} of the samples)",
+            words::receiver_finding(finding),
+            number::share(verdict.share)
+        ),
+    };
+    let evidence: Vec<String> = verdict.evidence.iter().map(|evidence| format!("\n  {evidence}")).collect();
+    format!("{flow}: {limit}{}", evidence.concat())
+}
+
 /// How to remove a flow's limit: a command for each host and the reasons for the values, or the advice; empty
 /// where there is none.
 pub fn fix(flow: &FlowSummary) -> String {
@@ -358,11 +375,16 @@ fn flow_facts(flow: &FlowSummary) -> String {
         ("binding window", size(flow.binding_window_bytes)),
         ("window / buffer", flow.window_share.map(number::share)),
         ("limited by", words::limits(flow)),
+        (
+            "receiver sees",
+            flow.receiver_verdict.as_ref().map(|v| words::receiver_finding(v.finding).to_owned()),
+        ),
     ];
     let rows: Vec<Vec<String>> =
         facts.into_iter().filter_map(|(name, value)| Some(vec![format!("  {name}"), value?])).collect();
     out.push_str(&table(&rows, &[false, true]));
-    for sentence in &flow.evidence {
+    let by_receiver = flow.receiver_verdict.iter().flat_map(|verdict| &verdict.evidence);
+    for sentence in flow.evidence.iter().chain(by_receiver) {
         out.push_str(&format!("  * {sentence}\n"));
     }
     out + &fix(flow)

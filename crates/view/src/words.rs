@@ -1,6 +1,8 @@
 //! Causes and verdicts in words.
 
-use schema::{Cause, EngineName, FigureKind, FlowSummary, PublishedResult, PublishedVerdict};
+use schema::{
+    Cause, EngineName, FigureKind, FlowSummary, PublishedResult, PublishedVerdict, ReceiverFinding,
+};
 
 /// A cause's short name, as in legends.
 pub fn cause(cause: Cause) -> &'static str {
@@ -58,6 +60,17 @@ pub fn explain(cause: Cause) -> &'static str {
         Cause::HostCpu => {
             "The hosts could not keep up: neither the network nor a requested rate limited the flow."
         }
+    }
+}
+
+/// What the receiving end alone finds, as in "limited by ...".
+pub fn receiver_finding(finding: ReceiverFinding) -> &'static str {
+    match finding {
+        ReceiverFinding::ReceiveBuffer => "the receiver's buffer",
+        ReceiverFinding::Reader => "the receiving application",
+        ReceiverFinding::Sender => "the sender's window, buffer or application",
+        ReceiverFinding::Network => "the network (loss or path rate)",
+        ReceiverFinding::Unknown => "unknown",
     }
 }
 

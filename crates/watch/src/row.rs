@@ -50,11 +50,15 @@ pub fn fill_receiver(
     unread: Option<u32>,
     row: &mut FlowSample,
 ) {
-    row.rcv_wnd_bytes = to_i64(info.rcv_wnd());
+    // The header's field has 16 bits; the kernel's own value may be larger.
+    let most = info.wscales().map_or(i64::MAX, |(_, scale)| i64::from(u16::MAX) << scale);
+    row.rcv_wnd_bytes = to_i64(info.rcv_wnd()).map(|window: i64| window.min(most));
     row.rcv_space_bytes = to_i64(info.rcv_space());
     row.rcv_ssthresh_bytes = to_i64(info.rcv_ssthresh());
     row.rcv_rtt_us = to_i64(info.rcv_rtt_us().filter(|rtt| *rtt > 0));
     row.bytes_received = unsigned_to_i64(info.bytes_received());
+    row.rcv_ooopack_segs = to_i64(info.rcv_ooopack());
+    row.rcv_ce_segs = to_i64(info.received_ce());
     row.rcvbuf_bytes = to_i64(memory.map(|memory| memory.rcvbuf));
     row.rmem_alloc_bytes = to_i64(memory.map(|memory| memory.rmem_alloc));
     row.rcv_queue_bytes = to_i64(unread);

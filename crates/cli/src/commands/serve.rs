@@ -1,11 +1,12 @@
 //! `longfat serve`: a server for `longfat test` and any iperf3 client.
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -15,13 +16,18 @@ use anyhow::Context;
 use clap::Args;
 use hosts::HostService;
 use iperf3::{
-    Authority, IpVersion, Observer, Padding, Server, ServerObserver, ServerOptions, TIME_SKEW, TokenGate,
+    Authority, IpVersion, Observer, Padding, SampleBuffer, Server, ServerObserver, ServerOptions, TIME_SKEW,
+    TokenGate,
     document::{self, RateUnit, TextFormat},
+    flow_name,
     report::{Interval, Report, ServerOutput, Start},
 };
 use probe_transport::ProbeService;
+use schema::{FlowSample, ReceiverVerdict};
+use serde_json::json;
 use stamp::Reflector;
 use units::BitRate;
+use verdict::judge_receiver;
 
 use super::test::{
     args,
@@ -34,6 +40,8 @@ use crate::{
     output::{self, Finish},
 };
 
+/// How often the sockets are sampled for the verdict of the receiving end.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// Default averaging time of a rate limit (as in iperf3).
 const DEFAULT_RATE_LIMIT_TIME: Duration = Duration::from_secs(5);
 /// Maximum time from a signal to the end of the server.
@@ -171,6 +179,7 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
         // A document per test, in iperf3's form: a server's tests have no common document.
         json: json || args.iperf3_json,
         format: TextFormat { verbose: args.verbose, unit: args.format.unwrap_or_default() },
+        sampled: Mutex::default(),
     };
     let stop = interrupt::flag()?;
     output::queue(Finish::AtOnce)?;
@@ -316,6 +325,8 @@ fn rate_limit(text: &str) -> Result<(BitRate, Duration), String> {
 struct Console {
     json: bool,
     format: TextFormat,
+    /// The samples of tests that have ended, by peer, until they are judged.
+    sampled: Mutex<BTreeMap<SocketAddr, Vec<FlowSample>>>,
 }
 
 impl Console {
@@ -325,22 +336,53 @@ impl Console {
     }
 }
 
+impl Console {
+    /// What limited the streams that this end received, as this end alone sees it.
+    fn receiver_verdicts(&self, peer: SocketAddr, report: &Report) -> BTreeMap<String, ReceiverVerdict> {
+        let rows = self.lock_sampled().remove(&peer).unwrap_or_default();
+        let connections = report.start.iter().flat_map(|start| &start.connections);
+        let received = connections.filter(|connection| !connection.sender).map(|c| flow_name(c.id));
+        received.filter_map(|flow| Some((flow.clone(), judge_receiver(&rows, &flow)?))).collect()
+    }
+
+    fn lock_sampled(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Vec<FlowSample>>> {
+        self.sampled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl ServerObserver for Console {
     fn note(&self, text: &str) {
         output::note(&format!("longfat: {text}"));
     }
 
     fn begin(&self, peer: SocketAddr) -> Box<dyn Observer + '_> {
-        Box::new(TestConsole { console: self, peer, start: None })
+        Box::new(TestConsole {
+            console: self,
+            peer,
+            start: None,
+            samples: Some(SampleBuffer::new(SAMPLE_INTERVAL)),
+        })
     }
 
     fn end(&self, peer: SocketAddr, report: &Report, error: Option<&iperf3::Error>) {
         if let Some(error) = error {
             self.note(&format!("{peer}: {error}"));
         }
+        let verdicts = self.receiver_verdicts(peer, report);
         match (self.json, &report.start, &report.end) {
-            (true, Some(_), _) => self.print(&document::to_json(report).to_string()),
-            (false, Some(start), Some(end)) => self.print(&document::end_text(start, end, self.format)),
+            (true, Some(_), _) => {
+                let mut document = document::to_json(report);
+                if !verdicts.is_empty() {
+                    document["longfat_receiver_verdicts"] = json!(verdicts);
+                }
+                self.print(&document.to_string());
+            }
+            (false, Some(start), Some(end)) => {
+                self.print(&document::end_text(start, end, self.format));
+                for (flow, verdict) in &verdicts {
+                    self.print(&view::table::receiver_verdict(flow, verdict));
+                }
+            }
             _ => {}
         }
     }
@@ -362,6 +404,16 @@ struct TestConsole<'a> {
     console: &'a Console,
     peer: SocketAddr,
     start: Option<Start>,
+    /// Taken when the test is over.
+    samples: Option<SampleBuffer>,
+}
+
+impl Drop for TestConsole<'_> {
+    fn drop(&mut self) {
+        if let Some(samples) = self.samples.take() {
+            self.console.lock_sampled().insert(self.peer, samples.into_rows());
+        }
+    }
 }
 
 impl Observer for TestConsole<'_> {
@@ -374,6 +426,16 @@ impl Observer for TestConsole<'_> {
             self.console.print(&document::start_text(start, self.console.format));
         }
         self.start = Some(start.clone());
+    }
+
+    fn sample_interval(&self) -> Option<Duration> {
+        Some(SAMPLE_INTERVAL)
+    }
+
+    fn samples(&mut self, rows: &[FlowSample]) {
+        if let Some(samples) = &mut self.samples {
+            samples.add(rows);
+        }
     }
 
     fn interval(&mut self, interval: &Interval) {

@@ -1,7 +1,7 @@
 //! Limits that show as packet loss.
 
 use model::mathis_bps;
-use schema::Cause;
+use schema::{Cause, FlowSummary};
 use units::{Bytes, group_digits, three_digits};
 
 use super::{Allows, Limits};
@@ -20,6 +20,8 @@ const MIN_LOST_DATAGRAMS: u64 = 5;
 /// The fix of random loss.
 const FIND_LOSSY_LINK: &str = "find the link that loses packets without being full: a cable, optics, a radio link, a duplex mismatch; bbr \
                                (test -C bbr) and several streams suffer less from it";
+/// The setting in a command that lengthens a device's queue.
+const QUEUE_LENGTH: &str = " txqueuelen ";
 /// Minimum number of congestion marks that explain a small window.
 const MIN_MARKS: u64 = 3;
 /// Maximum ratio of Mathis' law to the goodput that it explains.
@@ -209,7 +211,7 @@ impl Limits<'_> {
                     host,
                     Allows::TestGoodput,
                     flow.evidence.clone(),
-                    flow.remedy.clone(),
+                    self.longer_transmit_queue(flow).or_else(|| flow.remedy.clone()),
                 );
             }
             Some(Cause::EcnMarks) => {
@@ -233,6 +235,18 @@ impl Limits<'_> {
             }
             _ => {}
         }
+    }
+
+    /// The verdict knows the sending device; the path's bandwidth-delay product is the length that it needs.
+    fn longer_transmit_queue(&self, flow: &FlowSummary) -> Option<String> {
+        let fix = flow.fixes.iter().find(|fix| fix.command.contains(QUEUE_LENGTH))?;
+        let (set_length_of_device, _) = fix.command.split_once(QUEUE_LENGTH)?;
+        let packets = (self.seen.bdp()? / flow.mss_bytes? as f64).ceil();
+        Some(format!(
+            "on {}: {set_length_of_device}{QUEUE_LENGTH}{packets} (one bandwidth-delay product), or pace connections below the rate of \
+             this device (fq with a maximum rate), which needs no queue",
+            self.seen.from
+        ))
     }
 
     fn loss_evidence(&self) -> Vec<String> {

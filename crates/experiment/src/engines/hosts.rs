@@ -64,6 +64,7 @@ impl Engine for Hosts<'_> {
             events: measured.events,
             flow_totals: measured.flow_totals,
             link_totals: Vec::new(),
+            transmitted: Default::default(),
             hosts: Vec::new(),
             quality: Quality { notes, ..initial.quality.clone() },
             wall: begun.elapsed(),

@@ -71,6 +71,7 @@ impl Engine for Sim<'_> {
             flow_totals: outcome.flow_totals,
             link_totals: outcome.link_totals,
             hosts: outcome.hosts,
+            transmitted: Default::default(),
             quality: Quality {
                 reliability: Reliability::Reliable,
                 notes: notes(scenario, &machine),

@@ -47,10 +47,12 @@ impl Observer for SamplingObserver<'_> {
     }
 
     fn sample_interval(&self) -> Option<Duration> {
-        self.samples.as_ref().map(|(every, _)| *every)
+        let requested = self.samples.as_ref().map(|(every, _)| *every);
+        requested.or_else(|| self.inner.sample_interval())
     }
 
     fn samples(&mut self, rows: &[FlowSample]) {
+        self.inner.samples(rows);
         if let Some((_, samples)) = &mut self.samples {
             samples.add(rows);
         }

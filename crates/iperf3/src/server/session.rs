@@ -77,7 +77,7 @@ pub(super) fn serve(
 ) -> bool {
     let peer = SocketAddr::new(client.peer.ip().to_canonical(), client.peer.port());
     let mut report = Report::default();
-    let result = conduct(client, port, options, stop, observer, &mut report);
+    let result = conduct(Client { peer, ..client }, port, options, stop, observer, &mut report);
     if let Err(error) = &result {
         report.error = Some(error.to_string());
     }

@@ -1,10 +1,12 @@
 //! Watched connections as flows: their records, and the last seconds of each with its verdict.
 
+mod devices;
 pub mod flows;
+mod history;
 mod recording;
 mod trail;
 
 pub use self::{
     recording::Recording,
-    trail::{Curve, SPACING, Trail},
+    trail::{Curve, PathChange, SPACING, Trail, Trails},
 };

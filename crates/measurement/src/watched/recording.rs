@@ -2,20 +2,23 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    net::IpAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use diagnosis::Change;
 use record::Writer;
 use schema::{
     EngineName, Event, EventKind, FlowKind, FlowSample, FlowSummary, RunSummary, SUMMARY_SCHEMA, Summary,
     TraceKind, TraceRow,
 };
-use tune::TxCounters;
 use verdict::{FlowContext, FlowTimes};
 use watch::{SocketCookie, TrackedConnection, Watcher, monotonic_ns};
 
-use super::flows::{self, Pairs};
+use super::{
+    devices::{Devices, Sender},
+    flows::{self, Pairs},
+};
 use crate::{Result, record as measured};
 
 /// The engine's name in the record.
@@ -33,12 +36,8 @@ pub struct Recording {
     flows: BTreeMap<String, Flow>,
     events: Vec<Event>,
     tracks: HashMap<SocketCookie, Track>,
-    /// Transmit counters of the device of each sender's address, at its first flow.
-    devices: BTreeMap<Sender, Option<TxCounters>>,
+    devices: Devices,
 }
-
-/// A namespace and an address in it.
-type Sender = (String, IpAddr);
 
 /// The samples and totals of a flow.
 #[derive(Default)]
@@ -84,7 +83,7 @@ impl Recording {
             flows: BTreeMap::new(),
             events: Vec::new(),
             tracks: HashMap::new(),
-            devices: BTreeMap::new(),
+            devices: Devices::default(),
         })
     }
 
@@ -141,7 +140,7 @@ impl Recording {
             new_events.push(Event { time_us, subject: name, kind: EventKind::Start, value: 0 });
             let sender = sends.then(|| (connection.namespace.clone(), ends.local.ip()));
             if let Some(sender) = &sender {
-                self.devices.entry(sender.clone()).or_insert_with(|| outgoing(watcher, sender));
+                self.devices.add(watcher, sender);
             }
             Flow {
                 sender,
@@ -208,13 +207,25 @@ impl Recording {
         let mut rows = Vec::new();
         // Flows without data are omitted.
         self.flows.retain(|_, flow| flow.bytes > 0);
-        let drops = self.device_drops(watcher);
+        let mut retransmitted: BTreeMap<Sender, u64> = BTreeMap::new();
+        for flow in self.flows.values() {
+            let Some(sender) = &flow.sender else { continue };
+            *retransmitted.entry(sender.clone()).or_default() += flow.retransmitted();
+        }
+        for sender in retransmitted.keys() {
+            self.devices.refresh(watcher, sender, Duration::ZERO);
+        }
         for (name, mut flow) in self.flows {
             flow.rows.sort_by_key(|row| row.time_us);
-            let context =
-                FlowContext { device_drops: drops.get(&name).copied().unwrap_or(0), ..context(&name, &flow) };
+            let device = flow.sender.as_ref().map(|sender| {
+                let all = retransmitted.get(sender).copied().unwrap_or(0);
+                self.devices.of_flow(sender, flow.mss(), flow.retransmitted(), all)
+            });
+            let context = FlowContext { device: device.unwrap_or_default(), ..context(&name, &flow) };
             verdict::decide(&mut flow.rows, &[], &context);
-            run.flows.push(flow.summary(&context));
+            let mut summary = flow.summary(&context);
+            summary.evidence.extend(change_of(&flow.rows));
+            run.flows.push(summary);
             rows.append(&mut flow.rows);
         }
         rows.sort_by_key(|row| row.time_us);
@@ -224,38 +235,21 @@ impl Recording {
     }
 }
 
-impl Recording {
-    /// Estimated device drops by flow. A device does not count by flow, so its drops are divided in proportion to retransmissions.
-    fn device_drops(&self, watcher: &Watcher) -> BTreeMap<String, u64> {
-        let mut retransmitted: BTreeMap<&Sender, u64> = BTreeMap::new();
-        let senders =
-            self.flows.values().filter_map(|flow| Some((flow.sender.as_ref()?, flow.retransmitted())));
-        senders.for_each(|(sender, count)| *retransmitted.entry(sender).or_default() += count);
-        let mut drops = BTreeMap::new();
-        for (sender, all) in retransmitted.into_iter().filter(|(_, all)| *all > 0) {
-            let before = self.devices.get(sender).copied().flatten();
-            let Some((before, now)) = before.zip(outgoing(watcher, sender)) else { continue };
-            for (name, flow) in self.flows.iter().filter(|(_, flow)| flow.sender.as_ref() == Some(sender)) {
-                let mss = flow.rows.iter().filter_map(|row| row.snd_mss_bytes).max().unwrap_or(0);
-                let dropped = now.segments_dropped_since(before, u64::try_from(mss).unwrap_or(0));
-                drops.insert(name.clone(), dropped * flow.retransmitted() / all);
-            }
-        }
-        drops
-    }
-}
-
-/// Transmit counters of the device with this address.
-fn outgoing(watcher: &Watcher, (place, address): &Sender) -> Option<TxCounters> {
-    watcher.namespace(place)?.run(|| Ok(tune::read_tx_counters(*address))).ok()?
+/// A change of the path's rate, in words.
+fn change_of(rows: &[FlowSample]) -> Option<String> {
+    let change = Change::of(rows)?;
+    Some(change.sentence(change.at.as_secs_f64()))
 }
 
 impl Flow {
     /// Segments retransmitted while the flow was watched.
     fn retransmitted(&self) -> u64 {
-        let counts = || self.rows.iter().filter_map(|row| row.total_retrans_segs);
-        let more = counts().max().unwrap_or(0) - counts().min().unwrap_or(0);
-        u64::try_from(more).unwrap_or(0)
+        verdict::retransmitted_segs(&self.rows, self.rows.first().map_or("", |row| row.flow.as_str()))
+    }
+
+    fn mss(&self) -> u64 {
+        let all = self.rows.iter().filter_map(|row| row.snd_mss_bytes);
+        all.max().and_then(|mss| u64::try_from(mss).ok()).unwrap_or(0)
     }
 
     fn summary(&self, context: &FlowContext) -> FlowSummary {

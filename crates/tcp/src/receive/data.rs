@@ -192,6 +192,8 @@ impl Receiver {
         let packet = self.layout.packet(segment.len, u32::from(segment.mss));
         self.measure_rcv_mss(sk, segment, &packet);
         sk.icsk_ack_pending |= SCHED;
+        let segments = segment.len.div_ceil(u32::from(segment.mss).max(1)).max(1);
+        self.out_of_order_segs = self.out_of_order_segs.wrapping_add(segments);
         let (start, end) = (segment.seq, segment.end_seq());
         let first = self.reorder.is_empty();
         let piece = Piece { start, end, fin: segment.flags.has(Flags::FIN), packet };

@@ -20,7 +20,7 @@ pub(super) fn echoes(sk: &TcpSock) -> bool {
 
 impl Receiver {
     /// Checks the ECN field of a segment in the window. Returns the event for the congestion control.
-    pub(super) fn check_mark(&self, sk: &mut TcpSock, segment: &Segment) -> Option<CaEvent> {
+    pub(super) fn check_mark(&mut self, sk: &mut TcpSock, segment: &Segment) -> Option<CaEvent> {
         if sk.ecn_flags & OK == 0 {
             return None;
         }
@@ -37,6 +37,8 @@ impl Receiver {
                     self.enter_quick_mode(sk, 2);
                 }
                 sk.ecn_flags |= DEMAND_CWR | SEEN;
+                let mss = u32::from(segment.mss).max(1);
+                self.marked_segs = self.marked_segs.wrapping_add(segment.len.div_ceil(mss).max(1));
                 Some(CaEvent::EcnIsCe)
             }
             _ => {

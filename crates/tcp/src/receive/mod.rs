@@ -137,6 +137,9 @@ pub struct Receiver {
     fin: bool,
     /// The application has read the end of the stream.
     fin_read: bool,
+    /// Segments that arrived out of order (`rcv_ooopack`), and with a congestion mark (`received_ce`).
+    out_of_order_segs: u32,
+    marked_segs: u32,
 }
 
 impl Receiver {
@@ -165,6 +168,8 @@ impl Receiver {
             refused: None,
             fin: false,
             fin_read: false,
+            out_of_order_segs: 0,
+            marked_segs: 0,
         }
     }
 
@@ -296,6 +301,21 @@ impl Receiver {
     /// Autotuning's estimate of the bytes that the application reads per round trip (`rcvq_space.space`).
     pub fn rcv_space(&self) -> u32 {
         self.read_rate.space
+    }
+
+    /// The advertised window, bytes: that of the kernel's state, as far as the header's field can express it.
+    pub fn advertised_window(&self, sk: &TcpSock) -> u32 {
+        sk.rcv_wnd.min(u32::from(u16::MAX) << self.window_scale)
+    }
+
+    /// Segments that arrived out of order.
+    pub fn out_of_order_segs(&self) -> u32 {
+        self.out_of_order_segs
+    }
+
+    /// Segments that arrived with a congestion mark.
+    pub fn marked_segs(&self) -> u32 {
+        self.marked_segs
     }
 
     /// Whether out-of-order data waits for missing data.

@@ -1,7 +1,7 @@
 //! Labels of constructed flows, sample by sample.
 
 use super::*;
-use crate::{Generator, PathLink};
+use crate::{Generator, PathLink, SendingDevice};
 use schema::LinkDirection;
 
 const MSS: i64 = 1448;
@@ -16,7 +16,12 @@ fn arriving(bytes: impl Fn(i64) -> i64, set: impl Fn(&mut FlowSample)) -> Vec<Ca
     let context = FlowContext {
         name: "f".into(),
         wire_limit_bps: Some(0.956e9),
-        path: vec![PathLink { name: "l".into(), direction: LinkDirection::Forward, rate_bps: 1e9 }],
+        path: vec![PathLink {
+            name: "l".into(),
+            direction: LinkDirection::Forward,
+            rate_bps: 1e9,
+            rate_changes: Vec::new(),
+        }],
         ..FlowContext::default()
     };
     let mut rows = Vec::new();
@@ -267,7 +272,10 @@ fn in_context(set: impl Fn(&mut FlowSample), context: FlowContext) -> Vec<Option
 #[test]
 fn losses_that_the_senders_device_dropped_are_local() {
     let lost = |row: &mut FlowSample| row.total_retrans_segs = Some(row.time_us / 30_000);
-    let of_99 = |device_drops| in_context(lost, FlowContext { device_drops, ..FlowContext::default() });
+    let of_99 = |device_drops| {
+        let device = SendingDevice { dropped_segs: device_drops, ..SendingDevice::default() };
+        in_context(lost, FlowContext { device, ..FlowContext::default() })
+    };
     assert_eq!(of_99(60).last(), Some(&Some(Cause::LocalQueue)));
     assert_eq!(of_99(5).last(), Some(&Some(Cause::Loss)), "most were dropped elsewhere");
     assert_eq!(of_99(0).last(), Some(&Some(Cause::Loss)));

@@ -36,6 +36,10 @@ pub fn text(kept: &RecordedTest) -> String {
             lines.extend(reasons(flow));
         }
     }
+    let seen_here = run.flows.iter().filter_map(|flow| Some((flow, flow.receiver_verdict.as_ref()?)));
+    for (flow, verdict) in seen_here.take(MAX_STREAMS_SHOWN) {
+        lines.push(format!("\n{}", view::table::receiver_verdict(&flow.name, verdict)));
+    }
     match &kept.steady {
         Some(Some(estimate)) => lines.push(
             format!(

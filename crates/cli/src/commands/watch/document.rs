@@ -1,26 +1,21 @@
 //! The document that `--json` prints: `longfat.watch/1`.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
-use measurement::watched::Trail;
+use measurement::watched::{PathChange, Trail, Trails};
 use serde_json::{Map, Value, json};
-use watch::{
-    CongestionInfo, MinMax, SocketCookie, SocketMemory, TcpInfo, TrackedConnection, Watcher, web100,
-};
+use watch::{CongestionInfo, MinMax, SocketMemory, TcpInfo, TrackedConnection, Watcher, web100};
 
 const SCHEMA: &str = "longfat.watch/1";
 
 /// All connections; closed ones with their last sample.
-pub fn document(
-    watcher: &Watcher,
-    trails: &BTreeMap<SocketCookie, Trail>,
-    all_of_web100: bool,
-    record: Option<&Path>,
-) -> Value {
+pub fn document(watcher: &Watcher, trails: &Trails, all_of_web100: bool, record: Option<&Path>) -> Value {
     let connections: Vec<Value> = watcher
         .connections()
         .map(|connection| {
-            let mut value = of_connection(connection, trails.get(&connection.sample.cookie));
+            let mut value = of_connection(connection, trails.get(connection.sample.cookie));
+            let changes = trails.path_changes(connection.sample.cookie);
+            value["path_changes"] = changes.iter().map(path_change).collect();
             if all_of_web100 {
                 value["web100"] = instruments(connection);
             }
@@ -37,6 +32,10 @@ pub fn document(
         "connections": connections,
         "record": record,
     })
+}
+
+fn path_change(change: &PathChange) -> Value {
+    json!({ "at_s": change.at_s, "before_bps": change.before_bps, "after_bps": change.after_bps, "sentence": change.sentence })
 }
 
 fn of_connection(connection: &TrackedConnection, trail: Option<&Trail>) -> Value {
@@ -64,6 +63,7 @@ fn of_connection(connection: &TrackedConnection, trail: Option<&Trail>) -> Value
         "delivery_to_pacing_rate": ratio(info),
         "limited": trail.map(Trail::limited),
         "verdict": trail.and_then(Trail::verdict),
+        "receiver_verdict": trail.and_then(Trail::receiver_verdict),
         "counted": counted(connection),
     })
 }

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
-use measurement::watched::Trail;
+use measurement::watched::{Trail, Trails};
+use schema::ReceiverFinding;
 use view::number;
 use watch::{SocketCookie, TrackedConnection, Watcher, web100};
 
@@ -12,7 +13,7 @@ use super::ranked;
 const MAX_LINES: usize = 40;
 
 /// The busiest connections, a line each, with the time since the start.
-pub fn periodic(watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>, since: Duration) -> String {
+pub fn periodic(watcher: &Watcher, trails: &Trails, since: Duration) -> String {
     let mut text = String::new();
     let live = ranked(watcher);
     for connection in live.iter().take(MAX_LINES) {
@@ -24,8 +25,31 @@ pub fn periodic(watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>, since
     text
 }
 
+/// The changes of paths that were not printed yet, a line each. `printed`: their number, by connection.
+pub fn path_changes(
+    watcher: &Watcher,
+    trails: &Trails,
+    printed: &mut BTreeMap<SocketCookie, usize>,
+) -> String {
+    let mut text = String::new();
+    for connection in watcher.connections() {
+        let cookie = connection.sample.cookie;
+        let changes = trails.path_changes(cookie);
+        let before = printed.insert(cookie, changes.len()).unwrap_or(0);
+        for change in changes.iter().skip(before) {
+            let _ = writeln!(
+                text,
+                "{:>7.1} s  {}  {}",
+                change.at_s, connection.sample.addresses, change.sentence
+            );
+        }
+    }
+    printed.retain(|cookie, count| *count > 0 && watcher.connection(*cookie).is_some());
+    text
+}
+
 /// All connections: a line each, or every instrument of each.
-pub fn once(watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>, all_of_web100: bool) -> String {
+pub fn once(watcher: &Watcher, trails: &Trails, all_of_web100: bool) -> String {
     let live = ranked(watcher);
     if live.is_empty() {
         return "no connection matches".into();
@@ -40,7 +64,7 @@ pub fn once(watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>, all_of_we
     text
 }
 
-fn line(connection: &TrackedConnection, trails: &BTreeMap<SocketCookie, Trail>) -> String {
+fn line(connection: &TrackedConnection, trails: &Trails) -> String {
     let info = &connection.sample.info;
     let (sent, received) = connection.rates_bps.unwrap_or((0.0, 0.0));
     let mut text = String::new();
@@ -70,8 +94,13 @@ fn line(connection: &TrackedConnection, trails: &BTreeMap<SocketCookie, Trail>) 
     if let Some(name) = &connection.sample.congestion {
         let _ = write!(text, "  {name}");
     }
-    if let Some(cause) = trails.get(&connection.sample.cookie).and_then(Trail::verdict) {
+    if let Some(cause) = trails.get(connection.sample.cookie).and_then(Trail::verdict) {
         let _ = write!(text, "  {}", view::words::cause(cause));
+    }
+    let trail = trails.get(connection.sample.cookie);
+    let received = trail.and_then(Trail::receiver_verdict);
+    if let Some(verdict) = received.filter(|verdict| verdict.finding != ReceiverFinding::Unknown) {
+        let _ = write!(text, "  by receiver: {}", view::words::receiver_finding(verdict.finding));
     }
     text
 }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use clap::Args;
-use measurement::watched::{Recording, SPACING, Trail, flows::Pairs};
+use measurement::watched::{Recording, SPACING, Trails};
 use units::Time;
 use watch::{Filter, SocketCookie, TracingMode, TrackedConnection, Watcher};
 
@@ -153,10 +153,11 @@ pub fn run(args: &WatchArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
     let session = Session {
         exporter: args.prometheus.map(|port| Exporter::open(args.prometheus_bind, port)).transpose()?,
         recording: args.record.then(|| Recording::begin(runs_dir, &text)).transpose()?,
-        trails: BTreeMap::new(),
+        trails: Trails::default(),
         trailed: None,
         form,
         interval,
+        printed_changes: BTreeMap::new(),
     };
     session.run(&mut watcher, args, &stop)
 }
@@ -169,10 +170,10 @@ fn once(
     json: bool,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
-    let mut trails = BTreeMap::new();
+    let mut trails = Trails::default();
     for first in [true, false] {
         watcher.sample().map_err(failure)?;
-        update(&mut trails, watcher);
+        trails.update(watcher);
         if first && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(interval.min(REPORT_INTERVAL));
         }
@@ -192,10 +193,12 @@ enum Form {
 struct Session {
     exporter: Option<Exporter>,
     recording: Option<Recording>,
-    trails: BTreeMap<SocketCookie, Trail>,
+    trails: Trails,
     trailed: Option<Instant>,
     form: Form,
     interval: Duration,
+    /// Changes of paths that were printed, by connection.
+    printed_changes: BTreeMap<SocketCookie, usize>,
 }
 
 impl Session {
@@ -237,7 +240,7 @@ impl Session {
         let events = watcher.take_events();
         if self.trailed.is_none_or(|before| before.elapsed() >= SPACING) {
             self.trailed = Some(Instant::now());
-            update(&mut self.trails, watcher);
+            self.trails.update(watcher);
         }
         if let Some(recording) = &mut self.recording {
             recording.append(watcher, &events)?;
@@ -247,7 +250,8 @@ impl Session {
 
     fn report(&mut self, watcher: &Watcher, begun: Instant) -> anyhow::Result<()> {
         if let Form::Lines = self.form {
-            let text = lines::periodic(watcher, &self.trails, begun.elapsed());
+            let changes = lines::path_changes(watcher, &self.trails, &mut self.printed_changes);
+            let text = changes + &lines::periodic(watcher, &self.trails, begun.elapsed());
             if !text.is_empty() {
                 output::text(&text)?;
             }
@@ -277,17 +281,6 @@ impl Session {
             }
         }
         if early { Err(Exit::Interrupted.into()) } else { Ok(()) }
-    }
-}
-
-/// Adds the latest samples to the trails.
-fn update(trails: &mut BTreeMap<SocketCookie, Trail>, watcher: &Watcher) {
-    let pairs = Pairs::of(watcher);
-    for connection in watcher.connections() {
-        trails.entry(connection.sample.cookie).or_default().add(connection, pairs.other_end(connection));
-    }
-    if trails.len() > watcher.connections().count() {
-        trails.retain(|cookie, _| watcher.connection(*cookie).is_some());
     }
 }
 

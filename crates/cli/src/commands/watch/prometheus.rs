@@ -10,9 +10,9 @@ use std::{
 };
 
 use anyhow::Context;
-use measurement::watched::Trail;
+use measurement::watched::{Trail, Trails};
 use schema::Cause;
-use watch::{SocketCookie, TrackedConnection, Watcher};
+use watch::{TrackedConnection, Watcher};
 
 /// Timeout of a client's request and of sending the response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -67,7 +67,7 @@ fn respond(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
 }
 
 /// The metrics of all live connections, and the number of connections by limiting factor.
-pub fn text(watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>) -> String {
+pub fn text(watcher: &Watcher, trails: &Trails) -> String {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, values: &[(String, f64)]| {
         let _ = writeln!(text, "# HELP longfat_{name} {help}\n# TYPE longfat_{name} {kind}");
@@ -115,7 +115,7 @@ pub fn text(watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>) -> String
     );
     let mut causes: BTreeMap<Cause, f64> = BTreeMap::new();
     for connection in &live {
-        if let Some(cause) = trails.get(&connection.sample.cookie).and_then(Trail::verdict) {
+        if let Some(cause) = trails.get(connection.sample.cookie).and_then(Trail::verdict) {
             *causes.entry(cause).or_default() += 1.0;
         }
     }

@@ -6,15 +6,15 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context;
-use measurement::watched::Trail;
+use measurement::watched::Trails;
 use ratatui::{
     DefaultTerminal,
     crossterm::event::{self, Event, KeyEventKind},
 };
-use watch::{SocketCookie, Watcher};
+use watch::Watcher;
 
 use self::state::State;
 
@@ -33,11 +33,7 @@ impl Screen {
     }
 
     /// Reads keys and draws. Returns whether the user quits.
-    pub fn step(
-        &mut self,
-        watcher: &Watcher,
-        trails: &BTreeMap<SocketCookie, Trail>,
-    ) -> anyhow::Result<bool> {
+    pub fn step(&mut self, watcher: &Watcher, trails: &Trails) -> anyhow::Result<bool> {
         while event::poll(Duration::ZERO).context("cannot read keys")? {
             if let Event::Key(key) = event::read().context("cannot read keys")?
                 && key.kind != KeyEventKind::Release

@@ -1,8 +1,8 @@
 //! The state of the live view, and the effect of keys on it. Independent of a terminal.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use measurement::watched::{Curve, Trail};
+use measurement::watched::{Curve, Trail, Trails};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use schema::{Cause, Limited};
 use watch::{Filter, SocketCookie, TrackedConnection, Watcher};
@@ -118,16 +118,16 @@ impl State {
     }
 
     /// Updates the rows, unless paused.
-    pub fn update(&mut self, watcher: &Watcher, trails: &BTreeMap<SocketCookie, Trail>) {
+    pub fn update(&mut self, watcher: &Watcher, trails: &Trails) {
         self.sampled_by = if watcher.uses_bpf() { "eBPF" } else { "sock_diag" };
         if !self.paused {
             let shown =
-                watcher.connections().map(|c| Shown::of(c, trails.get(&c.sample.cookie))).collect::<Vec<_>>();
+                watcher.connections().map(|c| Shown::of(c, trails.get(c.sample.cookie))).collect::<Vec<_>>();
             self.show(shown);
             // Only visible rows get a verdict: for thousands it would cost more than sampling.
             let from = self.selected.saturating_sub(PAGE_ROWS * 4);
             for row in self.rows.iter_mut().skip(from).take(PAGE_ROWS * 8) {
-                if let Some(trail) = trails.get(&row.connection.sample.cookie) {
+                if let Some(trail) = trails.get(row.connection.sample.cookie) {
                     row.verdict = trail.verdict();
                     row.limited = trail.limited();
                 }

@@ -1,0 +1,60 @@
+//! The sending host's own transmit queue in the lab: every command that judges a flow names it, and its remedies work.
+
+use std::{path::Path, process::Stdio};
+
+use serde_json::Value;
+
+use crate::common::{
+    CommandOutput, TestDir, binary, bundled_scenario, eventually, lab::Lab, lab_slots::acquire_lab_slot,
+};
+
+/// A flow of `scenarios/faults/own-queue.toml` in the lab, with a change of the scenario.
+fn flow(place: &TestDir, change: &str) -> Value {
+    let set = ["--set", "duration=6s", "--set", change];
+    let ran = place.run(&[&["run", "s.toml", "--engine", "lab", "--json"], set.as_slice()].concat());
+    ran.parsed()["runs"][0]["flows"][0].clone()
+}
+
+#[test]
+fn a_lab_run_names_the_local_queue_and_its_remedies_work() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new(&bundled_scenario("faults/own-queue.toml"));
+    let limited = flow(&place, "title=short");
+    assert_eq!(limited["verdict"], "local_queue", "{limited}");
+    let evidence = limited["evidence"].to_string();
+    assert!(evidence.contains("the device of h1 or its queueing discipline dropped about"), "{evidence}");
+    let remedy = limited["remedy"].as_str().unwrap();
+    // 100 Mb/s x 100 ms / (1514 x 8 bit) = 825.6 packets; 97 % of 95.64 Mb/s are 92.8.
+    assert!(remedy.contains("tx_queue = 826") && remedy.contains("pacing = \"92mbit\""), "{remedy}");
+    let goodput = |flow: &Value| flow["goodput_bps"].as_f64().unwrap();
+    for remedy in ["hosts.h1.tx_queue=826", "flows.bulk.pacing=92mbit"] {
+        let mended = flow(&place, remedy);
+        assert_ne!(mended["verdict"], "local_queue", "{remedy}: {mended}");
+        assert!(goodput(&mended) > 2.0 * goodput(&limited), "{remedy}: {mended} after {limited}");
+    }
+}
+
+#[test]
+fn test_and_watch_name_the_local_queue_too() {
+    let _slot = acquire_lab_slot();
+    let place = TestDir::new("");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/own-queue.toml");
+    let lab = Lab::of(&place, &file, &[]);
+    lab.serve_iperf3("h2");
+    // The watcher runs before the connection begins: it attributes only those losses to the device that it has counted itself.
+    let watch = ["watch", "--host", "h1", "--lab", &lab.name, "--record", "--json", "--duration", "8s"];
+    let mut watching = place.longfat(&[watch.as_slice(), &["peer", "port", "5201"]].concat());
+    let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(eventually(|| place.path("runs/watch").is_dir()), "the watcher has not started");
+    let test = ["lab", "exec", "--lab", &lab.name, "h1", "--", binary(), "test", "h2", "-t", "9"];
+    let testing = place.longfat(&test).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let watched = CommandOutput::from(watching.wait_with_output().unwrap()).json();
+    let verdicts: Vec<&Value> =
+        watched["connections"].as_array().unwrap().iter().map(|c| &c["verdict"]).collect();
+    assert!(verdicts.contains(&&Value::from("local_queue")), "{verdicts:?}: {watched}");
+    let record = Path::new(watched["record"].as_str().unwrap());
+    let summary = std::fs::read_to_string(place.path(record.to_str().unwrap()).join("summary.json")).unwrap();
+    assert!(summary.contains("\"verdict\": \"local_queue\""), "{summary}");
+    let tested = CommandOutput::from(testing.wait_with_output().unwrap());
+    assert!(tested.stdout.contains("local queue") && tested.stdout.contains("txqueuelen"), "{tested:?}");
+}

@@ -1,0 +1,30 @@
+//! What limits a flow, as its receiving end alone sees it.
+
+use serde::{Deserialize, Serialize};
+
+/// What limits a flow, as its receiver sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReceiverFinding {
+    /// The receiver's own buffer: its window was full.
+    ReceiveBuffer,
+    /// The program that reads, or its processor.
+    Reader,
+    /// The sender's window, buffer, application or pacing.
+    Sender,
+    /// The network: losses, marks or the rate of the path.
+    Network,
+    /// The receiving end cannot tell.
+    Unknown,
+}
+
+/// The verdict of a receiving end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReceiverVerdict {
+    /// What limits the flow.
+    pub finding: ReceiverFinding,
+    /// Share of the samples (0 to 1) that show it; of the most frequent finding where none is clear.
+    pub share: f64,
+    /// The evidence, one sentence each.
+    pub evidence: Vec<String>,
+}

@@ -16,7 +16,7 @@ use crate::{
 
 impl Sender {
     /// `__tcp_transmit_skb` of a packet in the queue, with `tcp_update_skb_after_send` and
-    /// `tcp_rate_skb_sent`. It has PSH if it is `pushed` or ends the written data.
+    /// `tcp_rate_skb_sent`. It has PSH if it is `pushed`.
     pub(super) fn transmit_skb(&mut self, conn: &mut Connection, id: u32, pushed: bool) {
         let skb = *self.queue.get(id);
         let (len, segs) = (skb.len(), skb.segs());
@@ -24,7 +24,7 @@ impl Sender {
         if skb.marks.any(Marks::FIN) {
             flags = flags.with(Flags::FIN);
         }
-        if len > 0 && (pushed || skb.end_seq == conn.sk.write_seq) {
+        if len > 0 && pushed {
             flags = flags.with(Flags::PSH);
         }
         let prior_wstamp = conn.sk.tcp_wstamp_ns;

@@ -127,8 +127,7 @@ impl TcpSender {
     /// If the connection fails.
     pub fn run(self, stop: &Stop) -> Result<u64, Error> {
         let most = self.options.write_size.map_or(WRITE_BYTES, |size| size.0.max(1) as usize);
-        let pages =
-            sys::Pages::new(most).attempted(|| "cannot allocate memory to send from".into())?;
+        let pages = sys::Pages::new(most).attempted(|| "cannot allocate memory to send from".into())?;
         let limit = self.options.size.map_or(u64::MAX, |size| size.0);
         let mut pace = self.options.write_rate.map(Pace::new);
         let mut written = 0;

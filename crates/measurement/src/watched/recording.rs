@@ -300,7 +300,7 @@ impl Track {
                 report(EventKind::CaState, state.into());
             }
             watch::SocketEventKind::Retransmit(segments) => report(EventKind::Retransmit, segments.into()),
-            watch::SocketEventKind::CaState(_) | watch::SocketEventKind::Ack => {}
+            watch::SocketEventKind::CaState(_) | watch::SocketEventKind::Ack { .. } => {}
         }
         if let Some(before) = self.total_rto.replace(event.total_rto)
             && event.total_rto > before
@@ -316,7 +316,7 @@ impl Track {
             }
         }
         // A SYN counts as a byte: one acknowledged byte means no data yet.
-        if event.kind != watch::SocketEventKind::Ack || event.bytes_acked <= 1 {
+        if !matches!(event.kind, watch::SocketEventKind::Ack { .. }) || event.bytes_acked <= 1 {
             return None;
         }
         let next = TraceRow { time_us, flow: subject.into(), kind: TraceKind::Ack, ..TraceRow::default() };

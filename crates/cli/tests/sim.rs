@@ -128,13 +128,18 @@ fn web100_counters_need_a_trace() {
 
 #[test]
 fn a_write_has_one_byte_to_one_mebibyte() {
-    for (size, is_valid) in [("8KiB", true), ("1B", true), ("1MiB", true), ("0B", false), ("2MiB", false)] {
-        let place = TestDir::new(
-            &SMALL.replace("cc = \"cubic\"", &format!("cc = \"cubic\"\nwrite_size = \"{size}\"")),
-        );
+    for (size, mistake) in [
+        ("8KiB", None),
+        ("1B", None),
+        ("1MiB", None),
+        ("0B", Some("cannot be zero")),
+        ("2MiB", Some("write 1B to 1MiB")),
+    ] {
+        let flow = format!("cc = \"cubic\"\nwrite_size = \"{size}\"");
+        let place = TestDir::new(&SMALL.replace("cc = \"cubic\"", &flow));
         let ran = place.run(&["scenario", "validate", "s.toml"]);
-        assert_eq!(ran.code, if is_valid { 0 } else { 2 }, "{ran:?}");
-        assert!(is_valid || ran.stderr.contains("write 1B to 1MiB"), "{ran:?}");
+        assert_eq!(ran.code, if mistake.is_some() { 2 } else { 0 }, "{ran:?}");
+        assert!(mistake.is_none_or(|mistake| ran.stderr.contains(mistake)), "{ran:?}");
     }
 }
 

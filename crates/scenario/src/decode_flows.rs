@@ -136,7 +136,7 @@ fn decode_tcp(reader: &mut Reader, files: &Files) -> TcpSpec {
 /// Size of the application's writes.
 fn write_size(reader: &mut Reader) -> Option<Bytes> {
     let size = reader.size("write_size")?;
-    if size.0 == 0 || size > MAX_WRITE {
+    if size > MAX_WRITE {
         reader.report("write_size", format!("a write cannot be {size}"), "write 1B to 1MiB");
     }
     Some(size)

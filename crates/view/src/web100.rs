@@ -77,7 +77,7 @@ pub fn trace_counts(trace: &[TraceRow], samples: &[FlowSample]) -> Vec<FlowTrace
 fn count_flow(flow: &str, trace: &[TraceRow], samples: &[FlowSample]) -> FlowTraceCounts {
     let mss_bytes = samples.iter().filter(|row| row.flow == flow).find_map(|row| row.snd_mss_bytes);
     let rows = || trace.iter().filter(|row| row.flow == flow);
-    let last_us = rows().last().map_or(0, |row| row.time_us);
+    let last_us = rows().map(|row| row.time_us.max(0)).max().unwrap_or(0);
     let seconds = last_us / 1_000_000 + 1;
     let part_us = (seconds + MAX_PARTS - 1) / MAX_PARTS * 1_000_000;
     let mut all = Counter::default();

@@ -399,7 +399,7 @@ mod tests {
     fn an_ack_has_the_resulting_window_and_its_round_trip() {
         let mut track = Track::default();
         let mut new_events = Vec::new();
-        let ack = watch::SocketEventKind::Ack;
+        let ack = watch::SocketEventKind::Ack { repeats: false };
         assert_eq!(track.take(&event(ack, 10, 500, 0), 5, "f", 0, &mut new_events), None);
         track.take(&event(watch::SocketEventKind::RoundTrip(77), 10, 0, 0), 6, "f", 0, &mut new_events);
         let row = track.take(&event(ack, 11, 500, 0), 9, "f", 0, &mut new_events).unwrap();
@@ -421,7 +421,7 @@ mod tests {
             (watch::SocketEventKind::CaState(4), 500, 1),
             (watch::SocketEventKind::CaState(4), 0, 1),
             (watch::SocketEventKind::Retransmit(2), 0, 3),
-            (watch::SocketEventKind::Ack, 900, 3),
+            (watch::SocketEventKind::Ack { repeats: false }, 900, 3),
         ] {
             track.take(&event(kind, 10, snd_wnd, total_rto), 0, "f", 42, &mut new_events);
         }

@@ -490,9 +490,9 @@ int BPF_PROG(retransmit, struct sock *sk, struct sk_buff *skb)
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 {
-	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct tcp_skb_cb *cb = (struct tcp_skb_cb *)skb->cb;
-	if (settings.per_ack)
+	if (settings.per_ack && tp)
 		report_event(sk, EVENT_ACK, cb->seq == cb->end_seq && cb->ack_seq == tp->snd_una && tp->packets_out);
 	return 0;
 }

@@ -103,9 +103,43 @@ fn a_trace_is_recorded_on_request() {
     // Segments sent at the last instant may be in the trace only.
     assert!(sent >= last.bytes_sent.unwrap() && sent < last.bytes_sent.unwrap() + 100_000, "{sent}");
     assert!(trace.iter().any(|row| row.kind == TraceKind::Ack));
+    let counted = place.run(&["show", "last", "--web100", "--json"]).json();
+    let all = &counted["flows"][0]["all"];
+    // As above.
+    let segments = all["DataSegsOut"].as_i64().unwrap() + all["SegsRetrans"].as_i64().unwrap();
+    let of_kernel = last.data_segs_out_segs.unwrap();
+    assert!(segments >= of_kernel && segments < of_kernel + 100, "{segments} segments, not {of_kernel}");
+    assert!(all["SlowStart"].as_i64() > Some(0) && all["acks_in"].as_i64() > Some(0), "{all}");
+    let text = place.run(&["show", "last", "--web100"]).stdout;
+    assert!(text.contains("DupAcksIn") && text.lines().count() == 5, "{text}");
     for (args, what) in [(["sim", "blk"], "no TCP flow"), (["model", "bulk"], "--engine sim")] {
         let ran = place.run(&["run", "s.toml", "--engine", args[0], "--trace", args[1]]);
         assert!(ran.code == 2 && ran.stderr.contains(what), "{ran:?}");
+    }
+}
+
+#[test]
+fn web100_counters_need_a_trace() {
+    let place = TestDir::new(SMALL);
+    place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+    let ran = place.run(&["show", "last", "--web100"]);
+    assert!(ran.code == 2 && ran.stderr.contains("--trace FLOW"), "{ran:?}");
+}
+
+#[test]
+fn a_write_has_one_byte_to_one_mebibyte() {
+    for (size, mistake) in [
+        ("8KiB", None),
+        ("1B", None),
+        ("1MiB", None),
+        ("0B", Some("cannot be zero")),
+        ("2MiB", Some("write 1B to 1MiB")),
+    ] {
+        let flow = format!("cc = \"cubic\"\nwrite_size = \"{size}\"");
+        let place = TestDir::new(&SMALL.replace("cc = \"cubic\"", &flow));
+        let ran = place.run(&["scenario", "validate", "s.toml"]);
+        assert_eq!(ran.code, if mistake.is_some() { 2 } else { 0 }, "{ran:?}");
+        assert!(mistake.is_none_or(|mistake| ran.stderr.contains(mistake)), "{ran:?}");
     }
 }
 

@@ -241,7 +241,7 @@ fn web100_has_a_line_for_each_instrument() {
     assert!((300_000..600_000).contains(&sent), "{sent}");
     assert_eq!(
         (&web100["DupAcksIn"]["value"], &web100["DupAcksIn"]["nearness"]),
-        (&Value::Null, &"blank".into())
+        (&Value::Null, &"traced".into())
     );
 }
 

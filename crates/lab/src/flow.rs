@@ -278,6 +278,7 @@ fn tcp_options(tcp: &TcpSpec) -> TcpOptions {
         pacing: tcp.pacing,
         read_rate: tcp.read_rate,
         write_rate: tcp.write_rate,
+        write_size: tcp.write_size,
         read_pause: None,
     }
 }

@@ -30,6 +30,7 @@ pub(crate) const TCP: Keys = Keys {
         "pacing",
         "read_rate",
         "write_rate",
+        "write_size",
         "reader_stops",
         "reader_resumes",
         // Expanded before decoding, see `streams.rs`.
@@ -58,6 +59,8 @@ const KINDS: [&str; 4] = ["tcp", "ping", "udp", "xcp"];
 const MSS: std::ops::RangeInclusive<u64> = 88..=32767;
 /// Largest SO_SNDBUF and SO_RCVBUF: the kernel doubles the value and stores it in an int (net/core/sock.c).
 const MAX_SOCKET_BUFFER: Bytes = Bytes((i32::MAX / 2) as u64);
+/// Largest write of an application.
+const MAX_WRITE: Bytes = Bytes(1 << 20);
 /// Largest payload of an IPv4 packet after its IP and ICMP headers.
 const MAX_PING_PAYLOAD: Bytes = Bytes(65535 - 20 - 8);
 /// The same after its IP and UDP headers.
@@ -124,9 +127,19 @@ fn decode_tcp(reader: &mut Reader, files: &Files) -> TcpSpec {
         pacing: reader.rate("pacing"),
         read_rate: reader.rate("read_rate"),
         write_rate: reader.rate("write_rate"),
+        write_size: write_size(reader),
         reader_stops,
         reader_resumes,
     }
+}
+
+/// Size of the application's writes.
+fn write_size(reader: &mut Reader) -> Option<Bytes> {
+    let size = reader.size("write_size")?;
+    if size > MAX_WRITE {
+        reader.report("write_size", format!("a write cannot be {size}"), "write 1B to 1MiB");
+    }
+    Some(size)
 }
 
 /// When the receiving application stops reading, and when it resumes.

@@ -241,6 +241,9 @@ pub const FEATURES: &[Feature] = &[
     full(FLOW, "pacing"),
     full(FLOW, "read_rate"),
     full(FLOW, "write_rate"),
+    not_by_model(FLOW, "write_size", "the sender always has data", |s| {
+        tcp_flows(s, "write_size", |tcp| tcp.write_size.is_some())
+    }),
     not_by_model(FLOW, "reader_stops", "the receiver reads all the time", |s| {
         tcp_flows(s, "reader_stops", |tcp| tcp.reader_stops.is_some())
     }),

@@ -175,6 +175,7 @@ fn put_flow(out: &mut String, flow: &FlowSpec) {
             put_some(out, "pacing", tcp.pacing.map(quote));
             put_some(out, "read_rate", tcp.read_rate.map(quote));
             put_some(out, "write_rate", tcp.write_rate.map(quote));
+            put_some(out, "write_size", tcp.write_size.map(quote));
             put_some(out, "reader_stops", tcp.reader_stops.map(quote));
             put_some(out, "reader_resumes", tcp.reader_resumes.map(quote));
         }

@@ -272,6 +272,8 @@ pub struct TcpSpec {
     pub read_rate: Option<BitRate>,
     /// Rate at which the sending application writes.
     pub write_rate: Option<BitRate>,
+    /// Size of its writes.
+    pub write_size: Option<Bytes>,
     /// When the receiving application stops reading, since the run's start.
     pub reader_stops: Option<Time>,
     /// When it resumes reading.

@@ -112,7 +112,7 @@ fn keys() {
         (
             r#"cc = "cubic""#,
             r#"colour = "red""#,
-            r#"f.toml:22:1: unknown key "colour" in a flow; expected one of: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate, reader_stops, reader_resumes, streams"#,
+            r#"f.toml:22:1: unknown key "colour" in a flow; expected one of: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate, write_size, reader_stops, reader_resumes, streams"#,
         ),
         ("mtu = 1500", "mut = 1500", r#"f.toml:4:1: unknown key "mut" in a host; did you mean "mtu"?"#),
         (
@@ -142,7 +142,7 @@ f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
         (
             r#"start = "1s""#,
             "ecn = true",
-            r#"f.toml:23:1: unknown key "ecn" in a flow; expected one of: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate, reader_stops, reader_resumes, streams"#,
+            r#"f.toml:23:1: unknown key "ecn" in a flow; expected one of: name, from, to, kind, start, stop, cc, size, mss, send_buffer, receive_buffer, pacing, read_rate, write_rate, write_size, reader_stops, reader_resumes, streams"#,
         ),
         (
             r#"kind = "ping""#,

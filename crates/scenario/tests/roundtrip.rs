@@ -64,6 +64,7 @@ const EVERYTHING: &str = r#"
     pacing = "1gbit"
     read_rate = "2gbit"
     write_rate = "3gbit"
+    write_size = "8KiB"
     [[flows]]
     name = "echo"
     kind = "ping"

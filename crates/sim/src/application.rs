@@ -9,8 +9,6 @@ use units::Time;
 
 use crate::pace::Pace;
 
-/// Largest write.
-const MAX_WRITE_BYTES: u64 = 64 * 1024;
 /// Largest read.
 const MAX_READ_BYTES: u64 = 512 * 1024;
 
@@ -20,6 +18,8 @@ pub(crate) struct Writer {
     /// Bytes still to write, `pending` included.
     remaining: u64,
     pace: Option<Pace>,
+    /// Largest write.
+    write_bytes: u64,
     /// Remaining bytes of a write that the socket has not accepted in full.
     pending: u64,
     is_closed: bool,
@@ -30,6 +30,7 @@ impl Writer {
         Writer {
             remaining: tcp.size.map_or(u64::MAX, |size| size.0),
             pace: tcp.write_rate.map(|rate| Pace::new(rate, now)),
+            write_bytes: tcp.write_size.map_or(u64::from(::tcp::DEFAULT_WRITE_BYTES), |size| size.0),
             pending: 0,
             is_closed: false,
         }
@@ -74,8 +75,8 @@ impl Writer {
     }
 
     fn next_write(&self, now: Time) -> Result<u64, Time> {
-        let allowed =
-            self.pace.as_ref().map_or(Ok(MAX_WRITE_BYTES), |pace| pace.allowed(now, MAX_WRITE_BYTES))?;
+        let most = self.write_bytes;
+        let allowed = self.pace.as_ref().map_or(Ok(most), |pace| pace.allowed(now, most))?;
         Ok(allowed.min(self.remaining))
     }
 }

@@ -237,3 +237,68 @@ cc = "cubic"
     let (old, new) = (goodput("6.1"), goodput("6.18"));
     assert!(old > 70.0 && new > 0.9 * old, "{old} and {new} Mb/s");
 }
+
+/// Li's hosts (U-web100): 1 Gb/s back to back, 150 us, iperf's writes of 8 KiB; `requested` KiB of send buffer.
+fn back_to_back(seconds: u32, requested: u32, hosts: &str, flow: &str) -> Outcome {
+    let text = format!(
+        r#"
+duration = "{seconds}s"
+sample = "100us"
+[hosts."*"]
+kernel = "2.4-web100"
+tx_queue = 356
+{hosts}
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+both = {{ rate = "1gbit", delay = "75us", overhead = 38 }}
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+cc = "reno"
+send_buffer = "{requested}KiB"
+receive_buffer = "8192KiB"
+{flow}
+"#
+    );
+    support::run(&text, &HostDefaults::default())
+}
+
+/// U-web100: a sender whose buffer is the limit never fills its window, so Linux 2.4 reduces it once per timeout of
+/// 210 ms and slow start raises it again: some 5 times a second, with ssthresh infinite for ever.
+#[test]
+fn a_small_send_buffer_keeps_linux_2_4_in_slow_start() {
+    for requested in [20, 82] {
+        let outcome = back_to_back(2, requested, "", "write_size = \"8KiB\"");
+        let cwnds: Vec<i64> = outcome.flows.iter().filter_map(|row| row.snd_cwnd_segs).collect();
+        let reductions = cwnds.windows(2).filter(|pair| pair[1] < pair[0]).count();
+        assert!((8..=10).contains(&reductions), "{requested}k: {reductions} reductions in 2 s");
+        assert!(cwnds.windows(2).any(|pair| pair[1] > pair[0] && pair[0] > 15), "it grows again");
+        assert!(outcome.flows.iter().all(|row| row.snd_ssthresh_segs.is_none()), "slow start for ever");
+        assert_eq!(retransmitted(&outcome), 0);
+    }
+}
+
+/// U-dips: the writer is woken when a third of its buffer is free. Of 11 segments 6 must be acknowledged, which are three
+/// ACKs of two segments; of 10 segments 4, which are two. If each segment is acknowledged alone, there is no dip.
+#[test]
+fn more_buffer_may_send_less() {
+    let bytes = |requested, flow: &str| back_to_back(1, requested, "", flow).flow_totals[0].bytes as f64;
+    let ratio = |flow: &str| bytes(9, flow) / bytes(8, flow);
+    assert!((0.75..0.9).contains(&ratio("write_size = \"8KiB\"")), "{}", ratio("write_size = \"8KiB\""));
+    assert!((0.75..0.9).contains(&ratio("")), "{}", ratio(""));
+    assert!(ratio("write_size = \"1448B\"") > 1.05, "{}", ratio("write_size = \"1448B\""));
+}
+
+/// U-autotune: sizes that the program asks for end autotuning, in both modes of web100.
+#[test]
+fn requested_buffers_are_not_autotuned() {
+    let tuned = "sysctl = { \"net.ipv4.web100_rbufmode\" = 1, \"net.ipv4.web100_sbufmode\" = 1 }";
+    let [off, on] = ["", tuned].map(|hosts| back_to_back(1, 82, hosts, "write_size = \"8KiB\""));
+    assert_eq!((off.flow_totals[0].bytes, &off.flows), (on.flow_totals[0].bytes, &on.flows));
+    assert!(on.flows.iter().all(|row| row.sndbuf_bytes == Some(2 * 82 * 1024)));
+}

@@ -91,6 +91,8 @@ pub(crate) struct Behaviour {
     pub(crate) timestamp_step_ms: u32,
     /// Timeout of a SYN (`TCP_TIMEOUT_INIT`), s.
     pub(crate) first_timeout_s: u32,
+    /// A packet takes the send buffer's memory of a full segment, whatever it carries.
+    pub(crate) whole_packets: bool,
     /// Memory of a packet in the send buffer beside its data, bytes.
     pub(crate) packet_overhead: u32,
 }
@@ -111,6 +113,7 @@ impl Behaviour {
                 small_queues: false,
                 timestamp_step_ms: (1000 / config.hz.max(1)).max(1),
                 first_timeout_s: 3,
+                whole_packets: true,
                 packet_overhead: OVERHEAD_24,
             },
             Profile::Linux6 { .. } => Behaviour {
@@ -122,6 +125,7 @@ impl Behaviour {
                 small_queues: true,
                 timestamp_step_ms: 1,
                 first_timeout_s: 1,
+                whole_packets: false,
                 // SKB_TRUESIZE of a head of 1024 bytes; from 6.3 on, of a head that just fits the headers:
                 // 832 on 6.18 (SO_MEMINFO).
                 packet_overhead: match config.profile.at_least(6, 3) {

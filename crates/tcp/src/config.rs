@@ -1,5 +1,8 @@
 //! Configuration of an endpoint: sysctls, socket options, device, route metrics. The defaults are Linux's.
 
+/// Size of a bulk sender's writes unless the application says otherwise, bytes: that of the lab's sender.
+pub const DEFAULT_WRITE_BYTES: u32 = 64 << 10;
+
 /// The kernel whose behaviour the endpoint has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
@@ -129,6 +132,8 @@ pub struct Config {
     pub syn_retries: u8,
     /// TCP_NODELAY.
     pub nodelay: bool,
+    /// Size of the application's writes, bytes.
+    pub write_bytes: u32,
     /// SO_MAX_PACING_RATE, bytes/s.
     pub max_pacing_rate: Option<u64>,
     /// The sender's device has a pacing queue (fq), to which TCP leaves pacing. Here TCP's own timer paces.
@@ -208,6 +213,7 @@ impl Default for Config {
             retries2: 15,
             syn_retries: 6,
             nodelay: false,
+            write_bytes: crate::DEFAULT_WRITE_BYTES,
             max_pacing_rate: None,
             fq: false,
             local_congestion: true,

@@ -25,7 +25,7 @@ mod sock_steps;
 pub mod test_kit;
 mod transmit;
 
-pub use config::{Config, Profile};
+pub use config::{Config, DEFAULT_WRITE_BYTES, Profile};
 pub use congestion::{CaEvent, CaState, CongestionControl, NEEDS_ECN, Operation};
 pub use connection::TcpState;
 pub use endpoint::Endpoint;

@@ -111,7 +111,10 @@ fn times_count_in_ticks_and_packets_are_single_and_unpaced() {
 #[test]
 fn a_recovery_sends_one_packet_for_two_acks() {
     let window = 200;
-    let config = Config { cwnd_clamp: Some(window), ssthresh: Some(window), ..linux24(1500, 4_000_000) };
+    // A buffer of twice the window, as autotuned, may hold less than half a window of unsent data.
+    let (clamp, sndbuf) = (Some(window), Some(1_000_000));
+    let config = Config { sndbuf, wmem_max: 1_000_000, ..linux24(1500, 4_000_000) };
+    let config = Config { cwnd_clamp: clamp, ssthresh: clamp, ..config };
     let mut path = Path::new(1_000_000_000, 100_000_000, 10_000);
     path.loses = Box::new(|number| number == 10_000);
     let mut pair = Pair::new(config, path, None);

@@ -25,4 +25,6 @@ pub struct TcpOptions {
     pub read_pause: Option<ReadPause>,
     /// How fast the sending application writes.
     pub write_rate: Option<BitRate>,
+    /// Size of its writes; 64 KiB by default.
+    pub write_size: Option<Bytes>,
 }

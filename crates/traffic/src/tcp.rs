@@ -126,14 +126,14 @@ impl TcpSender {
     /// # Errors
     /// If the connection fails.
     pub fn run(self, stop: &Stop) -> Result<u64, Error> {
-        let pages =
-            sys::Pages::new(WRITE_BYTES).attempted(|| "cannot allocate memory to send from".into())?;
+        let most = self.options.write_size.map_or(WRITE_BYTES, |size| size.0.max(1) as usize);
+        let pages = sys::Pages::new(most).attempted(|| "cannot allocate memory to send from".into())?;
         let limit = self.options.size.map_or(u64::MAX, |size| size.0);
         let mut pace = self.options.write_rate.map(Pace::new);
         let mut written = 0;
         while written < limit && !stop.is_set() {
-            let allowed = pace.as_ref().map_or(WRITE_BYTES, |p| p.wait(stop, WRITE_BYTES));
-            let len = allowed.min(usize::try_from(limit - written).unwrap_or(WRITE_BYTES));
+            let allowed = pace.as_ref().map_or(most, |p| p.wait(stop, most));
+            let len = allowed.min(usize::try_from(limit - written).unwrap_or(most));
             match pages.send(&self.socket, len) {
                 Ok(n) => {
                     written += n as u64;

@@ -48,6 +48,7 @@ pub mod sweep;
 pub mod table;
 mod text_table;
 mod theme;
+mod web100;
 pub mod words;
 mod xplot;
 
@@ -66,4 +67,5 @@ pub use plot::{PlotOptions, Reference, plot, plot_against};
 pub use report::{ReportExtra, report, scenario_section, sensitivity_section};
 pub use reproduction::{Reproduced, ReproducedFigure, reproduction};
 pub use theme::Theme;
+pub use web100::{FlowTraceCounts, TraceCounts, trace_counts, trace_counts_table};
 pub use xplot::xplot;

@@ -8,7 +8,8 @@ enum event_kind {
 	EVENT_CA_STATE = 2,   /* value: new congestion state */
 	EVENT_RETRANSMIT = 3, /* value: segments */
 	EVENT_RTT = 4,	      /* value: sample, us */
-	EVENT_ACK = 5,	      /* a segment arrived; the other fields are the state before it is processed */
+	EVENT_ACK = 5,	      /* a segment arrived; the other fields are the state before it is processed; value: 1 if it has no data and
+				 acknowledges nothing new while data is outstanding */
 };
 
 struct event {
@@ -40,8 +41,9 @@ struct sample {
 	struct clocks clocks;
 	u32 slot; /* 0 in a final sample */
 	struct tcp_info info;
+	u32 cwnd_clamp, window_clamp; /* segments, bytes */
 };
-_Static_assert(sizeof(struct sample) == 384, "no padding");
+_Static_assert(sizeof(struct sample) == 392, "no padding");
 
 /* Result of one run of sample_slots, which walks MAX_SAMPLES slots: the connections that changed. All others are unchanged at
  * `time_ns`. */

@@ -172,6 +172,7 @@ struct tcp_skb_cb {
 			u16 tcp_gso_segs, tcp_gso_size;
 		};
 	};
+	u32 ack_seq;
 };
 
 struct bpf_iter__tcp {

@@ -207,6 +207,8 @@ static __always_inline void fill_sample(struct tcp_sock *tp, struct sample *samp
 	sample->clocks.chrono_stat[1] = tp->chrono_stat[1];
 	sample->clocks.chrono_stat[2] = tp->chrono_stat[2];
 	fill_tcp_info(tp, &sample->info);
+	sample->cwnd_clamp = tp->snd_cwnd_clamp;
+	sample->window_clamp = tp->window_clamp;
 }
 
 /* Run by user space (BPF_PROG_TEST_RUN) with three words: background, line, pattern. Writes the sample of a socket whose memory is
@@ -488,8 +490,10 @@ int BPF_PROG(retransmit, struct sock *sk, struct sk_buff *skb)
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 {
-	if (settings.per_ack)
-		report_event(sk, EVENT_ACK, 0);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct tcp_skb_cb *cb = (struct tcp_skb_cb *)skb->cb;
+	if (settings.per_ack && tp)
+		report_event(sk, EVENT_ACK, cb->seq == cb->end_seq && cb->ack_seq == tp->snd_una && tp->packets_out);
 	return 0;
 }
 

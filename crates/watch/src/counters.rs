@@ -42,6 +42,14 @@ pub struct ConnectionCounters {
     pub slow_starts: u64,
     /// Times that congestion avoidance began.
     pub avoidances: u64,
+    /// Growths of the window in slow start, as web100's SlowStart counts them.
+    pub slow_start_growths: u64,
+    /// Growths of the window in congestion avoidance, as web100's CongAvoid counts them.
+    pub avoidance_growths: u64,
+    /// Duplicate ACKs received; only where each ACK is traced.
+    pub duplicate_acks: u64,
+    /// Whether each ACK is traced: an ACK was.
+    pub traces_acks: bool,
     /// Times that fast recovery began (congestion state 3).
     pub recoveries: u64,
     /// Times that repair after a retransmission timeout began (congestion state 4).
@@ -80,6 +88,9 @@ pub struct ConnectionCounters {
     pub retransmitted_segs: u64,
     phase: Option<SenderPhase>,
     phase_since_ns: u64,
+    last_cwnd: Option<u32>,
+    /// The peer's window when an ACK arrived that repeats an earlier one: a duplicate if it stays so.
+    repeated_at_window: Option<u32>,
     ca_state: u8,
     is_peer_window_closed: bool,
     is_our_window_closed: bool,
@@ -138,13 +149,21 @@ impl ConnectionCounters {
             }
             SocketEventKind::CaState(state) => self.set_congestion_state(state),
             SocketEventKind::Retransmit(segments) => self.retransmitted_segs += u64::from(segments),
-            SocketEventKind::State { .. } | SocketEventKind::Ack => {}
+            SocketEventKind::Ack { repeats } => self.count_ack(repeats, event.snd_wnd),
+            SocketEventKind::State { .. } => {}
         }
         if event.bytes_acked > 1 {
             self.in_flight.add(event.in_flight);
             self.count_windows(Some(event.snd_wnd), Some(event.rcv_wnd), true);
             self.update_phase(event.time_ns, event.snd_cwnd, event.snd_ssthresh);
         }
+    }
+
+    /// Counts an ACK. Whether a repeated one only changed the window is visible at the next.
+    fn count_ack(&mut self, repeats: bool, window_before: u32) {
+        self.traces_acks = true;
+        self.duplicate_acks += u64::from(self.repeated_at_window == Some(window_before));
+        self.repeated_at_window = repeats.then_some(window_before);
     }
 
     fn set_congestion_state(&mut self, state: u8) {
@@ -163,6 +182,13 @@ impl ConnectionCounters {
     fn update_phase(&mut self, time_ns: u64, cwnd: u32, ssthresh: u32) {
         if ssthresh < INFINITE_SSTHRESH {
             self.ssthresh.add(ssthresh);
+        }
+        if self.last_cwnd.replace(cwnd).is_some_and(|last| last < cwnd) {
+            match self.phase {
+                Some(SenderPhase::SlowStart) => self.slow_start_growths += 1,
+                Some(SenderPhase::CongestionAvoidance) => self.avoidance_growths += 1,
+                _ => {}
+            }
         }
         let phase = match (self.ca_state, cwnd < ssthresh) {
             (2.., _) => SenderPhase::Recovery,
@@ -235,6 +261,8 @@ mod tests {
             counters.add_sample(ms * 1_000_000, &info(ca_state, cwnd, ssthresh, window));
         }
         assert_eq!((counters.slow_starts, counters.avoidances), (2, 1));
+        // 10 to 40 in slow start, 20 to 21 in avoidance; 1 to 5 was recovery.
+        assert_eq!((counters.slow_start_growths, counters.avoidance_growths), (1, 1));
         assert_eq!((counters.recoveries, counters.losses, counters.reductions), (1, 1, 0));
         assert_eq!(counters.phase_us, [20_000, 20_000, 20_000]);
         assert_eq!(counters.slow_start_cwnd.range, Some((5, 40)));
@@ -242,5 +270,17 @@ mod tests {
         assert_eq!(counters.ssthresh.range, Some((10, 20)));
         assert_eq!((counters.snd_wnd.range, counters.zero_windows_received), (Some((0, 100)), 2));
         assert_eq!(counters.phase(), Some(SenderPhase::SlowStart));
+    }
+
+    #[test]
+    fn an_ack_that_repeats_is_a_duplicate_unless_it_changes_the_window() {
+        let mut counters = ConnectionCounters::default();
+        for (repeats, window_before) in
+            [(false, 100), (true, 100), (true, 100), (true, 100), (false, 200), (true, 200), (false, 200)]
+        {
+            counters.count_ack(repeats, window_before);
+        }
+        // The third of the first three opened the window.
+        assert_eq!(counters.duplicate_acks, 3);
     }
 }

@@ -33,7 +33,7 @@ mod tracked_connection;
 mod watcher;
 pub mod web100;
 
-pub use bpf::{BpfSample, BpfTracer, Clocks, SocketEvent, SocketEventKind};
+pub use bpf::{BpfSample, BpfTracer, Clocks, SocketEvent, SocketEventKind, WindowLimits};
 pub use counters::{ConnectionCounters, MinMax, SenderPhase};
 pub use detect_events::detect_events;
 pub use diag::Diag;

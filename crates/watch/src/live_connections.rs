@@ -93,6 +93,7 @@ mod tests {
             rates_bps: None,
             counters: ConnectionCounters::default(),
             clocks: None,
+            limits: None,
         }
     }
 

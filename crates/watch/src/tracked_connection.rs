@@ -1,7 +1,7 @@
 //! A connection that a watcher tracks: its latest sample, rates, and counters.
 
 use crate::{
-    BpfSample, Clocks, ConnectionCounters, Process, SocketSample, SocketState,
+    BpfSample, Clocks, ConnectionCounters, Process, SocketSample, SocketState, WindowLimits,
     bpf::{RawBpfSample, SamplingPass},
 };
 
@@ -27,6 +27,8 @@ pub struct TrackedConnection {
     /// The values from which the times of the latest sample are computed; only where eBPF samples, and until
     /// it is closed.
     pub clocks: Option<Clocks>,
+    /// Limits of its windows; only where eBPF samples.
+    pub limits: Option<WindowLimits>,
 }
 
 impl TrackedConnection {
@@ -49,6 +51,7 @@ impl TrackedConnection {
             rates_bps: None,
             counters,
             clocks: None,
+            limits: None,
         }
     }
 
@@ -71,6 +74,7 @@ impl TrackedConnection {
     pub(crate) fn update_from_bpf(&mut self, sample: &RawBpfSample<'_>) {
         let before = self.byte_counts();
         self.clocks = Some(sample.copy_info(&mut self.sample.info));
+        self.limits = Some(sample.limits());
         self.sample.memory = sample.memory();
         (self.sample.rqueue_bytes, self.sample.wqueue_bytes) = sample.queues_bytes();
         if let Some(state) = self.sample.info.state() {

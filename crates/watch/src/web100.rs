@@ -6,6 +6,9 @@
 
 use crate::{SocketSample, TcpInfo, TrackedConnection};
 
+/// `snd_cwnd_clamp` of a connection without a limit (`tcp_init_sock`), segments.
+const UNLIMITED_CWND: u32 = !0;
+
 /// How close a value is to web100's definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fidelity {
@@ -137,11 +140,11 @@ instruments! {
         |c| c.counters.ssthresh.range.map(|(min, _)| u64::from(min));
     MaxSsthresh ["segs"] Counted "the largest CurSsthresh"
         |c| c.counters.ssthresh.range.map(|(_, max)| u64::from(max));
-    SlowStart [""] Counted "times that slow start began (web100 counts growths of the window)"
-        |c| Some(c.counters.slow_starts);
-    CongAvoid [""] Counted "times that congestion avoidance began (web100 counts growths of the window)" |c| {
-        Some(c.counters.avoidances)
-    };
+    SlowStart [""] Counted "growths of CurCwnd in slow start; those between two samples count as one (exact with \
+        --per-ack)"
+        |c| Some(c.counters.slow_start_growths);
+    CongAvoid [""] Counted "growths of CurCwnd in congestion avoidance, as SlowStart"
+        |c| Some(c.counters.avoidance_growths);
     CongSignals [""] Counted "times that the congestion state became CWR, recovery or loss" |c| {
         Some(c.counters.reductions + c.counters.recoveries + c.counters.losses)
     };
@@ -179,7 +182,9 @@ instruments! {
     };
     CERcvd ["segs"] Same "tcp_info received_ce (Linux 6.18)" |c| info(c).received_ce().map(u64::from);
     DSACKDups [""] Same "tcp_info dsack_dups" |c| info(c).dsack_dups().map(u64::from);
-    DupAcksIn [""] Blank "the kernel does not count duplicate ACKs" |_| None;
+    DupAcksIn [""] Traced "ACKs without data that acknowledge nothing new and leave CurRwinRcvd as it is, while data is \
+        outstanding (--per-ack)"
+        |c| c.counters.traces_acks.then_some(c.counters.duplicate_acks);
     SACKsRcvd [""] Blank "tcp_info sacked counts segments SACKed now, not SACKs received" |_| None;
     Reordering ["segs"] Near "tcp_info reordering: the distance tolerated at present"
         |c| info(c).reordering().map(u64::from);
@@ -202,8 +207,10 @@ instruments! {
         |_| None;
     SpuriousFrDetected [""] Blank "undone recoveries are not counted per connection" |_| None;
     SpuriousRtoDetected [""] Blank "as SpuriousFrDetected" |_| None;
-    LimCwnd ["segs"] Blank "the congestion window clamp is not reported" |_| None;
-    LimRwin ["bytes"] Blank "TCP_WINDOW_CLAMP is readable only by the socket's owner" |_| None;
+    LimCwnd ["segs"] Near "tcp_sock snd_cwnd_clamp, by eBPF: segments instead of bytes; blank while unlimited" |c| {
+        Some(u64::from(c.limits?.cwnd_segs)).filter(|segments| *segments < u64::from(UNLIMITED_CWND))
+    };
+    LimRwin ["bytes"] Same "tcp_sock window_clamp, by eBPF" |c| Some(c.limits?.advertised_bytes.into());
     IpTtl [""] Blank "sock_diag does not report it" |_| None;
     IpTos [""] Same "INET_DIAG_TOS; for IPv6, INET_DIAG_TCLASS" |c| c.sample.tos.map(u64::from);
 }
@@ -242,6 +249,7 @@ mod tests {
             rates_bps: None,
             counters: ConnectionCounters::default(),
             clocks: None,
+            limits: None,
         }
     }
 
@@ -271,6 +279,8 @@ mod tests {
         let mut whole = connection(TcpInfo::from_bytes(&[3; 280]));
         whole.counters.add_sample(1, &whole.sample.info.clone());
         whole.counters.add_sample(2, &TcpInfo::from_bytes(&[0; 280]));
+        whole.limits = Some(crate::WindowLimits { cwnd_segs: 9, advertised_bytes: 65_536 });
+        assert_eq!((value(&whole, "LimCwnd"), value(&whole, "LimRwin")), (Some(9), Some(65_536)));
         for instrument in INSTRUMENTS {
             let expected = !matches!(instrument.fidelity, Fidelity::Blank | Fidelity::Traced);
             // In this made-up sample the sender is in recovery, so it was in no other phase.

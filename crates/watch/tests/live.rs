@@ -63,6 +63,12 @@ fn check_tracking(mode: TracingMode) {
     }
     transfer(&mut sender, &mut receiver);
     watcher.sample().unwrap();
+    let limits = watcher.connection(cookie).unwrap().limits;
+    assert_eq!(limits.is_some(), watcher.uses_bpf(), "{mode:?}");
+    assert!(
+        limits.is_none_or(|limits| limits.cwnd_segs > 0 && limits.advertised_bytes >= 4096),
+        "{limits:?}"
+    );
     assert_eq!(watcher.connection(cookie).unwrap().sample.info.bytes_acked(), Some(200_001));
     drop(receiver);
     drop(sender);
@@ -84,7 +90,9 @@ fn check_tracking(mode: TracingMode) {
         assert!(states.contains(&"fin-wait-1") || states.contains(&"close-wait"), "{states:?}");
     }
     if mode == TracingMode::PerAck {
-        assert!(events.iter().any(|event| event.kind == SocketEventKind::Ack));
+        assert!(events.iter().any(|event| matches!(event.kind, SocketEventKind::Ack { .. })));
+        // In order and without loss no ACK repeats another.
+        assert_eq!(closed.counters.duplicate_acks, 0);
         assert_eq!(watcher.traces_round_trips(), closed.counters.round_trips > 0);
         let reported =
             events.iter().filter(|event| matches!(event.kind, SocketEventKind::RoundTrip(_))).count();

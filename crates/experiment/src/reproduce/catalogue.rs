@@ -173,14 +173,7 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     figure("U-bdp", "bandwidth-delay product of 1 Gb/s and 150 us"),
     figure("U-plateau", "throughput against the client's buffer"),
     figure("U-runs", "some of the swept buffers"),
-    fact(
-        "U-dips",
-        "glitches at 8k, 30k and 35k, changes at 110k and 115k",
-        "no cause known: the author suspects autotuning",
-        &["u-runs"],
-        &[],
-        &[],
-    ),
+    figure("U-dips", "glitches at 8k, 30k and 35k, changes at 110k and 115k"),
     fact(
         "U-receiver",
         "can the receiver tell whether the buffer is optimal?",
@@ -189,14 +182,7 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
         &["longfat diagnose"],
         &["diagnose.md"],
     ),
-    fact(
-        "U-autotune",
-        "autotuned buffers beside sizes set by the program",
-        "open question of the source",
-        &[],
-        &[],
-        &[],
-    ),
+    figure("U-autotune", "autotuned buffers beside sizes set by the program"),
     fact(
         "U-next",
         "udpmon, a longer path, duplicate ACKs",
@@ -208,9 +194,9 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     fact(
         "U-web100",
         "TCP's variables every 10 ms, too coarse for 150 us",
-        "needs web100's counters under Linux 2.4, which no engine has",
+        "counters of each segment and ACK, which no figure here has",
         &["u-web100"],
-        &["longfat watch"],
+        &["longfat show --web100", "longfat watch"],
         &["watch.md"],
     ),
     figure("H-100m", "gigabit sender, 100 Mb/s hop, 200 ms"),

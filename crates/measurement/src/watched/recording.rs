@@ -294,7 +294,7 @@ impl Track {
                 report(EventKind::CaState, state.into());
             }
             watch::SocketEventKind::Retransmit(segments) => report(EventKind::Retransmit, segments.into()),
-            watch::SocketEventKind::CaState(_) | watch::SocketEventKind::Ack => {}
+            watch::SocketEventKind::CaState(_) | watch::SocketEventKind::Ack { .. } => {}
         }
         if let Some(before) = self.total_rto.replace(event.total_rto)
             && event.total_rto > before
@@ -310,7 +310,7 @@ impl Track {
             }
         }
         // A SYN counts as a byte: one acknowledged byte means no data yet.
-        if event.kind != watch::SocketEventKind::Ack || event.bytes_acked <= 1 {
+        if !matches!(event.kind, watch::SocketEventKind::Ack { .. }) || event.bytes_acked <= 1 {
             return None;
         }
         let next = TraceRow { time_us, flow: subject.into(), kind: TraceKind::Ack, ..TraceRow::default() };
@@ -393,7 +393,7 @@ mod tests {
     fn an_ack_has_the_resulting_window_and_its_round_trip() {
         let mut track = Track::default();
         let mut new_events = Vec::new();
-        let ack = watch::SocketEventKind::Ack;
+        let ack = watch::SocketEventKind::Ack { repeats: false };
         assert_eq!(track.take(&event(ack, 10, 500, 0), 5, "f", 0, &mut new_events), None);
         track.take(&event(watch::SocketEventKind::RoundTrip(77), 10, 0, 0), 6, "f", 0, &mut new_events);
         let row = track.take(&event(ack, 11, 500, 0), 9, "f", 0, &mut new_events).unwrap();
@@ -415,7 +415,7 @@ mod tests {
             (watch::SocketEventKind::CaState(4), 500, 1),
             (watch::SocketEventKind::CaState(4), 0, 1),
             (watch::SocketEventKind::Retransmit(2), 0, 3),
-            (watch::SocketEventKind::Ack, 900, 3),
+            (watch::SocketEventKind::Ack { repeats: false }, 900, 3),
         ] {
             track.take(&event(kind, 10, snd_wnd, total_rto), 0, "f", 42, &mut new_events);
         }

@@ -18,6 +18,9 @@ impl Sender {
     /// `sk_wmem_queued`, bytes: payload and the memory of the packets that hold it.
     #[inline]
     pub(crate) fn wmem_queued(&self, conn: &Connection) -> u32 {
+        if conn.behaviour.whole_packets {
+            return self.queue.skbs() as u32 * (conn.sk.mss_cache + conn.behaviour.packet_overhead);
+        }
         let bytes = conn.sk.write_seq.wrapping_sub(conn.sk.snd_una);
         bytes.saturating_add((self.queue.skbs() as u32 - self.joined) * conn.behaviour.packet_overhead)
     }
@@ -32,10 +35,14 @@ impl Sender {
         u64::from((conn.sk.sk_sndbuf as u32).saturating_sub(self.wmem_queued(conn)))
     }
 
-    /// `tcp_sendmsg_locked`: takes as many bytes as fit. Returns the number of bytes taken.
+    /// `tcp_sendmsg_locked`: takes as many bytes as fit. Returns the number of bytes taken. `bytes` is what
+    /// is left of one write of the application.
     pub(crate) fn write_bytes(&mut self, conn: &mut Connection, bytes: u64) -> u64 {
         if self.buffer_space(conn) == 0 || bytes == 0 {
             return 0;
+        }
+        if conn.behaviour.growth == Growth::Acks {
+            return self.write_by_segments(conn, bytes);
         }
         conn.rate_check_app_limited();
         let goal = conn.size_goal();
@@ -50,23 +57,39 @@ impl Sender {
                 if full == 0 {
                     self.new_chunk(conn);
                 } else {
-                    self.queue.unsent.push_many(Chunk { len: goal, fin: false }, full);
+                    self.queue.unsent.push_many(Chunk::of(goal), full);
                     conn.sk.write_seq = conn.sk.write_seq.wrapping_add(full * goal);
                     left -= u64::from(full) * u64::from(goal);
                 }
                 continue;
             }
             let taken = u64::from(space).min(left) as u32;
-            if let Some(last) = self.queue.unsent.back_mut() {
-                last.len += taken;
-            }
-            conn.sk.write_seq = conn.sk.write_seq.wrapping_add(taken);
+            self.append(conn, taken);
             left -= u64::from(taken);
         }
+        self.mark_push(conn);
         self.nospace = left > 0 || self.wmem_queued(conn) >= conn.sk.sk_sndbuf as u32;
         self.push_pending(conn);
         self.check_space(conn);
         bytes - left
+    }
+
+    /// Appends bytes to the last unsent packet.
+    pub(super) fn append(&mut self, conn: &mut Connection, bytes: u32) {
+        if let Some(last) = self.queue.unsent.back_mut() {
+            last.len += bytes;
+            last.push = false;
+        }
+        conn.sk.write_seq = conn.sk.write_seq.wrapping_add(bytes);
+    }
+
+    /// `tcp_mark_push` of `tcp_push`: a write ends here, or waits for space. From 6.10 on `send.rs` decides.
+    pub(super) fn mark_push(&mut self, conn: &Connection) {
+        if !conn.config.profile.at_least(6, 10)
+            && let Some(last) = self.queue.unsent.back_mut()
+        {
+            last.push = true;
+        }
     }
 
     /// Number of full packets of `goal` bytes that the next `left` bytes fill, as long as there is space; 0
@@ -82,9 +105,9 @@ impl Sender {
     }
 
     /// `tcp_skb_entail`.
-    fn new_chunk(&mut self, conn: &mut Connection) {
+    pub(super) fn new_chunk(&mut self, conn: &mut Connection) {
         conn.slow_start_after_idle_check();
-        self.queue.unsent.push_back(Chunk { len: 0, fin: false });
+        self.queue.unsent.push_back(Chunk::default());
         self.chrono_start(conn, chrono::BUSY);
     }
 
@@ -97,7 +120,7 @@ impl Sender {
         match self.queue.unsent.back_mut() {
             Some(last) => last.fin = true,
             None => {
-                self.queue.unsent.push_back(Chunk { len: 0, fin: true });
+                self.queue.unsent.push_back(Chunk { fin: true, ..Chunk::default() });
                 self.chrono_start(conn, chrono::BUSY);
             }
         }

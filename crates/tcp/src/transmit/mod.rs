@@ -26,6 +26,7 @@ mod ack;
 mod buffer;
 mod chrono;
 mod classic;
+mod classic_write;
 mod clean;
 mod device;
 mod lost;

@@ -4,16 +4,15 @@
 //! whatever pages hold it, except for probes.
 
 use super::{Marks, Sender, Skb, chrono, path_mtu::MtuProbe, skb::segments, timers::Timer, unsent::Chunk};
-use crate::{CaState, Operation, connection::Connection, segment::after};
-
-/// Size of a bulk sender's writes, bytes (the lab's sender writes 64 KiB at once).
-const WRITE_BYTES: u32 = 64 << 10;
+use crate::{CaState, Operation, behaviour::Growth, connection::Connection, segment::after};
 
 /// Mode of `tcp_write_xmit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Push {
     /// Everything that the windows allow.
     All,
+    /// The first packet while a write continues (`tcp_push_one` of Linux 2.4).
+    One,
     /// One packet regardless of the congestion window: a tail loss probe.
     Probe,
 }
@@ -82,7 +81,7 @@ impl Sender {
                 break;
             }
             sent += self.send_chunk(conn, chunk, limit);
-            if push == Push::Probe {
+            if push != Push::All {
                 break;
             }
         }
@@ -92,7 +91,11 @@ impl Sender {
             self.chrono_stop(conn, chrono::RWND_LIMITED);
         }
         cwnd_limited |= conn.sk.packets_in_flight() >= conn.sk.snd_cwnd;
-        if sent > 0 || cwnd_limited {
+        let validates = match conn.behaviour.growth {
+            Growth::Packets => sent > 0 || cwnd_limited,
+            Growth::Acks => sent > 0 && push == Push::All,
+        };
+        if validates {
             self.cwnd_validate(conn, cwnd_limited);
         }
         if sent > 0 {
@@ -196,7 +199,7 @@ impl Sender {
         let mss = conn.sk.mss_cache;
         let mut part = chunk;
         if chunk.len > limit {
-            part = Chunk { len: limit, fin: false };
+            part = Chunk::of(limit);
             self.queue.unsent.shorten_front(limit);
         } else {
             self.queue.unsent.pop_front();
@@ -209,7 +212,7 @@ impl Sender {
         let was_pending = conn.sk.icsk_pending;
         let prior_packets = conn.sk.packets_out;
         let id = self.queue.push(skb);
-        let pushed = chunk.len <= limit && conn.holds_end_of_write(end_seq);
+        let pushed = chunk.len <= limit && (chunk.push || conn.holds_end_of_write(end_seq));
         self.transmit_skb(conn, id, pushed);
         conn.sk.snd_nxt = end_seq;
         conn.sk.packets_out += u32::from(segs);
@@ -268,7 +271,8 @@ impl Connection {
     /// Whether a write ends in the packet being filled that ends at `end_seq`. From 6.10 on; see `send.rs`.
     fn holds_end_of_write(&self, end_seq: u32) -> bool {
         let end = end_seq.wrapping_sub(self.config.initial_seq.wrapping_add(1));
+        let write = self.config.write_bytes.max(1);
         self.config.profile.at_least(6, 10)
-            && end / WRITE_BYTES != end.wrapping_sub(self.size_goal()) / WRITE_BYTES
+            && (end_seq == self.sk.write_seq || end / write != end.wrapping_sub(self.size_goal()) / write)
     }
 }

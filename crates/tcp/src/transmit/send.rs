@@ -2,11 +2,10 @@
 //! `tcp_update_skb_after_send`, net/ipv4/tcp_output.c).
 //!
 //! Departures:
-//! 1. From 6.10 on every application is assumed to write 64 KiB at once, and the packet in which a write ends
-//!    has PSH, as in captures of 6.18; the packet of a writer that had to wait has none. Before 6.10, only
-//!    the packet that ends all written data has PSH. With PSH also at the end of each write that had to wait,
-//!    the reference runs of 6.1, with writes of 128 KiB, are reproduced less well (drops -12 % and HyStart's
-//!    exit +3 % at worst, against -1 % and 0), because they depend on which segments are acknowledged alone.
+//! 1. Before 6.10 the last unsent packet has PSH where a write ends and where a write waits for space
+//!    (`tcp_mark_push` of `tcp_push`), until more is appended to it. From 6.10 on, where packets are filled up
+//!    from the next ones, the packet in which a write of `write_bytes` ends has PSH, as in captures of 6.18;
+//!    the packet of a writer that had to wait has none.
 //! 2. Retransmissions have no PSH.
 
 use super::{Marks, Sender, Skb, timers::Timer};
@@ -16,7 +15,7 @@ use crate::{
 
 impl Sender {
     /// `__tcp_transmit_skb` of a packet in the queue, with `tcp_update_skb_after_send` and
-    /// `tcp_rate_skb_sent`. It has PSH if it is `pushed` or ends the written data.
+    /// `tcp_rate_skb_sent`. It has PSH if it is `pushed`.
     pub(super) fn transmit_skb(&mut self, conn: &mut Connection, id: u32, pushed: bool) {
         let skb = *self.queue.get(id);
         let (len, segs) = (skb.len(), skb.segs());
@@ -24,7 +23,7 @@ impl Sender {
         if skb.marks.any(Marks::FIN) {
             flags = flags.with(Flags::FIN);
         }
-        if len > 0 && (pushed || skb.end_seq == conn.sk.write_seq) {
+        if len > 0 && pushed {
             flags = flags.with(Flags::PSH);
         }
         let prior_wstamp = conn.sk.tcp_wstamp_ns;

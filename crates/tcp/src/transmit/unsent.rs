@@ -4,10 +4,18 @@
 use std::collections::VecDeque;
 
 /// A packet that is being filled with written data, up to the size goal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Chunk {
     pub(super) len: u32,
     pub(super) fin: bool,
+    /// A write ended with it, or waited for space after it: its last segment has PSH.
+    pub(super) push: bool,
+}
+
+impl Chunk {
+    pub(super) fn of(len: u32) -> Chunk {
+        Chunk { len, ..Chunk::default() }
+    }
 }
 
 /// Chunks in order. Only the last can grow.
@@ -85,19 +93,19 @@ impl Unsent {
     /// The first `len` bytes of the first chunk, which is longer, become a separate chunk.
     pub(super) fn split_front(&mut self, len: u32) {
         self.shorten_front(len);
-        self.runs.push_front((Chunk { len, fin: false }, 1));
+        self.runs.push_front((Chunk::of(len), 1));
         self.count += 1;
     }
 
     /// Moves up to `missing` bytes from the second chunk to the first. Returns the new first chunk.
     pub(super) fn refill_front(&mut self, missing: u32) -> Chunk {
-        let mut first = self.front().copied().unwrap_or(Chunk { len: 0, fin: false });
+        let mut first = self.front().copied().unwrap_or(Chunk::of(0));
         self.pop_front();
         if let Some(next) = self.front().copied() {
             let taken = missing.min(next.len);
             first.len += taken;
             if taken == next.len {
-                first.fin = next.fin;
+                (first.fin, first.push) = (next.fin, next.push);
                 self.pop_front();
             } else {
                 self.shorten_front(taken);
@@ -135,8 +143,8 @@ mod tests {
                 let longer = plain.front().is_some_and(|chunk| chunk.len > len);
                 match step {
                     0 | 1 => {
-                        unsent.push_back(Chunk { len, fin: false });
-                        plain.push_back(Chunk { len, fin: false });
+                        unsent.push_back(Chunk::of(len));
+                        plain.push_back(Chunk::of(len));
                     }
                     2 => {
                         unsent.pop_front();
@@ -147,8 +155,8 @@ mod tests {
                         plain.back_mut().into_iter().for_each(|last| last.len += len);
                     }
                     4 => {
-                        unsent.push_many(Chunk { len: 2, fin: false }, len);
-                        plain.extend(vec![Chunk { len: 2, fin: false }; len as usize]);
+                        unsent.push_many(Chunk::of(2), len);
+                        plain.extend(vec![Chunk::of(2); len as usize]);
                     }
                     5 if plain.len() > 1 => {
                         let taken = len.min(plain[1].len);
@@ -164,7 +172,7 @@ mod tests {
                             unsent.shorten_front(len);
                         } else {
                             unsent.split_front(len);
-                            plain.push_front(Chunk { len, fin: false });
+                            plain.push_front(Chunk::of(len));
                         }
                     }
                     _ => {}
@@ -183,7 +191,7 @@ mod tests {
     fn a_window_of_equal_segments_needs_two_runs() {
         let mut unsent = Unsent::default();
         for _ in 0..200_000 {
-            unsent.push_back(Chunk { len: 0, fin: false });
+            unsent.push_back(Chunk::of(0));
             unsent.back_mut().unwrap().len = 1448;
         }
         assert_eq!((unsent.len(), unsent.runs.len()), (200_000, 2));

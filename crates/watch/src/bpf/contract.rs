@@ -15,7 +15,7 @@ pub(crate) const SETTINGS_BYTES: usize = 12 + 4 * MAX_NAMESPACES;
 /// Size of `struct event`.
 pub(crate) const EVENT_BYTES: usize = 112;
 /// Size of `struct sample`.
-pub(crate) const SAMPLE_BYTES: usize = 384;
+pub(crate) const SAMPLE_BYTES: usize = 392;
 /// Maximum number of `struct sample`s in a `struct report`, and of slots that one run walks.
 pub(crate) const MAX_SAMPLES: usize = 256;
 /// Size of the members of `struct report` before the samples.
@@ -33,6 +33,8 @@ pub(crate) const MAX_LINE_RANGES: usize = 16;
 pub(crate) const FILTERED_OUT: u32 = 0;
 /// Offset of `info` in `struct sample`.
 const INFO_OFFSET: usize = 104;
+/// Offset of the member after it.
+const LIMITS_OFFSET: usize = 384;
 
 const AF_INET6: u16 = 10;
 
@@ -83,7 +85,11 @@ pub enum SocketEventKind {
     /// A round trip was measured, us.
     RoundTrip(u32),
     /// A segment arrived. The other members are the sender's state before it processes the segment.
-    Ack,
+    Ack {
+        /// It has no data and acknowledges nothing new while data is outstanding: a duplicate ACK, unless it
+        /// changes the window.
+        repeats: bool,
+    },
 }
 
 /// An event of a connection, with the sender's state at the time. For round trips only `cookie`, `time_ns`,
@@ -134,7 +140,7 @@ impl SocketEvent {
             2 => SocketEventKind::CaState(value as u8),
             3 => SocketEventKind::Retransmit(value as u32),
             4 => SocketEventKind::RoundTrip(value as u32),
-            5 => SocketEventKind::Ack,
+            5 => SocketEventKind::Ack { repeats: value != 0 },
             _ => return None,
         };
         let is_ipv6 = u16_at(bytes, 72) == AF_INET6;
@@ -159,6 +165,15 @@ impl SocketEvent {
             ca_state: u16_at(bytes, 78) as u8,
         })
     }
+}
+
+/// Upper limits of a connection's windows, which tcp_info does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowLimits {
+    /// Of the congestion window (`snd_cwnd_clamp`), segments.
+    pub cwnd_segs: u32,
+    /// Of the advertised receive window (`window_clamp`), bytes.
+    pub advertised_bytes: u32,
 }
 
 /// eBPF's sample of a connection that user space already tracks.
@@ -223,9 +238,17 @@ impl RawBpfSample<'_> {
         (u32_at(self.bytes, 52), u32_at(self.bytes, 56))
     }
 
+    /// The limits of the connection's windows.
+    pub(crate) fn limits(&self) -> WindowLimits {
+        WindowLimits {
+            cwnd_segs: u32_at(self.bytes, LIMITS_OFFSET),
+            advertised_bytes: u32_at(self.bytes, LIMITS_OFFSET + 4),
+        }
+    }
+
     /// Copies the sample's `tcp_info` to `info`, and returns the values from which its times are computed.
     pub(crate) fn copy_info(&self, info: &mut TcpInfo) -> Clocks {
-        let info_bytes = (u32_at(self.bytes, 60) as usize).min(SAMPLE_BYTES - INFO_OFFSET);
+        let info_bytes = (u32_at(self.bytes, 60) as usize).min(LIMITS_OFFSET - INFO_OFFSET);
         info.refill(&self.bytes[INFO_OFFSET..INFO_OFFSET + info_bytes]);
         let clocks = Clocks::from_words(std::array::from_fn(|i| u32_at(self.bytes, 68 + 4 * i)));
         clocks.set_times(u32_at(self.bytes, 64), self.hz, info);
@@ -342,6 +365,10 @@ mod tests {
             let sample = BpfSample::decode(&bytes, 250).unwrap();
             assert_eq!(sample.info.snd_cwnd().is_some(), length >= 104);
         }
+        let mut bytes = [0u8; SAMPLE_BYTES];
+        bytes[384..].copy_from_slice(&[7, 0, 0, 0, 0, 1, 0, 0]);
+        let limits = RawBpfSample { bytes: &bytes, hz: 250 }.limits();
+        assert_eq!(limits, WindowLimits { cwnd_segs: 7, advertised_bytes: 256 });
         assert_eq!(encode_settings(280, true, &[7; 100])[8..16], [64, 0, 0, 0, 7, 0, 0, 0]);
     }
 }

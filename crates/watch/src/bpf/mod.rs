@@ -7,7 +7,7 @@ mod requirements;
 mod tracer;
 
 pub use clocks::Clocks;
-pub use contract::{BpfSample, SocketEvent, SocketEventKind};
+pub use contract::{BpfSample, SocketEvent, SocketEventKind, WindowLimits};
 pub(crate) use contract::{RawBpfSample, SamplingPass};
 pub(crate) use requirements::unmet_requirement;
 pub use tracer::BpfTracer;

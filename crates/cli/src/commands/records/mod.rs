@@ -21,6 +21,10 @@ pub struct ShowArgs {
     /// Run: an id or its prefix, scenario/id, a record's directory, `last`, `last~1`
     #[arg(add = ArgValueCompleter::new(complete_run))]
     run: String,
+    /// Show what web100 counted of each traced flow instead: growths of the window, duplicate ACKs, kinds of
+    /// packets; needs a run with `--trace`, or `longfat watch --record --per-ack`
+    #[arg(long)]
+    web100: bool,
 }
 
 /// Options of `compare`.
@@ -51,7 +55,24 @@ pub struct ReportArgs {
 /// Runs `show`.
 pub fn show(args: &ShowArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     let run = find(runs_dir, &args.run)?;
+    if args.web100 {
+        return show_web100(&run, json);
+    }
     if json { output::json(&run.summary) } else { output::prose(&view::table::show(&run, output::width())) }
+}
+
+fn show_web100(run: &Run, json: bool) -> anyhow::Result<()> {
+    let counts = view::trace_counts(&run.trace()?, &run.flows()?);
+    if counts.is_empty() {
+        let message =
+            "this run has no trace: run it with --engine sim --trace FLOW, or watch with --record --per-ack";
+        return Err(Exit::BadInput(message.into()).into());
+    }
+    if json {
+        return output::json(&json!({ "schema": "longfat.web100/1", "flows": counts }));
+    }
+    let tables = counts.iter().map(|flow| view::trace_counts_table(flow, output::width()));
+    output::text(&tables.collect::<Vec<_>>().join("\n"))
 }
 
 /// Runs `compare`.

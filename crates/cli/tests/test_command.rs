@@ -198,7 +198,8 @@ fn auto_ends_or_reports_no_steady_state() {
     assert!((0.95..1.05).contains(&(goodput / 80e6)), "{goodput}");
     assert!(steady["streams"][0]["sent"]["duration_s"].as_f64().unwrap() < 19.0);
     let short = run(&["--max-time", "0.5"]);
-    assert_eq!(short["steady"]["known"], false, "{short:#}");
+    // A busy machine may lose packets, which also begin epochs; that is too short to be precise.
+    assert_ne!(short["steady"]["is_precise"], true, "{short:#}");
 }
 
 #[test]

@@ -8,7 +8,8 @@ enum event_kind {
 	EVENT_CA_STATE = 2,   /* value: new congestion state */
 	EVENT_RETRANSMIT = 3, /* value: segments */
 	EVENT_RTT = 4,	      /* value: sample, us */
-	EVENT_ACK = 5,	      /* a segment arrived; the other fields are the state before it is processed; value: 1 if it has no data and
+	EVENT_ACK =
+		5, /* a segment arrived; the other fields are the state before it is processed; value: 1 if it has no data and
 				 acknowledges nothing new while data is outstanding */
 };
 

@@ -14,9 +14,16 @@ use crate::{config_file::Config, exit::Exit, output};
 /// Where the hosts of a scenario are.
 #[derive(Debug, Args)]
 pub struct PlaceFlags {
-    /// With --engine hosts: where a host of the scenario is: HOST=NAME[:PORT] of its longfat serve or iperf3 server
-    /// (repeatable, or separated by commas). One host may be this machine: leave it out
-    #[arg(long, value_name = "HOST=ADDRESS", value_delimiter = ',', value_parser = place, help_heading = "Real hosts")]
+    // Not a doc comment: rustdoc takes [:PORT] for a link.
+    #[arg(
+        long,
+        value_name = "HOST=ADDRESS",
+        value_delimiter = ',',
+        value_parser = place,
+        help_heading = "Real hosts",
+        help = "With --engine hosts: where a host of the scenario is: HOST=NAME[:PORT] of its longfat serve or iperf3 server \
+                (repeatable, or separated by commas). One host may be this machine: leave it out"
+    )]
     at: Vec<(String, Place)>,
     /// Address of a host's interface for the data, if it is not that of its server
     #[arg(long, value_name = "HOST=IP", value_delimiter = ',', value_parser = data_address, help_heading = "Real hosts")]

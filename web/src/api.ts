@@ -247,6 +247,8 @@ export interface PublishedResult {
   model: number | null;
   sim: number | null;
   lab: number | null;
+  hosts?: number | null;
+  kernels?: { kernel: string; figure: number; verdict: string }[];
   model_published_kernel: number | null;
   verdict: PublishedVerdict;
   judged?: EngineVerdict[];

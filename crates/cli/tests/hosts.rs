@@ -160,7 +160,7 @@ fn what_a_server_does_not_permit_is_refused_before_anything_changes() {
         refused("plain.toml", &["--at", PLACES], "--token FILE");
         refused("plain.toml", &["--at", "h1=10.0.0.1,h9=10.0.0.2"], "the scenario has no host \\\"h9\\\"");
         refused("plain.toml", &["--at", "h1=10.0.0.1:9"], "Connection refused");
-        refused("plain.toml", &[], "--at");
+        refused("plain.toml", &[], "would both be this machine");
     }
     let secret = ["--token", "token", "--allow-tune"];
     let _servers = (Served::on(&lab, "h1", &secret), Served::on(&lab, "h2", &secret));
@@ -217,6 +217,76 @@ fn settings_are_restored_when_either_end_is_killed() {
     // The rows until then are kept.
     let listed = place.run(&["ls", "--json"]).json();
     assert!(listed.to_string().contains("hosts"), "{listed}");
+}
+
+/// Length of the device queue and the state of GRO of a host's device.
+fn device(lab: &Lab<'_>, host: &str) -> (String, bool) {
+    let link = lab.exec(host, &["ip", "-o", "link", "show", &format!("{host}-eth0")]).stdout;
+    let queue = link
+        .split_whitespace()
+        .skip_while(|word| *word != "qlen")
+        .nth(1)
+        .unwrap_or_default()
+        .trim_end_matches('\\')
+        .to_owned();
+    let features = lab.sh(host, &format!("ethtool -k {host}-eth0")).stdout;
+    (queue, features.contains("generic-receive-offload: on"))
+}
+
+#[test]
+fn a_scenario_states_places_and_devices() {
+    let _slot = acquire_lab_slot();
+    let place = place();
+    let stated = SCENARIO
+        .split("[[variants]]")
+        .next()
+        .unwrap()
+        .replace("[hosts.h1]", "[hosts.h1]\nat = \"here\"\ngro = 1")
+        .replace("[hosts.h2]", "[hosts.h2]\nat = \"10.0.0.2:5201\"\ntx_queue = 77");
+    std::fs::write(place.path("stated.toml"), stated).unwrap();
+    let lab = Lab::up(&place, &[]);
+    let before = (device(&lab, "h1"), device(&lab, "h2"));
+    assert!(before.0.1 && before.1.0 != "77", "{before:?}");
+    let server = Served::on(&lab, "h2", &[]);
+    let refused = run(&lab, "h1", "stated.toml", &["--allow-tune"]);
+    assert!(refused.stdout.contains("h2-eth0 txqueuelen = 77 (now "), "{refused:?}");
+    drop(server);
+    let _server = Served::on(&lab, "h2", &["--allow-tune"]);
+    let command =
+        ["lab", "exec", "--lab", &lab.name, "h1", "--", binary(), "run", "stated.toml", "--engine", "hosts"];
+    let mut running = place.longfat(&[&command[..], &["--allow-tune"]].concat());
+    let mut running = running.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let changed = || !device(&lab, "h1").1 && device(&lab, "h2").0 == "77";
+    assert!(eventually(changed), "{:?}", (device(&lab, "h1"), device(&lab, "h2")));
+    assert!(running.wait().unwrap().success());
+    assert_eq!((device(&lab, "h1"), device(&lab, "h2")), before, "the devices are restored");
+}
+
+#[test]
+fn published_figures_are_judged_between_hosts_whose_path_is_as_described() {
+    let _slot = acquire_lab_slot();
+    let place = place();
+    std::fs::create_dir(place.path("published")).unwrap();
+    let published = "[[published]]\nid = \"L8-default\"\nmetric = \"flows.bulk.goodput\"\nvalue = \"40mbit\"\ntolerance = \"60%\"\n";
+    let without_settings = SCENARIO.split("[[variants]]").next().unwrap().to_owned() + published;
+    let longer = without_settings.replace("20ms", "200ms");
+    let elsewhere = without_settings.replace("h1", "a1").replace("h2", "a2");
+    for (name, text) in [("same", &without_settings), ("longer", &longer), ("elsewhere", &elsewhere)] {
+        std::fs::write(place.path(&format!("published/{name}.toml")), text).unwrap();
+    }
+    let lab = Lab::up(&place, &[]);
+    let _server = Served::on(&lab, "h2", &[]);
+    let command = [binary(), "reproduce", "L8-default", "--engine", "hosts", "--dir", "published", "--json"];
+    let ran = lab.exec("h1", &[&command[..], &["--at", "h2=10.0.0.2"]].concat());
+    let document = ran.json();
+    let figures = document["results"][0]["figures"].as_array().unwrap();
+    let of = |scenario: &str| figures.iter().find(|one| one["scenario"] == scenario);
+    let same = &of("same").unwrap_or_else(|| panic!("{document}"))["judged"][0];
+    assert_eq!((&same["engine"], &same["verdict"]), (&"hosts".into(), &"within".into()), "{document}");
+    let other = &of("longer").unwrap()["judged"][0];
+    assert_eq!(other["verdict"], "does_not_apply", "{document}");
+    assert!(other["why"].as_str().unwrap().contains("round-trip time"), "{document}");
+    assert!(of("elsewhere").is_none() && document.to_string().contains("no host"), "{document}");
 }
 
 #[test]

@@ -80,12 +80,15 @@ fn loss(flow: &FlowSummary, expected: f64) -> Option<PathComparison> {
     })
 }
 
-/// `The path is as the scenario describes it, but for the round-trip time of bulk: 25.1 ms, described as 20 ms.`; `None`
-/// without comparisons.
-pub fn sentence(comparisons: &[PathComparison]) -> Option<String> {
-    if comparisons.is_empty() {
-        return None;
-    }
+/// How the path of a run differs from the described one; `None` if it does not, as far as it was compared.
+pub(crate) fn difference(comparisons: &[PathComparison]) -> Option<String> {
+    let differences = differences(comparisons);
+    (!differences.is_empty())
+        .then(|| format!("the path is not as the scenario describes it: {}", differences.join("; ")))
+}
+
+/// The quantities that differ, as in `the smallest round-trip time of bulk is 31 ms, by the scenario 20 ms`.
+fn differences(comparisons: &[PathComparison]) -> Vec<String> {
     let text = |one: &PathComparison| {
         let (what, measured, expected) = match one.quantity {
             PathQuantity::Rtt => {
@@ -102,7 +105,16 @@ pub fn sentence(comparisons: &[PathComparison]) -> Option<String> {
         };
         format!("the {what} of {} is {measured}, by the scenario {expected}", one.flow)
     };
-    let differences: Vec<String> = comparisons.iter().filter(|one| !one.is_as_expected).map(text).collect();
+    comparisons.iter().filter(|one| !one.is_as_expected).map(text).collect()
+}
+
+/// `The path is as the scenario describes it, but for the round-trip time of bulk: 25.1 ms, described as 20 ms.`; `None`
+/// without comparisons.
+pub fn sentence(comparisons: &[PathComparison]) -> Option<String> {
+    if comparisons.is_empty() {
+        return None;
+    }
+    let differences = differences(comparisons);
     let compared = |quantity: PathQuantity, what: &'static str| {
         comparisons.iter().any(|one| one.quantity == quantity).then_some(what)
     };

@@ -8,6 +8,7 @@ use schema::{
 use units::sorted_releases;
 
 use crate::{
+    path_comparison,
     reliability::{self, Unreliability},
     run_figure,
 };
@@ -67,7 +68,7 @@ fn compare_one(
         }
     };
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
-    for engine in [EngineName::Model, EngineName::Sim, EngineName::Lab] {
+    for engine in [EngineName::Model, EngineName::Sim, EngineName::Lab, EngineName::Hosts] {
         let of = candidate(engine.clone(), None);
         // Without a figure, the model says why; runs of other engines without a figure are not comparable.
         if of.figure.is_some() || engine == EngineName::Model && !of.runs.is_empty() && is_run(&engine) {
@@ -112,6 +113,7 @@ fn compare_one(
         model: figure(&EngineName::Model),
         sim: figure(&EngineName::Sim),
         lab: figure(&EngineName::Lab),
+        hosts: figure(&EngineName::Hosts),
         kernels: judged
             .iter()
             .filter(|one| one.engine == EngineName::Kernel)
@@ -193,8 +195,10 @@ impl Candidate<'_> {
             unreliable.merge(reliability::judge(published, run));
         }
         let engine = self.engine.name();
-        let ignored = published.does_not_apply.of(engine).map(str::to_owned).or_else(|| {
-            (self.engine == EngineName::Model).then(|| predictions.model_ignores(published)).flatten()
+        let ignored = published.does_not_apply.of(engine).map(str::to_owned).or_else(|| match self.engine {
+            EngineName::Model => predictions.model_ignores(published),
+            EngineName::Hosts => self.runs.iter().find_map(|run| path_comparison::difference(&run.path)),
+            _ => None,
         });
         let of = |figure: Option<f64>, verdict, why| EngineVerdict {
             engine: self.engine.clone(),
@@ -460,6 +464,25 @@ why = "because"
         assert_eq!(of("known_miss = { sim = \"a\" }"), None);
         assert_eq!(of("known_miss = { sim = \"a\", model = \"b\" }").as_deref(), Some("b; a"));
         assert_eq!(of("known_miss = \"c\"").as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn a_run_between_hosts_is_judged_if_their_path_is_as_described() {
+        let path = |is_as_expected| schema::PathComparison {
+            flow: "f".into(),
+            quantity: schema::PathQuantity::Rtt,
+            expected: 20e3,
+            measured: 31e3,
+            is_as_expected,
+        };
+        let of = |is_as_expected| {
+            let one = RunSummary { path: vec![path(is_as_expected)], ..run("hosts", 2e9, true) };
+            compare_replaced("why", "why", &[one])
+        };
+        assert_eq!((of(true).hosts, of(true).verdict), (Some(2e9), PublishedVerdict::Missed));
+        let other = of(false);
+        assert_eq!((other.hosts, other.judged[0].verdict), (None, PublishedVerdict::DoesNotApply));
+        assert!(other.judged[0].why.as_ref().unwrap().contains("31 ms"), "{other:?}");
     }
 
     const SEVERAL: &str = r#"

@@ -14,11 +14,12 @@ use iperf3::{
     wire::Cookie,
 };
 
+use scenario::Address;
+
 use crate::{
     Error,
     clock::{ClockOffset, Exchange},
     message::{COOKIE_PREFIX, HostDescription, Reply, Request},
-    place::Address,
 };
 
 /// Timeout of a reply, and maximum silence of a server.
@@ -45,12 +46,14 @@ pub(crate) struct Agent<'a> {
 }
 
 impl<'a> Agent<'a> {
-    /// Opens a session; `None` if the server is an iperf3. `settings` are described.
+    /// Opens a session; `None` if the server is an iperf3. `settings` are described; those of a device are
+    /// of that with `data_address`, or of the session's.
     pub(crate) fn connect(
         host: &str,
         address: &Address,
         token: Option<&Token>,
         settings: &[String],
+        data_address: Option<IpAddr>,
         stop: &'a AtomicBool,
     ) -> Result<Option<Self>, Error> {
         let spec = TestSpec::new(Protocol::Tcp, Amount::Time(Duration::ZERO));
@@ -78,7 +81,7 @@ impl<'a> Agent<'a> {
             last_request: now,
             last_reply: now,
         };
-        match agent.ask(&Request::Inspect { settings: settings.to_vec() })? {
+        match agent.ask(&Request::Inspect { settings: settings.to_vec(), data_address })? {
             Reply::Host(description) => agent.description = description,
             other => return Err(agent.unexpected(&other)),
         }

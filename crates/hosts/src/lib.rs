@@ -23,7 +23,9 @@ mod service;
 mod settings;
 
 pub use error::Error;
-pub use place::{Address, Place, Places};
+pub use place::Places;
+pub use plan::check;
 pub use run::{HostReport, Measured, Observer, RunOptions, run};
+pub use scenario::{Address, Place};
 pub use service::HostService;
 pub use settings::{ChangedSettings, GUARD_COMMAND, guard_settings};

@@ -14,7 +14,12 @@ pub(crate) const COOKIE_PREFIX: &str = "longfat-hosts-1-";
 #[serde(tag = "request", rename_all = "snake_case")]
 pub(crate) enum Request {
     /// Describe the host and these settings: [`Reply::Host`].
-    Inspect { settings: Vec<String> },
+    /// Names as of [`tune::read_setting`]; the device `nic` is that with the data address, or of the session's connection.
+    Inspect {
+        settings: Vec<String>,
+        #[serde(default)]
+        data_address: Option<IpAddr>,
+    },
     /// Read the clock: [`Reply::Clock`].
     Clock,
     /// Change settings until this session ends: [`Reply::Changed`] or [`Reply::Refused`].
@@ -74,12 +79,15 @@ pub(crate) struct HostDescription {
     pub name: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// The requested settings that it has, and their values.
+    /// The requested settings that it has, and their values; `nic` is replaced by the name of the device.
     pub settings: BTreeMap<String, String>,
     /// It changes settings on request (`serve --allow-tune`).
     pub allows_tune: bool,
     /// It sends flows to other hosts than the client (it has a token).
     pub sends_to_others: bool,
+    /// The device of the data's or of the session's address.
+    #[serde(default)]
+    pub device: Option<String>,
 }
 
 /// A flow to be sent, or received with `reverse`.

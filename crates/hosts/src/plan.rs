@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use engine_common::echo_timeout;
-use scenario::{Cc, FlowKind, FlowSpec, Scenario};
+use scenario::{Address, Cc, FlowKind, FlowSpec, Place, Scenario};
 
 use crate::{
     Error,
     agent::Agent,
     message::{FlowRequest, Traffic},
-    place::{Address, Place, Places},
+    place::Places,
 };
 
 /// A server: a longfat with a session, or an iperf3.
@@ -34,8 +34,12 @@ pub(crate) struct PlannedFlow {
     pub request: FlowRequest,
 }
 
-/// Checks the scenario and the places of its hosts, before anything is connected.
-pub(crate) fn check(scenario: &Scenario, places: &Places) -> Result<(), Error> {
+/// Checks a scenario and the places of its hosts, which are in addition to those that the scenario states.
+///
+/// # Errors
+/// If a host has no place, or a flow cannot be run.
+pub fn check(scenario: &Scenario, places: &Places) -> Result<(), Error> {
+    let places = &places.or_of(scenario);
     let bad = |text: String| Err(Error::BadInput(text));
     if let Some(unknown) = places.hosts().find(|name| scenario.host(name).is_none()) {
         let names: Vec<&str> = scenario.hosts.iter().map(|host| host.name.as_str()).collect();
@@ -47,7 +51,7 @@ pub(crate) fn check(scenario: &Scenario, places: &Places) -> Result<(), Error> {
     here.dedup();
     if let [first, second, ..] = here.as_slice() {
         return bad(format!(
-            "hosts {first} and {second} would both be this machine; say where one of them is, as in --at {second}=node2"
+            "hosts {first} and {second} would both be this machine; say where one of them is, as in --at {second}=node2.example.org"
         ));
     }
     for flow in &scenario.flows {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::ToSocketAddrs,
     sync::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender, channel},
@@ -12,7 +13,7 @@ use std::{
 
 use engine_common::FlowTotals;
 use iperf3::Token;
-use scenario::Scenario;
+use scenario::{Place, Scenario};
 use schema::{Event, EventKind, FlowSample};
 use units::Time;
 
@@ -22,7 +23,7 @@ use crate::{
     clock::ClockOffset,
     flow::run_flow,
     message::{FlowEnd, Reply, Request},
-    place::{Place, Places},
+    place::Places,
     plan::{self, PlannedFlow, Server, Starter},
     service::{HostReading, ReplyingObserver},
     settings::{self, ChangedSettings},
@@ -108,6 +109,8 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Measured, Error> {
     plan::check(scenario, options.places)?;
+    let places = options.places.or_of(scenario);
+    let options = &RunOptions { places: &places, ..*options };
     let mut servers = connect(scenario, options)?;
     let mut here = None;
     let hosts = prepare_hosts(scenario, options, &mut servers, &mut here)?;
@@ -130,7 +133,9 @@ fn connect<'a>(scenario: &Scenario, options: &RunOptions<'a>) -> Result<BTreeMap
             continue;
         }
         let names = setting_names(host);
-        let server = match Agent::connect(&host.name, address, options.token, &names, options.stop)? {
+        let data_address = options.places.data_address(&host.name);
+        let session = Agent::connect(&host.name, address, options.token, &names, data_address, options.stop)?;
+        let server = match session {
             Some(agent) => Server::Longfat(Box::new(agent)),
             None => Server::Iperf3,
         };
@@ -141,7 +146,7 @@ fn connect<'a>(scenario: &Scenario, options: &RunOptions<'a>) -> Result<BTreeMap
 
 /// The settings of a host whose values are read.
 fn setting_names(host: &scenario::Host) -> Vec<String> {
-    let own = host.sysctl.keys().cloned();
+    let own = settings::stated(host).into_iter().map(|(name, _)| name);
     let mut names: Vec<String> = own.chain(VERDICT_SETTINGS.map(str::to_owned)).collect();
     names.sort_unstable();
     names.dedup();
@@ -164,8 +169,10 @@ fn prepare_hosts(
         }
         let report = match servers.get_mut(&host.name) {
             None => {
-                let mut values = settings::read(&setting_names(host))?;
-                let changes = differences(host, &values);
+                let device = device_here(scenario, options.places, &host.name);
+                let device = device.as_deref();
+                let mut values = settings::read(&settings::of_device(setting_names(host), device))?;
+                let changes = differences(host, device, &values);
                 if !changes.is_empty() {
                     if !options.allows_tune {
                         return Err(Error::NotPermitted(format!(
@@ -182,7 +189,7 @@ fn prepare_hosts(
                 HostReport { kernel: Some(kernel), settings: values, ..HostReport::default() }
             }
             Some(Server::Iperf3) => {
-                if let Some(name) = host.sysctl.keys().next() {
+                if let Some((name, _)) = settings::stated(host).first() {
                     return Err(Error::NotPermitted(format!(
                         "host {}: the scenario states {name}, which cannot be read or changed through an iperf3 server; run longfat \
                          serve there, or remove the setting",
@@ -193,7 +200,7 @@ fn prepare_hosts(
             }
             Some(Server::Longfat(agent)) => {
                 let mut values = agent.description.settings.clone();
-                let changes = differences(host, &values);
+                let changes = differences(host, agent.description.device.as_deref(), &values);
                 if !changes.is_empty() {
                     if !agent.description.allows_tune {
                         return Err(Error::NotPermitted(format!(
@@ -222,19 +229,38 @@ fn prepare_hosts(
 }
 
 fn place_text(places: &Places, host: &str) -> String {
-    match places.of(host) {
-        Place::Here => "here".into(),
-        Place::At(address) => format!("{}:{}", address.host, address.port),
+    places.of(host).to_string()
+}
+
+/// The device of this machine that carries the flows of a host.
+fn device_here(scenario: &Scenario, places: &Places, host: &str) -> Option<String> {
+    if let Some(address) = places.data_address(host) {
+        return tune::device_with_address(address);
     }
+    let flow = scenario.flows.iter().find(|flow| flow.from == host || flow.to == host)?;
+    let other = if flow.from == host { &flow.to } else { &flow.from };
+    let to = match (places.data_address(other), places.of(other)) {
+        (Some(address), _) => address,
+        (None, Place::At(address)) => {
+            (address.host.as_str(), address.port).to_socket_addrs().ok()?.next()?.ip()
+        }
+        (None, Place::Here) => return None,
+    };
+    tune::device_towards(to)
 }
 
 /// The stated settings that have another value.
-fn differences(host: &scenario::Host, values: &BTreeMap<String, String>) -> Vec<(String, String)> {
+fn differences(
+    host: &scenario::Host,
+    device: Option<&str>,
+    values: &BTreeMap<String, String>,
+) -> Vec<(String, String)> {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let differs = |(name, wanted): &(&String, &String)| {
-        values.get(*name).is_none_or(|value| words(value) != words(wanted))
+    let differs = |(name, wanted): &(String, String)| {
+        values.get(name).is_none_or(|value| words(value) != words(wanted))
     };
-    host.sysctl.iter().filter(differs).map(|(name, value)| (name.clone(), value.clone())).collect()
+    let stated = settings::stated(host).into_iter();
+    stated.map(|(name, value)| (settings::with_device(name, device), value)).filter(differs).collect()
 }
 
 /// `net.ipv4.tcp_rmem = 4096 131072 6291456 (now 4096 87380 1048576)`.

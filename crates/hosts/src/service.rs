@@ -65,10 +65,18 @@ impl Service for HostService {
         let peer = client.peer.ip();
         let listener = client.listener_renewal();
         let mut channel = client.into_channel(stop)?;
+        let local = channel.local()?.ip();
         let stop_flows = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let mut session =
-                Session { service: self, peer, changed: None, listener, flows: 0, stop_flows: &stop_flows };
+            let mut session = Session {
+                service: self,
+                peer,
+                local,
+                changed: None,
+                listener,
+                flows: 0,
+                stop_flows: &stop_flows,
+            };
             let ended = session.run(&mut channel, stop, scope);
             stop_flows.store(true, Ordering::Release);
             if let Err(error) = session.restore(!stop.load(Ordering::Acquire)) {
@@ -82,6 +90,8 @@ impl Service for HostService {
 struct Session<'a> {
     service: &'a HostService,
     peer: IpAddr,
+    /// The address of this host to which the client has connected.
+    local: IpAddr,
     changed: Option<ChangedSettings>,
     /// Connections have the buffers of the time at which the listening socket was made.
     listener: ListenerRenewal<'a>,
@@ -130,20 +140,25 @@ impl<'a> Session<'a> {
     ) -> Option<Reply> {
         let refused = |error: &dyn std::error::Error| Reply::Refused { reason: chain(error) };
         Some(match request {
-            Request::Inspect { settings } => match settings::read(&settings) {
-                Ok(settings) => {
-                    let HostReading { name, kernel } = HostReading::of_this_host();
-                    Reply::Host(HostDescription {
-                        version: env!("CARGO_PKG_VERSION").into(),
-                        name,
-                        kernel,
-                        settings,
-                        allows_tune: self.service.allows_tune,
-                        sends_to_others: self.service.token.is_some(),
-                    })
+            Request::Inspect { settings, data_address } => {
+                let address = data_address.unwrap_or(self.local);
+                let device = tune::device_with_address(address.to_canonical());
+                match settings::read(&settings::of_device(settings, device.as_deref())) {
+                    Ok(settings) => {
+                        let HostReading { name, kernel } = HostReading::of_this_host();
+                        Reply::Host(HostDescription {
+                            version: env!("CARGO_PKG_VERSION").into(),
+                            name,
+                            kernel,
+                            settings,
+                            allows_tune: self.service.allows_tune,
+                            sends_to_others: self.service.token.is_some(),
+                            device,
+                        })
+                    }
+                    Err(error) => refused(&error),
                 }
-                Err(error) => refused(&error),
-            },
+            }
             Request::Clock => Reply::Clock { realtime_ns: os::realtime_ns() },
             Request::Change { .. } if !self.service.allows_tune => Reply::Refused {
                 reason: "this server does not change settings; start it with --allow-tune".into(),

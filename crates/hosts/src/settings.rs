@@ -8,6 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use scenario::Host;
 use traffic::Attempted;
 use tune::{HostPaths, RequestedSettings, Reverted};
 
@@ -15,6 +16,34 @@ use crate::Error;
 
 /// The argument with which this program is started as the second process.
 pub const GUARD_COMMAND: &str = "guard-settings";
+
+/// The device in the names of settings until it is known which of a host's devices carries the data.
+const DATA_DEVICE: &str = "nic";
+
+/// The settings of a host that a scenario states: sysctls, and those of its network interface card.
+pub(crate) fn stated(host: &Host) -> Vec<(String, String)> {
+    let sysctls = host.sysctl.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let device = |name: &str, value: String| (format!("{DATA_DEVICE} {name}"), value);
+    let queue = host.nic.tx_queue.map(|packets| device("txqueuelen", packets.to_string()));
+    let off = |name: &'static str, is_off: bool| is_off.then(|| device(name, "off".into()));
+    let no_super_packets = host.nic.has_no_super_packets(host.mtu);
+    let offloads =
+        [off("tso", no_super_packets), off("gso", no_super_packets), off("gro", host.nic.gro == Some(1))];
+    sysctls.chain(queue).chain(offloads.into_iter().flatten()).collect()
+}
+
+/// Names of settings with the name of the device, if it is known.
+pub(crate) fn of_device(names: Vec<String>, device: Option<&str>) -> Vec<String> {
+    names.into_iter().map(|name| with_device(name, device)).collect()
+}
+
+/// A setting's name with the name of the device, if it is known.
+pub(crate) fn with_device(name: String, device: Option<&str>) -> String {
+    match (name.split_once(' '), device) {
+        (Some((DATA_DEVICE, setting)), Some(device)) => format!("{device} {setting}"),
+        _ => name,
+    }
+}
 
 /// Changed settings. They are restored when it is dropped.
 #[derive(Debug)]

@@ -36,6 +36,7 @@ fn host(name: &str, address: &str, via: &str) -> Host {
         sysctl: BTreeMap::new(),
         routes: vec![StaticRoute { to: cidr("0.0.0.0/0"), via: via.parse().unwrap() }],
         nic: Nic::default(),
+        at: None,
         start: None,
         stop: None,
     }

@@ -11,6 +11,7 @@ use crate::{
     decode_nic::decode_nic,
     error::Problems,
     name::{NamedKind, check_name, check_sysctl},
+    place::Place,
     read::{Keys, Reader},
     tree::{Entry, Node, Table, Value},
     types::{Host, Interface, Link, StaticRoute},
@@ -34,6 +35,7 @@ pub(crate) const HOST: Keys = Keys {
         "tso",
         "gso",
         "gro",
+        "at",
         "start",
         "stop",
     ],
@@ -82,6 +84,7 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
     let local_congestion = reader.boolean("local_congestion").unwrap_or(true);
     let turnaround = decode_turnaround(&mut reader);
     let cost = decode_cost(&mut reader);
+    let at = decode_place(&mut reader);
     let (start, stop) = (command("start", &mut reader), command("stop", &mut reader));
     Some(Host {
         name,
@@ -95,6 +98,7 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
         sysctl: sysctl.unwrap_or_default(),
         routes,
         nic,
+        at,
         start,
         stop,
     })
@@ -102,6 +106,22 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
 
 /// Longest turnaround of a host: catches a wrong unit.
 const MAX_TURNAROUND: Time = Time::from_secs(1);
+
+/// Decodes `"node2:5201"`: where the host is in runs between real hosts.
+fn decode_place(reader: &mut Reader) -> Option<Place> {
+    let text = reader.text("at")?;
+    match text.parse() {
+        Ok(place) => Some(place),
+        Err(message) => {
+            reader.report(
+                "at",
+                message,
+                "write for example \"node2.example.org:5201\", or \"here\" for this machine",
+            );
+            None
+        }
+    }
+}
 
 fn decode_turnaround(reader: &mut Reader) -> Time {
     let turnaround = reader.time("turnaround").unwrap_or_default();

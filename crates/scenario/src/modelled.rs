@@ -149,6 +149,8 @@ pub const FEATURES: &[Feature] = &[
     full(HOST, "sysctl"),
     full(HOST, "nic"),
     full(HOST, "tx_queue"),
+    // For runs between real hosts.
+    full(HOST, "at"),
     // Short forms of the keys of `nic`.
     full(HOST, "tso"),
     full(HOST, "gso"),
@@ -264,8 +266,12 @@ const NOT_BY_HOSTS: &[(&str, UsedPaths)] = &[
     (ALWAYS_LOCAL_CONGESTION, |s| hosts(s, "local_congestion", |host| !host.local_congestion)),
     ("each host takes its own time", |s| hosts(s, "turnaround", |host| host.turnaround.0 > 0)),
     ("each host takes its own time", |s| hosts(s, "cost", |host| host.cost != HostCost::default())),
-    ("each host has its own device, whose settings are not changed", |s| {
-        hosts(s, "nic", |host| host.nic != crate::types::Nic::default())
+    ("a real device merges up to its own limit, or not at all", |s| {
+        let merges = |host: &Host| host.nic.gso.is_some() && !host.nic.has_no_super_packets(host.mtu);
+        hosts(s, "nic.gso", merges)
+    }),
+    ("a real device merges up to its own limit, or not at all", |s| {
+        hosts(s, "nic.gro", |host| host.nic.gro.is_some_and(|segments| segments > 1))
     }),
     (COMMANDS, |s| hosts(s, "start", |host| host.start.is_some())),
     (COMMANDS, |s| hosts(s, "stop", |host| host.stop.is_some())),

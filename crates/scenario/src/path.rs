@@ -240,6 +240,7 @@ mod tests {
             }],
             routes: Vec::new(),
             nic: Nic::default(),
+            at: None,
             start: None,
             stop: None,
             mtu: 1500,

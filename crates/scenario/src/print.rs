@@ -65,6 +65,7 @@ fn put_host(out: &mut String, host: &Host) {
     put_cost(out, &host.cost);
     put_routes(out, &host.routes);
     put_nic(out, &host.nic);
+    put_some(out, "at", host.at.as_ref().map(quote));
     put_some(out, "start", host.start.as_ref().map(quote));
     put_some(out, "stop", host.stop.as_ref().map(quote));
     if !host.sysctl.is_empty() {

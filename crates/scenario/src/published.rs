@@ -39,7 +39,7 @@ pub(crate) const PUBLISHED: Keys = Keys {
     nested: None,
 };
 pub(crate) const PER_ENGINE: Keys =
-    Keys { what: "a text per engine", known: &["model", "sim", "lab", "kernel"], nested: None };
+    Keys { what: "a text per engine", known: &["model", "sim", "lab", "kernel", "hosts"], nested: None };
 pub(crate) const HOLDS_FOR: Keys = Keys { what: "holds_for", known: &["kernel"], nested: None };
 
 /// A published figure.
@@ -125,7 +125,7 @@ pub struct PerEngine {
 }
 
 impl PerEngine {
-    /// The text for the engine of this name (`model`, `sim`, `lab`, `kernel`).
+    /// The text for the engine of this name (`model`, `sim`, `lab`, `kernel`, `hosts`).
     pub fn of(&self, engine: &str) -> Option<&str> {
         let own = self.engines.iter().find(|(name, _)| *name == engine).map(|(_, text)| text);
         own.or(self.all.as_ref()).map(String::as_str)

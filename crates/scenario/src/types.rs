@@ -9,7 +9,7 @@ pub use net::Cidr;
 use net::{Direction, PipeSpec};
 use units::{BitRate, Bytes, Time};
 
-use crate::{cc::Cc, host_cost::HostCost};
+use crate::{cc::Cc, host_cost::HostCost, place::Place};
 
 /// One experiment, ready to run: one variant of a scenario file, with every default filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,6 +90,8 @@ pub struct Host {
     pub cost: HostCost,
     /// Its network interface card.
     pub nic: Nic,
+    /// Where it is in runs between real hosts.
+    pub at: Option<Place>,
     /// Command to run when the lab is up.
     pub start: Option<String>,
     /// Command to run before the lab goes down.
@@ -136,6 +138,13 @@ pub struct Nic {
     pub gso: Option<Bytes>,
     /// Maximum number of segments that the card merges for the kernel (GRO).
     pub gro: Option<u32>,
+}
+
+impl Nic {
+    /// Whether the kernel passes only single packets to the card of a host with this MTU, and no super-packets.
+    pub fn has_no_super_packets(&self, mtu: u32) -> bool {
+        self.gso.is_some_and(|gso| gso.0 <= u64::from(mtu))
+    }
 }
 
 /// A router: forwards between the networks of its interfaces, and sends ICMP errors.

@@ -35,6 +35,9 @@ pub struct PublishedResult {
     pub sim: Option<f64>,
     /// The lab's figure (the mean of its repeats).
     pub lab: Option<f64>,
+    /// The figure of real hosts (the mean of their repeats).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<f64>,
     /// The figures of guest kernels in virtual time, oldest version first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<KernelFigure>,

@@ -166,7 +166,7 @@ fn interrupts(sysfs_device: &Path) -> Reading<Vec<Interrupt>> {
 
 /// The name of the device through which packets to `to` leave, by the kernel's routing table; `None` without
 /// a route.
-pub fn find_device_towards(facts: &HostFacts, to: std::net::IpAddr) -> Option<String> {
+pub fn device_towards(to: std::net::IpAddr) -> Option<String> {
     let unspecified = match to {
         std::net::IpAddr::V4(_) => "0.0.0.0:0",
         std::net::IpAddr::V6(_) => "[::]:0",
@@ -174,9 +174,13 @@ pub fn find_device_towards(facts: &HostFacts, to: std::net::IpAddr) -> Option<St
     // Connecting a UDP socket sends no packet; the kernel selects the route and the source address.
     let socket = std::net::UdpSocket::bind(unspecified).ok()?;
     socket.connect((to, 9)).ok()?;
-    let source = socket.local_addr().ok()?.ip();
-    let index = netlink::device_with_address(source).ok().flatten()?;
-    facts.devices.iter().find(|device| device.index == index).map(|device| device.name.clone())
+    device_with_address(socket.local_addr().ok()?.ip())
+}
+
+/// The name of the device that has an address; `None` if none has, or the loopback device.
+pub fn device_with_address(address: std::net::IpAddr) -> Option<String> {
+    let index = netlink::device_with_address(address).ok().flatten()?;
+    netlink::devices().ok()?.into_iter().find(|device| device.index == index).map(|device| device.name)
 }
 
 #[cfg(test)]

@@ -47,5 +47,7 @@ pub use facts::{
     Coalescing, Device, HostFacts, Interrupt, Offloads, Pause, Reading, Rings, Route, Softnet, SysctlValue,
 };
 pub use host_paths::HostPaths;
-pub use inspect::{find_device_towards, inspect, is_lab_host, read_transmit_queue, read_tx_counters};
+pub use inspect::{
+    device_towards, device_with_address, inspect, is_lab_host, read_transmit_queue, read_tx_counters,
+};
 pub use journal::{FileChange, Journal, SettingChange};

@@ -153,9 +153,9 @@ pub(crate) fn published_table(results: &[PublishedResult]) -> String {
     if results.is_empty() {
         return String::new();
     }
-    let engines = [(EngineName::Model, "model"), (EngineName::Sim, "simulated"), (EngineName::Lab, "lab")];
     let has = |engine: &EngineName| results.iter().any(|r| words::judged_figure(r, engine, None).is_some());
-    let engines: Vec<(EngineName, &str)> = engines.into_iter().filter(|(engine, _)| has(engine)).collect();
+    let engines: Vec<(EngineName, &str)> =
+        words::PUBLISHED_ENGINES.into_iter().filter(|(engine, _)| has(engine)).collect();
     let has_published_kernel = results.iter().any(|result| result.model_published_kernel.is_some());
     let mut table = Table::new(&["", "kind", "published"]);
     let kernels = crate::table::kernels(results);

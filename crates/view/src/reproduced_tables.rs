@@ -16,10 +16,6 @@ const MARKS: [&str; 2] = [
     "<!-- written by longfat reproduce --markdown: end -->\n",
 ];
 
-/// The engines that have a column each, and its heading.
-const ENGINES: [(EngineName, &str); 3] =
-    [(EngineName::Model, "MODEL"), (EngineName::Sim, "SIMULATED"), (EngineName::Lab, "LAB")];
-
 /// What was measured, as in `lab8 tuned: flows.bulk.goodput (whole run)`.
 fn what(one: &ReproducedFigure) -> String {
     let variant = one.figure.variant.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
@@ -31,7 +27,7 @@ fn engine_cells(figure: &PublishedResult, kernels: &[&str]) -> Vec<String> {
     let cell = |engine: &EngineName, kernel| {
         words::judged_figure(figure, engine, kernel).unwrap_or_else(|| UNKNOWN.to_owned())
     };
-    let engines = ENGINES.iter().map(|(engine, _)| cell(engine, None));
+    let engines = words::PUBLISHED_ENGINES.iter().map(|(engine, _)| cell(engine, None));
     engines.chain(kernels.iter().map(|version| cell(&EngineName::Kernel, Some(version)))).collect()
 }
 
@@ -52,7 +48,7 @@ fn rows(results: &[Reproduced], part: FigurePart) -> Vec<Vec<String>> {
     let of_part = || figures(results, part).map(|(_, one)| one);
     let kernels = kernels(of_part().map(|one| &one.figure));
     let mut heads = texts(["ID", "FIGURE", "KIND", "PUBLISHED"]);
-    heads.extend(ENGINES.iter().map(|(_, name)| (*name).to_owned()));
+    heads.extend(words::PUBLISHED_ENGINES.iter().map(|(_, name)| name.to_uppercase()));
     heads.extend(kernels.iter().map(|version| format!("LINUX {version}")));
     heads.push("VERDICT".into());
     let mut rows = vec![heads];

@@ -118,7 +118,9 @@ pub fn published(results: &[PublishedResult], width: Option<usize>) -> String {
         return String::new();
     }
     let kernels = kernels(results);
-    let mut rows = vec![with_kernels(&["", "FIGURE", "PUBLISHED", "MODEL", "SIM", "LAB"], &kernels)];
+    let engines = words::PUBLISHED_ENGINES.map(|(_, name)| name.to_uppercase());
+    let head = ["", "FIGURE", "PUBLISHED"].into_iter().chain(engines.iter().map(String::as_str));
+    let mut rows = vec![with_kernels(head, &kernels)];
     let mut reasons = Vec::new();
     for result in results {
         let kind = match result.kind {
@@ -176,9 +178,9 @@ pub(crate) fn kernels<'a>(results: impl IntoIterator<Item = &'a PublishedResult>
 }
 
 /// A table's head with a column for each guest kernel, and one for the verdict.
-fn with_kernels(head: &[&str], kernels: &[&str]) -> Vec<String> {
+fn with_kernels<'a>(head: impl IntoIterator<Item = &'a str>, kernels: &[&str]) -> Vec<String> {
     let kernels = kernels.iter().map(|version| format!("LINUX {version}"));
-    head.iter().map(|name| (*name).to_owned()).chain(kernels).chain(["VERDICT".to_owned()]).collect()
+    head.into_iter().map(str::to_owned).chain(kernels).chain(["VERDICT".to_owned()]).collect()
 }
 
 /// The figures of all engines, and the verdict. An engine's verdict follows its figure where it differs from the result's.
@@ -186,8 +188,7 @@ fn figures(result: &PublishedResult, kernels: &[&str]) -> Vec<String> {
     let cell = |engine: &EngineName, kernel| {
         words::judged_figure(result, engine, kernel).unwrap_or_else(|| UNKNOWN.to_owned())
     };
-    let engines = [EngineName::Model, EngineName::Sim, EngineName::Lab];
-    let engines = engines.iter().map(|engine| cell(engine, None));
+    let engines = words::PUBLISHED_ENGINES.iter().map(|(engine, _)| cell(engine, None));
     let guests = kernels.iter().map(|version| cell(&EngineName::Kernel, Some(version)));
     engines.chain(guests).chain([words::verdict(result.verdict).to_owned()]).collect()
 }

@@ -112,6 +112,14 @@ pub fn metric_scope(metric: &str) -> String {
     }
 }
 
+/// The engines that have a column each in tables of published figures, and its heading.
+pub const PUBLISHED_ENGINES: [(EngineName, &str); 4] = [
+    (EngineName::Model, "model"),
+    (EngineName::Sim, "simulated"),
+    (EngineName::Lab, "lab"),
+    (EngineName::Hosts, "hosts"),
+];
+
 /// An engine's figure of a published result with its verdict where that is not the result's; `None` without either.
 pub fn judged_figure(result: &PublishedResult, engine: &EngineName, kernel: Option<&str>) -> Option<String> {
     let Some(judged) = result.judged(engine, kernel) else {
@@ -119,6 +127,7 @@ pub fn judged_figure(result: &PublishedResult, engine: &EngineName, kernel: Opti
             EngineName::Model => result.model,
             EngineName::Sim => result.sim,
             EngineName::Lab => result.lab,
+            EngineName::Hosts => result.hosts,
             _ => result.kernels.iter().find(|known| Some(known.kernel.as_str()) == kernel).map(|k| k.figure),
         };
         return known.map(|value| figure(value, &result.unit));
@@ -137,6 +146,7 @@ pub fn judged_reasons(result: &PublishedResult) -> Vec<String> {
         let why = one.why.as_ref()?;
         let engine = match one.engine {
             EngineName::Sim => "simulator",
+            EngineName::Hosts => "run between hosts",
             ref other => other.name(),
         };
         Some(match one.verdict {

@@ -6,6 +6,7 @@ use clap::Args;
 use experiment::{EngineChoice, HostsSetup, Job, Load};
 use hosts::{Place, Places};
 use iperf3::Token;
+use scenario::Scenario;
 use units::{BitRate, Bytes, Time};
 
 use super::test::args::token;
@@ -22,7 +23,8 @@ pub struct PlaceFlags {
         value_parser = place,
         help_heading = "Real hosts",
         help = "With --engine hosts: where a host of the scenario is: HOST=NAME[:PORT] of its longfat serve or iperf3 server \
-                (repeatable, or separated by commas). One host may be this machine: leave it out"
+                (repeatable, or separated by commas). One host may be this machine: leave it out. It overrides `at` of \
+                the scenario's host"
     )]
     at: Vec<(String, Place)>,
     /// Address of a host's interface for the data, if it is not that of its server
@@ -43,9 +45,13 @@ pub struct PlaceFlags {
 }
 
 impl PlaceFlags {
-    /// The set-up of engine hosts, if it is among `engines`.
-    pub fn setup(&self, engines: &[EngineChoice], config: &Config) -> anyhow::Result<Option<HostsSetup>> {
-        let bad = |text: &str| Err(Exit::BadInput(text.into()).into());
+    /// The set-up of engine hosts, if it is among `engines`. Places that are not given are those of the scenarios.
+    pub fn setup<'a>(
+        &self,
+        engines: &[EngineChoice],
+        scenarios: impl IntoIterator<Item = &'a Scenario>,
+        config: &Config,
+    ) -> anyhow::Result<Option<HostsSetup>> {
         let is_given = !self.at.is_empty()
             || !self.data_address.is_empty()
             || self.allow_tune
@@ -53,19 +59,25 @@ impl PlaceFlags {
             || self.max_bytes.is_some();
         match (engines.contains(&EngineChoice::Hosts), is_given) {
             (false, false) => return Ok(None),
-            (false, true) => return bad("the options of real hosts, as --at, need --engine hosts"),
-            (true, _) if self.at.is_empty() => {
-                return bad("--engine hosts needs the places of the hosts, as in --at h2=node2.example.org");
+            (false, true) => {
+                let message = "the options of real hosts, as --at, need --engine hosts";
+                return Err(Exit::BadInput(message.into()).into());
             }
             (true, _) => {}
         }
-        let places = Places::new(self.at.clone()).with_data_addresses(self.data_address.clone());
+        let stated =
+            scenarios.into_iter().flat_map(|one| one.hosts.iter().filter_map(|host| host.at.as_ref()));
         Ok(Some(HostsSetup {
-            places,
-            token: self.token(config)?,
+            places: self.places(),
+            token: self.token(stated, config)?,
             allows_tune: self.allow_tune,
             max_rate: self.max_rate,
         }))
+    }
+
+    /// The given places of hosts.
+    pub fn places(&self) -> Places {
+        Places::new(self.at.clone()).with_data_addresses(self.data_address.clone())
     }
 
     /// Says how long the runs between hosts take and how much they send at most, and refuses those that exceed `--max-bytes`.
@@ -95,12 +107,17 @@ impl PlaceFlags {
     }
 
     /// The given token, else the configuration file's for the first host that has one.
-    fn token(&self, config: &Config) -> anyhow::Result<Option<Token>> {
+    fn token<'a>(
+        &self,
+        stated: impl IntoIterator<Item = &'a Place>,
+        config: &Config,
+    ) -> anyhow::Result<Option<Token>> {
         let of_place = |place: &Place| match place {
             Place::At(address) => config.token_of(&address.host),
             Place::Here => None,
         };
-        let file = self.token.clone().or_else(|| self.at.iter().find_map(|(_, place)| of_place(place)));
+        let given = self.token.clone().or_else(|| self.at.iter().find_map(|(_, place)| of_place(place)));
+        let file = given.or_else(|| stated.into_iter().find_map(of_place));
         file.as_deref().map(token).transpose()
     }
 }

@@ -1,6 +1,6 @@
 //! `longfat reproduce`: compares model, simulator and lab with the published figures.
 
-use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, sync::atomic::Ordering};
+use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
 use clap::Args;
 use experiment::{
@@ -15,6 +15,7 @@ use units::Time;
 use view::{LoadedRun, ReportExtra, Reproduced};
 
 use super::{
+    places::PlaceFlags,
     records::check_page,
     run::{check_directory, command_line},
 };
@@ -36,7 +37,8 @@ pub struct ReproduceArgs {
     /// Ids of published results (L8-default) or prefixes of ids (L8, G) [default: all]
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// Engines, separated by commas: model, sim, and kernel or kernel:VERSION, a guest kernel in virtual time
+    /// Engines, separated by commas: model, sim, kernel or kernel:VERSION (a guest kernel in virtual time), and hosts for real hosts
+    /// (see --at): the experiments whose hosts have places
     #[arg(long, value_delimiter = ',', default_value = "model,sim", value_name = "ENGINES")]
     engine: Vec<EngineChoices>,
     /// Also run in the lab, shortest experiments first, as many as fit in this time (10 min if none is given)
@@ -60,6 +62,8 @@ pub struct ReproduceArgs {
     /// Exit with code 5 if a measurement is unreliable
     #[arg(long)]
     require_reliable: bool,
+    #[command(flatten)]
+    places: PlaceFlags,
 }
 
 /// Runs the command.
@@ -74,7 +78,10 @@ pub fn run(
     let lab = args.lab.or(engines.contains(&EngineChoice::Lab).then_some(Time::from_secs(600)));
     engines.retain(|engine| *engine != EngineChoice::Lab);
     let experiments = experiments(args.dir.as_deref())?;
-    let plan = Plan::new(&experiments, &requested, &engines, lab, args.longest_sim)?;
+    let places = args.places.places();
+    let plan = Plan::new(&experiments, &requested, &engines, lab, args.longest_sim, &places)?;
+    let hosts = args.places.setup(&engines, plan.jobs.iter().map(|job| &job.scenario), config)?;
+    args.places.check_load(&plan.jobs, Duration::ZERO)?;
     if let Some(path) = &args.report {
         check_page(Some(path))?;
         check_directory(path)?;
@@ -90,6 +97,7 @@ pub fn run(
     let setup = plan.needs_lab().then(|| LabSetup::acquire(None, &progress)).transpose()?;
     let options = RunOptions {
         lab: setup.as_ref(),
+        hosts: hosts.as_ref(),
         retention: place.retention(),
         observer: &progress,
         stop: &stop,

@@ -101,7 +101,7 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
     if !args.trace.is_empty() {
         place.require_for("--trace")?;
     }
-    let hosts = args.places.setup(&selection.engines, config)?;
+    let hosts = args.places.setup(&selection.engines, jobs.iter().map(|job| &job.scenario), config)?;
     args.places.check_load(&jobs, Duration::ZERO)?;
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();

@@ -151,8 +151,10 @@ fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
     };
     let plan = experiment.plan_sweep(&selection, args.metric.as_deref(), &recorded)?.in_order(args.order);
     let place = RecordPlace::choose(runs_dir, &selection.engines, args.no_record)?;
-    let hosts = args.places.setup(&selection.engines, config)?;
-    args.places.check_load(&plan.missing(), args.pause.unwrap_or_default())?;
+    let missing = plan.missing();
+    let scenarios = missing.iter().map(|job| &job.scenario);
+    let hosts = args.places.setup(&selection.engines, scenarios, config)?;
+    args.places.check_load(&missing, args.pause.unwrap_or_default())?;
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
     let in_lab = plan.missing().iter().any(|job| job.engine == EngineChoice::Lab);

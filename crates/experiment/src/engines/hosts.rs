@@ -114,7 +114,9 @@ fn with_settings(scenario: &Scenario, measured: &hosts::Measured) -> Scenario {
     let mut effective = scenario.clone();
     for host in &mut effective.hosts {
         if let Some(report) = measured.hosts.get(&host.name) {
-            host.sysctl.extend(report.settings.clone());
+            // Settings of devices have a space in their names.
+            let sysctls = report.settings.iter().filter(|(name, _)| !name.contains(' '));
+            host.sysctl.extend(sysctls.map(|(name, value)| (name.clone(), value.clone())));
         }
     }
     effective

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use guest::Image;
+use hosts::Places;
 use scenario::{FlowKind, Published, Scenario};
 use units::{KernelVersion, Time};
 
@@ -14,7 +15,7 @@ const LAB_OVERHEAD_S: f64 = 2.0;
 
 /// The runs that reproduce selected results.
 pub struct Plan<'a> {
-    /// The runs by scenario file; lab runs are last, in order of duration.
+    /// The runs by scenario file; lab runs are last, in order of duration, then those between real hosts.
     pub jobs: Vec<Job<'a>>,
     /// Runs that are skipped, and why: one sentence each.
     pub skipped: Vec<String>,
@@ -22,7 +23,8 @@ pub struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Plans the runs of `engines` for the results with these ids. `lab` is the time budget of the lab; `None`: no lab runs.
-    /// Simulations of scenarios that last longer than `longest_sim` are skipped.
+    /// Simulations of scenarios that last longer than `longest_sim` are skipped. `places` are those of real hosts, for their
+    /// engine.
     ///
     /// # Errors
     /// A scenario is inconsistent, or a guest kernel is missing.
@@ -32,9 +34,11 @@ impl<'a> Plan<'a> {
         engines: &[EngineChoice],
         lab: Option<Time>,
         longest_sim: Option<Time>,
+        places: &Places,
     ) -> Result<Self> {
         let mut plan = Plan { jobs: Vec::new(), skipped: Vec::new() };
         let mut in_lab: Vec<Job<'a>> = Vec::new();
+        let mut between_hosts: Vec<Job<'a>> = Vec::new();
         let mut guests: Vec<(&EngineChoice, Image)> = Vec::new();
         for engine in engines {
             if let EngineChoice::Kernel(request) = engine {
@@ -75,11 +79,15 @@ impl<'a> Plan<'a> {
                 if lab.is_some() && needs_runs {
                     in_lab.extend(jobs(EngineChoice::Lab)?);
                 }
+                if engines.contains(&EngineChoice::Hosts) && needs_runs {
+                    between_hosts.extend(jobs(EngineChoice::Hosts)?);
+                }
             }
         }
         if let Some(budget) = lab {
             plan.add_lab(in_lab, budget);
         }
+        plan.add_between_hosts(between_hosts, places);
         Ok(plan)
     }
 
@@ -101,6 +109,18 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Adds the runs that real hosts can execute; skips the others.
+    fn add_between_hosts(&mut self, jobs: Vec<Job<'a>>, places: &Places) {
+        for job in jobs {
+            let why = simulated_kernel(&job.scenario, "real hosts have their own")
+                .or_else(|| hosts::check(&job.scenario, places).err().map(|error| error.to_string()));
+            match why {
+                Some(why) => self.skip(format!("{}: {why}", name(&job))),
+                None => self.jobs.push(job),
+            }
+        }
+    }
+
     /// Notes a skipped run once, not for each of its repeats.
     fn skip(&mut self, sentence: String) {
         if !self.skipped.contains(&sentence) {
@@ -115,7 +135,8 @@ impl<'a> Plan<'a> {
         for job in jobs {
             let needs_s = job.scenario.duration.as_secs_f64() + LAB_OVERHEAD_S;
             let name = name(&job);
-            if let Some(why) = simulated_kernel(&job.scenario).or_else(|| simulated_flow(&job.scenario)) {
+            let own_kernel = simulated_kernel(&job.scenario, "the lab uses this machine's kernel");
+            if let Some(why) = own_kernel.or_else(|| simulated_flow(&job.scenario)) {
                 self.skip(format!("{name}: {why}"));
             } else if needs_s > remaining_s {
                 self.skip(format!("{name}: takes {needs_s:.0} s"));
@@ -134,10 +155,10 @@ fn name(job: &Job<'_>) -> String {
     }
 }
 
-/// Why the lab cannot run a scenario: a host has a simulated kernel.
-fn simulated_kernel(scenario: &Scenario) -> Option<String> {
+/// Why an engine with real kernels cannot run a scenario: a host has a simulated kernel.
+fn simulated_kernel(scenario: &Scenario, instead: &str) -> Option<String> {
     let (major, minor) = scenario.hosts.iter().find_map(|host| host.kernel)?;
-    Some(format!("Linux {major}.{minor} is simulated; the lab uses this machine's kernel"))
+    Some(format!("Linux {major}.{minor} is simulated; {instead}"))
 }
 
 /// Why a guest cannot run a scenario: a host has another kernel.

@@ -78,7 +78,7 @@ pub struct Plan {
 /// Reads the settings of this host and completes the options. Sends nothing.
 pub fn plan(request: &DiagnosisRequest, path: &mut MeasuredPath) -> Plan {
     let sender = tune::inspect();
-    let device = tune::find_device_towards(&sender, path.address);
+    let device = tune::device_towards(path.address);
     let facts = device.as_deref().and_then(|name| sender.device(name));
     path.device_mtu = facts.map_or(DEFAULT_DEVICE_MTU, |device| device.mtu);
     let expected = expected(request.rate, facts, path.device_mtu);

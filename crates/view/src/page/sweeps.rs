@@ -185,8 +185,9 @@ pub fn gather_published(all: &mut Vec<PublishedResult>, one: &PublishedResult) {
 /// Adds the figures of another record. The verdict is the worst of the engines that apply; records of earlier versions do not
 /// have it per engine, there it is that of the engine closest to reality.
 fn add_published(known: &mut PublishedResult, one: &PublishedResult) {
-    let rank =
-        |p: &PublishedResult| (!p.kernels.is_empty(), p.lab.is_some(), p.sim.is_some(), p.model.is_some());
+    let rank = |p: &PublishedResult| {
+        (p.hosts.is_some(), !p.kernels.is_empty(), p.lab.is_some(), p.sim.is_some(), p.model.is_some())
+    };
     if rank(one) > rank(known) {
         known.verdict = one.verdict;
     }
@@ -202,6 +203,7 @@ fn add_published(known: &mut PublishedResult, one: &PublishedResult) {
     known.model_published_kernel = known.model_published_kernel.or(one.model_published_kernel);
     known.sim = known.sim.or(one.sim);
     known.lab = known.lab.or(one.lab);
+    known.hosts = known.hosts.or(one.hosts);
     for guest in &one.kernels {
         if !known.kernels.iter().any(|own| own.kernel == guest.kernel) {
             known.kernels.push(guest.clone());

@@ -96,6 +96,7 @@ fn summary() -> Summary {
         model: None,
         sim: Some(5e5),
         lab: None,
+        hosts: None,
         kernels: Vec::new(),
         model_published_kernel: None,
         verdict: PublishedVerdict::Within,

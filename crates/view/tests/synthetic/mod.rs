@@ -239,6 +239,7 @@ fn published() -> Vec<PublishedResult> {
                 model: Some(model),
                 sim: None,
                 lab: Some(lab),
+                hosts: None,
                 kernels: Vec::new(),
                 model_published_kernel: why.map(|_| 3.35e9),
                 verdict,

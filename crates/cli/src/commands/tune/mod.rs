@@ -173,7 +173,7 @@ fn goal(args: &TuneArgs, facts: &HostFacts) -> anyhow::Result<Option<Goal>> {
     let (mut device, mut rtt, mut rate) = (args.device.clone(), args.rtt, args.rate);
     if let Some(host) = &args.host {
         let address: IpAddr = echoes::address(host)?;
-        device = device.or_else(|| tune::find_device_towards(facts, address));
+        device = device.or_else(|| tune::device_towards(address));
         if rtt.is_none() {
             let measured = echoes::round_trip(address).map_err(|error| {
                 anyhow::Error::from(error).context("cannot measure the round-trip time; give it with --rtt")

@@ -1,0 +1,95 @@
+//! Where a host of a scenario really is, for runs between real hosts.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    str::FromStr,
+};
+
+/// The default port of `longfat serve` and iperf3.
+const DEFAULT_PORT: u16 = 5201;
+/// The text for this machine.
+const HERE: &str = "here";
+
+/// Where a host is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// This machine.
+    Here,
+    /// A server.
+    At(Address),
+}
+
+/// A server's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Name or address of the host.
+    pub host: String,
+    /// The server's port.
+    pub port: u16,
+}
+
+impl fmt::Display for Place {
+    /// As [`Place::from_str`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Here => f.write_str(HERE),
+            Place::At(Address { host, port }) if host.parse::<Ipv6Addr>().is_ok() => {
+                write!(f, "[{host}]:{port}")
+            }
+            Place::At(Address { host, port }) => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    /// `here`, `node2`, `node2:5201`, `192.0.2.1:5201`, `2001:db8::1` or `[2001:db8::1]:5201`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == HERE {
+            return Ok(Place::Here);
+        }
+        let at = |host: &str, port| Ok(Place::At(Address { host: host.into(), port }));
+        if text.parse::<IpAddr>().is_ok() {
+            return at(text, DEFAULT_PORT);
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        };
+        let bracketed = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let host = bracketed.unwrap_or(host);
+        let is_valid = !host.is_empty() && (bracketed.is_some() || !host.contains([':', '[', ']', '/', ' ']));
+        if !is_valid {
+            return Err(format!("\"{text}\" is no address; write NAME, NAME:PORT, [IPV6]:PORT, or here"));
+        }
+        match port.map(str::parse::<u16>) {
+            None => at(host, DEFAULT_PORT),
+            Some(Ok(port)) if port > 0 => at(host, port),
+            Some(_) => Err(format!("\"{text}\": a port is a number from 1 to 65535")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_names_or_literals_with_an_optional_port() {
+        let at = |host: &str, port| Ok(Place::At(Address { host: host.into(), port }));
+        assert_eq!("here".parse(), Ok(Place::Here));
+        assert_eq!("node2".parse(), at("node2", 5201));
+        assert_eq!("node2:5301".parse(), at("node2", 5301));
+        assert_eq!("192.0.2.1:80".parse(), at("192.0.2.1", 80));
+        assert_eq!("2001:db8::1".parse(), at("2001:db8::1", 5201));
+        assert_eq!("[2001:db8::1]:99".parse(), at("2001:db8::1", 99));
+        for text in ["here", "node2:5301", "192.0.2.1:80", "[2001:db8::1]:99"] {
+            assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+        }
+        for wrong in ["", ":5201", "node2:0", "node2:99999", "node2:port", "a/b", "[::1", "a b:1"] {
+            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -140,6 +140,14 @@ struct RunLine {
 }
 
 impl RunObserver for RunLine {
+    fn note(&mut self, sentence: &str) {
+        let note = || output::note(&format!("{}: {sentence}", self.title));
+        match &self.bar {
+            Some(bar) => bar.suspend(note),
+            None => note(),
+        }
+    }
+
     fn progress(&mut self, progress: &Progress) {
         let left = self.duration.0.saturating_sub(progress.elapsed.0) as f64 * 1e-9;
         let flows: Vec<String> = progress.flows.iter().map(|f| self.flow(f)).collect();

@@ -263,6 +263,23 @@ fn a_scenario_states_places_and_devices() {
 }
 
 #[test]
+fn a_run_waits_in_a_busy_servers_queue_and_says_so() {
+    let _slot = acquire_lab_slot();
+    let place = place();
+    let lab = Lab::up(&place, &[]);
+    let _server = Served::on(&lab, "h2", &[]);
+    let test = ["lab", "exec", "--lab", &lab.name, "c1", "--", binary(), "test", "10.0.0.2", "-t", "8"];
+    let mut other = place.longfat(&test).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // Its control connection and its stream.
+    let connections = || lab.exec("h2", &["ss", "-Htn", "sport", "=", ":5201"]).stdout.lines().count();
+    assert!(eventually(|| connections() >= 2));
+    let ran = run(&lab, "h1", "plain.toml", &["--at", "h2=10.0.0.2"]);
+    assert!(ran.stderr.contains("host h2: waiting in the server's queue: 1 test ahead, about "), "{ran:?}");
+    assert!(mbps(&ran.json()["runs"][0]) > 5.0);
+    assert!(other.wait().unwrap().success());
+}
+
+#[test]
 fn published_figures_are_judged_between_hosts_whose_path_is_as_described() {
     let _slot = acquire_lab_slot();
     let place = place();

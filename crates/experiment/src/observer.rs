@@ -37,6 +37,11 @@ pub trait RunObserver {
         let _ = (flows, links, events);
     }
 
+    /// A message for the user while the run waits, one sentence.
+    fn note(&mut self, sentence: &str) {
+        let _ = sentence;
+    }
+
     /// Elapsed time and latest samples, several times a second.
     fn progress(&mut self, progress: &Progress) {
         let _ = progress;

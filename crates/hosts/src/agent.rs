@@ -11,7 +11,7 @@ use iperf3::{
     ClientOptions, Token,
     report::{Amount, Protocol, TestSpec},
     service::Channel,
-    wire::Cookie,
+    wire::{Cookie, QueueNotice},
 };
 
 use scenario::Address;
@@ -20,6 +20,7 @@ use crate::{
     Error,
     clock::{ClockOffset, Exchange},
     message::{COOKIE_PREFIX, HostDescription, Reply, Request},
+    run::Observer,
 };
 
 /// Timeout of a reply, and maximum silence of a server.
@@ -54,6 +55,7 @@ impl<'a> Agent<'a> {
         token: Option<&Token>,
         settings: &[String],
         data_address: Option<IpAddr>,
+        observer: &mut dyn Observer,
         stop: &'a AtomicBool,
     ) -> Result<Option<Self>, Error> {
         let spec = TestSpec::new(Protocol::Tcp, Amount::Time(Duration::ZERO));
@@ -67,7 +69,8 @@ impl<'a> Agent<'a> {
             iperf3::Error::Interrupted => Error::Interrupted,
             source => Error::Server { host: host.into(), address: text.clone(), source },
         };
-        let Some(channel) = Channel::connect(&options, COOKIE_PREFIX, stop).map_err(failed)? else {
+        let notice = |notice: QueueNotice| observer.note(&format!("host {host}: {}", notice.text()));
+        let Some(channel) = Channel::connect(&options, COOKIE_PREFIX, stop, notice).map_err(failed)? else {
             return Ok(None);
         };
         let now = Instant::now();

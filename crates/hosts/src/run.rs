@@ -52,6 +52,9 @@ pub struct RunOptions<'a> {
 
 /// Receives the progress of a run.
 pub trait Observer {
+    /// A message for the user while the run waits, one sentence.
+    fn note(&mut self, sentence: &str);
+
     /// Rows as they arrive, of the sending end if it is a longfat; times since the run's start.
     ///
     /// # Errors
@@ -111,7 +114,7 @@ pub fn run(
     plan::check(scenario, options.places)?;
     let places = options.places.or_of(scenario);
     let options = &RunOptions { places: &places, ..*options };
-    let mut servers = connect(scenario, options)?;
+    let mut servers = connect(scenario, options, observer)?;
     let mut here = None;
     let hosts = prepare_hosts(scenario, options, &mut servers, &mut here)?;
     let planned = plan::plan(scenario, options.places, &servers)?;
@@ -124,7 +127,11 @@ pub fn run(
 }
 
 /// Opens a session with each server. A host that no flow uses is not contacted.
-fn connect<'a>(scenario: &Scenario, options: &RunOptions<'a>) -> Result<BTreeMap<String, Server<'a>>, Error> {
+fn connect<'a>(
+    scenario: &Scenario,
+    options: &RunOptions<'a>,
+    observer: &mut dyn Observer,
+) -> Result<BTreeMap<String, Server<'a>>, Error> {
     let mut servers = BTreeMap::new();
     for host in &scenario.hosts {
         let is_used = scenario.flows.iter().any(|flow| flow.from == host.name || flow.to == host.name);
@@ -134,7 +141,8 @@ fn connect<'a>(scenario: &Scenario, options: &RunOptions<'a>) -> Result<BTreeMap
         }
         let names = setting_names(host);
         let data_address = options.places.data_address(&host.name);
-        let session = Agent::connect(&host.name, address, options.token, &names, data_address, options.stop)?;
+        let (token, stop) = (options.token, options.stop);
+        let session = Agent::connect(&host.name, address, token, &names, data_address, observer, stop)?;
         let server = match session {
             Some(agent) => Server::Longfat(Box::new(agent)),
             None => Server::Iperf3,

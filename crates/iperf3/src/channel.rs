@@ -26,7 +26,7 @@ use crate::{
     control::{self, Control},
     report::Role,
     token::Seal,
-    wire::{COOKIE_BYTES, Cookie, State},
+    wire::{COOKIE_BYTES, Cookie, QUEUE_NOTICE, QueueNotice, State},
 };
 
 /// The server's message that it is the client's turn.
@@ -68,7 +68,7 @@ struct Rejection {
 }
 
 impl<'a> Channel<'a> {
-    /// Connects, and waits for its turn; `None` if the server does not have the service with this cookie prefix: it is
+    /// Connects, and waits for its turn; `notice` is called if it is queued. `None` if the server does not have the service with this cookie prefix: it is
     /// an iperf3, or a longfat of an earlier version.
     ///
     /// # Errors
@@ -77,6 +77,7 @@ impl<'a> Channel<'a> {
         options: &ClientOptions,
         cookie_prefix: &str,
         stop: &'a AtomicBool,
+        mut notice: impl FnMut(QueueNotice),
     ) -> Result<Option<Self>, Error> {
         let mut control = Control::new(client::connect(options)?, stop)?;
         let mut bytes: [u8; COOKIE_BYTES] = *control::new_cookie()?.as_bytes();
@@ -85,12 +86,17 @@ impl<'a> Channel<'a> {
         let cookie =
             Cookie::from_wire(bytes).ok_or(Error::Closed { expected: "a printable cookie prefix" })?;
         control.send_cookie(&cookie, options.phase_timeout)?;
-        let got = control.read_state("turn in the server's queue", options.queue_timeout)?;
+        let what = "turn in the server's queue";
+        let mut got = control.read_state(what, options.queue_timeout)?;
+        while got == QUEUE_NOTICE {
+            notice(control.read_queue_notice(options.phase_timeout)?);
+            got = control.read_state(what, options.queue_timeout)?;
+        }
         if got == State::ParamExchange.code() {
             return Ok(None);
         }
         if got != TURN {
-            return Err(Error::UnexpectedState { got, expected: "turn in the server's queue" });
+            return Err(Error::UnexpectedState { got, expected: what });
         }
         if let Some(token) = &options.token {
             control.seal(Seal::new(token.clone(), cookie, Role::Client));
@@ -231,7 +237,7 @@ mod tests {
             let spec = TestSpec::new(Protocol::Tcp, Amount::Time(Duration::ZERO));
             let token = client.map(Token::of);
             let options = ClientOptions { port, token, ..ClientOptions::new("127.0.0.1", spec) };
-            let client = Channel::connect(&options, "longfat-test-1-", &STOP).and_then(|channel| {
+            let client = Channel::connect(&options, "longfat-test-1-", &STOP, |_| {}).and_then(|channel| {
                 let mut channel = channel.unwrap();
                 assert!(channel.cookie().as_str().starts_with("longfat-test-1-"));
                 Ok(channel.receive::<String>("greeting", Duration::from_secs(10))? == "hello")
@@ -284,7 +290,7 @@ mod tests {
             let spec = TestSpec::new(Protocol::Tcp, Amount::Time(Duration::ZERO));
             let token = Some(Token::of("a secret of both"));
             let options = ClientOptions { port, token, ..ClientOptions::new("127.0.0.1", spec) };
-            let error = Channel::connect(&options, "longfat-test-1-", &STOP).unwrap_err();
+            let error = Channel::connect(&options, "longfat-test-1-", &STOP, |_| {}).unwrap_err();
             assert!(error.to_string().contains("no token"), "{error}");
         });
     }

@@ -141,11 +141,16 @@ impl<'a> Control<'a> {
             if got != QUEUE_NOTICE {
                 return Err(Error::UnexpectedState { got, expected: state.name() });
             }
-            let mut bytes = [0; QUEUE_NOTICE_BYTES];
-            self.read(&mut bytes, "the server's queue", phase)?;
-            notice(QueueNotice::from_bytes(bytes));
+            notice(self.read_queue_notice(phase)?);
             within = queue;
         }
+    }
+
+    /// Reads the rest of a queue notice, after its first byte.
+    pub(crate) fn read_queue_notice(&mut self, within: Duration) -> Result<QueueNotice, Error> {
+        let mut bytes = [0; QUEUE_NOTICE_BYTES];
+        self.read(&mut bytes, "the server's queue", within)?;
+        Ok(QueueNotice::from_bytes(bytes))
     }
 
     pub(crate) fn send_queue_notice(&mut self, notice: QueueNotice, within: Duration) -> Result<(), Error> {

@@ -36,8 +36,8 @@ pub trait Service: fmt::Debug + Send + Sync {
     /// Whether the client that sent this cookie is one of this service's.
     fn accepts(&self, cookie: &Cookie) -> bool;
 
-    /// Whether the service checks the server's token itself, see [`ServiceClient::into_channel`]. A server with a token
-    /// rejects the clients of other services.
+    /// Whether the service uses [`ServiceClient::into_channel`], which checks the server's token: its clients get a notice when
+    /// they are queued. A server with a token rejects the clients of other services.
     fn checks_token(&self) -> bool {
         false
     }

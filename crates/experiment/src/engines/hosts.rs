@@ -123,6 +123,10 @@ fn with_settings(scenario: &Scenario, measured: &hosts::Measured) -> Scenario {
 }
 
 impl hosts::Observer for Recording<'_> {
+    fn note(&mut self, sentence: &str) {
+        self.observer.note(sentence);
+    }
+
     fn rows(
         &mut self,
         elapsed: Time,

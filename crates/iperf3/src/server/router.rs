@@ -430,9 +430,11 @@ impl<'scope, 'env> Router<'scope, 'env> {
             let wait = self.expected_wait(self.waiting.len());
             let peer = canonical(waiting.peer);
             self.observer.note(&format!("{peer}: queued: {ahead} clients ahead, about {} s", wait.as_secs()));
-            if let Request::Test(admitted) = &waiting.request
-                && admitted.params.longfat_queue > 0
-            {
+            let understands_notice = match &waiting.request {
+                Request::Test(admitted) => admitted.params.longfat_queue > 0,
+                Request::Service(service) => service.checks_token(),
+            };
+            if understands_notice {
                 let wait_s = u32::try_from(wait.as_secs().max(1)).unwrap_or(u32::MAX);
                 let notice = QueueNotice { ahead: u32::try_from(ahead).unwrap_or(u32::MAX), wait_s };
                 // An error means that the client does not read.

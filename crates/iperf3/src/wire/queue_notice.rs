@@ -31,12 +31,12 @@ impl QueueNotice {
 
     /// A message for the user.
     pub fn text(self) -> String {
-        match self {
-            QueueNotice { ahead: 0, .. } => "waiting for another test of the server to end".into(),
-            QueueNotice { ahead, wait_s: 0 } => format!("waiting in the server's queue: {ahead} tests ahead"),
-            QueueNotice { ahead, wait_s } => {
-                format!("waiting in the server's queue: {ahead} tests ahead, about {wait_s} s")
-            }
+        let QueueNotice { ahead, wait_s } = self;
+        let tests = if ahead == 1 { "test" } else { "tests" };
+        match (ahead, wait_s) {
+            (0, _) => "waiting for another test of the server to end".into(),
+            (_, 0) => format!("waiting in the server's queue: {ahead} {tests} ahead"),
+            _ => format!("waiting in the server's queue: {ahead} {tests} ahead, about {wait_s} s"),
         }
     }
 }

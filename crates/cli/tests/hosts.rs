@@ -263,6 +263,41 @@ fn a_scenario_states_places_and_devices() {
 }
 
 #[test]
+fn a_lost_flow_is_continued_in_the_same_record() {
+    let _slot = acquire_lab_slot();
+    let place = place();
+    let lab = Lab::up(&place, &[]);
+    let first = Served::on(&lab, "h2", &[]);
+    let command =
+        ["lab", "exec", "--lab", &lab.name, "h1", "--", binary(), "run", "plain.toml", "--engine", "hosts"];
+    let options = ["--at", "h2=10.0.0.2", "--set", "duration=40s", "--reconnect", "5min", "--json"];
+    let mut running = place.longfat(&[&command[..], &options[..]].concat());
+    let running = running.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let has_rows = || {
+        let runs = std::fs::read_dir(place.path("runs/plain")).into_iter().flatten().flatten();
+        runs.map(|run| run.path().join("flows.part-0003.parquet")).any(|part| part.exists())
+    };
+    assert!(eventually(has_rows), "the rows are in the record while it runs");
+    kill(&lab, "h2", "longfat serve");
+    drop(first);
+    let _second = Served::on(&lab, "h2", &[]);
+    let output = running.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let ran: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let flows = ran["runs"][0]["flows"].as_array().unwrap();
+    let names: Vec<_> = flows.iter().map(|flow| flow["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["bulk", "bulk-2"], "{ran}");
+    let [lost, continued] = [&flows[0], &flows[1]].map(|flow| flow["goodput_bps"].as_f64().unwrap());
+    assert!(lost > 5e6 && continued > 5e6, "{ran}");
+    let quality = &ran["runs"][0]["quality"];
+    assert!(quality["notes"].to_string().contains("continued as bulk-2"), "{quality}");
+    let ended = ran["runs"][0]["duration_s"].as_f64().unwrap();
+    assert!((39.0..60.0).contains(&ended) && ran["runs"][0]["partial"] == false, "{ended}: {ran}");
+    let csv = place.run(&["export", "csv", "last"]).stdout;
+    assert!(["bulk", "bulk-2"].iter().all(|name| csv.contains(&format!(",{name},"))), "both parts");
+}
+
+#[test]
 fn a_run_waits_in_a_busy_servers_queue_and_says_so() {
     let _slot = acquire_lab_slot();
     let place = place();

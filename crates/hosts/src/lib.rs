@@ -18,7 +18,9 @@ mod flow;
 mod message;
 mod place;
 mod plan;
+mod prepare;
 mod run;
+mod running;
 mod service;
 mod settings;
 

@@ -39,6 +39,9 @@ pub struct PlaceFlags {
     /// Maximum rate of each TCP flow, by pacing at its sender
     #[arg(long, value_name = "RATE", help_heading = "Real hosts")]
     max_rate: Option<BitRate>,
+    /// If a connection is lost, try for this time to continue its flow in the same record
+    #[arg(long, value_name = "TIME", help_heading = "Real hosts")]
+    reconnect: Option<Time>,
     /// Allow the scenario's settings to be applied to this machine for each run, and restored after it
     #[arg(long, help_heading = "Real hosts")]
     allow_tune: bool,
@@ -56,7 +59,8 @@ impl PlaceFlags {
             || !self.data_address.is_empty()
             || self.allow_tune
             || self.max_rate.is_some()
-            || self.max_bytes.is_some();
+            || self.max_bytes.is_some()
+            || self.reconnect.is_some();
         match (engines.contains(&EngineChoice::Hosts), is_given) {
             (false, false) => return Ok(None),
             (false, true) => {
@@ -72,6 +76,7 @@ impl PlaceFlags {
             token: self.token(stated, config)?,
             allows_tune: self.allow_tune,
             max_rate: self.max_rate,
+            reconnect: self.reconnect.map(|time| Duration::from_nanos(time.0)),
         }))
     }
 

@@ -1,5 +1,7 @@
 //! Real hosts as an engine: the scenario's flows run between them, and its links describe what the path should be.
 
+use std::time::Duration;
+
 use hosts::{Places, RunOptions};
 use iperf3::Token;
 use scenario::{EngineKind, FlowKind, FlowSpec, Scenario};
@@ -24,6 +26,8 @@ pub struct HostsSetup {
     pub allows_tune: bool,
     /// Maximum rate of each TCP flow, by pacing.
     pub max_rate: Option<BitRate>,
+    /// For how long flows are tried to be continued in the same record after their connection was lost.
+    pub reconnect: Option<Duration>,
 }
 
 /// The engine.
@@ -34,13 +38,19 @@ pub(crate) struct Hosts<'a> {
 impl Engine for Hosts<'_> {
     fn run(&self, task: Task<'_>) -> Result<Outcome> {
         let Task { scenario, mut initial, observer, writer, stop } = task;
-        let HostsSetup { places, token, allows_tune, max_rate } = self.setup;
+        let HostsSetup { places, token, allows_tune, max_rate, reconnect } = self.setup;
         let scenario = &with_max_rate(scenario, *max_rate);
-        let options = RunOptions { places, token: token.as_ref(), allows_tune: *allows_tune, stop };
+        let options = RunOptions {
+            places,
+            token: token.as_ref(),
+            allows_tune: *allows_tune,
+            reconnect: *reconnect,
+            stop,
+        };
         let begun = std::time::Instant::now();
         let mut recording = Recording { writer, observer };
         let measured = hosts::run(scenario, &options, &mut recording)?;
-        let effective = with_settings(scenario, &measured);
+        let effective = as_it_was(scenario, &measured);
         let mut notes = measured.notes;
         notes.extend(scenario.not_modelled(EngineKind::Hosts, |_, _| true));
         for (name, host) in &measured.hosts {
@@ -58,6 +68,10 @@ impl Engine for Hosts<'_> {
         }
         initial.kernel =
             scenario.flows.first().and_then(|flow| measured.hosts.get(&flow.from)?.kernel.clone());
+        let mut quality = Quality { notes, ..initial.quality.clone() };
+        for flow in &measured.continuations {
+            quality.add_disturbance(format!("the connection was lost before {} continued it", flow.name));
+        }
         let measurement = Measurement {
             flows: measured.rows,
             links: Vec::new(),
@@ -66,7 +80,7 @@ impl Engine for Hosts<'_> {
             link_totals: Vec::new(),
             transmitted: Default::default(),
             hosts: Vec::new(),
-            quality: Quality { notes, ..initial.quality.clone() },
+            quality,
             wall: begun.elapsed(),
             duration: measured.duration,
             busy: measured.busy,
@@ -109,9 +123,10 @@ fn add_buffers(outcome: &mut Outcome) {
     }
 }
 
-/// The scenario with the settings that its hosts really had.
-fn with_settings(scenario: &Scenario, measured: &hosts::Measured) -> Scenario {
+/// The scenario with the flows that there really were, and the settings that its hosts really had.
+fn as_it_was(scenario: &Scenario, measured: &hosts::Measured) -> Scenario {
     let mut effective = scenario.clone();
+    effective.flows.extend(measured.continuations.iter().cloned());
     for host in &mut effective.hosts {
         if let Some(report) = measured.hosts.get(&host.name) {
             // Settings of devices have a space in their names.

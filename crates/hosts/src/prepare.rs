@@ -1,0 +1,208 @@
+//! Before and after the flows of a run: sessions with the servers, and the settings that the scenario states.
+
+use std::{collections::BTreeMap, net::ToSocketAddrs};
+
+use scenario::{Place, Scenario};
+
+use crate::{
+    Error,
+    agent::Agent,
+    clock::ClockOffset,
+    place::Places,
+    plan::Server,
+    run::{HostReport, Observer, RunOptions},
+    service::HostReading,
+    settings::{self, ChangedSettings},
+};
+
+/// Settings of which the verdict needs the values.
+const VERDICT_SETTINGS: [&str; 4] =
+    ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.core.rmem_max", "net.core.wmem_max"];
+
+/// Opens a session with each server. A host that no flow uses is not contacted.
+pub(crate) fn connect<'a>(
+    scenario: &Scenario,
+    options: &RunOptions<'a>,
+    observer: &mut dyn Observer,
+) -> Result<BTreeMap<String, Server<'a>>, Error> {
+    let mut servers = BTreeMap::new();
+    for host in &scenario.hosts {
+        let is_used = scenario.flows.iter().any(|flow| flow.from == host.name || flow.to == host.name);
+        let Place::At(address) = options.places.of(&host.name) else { continue };
+        if !is_used {
+            continue;
+        }
+        let names = setting_names(host);
+        let data_address = options.places.data_address(&host.name);
+        let (token, stop) = (options.token, options.stop);
+        let session = Agent::connect(&host.name, address, token, &names, data_address, observer, stop)?;
+        let server = match session {
+            Some(agent) => Server::Longfat(Box::new(agent)),
+            None => Server::Iperf3,
+        };
+        servers.insert(host.name.clone(), server);
+    }
+    Ok(servers)
+}
+
+/// The settings of a host whose values are read.
+fn setting_names(host: &scenario::Host) -> Vec<String> {
+    let own = settings::stated(host).into_iter().map(|(name, _)| name);
+    let mut names: Vec<String> = own.chain(VERDICT_SETTINGS.map(str::to_owned)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Applies the settings that the scenario states, and returns what the hosts have then.
+pub(crate) fn prepare_hosts(
+    scenario: &Scenario,
+    options: &RunOptions<'_>,
+    servers: &mut BTreeMap<String, Server<'_>>,
+    here: &mut Option<ChangedSettings>,
+) -> Result<BTreeMap<String, HostReport>, Error> {
+    let mut hosts = BTreeMap::new();
+    let purpose = format!("a run of {}", scenario.name);
+    for host in &scenario.hosts {
+        let is_used = scenario.flows.iter().any(|flow| flow.from == host.name || flow.to == host.name);
+        if !is_used {
+            continue;
+        }
+        let report = match servers.get_mut(&host.name) {
+            None => {
+                let device = device_here(scenario, options.places, &host.name);
+                let device = device.as_deref();
+                let mut values = settings::read(&settings::of_device(setting_names(host), device))?;
+                let changes = differences(host, device, &values);
+                if !changes.is_empty() {
+                    if !options.allows_tune {
+                        return Err(Error::NotPermitted(format!(
+                            "host {} is this machine, and the scenario wants {}; permit it with --allow-tune (restored after the \
+                             run)",
+                            host.name,
+                            describe(&changes, &values)
+                        )));
+                    }
+                    *here = Some(ChangedSettings::change(&purpose, &changes)?);
+                    values.extend(changes);
+                }
+                let HostReading { kernel, .. } = HostReading::of_this_host();
+                HostReport { kernel: Some(kernel), settings: values, ..HostReport::default() }
+            }
+            Some(Server::Iperf3) => {
+                if let Some((name, _)) = settings::stated(host).first() {
+                    return Err(Error::NotPermitted(format!(
+                        "host {}: the scenario states {name}, which cannot be read or changed through an iperf3 server; run longfat \
+                         serve there, or remove the setting",
+                        host.name
+                    )));
+                }
+                HostReport { address: Some(place_text(options.places, &host.name)), ..HostReport::default() }
+            }
+            Some(Server::Longfat(agent)) => {
+                let mut values = agent.description.settings.clone();
+                let changes = differences(host, agent.description.device.as_deref(), &values);
+                if !changes.is_empty() {
+                    if !agent.description.allows_tune {
+                        return Err(Error::NotPermitted(format!(
+                            "host {} at {}: the scenario wants {}; permit it there with longfat serve --allow-tune (restored after \
+                             the run)",
+                            host.name,
+                            agent.address,
+                            describe(&changes, &values)
+                        )));
+                    }
+                    agent.change(&purpose, &changes)?;
+                    values.extend(changes);
+                }
+                let ClockOffset { offset_ns, error_ns } = agent.clock;
+                HostReport {
+                    address: Some(agent.address.clone()),
+                    kernel: Some(agent.description.kernel.clone()),
+                    settings: values,
+                    clock_offset_ns: Some((offset_ns, error_ns)),
+                }
+            }
+        };
+        hosts.insert(host.name.clone(), report);
+    }
+    Ok(hosts)
+}
+
+fn place_text(places: &Places, host: &str) -> String {
+    places.of(host).to_string()
+}
+
+/// The device of this machine that carries the flows of a host.
+fn device_here(scenario: &Scenario, places: &Places, host: &str) -> Option<String> {
+    if let Some(address) = places.data_address(host) {
+        return tune::device_with_address(address);
+    }
+    let flow = scenario.flows.iter().find(|flow| flow.from == host || flow.to == host)?;
+    let other = if flow.from == host { &flow.to } else { &flow.from };
+    let to = match (places.data_address(other), places.of(other)) {
+        (Some(address), _) => address,
+        (None, Place::At(address)) => {
+            (address.host.as_str(), address.port).to_socket_addrs().ok()?.next()?.ip()
+        }
+        (None, Place::Here) => return None,
+    };
+    tune::device_towards(to)
+}
+
+/// The stated settings that have another value.
+fn differences(
+    host: &scenario::Host,
+    device: Option<&str>,
+    values: &BTreeMap<String, String>,
+) -> Vec<(String, String)> {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let differs = |(name, wanted): &(String, String)| {
+        values.get(name).is_none_or(|value| words(value) != words(wanted))
+    };
+    let stated = settings::stated(host).into_iter();
+    stated.map(|(name, value)| (settings::with_device(name, device), value)).filter(differs).collect()
+}
+
+/// `net.ipv4.tcp_rmem = 4096 131072 6291456 (now 4096 87380 1048576)`.
+fn describe(changes: &[(String, String)], values: &BTreeMap<String, String>) -> String {
+    let one = |(name, value): &(String, String)| {
+        let now = values.get(name).map_or("not present", String::as_str);
+        format!("{name} = {value} (now {now})")
+    };
+    changes.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn iperf3_notes(servers: &BTreeMap<String, Server<'_>>) -> Vec<String> {
+    let is_iperf3 = |(name, server): (&String, &Server<'_>)| match server {
+        Server::Iperf3 => Some(format!(
+            "host {name} has an iperf3 server: there are no samples, settings and clock of that end"
+        )),
+        Server::Longfat(_) => None,
+    };
+    servers.iter().filter_map(is_iperf3).collect()
+}
+
+/// Restores all changed settings.
+pub(crate) fn restore(
+    servers: &mut BTreeMap<String, Server<'_>>,
+    here: Option<ChangedSettings>,
+    notes: &mut Vec<String>,
+) {
+    let mut note = |host: &str, result: Result<Vec<(String, String)>, String>| {
+        match result {
+        Ok(changed) => notes.extend(changed.into_iter().map(|(name, value)| {
+            format!("host {host}: {name} was changed to {value} during the run by another program, and is restored")
+        })),
+        Err(error) => notes.push(format!("host {host}: settings are not restored: {error}")),
+    }
+    };
+    if let Some(changed) = here {
+        note("here", changed.restore().map(|r| r.changed_since).map_err(|e| crate::error::chain(&e)));
+    }
+    for (name, server) in servers {
+        if let Server::Longfat(agent) = server {
+            note(name, agent.restore().map_err(|error| crate::error::chain(&error)));
+        }
+    }
+}

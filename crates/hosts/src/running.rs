@@ -1,0 +1,287 @@
+//! The flows of a run: starts them at their times, collects their samples, and puts them on one time axis.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::Scope,
+    time::{Duration, Instant},
+};
+
+use engine_common::FlowTotals;
+use scenario::Scenario;
+use schema::{Event, EventKind, FlowSample};
+use units::Time;
+
+use crate::{
+    Error,
+    clock::ClockOffset,
+    flow::run_flow,
+    message::{FlowEnd, Reply, Request},
+    plan::{PlannedFlow, Server, Starter},
+    run::{HostReport, Measured, Observer, RunOptions},
+    service::ReplyingObserver,
+};
+
+/// How often the servers' messages are read.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// How long to wait for the results of flows that were told to end.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The flows of a running scenario.
+pub(crate) struct Running<'a> {
+    scenario: &'a Scenario,
+    planned: Vec<PlannedFlow>,
+    options: &'a RunOptions<'a>,
+    states: Vec<FlowState>,
+    pub(crate) notes: Vec<String>,
+    /// The run's start by this machine's clock, ns since 1970, once data flows.
+    zero_ns: Option<i64>,
+    /// Time since the run's start when these flows are launched.
+    elapsed: Duration,
+}
+
+/// What is known of a flow.
+#[derive(Debug, Default)]
+struct FlowState {
+    is_requested: bool,
+    /// By this machine's clock.
+    started_ns: Option<i64>,
+    /// Rows since the flow's start, until its end brings those of both ends.
+    rows: Vec<FlowSample>,
+    end: Option<FlowEnd>,
+}
+
+impl<'a> Running<'a> {
+    /// `zero_ns` is the run's start, if other flows of it were run before.
+    pub(crate) fn new(
+        scenario: &'a Scenario,
+        planned: Vec<PlannedFlow>,
+        options: &'a RunOptions<'a>,
+        zero_ns: Option<i64>,
+    ) -> Self {
+        let states = planned.iter().map(|_| FlowState::default()).collect();
+        let since = |zero: i64| u64::try_from(os::realtime_ns().saturating_sub(zero)).unwrap_or(0);
+        let elapsed = Duration::from_nanos(zero_ns.map_or(0, since));
+        Running { scenario, planned, options, states, notes: Vec::new(), zero_ns, elapsed }
+    }
+
+    /// Starts the flows at their times and waits for their ends.
+    pub(crate) fn flows(
+        &mut self,
+        servers: &mut BTreeMap<String, Server<'_>>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        let (sender, local): (Sender<Reply>, Receiver<Reply>) = channel();
+        let stop_local = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let ended = self.follow(servers, observer, (&sender, &local), scope, &stop_local);
+            stop_local.store(true, Ordering::Release);
+            ended
+        })
+    }
+
+    fn follow<'scope>(
+        &mut self,
+        servers: &mut BTreeMap<String, Server<'_>>,
+        observer: &mut dyn Observer,
+        (sender, local): (&Sender<Reply>, &Receiver<Reply>),
+        scope: &'scope Scope<'scope, '_>,
+        stop_local: &'scope AtomicBool,
+    ) -> Result<(), Error> {
+        let launched = Instant::now();
+        let mut stopped: Option<Instant> = None;
+        let token = self.options.token.cloned();
+        while self.states.iter().any(|state| state.end.is_none()) {
+            if stopped.is_none() && self.options.stop.load(Ordering::Acquire) {
+                stopped = Some(Instant::now());
+                stop_local.store(true, Ordering::Release);
+                // A session with a server ends with the stop flag too, and with it the flows that it has started.
+                self.give_up(|_| true, "interrupted");
+            }
+            if stopped.is_some_and(|at| at.elapsed() > END_TIMEOUT) {
+                self.give_up(|_| true, "it did not end in time");
+            }
+            for number in 0..self.planned.len() {
+                let due = Duration::from_nanos(self.scenario.flows[number].start.0);
+                if self.states[number].is_requested
+                    || stopped.is_some()
+                    || self.elapsed + launched.elapsed() < due
+                {
+                    continue;
+                }
+                self.states[number].is_requested = true;
+                let PlannedFlow { starter, request } = &self.planned[number];
+                let (index, request) = (number as u32, request.clone());
+                match starter {
+                    Starter::Here => {
+                        let mut observer = ReplyingObserver { number: index, replies: sender.clone() };
+                        let token = token.clone();
+                        scope.spawn(move || {
+                            let end = run_flow(&request, token.as_ref(), stop_local, &mut observer);
+                            observer.send(Reply::Done { number: index, end: Box::new(end) });
+                        });
+                    }
+                    Starter::Host(host) => {
+                        if let Some(Server::Longfat(agent)) = servers.get_mut(host) {
+                            agent.send(&Request::Run { number: index, flow: request })?;
+                        }
+                    }
+                }
+            }
+            let mut is_quiet = true;
+            while let Ok(reply) = local.try_recv() {
+                is_quiet = false;
+                self.take(reply, ClockOffset::default(), observer)?;
+            }
+            for (name, server) in servers.iter_mut() {
+                let Server::Longfat(agent) = server else { continue };
+                loop {
+                    match agent.poll() {
+                        Ok(Some(reply)) => {
+                            is_quiet = false;
+                            self.take(reply, agent.clock, observer)?;
+                        }
+                        Ok(None) => break,
+                        Err(Error::Interrupted) => break,
+                        Err(error) => {
+                            let reason = crate::error::chain(&error);
+                            self.give_up(|flow| flow.starter == Starter::Host(name.clone()), &reason);
+                            if self.states.iter().all(|state| state.end.is_some()) {
+                                return Ok(());
+                            }
+                            // Flows to this host end by themselves: their own connections fail too.
+                            break;
+                        }
+                    }
+                }
+            }
+            if is_quiet {
+                std::thread::sleep(POLL_INTERVAL);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends flows that have no result, with the rows so far.
+    fn give_up(&mut self, which: impl Fn(&PlannedFlow) -> bool, reason: &str) {
+        for (planned, state) in self.planned.iter().zip(&mut self.states) {
+            if state.end.is_some() || !which(planned) {
+                continue;
+            }
+            let last = state.rows.last();
+            state.end = Some(FlowEnd {
+                duration_us: last.map_or(0, |row| row.time_us.max(0) as u64),
+                bytes: last
+                    .and_then(|row| row.bytes_received.or(row.bytes_acked))
+                    .map_or(0, |n| n.max(0) as u64),
+                error: Some(reason.into()),
+                ..FlowEnd::default()
+            });
+        }
+    }
+
+    /// Handles a message about a flow; `clock` is that of its sender.
+    fn take(&mut self, reply: Reply, clock: ClockOffset, observer: &mut dyn Observer) -> Result<(), Error> {
+        match reply {
+            Reply::Note { number, text } => {
+                if let Some(planned) = self.planned.get(number as usize) {
+                    let note = format!("{}: {text}", planned.request.name);
+                    if !self.notes.contains(&note) {
+                        self.notes.push(note);
+                    }
+                }
+            }
+            Reply::Started { number, realtime_ns } => {
+                let here_ns = clock.to_here(realtime_ns);
+                if let Some(state) = self.states.get_mut(number as usize) {
+                    state.started_ns = Some(here_ns);
+                    let start = self.scenario.flows[number as usize].start;
+                    self.zero_ns.get_or_insert(here_ns - i64::try_from(start.0).unwrap_or(0));
+                }
+            }
+            Reply::Rows { number, samples } => {
+                let Some(state) = self.states.get_mut(number as usize) else { return Ok(()) };
+                let rows = named(samples.rows(), &self.planned[number as usize].request.name);
+                let shift_us = shift_us(state.started_ns, self.zero_ns);
+                state.rows.extend(rows.iter().cloned());
+                let shifted: Vec<FlowSample> = rows.into_iter().map(|row| shifted(row, shift_us)).collect();
+                if let Some(last) = shifted.last() {
+                    let elapsed = Time(u64::try_from(last.time_us.max(0)).unwrap_or(0) * 1000);
+                    observer.rows(elapsed, &shifted).map_err(Error::Observer)?;
+                }
+            }
+            Reply::Done { number, end } => {
+                if let Some(state) = self.states.get_mut(number as usize).filter(|state| state.end.is_none())
+                {
+                    state.end = Some(*end);
+                }
+            }
+            Reply::Host(_)
+            | Reply::Clock { .. }
+            | Reply::Changed
+            | Reply::Restored { .. }
+            | Reply::Refused { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// All that was measured.
+    pub(crate) fn measured(self, hosts: BTreeMap<String, HostReport>) -> Result<Measured, Error> {
+        let interrupted = self.options.stop.load(Ordering::Acquire);
+        let (notes, zero_ns) = (self.notes, self.zero_ns);
+        let mut measured = Measured { hosts, notes, interrupted, zero_ns, ..Measured::default() };
+        for (planned, mut state) in self.planned.into_iter().zip(self.states) {
+            let end = state.end.take().unwrap_or_default();
+            let shift_us = shift_us(state.started_ns, self.zero_ns);
+            let both = end.samples.rows();
+            let rows = if both.is_empty() { state.rows } else { named(both, &planned.request.name) };
+            measured.rows.extend(rows.into_iter().map(|row| shifted(row, shift_us)));
+            measured.events.extend(end.lost_echoes.iter().map(|(time_us, number)| Event {
+                time_us: time_us + shift_us,
+                subject: planned.request.name.clone(),
+                kind: EventKind::PingLost,
+                value: *number,
+            }));
+            let at = |us: i64| Time(u64::try_from(us.max(0)).unwrap_or(0) * 1000);
+            let duration_us = i64::try_from(end.duration_us).unwrap_or(i64::MAX / 2000);
+            let started = state.started_ns.map(|_| at(shift_us));
+            let ended = started.map(|_| at(shift_us.saturating_add(duration_us)));
+            measured.duration = measured.duration.max(ended.unwrap_or_default());
+            measured.flow_totals.push(FlowTotals {
+                name: planned.request.name.clone(),
+                cc: end.congestion_control,
+                started,
+                ended,
+                bytes: end.bytes,
+            });
+            measured.busy.push(end.busy);
+            let Some(reason) = end.error.filter(|_| !interrupted) else { continue };
+            if started.is_some() {
+                measured.lost.push(planned.request.name.clone());
+            }
+            measured.failed.get_or_insert(Error::Flow { flow: planned.request.name, reason });
+        }
+        measured.rows.sort_by_key(|row| row.time_us);
+        if measured.rows.is_empty() && measured.events.is_empty() {
+            return Err(measured.failed.unwrap_or(Error::Interrupted));
+        }
+        Ok(measured)
+    }
+}
+
+/// From the run's start to the flow's start, microseconds.
+fn shift_us(started_ns: Option<i64>, zero_ns: Option<i64>) -> i64 {
+    started_ns.zip(zero_ns).map_or(0, |(started, zero)| started.saturating_sub(zero) / 1000)
+}
+
+fn shifted(row: FlowSample, shift_us: i64) -> FlowSample {
+    FlowSample { time_us: row.time_us.saturating_add(shift_us), ..row }
+}
+
+fn named(mut rows: Vec<FlowSample>, name: &str) -> Vec<FlowSample> {
+    rows.iter_mut().for_each(|row| row.flow = name.into());
+    rows
+}

@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use scenario::Host;
+use scenario::{Host, Nic};
 use traffic::Attempted;
 use tune::{HostPaths, RequestedSettings, Reverted};
 
@@ -20,15 +20,17 @@ pub const GUARD_COMMAND: &str = "guard-settings";
 /// The device in the names of settings until it is known which of a host's devices carries the data.
 const DATA_DEVICE: &str = "nic";
 
-/// The settings of a host that a scenario states: sysctls, and those of its network interface card.
+/// The settings of a host that a scenario states: sysctls, and those of its network interface card. The card of a host with a
+/// simulated kernel is as old as that kernel, and says nothing about a real one.
 pub(crate) fn stated(host: &Host) -> Vec<(String, String)> {
     let sysctls = host.sysctl.iter().map(|(name, value)| (name.clone(), value.clone()));
     let device = |name: &str, value: String| (format!("{DATA_DEVICE} {name}"), value);
-    let queue = host.nic.tx_queue.map(|packets| device("txqueuelen", packets.to_string()));
+    let nic = if host.kernel.is_none() { host.nic.clone() } else { Nic::default() };
+    let queue = nic.tx_queue.map(|packets| device("txqueuelen", packets.to_string()));
     let off = |name: &'static str, is_off: bool| is_off.then(|| device(name, "off".into()));
-    let no_super_packets = host.nic.has_no_super_packets(host.mtu);
+    let no_super_packets = nic.has_no_super_packets(host.mtu);
     let offloads =
-        [off("tso", no_super_packets), off("gso", no_super_packets), off("gro", host.nic.gro == Some(1))];
+        [off("tso", no_super_packets), off("gso", no_super_packets), off("gro", nic.gro == Some(1))];
     sysctls.chain(queue).chain(offloads.into_iter().flatten()).collect()
 }
 

@@ -262,7 +262,7 @@ const NOT_BY_HOSTS: &[(&str, UsedPaths)] = &[
     ("packets are captured in the lab only", |s| {
         if s.captures.is_empty() { Vec::new() } else { vec!["capture".into()] }
     }),
-    ("each host has its own kernel", |s| hosts(s, "kernel", |host| host.kernel.is_some())),
+    ("each host has its own kernel and device", |s| hosts(s, "kernel", |host| host.kernel.is_some())),
     (ALWAYS_LOCAL_CONGESTION, |s| hosts(s, "local_congestion", |host| !host.local_congestion)),
     ("each host takes its own time", |s| hosts(s, "turnaround", |host| host.turnaround.0 > 0)),
     ("each host takes its own time", |s| hosts(s, "cost", |host| host.cost != HostCost::default())),

@@ -53,7 +53,7 @@ impl Writer {
                 Err(at) => return ControlFlow::Break(Some(at)),
             }
         }
-        if endpoint.writable() == 0 {
+        if !endpoint.can_write() {
             return ControlFlow::Break(None);
         }
         let written = endpoint.write(now.0, self.pending).min(self.pending);

@@ -207,7 +207,7 @@ impl Transfer {
         let next = match side {
             Side::Sender if self.started.is_none() => None,
             Side::Sender => {
-                if self.sender.writable() > 0 || self.writer.is_done() {
+                if self.sender.can_write() || self.writer.is_done() {
                     self.send(side, now, links);
                     self.update_device_queue(side, now, links);
                 }

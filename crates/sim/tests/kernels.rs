@@ -294,6 +294,48 @@ fn more_buffer_may_send_less() {
     assert!(ratio("write_size = \"1448B\"") > 1.05, "{}", ratio("write_size = \"1448B\""));
 }
 
+/// Writes that end with a partial segment fill the send buffer beyond its size. Linux 6.12.117 in a guest, 100 Mb/s x 1.5 ms, buffers
+/// of 5 to 132 KiB: 66 to 76 Mb/s with a round-trip time of 53 to 61 ms, of a full queue of 1000 packets.
+#[test]
+fn writes_that_end_with_a_partial_segment_overfill_the_send_buffer() {
+    let run = |kernel: &str, requested: u32, write: &str| {
+        let text = format!(
+            r#"
+duration = "3s"
+[hosts."*"]
+kernel = "{kernel}"
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+both = {{ rate = "100mbit", delay = "750us", overhead = 38 }}
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+cc = "reno"
+send_buffer = "{requested}KiB"
+receive_buffer = "8MiB"
+write_size = "{write}"
+"#
+        );
+        let outcome = support::run(&text, &HostDefaults::default());
+        let queued = outcome.flows.iter().filter_map(|row| row.wmem_queued_bytes).max().unwrap_or(0);
+        (outcome.flow_totals[0].bytes as f64 * 8e-6 / 3.0, queued)
+    };
+    for requested in [5, 132] {
+        let (goodput, queued) = run("6.12", requested, "8KiB");
+        assert!((60.0..85.0).contains(&goodput) && queued > 1_000_000, "{requested}: {goodput}, {queued}");
+    }
+    // Whole segments, writes of more than the buffer, and Linux 2.4, which fills no packet beyond a segment.
+    for (kernel, write) in [("6.12", "7240B"), ("6.12", "64KiB"), ("2.4", "8KiB")] {
+        let (_, queued) = run(kernel, 5, write);
+        assert!(queued < 80_000, "{kernel}, {write}: {queued}");
+    }
+}
+
 /// U-autotune: sizes that the program asks for end autotuning, in both modes of web100.
 #[test]
 fn requested_buffers_are_not_autotuned() {

@@ -171,17 +171,17 @@ impl Endpoint {
         self.conn.out.front()
     }
 
-    /// The application writes. Returns the number of bytes that the send buffer took.
+    /// The application writes. Returns the number of bytes that the send buffer took; if these are fewer, the application is blocked
+    /// until [`Self::can_write`].
     pub fn write(&mut self, now: u64, bytes: u64) -> u64 {
         self.conn.set_clock(now);
         self.sender.write_bytes(&mut self.conn, bytes)
     }
 
-    /// Number of bytes that [`Self::write`] would take, or slightly more; 0 until the kernel would report the
-    /// socket as writable.
+    /// Whether the application can write, and is not blocked in a write that the send buffer did not take in full.
     #[inline]
-    pub fn writable(&self) -> u64 {
-        self.sender.buffer_space(&self.conn)
+    pub fn can_write(&self) -> bool {
+        self.sender.can_write(&self.conn)
     }
 
     /// The application reads at most `max_bytes`. Returns the number of bytes read.

@@ -327,7 +327,11 @@ pub(super) fn inputs(
             let value = setting(scenario.host(host), WINDOW_SCALING);
             value.is_none_or(|value| value.trim() != "0")
         }),
-        send_buffer: buffer(send, defaults.tcp_wmem_max),
+        send_buffer: if overfills_buffer(tcp, path, kernel) {
+            SocketBuffer::Tuned { largest: defaults.tcp_wmem_max }
+        } else {
+            buffer(send, defaults.tcp_wmem_max)
+        },
         read_rate: tcp.read_rate,
         write_rate: tcp.write_rate,
         pacing: tcp.pacing,
@@ -335,6 +339,15 @@ pub(super) fn inputs(
         duration: active_time(scenario, flow),
         hosts: busy_hosts(scenario, flow, path, |host| has_offloads(host, kernel)),
     }
+}
+
+/// Whether the sender's writes fill its buffer beyond the size that it has requested. The kernel appends a write to the last unsent
+/// packet (up to 64 KiB) without regard to the size, and only a new packet waits for space (`tcp_sendmsg_locked`,
+/// net/ipv4/tcp.c). If writes end with a partial segment, Nagle's algorithm holds that back, so there always is a last packet.
+fn overfills_buffer(tcp: &TcpSpec, path: &FlowPath<'_>, kernel: KernelVersion) -> bool {
+    let (Some(write), Some(requested)) = (tcp.write_size, tcp.send_buffer) else { return false };
+    let segment = u64::from(model::mss(path.mtu, path.ip, tcp.mss));
+    kernel >= FIRST_KERNEL_WITH_OFFLOADS && write.0 % segment != 0 && write.0 < 2 * requested.0
 }
 
 /// Whether a host's kernel has super-packets; `default` is the kernel of hosts that name none.

@@ -1,7 +1,9 @@
 //! The send buffer and writes of the application (`tcp_sendmsg_locked`, net/ipv4/tcp.c), and the validation
 //! of the congestion window (`tcp_cwnd_validate`, net/ipv4/tcp_output.c).
 //!
-//! Departures: 1. An application that fills the buffer is assumed to have more data to write.
+//! The application blocks in a write until all of it is taken. A write is appended to the last unsent packet without regard to the
+//! size of the buffer; only a new packet waits for space. So writes that end with a partial segment, which Nagle's algorithm holds
+//! back, may fill the buffer far beyond its size, a packet of up to 64 KiB at a time.
 
 use super::{Sender, chrono, output::Push, unsent::Chunk};
 use crate::{
@@ -25,20 +27,17 @@ impl Sender {
         bytes.saturating_add((self.queue.skbs() as u32 - self.joined) * conn.behaviour.packet_overhead)
     }
 
-    /// Bytes that can be written; 0 until the kernel would wake the writer.
+    /// Whether the application is not blocked in a write.
     #[inline]
-    pub(crate) fn buffer_space(&self, conn: &Connection) -> u64 {
+    pub(crate) fn can_write(&self, conn: &Connection) -> bool {
         let open = matches!(conn.state, TcpState::Established | TcpState::CloseWait);
-        if !open || self.nospace || self.fin_written {
-            return 0;
-        }
-        u64::from((conn.sk.sk_sndbuf as u32).saturating_sub(self.wmem_queued(conn)))
+        open && !self.nospace && !self.fin_written
     }
 
     /// `tcp_sendmsg_locked`: takes as many bytes as fit. Returns the number of bytes taken. `bytes` is what
     /// is left of one write of the application.
     pub(crate) fn write_bytes(&mut self, conn: &mut Connection, bytes: u64) -> u64 {
-        if self.buffer_space(conn) == 0 || bytes == 0 {
+        if !self.can_write(conn) || bytes == 0 {
             return 0;
         }
         if conn.behaviour.growth == Growth::Acks {
@@ -51,6 +50,7 @@ impl Sender {
             let space = self.queue.unsent.back().map_or(0, |last| goal.saturating_sub(last.len));
             if space == 0 {
                 if self.wmem_queued(conn) >= conn.sk.sk_sndbuf as u32 {
+                    self.nospace = true;
                     break;
                 }
                 let full = self.full_chunks(conn, left, goal);
@@ -67,9 +67,10 @@ impl Sender {
             self.append(conn, taken);
             left -= u64::from(taken);
         }
-        self.mark_push(conn);
-        self.nospace = left > 0 || self.wmem_queued(conn) >= conn.sk.sk_sndbuf as u32;
-        self.push_pending(conn);
+        if left < bytes {
+            self.mark_push(conn);
+            self.push_pending(conn);
+        }
         self.check_space(conn);
         bytes - left
     }

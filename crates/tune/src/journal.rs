@@ -4,7 +4,7 @@
 use std::{
     fs::{self, DirBuilder, File},
     io,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::PathBuf,
 };
 
@@ -125,14 +125,25 @@ impl Journal {
 /// Locks the journal's directory, and creates it if it is missing. Dropping the file releases the lock.
 pub(crate) fn lock(paths: &HostPaths) -> Result<File, Error> {
     let directory = &paths.state_dir;
-    match DirBuilder::new().mode(0o700).recursive(true).create(directory) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
+    loop {
+        match DirBuilder::new().mode(0o700).recursive(true).create(directory) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
+        .attempted(|| format!("create {}", directory.display()))?;
+        let file = match File::open(directory) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            other => other.attempted(|| format!("open {}", directory.display()))?,
+        };
+        file.lock().attempted(|| format!("lock {}", directory.display()))?;
+        // The process that had the lock removes an empty directory. The lock is then on one that nobody finds.
+        let locked = file.metadata().attempted(|| format!("read {}", directory.display()))?;
+        let is_current = fs::metadata(directory)
+            .is_ok_and(|found| (found.dev(), found.ino()) == (locked.dev(), locked.ino()));
+        if is_current {
+            return Ok(file);
+        }
     }
-    .attempted(|| format!("create {}", directory.display()))?;
-    let file = File::open(directory).attempted(|| format!("open {}", directory.display()))?;
-    file.lock().attempted(|| format!("lock {}", directory.display()))?;
-    Ok(file)
 }
 
 #[cfg(test)]
@@ -171,5 +182,25 @@ mod tests {
         let of_earlier_boot = Journal { boot: "another".into(), ..of_other_namespace };
         of_earlier_boot.write(&paths).unwrap();
         assert_eq!(Journal::read(&paths).unwrap(), Some(of_earlier_boot));
+    }
+
+    /// A process that restores everything removes the empty directory while another one waits for its lock.
+    #[test]
+    fn a_lock_is_on_the_directory_that_others_find() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = paths(&directory.path().join("state"));
+        let journal = Journal::new("10 Gb/s").unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let _lock = lock(&paths).unwrap();
+                        journal.write(&paths).unwrap();
+                        fs::remove_file(paths.journal_path()).unwrap();
+                        fs::remove_dir(&paths.state_dir).unwrap();
+                    }
+                });
+            }
+        });
     }
 }

@@ -810,7 +810,7 @@ against = "rneo""#,
             r#"metric = "flows.bulk.goodput""#,
             r#"metric = "flows.bulk.goodput"
 known_miss = { simulator = "why" }"#,
-            r#"f.toml:36:16: unknown key "simulator" in a text per engine; expected one of: model, sim, lab, kernel"#,
+            r#"f.toml:36:16: unknown key "simulator" in a text per engine; expected one of: model, sim, lab, kernel, hosts"#,
         ),
         (
             "flows.bulk.goodput",

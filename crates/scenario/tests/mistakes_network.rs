@@ -800,7 +800,7 @@ stop = 5
             r#"address = "10.0.1.1/24"
 clock_offset = "1ms"
 "#,
-            r#"f.toml:4:1: unknown key "clock_offset" in a host; expected one of: address, mtu, kernel, local_congestion, turnaround, cost, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gro, start, stop"#,
+            r#"f.toml:4:1: unknown key "clock_offset" in a host; expected one of: address, mtu, kernel, local_congestion, turnaround, cost, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gro, at, start, stop"#,
         ),
         (
             r#"address = "10.0.1.1/24"
@@ -825,6 +825,14 @@ kernel = "6.1-web100"
 local_congestion = "no"
 "#,
             r#"f.toml:4:20: "local_congestion" is true or false, not a string; write local_congestion = true, without quotes"#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
+at = "node2:0"
+"#,
+            r#"f.toml:4:6: "node2:0": a port is a number from 1 to 65535; write for example "node2.example.org:5201", or "here" for this machine"#,
         ),
         (
             r#"address = "10.0.1.1/24"

@@ -2,7 +2,7 @@
 //! does not affect a goodput over 20 s, but invalidates a round trip that was under way.
 
 use scenario::{LinkMetric, Metric, MetricPath, Published};
-use schema::{LinkDirection, RunSummary};
+use schema::{FlowSummary, LinkDirection, RunSummary};
 
 use crate::{published::value, run_figure::figure};
 
@@ -69,26 +69,27 @@ pub fn judge(published: &Published, run: &RunSummary) -> Unreliability {
 /// Whether the comparison with the published figure depends on the amount that stalls can have added to the measured one.
 fn stalls_can_decide(published: &Published, run: &RunSummary) -> bool {
     let Some(value) = published.value else { return false };
-    let ends = |of: &MetricPath| figure(of, run).map(|ours| [ours, ours - excess(of, run)]);
+    let ends = |of: &MetricPath| {
+        figure(of, run).map(|ours| [ours, ours - excess(of, run), ours + shortfall(of, run)])
+    };
     let Some(figures) = ends(&published.figure) else { return false };
     let others = match &published.over {
-        None => [1.0, 1.0],
+        None => [1.0; 3],
         Some(over) => match ends(over) {
             Some(ends) => ends,
             None => return false,
         },
     };
-    let sides: Vec<i8> = figures
-        .iter()
-        .flat_map(|ours| others.map(|other| ours / other))
-        .filter(|ours| ours.is_finite())
-        .map(|ours| match published.agrees(ours) {
-            Some(true) => 0,
-            _ if ours > value => 1,
-            _ => -1,
-        })
-        .collect();
-    sides.windows(2).any(|pair| pair[0] != pair[1])
+    let mut sides =
+        figures.iter().flat_map(|ours| others.map(|other| ours / other)).filter(|ours| ours.is_finite()).map(
+            |ours| match published.agrees(ours) {
+                Some(true) => 0,
+                _ if ours > value => 1,
+                _ => -1,
+            },
+        );
+    let first = sides.next();
+    sides.any(|side| Some(side) != first)
 }
 
 /// Maximum amount that stalls can have added to a figure, in its unit. Zero for figures over many packets: stalls that keep
@@ -102,6 +103,7 @@ fn excess(figure: &MetricPath, run: &RunSummary) -> f64 {
             let Some(flow) = run.flows.iter().find(|f| f.name == *flow) else { return 0.0 };
             let is_ping = flow.pings_sent.is_some();
             match metric {
+                Metric::MdevRtt => deviation_change(flow, total),
                 Metric::FirstRtt => seconds(flow.first_rtt_stalled_us),
                 Metric::MaxRtt if is_ping => seconds(flow.max_rtt_stalled_us),
                 Metric::MaxRtt => total,
@@ -125,10 +127,24 @@ fn excess(figure: &MetricPath, run: &RunSummary) -> f64 {
     }
 }
 
+/// Maximum amount that stalls can have taken away from a figure, in its unit: they can make a standard deviation smaller too.
+fn shortfall(figure: &MetricPath, run: &RunSummary) -> f64 {
+    let MetricPath::Flow { flow, metric: Metric::MdevRtt } = figure else { return 0.0 };
+    let total = run.quality.stalled_total_us.unwrap_or(0.0) * 1e-6;
+    run.flows.iter().find(|f| f.name == *flow).map_or(0.0, |flow| deviation_change(flow, total))
+}
+
+/// Maximum change of the standard deviation of echoes by delays of `total` seconds together: a vector of added delays is at
+/// most as long as their sum, and the deviation is a length divided by the square root of the number.
+fn deviation_change(flow: &FlowSummary, total: f64) -> f64 {
+    let echoes = flow.pings_sent.unwrap_or(0).saturating_sub(flow.pings_lost.unwrap_or(0));
+    total / (echoes.max(1) as f64).sqrt()
+}
+
 #[cfg(test)]
 mod tests {
     use scenario::ScenarioFile;
-    use schema::{FlowKind, FlowSummary, Quality, Reliability};
+    use schema::{FlowKind, Quality, Reliability};
 
     use super::*;
 
@@ -196,6 +212,19 @@ mod tests {
             judge(&published("mean_rtt", "20ms"), &run(41.1, 10.0)).has_faults(),
             "15 ms over 20 echoes decide"
         );
+    }
+
+    /// Observed: 7.584 ms where 9.111 ms is published, five echoes, 21.1 ms of stalls.
+    #[test]
+    fn stalls_make_a_standard_deviation_larger_or_smaller() {
+        let of = |mdev_ms: f64, stalled_ms: f64| {
+            let mut one = run(41.1, stalled_ms);
+            one.flows[0].mdev_rtt_us = Some(mdev_ms * 1e3);
+            one.flows[0].pings_sent = Some(5);
+            judge(&published("mdev_rtt", "9.111ms"), &one).disturbed
+        };
+        assert!(of(7.584, 16.1) && of(10.6, 16.1));
+        assert!(!of(3.0, 1.0), "missed by more than 6 ms of stalls can change");
     }
 
     #[test]

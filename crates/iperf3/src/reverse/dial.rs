@@ -1,0 +1,221 @@
+//! The server's end: it keeps a standby connection to the client, and opens what the client requests.
+
+use std::{
+    fmt,
+    io::{ErrorKind, PipeWriter, Read, Write},
+    net::{Ipv6Addr, SocketAddr, ToSocketAddrs},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc::Sender,
+    },
+    time::{Duration, Instant},
+};
+
+use socket2::Socket;
+use traffic::Attempted;
+
+use super::{Kind, REQUEST_BYTES, STANDBY_PREFIX, set_up_standby};
+use crate::{
+    Error, ServerOptions, control,
+    report::Protocol,
+    udp_stream,
+    wire::{COOKIE_BYTES, Cookie},
+};
+
+/// Timeout of a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a UDP socket waits for the client's first datagram.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// A datagram with a cookie is repeated after this time.
+const COOKIE_INTERVAL: Duration = Duration::from_millis(500);
+/// Time between two attempts to reach the client, at first and at most.
+const RETRY_INTERVALS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
+/// How often a wait checks for a stop.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum number of requests that are being served.
+const REQUESTS_MAX: usize = 64;
+
+/// A client that listens for a server's reverse connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReverseTarget {
+    /// Its name or address.
+    pub host: String,
+    /// The port at which it listens.
+    pub port: u16,
+}
+
+impl fmt::Display for ReverseTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.parse::<Ipv6Addr>() {
+            Ok(address) => write!(f, "[{address}]:{}", self.port),
+            Err(_) => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// A socket that was opened on a client's request.
+#[derive(Debug)]
+pub(crate) struct Dialed {
+    pub socket: Socket,
+    pub peer: SocketAddr,
+    /// A UDP socket, whose client has sent its hello and has the reply.
+    pub is_datagrams: bool,
+}
+
+/// Where opened sockets go.
+#[derive(Debug, Clone)]
+pub(crate) struct Outlet<'a> {
+    pub dialed: Sender<Dialed>,
+    /// Wakes the receiver.
+    pub wake: &'a PipeWriter,
+}
+
+impl Outlet<'_> {
+    fn put(&self, dialed: Dialed) {
+        // An error means that the server has ended.
+        if self.dialed.send(dialed).is_ok() {
+            // A full pipe also wakes it.
+            let _ = (&mut &*self.wake).write(&[0]);
+        }
+    }
+}
+
+/// Stands by for the client until `stopped`; connects again if the connection is lost or the client is not there yet.
+pub(crate) fn stand_by(
+    target: &ReverseTarget,
+    options: &ServerOptions,
+    stopped: &(dyn Fn() -> bool + Sync),
+    note: &(dyn Fn(&str) + Sync),
+    outlet: &Outlet<'_>,
+) {
+    let [first, most] = RETRY_INTERVALS;
+    let mut interval = first;
+    let mut noted = String::new();
+    while !stopped() {
+        match connect(target, options) {
+            Ok((standby, peer)) => {
+                note(&format!("standing by for {target}, which may request tests"));
+                serve(standby, peer, options, stopped, outlet);
+                (interval, noted) = (first, String::new());
+            }
+            Err(error) => {
+                let text = format!("cannot stand by for {target}: {error}; trying again");
+                if noted != text {
+                    note(&text);
+                    noted = text;
+                }
+            }
+        }
+        let retry = Instant::now() + interval;
+        while !stopped() && Instant::now() < retry {
+            std::thread::sleep(STOP_CHECK_INTERVAL.min(interval));
+        }
+        interval = (interval * 2).min(most);
+    }
+}
+
+/// Opens a standby connection to the first of the client's addresses that accepts it.
+fn connect(target: &ReverseTarget, options: &ServerOptions) -> Result<(Socket, SocketAddr), Error> {
+    let no_address = |reason: String| Error::NoAddress { host: target.host.clone(), reason };
+    let found =
+        (target.host.as_str(), target.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
+    let mut failed = None;
+    for peer in found.filter(|peer| options.bind.is_none_or(|bind| bind.is_ipv4() == peer.is_ipv4())) {
+        match control::connect(peer, from(options), options.device.as_deref(), CONNECT_TIMEOUT) {
+            Ok(socket) => {
+                let what = || "cannot set up the standby connection".to_string();
+                let mut cookie = *control::new_cookie()?.as_bytes();
+                cookie[..STANDBY_PREFIX.len()].copy_from_slice(STANDBY_PREFIX.as_bytes());
+                (&socket).write_all(&cookie).attempted(what)?;
+                set_up_standby(&socket).attempted(what)?;
+                return Ok((socket, peer));
+            }
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(failed.unwrap_or_else(|| no_address("no address of the server's IP version".into())))
+}
+
+fn from(options: &ServerOptions) -> Option<SocketAddr> {
+    options.bind.map(|ip| SocketAddr::new(ip, 0))
+}
+
+/// Opens what the client requests, until it closes the connection or sends something else.
+fn serve(
+    standby: Socket,
+    peer: SocketAddr,
+    options: &ServerOptions,
+    stopped: &(dyn Fn() -> bool + Sync),
+    outlet: &Outlet<'_>,
+) {
+    let active = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let mut request = [0; REQUEST_BYTES];
+        let mut have = 0;
+        while !stopped() {
+            match os::wait_readable(&standby, STOP_CHECK_INTERVAL) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(_) => return,
+            }
+            match (&standby).read(&mut request[have..]) {
+                Ok(0) => return,
+                Ok(n) => have += n,
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(_) => return,
+            }
+            if have < REQUEST_BYTES {
+                continue;
+            }
+            have = 0;
+            let mut cookie = [0; COOKIE_BYTES];
+            cookie.copy_from_slice(&request[1..]);
+            let (Some(kind), Some(cookie)) = (Kind::of(request[0]), Cookie::from_wire(cookie)) else {
+                return;
+            };
+            if active.fetch_add(1, Ordering::AcqRel) >= REQUESTS_MAX {
+                return;
+            }
+            let (active, outlet) = (&active, outlet.clone());
+            scope.spawn(move || {
+                // A failure is the client's timeout.
+                if let Ok(Some(socket)) = open(kind, &cookie, peer, options, stopped) {
+                    outlet.put(Dialed { socket, peer, is_datagrams: kind == Kind::Udp });
+                }
+                active.fetch_sub(1, Ordering::AcqRel);
+            });
+        }
+    });
+}
+
+/// Opens a connection, or a UDP socket that the client has answered.
+fn open(
+    kind: Kind,
+    cookie: &Cookie,
+    peer: SocketAddr,
+    options: &ServerOptions,
+    stopped: &(dyn Fn() -> bool + Sync),
+) -> Result<Option<Socket>, Error> {
+    let device = options.device.as_deref();
+    let what = || format!("cannot open a reverse connection to {peer}");
+    if kind == Kind::Tcp {
+        let socket = control::connect(peer, from(options), device, CONNECT_TIMEOUT)?;
+        (&socket).write_all(cookie.as_bytes()).attempted(what)?;
+        socket.set_nonblocking(true).attempted(what)?;
+        return Ok(Some(socket));
+    }
+    let socket = control::new_socket(peer, from(options), device, Protocol::Udp)?;
+    socket.connect(&peer.into()).attempted(what)?;
+    let begin = Instant::now();
+    while begin.elapsed() < HELLO_TIMEOUT && !stopped() {
+        // An earlier one may have been rejected.
+        let _ = socket.send(cookie.as_bytes());
+        if os::wait_readable(&socket, COOKIE_INTERVAL).attempted(what)?
+            && (&socket).read(&mut [0; 64]).is_ok()
+        {
+            udp_stream::reply(&socket).attempted(what)?;
+            return Ok(Some(socket));
+        }
+    }
+    Ok(None)
+}

@@ -424,3 +424,26 @@ fn flows_of_all_kinds_overlap_at_their_times() {
         first("late")
     );
 }
+
+#[test]
+fn a_server_that_cannot_be_reached_connects_to_this_machine() {
+    let _slot = acquire_lab_slot();
+    let place = place();
+    let lab = Lab::up(&place, &[]);
+    let _server = Served::on(&lab, "h2", &["--allow-tune", "--reverse-connect", "10.0.0.1:5301"]);
+    let ran = run(&lab, "h1", "run.toml", &["--at", "h2=listen:5301", "--allow-tune"]).json();
+    let [small, large] = [0, 1].map(|index| mbps(&ran["runs"][index]));
+    assert!(large > small && small > 2.0, "{ran}");
+    // Data in the other direction.
+    let back = SCENARIO
+        .replace("from = \"h1\"", "from = \"x\"")
+        .replace("to = \"h2\"", "to = \"h1\"")
+        .replace("\"x\"", "\"h2\"");
+    std::fs::write(place.path("back.toml"), back.split("[[variants]]").next().unwrap()).unwrap();
+    let ran = run(&lab, "h1", "back.toml", &["--at", "h2=listen:5301"]).json();
+    assert!(mbps(&ran["runs"][0]) > 2.0, "{ran}");
+    // A third host cannot send to it.
+    let _sender = Served::on(&lab, "c1", &[]);
+    let refused = run(&lab, "h1", "plain.toml", &["--at", "h1=10.0.0.3,h2=listen:5301"]);
+    assert!(refused.code != 0 && refused.stdout.contains("cannot reach it"), "{refused:?}");
+}

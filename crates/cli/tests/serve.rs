@@ -593,3 +593,52 @@ fn a_server_with_users_serves_only_authenticated_clients() {
         }
     }
 }
+
+/// A server at one address connects to a client that listens at a port.
+#[test]
+fn a_server_opens_the_connections_of_a_client_that_listens() {
+    let place = TestDir::new("");
+    let port = free_port().to_string();
+    let target = format!("127.0.0.1:{port}");
+    let server = start_server(&["--reverse-connect", &target]);
+    let before = server.resources();
+    let test = |options: &[&str]| {
+        let base = ["test", "listen", "-p", &port, "--json", "--no-record"];
+        let tested = place.run(&[&base[..], options].concat());
+        assert_eq!(tested.code, 0, "{options:?}: {tested:?}");
+        tested.json()
+    };
+    for options in [
+        &["-n", "3M"][..],
+        &["-n", "3M", "-R", "-P", "2", "-w", "200K"],
+        &["-u", "-b", "5M", "-t", "1"],
+        &["-u", "-b", "5M", "-t", "1", "-R"],
+    ] {
+        let tested = test(options);
+        let bytes: f64 = tested["streams"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|s| s["received"]["bytes"].as_f64().unwrap())
+            .sum();
+        assert!(bytes > 3e5, "{options:?}: {tested}");
+    }
+    let is_released = || {
+        let now = server.resources();
+        now.0 <= before.0 && now.1 <= before.1
+    };
+    assert!(eventually(is_released), "{before:?} {:?}", server.resources());
+}
+
+#[test]
+fn a_client_that_listens_says_when_no_server_connects() {
+    let place = TestDir::new("");
+    let port = free_port().to_string();
+    let mut client = Running::start(&mut place.longfat(&["test", "listen", "-p", &port]));
+    std::thread::sleep(Duration::from_millis(2500));
+    client.interrupt();
+    assert!(client.ends_within(Duration::from_secs(10)));
+    let output = client.output();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains(&format!("waiting until the server connects to port {port}")), "{text}");
+}

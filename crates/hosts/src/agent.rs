@@ -191,6 +191,11 @@ impl<'a> Agent<'a> {
         Ok(self.channel.local().map_err(|source| self.failed(source))?.ip())
     }
 
+    /// The server's address as this machine sees it.
+    pub(crate) fn server_address(&self) -> Result<IpAddr, Error> {
+        Ok(self.channel.peer().map_err(|source| self.failed(source))?.ip().to_canonical())
+    }
+
     fn failed(&self, source: iperf3::Error) -> Error {
         match source {
             iperf3::Error::Interrupted => Error::Interrupted,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use engine_common::echo_timeout;
+use iperf3::reverse::LISTEN;
 use scenario::{Address, Cc, FlowKind, FlowSpec, Place, Scenario};
 
 use crate::{
@@ -116,7 +117,7 @@ fn planned(
     let refused = |text: String| Err(Error::NotPermitted(format!("flow {}: {text}", flow.name)));
     let is_ping = matches!(flow.kind, FlowKind::Ping(_));
     let agent = |host: &str| match servers.get(host) {
-        Some(Server::Longfat(agent)) => Some(agent),
+        Some(Server::Longfat(agent)) => Some(agent.as_ref()),
         Some(Server::Iperf3) | None => None,
     };
     let mut request = FlowRequest {
@@ -146,6 +147,12 @@ fn planned(
                     flow.from
                 ));
             };
+            if connects_to_client(to) {
+                return refused(format!(
+                    "host {} is a server that connects to this machine ({LISTEN}); host {} cannot reach it",
+                    flow.to, flow.from
+                ));
+            }
             if *to != Place::Here && !sender.description.sends_to_others {
                 return refused(format!(
                     "the server of host {} sends data only to its client; start the servers with the same --token FILE, and use \
@@ -161,7 +168,11 @@ fn planned(
     };
     request.bind = places.data_address(own);
     if let Place::At(Address { host, port }) = places.of(other) {
-        request.to = places.data_address(other).map_or_else(|| host.clone(), |ip| ip.to_string());
+        // An echo request needs an address, not a connection that the server opens.
+        let to_address = is_ping && connects_to_client(places.of(other));
+        let server = if to_address { agent(other).map(Agent::server_address).transpose()? } else { None };
+        let address = places.data_address(other).or(server);
+        request.to = address.map_or_else(|| host.clone(), |ip| ip.to_string());
         request.port = *port;
         request.session = agent(other).map(|agent| agent.cookie().as_str().into());
     }
@@ -177,6 +188,11 @@ fn planned(
         }
     }
     Ok(PlannedFlow { starter, request })
+}
+
+/// Whether the server there opens all connections.
+fn connects_to_client(place: &Place) -> bool {
+    matches!(place, Place::At(address) if address.host == LISTEN)
 }
 
 fn micros(ns: u64) -> u64 {

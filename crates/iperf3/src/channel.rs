@@ -79,7 +79,7 @@ impl<'a> Channel<'a> {
         stop: &'a AtomicBool,
         mut notice: impl FnMut(QueueNotice),
     ) -> Result<Option<Self>, Error> {
-        let mut control = Control::new(client::connect(options)?, stop)?;
+        let mut control = Control::new(client::connect(options, stop)?, stop)?;
         let mut bytes: [u8; COOKIE_BYTES] = *control::new_cookie()?.as_bytes();
         let prefix = &cookie_prefix.as_bytes()[..cookie_prefix.len().min(COOKIE_BYTES - 1)];
         bytes[..prefix.len()].copy_from_slice(prefix);

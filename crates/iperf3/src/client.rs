@@ -7,6 +7,7 @@ use std::{
 };
 
 use schema::FlowSample;
+use socket2::Socket;
 use traffic::Attempted;
 
 use crate::{
@@ -16,6 +17,7 @@ use crate::{
     latency::LatencyProber,
     report::{Direction, Protocol, Report, Role, Start, StreamEnd, TestSpec},
     report_builder::{self, LocalResults},
+    reverse::{self, LISTEN},
     server_read_wait::wait_for_server_to_read,
     socket::{self, End},
     stream::Stream,
@@ -35,9 +37,9 @@ const QUEUE_NOTE_AFTER: Duration = Duration::from_secs(1);
 /// The server, and how to test with it.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// The server's name or address.
+    /// The server's name or address, or [`LISTEN`]: the server connects to this machine.
     pub host: String,
-    /// The server's port.
+    /// The server's port, or this machine's for [`LISTEN`].
     pub port: u16,
     /// IPv4 or IPv6 only.
     pub ip: Option<IpVersion>,
@@ -124,7 +126,13 @@ fn conduct(
 ) -> Result<(), Error> {
     let phase = options.phase_timeout;
     let own = os::thread_usage();
-    let stream = connect(options)?;
+    if options.host == LISTEN && reverse::listener(options.port)?.server(QUEUE_NOTE_AFTER, stop).is_err() {
+        observer.note(&format!(
+            "waiting until the server connects to port {} of this machine (longfat serve --reverse-connect)",
+            options.port
+        ));
+    }
+    let stream = connect(options, stop)?;
     let mut control = Control::new(stream, stop)?;
     let cookie = control::new_cookie()?;
     control.send_cookie(&cookie, phase)?;
@@ -165,8 +173,9 @@ fn conduct(
         other => other,
     })?;
     // Before the streams, while the path is idle.
-    let prober = if options.latency { start_prober(options, &control, cookie, observer)? } else { None };
-    let streams = connect_streams(options, &spec, control.peer()?, &cookie, observer)?;
+    let can_probe = options.latency && options.host != LISTEN;
+    let prober = if can_probe { start_prober(options, &control, cookie, observer)? } else { None };
+    let streams = connect_streams(options, &spec, control.peer()?, &cookie, observer, stop)?;
     let mut running = StreamThreads::prepare(streams, &spec, &options.pin, observer.sample_interval())?;
     control.expect_in_turn(State::TestStart, phase, turn, |notice| observer.note(&notice.text()))?;
     control.expect(State::TestRunning, phase)?;
@@ -238,7 +247,10 @@ fn without_wait(end_s: f64, own_end: Duration, waited: Duration) -> f64 {
 }
 
 /// Connects to the first of the host's addresses that accepts the connection.
-pub(crate) fn connect(options: &ClientOptions) -> Result<TcpStream, Error> {
+pub(crate) fn connect(options: &ClientOptions, stop: &AtomicBool) -> Result<TcpStream, Error> {
+    if options.host == LISTEN {
+        return Ok(reverse::listener(options.port)?.open(false, options.connect_timeout, stop)?.into());
+    }
     let no_address = |reason: String| Error::NoAddress { host: options.host.clone(), reason };
     let found =
         (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
@@ -299,6 +311,7 @@ fn connect_streams(
     to: SocketAddr,
     cookie: &Cookie,
     observer: &mut dyn Observer,
+    stop: &AtomicBool,
 ) -> Result<Vec<Stream>, Error> {
     let congestion = options.congestion.as_deref().or(spec.congestion.as_deref());
     let mut streams = Vec::new();
@@ -307,19 +320,28 @@ fn connect_streams(
         let any = || if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
         let from = (options.bind.is_some() || port > 0)
             .then(|| SocketAddr::new(options.bind.unwrap_or_else(any), port));
-        let socket = control::new_socket(to, from, options.device.as_deref(), spec.protocol)?;
         let sends = report_builder::sends(spec, Role::Client, number);
-        let notes = socket::set_up(&socket, to.ip(), spec, sends, congestion, End::Client)?;
+        let set_up = |socket: &Socket, end| socket::set_up(socket, to.ip(), spec, sends, congestion, end);
+        let (socket, notes) = if options.host == LISTEN {
+            let is_udp = spec.protocol == Protocol::Udp;
+            let socket = reverse::listener(options.port)?.open(is_udp, options.connect_timeout, stop)?;
+            let notes = set_up(&socket, End::Server)?;
+            (socket, notes)
+        } else {
+            let socket = control::new_socket(to, from, options.device.as_deref(), spec.protocol)?;
+            let notes = set_up(&socket, End::Client)?;
+            let to = socket::labelled(&socket, to, spec.flow_label)?;
+            socket
+                .connect_timeout(&to.into(), options.connect_timeout)
+                .attempted(|| format!("cannot connect stream {} to {to}", number + 1))?;
+            (socket, notes)
+        };
         if number == 0 {
             notes.iter().for_each(|note| observer.note(note));
         }
         if let Some(timeout) = options.send_timeout {
             socket::set_send_timeout(&socket, timeout, spec.protocol)?;
         }
-        let to = socket::labelled(&socket, to, spec.flow_label)?;
-        socket
-            .connect_timeout(&to.into(), options.connect_timeout)
-            .attempted(|| format!("cannot connect stream {} to {to}", number + 1))?;
         socket.set_nonblocking(false).attempted(|| "cannot set up a stream".into())?;
         match spec.protocol {
             // Cannot block: the buffer of a new socket holds 37 bytes.

@@ -21,6 +21,18 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// No server has connected to this machine.
+    #[error(
+        "no server has connected to port {port} of this machine within {} s; start it there with: longfat serve --reverse-connect \
+         THIS-MACHINE:{port}",
+        after.as_secs_f64()
+    )]
+    NoReverseServer {
+        /// The port at which this machine listens.
+        port: u16,
+        /// How long.
+        after: Duration,
+    },
     /// The other end sent nothing in time.
     #[error("timeout: no {what} within {} s", after.as_secs_f64())]
     Timeout {

@@ -36,6 +36,7 @@ mod payload;
 pub mod plain_streams;
 pub mod report;
 mod report_builder;
+pub mod reverse;
 mod sample_buffer;
 mod server;
 mod server_read_wait;

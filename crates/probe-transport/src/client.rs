@@ -9,6 +9,7 @@ use std::{
 
 use iperf3::{
     Error as LinkError, IpVersion,
+    reverse::LISTEN,
     service::greet,
     wire::{COOKIE_BYTES, Cookie},
 };
@@ -262,6 +263,9 @@ pub(super) fn interrupted() -> Error {
 /// Connects to the first of the host's addresses that accepts the connection.
 fn connect(options: &SessionOptions) -> Result<TcpStream, Error> {
     let no_address = |reason: String| LinkError::NoAddress { host: options.host.clone(), reason };
+    if options.host == LISTEN {
+        return Err(no_address("probes need a server that this machine can connect to".into()).into());
+    }
     let found =
         (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| no_address(e.to_string()))?;
     let of_version =

@@ -21,8 +21,10 @@ use iperf3::{
     document::{self, RateUnit, TextFormat},
     flow_name,
     report::{Interval, Report, ServerOutput, Start},
+    reverse::ReverseTarget,
 };
 use probe_transport::ProbeService;
+use scenario::{Address, Place};
 use schema::{FlowSample, ReceiverVerdict};
 use serde_json::json;
 use stamp::Reflector;
@@ -117,6 +119,10 @@ pub struct ServeArgs {
     /// restored when it ends. Needs root; without --token anyone who reaches the port may do so
     #[arg(long, help_heading = "Real hosts")]
     allow_tune: bool,
+    /// Also serve a client that cannot connect to this machine (NAT, a firewall) and listens instead, as in `longfat test listen
+    /// -p PORT`: connect to it (repeatable)
+    #[arg(long, value_name = "CLIENT[:PORT]", value_delimiter = ',', value_parser = reverse_target, help_heading = "Clients")]
+    reverse_connect: Vec<ReverseTarget>,
     /// Maximum difference between client's and server's clocks
     #[arg(long, value_name = "TIME", value_parser = iperf3_values::time, help_heading = "Authentication")]
     time_skew_threshold: Option<Duration>,
@@ -304,7 +310,16 @@ impl ServeArgs {
             send_timeout: self.snd_timeout,
             pin: self.affinity.clone(),
             file: self.file.clone(),
+            reverse: self.reverse_connect.clone(),
         })
+    }
+}
+
+/// Parses the address of a client that listens.
+fn reverse_target(text: &str) -> Result<ReverseTarget, String> {
+    match text.parse()? {
+        Place::At(Address { host, port }) => Ok(ReverseTarget { host, port }),
+        other => Err(format!("\"{other}\" is no other machine's address")),
     }
 }
 

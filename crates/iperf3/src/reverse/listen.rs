@@ -5,7 +5,10 @@ use std::{
     io::{ErrorKind, Read, Write},
     net::{IpAddr, SocketAddr, UdpSocket},
     os::fd::AsFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -22,7 +25,7 @@ use crate::{
 /// The word that stands for a server which connects to this machine, where other servers have a name or address.
 pub const LISTEN: &str = "listen";
 /// How long to wait for a server that stands by.
-const STANDBY_TIMEOUT: Duration = Duration::from_secs(60);
+pub const STANDBY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time from a connection to its complete cookie.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of connections without a complete cookie; beyond it the oldest is closed.
@@ -83,8 +86,13 @@ impl ReverseListener {
     /// server stands by.
     ///
     /// # Errors
-    /// If no server connects in time.
-    pub fn open(&self, datagrams: bool, timeout: Duration) -> Result<Socket, Error> {
+    /// If no server connects in time, or `stop` is set.
+    pub(crate) fn open(
+        &self,
+        datagrams: bool,
+        timeout: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Socket, Error> {
         let kind = if datagrams { Kind::Udp } else { Kind::Tcp };
         let cookie = control::new_cookie()?;
         let mut state = self.state();
@@ -93,6 +101,9 @@ impl ReverseListener {
         let begin = Instant::now();
         let mut requested: Option<Instant> = None;
         loop {
+            if stop.load(Ordering::Acquire) {
+                return Err(Error::Interrupted);
+            }
             if state.standby.is_none() {
                 requested = None;
                 if begin.elapsed() >= STANDBY_TIMEOUT {
@@ -114,19 +125,20 @@ impl ReverseListener {
         }
     }
 
-    /// The address of the server that stands by; waits for one up to a minute.
+    /// The address of the server that stands by; waits up to `timeout` for one.
     ///
     /// # Errors
-    /// If none connects in time.
-    pub fn server(&self) -> Result<IpAddr, Error> {
+    /// If none connects in time, or `stop` is set.
+    pub fn server(&self, timeout: Duration, stop: &AtomicBool) -> Result<IpAddr, Error> {
         let mut state = self.state();
         let begin = Instant::now();
         loop {
             self.poll(&mut state, None, POLL_TIMEOUT)?;
             match &state.standby {
                 Some((_, peer)) => return Ok(peer.ip().to_canonical()),
-                None if begin.elapsed() >= STANDBY_TIMEOUT => {
-                    return Err(Error::NoReverseServer { port: self.at.port(), after: STANDBY_TIMEOUT });
+                None if stop.load(Ordering::Acquire) => return Err(Error::Interrupted),
+                None if begin.elapsed() >= timeout => {
+                    return Err(Error::NoReverseServer { port: self.at.port(), after: timeout });
                 }
                 None => {}
             }
@@ -243,6 +255,8 @@ mod tests {
 
     use super::*;
 
+    static STOP: AtomicBool = AtomicBool::new(false);
+
     fn stand_by(port: u16) -> TcpStream {
         let mut standby = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let mut cookie = [b'x'; COOKIE_BYTES];
@@ -263,7 +277,7 @@ mod tests {
         let listener = ReverseListener::bind(0).unwrap();
         let port = listener.at.port();
         std::thread::scope(|scope| {
-            let opened = scope.spawn(|| listener.open(false, Duration::from_secs(10)));
+            let opened = scope.spawn(|| listener.open(false, Duration::from_secs(10), &STOP));
             // One that sends nothing, and one with another cookie.
             let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
             let mut standby = stand_by(port);
@@ -288,7 +302,7 @@ mod tests {
         let listener = ReverseListener::bind(0).unwrap();
         let port = listener.at.port();
         std::thread::scope(|scope| {
-            let opened = scope.spawn(|| listener.open(true, Duration::from_secs(10)));
+            let opened = scope.spawn(|| listener.open(true, Duration::from_secs(10), &STOP));
             let mut first = stand_by(port);
             assert_eq!(requested(&mut first).0, b'U');
             drop(first);

@@ -14,7 +14,7 @@ mod listen;
 
 pub use dial::ReverseTarget;
 pub(crate) use dial::{Dialed, Outlet, stand_by};
-pub use listen::{LISTEN, ReverseListener, listener};
+pub use listen::{LISTEN, ReverseListener, STANDBY_TIMEOUT, listener};
 
 use crate::wire::COOKIE_BYTES;
 

@@ -14,19 +14,19 @@ use crate::wire::{COOKIE_BYTES, Cookie, State};
 
 /// An accepted connection.
 #[derive(Debug)]
-pub(super) struct Greeting {
-    pub(super) socket: Socket,
-    pub(super) peer: SocketAddr,
+pub(crate) struct Greeting {
+    pub(crate) socket: Socket,
+    pub(crate) peer: SocketAddr,
     /// Its index in the order of all connections, which determines the numbers of streams.
     pub(super) number: u64,
-    pub(super) since: Instant,
+    pub(crate) since: Instant,
     bytes: [u8; COOKIE_BYTES],
     have: usize,
 }
 
 /// The state of a greeting.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     /// Bytes are missing.
     Partial,
     /// It belongs to the test of this cookie.
@@ -39,12 +39,12 @@ pub(super) enum Progress {
 
 impl Greeting {
     /// For a non-blocking socket.
-    pub(super) fn new(socket: Socket, peer: SocketAddr, number: u64, since: Instant) -> Self {
+    pub(crate) fn new(socket: Socket, peer: SocketAddr, number: u64, since: Instant) -> Self {
         Greeting { socket, peer, number, since, bytes: [0; COOKIE_BYTES], have: 0 }
     }
 
     /// Reads the received bytes, but nothing after the cookie.
-    pub(super) fn read(&mut self) -> Progress {
+    pub(crate) fn read(&mut self) -> Progress {
         while self.have < COOKIE_BYTES {
             match (&self.socket).read(&mut self.bytes[self.have..]) {
                 Ok(0) => return Progress::Invalid,
@@ -61,7 +61,7 @@ impl Greeting {
         }
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }

@@ -45,16 +45,20 @@ pub(super) fn listen_beside(old: &Socket, options: &ServerOptions) -> Result<Soc
 }
 
 fn listen(at: SocketAddr, options: &ServerOptions, reuses_port: bool) -> Result<Socket, SystemError> {
-    let what = || format!("cannot listen at {at}");
     let alone = options.ip == Some(IpVersion::V6) || options.bind.is_some();
-    let socket = bound(at, Type::STREAM, alone, options.device.as_deref(), reuses_port)?;
+    listen_on(bound(at, Type::STREAM, alone, options.device.as_deref(), reuses_port)?, at)
+}
+
+/// Listens, without blocking, on a socket that is bound to `at`.
+pub(crate) fn listen_on(socket: Socket, at: SocketAddr) -> Result<Socket, SystemError> {
+    let what = || format!("cannot listen at {at}");
     socket.listen(BACKLOG).attempted(what)?;
     socket.set_nonblocking(true).attempted(what)?;
     Ok(socket)
 }
 
 /// Binds a socket with SO_REUSEADDR; an IPv6 socket also accepts IPv4, unless `only_v6`.
-pub(super) fn bound(
+pub(crate) fn bound(
     at: SocketAddr,
     kind: Type,
     only_v6: bool,

@@ -12,7 +12,8 @@ mod session;
 mod turn;
 mod udp_listener;
 
-pub(crate) use listener::Renewal;
+pub(crate) use greeting::{Greeting, Progress};
+pub(crate) use listener::{Renewal, bound, listen_on};
 pub use options::{ServerObserver, ServerOptions};
 pub use router::Server;
 pub(crate) use session::Arrival;

@@ -12,6 +12,7 @@ use units::BitRate;
 use crate::{
     Authority, Error, IpVersion, Observer, TokenGate,
     report::{Report, ServerOutput},
+    reverse::ReverseTarget,
 };
 
 /// Address, port and limits of a server.
@@ -58,6 +59,8 @@ pub struct ServerOptions {
     /// The file to which TCP tests in one direction write received data, or which they send
     /// ([`TestSpec::file`](crate::report::TestSpec::file)).
     pub file: Option<PathBuf>,
+    /// Clients that cannot connect to this server: it connects to them.
+    pub reverse: Vec<ReverseTarget>,
 }
 
 impl Default for ServerOptions {
@@ -82,6 +85,7 @@ impl Default for ServerOptions {
             send_timeout: None,
             pin: Vec::new(),
             file: None,
+            reverse: Vec::new(),
         }
     }
 }

@@ -16,7 +16,7 @@ use std::{
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc::TrySendError,
+        mpsc::{Receiver, TrySendError, channel},
     },
     thread::Scope,
     time::{Duration, Instant},
@@ -38,6 +38,7 @@ use super::{
 use crate::{
     Error,
     report::Report,
+    reverse::{self, Dialed, Outlet},
     service::Service,
     wire::{Cookie, QueueNotice},
 };
@@ -105,8 +106,20 @@ impl Server {
     pub fn run(&self, stop: &AtomicBool, observer: &dyn ServerObserver) -> Result<(), Error> {
         let (wake, ended) = std::io::pipe().attempted(|| "cannot create a pipe".into())?;
         let served = AtomicUsize::new(0);
-        let renewal = Renewal::new(ended.try_clone().attempted(|| "cannot duplicate a pipe".into())?);
+        let duplicate = || ended.try_clone().attempted(|| "cannot duplicate a pipe".into());
+        let renewal = Renewal::new(duplicate()?);
+        let dialed_wake = duplicate()?;
+        let over = AtomicBool::new(false);
+        let stopped = || over.load(Ordering::Acquire) || stop.load(Ordering::Acquire);
         std::thread::scope(|scope| {
+            let (sender, dialed) = channel();
+            for target in &self.options.reverse {
+                let outlet = Outlet { dialed: sender.clone(), wake: &dialed_wake };
+                let (options, stopped) = (&self.options, &stopped);
+                scope.spawn(move || {
+                    reverse::stand_by(target, options, stopped, &|text| observer.note(text), &outlet);
+                });
+            }
             let mut router = Router {
                 server: self,
                 listener: self.listener.lock().unwrap_or_else(PoisonError::into_inner),
@@ -116,6 +129,7 @@ impl Server {
                 wake,
                 ended,
                 served: &served,
+                dialed,
                 greetings: VecDeque::new(),
                 admissions: Vec::new(),
                 waiting: VecDeque::new(),
@@ -128,6 +142,7 @@ impl Server {
                 accept_after: Instant::now(),
             };
             let ran = router.run(scope);
+            over.store(true, Ordering::Release);
             // Clients whose test has not begun are dropped.
             for session in router.sessions.iter().filter(|session| session.is_set_up()) {
                 session.turn.set(Stage::Revoked);
@@ -163,6 +178,8 @@ struct Router<'scope, 'env> {
     wake: PipeReader,
     ended: PipeWriter,
     served: &'env AtomicUsize,
+    /// Reverse connections, which this server has opened.
+    dialed: Receiver<Dialed>,
     greetings: VecDeque<Greeting>,
     admissions: Vec<Admission>,
     waiting: VecDeque<Waiting<'env>>,
@@ -223,6 +240,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
             // Does not block, because the pipe is readable. The sessions themselves have the state.
             self.wake.read(&mut [0; 256]).map(drop).attempted(|| "cannot read from a pipe".into())?;
         }
+        self.take_dialed();
         self.check_waiting(waiting);
         self.read_admissions(admissions);
         self.read_greetings(greetings);
@@ -253,16 +271,9 @@ impl<'scope, 'env> Router<'scope, 'env> {
             match self.listener.accept() {
                 Ok((socket, peer)) => {
                     let Some(peer) = peer.as_socket() else { continue };
-                    if socket.set_nonblocking(true).is_err() {
-                        continue;
+                    if socket.set_nonblocking(true).is_ok() {
+                        self.greet(socket, peer);
                     }
-                    self.connections += 1;
-                    if self.greetings.len() >= GREETINGS_MAX {
-                        let keys: Vec<IpAddr> = self.greetings.iter().map(|g| share_key(g.peer)).collect();
-                        let index = largest_share(&keys, 0, false).unwrap_or(0);
-                        drop(self.greetings.remove(index));
-                    }
-                    self.greetings.push_back(Greeting::new(socket, peer, self.connections, Instant::now()));
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
@@ -272,6 +283,28 @@ impl<'scope, 'env> Router<'scope, 'env> {
                     self.accept_after = Instant::now() + ACCEPT_PAUSE;
                     return;
                 }
+            }
+        }
+    }
+
+    /// Expects the cookie of a new connection.
+    fn greet(&mut self, socket: Socket, peer: SocketAddr) {
+        self.connections += 1;
+        if self.greetings.len() >= GREETINGS_MAX {
+            let keys: Vec<IpAddr> = self.greetings.iter().map(|g| share_key(g.peer)).collect();
+            let index = largest_share(&keys, 0, false).unwrap_or(0);
+            drop(self.greetings.remove(index));
+        }
+        self.greetings.push_back(Greeting::new(socket, peer, self.connections, Instant::now()));
+    }
+
+    /// Handles the reverse connections that have been opened, as if the client had opened them.
+    fn take_dialed(&mut self) {
+        while let Ok(Dialed { socket, peer, is_datagrams }) = self.dialed.try_recv() {
+            if is_datagrams {
+                self.add_datagram_stream(peer, |_| Ok(socket));
+            } else {
+                self.greet(socket, peer);
             }
         }
     }
@@ -318,17 +351,28 @@ impl<'scope, 'env> Router<'scope, 'env> {
                 }
                 continue;
             }
-            let waits = |session: &&SessionHandle<'_>| {
-                session.peer == peer.ip() && session.expects_datagrams.load(Ordering::Acquire)
-            };
-            let Some(session) = self.sessions.iter_mut().find(|session| waits(&&**session)) else { continue };
-            session.progress = Instant::now();
-            self.connections += 1;
-            match self.server.udp_listener.stream(peer, self.server.options.device.as_deref()) {
-                // The channel has space for all streams that a client may open.
-                Ok(socket) => drop(session.arrivals.try_send(Arrival { number: self.connections, socket })),
-                Err(error) => self.observer.note(&error.to_string()),
-            }
+            self.add_datagram_stream(peer, |server| {
+                server.udp_listener.stream(peer, server.options.device.as_deref())
+            });
+        }
+    }
+
+    /// Passes a UDP socket to the oldest test that waits for one from this address.
+    fn add_datagram_stream(
+        &mut self,
+        peer: SocketAddr,
+        open: impl FnOnce(&Server) -> Result<Socket, traffic::Error>,
+    ) {
+        let waits = |session: &&mut SessionHandle<'_>| {
+            session.peer == peer.ip() && session.expects_datagrams.load(Ordering::Acquire)
+        };
+        let Some(session) = self.sessions.iter_mut().find(waits) else { return };
+        session.progress = Instant::now();
+        self.connections += 1;
+        match open(self.server) {
+            // The channel has space for all streams that a client may open.
+            Ok(socket) => drop(session.arrivals.try_send(Arrival { number: self.connections, socket })),
+            Err(error) => self.observer.note(&error.to_string()),
         }
     }
 

@@ -12,7 +12,10 @@ mod series;
 use std::{net::IpAddr, time::Duration};
 
 use diagnosis::{Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpResult};
-use iperf3::report::{Amount, Interval, Protocol};
+use iperf3::{
+    report::{Amount, Interval, Protocol},
+    reverse::{LISTEN, STANDBY_TIMEOUT},
+};
 use probe::AvailableBandwidthResult;
 use units::{BitRate, Time};
 
@@ -49,9 +52,15 @@ impl<'a> MeasuredPath<'a> {
     /// The path to the peer of `tests`.
     ///
     /// # Errors
-    /// If the peer's name resolves to no address.
+    /// If the peer's name resolves to no address, or no server connects to this machine.
     pub fn new(tests: TestSeries<'a>) -> Result<Self, Error> {
-        let address = echoes::address(&tests.peer.host)?;
+        let Peer { host, port, .. } = &tests.peer;
+        let address = match host.as_str() {
+            LISTEN => iperf3::reverse::listener(*port)
+                .and_then(|listener| listener.server(STANDBY_TIMEOUT, &tests.stop))
+                .map_err(|source| Error::Test { host: host.clone(), source })?,
+            name => echoes::address(name)?,
+        };
         Ok(MeasuredPath { tests, address, device_mtu: diagnosed::DEFAULT_DEVICE_MTU })
     }
 }

@@ -11,6 +11,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use diagnosis::{Datagrams, Ranking};
+use iperf3::reverse::LISTEN;
 use measurement::path::{Diagnosis, DiagnosisRequest, MeasuredPath, Peer, TestSeries, diagnose, plan};
 use schema::FlowSummary;
 use serde_json::{Value, json};
@@ -26,7 +27,8 @@ const SCHEMA: &str = "longfat.diagnosis/1";
 /// The path to diagnose, and how.
 #[derive(Debug, Args)]
 pub struct DiagnoseArgs {
-    /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs
+    /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs; `listen` if only that end can open
+    /// connections (`longfat serve --reverse-connect` there)
     host: String,
     /// The server's port
     #[arg(short, long, default_value_t = 5201)]
@@ -91,8 +93,8 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
         rate: args.rate,
         max_rate: args.max_rate,
         datagrams: !args.no_datagrams,
-        // A probe session has no authentication.
-        probes: !args.identity.is_given(&args.host)?,
+        // A probe session has no authentication and no reverse connections.
+        probes: !args.identity.is_given(&args.host)? && args.host != LISTEN,
         time: Time(u64::try_from(args.time.as_nanos()).unwrap_or(u64::MAX)),
         congestion: args.congestion.clone(),
     };

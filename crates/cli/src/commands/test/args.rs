@@ -32,7 +32,8 @@ const DEFAULT_MAX_TIME: Duration = Duration::from_secs(120);
 /// Options of `test`.
 #[derive(Debug, Args)]
 pub struct TestArgs {
-    /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs
+    /// The other end: a name or an address where `longfat serve` or `iperf3 -s` runs; `listen` if only that end can open
+    /// connections (`longfat serve --reverse-connect` there)
     host: String,
     /// The server's port [default: 5201, or 5001 with --iperf2]
     #[arg(short, long)]

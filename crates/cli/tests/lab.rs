@@ -98,6 +98,47 @@ fn the_rtt_of_the_first_ping_includes_arp() {
 }
 
 #[test]
+fn fixed_neighbours_need_no_address_resolution() {
+    let _slot = acquire_lab_slot();
+    let ipv4 = bundled_scenario("lab8-ping.toml");
+    let place = TestDir::new(&ipv4);
+    // Behind a router, over IPv6.
+    let routed = r#"
+        duration = "3s"
+        fixed_neighbours = true
+        [hosts.h1]
+        address = "fd00:1::1/64"
+        gateway = "fd00:1::9"
+        [hosts.h2]
+        address = "fd00:2::1/64"
+        gateway = "fd00:2::9"
+        [routers.r1]
+        interfaces = { eth0 = "fd00:1::9/64", eth1 = "fd00:2::9/64" }
+        [[links]]
+        ends = ["h1", "r1"]
+        forward = { rate = "100mbit", delay = "20ms" }
+        [[links]]
+        ends = ["r1", "h2"]
+        both = { rate = "100mbit" }
+        [[flows]]
+        name = "ping"
+        kind = "ping"
+        from = "h1"
+        to = "h2"
+    "#;
+    std::fs::write(place.path("fixed.toml"), format!("fixed_neighbours = true\n{ipv4}")).unwrap();
+    std::fs::write(place.path("routed.toml"), routed).unwrap();
+    for file in ["fixed.toml", "routed.toml"] {
+        for engine in ["model", "sim", "lab"] {
+            let run = place.run(&["run", file, "--engine", engine, "--json"]).parsed();
+            let flow = &run["runs"][0]["flows"][0];
+            let first = flow["first_rtt_us"].as_f64().unwrap();
+            assert!((20_000.0..36_000.0).contains(&first), "{file} {engine}: {flow}");
+        }
+    }
+}
+
+#[test]
 fn the_summary_has_the_documented_fields() {
     let _slot = acquire_lab_slot();
     let place = TestDir::new(SMALL);

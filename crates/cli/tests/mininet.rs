@@ -66,6 +66,7 @@ fn topologies_of_all_styles_are_imported() {
 
     let (direct, notes) = imported(&place, "direct.py", &[]);
     assert_eq!(direct["hosts"]["h1"]["address"].as_str(), Some("10.0.0.12/24"));
+    assert_eq!((direct["fixed_neighbours"].as_bool(), single.get("fixed_neighbours")), (Some(true), None));
     assert!(notes.contains("controller not imported") && notes.contains("RuntimeError: later"), "{notes}");
 }
 

@@ -62,6 +62,7 @@ fn scenario(spec: PipeSpec) -> Scenario {
         seed: 1,
         repeat: 1,
         sysctl: None,
+        fixed_neighbours: false,
         hosts: vec![host("h1", "10.0.0.1/31", "10.0.0.0"), host("h2", "10.0.0.2/31", "10.0.0.3")],
         switches: vec!["s1".into()],
         routers: vec![Router {

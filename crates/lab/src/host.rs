@@ -8,6 +8,7 @@ use scenario::Host as HostSpec;
 use crate::{
     Error,
     error::Attempted,
+    frame::mac,
     namespace::Namespace,
     netlink::Netlink,
     port::{Backend, Port, PortSetup},
@@ -93,6 +94,25 @@ impl Host {
         let (name, address) = (spec.name.clone(), spec.address());
         let has_tx_queue = spec.nic.tx_queue.is_some() && backend == Backend::Tap;
         Ok((Host { name, address, devices, namespace, has_tx_queue }, ports))
+    }
+
+    /// Makes all `stations` in the networks of the host's devices known to it.
+    pub(crate) fn fix_neighbours(&self, spec: &HostSpec, stations: &[(IpAddr, usize)]) -> Result<(), Error> {
+        self.namespace.run(|| {
+            let what = || format!("set the neighbours of {}", spec.name);
+            let netlink = Netlink::open().attempted(what)?;
+            for (device, interface) in self.devices.iter().zip(&spec.interfaces) {
+                let index = netlink.link(device).attempted(what)?.header.index;
+                let own = |address: &IpAddr| interface.addresses.iter().any(|cidr| cidr.address == *address);
+                for (address, station) in stations {
+                    let is_near = interface.addresses.iter().any(|cidr| cidr.contains(*address));
+                    if is_near && !own(address) {
+                        netlink.add_neighbour(index, *address, mac(*station)).attempted(what)?;
+                    }
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Packets dropped by the host's devices so far.

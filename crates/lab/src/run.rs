@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -355,6 +356,13 @@ impl Lab {
             lab.hosts.push(host);
             lab.ports.extend(ports);
         }
+        if scenario.fixed_neighbours {
+            let stations = station_addresses(scenario);
+            lab.hosts
+                .iter()
+                .zip(&scenario.hosts)
+                .try_for_each(|(host, spec)| host.fix_neighbours(spec, &stations))?;
+        }
         Ok(lab)
     }
 
@@ -371,6 +379,21 @@ impl Lab {
     fn transmitted(&self) -> Result<BTreeMap<String, TxCounters>, Error> {
         self.hosts.iter().map(|host| Ok((host.name.clone(), host.transmitted()?))).collect()
     }
+}
+
+/// The addresses of all interfaces, with the station of each: hosts' before routers', in the order of the file.
+fn station_addresses(scenario: &Scenario) -> Vec<(IpAddr, usize)> {
+    let of_hosts = scenario.hosts.iter().map(|host| (&host.name, &host.interfaces));
+    let of_routers = scenario.routers.iter().map(|router| (&router.name, &router.interfaces));
+    let mut first = 0;
+    let mut addresses = Vec::new();
+    for (name, interfaces) in of_hosts.chain(of_routers) {
+        for (link, interface) in interfaces.iter().enumerate() {
+            addresses.extend(interface.addresses.iter().map(|cidr| (cidr.address, first + link)));
+        }
+        first += scenario.link_count(name);
+    }
+    addresses
 }
 
 fn flow_end(flow: &Flow) -> FlowTotals {

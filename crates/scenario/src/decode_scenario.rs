@@ -25,6 +25,7 @@ pub(crate) const TOP: Keys = Keys {
         "seed",
         "repeat",
         "sysctl",
+        "fixed_neighbours",
         "hosts",
         "switches",
         "routers",
@@ -57,6 +58,7 @@ pub(crate) fn decode_scenario(name: &str, root: &Table, files: &Files, problems:
     let seed = top.integer("seed", 0..=u64::MAX, "").unwrap_or(1);
     let repeat = top.integer("repeat", 1..=1000, "").unwrap_or(1) as u32;
     let sysctl = sysctl_defaults(&mut top);
+    let fixed_neighbours = top.boolean("fixed_neighbours").unwrap_or(false);
     let captures = top.texts("capture").into_iter().map(|(name, _)| name.to_owned()).collect();
     let links = decode_links(root, files, problems);
     Scenario {
@@ -67,6 +69,7 @@ pub(crate) fn decode_scenario(name: &str, root: &Table, files: &Files, problems:
         seed,
         repeat,
         sysctl,
+        fixed_neighbours,
         hosts: decode_hosts(root, &links, problems),
         switches: decode_switches(root, problems),
         routers: decode_routers(root, &links, problems),

@@ -90,6 +90,7 @@ pub const FEATURES: &[Feature] = &[
     full("a scenario", "seed"),
     full("a scenario", "repeat"),
     full("a scenario", "sysctl"),
+    full("a scenario", "fixed_neighbours"),
     full("a scenario", "hosts"),
     full("a scenario", "switches"),
     full("a scenario", "routers"),

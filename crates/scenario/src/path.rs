@@ -266,6 +266,7 @@ mod tests {
             seed: 1,
             repeat: 1,
             sysctl: None,
+            fixed_neighbours: false,
             hosts: hosts.iter().enumerate().map(host).collect(),
             switches: switches.iter().map(|s| (*s).to_owned()).collect(),
             links: links.iter().map(link).collect(),

@@ -29,6 +29,9 @@ impl Scenario {
         put(&mut out, "seed", self.seed);
         put(&mut out, "repeat", self.repeat);
         put_some(&mut out, "sysctl", self.sysctl.map(|of| quote(sysctl_defaults(of))));
+        if self.fixed_neighbours {
+            put(&mut out, "fixed_neighbours", true);
+        }
         if !self.captures.is_empty() {
             let names: Vec<String> = self.captures.iter().map(quote).collect();
             put(&mut out, "capture", format!("[{}]", names.join(", ")));

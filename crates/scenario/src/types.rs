@@ -28,6 +28,8 @@ pub struct Scenario {
     pub repeat: u32,
     /// Whose sysctls hosts have where the file states none; `None` leaves it to the run.
     pub sysctl: Option<SysctlDefaults>,
+    /// Hosts know the Ethernet addresses of their neighbours from the beginning, and need no ARP and no neighbour discovery.
+    pub fixed_neighbours: bool,
     /// The hosts, in the order of the file.
     pub hosts: Vec<Host>,
     /// The switches' names, in the file's order.

@@ -99,7 +99,14 @@ impl<'a> Engine<'a> {
         };
         let path_mtus = PathMtus::new(flows.iter().flat_map(paths).collect());
         let processing = HostProcessing::new(scenario, defaults, &stations);
-        let parts = LinkLayerParts { network, transmit_queues, stations: &stations, processing, path_mtus };
+        let parts = LinkLayerParts {
+            network,
+            transmit_queues,
+            stations: &stations,
+            processing,
+            path_mtus,
+            fixed_neighbours: scenario.fixed_neighbours,
+        };
         let links = LinkLayer::new(parts, defaults, scenario.seed);
         Ok(Engine { scenario, defaults, controllers, links, flows, timers, now: Time(0), traced: Vec::new() })
     }

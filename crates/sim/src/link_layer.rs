@@ -148,12 +148,14 @@ pub(crate) struct LinkLayerParts<'a> {
     pub(crate) stations: &'a [Station],
     pub(crate) processing: Option<HostProcessing>,
     pub(crate) path_mtus: PathMtus,
+    pub(crate) fixed_neighbours: bool,
 }
 
 impl LinkLayer {
     pub(crate) fn new(parts: LinkLayerParts<'_>, defaults: &HostDefaults, seed: u64) -> Self {
-        let LinkLayerParts { network, transmit_queues, stations, processing, path_mtus } = parts;
-        let neighbours = NeighbourTables::new(network.stations() as usize);
+        let LinkLayerParts { network, transmit_queues, stations, processing, path_mtus, fixed_neighbours } =
+            parts;
+        let neighbours = NeighbourTables::new(network.stations() as usize, fixed_neighbours);
         let router = |station: &Station| match station.node {
             Node::Router(router) => Some((station.out, router)),
             _ => None,

@@ -21,6 +21,8 @@ pub(crate) struct NeighbourTables {
     /// The resolved neighbours of each station, sorted.
     resolved: Vec<Vec<u32>>,
     pending: Vec<Resolution>,
+    /// Every neighbour is known from the beginning.
+    is_fixed: bool,
 }
 
 /// A resolution in progress.
@@ -34,15 +36,15 @@ struct Resolution {
 }
 
 impl NeighbourTables {
-    /// Empty tables of this many stations.
-    pub(crate) fn new(stations: usize) -> Self {
-        NeighbourTables { resolved: vec![Vec::new(); stations], pending: Vec::new() }
+    /// Tables of this many stations, empty or `is_fixed`.
+    pub(crate) fn new(stations: usize, is_fixed: bool) -> Self {
+        NeighbourTables { resolved: vec![Vec::new(); stations], pending: Vec::new(), is_fixed }
     }
 
     /// True if packets to the neighbour may leave at once.
     #[inline]
     pub(crate) fn is_resolved(&self, station: u32, neighbour: u32) -> bool {
-        self.resolved[station as usize].binary_search(&neighbour).is_ok()
+        self.is_fixed || self.resolved[station as usize].binary_search(&neighbour).is_ok()
     }
 
     /// Holds a packet until its neighbour is resolved. True if a request must be sent now.

@@ -243,13 +243,14 @@ fn predict_flow(scenario: &Scenario, flow: &FlowSpec, kernel: KernelVersion) -> 
             let hosts_s = if path.rtt > path.propagation { 0.0 } else { HOST_TIME_S };
             let rtt_us = (path.rtt.as_secs_f64() + hosts_s) * 1e6;
             // The first echo waits for an address resolution of one round trip.
-            let first = 2.0 * rtt_us;
+            let resolutions = if scenario.fixed_neighbours { 0.0 } else { 1.0 };
+            let first = (1.0 + resolutions) * rtt_us;
             // One value of 2 and n - 1 of 1 have the mean 1 + 1/n and the deviation sqrt(n - 1) / n.
             let echoes = ping.count.map(f64::from);
             FlowSummary {
                 min_rtt_us: Some(rtt_us),
-                mean_rtt_us: echoes.map(|n| rtt_us * (1.0 + 1.0 / n)),
-                mdev_rtt_us: echoes.map(|n| rtt_us * (n - 1.0).sqrt() / n),
+                mean_rtt_us: echoes.map(|n| rtt_us * (1.0 + resolutions / n)),
+                mdev_rtt_us: echoes.map(|n| rtt_us * resolutions * (n - 1.0).sqrt() / n),
                 median_rtt_us: Some(rtt_us),
                 max_rtt_us: Some(first),
                 first_rtt_us: Some(first),

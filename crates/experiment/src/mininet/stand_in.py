@@ -388,10 +388,10 @@ class Process(object):
 
 class Mininet(object):
     def __init__(self, topo=None, switch=OVSSwitch, host=Host, controller=Controller, link=Link, intf=Intf, build=True,
-                 ipBase="10.0.0.0/8", **params):
+                 ipBase="10.0.0.0/8", autoStaticArp=False, **params):
         self.topo, self.switch, self.host, self.link, self.ipBase = topo, switch, host, link, ipBase
         self.intf, self.nodes_by_name, self.links, self.hosts, self.switches, self.controllers = intf, {}, [], [], [], []
-        self.nextIP, self.finished = 1, False
+        self.nextIP, self.finished, self.static_arp = 1, False, bool(autoStaticArp)
         self.nameToNode = self.nodes_by_name
         nets.append(self)
         if topo is not None and build:
@@ -410,6 +410,9 @@ class Mininet(object):
             self.addSwitch(name, **opts)
         for a, b, opts in topo.links(withInfo=True):
             self.addLink(a, b, **opts)
+
+    def staticArp(self):
+        self.static_arp = True
 
     def buildFromTopo(self, topo=None):
         self.topo = topo or self.topo
@@ -750,7 +753,7 @@ def document(net):
         note("%s forwards packets: imported as a router" % router.name)
     return {
         "version": "2",
-        "application": {"ipBase": net.ipBase},
+        "application": {"ipBase": net.ipBase, "staticArp": "1" if net.static_arp else ""},
         "controllers": [{"opts": {"hostname": c.name}} for c in net.controllers],
         "hosts": [host_of(h, i) for i, h in enumerate(hosts, 1)],
         "switches": [switch_of(s, i) for i, s in enumerate(net.switches, 1)]

@@ -252,6 +252,12 @@ pub fn note_application(root: &JsonNode, notes: &mut Vec<String>) -> Result<(), 
     Ok(())
 }
 
+/// Whether hosts have static ARP entries. Only the stand-in for Mininet's modules writes this key.
+pub fn has_static_arp(root: &JsonNode) -> Result<bool, ImportError> {
+    let Some(application) = root.field("application")? else { return Ok(false) };
+    Ok(application.some_text("staticArp")?.is_some())
+}
+
 /// Removes nodes without links, which are not part of the network.
 pub fn remove_unlinked(nodes: &mut Vec<MnNode>, links: &[MnLink], notes: &mut Vec<String>) {
     nodes.retain(|node| {

@@ -14,9 +14,12 @@ use crate::{
 };
 
 /// The text of the scenario file.
-pub fn write(name: &str, nodes: &[MnNode], links: &[MnLink]) -> String {
+pub fn write(name: &str, static_arp: bool, nodes: &[MnNode], links: &[MnLink]) -> String {
     let mut out = String::from("# Imported from MiniEdit. Add [[flows]] and a duration to run it.\n\n");
     let _ = writeln!(out, "title = {}", quote(name));
+    if static_arp {
+        out.push_str("fixed_neighbours = true\n");
+    }
     let of = |role| nodes.iter().filter(move |n| n.role == role);
     of(Role::Host).for_each(|host| write_host(&mut out, host));
     let switches: Vec<String> = of(Role::Switch).map(|s| quote(&s.name)).collect();

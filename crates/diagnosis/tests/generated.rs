@@ -14,6 +14,8 @@ use crate::{
     virtual_path::{MAX_MEASUREMENTS, VirtualPath},
 };
 
+/// Maximum number of simultaneous faults.
+const MAX_FAULTS: usize = 3;
 const TEST: Time = Time::from_secs(10);
 /// Number of tests over which TCP's goodput is averaged.
 const TESTS: u64 = 3;
@@ -330,7 +332,7 @@ fn limits_that_hide_each_other_are_named_together() {
 #[test]
 fn generated_cases_are_diagnosed() {
     let (count, first) = (number("LONGFAT_CASES", 40), number("LONGFAT_FIRST_CASE", 20_001));
-    let cases = (0..3).flat_map(|faults| (first..first + count).map(move |seed| Case::drawn(seed, faults)));
+    let cases = (0..=MAX_FAULTS).flat_map(|faults| (first..first + count).map(move |seed| Case::drawn(seed, faults)));
     let done = score_all(cases.collect());
     for scored in done.iter().filter(|scored| scored.score != Score::RightFirst) {
         println!("{}", scored.line);
@@ -340,7 +342,7 @@ fn generated_cases_are_diagnosed() {
         println!("gain {:.1} for {:.1}: {}", gains.promised / 1e6, gains.true_one / 1e6, scored.line);
     }
     println!("{}", table(&done));
-    for faults in 1..3 {
+    for faults in 1..=MAX_FAULTS {
         println!("{}", Promises::of(&done, faults));
     }
     let share = |faults: usize, score: Score| {

@@ -234,7 +234,7 @@ fn table(done: &[Scored]) -> String {
         }
     }
     let mut text = String::from(
-        "| faults | cases | right first | in doubt | in the list | wrong |\n|---|---|---|---|---|---|\n",
+        "| faults | cases | right first | inconclusive | in the list | wrong |\n|---|---|---|---|---|---|\n",
     );
     for ((count, name), scores) in rows {
         let name = match (count, name.as_str()) {
@@ -332,7 +332,8 @@ fn limits_that_hide_each_other_are_named_together() {
 #[test]
 fn generated_cases_are_diagnosed() {
     let (count, first) = (number("LONGFAT_CASES", 40), number("LONGFAT_FIRST_CASE", 20_001));
-    let cases = (0..=MAX_FAULTS).flat_map(|faults| (first..first + count).map(move |seed| Case::drawn(seed, faults)));
+    let cases =
+        (0..=MAX_FAULTS).flat_map(|faults| (first..first + count).map(move |seed| Case::drawn(seed, faults)));
     let done = score_all(cases.collect());
     for scored in done.iter().filter(|scored| scored.score != Score::RightFirst) {
         println!("{}", scored.line);
@@ -352,8 +353,10 @@ fn generated_cases_are_diagnosed() {
     assert_eq!(share(0, Score::RightFirst), 1.0, "a path without a fault is healthy");
     assert!(share(1, Score::RightFirst) >= 0.9, "one fault: {}", share(1, Score::RightFirst));
     assert!(share(2, Score::RightFirst) >= 0.75, "two faults: {}", share(2, Score::RightFirst));
-    assert!(share(1, Score::Wrong) <= 0.03 && share(2, Score::Wrong) <= 0.08, "wrong");
+    assert!(share(3, Score::RightFirst) >= 0.65, "three faults: {}", share(3, Score::RightFirst));
+    let wrong = [1, 2, 3].map(|faults| share(faults, Score::Wrong));
+    assert!(wrong[0] <= 0.03 && wrong[1] <= 0.08 && wrong[2] <= 0.1, "wrong: {wrong:?}");
     let promises = [1, 2].map(|faults| Promises::of(&done, faults).right_share());
-    // One of 30 predictions is 3 %. In the 300 cases of docs/diagnose.md, 82 % are right.
+    // One of 30 predictions is 3 %. In the 300 cases of docs/diagnose.md, 85 % are right.
     assert!(promises[0] >= 0.9 && promises[1] >= 0.6, "gains: {promises:?}");
 }

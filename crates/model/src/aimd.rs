@@ -60,7 +60,7 @@ pub fn regain_time(rule: Aimd, rate: BitRate, rtt: Time, mss: u32) -> f64 {
 ///
 /// Source: RFC 9438, equation 2. Independent of the round-trip time except through the window.
 pub fn cubic_recovery_time(window_segs: f64) -> f64 {
-    (window_segs * (1.0 - CUBIC_BETA) / CUBIC_C).cbrt()
+    libm::cbrt(window_segs * (1.0 - CUBIC_BETA) / CUBIC_C)
 }
 
 /// Link utilization of the sawtooth with a bottleneck queue of `queue_bdp` BDPs.
@@ -90,7 +90,7 @@ pub fn cubic_utilization(queue_bdp: f64) -> f64 {
         return 1.0;
     }
     // The share of K that remains when the window reaches one BDP.
-    let remaining = (queue_bdp / lost).cbrt();
+    let remaining = libm::cbrt(queue_bdp / lost);
     1.0 - (lost / 4.0 * (1.0 - remaining.powi(4)) - queue_bdp * (1.0 - remaining))
 }
 

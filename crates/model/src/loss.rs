@@ -20,12 +20,12 @@ pub fn reno_window_segs(loss: f64, segments_per_ack: f64) -> f64 {
 ///
 /// (C (3 + beta) / (4 (1 - beta)))^(1/4) (RTT / p)^(3/4) with RTT in seconds, at least Reno's.
 pub fn cubic_window_segs(loss: f64, rtt: Time) -> f64 {
-    (cubic_factor() * (rtt.as_secs_f64() / loss).powf(0.75)).max(reno_window_segs(loss, 1.0))
+    (cubic_factor() * libm::pow(rtt.as_secs_f64() / loss, 0.75)).max(reno_window_segs(loss, 1.0))
 }
 
 /// (C (3 + beta) / (4 (1 - beta)))^(1/4) = 1.054.
 fn cubic_factor() -> f64 {
-    (CUBIC_C * (3.0 + CUBIC_BETA) / (4.0 * (1.0 - CUBIC_BETA))).powf(0.25)
+    libm::pow(CUBIC_C * (3.0 + CUBIC_BETA) / (4.0 * (1.0 - CUBIC_BETA)), 0.25)
 }
 
 /// The loss rate at which Reno's mean window is `window_segs`: the largest loss rate that keeps such a path
@@ -36,7 +36,7 @@ pub fn loss_for_reno(window_segs: f64) -> f64 {
 
 /// The loss rate at which CUBIC's mean window is `window_segs`.
 pub fn loss_for_cubic(window_segs: f64, rtt: Time) -> f64 {
-    let cubic = rtt.as_secs_f64() * (cubic_factor() / window_segs).powf(4.0 / 3.0);
+    let cubic = rtt.as_secs_f64() * libm::pow(cubic_factor() / window_segs, 4.0 / 3.0);
     cubic.max(loss_for_reno(window_segs)).min(1.0)
 }
 
@@ -91,7 +91,7 @@ pub fn pftk_bps(
 fn timeout_share(p: f64, w: f64) -> f64 {
     let q = 1.0 - p;
     let three = 1.0 - q.powi(3);
-    let share = three * (1.0 + q.powi(3) * (1.0 - q.powf(w - 3.0))) / (1.0 - q.powf(w));
+    let share = three * (1.0 + q.powi(3) * (1.0 - libm::pow(q, w - 3.0))) / (1.0 - libm::pow(q, w));
     share.clamp(0.0, 1.0)
 }
 

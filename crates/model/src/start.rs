@@ -32,7 +32,7 @@ impl SlowStart {
 
     /// Round trips of doubling, with a fraction for the last; 0 if the first flight suffices.
     pub fn rounds(&self) -> f64 {
-        (self.window_bytes / self.initial_bytes).log2().max(0.0)
+        libm::log2(self.window_bytes / self.initial_bytes).max(0.0)
     }
 
     /// Seconds of doubling.
@@ -65,7 +65,7 @@ impl SlowStart {
         let doubled = self.doubling_bytes(self.rounds());
         if bytes < doubled {
             // Inverse of `doubling_bytes`.
-            let rounds = (bytes / self.initial_bytes + 1.0).log2();
+            let rounds = libm::log2(bytes / self.initial_bytes + 1.0);
             return Some((1.5 + rounds) * self.rtt_s);
         }
         (bytes_per_s > 0.0).then(|| self.settled_s() + (bytes - doubled) / bytes_per_s)

@@ -179,7 +179,9 @@ impl UdpmonGrid {
     /// The time for the largest packet, ns, from the trains so far.
     fn largest_ns(&self) -> Option<f64> {
         let packets: Vec<ReceivedPacket> = self.trains.last()?.observation.received().collect();
-        received_spacing(&packets, self.resolution_ns()).map(|spacing| spacing.ns)
+        // The second half, because a token bucket may have let the first pass.
+        let half = received_spacing(&packets[packets.len() / 2..], self.resolution_ns());
+        half.or(received_spacing(&packets, self.resolution_ns())).map(|spacing| spacing.ns)
     }
 
     fn cell(&self, spacing: usize, size: usize, spacing_us: f64) -> GridCell {
@@ -399,7 +401,8 @@ impl Method for UdpmonGrid {
                 }
             }
         }
-        if self.is_shared(&bottleneck) {
+        // A token bucket has the same effect on the beginnings of trains.
+        if !is_uneven && self.is_shared(&bottleneck) {
             warnings.push("other traffic shares the bottleneck, which lengthens the spacings".into());
         }
         let host_drops: u64 = cells.iter().map(|cell| cell.host_drops).sum();

@@ -69,8 +69,11 @@ impl<M: Method> Method for Noisy<M> {
 }
 
 fn grid(link: PipeSpec, cross: CrossTraffic, access: BitRate, seed: u64) -> GridResult {
+    // Trains of some milliseconds, whatever the rate.
+    let rate = link.rate.mean().map_or(0, |rate| rate.0);
+    let plan = UdpmonPlan { packets: 400.max(rate as usize / 500_000), ..plan() };
     let mut path = VirtualPath::new(link, access, cross, MAX_RATE, seed);
-    let method = UdpmonGrid::new(plan(), limits(20_000.0));
+    let method = UdpmonGrid::new(plan, limits(20_000.0));
     path.run(&mut Noisy { method, draws: Draws::new(seed, 9) })
 }
 

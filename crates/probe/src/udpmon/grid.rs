@@ -30,8 +30,8 @@ use crate::{
 /// A train keeps the bottleneck busy if it was sent with less than this share of the spacing with which it
 /// arrived.
 const SATURATED: f64 = 0.9;
-/// If the second half of a train arrives with a spacing that differs by more than this from that of the whole,
-/// the first half does not count: a token bucket has let its beginning pass.
+/// If the second halves of trains of most sizes arrive with a spacing that is longer by more than this than that
+/// of the whole, the first halves do not count: a token bucket has let them pass.
 const UNEVEN: f64 = 0.05;
 /// Minimum error of a spacing, relative: what pauses and batches of hosts leave in the lower quartile.
 const MIN_RELATIVE_ERROR: f64 = 0.002;
@@ -236,43 +236,33 @@ impl UdpmonGrid {
         received_spacing(&train.received().collect::<Vec<_>>(), self.resolution_ns())
     }
 
-    /// The spacing with which packets of a size leave the bottleneck, and whether the beginnings of trains
-    /// arrived at another spacing. `None` if fewer than two trains kept the bottleneck busy.
-    fn bottleneck_spacing(&self, size: usize) -> Option<(SpacingPoint, bool)> {
-        let mut wholes = Vec::new();
-        let mut halves = Vec::new();
+    /// The spacings with which packets leave the bottleneck, by size, from at least two trains of each that kept it
+    /// busy; and whether the beginnings of trains do not count.
+    fn bottleneck_spacings(&self) -> (Vec<SpacingPoint>, bool) {
+        let all: Vec<BusyTrains> = (0..self.plan.sizes.len()).map(|size| self.busy_trains(size)).collect();
+        let (early, late): (Vec<&BusyTrains>, Vec<&BusyTrains>) =
+            all.iter().filter(|trains| !trains.wholes.is_empty()).partition(|trains| trains.begin_faster());
+        let has_bucket = early.len() > late.len();
+        let points = all.iter().zip(&self.plan.sizes).filter_map(|(trains, bytes)| {
+            let counted = if has_bucket { &trains.halves } else { &trains.wholes };
+            spacing_point(*bytes, counted)
+        });
+        (points.collect(), has_bucket)
+    }
+
+    fn busy_trains(&self, size: usize) -> BusyTrains {
+        let mut found = BusyTrains::default();
         for train in self.trains.iter().filter(|train| train.size == size) {
             let packets: Vec<ReceivedPacket> = train.observation.received().collect();
             let Some(whole) = received_spacing(&packets, self.resolution_ns()) else { continue };
             let half = received_spacing(&packets[packets.len() / 2..], self.resolution_ns());
-            let sent_ns = sent_spacing_ns(&train.observation);
-            // The second half decides: the beginning may have passed a token bucket.
-            if sent_ns < SATURATED * half.unwrap_or(whole).ns {
-                wholes.push(whole);
-                halves.extend(half);
+            // The second half decides, because the beginning may have passed a token bucket.
+            if sent_spacing_ns(&train.observation) < SATURATED * half.unwrap_or(whole).ns {
+                found.wholes.push(whole);
+                found.halves.extend(half);
             }
         }
-        let values = |all: &[PacketSpacing]| -> Vec<f64> { all.iter().map(|one| one.ns).collect() };
-        let (whole_ns, _) = lower_quartile(&values(&wholes))?;
-        let (half_ns, _) = lower_quartile(&values(&halves)).unwrap_or((whole_ns, 0.0));
-        let is_uneven = (half_ns / whole_ns - 1.0).abs() > UNEVEN;
-        let counted = if is_uneven { &halves } else { &wholes };
-        if counted.len() < 2 {
-            return None;
-        }
-        let (ns, scatter_ns) = lower_quartile(&values(counted))?;
-        // Time stamps of different trains have independent errors.
-        let resolution_ns = median(&counted.iter().map(|one| one.error_ns).collect::<Vec<_>>())?
-            / (counted.len() as f64).sqrt();
-        let error_ns = scatter_ns.max(resolution_ns).max(MIN_RELATIVE_ERROR * ns);
-        let point = SpacingPoint {
-            packet_bytes: self.plan.sizes[size],
-            spacing_us: ns / 1e3,
-            error_us: error_ns / 1e3,
-            trains: counted.len(),
-            is_used: false,
-        };
-        (ns > 0.0).then_some((point, is_uneven))
+        found
     }
 
     /// Whether other traffic shares the bottleneck. A train of spacing g then leaves it with the spacing
@@ -296,6 +286,46 @@ impl UdpmonGrid {
             _ => false,
         }
     }
+}
+
+/// The spacings of the trains of a size that kept the bottleneck busy, and those of their second halves.
+#[derive(Debug, Default)]
+struct BusyTrains {
+    wholes: Vec<PacketSpacing>,
+    halves: Vec<PacketSpacing>,
+}
+
+impl BusyTrains {
+    /// Whether the beginnings arrive faster, as behind a token bucket.
+    fn begin_faster(&self) -> bool {
+        match (lower_quartile(&values_ns(&self.wholes)), lower_quartile(&values_ns(&self.halves))) {
+            (Some((whole, _)), Some((half, _))) => half > whole * (1.0 + UNEVEN),
+            _ => false,
+        }
+    }
+}
+
+fn values_ns(all: &[PacketSpacing]) -> Vec<f64> {
+    all.iter().map(|one| one.ns).collect()
+}
+
+/// The spacing of a size, from at least two trains.
+fn spacing_point(bytes: u32, trains: &[PacketSpacing]) -> Option<SpacingPoint> {
+    if trains.len() < 2 {
+        return None;
+    }
+    let (ns, scatter_ns) = lower_quartile(&values_ns(trains))?;
+    // Time stamps of different trains have independent errors.
+    let resolution_ns =
+        median(&trains.iter().map(|one| one.error_ns).collect::<Vec<_>>())? / (trains.len() as f64).sqrt();
+    let error_ns = scatter_ns.max(resolution_ns).max(MIN_RELATIVE_ERROR * ns);
+    (ns > 0.0).then_some(SpacingPoint {
+        packet_bytes: bytes,
+        spacing_us: ns / 1e3,
+        error_us: error_ns / 1e3,
+        trains: trains.len(),
+        is_used: false,
+    })
 }
 
 /// The mean time between all arrivals of a train, ns, which losses lengthen.
@@ -370,10 +400,7 @@ impl Method for UdpmonGrid {
             .map(|(spacing, size, us)| self.cell(spacing, size, us))
             .filter(|cell| cell.trains > 0)
             .collect();
-        let found: Vec<(SpacingPoint, bool)> =
-            (0..sizes).filter_map(|size| self.bottleneck_spacing(size)).collect();
-        let is_uneven = found.iter().any(|(_, is_uneven)| *is_uneven);
-        let mut bottleneck: Vec<SpacingPoint> = found.into_iter().map(|(point, _)| point).collect();
+        let (mut bottleneck, has_bucket) = self.bottleneck_spacings();
         let line = fit(&mut bottleneck);
         let mut warnings = Vec::new();
         match &line {
@@ -402,7 +429,7 @@ impl Method for UdpmonGrid {
             }
         }
         // A token bucket has the same effect on the beginnings of trains.
-        if !is_uneven && self.is_shared(&bottleneck) {
+        if !has_bucket && self.is_shared(&bottleneck) {
             warnings.push("other traffic shares the bottleneck, which lengthens the spacings".into());
         }
         let host_drops: u64 = cells.iter().map(|cell| cell.host_drops).sum();
@@ -428,7 +455,7 @@ impl Method for UdpmonGrid {
                 .map(|line| line.intercept.value / line.slope.value),
             per_byte_ns,
             validity: Validity::new(warnings, || {
-                let bucket = if is_uneven {
+                let bucket = if has_bucket {
                     "; the beginnings of trains passed a token bucket and do not count"
                 } else {
                     ""

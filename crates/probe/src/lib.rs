@@ -70,5 +70,5 @@ pub use result::{Interval, ProbeLimits, Validity};
 pub use train::{Fleet, Method, ReceivedPacket, Step, Train, TrainObservation};
 pub use udpmon::{
     GridCell, GridResult, GridTrain, Histogram, LatencyFit, LatencyPoint, ReplySize, RequestResponse,
-    RequestResponseResult, RequestTrain, SpacingPoint, UdpmonGrid, UdpmonPlan,
+    RequestResponseResult, RequestTrain, SpacingPoint, UdpmonGrid, UdpmonPlan, UdpmonResult,
 };

@@ -154,7 +154,7 @@ fn a_shared_bottleneck_is_inconclusive() {
         let off = error(&result, 100_000_000);
         println!("load {load}: {:+.1} %, {:?}", off * 100.0, result.validity);
         assert!(result.validity.reasons[0].contains("other traffic"), "{:?}", result.validity);
-        assert!((0.0..0.3).contains(&off), "{off}");
+        assert!((0.0..0.5).contains(&off), "{off}");
     }
 }
 

@@ -62,6 +62,14 @@ pub struct GridTrain {
     pub observation: TrainObservation,
 }
 
+impl GridTrain {
+    /// One-way jitter: the delay of each packet minus that of the packet with the previous number (RFC 3393),
+    /// microseconds.
+    pub fn jitter_us(&self) -> Vec<f64> {
+        jitter_us(&self.observation)
+    }
+}
+
 /// The statistics of one size and spacing, over all rounds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GridCell {
@@ -370,8 +378,8 @@ impl Method for UdpmonGrid {
             // The first row, back to back.
             None => 0,
         };
-        let offsets_ns = (0..self.plan.packets as u64).map(|number| number * gap_ns).collect();
-        Step::Send(Fleet { trains: vec![Train { bytes: self.plan.sizes[size], offsets_ns }], gap: GAP })
+        let train = Train::spaced(self.plan.sizes[size], self.plan.packets, gap_ns);
+        Step::Send(Fleet { trains: vec![train], gap: GAP })
     }
 
     fn add_observations(&mut self, observations: &[TrainObservation]) {

@@ -10,6 +10,10 @@
 //! Departure from udpmon: requests have replies of their own size and replies of the smallest size. The
 //! difference separates the two directions. No reply is larger than its request.
 
+use serde::Serialize;
+
+use crate::Validity;
+
 mod cell;
 mod grid;
 mod histogram;
@@ -22,3 +26,30 @@ pub use plan::UdpmonPlan;
 pub use request_response::{
     LatencyFit, LatencyPoint, ReplySize, RequestResponse, RequestResponseResult, RequestTrain,
 };
+
+/// The results of both parts.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UdpmonResult {
+    /// The grid of size and spacing.
+    pub grid: GridResult,
+    /// Latency by size.
+    pub latency: RequestResponseResult,
+    /// Whether both are reliable.
+    pub validity: Validity,
+}
+
+impl UdpmonResult {
+    /// The result of a grid and of its requests.
+    pub fn new(grid: GridResult, latency: RequestResponseResult) -> Self {
+        let both = || [("grid", &grid.validity), ("latency", &latency.validity)].into_iter();
+        let valid = both().all(|(_, validity)| validity.valid);
+        let counts = |validity: &Validity| validity.valid == valid;
+        let reasons = both()
+            .filter(|(_, validity)| counts(validity))
+            .flat_map(|(part, validity)| {
+                validity.reasons.iter().map(move |reason| format!("{part}: {reason}"))
+            })
+            .collect();
+        UdpmonResult { validity: Validity { valid, reasons }, grid, latency }
+    }
+}

@@ -2,6 +2,8 @@
 
 use units::Time;
 
+use crate::Train;
+
 /// Number of packet sizes unless they are given.
 const SIZES: u32 = 6;
 /// Spacings unless they are given, as multiples of the bottleneck's time for the largest packet.
@@ -60,6 +62,12 @@ impl UdpmonPlan {
         )
     }
 
+    /// The train with the most bytes within a second.
+    pub fn largest_train(&self) -> Train {
+        let least = self.spacings.as_ref().and_then(|all| all.first()).map_or(0, |spacing| spacing.0);
+        Train::spaced(self.sizes.last().copied().unwrap_or(0), self.packets, least)
+    }
+
     /// The spacings, ns, given the bottleneck's time for the largest packet; rounded to two digits.
     pub(super) fn spacings_ns(&self, largest_ns: f64) -> Vec<u64> {
         match &self.spacings {
@@ -96,6 +104,7 @@ mod tests {
         assert_eq!(plan.load(), (120 + 60, 60 * 300 + 20 * 352));
         assert_eq!(plan.request_sizes(), [52, 100, 200]);
         assert_eq!(plan.trains(), 12);
+        assert_eq!(plan.largest_train(), Train::burst(200, 10));
     }
 
     #[test]

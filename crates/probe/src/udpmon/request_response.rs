@@ -140,8 +140,10 @@ impl RequestResponse {
             return None;
         }
         let (kind, size) = self.position();
-        let offsets_ns = (0..self.requests as u64).map(|number| number.saturating_mul(self.gap.0)).collect();
-        Some(RequestTrain { train: Train { bytes: self.sizes[size], offsets_ns }, replies: REPLIES[kind] })
+        Some(RequestTrain {
+            train: Train::spaced(self.sizes[size], self.requests, self.gap.0),
+            replies: REPLIES[kind],
+        })
     }
 
     /// Adds the round trips of the requests of [`Self::next_train`], ns, without the far host's own time;

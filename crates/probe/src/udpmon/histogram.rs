@@ -39,15 +39,16 @@ impl Histogram {
         let bin_us = round_up((high - low) / (BINS - 1) as f64).max(MIN_WIDTH_US);
         let first = (low / bin_us).floor();
         let bins = ((high / bin_us).floor() - first) as usize + 1;
-        let mut histogram = Histogram {
-            first_us: first * bin_us,
-            bin_us,
-            counts: vec![0; bins.min(BINS)],
-            below: 0,
-            above: 0,
-        };
+        let counts = vec![0; bins.min(BINS)];
+        Histogram { first_us: first * bin_us, bin_us, counts, below: 0, above: 0 }.with_values(values_us)
+    }
+
+    /// A histogram of other values in the bins of this one.
+    pub fn with_values(&self, values_us: &[f64]) -> Histogram {
+        let mut histogram = Histogram { counts: vec![0; self.counts.len()], below: 0, above: 0, ..*self };
+        let first = (self.first_us / self.bin_us).round();
         for value in values_us {
-            let at = (value / bin_us).floor() - first;
+            let at = (value / self.bin_us).floor() - first;
             if at < 0.0 {
                 histogram.below += 1;
             } else {

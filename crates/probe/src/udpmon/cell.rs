@@ -52,6 +52,20 @@ pub(super) fn received_spacing(packets: &[ReceivedPacket], resolution_ns: f64) -
     Some(PacketSpacing { ns: sum / count as f64, error_ns })
 }
 
+/// The share of a train's duration in which a bottleneck that takes `spacing_ns` for a packet waits for the
+/// sender, which may pause. Lost packets count as dropped before the bottleneck.
+pub(super) fn idle_share(packets: &[ReceivedPacket], spacing_ns: f64) -> f64 {
+    let (Some(first), Some(last)) = (packets.first(), packets.last()) else { return 0.0 };
+    let sent = |packet: &ReceivedPacket| packet.sent_ns.saturating_sub(first.sent_ns) as f64;
+    let mut free_at = spacing_ns;
+    let mut idle = 0.0;
+    for packet in &packets[1..] {
+        idle += (sent(packet) - free_at).max(0.0);
+        free_at = free_at.max(sent(packet)) + spacing_ns;
+    }
+    idle / sent(last).max(free_at).max(1.0)
+}
+
 /// The mean time between departures, ns; 0 for fewer than two packets.
 pub(super) fn sent_spacing_ns(observation: &TrainObservation) -> f64 {
     let span = match (observation.sent_ns.first(), observation.sent_ns.last()) {
@@ -161,6 +175,20 @@ mod tests {
     }
 
     #[test]
+    fn pauses_of_the_sender_leave_the_bottleneck_idle() {
+        let packets = |sent: &[i64]| -> Vec<ReceivedPacket> {
+            let of =
+                |(number, us): (usize, &i64)| ReceivedPacket { number, sent_ns: us * 1000, arrived_ns: 0 };
+            sent.iter().enumerate().map(of).collect()
+        };
+        assert_eq!(idle_share(&packets(&[0, 0, 0, 0, 0]), 100e3), 0.0);
+        // A pause shorter than the backlog, and one of 200 us beyond it in 500 us of work.
+        assert_eq!(idle_share(&packets(&[0, 0, 0, 250, 300]), 100e3), 0.0);
+        assert!((idle_share(&packets(&[0, 0, 0, 500, 500]), 100e3) - 2.0 / 7.0).abs() < 1e-9);
+        assert_eq!(idle_share(&[], 100e3), 0.0);
+    }
+
+    #[test]
     fn packets_overtaken_by_later_ones_are_reordered() {
         assert_eq!(reordered(&train(&[Some(1), Some(2), Some(3)])), 0);
         // Two packets overtake packet 0; RFC 4737 counts the late one.
@@ -198,6 +226,7 @@ mod tests {
             prop_assert!(jitter_us(&observation).len() == interarrivals_us(&observation).len());
             let packets: Vec<ReceivedPacket> = observation.received().collect();
             let _ = (received_spacing(&packets, 1.0), sent_spacing_ns(&observation));
+            prop_assert!(idle_share(&packets, 100.0) >= 0.0);
         }
     }
 }

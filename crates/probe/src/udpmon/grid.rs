@@ -14,8 +14,8 @@ use units::Time;
 
 use super::{
     cell::{
-        PacketSpacing, delay_variation_us, interarrivals_us, jitter_us, lower_quartile, received_spacing,
-        reordered, sent_spacing_ns,
+        PacketSpacing, delay_variation_us, idle_share, interarrivals_us, jitter_us, lower_quartile,
+        received_spacing, reordered, sent_spacing_ns,
     },
     histogram::Histogram,
     plan::UdpmonPlan,
@@ -41,6 +41,8 @@ const MIN_SIZES: usize = 3;
 const MAX_CHI_SQUARE: f64 = 4.0;
 /// The result is inconclusive if the interval of the time per byte is wider than this, relative.
 const MAX_ERROR: f64 = 0.1;
+/// A train does not keep the bottleneck busy if it waits for the sender for more than this share of the time.
+const MAX_IDLE: f64 = 0.005;
 /// Trains sent with less than the first share of the spacing with which they arrive, and those with more than the
 /// second, are compared for other traffic.
 const FAST_AND_SLOW: (f64, f64) = (0.3, 0.5);
@@ -244,77 +246,100 @@ impl UdpmonGrid {
         received_spacing(&train.received().collect::<Vec<_>>(), self.resolution_ns())
     }
 
-    /// The spacings with which packets leave the bottleneck, by size, from at least two trains of each that kept it
-    /// busy; and whether the beginnings of trains do not count.
-    fn bottleneck_spacings(&self) -> (Vec<SpacingPoint>, bool) {
-        let all: Vec<BusyTrains> = (0..self.plan.sizes.len()).map(|size| self.busy_trains(size)).collect();
-        let (early, late): (Vec<&BusyTrains>, Vec<&BusyTrains>) =
-            all.iter().filter(|trains| !trains.wholes.is_empty()).partition(|trains| trains.begin_faster());
-        let has_bucket = early.len() > late.len();
-        let points = all.iter().zip(&self.plan.sizes).filter_map(|(trains, bytes)| {
-            let counted = if has_bucket { &trains.halves } else { &trains.wholes };
-            spacing_point(*bytes, counted)
-        });
-        (points.collect(), has_bucket)
-    }
-
+    /// The trains of a size that kept the bottleneck busy: they were sent faster than they arrived, and without
+    /// pauses in which the bottleneck would have become idle.
     fn busy_trains(&self, size: usize) -> BusyTrains {
-        let mut found = BusyTrains::default();
+        let mut all: Vec<(BusyTrain, Vec<ReceivedPacket>)> = Vec::new();
         for train in self.trains.iter().filter(|train| train.size == size) {
             let packets: Vec<ReceivedPacket> = train.observation.received().collect();
             let Some(whole) = received_spacing(&packets, self.resolution_ns()) else { continue };
-            let half = received_spacing(&packets[packets.len() / 2..], self.resolution_ns());
             // The second half decides, because the beginning may have passed a token bucket.
-            if sent_spacing_ns(&train.observation) < SATURATED * half.unwrap_or(whole).ns {
-                found.wholes.push(whole);
-                found.halves.extend(half);
+            let half = received_spacing(&packets[packets.len() / 2..], self.resolution_ns()).unwrap_or(whole);
+            let sent_ns = sent_spacing_ns(&train.observation);
+            if sent_ns < SATURATED * half.ns {
+                all.push((BusyTrain { whole, half, sent_share: sent_ns / half.ns }, packets));
             }
         }
-        found
+        let wholes: Vec<f64> = all.iter().map(|(train, _)| train.whole.ns).collect();
+        let (spacing_ns, _) = lower_quartile(&wholes).unwrap_or_default();
+        let is_uninterrupted = |packets: &[ReceivedPacket]| idle_share(packets, spacing_ns) <= MAX_IDLE;
+        all.into_iter().filter(|(_, packets)| is_uninterrupted(packets)).map(|(train, _)| train).collect()
     }
 
-    /// Whether other traffic shares the bottleneck. A train of spacing g then leaves it with the spacing
-    /// (s + X g) / C, for other traffic of rate X, so that slower trains arrive with longer spacings.
-    fn is_shared(&self, points: &[SpacingPoint]) -> bool {
-        let (mut fast, mut slow) = (Vec::new(), Vec::new());
-        for train in &self.trains {
-            let bytes = self.plan.sizes[train.size];
-            let Some(point) = points.iter().find(|point| point.packet_bytes == bytes) else { continue };
-            let Some(spacing) = self.spacing(&train.observation) else { continue };
-            let share = sent_spacing_ns(&train.observation) / spacing.ns;
-            let relative = spacing.ns / 1e3 / point.spacing_us;
-            match share {
+    /// The spacings with which packets leave the bottleneck, by size, from at least two trains of each; and what
+    /// disturbs them.
+    fn bottleneck(&self) -> (Vec<SpacingPoint>, Disturbance) {
+        let all: Vec<BusyTrains> = (0..self.plan.sizes.len()).map(|size| self.busy_trains(size)).collect();
+        let (early, late): (Vec<&BusyTrains>, Vec<&BusyTrains>) =
+            all.iter().filter(|trains| !trains.is_empty()).partition(|trains| begin_faster(trains));
+        let has_bucket = early.len() > late.len();
+        let points = all.iter().zip(&self.plan.sizes).filter_map(|(trains, bytes)| {
+            let counted: Vec<PacketSpacing> =
+                trains.iter().map(|train| if has_bucket { train.half } else { train.whole }).collect();
+            spacing_point(*bytes, &counted)
+        });
+        let disturbance = match has_bucket {
+            true => Disturbance::TokenBucket,
+            // A token bucket also lets slow trains arrive with other spacings than fast ones.
+            false if is_shared(&all) => Disturbance::OtherTraffic,
+            false => Disturbance::None,
+        };
+        (points.collect(), disturbance)
+    }
+}
+
+/// What disturbs the spacings of trains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disturbance {
+    None,
+    /// The beginnings of trains pass a token bucket, and do not count.
+    TokenBucket,
+    /// Other traffic shares the bottleneck.
+    OtherTraffic,
+}
+
+/// A train that kept the bottleneck busy.
+#[derive(Debug, Clone, Copy)]
+struct BusyTrain {
+    /// The spacing of its arrivals.
+    whole: PacketSpacing,
+    /// That of the second half of them.
+    half: PacketSpacing,
+    /// The spacing of the departures, as a share of that of the arrivals.
+    sent_share: f64,
+}
+
+/// Those of one size.
+type BusyTrains = Vec<BusyTrain>;
+
+/// Whether the beginnings of trains arrive faster than the remainders.
+fn begin_faster(trains: &[BusyTrain]) -> bool {
+    let quartile = |spacing: &dyn Fn(&BusyTrain) -> PacketSpacing| {
+        lower_quartile(&trains.iter().map(|train| spacing(train).ns).collect::<Vec<_>>())
+    };
+    match (quartile(&|train| train.whole), quartile(&|train| train.half)) {
+        (Some((whole, _)), Some((half, _))) => half > whole * (1.0 + UNEVEN),
+        _ => false,
+    }
+}
+
+/// Whether other traffic shares the bottleneck. A train of spacing g then leaves it with the spacing
+/// (s + X g) / C, for other traffic of rate X, so that slower trains arrive with longer spacings.
+fn is_shared(sizes: &[BusyTrains]) -> bool {
+    let (mut fast, mut slow) = (Vec::new(), Vec::new());
+    for trains in sizes {
+        let wholes: Vec<f64> = trains.iter().map(|train| train.whole.ns).collect();
+        let Some((usual_ns, _)) = lower_quartile(&wholes) else { continue };
+        for train in trains {
+            let relative = train.whole.ns / usual_ns;
+            match train.sent_share {
                 share if share < FAST_AND_SLOW.0 => fast.push(relative),
-                share if (FAST_AND_SLOW.1..SATURATED).contains(&share) => slow.push(relative),
+                share if share >= FAST_AND_SLOW.1 => slow.push(relative),
                 _ => {}
             }
         }
-        match (median(&fast), median(&slow)) {
-            (Some(fast), Some(slow)) => slow - fast > CROSS_TRAFFIC,
-            _ => false,
-        }
     }
-}
-
-/// The spacings of the trains of a size that kept the bottleneck busy, and those of their second halves.
-#[derive(Debug, Default)]
-struct BusyTrains {
-    wholes: Vec<PacketSpacing>,
-    halves: Vec<PacketSpacing>,
-}
-
-impl BusyTrains {
-    /// Whether the beginnings arrive faster, as behind a token bucket.
-    fn begin_faster(&self) -> bool {
-        match (lower_quartile(&values_ns(&self.wholes)), lower_quartile(&values_ns(&self.halves))) {
-            (Some((whole, _)), Some((half, _))) => half > whole * (1.0 + UNEVEN),
-            _ => false,
-        }
-    }
-}
-
-fn values_ns(all: &[PacketSpacing]) -> Vec<f64> {
-    all.iter().map(|one| one.ns).collect()
+    matches!((median(&fast), median(&slow)), (Some(fast), Some(slow)) if slow - fast > CROSS_TRAFFIC)
 }
 
 /// The spacing of a size, from at least two trains.
@@ -322,7 +347,7 @@ fn spacing_point(bytes: u32, trains: &[PacketSpacing]) -> Option<SpacingPoint> {
     if trains.len() < 2 {
         return None;
     }
-    let (ns, scatter_ns) = lower_quartile(&values_ns(trains))?;
+    let (ns, scatter_ns) = lower_quartile(&trains.iter().map(|one| one.ns).collect::<Vec<_>>())?;
     // Time stamps of different trains have independent errors.
     let resolution_ns =
         median(&trains.iter().map(|one| one.error_ns).collect::<Vec<_>>())? / (trains.len() as f64).sqrt();
@@ -408,7 +433,7 @@ impl Method for UdpmonGrid {
             .map(|(spacing, size, us)| self.cell(spacing, size, us))
             .filter(|cell| cell.trains > 0)
             .collect();
-        let (mut bottleneck, has_bucket) = self.bottleneck_spacings();
+        let (mut bottleneck, disturbance) = self.bottleneck();
         let line = fit(&mut bottleneck);
         let mut warnings = Vec::new();
         match &line {
@@ -436,8 +461,7 @@ impl Method for UdpmonGrid {
                 }
             }
         }
-        // A token bucket has the same effect on the beginnings of trains.
-        if !has_bucket && self.is_shared(&bottleneck) {
+        if disturbance == Disturbance::OtherTraffic {
             warnings.push("other traffic shares the bottleneck, which lengthens the spacings".into());
         }
         let host_drops: u64 = cells.iter().map(|cell| cell.host_drops).sum();
@@ -463,7 +487,7 @@ impl Method for UdpmonGrid {
                 .map(|line| line.intercept.value / line.slope.value),
             per_byte_ns,
             validity: Validity::new(warnings, || {
-                let bucket = if has_bucket {
+                let bucket = if disturbance == Disturbance::TokenBucket {
                     "; the beginnings of trains passed a token bucket and do not count"
                 } else {
                     ""

@@ -133,13 +133,13 @@ fn jitter(grid: &GridResult, trains: &[GridTrain], host: &str) -> Chart {
 fn interarrival(grid: &GridResult, trains: &[GridTrain], host: &str) -> Chart {
     let largest = grid.sizes_bytes.len().saturating_sub(1);
     let step = grid.packets.div_ceil(MAX_POINTS).max(1);
-    let numbers: Vec<usize> = (1..grid.packets).step_by(step).collect();
+    let numbers: Vec<usize> = (0..grid.packets).step_by(step).collect();
     let curves = grid.spacings_us.iter().enumerate().filter_map(|(spacing, us)| {
         let train =
             trains.iter().find(|train| (train.spacing, train.size, train.round) == (spacing, largest, 0))?;
         let arrived = &train.observation.arrived_ns;
         let interval = |number: usize| -> Option<f64> {
-            let (before, after) = ((*arrived.get(number - 1)?)?, (*arrived.get(number)?)?);
+            let (before, after) = ((*arrived.get(number.checked_sub(1)?)?)?, (*arrived.get(number)?)?);
             Some(after.saturating_sub(before) as f64 / 1e9)
         };
         let points =
@@ -160,12 +160,16 @@ fn interarrival(grid: &GridResult, trains: &[GridTrain], host: &str) -> Chart {
     }
 }
 
-/// Latency over the size of requests, for both kinds of replies, with their lines.
+/// Latency over the size of requests, for both kinds of replies, with their lines; above the lowest line's height at
+/// size 0, because the propagation delay would hide the slopes.
 fn latency(result: &RequestResponseResult, host: &str) -> Chart {
     let mut sizes: Vec<u32> =
         std::iter::once(0).chain(result.points.iter().map(|p| p.packet_bytes)).collect();
     sizes.sort_unstable();
     sizes.dedup();
+    let fits = [result.round_trip, result.forward].into_iter().flatten();
+    let base_us = fits.map(|fit| fit.intercept_us.value).min_by(f64::total_cmp).unwrap_or(0.0).max(0.0);
+    let height = |us: f64| (us - base_us) / 1e6;
     let kinds = [
         (ReplySize::Request, "replies of the same size", result.round_trip),
         (ReplySize::Smallest, "small replies", result.forward),
@@ -174,19 +178,18 @@ fn latency(result: &RequestResponseResult, host: &str) -> Chart {
     for (replies, name, fit) in kinds {
         let points = result.points.iter().filter(|found| found.replies == replies).filter_map(|found| {
             let value = sizes.iter().position(|size| *size == found.packet_bytes)?;
-            let bar = (found.min_us - BAR * found.error_us, found.min_us + BAR * found.error_us);
-            Some(ChartPoint { value, height: found.min_us / 1e6, bar: Some((bar.0 / 1e6, bar.1 / 1e6)) })
+            let bar = BAR * found.error_us;
+            let bar = Some((height(found.min_us - bar), height(found.min_us + bar)));
+            Some(ChartPoint { value, height: height(found.min_us), bar })
         });
         curves.push(curve(name.into(), points.collect()));
         if let Some(fit) = fit {
-            let height =
-                |size: &u32| fit.intercept_us.value / 1e6 + f64::from(*size) * fit.per_byte_ns.value / 1e9;
-            let line = sizes.iter().enumerate().map(|(value, size)| point(value, height(size)));
-            let label = format!(
-                "{} + {:.2} ns per byte",
-                seconds(fit.intercept_us.value.max(0.0) / 1e6),
-                fit.per_byte_ns.value
-            );
+            let (intercept, per_byte) = (fit.intercept_us.value, fit.per_byte_ns.value);
+            let line = sizes
+                .iter()
+                .enumerate()
+                .map(|(value, size)| point(value, height(intercept + f64::from(*size) * per_byte / 1e3)));
+            let label = format!("{} + {per_byte:.2} ns per byte", seconds(intercept.max(0.0) / 1e6));
             curves.push(curve(label, line.collect()));
         }
     }
@@ -194,7 +197,7 @@ fn latency(result: &RequestResponseResult, host: &str) -> Chart {
         title: format!("Request-response latency on the path to {host}"),
         across: "Size of the request (bytes of IP)".into(),
         values: sizes.iter().map(|size| number_value(f64::from(*size), size.to_string())).collect(),
-        up: "Fastest round trip".into(),
+        up: format!("Fastest round trip above {}", seconds(base_us / 1e6)),
         unit: "s".into(),
         bars: "Bars: two standard errors".into(),
         curves,

@@ -67,7 +67,7 @@ enum Command {
     Test(Box<test::args::TestArgs>),
     /// Serve tests for `longfat test` and any iperf3 client
     Serve(Box<serve::ServeArgs>),
-    /// Probe a path: capacity, available bandwidth, bottleneck buffer, hops, delay, MTU
+    /// Probe a path: capacity, available bandwidth, bottleneck buffer, hops, delay, MTU, packet size x spacing
     #[command(subcommand)]
     Probe(probe::ProbeCommand),
     /// Find what limits TCP throughput to a host and how to fix it

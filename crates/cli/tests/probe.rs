@@ -28,6 +28,23 @@ from = "h1"
 to = "h2"
 "#;
 
+/// 100 Mb/s forward and 50 Mb/s back, with a queue of 100 packets. The wire adds 38 bytes to each packet.
+const WIRE: &str = r#"title = "wire"
+duration = "1s"
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+ends = ["h1", "h2"]
+forward = { rate = "100mbit", delay = "2ms", queue = "100p", overhead = 38 }
+backward = { rate = "50mbit", delay = "2ms", overhead = 38 }
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+"#;
+
 /// `longfat serve` on a host, until the lab goes down.
 fn serve(lab: &Lab<'_>, host: &str, options: &[&str]) -> Running {
     let exec = ["lab", "exec", "--lab", &lab.name, host, "--", common::binary(), "serve"];
@@ -151,11 +168,68 @@ fn probes_use_the_path_mtu_and_intervals_contain_the_true_rates() {
 }
 
 #[test]
+fn udpmon_finds_the_time_per_byte_of_a_bottleneck() {
+    let _slot = acquire_all_lab_slots();
+    let place = TestDir::new(WIRE);
+    let lab = Lab::up(&place, &[]);
+    let _server = serve(&lab, "h2", &[]);
+    let dir = place.path("udpmon");
+    let args =
+        ["udpmon", "10.0.0.2", "--spacings", "0,20us", "-o", dir.to_str().unwrap(), "--max-rate", "50M"];
+    let is_within =
+        |value: &Value, low: f64, high: f64| value.as_f64().is_some_and(|v| (low..high).contains(&v));
+    measured(
+        || probe(&lab, "h1", &args),
+        |document| {
+            assert_eq!(
+                (&document["kind"], &document["receive_timestamps"]),
+                (&"udpmon".into(), &"software".into())
+            );
+            let load = &document["load"];
+            assert!(load["highest_second_bps"].as_f64().unwrap() <= 50e6, "{load:#}");
+            let grid = &document["answer"]["grid"];
+            assert_eq!(grid["cells"].as_array().unwrap().len(), 12, "{grid:#}");
+            let overflowed = &grid["cells"][5];
+            assert!(overflowed["lost"].as_u64().unwrap() > 100, "back to back: {overflowed:#}");
+            if grid["validity"]["valid"] != true {
+                return Some(format!("disturbed: {}", grid["validity"]));
+            }
+            // 80 ns a byte, within 2 %.
+            if !is_within(&grid["per_byte_ns"]["value"], 78.4, 81.6) {
+                return Some(format!("{} ns per byte", grid["per_byte_ns"]));
+            }
+            if !is_within(&grid["overhead_bytes"], 28.0, 48.0) {
+                return Some(format!("{} bytes of overhead", grid["overhead_bytes"]));
+            }
+            let latency = &document["answer"]["latency"];
+            assert_eq!(latency["points"].as_array().unwrap().len(), 14, "{latency:#}");
+            let per_byte = &latency["round_trip"]["per_byte_ns"]["value"];
+            // 80 ns forward and 160 ns back; few requests on a machine that may be busy.
+            (!is_within(per_byte, 200.0, 280.0)).then(|| format!("{per_byte} ns per byte of a round trip"))
+        },
+    );
+    for picture in ["throughput", "loss", "bottleneck", "jitter", "interarrival", "latency"] {
+        let svg = std::fs::read_to_string(dir.join(format!("{picture}.svg"))).unwrap();
+        assert!(
+            svg.starts_with("<svg") && svg.contains("10.0.0.2") && !svg.contains("NaN"),
+            "{picture}: {svg}"
+        );
+    }
+    let rows = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap().lines().count();
+    // 2 spacings, 6 sizes, 3 rounds of 400 packets; 7 sizes of requests with 2 kinds of replies.
+    assert_eq!((rows("cells.csv"), rows("packets.csv"), rows("latency.csv")), (13, 14_401, 15));
+    let document: Value = serde_json::from_slice(&std::fs::read(dir.join("udpmon.json")).unwrap()).unwrap();
+    assert_eq!(document["schema"], "longfat.probe/1");
+}
+
+#[test]
 fn mistakes_and_other_servers_are_reported() {
     let place = TestDir::new("");
     for (args, word) in [
         (&["probe", "capacity", "127.0.0.1", "--mtu", "20"][..], "128"),
         (&["probe", "available", "127.0.0.1", "--max-rate", "fast"], "max-rate"),
+        (&["probe", "udpmon", "127.0.0.1", "--spacings", "0,20"], "20us"),
+        (&["probe", "udpmon", "127.0.0.1", "--rounds", "100"], "4200 trains; at most 400"),
         (&["probe", "delay", "127.0.0.1", "--stamp-key", "/nowhere/key"], "cannot read the key"),
         (&["serve", "--stamp-key", "key"], "--stamp"),
     ] {
@@ -173,6 +247,15 @@ fn mistakes_and_other_servers_are_reported() {
     let ran = place.run(&["probe", "capacity", "127.0.0.1", "-p", port, "--max-rate", "100k"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("--max-rate"), "{ran:?}");
+    for (args, word) in [
+        (&["--max-bytes", "1MB"][..], "more than --max-bytes"),
+        (&["--mtu", "1500", "--sizes", "500,1501"], "exceed the path MTU of 1500"),
+        (&["--max-rate", "1M"], "use fewer --packets"),
+    ] {
+        let ran = place.run(&[&["probe", "udpmon", "127.0.0.1", "-p", port], args].concat());
+        assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(word), "{args:?}: {ran:?}");
+    }
     server.interrupt();
     assert_eq!(server.output().status.code(), Some(0));
 }

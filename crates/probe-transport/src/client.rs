@@ -15,13 +15,16 @@ use iperf3::{
 };
 use probe::{Budget, Method, MtuResult, MtuSearch, ProbeLimits, ProbeLoad, Step, Train, TrainObservation};
 use socket2::Socket;
-use traffic::{Attempted, Stop, path_mtu::mtu_of, sys};
+use traffic::{Attempted, Stop, path_mtu::mtu_of, sys, udp::NumberWidth};
 use units::{BitRate, Time};
 
 use super::{
     Error,
     train_sender::{SentTrain, send_train},
-    wire::{ARRIVAL_BYTES, Arrival, COOKIE_PREFIX, REPORT_BYTES, TURN, TrainReport, TrainSent},
+    wire::{
+        ARRIVAL_BYTES, Arrival, ArrivalStamps, COOKIE_PREFIX, REPLY_BYTES, REPORT_BYTES, TURN, TrainReport,
+        TrainSent,
+    },
 };
 
 /// Assumed precision of the kernel's time stamps, ns: a packet's wait for an interrupt and a processor.
@@ -67,6 +70,8 @@ pub struct Session {
     begin: Instant,
     pub(super) trains: u32,
     peer: SocketAddr,
+    /// The clock of the arrivals: the network card's only if it stamped every train.
+    stamps: Option<ArrivalStamps>,
 }
 
 impl Session {
@@ -92,6 +97,7 @@ impl Session {
             begin: Instant::now(),
             trains: 0,
             peer,
+            stamps: None,
         };
         session.write(&cookie)?;
         let mut turn = [0];
@@ -124,6 +130,21 @@ impl Session {
     /// The limits that methods have to respect.
     pub fn limits(&self) -> ProbeLimits {
         ProbeLimits { max_bytes_per_second: self.max_rate.0 / 8, mtu: self.mtu, resolution_ns: RESOLUTION_NS }
+    }
+
+    /// Size of the smallest packet of a train, bytes of IP.
+    pub fn smallest_packet(&self) -> u32 {
+        self.headers + NumberWidth::Bits64.header_bytes() as u32
+    }
+
+    /// Size of the smallest request and of its reply, bytes of IP.
+    pub fn smallest_request(&self) -> u32 {
+        self.headers + REPLY_BYTES as u32
+    }
+
+    /// Who stamped the arrivals so far: the network card if it stamped all of them, else the server's kernel.
+    pub fn arrival_stamps(&self) -> ArrivalStamps {
+        self.stamps.unwrap_or(ArrivalStamps::Software)
     }
 
     /// The load so far.
@@ -164,6 +185,17 @@ impl Session {
 
     /// Sends a train `gap` from now, or when the load allows it.
     pub(super) fn send(&mut self, train: &Train, gap: Time, stop: &AtomicBool) -> Result<SentTrain, Error> {
+        self.send_numbered(train, self.trains, gap, stop)
+    }
+
+    /// Like [`Self::send`], with the number of the train in its packets.
+    pub(super) fn send_numbered(
+        &mut self,
+        train: &Train,
+        number_in_packets: u32,
+        gap: Time,
+        stop: &AtomicBool,
+    ) -> Result<SentTrain, Error> {
         let at = self
             .budget
             .earliest(self.now() + gap, train)
@@ -176,7 +208,7 @@ impl Session {
         }
         let (number, begin) = (self.trains, self.now());
         self.trains += 1;
-        let sent = send_train(&self.socket, train, number, self.headers, &Stop::default())?;
+        let sent = send_train(&self.socket, train, number_in_packets, self.headers, &Stop::default())?;
         self.budget.record(begin, self.now(), train);
         self.write(&TrainSent { train: number, packets: train.offsets_ns.len() as u32 }.to_bytes())?;
         Ok(sent)
@@ -196,6 +228,9 @@ impl Session {
         let report = TrainReport::from_bytes(header).ok_or(wrong("is longer than a train"))?;
         if report.train != number {
             return Err(wrong("has the number of another train"));
+        }
+        if report.received > 0 && self.stamps != Some(ArrivalStamps::Software) {
+            self.stamps = Some(report.stamps);
         }
         let mut arrived_ns = vec![None; sent.sent_ns.len()];
         let mut all = vec![0; report.received as usize * ARRIVAL_BYTES];

@@ -1,7 +1,8 @@
 //! Runs the methods of the crate `probe` over sockets: `probe` decides what to send and evaluates what was
 //! observed.
 //!
-//! - [`Session`]: sends trains to a `longfat serve`, which reports when each packet arrived;
+//! - [`Session`]: sends trains to a `longfat serve`, which reports when each packet arrived, and requests, to
+//!   which it replies;
 //! - [`ProbeService`]: the receiving end, a service at the port of an iperf3 server, for cookies that begin
 //!   with [`wire::COOKIE_PREFIX`];
 //! - [`hops`] and [`mtu`]: need no peer.
@@ -10,6 +11,7 @@ mod client;
 mod error;
 mod icmp_probes;
 mod path_mtu;
+mod requests;
 mod server;
 mod train_sender;
 pub mod wire;
@@ -18,3 +20,4 @@ pub use client::{Session, SessionOptions};
 pub use error::Error;
 pub use icmp_probes::{hops, mtu, resolve};
 pub use server::ProbeService;
+pub use wire::ArrivalStamps;

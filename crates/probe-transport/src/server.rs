@@ -18,14 +18,18 @@ use iperf3::{
 use os::realtime_ns;
 use socket2::Socket;
 use traffic::{
-    Attempted,
-    sys::widen_receive_buffer,
-    udp::{Header, MAX_MESSAGES, MessageBuffers, NumberWidth, WaitMode, enable_arrival_metadata},
+    Attempted, ancillary,
+    path_mtu::forbid_fragments,
+    sys,
+    udp::{
+        Header, MAX_MESSAGES, MessageBuffers, NumberWidth, WaitMode, enable_arrival_metadata,
+        enable_hardware_stamps,
+    },
 };
 
 use super::wire::{
-    ARRIVAL_BYTES, Arrival, COOKIE_PREFIX, MAX_TRAIN_PACKETS, REPORT_BYTES, SENT_BYTES, TURN, TrainReport,
-    TrainSent, train_and_index,
+    ARRIVAL_BYTES, Arrival, ArrivalStamps, COOKIE_PREFIX, MAX_REPLY_BYTES, MAX_TRAIN_PACKETS, REPLY_BYTES,
+    REPORT_BYTES, SENT_BYTES, TURN, TrainReport, TrainSent, reply_bytes, train_and_index, write_reply,
 };
 
 /// A train is over if nothing arrives for this time after it was sent: the time for which a path's buffers
@@ -33,6 +37,8 @@ use super::wire::{
 const QUIET_TIME: Duration = Duration::from_millis(250);
 /// A client that sends nothing for this time is gone.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum duration of a session, so that nobody holds the server's queue.
+const MAX_SESSION: Duration = Duration::from_secs(2 * 3600);
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// A report that cannot be written in this time ends the session.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -82,8 +88,14 @@ fn serve(client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), Error> {
     };
     socket.set_nonblocking(true).attempted(what)?;
     enable_arrival_metadata(&socket).attempted(what)?;
-    widen_receive_buffer(&socket, RECEIVE_BUFFER_BYTES).attempted(what)?;
+    enable_hardware_stamps(&socket).attempted(what)?;
+    // An IPv6 socket may be connected to an IPv4 address, and then has both options.
+    let v6 = forbid_fragments(&socket, false);
+    forbid_fragments(&socket, true).or(v6)?;
+    sys::widen_receive_buffer(&socket, RECEIVE_BUFFER_BYTES).attempted(what)?;
     control.set_nonblocking(true).attempted(what)?;
+    let mut reply = vec![0; MAX_REPLY_BYTES];
+    sys::fill_random(&mut reply).attempted(what)?;
     TrainReceiver {
         control: client.control,
         socket,
@@ -92,15 +104,26 @@ fn serve(client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), Error> {
         open: Vec::new(),
         dropped: (0, 0),
         incomplete: Vec::new(),
+        reply,
     }
     .run(stop)
+}
+
+/// A received packet.
+#[derive(Debug, Clone, Copy)]
+struct ReceivedPacket {
+    index: u32,
+    /// ns since 1970, by the kernel.
+    at_ns: i64,
+    /// ns by the network card.
+    hardware_ns: Option<i64>,
 }
 
 struct TrainReceiver {
     control: TcpStream,
     socket: Socket,
     /// Arrivals by train.
-    arrivals: BTreeMap<u32, Vec<Arrival>>,
+    arrivals: BTreeMap<u32, Vec<ReceivedPacket>>,
     count: usize,
     /// Trains that were sent, in their order, and when the client's message arrived.
     open: Vec<(TrainSent, Instant)>,
@@ -108,12 +131,15 @@ struct TrainReceiver {
     dropped: (u32, u32),
     /// The beginning of an incomplete message.
     incomplete: Vec<u8>,
+    /// A reply: incompressible bytes.
+    reply: Vec<u8>,
 }
 
 impl TrainReceiver {
     fn run(mut self, stop: &AtomicBool) -> Result<(), Error> {
         let mut buffers = MessageBuffers::new(MAX_MESSAGES, 64);
-        let mut last_message = Instant::now();
+        let begin = Instant::now();
+        let mut last_message = begin;
         while !stop.load(Ordering::Acquire) {
             let files = [self.control.as_fd(), self.socket.as_fd()];
             let ready = os::wait_any(&files, STOP_CHECK_INTERVAL)
@@ -130,6 +156,9 @@ impl TrainReceiver {
                 }
             }
             self.report_trains()?;
+            if begin.elapsed() > MAX_SESSION {
+                return Err(Error::Timeout { what: "end of a probe", after: MAX_SESSION });
+            }
             if last_message.elapsed() > IDLE_TIMEOUT {
                 return Err(Error::Timeout { what: "message of a probe", after: IDLE_TIMEOUT });
             }
@@ -158,13 +187,17 @@ impl TrainReceiver {
                 }
                 let Some(header) = Header::read(NumberWidth::Bits64, message.bytes) else { continue };
                 let at_ns = message.stamp_ns.unwrap_or_else(realtime_ns);
+                if let Some(bytes) = reply_bytes(header.number, message.length) {
+                    reply(&self.socket, &mut self.reply[..bytes], header, at_ns)?;
+                }
                 let (train, index) = train_and_index(header.number);
                 // The records are limited; packets beyond the limit are not reported.
                 if index < MAX_TRAIN_PACKETS
                     && self.count < MAX_KEPT_PACKETS
                     && self.arrivals.len() <= MAX_OPEN_TRAINS
                 {
-                    self.arrivals.entry(train).or_default().push(Arrival { index, at_ns });
+                    let packet = ReceivedPacket { index, at_ns, hardware_ns: message.hardware_ns };
+                    self.arrivals.entry(train).or_default().push(packet);
                     self.count += 1;
                 }
             }
@@ -210,7 +243,8 @@ impl TrainReceiver {
             self.count -= arrivals.len();
             let dropped = self.dropped.0.wrapping_sub(self.dropped.1);
             self.dropped.1 = self.dropped.0;
-            let report = TrainReport { train: sent.train, received: arrivals.len() as u32, dropped };
+            let (stamps, arrivals) = arrivals_by_one_clock(&arrivals);
+            let report = TrainReport { train: sent.train, received: arrivals.len() as u32, dropped, stamps };
             let mut bytes = Vec::with_capacity(REPORT_BYTES + arrivals.len() * ARRIVAL_BYTES);
             bytes.extend(report.to_bytes());
             for arrival in arrivals {
@@ -231,5 +265,45 @@ impl TrainReceiver {
         self.control.set_nonblocking(false).attempted(what)?;
         self.control.write_all(bytes).attempted(what)?;
         Ok(self.control.set_nonblocking(true).attempted(what)?)
+    }
+}
+
+/// The arrivals of a train by the network card's clock if it has stamped all of them, else by the kernel's.
+fn arrivals_by_one_clock(packets: &[ReceivedPacket]) -> (ArrivalStamps, Vec<Arrival>) {
+    let by_card = packets.iter().map(|one| Some(Arrival { index: one.index, at_ns: one.hardware_ns? }));
+    match by_card.collect::<Option<Vec<Arrival>>>().filter(|arrivals| !arrivals.is_empty()) {
+        Some(arrivals) => (ArrivalStamps::Hardware, arrivals),
+        None => {
+            let by_kernel = packets.iter().map(|one| Arrival { index: one.index, at_ns: one.at_ns });
+            (ArrivalStamps::Software, by_kernel.collect())
+        }
+    }
+}
+
+/// Replies to a request. A reply that cannot be sent now is lost: a server does not wait for its client.
+fn reply(socket: &Socket, reply: &mut [u8], header: Header, arrived_ns: i64) -> Result<(), Error> {
+    let Some(beginning) = reply.first_chunk_mut::<REPLY_BYTES>() else { return Ok(()) };
+    let held_ns = u64::try_from(realtime_ns().saturating_sub(arrived_ns)).unwrap_or(0);
+    write_reply(beginning, header, held_ns);
+    match socket.send(reply) {
+        Ok(_) => Ok(()),
+        Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) || ancillary::is_transient(&e) => Ok(()),
+        Err(e) => Err(e).attempted(|| "cannot reply to a probe".into())?,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_of_a_train_have_one_clock() {
+        let packet =
+            |index, hardware_ns| ReceivedPacket { index, at_ns: 100 + i64::from(index), hardware_ns };
+        let (stamps, arrivals) = arrivals_by_one_clock(&[packet(0, Some(7)), packet(1, Some(9))]);
+        assert_eq!((stamps, arrivals[1]), (ArrivalStamps::Hardware, Arrival { index: 1, at_ns: 9 }));
+        let (stamps, arrivals) = arrivals_by_one_clock(&[packet(0, Some(7)), packet(1, None)]);
+        assert_eq!((stamps, arrivals[0]), (ArrivalStamps::Software, Arrival { index: 0, at_ns: 100 }));
+        assert_eq!(arrivals_by_one_clock(&[]).0, ArrivalStamps::Software);
     }
 }

@@ -13,8 +13,9 @@ use iperf3::{
     Observer, Server, ServerObserver, ServerOptions,
     report::{Report, ServerOutput},
 };
-use probe_transport::{ProbeService, Session, SessionOptions};
-use units::BitRate;
+use probe::{RequestResponse, UdpmonGrid, UdpmonPlan};
+use probe_transport::{ArrivalStamps, ProbeService, Session, SessionOptions};
+use units::{BitRate, Time};
 
 #[derive(Default)]
 struct Log(Mutex<Vec<String>>);
@@ -39,8 +40,8 @@ impl ServerObserver for Log {
     }
 }
 
-/// Opens a session with this server; returns the path MTU that it found, and the server's log.
-fn opened(server: Server) -> (Option<u32>, Vec<String>) {
+/// Opens a session with this server; returns what `with` makes of it, and the server's log.
+fn opened<T>(server: Server, with: impl FnOnce(Session) -> T) -> (Option<T>, Vec<String>) {
     let options = SessionOptions {
         host: "127.0.0.1".into(),
         port: server.address().port(),
@@ -50,14 +51,14 @@ fn opened(server: Server) -> (Option<u32>, Vec<String>) {
         timeout: Duration::from_secs(10),
     };
     let (stop, log) = (AtomicBool::new(false), Log::default());
-    let mtu = std::thread::scope(|scope| {
+    let result = std::thread::scope(|scope| {
         scope.spawn(|| server.run(&stop, &log).unwrap());
         let session = Session::open(&options, &AtomicBool::new(false));
-        let mtu = session.ok().and_then(|session| session.path_mtu().mtu_bytes);
+        let result = session.ok().map(with);
         stop.store(true, Ordering::Release);
-        mtu
+        result
     });
-    (mtu, log.0.into_inner().unwrap())
+    (result, log.0.into_inner().unwrap())
 }
 
 fn server() -> Server {
@@ -72,14 +73,54 @@ fn server() -> Server {
 
 #[test]
 fn a_server_with_the_service_replies_to_probes() {
-    let (mtu, log) = opened(server().with_service(Box::new(ProbeService)));
-    assert_eq!(mtu, Some(1500));
+    let mtu = |session: Session| session.path_mtu().mtu_bytes;
+    let (mtu, log) = opened(server().with_service(Box::new(ProbeService)), mtu);
+    assert_eq!(mtu, Some(Some(1500)));
     assert!(log.iter().any(|line| line.ends_with("path probe started")), "{log:?}");
 }
 
 #[test]
 fn a_server_without_the_service_rejects_probes() {
-    let (mtu, log) = opened(server());
+    let (mtu, log) = opened(server(), drop);
     assert_eq!(mtu, None);
     assert!(!log.iter().any(|line| line.contains("path probe")), "{log:?}");
+}
+
+#[test]
+fn a_grid_and_requests_have_their_arrivals_and_replies() {
+    let measure = |mut session: Session| {
+        let plan = UdpmonPlan {
+            sizes: vec![200, 700, 1500],
+            spacings: Some(vec![Time(0), Time(200_000)]),
+            packets: 50,
+            rounds: 2,
+            requests: 5,
+            smallest_request: session.smallest_request(),
+        };
+        let stop = AtomicBool::new(false);
+        let mut grid = UdpmonGrid::new(plan.clone(), session.limits());
+        let grid = session.run(&mut grid, &stop, &mut |_| {}).unwrap();
+        let mut requests = RequestResponse::new(&plan, session.limits(), None);
+        let latency = session.request_response(&mut requests, &stop, &mut |_| {}).unwrap();
+        let load = session.load();
+        (grid, latency, session.arrival_stamps(), load, plan.load())
+    };
+    let (found, log) = opened(server().with_service(Box::new(ProbeService)), measure);
+    let (grid, latency, stamps, load, planned) = found.unwrap_or_else(|| panic!("{log:?}"));
+    assert_eq!(grid.cells.len(), 6);
+    // A busy machine may lose packets, even on loopback.
+    for cell in &grid.cells {
+        assert_eq!((cell.sent, cell.trains), (100, 2), "{cell:?}");
+        assert!(cell.received > 50 && cell.interarrival.total() > 20, "{cell:?}");
+    }
+    // Sizes of 52, 200, 700 and 1500 bytes, and both kinds of replies.
+    assert_eq!(latency.points.len(), 8, "{latency:?}");
+    for point in &latency.points {
+        assert!(point.sent == 10 && point.received > 5, "{point:?}");
+        assert!(0.0 < point.min_us && point.min_us <= point.median_us, "{point:?}");
+    }
+    // Loopback has no card.
+    assert_eq!(stamps, ArrivalStamps::Software);
+    // The search for the path MTU comes before the grid.
+    assert!(load.packets > planned.0 && load.packets < planned.0 + 100, "{load:?} {planned:?}");
 }

@@ -9,6 +9,7 @@
 //! - [`BottleneckBuffer`]: kind and size of the queue at the narrowest link;
 //! - [`Hops`]: rate of each link, without cooperation of the other host;
 //! - [`MtuSearch`]: the path MTU;
+//! - [`UdpmonGrid`], [`RequestResponse`]: a grid of packet size and spacing, and latency by size;
 //! - [`estimate_delay`]: one-way delay variation and clock skew.
 //!
 //! ```
@@ -46,6 +47,7 @@ mod chirps;
 mod cross_traffic;
 mod delay;
 mod hops;
+mod line_fit;
 mod mtu;
 mod rate_search;
 mod result;
@@ -53,6 +55,7 @@ mod slopes;
 mod statistics;
 mod train;
 mod trend;
+mod udpmon;
 
 pub use available_bandwidth::{AvailableBandwidth, AvailableBandwidthResult};
 pub use bottleneck_buffer::{BottleneckBuffer, BufferKind, BufferResult};
@@ -61,6 +64,11 @@ pub use capacity::{Capacity, CapacityResult};
 pub use chirps::Chirps;
 pub use delay::{DelayResult, OneWayDelay, RoundTripTimes, estimate_delay, fit_line_below};
 pub use hops::{Hop, HopProbe, HopReply, Hops, HopsResult, IpVersion};
+pub use line_fit::{LineFit, LinePoint};
 pub use mtu::{MtuOutcome, MtuResult, MtuSearch};
 pub use result::{Interval, ProbeLimits, Validity};
 pub use train::{Fleet, Method, ReceivedPacket, Step, Train, TrainObservation};
+pub use udpmon::{
+    GridCell, GridResult, GridTrain, Histogram, LatencyFit, LatencyPoint, ReplySize, RequestResponse,
+    RequestResponseResult, RequestTrain, SpacingPoint, UdpmonGrid, UdpmonPlan, UdpmonResult,
+};

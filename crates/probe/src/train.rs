@@ -21,6 +21,14 @@ impl Train {
         Train { bytes, offsets_ns: vec![0; count] }
     }
 
+    /// A train with this time between two packets, ns.
+    pub fn spaced(bytes: u32, count: usize, spacing_ns: u64) -> Train {
+        Train {
+            bytes,
+            offsets_ns: (0..count as u64).map(|number| number.saturating_mul(spacing_ns)).collect(),
+        }
+    }
+
     /// A train at the constant rate `rate_bps`, bit/s of IP.
     pub fn paced(bytes: u32, count: usize, rate_bps: f64) -> Train {
         let gap = f64::from(bytes) * 8e9 / rate_bps.max(1.0);

@@ -2,4 +2,5 @@
 
 mod accuracy;
 mod hops;
+mod udpmon;
 mod virtual_path;

@@ -12,9 +12,9 @@ use crate::sys::each_control;
 
 /// Maximum messages of one call.
 pub const MAX_MESSAGES: usize = 64;
-/// Size of the buffer for control messages, in words of 8 bytes: a segment size, a time stamp and a count,
-/// each with its header.
-const CONTROL_WORDS: usize = 16;
+/// Size of the buffer for control messages, in words of 8 bytes: a segment size, two kinds of time stamps and a
+/// count, each with its header.
+const CONTROL_WORDS: usize = 24;
 
 /// An empty message.
 fn empty() -> libc::mmsghdr {
@@ -66,6 +66,17 @@ pub fn enable_arrival_metadata(socket: &Socket) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1i32)
 }
 
+/// Enables the time of arrival by the network card, for packets that have one: the card must be set to stamp all
+/// packets (Documentation/networking/timestamping.rst, SIOCSHWTSTAMP with HWTSTAMP_FILTER_ALL).
+///
+/// # Errors
+/// If the kernel refuses the option.
+pub fn enable_hardware_stamps(socket: &Socket) -> io::Result<()> {
+    // Without SOF_TIMESTAMPING_SOFTWARE, packets without a stamp of the card have no control message.
+    let flags = libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
+}
+
 /// Buffers for the messages of one call.
 pub struct MessageBuffers {
     buffer: Vec<u8>,
@@ -86,6 +97,9 @@ pub struct ReceivedMessage<'a> {
     pub segment: Option<usize>,
     /// When it arrived, ns on CLOCK_REALTIME.
     pub stamp_ns: Option<i64>,
+    /// When it arrived, ns on the clock of the network card, if the card stamps packets and
+    /// [`enable_hardware_stamps`] was called.
+    pub hardware_ns: Option<i64>,
     /// Packets dropped since the socket was created because its buffer was full, modulo 2^32.
     pub dropped: Option<u32>,
 }
@@ -147,14 +161,28 @@ impl MessageBuffers {
         let length = header.msg_len as usize;
         let start = index * self.each;
         let bytes = &self.buffer[start..start + length.min(self.each)];
-        let mut message = ReceivedMessage { bytes, length, segment: None, stamp_ns: None, dropped: None };
+        let mut message = ReceivedMessage {
+            bytes,
+            length,
+            segment: None,
+            stamp_ns: None,
+            hardware_ns: None,
+            dropped: None,
+        };
         let read = |level: i32, kind: i32, data: *const u8| {
-            // SAFETY: the kernel writes a timespec, an int or a u32 with these kinds; they may lie unaligned.
+            // SAFETY: the kernel writes timespecs (three with SCM_TIMESTAMPING), an int or a u32 with these
+            // kinds; they may lie unaligned.
             unsafe {
                 match (level, kind) {
                     (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                         let at = data.cast::<libc::timespec>().read_unaligned();
                         message.stamp_ns = Some(at.tv_sec * 1_000_000_000 + at.tv_nsec);
+                    }
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
+                        // The first is the software stamp, the second unused, the third the card's.
+                        let [_, _, card] = data.cast::<[libc::timespec; 3]>().read_unaligned();
+                        let ns = card.tv_sec.saturating_mul(1_000_000_000).saturating_add(card.tv_nsec);
+                        message.hardware_ns = Some(ns).filter(|ns| *ns != 0);
                     }
                     (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                         message.dropped = Some(data.cast::<u32>().read_unaligned());

@@ -45,7 +45,9 @@ mod statistics;
 
 pub use batch::Batch;
 pub use header::{Header, NumberWidth};
-pub use mmsg::{MAX_MESSAGES, MessageBuffers, ReceivedMessage, WaitMode, enable_arrival_metadata};
+pub use mmsg::{
+    MAX_MESSAGES, MessageBuffers, ReceivedMessage, WaitMode, enable_arrival_metadata, enable_hardware_stamps,
+};
 pub use precise_timer::{PreciseTimer, SpinPolicy};
 pub use receiver::{ArrivalTimes, ReceiveBuffer, Receiver};
 pub use sender::{SendSummary, Sender, SenderOptions, SentCounts};

@@ -1,6 +1,9 @@
 //! `longfat probe`: properties of a path by trains of packets; each result has a confidence interval and a validity.
 
 mod text;
+mod udpmon;
+mod udpmon_pictures;
+mod udpmon_text;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -41,6 +44,8 @@ pub enum ProbeCommand {
     Delay(DelayArgs),
     /// Path MTU; works with any host
     Mtu(HostArgs),
+    /// Throughput, loss, reordering and jitter over packet size and spacing, and latency by size; needs `longfat serve` at the other end
+    Udpmon(udpmon::UdpmonArgs),
 }
 
 /// Options of `probe hops` and `probe mtu`.
@@ -168,6 +173,7 @@ pub fn run(command: &ProbeCommand, json: bool) -> anyhow::Result<()> {
             print_result("mtu", &args.host, &result, json, &text::mtu(&result), &result.validity)
         }
         ProbeCommand::Delay(args) => delay(args, json),
+        ProbeCommand::Udpmon(args) => udpmon::run(args, json),
     }
 }
 
@@ -231,6 +237,19 @@ impl HostArgs {
     }
 }
 
+impl PeerArgs {
+    fn session_options(&self) -> SessionOptions {
+        SessionOptions {
+            host: self.host.clone(),
+            port: self.port,
+            ip: version(self.version4, self.version6),
+            max_rate: self.max_rate,
+            mtu: self.mtu,
+            timeout: self.timeout,
+        }
+    }
+}
+
 fn version(v4: bool, v6: bool) -> Option<IpVersion> {
     match (v4, v6) {
         (true, _) => Some(IpVersion::V4),
@@ -278,17 +297,9 @@ fn measure<M: Method>(
     method: impl FnOnce(probe::ProbeLimits) -> M,
 ) -> anyhow::Result<Measured<M::Output>> {
     let stop = interrupt::flag()?;
-    let options = SessionOptions {
-        host: args.host.clone(),
-        port: args.port,
-        ip: version(args.version4, args.version6),
-        max_rate: args.max_rate,
-        mtu: args.mtu,
-        timeout: args.timeout,
-    };
     let failed = |error| failed(&args.host, error);
     output::note("longfat: the path's MTU");
-    let mut session = Session::open(&options, &stop).map_err(failed)?;
+    let mut session = Session::open(&args.session_options(), &stop).map_err(failed)?;
     let limits = session.limits();
     if !limits.allow_trains() {
         return Err(Exit::BadInput(format!(

@@ -1,0 +1,205 @@
+//! The pictures of `longfat probe udpmon`.
+
+use probe::{GridCell, GridResult, GridTrain, Histogram, ReplySize, RequestResponseResult, UdpmonResult};
+use view::{Chart, ChartCurve, ChartPoint, ChartValue, number::seconds};
+
+/// Maximum number of points of a curve over packets: about one per pixel.
+const MAX_POINTS: usize = 900;
+/// Error bars are this number of standard errors long in each direction.
+const BAR: f64 = 2.0;
+
+/// All pictures with their file names.
+pub fn all(result: &UdpmonResult, trains: &[GridTrain], host: &str) -> Vec<(&'static str, String)> {
+    let grid = &result.grid;
+    let throughput = over_spacing(
+        grid,
+        &format!("Throughput on the path to {host}"),
+        "Received, of IP",
+        "bit/s",
+        &|cell| cell.received_bps,
+    );
+    let loss = over_spacing(grid, &format!("Loss on the path to {host}"), "Lost (%)", "", &|cell| {
+        Some(100.0 * (cell.sent - cell.received) as f64 / cell.sent.max(1) as f64)
+    });
+    vec![
+        ("throughput.svg", view::chart(&throughput)),
+        ("loss.svg", view::chart(&loss)),
+        ("bottleneck.svg", view::chart(&bottleneck(grid, host))),
+        ("jitter.svg", view::chart(&jitter(grid, trains, host))),
+        ("interarrival.svg", view::chart(&interarrival(grid, trains, host))),
+        ("latency.svg", view::chart(&latency(&result.latency, host))),
+    ]
+}
+
+fn number_value(number: f64, text: String) -> ChartValue {
+    ChartValue { text, number: Some(number) }
+}
+
+fn point(value: usize, height: f64) -> ChartPoint {
+    ChartPoint { value, height, bar: None }
+}
+
+fn curve(label: String, points: Vec<ChartPoint>) -> ChartCurve {
+    ChartCurve { label, points, mark: None }
+}
+
+fn spacing_text(us: f64) -> String {
+    if us == 0.0 { "0".into() } else { seconds(us / 1e6) }
+}
+
+/// A curve for each packet size.
+fn over_spacing(
+    grid: &GridResult,
+    title: &str,
+    up: &str,
+    unit: &str,
+    height: &dyn Fn(&GridCell) -> Option<f64>,
+) -> Chart {
+    let of_size = |size: &u32| {
+        let cells = grid.cells.iter().filter(|cell| cell.packet_bytes == *size).enumerate();
+        curve(
+            format!("{size} bytes"),
+            cells.filter_map(|(value, cell)| Some(point(value, height(cell)?))).collect(),
+        )
+    };
+    Chart {
+        title: title.into(),
+        across: "Time between two packets".into(),
+        values: grid.spacings_us.iter().map(|us| number_value(*us, spacing_text(*us))).collect(),
+        up: up.into(),
+        unit: unit.into(),
+        bars: String::new(),
+        curves: grid.sizes_bytes.iter().map(of_size).collect(),
+    }
+}
+
+/// The spacing of received packets over their size, and the line.
+fn bottleneck(grid: &GridResult, host: &str) -> Chart {
+    let mut sizes = vec![0];
+    sizes.extend(grid.bottleneck.iter().map(|found| found.packet_bytes));
+    let points = grid.bottleneck.iter().enumerate().map(|(index, found)| {
+        let bar = (found.spacing_us - BAR * found.error_us, found.spacing_us + BAR * found.error_us);
+        ChartPoint { value: index + 1, height: found.spacing_us / 1e6, bar: Some((bar.0 / 1e6, bar.1 / 1e6)) }
+    });
+    let mut curves = vec![curve("received, from trains faster than the bottleneck".into(), points.collect())];
+    if let (Some(per_byte), Some(per_packet)) = (grid.per_byte_ns, grid.per_packet_us) {
+        let line = sizes.iter().enumerate().map(|(value, size)| {
+            point(value, per_packet.value / 1e6 + f64::from(*size) * per_byte.value / 1e9)
+        });
+        let label = format!("{:.2} ns per byte + {:.2} us per packet", per_byte.value, per_packet.value);
+        curves.push(curve(label, line.collect()));
+    }
+    Chart {
+        title: format!("The bottleneck's time for a packet on the path to {host}"),
+        across: "Packet size (bytes of IP)".into(),
+        values: sizes.iter().map(|size| number_value(f64::from(*size), size.to_string())).collect(),
+        up: "Time between two packets".into(),
+        unit: "s".into(),
+        bars: "Bars: two standard errors".into(),
+        curves,
+    }
+}
+
+/// Histograms of jitter at the widest spacing, a curve for each size.
+fn jitter(grid: &GridResult, trains: &[GridTrain], host: &str) -> Chart {
+    let widest = grid.spacings_us.len().saturating_sub(1);
+    let of = |size: Option<usize>| -> Vec<f64> {
+        let is_wanted =
+            |train: &&GridTrain| train.spacing == widest && size.is_none_or(|size| train.size == size);
+        trains.iter().filter(is_wanted).flat_map(GridTrain::jitter_us).collect()
+    };
+    let bins = Histogram::of(&of(None));
+    let values = bins.shares().map(|(us, _)| number_value(us, format!("{us:.1}"))).collect();
+    let curves = grid.sizes_bytes.iter().enumerate().map(|(index, size)| {
+        let shares = bins.with_values(&of(Some(index)));
+        let points = shares.shares().enumerate().map(|(value, (_, share))| point(value, share * 100.0));
+        curve(format!("{size} bytes"), points.collect())
+    });
+    Chart {
+        title: format!(
+            "One-way jitter on the path to {host}, packets every {}",
+            spacing_text(grid.spacings_us.get(widest).copied().unwrap_or(0.0))
+        ),
+        across: format!("Change of the delay from packet to packet (us), in bins of {} us", bins.bin_us),
+        values,
+        up: "Packets (%)".into(),
+        unit: String::new(),
+        bars: String::new(),
+        curves: curves.collect(),
+    }
+}
+
+/// Times between arrivals by packet number, in the first train of the largest size at each spacing.
+fn interarrival(grid: &GridResult, trains: &[GridTrain], host: &str) -> Chart {
+    let largest = grid.sizes_bytes.len().saturating_sub(1);
+    let step = grid.packets.div_ceil(MAX_POINTS).max(1);
+    let numbers: Vec<usize> = (0..grid.packets).step_by(step).collect();
+    let curves = grid.spacings_us.iter().enumerate().filter_map(|(spacing, us)| {
+        let train =
+            trains.iter().find(|train| (train.spacing, train.size, train.round) == (spacing, largest, 0))?;
+        let arrived = &train.observation.arrived_ns;
+        let interval = |number: usize| -> Option<f64> {
+            let (before, after) = ((*arrived.get(number.checked_sub(1)?)?)?, (*arrived.get(number)?)?);
+            Some(after.saturating_sub(before) as f64 / 1e9)
+        };
+        let points =
+            numbers.iter().enumerate().filter_map(|(value, number)| Some(point(value, interval(*number)?)));
+        Some(curve(format!("every {}", spacing_text(*us)), points.collect()))
+    });
+    Chart {
+        title: format!(
+            "Times between arrivals on the path to {host}, packets of {} bytes",
+            grid.sizes_bytes.get(largest).copied().unwrap_or(0)
+        ),
+        across: "Packet of the train".into(),
+        up: "Time since the packet before".into(),
+        unit: "s".into(),
+        bars: String::new(),
+        curves: curves.collect(),
+        values: numbers.iter().map(|number| number_value(*number as f64, number.to_string())).collect(),
+    }
+}
+
+/// Latency over the size of requests, for both kinds of replies, with their lines; above the lowest line's height at
+/// size 0, because the propagation delay would hide the slopes.
+fn latency(result: &RequestResponseResult, host: &str) -> Chart {
+    let mut sizes: Vec<u32> =
+        std::iter::once(0).chain(result.points.iter().map(|p| p.packet_bytes)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let fits = [result.round_trip, result.forward].into_iter().flatten();
+    let base_us = fits.map(|fit| fit.intercept_us.value).min_by(f64::total_cmp).unwrap_or(0.0).max(0.0);
+    let height = |us: f64| (us - base_us) / 1e6;
+    let kinds = [
+        (ReplySize::Request, "replies of the same size", result.round_trip),
+        (ReplySize::Smallest, "small replies", result.forward),
+    ];
+    let mut curves = Vec::new();
+    for (replies, name, fit) in kinds {
+        let points = result.points.iter().filter(|found| found.replies == replies).filter_map(|found| {
+            let value = sizes.iter().position(|size| *size == found.packet_bytes)?;
+            let bar = BAR * found.error_us;
+            let bar = Some((height(found.min_us - bar), height(found.min_us + bar)));
+            Some(ChartPoint { value, height: height(found.min_us), bar })
+        });
+        curves.push(curve(name.into(), points.collect()));
+        if let Some(fit) = fit {
+            let (intercept, per_byte) = (fit.intercept_us.value, fit.per_byte_ns.value);
+            let line = sizes
+                .iter()
+                .enumerate()
+                .map(|(value, size)| point(value, height(intercept + f64::from(*size) * per_byte / 1e3)));
+            let label = format!("{} + {per_byte:.2} ns per byte", seconds(intercept.max(0.0) / 1e6));
+            curves.push(curve(label, line.collect()));
+        }
+    }
+    Chart {
+        title: format!("Request-response latency on the path to {host}"),
+        across: "Size of the request (bytes of IP)".into(),
+        values: sizes.iter().map(|size| number_value(f64::from(*size), size.to_string())).collect(),
+        up: format!("Fastest round trip above {}", seconds(base_us / 1e6)),
+        unit: "s".into(),
+        bars: "Bars: two standard errors".into(),
+        curves,
+    }
+}

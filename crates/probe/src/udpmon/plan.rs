@@ -1,0 +1,125 @@
+//! What udpmon sends: the sizes and spacings of the grid, and the requests.
+
+use units::Time;
+
+use crate::Train;
+
+/// Number of packet sizes unless they are given.
+const SIZES: u32 = 6;
+/// Spacings unless they are given, as multiples of the bottleneck's time for the largest packet.
+const AUTOMATIC_SPACINGS: [f64; 7] = [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0];
+
+/// A measurement by udpmon.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UdpmonPlan {
+    /// Packet sizes, bytes of IP; ascending.
+    pub sizes: Vec<u32>,
+    /// Times between two packets, ascending; `None`: multiples of the time that the bottleneck takes for the
+    /// largest packet, which is measured first.
+    pub spacings: Option<Vec<Time>>,
+    /// Number of packets of a train.
+    pub packets: usize,
+    /// Number of trains of each size and spacing.
+    pub rounds: usize,
+    /// Number of requests of each size and kind of reply in a round.
+    pub requests: usize,
+    /// Size of the smallest packet that fits a request and a reply, bytes of IP.
+    pub smallest_request: u32,
+}
+
+impl UdpmonPlan {
+    /// Equally spaced sizes up to `mtu`.
+    pub fn default_sizes(mtu: u32) -> Vec<u32> {
+        (1..=SIZES).map(|part| mtu * part / SIZES).collect()
+    }
+
+    /// Number of spacings.
+    pub fn spacing_count(&self) -> usize {
+        self.spacings.as_ref().map_or(AUTOMATIC_SPACINGS.len(), Vec::len)
+    }
+
+    /// Number of trains of the grid.
+    pub fn trains(&self) -> usize {
+        self.sizes.len() * self.spacing_count() * self.rounds
+    }
+
+    /// Sizes of the requests: those of the grid and the smallest.
+    pub fn request_sizes(&self) -> Vec<u32> {
+        let larger = self.sizes.iter().copied().filter(|bytes| *bytes > self.smallest_request);
+        std::iter::once(self.smallest_request).chain(larger).collect()
+    }
+
+    /// Everything that this host will send: packets, and bytes of IP. The replies have at most the size of the
+    /// requests.
+    pub fn load(&self) -> (u64, u64) {
+        let trains = (self.spacing_count() * self.rounds * self.packets) as u64;
+        let requests = (2 * self.requests * self.rounds) as u64;
+        let sum = |sizes: &[u32]| sizes.iter().map(|bytes| u64::from(*bytes)).sum::<u64>();
+        let request_sizes = self.request_sizes();
+        (
+            trains * self.sizes.len() as u64 + requests * request_sizes.len() as u64,
+            trains * sum(&self.sizes) + requests * sum(&request_sizes),
+        )
+    }
+
+    /// The train with the most bytes within a second.
+    pub fn largest_train(&self) -> Train {
+        let least = self.spacings.as_ref().and_then(|all| all.first()).map_or(0, |spacing| spacing.0);
+        Train::spaced(self.sizes.last().copied().unwrap_or(0), self.packets, least)
+    }
+
+    /// The spacings, ns, given the bottleneck's time for the largest packet; rounded to two digits.
+    pub(super) fn spacings_ns(&self, largest_ns: f64) -> Vec<u64> {
+        match &self.spacings {
+            Some(given) => given.iter().map(|spacing| spacing.0).collect(),
+            None => AUTOMATIC_SPACINGS.iter().map(|multiple| rounded(multiple * largest_ns)).collect(),
+        }
+    }
+}
+
+/// Rounds to two digits.
+fn rounded(ns: f64) -> u64 {
+    if !(ns.is_finite() && ns >= 1.0) {
+        return 0;
+    }
+    let unit = 10f64.powf((ns.log10().floor() - 1.0).max(0.0));
+    ((ns / unit).round() * unit) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_load_is_the_sum_of_all_packets() {
+        let plan = UdpmonPlan {
+            sizes: vec![100, 200],
+            spacings: Some(vec![Time(0), Time(1000), Time(2000)]),
+            packets: 10,
+            rounds: 2,
+            requests: 5,
+            smallest_request: 52,
+        };
+        // 12 trains of 10 packets; 20 requests of each of the sizes 52, 100, 200.
+        assert_eq!(plan.load(), (120 + 60, 60 * 300 + 20 * 352));
+        assert_eq!(plan.request_sizes(), [52, 100, 200]);
+        assert_eq!(plan.trains(), 12);
+        assert_eq!(plan.largest_train(), Train::burst(200, 10));
+    }
+
+    #[test]
+    fn automatic_spacings_are_round_multiples() {
+        let plan = UdpmonPlan {
+            sizes: UdpmonPlan::default_sizes(1500),
+            spacings: None,
+            packets: 10,
+            rounds: 1,
+            requests: 1,
+            smallest_request: 52,
+        };
+        assert_eq!(plan.sizes, [250, 500, 750, 1000, 1250, 1500]);
+        assert_eq!(plan.spacings_ns(121_120.0), [0, 30_000, 61_000, 91_000, 120_000, 180_000, 240_000]);
+        assert_eq!(plan.spacings_ns(f64::NAN), [0; 7]);
+        assert_eq!(rounded(7.0), 7);
+    }
+}

@@ -37,6 +37,58 @@ fn an_unknown_name_lists_the_nearest() {
     }
 }
 
+/// The records do not exist, so any other error would come first.
+#[test]
+fn options_of_pictures_and_reports_are_checked_before_any_work() {
+    let place = TestDir::new(SMALL);
+    for (args, expected) in [
+        (&["plot", "nosuch", "--size", "100x100"][..], "at least 320 pixels"),
+        (&["plot", "nosuch", "--size", "400x100"], "too low for 3 panels"),
+        (&["plot", "nosuch", "--metric", "goodputt"], "goodputt"),
+        (&["plot", "nosuch", "--cdf", "rrt"], "rrt"),
+        (&["plot", "nosuch", "--box", "rtt", "--size", "100x100"], "at least 320 pixels"),
+        (&["plot", "nosuch", "--against", "rrt"], "rrt"),
+        (&["plot", "nosuch", "--from", "5s", "--to", "4s"], "not before"),
+        (&["plot", "nosuch", "-o", "no/where.svg"], "directory does not exist"),
+        (&["report", "nosuch", "-o", "no/where.html"], "directory does not exist"),
+        (&["export", "csv", "nosuch", "-o", "no/where.csv"], "directory does not exist"),
+        (&["run", "nosuch", "--report", "no/where.html"], "directory does not exist"),
+        (&["run", "nosuch", "--report", "page.pdf"], ".html"),
+        (&["sweep", "nosuch", "-o", "x.svg", "--size", "100x100"], "at least 320 pixels"),
+        (&["reproduce", "nosuch", "--report", "no/where.html"], "directory does not exist"),
+        (&["probe", "buffer", "192.0.2.1", "--plot", "no/where.svg"], "directory does not exist"),
+        (&["probe", "buffer", "192.0.2.1", "--plot", "x.png"], ".svg"),
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(expected), "{args:?}: {ran:?}");
+    }
+}
+
+/// A key of links, flows or hosts has a longer path; `title` is that of the output.
+#[test]
+fn set_and_over_name_the_whole_path_of_a_key() {
+    let place = TestDir::new(SMALL);
+    for (option, expected) in [
+        ("--over=rtt=10ms,20ms", "sum of the links' delays: write links.h1-s1.forward.delay"),
+        ("--set=bandwidth=1gbit", "write links.h1-s1.forward.rate"),
+        ("--set=cc=reno", "write flows.bulk.cc"),
+        ("--set=mtu=9000", "write hosts.*.mtu"),
+        ("--set=net.ipv4.tcp_rmem=1 2 3", "hosts.*.sysctl"),
+    ] {
+        let ran = place.run(&["sweep", "s.toml", "--engine", "model", option]);
+        assert_eq!(ran.code, 2, "{option}: {ran:?}");
+        assert!(ran.stderr.contains(expected), "{option}: {ran:?}");
+    }
+    let titled = ["run", "s.toml", "--engine", "model", "--set", "title=My path", "--set", "flows.*.cc=reno"];
+    let ran = place.run(&titled);
+    assert!(ran.code == 0 && ran.stdout.starts_with("My path\n"), "{ran:?}");
+    let shown = place.run(&["show", "last", "--json"]).json();
+    assert_eq!((&shown["title"], &shown["runs"][0]["flows"][0]["cc"]), (&"My path".into(), &"reno".into()));
+    let swept = place.run(&["sweep", "s.toml", "--engine", "model", "--over", "title=A,B", "--set", "title=C"]);
+    assert!(swept.stdout.starts_with("C\n"), "{swept:?}");
+}
+
 #[test]
 fn validate_summarizes_files_and_reports_all_mistakes() {
     let place = TestDir::new(SMALL);

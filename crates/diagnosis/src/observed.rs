@@ -342,8 +342,12 @@ impl Observed {
 
     /// The path's bandwidth-delay product, bytes.
     pub fn bdp(&self) -> Option<f64> {
-        let carried = self.capacity_bps()?.max(self.test_goodput_bps());
-        Some(bdp_f64(BitRate(carried as u64), self.rtt))
+        Some(bdp_f64(BitRate(self.carried_bps()? as u64), self.rtt))
+    }
+
+    /// TCP payload that the path carries, bit/s: its capacity, and at least the goodput of the test.
+    pub(crate) fn carried_bps(&self) -> Option<f64> {
+        Some(self.capacity_bps()?.max(self.test_goodput_bps()))
     }
 
     /// Loss episodes per segment of the test; `None` without losses.

@@ -107,7 +107,7 @@ impl Experiment {
         Summary {
             schema: SUMMARY_SCHEMA.into(),
             scenario: file.name().into(),
-            title: file.title().into(),
+            title: file.title_with(&self.sets),
             host: self.host.clone(),
             published,
             runs,

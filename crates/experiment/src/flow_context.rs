@@ -182,12 +182,12 @@ fn rate_changes(scenario: &Scenario, name: &str, direction: Direction) -> Vec<(i
     changes.collect()
 }
 
-/// The packets that the sending host's link carries in one round trip of the path.
+/// The transmit queue that the sending host's link needs, packets.
 fn device_round_trip_packets(scenario: &Scenario, flow: &FlowSpec) -> Option<u64> {
     let path = FlowPath::of(scenario, flow)?;
     let (_, _, own_link) = path.there.first()?;
-    let packet_bits = f64::from(8 * (path.mtu + own_link.overhead));
-    Some((own_link.rate.mean()?.as_f64() * path.rtt.as_secs_f64() / packet_bits).ceil() as u64)
+    let frame_bytes = path.mtu + own_link.overhead;
+    Some(model::transmit_queue_packets(own_link.rate.mean()?, path.rtt, frame_bytes))
 }
 
 /// The sender's and the receiver's buffers.

@@ -125,7 +125,7 @@ impl<'a> SweepPlan<'a> {
         Sweep {
             schema: SWEEP_SCHEMA.into(),
             scenario: self.experiment.file.name().into(),
-            title: self.experiment.file.title().into(),
+            title: self.experiment.file.title_with(&self.experiment.sets),
             file: Some(self.experiment.path.display().to_string()),
             set: self.experiment.sets.iter().cloned().collect(),
             host: self.experiment.host.clone(),

@@ -59,7 +59,7 @@ pub use start::{INITIAL_WINDOW_SEGS, SlowStart, initial_window_bytes};
 pub use sweep_knees::{KneePoint, knees};
 pub use window::{
     MAX_WINDOW, MAX_WINDOW_SCALE, bdp, bdp_f64, hol_throughput_share, scaled_window, throughput_bps,
-    window_scale, window_utilization,
+    transmit_queue_packets, window_scale, window_utilization,
 };
 pub use wire::{
     IpVersion, Transport, datagram_goodput_bps, datagram_packets, goodput_bps, mss, payload_bytes,

@@ -20,6 +20,16 @@ pub fn bdp_f64(rate: BitRate, rtt: Time) -> f64 {
     rate.bytes_per_sec_f64() * rtt.as_secs_f64()
 }
 
+/// Packets of `packet_bytes` that a sending host's transmit queue (`txqueuelen`) needs where the host's own link is the slowest of the
+/// path: one bandwidth-delay product, rounded up. A window that has filled the link and the queue is then twice the product, and its
+/// half after a loss still fills the link (C. Villamizar and C. Song, "High performance TCP in ANSNET", CCR 24(5), 1994).
+///
+/// `rate` and `packet_bytes` are of one layer: a link's rate with the bytes of a frame, or a payload's rate with the MSS. The kernel
+/// counts a super-packet (GSO, up to 64 KiB) as one packet, so a queue of this length may hold more bytes, never fewer.
+pub fn transmit_queue_packets(rate: BitRate, rtt: Time, packet_bytes: u32) -> u64 {
+    (bdp_f64(rate, rtt) / f64::from(packet_bytes.max(1))).ceil() as u64
+}
+
 /// Bits per second of a window of `window` bytes per round trip; infinite if `rtt` is zero.
 pub fn throughput_bps(window: Bytes, rtt: Time) -> f64 {
     window.bits_f64() / rtt.as_secs_f64()
@@ -54,6 +64,14 @@ pub fn hol_throughput_share(window: Bytes, rate: BitRate, rtt: Time) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transmit_queue_holds_what_the_link_carries_in_a_round_trip() {
+        let packets = |rate, bytes| transmit_queue_packets(BitRate(rate), Time::from_millis(100), bytes);
+        // The same link seen from two layers.
+        assert_eq!((packets(100_000_000, 1514), packets(95_640_000, 1448)), (826, 826));
+        assert_eq!(packets(0, 0), 0);
+    }
 
     #[test]
     fn scale_is_the_smallest_that_fits() {

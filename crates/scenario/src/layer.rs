@@ -2,12 +2,15 @@
 //!
 //! Short forms are expanded first, in the base and in each layer: `hosts."*"` becomes keys of every host,
 //! `both` becomes `forward` and `backward`, and nested sysctl tables become dotted names. Then each layer is
-//! merged. Hosts, links and flows are matched by name, although links and flows are lists in the base. A
-//! later layer overrides earlier ones, so a variant's `"*"` overrides the base's keys of one host.
+//! merged. Hosts, links and flows are matched by name, although links and flows are lists in the base; in a layer
+//! `"*"` is all of them. A later layer overrides earlier ones, so a variant's `"*"` overrides the base's keys of one
+//! host.
 
 use crate::{
     decode_cc::names_a_cc,
-    decode_direction::{overlay_direction, write_out},
+    decode_direction::{DIRECTION, overlay_direction, write_out},
+    decode_flows::TCP,
+    decode_hosts::HOST,
     decode_links::link_name,
     decode_routers::{NAMES, write_out_names},
     error::Problems,
@@ -26,13 +29,14 @@ pub(crate) const LAYER: Keys = Keys {
     nested: None,
 };
 
-const ALL_HOSTS: &str = "*";
+/// The name that stands for all hosts, links or flows.
+const ALL: &str = "*";
 
 /// Expands the short forms of a scenario's base.
 pub(crate) fn normalise(root: &mut Table) {
     if let Some(hosts) = root.get_mut("hosts").and_then(Node::table_mut) {
         hosts.0.iter_mut().for_each(|h| flatten_sysctl(&mut h.node));
-        if let Some(all) = hosts.remove(ALL_HOSTS) {
+        if let Some(all) = hosts.remove(ALL) {
             for host in hosts.0.iter_mut().filter(|h| h.node.table().is_some()) {
                 let own = std::mem::replace(&mut host.node, all.node.clone());
                 let span = own.span;
@@ -58,15 +62,58 @@ pub(crate) fn apply(base: &Table, layer: &Table, problems: &mut Problems) -> Tab
             "routers" => overlay_routers(&mut merged, &entry.node, problems),
             "links" => overlay_named(&mut merged, &LINKS, &entry.node, problems),
             "flows" => overlay_named(&mut merged, &FLOWS, &entry.node, problems),
-            key => {
-                check_key(key, entry.key_span, &LAYER, problems);
-                if LAYER.known.contains(&key) {
-                    merged.overlay_entry(entry.clone());
+            key if LAYER.known.contains(&key) => merged.overlay_entry(entry.clone()),
+            key => match place_of(key, &merged) {
+                Some(place) => {
+                    let message = format!("unknown key \"{key}\" in {}", LAYER.what);
+                    problems.add_help(entry.key_span, message, place);
                 }
-            }
+                None => check_key(key, entry.key_span, &LAYER, problems),
+            },
         }
     }
     merged
+}
+
+/// Help for a key that only links, flows or hosts have: its whole path in this scenario.
+fn place_of(key: &str, root: &Table) -> Option<String> {
+    let meant = match key {
+        "bandwidth" | "bw" | "capacity" => "rate",
+        "latency" | "rtt" => "delay",
+        key => key,
+    };
+    let path = if DIRECTION.known.contains(&meant) && meant != "mtu" {
+        let links = root.items("links");
+        let has = |link: &&Node, key: &str| forward_of(link).is_some_and(|direction| direction.get(key).is_some());
+        let link = links.iter().find(|link| has(link, meant)).or(links.iter().find(|link| has(link, "rate")));
+        format!("links.{}.forward.{meant}", quoted_key(&link_name(link.or(links.first())?)?))
+    } else if TCP.known.contains(&meant) {
+        let names: Vec<String> = root.items("flows").iter().filter_map(FLOWS.name).collect();
+        match names.as_slice() {
+            [] => return None,
+            [one] => format!("flows.{}.{meant}", quoted_key(one)),
+            _ => format!("flows.*.{meant}"),
+        }
+    } else if HOST.known.contains(&meant) {
+        format!("hosts.*.{meant}")
+    } else if key == "net" {
+        "hosts.*.sysctl.\"net.ipv4...\"".to_owned()
+    } else {
+        return None;
+    };
+    Some(match key {
+        "rtt" => format!("the round-trip time is the sum of the links' delays: write {path}, the delay of one direction"),
+        _ => format!("write {path}"),
+    })
+}
+
+fn forward_of(link: &Node) -> Option<&Table> {
+    link.table()?.get("forward")?.table()
+}
+
+/// A key of a path, in quotes where it has dots.
+fn quoted_key(key: &str) -> String {
+    if key.contains('.') { format!("\"{key}\"") } else { key.to_owned() }
 }
 
 fn overlay_hosts(merged: &mut Table, layer: &Node, problems: &mut Problems) {
@@ -76,11 +123,11 @@ fn overlay_hosts(merged: &mut Table, layer: &Node, problems: &mut Problems) {
         return;
     };
     // "*" is applied first, so that the keys of one host in the same layer override it.
-    let (all, named): (Vec<&Entry>, Vec<&Entry>) = layer_hosts.0.iter().partition(|e| e.key == ALL_HOSTS);
+    let (all, named): (Vec<&Entry>, Vec<&Entry>) = layer_hosts.0.iter().partition(|e| e.key == ALL);
     for entry in all.into_iter().chain(named) {
         let mut top = entry.node.clone();
         flatten_sysctl(&mut top);
-        if entry.key == ALL_HOSTS {
+        if entry.key == ALL {
             hosts.0.iter_mut().for_each(|host| host.node.overlay(top.clone()));
         } else if let Some(host) = hosts.get_mut(&entry.key) {
             host.overlay(top);
@@ -143,12 +190,16 @@ fn overlay_named(merged: &mut Table, list: &NamedList, layer: &Node, problems: &
     };
     let Some(Value::List(items)) = merged.get_mut(list.key).map(|n| &mut n.value) else { return };
     let names: Vec<Option<String>> = items.iter().map(list.name).collect();
-    for entry in &layer_items.0 {
-        let Some(at) = names.iter().position(|n| n.as_deref() == Some(&entry.key)) else {
+    // "*" is applied first, as for hosts.
+    let (all, named): (Vec<&Entry>, Vec<&Entry>) = layer_items.0.iter().partition(|e| e.key == ALL);
+    for entry in all.into_iter().chain(named) {
+        let is_meant = |name: &Option<String>| entry.key == ALL || name.as_deref() == Some(&entry.key);
+        let meant: Vec<usize> = (0..names.len()).filter(|at| is_meant(&names[*at])).collect();
+        if meant.is_empty() {
             let help = suggest(&entry.key, names.iter().flatten().map(String::as_str));
             problems.add_help(entry.key_span, format!("unknown {} \"{}\"", list.item, entry.key), help);
             continue;
-        };
+        }
         let mut top = entry.node.clone();
         expand_both(&mut top);
         for fixed in list.fixed {
@@ -157,7 +208,7 @@ fn overlay_named(merged: &mut Table, list: &NamedList, layer: &Node, problems: &
                 problems.add_help(changed.key_span, message, "write a separate scenario");
             }
         }
-        overlay_item(&mut items[at], top);
+        meant.into_iter().for_each(|at| overlay_item(&mut items[at], top.clone()));
     }
 }
 

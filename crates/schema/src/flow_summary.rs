@@ -166,6 +166,37 @@ pub struct Fix {
     pub reason: String,
 }
 
+/// A command and the hosts that need it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FixCommand<'a> {
+    /// The hosts, as in `h2 and h1`.
+    pub hosts: String,
+    /// The command.
+    pub command: &'a str,
+    /// Why these values, each reason once.
+    pub reasons: String,
+}
+
+impl FixCommand<'_> {
+    /// The commands of some fixes, each once with all its hosts, in the order of the first.
+    pub fn of(fixes: &[Fix]) -> Vec<FixCommand<'_>> {
+        let mut commands: Vec<&str> = Vec::new();
+        for fix in fixes.iter().filter(|fix| !fix.command.is_empty()) {
+            if !commands.contains(&fix.command.as_str()) {
+                commands.push(&fix.command);
+            }
+        }
+        let of_command = |command| {
+            let same: Vec<&Fix> = fixes.iter().filter(|fix| fix.command == command).collect();
+            let mut reasons: Vec<&str> = same.iter().map(|fix| fix.reason.as_str()).collect();
+            reasons.dedup();
+            let hosts = same.iter().map(|fix| fix.host.as_str()).collect::<Vec<_>>().join(" and ");
+            FixCommand { hosts, command, reasons: reasons.join("; ") }
+        };
+        commands.into_iter().map(of_command).collect()
+    }
+}
+
 /// The value of a congestion control's parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]

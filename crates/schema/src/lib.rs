@@ -25,7 +25,7 @@ mod trace_row;
 pub use cause::Cause;
 pub use event::{EMULATOR, Event, EventKind, SAMPLER};
 pub use flow_sample::FlowSample;
-pub use flow_summary::{Fix, FlowSummary, Limited, PartGoodput, Setting};
+pub use flow_summary::{Fix, FixCommand, FlowSummary, Limited, PartGoodput, Setting};
 pub use host_summary::HostSummary;
 pub use link_sample::LinkSample;
 pub use link_summary::LinkSummary;

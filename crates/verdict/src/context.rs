@@ -67,8 +67,8 @@ pub struct SendingDevice {
     pub retransmitted_segs: Option<u64>,
     /// Length of its transmit queue, packets.
     pub queue_packets: Option<u32>,
-    /// The product of the host's link rate and the path's round-trip time, packets of the path's MTU: a queue
-    /// of this length holds what TCP sends in one round trip.
+    /// The length that it needs at the host's link rate, packets ([`model::transmit_queue_packets`]); `None` where the rate is
+    /// unknown.
     pub round_trip_packets: Option<u64>,
 }
 

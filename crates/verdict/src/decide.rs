@@ -17,10 +17,13 @@
 //!    marks of routers (`ecn_marks`), or the sending host itself, which dropped packets at its own device
 //!    (`local_queue`: the kernel reduces the window, tcp_enter_cwr, and nothing was marked). Before the first
 //!    reduction: `slow_start`.
-//! 5. Data waited for the pacing timer: `pacing` (or `slow_start` where pacing is how the flow grows; on a
+//! 5. Data waited, but within one round trip a sample filled the peer's window or emptied a full send buffer
+//!    (rules 2 and 3): that limit. A flow that a window limits sends it in a burst, and some samples fall into
+//!    the burst. Not in virtual time, where rule 7 knows bursts by their pacing.
+//! 6. Data waited for the pacing timer: `pacing` (or `slow_start` where pacing is how the flow grows; on a
 //!    path that is not described `path_rate` where the flow no longer grows, because BBR sends at the path's
 //!    rate that way).
-//! 6. Data waited although nothing above applies: `path_rate` where the link is full for the next half round
+//! 7. Data waited although nothing above applies: `path_rate` where the link is full for the next half round
 //!    trip, else `host_cpu`. In virtual time the data waited for the pacing timer within a burst:
 //!    `send_buffer` where the buffer was full, because it then limits the size of bursts, else `pacing`.
 //!
@@ -185,6 +188,8 @@ struct History<'a> {
     links: Vec<SentByLink<'a>>,
     /// Microseconds in which the hosts' processors and buses were busy.
     hosts: Vec<Cumulative>,
+    /// The samples with a limit at one of the ends, in order of time.
+    end_limits: Vec<(i64, EndLimit)>,
 }
 
 impl<'a> History<'a> {
@@ -199,7 +204,25 @@ impl<'a> History<'a> {
         let first_written =
             rows.iter().filter(|r| r.flow == context.name).find_map(|row| Some((row.time_us, written(row)?)));
         let hosts = context.host_loads.iter().map(HostLoad::series).collect();
-        History { received_bits, first_written, links, hosts }
+        let end_limits = rows
+            .iter()
+            .filter(|r| r.flow == context.name && !context.virtual_time)
+            .filter_map(|row| Some((row.time_us, end_limit(row)?)))
+            .collect();
+        History { received_bits, first_written, links, hosts, end_limits }
+    }
+
+    /// The window or buffer in whose burst a sample falls: the one that limits the sample nearest in time, at
+    /// most one round trip away.
+    fn limit_of_burst(&self, row: &FlowSample) -> Option<Cause> {
+        let after = self.end_limits.partition_point(|(at, _)| *at < row.time_us);
+        let around = &self.end_limits[after.saturating_sub(1)..self.end_limits.len().min(after + 1)];
+        let distance = |at: i64| (at - row.time_us).abs();
+        let (at, limit) = around.iter().min_by_key(|(at, _)| distance(*at))?;
+        match limit {
+            EndLimit::Buffer(cause) if distance(*at) <= row.srtt_us.unwrap_or(0) => Some(*cause),
+            _ => None,
+        }
     }
 
     /// Whether the writer is behind its requested rate. It then catches up and has no reason to wait.
@@ -235,7 +258,6 @@ fn judge(
     let mss = row.snd_mss_bytes? as f64;
     let outstanding = row.unacked_segs? as f64 * mss;
     let cwnd = row.snd_cwnd_segs.map(|segments| segments as f64 * mss);
-    let window = row.snd_wnd_bytes.map(|w| w as f64);
     let half = (row.srtt_us.unwrap_or(0) * RATE_ROUND_TRIPS / 2).max(1);
     let (from, to) = (row.time_us - half, row.time_us + half);
     let goodput = history.received_bits.rate(from, to).unwrap_or(0.0);
@@ -250,7 +272,7 @@ fn judge(
     if history.has_busy_host(from, to) {
         return Some(Judgement::Limit(Cause::HostCpu));
     }
-    let end_limit = end_limit(row, outstanding, window, mss);
+    let end_limit = end_limit(row);
     // A writer without data sustains no queue, but its single segments wait for delayed ACKs, which lengthens
     // the round-trip time too.
     let is_idle = matches!(end_limit, Some(EndLimit::Application(SlowEnd::Writer)));
@@ -259,14 +281,13 @@ fn judge(
     }
     if let Some(limit) = end_limit {
         return Some(match limit {
-            // A block may fill a window for a moment although the writer keeps its requested rate.
-            EndLimit::Buffer(cause) => {
-                Judgement::Limit(requested_rate_cause(row, history, context).unwrap_or(cause))
-            }
+            EndLimit::Buffer(cause) => judge_buffer(cause, row, history, context),
             EndLimit::Application(end) => judge_slow_end(end, row, history, context),
         });
     }
-    if is_full || (context.unknown_path && has_standing_queue(row, STANDING_QUEUE_PART)) {
+    let limit_of_burst = history.limit_of_burst(row);
+    let part = if limit_of_burst.is_some() { STANDING_QUEUE_PART_OF_BURSTS } else { STANDING_QUEUE_PART };
+    if is_full || (context.unknown_path && has_standing_queue(row, part)) {
         return Some(Judgement::Limit(Cause::PathRate));
     }
     let is_reduced = row.ca_state.is_some_and(|state| state == CWR || LOSS_STATES.contains(&state));
@@ -274,6 +295,9 @@ fn judge(
     let Some(cwnd) = cwnd else { return reductions.recent(row).map(Judgement::Limit) };
     if is_reduced || outstanding >= CWND_FILLED * cwnd {
         return Some(Judgement::Limit(reductions.latest.unwrap_or(Cause::SlowStart)));
+    }
+    if let Some(cause) = limit_of_burst {
+        return Some(judge_buffer(cause, row, history, context));
     }
     let is_paced = row.pacing_rate_bps.is_some_and(|rate| goodput >= PACED * rate as f64);
     if is_paced {
@@ -298,6 +322,16 @@ fn judge(
         return Some(Judgement::Limit(if is_full { Cause::SendBuffer } else { Cause::Pacing }));
     }
     Some(Judgement::Limit(Cause::HostCpu))
+}
+
+/// The cause if a window or buffer is full. A block may fill it for a moment although the writer keeps its requested rate.
+fn judge_buffer(
+    cause: Cause,
+    row: &FlowSample,
+    history: &History<'_>,
+    context: &FlowContext,
+) -> Judgement {
+    Judgement::Limit(requested_rate_cause(row, history, context).unwrap_or(cause))
 }
 
 /// The cause if an application does not keep up. Other programs may be slow themselves; longfat's generator is slow only on
@@ -349,6 +383,7 @@ fn has_standing_queue(row: &FlowSample, part: i64) -> bool {
 }
 
 /// A limit at one of the ends, outside the network.
+#[derive(Debug, Clone, Copy)]
 enum EndLimit {
     /// The peer's window or the send buffer.
     Buffer(Cause),
@@ -357,9 +392,11 @@ enum EndLimit {
 }
 
 /// The limit at one of the ends, if there is one.
-fn end_limit(row: &FlowSample, outstanding: f64, window: Option<f64>, mss: f64) -> Option<EndLimit> {
+fn end_limit(row: &FlowSample) -> Option<EndLimit> {
+    let mss = row.snd_mss_bytes? as f64;
+    let outstanding = row.unacked_segs? as f64 * mss;
     let unread = row.rcv_queue_bytes.unwrap_or(0) as f64;
-    if let Some(window) = window {
+    if let Some(window) = row.snd_wnd_bytes.map(|window| window as f64) {
         // A segment that does not fit whole leaves a gap at the window's end.
         let is_filled = outstanding + mss >= window || outstanding >= FILLED * window;
         let advertised = row.rcv_wnd_bytes.map_or(window, |w| w as f64).max(mss);

@@ -1,21 +1,25 @@
 //! The verdict in words: the evidence, and the exact setting where the limit is a setting.
 
+mod buffers;
 mod own_device;
 
-use schema::{Cause, Fix, FlowSample, FlowSummary};
+use schema::{Cause, Fix, FixCommand, FlowSample, FlowSummary};
 use units::{BitRate, Bytes, Time, three_digits};
 
-use crate::{
-    Buffer, FlowContext, Generator, HostLoad,
-    summarize::{MIN_OTHER_WINDOW_SHARE, mean},
-};
+use crate::{Buffer, FlowContext, Generator, HostLoad, summarize::mean};
 
 /// What relieves a bus, which each byte crosses once.
 const FASTER_BUS: &str = "a faster bus: a card in a wider or faster slot";
+/// What relieves a host, of which more is unknown.
+const LESS_WORK: &str = "end other programs on the busier host; fewer packets for the same bytes (an MTU of 9000, TSO and GRO: \
+                         longfat tune checks them); several streams, which use several processors";
+/// What to do about losses, of which the samples do not show the place.
+const FEWER_LOSSES: &str = "if a queue on the path overflows, lengthen it or pace the flow; if none does, find the link that loses \
+                            packets (cable, optics, radio, duplex mismatch); bbr slows down less for each loss; longfat diagnose \
+                            tells random loss from a short queue";
 /// What lowers the cost of a byte.
 const FEWER_PACKETS: &str = "larger frames (mtu), super-packets (tso, gro) or moderated interrupts \
                              (rx_delay, tx_delay): fewer packets and interrupts for the same bytes";
-const MIB: u64 = 1 << 20;
 /// A queue is too long where the median round-trip time is at least this multiple of the minimum, and this much longer.
 const BLOATED_RTT_RATIO: f64 = 3.0;
 const BLOATED_RTT_EXCESS_US: f64 = 20_000.0;
@@ -30,12 +34,12 @@ pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut
         .map_or(summary.limited.share(cause), |c| summary.limited_steady.share(c));
     let facts = Facts::new(rows, context, summary, share);
     let Explanation { evidence, remedy, fixes } = match cause {
-        Cause::ReceiveWindow => receive_window(&facts, context, summary),
-        Cause::SendBuffer => send_buffer(&facts, context, summary),
+        Cause::ReceiveWindow => receive_window(&facts, rows, context, summary),
+        Cause::SendBuffer => send_buffer(&facts, rows, context, summary),
         Cause::PathRate => path_rate(&facts, context, summary),
         Cause::Loss => loss(&facts, summary),
         Cause::EcnMarks => ecn_marks(&facts, rows),
-        Cause::LocalQueue => own_device::local_queue(&facts, context, summary),
+        Cause::LocalQueue => own_device::local_queue(&facts, rows, context, summary),
         Cause::SlowStart => slow_start(&facts, summary),
         Cause::Application => application(&facts, context),
         Cause::Pacing => pacing(&facts, context),
@@ -138,7 +142,12 @@ fn ecn_marks(facts: &Facts, rows: &[&FlowSample]) -> Explanation {
     Explanation { evidence, remedy: Some(remedy.into()), ..Explanation::default() }
 }
 
-fn receive_window(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
+fn receive_window(
+    facts: &Facts,
+    rows: &[&FlowSample],
+    context: &FlowContext,
+    summary: &FlowSummary,
+) -> Explanation {
     let mut evidence = vec![format!(
         "{} the data in flight ({}) filled the window that {} advertises ({})",
         facts.share, facts.in_flight, context.to, facts.window
@@ -153,10 +162,15 @@ fn receive_window(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -
     }
     evidence.extend(window_law(summary));
     evidence.extend(facts.kernel_counters.clone());
-    with_larger_buffers(evidence, context, summary)
+    with_larger_buffers(evidence, rows, context, summary)
 }
 
-fn send_buffer(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
+fn send_buffer(
+    facts: &Facts,
+    rows: &[&FlowSample],
+    context: &FlowContext,
+    summary: &FlowSummary,
+) -> Explanation {
     let mut evidence = vec![
         format!(
             "{} all written data was sent and only {} was in flight, less than the peer's window ({}) and the \
@@ -171,7 +185,7 @@ fn send_buffer(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> E
     ];
     evidence.extend(window_law(summary));
     evidence.extend(facts.kernel_counters.clone());
-    with_larger_buffers(evidence, context, summary)
+    with_larger_buffers(evidence, rows, context, summary)
 }
 
 fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
@@ -229,7 +243,7 @@ fn loss(facts: &Facts, summary: &FlowSummary) -> Explanation {
             retransmitted as f64 / sent as f64 * 100.0
         ));
     }
-    Explanation { evidence, ..Explanation::default() }
+    Explanation { evidence, remedy: Some(FEWER_LOSSES.into()), ..Explanation::default() }
 }
 
 fn slow_start(facts: &Facts, summary: &FlowSummary) -> Explanation {
@@ -238,7 +252,8 @@ fn slow_start(facts: &Facts, summary: &FlowSummary) -> Explanation {
     if summary.steady_from_s.is_none() {
         evidence.push("the flow ended before its throughput became steady".into());
     }
-    Explanation { evidence, ..Explanation::default() }
+    let remedy = "measure for longer, or transfer more data per connection: slow start doubles the rate in each round trip";
+    Explanation { evidence, remedy: Some(remedy.into()), ..Explanation::default() }
 }
 
 fn application(facts: &Facts, context: &FlowContext) -> Explanation {
@@ -347,7 +362,7 @@ fn host_cpu(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Expla
     };
     let mut evidence = vec![format!("{} {why}: the hosts did not keep up", facts.share)];
     evidence.extend(context.host_use.iter().cloned());
-    Explanation { evidence, ..Explanation::default() }
+    Explanation { evidence, remedy: Some(LESS_WORK.into()), ..Explanation::default() }
 }
 
 /// The processor or bus that was busy for the largest share of the samples' time, and that share.
@@ -371,94 +386,17 @@ fn buffer_limit(buffer: &Buffer, sysctl: &str, option: &str) -> String {
 
 /// The evidence, and the settings of all buffers that limit the flow for a relevant share of its time. Where two alternate,
 /// raising one leaves the other as the limit.
-fn with_larger_buffers(evidence: Vec<String>, context: &FlowContext, summary: &FlowSummary) -> Explanation {
-    let named = [summary.verdict, summary.verdict_also];
-    let limits =
-        |cause| summary.limited_steady.share(cause) >= MIN_OTHER_WINDOW_SHARE || named.contains(&Some(cause));
-    let receive = limits(Cause::ReceiveWindow).then(|| {
-        let (sysctl, key) = ("net.ipv4.tcp_rmem", "receive_buffer");
-        larger_buffer(&context.receive_buffer, sysctl, key, &context.to, context, summary)
-    });
-    let send = limits(Cause::SendBuffer).then(|| {
-        let (sysctl, key) = ("net.ipv4.tcp_wmem", "send_buffer");
-        larger_buffer(&context.send_buffer, sysctl, key, &context.from, context, summary)
-    });
-    let all: Vec<LargerBuffer> = [receive, send].into_iter().flatten().flatten().collect();
-    let words: Vec<String> = all.iter().map(LargerBuffer::in_words).collect();
-    let fixes = all.into_iter().filter_map(|larger| match larger {
-        LargerBuffer::Sysctl(fix) => Some(fix),
-        LargerBuffer::Advice(_) => None,
-    });
-    Explanation {
-        evidence,
-        remedy: (!words.is_empty()).then(|| words.join("; and ")),
-        fixes: fixes.collect(),
-    }
-}
-
-/// How a buffer is made larger.
-enum LargerBuffer {
-    Sysctl(Fix),
-    /// No command is known.
-    Advice(String),
-}
-
-impl LargerBuffer {
-    fn in_words(&self) -> String {
-        match self {
-            LargerBuffer::Sysctl(Fix { host, command, reason }) => format!("on {host}: {command} ({reason})"),
-            LargerBuffer::Advice(advice) => advice.clone(),
-        }
-    }
-}
-
-/// The setting for a buffer of twice the bandwidth-delay product. That suffices for kernels that advertise
-/// only half of a buffer as window, and for the data that arrives while one lost segment is retransmitted.
-fn larger_buffer(
-    buffer: &Buffer,
-    sysctl: &str,
-    key: &str,
-    host: &str,
+fn with_larger_buffers(
+    evidence: Vec<String>,
+    rows: &[&FlowSample],
     context: &FlowContext,
     summary: &FlowSummary,
-) -> Option<LargerBuffer> {
-    let rate = context.path.iter().map(|l| l.rate_bps).reduce(f64::min);
-    let bdp = rate.zip(summary.min_rtt_us).map(|(rate, rtt)| rate / 8.0 * rtt * 1e-6);
-    let twice = bdp.map(|bdp| ((2.0 * bdp) as u64).div_ceil(MIB) * MIB);
-    let why = |needed: u64| {
-        if Some(needed) != twice {
-            return format!(
-                "{} is 1.5 times the present value, which is already twice the bandwidth-delay product",
-                exact(needed)
-            );
-        }
-        let rtt = Time::from_micros(summary.min_rtt_us.unwrap_or(0.0) as u64);
-        format!("{} is twice the bandwidth-delay product at {rtt}", exact(needed))
-    };
-    let larger = match (buffer, twice) {
-        (Buffer::Tuned([least, first, largest]), Some(twice)) => {
-            let needed = if twice > *largest { twice } else { largest.saturating_mul(3) / 2 };
-            LargerBuffer::Sysctl(Fix {
-                host: host.into(),
-                command: format!("sysctl -w {sysctl}=\"{least} {first} {needed}\""),
-                reason: why(needed),
-            })
-        }
-        (Buffer::Tuned([_, _, largest]), None) => LargerBuffer::Advice(format!(
-            "on {host}: raise the third value of {sysctl}, now {}",
-            exact(*largest)
-        )),
-        (Buffer::Fixed(_), Some(needed)) => LargerBuffer::Advice(format!(
-            "remove the flow's {key} so that the kernel tunes the buffer, or set it to {} ({})",
-            exact(needed / 2),
-            why(needed)
-        )),
-        (Buffer::Fixed(_), None) => {
-            LargerBuffer::Advice(format!("remove the flow's {key} so that the kernel tunes the buffer"))
-        }
-        (Buffer::Unknown, _) => return None,
-    };
-    Some(larger)
+) -> Explanation {
+    let (fixes, advice) = buffers::larger(rows, context, summary);
+    let commands = FixCommand::of(&fixes);
+    let commands = commands.iter().map(|fix| format!("on {}: {} ({})", fix.hosts, fix.command, fix.reasons));
+    let words: Vec<String> = commands.chain(advice).collect();
+    Explanation { evidence, remedy: (!words.is_empty()).then(|| words.join("; and ")), fixes }
 }
 
 /// The window law as a check: goodput = bytes in flight / round-trip time.
@@ -562,17 +500,12 @@ mod tests {
         summary.limited_steady = Limited { receive_window: 0.6, send_buffer: 0.4, ..Limited::default() };
         explain(&[], &context, &mut summary);
         let remedy = summary.remedy.unwrap();
-        assert!(remedy.contains("on h2: sysctl -w net.ipv4.tcp_rmem="), "{remedy}");
-        assert!(remedy.contains("; and on h1: sysctl -w net.ipv4.tcp_wmem="), "{remedy}");
+        let command =
+            "sysctl -w net.ipv4.tcp_rmem=\"10240 87380 50331648\" net.ipv4.tcp_wmem=\"10240 87380 50331648\"";
+        assert!(remedy.starts_with(&format!("on h2 and h1: {command} (50,331,648 bytes is twice")), "{remedy}");
         let commands: Vec<_> =
             summary.fixes.iter().map(|fix| (fix.host.as_str(), fix.command.as_str())).collect();
-        assert_eq!(
-            commands,
-            [
-                ("h2", "sysctl -w net.ipv4.tcp_rmem=\"10240 87380 50331648\""),
-                ("h1", "sysctl -w net.ipv4.tcp_wmem=\"10240 87380 50331648\"")
-            ]
-        );
+        assert_eq!(commands, [("h2", command), ("h1", command)]);
     }
 
     #[test]

@@ -41,7 +41,7 @@
 //! assert_eq!(summary.verdict, Some(Cause::ReceiveWindow));
 //! assert_eq!(summary.limited.share(Cause::ReceiveWindow), 1.0);
 //! assert!(summary.evidence[0].contains("the data in flight (1.45 MB) filled the window that h2 advertises (1.45 MB)"));
-//! assert!(summary.remedy.unwrap().starts_with("on h2: raise the third value of net.ipv4.tcp_rmem"));
+//! assert!(summary.remedy.unwrap().starts_with("on h2: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 4194304\""));
 //! ```
 
 mod bottleneck;

@@ -7,6 +7,9 @@ const VALUE_STEPS: [f64; 4] = [1.0, 2.0, 2.5, 5.0];
 /// Steps between ticks of the time axis, times a power of ten.
 const TIME_STEPS: [f64; 3] = [1.0, 2.0, 5.0];
 
+/// Fewest ticks of an axis: one alone shows no scale.
+const MIN_TICKS: usize = 2;
+
 /// A quantity's base unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
@@ -81,21 +84,22 @@ impl Axis {
         let (low, high) =
             if low.is_finite() && high.is_finite() { (low.min(high), high.max(low)) } else { (0.0, 1.0) };
         if low == 0.0 && high == 0.0 {
-            let ticks = vec![Tick { value: 0.0, text: "0".to_owned() }];
-            return Axis { min: 0.0, max: 1.0, ticks, unit: unit.symbol().to_owned() };
+            return Self::with_step(0.0, 1.0, 1.0, Unit::Share).in_unit(unit);
         }
         let from_zero = (0.0..0.6 * high).contains(&low);
         let (min, max) = if from_zero || high <= 0.0 {
-            (low.min(0.0), if high > 0.0 { high * 1.06 } else { 1.0 })
+            let max = if high > 0.0 { high * 1.06 } else { 1.0 };
+            // Counts have whole ticks, of which an axis needs two.
+            (low.min(0.0), if unit == Unit::Count { max.max(1.0) } else { max })
         } else {
             // The range is at least a tenth of the largest value, so that noise does not fill the panel.
             let spread = (high - low).max(0.1 * high);
             ((high + low - 1.2 * spread) / 2.0, (high + low + 1.2 * spread) / 2.0)
         };
+        let target = target.max(MIN_TICKS) as f64;
         let step = match unit {
-            // Counts have whole ticks.
-            Unit::Count => nice_step((max - min) / target.max(1) as f64, &VALUE_STEPS).max(1.0),
-            _ => nice_step((max - min) / target.max(1) as f64, &VALUE_STEPS),
+            Unit::Count => nice_step((max - min) / target, &VALUE_STEPS).max(1.0),
+            _ => nice_step((max - min) / target, &VALUE_STEPS),
         };
         let (min, max) =
             if from_zero { (min, max) } else { ((min / step).floor() * step, (max / step).ceil() * step) };
@@ -105,7 +109,7 @@ impl Axis {
     /// The time axis from 0 to `end_s`.
     pub(crate) fn of_time(end_s: f64, target: usize) -> Self {
         let end = if end_s.is_finite() && end_s > 0.0 { end_s } else { 1.0 };
-        let step = nice_step(end / target.max(1) as f64, &TIME_STEPS);
+        let step = time_step(0.0, end, target);
         let mut axis = Self::with_step(0.0, end, step, Unit::Seconds);
         if end >= 1.0 {
             // Seconds without a prefix above one second.
@@ -120,7 +124,7 @@ impl Axis {
         if from_s <= 0.0 || to_s <= from_s {
             return Self::of_time(to_s, target);
         }
-        let step = nice_step((to_s - from_s) / target.max(1) as f64, &TIME_STEPS);
+        let step = time_step(from_s, to_s, target);
         let ticks = ticks(from_s, to_s, step, 1.0);
         Axis { min: from_s, max: to_s, ticks, unit: "s".to_owned() }
     }
@@ -134,6 +138,10 @@ impl Axis {
         Axis { min, max, ticks: ticks(min, max, step, factor), unit: format!("{name}{}", unit.symbol()) }
     }
 
+    fn in_unit(self, unit: Unit) -> Self {
+        Axis { unit: unit.symbol().to_owned(), ..self }
+    }
+
     /// The relative position of `value`: 0 at the axis's beginning, 1 at its end.
     pub(crate) fn position(&self, value: f64) -> f64 {
         (value - self.min) / (self.max - self.min)
@@ -141,15 +149,13 @@ impl Axis {
 }
 
 fn ticks(min: f64, max: f64, step: f64, factor: f64) -> Vec<Tick> {
-    let first = (min / step - 1e-9).ceil() as i64;
-    let last = (max / step + 1e-9).floor() as i64;
     let shown = step / factor;
     let is_whole = |decimals: &i32| {
         let scaled = shown * 10f64.powi(*decimals);
         (scaled - scaled.round()).abs() < 1e-6 && scaled.round() >= 1.0
     };
     let decimals = (0..9).find(is_whole).unwrap_or(9) as usize;
-    (first..=last)
+    tick_range(min, max, step)
         .take(100)
         .map(|n| {
             let value = n as f64 * step;
@@ -161,6 +167,21 @@ fn ticks(min: f64, max: f64, step: f64, factor: f64) -> Vec<Tick> {
 fn tick_text(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", if value == 0.0 { 0.0 } else { value });
     if decimals > 0 || value < 10_000.0 { text } else { group(&text) }
+}
+
+/// The step of a time axis: the largest with about `target` ticks, and with [`MIN_TICKS`] in any case.
+fn time_step(from_s: f64, to_s: f64, target: usize) -> f64 {
+    let mut step = nice_step((to_s - from_s) / target.max(1) as f64, &TIME_STEPS);
+    // Each half of a span as long as two steps has a tick.
+    while step > (to_s - from_s) / MIN_TICKS as f64 && tick_range(from_s, to_s, step).count() < MIN_TICKS {
+        step = nice_below(step * 0.99);
+    }
+    step
+}
+
+/// The ticks from `min` to `max`, in steps from 0.
+fn tick_range(min: f64, max: f64, step: f64) -> std::ops::RangeInclusive<i64> {
+    (min / step - 1e-9).ceil() as i64..=(max / step + 1e-9).floor() as i64
 }
 
 /// The smallest of `multiples` times a power of ten that is at least `rough`.
@@ -200,9 +221,19 @@ mod tests {
     }
 
     #[test]
-    fn counts_have_whole_steps_and_zero_alone_has_one_tick() {
+    fn counts_have_whole_steps_and_zero_alone_has_two_ticks() {
         assert_eq!(texts(&Axis::of_values(0.0, 1.0, Unit::Count, 5)), ["0", "1"]);
-        assert_eq!(texts(&Axis::of_values(0.0, 0.0, Unit::Bytes, 5)), ["0"]);
+        assert_eq!(texts(&Axis::of_values(0.0, 0.3, Unit::Count, 5)), ["0", "1"]);
+        let zero = Axis::of_values(0.0, 0.0, Unit::Bytes, 5);
+        assert_eq!((zero.unit.as_str(), texts(&zero)), ("B", vec!["0", "1"]));
+    }
+
+    /// A low panel has space for one step only.
+    #[test]
+    fn a_small_axis_has_two_ticks() {
+        assert_eq!(texts(&Axis::of_values(0.0, 9.56e9, Unit::BitRate, 1)), ["0", "10"]);
+        assert_eq!(texts(&Axis::of_time(1.9, 1)), ["0", "1"]);
+        assert_eq!(texts(&Axis::of_span(4.5, 5.5, 1)), ["4.5", "5.0", "5.5"]);
     }
 
     #[test]
@@ -242,7 +273,14 @@ mod tests {
                 let axis = Axis::of_values(low, low + spread, unit, target);
                 prop_assert!(axis.min < axis.max);
                 prop_assert!(axis.min <= low && axis.max >= low + spread);
-                prop_assert!(axis.ticks.len() <= 40);
+                prop_assert!((MIN_TICKS..=40).contains(&axis.ticks.len()), "{:?}", axis);
+            }
+        }
+
+        #[test]
+        fn any_time_span_gives_a_usable_axis(from in 0.0..1e5f64, length in 1e-3..1e5f64, target in 1usize..12) {
+            for axis in [Axis::of_time(length, target), Axis::of_span(from, from + length, target)] {
+                prop_assert!((MIN_TICKS..=40).contains(&axis.ticks.len()), "{:?}", axis);
             }
         }
     }

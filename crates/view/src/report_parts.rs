@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use schema::{Cause, EngineName, Fix, FlowKind, FlowSummary, PublishedResult, PublishedVerdict, RunSummary};
+use schema::{Cause, EngineName, FixCommand, FlowKind, FlowSummary, PublishedResult, PublishedVerdict, RunSummary};
 
 use crate::escape::escape;
 use crate::label::fairness;
@@ -73,9 +73,9 @@ fn result_card(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSumma
             flow.evidence.iter().map(|sentence| format!("<li>{}</li>", escape(sentence))).collect();
         let _ = writeln!(out, "<ul>{items}</ul>");
     }
-    for Fix { host, command, reason } in &flow.fixes {
-        let (host, command, reason) = (escape(host), escape(command), escape(reason));
-        let _ = writeln!(out, "<p class=\"remedy\"><b>On {host}</b><code>{command}</code> {reason}</p>");
+    for FixCommand { hosts, command, reasons } in FixCommand::of(&flow.fixes) {
+        let (hosts, command, reasons) = (escape(&hosts), escape(command), escape(&reasons));
+        let _ = writeln!(out, "<p class=\"remedy\"><b>On {hosts}</b><code>{command}</code> {reasons}</p>");
     }
     if let Some(remedy) = flow.remedy.as_ref().filter(|_| flow.fixes.is_empty()) {
         let _ = writeln!(out, "<p class=\"remedy\"><b>Remedy</b><code>{}</code></p>", escape(remedy));

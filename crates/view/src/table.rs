@@ -5,7 +5,7 @@
 
 use record::Run;
 use schema::{
-    Cause, EngineName, FigureKind, FlowKind, FlowSummary, PublishedResult, ReceiverFinding, ReceiverVerdict,
+    Cause, EngineName, FigureKind, FixCommand, FlowKind, FlowSummary, PublishedResult, ReceiverFinding, ReceiverVerdict,
     RunSummary,
 };
 use units::sorted_releases;
@@ -300,11 +300,11 @@ pub fn fix(flow: &FlowSummary) -> String {
         return flow.remedy.iter().map(|remedy| format!("  to fix it: {remedy}\n")).collect();
     }
     let mut out = String::new();
-    let mut reasons: Vec<&str> = Vec::new();
-    for fix in &flow.fixes {
-        out.push_str(&format!("  to fix it, on {}:\n    {}\n", fix.host, fix.command));
-        if !reasons.contains(&fix.reason.as_str()) {
-            reasons.push(&fix.reason);
+    let mut reasons: Vec<String> = Vec::new();
+    for fix in FixCommand::of(&flow.fixes) {
+        out.push_str(&format!("  to fix it, on {}:\n    {}\n", fix.hosts, fix.command));
+        if !reasons.contains(&fix.reasons) {
+            reasons.push(fix.reasons);
         }
     }
     out + &format!("  ({})\n", reasons.join("; "))

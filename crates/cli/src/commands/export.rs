@@ -38,6 +38,19 @@ pub enum ExportCommand {
     Xplot(XplotArgs),
 }
 
+impl ExportCommand {
+    /// The file to write, if one is named. The directory of `gnuplot` is created.
+    fn output_file(&self) -> Option<&Path> {
+        match self {
+            ExportCommand::Iperf3(args) => args.output.as_deref(),
+            ExportCommand::Csv(args) => args.output.as_deref(),
+            ExportCommand::Table(args) => Some(&args.output),
+            ExportCommand::Gnuplot(_) => None,
+            ExportCommand::Xplot(args) => args.output.as_deref(),
+        }
+    }
+}
+
 /// Options of `export csv`.
 #[derive(Debug, Args)]
 pub struct CsvArgs {
@@ -130,6 +143,7 @@ enum Form {
 
 /// Runs the command.
 pub fn run(command: &ExportCommand, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    command.output_file().map_or(Ok(()), records::check_directory)?;
     let find = |key: &str| record::find(runs_dir, key).map_err(|e| Exit::BadInput(e.to_string()));
     match command {
         ExportCommand::Iperf3(args) => iperf3(args, &find(&args.run)?, json),

@@ -52,6 +52,7 @@ pub struct PlotArgs {
 /// Runs the command.
 pub fn run(args: &PlotArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     check_picture(args.output.as_deref())?;
+    check_options(args)?;
     let mut records = Vec::new();
     for key in &args.keys {
         records.extend(find_all(runs_dir, key)?);
@@ -62,20 +63,49 @@ pub fn run(args: &PlotArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     }
 }
 
+/// Refuses unknown metrics, sizes without space for the letters and spans that end before they begin, before any record is read: a
+/// plot of no runs needs the same of its options.
+fn check_options(args: &PlotArgs) -> anyhow::Result<()> {
+    let bad = |error: view::Error| Exit::BadInput(error.to_string());
+    let appearance = args.picture.appearance();
+    match args.cdf.as_ref().or(args.box_plot.as_ref()) {
+        Some(metric) => {
+            // The name of a run's figure needs the runs' flows.
+            if !metric.contains('.') {
+                view::plot(&[], &[metric], &PlotOptions::default()).map_err(bad)?;
+            }
+            appearance.draw_chart(&view::Chart::default()).map_err(bad)?;
+        }
+        None => {
+            draw_metrics(args, &[], &PlotOptions::default())?;
+        }
+    }
+    match (args.from, args.to) {
+        (Some(from), Some(to)) if from >= to => {
+            Err(Exit::BadInput(format!("--from {from} is not before --to {to}")).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The picture of metrics over time or over another metric.
+fn draw_metrics(args: &PlotArgs, runs: &[&LoadedRun], options: &PlotOptions) -> anyhow::Result<String> {
+    let metrics: Vec<&str> = args.metric.iter().map(|m| m.trim()).collect();
+    let svg = args.picture.appearance().draw(options, metrics.len(), |options| match &args.against {
+        Some(against) => view::plot_against(runs, &metrics, against, options),
+        None => view::plot(runs, &metrics, options),
+    });
+    Ok(svg.map_err(|error| Exit::BadInput(error.to_string()))?)
+}
+
 /// Draws metrics over time or over another metric.
 fn plot_metrics(args: &PlotArgs, records: &[record::Run], json: bool) -> anyhow::Result<()> {
     let runs = load(records)?;
-    let metrics: Vec<&str> = args.metric.iter().map(|m| m.trim()).collect();
     let span_s = span(args, records)?;
     let options =
         PlotOptions { title: runs.first().map(|r| r.title.clone()), span_s, ..PlotOptions::default() };
     let borrowed: Vec<&LoadedRun> = runs.iter().collect();
-    let appearance = args.picture.appearance();
-    let svg = appearance.draw(&options, metrics.len(), |options| match &args.against {
-        Some(against) => view::plot_against(&borrowed, &metrics, against, options),
-        None => view::plot(&borrowed, &metrics, options),
-    });
-    let svg = svg.map_err(|e| Exit::BadInput(e.to_string()))?;
+    let svg = draw_metrics(args, &borrowed, &options)?;
     match &args.output {
         Some(path) => write_file(path, &picture(path, &svg)?, json),
         None => write(None, &svg, json),

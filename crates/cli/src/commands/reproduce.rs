@@ -16,8 +16,8 @@ use view::{LoadedRun, ReportExtra, Reproduced};
 
 use super::{
     places::PlaceFlags,
-    records::check_page,
-    run::{check_directory, command_line},
+    records::{check_directory, check_page},
+    run::command_line,
 };
 use crate::{
     config_file::Config,
@@ -77,15 +77,12 @@ pub fn run(
     let mut engines = EngineChoices::chosen(&args.engine);
     let lab = args.lab.or(engines.contains(&EngineChoice::Lab).then_some(Time::from_secs(600)));
     engines.retain(|engine| *engine != EngineChoice::Lab);
+    check_page(args.report.as_deref())?;
     let experiments = experiments(args.dir.as_deref())?;
     let places = args.places.places();
     let plan = Plan::new(&experiments, &requested, &engines, lab, args.longest_sim, &places)?;
     let hosts = args.places.setup(&engines, plan.jobs.iter().map(|job| &job.scenario), config)?;
     args.places.check_load(&plan.jobs, Duration::ZERO)?;
-    if let Some(path) = &args.report {
-        check_page(Some(path))?;
-        check_directory(path)?;
-    }
     let markdown = args.markdown.as_ref().map(|path| MarkdownPage::open(path, args)).transpose()?;
     let of_jobs: Vec<EngineChoice> = plan.jobs.iter().map(|job| job.engine.clone()).collect();
     let place = RecordPlace::choose(runs_dir, &of_jobs, false)?;

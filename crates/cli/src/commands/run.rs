@@ -83,6 +83,7 @@ pub struct RunArgs {
 
 /// Runs the scenario.
 pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
+    check_page(args.report.as_deref())?;
     let experiment = Experiment {
         kernel: args.kernel,
         traced: args.trace.clone(),
@@ -107,9 +108,7 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
     let progress = ProgressDisplay::new();
     let setup = in_lab.then(|| LabSetup::acquire(args.ports, &progress)).transpose()?;
     let retention = match &args.report {
-        Some(path) => {
-            check_page(Some(path))?;
-            check_directory(path)?;
+        Some(_) => {
             place.require_for("--report")?;
             Retention::RecordAndRows(runs_dir)
         }
@@ -164,22 +163,6 @@ fn loaded(experiment: &Experiment, run: CompletedRun) -> Option<LoadedRun> {
     let rows = run.rows?;
     let summary = experiment.summary(vec![run.summary]);
     Some(LoadedRun::from_rows(summary, rows.record, rows.flows, rows.links, rows.events))
-}
-
-/// Refuses a report whose directory does not exist, before the runs start.
-pub fn check_directory(report: &Path) -> anyhow::Result<()> {
-    let directory = match report.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    if directory.is_dir() && !report.is_dir() {
-        return Ok(());
-    }
-    Err(Exit::BadInput(format!(
-        "cannot write {}: its directory does not exist, or the path is a directory",
-        report.display()
-    ))
-    .into())
 }
 
 /// This command line, for readers of a report.

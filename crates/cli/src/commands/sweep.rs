@@ -20,7 +20,7 @@ use super::{
     picture::PictureArgs,
     places::PlaceFlags,
     records,
-    run::{check_directory, command_line},
+    run::command_line,
     scenario::args::PathFlags,
 };
 use crate::{
@@ -117,9 +117,6 @@ struct Shown {
 
 /// Runs the command.
 pub fn run(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
-    for path in [&args.output, &args.report].into_iter().flatten() {
-        check_directory(path)?;
-    }
     records::check_picture(args.output.as_deref())?;
     records::check_page(args.report.as_deref())?;
     if args.output.is_none() && args.picture.is_given() {

@@ -1,8 +1,8 @@
 //! Limits that show as packet loss.
 
-use model::mathis_bps;
+use model::{mathis_bps, transmit_queue_packets};
 use schema::{Cause, FlowSummary};
-use units::{Bytes, group_digits, three_digits};
+use units::{BitRate, Bytes, group_digits, three_digits};
 
 use super::{Allows, Limits};
 use crate::{
@@ -241,7 +241,8 @@ impl Limits<'_> {
     fn longer_transmit_queue(&self, flow: &FlowSummary) -> Option<String> {
         let fix = flow.fixes.iter().find(|fix| fix.command.contains(QUEUE_LENGTH))?;
         let (set_length_of_device, _) = fix.command.split_once(QUEUE_LENGTH)?;
-        let packets = (self.seen.bdp()? / flow.mss_bytes? as f64).ceil();
+        let carried = BitRate(self.seen.carried_bps()? as u64);
+        let packets = transmit_queue_packets(carried, self.seen.rtt, u32::try_from(flow.mss_bytes?).ok()?);
         Some(format!(
             "on {}: {set_length_of_device}{QUEUE_LENGTH}{packets} (one bandwidth-delay product), or pace connections below the rate of \
              this device (fq with a maximum rate), which needs no queue",

@@ -314,6 +314,33 @@ fn data_that_waits_without_a_full_window_is_paced_or_limited_by_the_host() {
     all(&flow(0.5e9, |_| {}), Cause::HostCpu);
 }
 
+/// A window is sent in a burst of half a round trip; the samples of 10 ms of a 20 ms path fall into it or after it.
+#[test]
+fn a_sample_within_a_burst_has_the_limit_of_the_burst() {
+    let turns = |is_filled: fn(i64) -> bool, set: fn(&mut FlowSample)| {
+        flow(0.5e9, move |row| {
+            row.unacked_segs = Some(900);
+            if is_filled(row.time_us / 10_000) {
+                set(row);
+            }
+        })
+    };
+    let window = |row: &mut FlowSample| row.snd_wnd_bytes = Some(900 * MSS);
+    let buffer = |row: &mut FlowSample| row.notsent_bytes = Some(0);
+    all(&turns(|i| i % 2 == 0, window), Cause::ReceiveWindow);
+    all(&turns(|i| i % 4 == 3, buffer), Cause::SendBuffer);
+    // A host that rarely sends a whole window is the limit.
+    let rarely = turns(|i| i % 50 == 25, window);
+    assert!(rarely.iter().filter(|cause| **cause == Cause::HostCpu).count() > 80, "{rarely:?}");
+    // A reader that keeps the window closed is another reason.
+    let reader = |row: &mut FlowSample| {
+        row.snd_wnd_bytes = Some(900 * MSS);
+        row.rcv_queue_bytes = Some(9_000_000);
+    };
+    let slow = turns(|i| i % 2 == 0, reader);
+    assert!(!slow.contains(&Cause::ReceiveWindow), "{slow:?}");
+}
+
 #[test]
 fn a_pipe_that_refills_is_limited_by_its_link() {
     // Full until 0.5 s, then silent for two round trips, then full again.

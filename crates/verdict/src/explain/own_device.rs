@@ -1,7 +1,7 @@
 //! The sending host's own device in words.
 
-use schema::{Fix, FlowSummary};
-use units::{BitRate, group_digits, three_digits};
+use schema::{Fix, FlowSample, FlowSummary};
+use units::{BitRate, Time, group_digits, three_digits};
 
 use super::{Explanation, Facts};
 use crate::{FlowContext, SendingDevice};
@@ -11,7 +11,15 @@ const BY_DEVICE_LENGTH: [&str; 4] = ["pfifo_fast", "pfifo", "bfifo", "noqueue"];
 /// A paced connection leaves this share of its link free, so that the queue empties.
 const PACED_SHARE: f64 = 0.97;
 
-pub(super) fn local_queue(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
+/// Quantile of the rates between two samples that counts as the device's own rate.
+const PEAK_QUANTILE: f64 = 0.99;
+
+pub(super) fn local_queue(
+    facts: &Facts,
+    rows: &[&FlowSample],
+    context: &FlowContext,
+    summary: &FlowSummary,
+) -> Explanation {
     let (from, device) = (&context.from, &context.device);
     let name = device.name.as_ref().map_or(format!("{from}'s device"), |name| format!("{name} of {from}"));
     let queue = device.queue_packets.map(|packets| {
@@ -37,7 +45,7 @@ pub(super) fn local_queue(facts: &Facts, context: &FlowContext, summary: &FlowSu
     };
     evidence.extend(queue);
     let (remedy, fix) = match &device.name {
-        Some(name) => longer_queue(name, context, summary),
+        Some(name) => longer_queue(name, rows, context, summary),
         None => (in_scenario(context), None),
     };
     Explanation { evidence, remedy: Some(remedy), fixes: fix.into_iter().collect() }
@@ -45,58 +53,67 @@ pub(super) fn local_queue(facts: &Facts, context: &FlowContext, summary: &FlowSu
 
 /// The remedy of a host that a scenario describes.
 fn in_scenario(context: &FlowContext) -> String {
-    let from = &context.from;
-    let SendingDevice { queue_packets: Some(now), round_trip_packets: Some(round_trip), .. } = context.device
+    let (from, flow) = (&context.from, &context.name);
+    let SendingDevice { queue_packets: Some(now), round_trip_packets: Some(needed), .. } = context.device
     else {
         return longest(from);
     };
-    if round_trip <= u64::from(now) {
+    if needed <= u64::from(now) {
         return longest(from);
     }
     let queue = format!(
-        "on {from}: a transmit queue of one bandwidth-delay product (tx_queue = {round_trip}; ip link set DEVICE txqueuelen \
-         {round_trip})"
+        "on {from}: a transmit queue of one bandwidth-delay product (--set hosts.{from}.tx_queue={needed}; on a real host: ip \
+         link set dev DEVICE txqueuelen {needed})"
     );
     // Only simulated stacks can ignore the drop.
     match context.wire_limit_bps.filter(|_| !context.virtual_time) {
         Some(limit) => {
             let rate = BitRate(three_digits(limit * PACED_SHARE));
-            let key = format!("{}mbit", (limit * PACED_SHARE / 1e6).floor().max(1.0));
-            format!("{queue}, or pacing at {rate}, which needs no queue (the flow's pacing = \"{key}\")")
+            let value = format!("{}mbit", (limit * PACED_SHARE / 1e6).floor().max(1.0));
+            format!("{queue}, or pacing at {rate}, which needs no queue (--set flows.{flow}.pacing={value})")
         }
         None => format!(
-            "{queue}, or no congestion signal from it (local_congestion = false; WAD_IFQ=1 with web100)"
+            "{queue}, or no congestion signal from it (--set hosts.{from}.local_congestion=false; WAD_IFQ=1 with web100)"
         ),
     }
 }
 
 fn longest(from: &str) -> String {
     format!(
-        "on {from}: lengthen the transmit queue (ip link set DEVICE txqueuelen N), or use fq, which delays packets instead of dropping them"
+        "on {from}: use fq, which delays packets instead of dropping them (tc qdisc replace dev DEVICE root fq), or a longer \
+         transmit queue"
     )
 }
 
-/// The remedy of a real host: a queue of twice the largest window of the flow, which the queue kept small.
-fn longer_queue(device: &str, context: &FlowContext, summary: &FlowSummary) -> (String, Option<Fix>) {
+/// The remedy of a real host: a queue of one bandwidth-delay product, [`model::transmit_queue_packets`].
+fn longer_queue(
+    device: &str,
+    rows: &[&FlowSample],
+    context: &FlowContext,
+    summary: &FlowSummary,
+) -> (String, Option<Fix>) {
     let from = &context.from;
     let pacing = "or pace the connection below the rate of this device (--fq-rate of longfat test, SO_MAX_PACING_RATE)";
     let now = context.device.queue_packets.unwrap_or(0);
-    let window = summary
-        .max_cwnd_bytes
-        .zip(summary.mss_bytes.filter(|mss| *mss > 0))
-        .map(|(cwnd, mss)| 2 * cwnd / mss);
     let qdisc = context.device.qdisc.as_deref();
     let by_length = qdisc.is_none_or(|qdisc| BY_DEVICE_LENGTH.contains(&qdisc));
-    match (by_length, window.filter(|packets| *packets > u64::from(now))) {
-        (true, Some(packets)) => {
+    let needed = QueueNeed::of(rows, summary).filter(|need| need.packets > u64::from(now));
+    match (by_length, needed) {
+        (true, Some(QueueNeed { packets, rate_bps, rtt })) => {
             let command = format!("ip link set dev {device} txqueuelen {packets}");
-            let reason =
-                format!("now {now}; {packets} packets are twice the connection's largest window; {pacing}");
+            let rate = BitRate(three_digits(rate_bps));
+            let reason = format!(
+                "now {now}; {packets} full-sized packets are one bandwidth-delay product, {rate} x {rtt}; a super-packet (GSO) \
+                 counts as one packet, so the queue can hold more; {pacing}"
+            );
             let remedy = format!("on {from}: {command} ({reason})");
             (remedy, Some(Fix { host: from.clone(), command, reason }))
         }
         (true, None) => (
-            format!("on {from}: raise txqueuelen of {device} above {}, {pacing}", group_digits(now.into())),
+            format!(
+                "on {from}: raise txqueuelen of {device}: ip link set dev {device} txqueuelen {}, {pacing}",
+                u64::from(now) * 2
+            ),
             None,
         ),
         (false, _) => {
@@ -111,6 +128,33 @@ fn longer_queue(device: &str, context: &FlowContext, summary: &FlowSummary) -> (
     }
 }
 
+/// The transmit queue that a flow needs on a path that is not described.
+struct QueueNeed {
+    packets: u64,
+    rate_bps: f64,
+    rtt: Time,
+}
+
+impl QueueNeed {
+    /// While its queue overflows, a device sends at its full rate, so that ACKs return at that rate for a short time: the highest
+    /// rates between two samples show it.
+    fn of(rows: &[&FlowSample], summary: &FlowSummary) -> Option<Self> {
+        let acked = |pair: &[&FlowSample]| {
+            let bytes = pair[1].bytes_acked? - pair[0].bytes_acked?;
+            let us = pair[1].time_us - pair[0].time_us;
+            (us > 0 && bytes >= 0).then(|| bytes as f64 * 8e6 / us as f64)
+        };
+        let mut rates: Vec<f64> = rows.windows(2).filter_map(acked).collect();
+        rates.sort_by(f64::total_cmp);
+        // Not the very highest: delayed ACKs arrive in bursts.
+        let rate_bps = *rates.get((rates.len() as f64 * PEAK_QUANTILE) as usize).filter(|rate| **rate > 0.0)?;
+        let rtt = Time::from_micros(summary.min_rtt_us? as u64);
+        let mss = u32::try_from(summary.mss_bytes?).ok().filter(|mss| *mss > 0)?;
+        let packets = model::transmit_queue_packets(BitRate(rate_bps as u64), rtt, mss);
+        Some(QueueNeed { packets, rate_bps, rtt })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use schema::{Cause, FlowSample};
@@ -120,6 +164,7 @@ mod tests {
 
     fn remedy(device: SendingDevice, virtual_time: bool) -> (String, Vec<Fix>, String) {
         let context = FlowContext {
+            name: "bulk".into(),
             from: "h1".into(),
             wire_limit_bps: Some(956e6),
             device,
@@ -128,12 +173,19 @@ mod tests {
         };
         let mut summary = FlowSummary {
             verdict: Some(Cause::LocalQueue),
-            max_cwnd_bytes: Some(14_480_000),
+            min_rtt_us: Some(100_000.0),
             mss_bytes: Some(1448),
             retransmitted_segs: Some(1035),
             ..FlowSummary::default()
         };
-        explain(&[&FlowSample::default()], &context, &mut summary);
+        // Mostly 10 Mb/s, and 100 Mb/s in bursts.
+        let mut acked = 0;
+        let row = |i: i64| {
+            acked += if i % 10 == 0 { 125_000 } else { 12_500 };
+            FlowSample { time_us: i * 10_000, bytes_acked: Some(acked), ..FlowSample::default() }
+        };
+        let rows: Vec<FlowSample> = (0..200).map(row).collect();
+        explain(&rows.iter().collect::<Vec<_>>(), &context, &mut summary);
         (summary.remedy.unwrap(), summary.fixes, summary.evidence.join("\n"))
     }
 
@@ -147,8 +199,9 @@ mod tests {
             ..SendingDevice::default()
         };
         let (text, fixes, evidence) = remedy(device.clone(), false);
-        assert_eq!(fixes[0].command, "ip link set dev eth0 txqueuelen 20000");
+        assert_eq!(fixes[0].command, "ip link set dev eth0 txqueuelen 864");
         assert!(text.contains(&fixes[0].command) && text.contains("--fq-rate"), "{text}");
+        assert!(text.contains("one bandwidth-delay product, 100 Mb/s x 100 ms"), "{text}");
         assert!(
             evidence.contains("dropped about 921 segments")
                 && evidence.contains("eth0 of h1 holds 100 packets")
@@ -158,7 +211,7 @@ mod tests {
             remedy(SendingDevice { qdisc: Some("fq_codel".into()), ..device.clone() }, false);
         assert!(text.contains("the limit of fq_codel on eth0") && fixes.is_empty(), "{text}");
         let (text, fixes, _) = remedy(SendingDevice { queue_packets: Some(30_000), ..device }, false);
-        assert!(text.contains("raise txqueuelen of eth0 above 30,000") && fixes.is_empty(), "{text}");
+        assert!(text.contains("txqueuelen 60000") && fixes.is_empty(), "{text}");
     }
 
     #[test]
@@ -169,8 +222,8 @@ mod tests {
             ..SendingDevice::default()
         };
         let (lab, _, _) = remedy(device.clone(), false);
-        assert!(lab.contains("tx_queue = 9660") && lab.contains("pacing = \"927mbit\""), "{lab}");
+        assert!(lab.contains("hosts.h1.tx_queue=9660") && lab.contains("flows.bulk.pacing=927mbit"), "{lab}");
         let (simulated, _, _) = remedy(device, true);
-        assert!(simulated.contains("local_congestion = false"), "{simulated}");
+        assert!(simulated.contains("local_congestion=false"), "{simulated}");
     }
 }

@@ -422,11 +422,11 @@ pub fn down(args: &DownArgs, json: bool) -> anyhow::Result<()> {
 }
 
 /// The list of labs that are down now, and of those that are still up.
-fn down_text(names: &[&str]) -> anyhow::Result<String> {
-    let others: Vec<String> = standing()?.into_iter().map(|lab| lab.name).collect();
+fn down_text(down: &[&str]) -> anyhow::Result<String> {
+    let others = names()?;
     Ok(match others.is_empty() {
-        true => format!("{} is down", names.join(", ")),
-        false => format!("{} is down; still up: {} (--lab NAME)", names.join(", "), others.join(", ")),
+        true => format!("{} is down", down.join(", ")),
+        false => format!("{} is down; still up: {} (--lab NAME)", down.join(", "), others.join(", ")),
     })
 }
 
@@ -481,7 +481,7 @@ fn note_other_labs(chosen: &LabName, lab: &StandingLab) -> anyhow::Result<()> {
     if chosen.lab.is_some() || !std::io::stderr().is_terminal() {
         return Ok(());
     }
-    let others: Vec<String> = standing()?.into_iter().map(|l| l.name).filter(|n| *n != lab.name).collect();
+    let others: Vec<String> = names()?.into_iter().filter(|name| *name != lab.name).collect();
     if !others.is_empty() {
         output::note(&format!(
             "on {}, the lab brought up last; others: --lab {}",
@@ -497,6 +497,11 @@ fn stem_of_scenario(name: &str) -> Option<&str> {
     let path = Path::new(name);
     let is_scenario = |e: &std::ffi::OsStr| e.eq_ignore_ascii_case("toml") || e.eq_ignore_ascii_case("mn");
     path.extension().filter(|e| is_scenario(e)).and_then(|_| path.file_stem()?.to_str())
+}
+
+/// The names of all labs of this user that are up.
+pub fn names() -> anyhow::Result<Vec<String>> {
+    Ok(standing()?.into_iter().map(|lab| lab.name).collect())
 }
 
 /// All labs of this user that are up, in the order in which they were brought up.

@@ -22,6 +22,7 @@ use serde_json::json;
 use stamp::{Key, SenderOptions};
 use units::{BitRate, Time};
 
+use super::records::check_svg;
 use crate::{exit::Exit, interrupt, iperf3_values, output};
 
 /// The schema of the document that `--json` prints.
@@ -155,6 +156,7 @@ pub fn run(command: &ProbeCommand, json: bool) -> anyhow::Result<()> {
             measured.print(json, &text::available(&measured.result), &measured.result.validity)
         }
         ProbeCommand::Buffer(args) => {
+            check_svg(args.plot.as_deref())?;
             let measured = measure("buffer", &args.peer, BottleneckBuffer::new)?;
             if let Some(file) = &args.plot {
                 let svg = text::buffer_plot(&measured.result, &args.peer.host);

@@ -138,7 +138,23 @@ pub fn write(path: Option<&Path>, text: &str, json: bool) -> anyhow::Result<()> 
     }
 }
 
-/// Refuses a file of another format than SVG, PNG or PDF, before any work.
+/// Refuses a file in a directory that does not exist, before any work.
+pub fn check_directory(file: &Path) -> anyhow::Result<()> {
+    let directory = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if directory.is_dir() && !file.is_dir() {
+        return Ok(());
+    }
+    Err(Exit::BadInput(format!(
+        "cannot write {}: its directory does not exist, or the path is a directory",
+        file.display()
+    ))
+    .into())
+}
+
+/// Refuses a file that cannot be written, or of another format than SVG, PNG or PDF, before any work.
 pub fn check_picture(path: Option<&Path>) -> anyhow::Result<()> {
     check_extension(
         path,
@@ -147,13 +163,19 @@ pub fn check_picture(path: Option<&Path>) -> anyhow::Result<()> {
     )
 }
 
-/// Refuses a file of another format than HTML, before any work.
+/// Refuses a file that cannot be written, or of another format than SVG, before any work.
+pub fn check_svg(path: Option<&Path>) -> anyhow::Result<()> {
+    check_extension(path, &["svg"], "this picture is written as SVG: .svg")
+}
+
+/// Refuses a file that cannot be written, or of another format than HTML, before any work.
 pub fn check_page(path: Option<&Path>) -> anyhow::Result<()> {
     check_extension(path, &["html", "htm"], "a report is one HTML file: .html")
 }
 
 fn check_extension(path: Option<&Path>, known: &[&str], advice: &str) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
+    check_directory(path)?;
     let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
     match extension {
         // Devices and pipes such as /dev/stdout have none.

@@ -52,20 +52,26 @@ pub fn run(args: &GuideArgs) -> anyhow::Result<()> {
     result
 }
 
-/// Brings the network up, under a name that no other lab of this user has.
+/// Brings the network up, under the sheet's name, or a similar one if a lab of that name is up.
 fn bring_up(sheet: &Sheet) -> anyhow::Result<StandingLab> {
     let directory = std::env::temp_dir().join(format!("longfat-guide-{}", std::process::id()));
     std::fs::create_dir(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let file: PathBuf = directory.join(format!("{}.toml", sheet.name));
     let started = output::file(&file, NETWORK).and_then(|()| {
-        let name = format!("{}-guide-{}", sheet.name, std::process::id());
         let mut args = UpArgs::of(&file);
-        args.name = Some(name);
+        args.name = Some(free_name(sheet.name, &standing::names()?));
         standing::start(&args)
     });
     // The lab has read it.
     let _ = std::fs::remove_dir_all(&directory);
     standing::find(Some(&started?))
+}
+
+/// `name`, or `name-2` and so on if labs have it.
+fn free_name(name: &str, taken: &[String]) -> String {
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !taken.contains(name));
+    free.unwrap_or_else(|| name.to_owned())
 }
 
 struct Guide<'a> {
@@ -81,6 +87,11 @@ impl<'a> Guide<'a> {
     fn new(sheet: &'a Sheet, lab: &'a StandingLab, seconds: u32) -> anyhow::Result<Self> {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         output::text(&format!("{} ({} steps), on Linux {}", sheet.title, sheet.steps.len(), kernel.trim()))?;
+        output::prose(&format!(
+            "Its network is up as lab {0} until the guide ends. From another terminal:\n    \
+             longfat lab exec --lab {0} h1 -- ping h2\n    longfat watch --lab {0} --host h1",
+            lab.name
+        ))?;
         Ok(Guide { sheet, lab, shell: Shell::new(lab.clone())?, seconds, inconclusive: 0 })
     }
 
@@ -115,7 +126,7 @@ impl<'a> Guide<'a> {
             self.show(i)?;
             loop {
                 let line = match &mut editor {
-                    Some(editor) => match editor.read(&format!("{} {}> ", self.sheet.name, i + 1))? {
+                    Some(editor) => match editor.read(&format!("{} {}> ", self.lab.name, i + 1))? {
                         Line::Text(line) => line,
                         Line::Interrupted => continue,
                         Line::End => return Ok(()),
@@ -165,7 +176,7 @@ impl<'a> Guide<'a> {
     /// Executes the step's commands as if they were typed.
     fn execute(&mut self, step: &Step) -> anyhow::Result<()> {
         for command in step.commands {
-            output::text(&format!("{}> {command}", self.sheet.name))?;
+            output::text(&format!("{}> {command}", self.lab.name))?;
             self.shell.execute_and_report(command);
         }
         Ok(())
@@ -211,6 +222,14 @@ fn wrap(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guides_lab_has_the_name_of_its_sheet() {
+        let name = |taken: &[&str]| free_name("lab8", &taken.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(name(&["lab13"]), "lab8");
+        assert_eq!(name(&["lab8", "lab8-3"]), "lab8-2");
+        assert_eq!(name(&["lab8", "lab8-2"]), "lab8-3");
+    }
 
     #[test]
     fn text_is_wrapped_and_commands_are_not() {

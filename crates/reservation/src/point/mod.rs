@@ -307,10 +307,8 @@ impl Point {
             (Role::Peer, Body::Start) => self.on_start(turn, &id, revision),
             (Role::Peer, Body::Cancel { reason }) => self.on_lead_cancel(turn, &id, revision, reason),
             (Role::Asker, Body::Report { phase, slot }) => self.on_report(turn, &id, phase, slot),
-            (_, Body::Cancelled) => {
-                if known.must_notify && revision == known.revision {
-                    self.record(turn, Event::Notified { id });
-                }
+            (_, Body::Cancelled) if known.must_notify && revision == known.revision => {
+                self.record(turn, Event::Notified { id });
             }
             _ => {}
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use units::Time;
 
-use crate::{Occurrence, Outcome, Reason, Request, ReservationId, Role, Slot, Task, TaskName};
+use crate::{Occurrence, Outcome, Reason, Request, Reservation, ReservationId, Role, Slot, Task, TaskName};
 
 /// A change of a point's durable state. The events of one [`crate::Step`] are written in one transaction, before its messages are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +78,16 @@ pub enum Event {
         /// Which.
         id: ReservationId,
     },
+    /// Of a snapshot: the number of the next own reservation.
+    Numbered {
+        /// The number.
+        next: u64,
+    },
+    /// Of a snapshot: a reservation.
+    Restored {
+        /// The reservation.
+        reservation: Box<Reservation>,
+    },
     /// A recurring test was added or replaced.
     TaskSet {
         /// The test.
@@ -100,10 +110,11 @@ pub enum Event {
 }
 
 impl Event {
-    /// The reservation that it changes. After a `Forgotten` the events of this reservation can be deleted.
+    /// The reservation that it changes.
     pub fn reservation(&self) -> Option<&ReservationId> {
         match self {
             Event::Created { request, .. } => Some(&request.id),
+            Event::Restored { reservation } => Some(&reservation.request.id),
             Event::Held { id, .. }
             | Event::Confirming { id, .. }
             | Event::Booked { id }
@@ -112,7 +123,7 @@ impl Event {
             | Event::Ended { id, .. }
             | Event::Notified { id }
             | Event::Forgotten { id } => Some(id),
-            Event::TaskSet { .. } | Event::OccurrencesPassed { .. } | Event::TaskRemoved { .. } => None,
+            Event::Numbered { .. } | Event::TaskSet { .. } | Event::OccurrencesPassed { .. } | Event::TaskRemoved { .. } => None,
         }
     }
 }

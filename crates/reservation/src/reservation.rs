@@ -65,7 +65,7 @@ pub enum Phase {
 }
 
 /// A reservation as one point knows it. All of it is rebuilt from events.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// What was requested.
     pub request: Request,

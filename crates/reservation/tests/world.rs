@@ -261,6 +261,13 @@ impl World {
                 state.started = self.now.earlier_by(Time::from_secs(1 + state.crashes));
                 let recovered = Point::recover(state.name.clone(), state.settings.clone(), &state.log);
                 let mut point = recovered.expect("the events are consistent");
+                if state.crashes.is_multiple_of(2) {
+                    state.log = point.snapshot();
+                    let restored = Point::recover(state.name.clone(), state.settings.clone(), &state.log);
+                    let restored = restored.expect("a snapshot is consistent");
+                    assert!(restored.has_state_of(&point), "{}", state.name);
+                    point = restored;
+                }
                 let now = self.clocks(host);
                 let step = point.restart(now, &AdmitAll);
                 self.hosts[host].point = Some(point);

@@ -26,6 +26,14 @@ impl Point {
         Ok(point)
     }
 
+    /// The durable state as the shortest list of events that [`Point::recover`] rebuilds it from; it may replace all earlier events.
+    pub fn snapshot(&self) -> Vec<Event> {
+        let tasks = self.tasks.values().map(|(task, next)| Event::TaskSet { task: Box::new(task.clone()), next: *next });
+        let reservations = self.reservations.values();
+        let reservations = reservations.map(|known| Event::Restored { reservation: Box::new(known.clone()) });
+        std::iter::once(Event::Numbered { next: self.next_number }).chain(tasks).chain(reservations).collect()
+    }
+
     /// Resumes after [`Point::recover`]: a test that ran has failed, all other work continues.
     pub fn restart(&mut self, now: Now, admission: &dyn Admission) -> Step {
         let mut turn = Turn::new(now, admission);
@@ -88,6 +96,17 @@ impl Point {
                 self.leave_calendar(&request.id);
                 self.reservations.insert(request.id.clone(), reservation);
                 true
+            }
+            Event::Numbered { next } => {
+                self.next_number = self.next_number.max(*next);
+                true
+            }
+            Event::Restored { reservation } => {
+                let id = &reservation.request.id;
+                self.leave_calendar(id);
+                self.reservations.insert(id.clone(), (**reservation).clone());
+                // Enters the calendar.
+                self.change(id, |_| {})
             }
             Event::Held { id, revision, slot, expires } => self.change(id, |known| {
                 known.revision = *revision;

@@ -6,8 +6,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     commands::{
-        bdp, cc, completions, config, diagnose, export, guest, import, kernel, lab, manual, plot, probe,
-        records, reproduce, run, scenario, serve, sweep, test, tune, view, watch,
+        agent, bdp, cc, completions, config, diagnose, export, guest, import, kernel, lab, manual, plot,
+        probe, records, reproduce, run, scenario, serve, sweep, test, tune, view, watch,
     },
     config_file::Config,
     exit::{self, Exit},
@@ -74,6 +74,9 @@ enum Command {
     Diagnose(Box<diagnose::DiagnoseArgs>),
     /// Show, plan, apply, revert, check or export a host's settings for a path
     Tune(Box<tune::TuneArgs>),
+    /// A measurement point: its limits
+    #[command(subcommand)]
+    Agent(agent::AgentCommand),
     /// Watch live TCP connections and what limits each
     Watch(Box<watch::WatchArgs>),
     /// List recorded runs
@@ -165,6 +168,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Probe(command) => probe::run(command, cli.json),
         Command::Diagnose(args) => diagnose::run(args, &runs, cli.json),
         Command::Tune(args) => tune::run(args, cli.json),
+        Command::Agent(command) => agent::run(command, cli.json),
         Command::Watch(args) => watch::run(args, &runs, cli.json),
         Command::Ls(args) => records::ls(args, &runs, cli.json),
         Command::Rm(args) => records::rm(args, &runs, cli.json),

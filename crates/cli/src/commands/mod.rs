@@ -1,5 +1,6 @@
 //! The commands, a module each: `mod.rs` has the arguments and what the command does, `text.rs` the tables and sentences it prints.
 
+pub mod agent;
 pub mod bdp;
 pub mod cc;
 pub mod completions;

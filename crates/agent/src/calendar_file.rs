@@ -1,0 +1,202 @@
+//! The calendar of a point in an SQLite file: the events of [`reservation::Point`], in their order.
+//!
+//! A transaction is on the disk when [`CalendarFile::write`] returns (write-ahead log, `synchronous = FULL`). Only then may the messages
+//! of the same step be sent: a kill at any moment leaves a file whose events no other point knows more than.
+
+use std::path::{Path, PathBuf};
+
+use reservation::{Event, InconsistentEvents, Point, PointName, Settings};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+
+/// `user_version` of the files that this program writes.
+const VERSION: i64 = 1;
+/// Marks the files of this program (`application_id`): "LFcl".
+const APPLICATION: i64 = 0x4c46_636c;
+/// With more events than this beyond the last snapshot, opening the file writes a snapshot.
+const MAX_EVENTS_SINCE_SNAPSHOT: i64 = 1000;
+
+/// Why a calendar file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An operation of SQLite.
+    #[error("cannot {operation} the calendar {path}: {cause}")]
+    Sqlite {
+        /// What failed.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// SQLite's error.
+        cause: rusqlite::Error,
+    },
+    /// Another process has it open.
+    #[error("the calendar {path} is in use by another process; only one agent may use it")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file of something else, or of a newer program.
+    #[error("{path} is not a calendar of this version of longfat (application {application:#x}, version {version})")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Its `application_id`.
+        application: i64,
+        /// Its `user_version`.
+        version: i64,
+    },
+    /// A calendar of another point.
+    #[error("{path} is the calendar of the point {owner}, not of {name}")]
+    OtherPoint {
+        /// The file.
+        path: PathBuf,
+        /// Its point.
+        owner: String,
+        /// The point that opens it.
+        name: PointName,
+    },
+    /// An event that cannot be read.
+    #[error("event {number} of the calendar {path} cannot be read: {cause}")]
+    Event {
+        /// The file.
+        path: PathBuf,
+        /// The event.
+        number: i64,
+        /// Why.
+        cause: serde_json::Error,
+    },
+    /// Events that contradict each other, or bookings that overlap.
+    #[error("the calendar {path} is damaged: {cause}; move it away to begin with an empty one")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: InconsistentEvents,
+    },
+}
+
+/// An open calendar file. No other process can open it meanwhile.
+#[derive(Debug)]
+pub struct CalendarFile {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl CalendarFile {
+    /// Opens or creates the calendar of a point, and rebuilds the point. Call [`Point::restart`] next.
+    ///
+    /// # Errors
+    /// The file cannot be opened or read, belongs to another point, is in use, or has overlapping bookings.
+    pub fn open(path: &Path, name: PointName, settings: Settings) -> Result<(Self, Point), Error> {
+        let failed = |operation| {
+            let path = path.to_owned();
+            move |cause: rusqlite::Error| match cause.sqlite_error_code() {
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::InUse { path },
+                _ => Error::Sqlite { operation, path, cause },
+            }
+        };
+        let connection = Connection::open(path).map_err(failed("open"))?;
+        let read = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+        let application = read("application_id").map_err(failed("read"))?;
+        let version = read("user_version").map_err(failed("read"))?;
+        let tables = "SELECT count(*) FROM sqlite_schema";
+        let tables: i64 = connection.query_row(tables, [], |row| row.get(0)).map_err(failed("read"))?;
+        let is_new = tables == 0 && application == 0;
+        if !is_new && (application, version) != (APPLICATION, VERSION) {
+            return Err(Error::Foreign { path: path.into(), application, version });
+        }
+        // The lock is kept until the end of the process; no -shm file is needed.
+        let prepare = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;";
+        connection.execute_batch(prepare).map_err(failed("lock"))?;
+        connection.execute_batch("BEGIN EXCLUSIVE; COMMIT;").map_err(failed("lock"))?;
+        if is_new {
+            let create = format!(
+                "BEGIN;
+                 CREATE TABLE owner (name TEXT NOT NULL) STRICT;
+                 CREATE TABLE events (number INTEGER PRIMARY KEY, event TEXT NOT NULL) STRICT;
+                 PRAGMA application_id = {APPLICATION};
+                 PRAGMA user_version = {VERSION};
+                 COMMIT;"
+            );
+            connection.execute_batch(&create).map_err(failed("create"))?;
+        }
+        let mut file = CalendarFile { path: path.into(), connection };
+        file.check_owner(&name)?;
+        let events = file.events()?;
+        let point = Point::recover(name, settings, &events);
+        let point = point.map_err(|cause| Error::Damaged { path: path.into(), cause })?;
+        let snapshot = point.snapshot();
+        if events.len() as i64 > snapshot.len() as i64 + MAX_EVENTS_SINCE_SNAPSHOT {
+            file.replace(&snapshot)?;
+        }
+        Ok((file, point))
+    }
+
+    fn check_owner(&mut self, name: &PointName) -> Result<(), Error> {
+        let owner = self.connection.query_row("SELECT name FROM owner", [], |row| row.get::<_, String>(0));
+        match owner.optional().map_err(|cause| self.failed("read", cause))? {
+            Some(owner) if owner == name.0 => Ok(()),
+            Some(owner) => Err(Error::OtherPoint { path: self.path.clone(), owner, name: name.clone() }),
+            None => {
+                let inserted = self.connection.execute("INSERT INTO owner VALUES (?1)", params![name.0]);
+                inserted.map(|_| ()).map_err(|cause| self.failed("write", cause))
+            }
+        }
+    }
+
+    /// All events, in their order.
+    fn events(&self) -> Result<Vec<Event>, Error> {
+        let failed = |cause| self.failed("read", cause);
+        let mut statement =
+            self.connection.prepare("SELECT number, event FROM events ORDER BY number").map_err(failed)?;
+        let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)));
+        rows.map_err(failed)?
+            .map(|row| {
+                let (number, text) = row.map_err(failed)?;
+                let event = serde_json::from_str(&text);
+                event.map_err(|cause| Error::Event { path: self.path.clone(), number, cause })
+            })
+            .collect()
+    }
+
+    /// Writes the events of one or more steps in one transaction. They are on the disk when it returns.
+    ///
+    /// # Errors
+    /// SQLite's, as on a full disk. Then none of the events is written, and the messages of these steps must not be sent: rebuild the
+    /// point by opening the file again.
+    pub fn write(&mut self, events: &[Event]) -> Result<(), Error> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        self.in_transaction(events, false)
+    }
+
+    /// Replaces all events.
+    fn replace(&mut self, snapshot: &[Event]) -> Result<(), Error> {
+        self.in_transaction(snapshot, true)
+    }
+
+    fn in_transaction(&mut self, events: &[Event], replaces: bool) -> Result<(), Error> {
+        let written = write_events(&mut self.connection, events, replaces);
+        written.map_err(|cause| self.failed("write", cause))
+    }
+
+    fn failed(&self, operation: &'static str, cause: rusqlite::Error) -> Error {
+        Error::Sqlite { operation, path: self.path.clone(), cause }
+    }
+}
+
+fn write_events(connection: &mut Connection, events: &[Event], replaces: bool) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    if replaces {
+        transaction.execute("DELETE FROM events", [])?;
+    }
+    {
+        let mut insert = transaction.prepare("INSERT INTO events (event) VALUES (?1)")?;
+        for event in events {
+            let text = serde_json::to_string(event);
+            let text = text.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+            insert.execute(params![text])?;
+        }
+    }
+    transaction.commit()
+}

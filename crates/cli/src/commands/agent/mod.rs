@@ -1,0 +1,20 @@
+//! `longfat agent`: a measurement point. So far its limits; docs/agent.md has what exists.
+
+mod limits;
+
+use clap::Subcommand;
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum AgentCommand {
+    /// What a point allows to whom: explain decisions, import bwctl's files
+    #[command(subcommand)]
+    Limits(limits::LimitsCommand),
+}
+
+/// Runs the command.
+pub fn run(command: &AgentCommand, json: bool) -> anyhow::Result<()> {
+    match command {
+        AgentCommand::Limits(command) => limits::run(command, json),
+    }
+}

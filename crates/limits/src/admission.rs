@@ -1,0 +1,77 @@
+//! The limits as a calendar asks them.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use reservation::{Admission, Candidate, Outcome, Phase, PointName, Request, Reservation};
+use units::{Bytes, Time};
+
+use crate::{Limits, Question, Usage};
+
+/// A day of UTC; leap seconds are not counted in Unix time.
+const DAY: Time = Time::from_secs(86_400);
+
+/// Limits together with the addresses of the points that they are applied to.
+#[derive(Debug, Clone, Default)]
+pub struct Enforced {
+    /// The limits.
+    pub limits: Limits,
+    /// Addresses of points. A point without one is in the default class and loads no link.
+    pub addresses: BTreeMap<PointName, IpAddr>,
+}
+
+impl Enforced {
+    fn address(&self, point: &PointName) -> Option<IpAddr> {
+        self.addresses.get(point).copied()
+    }
+
+    fn other_end(&self, own: &PointName, request: &Request) -> Option<IpAddr> {
+        let other = if request.lead == *own { request.spec.peer.as_ref() } else { Some(&request.lead) };
+        other.and_then(|other| self.address(other))
+    }
+
+    fn usage(&self, candidate: &Candidate<'_>) -> Usage {
+        let mut usage = Usage::default();
+        let own = candidate.point.name();
+        let day = candidate.start / DAY;
+        let others = candidate.point.reservations().filter(|known| known.request.id != candidate.request.id);
+        for known in others {
+            let request = &known.request;
+            if !known.has_ended() {
+                usage.pending.push((request.spec.user.clone(), self.address(&request.id.origin)));
+            }
+            if !occupies(known) || known.slot.is_none_or(|slot| slot.start / DAY != day) {
+                continue;
+            }
+            let Some(other_end) = self.other_end(own, request) else { continue };
+            for link in self.limits.links().iter().filter(|link| link.carries(other_end)) {
+                let cost = link.cost(request.spec.test.rate, request.spec.duration);
+                let reserved = usage.reserved_today.entry(link.name.clone()).or_insert(Bytes::ZERO);
+                *reserved = reserved.saturating_add(cost);
+            }
+        }
+        usage
+    }
+}
+
+/// Whether its bytes are, or may have been, sent.
+fn occupies(known: &Reservation) -> bool {
+    known.has_slot() || matches!(known.phase, Phase::Ended(Outcome::Finished | Outcome::Failed(_)))
+}
+
+impl Admission for Enforced {
+    fn admit(&self, candidate: &Candidate<'_>) -> Result<(), String> {
+        let request = candidate.request;
+        let question = Question {
+            user: request.spec.user.clone(),
+            address: self.address(&request.id.origin),
+            other_end: self.other_end(candidate.point.name(), request),
+            transport: request.spec.test.transport,
+            rate: request.spec.test.rate,
+            duration: request.spec.duration,
+            starts_in: candidate.start.saturating_sub(candidate.now.utc),
+            time_error: candidate.now.error + candidate.other_error,
+        };
+        let decision = self.limits.decide(&question, &self.usage(candidate));
+        if decision.is_allowed() { Ok(()) } else { Err(decision.to_string()) }
+    }
+}

@@ -1,0 +1,167 @@
+//! Which rule decides.
+
+use std::{collections::BTreeMap, fmt, net::IpAddr};
+
+use reservation::Transport;
+use serde::Serialize;
+use units::Bytes;
+
+use crate::{Class, Limits, Question};
+
+/// What has been reserved already.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// User and address of each reservation that has not ended.
+    pub pending: Vec<(Option<String>, Option<IpAddr>)>,
+    /// What is reserved of each link's budget on the day of the request.
+    pub reserved_today: BTreeMap<String, Bytes>,
+}
+
+/// One rule that was compared with the request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// The rule's key in the limits file.
+    pub rule: &'static str,
+    /// The class or the link that has it.
+    pub of: String,
+    /// What the request needs.
+    pub requested: String,
+    /// What the rule allows.
+    pub limit: String,
+    /// Whether it passes.
+    pub passes: bool,
+}
+
+/// The decision on a request: all rules that apply, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Decision {
+    /// The request's class; `None` if none is assigned.
+    pub class: Option<String>,
+    /// What assigned it: the user, a network, or the default.
+    pub assigned_by: Option<String>,
+    /// The classes that it must pass, up to the root.
+    pub classes: Vec<String>,
+    /// The rules. The first that does not pass decides.
+    pub checks: Vec<Check>,
+}
+
+impl Decision {
+    /// Whether all rules pass.
+    pub fn is_allowed(&self) -> bool {
+        self.class.is_some() && self.checks.iter().all(|check| check.passes)
+    }
+
+    /// The rule that refuses.
+    pub fn refused_by(&self) -> Option<&Check> {
+        self.checks.iter().find(|check| !check.passes)
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.class, self.refused_by()) {
+            (None, _) => out
+                .write_str("refused: no class is assigned to this user and address, and there is no default"),
+            (_, Some(check)) => {
+                let group = if check.rule == "daily_bytes" { "link" } else { "class" };
+                let Check { rule, of, requested, limit, .. } = check;
+                if rule.starts_with("allow_") {
+                    return write!(out, "refused by {rule} = {limit} of {group} {of}: {requested}");
+                }
+                write!(out, "refused by {rule} of {group} {of}: {requested} requested, at most {limit}")
+            }
+            (Some(class), None) => write!(out, "allowed in class {class}"),
+        }
+    }
+}
+
+impl Limits {
+    /// Decides on a request.
+    pub fn decide(&self, question: &Question, usage: &Usage) -> Decision {
+        let class = self.class_of(question.user.as_deref(), question.address);
+        let classes: Vec<(&str, &Class)> = class.iter().flat_map(|(class, _)| self.chain(class)).collect();
+        let mut checks = Vec::new();
+        for (index, (name, class)) in classes.iter().enumerate() {
+            let is_root = index + 1 == classes.len();
+            self.check_class(name, class, is_root, question, usage, &mut checks);
+        }
+        let other_end = question.other_end.or(question.address);
+        for link in &self.links {
+            if class.is_some() && other_end.is_some_and(|address| link.carries(address)) {
+                let reserved = usage.reserved_today.get(&link.name).copied().unwrap_or(Bytes::ZERO);
+                let cost = link.cost(question.rate, question.duration);
+                let remaining = link.daily_bytes.saturating_sub(reserved);
+                checks.push(Check {
+                    rule: "daily_bytes",
+                    of: link.name.clone(),
+                    requested: cost.to_string(),
+                    limit: format!("{remaining} (of {} a day, {reserved} reserved)", link.daily_bytes),
+                    passes: cost <= remaining,
+                });
+            }
+        }
+        Decision {
+            class: class.as_ref().map(|(class, _)| (*class).into()),
+            assigned_by: class.map(|(_, by)| by),
+            classes: classes.iter().map(|(name, _)| (*name).into()).collect(),
+            checks,
+        }
+    }
+
+    fn check_class(
+        &self,
+        name: &str,
+        class: &Class,
+        is_root: bool,
+        question: &Question,
+        usage: &Usage,
+        checks: &mut Vec<Check>,
+    ) {
+        let mut check = |rule, requested: String, limit: String, passes| {
+            checks.push(Check { rule, of: name.into(), requested, limit, passes });
+        };
+        let allowed = |limit: Option<bool>, default| limit.or(is_root.then_some(default));
+        if question.user.is_none()
+            && let Some(allow) = allowed(class.allow_open, false)
+        {
+            check("allow_open", "a request without authentication".into(), allow.to_string(), allow);
+        }
+        let transport = match question.transport {
+            Transport::Tcp => allowed(class.allow_tcp, true).map(|allow| ("allow_tcp", allow)),
+            Transport::Udp => allowed(class.allow_udp, false).map(|allow| ("allow_udp", allow)),
+            Transport::Other => None,
+        };
+        if let Some((rule, allow)) = transport {
+            check(rule, format!("a {} test", question.transport), allow.to_string(), allow);
+        }
+        let rate = match (question.rate, question.transport) {
+            // A UDP test without a rate sends as fast as it can.
+            (None, Transport::Udp) => Some(("an unlimited rate".into(), None)),
+            (rate, _) => rate.map(|rate| (rate.to_string(), Some(rate))),
+        };
+        if let (Some(limit), Some((requested, rate))) = (class.max_rate, rate) {
+            check("max_rate", requested, limit.to_string(), rate.is_some_and(|rate| rate <= limit));
+        }
+        if let Some(limit) = class.max_duration {
+            let passes = question.duration <= limit;
+            check("max_duration", question.duration.to_string(), limit.to_string(), passes);
+        }
+        if let Some(limit) = class.max_horizon {
+            let passes = question.starts_in <= limit;
+            check("max_horizon", format!("a start in {}", question.starts_in), limit.to_string(), passes);
+        }
+        if let Some(limit) = class.max_time_error {
+            let passes = question.time_error <= limit;
+            check("max_time_error", question.time_error.to_string(), limit.to_string(), passes);
+        }
+        if let Some(limit) = class.max_pending {
+            let is_counted = |(user, address): &&(Option<String>, Option<IpAddr>)| {
+                let class = self.class_of(user.as_deref(), *address);
+                class.is_some_and(|(class, _)| self.chain(class).any(|(above, _)| above == name))
+            };
+            let pending = usage.pending.iter().filter(is_counted).count() as u64;
+            let requested = format!("one more than {pending} pending");
+            check("max_pending", requested, limit.to_string(), pending < limit);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The limits file of a point, TOML.
+
+use std::{collections::BTreeMap, fmt::Display, str::FromStr};
+
+use serde::Deserialize;
+
+use crate::{Class, Error, Limits, Link, Net};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    classes: BTreeMap<String, FileClass>,
+    #[serde(default)]
+    assign: FileAssign,
+    #[serde(default)]
+    links: Vec<FileLink>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileClass {
+    parent: Option<String>,
+    max_rate: Option<String>,
+    max_duration: Option<String>,
+    max_horizon: Option<String>,
+    max_pending: Option<u64>,
+    max_time_error: Option<String>,
+    allow_open: Option<bool>,
+    allow_tcp: Option<bool>,
+    allow_udp: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileAssign {
+    default: Option<String>,
+    #[serde(default)]
+    nets: BTreeMap<String, String>,
+    #[serde(default)]
+    users: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileLink {
+    name: String,
+    nets: Vec<String>,
+    rate: String,
+    daily_bytes: String,
+}
+
+fn quantity<T: FromStr<Err: Display>>(class: &str, key: &'static str, text: &str) -> Result<T, Error> {
+    text.parse().map_err(|error: T::Err| Error::Value {
+        class: class.into(),
+        key,
+        message: error.to_string(),
+    })
+}
+
+fn optional<T: FromStr<Err: Display>>(
+    class: &str,
+    key: &'static str,
+    text: Option<&String>,
+) -> Result<Option<T>, Error> {
+    text.map(|text| quantity(class, key, text)).transpose()
+}
+
+fn net(place: String, text: &str) -> Result<Net, Error> {
+    text.parse().map_err(|error| Error::Net { place, error })
+}
+
+impl FromStr for Limits {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let file: File =
+            toml::from_str(text).map_err(|error| Error::Syntax(error.to_string().trim_end().into()))?;
+        let mut limits =
+            Limits { default: file.assign.default, users: file.assign.users, ..Limits::default() };
+        for (name, class) in file.classes {
+            let read = Class {
+                max_rate: optional(&name, "max_rate", class.max_rate.as_ref())?,
+                max_duration: optional(&name, "max_duration", class.max_duration.as_ref())?,
+                max_horizon: optional(&name, "max_horizon", class.max_horizon.as_ref())?,
+                max_pending: class.max_pending,
+                max_time_error: optional(&name, "max_time_error", class.max_time_error.as_ref())?,
+                allow_open: class.allow_open,
+                allow_tcp: class.allow_tcp,
+                allow_udp: class.allow_udp,
+                parent: class.parent,
+            };
+            limits.classes.insert(name, read);
+        }
+        for (text, class) in file.assign.nets {
+            let net = net("assign.nets".into(), &text)?;
+            if limits.nets.insert(net, class).is_some() {
+                return Err(Error::DuplicateNet { net });
+            }
+        }
+        for link in file.links {
+            let nets = link.nets.iter().map(|text| net(format!("link {}", link.name), text));
+            limits.links.push(Link {
+                nets: nets.collect::<Result<_, _>>()?,
+                rate: quantity(&link.name, "rate", &link.rate)?,
+                daily_bytes: quantity(&link.name, "daily_bytes", &link.daily_bytes)?,
+                name: link.name,
+            });
+        }
+        limits.validate()?;
+        Ok(limits)
+    }
+}

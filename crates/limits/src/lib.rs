@@ -1,0 +1,43 @@
+//! What a measurement point allows to whom: a tree of classes as in bwctl's `bwctld.limits`, and daily byte budgets of links.
+//!
+//! A request belongs to one class: that of its authenticated user, else that of the longest prefix that has its address, else the default.
+//! It must pass the limits of this class and of all classes above. A class inherits the limits of its parent and may only narrow them.
+//!
+//! ```
+//! use limits::{Limits, Question, Usage};
+//!
+//! let limits: Limits = r#"
+//!     [classes.root]
+//!     max_duration = "60s"
+//!     allow_open = true
+//!     [classes.guests]
+//!     parent = "root"
+//!     max_duration = "10s"
+//!     [assign]
+//!     default = "guests"
+//! "#
+//! .parse()
+//! .unwrap();
+//! let question = Question { address: "192.0.2.7".parse().ok(), ..Question::parse_test("tcp,30s").unwrap() };
+//! let decision = limits.decide(&question, &Usage::default());
+//! assert!(!decision.is_allowed());
+//! assert_eq!(decision.to_string(), "refused by max_duration of class guests: 30 s requested, at most 10 s");
+//! ```
+
+mod admission;
+mod bwctl;
+mod decision;
+mod error;
+mod file;
+mod net;
+mod print;
+mod question;
+mod tree;
+
+pub use admission::Enforced;
+pub use bwctl::{ImportNote, Imported, import};
+pub use decision::{Check, Decision, Usage};
+pub use error::Error;
+pub use net::{Net, NetError};
+pub use question::{Question, QuestionError};
+pub use tree::{Class, Limits, Link};

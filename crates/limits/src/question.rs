@@ -1,0 +1,95 @@
+//! The request that a decision is about.
+
+use std::net::IpAddr;
+
+use reservation::Transport;
+use units::{BitRate, Time};
+
+/// iperf3's default.
+const DEFAULT_DURATION: Time = Time::from_secs(10);
+
+/// A request: who, and which test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The authenticated user; `None` for a request without authentication.
+    pub user: Option<String>,
+    /// The address that it comes from.
+    pub address: Option<IpAddr>,
+    /// The address of the host at the other end of the test; decides which links it loads. `address` if `None`.
+    pub other_end: Option<IpAddr>,
+    /// The transport protocol.
+    pub transport: Transport,
+    /// The rate that the test sends at.
+    pub rate: Option<BitRate>,
+    /// Its length.
+    pub duration: Time,
+    /// Time until its start.
+    pub starts_in: Time,
+    /// Sum of both clocks' errors.
+    pub time_error: Time,
+}
+
+/// Why a text is no test.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{part:?} in the test {text:?} is neither tcp, udp or other, nor a rate, a duration, in=TIME or error=TIME; an example: udp,500mbit,30s,in=60s"
+)]
+pub struct QuestionError {
+    text: String,
+    part: String,
+}
+
+impl Question {
+    /// Reads a test: `tcp,30s` or `udp,500mbit,30s,in=60s,error=10ms`. The user and the addresses are not set.
+    ///
+    /// # Errors
+    /// The part that cannot be read.
+    pub fn parse_test(text: &str) -> Result<Self, QuestionError> {
+        let mut question = Question {
+            user: None,
+            address: None,
+            other_end: None,
+            transport: Transport::Tcp,
+            rate: None,
+            duration: DEFAULT_DURATION,
+            starts_in: Time::ZERO,
+            time_error: Time::ZERO,
+        };
+        for part in text.split(',').map(str::trim) {
+            let wrong = || QuestionError { text: text.into(), part: part.into() };
+            let time = |value: &str| value.parse::<Time>().map_err(|_| wrong());
+            match part {
+                "tcp" => question.transport = Transport::Tcp,
+                "udp" => question.transport = Transport::Udp,
+                "other" => question.transport = Transport::Other,
+                _ => match part.split_once('=') {
+                    Some(("in", value)) => question.starts_in = time(value)?,
+                    Some(("error", value)) => question.time_error = time(value)?,
+                    Some(_) => return Err(wrong()),
+                    None => match part.parse::<Time>() {
+                        Ok(duration) => question.duration = duration,
+                        Err(_) => question.rate = Some(part.parse().map_err(|_| wrong())?),
+                    },
+                },
+            }
+        }
+        Ok(question)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_read() {
+        let question = Question::parse_test("udp, 500mbit, 30s, in=60s, error=10ms").unwrap();
+        assert_eq!(question.transport, Transport::Udp);
+        assert_eq!((question.rate, question.duration), (Some(BitRate(500_000_000)), Time::from_secs(30)));
+        assert_eq!((question.starts_in, question.time_error), (Time::from_secs(60), Time::from_millis(10)));
+        assert_eq!(Question::parse_test("tcp").unwrap().duration, Time::from_secs(10));
+        for text in ["", "sctp", "tcp,", "tcp,in", "tcp,in=", "tcp,at=3s", "tcp,30"] {
+            assert!(Question::parse_test(text).is_err(), "{text}");
+        }
+    }
+}

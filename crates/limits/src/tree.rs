@@ -1,0 +1,179 @@
+//! The tree of classes, and who belongs to which.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use units::{BitRate, Bytes, Time};
+
+use crate::{Error, Net};
+
+/// The limits of one class. `None` is the parent's; at the root no limit, and for the permissions the safe value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Class {
+    /// The class above; `None` for the root.
+    pub parent: Option<String>,
+    /// Largest rate of UDP tests, and of all tests at a rate.
+    pub max_rate: Option<BitRate>,
+    /// Longest test.
+    pub max_duration: Option<Time>,
+    /// Longest time until the start.
+    pub max_horizon: Option<Time>,
+    /// Maximum number of reservations that have not ended, of this class and those below.
+    pub max_pending: Option<u64>,
+    /// Largest sum of both clocks' errors; it keeps others from blocking the calendar by padding.
+    pub max_time_error: Option<Time>,
+    /// Requests without authentication; not allowed by default.
+    pub allow_open: Option<bool>,
+    /// TCP tests; allowed by default.
+    pub allow_tcp: Option<bool>,
+    /// UDP tests; not allowed by default.
+    pub allow_udp: Option<bool>,
+}
+
+/// A link with a daily budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// Tests with hosts in these networks load it.
+    pub nets: Vec<Net>,
+    /// Its rate: what a TCP test without a rate is assumed to send.
+    pub rate: BitRate,
+    /// What tests may send and receive on a day of UTC.
+    pub daily_bytes: Bytes,
+}
+
+impl Link {
+    /// Whether a test with this host loads it.
+    pub fn carries(&self, address: IpAddr) -> bool {
+        self.nets.iter().any(|net| net.contains(address))
+    }
+
+    /// What a test is assumed to send.
+    pub fn cost(&self, rate: Option<BitRate>, duration: Time) -> Bytes {
+        rate.unwrap_or(self.rate).min(self.rate).bytes_in(duration)
+    }
+}
+
+/// The limits of a point.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Limits {
+    pub(crate) classes: BTreeMap<String, Class>,
+    pub(crate) default: Option<String>,
+    pub(crate) nets: BTreeMap<Net, String>,
+    pub(crate) users: BTreeMap<String, String>,
+    pub(crate) links: Vec<Link>,
+}
+
+/// A value that a class has: compared with those above, and printed.
+pub(crate) trait Value: PartialOrd + Copy {
+    fn text(&self) -> String;
+}
+
+macro_rules! printed {
+    ($($type:ty),*) => { $(impl Value for $type { fn text(&self) -> String { self.to_string() } })* };
+}
+printed!(BitRate, Time, u64, bool);
+
+impl Limits {
+    /// The links with budgets.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// The class of a request, and what assigned it.
+    pub fn class_of(&self, user: Option<&str>, address: Option<IpAddr>) -> Option<(&str, String)> {
+        if let Some(user) = user
+            && let Some(class) = self.users.get(user)
+        {
+            return Some((class, format!("user {user}")));
+        }
+        let nets = self.nets.iter().filter(|(net, _)| address.is_some_and(|address| net.contains(address)));
+        if let Some((net, class)) = nets.max_by_key(|(net, _)| net.length) {
+            return Some((class, format!("net {net}")));
+        }
+        self.default.as_deref().map(|class| (class, "default".into()))
+    }
+
+    /// A class and those above it, to the root.
+    pub(crate) fn chain(&self, class: &str) -> impl Iterator<Item = (&str, &Class)> {
+        let first = self.classes.get_key_value(class);
+        std::iter::successors(first, |(_, class)| self.classes.get_key_value(class.parent.as_deref()?))
+            .map(|(name, class)| (name.as_str(), class))
+    }
+
+    /// Checks names, the tree, and that classes only narrow.
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        let unknown = |place: String, class: &str| Error::UnknownClass { place, class: class.into() };
+        for (name, class) in &self.classes {
+            if let Some(parent) = &class.parent
+                && !self.classes.contains_key(parent)
+            {
+                return Err(unknown(format!("class {name}: parent"), parent));
+            }
+            // More steps than classes: a cycle.
+            if self.chain(name).nth(self.classes.len()).is_some() {
+                return Err(Error::Cycle { class: name.clone() });
+            }
+        }
+        let roots: Vec<&str> = self
+            .classes
+            .iter()
+            .filter(|(_, class)| class.parent.is_none())
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if roots.len() != 1 {
+            let names = if roots.is_empty() { "none".into() } else { roots.join(", ") };
+            return Err(Error::Roots { names });
+        }
+        let assigned = self.users.iter().map(|(user, class)| (format!("assign.users.{user}"), class));
+        let nets = self.nets.iter().map(|(net, class)| (format!("assign.nets.{net}"), class));
+        let default = self.default.iter().map(|class| ("assign.default".to_owned(), class));
+        for (place, class) in assigned.chain(nets).chain(default) {
+            if !self.classes.contains_key(class) {
+                return Err(unknown(place, class));
+            }
+        }
+        for name in self.classes.keys() {
+            self.narrows(name, "max_rate", |class| class.max_rate, None)?;
+            self.narrows(name, "max_duration", |class| class.max_duration, None)?;
+            self.narrows(name, "max_horizon", |class| class.max_horizon, None)?;
+            self.narrows(name, "max_pending", |class| class.max_pending, None)?;
+            self.narrows(name, "max_time_error", |class| class.max_time_error, None)?;
+            self.narrows(name, "allow_open", |class| class.allow_open, Some(false))?;
+            self.narrows(name, "allow_tcp", |class| class.allow_tcp, Some(true))?;
+            self.narrows(name, "allow_udp", |class| class.allow_udp, Some(false))?;
+        }
+        Ok(())
+    }
+
+    /// Checks one limit of a class against the nearest ancestor that has it, or the root's default. `false` is less than `true`.
+    fn narrows<T: Value>(
+        &self,
+        name: &str,
+        key: &'static str,
+        limit: impl Fn(&Class) -> Option<T>,
+        root_default: Option<T>,
+    ) -> Result<(), Error> {
+        let Some(value) = limit(&self.classes[name]) else { return Ok(()) };
+        let mut above = self.chain(name).skip(1).peekable();
+        let mut ancestor = None;
+        while let Some((class, limits)) = above.next() {
+            let is_root = above.peek().is_none();
+            let its = limit(limits).or(root_default.filter(|_| is_root));
+            if let Some(its) = its {
+                ancestor = Some((class, its));
+                break;
+            }
+        }
+        match ancestor {
+            Some((ancestor, above)) if value > above => Err(Error::Widens {
+                class: name.into(),
+                key,
+                value: value.text(),
+                ancestor: ancestor.into(),
+                above: above.text(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}

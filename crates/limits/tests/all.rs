@@ -1,0 +1,5 @@
+//! Limits files, decisions, imports, and limits that a point applies.
+
+mod bwctl;
+mod decisions;
+mod enforced;

@@ -1,0 +1,101 @@
+//! Limits that a point applies to its own requests and to proposals.
+
+use limits::{Enforced, Limits};
+use reservation::{
+    Body, Class, Now, Outcome, Phase, Point, PointName, Reason, Settings, Spec, Step, Test, Transport,
+};
+use units::{BitRate, Time};
+
+const FILE: &str = r#"
+[classes.root]
+max_pending = 2
+allow_open = true
+allow_udp = true
+[assign]
+default = "root"
+[[links]]
+name = "uplink"
+nets = ["192.0.2.0/24"]
+rate = "1gbit"
+daily_bytes = "8GB"
+"#;
+
+fn enforced(file: &str) -> Enforced {
+    let addresses = [("a", "198.51.100.1"), ("b", "192.0.2.2")];
+    let addresses = addresses.map(|(name, address)| (PointName::from(name), address.parse().unwrap()));
+    Enforced { limits: file.parse::<Limits>().unwrap(), addresses: addresses.into() }
+}
+
+fn now(seconds: u64) -> Now {
+    let utc = Time::from_secs(20_000 * 86_400 + seconds);
+    Now { steady: Time::from_secs(seconds), utc, error: Time::from_millis(1) }
+}
+
+fn spec(at: u64, rate: Option<BitRate>) -> Spec {
+    Spec {
+        peer: Some("b".into()),
+        user: None,
+        test: Test { kind: "throughput".into(), transport: Transport::Tcp, rate, ..Test::default() },
+        class: Class::Exclusive,
+        priority: 0,
+        duration: Time::from_secs(30),
+        earliest: now(at).utc,
+        latest: now(at + 600).utc,
+    }
+}
+
+fn rule(step: &Step) -> Option<String> {
+    step.events.iter().find_map(|event| match event {
+        reservation::Event::Ended { outcome: Outcome::NotRun(Reason::Rule { rule, .. }), .. } => {
+            Some(rule.clone())
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn pending_and_budget_refuse_with_the_rule() {
+    let limits = enforced(FILE);
+    let mut point = Point::new("a".into(), Settings::default());
+    // 3.75 GB each: two fit into 8 GB.
+    for at in [100, 200] {
+        let (id, step) = point.reserve(now(0), spec(at, None), &limits);
+        assert_eq!(rule(&step), None);
+        assert!(matches!(point.reservation(&id).unwrap().phase, Phase::Held { .. }));
+    }
+    let (_, step) = point.reserve(now(0), spec(300, None), &limits);
+    assert_eq!(
+        rule(&step).unwrap(),
+        "refused by max_pending of class root: one more than 2 pending requested, at most 2"
+    );
+    let more = enforced(&FILE.replace("max_pending = 2", "max_pending = 9"));
+    let (_, step) = point.reserve(now(0), spec(300, None), &more);
+    let refused = rule(&step).unwrap();
+    assert!(
+        refused.starts_with("refused by daily_bytes of link uplink: 3.75 GB requested, at most 500 MB"),
+        "{refused}"
+    );
+    let (_, step) = point.reserve(now(0), spec(300, Some(BitRate(100_000_000))), &more);
+    assert_eq!(rule(&step), None, "375 MB fit");
+    let (_, step) = point.reserve(now(0), spec(86_400, None), &more);
+    assert_eq!(rule(&step), None, "the next day has its own budget");
+}
+
+#[test]
+fn the_peers_limits_refuse_a_proposal() {
+    let mut lead = Point::new("a".into(), Settings::default());
+    let mut peer = Point::new("b".into(), Settings::default());
+    let (id, step) = lead.reserve(now(0), spec(100, None), &reservation::AdmitAll);
+    let closed = enforced(&FILE.replace("allow_open = true", "allow_open = false"));
+    let (_, proposal) = step.messages.into_iter().next().unwrap();
+    let reply = peer.handle_message(now(0), &"a".into(), proposal, &closed);
+    assert_eq!(reply.events, [], "a refused proposal costs no storage");
+    let (_, reply) = reply.messages.into_iter().next().unwrap();
+    assert!(matches!(reply.body, Body::Refuse { .. }));
+    let _ = lead.handle_message(now(0), &"b".into(), reply, &reservation::AdmitAll);
+    let text = lead.explain(&id).unwrap();
+    assert!(
+        text.contains("not run: b does not allow it: refused by allow_open = false of class root"),
+        "{text}"
+    );
+}

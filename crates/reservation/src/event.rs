@@ -1,0 +1,129 @@
+//! What a point writes to durable storage.
+
+use serde::{Deserialize, Serialize};
+use units::Time;
+
+use crate::{Occurrence, Outcome, Reason, Request, Reservation, ReservationId, Role, Slot, Task, TaskName};
+
+/// A change of a point's durable state. The events of one [`crate::Step`] are written in one transaction, before its messages are sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "event")]
+pub enum Event {
+    /// A reservation became known.
+    Created {
+        /// What was requested.
+        request: Request,
+        /// This point's part.
+        role: Role,
+        /// The recurring test that it belongs to.
+        task: Option<Occurrence>,
+        /// When, UTC.
+        at: Time,
+    },
+    /// It has a slot for a limited time.
+    Held {
+        /// Which.
+        id: ReservationId,
+        /// Number of the proposal.
+        revision: u32,
+        /// The slot.
+        slot: Slot,
+        /// When the hold ends, UTC.
+        expires: Time,
+    },
+    /// The lead has decided.
+    Confirming {
+        /// Which.
+        id: ReservationId,
+        /// The slot, with the padding of both ends.
+        slot: Slot,
+        /// When it gives up, UTC.
+        expires: Time,
+    },
+    /// Both ends have the slot.
+    Booked {
+        /// Which.
+        id: ReservationId,
+    },
+    /// The lead lost or gave up the slot and seeks another.
+    Released {
+        /// Which.
+        id: ReservationId,
+        /// Why.
+        reason: Reason,
+    },
+    /// The test was started.
+    Running {
+        /// Which.
+        id: ReservationId,
+    },
+    /// It is over.
+    Ended {
+        /// Which.
+        id: ReservationId,
+        /// How.
+        outcome: Outcome,
+        /// Whether the other end has to be notified.
+        notify: bool,
+        /// When, UTC.
+        at: Time,
+    },
+    /// The other end knows of the end, or need not know any more.
+    Notified {
+        /// Which.
+        id: ReservationId,
+    },
+    /// It is no longer remembered.
+    Forgotten {
+        /// Which.
+        id: ReservationId,
+    },
+    /// Of a snapshot: the number of the next own reservation.
+    Numbered {
+        /// The number.
+        next: u64,
+    },
+    /// Of a snapshot: a reservation.
+    Restored {
+        /// The reservation.
+        reservation: Box<Reservation>,
+    },
+    /// A recurring test was added or replaced.
+    TaskSet {
+        /// The test.
+        task: Box<Task>,
+        /// Number of its next occurrence.
+        next: u64,
+    },
+    /// An occurrence was not run, because it was already past.
+    OccurrencesPassed {
+        /// The recurring test.
+        name: TaskName,
+        /// Number of the next occurrence.
+        next: u64,
+    },
+    /// A recurring test was removed.
+    TaskRemoved {
+        /// Its name.
+        name: TaskName,
+    },
+}
+
+impl Event {
+    /// The reservation that it changes.
+    pub fn reservation(&self) -> Option<&ReservationId> {
+        match self {
+            Event::Created { request, .. } => Some(&request.id),
+            Event::Restored { reservation } => Some(&reservation.request.id),
+            Event::Held { id, .. }
+            | Event::Confirming { id, .. }
+            | Event::Booked { id }
+            | Event::Released { id, .. }
+            | Event::Running { id }
+            | Event::Ended { id, .. }
+            | Event::Notified { id }
+            | Event::Forgotten { id } => Some(id),
+            Event::Numbered { .. } | Event::TaskSet { .. } | Event::OccurrencesPassed { .. } | Event::TaskRemoved { .. } => None,
+        }
+    }
+}

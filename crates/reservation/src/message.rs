@@ -1,0 +1,87 @@
+//! What points send to each other. All messages may be lost, repeated, delayed and reordered.
+
+use serde::{Deserialize, Serialize};
+use units::Time;
+
+use crate::{Phase, Reason, Request, ReservationId, Slot};
+
+/// A message between two points about one reservation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// The reservation.
+    pub id: ReservationId,
+    /// Number of the proposal that it belongs to. Receivers ignore messages of earlier proposals.
+    pub revision: u32,
+    /// The sender's UTC when it was sent.
+    pub sent: Time,
+    /// `sent` of the message that this one answers, for the measurement of the round-trip time.
+    pub echo: Option<Time>,
+    /// Largest estimated error of the sender's UTC.
+    pub error: Time,
+    /// The content.
+    pub body: Body,
+}
+
+/// The content of a [`Message`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "type")]
+pub enum Body {
+    /// Asker to lead: reserve and run this test.
+    Ask {
+        /// The test.
+        request: Box<Request>,
+    },
+    /// Asker to lead: cancel it.
+    Withdraw {
+        /// What the user stated.
+        text: String,
+    },
+    /// Lead to asker: how far it has come.
+    Report {
+        /// The lead's phase.
+        phase: Phase,
+        /// The lead's slot.
+        slot: Option<Slot>,
+    },
+    /// Lead to peer: hold this slot.
+    Propose {
+        /// The test.
+        request: Box<Request>,
+        /// The slot, with the padding that the lead knows to be necessary.
+        slot: Slot,
+        /// The lead's estimate of the round-trip time.
+        rtt: Time,
+    },
+    /// Peer to lead: the slot is held.
+    Hold {
+        /// The slot, with the padding of both ends.
+        slot: Slot,
+    },
+    /// Peer to lead: the slot is not free.
+    Busy {
+        /// The conflict.
+        reason: Reason,
+        /// The next free start, UTC; `None` if there is none in the requested time.
+        next: Option<Time>,
+    },
+    /// Peer to lead: no, and the reason.
+    Refuse {
+        /// Why.
+        reason: Reason,
+    },
+    /// Lead to peer: book the held slot.
+    Confirm,
+    /// Peer to lead: booked.
+    Confirmed,
+    /// Lead to peer: the slot has come; start the test.
+    Start,
+    /// Peer to lead: started.
+    Started,
+    /// Either end: this reservation has ended here.
+    Cancel {
+        /// Why.
+        reason: Reason,
+    },
+    /// Reply to `Cancel`.
+    Cancelled,
+}

@@ -1,0 +1,102 @@
+//! A reservation as one point knows it.
+
+use serde::{Deserialize, Serialize};
+use units::Time;
+
+use crate::{Occurrence, Outcome, Request};
+
+/// Which part this point has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Proposes slots, confirms, and starts the test.
+    Lead,
+    /// The other end.
+    Peer,
+    /// Asked two other points for a test and does not take part.
+    Asker,
+}
+
+/// When a test runs, and the time around it that is kept free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slot {
+    /// Start of the test, UTC.
+    pub start: Time,
+    /// Length of the test.
+    pub duration: Time,
+    /// Kept free before and after: both clocks' errors, two round trips, and the start of the programs.
+    pub padding: Time,
+}
+
+impl Slot {
+    /// Start of the padded slot, UTC.
+    pub fn from(&self) -> Time {
+        self.start.saturating_sub(self.padding)
+    }
+
+    /// End of the padded slot, UTC.
+    pub fn until(&self) -> Time {
+        self.start + self.duration + self.padding
+    }
+}
+
+/// How far a reservation has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Lead: has no slot and proposes the next one. Asker: waits for the lead.
+    Seeking,
+    /// Has a slot that ends by itself.
+    Held {
+        /// When it ends, UTC. While the point runs, its steady clock decides.
+        expires: Time,
+    },
+    /// Lead: has decided, and waits until the peer has too.
+    Confirming {
+        /// When it gives up, UTC.
+        expires: Time,
+    },
+    /// Both ends have the slot.
+    Booked,
+    /// The test runs.
+    Running,
+    /// Over.
+    Ended(Outcome),
+}
+
+/// A reservation as one point knows it. All of it is rebuilt from events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// What was requested.
+    pub request: Request,
+    /// This point's part.
+    pub role: Role,
+    /// The recurring test that it belongs to.
+    pub task: Option<Occurrence>,
+    /// How far it has come.
+    pub phase: Phase,
+    /// Number of the latest proposal.
+    pub revision: u32,
+    /// The slot; after the end the last one.
+    pub slot: Option<Slot>,
+    /// The reason why it lost its previous slot.
+    pub setback: Option<crate::Reason>,
+    /// Whether the other end has yet to be notified of the end.
+    pub must_notify: bool,
+    /// When it was created, UTC.
+    pub created: Time,
+    /// When it ended, UTC.
+    pub ended: Option<Time>,
+}
+
+impl Reservation {
+    /// Whether it occupies the calendar.
+    pub fn has_slot(&self) -> bool {
+        matches!(self.phase, Phase::Held { .. } | Phase::Confirming { .. } | Phase::Booked | Phase::Running)
+    }
+
+    /// Whether it is over.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_))
+    }
+}

@@ -1,0 +1,6 @@
+//! Points that reserve with each other over a simulated network.
+
+mod agreement;
+mod faults;
+mod load;
+mod world;

@@ -288,6 +288,6 @@ fn latency_grows_with_the_size_by_the_time_per_byte_of_all_links() {
         // 6 ms forward, 3 ms back, and 14 bytes of each packet on each link.
         let intercept = result.round_trip.unwrap().intercept_us.value;
         assert!((intercept - 9000.0 - 14.0 * 0.28).abs() < 0.5, "{intercept}");
-        assert_eq!(result.validity.valid, true);
+        assert!(result.validity.valid);
     }
 }

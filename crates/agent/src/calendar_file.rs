@@ -35,7 +35,9 @@ pub enum Error {
         path: PathBuf,
     },
     /// A file of something else, or of a newer program.
-    #[error("{path} is not a calendar of this version of longfat (application {application:#x}, version {version})")]
+    #[error(
+        "{path} is not a calendar of this version of longfat (application {application:#x}, version {version})"
+    )]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -105,7 +107,8 @@ impl CalendarFile {
             return Err(Error::Foreign { path: path.into(), application, version });
         }
         // The lock is kept until the end of the process; no -shm file is needed.
-        let prepare = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;";
+        let prepare =
+            "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;";
         connection.execute_batch(prepare).map_err(failed("lock"))?;
         connection.execute_batch("BEGIN EXCLUSIVE; COMMIT;").map_err(failed("lock"))?;
         if is_new {

@@ -11,8 +11,8 @@ use std::{
 
 use agent::CalendarFile;
 use reservation::{
-    Action, AdmitAll, Class, Message, Now, Phase, Point, PointName, ReservationId, Role, Settings, Spec, Step,
-    Test,
+    Action, AdmitAll, Class, Message, Now, Phase, Point, PointName, ReservationId, Role, Settings, Spec,
+    Step, Test,
 };
 use units::Time;
 
@@ -98,7 +98,8 @@ fn work(directory: &Path, start: u64, iterations: u64, reserves: bool) -> BTreeM
             }
             let step = host.point.handle_timeout(now(seconds), &AdmitAll);
             carry_out(host, seconds, step, &mut messages);
-            let (over, running) = std::mem::take(&mut host.runs).into_iter().partition(|(end, _)| *end <= seconds);
+            let (over, running) =
+                std::mem::take(&mut host.runs).into_iter().partition(|(end, _)| *end <= seconds);
             host.runs = running;
             for (_, id) in over as Vec<_> {
                 let step = host.point.finish(now(seconds), &id, Ok(()), &AdmitAll);

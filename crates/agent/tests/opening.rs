@@ -66,7 +66,11 @@ fn a_snapshot_replaces_many_events_and_numbers_are_not_reused() {
     assert!(reopened.has_state_of(&point));
     drop(file);
     let (mut file, mut again) = open(&path, "a").unwrap();
-    let (id, step) = again.reserve(later, Spec { earliest: later.utc, latest: later.utc + Time::from_secs(99), ..trace(0) }, &AdmitAll);
+    let (id, step) = again.reserve(
+        later,
+        Spec { earliest: later.utc, latest: later.utc + Time::from_secs(99), ..trace(0) },
+        &AdmitAll,
+    );
     file.write(&step.events).unwrap();
     assert_eq!(id.number, 401);
     assert!(size(&path) < 2_000_000);
@@ -98,7 +102,8 @@ fn other_files_are_refused() {
     let path = dir.path().join("calendar.sqlite");
     let error = |name: &str| open(&path, name).unwrap_err().to_string();
 
-    std::fs::write(&path, "this is not a database, but long enough to have a header of its own".repeat(20)).unwrap();
+    std::fs::write(&path, "this is not a database, but long enough to have a header of its own".repeat(20))
+        .unwrap();
     assert!(error("a").contains("not a database"), "{}", error("a"));
     std::fs::remove_file(&path).unwrap();
 
@@ -139,7 +144,13 @@ fn the_form_of_events_is_stable() {
     let connection = rusqlite::Connection::open(&path).unwrap();
     let mut statement = connection.prepare("SELECT event FROM events ORDER BY number").unwrap();
     let texts: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    assert_eq!(texts[0], r#"{"event":"created","request":{"id":{"number":1,"origin":"a"},"lead":"a","spec":{"peer":null,"user":"alice","test":{"kind":"trace","transport":"tcp","rate":null,"parameters":"{\"hops\": 3}"},"class":"exclusive","priority":0,"duration":10000000000,"earliest":1800000005000000000,"latest":1800010005000000000}},"role":"lead","task":null,"at":1800000000000000000}"#);
-    assert_eq!(texts[1], r#"{"event":"held","id":{"number":1,"origin":"a"},"revision":1,"slot":{"start":1800000005000000000,"duration":10000000000,"padding":1001000000},"expires":1800000030000000000}"#);
+    assert_eq!(
+        texts[0],
+        r#"{"event":"created","request":{"id":{"number":1,"origin":"a"},"lead":"a","spec":{"peer":null,"user":"alice","test":{"kind":"trace","transport":"tcp","rate":null,"parameters":"{\"hops\": 3}"},"class":"exclusive","priority":0,"duration":10000000000,"earliest":1800000005000000000,"latest":1800010005000000000}},"role":"lead","task":null,"at":1800000000000000000}"#
+    );
+    assert_eq!(
+        texts[1],
+        r#"{"event":"held","id":{"number":1,"origin":"a"},"revision":1,"slot":{"start":1800000005000000000,"duration":10000000000,"padding":1001000000},"expires":1800000030000000000}"#
+    );
     assert_eq!(texts[2], r#"{"event":"booked","id":{"number":1,"origin":"a"}}"#);
 }

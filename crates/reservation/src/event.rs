@@ -123,7 +123,10 @@ impl Event {
             | Event::Ended { id, .. }
             | Event::Notified { id }
             | Event::Forgotten { id } => Some(id),
-            Event::Numbered { .. } | Event::TaskSet { .. } | Event::OccurrencesPassed { .. } | Event::TaskRemoved { .. } => None,
+            Event::Numbered { .. }
+            | Event::TaskSet { .. }
+            | Event::OccurrencesPassed { .. }
+            | Event::TaskRemoved { .. } => None,
         }
     }
 }

@@ -28,7 +28,10 @@ impl Point {
 
     /// The durable state as the shortest list of events that [`Point::recover`] rebuilds it from; it may replace all earlier events.
     pub fn snapshot(&self) -> Vec<Event> {
-        let tasks = self.tasks.values().map(|(task, next)| Event::TaskSet { task: Box::new(task.clone()), next: *next });
+        let tasks = self
+            .tasks
+            .values()
+            .map(|(task, next)| Event::TaskSet { task: Box::new(task.clone()), next: *next });
         let reservations = self.reservations.values();
         let reservations = reservations.map(|known| Event::Restored { reservation: Box::new(known.clone()) });
         std::iter::once(Event::Numbered { next: self.next_number }).chain(tasks).chain(reservations).collect()

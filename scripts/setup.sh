@@ -51,6 +51,9 @@ if [ "${1:-}" = tests ]; then
     need mtr mtr-tiny
     need tshark tshark
     need valgrind valgrind
+    # Its C++ library is the other end of UDT's tests.
+    need c++ g++
+    [ -e /usr/include/udt/udt.h ] || missing+=(libudt-dev libudt0)
     # Tests of `longfat kernel build` use a stub makefile, but the command checks for these first.
     need flex flex
     need bison bison

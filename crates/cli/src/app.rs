@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{
     commands::{
         agent, bdp, cc, completions, config, diagnose, export, guest, import, kernel, lab, manual, plot,
-        probe, records, reproduce, run, scenario, serve, sweep, test, tune, view, watch,
+        probe, records, reproduce, run, scenario, serve, sweep, test, transfer, tune, view, watch,
     },
     config_file::Config,
     exit::{self, Exit},
@@ -67,6 +67,10 @@ enum Command {
     Test(Box<test::args::TestArgs>),
     /// Serve tests for `longfat test` and any iperf3 client
     Serve(Box<serve::ServeArgs>),
+    /// Send files to a `longfat receive` over TCP, UDT or Tsunami
+    Send(Box<transfer::SendArgs>),
+    /// Receive files of `longfat send`
+    Receive(Box<transfer::ReceiveArgs>),
     /// Probe a path: capacity, available bandwidth, bottleneck buffer, hops, delay, MTU, packet size x spacing
     #[command(subcommand)]
     Probe(probe::ProbeCommand),
@@ -165,6 +169,8 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Cc(command) => cc::run(command, cli.json),
         Command::Test(args) => test::run(args, &runs, cli.json),
         Command::Serve(args) => serve::run(args, cli.json),
+        Command::Send(args) => transfer::send(args, cli.json),
+        Command::Receive(args) => transfer::receive(args, cli.json),
         Command::Probe(command) => probe::run(command, cli.json),
         Command::Diagnose(args) => diagnose::run(args, &runs, cli.json),
         Command::Tune(args) => tune::run(args, cli.json),

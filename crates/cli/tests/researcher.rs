@@ -85,7 +85,8 @@ fn set_and_over_name_the_whole_path_of_a_key() {
     assert!(ran.code == 0 && ran.stdout.starts_with("My path\n"), "{ran:?}");
     let shown = place.run(&["show", "last", "--json"]).json();
     assert_eq!((&shown["title"], &shown["runs"][0]["flows"][0]["cc"]), (&"My path".into(), &"reno".into()));
-    let swept = place.run(&["sweep", "s.toml", "--engine", "model", "--over", "title=A,B", "--set", "title=C"]);
+    let swept =
+        place.run(&["sweep", "s.toml", "--engine", "model", "--over", "title=A,B", "--set", "title=C"]);
     assert!(swept.stdout.starts_with("C\n"), "{swept:?}");
 }
 

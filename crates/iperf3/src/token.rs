@@ -73,6 +73,18 @@ impl Token {
         Token(text.into())
     }
 
+    /// A keyed hash for another protocol of longfat, whose `purpose` separates it from all others. Each part is
+    /// preceded by its length.
+    pub fn keyed_hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
+        // HMAC takes keys of any length.
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).unwrap_or_else(|_| unreachable!());
+        for part in [purpose.as_bytes()].iter().chain(parts) {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    }
+
     fn mac(&self, cookie: &Cookie, from: Role, number: u32, text: &[u8]) -> Hmac<Sha256> {
         // HMAC takes keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).unwrap_or_else(|_| unreachable!());

@@ -96,7 +96,8 @@ impl ScenarioFile {
 
     /// The title where `sets` may change it, as [`ScenarioFile::resolve`] takes them.
     pub fn title_with(&self, sets: &[(String, String)]) -> String {
-        let title = self.layered(None, sets).ok().and_then(|(tree, _)| tree.get("title")?.text().map(str::to_owned));
+        let title =
+            self.layered(None, sets).ok().and_then(|(tree, _)| tree.get("title")?.text().map(str::to_owned));
         title.unwrap_or_else(|| self.title.clone())
     }
 

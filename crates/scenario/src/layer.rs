@@ -84,7 +84,8 @@ fn place_of(key: &str, root: &Table) -> Option<String> {
     };
     let path = if DIRECTION.known.contains(&meant) && meant != "mtu" {
         let links = root.items("links");
-        let has = |link: &&Node, key: &str| forward_of(link).is_some_and(|direction| direction.get(key).is_some());
+        let has =
+            |link: &&Node, key: &str| forward_of(link).is_some_and(|direction| direction.get(key).is_some());
         let link = links.iter().find(|link| has(link, meant)).or(links.iter().find(|link| has(link, "rate")));
         format!("links.{}.forward.{meant}", quoted_key(&link_name(link.or(links.first())?)?))
     } else if TCP.known.contains(&meant) {
@@ -102,7 +103,9 @@ fn place_of(key: &str, root: &Table) -> Option<String> {
         return None;
     };
     Some(match key {
-        "rtt" => format!("the round-trip time is the sum of the links' delays: write {path}, the delay of one direction"),
+        "rtt" => format!(
+            "the round-trip time is the sum of the links' delays: write {path}, the delay of one direction"
+        ),
         _ => format!("write {path}"),
     })
 }

@@ -325,12 +325,7 @@ fn judge(
 }
 
 /// The cause if a window or buffer is full. A block may fill it for a moment although the writer keeps its requested rate.
-fn judge_buffer(
-    cause: Cause,
-    row: &FlowSample,
-    history: &History<'_>,
-    context: &FlowContext,
-) -> Judgement {
+fn judge_buffer(cause: Cause, row: &FlowSample, history: &History<'_>, context: &FlowContext) -> Judgement {
     Judgement::Limit(requested_rate_cause(row, history, context).unwrap_or(cause))
 }
 

@@ -502,7 +502,10 @@ mod tests {
         let remedy = summary.remedy.unwrap();
         let command =
             "sysctl -w net.ipv4.tcp_rmem=\"10240 87380 50331648\" net.ipv4.tcp_wmem=\"10240 87380 50331648\"";
-        assert!(remedy.starts_with(&format!("on h2 and h1: {command} (50,331,648 bytes is twice")), "{remedy}");
+        assert!(
+            remedy.starts_with(&format!("on h2 and h1: {command} (50,331,648 bytes is twice")),
+            "{remedy}"
+        );
         let commands: Vec<_> =
             summary.fixes.iter().map(|fix| (fix.host.as_str(), fix.command.as_str())).collect();
         assert_eq!(commands, [("h2", command), ("h1", command)]);

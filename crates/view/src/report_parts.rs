@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use schema::{Cause, EngineName, FixCommand, FlowKind, FlowSummary, PublishedResult, PublishedVerdict, RunSummary};
+use schema::{
+    Cause, EngineName, FixCommand, FlowKind, FlowSummary, PublishedResult, PublishedVerdict, RunSummary,
+};
 
 use crate::escape::escape;
 use crate::label::fairness;

@@ -5,8 +5,8 @@
 
 use record::Run;
 use schema::{
-    Cause, EngineName, FigureKind, FixCommand, FlowKind, FlowSummary, PublishedResult, ReceiverFinding, ReceiverVerdict,
-    RunSummary,
+    Cause, EngineName, FigureKind, FixCommand, FlowKind, FlowSummary, PublishedResult, ReceiverFinding,
+    ReceiverVerdict, RunSummary,
 };
 use units::sorted_releases;
 

@@ -23,6 +23,7 @@ pub mod scenario;
 pub mod serve;
 pub mod sweep;
 pub mod test;
+pub mod transfer;
 pub mod tune;
 pub mod view;
 pub mod watch;

@@ -16,11 +16,7 @@ use schema::{FitDocument, SWEEP_SCHEMA, Sweep};
 use units::KernelVersion;
 
 use super::{
-    completions::complete_scenario,
-    picture::PictureArgs,
-    places::PlaceFlags,
-    records,
-    run::command_line,
+    completions::complete_scenario, picture::PictureArgs, places::PlaceFlags, records, run::command_line,
     scenario::args::PathFlags,
 };
 use crate::{

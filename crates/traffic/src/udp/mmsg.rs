@@ -22,7 +22,10 @@ fn empty() -> libc::mmsghdr {
     unsafe { mem::zeroed() }
 }
 
-/// Sends `pieces` of `buffer`, one message each; returns how many of them were sent.
+/// Sends `pieces` of `buffer`, one message each and at most [`MAX_MESSAGES`]; returns how many of them were sent.
+///
+/// # Errors
+/// The errors of sendmmsg(2), if none was sent.
 pub fn send(
     socket: &Socket,
     buffer: &[u8],

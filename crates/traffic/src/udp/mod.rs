@@ -47,6 +47,7 @@ pub use batch::Batch;
 pub use header::{Header, NumberWidth};
 pub use mmsg::{
     MAX_MESSAGES, MessageBuffers, ReceivedMessage, WaitMode, enable_arrival_metadata, enable_hardware_stamps,
+    send as send_messages,
 };
 pub use precise_timer::{PreciseTimer, SpinPolicy};
 pub use receiver::{ArrivalTimes, ReceiveBuffer, Receiver};

@@ -37,7 +37,8 @@ pub(super) fn larger(
     let limits =
         |cause| summary.limited_steady.share(cause) >= MIN_OTHER_WINDOW_SHARE || named.contains(&Some(cause));
     let ends = [(Cause::ReceiveWindow, End::Receiver), (Cause::SendBuffer, End::Sender)];
-    let of_end = |(cause, end): (Cause, End)| limits(cause).then(|| end.larger(rows, context, summary)).flatten();
+    let of_end =
+        |(cause, end): (Cause, End)| limits(cause).then(|| end.larger(rows, context, summary)).flatten();
     let (mut fixes, mut settings, mut advice) = (Vec::<Fix>::new(), Vec::new(), Vec::new());
     for larger in ends.into_iter().filter_map(of_end) {
         match larger {
@@ -99,12 +100,7 @@ impl End {
     /// The setting for a buffer of twice the bandwidth-delay product. That suffices for kernels that advertise only half of a buffer
     /// as window, and for the data that arrives while one lost segment is retransmitted. Where the path's rate is unknown, twice the
     /// present value.
-    fn larger(
-        self,
-        rows: &[&FlowSample],
-        context: &FlowContext,
-        summary: &FlowSummary,
-    ) -> Option<Larger> {
+    fn larger(self, rows: &[&FlowSample], context: &FlowContext, summary: &FlowSummary) -> Option<Larger> {
         let (now, first) = match self.buffer(context) {
             Buffer::Tuned([least, first, largest]) => (*largest, [*least, *first]),
             Buffer::Unknown if self == End::Receiver => (self.sampled(rows)?, DEFAULT_RMEM),

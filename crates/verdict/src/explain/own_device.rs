@@ -147,7 +147,8 @@ impl QueueNeed {
         let mut rates: Vec<f64> = rows.windows(2).filter_map(acked).collect();
         rates.sort_by(f64::total_cmp);
         // Not the very highest: delayed ACKs arrive in bursts.
-        let rate_bps = *rates.get((rates.len() as f64 * PEAK_QUANTILE) as usize).filter(|rate| **rate > 0.0)?;
+        let rate_bps =
+            *rates.get((rates.len() as f64 * PEAK_QUANTILE) as usize).filter(|rate| **rate > 0.0)?;
         let rtt = Time::from_micros(summary.min_rtt_us? as u64);
         let mss = u32::try_from(summary.mss_bytes?).ok().filter(|mss| *mss > 0)?;
         let packets = model::transmit_queue_packets(BitRate(rate_bps as u64), rtt, mss);

@@ -225,7 +225,8 @@ mod tests {
 
     #[test]
     fn a_guides_lab_has_the_name_of_its_sheet() {
-        let name = |taken: &[&str]| free_name("lab8", &taken.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let name =
+            |taken: &[&str]| free_name("lab8", &taken.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(name(&["lab13"]), "lab8");
         assert_eq!(name(&["lab8", "lab8-3"]), "lab8-2");
         assert_eq!(name(&["lab8", "lab8-2"]), "lab8-3");

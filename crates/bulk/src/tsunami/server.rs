@@ -1,0 +1,381 @@
+//! The sending end: the control dialogue, the block to send next, and the delay between blocks.
+//!
+//! Departures from the published server:
+//! 1. The delay between blocks has fractions of a microsecond. The published server rounds the target down to
+//!    whole microseconds, so that 1466 B at 980 Mb/s become 1066 Mb/s.
+//! 2. Requests for a list of files (`!#DIR??`) and for several files (`*`) are refused.
+
+use units::Time;
+
+use crate::tsunami::{
+    control::Inbox,
+    wire::{self, BlockKind, Header, Parameters, Reply, Request},
+};
+
+/// Blocks without feedback after which the connection is checked (published server).
+const BLOCKS_WITHOUT_FEEDBACK: u32 = 2048;
+/// Between two slow-downs without feedback (published server).
+const FEEDBACK_INTERVAL: Time = Time::from_millis(500);
+/// Without feedback for this long the transfer ends (published server).
+const FEEDBACK_TIMEOUT: Time = Time::from_secs(15);
+/// The longest delay between blocks (published server).
+const MAX_DELAY: Time = Time::from_millis(10);
+/// The error rate that stands for no feedback.
+const NO_FEEDBACK: u32 = 100_000;
+/// Blocks that were due up to this long ago are sent at once.
+const MAX_CATCH_UP: Time = Time::from_millis(2);
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// The other end has another protocol revision.
+    #[error("the peer has protocol revision {0:08x}, not {expected:08x}", expected = wire::REVISION)]
+    Revision(u32),
+    /// The secrets differ.
+    #[error("the peer does not know the secret")]
+    Secret,
+    /// The server does not have the file.
+    #[error("the server refuses the file (code {0})")]
+    Refused(u8),
+    /// A message that no correct peer sends.
+    #[error("the peer sent an invalid {0}")]
+    Invalid(&'static str),
+    /// The receiver is silent.
+    #[error("the receiver has not reported for 15 s")]
+    NoFeedback,
+}
+
+/// A block to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// The datagram's header.
+    pub header: Header,
+    /// Where the block begins in the file.
+    pub offset: u64,
+    /// Bytes of the block, which is padded at the file's end.
+    pub bytes: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Revision,
+    Proof,
+    Name,
+    /// The application decides.
+    Offer,
+    Parameters {
+        file_bytes: u64,
+        epoch: u32,
+    },
+    Port,
+    Sending,
+    Failed(SessionError),
+}
+
+/// Counts of a transfer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServerStatistics {
+    /// Blocks sent.
+    pub sent_blocks: u64,
+    /// Blocks sent again on request.
+    pub retransmitted_blocks: u64,
+    /// Restarts.
+    pub restarts: u64,
+    /// The last error rate that the client reported, in 1/1000 %.
+    pub error_rate: u32,
+}
+
+/// One session of a server: transfers, one after the other.
+#[derive(Debug)]
+pub struct Server {
+    state: State,
+    secret: Vec<u8>,
+    challenge: [u8; wire::CHALLENGE_BYTES],
+    inbox: Inbox,
+    control: Vec<u8>,
+    name: String,
+    parameters: Parameters,
+    reply: Reply,
+    port: u16,
+    /// The last block sent.
+    block: u32,
+    retransmissions: std::collections::VecDeque<u32>,
+    target_delay_ns: f64,
+    delay_ns: f64,
+    next_send: Time,
+    last_feedback: Time,
+    last_slow_down: Time,
+    blocks_since_feedback: u32,
+    completed: u64,
+    statistics: ServerStatistics,
+}
+
+/// Requests that wait to be served; the client repeats what is dropped.
+const MAX_WAITING: usize = 1 << 16;
+
+impl Server {
+    /// A session with a client that knows `secret`; `challenge` are random bytes.
+    pub fn new(secret: &[u8], challenge: [u8; wire::CHALLENGE_BYTES]) -> Self {
+        Server {
+            state: State::Revision,
+            secret: secret.to_vec(),
+            challenge,
+            inbox: Inbox::default(),
+            control: wire::REVISION.to_be_bytes().to_vec(),
+            name: String::new(),
+            parameters: Parameters::default(),
+            reply: Reply { file_bytes: 0, block_bytes: 1, blocks: 0, epoch: 0 },
+            port: 0,
+            block: 0,
+            retransmissions: std::collections::VecDeque::new(),
+            target_delay_ns: 0.0,
+            delay_ns: 0.0,
+            next_send: Time::ZERO,
+            last_feedback: Time::ZERO,
+            last_slow_down: Time::ZERO,
+            blocks_since_feedback: 0,
+            completed: 0,
+            statistics: ServerStatistics::default(),
+        }
+    }
+
+    /// Takes the bytes to be sent on the control connection.
+    pub fn take_control(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.control)
+    }
+
+    /// Processes bytes of the control connection.
+    pub fn handle_control(&mut self, now: Time, bytes: &[u8]) {
+        self.inbox.push(bytes);
+        while self.step(now) {}
+    }
+
+    /// The file that the client wants, until [`Server::offer`] or [`Server::refuse`].
+    pub fn requested(&self) -> Option<&str> {
+        (self.state == State::Offer).then_some(self.name.as_str())
+    }
+
+    /// Agrees to send the requested file. `epoch`: seconds since 1970.
+    pub fn offer(&mut self, now: Time, file_bytes: u64, epoch: u32) {
+        if self.state == State::Offer {
+            self.control.push(0);
+            self.state = State::Parameters { file_bytes, epoch };
+            while self.step(now) {}
+        }
+    }
+
+    /// Refuses the requested file; the client may ask for another.
+    pub fn refuse(&mut self, now: Time) {
+        if self.state == State::Offer {
+            self.control.push(8);
+            self.state = State::Name;
+            while self.step(now) {}
+        }
+    }
+
+    /// The client's UDP port, while blocks are sent.
+    pub fn udp_port(&self) -> Option<u16> {
+        (self.state == State::Sending).then_some(self.port)
+    }
+
+    /// Number of transfers that clients have completed.
+    pub fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// Why the session failed, if it did.
+    pub fn error(&self) -> Option<SessionError> {
+        match self.state {
+            State::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Counts of the current or last transfer.
+    pub fn statistics(&self) -> ServerStatistics {
+        self.statistics
+    }
+
+    /// Processes one message; false if it is incomplete.
+    fn step(&mut self, now: Time) -> bool {
+        match self.try_step(now) {
+            Ok(is_complete) => is_complete,
+            Err(error) => {
+                self.state = State::Failed(error);
+                false
+            }
+        }
+    }
+
+    fn try_step(&mut self, now: Time) -> Result<bool, SessionError> {
+        match self.state {
+            State::Revision => {
+                let Some(revision) = self.inbox.take() else { return Ok(false) };
+                let revision = u32::from_be_bytes(revision);
+                if revision != wire::REVISION {
+                    return Err(SessionError::Revision(revision));
+                }
+                self.control.extend_from_slice(&self.challenge);
+                self.state = State::Proof;
+            }
+            State::Proof => {
+                let Some(proof) = self.inbox.take::<{ wire::PROOF_BYTES }>() else { return Ok(false) };
+                let expected = wire::proof(&self.challenge, &self.secret);
+                // Takes the same time wherever they differ.
+                let difference = proof.iter().zip(expected).fold(0, |all, (a, b)| all | (a ^ b));
+                if difference != 0 {
+                    self.control.push(1);
+                    return Err(SessionError::Secret);
+                }
+                self.control.push(0);
+                self.state = State::Name;
+            }
+            State::Name => {
+                let line =
+                    self.inbox.take_line(wire::MAX_NAME_BYTES).map_err(|()| SessionError::Invalid("name"))?;
+                let Some(line) = line else { return Ok(false) };
+                self.name = String::from_utf8(line).map_err(|_| SessionError::Invalid("name"))?;
+                self.state = State::Offer;
+                if self.name == "*" || self.name == "!#DIR??" {
+                    self.refuse(now);
+                }
+            }
+            State::Parameters { file_bytes, epoch } => {
+                let Some(bytes) = self.inbox.take::<{ wire::PARAMETER_BYTES }>() else { return Ok(false) };
+                self.parameters = Parameters::decode(&bytes).ok_or(SessionError::Invalid("parameter"))?;
+                let block_bytes = self.parameters.block_bytes;
+                let blocks =
+                    wire::blocks_of(file_bytes, block_bytes).ok_or(SessionError::Invalid("block size"))?;
+                self.reply = Reply { file_bytes, block_bytes, blocks, epoch };
+                self.control.extend_from_slice(&self.reply.encode());
+                self.state = State::Port;
+            }
+            State::Port => {
+                let Some(port) = self.inbox.take() else { return Ok(false) };
+                self.port = u16::from_be_bytes(port);
+                self.begin(now);
+            }
+            State::Sending => {
+                let Some(bytes) = self.inbox.take::<{ wire::REQUEST_BYTES }>() else { return Ok(false) };
+                let request = Request::decode(&bytes).ok_or(SessionError::Invalid("request"))?;
+                self.handle_request(now, request);
+            }
+            State::Offer | State::Failed(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn begin(&mut self, now: Time) {
+        let bits = f64::from(self.parameters.block_bytes) * 8.0;
+        self.target_delay_ns = bits * 1e9 / f64::from(self.parameters.target_bps);
+        self.delay_ns = 3.0 * self.target_delay_ns;
+        self.block = 0;
+        self.retransmissions.clear();
+        self.next_send = now;
+        self.last_feedback = now;
+        self.last_slow_down = now;
+        self.blocks_since_feedback = 0;
+        self.statistics = ServerStatistics::default();
+        self.state = State::Sending;
+    }
+
+    fn handle_request(&mut self, now: Time, request: Request) {
+        self.last_feedback = now;
+        self.last_slow_down = now;
+        self.blocks_since_feedback = 0;
+        match request {
+            Request::Retransmit(block) => {
+                if (1..=self.reply.blocks).contains(&block) && self.retransmissions.len() < MAX_WAITING {
+                    self.retransmissions.push_back(block);
+                }
+            }
+            Request::Restart(block) => {
+                if (1..=self.reply.blocks).contains(&block) {
+                    // The published server continues after the block, which the client then asks for.
+                    self.block = block;
+                    self.retransmissions.clear();
+                    self.statistics.restarts += 1;
+                }
+            }
+            Request::Stop => {
+                self.completed += 1;
+                self.state = State::Name;
+            }
+            Request::ErrorRate(rate) => {
+                self.statistics.error_rate = rate;
+                self.adapt(rate);
+            }
+        }
+    }
+
+    /// Slower above the threshold, else faster.
+    fn adapt(&mut self, error_rate: u32) {
+        let ratio = |(numerator, denominator): (u16, u16)| f64::from(numerator) / f64::from(denominator);
+        let threshold = self.parameters.error_threshold;
+        if error_rate > threshold {
+            let excess = 1.0 + f64::from(error_rate.min(NO_FEEDBACK) - threshold);
+            let share = excess / f64::from(NO_FEEDBACK - threshold);
+            self.delay_ns *= 1.0 + (ratio(self.parameters.slower) - 1.0) * share;
+        } else {
+            self.delay_ns *= ratio(self.parameters.faster);
+        }
+        self.delay_ns = self.delay_ns.min(MAX_DELAY.as_nanos_f64()).max(self.target_delay_ns);
+    }
+
+    /// When [`Server::poll_transmit`] is due.
+    pub fn next_timeout(&self) -> Time {
+        if self.state == State::Sending { self.next_send } else { Time::NEVER }
+    }
+
+    /// The next block to be sent, if one is due.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Block> {
+        if self.state != State::Sending || now < self.next_send {
+            return None;
+        }
+        self.check_feedback(now);
+        if self.state != State::Sending {
+            return None;
+        }
+        let (block, kind) = match self.retransmissions.pop_front() {
+            Some(block) => {
+                self.statistics.retransmitted_blocks += 1;
+                (block, BlockKind::Retransmission)
+            }
+            None => {
+                // An empty file has no block; the client learns that from the reply.
+                self.block = (self.block + 1).min(self.reply.blocks);
+                let is_last = self.block == self.reply.blocks;
+                (self.block, if is_last { BlockKind::Last } else { BlockKind::Original })
+            }
+        };
+        // The last block is repeated until the client stops, ten times slower.
+        let delay = if kind == BlockKind::Last { 10.0 * self.delay_ns } else { self.delay_ns };
+        let begin = self.next_send.max(now.saturating_sub(MAX_CATCH_UP));
+        self.next_send = begin + Time::from_nanos_f64(delay);
+        if block == 0 {
+            return None;
+        }
+        self.statistics.sent_blocks += 1;
+        let bytes = self.parameters.block_bytes;
+        let offset = u64::from(block - 1) * u64::from(bytes);
+        Some(Block { header: Header { block, kind }, offset, bytes: bytes as usize })
+    }
+
+    fn check_feedback(&mut self, now: Time) {
+        self.blocks_since_feedback += 1;
+        if now.saturating_sub(self.last_feedback) >= FEEDBACK_TIMEOUT {
+            self.state = State::Failed(SessionError::NoFeedback);
+        } else if self.blocks_since_feedback > BLOCKS_WITHOUT_FEEDBACK
+            && now.saturating_sub(self.last_slow_down) >= FEEDBACK_INTERVAL
+        {
+            self.blocks_since_feedback = 0;
+            self.last_slow_down = now;
+            self.adapt(NO_FEEDBACK);
+        }
+    }
+
+    /// The current rate of blocks, bit/s of file data.
+    pub fn rate_bps(&self) -> f64 {
+        if self.delay_ns > 0.0 { f64::from(self.parameters.block_bytes) * 8e9 / self.delay_ns } else { 0.0 }
+    }
+}

@@ -1,0 +1,6 @@
+//! All integration tests, in one program.
+
+mod common;
+mod fuzz_corpus;
+mod tsunami;
+mod udt;

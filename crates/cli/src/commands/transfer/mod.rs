@@ -1,0 +1,326 @@
+//! `longfat send` and `longfat receive`: files over TCP, UDT or Tsunami.
+
+use std::{
+    io::IsTerminal,
+    net::{SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use transfer::{FileReport, Observer, RateChoice, Receiver, ReceiverOptions, SenderOptions, Transport};
+use units::{BitRate, Bytes};
+
+use super::test::args;
+use crate::{
+    exit::Exit,
+    interrupt, iperf3_values,
+    output::{self, Finish},
+};
+
+/// The schema of the document that `send --json` prints.
+const SEND_SCHEMA: &str = "longfat.send/1";
+/// The schema of each line that `receive --json` prints.
+const RECEIVE_SCHEMA: &str = "longfat.receive/1";
+/// How often progress is shown on a terminal.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Options of `send`.
+#[derive(Debug, Args)]
+pub struct SendArgs {
+    /// Files and directories, and last the receiver: HOST:DIR, where DIR is below the receiver's directory and
+    /// may be empty
+    #[arg(value_name = "FILE... HOST:DIR", num_args = 2.., required = true)]
+    paths: Vec<PathBuf>,
+    /// What carries the data
+    #[arg(long, value_name = "PROTOCOL", default_value = "tcp")]
+    protocol: Protocol,
+    /// Port of the receiver
+    #[arg(short, long, default_value_t = transfer::PORT)]
+    port: u16,
+    /// Rate: the limit with TCP, the constant rate with UDT, the target with Tsunami [default: the congestion
+    /// control with TCP and UDT, 650mbit with Tsunami]
+    #[arg(long, value_name = "RATE", value_parser = iperf3_values::rate)]
+    rate: Option<BitRate>,
+    /// UDT: do not slow down for losses up to this percentage
+    #[arg(long, value_name = "PERCENT", conflicts_with = "rate")]
+    tolerate_loss: Option<f64>,
+    /// Largest packet of UDT and Tsunami with IP and UDP headers, bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500)]
+    mss: u32,
+    /// File with the shared secret of `longfat receive --token`
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+    /// Time for the connection
+    #[arg(long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "10s")]
+    connect_timeout: Duration,
+}
+
+/// Options of `receive`.
+#[derive(Debug, Args)]
+pub struct ReceiveArgs {
+    /// The directory in which files are stored; existing files of the same name are replaced
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Port to listen on
+    #[arg(short, long, default_value_t = transfer::PORT)]
+    port: u16,
+    /// Address to listen on [default: all]
+    #[arg(short = 'B', long, value_name = "ADDRESS")]
+    bind: Option<std::net::IpAddr>,
+    /// File with the shared secret that senders must know
+    #[arg(long, value_name = "FILE", required_unless_present = "no_token")]
+    token: Option<PathBuf>,
+    /// Accept files from anybody who can connect
+    #[arg(long, conflicts_with = "token")]
+    no_token: bool,
+    /// Maximum number of simultaneous senders; others are refused
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    max_senders: u16,
+    /// Exit after the first sender that sent all its files
+    #[arg(short = '1', long)]
+    one_off: bool,
+}
+
+/// What carries the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    /// TCP
+    Tcp,
+    /// UDT 4 over UDP
+    Udt,
+    /// Tsunami: blocks over UDP, controlled over TCP; not fair to others
+    Tsunami,
+}
+
+impl From<Protocol> for Transport {
+    fn from(protocol: Protocol) -> Transport {
+        match protocol {
+            Protocol::Tcp => Transport::Tcp,
+            Protocol::Udt => Transport::Udt,
+            Protocol::Tsunami => Transport::Tsunami,
+        }
+    }
+}
+
+/// Sends files.
+pub fn send(args: &SendArgs, is_json: bool) -> anyhow::Result<()> {
+    let stop = interrupt::flag()?;
+    let Some((target, files)) = args.paths.split_last() else {
+        return Err(Exit::BadInput("there is no file to send".into()).into());
+    };
+    let (host, directory) = target.to_str().and_then(host_and_directory).ok_or_else(|| {
+        Exit::BadInput(format!(
+            "{} is not HOST:DIR (HOST: for the receiver's directory itself)",
+            target.display()
+        ))
+    })?;
+    let rate = match (args.rate, args.tolerate_loss) {
+        (Some(rate), _) => RateChoice::Fixed(rate),
+        (None, Some(percent)) if (0.0..=100.0).contains(&percent) => RateChoice::Tolerant(percent / 100.0),
+        (None, Some(_)) => {
+            return Err(Exit::BadInput("--tolerate-loss is a percentage, 0 to 100".into()).into());
+        }
+        (None, None) => RateChoice::Automatic,
+    };
+    let options = SenderOptions {
+        receiver: resolve(host, args.port)?,
+        directory: directory.to_string(),
+        transport: args.protocol.into(),
+        rate,
+        mss: args.mss,
+        token: args.token.as_deref().map(args::token).transpose()?,
+        connect_timeout: args.connect_timeout,
+    };
+    let display = Display::new(is_json, "sent");
+    let result = transfer::send(files, &options, &display, &stop);
+    display.clear();
+    let reports = result.map_err(exit)?;
+    if is_json {
+        return output::json(&json!({
+            "schema": SEND_SCHEMA,
+            "receiver": options.receiver.to_string(),
+            "protocol": options.transport,
+            "files": reports,
+        }));
+    }
+    Ok(())
+}
+
+/// Receives files until a signal.
+pub fn receive(args: &ReceiveArgs, is_json: bool) -> anyhow::Result<()> {
+    let stop = interrupt::flag()?;
+    let any = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, args.port));
+    let options = |listen| -> anyhow::Result<ReceiverOptions> {
+        Ok(ReceiverOptions {
+            listen,
+            directory: args.directory.clone(),
+            token: args.token.as_deref().map(args::token).transpose()?,
+            max_senders: usize::from(args.max_senders),
+        })
+    };
+    let receiver = match args.bind {
+        Some(address) => Receiver::bind(options(SocketAddr::new(address, args.port))?),
+        // A machine may have no IPv6.
+        None => Receiver::bind(options(any)?).or_else(|error| {
+            let ipv4 = SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, args.port));
+            options(ipv4).map_or(Err(error), Receiver::bind)
+        }),
+    };
+    let receiver = receiver.map_err(exit)?;
+    output::queue(Finish::AtOnce)?;
+    let address = receiver.address().map_err(exit)?;
+    output::note(&format!("receiving into {} at port {}", args.directory.display(), address.port()));
+    let display = Display::new(is_json, "received");
+    let is_done = || args.one_off && display.has_completed.load(Ordering::Acquire);
+    receiver.run(&display, &stop, is_done).map_err(exit)
+}
+
+/// Bad input and interruptions have their exit codes.
+fn exit(error: transfer::Error) -> anyhow::Error {
+    match error {
+        transfer::Error::Input(text) => Exit::BadInput(text).into(),
+        transfer::Error::Interrupted => Exit::Interrupted.into(),
+        other => other.into(),
+    }
+}
+
+/// Splits HOST:DIR; an IPv6 address is in brackets.
+fn host_and_directory(target: &str) -> Option<(&str, &str)> {
+    let (host, directory) = match target.strip_prefix('[') {
+        Some(rest) => rest.split_once("]:")?,
+        None => target.split_once(':')?,
+    };
+    (!host.is_empty()).then_some((host, directory))
+}
+
+fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+    let mut addresses = (host, port).to_socket_addrs().with_context(|| format!("cannot resolve {host}"))?;
+    addresses.next().with_context(|| format!("{host} has no address"))
+}
+
+/// Prints files as they are completed, and progress on a terminal.
+struct Display {
+    is_json: bool,
+    verb: &'static str,
+    is_terminal: bool,
+    current: Mutex<Current>,
+    has_completed: AtomicBool,
+}
+
+struct Current {
+    name: String,
+    bytes: u64,
+    resumed: u64,
+    began: Instant,
+    shown: Instant,
+}
+
+impl Display {
+    fn new(is_json: bool, verb: &'static str) -> Self {
+        let now = Instant::now();
+        Display {
+            is_json,
+            verb,
+            is_terminal: std::io::stderr().is_terminal(),
+            current: Mutex::new(Current {
+                name: String::new(),
+                bytes: 0,
+                resumed: 0,
+                began: now,
+                shown: now,
+            }),
+            has_completed: AtomicBool::new(false),
+        }
+    }
+
+    /// Removes the line of progress.
+    fn clear(&self) {
+        if self.is_terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+impl Observer for Display {
+    fn begin(&self, name: &str, bytes: u64, resumed: u64) {
+        let now = Instant::now();
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
+            Current { name: name.to_string(), bytes, resumed, began: now, shown: now };
+    }
+
+    fn progress(&self, bytes: u64) {
+        if !self.is_terminal {
+            return;
+        }
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.shown.elapsed() < PROGRESS_INTERVAL {
+            return;
+        }
+        current.shown = Instant::now();
+        let share = 100.0 * bytes as f64 / current.bytes.max(1) as f64;
+        let moved = bytes.saturating_sub(current.resumed) as f64 * 8.0;
+        let rate = BitRate((moved / current.began.elapsed().as_secs_f64()) as u64);
+        eprint!("\r\x1b[K{}: {share:.0} % of {}, {rate}", current.name, Bytes(current.bytes));
+    }
+
+    fn end(&self, report: &FileReport) {
+        self.clear();
+        // A reader that has closed standard output does not end the transfer.
+        let _ = if self.is_json {
+            if self.verb == "received" {
+                output::text(&format!("{}\n", json!({ "schema": RECEIVE_SCHEMA, "file": report })))
+            } else {
+                Ok(())
+            }
+        } else {
+            output::text(&line(self.verb, report))
+        };
+    }
+
+    fn session(&self, peer: SocketAddr, error: Option<&transfer::Error>) {
+        match error {
+            None => self.has_completed.store(true, Ordering::Release),
+            Some(error) => output::note(&format!("{peer}: {error}")),
+        }
+    }
+
+    fn note(&self, text: &str) {
+        output::note(text);
+    }
+}
+
+/// One line per file.
+fn line(verb: &str, report: &FileReport) -> String {
+    let rate = BitRate(report.goodput_bps as u64);
+    let mut line =
+        format!("{verb} {}: {} in {:.1} s, {rate}", report.name, Bytes(report.bytes), report.duration_s);
+    if report.resumed_bytes > 0 {
+        line += &format!(", {} were there", Bytes(report.resumed_bytes));
+    }
+    if let (Some(sent), Some(retransmitted)) = (report.sent_packets, report.retransmitted_packets) {
+        let share = 100.0 * retransmitted as f64 / sent.max(1) as f64;
+        line += &format!(", retransmitted: {retransmitted} of {sent} packets ({share:.2} %)");
+    }
+    line + &format!(", BLAKE3 {}\n", report.blake3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_have_a_host_and_a_directory() {
+        assert_eq!(host_and_directory("h:"), Some(("h", "")));
+        assert_eq!(host_and_directory("h:a/b"), Some(("h", "a/b")));
+        assert_eq!(host_and_directory("[::1]:a"), Some(("::1", "a")));
+        assert_eq!(host_and_directory("file"), None);
+        assert_eq!(host_and_directory(":a"), None);
+    }
+}

@@ -1,0 +1,255 @@
+//! The control connection: messages with deadlines.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use serde_json::{from_slice, to_vec};
+
+use crate::{
+    Error,
+    error::failed,
+    message::{MAX_MESSAGE_BYTES, Message},
+};
+
+/// A peer that does not take data for this time is given up.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a wait checks for the end of the program.
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Length and kind.
+const FRAME_BYTES: usize = 5;
+const JSON: u8 = 0;
+const TSUNAMI: u8 = 1;
+
+/// What arrives on the control connection.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Frame {
+    Message(Message),
+    /// Bytes of Tsunami's dialogue.
+    Tsunami(Vec<u8>),
+}
+
+/// One end of a control connection.
+pub(crate) struct Control<'a> {
+    stream: TcpStream,
+    stop: &'a AtomicBool,
+    /// The beginning of a frame. Never more than one frame, so that data can follow.
+    partial: Vec<u8>,
+    /// A frame that arrived while data was sent or received.
+    waiting: Option<Frame>,
+    /// Data of a file is being sent on this connection: a message would become a part of the file.
+    pub(crate) is_in_data: bool,
+}
+
+impl<'a> Control<'a> {
+    pub(crate) fn new(stream: TcpStream, stop: &'a AtomicBool) -> Result<Self, Error> {
+        let what = "cannot set up the control connection";
+        stream.set_nodelay(true).map_err(failed(what))?;
+        stream.set_nonblocking(false).map_err(failed(what))?;
+        stream.set_write_timeout(Some(CHECK_INTERVAL)).map_err(failed(what))?;
+        Ok(Control { stream, stop, partial: Vec::new(), waiting: None, is_in_data: false })
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(crate) fn peer(&self) -> Result<SocketAddr, Error> {
+        self.stream.peer_addr().map_err(failed("cannot get the peer's address"))
+    }
+
+    /// # Errors
+    /// If the program is to end.
+    pub(crate) fn check_stop(&self) -> Result<(), Error> {
+        if self.stop.load(Ordering::Acquire) { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    pub(crate) fn send(&mut self, message: &Message) -> Result<(), Error> {
+        let json = to_vec(message).map_err(|error| Error::Protocol(error.to_string()))?;
+        self.send_frame(JSON, &json)
+    }
+
+    pub(crate) fn send_tsunami(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        bytes.chunks(MAX_MESSAGE_BYTES).try_for_each(|piece| self.send_frame(TSUNAMI, piece))
+    }
+
+    fn send_frame(&mut self, kind: u8, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() > MAX_MESSAGE_BYTES {
+            return Err(Error::Input("a file name is too long".into()));
+        }
+        let mut frame = Vec::with_capacity(FRAME_BYTES + bytes.len());
+        frame.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+        frame.push(kind);
+        frame.extend_from_slice(bytes);
+        self.send_raw(&frame)
+    }
+
+    /// Sends bytes that are no message.
+    pub(crate) fn send_raw(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        let mut moved = Instant::now();
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    moved = Instant::now();
+                }
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) =>
+                {
+                    self.check_stop()?;
+                    if moved.elapsed() > IDLE_TIMEOUT {
+                        return Err(Error::Timeout { what: "progress", after: IDLE_TIMEOUT });
+                    }
+                }
+                Err(error) => return Err(self.why_closed(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer's reason for a closed connection, if it has sent one.
+    fn why_closed(&mut self, error: std::io::Error) -> Error {
+        match self.poll() {
+            Err(reason @ Error::Peer(_)) => reason,
+            _ if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Error::Closed,
+            _ => failed("cannot send")(error),
+        }
+    }
+
+    /// The next message.
+    pub(crate) fn receive(&mut self, what: &'static str, timeout: Duration) -> Result<Message, Error> {
+        match self.receive_frame(what, timeout)? {
+            Frame::Message(message) => Ok(message),
+            Frame::Tsunami(_) => Err(Error::Protocol(format!("Tsunami's dialogue instead of {what}"))),
+        }
+    }
+
+    pub(crate) fn receive_frame(&mut self, what: &'static str, timeout: Duration) -> Result<Frame, Error> {
+        let begin = Instant::now();
+        loop {
+            if let Some(frame) = self.poll()? {
+                return Ok(frame);
+            }
+            let left = timeout.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return Err(Error::Timeout { what, after: timeout });
+            }
+            self.check_stop()?;
+            self.wait(left.min(CHECK_INTERVAL))?;
+        }
+    }
+
+    /// Ends with an error if the peer has failed or the program is to end. A message of the peer waits.
+    pub(crate) fn check(&mut self) -> Result<(), Error> {
+        self.check_stop()?;
+        if self.waiting.is_none() {
+            self.waiting = self.poll()?;
+        }
+        Ok(())
+    }
+
+    /// A frame, if a whole one has arrived. A `failed` message is an error.
+    pub(crate) fn poll(&mut self) -> Result<Option<Frame>, Error> {
+        if let Some(frame) = self.waiting.take() {
+            return Ok(Some(frame));
+        }
+        loop {
+            let header: Option<[u8; FRAME_BYTES]> =
+                self.partial.get(..FRAME_BYTES).and_then(|header| header.try_into().ok());
+            let needed = match header {
+                None => FRAME_BYTES,
+                Some([a, b, c, d, _]) => {
+                    let length = u32::from_be_bytes([a, b, c, d]) as usize;
+                    if length > MAX_MESSAGE_BYTES {
+                        return Err(Error::Protocol(format!("a message of {length} bytes")));
+                    }
+                    FRAME_BYTES + length
+                }
+            };
+            if self.partial.len() == needed && header.is_some() {
+                break;
+            }
+            if !self.wait(Duration::ZERO)? {
+                return Ok(None);
+            }
+            let old = self.partial.len();
+            self.partial.resize(needed, 0);
+            let read = self.stream.read(&mut self.partial[old..]);
+            self.partial.truncate(old + read.as_ref().map_or(0, |count| *count));
+            match read {
+                Ok(0) => return Err(Error::Closed),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(Error::Closed),
+                Err(error) => return Err(failed("cannot receive")(error)),
+            }
+        }
+        let frame = std::mem::take(&mut self.partial);
+        let body = &frame[FRAME_BYTES..];
+        match frame[FRAME_BYTES - 1] {
+            TSUNAMI => Ok(Some(Frame::Tsunami(body.to_vec()))),
+            JSON => match from_slice(body).map_err(|error| Error::Protocol(error.to_string()))? {
+                Message::Failed { why } => Err(Error::Peer(printable(&why))),
+                message => Ok(Some(Frame::Message(message))),
+            },
+            kind => Err(Error::Protocol(format!("a frame of kind {kind}"))),
+        }
+    }
+
+    /// Waits for input.
+    fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        match os::wait_readable(&self.stream, timeout) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(false),
+            other => other.map_err(failed("cannot wait for the peer")),
+        }
+    }
+
+    /// Reads data that follows a message, at least one byte.
+    pub(crate) fn read_raw(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        let begin = Instant::now();
+        while !self.wait(CHECK_INTERVAL)? {
+            self.check_stop()?;
+            if begin.elapsed() > IDLE_TIMEOUT {
+                return Err(Error::Timeout { what: "data", after: IDLE_TIMEOUT });
+            }
+        }
+        match self.stream.read(buffer) {
+            Ok(0) => Err(Error::Closed),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(Error::Closed),
+            other => other.map_err(failed("cannot receive data")),
+        }
+    }
+
+    /// Reports a failure to the peer, and reads what it still sends, so that the report arrives.
+    pub(crate) fn report(&mut self, error: &Error, linger: Duration) {
+        let why: String = error.to_string().chars().take(1000).collect();
+        if self.is_in_data
+            || matches!(error, Error::Peer(_) | Error::Closed)
+            || self.send(&Message::Failed { why }).is_err()
+        {
+            return;
+        }
+        // An error here has no one to be reported to.
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        let begin = Instant::now();
+        let mut buffer = vec![0; 1 << 16];
+        while begin.elapsed() < linger && !self.stop.load(Ordering::Acquire) {
+            match self.wait(CHECK_INTERVAL) {
+                Ok(false) => {}
+                Ok(true) if self.stream.read(&mut buffer).is_ok_and(|count| count > 0) => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+/// A peer's text without control characters.
+fn printable(text: &str) -> String {
+    text.chars().take(1000).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,118 @@
+//! Reads a file in order on a thread, and hashes it.
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    thread::{self, JoinHandle},
+};
+
+use crate::{Error, error::failed};
+
+/// Bytes of a piece.
+const PIECE_BYTES: usize = 1 << 20;
+/// Pieces that are read ahead.
+const PIECES_AHEAD: usize = 16;
+
+/// The hash of a file's first `bytes` bytes.
+pub(crate) fn hash_prefix(file: &File, path: &Path, bytes: u64) -> Result<blake3::Hasher, Error> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; PIECE_BYTES];
+    let mut at = 0;
+    while at < bytes {
+        let count = read(file, path, &mut buffer, at, bytes)?;
+        hasher.update(&buffer[..count]);
+        at += count as u64;
+    }
+    Ok(hasher)
+}
+
+/// Reads at an offset, up to `end`.
+fn read(file: &File, path: &Path, buffer: &mut [u8], at: u64, end: u64) -> Result<usize, Error> {
+    let length = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+    loop {
+        match file.read_at(&mut buffer[..length], at) {
+            Ok(0) => return Err(Error::Shrunk(path.display().to_string())),
+            Ok(count) => return Ok(count),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(format!("cannot read {}", path.display()))(error)),
+        }
+    }
+}
+
+/// A file that a thread reads.
+pub(crate) struct FileReader {
+    pieces: Option<Receiver<Result<Vec<u8>, Error>>>,
+    thread: Option<JoinHandle<blake3::Hasher>>,
+}
+
+impl FileReader {
+    /// Reads from byte `from` to `bytes`; `hasher` has the bytes before.
+    pub(crate) fn start(
+        file: File,
+        path: PathBuf,
+        hasher: blake3::Hasher,
+        from: u64,
+        bytes: u64,
+    ) -> Result<Self, Error> {
+        let (sender, receiver) = sync_channel(PIECES_AHEAD);
+        let thread = thread::Builder::new().name("file reader".into());
+        let thread = thread
+            .spawn(move || read_all(&file, &path, hasher, from, bytes, &sender))
+            .map_err(failed("cannot start a thread"))?;
+        Ok(FileReader { pieces: Some(receiver), thread: Some(thread) })
+    }
+
+    /// The next piece; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        match self.pieces.as_ref().and_then(|pieces| pieces.recv().ok()) {
+            Some(piece) => piece.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The hash of the whole file; all pieces were read.
+    pub(crate) fn finish(mut self) -> Result<String, Error> {
+        let hasher = self.thread.take().and_then(|thread| thread.join().ok());
+        let hasher =
+            hasher.ok_or_else(|| Error::Input("the thread that reads the file has failed".into()))?;
+        Ok(hasher.finalize().to_hex().to_string())
+    }
+}
+
+impl Drop for FileReader {
+    fn drop(&mut self) {
+        // The thread ends when nobody receives.
+        self.pieces = None;
+        if let Some(thread) = self.thread.take() {
+            // Its error was received as a piece.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn read_all(
+    file: &File,
+    path: &Path,
+    mut hasher: blake3::Hasher,
+    from: u64,
+    bytes: u64,
+    pieces: &SyncSender<Result<Vec<u8>, Error>>,
+) -> blake3::Hasher {
+    let mut at = from;
+    while at < bytes {
+        let mut piece = vec![0; PIECE_BYTES];
+        let result = read(file, path, &mut piece, at, bytes).map(|count| {
+            piece.truncate(count);
+            hasher.update(&piece);
+            at += count as u64;
+            piece
+        });
+        let is_error = result.is_err();
+        if pieces.send(result).is_err() || is_error {
+            break;
+        }
+    }
+    hasher
+}

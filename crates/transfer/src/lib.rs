@@ -1,0 +1,33 @@
+//! Sends files between two hosts over TCP, UDT 4 or Tsunami: the sockets around the cores of `bulk`.
+//!
+//! A [`Receiver`] listens; [`send`] connects to it. Both agree on everything over one TCP connection, whose
+//! messages `message.rs` lists. Files are whole or absent: they are written under a temporary name, compared by
+//! their BLAKE3 hashes, made durable and renamed. A transfer that was interrupted continues after the bytes
+//! that are there, if both ends' hashes of them agree.
+//!
+//! A token authenticates both ends. Nothing is encrypted. [`UdtStream`] is UDT over a socket by itself, for
+//! other programs' UDT.
+
+mod control;
+mod error;
+mod file_reader;
+mod message;
+mod name;
+mod observer;
+mod partial_file;
+mod receiver;
+mod sender;
+mod tsunami;
+mod udp;
+mod udt_stream;
+
+pub use error::Error;
+pub use iperf3::Token;
+pub use message::Transport;
+pub use observer::{FileReport, Observer};
+pub use receiver::{Receiver, ReceiverOptions};
+pub use sender::{RateChoice, SenderOptions, send};
+pub use udt_stream::{UdtListener, UdtStream};
+
+/// The default TCP port of receivers.
+pub const PORT: u16 = 46225;

@@ -1,0 +1,99 @@
+//! The messages of the control connection. Each has its length (32 bits) and its kind (8 bits) before it: 0 for
+//! JSON, 1 for bytes of Tsunami's dialogue.
+//!
+//! ```text
+//! receiver -> sender   hello (challenge)
+//! sender -> receiver   start (challenge, proof, transport)
+//! receiver -> sender   ready (proof, UDP port)
+//! for each file:
+//! sender -> receiver   file (name, size)
+//! receiver -> sender   resume (bytes that are there, and their hash)
+//! sender -> receiver   begin (from which byte), then the data over the transport
+//! sender -> receiver   sent (hash)
+//! receiver -> sender   stored
+//! sender -> receiver   end
+//! ```
+//!
+//! Either end sends `failed` instead and closes the connection.
+
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the protocol.
+pub(crate) const PROTOCOL: &str = "longfat-transfer/1";
+/// The longest message, bytes.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 16;
+/// Purpose of the hashes that prove the token.
+pub(crate) const PROOF_PURPOSE: &str = "longfat transfer/1";
+
+/// What carries the files' data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// The control connection itself.
+    Tcp,
+    /// UDT 4.
+    Udt,
+    /// Tsunami.
+    Tsunami,
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Message {
+    /// The receiver's first message.
+    Hello {
+        protocol: String,
+        /// Random bytes, hexadecimal.
+        challenge: String,
+        needs_token: bool,
+    },
+    /// The sender's first message.
+    Start {
+        protocol: String,
+        challenge: String,
+        /// Hash of both challenges, keyed with the token; hexadecimal.
+        proof: Option<String>,
+        /// Where the files go, relative to the receiver's directory.
+        directory: String,
+        transport: Transport,
+        /// Largest packet with IP and UDP headers, bytes.
+        mss: u32,
+        /// Target rate of Tsunami.
+        rate_bps: u64,
+    },
+    /// The receiver agrees.
+    Ready {
+        proof: Option<String>,
+        /// Random bytes that identify the data connection, hexadecimal.
+        key: String,
+        /// The receiver's UDP port.
+        port: Option<u16>,
+    },
+    /// The next file.
+    File {
+        name: String,
+        bytes: u64,
+        /// Permission bits.
+        mode: u32,
+        /// Time of the last change, ns since 1970.
+        modified_ns: i64,
+    },
+    /// The file's first `bytes` bytes are there, with this hash.
+    Resume { bytes: u64, hash: String },
+    /// The data begins at this byte.
+    Begin { from: u64 },
+    /// All data is sent; the hash of the whole file.
+    Sent { hash: String },
+    /// The file is whole and durable.
+    Stored,
+    /// There are no more files.
+    End,
+    /// The transfer failed at this end.
+    Failed { why: String },
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,62 @@
+//! What a transfer reports while it runs.
+
+use std::{net::SocketAddr, time::Duration};
+
+use serde::Serialize;
+
+/// Receives the progress of a transfer.
+pub trait Observer: Sync {
+    /// A file begins; `resumed` bytes are already there.
+    fn begin(&self, name: &str, bytes: u64, resumed: u64);
+    /// Bytes of the current file that were sent or received, the resumed ones included.
+    fn progress(&self, bytes: u64);
+    /// A file is whole.
+    fn end(&self, report: &FileReport);
+    /// A sender's session at a receiver ended, with an error or complete.
+    fn session(&self, _peer: SocketAddr, _error: Option<&crate::Error>) {}
+    /// Something that was skipped, and why.
+    fn note(&self, text: &str);
+}
+
+/// A file that was transferred.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FileReport {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Bytes that an earlier transfer had left.
+    pub resumed_bytes: u64,
+    /// From the file's announcement until it was stored, s.
+    pub duration_s: f64,
+    /// Bytes of this transfer over its duration, bit/s.
+    pub goodput_bps: f64,
+    /// BLAKE3 hash of the whole file.
+    pub blake3: String,
+    /// Data packets that this end sent; `None` with TCP and at receivers.
+    pub sent_packets: Option<u64>,
+    /// Of these, retransmissions.
+    pub retransmitted_packets: Option<u64>,
+}
+
+impl FileReport {
+    pub(crate) fn new(
+        name: &str,
+        bytes: u64,
+        resumed_bytes: u64,
+        duration: Duration,
+        blake3: String,
+    ) -> Self {
+        let duration_s = duration.as_secs_f64();
+        FileReport {
+            name: name.to_string(),
+            bytes,
+            resumed_bytes,
+            duration_s,
+            goodput_bps: (bytes - resumed_bytes) as f64 * 8.0 / duration_s.max(1e-9),
+            blake3,
+            sent_packets: None,
+            retransmitted_packets: None,
+        }
+    }
+}

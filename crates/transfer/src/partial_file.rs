@@ -1,0 +1,401 @@
+//! A file that is being received: under a temporary name until it is whole.
+//!
+//! A thread writes it. Blocks of zeros are not written and become holes. Beside the file, `NAME.progress` has
+//! the number of its first bytes that have arrived, so that a later transfer can continue. That number may
+//! be too small, never a reason to trust the bytes: both ends compare hashes of them.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant, UNIX_EPOCH},
+};
+
+use crate::{Error, error::failed, file_reader::hash_prefix};
+
+/// Bytes that wait to be written.
+const MAX_QUEUED_BYTES: u64 = 64 << 20;
+/// Pieces that wait to be written.
+const MAX_QUEUED_PIECES: usize = 1024;
+/// Blocks of zeros of this size become holes.
+const HOLE_BYTES: usize = 4096;
+/// How often the progress is noted.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+/// Digits of the noted progress.
+const PROGRESS_DIGITS: usize = 20;
+
+/// A file that is being received.
+#[derive(Debug)]
+pub(crate) struct PartialFile {
+    path: PathBuf,
+    temporary: PathBuf,
+    progress_path: PathBuf,
+    file: File,
+    hasher: blake3::Hasher,
+    /// Bytes that are there.
+    there: u64,
+}
+
+/// Whether data arrives in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// It is hashed as it is written.
+    InOrder,
+    /// It is hashed afterwards.
+    AnyOrder,
+}
+
+impl PartialFile {
+    /// Opens the temporary file of `path`, and hashes what an earlier transfer has left of `bytes` bytes.
+    pub(crate) fn open(path: PathBuf, bytes: u64) -> Result<Self, Error> {
+        if path.file_name().is_none() {
+            return Err(Error::Name(path.display().to_string()));
+        }
+        if path.is_dir() {
+            return Err(Error::Input(format!("cannot replace the directory {}", path.display())));
+        }
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(failed(format!("cannot create {}", parent.display())))?;
+        }
+        let temporary = os::file::temporary_path(&path);
+        let what = || format!("cannot open {}", temporary.display());
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&temporary)
+            .map_err(failed(what()))?;
+        file.try_lock().map_err(|_| Error::Input(format!("another transfer receives {}", path.display())))?;
+        let mut progress_path = temporary.clone().into_os_string();
+        progress_path.push(".progress");
+        let progress_path = PathBuf::from(progress_path);
+        let noted = fs::read_to_string(&progress_path).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        let length = file.metadata().map_err(failed(what()))?.len();
+        let there = noted.unwrap_or(0).min(length).min(bytes);
+        let hasher = hash_prefix(&file, &temporary, there)?;
+        Ok(PartialFile { path, temporary, progress_path, file, hasher, there })
+    }
+
+    /// Number and hash of the bytes that are there.
+    pub(crate) fn there(&self) -> (u64, String) {
+        (self.there, self.hasher.finalize().to_hex().to_string())
+    }
+
+    /// Begins to write at byte `from`: 0, or what [`PartialFile::there`] returned.
+    pub(crate) fn start(mut self, from: u64, order: Order) -> Result<FileWriter, Error> {
+        if from != self.there {
+            self.hasher = blake3::Hasher::new();
+        }
+        if from != self.there && from != 0 {
+            return Err(Error::Protocol(format!("the data begins at byte {from}")));
+        }
+        // Also what arrived out of order before the interruption.
+        self.file.set_len(from).map_err(failed(format!("cannot truncate {}", self.temporary.display())))?;
+        let progress_file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&self.progress_path)
+            .map_err(failed(format!("cannot open {}", self.progress_path.display())))?;
+        let shared = Arc::new(Shared::default());
+        let (sender, receiver) = sync_channel(MAX_QUEUED_PIECES);
+        let writer = Writer {
+            file: self.file.try_clone().map_err(failed("cannot duplicate a descriptor"))?,
+            path: self.temporary.clone(),
+            progress_file,
+            hasher: (order == Order::InOrder).then(|| self.hasher.clone()),
+            noted: Instant::now(),
+            shared: Arc::clone(&shared),
+        };
+        writer.note(from)?;
+        let thread = thread::Builder::new().name("file writer".into());
+        let thread = thread.spawn(move || writer.run(&receiver)).map_err(failed("cannot start a thread"))?;
+        Ok(FileWriter {
+            partial: self,
+            pieces: Some(sender),
+            thread: Some(thread),
+            shared,
+            noted: Instant::now(),
+        })
+    }
+
+    /// Gives the whole file its name.
+    fn commit(self, mode: u32, modified_ns: i64) -> Result<(), Error> {
+        let what = format!("cannot store {}", self.path.display());
+        let permissions = fs::Permissions::from_mode(mode & 0o777);
+        self.file.set_permissions(permissions).map_err(failed(what.clone()))?;
+        let modified =
+            u64::try_from(modified_ns).ok().and_then(|ns| UNIX_EPOCH.checked_add(Duration::from_nanos(ns)));
+        if let Some(modified) = modified {
+            self.file.set_modified(modified).map_err(failed(what.clone()))?;
+        }
+        self.file.sync_all().map_err(failed(what.clone()))?;
+        fs::rename(&self.temporary, &self.path).map_err(failed(what.clone()))?;
+        os::file::sync_directory(&self.path).map_err(failed(what.clone()))?;
+        os::file::remove(&self.progress_path).map_err(failed(what))
+    }
+
+    /// Removes what has arrived.
+    fn discard(self) -> Result<(), Error> {
+        let what = format!("cannot remove {}", self.temporary.display());
+        os::file::remove(&self.progress_path).map_err(failed(what.clone()))?;
+        os::file::remove(&self.temporary).map_err(failed(what))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queued_bytes: AtomicU64,
+    error: Mutex<Option<Error>>,
+}
+
+enum Piece {
+    Data(u64, Vec<u8>),
+    /// Every byte before this one was queued.
+    Complete(u64),
+}
+
+/// The file's writing thread.
+struct Writer {
+    file: File,
+    path: PathBuf,
+    progress_file: File,
+    hasher: Option<blake3::Hasher>,
+    noted: Instant,
+    shared: Arc<Shared>,
+}
+
+impl Writer {
+    fn run(mut self, pieces: &std::sync::mpsc::Receiver<Piece>) -> Option<blake3::Hasher> {
+        while let Ok(piece) = pieces.recv() {
+            let result = match piece {
+                Piece::Data(offset, bytes) => {
+                    let result = self.write(offset, &bytes);
+                    self.shared.queued_bytes.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+                    result
+                }
+                Piece::Complete(bytes) => self.note_sometimes(bytes),
+            };
+            if let Err(error) = result {
+                *self.shared.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                return None;
+            }
+        }
+        self.hasher
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        for (begin, end) in data_ranges(offset, bytes) {
+            self.file
+                .write_all_at(&bytes[begin..end], offset + begin as u64)
+                .map_err(failed(format!("cannot write {}", self.path.display())))?;
+        }
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(bytes);
+            self.note_sometimes(offset + bytes.len() as u64)?;
+        }
+        Ok(())
+    }
+
+    fn note_sometimes(&mut self, bytes: u64) -> Result<(), Error> {
+        if self.noted.elapsed() < PROGRESS_INTERVAL {
+            return Ok(());
+        }
+        self.noted = Instant::now();
+        // Holes at the end: the file must have the bytes that are noted.
+        let what = || format!("cannot write {}", self.path.display());
+        if self.file.metadata().map_err(failed(what()))?.len() < bytes {
+            self.file.set_len(bytes).map_err(failed(what()))?;
+        }
+        self.note(bytes)
+    }
+
+    /// One write of the same length, so that a killed process leaves the old number or the new one.
+    fn note(&self, bytes: u64) -> Result<(), Error> {
+        let text = format!("{bytes:0PROGRESS_DIGITS$}\n");
+        let what = failed(format!("cannot note the progress of {}", self.path.display()));
+        self.progress_file.write_all_at(text.as_bytes(), 0).map_err(what)
+    }
+}
+
+/// The parts of `bytes` that are not whole blocks of zeros; `offset` is their place in the file.
+fn data_ranges(offset: u64, bytes: &[u8]) -> Vec<(usize, usize)> {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let to_boundary = HOLE_BYTES - ((offset + at as u64) % HOLE_BYTES as u64) as usize;
+        let end = bytes.len().min(at + to_boundary);
+        let is_hole = end - at == HOLE_BYTES && bytes[at..end].iter().all(|byte| *byte == 0);
+        if !is_hole {
+            match ranges.last_mut() {
+                Some((_, last)) if *last == at => *last = end,
+                _ => ranges.push((at, end)),
+            }
+        }
+        at = end;
+    }
+    ranges
+}
+
+/// A file that a thread writes.
+pub(crate) struct FileWriter {
+    partial: PartialFile,
+    pieces: Option<SyncSender<Piece>>,
+    thread: Option<JoinHandle<Option<blake3::Hasher>>>,
+    shared: Arc<Shared>,
+    noted: Instant,
+}
+
+impl FileWriter {
+    /// Writes bytes; waits while much is queued.
+    pub(crate) fn write(&self, offset: u64, bytes: Vec<u8>) -> Result<(), Error> {
+        while self.backlog() >= 1.0 && !self.has_ended() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.shared.queued_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.queue(Piece::Data(offset, bytes))
+    }
+
+    /// Notes now and then that every byte before `bytes` has arrived; those from `unwritten` on are not queued.
+    pub(crate) fn complete_sometimes(&mut self, bytes: u64, unwritten: u64) -> Result<(), Error> {
+        if self.noted.elapsed() < PROGRESS_INTERVAL {
+            return Ok(());
+        }
+        self.noted = Instant::now();
+        self.queue(Piece::Complete(bytes.min(unwritten)))
+    }
+
+    fn queue(&self, piece: Piece) -> Result<(), Error> {
+        match self.pieces.as_ref().map(|pieces| pieces.send(piece)) {
+            Some(Ok(())) => Ok(()),
+            _ => Err(self.take_error()),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn take_error(&self) -> Error {
+        let error = self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        error.unwrap_or_else(|| Error::Input("the thread that writes the file has failed".into()))
+    }
+
+    /// The share of the queue that is full, 0 to 1.
+    pub(crate) fn backlog(&self) -> f64 {
+        self.shared.queued_bytes.load(Ordering::Relaxed) as f64 / MAX_QUEUED_BYTES as f64
+    }
+
+    /// Waits until everything is written, and returns the hash of the whole file and the file.
+    pub(crate) fn finish(mut self, bytes: u64) -> Result<(String, WholeFile), Error> {
+        self.pieces = None;
+        let joined = self.thread.take().and_then(|thread| thread.join().ok());
+        if self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).is_some() || joined.is_none() {
+            return Err(self.take_error());
+        }
+        let (file, temporary) = (&self.partial.file, &self.partial.temporary);
+        file.set_len(bytes).map_err(failed(format!("cannot write {}", temporary.display())))?;
+        let hasher = match joined.flatten() {
+            Some(hasher) => hasher,
+            None => hash_prefix(file, temporary, bytes)?,
+        };
+        Ok((hasher.finalize().to_hex().to_string(), WholeFile(self.partial)))
+    }
+}
+
+/// A file whose bytes have all arrived.
+pub(crate) struct WholeFile(PartialFile);
+
+impl WholeFile {
+    /// Gives the file its name, durably.
+    pub(crate) fn commit(self, mode: u32, modified_ns: i64) -> Result<(), Error> {
+        self.0.commit(mode, modified_ns)
+    }
+
+    /// Removes it: its contents are wrong.
+    pub(crate) fn discard(self) -> Result<(), Error> {
+        self.0.discard()
+    }
+
+    /// Its final name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn blocks_of_zeros_are_skipped_only_where_blocks_of_the_file_are() {
+        let mut bytes = vec![0; 3 * HOLE_BYTES];
+        assert_eq!(data_ranges(0, &bytes), []);
+        assert_eq!(data_ranges(1, &bytes), [(0, HOLE_BYTES - 1), (3 * HOLE_BYTES - 1, 3 * HOLE_BYTES)]);
+        bytes[HOLE_BYTES] = 1;
+        assert_eq!(data_ranges(0, &bytes), [(HOLE_BYTES, 2 * HOLE_BYTES)]);
+        assert_eq!(data_ranges(0, &[]), []);
+    }
+
+    #[test]
+    fn a_file_is_absent_until_it_is_committed_and_continues_after_an_interruption() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sub/file");
+        let zeros = 1 << 20;
+        let mut content = vec![7u8; 100_000];
+        content.resize(100_000 + zeros, 0);
+        content.extend_from_slice(b"end");
+        let bytes = content.len() as u64;
+
+        let partial = PartialFile::open(path.clone(), bytes).unwrap();
+        assert_eq!(partial.there().0, 0);
+        let writer = partial.start(0, Order::InOrder).unwrap();
+        writer.write(0, content[..50_000].to_vec()).unwrap();
+        std::thread::sleep(PROGRESS_INTERVAL * 2);
+        writer.write(50_000, content[50_000..60_000].to_vec()).unwrap();
+        assert!(PartialFile::open(path.clone(), bytes).is_err(), "another transfer holds the lock");
+        let thread = {
+            let mut writer = writer;
+            writer.pieces = None;
+            writer.thread.take().unwrap()
+        };
+        thread.join().unwrap();
+        assert!(!path.exists());
+
+        let partial = PartialFile::open(path.clone(), bytes).unwrap();
+        let (there, hash) = partial.there();
+        assert_eq!(there, 60_000);
+        assert_eq!(hash, blake3::hash(&content[..60_000]).to_hex().to_string());
+        let writer = partial.start(there, Order::AnyOrder).unwrap();
+        writer.write(90_000, content[90_000..].to_vec()).unwrap();
+        writer.write(60_000, content[60_000..90_000].to_vec()).unwrap();
+        let (hash, whole) = writer.finish(bytes).unwrap();
+        assert_eq!(hash, blake3::hash(&content).to_hex().to_string());
+        whole.commit(0o640, 1_000_000_000).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), content);
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!((metadata.mode() & 0o777, metadata.mtime()), (0o640, 1));
+        assert!(metadata.blocks() * 512 < zeros as u64, "{} blocks", metadata.blocks());
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_temporary_file_is_no_symbolic_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::os::unix::fs::symlink("/etc/hostname", os::file::temporary_path(&path)).unwrap();
+        assert!(PartialFile::open(path, 9).is_err());
+    }
+}

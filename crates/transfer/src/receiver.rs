@@ -1,0 +1,436 @@
+//! Receives files into a directory.
+//!
+//! Each sender has a thread. Until it has proved the token, it may only hold a thread, for ten seconds, and
+//! only a few from one address; nothing is written and no UDP port is opened.
+
+use std::{
+    collections::BTreeMap,
+    io::ErrorKind,
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    path::PathBuf,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use bulk::{
+    tsunami::wire::{self, Parameters},
+    udt::{self, Daimd},
+};
+use iperf3::Token;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use traffic::sys::fill_random;
+
+use crate::{
+    Error, FileReport, Observer, Transport, UdtListener, UdtStream,
+    control::{CHECK_INTERVAL, Control},
+    error::failed,
+    message::{Message, PROOF_PURPOSE, PROTOCOL, hex},
+    name,
+    partial_file::{Order, PartialFile},
+    sender::{control_check, prepare},
+    tsunami::{self, Receiving},
+};
+
+/// Maximum time for each message before data is sent.
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time in which a peer hashes or stores a file.
+pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(1800);
+/// How long a failed session reads on, so that the peer receives the reason.
+const LINGER: Duration = Duration::from_secs(3);
+/// Senders that have not yet proved their token, in all and from one address.
+const MAX_GREETING: usize = 256;
+const MAX_GREETING_PER_ADDRESS: usize = 16;
+/// Bytes of a read.
+const READ_BYTES: usize = 1 << 20;
+
+/// What to receive.
+#[derive(Debug, Clone)]
+pub struct ReceiverOptions {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Where the files go.
+    pub directory: PathBuf,
+    /// The secret that senders must know; without one anybody may send.
+    pub token: Option<Token>,
+    /// Maximum number of simultaneous senders; others are refused.
+    pub max_senders: usize,
+}
+
+/// A listening receiver.
+#[derive(Debug)]
+pub struct Receiver {
+    listener: TcpListener,
+    options: ReceiverOptions,
+}
+
+impl Receiver {
+    /// Listens.
+    ///
+    /// # Errors
+    /// If the address is in use, or the directory does not exist.
+    pub fn bind(options: ReceiverOptions) -> Result<Self, Error> {
+        let what = || format!("cannot receive into {}", options.directory.display());
+        let metadata = options.directory.metadata().map_err(failed(what()))?;
+        if !metadata.is_dir() {
+            return Err(Error::Input(format!("{} is no directory", options.directory.display())));
+        }
+        let listen = || {
+            let socket = Socket::new(Domain::for_address(options.listen), Type::STREAM, Some(Protocol::TCP))?;
+            socket.set_reuse_address(true)?;
+            if options.listen.is_ipv6() {
+                socket.set_only_v6(false)?;
+            }
+            socket.bind(&SockAddr::from(options.listen))?;
+            socket.listen(128)?;
+            socket.set_nonblocking(true)?;
+            Ok(TcpListener::from(socket))
+        };
+        let listener = listen().map_err(failed(format!("cannot listen at {}", options.listen)))?;
+        Ok(Receiver { listener, options })
+    }
+
+    /// The address.
+    ///
+    /// # Errors
+    /// The errors of getsockname(2).
+    pub fn address(&self) -> Result<SocketAddr, Error> {
+        self.listener.local_addr().map_err(failed("cannot get a socket's address"))
+    }
+
+    /// Serves senders until `stop`, or until `is_done` is true after a session has ended.
+    ///
+    /// # Errors
+    /// If the listening socket fails.
+    pub fn run(
+        &self,
+        observer: &dyn Observer,
+        stop: &AtomicBool,
+        is_done: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        let places = Places::default();
+        thread::scope(|scope| {
+            loop {
+                let is_over = is_done() && places.active() == 0;
+                if is_over || stop.load(Ordering::Acquire) {
+                    return Ok(());
+                }
+                match os::wait_readable(&self.listener, CHECK_INTERVAL) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(failed("cannot wait for senders")(error)),
+                }
+                let (stream, peer) = match self.listener.accept() {
+                    Ok(accepted) => accepted,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                    Err(error) => {
+                        // Also: no descriptors left. Sessions that end free some.
+                        observer.note(&format!("cannot accept a sender: {error}"));
+                        thread::sleep(CHECK_INTERVAL);
+                        continue;
+                    }
+                };
+                let Some(greeting) = places.greet(peer.ip().to_canonical()) else { continue };
+                let (options, places) = (&self.options, &places);
+                let session = move || {
+                    let result = serve(stream, options, places, greeting, observer, stop);
+                    observer.session(peer, result.as_ref().err());
+                };
+                if thread::Builder::new().name("sender".into()).spawn_scoped(scope, session).is_err() {
+                    observer.note("cannot start a thread for a sender");
+                }
+            }
+        })
+    }
+}
+
+/// Who is being served.
+#[derive(Debug, Default)]
+struct Places {
+    greeting: Mutex<BTreeMap<IpAddr, usize>>,
+    senders: AtomicUsize,
+}
+
+/// The place of a sender that has not yet proved its token.
+struct Greeting<'a> {
+    places: &'a Places,
+    address: IpAddr,
+}
+
+/// The place of a sender.
+struct Place<'a>(&'a Places);
+
+impl Places {
+    fn greet(&self, address: IpAddr) -> Option<Greeting<'_>> {
+        let mut greeting = self.greeting.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = greeting.values().sum();
+        let of_address = greeting.get(&address).copied().unwrap_or(0);
+        if all >= MAX_GREETING || of_address >= MAX_GREETING_PER_ADDRESS {
+            return None;
+        }
+        greeting.insert(address, of_address + 1);
+        Some(Greeting { places: self, address })
+    }
+
+    fn enter(&self, max: usize) -> Option<Place<'_>> {
+        let entered = self
+            .senders
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < max).then_some(count + 1));
+        entered.ok().map(|_| Place(self))
+    }
+
+    fn active(&self) -> usize {
+        let greeting: usize = self.greeting.lock().unwrap_or_else(PoisonError::into_inner).values().sum();
+        greeting + self.senders.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Greeting<'_> {
+    fn drop(&mut self) {
+        let mut greeting = self.places.greeting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = greeting.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                greeting.remove(&self.address);
+            }
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.senders.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn serve(
+    stream: TcpStream,
+    options: &ReceiverOptions,
+    places: &Places,
+    greeting: Greeting<'_>,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<(), Error> {
+    prepare(&stream)?;
+    let mut control = Control::new(stream, stop)?;
+    let result = session(&mut control, options, places, greeting, observer);
+    if let Err(error) = &result {
+        control.report(error, LINGER);
+    }
+    result
+}
+
+/// What a sender asked for.
+struct Agreement {
+    directory: PathBuf,
+    transport: Transport,
+    mss: u32,
+    rate_bps: u64,
+    proof: Option<String>,
+    key: String,
+}
+
+/// What carries the data.
+enum Data {
+    Tcp,
+    Udt(Box<UdtStream>),
+    Tsunami(Receiving, Parameters),
+}
+
+fn session(
+    control: &mut Control<'_>,
+    options: &ReceiverOptions,
+    places: &Places,
+    greeting: Greeting<'_>,
+    observer: &dyn Observer,
+) -> Result<(), Error> {
+    let agreement = agree(control, options)?;
+    let place = places.enter(options.max_senders);
+    let _place = place.ok_or_else(|| Error::Input("the receiver is busy with other senders".into()))?;
+    drop(greeting);
+    let mut data = open_data(control, &agreement)?;
+    loop {
+        match control.receive("next file", STORE_TIMEOUT)? {
+            Message::File { name, bytes, mode, modified_ns } => {
+                let file = Announced { name, bytes, mode, modified_ns };
+                receive_file(control, &mut data, &agreement, &file, observer)?;
+            }
+            Message::End => return Ok(()),
+            _ => return Err(Error::Protocol("neither a file nor the end".into())),
+        }
+    }
+}
+
+fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreement, Error> {
+    let mut random = [0; 64];
+    fill_random(&mut random).map_err(failed("cannot get random bytes"))?;
+    let (ours, key) = (hex(&random[..32]), hex(&random[32..]));
+    control.send(&Message::Hello {
+        protocol: PROTOCOL.into(),
+        challenge: ours.clone(),
+        needs_token: options.token.is_some(),
+    })?;
+    let start = control.receive("first message", HANDSHAKE_TIMEOUT)?;
+    let Message::Start { protocol, challenge, proof, directory, transport, mss, rate_bps } = start else {
+        return Err(Error::Protocol("no first message".into()));
+    };
+    if protocol != PROTOCOL {
+        return Err(Error::Protocol("another version".into()));
+    }
+    let expected = |role: &str| {
+        let parts = [role.as_bytes(), ours.as_bytes(), challenge.as_bytes()];
+        options.token.as_ref().map(|token| hex(&token.keyed_hash(PROOF_PURPOSE, &parts)))
+    };
+    if let Some(expected) = expected("sender") {
+        let proof = proof.unwrap_or_default();
+        // Takes the same time wherever they differ.
+        let difference = proof.bytes().zip(expected.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+        if proof.len() != expected.len() || difference != 0 {
+            return Err(Error::Token("the sender has a different token"));
+        }
+    }
+    let directory = name::join(&options.directory, &directory)?;
+    Ok(Agreement { directory, transport, mss, rate_bps, proof: expected("receiver"), key })
+}
+
+/// Opens the UDP port, reports it, and waits for the data connection.
+fn open_data(control: &mut Control<'_>, agreement: &Agreement) -> Result<Data, Error> {
+    let local = control.stream().local_addr().map_err(failed("cannot get a socket's address"))?;
+    let local = SocketAddr::new(local.ip(), 0);
+    let peer = control.peer()?;
+    let ready = |port| Message::Ready { proof: agreement.proof.clone(), key: agreement.key.clone(), port };
+    match agreement.transport {
+        Transport::Tcp => {
+            control.send(&ready(None))?;
+            Ok(Data::Tcp)
+        }
+        Transport::Udt => {
+            let config = udt::Config { mss: agreement.mss.clamp(76, 9000), ..udt::Config::default() };
+            let listener = UdtListener::bind(local, config)?;
+            control.send(&ready(Some(listener.port()?)))?;
+            let is_welcome = |from: SocketAddr| from.ip().to_canonical() == peer.ip().to_canonical();
+            let mut check = control_check(control);
+            let rate = Box::new(Daimd::new(1));
+            let mut stream = listener.accept(HANDSHAKE_TIMEOUT, is_welcome, rate, &mut check)?;
+            let mut key = vec![0; agreement.key.len()];
+            let mut filled = 0;
+            while filled < key.len() {
+                match stream.read(&mut key[filled..], &mut check)? {
+                    0 => return Err(Error::Closed),
+                    count => filled += count,
+                }
+            }
+            if key != agreement.key.as_bytes() {
+                return Err(Error::Protocol("a UDT connection without the session's key".into()));
+            }
+            Ok(Data::Udt(Box::new(stream)))
+        }
+        Transport::Tsunami => {
+            let (socket, port) = tsunami::socket(local)?;
+            let headers = (udt::wire::IP_UDP_BYTES + wire::HEADER_BYTES) as u32;
+            let parameters = Parameters {
+                block_bytes: agreement.mss.clamp(76, 9000) - headers,
+                target_bps: u32::try_from(agreement.rate_bps.max(1)).unwrap_or(u32::MAX),
+                ..Parameters::default()
+            };
+            control.send(&ready(Some(port)))?;
+            Ok(Data::Tsunami(Receiving::new(socket, port), parameters))
+        }
+    }
+}
+
+struct Announced {
+    name: String,
+    bytes: u64,
+    mode: u32,
+    modified_ns: i64,
+}
+
+fn receive_file(
+    control: &mut Control<'_>,
+    data: &mut Data,
+    agreement: &Agreement,
+    file: &Announced,
+    observer: &dyn Observer,
+) -> Result<(), Error> {
+    let began = Instant::now();
+    let path = name::join(&agreement.directory, &file.name)?;
+    if path == agreement.directory {
+        return Err(Error::Name(file.name.clone()));
+    }
+    let partial = PartialFile::open(path, file.bytes)?;
+    let (there, hash) = partial.there();
+    control.send(&Message::Resume { bytes: there, hash })?;
+    let Message::Begin { from } = control.receive("begin of the data", STORE_TIMEOUT)? else {
+        return Err(Error::Protocol("no begin of the data".into()));
+    };
+    let order = if matches!(data, Data::Tsunami(..)) { Order::AnyOrder } else { Order::InOrder };
+    let mut writer = partial.start(from, order)?;
+    observer.begin(&file.name, file.bytes, from);
+    let mut at = from;
+    if let Data::Tsunami(receiving, parameters) = data {
+        receiving.discard_old()?;
+        let range = (from, file.bytes);
+        receiving.receive(control, agreement.key.as_bytes(), *parameters, range, &mut writer, |at| {
+            observer.progress(at)
+        })?;
+    } else {
+        while at < file.bytes {
+            let mut piece = vec![0; READ_BYTES.min(usize::try_from(file.bytes - at).unwrap_or(usize::MAX))];
+            let mut filled = 0;
+            while filled < piece.len() {
+                filled += match data {
+                    Data::Udt(stream) => {
+                        match stream.read(&mut piece[filled..], &mut control_check(control))? {
+                            0 => return Err(Error::Closed),
+                            count => count,
+                        }
+                    }
+                    _ => control.read_raw(&mut piece[filled..])?,
+                };
+            }
+            at += filled as u64;
+            writer.write(at - filled as u64, piece)?;
+            observer.progress(at);
+        }
+    }
+    let sent = match data {
+        Data::Udt(stream) => receive_while_draining(control, stream)?,
+        _ => control.receive("hash of the file", STORE_TIMEOUT)?,
+    };
+    let Message::Sent { hash: sent } = sent else {
+        return Err(Error::Protocol("no hash of the file".into()));
+    };
+    let (received, whole) = writer.finish(file.bytes)?;
+    if received != sent {
+        let sent = sent.chars().take(64).collect();
+        let error = Error::Hash { name: whole.path().display().to_string(), sent, received };
+        whole.discard()?;
+        return Err(error);
+    }
+    whole.commit(file.mode, file.modified_ns)?;
+    control.send(&Message::Stored)?;
+    observer.end(&FileReport::new(&file.name, file.bytes, from, began.elapsed(), received));
+    Ok(())
+}
+
+/// Waits for the message after the data, while UDT still acknowledges.
+fn receive_while_draining(control: &mut Control<'_>, stream: &mut UdtStream) -> Result<Message, Error> {
+    let begin = Instant::now();
+    loop {
+        match control.poll()? {
+            Some(crate::control::Frame::Message(message)) => return Ok(message),
+            Some(_) => return Err(Error::Protocol("Tsunami's dialogue instead of a hash".into())),
+            None if begin.elapsed() > STORE_TIMEOUT => {
+                return Err(Error::Timeout { what: "hash of the file", after: STORE_TIMEOUT });
+            }
+            None => {}
+        }
+        control.check_stop()?;
+        stream.serve(Duration::from_millis(10))?;
+    }
+}

@@ -1,0 +1,263 @@
+//! Tsunami's data over a UDP socket; its dialogue goes over the control connection.
+
+use std::{
+    fs::File,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    os::{fd::AsFd, unix::fs::FileExt},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use bulk::tsunami::{
+    Client, Server,
+    wire::{CHALLENGE_BYTES, Parameters},
+};
+use socket2::{SockAddr, Socket};
+use traffic::sys::fill_random;
+use units::Time;
+
+use crate::{
+    Error,
+    control::{CHECK_INTERVAL, Control, Frame, IDLE_TIMEOUT},
+    error::failed,
+    message::Message,
+    partial_file::FileWriter,
+    udp::{Incoming, Outgoing},
+};
+
+/// The dialogue has messages only from here on; until then this long.
+const DIALOGUE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pieces are written when they have this size.
+const WRITE_BYTES: usize = 256 << 10;
+/// A server that sleeps between blocks sleeps at least this long.
+const MIN_SLEEP: Duration = Duration::from_micros(100);
+
+/// The sending end's file.
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) path: &'a Path,
+    pub(crate) bytes: u64,
+}
+
+/// Sends a file to the client at the other end of the control connection. Returns blocks sent, and of these
+/// retransmissions.
+pub(crate) fn serve(
+    control: &mut Control<'_>,
+    socket: &Socket,
+    peer: IpAddr,
+    secret: &[u8],
+    source: &Source<'_>,
+    mut progress: impl FnMut(u64),
+) -> Result<(u64, u64), Error> {
+    os::reduce_timer_slack();
+    let mut challenge = [0; CHALLENGE_BYTES];
+    fill_random(&mut challenge).map_err(failed("cannot get random bytes"))?;
+    let mut server = Server::new(secret, challenge);
+    let start = Instant::now();
+    let mut outgoing = Outgoing::default();
+    let mut is_connected = false;
+    while server.completed() == 0 {
+        control.check_stop()?;
+        while let Some(frame) = control.poll()? {
+            match frame {
+                Frame::Tsunami(bytes) => server.handle_control(elapsed(start), &bytes),
+                Frame::Message(message) => return Err(unexpected(&message)),
+            }
+            if server.requested().is_some() {
+                server.offer(elapsed(start), source.bytes, 0);
+            }
+        }
+        let bytes = server.take_control();
+        if !bytes.is_empty() {
+            control.send_tsunami(&bytes)?;
+        }
+        if let Some(error) = server.error() {
+            return Err(Error::Tsunami(error));
+        }
+        if let (Some(port), false) = (server.udp_port(), is_connected) {
+            let peer = SocketAddr::new(peer, port);
+            socket.connect(&SockAddr::from(peer)).map_err(failed(format!("cannot connect to {peer}")))?;
+            is_connected = true;
+        }
+        if !is_connected && start.elapsed() > DIALOGUE_TIMEOUT {
+            return Err(Error::Timeout { what: "Tsunami dialogue", after: DIALOGUE_TIMEOUT });
+        }
+        send_due(&mut server, start, &mut outgoing, socket, source, &mut progress)?;
+        let due = server.next_timeout().saturating_sub(elapsed(start));
+        let pause = Duration::from_nanos(due.as_nanos()).clamp(MIN_SLEEP, CHECK_INTERVAL);
+        os::wait_any(&[control.stream().as_fd()], pause).map_err(failed("cannot wait for the peer"))?;
+    }
+    let statistics = server.statistics();
+    Ok((statistics.sent_blocks, statistics.retransmitted_blocks))
+}
+
+/// Sends the blocks that are due, at most one batch.
+fn send_due(
+    server: &mut Server,
+    start: Instant,
+    outgoing: &mut Outgoing,
+    socket: &Socket,
+    source: &Source<'_>,
+    progress: &mut impl FnMut(u64),
+) -> Result<(), Error> {
+    let mut error = None;
+    let mut sent_to = 0;
+    while !outgoing.is_full() {
+        let Some(block) = server.poll_transmit(elapsed(start)) else { break };
+        outgoing.add(|out| {
+            out.extend_from_slice(&block.header.encode());
+            let begin = out.len();
+            out.resize(begin + block.bytes, 0);
+            let length = usize::try_from(source.bytes - block.offset).unwrap_or(usize::MAX).min(block.bytes);
+            if let Err(cause) = source.file.read_exact_at(&mut out[begin..begin + length], block.offset) {
+                error = Some(cause);
+            }
+            sent_to = block.offset + length as u64;
+            true
+        });
+    }
+    match error {
+        Some(cause) if cause.kind() == std::io::ErrorKind::UnexpectedEof => {
+            return Err(Error::Shrunk(source.path.display().to_string()));
+        }
+        Some(cause) => return Err(failed(format!("cannot read {}", source.path.display()))(cause)),
+        None => {}
+    }
+    if sent_to > 0 {
+        progress(sent_to);
+    }
+    outgoing.flush(socket).map_err(failed("cannot send to a UDP socket"))
+}
+
+/// The receiving end of a session's files.
+pub(crate) struct Receiving {
+    socket: Socket,
+    port: u16,
+    incoming: Incoming,
+}
+
+impl Receiving {
+    /// Receives at `socket`, which has this port.
+    pub(crate) fn new(socket: Socket, port: u16) -> Self {
+        Receiving { socket, port, incoming: Incoming::new() }
+    }
+
+    /// Receives a file into `writer`; its first `from` bytes are there.
+    pub(crate) fn receive(
+        &mut self,
+        control: &mut Control<'_>,
+        secret: &[u8],
+        parameters: Parameters,
+        (from, bytes): (u64, u64),
+        writer: &mut FileWriter,
+        mut progress: impl FnMut(u64),
+    ) -> Result<(), Error> {
+        let mut client = Client::new(secret, "file", parameters, self.port, from);
+        let start = Instant::now();
+        let mut moved = Instant::now();
+        let mut pending = Pending::default();
+        while !client.is_complete() {
+            control.check_stop()?;
+            while let Some(frame) = control.poll()? {
+                match frame {
+                    Frame::Tsunami(bytes) => client.handle_control(elapsed(start), &bytes),
+                    Frame::Message(message) => return Err(unexpected(&message)),
+                }
+            }
+            if client.file_bytes().is_some_and(|announced| announced != bytes) {
+                return Err(Error::Protocol("the file has another size".into()));
+            }
+            let mut result = Ok(());
+            let mut count = 0;
+            let received = self.incoming.receive(&self.socket, |datagram, _| {
+                count += 1;
+                if let Some(block) = client.handle_datagram(elapsed(start), datagram)
+                    && result.is_ok()
+                {
+                    result = pending.add(block.offset, block.bytes, writer);
+                }
+            });
+            let has_more = received.map_err(failed("cannot receive from a UDP socket"))?;
+            result?;
+            client.set_backlog(writer.backlog());
+            if count > 0 {
+                moved = Instant::now();
+                progress(client.received_bytes());
+                writer.complete_sometimes(client.contiguous_bytes(), pending.begin())?;
+            } else if moved.elapsed() > IDLE_TIMEOUT {
+                return Err(Error::Timeout { what: "data", after: IDLE_TIMEOUT });
+            }
+            let bytes = client.take_control();
+            if !bytes.is_empty() {
+                control.send_tsunami(&bytes)?;
+            }
+            if let Some(error) = client.error() {
+                return Err(Error::Tsunami(error));
+            }
+            if !has_more && !client.is_complete() {
+                let files = [self.socket.as_fd(), control.stream().as_fd()];
+                os::wait_any(&files, CHECK_INTERVAL).map_err(failed("cannot wait for the peer"))?;
+            }
+        }
+        pending.flush(writer)?;
+        // The request to stop.
+        let bytes = client.take_control();
+        if bytes.is_empty() { Ok(()) } else { control.send_tsunami(&bytes) }
+    }
+
+    /// Drops blocks of the file before.
+    pub(crate) fn discard_old(&mut self) -> Result<(), Error> {
+        while self
+            .incoming
+            .receive(&self.socket, |_, _| ())
+            .map_err(failed("cannot receive from a UDP socket"))?
+        {}
+        Ok(())
+    }
+}
+
+/// Blocks that follow one another, to be written together.
+#[derive(Default)]
+struct Pending {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl Pending {
+    fn add(&mut self, offset: u64, bytes: &[u8], writer: &FileWriter) -> Result<(), Error> {
+        if self.offset + self.bytes.len() as u64 != offset || self.bytes.len() >= WRITE_BYTES {
+            self.flush(writer)?;
+            self.offset = offset;
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self, writer: &FileWriter) -> Result<(), Error> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.bytes);
+        writer.write(self.offset, bytes)
+    }
+
+    /// Where the bytes begin that are not yet queued.
+    fn begin(&self) -> u64 {
+        if self.bytes.is_empty() { u64::MAX } else { self.offset }
+    }
+}
+
+fn unexpected(message: &Message) -> Error {
+    Error::Protocol(format!("{message:?} instead of Tsunami's dialogue").chars().take(200).collect())
+}
+
+fn elapsed(start: Instant) -> Time {
+    Time(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A UDP socket as the standard library's.
+pub(crate) fn socket(local: SocketAddr) -> Result<(Socket, u16), Error> {
+    let socket: UdpSocket = crate::udp::bind(local)?.into();
+    let port = socket.local_addr().map_err(failed("cannot get a socket's address"))?.port();
+    Ok((socket.into(), port))
+}

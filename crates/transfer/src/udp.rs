@@ -1,0 +1,124 @@
+//! UDP sockets of transfers: large buffers, and many datagrams with one system call.
+
+use std::{
+    io::{self, ErrorKind},
+    net::SocketAddr,
+};
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use traffic::{
+    sys::widen_receive_buffer,
+    udp::{MAX_MESSAGES, MessageBuffers, WaitMode, enable_arrival_metadata, send_messages},
+};
+
+use crate::{Error, error::failed};
+
+/// The requested receive buffer, bytes.
+const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
+/// The requested send buffer, bytes: a few ms at 10 Gb/s.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+/// The largest datagram.
+const MAX_DATAGRAM_BYTES: usize = 65_536;
+
+/// A socket at `local`.
+pub(crate) fn bind(local: SocketAddr) -> Result<Socket, Error> {
+    let what = || format!("cannot open a UDP socket at {local}");
+    let open = || {
+        let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+        if local.is_ipv6() {
+            socket.set_only_v6(false)?;
+        }
+        socket.bind(&SockAddr::from(local))?;
+        socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+        widen_receive_buffer(&socket, RECEIVE_BUFFER_BYTES)?;
+        enable_arrival_metadata(&socket)?;
+        Ok(socket)
+    };
+    open().map_err(failed(what()))
+}
+
+/// Datagrams to be sent together.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Outgoing {
+    pub(crate) fn is_full(&self) -> bool {
+        self.ends.len() == MAX_MESSAGES
+    }
+
+    /// Adds the datagram that `write` appends; false if it appends none.
+    pub(crate) fn add(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+        let is_added = write(&mut self.bytes);
+        if is_added {
+            self.ends.push(self.bytes.len());
+        }
+        is_added
+    }
+
+    /// Sends all. Datagrams that the network refuses are lost, as in the network.
+    pub(crate) fn flush(&mut self, socket: &Socket) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < self.ends.len() {
+            let pieces =
+                (sent..self.ends.len()).map(|i| if i == 0 { 0 } else { self.ends[i - 1] }..self.ends[i]);
+            match send_messages(socket, &self.bytes, pieces) {
+                Ok(count) => sent += count,
+                Err(error) if is_lost(&error) => sent += 1,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.bytes.clear();
+        self.ends.clear();
+        Ok(())
+    }
+}
+
+/// Errors after which the socket still works: ICMP messages of the network, and full queues.
+fn is_lost(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNREFUSED
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::ENOBUFS
+                | libc::EMSGSIZE
+                | libc::EAGAIN
+                | libc::EPERM
+        )
+    )
+}
+
+/// Buffers for received datagrams.
+pub(crate) struct Incoming(MessageBuffers);
+
+impl Incoming {
+    pub(crate) fn new() -> Self {
+        Incoming(MessageBuffers::new(MAX_MESSAGES, MAX_DATAGRAM_BYTES.min(9_216)))
+    }
+
+    /// Calls `each` with the datagrams that have arrived at a connected socket, and how long ago each has, ns;
+    /// returns whether more may have.
+    pub(crate) fn receive(&mut self, socket: &Socket, mut each: impl FnMut(&[u8], u64)) -> io::Result<bool> {
+        let count = match self.0.receive(socket, WaitMode::Never) {
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock || is_lost(&error) => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        let now_ns = os::realtime_ns();
+        for index in 0..count {
+            let message = self.0.message(index);
+            if message.length == message.bytes.len() {
+                let age_ns =
+                    message.stamp_ns.and_then(|stamp| u64::try_from(now_ns - stamp).ok()).unwrap_or(0);
+                each(message.bytes, age_ns);
+            }
+        }
+        Ok(count == self.0.capacity())
+    }
+}

@@ -1,0 +1,301 @@
+//! A UDT stream over a UDP socket: blocking calls with a check, which ends them early.
+
+use std::{
+    io::ErrorKind,
+    net::{SocketAddr, UdpSocket},
+    os::fd::AsFd,
+    time::{Duration, Instant},
+};
+
+use bulk::udt::{Arrival, CloseReason, Config, Connection, Listener, RateControl, Statistics, ip_words};
+use socket2::{SockAddr, Socket};
+use traffic::sys::fill_random;
+use units::Time;
+
+use crate::{
+    Error,
+    control::{CHECK_INTERVAL, IDLE_TIMEOUT},
+    error::failed,
+    udp::{self, Incoming, Outgoing},
+};
+
+/// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
+const MIN_SLEEP: Duration = Duration::from_micros(100);
+/// A time of arrival before this is an error: the clock was set.
+const MAX_AGE_NS: u64 = 100_000_000;
+/// Rounds of receiving before timers run again.
+const MAX_ROUNDS: usize = 8;
+
+/// Ends a blocking call with an error.
+pub type Check<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
+
+/// Accepts UDT connections of one port.
+pub struct UdtListener {
+    socket: UdpSocket,
+    listener: Listener,
+    start: Instant,
+}
+
+impl UdtListener {
+    /// Listens at an address; port 0 chooses one.
+    ///
+    /// # Errors
+    /// If the address is in use.
+    pub fn bind(local: SocketAddr, config: Config) -> Result<Self, Error> {
+        let mut secret = [0; 32];
+        fill_random(&mut secret).map_err(failed("cannot get random bytes"))?;
+        Ok(UdtListener {
+            socket: udp::bind(local)?.into(),
+            listener: Listener::new(config, secret),
+            start: Instant::now(),
+        })
+    }
+
+    /// The port.
+    ///
+    /// # Errors
+    /// The errors of getsockname(2).
+    pub fn port(&self) -> Result<u16, Error> {
+        let address = self.socket.local_addr().map_err(failed("cannot get a socket's address"))?;
+        Ok(address.port())
+    }
+
+    /// Waits for a client that `is_welcome`; the socket then belongs to its connection.
+    ///
+    /// # Errors
+    /// If none connects in time, or what `check` returns.
+    pub fn accept(
+        self,
+        timeout: Duration,
+        is_welcome: impl Fn(SocketAddr) -> bool,
+        rate: Box<dyn RateControl>,
+        check: Check<'_>,
+    ) -> Result<UdtStream, Error> {
+        let mut buffer = [0; 2048];
+        let what = "cannot receive from a UDP socket";
+        loop {
+            check()?;
+            let left = timeout.saturating_sub(self.start.elapsed());
+            if left.is_zero() {
+                return Err(Error::Timeout { what: "UDT connection", after: timeout });
+            }
+            match os::wait_readable(&self.socket, left.min(CHECK_INTERVAL)) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(failed(what)(error)),
+            }
+            let Ok((length, peer)) = self.socket.recv_from(&mut buffer) else { continue };
+            if !is_welcome(peer) {
+                continue;
+            }
+            let now = elapsed(self.start);
+            match self.listener.handle_datagram(now, peer.to_string().as_bytes(), &buffer[..length]) {
+                Arrival::Ignored => {}
+                Arrival::Reply(reply) => {
+                    // A lost reply is repeated by the client's next request.
+                    let _ = self.socket.send_to(&reply, peer);
+                }
+                Arrival::Request(incoming) => {
+                    self.socket.connect(peer).map_err(failed("cannot connect a UDP socket"))?;
+                    let peer_ip = ip_words(peer.ip().to_canonical());
+                    let connection = self.listener.accept(now, &incoming, random_id()?, peer_ip, rate);
+                    return Ok(UdtStream::new(self.socket.into(), connection, self.start));
+                }
+            }
+        }
+    }
+}
+
+/// A UDT connection over a socket of its own.
+pub struct UdtStream {
+    socket: Socket,
+    connection: Connection,
+    start: Instant,
+    outgoing: Outgoing,
+    incoming: Incoming,
+}
+
+impl UdtStream {
+    /// Connects to a listener.
+    ///
+    /// # Errors
+    /// If the peer does not answer or rejects the connection, or what `check` returns.
+    pub fn connect(
+        peer: SocketAddr,
+        config: Config,
+        rate: Box<dyn RateControl>,
+        check: Check<'_>,
+    ) -> Result<Self, Error> {
+        let local = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let local = local.parse().map_err(|_| Error::Input(local.into()))?;
+        let socket = udp::bind(local)?;
+        socket.connect(&SockAddr::from(peer)).map_err(failed(format!("cannot connect to {peer}")))?;
+        let start = Instant::now();
+        let config = Config { socket_id: random_id()?, initial: random_id()?, ..config };
+        let connection =
+            Connection::connect(elapsed(start), config, ip_words(peer.ip().to_canonical()), rate);
+        let mut stream = UdtStream::new(socket, connection, start);
+        while !stream.connection.is_established() {
+            stream.step(CHECK_INTERVAL, check)?;
+        }
+        Ok(stream)
+    }
+
+    fn new(socket: Socket, connection: Connection, start: Instant) -> Self {
+        os::reduce_timer_slack();
+        UdtStream { socket, connection, start, outgoing: Outgoing::default(), incoming: Incoming::new() }
+    }
+
+    /// Counts so far.
+    pub fn statistics(&self) -> Statistics {
+        self.connection.statistics()
+    }
+
+    /// Bytes in the send buffer, rounded up to whole packets.
+    pub fn unacknowledged_bytes(&self) -> u64 {
+        (self.connection.unacknowledged_packets() * self.connection.payload_bytes()) as u64
+    }
+
+    /// Writes all bytes into the send buffer.
+    ///
+    /// # Errors
+    /// If the connection ends, nothing moves for a minute, or what `check` returns.
+    pub fn write_all(&mut self, mut bytes: &[u8], check: Check<'_>) -> Result<(), Error> {
+        let mut moved = Instant::now();
+        while !bytes.is_empty() {
+            let written = self.connection.write(bytes);
+            bytes = &bytes[written..];
+            if written > 0 {
+                moved = Instant::now();
+                // Sends what is due, without waiting.
+                self.step(Duration::ZERO, check)?;
+            } else {
+                self.check_idle(moved)?;
+                self.step(CHECK_INTERVAL, check)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads at least one byte; 0 after the peer closed.
+    ///
+    /// # Errors
+    /// If the connection ends otherwise, nothing arrives for a minute, or what `check` returns.
+    pub fn read(&mut self, buffer: &mut [u8], check: Check<'_>) -> Result<usize, Error> {
+        let begin = Instant::now();
+        loop {
+            let count = self.connection.read(buffer);
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            match self.step(CHECK_INTERVAL, check) {
+                Err(Error::Udt(CloseReason::Peer)) if self.connection.has_data() => {}
+                Err(Error::Udt(CloseReason::Peer)) => return Ok(0),
+                other => other?,
+            }
+            self.check_idle(begin)?;
+        }
+    }
+
+    /// Waits until everything is acknowledged.
+    ///
+    /// # Errors
+    /// As for [`UdtStream::write_all`].
+    pub fn flush(&mut self, check: Check<'_>) -> Result<(), Error> {
+        let (mut moved, mut acked) = (Instant::now(), self.connection.statistics().acks);
+        while !self.connection.is_flushed() {
+            self.step(CHECK_INTERVAL, check)?;
+            let acks = self.connection.statistics().acks;
+            if acks != acked {
+                (moved, acked) = (Instant::now(), acks);
+            }
+            self.check_idle(moved)?;
+        }
+        Ok(())
+    }
+
+    /// Acknowledges and sends for about `time`.
+    ///
+    /// # Errors
+    /// If the connection ends other than by the peer.
+    pub fn serve(&mut self, time: Duration) -> Result<(), Error> {
+        match self.step(time, &mut || Ok(())) {
+            Err(Error::Udt(CloseReason::Peer)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Flushes and closes the connection.
+    ///
+    /// # Errors
+    /// As for [`UdtStream::flush`].
+    pub fn close(mut self, check: Check<'_>) -> Result<(), Error> {
+        self.flush(check)?;
+        self.connection.close();
+        self.transmit()
+    }
+
+    fn check_idle(&self, moved: Instant) -> Result<(), Error> {
+        if moved.elapsed() > IDLE_TIMEOUT {
+            return Err(Error::Timeout { what: "progress", after: IDLE_TIMEOUT });
+        }
+        Ok(())
+    }
+
+    /// Receives, runs timers, sends, and waits for at most `wait`.
+    fn step(&mut self, wait: Duration, check: Check<'_>) -> Result<(), Error> {
+        check()?;
+        for _ in 0..MAX_ROUNDS {
+            let now = elapsed(self.start);
+            let connection = &mut self.connection;
+            // The kernel's times of arrival: packets of one call would otherwise seem to arrive together.
+            let received = self.incoming.receive(&self.socket, |bytes, age_ns| {
+                connection.handle_datagram(now.saturating_sub(Time(age_ns.min(MAX_AGE_NS))), bytes);
+            });
+            if !received.map_err(failed("cannot receive from a UDP socket"))? {
+                break;
+            }
+        }
+        let now = elapsed(self.start);
+        if self.connection.next_timeout() <= now {
+            self.connection.handle_timeout(now);
+        }
+        self.transmit()?;
+        if let Some(reason) = self.connection.close_reason() {
+            return Err(Error::Udt(reason));
+        }
+        let due = self.connection.next_timeout().saturating_sub(elapsed(self.start));
+        let pause = Duration::from_nanos(due.as_nanos()).max(MIN_SLEEP).min(wait);
+        if !pause.is_zero() && !self.connection.has_data() {
+            os::wait_any(&[self.socket.as_fd()], pause).map_err(failed("cannot wait for a UDP socket"))?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is due.
+    fn transmit(&mut self) -> Result<(), Error> {
+        loop {
+            let now = elapsed(self.start);
+            while !self.outgoing.is_full() && self.outgoing.add(|out| self.connection.poll_transmit(now, out))
+            {
+            }
+            let is_full = self.outgoing.is_full();
+            self.outgoing.flush(&self.socket).map_err(failed("cannot send to a UDP socket"))?;
+            if !is_full {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn elapsed(start: Instant) -> Time {
+    Time(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A random number of 31 bits, not 0.
+fn random_id() -> Result<u32, Error> {
+    let mut bytes = [0; 4];
+    fill_random(&mut bytes).map_err(failed("cannot get random bytes"))?;
+    Ok((u32::from_be_bytes(bytes) & 0x7fff_ffff).max(1))
+}

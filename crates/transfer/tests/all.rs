@@ -1,0 +1,5 @@
+//! All integration tests, in one program.
+
+mod hostile;
+mod libudt;
+mod loopback;

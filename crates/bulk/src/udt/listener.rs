@@ -9,7 +9,7 @@ use units::Time;
 
 use crate::udt::{
     Connection, RateControl,
-    connection::{Config, MIN_MSS},
+    config::{Config, MIN_MSS},
     wire::{self, Control, ControlHeader, Handshake, Packet, Request},
 };
 

@@ -27,6 +27,7 @@
 //! ```
 
 mod arrivals;
+mod config;
 mod connection;
 mod listener;
 mod rate_control;
@@ -35,6 +36,7 @@ mod send_half;
 mod sequence;
 pub mod wire;
 
-pub use connection::{CloseReason, Config, Connection, SocketType, Statistics};
+pub use config::{Config, SocketType};
+pub use connection::{CloseReason, Connection, Statistics};
 pub use listener::{Arrival, Incoming, Listener, ip_words};
 pub use rate_control::{Daimd, FixedRate, PathState, RateControl, SYN};

@@ -1,0 +1,420 @@
+//! One UDT connection, without I/O: datagrams and the time go in, datagrams and timers come out.
+//!
+//! Departures from libudt 4.11:
+//! 1. Missing packets are reported again after a round trip, as draft-gg-udt-03 section 3.5 says; libudt has
+//!    this switched off and waits for the sender's expiration timer.
+//! 2. A sender retransmits the first unacknowledged packet if it is not acknowledged within two round trips
+//!    (for receivers without 1).
+//! 3. The mean time between packets is the control's period. In libudt the second packet of a pair takes no
+//!    time, so it sends 16/15 of the rate.
+//! 4. Rendezvous connections are not supported.
+//!
+//! `received.rs` processes the peer's packets, `timers.rs` runs the timers.
+
+mod received;
+mod timers;
+
+use std::collections::VecDeque;
+
+use units::Time;
+
+use crate::udt::{
+    arrivals::Arrivals,
+    config::{Config, MAX_WINDOW, MIN_MSS, SocketType},
+    rate_control::{PathState, RateControl, SYN},
+    receive_half::ReceiveHalf,
+    send_half::{Next, SendHalf},
+    wire::{self, Control, ControlHeader, Handshake, Packet, Request},
+};
+
+/// Why a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// This end closed it, after all data was acknowledged.
+    #[error("closed")]
+    Local,
+    /// The peer closed it.
+    #[error("the peer closed the connection")]
+    Peer,
+    /// Nothing arrives from the peer.
+    #[error("the peer does not answer")]
+    Timeout,
+    /// The peer rejected the connection.
+    #[error("the peer rejected the connection")]
+    Rejected,
+    /// The peer sent what no correct peer sends.
+    #[error("the peer violated the protocol")]
+    Violation,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Connecting {
+        cookie: Option<u32>,
+        next_request: Time,
+        deadline: Time,
+    },
+    Established,
+    /// The application closed; data is still being sent.
+    Draining,
+    Closed(CloseReason),
+}
+
+/// Counts of a connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Data packets sent, retransmissions included.
+    pub sent_packets: u64,
+    /// Data packets retransmitted.
+    pub retransmitted_packets: u64,
+    /// Data packets received, duplicates included.
+    pub received_packets: u64,
+    /// Data packets received twice or beyond the buffer.
+    pub useless_packets: u64,
+    /// Acknowledgements received.
+    pub acks: u64,
+    /// Loss reports received.
+    pub naks: u64,
+    /// Packets that the peer reported lost.
+    pub lost_packets: u64,
+    /// Expirations without any packet from the peer.
+    pub expirations: u64,
+}
+
+/// How long a client tries to connect (libudt: 3 s; here long enough for paths of some seconds).
+const CONNECT_TIMEOUT: Time = Time::from_secs(10);
+/// Between two connection requests (libudt).
+const REQUEST_INTERVAL: Time = Time::from_millis(250);
+/// Initial round-trip time (libudt: 10 SYN).
+const INITIAL_RTT: Time = Time::from_millis(100);
+/// A sender that was late by up to this sends the missed packets at once.
+const MAX_CATCH_UP: Time = Time::from_millis(2);
+/// Control packets that wait to be sent; more are dropped, as the network may do.
+const MAX_PENDING: usize = 1024;
+
+/// One end of a connection.
+///
+/// Call [`Connection::handle_datagram`] for each datagram of the peer, [`Connection::handle_timeout`] at
+/// [`Connection::next_timeout`], and [`Connection::poll_transmit`] after both and after writes, until it
+/// returns false.
+pub struct Connection {
+    config: Config,
+    state: State,
+    peer_id: u32,
+    start: Time,
+    send: SendHalf,
+    receive: ReceiveHalf,
+    rate: Box<dyn RateControl>,
+    arrivals: Arrivals,
+    pending: VecDeque<Control>,
+    rtt: Time,
+    rtt_var: Time,
+    /// Smoothed, as the peer reports them.
+    receive_rate: u32,
+    capacity: u32,
+    next_send: Time,
+    is_pair: bool,
+    ack: AckState,
+    last_ack_reply: Option<(Time, u32)>,
+    expirations: u32,
+    last_response: Time,
+    peer_failed: bool,
+    statistics: Statistics,
+    peer_ip: [u32; 4],
+}
+
+/// What the receiving half has acknowledged.
+#[derive(Debug)]
+struct AckState {
+    number: u32,
+    /// The last acknowledged index.
+    sent: u64,
+    /// The last index whose acknowledgement the sender has acknowledged.
+    confirmed: u64,
+    last_full: Time,
+    next_due: Time,
+    packets: u64,
+    light: u64,
+    /// Number, index and time of acknowledgements.
+    window: VecDeque<(u32, u64, Time)>,
+}
+
+impl Connection {
+    /// A client. `peer_ip` is the server's address as handshakes carry it: see [`ip_words`].
+    pub fn connect(now: Time, config: Config, peer_ip: [u32; 4], rate: Box<dyn RateControl>) -> Self {
+        let config = config.checked();
+        let mut connection = Connection::new(now, config, rate);
+        connection.peer_ip = peer_ip;
+        connection.state =
+            State::Connecting { cookie: None, next_request: now, deadline: now + CONNECT_TIMEOUT };
+        connection
+    }
+
+    /// A server's end of a connection that its [`Listener`](crate::udt::Listener) has accepted.
+    pub(crate) fn accept(
+        now: Time,
+        config: Config,
+        request: &Handshake,
+        peer_ip: [u32; 4],
+        rate: Box<dyn RateControl>,
+    ) -> Self {
+        let config = Config { initial: request.initial, ..config.checked() };
+        let mut connection = Connection::new(now, config, rate);
+        connection.peer_ip = peer_ip;
+        connection.establish(now, request);
+        let reply = connection.handshake(Request::Response, 0);
+        connection.queue(Control::Handshake(reply));
+        connection
+    }
+
+    fn new(now: Time, config: Config, rate: Box<dyn RateControl>) -> Self {
+        Connection {
+            config,
+            state: State::Established,
+            peer_id: 0,
+            start: now,
+            send: SendHalf::new(config.initial, config.payload_bytes(), config.send_packets as usize, 0),
+            receive: ReceiveHalf::new(0, u64::from(config.receive_packets)),
+            rate,
+            arrivals: Arrivals::new(now),
+            pending: VecDeque::new(),
+            rtt: INITIAL_RTT,
+            rtt_var: Time(INITIAL_RTT.0 / 2),
+            receive_rate: 16,
+            capacity: 1,
+            next_send: now,
+            is_pair: false,
+            ack: AckState {
+                number: 0,
+                sent: 0,
+                confirmed: 0,
+                last_full: Time::ZERO,
+                next_due: now + SYN,
+                packets: 0,
+                light: 1,
+                window: VecDeque::new(),
+            },
+            last_ack_reply: None,
+            expirations: 1,
+            last_response: now,
+            peer_failed: false,
+            statistics: Statistics::default(),
+            peer_ip: [0; 4],
+        }
+    }
+
+    /// Takes over what the handshake agreed on.
+    fn establish(&mut self, now: Time, peer: &Handshake) {
+        self.config.mss = self.config.mss.min(peer.mss).max(MIN_MSS);
+        self.peer_id = peer.socket_id;
+        let window = peer.flight_window.clamp(2, MAX_WINDOW);
+        let send_packets = self.config.send_packets as usize;
+        self.send =
+            SendHalf::new(self.config.initial, self.config.payload_bytes(), send_packets, u64::from(window));
+        self.receive = ReceiveHalf::new(peer.initial, u64::from(self.config.receive_packets));
+        self.state = State::Established;
+        self.last_response = now;
+        self.next_send = now;
+        self.ack.next_due = now + SYN;
+        self.arrivals = Arrivals::new(now);
+    }
+
+    fn handshake(&self, request: Request, cookie: u32) -> Handshake {
+        Handshake {
+            version: wire::VERSION,
+            socket_type: self.config.socket_type.code(),
+            initial: self.config.initial,
+            mss: self.config.mss,
+            flight_window: self.config.receive_packets,
+            request,
+            socket_id: self.config.socket_id,
+            cookie,
+            peer_ip: self.peer_ip,
+        }
+    }
+
+    /// Whether data can be sent and received.
+    pub fn is_established(&self) -> bool {
+        matches!(self.state, State::Established | State::Draining)
+    }
+
+    /// Why the connection has ended, if it has. Data that has arrived can still be read.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        match self.state {
+            State::Closed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Whether the peer's application reported that it failed, for example to write a file.
+    pub fn peer_failed(&self) -> bool {
+        self.peer_failed
+    }
+
+    /// This end's socket ID.
+    pub fn socket_id(&self) -> u32 {
+        self.config.socket_id
+    }
+
+    /// The peer's socket ID; 0 before the connection is established.
+    pub fn peer_id(&self) -> u32 {
+        self.peer_id
+    }
+
+    /// Bytes of a full packet's payload.
+    pub fn payload_bytes(&self) -> usize {
+        self.config.payload_bytes()
+    }
+
+    /// Counts so far.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// What is known about the path to the peer.
+    pub fn path(&self) -> PathState {
+        PathState {
+            rtt: self.rtt,
+            receive_rate: self.receive_rate,
+            capacity: self.capacity,
+            mss: self.config.mss,
+            max_window: u32::try_from(self.send.peer_space).unwrap_or(u32::MAX),
+            next_index: self.send.next,
+        }
+    }
+
+    /// Number of packets in the send buffer: not yet sent, or not yet acknowledged.
+    pub fn unacknowledged_packets(&self) -> usize {
+        self.send.len()
+    }
+
+    /// Whether every byte written has been acknowledged.
+    pub fn is_flushed(&self) -> bool {
+        self.send.is_empty()
+    }
+
+    /// Adds bytes to a stream; returns how many fit into the send buffer, 0 after an end.
+    pub fn write(&mut self, bytes: &[u8]) -> usize {
+        match self.state {
+            State::Established if self.config.socket_type == SocketType::Stream => self.send.write(bytes),
+            _ => 0,
+        }
+    }
+
+    /// Adds a message. It is dropped instead of retransmitted after `lifetime` ([`Time::NEVER`]: never).
+    /// False if it does not fit now, is empty, or the connection has no messages.
+    pub fn send_message(&mut self, now: Time, message: &[u8], in_order: bool, lifetime: Time) -> bool {
+        let is_possible = self.state == State::Established && self.config.socket_type == SocketType::Messages;
+        is_possible && !message.is_empty() && self.send.write_message(message, in_order, now + lifetime)
+    }
+
+    /// Reads bytes of a stream; 0 if there are none.
+    pub fn read(&mut self, buffer: &mut [u8]) -> usize {
+        match self.config.socket_type {
+            SocketType::Stream => self.receive.read(buffer),
+            SocketType::Messages => 0,
+        }
+    }
+
+    /// Whether [`Connection::read`] has data.
+    pub fn has_data(&self) -> bool {
+        self.receive.has_data()
+    }
+
+    /// Takes a message that has arrived.
+    pub fn receive_message(&mut self) -> Option<Vec<u8>> {
+        match self.config.socket_type {
+            SocketType::Stream => None,
+            SocketType::Messages => self.receive.take_message(),
+        }
+    }
+
+    /// Ends the connection when all data is acknowledged.
+    pub fn close(&mut self) {
+        match self.state {
+            State::Established => self.state = State::Draining,
+            State::Connecting { .. } => self.state = State::Closed(CloseReason::Local),
+            State::Draining | State::Closed(_) => {}
+        }
+        self.finish_drain();
+    }
+
+    /// Ends the connection now; data that is not acknowledged is lost.
+    pub fn abort(&mut self) {
+        if self.is_established() {
+            self.queue(Control::Shutdown);
+        }
+        if self.close_reason().is_none() {
+            self.state = State::Closed(CloseReason::Local);
+        }
+    }
+
+    fn finish_drain(&mut self) {
+        if self.state == State::Draining && self.send.is_empty() {
+            self.abort();
+        }
+    }
+
+    fn fail(&mut self, reason: CloseReason) {
+        if self.close_reason().is_none() {
+            self.state = State::Closed(reason);
+        }
+    }
+
+    fn queue(&mut self, control: Control) {
+        if self.pending.len() < MAX_PENDING {
+            self.pending.push_back(control);
+        }
+    }
+
+    /// Appends the next datagram for the peer to `out`; false if nothing is to be sent now.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        if let Some(control) = self.pending.pop_front() {
+            self.encode(now, control, out);
+            return true;
+        }
+        if !self.is_established() {
+            return false;
+        }
+        let window = self.rate.window();
+        if !self.send.can_send(window) {
+            // The time in which there was nothing to send is not caught up.
+            self.next_send = self.next_send.max(now);
+            return false;
+        }
+        if now < self.next_send && !self.is_pair {
+            return false;
+        }
+        let new_before = self.send.next;
+        let next = self.send.take_next(now, window, std::mem::take(&mut self.is_pair));
+        match next {
+            Some(Next::Packet(index)) => {
+                self.next_send = self.next_send.max(now.saturating_sub(MAX_CATCH_UP)) + self.rate.period();
+                self.is_pair = index == new_before && self.send.begins_pair(index);
+                self.statistics.sent_packets += 1;
+                self.statistics.retransmitted_packets += u64::from(index < new_before);
+                let (stamp_us, destination) = (self.stamp_us(now), self.peer_id);
+                let Some((header, payload)) = self.send.packet(index, now) else { return false };
+                Packet::Data(wire::DataHeader { stamp_us, destination, ..header }, payload).encode(out);
+                true
+            }
+            Some(Next::Drop(message, first, last)) => {
+                let numbering = self.send.numbering;
+                let (first, last) = (numbering.sequence(first), numbering.sequence(last));
+                self.encode(now, Control::MessageDrop { message, first, last }, out);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn encode(&self, now: Time, control: Control, out: &mut Vec<u8>) {
+        let is_request = matches!(self.state, State::Connecting { .. });
+        let destination = if is_request { 0 } else { self.peer_id };
+        Packet::Control(ControlHeader { stamp_us: self.stamp_us(now), destination }, control).encode(out);
+    }
+
+    fn stamp_us(&self, now: Time) -> u32 {
+        now.saturating_sub(self.start).as_micros() as u32
+    }
+}

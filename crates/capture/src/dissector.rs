@@ -49,6 +49,9 @@ pub struct CapturedFlow {
     /// Whether the sender-side round-trip time was tracked over time, so that round-trip times contain the
     /// queues between the sender and the capture point.
     pub is_sender_side_rtt_tracked: bool,
+    /// Retransmissions whose first transmission was lost before the capture point: in a capture at the sender, by its queueing
+    /// discipline.
+    pub lost_before_capture_segs: u64,
 }
 
 /// The flows and rows of a capture.
@@ -140,6 +143,7 @@ impl Dissector {
                     span_us: (us(from), us(to)),
                     sender_side_rtt_us: endpoint.sender.sender_side_rtt.unloaded_ns().map(us),
                     is_sender_side_rtt_tracked: endpoint.sender.sender_side_rtt.is_tracked(),
+                    lost_before_capture_segs: endpoint.sender.lost_before_capture,
                 });
             }
         }

@@ -66,6 +66,8 @@ pub(crate) struct FlowSender {
     retransmitted_bytes: u64,
     segments: u64,
     retransmitted_segments: u64,
+    /// Retransmissions whose first transmission was lost before the capture point.
+    pub(crate) lost_before_capture: u64,
     /// Segments that ACKs with ECN echo acknowledged, as the kernel counts them (`tcp_newly_delivered`).
     marked_segments: u64,
     /// Times when its first and last data or ACK passed.
@@ -87,6 +89,17 @@ struct PendingSegment {
 struct Gap {
     end: i64,
     since_ns: u64,
+}
+
+/// What the bytes of a segment fill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filled {
+    /// No gap: the bytes are new, or were captured before.
+    Nothing,
+    /// A young gap: the segment was reordered.
+    Reordered,
+    /// An older gap: the first transmission was lost before the capture point.
+    Lost,
 }
 
 /// RFC 6298 section 2, in nanoseconds.
@@ -130,6 +143,7 @@ impl FlowSender {
             retransmitted_bytes: 0,
             segments: 0,
             retransmitted_segments: 0,
+            lost_before_capture: 0,
             marked_segments: 0,
             span_ns: None,
             next_row_ns: 0,
@@ -180,7 +194,8 @@ impl FlowSender {
             return;
         }
         self.advance(now_ns, rows);
-        let is_retransmission = self.fill_gaps(now_ns, begin, end);
+        let filled = self.fill_gaps(now_ns, begin, end);
+        let is_retransmission = filled != Filled::Reordered && begin < self.sent;
         if begin < self.sent {
             // ACKs of later segments wait for this one.
             let first = self.pending.partition_point(|p| p.end <= begin);
@@ -191,6 +206,7 @@ impl FlowSender {
         if is_retransmission {
             self.retransmitted_segments += 1;
             self.retransmitted_bytes += u64::from(payload);
+            self.lost_before_capture += u64::from(filled == Filled::Lost);
             self.push_event(now_ns, EventKind::Retransmit, 1, rows);
         }
         if begin > self.sent && self.gaps.len() < MAX_GAPS {
@@ -212,10 +228,10 @@ impl FlowSender {
         rows.trace.push(trace);
     }
 
-    /// Closes the gaps that these bytes fill. Returns whether the bytes are a retransmission.
-    fn fill_gaps(&mut self, now_ns: u64, begin: i64, end: i64) -> bool {
+    /// Closes the gaps that these bytes fill. Returns what they filled.
+    fn fill_gaps(&mut self, now_ns: u64, begin: i64, end: i64) -> Filled {
         if begin >= self.sent {
-            return false;
+            return Filled::Nothing;
         }
         let filled: Vec<(i64, Gap)> = self
             .gaps
@@ -235,7 +251,11 @@ impl FlowSender {
                 self.gaps.insert(end, *gap);
             }
         }
-        !(is_within_one_gap && is_young(&filled[0].1))
+        match filled.is_empty() {
+            true => Filled::Nothing,
+            false if is_within_one_gap && is_young(&filled[0].1) => Filled::Reordered,
+            false => Filled::Lost,
+        }
     }
 
     /// Processes an ACK of this sender's data.

@@ -111,6 +111,7 @@ fn retransmissions_are_distinguished_from_reordering() {
         .map(|event| event.time_us)
         .collect();
     assert_eq!(retransmits, [42_000]);
+    assert_eq!(dissection.flows[0].lost_before_capture_segs, 0, "it was lost after the capture point");
     let last = dissection.rows.last().unwrap();
     assert_eq!(
         (last.total_retrans_segs, last.bytes_retrans, last.bytes_sent),
@@ -131,6 +132,7 @@ fn a_loss_before_the_capture_point_is_a_gap_that_is_filled_late() {
     all.extend([(21, data(0)), (21, data(2)), (45, data(1)), (65, ack(3))]);
     let (dissection, _) = dissect(&all);
     assert_eq!(dissection.rows.last().unwrap().total_retrans_segs, Some(1));
+    assert_eq!(dissection.flows[0].lost_before_capture_segs, 1);
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod iperf3_json;
 mod kernel;
 mod lab;
 mod lab_check;
+mod lab_paths;
 mod lab_shell;
 mod machines;
 mod miniedit;

@@ -17,6 +17,8 @@ const SKIPPED_SHARE: f64 = 0.1;
 const MIN_PIECES: usize = 4;
 /// Minimum ratio of the rates before and after a change.
 const MIN_CHANGE_RATIO: f64 = 1.3;
+/// Minimum ratio of a path's high and low rates that varied.
+const MIN_VARIATION_RATIO: f64 = 1.8;
 /// Maximum distance of rates from their median, as a share of it, where the path has one rate.
 const MAX_SPREAD: f64 = 0.15;
 /// Minimum share of pieces limited by the path's rate, on a full path.
@@ -33,6 +35,30 @@ pub struct Change {
     pub before_bps: f64,
     /// Goodput of the test after, bit/s.
     pub after_bps: f64,
+}
+
+/// Rates of a full path that varied more often than once.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Variation {
+    /// A tenth of the test was slower than this, bit/s.
+    pub low_bps: f64,
+    /// A tenth of the test was faster than this, bit/s.
+    pub high_bps: f64,
+}
+
+impl Variation {
+    /// The variation in a TCP test's samples, in order of time; `None` if the path was not full or its rate hardly varied.
+    pub fn of(rows: &[FlowSample]) -> Option<Self> {
+        let pieces = pieces(rows);
+        let skipped = (pieces.len() as f64 * SKIPPED_SHARE).ceil() as usize;
+        let pieces = pieces.get(skipped..).filter(|pieces| pieces.len() >= 2 * MIN_PIECES)?;
+        let full = pieces.iter().filter(|piece| piece.is_full).count();
+        let mut rates: Vec<f64> = pieces.iter().map(|piece| piece.bps).collect();
+        rates.sort_by(f64::total_cmp);
+        let (low_bps, high_bps) = (rates[rates.len() / 10], rates[rates.len() - 1 - rates.len() / 10]);
+        let varied = high_bps >= MIN_VARIATION_RATIO * low_bps.max(1.0);
+        (full as f64 >= MIN_FULL * pieces.len() as f64 && varied).then_some(Variation { low_bps, high_bps })
+    }
 }
 
 /// A part of the test, with the rate at which data arrived.
@@ -83,7 +109,7 @@ fn pieces(rows: &[FlowSample]) -> Vec<Piece> {
     let mut begin: Option<(i64, i64)> = None;
     let (mut full, mut all) = (0, 0);
     for row in rows {
-        let Some(bytes) = row.bytes_received.or(row.bytes_acked) else { continue };
+        let Some(bytes) = delivered_bytes(row) else { continue };
         let (from_us, before) = *begin.get_or_insert((row.time_us, bytes));
         full += usize::from(row.limited_by == Some(Cause::PathRate));
         all += 1;
@@ -96,6 +122,12 @@ fn pieces(rows: &[FlowSample]) -> Vec<Piece> {
         }
     }
     pieces
+}
+
+/// Payload delivered in any order, if the sender reports it: data in order arrives all at once when a hole is repaired.
+fn delivered_bytes(row: &FlowSample) -> Option<i64> {
+    let any_order = || Some(row.delivered_segs? * row.snd_mss_bytes?);
+    any_order().or(row.bytes_received).or(row.bytes_acked)
 }
 
 /// The steady rate of these pieces; `None` if the path was not full or the rate not steady.
@@ -138,6 +170,36 @@ mod tests {
                 }
             })
             .collect()
+    }
+
+    #[test]
+    fn a_path_with_two_rates_varies() {
+        let two = rows(|t| if t % 4.0 < 2.0 { 95.0 } else { 39.0 }, Cause::PathRate);
+        let Variation { low_bps, high_bps } = Variation::of(&two).unwrap();
+        assert!((low_bps / 39e6 - 1.0).abs() < 0.05 && (high_bps / 95e6 - 1.0).abs() < 0.05);
+        assert_eq!(Variation::of(&rows(|_| 95.0, Cause::PathRate)), None);
+        // A window that varies on a path that is not full shows nothing of the path.
+        assert_eq!(Variation::of(&rows(|t| if t % 4.0 < 2.0 { 95.0 } else { 39.0 }, Cause::Loss)), None);
+    }
+
+    /// A hole that is repaired makes much data in order at once, also of a path whose rate is constant.
+    #[test]
+    fn a_repaired_hole_is_no_change() {
+        let mut rows = rows(|t| if t < 5.0 { 95.0 } else { 30.0 }, Cause::PathRate);
+        for (index, row) in rows.iter_mut().enumerate() {
+            let bytes = row.bytes_received.unwrap();
+            (row.delivered_segs, row.snd_mss_bytes) = (Some(bytes / 1448), Some(1448));
+            // Nothing is in order in each second half of a second.
+            if index % 100 >= 50 {
+                row.bytes_received = None;
+            }
+        }
+        for index in 1..rows.len() {
+            let before = rows[index - 1].bytes_received;
+            rows[index].bytes_received = rows[index].bytes_received.or(before);
+        }
+        let fell = Change::of(&rows).unwrap();
+        assert!((fell.at.as_secs_f64() - 5.0).abs() <= 0.4, "{fell:?}");
     }
 
     #[test]

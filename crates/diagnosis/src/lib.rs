@@ -16,7 +16,7 @@ mod procedure;
 mod rank;
 mod simulated_path;
 
-pub use change::Change;
+pub use change::{Change, Variation};
 pub use limit::{Doubt, Kind, Limit, Ranking, Together};
 pub use losses::Losses;
 pub use native::Native;

@@ -29,6 +29,10 @@ pub enum Kind {
     Policer,
     /// Selective acknowledgement is disabled on a host, so that losses take long to repair.
     SackOff,
+    /// Segments are much smaller than the packets that pass: something clamps the MSS.
+    SmallMss,
+    /// The slow-start threshold was small from the beginning: it was cached, or a route sets it.
+    CachedSsthresh,
     /// Congestion marks (ECN) on a path that is not full.
     EcnMarks,
     /// The sending host's device or queueing discipline drops packets.

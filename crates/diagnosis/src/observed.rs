@@ -6,8 +6,12 @@ use schema::{Cause, FlowSummary};
 use serde::Serialize;
 use tune::HostFacts;
 use units::{BitRate, Time};
+use verdict::StartOfFlow;
 
-use crate::{change::Change, losses::Losses};
+use crate::{
+    change::{Change, Variation},
+    losses::Losses,
+};
 
 /// Minimum share of the path's capacity at which a test counts as limited by the path's rate.
 const MIN_FULL_SHARE: f64 = 0.88;
@@ -35,6 +39,8 @@ const MIN_OTHERS_SHARE: f64 = 0.2;
 const MIN_UNSHARED: f64 = 0.93;
 /// Maximum available share of a path filled by elastic traffic such as TCP.
 const MAX_ELASTIC_AVAILABLE: f64 = 0.2;
+/// Minimum number of evenly spaced datagrams without a loss that show that no other connections fill the path's queue.
+const MIN_REFUTING_DATAGRAMS: u64 = 1000;
 /// Minimum length of a sufficient queue, in round trips.
 const MIN_AMPLE_QUEUE: f64 = 0.5;
 /// A path with less than this share of the expected rate is slow.
@@ -45,6 +51,12 @@ const MIN_FAIR_QUEUEING_RATIO: f64 = 1.25;
 pub(crate) const MIN_LOST_FOR_RATE: u64 = 3;
 /// IPv4 and TCP headers with timestamps, bytes.
 const TCP_IP_HEADERS: f64 = 52.0;
+
+/// Maximum headers of a segment (IPv6 and TCP with timestamps), and of a frame around it (IPv4, TCP with timestamps, Ethernet), bytes.
+const MAX_TCP_IP_HEADERS: u32 = 72;
+const FRAME_HEADERS: f64 = 66.0;
+/// Segments are clamped if they carry less than this share of what the largest packet that passes can carry.
+const MAX_CLAMPED_SHARE: f64 = 0.75;
 
 /// The packet sizes that pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -132,8 +144,12 @@ pub struct Observed {
     pub parallel: Option<(u32, f64)>,
     /// A change of the path's rate during the test.
     pub change: Option<Change>,
+    /// The rates of a full path that varied.
+    pub variation: Option<Variation>,
     /// Segments of the test that arrived with a congestion mark (ECN).
     pub marked_segs: u64,
+    /// The settings with which the test's connection began.
+    pub start: StartOfFlow,
     /// Share of the samples in the test's second half with a queue in the path.
     pub queued: Option<f64>,
     /// Share of these samples with more queueing delay than the test itself can cause.
@@ -157,7 +173,37 @@ pub(crate) struct FairQueueing {
     pub together: f64,
 }
 
+/// A clamped MSS.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ClampedMss {
+    /// Payload of the test's segments, bytes.
+    pub mss: f64,
+    /// Payload of segments in the largest packets that pass, bytes.
+    pub possible: f64,
+}
+
+impl ClampedMss {
+    /// Payload that a full link carries in these segments, over that in the largest possible ones.
+    fn payload_share(self) -> f64 {
+        let share = |mss: f64| mss / (mss + FRAME_HEADERS);
+        share(self.mss) / share(self.possible)
+    }
+}
+
 impl Observed {
+    /// The test's segments, if they are much smaller than the packets that pass. In an MTU black hole the kernel makes them smaller.
+    pub(crate) fn clamped_mss(&self) -> Option<ClampedMss> {
+        let passes = self.mtu.passes.filter(|_| !self.mtu.has_black_hole())?;
+        let possible = f64::from(passes.saturating_sub(MAX_TCP_IP_HEADERS));
+        let mss = self.flow.as_ref()?.mss_bytes? as f64;
+        (mss < MAX_CLAMPED_SHARE * possible).then_some(ClampedMss { mss, possible })
+    }
+
+    /// Share of a full link's TCP payload that the test can have: less than 1 with small segments.
+    pub(crate) fn segment_share(&self) -> f64 {
+        self.clamped_mss().map_or(1.0, ClampedMss::payload_share)
+    }
+
     /// Goodput of the test, bit/s; 0 without a test.
     pub fn test_goodput_bps(&self) -> f64 {
         self.flow.as_ref().and_then(FlowSummary::steady_or_overall_goodput_bps).unwrap_or(0.0)
@@ -271,7 +317,22 @@ impl Observed {
             .available
             .as_ref()
             .and_then(|result| Some(result.available_bps?.scaled(payload_share(result.packet_bytes))));
-        probed.filter(|left| !self.dropped_probes_here(*left)).or_else(|| self.available_by_burst())
+        let credible = |left: &Interval| !self.dropped_probes_here(*left) && !self.is_refuted(*left);
+        probed.filter(credible).or_else(|| self.available_by_burst().filter(credible))
+    }
+
+    /// Whether this available bandwidth, of a path that other connections keep full, is refuted: no probe confirmed it, no echo and no
+    /// segment of the test waited in their queue, and evenly spaced datagrams were never lost with their packets. Bursts overflow a short
+    /// queue without other traffic too.
+    fn is_refuted(&self, left: Interval) -> bool {
+        let is_confirmed = self.available.as_ref().is_some_and(|available| available.validity.valid);
+        let is_nearly_full =
+            self.capacity_bps().is_some_and(|carried| left.value <= MAX_ELASTIC_AVAILABLE * carried);
+        !is_confirmed
+            && is_nearly_full
+            && self.datagrams.lost == 0
+            && self.datagrams.sent >= MIN_REFUTING_DATAGRAMS
+            && self.others_had_bps().is_none()
     }
 
     /// Whether this available bandwidth is a measurement of this host's own queue: the host drops bursts itself, and the test got
@@ -329,7 +390,7 @@ impl Observed {
         let behind = self.behind_others.is_some_and(|behind| behind >= MIN_BEHIND_OTHERS);
         let is_busy = stood || behind || self.is_queued_without_load();
         let carried = self.capacity_bps().filter(|_| is_busy)?;
-        let others = carried - self.test_goodput_bps();
+        let others = carried * self.segment_share() - self.test_goodput_bps();
         (others >= MIN_OTHERS_SHARE * carried).then_some(others)
     }
 
@@ -396,8 +457,9 @@ impl Observed {
     pub(crate) fn verdict(&self) -> Option<Cause> {
         let flow = self.flow.as_ref()?;
         let is_full = flow.verdict == Some(Cause::PathRate);
+        let full_share = MIN_FULL_SHARE * self.segment_share();
         let has_spare_capacity =
-            self.capacity_bps().is_some_and(|carried| self.test_goodput_bps() < MIN_FULL_SHARE * carried);
+            self.capacity_bps().is_some_and(|carried| self.test_goodput_bps() < full_share * carried);
         if !is_full || !has_spare_capacity || self.is_shared() {
             return flow.verdict;
         }
@@ -416,7 +478,7 @@ impl Observed {
         let full_share = match self.verdict() {
             Some(Cause::ReceiveWindow | Cause::SendBuffer) if !has_standing_queue => MIN_FULL_SHARE_OF_WINDOW,
             _ => MIN_FULL_SHARE,
-        };
+        } * self.segment_share();
         if self
             .expected
             .as_ref()

@@ -3,6 +3,7 @@
 use units::{BitRate, Time, three_digits};
 
 use crate::{
+    change::Variation,
     limit::{Doubt, Kind, Limit, Ranking, Together},
     observed::Observed,
     simulated_path::SimulatedPath,
@@ -24,7 +25,7 @@ pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
     let Some((path, now)) = path.and_then(|path| path.fitted(got)) else { return };
     ranking.scenario = Some(path.scenario());
     if !SimulatedPath::matches(now, got) {
-        doubt(ranking, now, got);
+        doubt(ranking, now, got, seen.variation);
         return;
     }
     let gains: Vec<Option<f64>> = ranking
@@ -91,23 +92,35 @@ fn sort(ranking: &mut Ranking, got: f64) {
 }
 
 /// Reports that the limits found do not explain the test, and removes their gains.
-fn doubt(ranking: &mut Ranking, simulated: f64, got: f64) {
+fn doubt(ranking: &mut Ranking, simulated: f64, got: f64, variation: Option<Variation>) {
     let rate = |bps: f64| BitRate(three_digits(bps));
     for limit in &mut ranking.limits {
         limit.gain_bps = None;
     }
     let second = ranking.limits.get(1).map(|limit| limit.kind);
-    if let Some(first) = ranking.limits.first_mut()
-        && first.doubt.is_none()
-    {
-        first.doubt = Some(Doubt {
-            instead: second.filter(|kind| *kind != Kind::PathRate),
+    let Some(first) = ranking.limits.first_mut().filter(|first| first.doubt.is_none()) else { return };
+    let unexplained = format!(
+        "a simulated path with these limits gives {}, but the test got {}",
+        rate(simulated),
+        rate(got)
+    );
+    first.doubt = Some(match variation {
+        Some(Variation { low_bps, high_bps }) => Doubt {
+            instead: Some(Kind::PathChanged),
             why: format!(
-                "a simulated path with these limits gives {}, but the test got {}",
-                rate(simulated),
-                rate(got)
+                "the path was full while its rate varied between {} and {}: either its own rate changes again and again, or other \
+                 traffic comes and goes; {unexplained}",
+                rate(low_bps),
+                rate(high_bps)
             ),
+            decide: "plot the test's record: rates that return to the same levels are the path's own; then repeat the diagnosis when the \
+                     path is otherwise idle"
+                .into(),
+        },
+        None => Doubt {
+            instead: second.filter(|kind| *kind != Kind::PathRate),
+            why: unexplained,
             decide: "repeat the diagnosis at another time and for longer (--time 60)".into(),
-        });
-    }
+        },
+    });
 }

@@ -3,10 +3,11 @@
 use schema::FlowSample;
 use tune::HostFacts;
 use units::{BitRate, Time};
+use verdict::StartOfFlow;
 
 use crate::{
     capacity,
-    change::Change,
+    change::{Change, Variation},
     limit::Ranking,
     losses::{Losses, behind_others_share, queued_share},
     observed::Observed,
@@ -170,7 +171,9 @@ fn observed(
     let seen = Observed {
         losses: Losses::of(&tcp.rows),
         marked_segs: tcp.rows.iter().filter_map(|row| row.delivered_ce_segs).max().unwrap_or(0).max(0) as u64,
+        start: StartOfFlow::of(&tcp.rows.iter().collect::<Vec<_>>()),
         change: Change::of(&tcp.rows),
+        variation: Variation::of(&tcp.rows),
         flow: Some(tcp.flow),
         receiver: tcp.receiver,
         sender_busy: tcp.sender_busy,

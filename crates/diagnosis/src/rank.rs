@@ -13,6 +13,7 @@ mod gains;
 mod hosts;
 mod losses;
 mod path;
+mod segments;
 
 /// Approximate share of the capacity that one more TCP connection gets on a shared path.
 const FAIR_SHARE: f64 = 0.4;
@@ -29,6 +30,8 @@ pub fn rank(seen: &Observed) -> Ranking {
     limits.reductions();
     limits.latent_losses();
     limits.sack();
+    limits.segments();
+    limits.cached_ssthresh();
     limits.path();
     limits.add_verdict();
     limits.ranked()

@@ -17,6 +17,8 @@ use crate::{
 /// Ethernet header, which a link's rate includes, and IPv4 and TCP headers with timestamps, bytes.
 const ETHERNET_HEADER: f64 = 14.0;
 const TCP_IP_HEADERS: f64 = 52.0;
+/// TCP's timestamp option, padded, bytes: the kernel's MSS does not include it, TCP_MAXSEG does.
+const TIMESTAMP_OPTION: u32 = 12;
 /// Packet size if the path MTU is unknown, bytes.
 const DEFAULT_PACKET: f64 = 1500.0;
 /// Maximum number of packets of a simulated test, which is shorter on a faster path.
@@ -89,6 +91,8 @@ pub(crate) struct SimulatedPath {
     kernel: Option<(u8, u8)>,
     /// The congestion control.
     cc: String,
+    /// The maximum segment size, bytes with TCP's options, if it is clamped.
+    mss: Option<u32>,
     /// Duration of the test.
     time: Time,
     seed: u64,
@@ -99,8 +103,14 @@ impl SimulatedPath {
     pub(crate) fn of(seen: &Observed, time: Time, limits: &[Limit]) -> Option<Self> {
         let has = |kind| limits.iter().any(|limit| limit.kind == kind);
         // Limits that a scenario cannot express.
-        let others =
-            [Kind::MtuBlackHole, Kind::ReceiverCpu, Kind::SenderCpu, Kind::Application, Kind::PathChanged];
+        let others = [
+            Kind::MtuBlackHole,
+            Kind::ReceiverCpu,
+            Kind::SenderCpu,
+            Kind::Application,
+            Kind::PathChanged,
+            Kind::CachedSsthresh,
+        ];
         if others.into_iter().any(has) || seen.capacity.as_ref().is_none_or(|capacity| capacity.at_least) {
             return None;
         }
@@ -166,6 +176,7 @@ impl SimulatedPath {
                 (small(version.major), small(version.minor))
             }),
             cc: flow.cc.clone().unwrap_or_else(|| "cubic".into()),
+            mss: seen.clamped_mss().map(|clamped| clamped.mss as u32 + TIMESTAMP_OPTION),
             time,
             seed: 1,
         })
@@ -239,6 +250,7 @@ impl SimulatedPath {
             Kind::ShortQueue => path.queue = path.queue.max(path.rtt),
             Kind::Policer => path.policer = None,
             Kind::EcnMarks => path.marks_from = None,
+            Kind::SmallMss => path.mss = None,
             Kind::LocalQueue => (path.own_queue, path.queue) = (None, path.queue.max(path.rtt)),
             Kind::SlowHop => path.link_bps = path.usual_bps,
             Kind::CompetingTraffic => (path.others_bps, path.other_flows) = (0.0, 0),
@@ -284,7 +296,7 @@ impl SimulatedPath {
         let (machine, mut native) = (HostDefaults { kernel, ..usual }, Native::default());
         let mut session = MeasurementSession::new(&scenario, 1, &machine, &mut native).ok()?;
         session.advance(WARM_UP).ok()?;
-        let tcp = TcpSpec { cc: Some(Cc::Named(self.cc.clone())), ..TcpSpec::default() };
+        let tcp = TcpSpec { cc: Some(Cc::Named(self.cc.clone())), mss: self.mss, ..TcpSpec::default() };
         let seen = session.measure(FlowKind::Tcp(tcp), self.time).ok()?;
         let micros = |time: Time| (time.0 / 1000) as i64;
         let times = FlowTimes {
@@ -308,9 +320,10 @@ impl SimulatedPath {
             1,
         );
         format!(
-            "# The path as longfat diagnose measured it.\n{text}[[flows]]\nname = \"test\"\nfrom = \"h1\"\nto = \"h2\"\ncc = {:?}\nstart = \"{}ms\"\n",
+            "# The path as longfat diagnose measured it.\n{text}[[flows]]\nname = \"test\"\nfrom = \"h1\"\nto = \"h2\"\ncc = {:?}\nstart = \"{}ms\"\n{}",
             self.cc,
-            WARM_UP.0 / 1_000_000
+            WARM_UP.0 / 1_000_000,
+            self.mss.map_or(String::new(), |mss| format!("mss = {mss}\n"))
         )
     }
 

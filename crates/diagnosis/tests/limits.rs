@@ -6,11 +6,12 @@ use diagnosis::{
     Arrived, Burst, Capacity, Change, DatagramPlan, Datagrams, Kind, Limit, Losses, Mtu, Observed, Options,
     Path, RoundTrips, TcpPlan, TcpResult, rank, repeat,
 };
-use probe::AvailableBandwidthResult;
+use probe::{AvailableBandwidthResult, Interval, Validity};
 use proptest::prelude::*;
 use schema::{Cause, FlowSample, FlowSummary, Limited};
 use tune::{HostFacts, Reading, SysctlValue};
 use units::{BitRate, Time};
+use verdict::StartOfFlow;
 
 const RTT: Time = Time::from_millis(20);
 /// 100 Mb/s at MTU 1500, as TCP's payload.
@@ -77,6 +78,8 @@ fn seen(got_bps: f64, cause: Cause) -> Observed {
         parallel: None,
         change: None,
         marked_segs: 0,
+        start: Default::default(),
+        variation: None,
         queued: None,
         behind_others: None,
         sender_busy: Some(0.1),
@@ -386,4 +389,68 @@ proptest! {
             prop_assert!(limits.windows(2).all(|pair| pair[0].allows_bps <= pair[1].allows_bps));
         }
     }
+}
+
+#[test]
+fn clamped_segments_are_named_where_they_cost_much() {
+    let clamped = |got: f64, cause, mss: u64| {
+        let one = seen(got, cause);
+        let flow = FlowSummary { mss_bytes: Some(mss), ..one.flow.clone().unwrap() };
+        Observed { flow: Some(flow), ..one }
+    };
+    let find = |seen: &Observed| {
+        let ranking = rank(seen);
+        let limit = ranking.limits.iter().find(|limit| limit.kind == Kind::SmallMss).cloned();
+        (ranking.healthy, limit)
+    };
+    // Headers take 7 % more: the path is full nevertheless.
+    let (healthy, limit) = find(&clamped(86e6, Cause::PathRate, 524));
+    assert!(healthy && !limit.unwrap().measured);
+    // 88 of 154 bytes are payload.
+    let (healthy, limit) = find(&clamped(55e6, Cause::PathRate, 88));
+    assert!(!healthy && limit.unwrap().measured);
+    let lossy = Observed {
+        losses: outstanding(30_000.0),
+        datagrams: Datagrams { sent: 8000, lost: 40 },
+        ..clamped(8e6, Cause::Loss, 524)
+    };
+    assert!(find(&lossy).1.unwrap().measured, "Mathis' law is proportional to the segment size");
+    assert_eq!(find(&clamped(94e6, Cause::PathRate, 1428)).1, None);
+    let black_hole =
+        Observed { mtu: Mtu { device: 9000, passes: Some(1500) }, ..clamped(9e6, Cause::Loss, 524) };
+    assert_eq!(find(&black_hole).1, None, "the kernel's search for the MTU makes them smaller");
+}
+
+#[test]
+fn a_cached_threshold_explains_a_slow_start() {
+    let start = StartOfFlow { initial_window_segs: Some(10), ssthresh_segs: Some(12) };
+    let limit = first(&Observed { start, ..seen(8e6, Cause::SlowStart) });
+    assert_eq!((limit.kind, limit.host.as_deref()), (Kind::CachedSsthresh, Some("h1")));
+    assert_eq!(first(&seen(8e6, Cause::SlowStart)).kind, Kind::SlowStart);
+}
+
+/// Bursts overflow a short queue, so that a probe finds hardly any available bandwidth, though nobody else uses the path.
+#[test]
+fn an_unconfirmed_probe_is_refuted_by_datagrams_that_all_arrive() {
+    let unconfirmed = |lost| Observed {
+        available: Some(AvailableBandwidthResult {
+            available_bps: Some(Interval { low: 0.0, value: 6e6, high: 12e6 }),
+            packet_bytes: 1500,
+            validity: Validity { valid: false, reasons: vec!["queues overflow".into()] },
+            varies_bps: None,
+            fleets: 13,
+            capacity: None,
+        }),
+        capacity: Some(Capacity { queue: Some(Time::from_millis(1)), ..capacity(CAPACITY) }),
+        losses: Some(Losses {
+            episodes: 50,
+            outstanding_bytes: 30_000.0,
+            rtt_us: Some(20_500.0),
+            longest_rtt_us: Some(20_800.0),
+        }),
+        datagrams: Datagrams { sent: 4000, lost },
+        ..seen(8e6, Cause::Loss)
+    };
+    assert_eq!(rank(&unconfirmed(0)).limits[0].kind, Kind::ShortQueue);
+    assert!(!unconfirmed(0).is_shared() && unconfirmed(30).is_shared());
 }

@@ -64,8 +64,9 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
         .map(|flow| {
             let (from, to) = (flow.from.ip().to_string(), flow.to.ip().to_string());
             let name = flow.name.clone();
-            let context = FlowContext { name, from, to, unknown_path: true, ..FlowContext::default() };
+            let mut context = FlowContext { name, from, to, unknown_path: true, ..FlowContext::default() };
             if is_at_sender(flow, &seen.rows) {
+                context.device.dropped_segs = flow.lost_before_capture_segs;
                 verdict::decide(&mut seen.rows, &[], &context);
             }
             let times = FlowTimes {

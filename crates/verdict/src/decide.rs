@@ -76,6 +76,8 @@ const BEHIND_BYTES: f64 = 262_144.0;
 /// A reduction explains what follows for this many round trips. On common paths a window that grows by one
 /// segment a round trip has recovered by then; later another cause limits the flow.
 const MAX_ROUND_TRIPS_AFTER_REDUCTION: i64 = 200;
+/// Data outstanding has recovered, and grows no further, at this ratio to that before a reduction.
+const RECOVERED: std::ops::RangeInclusive<f64> = 0.97..=1.1;
 /// The sender's own device is the cause of losses where its drops are at least this share of the
 /// retransmissions. The share is low because a dropped super-packet counts as one drop and holds many
 /// segments.
@@ -148,6 +150,9 @@ struct Reductions {
     latest: Option<Cause>,
     /// The time of the latest reduction.
     latest_us: i64,
+    /// Maximum data outstanding before the latest reduction, and since two round trips after it, segments.
+    outstanding_before: i64,
+    outstanding_since: i64,
 }
 
 impl Reductions {
@@ -166,16 +171,25 @@ impl Reductions {
         {
             self.latest = Some(Cause::LocalQueue);
         }
+        let settled_us = self.latest_us + 2 * row.srtt_us.unwrap_or(0);
         if retransmitted > self.retransmitted || marked > self.marked || self.latest != before {
-            self.latest_us = row.time_us;
+            if row.time_us >= settled_us {
+                self.outstanding_before = self.outstanding_since;
+            }
+            (self.latest_us, self.outstanding_since) = (row.time_us, 0);
+        } else if row.time_us >= settled_us {
+            self.outstanding_since = self.outstanding_since.max(row.unacked_segs.unwrap_or(0));
         }
         (self.retransmitted, self.marked) = (retransmitted, marked);
     }
 
-    /// The cause that reduced the window within [`MAX_ROUND_TRIPS_AFTER_REDUCTION`] before a sample.
+    /// The cause that reduced the window within [`MAX_ROUND_TRIPS_AFTER_REDUCTION`] before a sample, unless as much data is outstanding
+    /// again as before, and not more: something else limits it.
     fn recent(&self, row: &FlowSample) -> Option<Cause> {
         let round_trips = (row.time_us - self.latest_us) / row.srtt_us.unwrap_or(1).max(1);
-        self.latest.filter(|_| round_trips <= MAX_ROUND_TRIPS_AFTER_REDUCTION)
+        let again = self.outstanding_since as f64 / self.outstanding_before.max(1) as f64;
+        let is_recovered = self.outstanding_before > 0 && RECOVERED.contains(&again);
+        self.latest.filter(|_| round_trips <= MAX_ROUND_TRIPS_AFTER_REDUCTION && !is_recovered)
     }
 }
 
@@ -286,9 +300,15 @@ fn judge(
         });
     }
     let limit_of_burst = history.limit_of_burst(row);
-    let part = if limit_of_burst.is_some() { STANDING_QUEUE_PART_OF_BURSTS } else { STANDING_QUEUE_PART };
+    // A capture shows no send buffer, whose bursts queue behind themselves.
+    let may_be_burst = limit_of_burst.is_some() || cwnd.is_none();
+    let part = if may_be_burst { STANDING_QUEUE_PART_OF_BURSTS } else { STANDING_QUEUE_PART };
     if is_full || (context.unknown_path && has_standing_queue(row, part)) {
         return Some(Judgement::Limit(Cause::PathRate));
+    }
+    // A full path, or a burst of a send buffer that the capture does not show.
+    if cwnd.is_none() && has_standing_queue(row, STANDING_QUEUE_PART) {
+        return None;
     }
     let is_reduced = row.ca_state.is_some_and(|state| state == CWR || LOSS_STATES.contains(&state));
     // A capture has no congestion window: it was certainly full only shortly after a reduction.

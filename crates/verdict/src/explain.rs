@@ -6,7 +6,7 @@ mod own_device;
 use schema::{Cause, Fix, FixCommand, FlowSample, FlowSummary};
 use units::{BitRate, Bytes, Time, three_digits};
 
-use crate::{Buffer, FlowContext, Generator, HostLoad, summarize::mean};
+use crate::{Buffer, FlowContext, Generator, HostLoad, StartOfFlow, summarize::mean};
 
 /// What relieves a bus, which each byte crosses once.
 const FASTER_BUS: &str = "a faster bus: a card in a wider or faster slot";
@@ -17,6 +17,19 @@ const LESS_WORK: &str = "end other programs on the busier host; fewer packets fo
 const FEWER_LOSSES: &str = "if a queue on the path overflows, lengthen it or pace the flow; if none does, find the link that loses \
                             packets (cable, optics, radio, duplex mismatch); bbr slows down less for each loss; longfat diagnose \
                             tells random loss from a short queue";
+/// What removes a slow-start threshold that no loss has set.
+const NO_CACHED_SSTHRESH: &str = "an earlier connection's threshold was cached, or a route sets it: on the sending host `ip tcp_metrics flush` and \
+                                  sysctl -w net.ipv4.tcp_no_ssthresh_metrics_save=1; remove ssthresh from `ip route`";
+/// The initial window of Linux since 2.6.39 (RFC 6928), segments.
+const USUAL_INITIAL_WINDOW_SEGS: i64 = 10;
+/// What ends the waiting of small writes.
+const WITHOUT_NAGLE: &str = "set TCP_NODELAY in the sending program, or write whole messages at once";
+/// Minimum number of segments from which their mean size is meaningful.
+const MIN_SMALL_SEGMENTS: f64 = 20.0;
+/// Maximum mean payload of small segments, as a share of the MSS.
+const MAX_SMALL_SEGMENT: f64 = 0.5;
+/// Maximum mean number of segments in flight where each waits for the one before.
+const MAX_WAITING_SEGMENTS: f64 = 1.5;
 /// What lowers the cost of a byte.
 const FEWER_PACKETS: &str = "larger frames (mtu), super-packets (tso, gro) or moderated interrupts \
                              (rx_delay, tx_delay): fewer packets and interrupts for the same bytes";
@@ -26,7 +39,12 @@ const BLOATED_RTT_EXCESS_US: f64 = 20_000.0;
 
 /// Fills in `evidence`, `remedy` and `fixes` of a summary whose figures and verdict are known. `rows` are the samples
 /// that the verdict is based on.
-pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut FlowSummary) {
+pub(crate) fn explain(
+    rows: &[&FlowSample],
+    start: &StartOfFlow,
+    context: &FlowContext,
+    summary: &mut FlowSummary,
+) {
     let Some(cause) = summary.verdict else { return };
     let share = summary
         .limited_steady
@@ -40,8 +58,8 @@ pub(crate) fn explain(rows: &[&FlowSample], context: &FlowContext, summary: &mut
         Cause::Loss => loss(&facts, summary),
         Cause::EcnMarks => ecn_marks(&facts, rows),
         Cause::LocalQueue => own_device::local_queue(&facts, rows, context, summary),
-        Cause::SlowStart => slow_start(&facts, summary),
-        Cause::Application => application(&facts, context),
+        Cause::SlowStart => slow_start(&facts, start, summary),
+        Cause::Application => application(&facts, rows, context),
         Cause::Pacing => pacing(&facts, context),
         Cause::HostCpu => host_cpu(&facts, rows, context),
     };
@@ -246,17 +264,29 @@ fn loss(facts: &Facts, summary: &FlowSummary) -> Explanation {
     Explanation { evidence, remedy: Some(FEWER_LOSSES.into()), ..Explanation::default() }
 }
 
-fn slow_start(facts: &Facts, summary: &FlowSummary) -> Explanation {
+fn slow_start(facts: &Facts, start: &StartOfFlow, summary: &FlowSummary) -> Explanation {
     let mut evidence =
         vec![format!("{} the congestion window was full and still growing, without any loss", facts.share)];
     if summary.steady_from_s.is_none() {
         evidence.push("the flow ended before its throughput became steady".into());
     }
+    if let Some(window) = start.initial_window_segs.filter(|window| *window < USUAL_INITIAL_WINDOW_SEGS) {
+        evidence.push(format!(
+            "the connection began with a window of {window} segments instead of {USUAL_INITIAL_WINDOW_SEGS} (ip route's initcwnd)"
+        ));
+    }
+    if let Some(threshold) = start.ssthresh_segs {
+        evidence.push(format!(
+            "the slow-start threshold was {threshold} segments from the beginning: above it the window grows by about one segment a round \
+             trip"
+        ));
+        return Explanation { evidence, remedy: Some(NO_CACHED_SSTHRESH.into()), ..Explanation::default() };
+    }
     let remedy = "measure for longer, or transfer more data per connection: slow start doubles the rate in each round trip";
     Explanation { evidence, remedy: Some(remedy.into()), ..Explanation::default() }
 }
 
-fn application(facts: &Facts, context: &FlowContext) -> Explanation {
+fn application(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Explanation {
     let is_reader = facts.unread.0 >= facts.window.0 / 2 && facts.unread.0 > 0;
     let generator = context.generator.as_ref();
     if let Some((evidence, remedy)) =
@@ -275,7 +305,30 @@ fn application(facts: &Facts, context: &FlowContext) -> Explanation {
             facts.share, context.from
         )
     };
-    Explanation { evidence: vec![evidence], ..Explanation::default() }
+    let small_writes = small_writes(rows).filter(|_| !is_reader);
+    let remedy = small_writes.is_some().then(|| WITHOUT_NAGLE.to_owned());
+    Explanation {
+        evidence: [vec![evidence], small_writes.into_iter().collect()].concat(),
+        remedy,
+        ..Explanation::default()
+    }
+}
+
+/// The signs of small writes that wait for each other's ACK: Nagle's algorithm (RFC 896) allows one small segment in flight.
+fn small_writes(rows: &[&FlowSample]) -> Option<String> {
+    let (first, last) = (rows.first()?, rows.last()?);
+    let grown = |value: fn(&FlowSample) -> Option<i64>| Some((value(last)? - value(first)?) as f64);
+    let segments = grown(|row| row.data_segs_out_segs).filter(|segments| *segments >= MIN_SMALL_SEGMENTS)?;
+    let payload = grown(|row| row.bytes_acked)? / segments;
+    let mss = last.snd_mss_bytes? as f64;
+    let in_flight = mean(rows.iter().filter_map(|row| row.unacked_segs).map(|segments| segments as f64))?;
+    let is_small = payload < MAX_SMALL_SEGMENT * mss && in_flight <= MAX_WAITING_SEGMENTS;
+    is_small.then(|| {
+        format!(
+            "segments carried {payload:.0} of {mss:.0} bytes, and {in_flight:.1} were in flight: small writes, each of which may wait for the \
+             ACK of the one before (Nagle's algorithm and delayed ACKs)"
+        )
+    })
 }
 
 /// Our own generator is limited only by request: names the request and how to remove it.
@@ -478,7 +531,7 @@ mod tests {
             snd_wnd_bytes: Some(13_297_152),
             ..FlowSample::default()
         };
-        explain(&[&row], &context, &mut summary);
+        explain(&[&row], &StartOfFlow::default(), &context, &mut summary);
         assert_eq!(
             summary.evidence[0],
             "in 97 % of the samples after 0.4 s the data in flight (13.3 MB) filled the window that h2 advertises (13.3 MB)"
@@ -498,7 +551,7 @@ mod tests {
         let (mut context, mut summary) = lab8(Buffer::Tuned([10_240, 87_380, 16_777_216]));
         context.send_buffer = Buffer::Tuned([10_240, 87_380, 16_777_216]);
         summary.limited_steady = Limited { receive_window: 0.6, send_buffer: 0.4, ..Limited::default() };
-        explain(&[], &context, &mut summary);
+        explain(&[], &StartOfFlow::default(), &context, &mut summary);
         let remedy = summary.remedy.unwrap();
         let command =
             "sysctl -w net.ipv4.tcp_rmem=\"10240 87380 50331648\" net.ipv4.tcp_wmem=\"10240 87380 50331648\"";
@@ -520,7 +573,7 @@ mod tests {
                 median_rtt_us: Some(median),
                 ..summary.clone()
             };
-            explain(&[], &context, &mut summary);
+            explain(&[], &StartOfFlow::default(), &context, &mut summary);
             (summary.evidence.join("; "), summary.remedy)
         };
         let (evidence, remedy) = explained(310_000.0);
@@ -534,7 +587,7 @@ mod tests {
     #[test]
     fn only_the_application_can_change_a_fixed_buffer() {
         let (context, mut summary) = lab8(Buffer::Fixed(1_000_000));
-        explain(&[], &context, &mut summary);
+        explain(&[], &StartOfFlow::default(), &context, &mut summary);
         let remedy = summary.remedy.unwrap();
         assert!(remedy.contains("receive_buffer") && remedy.contains("25,165,824 bytes"), "{remedy}");
     }

@@ -50,6 +50,7 @@ mod decide;
 mod explain;
 mod receiver;
 mod series;
+mod start_of_flow;
 mod steady;
 mod summarize;
 
@@ -57,4 +58,5 @@ pub use bottleneck::bottleneck_moves;
 pub use context::{Buffer, FlowContext, Generator, HostLoad, PathLink, SendingDevice};
 pub use decide::{decide, retransmitted_segs};
 pub use receiver::judge_receiver;
+pub use start_of_flow::StartOfFlow;
 pub use summarize::{FlowTimes, part_goodput, summarize};

@@ -3,7 +3,8 @@
 use schema::{Cause, Event, EventKind, FlowKind, FlowSample, FlowSummary, Limited};
 
 use crate::{
-    FlowContext, explain::explain, receiver::judge_receiver, series::Cumulative, steady::steady_from,
+    FlowContext, StartOfFlow, explain::explain, receiver::judge_receiver, series::Cumulative,
+    steady::steady_from,
 };
 
 /// Limits that can apply for as long as a flow runs.
@@ -96,7 +97,7 @@ pub fn summarize(
         own.iter().copied().filter(|r| steady_from.is_some_and(|at| r.time_us >= at)).collect();
     if let (Some(at), Some((_, end))) = (steady_from, received.span_us()) {
         summary.steady_from_s = Some(at as f64 * 1e-6);
-        summary.steady_goodput_bps = received.rate(at, end);
+        summary.steady_goodput_bps = rate_of_arrivals(&own, &received, at, end);
         summary.binding_window_bytes = mean(steady.iter().filter_map(|r| {
             let outstanding = r.unacked_segs? * r.snd_mss_bytes?;
             Some(r.snd_wnd_bytes.map_or(outstanding, |w| outstanding.min(w)) as f64)
@@ -111,7 +112,7 @@ pub fn summarize(
         if summary.limited_steady.largest().is_some() { summary.limited_steady } else { summary.limited };
     summary.verdict_also =
         summary.verdict.and_then(|verdict| second_limit(verdict, &judged, sample, context));
-    explain(sample, context, &mut summary);
+    explain(sample, &StartOfFlow::of(&own), context, &mut summary);
     let is_received = own.iter().any(|row| row.rcv_rtt_us.is_some());
     if summary.verdict.is_none() && is_received {
         summary.receiver_verdict = judge_receiver(rows, &context.name);
@@ -222,6 +223,18 @@ fn received_bits(rows: &[&FlowSample]) -> Cumulative {
         last = Some(row.time_us);
     }
     received
+}
+
+/// The rate of data in order between two instants, bit/s, but at most the rate at which data arrived: a repaired hole makes all at once
+/// countable that had arrived behind it, also before the first instant.
+fn rate_of_arrivals(rows: &[&FlowSample], received: &Cumulative, from_us: i64, to_us: i64) -> Option<f64> {
+    let in_order = received.rate(from_us, to_us)?;
+    let behind_holes = |at_us: i64| {
+        let row = rows.iter().rev().find(|row| row.time_us <= at_us && row.sacked_segs.is_some());
+        row.and_then(|row| Some((row.sacked_segs? * row.snd_mss_bytes?) as f64 * 8.0)).unwrap_or(0.0)
+    };
+    let earlier = behind_holes(from_us) - behind_holes(to_us);
+    Some(in_order - earlier.max(0.0) / ((to_us - from_us) as f64 * 1e-6)).map(|rate| rate.max(0.0))
 }
 
 fn round_trips(rows: &[&FlowSample], summary: &mut FlowSummary) {
@@ -360,6 +373,33 @@ mod tests {
         assert!(!summary.evidence.is_empty());
     }
 
+    /// A hole from slow start is repaired when throughput is steady: what had arrived behind it counts then, but not as part of the rate.
+    #[test]
+    fn data_that_waited_behind_a_hole_is_no_faster_path() {
+        let rows: Vec<FlowSample> = (0..400)
+            .map(|i| {
+                // 100 Mb/s arrive: 125 kB in 10 ms. Of the second second's data 2 MB are countable only from 2 s on.
+                let arrived = i * 125_000;
+                let hidden = if (100..200).contains(&i) { (i - 100) * 20_000 } else { 0 };
+                FlowSample {
+                    bytes_received: Some(arrived - hidden),
+                    sacked_segs: Some(hidden / 1000),
+                    ..row(i, Cause::PathRate)
+                }
+            })
+            .collect();
+        let own: Vec<&FlowSample> = rows.iter().collect();
+        let received = received_bits(&own);
+        let end = rows[399].time_us;
+        let in_order = received.rate(1_900_000, end).unwrap();
+        assert!(in_order > 106e6, "{in_order}");
+        let rate = rate_of_arrivals(&own, &received, 1_900_000, end).unwrap();
+        assert!((rate / 100e6 - 1.0).abs() < 1e-6, "{rate}");
+        // Data that waits at the end is not counted.
+        let rate = rate_of_arrivals(&own, &received, 0, 1_500_000).unwrap();
+        assert_eq!(Some(rate), received.rate(0, 1_500_000));
+    }
+
     proptest! {
         /// However unevenly bytes arrive and samples are taken, no rate exceeds the bytes received over the
         /// elapsed time.
@@ -384,6 +424,48 @@ mod tests {
                 prop_assert!(bits <= (last.1 - known[0].1) as f64 * 8.0 * (1.0 + 1e-9) + 1.0, "{bits} {known:?}");
             }
         }
+    }
+
+    #[test]
+    fn slow_start_names_a_cached_threshold_and_a_small_initial_window() {
+        let rows: Vec<FlowSample> = (0..400)
+            .map(|i| FlowSample {
+                delivered_segs: Some(i * 100),
+                snd_cwnd_segs: Some(2 + i),
+                snd_ssthresh_segs: Some(5),
+                ..row(i, Cause::SlowStart)
+            })
+            .collect();
+        let summary = judged(&rows, FlowContext::default());
+        let evidence = summary.evidence.join("\n");
+        assert!(
+            evidence.contains("the slow-start threshold was 5 segments from the beginning"),
+            "{evidence}"
+        );
+        assert!(evidence.contains("began with a window of 2 segments instead of 10"), "{evidence}");
+        assert!(summary.remedy.unwrap().contains("ip tcp_metrics flush"));
+        let infinite: Vec<FlowSample> =
+            rows.into_iter().map(|row| FlowSample { snd_ssthresh_segs: None, ..row }).collect();
+        let summary = judged(&infinite, FlowContext::default());
+        assert!(!summary.evidence.join("\n").contains("threshold"), "{summary:?}");
+    }
+
+    #[test]
+    fn small_writes_that_wait_are_named() {
+        let rows = |payload: i64| -> Vec<FlowSample> {
+            (0..400)
+                .map(|i| FlowSample {
+                    unacked_segs: Some(1),
+                    data_segs_out_segs: Some(i),
+                    bytes_acked: Some(i * payload),
+                    ..row(i, Cause::Application)
+                })
+                .collect()
+        };
+        let summary = judged(&rows(100), FlowContext::default());
+        assert!(summary.evidence.join("\n").contains("segments carried 100 of 1000 bytes"), "{summary:?}");
+        assert!(summary.remedy.unwrap().contains("TCP_NODELAY"));
+        assert_eq!(judged(&rows(1000), FlowContext::default()).remedy, None);
     }
 
     fn judged(rows: &[FlowSample], context: FlowContext) -> FlowSummary {

@@ -295,13 +295,38 @@ fn a_host_that_is_busy_all_the_time_is_the_limit() {
 
 #[test]
 fn in_a_capture_a_loss_explains_what_follows_soon_after() {
-    let captured = |row: &mut FlowSample| {
-        row.snd_cwnd_segs = None;
-        row.total_retrans_segs = Some(i64::from(row.time_us >= 500_000));
+    let captured = |after: i64| {
+        let captured = move |row: &mut FlowSample| {
+            row.snd_cwnd_segs = None;
+            let is_after = row.time_us >= 500_000;
+            row.total_retrans_segs = Some(i64::from(is_after));
+            row.unacked_segs = Some(if is_after { after } else { 1000 });
+        };
+        in_context(captured, FlowContext { unknown_path: true, ..FlowContext::default() })
     };
-    let causes = in_context(captured, FlowContext { unknown_path: true, ..FlowContext::default() });
+    let causes = captured(500);
     assert_eq!((causes[10], causes[60]), (None, Some(Cause::Loss)), "unknown before the loss");
     assert_eq!(causes.last(), Some(&None), "and 250 round trips later");
+    let recovered = captured(1000);
+    assert_eq!((recovered[50], recovered[60]), (Some(Cause::Loss), None), "as much is outstanding as before");
+}
+
+/// A burst of a send buffer waits behind itself, which a capture does not show; a longer queue is the path's.
+#[test]
+fn in_a_capture_a_short_queue_explains_nothing() {
+    let behind = |queue_us: i64| {
+        let captured = move |row: &mut FlowSample| {
+            (row.snd_cwnd_segs, row.min_rtt_us) = (None, Some(20_000));
+            (row.srtt_us, row.rttvar_us) = (Some(20_000 + queue_us), Some(0));
+            row.total_retrans_segs = Some(i64::from(row.time_us >= 20_000));
+            row.unacked_segs = Some(if row.time_us >= 20_000 { 500 } else { 1000 });
+        };
+        in_context(captured, FlowContext { unknown_path: true, ..FlowContext::default() })[20]
+    };
+    assert_eq!(
+        (behind(500), behind(5_000), behind(15_000)),
+        (Some(Cause::Loss), None, Some(Cause::PathRate))
+    );
 }
 
 #[test]

@@ -161,6 +161,7 @@ mod tests {
     use schema::{Cause, FlowSample};
 
     use super::*;
+    use crate::StartOfFlow;
     use crate::explain::explain;
 
     fn remedy(device: SendingDevice, virtual_time: bool) -> (String, Vec<Fix>, String) {
@@ -186,7 +187,7 @@ mod tests {
             FlowSample { time_us: i * 10_000, bytes_acked: Some(acked), ..FlowSample::default() }
         };
         let rows: Vec<FlowSample> = (0..200).map(row).collect();
-        explain(&rows.iter().collect::<Vec<_>>(), &context, &mut summary);
+        explain(&rows.iter().collect::<Vec<_>>(), &StartOfFlow::default(), &context, &mut summary);
         (summary.remedy.unwrap(), summary.fixes, summary.evidence.join("\n"))
     }
 

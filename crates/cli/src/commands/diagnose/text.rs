@@ -202,6 +202,8 @@ fn kind_words(kind: Kind, host: &str) -> String {
         Kind::ShortQueue => "a queue on the path that is too short".into(),
         Kind::Policer => "a policer, which drops packets above its rate".into(),
         Kind::SackOff => format!("selective acknowledgement (SACK), which is disabled on {host}"),
+        Kind::SmallMss => "small segments: the MSS is clamped".into(),
+        Kind::CachedSsthresh => format!("the slow-start threshold that {host} begins with"),
         Kind::EcnMarks => "congestion marks (ECN) on a path that is not full".into(),
         Kind::LocalQueue => format!("the transmit queue of {host}"),
         Kind::SlowHop => "a hop that is slower than expected".into(),

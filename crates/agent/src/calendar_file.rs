@@ -1,7 +1,7 @@
 //! The calendar of a point in an SQLite file: the events of [`reservation::Point`], in their order.
 //!
 //! A transaction is on the disk when [`CalendarFile::write`] returns (write-ahead log, `synchronous = FULL`). Only then may the messages
-//! of the same step be sent: a kill at any moment leaves a file whose events no other point knows more than.
+//! of the same step be sent: a process that is killed at any moment has announced no event that its file lacks.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub enum Error {
     /// An operation of SQLite.
     #[error("cannot {operation} the calendar {path}: {cause}")]
     Sqlite {
-        /// What failed.
+        /// The operation that failed.
         operation: &'static str,
         /// The file.
         path: PathBuf,
@@ -34,7 +34,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A file of something else, or of a newer program.
+    /// A file of another program, or of a newer version.
     #[error(
         "{path} is not a calendar of this version of longfat (application {application:#x}, version {version})"
     )]
@@ -63,7 +63,7 @@ pub enum Error {
         path: PathBuf,
         /// The event.
         number: i64,
-        /// Why.
+        /// The cause.
         cause: serde_json::Error,
     },
     /// Events that contradict each other, or bookings that overlap.
@@ -71,7 +71,7 @@ pub enum Error {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The mistake.
         cause: InconsistentEvents,
     },
 }

@@ -1,4 +1,4 @@
-//! What a measurement point does with the operating system. So far: its calendar file.
+//! The operating-system side of a measurement point: its calendar file.
 
 mod calendar_file;
 

@@ -1,4 +1,4 @@
-//! A set of packet numbers, as disjoint ranges: what is lost, and what has arrived.
+//! A set of packet numbers, as disjoint ranges: the lost packets, or the arrived ones.
 
 use std::collections::BTreeMap;
 

@@ -124,7 +124,7 @@ fn world(path: &Path, parameters: Parameters, bytes: u64, resume: u64, seed: u64
     World::new(path, sender, receiver, seed)
 }
 
-/// Sends a file; returns the goodput in bit/s, from the dialogue's begin to the last block.
+/// Sends a file; returns the goodput in bit/s, from the beginning of the dialogue to the last block.
 fn transfer(path: &Path, parameters: Parameters, bytes: u64, resume: u64, seed: u64) -> f64 {
     let mut world = world(path, parameters, bytes, resume, seed);
     let is_done = world.run(Time::from_secs(3600), |_, receiver| receiver.client.is_complete());

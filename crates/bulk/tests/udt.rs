@@ -316,7 +316,7 @@ fn an_acknowledgement_of_unsent_data_ends_the_connection() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Any datagrams: no panic, and no more bytes back than a small multiple of those that came.
+    /// Any datagrams: no panic, and no more bytes in reply than a small multiple of the received ones.
     #[test]
     fn hostile_datagrams_do_no_harm(
         datagrams in proptest::collection::vec((0u8..10, 0u32..40_000, proptest::collection::vec(any::<u8>(), 0..64)), 1..80),

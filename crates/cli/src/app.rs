@@ -17,8 +17,9 @@ use crate::{
 const ENVIRONMENT: &str = "\
 Environment:
   LONGFAT_RUNS  Directory of records, as --runs
-  LONGFAT_LOG   Diagnostic log on standard error: error, warn, info, debug or trace, for all or by
-                crate, as in lab=debug,iperf3=trace";
+  LONGFAT_LOG   Diagnostic log on standard error: error, warn, info,
+                debug or trace, for all or by crate, as in
+                lab=debug,iperf3=trace";
 
 /// The environment variable that names the directory of records.
 pub const RUNS_VARIABLE: &str = "LONGFAT_RUNS";

@@ -243,10 +243,10 @@ fn a_limit_at_the_other_host_is_named_with_its_command() {
             &[common::binary(), "diagnose", "h2", "--rate", "100mbit", "-t", "3", "--apply", "--yes"],
         );
         assert_eq!(ran.code, 0, "{ran:?}");
-        let expected = "The limit is at the other host: the receive buffer of h2. --apply changes this host only. \
-                        On h2:\n  longfat tune --rate ";
+        let expected = "The limit is at the other host: the receive buffer of h2. --apply changes this host only.\n\
+                        to fix it, on h2:\n  longfat tune --rate ";
         if ran.stdout.contains(expected) {
-            assert!(ran.stdout.contains("--apply (it sets net.ipv4.tcp_rmem"), "{ran:?}");
+            assert!(ran.stdout.contains("--apply\n(it sets net.ipv4.tcp_rmem"), "{ran:?}");
             return;
         }
         let disturbed = lab.status()["stalled_max_us"].as_f64().unwrap() >= 2000.0;

@@ -33,7 +33,7 @@ forward = { rate = "50mbit", delay = "20ms", queue = "500kB" }
 ends = ["c1", "s1"]
 "#;
 
-/// What is run there. The default variant's window carries about 20 Mb/s.
+/// The scenario that is run there. The default variant's window carries about 20 Mb/s.
 const SCENARIO: &str = r#"
 title = "Windows"
 duration = "4s"
@@ -211,7 +211,7 @@ fn settings_are_restored_when_either_end_is_killed() {
         std::thread::sleep(Duration::from_millis(100));
         controlling.try_wait().unwrap().is_some()
     });
-    assert!(ended, "the run ends when a server is gone");
+    assert!(ended, "the run ends when a server has disappeared");
     assert!(!controlling.wait().unwrap().success());
     drop(second);
     // The rows until then are kept.

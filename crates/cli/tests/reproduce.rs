@@ -266,7 +266,7 @@ fn markdown_replaces_no_file_of_another_kind_and_no_part_of_the_tables() {
     let written = std::fs::read_to_string(place.path("new.md")).unwrap();
     assert!(written.contains("| G-r1 | closed-forms g-r1-near"), "{written}");
     let ran = place.run(&["reproduce", "--engine", "model", "G-r2", "--markdown", "new.md"]);
-    assert!(ran.code == 2 && ran.stderr.contains("leave out the ids"), "{ran:?}");
+    assert!(ran.code == 2 && ran.stderr.contains("omit the ids"), "{ran:?}");
     assert_eq!(std::fs::read_to_string(place.path("new.md")).unwrap(), written);
 }
 

@@ -70,7 +70,7 @@ fn options_of_pictures_and_reports_are_checked_before_any_work() {
 fn set_and_over_name_the_whole_path_of_a_key() {
     let place = TestDir::new(SMALL);
     for (option, expected) in [
-        ("--over=rtt=10ms,20ms", "sum of the links' delays: write links.h1-s1.forward.delay"),
+        ("--over=rtt=10ms,20ms", "sum of the delays of both directions: write links.h1-s1.both.delay"),
         ("--set=bandwidth=1gbit", "write links.h1-s1.forward.rate"),
         ("--set=cc=reno", "write flows.bulk.cc"),
         ("--set=mtu=9000", "write hosts.*.mtu"),
@@ -224,7 +224,9 @@ fn a_plot_has_the_requested_size_font_and_style() {
     assert!(plot(&[]).stdout.contains("limited by"));
     let small = plot(&["--size", "700x100"]);
     assert!(small.code == 2 && small.stderr.contains("too low for 3 panels"), "{small:?}");
-    assert_eq!(plot(&["--size", "700"]).code, 2);
+    // A width alone: the picture is as high as needed.
+    assert_eq!(plot(&["--size", "700"]).code, 0);
+    assert_eq!(plot(&["--size", "700x"]).code, 2);
 }
 
 #[test]

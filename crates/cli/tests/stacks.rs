@@ -1,4 +1,4 @@
-//! Whose stack a simulated host has: its sysctls, its device queue, and what both cost.
+//! The network stack of a simulated host: its sysctls, its device queue, and what both cost.
 
 use serde_json::Value;
 

@@ -120,7 +120,7 @@ fn bursts_fragments_and_sizes_match_the_simulator() {
         let (_, flows, left_out) = both(r#"delay = "5ms""#, flow);
         for name in ["bytes", "datagrams_sent"] {
             let near = (ratio(&flows, name) - 1.0).abs() <= tolerance + left_out;
-            assert!(near, "{flow}, {left_out} left out: {name} of {flows:?}");
+            assert!(near, "{flow}, {left_out} excluded: {name} of {flows:?}");
         }
         (flows, left_out)
     };
@@ -157,6 +157,6 @@ fn gigabit_ethernet_carries_957_and_941_megabits() {
     for figures in published {
         let of = |engine| figure(figures, engine) / figure(figures, "published");
         assert!((of("sim") - 1.0).abs() < 0.003, "{figures}");
-        assert!((1.0 - 0.003 - left_out..1.003).contains(&of("lab")), "{left_out} left out: {figures} {lab}");
+        assert!((1.0 - 0.003 - left_out..1.003).contains(&of("lab")), "{left_out} excluded: {figures} {lab}");
     }
 }

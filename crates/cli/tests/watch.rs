@@ -236,7 +236,7 @@ fn web100_has_a_line_for_each_instrument() {
     assert_eq!(text.lines().filter(|line| line.starts_with("  ")).count(), watch::web100::INSTRUMENTS.len());
     let json = place.run(&["watch", "--once", "--web100", "--json", "local", "port", &port]).json();
     let web100 = &json["connections"][0]["web100"];
-    // On a busy machine some are sent again.
+    // On a busy machine some are retransmitted.
     let sent = web100["HCDataOctetsOut"]["value"].as_u64().unwrap();
     assert!((300_000..600_000).contains(&sent), "{sent}");
     assert_eq!(

@@ -126,7 +126,7 @@ pub fn diagnose<P: Path>(
     }
     seen.behind_others = behind_others(&seen, &rows);
     if let Some((free, share)) = seen.safe_bps().zip(seen.loss_rate_to_find()).filter(|_| options.datagrams) {
-        path.report_step("measuring random loss at half of the safe rate");
+        path.report_step("measuring random loss by datagrams, at a rate that overflows no queue");
         let max_time = if seen.losses.is_some() { MAX_LOSS_TIME } else { MAX_NO_LOSS_TIME };
         seen.datagrams = capacity::measure_loss(path, free, payload, share, max_time)?;
     }

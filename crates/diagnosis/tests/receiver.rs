@@ -96,7 +96,7 @@ fn measured(case: &Case, request: Option<Request>) -> (Vec<FlowSample>, Option<C
     (seen.rows, verdict)
 }
 
-/// What a receiver's own socket shows.
+/// The samples of a receiver's own socket.
 fn receiver_only(row: &FlowSample) -> FlowSample {
     FlowSample {
         time_us: row.time_us,

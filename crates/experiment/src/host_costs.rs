@@ -1,4 +1,4 @@
-//! What the packets of a flow cost its hosts: input of the closed form.
+//! The processing costs of a flow's packets at its hosts: input of the closed form.
 
 use model::{BusyHost, HostRole, InterruptModeration, PacketStream, Transport};
 use scenario::{FlowKind, FlowSpec, Host, HostCost, Moderation, Scenario, TcpSpec};

@@ -61,7 +61,7 @@ pub(crate) struct Measurement {
     pub link_totals: Vec<LinkTotals>,
     /// The work of simulated hosts whose packets cost time.
     pub hosts: Vec<HostLoad>,
-    /// What the devices of each host sent and dropped, by the host's name, where the kernel counts it.
+    /// The transmit counters of each host's devices, by the host's name, where the kernel counts it.
     pub transmitted: BTreeMap<String, TxCounters>,
     pub quality: Quality,
     /// Real time of the run.

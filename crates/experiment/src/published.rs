@@ -16,7 +16,7 @@ use crate::{
 /// Why the model has no figure if no other reason is known.
 const NO_CLOSED_FORM: &str = "the model has no closed form for it";
 
-/// What a comparison needs besides runs.
+/// The input of a comparison besides runs.
 pub trait Predictions {
     /// The model's figure without a run: a closed form, or the prediction for a kernel for which the published figure holds.
     fn model(&self, published: &Published) -> Option<f64>;

@@ -7,7 +7,7 @@ use crate::flow_context::machine_setting;
 pub struct SheetDefaults {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Whose settings these are.
+    /// The owner of these settings.
     pub about: &'static str,
     /// The sysctls, by name.
     pub sysctls: &'static [(&'static str, &'static str)],
@@ -60,7 +60,7 @@ impl SheetDefaults {
         self.sysctls.iter().copied().filter(|(name, value)| is_restricted(name, value)).collect()
     }
 
-    /// The settings in which this machine differs. A setting that it does not have is left out.
+    /// The settings in which this machine differs. Settings that it does not have are skipped.
     pub fn differences(&self) -> Vec<Difference> {
         self.differences_from(machine_setting)
     }

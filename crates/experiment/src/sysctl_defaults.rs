@@ -1,4 +1,4 @@
-//! Whose sysctls the hosts of a run have where the scenario states none.
+//! The sysctls of a run's hosts that the scenario does not state.
 //!
 //! The scenario's key `sysctl` decides. Without it a simulated host has the defaults of the kernel that the
 //! scenario or `--kernel` names for it; a host of this machine's kernel has this machine's values, as in
@@ -100,7 +100,7 @@ pub(crate) fn state(
     scenario
 }
 
-/// Whose sysctls the hosts have: `Linux 6.1's defaults`, or several, separated by commas.
+/// The origin of the hosts' sysctls: `Linux 6.1's defaults`, or several, separated by commas.
 pub(crate) fn describe(scenario: &Scenario, engine: &EngineChoice, kernel: Option<KernelVersion>) -> String {
     let origins: BTreeSet<Origin> =
         scenario.hosts.iter().map(|host| Origin::of(scenario, host, engine, kernel)).collect();

@@ -328,7 +328,7 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(5);
         for process in processes {
             let status = || fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-            // A zombie has ended, although nobody has reaped it yet.
+            // A zombie has ended, although it is not reaped yet.
             while !status().is_empty() && !status().contains(") Z ") {
                 assert!(Instant::now() < deadline, "process {process} still runs");
                 thread::sleep(POLL_INTERVAL);

@@ -4,7 +4,7 @@
 //! 2. Reading the clock takes 256 ns of virtual time in User-Mode Linux, and its resolution is 256 ns. With the patch it takes
 //!    none, except in an endless loop, and the resolution is 1 ns: programs act at the instant at which their timers expire.
 //! 3. Before 6.13 User-Mode Linux has a buffer of 2,696 bytes for a program's vector registers, which is too small for processors
-//!    with AMX: the machine's kernel takes them back only as a whole, so the guest would panic before its first program. With the
+//!    with AMX: the machine's kernel restores them only completely, so the guest would panic before its first program. With the
 //!    patch the buffer is larger.
 
 use std::{
@@ -23,7 +23,7 @@ const REPOSITORY: &str = ".git";
 const KCONFIG: &str = "arch/um/Kconfig";
 const CLOCK: &str = "arch/um/kernel/time.c";
 const CLOCK_UNIT: &str = "arch/um/include/linux/time-internal.h";
-/// The file with the size of the buffer for vector registers, its line before 6.13, and what replaces it. AMX needs 11,008 bytes.
+/// The file with the size of the buffer for vector registers, its line before 6.13, and its replacement. AMX needs 11,008 bytes.
 /// The buffer is on kernel stacks, which are therefore larger than by default (KERNEL_STACK_ORDER in kernel.config).
 const REGISTERS: &str = "arch/x86/um/user-offsets.c";
 const REGISTERS_BYTES: &str = "DEFINE_LONGS(HOST_FP_SIZE, 2696);";

@@ -168,7 +168,7 @@ impl<'a> Agent<'a> {
                 | Reply::Done { .. }) => {
                     self.inbox.push_back(reply);
                 }
-                // The answer to an earlier keepalive.
+                // The reply to an earlier keepalive.
                 Reply::Clock { .. } if *request != Request::Clock => {}
                 reply => return Ok(reply),
             }

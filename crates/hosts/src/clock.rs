@@ -10,7 +10,7 @@ pub(crate) struct ClockOffset {
     pub error_ns: i64,
 }
 
-/// One exchange: when it was sent and answered by this host's clock, and the time in the answer, ns.
+/// One exchange: when the request was sent and the reply arrived by this host's clock, and the time in the reply, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exchange {
     pub sent_ns: i64,

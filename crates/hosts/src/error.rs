@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The scenario, the places or the options are unsuitable; the text says why.
+    /// The scenario, the places or the options are unsuitable; the text has the reason.
     #[error("{0}")]
     BadInput(String),
     /// A host or this machine does not permit what the scenario needs; the text says how to permit it.
@@ -17,7 +17,7 @@ pub enum Error {
         host: String,
         /// Its address.
         address: String,
-        /// Why.
+        /// The cause.
         source: iperf3::Error,
     },
     /// A flow failed.
@@ -25,7 +25,7 @@ pub enum Error {
     Flow {
         /// The flow's name.
         flow: String,
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// The settings of this machine cannot be changed or restored.

@@ -109,7 +109,7 @@ pub(crate) struct FlowRequest {
     pub duration_us: u64,
     /// Interval of samples, microseconds.
     pub sample_us: u64,
-    /// What is sent.
+    /// The traffic.
     pub traffic: Traffic,
 }
 

@@ -36,7 +36,7 @@ impl Places {
         self
     }
 
-    /// Where a host is.
+    /// The place of a host.
     pub fn of(&self, host: &str) -> &Place {
         self.at.get(host).unwrap_or(&Place::Here)
     }

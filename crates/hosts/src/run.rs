@@ -22,7 +22,7 @@ use crate::{
 
 /// Pause between two attempts to continue lost flows.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// A lost flow is continued if at least this time of it is left.
+/// A lost flow is continued if at least this time of it remains.
 const SHORTEST_CONTINUATION: Time = Time::from_secs(1);
 
 /// How a scenario is run.
@@ -56,7 +56,7 @@ pub trait Observer {
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 }
 
-/// What was measured.
+/// The measurement of a run.
 #[derive(Debug, Default)]
 pub struct Measured {
     /// Samples of both ends in order of time since the run's start: the first flow's data began at that flow's start.
@@ -138,7 +138,7 @@ fn run_once(
     Ok(measured)
 }
 
-/// Continues the flows whose connection was lost, as flows of their own: a new connection begins with a new window. Tries it for
+/// Continues the flows whose connection was lost, as separate flows: a new connection begins with a new window. Tries it for
 /// `patience`. False if there is nothing to continue, or all attempts failed.
 fn continue_lost(
     scenario: &Scenario,
@@ -184,7 +184,7 @@ fn continue_lost(
     Ok(false)
 }
 
-/// The scenario with what is left of the lost flows at a time since the run's start.
+/// The scenario with the remaining time of the lost flows at a time since the run's start.
 fn rest_of(scenario: &Scenario, measured: &Measured, now: Time) -> Scenario {
     let mut rest = scenario.clone();
     let all = scenario.flows.iter().chain(&measured.continuations);
@@ -220,7 +220,7 @@ fn next_name(name: &str, is_used: impl Fn(&str) -> bool) -> String {
 }
 
 impl Measured {
-    /// Adds what was measured after a loss.
+    /// Adds the measurement after a loss.
     fn add(&mut self, part: Measured) {
         self.rows.extend(part.rows);
         self.events.extend(part.events);

@@ -27,7 +27,7 @@ use crate::{
 
 /// How often the servers' messages are read.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How long to wait for the results of flows that were told to end.
+/// How long to wait for the results of flows that were requested to end.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The flows of a running scenario.
@@ -43,7 +43,7 @@ pub(crate) struct Running<'a> {
     elapsed: Duration,
 }
 
-/// What is known of a flow.
+/// The state of a flow.
 #[derive(Debug, Default)]
 struct FlowState {
     is_requested: bool,
@@ -228,7 +228,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// All that was measured.
+    /// The complete measurement.
     pub(crate) fn measured(self, hosts: BTreeMap<String, HostReport>) -> Result<Measured, Error> {
         let interrupted = self.options.stop.load(Ordering::Acquire);
         let (notes, zero_ns) = (self.notes, self.zero_ns);

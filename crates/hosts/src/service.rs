@@ -1,4 +1,4 @@
-//! What a `longfat serve` does for a run of a scenario: describes its host, changes settings, sends flows.
+//! The service of `longfat serve` for a run of a scenario: describes its host, changes settings, sends flows.
 
 use std::{
     net::{IpAddr, ToSocketAddrs},
@@ -28,9 +28,9 @@ use crate::{
 
 /// How often a session checks for replies to send and for a stop.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
-/// A client that sends nothing for this time is gone: it requests the time every few seconds.
+/// Timeout of a silent client; clients request the time every few seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout of the rest of a message.
+/// Timeout of the remainder of a message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of flows of a session.
 const MAX_FLOWS: usize = 128;
@@ -120,7 +120,7 @@ impl<'a> Session<'a> {
             }
             last_message = Instant::now();
             let request = match channel.receive::<Request>("request of a run", MESSAGE_TIMEOUT) {
-                // The client is done.
+                // The client has ended the session.
                 Err(ServerError::Closed { .. }) => return Ok(()),
                 other => other?,
             };
@@ -211,7 +211,7 @@ impl<'a> Session<'a> {
         Ok(reverted)
     }
 
-    /// Why a flow may not be sent: a server without a token sends to its client only, so that nobody can use it to
+    /// Why a flow may not be sent: a server without a token sends to its client only, so that it cannot be made to
     /// send traffic to third parties.
     fn check(&self, flow: &FlowRequest) -> Result<(), String> {
         if self.flows >= MAX_FLOWS {

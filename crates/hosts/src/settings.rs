@@ -21,7 +21,7 @@ pub const GUARD_COMMAND: &str = "guard-settings";
 const DATA_DEVICE: &str = "nic";
 
 /// The settings of a host that a scenario states: sysctls, and those of its network interface card. The card of a host with a
-/// simulated kernel is as old as that kernel, and says nothing about a real one.
+/// simulated kernel is as old as that kernel, and does not apply to a real one.
 pub(crate) fn stated(host: &Host) -> Vec<(String, String)> {
     let sysctls = host.sysctl.iter().map(|(name, value)| (name.clone(), value.clone()));
     let device = |name: &str, value: String| (format!("{DATA_DEVICE} {name}"), value);

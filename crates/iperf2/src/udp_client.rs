@@ -27,7 +27,7 @@ use crate::{
     wire::{DATAGRAM_HEADER_BYTES, DatagramHeader, HEADER_BYTES, ServerReport},
 };
 
-/// Smallest datagram that has room for the header.
+/// Smallest datagram that has space for the header.
 const MIN_BLOCK: u64 = (DATAGRAM_HEADER_BYTES + HEADER_BYTES) as u64;
 /// The schedule of a test without a rate: faster than any host.
 const NO_LIMIT: BitRate = BitRate(10_000_000_000_000);
@@ -37,7 +37,7 @@ const REPEAT_INTERVAL: Duration = Duration::from_millis(100);
 const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often threads check whether they should stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// A server that sends is asked again after this time without data.
+/// A server that sends is requested again after this time without data.
 const HELLO_INTERVAL: Duration = Duration::from_millis(500);
 /// At most this far behind schedule a sender catches up.
 const MAX_LATE: Duration = Duration::from_millis(100);
@@ -74,7 +74,7 @@ pub(crate) fn test(
         return refused(format!("a datagram of iperf 2 has at least {MIN_BLOCK} bytes, for its header (-l)"));
     }
     if spec.direction == Direction::Both {
-        return refused("a UDP test with iperf 2 has one direction: leave out --bidir".into());
+        return refused("a UDP test with iperf 2 has one direction: omit --bidir".into());
     }
     let to =
         *addresses(options)?.first().ok_or_else(|| no_address(options, "no address of this IP version"))?;

@@ -75,7 +75,7 @@ pub struct ClientOptions {
     /// Request information about the other end's host, see [`TestOutcome::peer_host`].
     pub request_host_info: bool,
     /// The session with the server's [`Service`](crate::service::Service) to which the test belongs: it then needs
-    /// no turn of its own.
+    /// no turn in the queue.
     pub session: Option<Cookie>,
     /// The test.
     pub spec: TestSpec,

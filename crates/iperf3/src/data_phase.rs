@@ -51,7 +51,7 @@ pub(crate) struct DataBounds {
     /// The test is over when all streams have ended: senders after the requested amount, receivers at the end of the
     /// stream.
     pub(crate) ends_with_streams: bool,
-    /// If no byte is transferred for this time, the other end is gone.
+    /// If no byte is transferred for this time, the other end counts as unreachable.
     pub(crate) idle: Option<Duration>,
     /// Maximum duration, and the error code to send when it is exceeded.
     pub(crate) max_duration: Option<(Duration, Code)>,

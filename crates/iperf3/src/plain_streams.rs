@@ -118,7 +118,7 @@ fn wait_for_close(running: &StreamThreads, stop: &AtomicBool) {
                 Ok(true) => {}
                 Err(_) => break,
             }
-            // Some servers send an acknowledgement of the header, which nobody needs.
+            // Some servers send an acknowledgement of the header, which is not needed.
             if !matches!((&stream.socket).read(&mut bytes), Ok(1..)) {
                 break;
             }

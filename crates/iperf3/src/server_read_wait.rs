@@ -48,7 +48,7 @@ pub(super) fn wait_for_server_to_read(
             return Err(Error::Interrupted);
         }
         if control.wait(SAMPLE_INTERVAL)? {
-            // The server has sent a message, or is gone.
+            // The server has sent a message, or has disconnected.
             break;
         }
         let now = self::windows(running);

@@ -130,7 +130,7 @@ impl Host {
         })
     }
 
-    /// What the host's devices sent and dropped so far, those of their queueing disciplines included.
+    /// The transmit counters of the host's devices so far, those of their queueing disciplines included.
     pub(crate) fn transmitted(&self) -> Result<TxCounters, Error> {
         self.namespace.run(|| {
             let read = |device: &String| {

@@ -66,7 +66,7 @@ pub struct Outcome {
     pub flow_ends: Vec<FlowTotals>,
     /// Final counters of links that are not ideal.
     pub link_ends: Vec<LinkTotals>,
-    /// What the devices of each host sent and dropped during the run, by the host's name.
+    /// The transmit counters of each host's devices during the run, by the host's name.
     pub transmitted: BTreeMap<String, TxCounters>,
     /// Whether the measurement is reliable.
     pub quality: Quality,

@@ -375,7 +375,7 @@ impl Lab {
         self.hosts.iter().map(Host::drops).sum()
     }
 
-    /// What the devices of each host sent and dropped since they were created.
+    /// The transmit counters of each host's devices since they were created.
     fn transmitted(&self) -> Result<BTreeMap<String, TxCounters>, Error> {
         self.hosts.iter().map(|host| Ok((host.name.clone(), host.transmitted()?))).collect()
     }

@@ -1,4 +1,4 @@
-//! The limits as a calendar asks them.
+//! The limits as the check that a calendar calls.
 
 use std::{collections::BTreeMap, net::IpAddr};
 

@@ -3,8 +3,8 @@
 //! Departures from bwctl:
 //!
 //! 1. bwctl checks the permissions (`allow_...`) of a request's own class only, so that a class may allow what its parent forbids. Here all
-//!    classes above must allow it. The import widens such parents, and gives the requests that were assigned to them a class of their own.
-//! 2. `minimum_ttl` and `allow_no_endpoint` have no counterpart; they are left out, with a note.
+//!    classes above must allow it. The import widens such parents, and gives the requests that were assigned to them a separate class.
+//! 2. `minimum_ttl` and `allow_no_endpoint` have no counterpart; they are skipped, with a note.
 //! 3. bwctl refuses a user without a key in its keys file. The import does not read that file.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,18 +13,18 @@ use units::{BitRate, Time};
 
 use crate::{Class, Error, Limits, Net};
 
-/// What bwctld allows without a limits file: `default with duration=30, max_time_error=10`.
+/// bwctld's limits without a limits file: `default with duration=30, max_time_error=10`.
 const EMPTY_FILE: (u64, u64) = (30, 10);
 
 /// bwctl's defaults of `allow_open_mode`, `allow_tcp` and `allow_udp`.
 const PERMISSIONS: [(&str, bool); 3] = [("allow_open_mode", true), ("allow_tcp", true), ("allow_udp", false)];
 
-/// Something that the import left out or changed.
+/// An entry that the import skipped or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportNote {
     /// The line, from 1; 0 for the whole file.
     pub line: usize,
-    /// What, and why.
+    /// The entry, and the reason.
     pub text: String,
 }
 
@@ -33,7 +33,7 @@ pub struct ImportNote {
 pub struct Imported {
     /// The limits.
     pub limits: Limits,
-    /// What was left out or changed.
+    /// The skipped and changed entries.
     pub notes: Vec<ImportNote>,
 }
 
@@ -120,7 +120,7 @@ fn number(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// The first word, and what follows it.
+/// The first word, and the remainder.
 fn word(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     text.split_once(char::is_whitespace).map_or((text, ""), |(word, rest)| (word, rest.trim_start()))
@@ -188,13 +188,10 @@ impl Reader {
             }
         }
         if has_no_endpoint {
-            self.note(
-                line,
-                format!("class {name}: allow_no_endpoint is left out: longfat has no such limit"),
-            );
+            self.note(line, format!("class {name}: allow_no_endpoint is skipped: longfat has no such limit"));
         }
         if numbers.contains_key("minimum_ttl") {
-            self.note(line, format!("class {name}: minimum_ttl is left out: longfat has no such limit"));
+            self.note(line, format!("class {name}: minimum_ttl is skipped: longfat has no such limit"));
         }
         let above = match (&parent, &self.root) {
             (None, None) => None,
@@ -316,8 +313,11 @@ impl Reader {
                 class.clone_from(&itself);
                 is_used = true;
             }
-            let moved =
-                if is_used { format!("; what was assigned to it is now in {itself}") } else { String::new() };
+            let moved = if is_used {
+                format!("; its users and networks are now assigned to {itself}")
+            } else {
+                String::new()
+            };
             self.note(0, format!("class {name} allows what a class below it allows (bwctl checks permissions of the request's class only){moved}"));
             if is_used {
                 limits.classes.insert(itself, class(&own, own.permissions));

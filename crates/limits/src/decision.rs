@@ -8,12 +8,12 @@ use units::Bytes;
 
 use crate::{Class, Limits, Question};
 
-/// What has been reserved already.
+/// The reservations so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage {
     /// User and address of each reservation that has not ended.
     pub pending: Vec<(Option<String>, Option<IpAddr>)>,
-    /// What is reserved of each link's budget on the day of the request.
+    /// The reserved part of each link's budget on the day of the request.
     pub reserved_today: BTreeMap<String, Bytes>,
 }
 
@@ -24,9 +24,9 @@ pub struct Check {
     pub rule: &'static str,
     /// The class or the link that has it.
     pub of: String,
-    /// What the request needs.
+    /// The request's value.
     pub requested: String,
-    /// What the rule allows.
+    /// The rule's limit.
     pub limit: String,
     /// Whether it passes.
     pub passes: bool,
@@ -37,7 +37,7 @@ pub struct Check {
 pub struct Decision {
     /// The request's class; `None` if none is assigned.
     pub class: Option<String>,
-    /// What assigned it: the user, a network, or the default.
+    /// The origin of the class: the user, a network, or the default.
     pub assigned_by: Option<String>,
     /// The classes that it must pass, up to the root.
     pub classes: Vec<String>,

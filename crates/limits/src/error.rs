@@ -13,7 +13,7 @@ pub enum Error {
         class: String,
         /// The key.
         key: &'static str,
-        /// What is wrong.
+        /// The mistake.
         message: String,
     },
     /// A name of a class that does not exist.
@@ -57,7 +57,7 @@ pub enum Error {
     Net {
         /// Where.
         place: String,
-        /// What is wrong.
+        /// The mistake.
         error: crate::NetError,
     },
     /// A network that is assigned twice.
@@ -71,7 +71,7 @@ pub enum Error {
     Line {
         /// Its number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The mistake.
         message: String,
     },
 }

@@ -8,7 +8,7 @@ use units::{BitRate, Time};
 /// iperf3's default.
 const DEFAULT_DURATION: Time = Time::from_secs(10);
 
-/// A request: who, and which test.
+/// A request: the requester and the test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// The authenticated user; `None` for a request without authentication.

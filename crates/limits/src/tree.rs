@@ -1,4 +1,4 @@
-//! The tree of classes, and who belongs to which.
+//! The tree of classes, and the assignment of users and networks to them.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -38,7 +38,7 @@ pub struct Link {
     pub nets: Vec<Net>,
     /// Its rate: what a TCP test without a rate is assumed to send.
     pub rate: BitRate,
-    /// What tests may send and receive on a day of UTC.
+    /// Maximum number of bytes that tests send and receive on a day of UTC.
     pub daily_bytes: Bytes,
 }
 
@@ -48,7 +48,7 @@ impl Link {
         self.nets.iter().any(|net| net.contains(address))
     }
 
-    /// What a test is assumed to send.
+    /// Assumed number of bytes of a test.
     pub fn cost(&self, rate: Option<BitRate>, duration: Time) -> Bytes {
         rate.unwrap_or(self.rate).min(self.rate).bytes_in(duration)
     }

@@ -62,7 +62,7 @@ fn what_is_changed_or_left_out_is_noted() {
     let notes: Vec<(usize, String)> =
         example().notes.into_iter().map(|note| (note.line, note.text)).collect();
     assert_eq!(notes.len(), 3, "{notes:?}");
-    assert_eq!(notes[0], (11, "class narrow: minimum_ttl is left out: longfat has no such limit".into()));
+    assert_eq!(notes[0], (11, "class narrow: minimum_ttl is skipped: longfat has no such limit".into()));
     assert_eq!(
         notes[1],
         (11, "class narrow: bandwidth is that of its parent, which is smaller: 900000000".into())

@@ -212,7 +212,7 @@ mod tests {
         let wild = |t: f64| if (t / 13.0) as i64 % 2 == 0 { 1e9 } else { 0.3e9 };
         let mut early = after(25.0, Some(1.0), wild);
         assert!(!early.is_enough(), "{:?}", early.estimate());
-        // It ends all the same, with what is known.
+        // It ends nevertheless, with the estimate so far.
         let mut late = after(60.0, Some(1.0), wild);
         let estimate = late.estimate().unwrap();
         assert!(

@@ -112,7 +112,7 @@ impl SampleCollector {
         self.steadiness.as_mut().is_some_and(Steadiness::is_enough)
     }
 
-    /// With a test of automatic length: what is known of its goodput so far.
+    /// With a test of automatic length: the estimate of its goodput so far.
     pub fn estimate(&self) -> Option<Estimate> {
         self.steadiness.as_ref()?.estimate()
     }
@@ -185,7 +185,7 @@ impl Recording {
     }
 }
 
-/// Completes the record and finds what limited the test; `None` if no data ever flowed.
+/// Completes the record and finds the test's limits; `None` if no data ever flowed.
 ///
 /// # Errors
 /// If the record cannot be written.

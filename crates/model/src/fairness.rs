@@ -14,7 +14,7 @@ pub fn jain_index(shares: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// What a flow's goodput is weighted by in Jain's index, so that flows of different segment sizes and round-trip times
+/// The weight of a flow's goodput in Jain's index, so that flows of different segment sizes and round-trip times
 /// can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FairnessWeight {

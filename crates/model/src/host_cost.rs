@@ -16,7 +16,7 @@ use units::BitRate;
 /// Bisections of the rate, which halve its error each.
 const BISECTIONS: u32 = 100;
 
-/// What packets cost a host; times are in seconds.
+/// A host's processing costs of packets; times are in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HostCost {
     /// Processor time of a packet; a super-packet is one.
@@ -71,7 +71,7 @@ pub struct PacketStream {
     pub ack_bytes: u32,
 }
 
-/// What limits a host.
+/// The limit of a host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum HostLimit {
     /// Its processor.

@@ -92,7 +92,7 @@ pub struct BusyHost {
     pub name: String,
     /// Its role.
     pub role: HostRole,
-    /// What packets cost it.
+    /// Its processing costs of packets.
     pub cost: HostCost,
     /// The flow's packets.
     pub stream: PacketStream,

@@ -60,7 +60,7 @@ struct LinkDirection<P> {
     dropped_mtu: u64,
 }
 
-/// What is at a pipe's far end.
+/// The far end of a pipe.
 #[derive(Debug, Clone, Copy)]
 enum FarEnd {
     /// A host's station.

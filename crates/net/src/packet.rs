@@ -1,4 +1,4 @@
-//! What links need to know of a packet, and how a train of segments is spread over time.
+//! The properties of a packet that links need, and how a train of segments is spread over time.
 
 use units::Time;
 

@@ -1,4 +1,4 @@
-//! Routers: their interfaces and routing tables, and what packets need to cross them.
+//! Routers: their interfaces and routing tables, and the interface by which packets cross them.
 //!
 //! Departures from real routers:
 //! 1. The topology determines all tables: no routing protocol, no ARP or neighbour discovery by routers. An
@@ -40,7 +40,7 @@ pub struct RouterInterface {
     pub mtu: Option<u32>,
 }
 
-/// A router as a packet that arrives there sees it.
+/// The view that an arriving packet has of a router.
 #[derive(Debug, Clone)]
 pub struct Router {
     /// Its interfaces, in the order of the links.
@@ -129,7 +129,7 @@ impl RoutingTable {
 
 /// A packet that can cross routers.
 pub trait RoutablePacket: Packet {
-    /// Forwards, answers or drops the packet at a router; appends the actions to `out`. The router consumes a
+    /// Forwards, replies to or drops the packet at a router; appends the actions to `out`. The router consumes a
     /// packet for which there is no action.
     ///
     /// By default a packet has no address and no time to live: the router forwards it to the station it was
@@ -168,7 +168,7 @@ pub struct RouterArrival {
     pub to: Destination,
 }
 
-/// What a router does with a packet that arrived.
+/// The action of a router on a packet that arrived.
 #[derive(Debug)]
 pub enum RouterAction<P> {
     /// Sends a packet, the same or another one.

@@ -1,4 +1,4 @@
-//! What a device's transmit side counts, and its queue, by rtnetlink.
+//! The transmit counters of a device, and its queue, by rtnetlink.
 
 use std::io;
 
@@ -63,7 +63,7 @@ impl TxCounters {
         Ok(counters)
     }
 
-    /// What was counted since `before`.
+    /// The counts since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         TxCounters {

@@ -35,9 +35,9 @@ use super::wire::{
 /// A train is over if nothing arrives for this time after it was sent: the time for which a path's buffers
 /// and shapers hold packets.
 const QUIET_TIME: Duration = Duration::from_millis(250);
-/// A client that sends nothing for this time is gone.
+/// A client that sends nothing for this time counts as disconnected.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum duration of a session, so that nobody holds the server's queue.
+/// Maximum duration of a session, so that no client blocks the server's queue.
 const MAX_SESSION: Duration = Duration::from_secs(2 * 3600);
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// A report that cannot be written in this time ends the session.

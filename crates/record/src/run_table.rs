@@ -1,7 +1,7 @@
 //! The summaries of several runs as one table: a row for each run and flow, with every figure of the flow summary in SI units.
 //!
 //! The columns are those of [`schema::FlowSummary`] as JSON. Times are in seconds: `min_rtt_us` becomes `min_rtt_s`. Nested
-//! figures have a dotted name, as in `limited.loss`. Sentences (evidence, remedy) are left out. A column of numbers is a DOUBLE.
+//! figures have a dotted name, as in `limited.loss`. Sentences (evidence, remedy) are omitted. A column of numbers is a DOUBLE.
 
 use std::collections::BTreeMap;
 use std::path::Path;

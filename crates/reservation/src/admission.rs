@@ -1,4 +1,4 @@
-//! Who may reserve what: the interface that a point's limits implement.
+//! Admission of reservations: the interface that a point's limits implement.
 
 use units::Time;
 

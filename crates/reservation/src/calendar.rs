@@ -7,7 +7,7 @@ use units::Time;
 
 use crate::{Class, ReservationId};
 
-/// How firmly a slot is taken.
+/// The state of an occupied slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Occupancy {
@@ -21,10 +21,10 @@ pub enum Occupancy {
     Running,
 }
 
-/// A padded slot that is taken.
+/// A padded slot that is occupied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupied {
-    /// By whom.
+    /// The reservation that occupies it.
     pub id: ReservationId,
     /// Start of the padded slot, UTC.
     pub from: Time,
@@ -34,7 +34,7 @@ pub struct Occupied {
     pub class: Class,
     /// Its priority.
     pub priority: i32,
-    /// How firmly.
+    /// Its state.
     pub occupancy: Occupancy,
 }
 
@@ -47,7 +47,7 @@ impl Occupied {
         self.id != other.id && self.class.excludes(other.class) && self.overlaps(other.from, other.until)
     }
 
-    /// Whether a candidate cannot have its slot because of this one.
+    /// Whether this slot excludes the candidate's.
     fn blocks(&self, candidate: &Occupied) -> bool {
         if !self.excludes(candidate) || self.yields_to(candidate) {
             return false;
@@ -55,8 +55,8 @@ impl Occupied {
         self.occupancy == Occupancy::Running || self.priority >= candidate.priority
     }
 
-    /// Two leads that propose to each other would refuse each other for ever. Of equal priorities the smaller id wins, against a slot
-    /// that its point has promised to nobody.
+    /// Deadlock guard: two leads that propose to each other would refuse each other for ever. At equal priority the smaller id wins over a
+    /// slot that its point has only proposed.
     fn yields_to(&self, candidate: &Occupied) -> bool {
         self.occupancy == Occupancy::OwnHold
             && candidate.occupancy == Occupancy::Hold
@@ -86,14 +86,14 @@ pub struct BusySlot {
     pub until: Time,
     /// Its class.
     pub class: Class,
-    /// How firmly it is taken.
+    /// Its state.
     pub occupancy: Occupancy,
 }
 
-/// How busy a point is.
+/// The occupancy of a point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BusyReport {
-    /// All taken slots in the asked time, by their starts.
+    /// All occupied slots in the requested time, in order of their starts.
     pub slots: Vec<BusySlot>,
     /// Time in which no exclusive test may run.
     pub not_free_for_exclusive: Time,
@@ -108,7 +108,7 @@ pub struct BusyReport {
 pub struct Calendar {
     /// By start of the padded slot.
     slots: BTreeMap<(Time, ReservationId), Occupied>,
-    /// No slot has been longer: how far before a time the overlapping slots begin.
+    /// Length of the longest slot so far: a slot that overlaps a time begins at most this long before it.
     longest: Time,
 }
 
@@ -143,7 +143,7 @@ impl Calendar {
             .filter(move |slot| slot.overlaps(from, until))
     }
 
-    /// What prevents this slot.
+    /// The conflict that excludes this slot.
     pub(crate) fn conflict(&self, candidate: &Occupied) -> Option<&Occupied> {
         self.overlapping(candidate.from, candidate.until).find(|slot| slot.blocks(candidate))
     }
@@ -191,7 +191,7 @@ impl Calendar {
         Ok(())
     }
 
-    /// How busy the point is from `from` to `until`.
+    /// The occupancy of the point from `from` to `until`.
     pub fn busy(&self, from: Time, until: Time) -> BusyReport {
         let slots: Vec<&Occupied> = self.overlapping(from, until).collect();
         let blocked = |class: Class| {

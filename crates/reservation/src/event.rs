@@ -1,4 +1,4 @@
-//! What a point writes to durable storage.
+//! The events that a point writes to durable storage.
 
 use serde::{Deserialize, Serialize};
 use units::Time;
@@ -11,18 +11,18 @@ use crate::{Occurrence, Outcome, Reason, Request, Reservation, ReservationId, Ro
 pub enum Event {
     /// A reservation became known.
     Created {
-        /// What was requested.
+        /// The request.
         request: Request,
-        /// This point's part.
+        /// This point's role.
         role: Role,
         /// The recurring test that it belongs to.
         task: Option<Occurrence>,
-        /// When, UTC.
+        /// Time of the event, UTC.
         at: Time,
     },
     /// It has a slot for a limited time.
     Held {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
         /// Number of the proposal.
         revision: u32,
@@ -33,7 +33,7 @@ pub enum Event {
     },
     /// The lead has decided.
     Confirming {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
         /// The slot, with the padding of both ends.
         slot: Slot,
@@ -42,40 +42,40 @@ pub enum Event {
     },
     /// Both ends have the slot.
     Booked {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
     },
     /// The lead lost or gave up the slot and seeks another.
     Released {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
     /// The test was started.
     Running {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
     },
-    /// It is over.
+    /// It has ended.
     Ended {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
-        /// How.
+        /// The outcome.
         outcome: Outcome,
         /// Whether the other end has to be notified.
         notify: bool,
-        /// When, UTC.
+        /// Time of the event, UTC.
         at: Time,
     },
     /// The other end knows of the end, or need not know any more.
     Notified {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
     },
     /// It is no longer remembered.
     Forgotten {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
     },
     /// Of a snapshot: the number of the next own reservation.

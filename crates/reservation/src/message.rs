@@ -1,4 +1,4 @@
-//! What points send to each other. All messages may be lost, repeated, delayed and reordered.
+//! The messages between points. All messages may be lost, repeated, delayed and reordered.
 
 use serde::{Deserialize, Serialize};
 use units::Time;
@@ -14,7 +14,7 @@ pub struct Message {
     pub revision: u32,
     /// The sender's UTC when it was sent.
     pub sent: Time,
-    /// `sent` of the message that this one answers, for the measurement of the round-trip time.
+    /// `sent` of the message that this one replies to, for the measurement of the round-trip time.
     pub echo: Option<Time>,
     /// Largest estimated error of the sender's UTC.
     pub error: Time,
@@ -33,10 +33,10 @@ pub enum Body {
     },
     /// Asker to lead: cancel it.
     Withdraw {
-        /// What the user stated.
+        /// The user's text.
         text: String,
     },
-    /// Lead to asker: how far it has come.
+    /// Lead to asker: the state of the reservation.
     Report {
         /// The lead's phase.
         phase: Phase,
@@ -64,22 +64,22 @@ pub enum Body {
         /// The next free start, UTC; `None` if there is none in the requested time.
         next: Option<Time>,
     },
-    /// Peer to lead: no, and the reason.
+    /// Peer to lead: refused, and the reason.
     Refuse {
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
     /// Lead to peer: book the held slot.
     Confirm,
     /// Peer to lead: booked.
     Confirmed,
-    /// Lead to peer: the slot has come; start the test.
+    /// Lead to peer: the slot begins; start the test.
     Start,
     /// Peer to lead: started.
     Started,
     /// Either end: this reservation has ended here.
     Cancel {
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
     /// Reply to `Cancel`.

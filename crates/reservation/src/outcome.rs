@@ -59,7 +59,7 @@ pub enum Reason {
     Cancelled {
         /// The point that was asked to cancel.
         point: PointName,
-        /// What the user stated.
+        /// The user's text.
         text: String,
     },
     /// The clocks of both ends differ by more than their stated errors allow.
@@ -68,7 +68,7 @@ pub enum Reason {
         point: PointName,
         /// The difference.
         difference: Time,
-        /// What the stated errors and the round trip allow.
+        /// The maximum that the stated errors and the round trip allow.
         allowed: Time,
     },
     /// The slot came and the other end did not start the test.
@@ -109,7 +109,7 @@ pub enum Reason {
     Invalid {
         /// The point that noticed.
         point: PointName,
-        /// What is wrong.
+        /// The mistake.
         text: String,
     },
 }
@@ -156,7 +156,7 @@ impl fmt::Display for Reason {
             Reason::Rule { point, rule } => write!(out, "{point} does not allow it: {rule}"),
             Reason::Conflict { point, with, class, from, until } => write!(
                 out,
-                "no free slot at {point}: the {class} test {with} has {} to {}",
+                "no free slot at {point}: the {class} test {with} occupies {} to {}",
                 utc_text(*from),
                 utc_text(*until)
             ),

@@ -63,7 +63,7 @@ pub struct Task {
     pub name: TaskName,
     /// The point that leads; another point than this one is asked.
     pub lead: PointName,
-    /// What to reserve each time.
+    /// The reservation to request each time.
     pub spec: Spec,
     /// When.
     pub recurrence: Recurrence,

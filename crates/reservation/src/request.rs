@@ -1,4 +1,4 @@
-//! What is to be measured, between whom and when.
+//! A request: the test, its ends and its time.
 
 use std::fmt;
 
@@ -75,7 +75,7 @@ pub struct Test {
     pub parameters: String,
 }
 
-/// What a user of a point asks it to reserve.
+/// A user's request to a point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// The other end; `None` if only this point takes part, as in a trace.
@@ -103,6 +103,6 @@ pub struct Request {
     pub id: ReservationId,
     /// The point that leads the agreement and starts the test.
     pub lead: PointName,
-    /// What to reserve.
+    /// The requested reservation.
     pub spec: Spec,
 }

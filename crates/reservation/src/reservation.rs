@@ -5,7 +5,7 @@ use units::Time;
 
 use crate::{Occurrence, Outcome, Request};
 
-/// Which part this point has.
+/// The role of a point in a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -40,18 +40,18 @@ impl Slot {
     }
 }
 
-/// How far a reservation has come.
+/// The phase of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Lead: has no slot and proposes the next one. Asker: waits for the lead.
     Seeking,
-    /// Has a slot that ends by itself.
+    /// Holds a slot; the hold expires by itself.
     Held {
         /// When it ends, UTC. While the point runs, its steady clock decides.
         expires: Time,
     },
-    /// Lead: has decided, and waits until the peer has too.
+    /// Lead: has committed to the slot, and waits until the peer books it.
     Confirming {
         /// When it gives up, UTC.
         expires: Time,
@@ -60,20 +60,20 @@ pub enum Phase {
     Booked,
     /// The test runs.
     Running,
-    /// Over.
+    /// Ended.
     Ended(Outcome),
 }
 
 /// A reservation as one point knows it. All of it is rebuilt from events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// What was requested.
+    /// The request.
     pub request: Request,
-    /// This point's part.
+    /// This point's role.
     pub role: Role,
     /// The recurring test that it belongs to.
     pub task: Option<Occurrence>,
-    /// How far it has come.
+    /// Its phase.
     pub phase: Phase,
     /// Number of the latest proposal.
     pub revision: u32,
@@ -95,7 +95,7 @@ impl Reservation {
         matches!(self.phase, Phase::Held { .. } | Phase::Confirming { .. } | Phase::Booked | Phase::Running)
     }
 
-    /// Whether it is over.
+    /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended(_))
     }

@@ -80,7 +80,7 @@ fn without_a_common_slot_the_conflict_is_named() {
     let text = point(&world, 0).explain(&id(0, 1)).unwrap();
     assert!(
         text.starts_with(
-            "p0000/1: not run: no free slot at p0001: the exclusive test p0002/1 has 2027-01-15 "
+            "p0000/1: not run: no free slot at p0001: the exclusive test p0002/1 occupies 2027-01-15 "
         ),
         "{text}"
     );

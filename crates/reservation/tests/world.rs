@@ -44,7 +44,7 @@ impl Default for Network {
     }
 }
 
-/// What happens at a time.
+/// An event at a time.
 #[derive(Debug, Clone)]
 enum Happening {
     Deliver { to: usize, from: PointName, message: Box<Message> },

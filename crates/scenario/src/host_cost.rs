@@ -1,4 +1,4 @@
-//! What handling packets costs a host: processor time, interrupts, the bus; and calibrated presets.
+//! The processing costs of a host's packets: processor time, interrupts, the bus; and calibrated presets.
 //!
 //! A preset is a round calibration, not a measurement of one machine. Its figures reproduce what the sources
 //! below say, and `model::HostCost` gives the rates that follow from them.
@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use units::{BitRate, Picoseconds, Time};
 
-/// What each packet costs a host. The default costs nothing.
+/// The processing costs of a packet at a host. The default is zero.
 ///
 /// One processor handles all packets of the host, sent and received, in order. A packet costs `per_packet`
 /// (a super-packet is one packet), `per_frame` for each of its segments, and `per_byte` for each IP byte.

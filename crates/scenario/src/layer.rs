@@ -104,7 +104,8 @@ fn place_of(key: &str, root: &Table) -> Option<String> {
     };
     Some(match key {
         "rtt" => format!(
-            "the round-trip time is the sum of the links' delays: write {path}, the delay of one direction"
+            "the round-trip time is the sum of the delays of both directions: write {}, half of the round-trip time",
+            path.replace(".forward.", ".both.")
         ),
         _ => format!("write {path}"),
     })

@@ -174,7 +174,7 @@ pub enum RunMetric {
     JainMtuRtt,
     /// Time from the run's start until the throughput of each flow has settled.
     SteadyFrom,
-    /// Time of the flow that takes longest for its bytes.
+    /// Duration of the longest transfer.
     Transfer,
     /// Difference between the longest and the shortest of these times: from the end of the first flow to that of the last, if
     /// all start together.

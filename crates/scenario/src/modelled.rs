@@ -48,7 +48,7 @@ use Handling::{Full, Not};
 /// The paths in a scenario that use a key.
 type UsedPaths = fn(&Scenario) -> Vec<String>;
 
-/// A key of the scenario file, and what the engines do with it.
+/// A key of the scenario file, and its support by each engine.
 #[derive(Debug, Clone, Copy)]
 pub struct Feature {
     /// The table that has it, as in error messages.
@@ -257,7 +257,7 @@ pub const FEATURES: &[Feature] = &[
     full("an xcp flow", "*"),
 ];
 
-/// What a run between real hosts does not do, and which paths of a scenario ask for it. The links describe what the path should
+/// Features that runs between real hosts lack, and the paths of a scenario that request them. The links describe what the path should
 /// be.
 const NOT_BY_HOSTS: &[(&str, UsedPaths)] = &[
     ("packets are captured in the lab only", |s| {

@@ -47,7 +47,7 @@ pub(crate) const HOLDS_FOR: Keys = Keys { what: "holds_for", known: &["kernel"],
 pub struct Published {
     /// Its id in the list of published results, as in `L8-default`.
     pub id: String,
-    /// What the figure is.
+    /// The kind of the figure.
     pub kind: Kind,
     /// The source's statement in words, if it gives no figure.
     pub claim: Option<String>,
@@ -81,7 +81,7 @@ pub struct Published {
     pub why: Option<String>,
 }
 
-/// What a figure is.
+/// The kind of a figure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The source prints it, or states it in words.

@@ -26,9 +26,9 @@ pub struct Scenario {
     pub seed: u64,
     /// Number of runs of the experiment.
     pub repeat: u32,
-    /// Whose sysctls hosts have where the file states none; `None` leaves it to the run.
+    /// The origin of sysctls that the file does not state; `None`: chosen by the run.
     pub sysctl: Option<SysctlDefaults>,
-    /// Hosts know the Ethernet addresses of their neighbours from the beginning, and need no ARP and no neighbour discovery.
+    /// Neighbour tables are complete from the beginning, without ARP or neighbour discovery.
     pub fixed_neighbours: bool,
     /// The hosts, in the order of the file.
     pub hosts: Vec<Host>,
@@ -56,7 +56,7 @@ impl Scenario {
     }
 }
 
-/// Whose values the sysctls have that the scenario does not state.
+/// The origin of sysctls that the scenario does not state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SysctlDefaults {
     /// Those of the machine that runs the scenario.
@@ -86,9 +86,9 @@ pub struct Host {
     /// The kernel reduces the congestion window when the host's own device queue is full; without it a full
     /// queue only delays the data (`WAD_IFQ` of web100).
     pub local_congestion: bool,
-    /// Time from a packet's arrival to the host's earliest reaction, in addition to what it costs.
+    /// Time from a packet's arrival to the host's earliest reaction, in addition to the processing cost.
     pub turnaround: Time,
-    /// What handling packets costs it.
+    /// Its processing costs of packets.
     pub cost: HostCost,
     /// Its network interface card.
     pub nic: Nic,
@@ -318,7 +318,7 @@ pub struct UdpSpec {
     pub packet: Option<Bytes>,
     /// Payload to send; `None` sends until the flow stops.
     pub size: Option<Bytes>,
-    /// Alternating bursts and pauses; `None` sends all the time.
+    /// Alternating bursts and pauses; `None` sends continuously.
     pub bursts: Option<Bursts>,
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What limited a flow. There is no `congestion_window`: the verdict names what reduced or limited the
+/// The cause that limited a flow. There is no `congestion_window`: the verdict names what reduced or limited the
 /// window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -114,7 +114,7 @@ pub struct Event {
     pub time_us: i64,
     /// The flow's name, the link and direction as `s1-s2 forward`, or [`EMULATOR`] or [`SAMPLER`].
     pub subject: String,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
     /// The value, whose meaning depends on the kind: see [`EventKind`].
     pub value: i64,

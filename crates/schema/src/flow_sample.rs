@@ -11,7 +11,7 @@ table! {
             time_us: i64,
             /// The flow's name in the scenario.
             flow: String,
-            /// What limited the flow in the interval that ends with this sample; set by `verdict`.
+            /// The cause that limited the flow in the interval that ends with this sample; set by `verdict`.
             limited_by: Option<Cause>,
         }
         metrics {

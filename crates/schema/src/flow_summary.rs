@@ -15,7 +15,7 @@ pub struct FlowSummary {
     pub from: String,
     /// Receiving host.
     pub to: String,
-    /// What it sends.
+    /// Its traffic.
     pub kind: FlowKind,
     /// Congestion control; `null` for flows other than TCP.
     pub cc: Option<String>,
@@ -138,7 +138,7 @@ pub struct FlowSummary {
     pub limited_steady: Limited,
     /// The cause with the largest share in the steady part; `null` where unknown.
     pub verdict: Option<Cause>,
-    /// What the receiving end alone sees, where the sender was not sampled.
+    /// The verdict of the receiving end alone, where the sender was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver_verdict: Option<ReceiverVerdict>,
     /// A second limit that applies too: removing only the first gains little.
@@ -147,7 +147,7 @@ pub struct FlowSummary {
     /// The verdict's evidence, one sentence each.
     #[serde(default)]
     pub evidence: Vec<String>,
-    /// What would remove the limit, in words, with the exact setting where the limit is a setting.
+    /// The change that removes the limit, in words, with the exact setting where the limit is a setting.
     #[serde(default)]
     pub remedy: Option<String>,
     /// Commands that apply those settings, one per host.

@@ -9,9 +9,9 @@ use crate::{EngineName, FigureBound};
 pub struct PublishedResult {
     /// Its id in the list of published results.
     pub id: String,
-    /// What was measured, as in `flows.bulk.goodput`.
+    /// The measured quantity, as in `flows.bulk.goodput`.
     pub metric: String,
-    /// What the figure is: printed in the source, computed from it, or measured by this project.
+    /// The kind of the figure: printed in the source, computed from it, or measured by this project.
     #[serde(default)]
     pub kind: FigureKind,
     /// The source's statement in words, where it gives no figure.
@@ -63,7 +63,7 @@ pub struct PublishedResult {
     pub why: Option<String>,
 }
 
-/// What a figure of a source is.
+/// The kind of a source's figure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FigureKind {

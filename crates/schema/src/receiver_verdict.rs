@@ -1,8 +1,8 @@
-//! What limits a flow, as its receiving end alone sees it.
+//! The limit of a flow, as its receiving end alone measures it.
 
 use serde::{Deserialize, Serialize};
 
-/// What limits a flow, as its receiver sees it.
+/// The limit of a flow, as its receiver measures it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReceiverFinding {
@@ -21,7 +21,7 @@ pub enum ReceiverFinding {
 /// The verdict of a receiving end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReceiverVerdict {
-    /// What limits the flow.
+    /// The limit of the flow.
     pub finding: ReceiverFinding,
     /// Share of the samples (0 to 1) that show it; of the most frequent finding where none is clear.
     pub share: f64,

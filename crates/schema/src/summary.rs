@@ -59,7 +59,7 @@ pub struct RunSummary {
     /// The kernel that was simulated or booted as a guest, where it is not the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// Whose sysctls the hosts had where the scenario states none: "this machine's", or "Linux 6.1's
+    /// The origin of the hosts' sysctls that the scenario does not state: "this machine's", or "Linux 6.1's
     /// defaults"; several, separated by commas, where hosts differ. Absent for runs without a scenario.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sysctl_defaults: Option<String>,
@@ -117,7 +117,7 @@ pub struct RunSummary {
 pub struct PathComparison {
     /// The flow that measured it.
     pub flow: String,
-    /// What is compared.
+    /// The compared quantity.
     pub quantity: PathQuantity,
     /// The value by the scenario.
     pub expected: f64,

@@ -88,7 +88,7 @@ pub struct SweepPoint {
     pub buffers: Option<SweptBuffers>,
 }
 
-/// What a request for a socket buffer gave, means over the runs of a point.
+/// The result of a request for a socket buffer, means over the runs of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SweptBuffers {
     /// The kernel's size (SO_SNDBUF or SO_RCVBUF), bytes: twice the request, within the host's limits.

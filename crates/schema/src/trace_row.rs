@@ -44,7 +44,7 @@ table! {
             time_us: i64,
             /// The flow's name in the scenario.
             flow: String,
-            /// What happened.
+            /// The kind of event.
             kind: TraceKind,
         }
         metrics {

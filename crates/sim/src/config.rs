@@ -108,7 +108,7 @@ const SYSCTLS_24: [&str; 14] = [
 const SYSCTLS_WEB100: [&str; 3] =
     ["net.ipv4.WAD_IFQ", "net.ipv4.web100_rbufmode", "net.ipv4.web100_sbufmode"];
 
-/// What a valid value is.
+/// The valid values.
 type Expected = &'static str;
 
 fn set(config: &mut Config, name: &str, value: &str) -> Result<(), Expected> {

@@ -19,7 +19,7 @@ pub enum Error {
         name: String,
         /// Its value.
         value: String,
-        /// What would be valid, with its article.
+        /// The valid value, with its article.
         expected: &'static str,
     },
     /// [`crate::Controllers`] has no congestion control for a flow.

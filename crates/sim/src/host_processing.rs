@@ -1,4 +1,4 @@
-//! What packets cost a host, between the network and TCP: turnaround, processor, interrupts, bus.
+//! The processing costs of packets at a host, between the network and TCP: turnaround, processor, interrupts, bus.
 //!
 //! A received packet crosses the bus, waits for an interrupt, then for the processor, and is handled one
 //! turnaround later. A sent packet waits for the processor, then crosses the bus to the card's queue. Bus and
@@ -34,7 +34,7 @@ pub(crate) struct HostProcessing {
     timers: TimerQueue,
 }
 
-/// What a host's step results in.
+/// The result of a host's step.
 #[derive(Debug)]
 pub(crate) enum ProcessedPacket {
     /// The host handles a received packet now.

@@ -1,4 +1,4 @@
-//! What is below the hosts' TCP and UDP: segmentation, transmit queues, address resolution, the network, and
+//! The layers below the hosts' TCP and UDP: segmentation, transmit queues, address resolution, the network, and
 //! arrivals.
 
 use std::collections::VecDeque;

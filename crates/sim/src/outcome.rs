@@ -69,7 +69,7 @@ pub struct HostLoad {
     pub samples: Vec<HostSample>,
 }
 
-/// How much a host has worked since the run's start.
+/// The processing time of a host since the run's start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostSample {
     /// Since the run's start.

@@ -5,7 +5,7 @@
 //! 1. If the link's MTU is below 552 bytes (`ip_rt_min_pmtu`), the kernel sends 552 bytes over IPv4 and lets
 //!    routers fragment them; here packets get as small as the link's MTU.
 //! 2. A connection applies the MTU that another connection of its host discovered only when it starts, or
-//!    with an error of its own.
+//!    with a separate error.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use units::Time;
 
 use crate::{ping::Ping, transfer::Transfer, udp::DatagramFlow, xcp::XcpFlow};
 
-/// What is kept of a flow between two samples.
+/// The state of a flow between two samples.
 #[derive(Debug, Default)]
 pub(crate) struct SampleState {
     received: u64,

@@ -39,7 +39,7 @@ pub(crate) struct Transfer {
     pub(crate) finished: Option<Time>,
 }
 
-/// What the engine knows of a transfer when it starts.
+/// The parameters of a transfer at its start.
 pub(crate) struct TransferPlan<'a> {
     pub(crate) defaults: &'a HostDefaults,
     pub(crate) hosts: [&'a scenario::Host; 2],

@@ -37,7 +37,7 @@ pub(crate) struct TransmitQueue {
     dropped: u64,
 }
 
-/// What a queue holds of each TCP sender: destination endpoint, packets, bytes of payload.
+/// The share of a TCP sender in a queue: destination endpoint, packets, bytes of payload.
 #[derive(Debug, Default)]
 pub(crate) struct QueuedTcp(Vec<(u32, u32, u64)>);
 
@@ -73,7 +73,7 @@ impl QueuedTcp {
     }
 }
 
-/// Free space of a queue, and what it holds of one sender.
+/// Free space of a queue, and its content of one sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QueueSpace {
     /// Packets that it can still accept.
@@ -158,7 +158,7 @@ impl TransmitQueue {
         self.packets.is_empty()
     }
 
-    /// Free space, and what it holds of the sender of packets to endpoint `to`. `link_is_free`: the link
+    /// Free space, and its content of the sender of packets to endpoint `to`. `link_is_free`: the link
     /// would accept one more packet at once.
     pub(crate) fn space(&self, to: u32, link_is_free: bool) -> QueueSpace {
         let packets = self.limit.saturating_sub(self.packets.len()) as u32 + u32::from(link_is_free);

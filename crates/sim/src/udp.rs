@@ -26,7 +26,7 @@ pub(crate) struct DatagramFlow {
     pub(crate) mtu: u32,
 }
 
-/// What the engine knows of a UDP flow when it starts.
+/// The parameters of a UDP flow at its start.
 pub(crate) struct DatagramFlowPlan {
     pub(crate) source: DatagramSource,
     pub(crate) there: Route,

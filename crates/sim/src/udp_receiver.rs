@@ -1,4 +1,4 @@
-//! The receiver of a UDP flow: reassembles fragments and counts whole datagrams.
+//! The receiver of a UDP flow: reassembles fragments and counts complete datagrams.
 
 use datagrams::ReceiverCounters;
 use units::Time;
@@ -8,13 +8,13 @@ use crate::{fragments::Reassembly, packet::Datagram};
 /// The receiver's counters, and datagrams in reassembly.
 #[derive(Debug, Default)]
 pub(crate) struct DatagramReceiver {
-    /// Of whole datagrams.
+    /// Of complete datagrams.
     pub(crate) counts: ReceiverCounters,
     reassembly: Reassembly,
 }
 
 impl DatagramReceiver {
-    /// Takes a datagram or some of its fragments.
+    /// Receives a datagram or some of its fragments.
     pub(crate) fn take(&mut self, datagram: &Datagram, now: Time) {
         if self.reassembly.completes(datagram.number, &datagram.fragments) {
             // Virtual time stays far below 2^63 ns.

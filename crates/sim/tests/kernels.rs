@@ -131,7 +131,7 @@ fn web100_tunes_the_receive_buffer() {
     assert!((8.0..10.6).contains(&fixed) && tuned > 5.0 * fixed, "{fixed} and {tuned} Mb/s");
 }
 
-/// The profile's device has its queue of 100 packets without being told.
+/// The profile's device has its queue of 100 packets without a setting in the scenario.
 #[test]
 fn web100_has_the_device_queue_of_its_time() {
     let text = "[hosts.h1]\naddress = \"10.0.0.1/24\"\nkernel = \"2.4-web100\"\n[hosts.h2]\naddress = \"10.0.0.2/24\"\n\

@@ -30,7 +30,7 @@
 
 use crate::{Config, Profile};
 
-/// What increases the congestion window.
+/// The events that increase the congestion window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Growth {
     /// Packets that an ACK newly delivers (since 4.0).

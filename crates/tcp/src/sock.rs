@@ -224,7 +224,7 @@ pub struct TcpSock {
     pub snd_una: u32,
     /// Next sequence number to send.
     pub snd_nxt: u32,
-    /// End of what the application has written.
+    /// End of the data that the application has written.
     pub write_seq: u32,
     /// `snd_nxt` at the start of the recovery.
     pub high_seq: u32,

@@ -15,7 +15,7 @@ use crate::{
     message::{MAX_MESSAGE_BYTES, Message},
 };
 
-/// A peer that does not take data for this time is given up.
+/// A peer that accepts no data for this time counts as unreachable.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a wait checks for the end of the program.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -24,7 +24,7 @@ const FRAME_BYTES: usize = 5;
 const JSON: u8 = 0;
 const TSUNAMI: u8 = 1;
 
-/// What arrives on the control connection.
+/// A received frame of the control connection.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Frame {
     Message(Message),
@@ -167,7 +167,7 @@ impl<'a> Control<'a> {
                 Some([a, b, c, d, _]) => {
                     let length = u32::from_be_bytes([a, b, c, d]) as usize;
                     if length > MAX_MESSAGE_BYTES {
-                        return Err(Error::Protocol(format!("a message of {length} bytes")));
+                        return Err(Error::Protocol(format!("a message has {length} bytes")));
                     }
                     FRAME_BYTES + length
                 }
@@ -198,7 +198,7 @@ impl<'a> Control<'a> {
                 Message::Failed { why } => Err(Error::Peer(printable(&why))),
                 message => Ok(Some(Frame::Message(message))),
             },
-            kind => Err(Error::Protocol(format!("a frame of kind {kind}"))),
+            kind => Err(Error::Protocol(format!("unknown kind of frame: {kind}"))),
         }
     }
 
@@ -235,7 +235,7 @@ impl<'a> Control<'a> {
         {
             return;
         }
-        // An error here has no one to be reported to.
+        // No peer is left to report this error to.
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
         let begin = Instant::now();
         let mut buffer = vec![0; 1 << 16];

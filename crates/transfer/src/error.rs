@@ -16,15 +16,15 @@ pub enum Error {
     /// The peer closed the connection.
     #[error("the peer closed the connection")]
     Closed,
-    /// The peer sent what no correct peer sends.
+    /// The peer sent an invalid message.
     #[error("the peer violated the protocol: {0}")]
     Protocol(String),
-    /// The peer did not answer in time.
+    /// The peer did not reply in time.
     #[error("no {what} from the peer within {} s", after.as_secs())]
     Timeout {
-        /// What was expected.
+        /// The expected message.
         what: &'static str,
-        /// After which time.
+        /// The timeout.
         after: Duration,
     },
     /// The ends have different tokens, or only one has one.
@@ -36,9 +36,9 @@ pub enum Error {
     /// The Tsunami session ended.
     #[error("Tsunami: {0}")]
     Tsunami(SessionError),
-    /// A file has other bytes at the receiver.
+    /// A file has different bytes at the receiver.
     #[error(
-        "{name} arrived with other contents (BLAKE3 {received}, sent {sent}): did it change while it was sent?"
+        "{name} arrived with different contents (BLAKE3 {received}, sent {sent}): did it change while it was sent?"
     )]
     Hash {
         /// The file.

@@ -83,7 +83,7 @@ impl FileReader {
 
 impl Drop for FileReader {
     fn drop(&mut self) {
-        // The thread ends when nobody receives.
+        // The thread ends when the channel has no receiver.
         self.pieces = None;
         if let Some(thread) = self.thread.take() {
             // Its error was received as a piece.

@@ -1,11 +1,11 @@
 //! Sends files between two hosts over TCP, UDT 4 or Tsunami: the sockets around the cores of `bulk`.
 //!
 //! A [`Receiver`] listens; [`send`] connects to it. Both agree on everything over one TCP connection, whose
-//! messages `message.rs` lists. Files are whole or absent: they are written under a temporary name, compared by
+//! messages `message.rs` lists. Files are complete or absent: they are written under a temporary name, compared by
 //! their BLAKE3 hashes, made durable and renamed. A transfer that was interrupted continues after the bytes
-//! that are there, if both ends' hashes of them agree.
+//! that the receiver already has, if both ends' hashes of them agree.
 //!
-//! A token authenticates both ends. Nothing is encrypted. [`UdtStream`] is UDT over a socket by itself, for
+//! A token authenticates both ends. Nothing is encrypted. [`UdtStream`] is UDT over a socket without the control connection, for
 //! other programs' UDT.
 
 mod control;

@@ -7,7 +7,7 @@
 //! receiver -> sender   ready (proof, UDP port)
 //! for each file:
 //! sender -> receiver   file (name, size)
-//! receiver -> sender   resume (bytes that are there, and their hash)
+//! receiver -> sender   resume (bytes that it already has, and their hash)
 //! sender -> receiver   begin (from which byte), then the data over the transport
 //! sender -> receiver   sent (hash)
 //! receiver -> sender   stored
@@ -25,7 +25,7 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 16;
 /// Purpose of the hashes that prove the token.
 pub(crate) const PROOF_PURPOSE: &str = "longfat transfer/1";
 
-/// What carries the files' data.
+/// The transport of the files' data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
@@ -79,13 +79,13 @@ pub(crate) enum Message {
         /// Time of the last change, ns since 1970.
         modified_ns: i64,
     },
-    /// The file's first `bytes` bytes are there, with this hash.
+    /// The receiver already has the file's first `bytes` bytes, with this hash.
     Resume { bytes: u64, hash: String },
     /// The data begins at this byte.
     Begin { from: u64 },
     /// All data is sent; the hash of the whole file.
     Sent { hash: String },
-    /// The file is whole and durable.
+    /// The file is complete and durable.
     Stored,
     /// There are no more files.
     End,

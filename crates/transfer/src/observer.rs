@@ -1,4 +1,4 @@
-//! What a transfer reports while it runs.
+//! The progress reports of a transfer.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -6,11 +6,11 @@ use serde::Serialize;
 
 /// Receives the progress of a transfer.
 pub trait Observer: Sync {
-    /// A file begins; `resumed` bytes are already there.
+    /// A file begins; the receiver already has `resumed` bytes.
     fn begin(&self, name: &str, bytes: u64, resumed: u64);
     /// Bytes of the current file that were sent or received, the resumed ones included.
     fn progress(&self, bytes: u64);
-    /// A file is whole.
+    /// A file is complete.
     fn end(&self, report: &FileReport);
     /// A sender's session at a receiver ended, with an error or complete.
     fn session(&self, _peer: SocketAddr, _error: Option<&crate::Error>) {}

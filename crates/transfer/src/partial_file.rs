@@ -1,8 +1,8 @@
-//! A file that is being received: under a temporary name until it is whole.
+//! A file that is being received: under a temporary name until it is complete.
 //!
 //! A thread writes it. Blocks of zeros are not written and become holes. Beside the file, `NAME.progress` has
 //! the number of its first bytes that have arrived, so that a later transfer can continue. That number may
-//! be too small, never a reason to trust the bytes: both ends compare hashes of them.
+//! be too small, and the bytes are not trusted: both ends compare hashes of them.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -25,9 +25,9 @@ const MAX_QUEUED_BYTES: u64 = 64 << 20;
 const MAX_QUEUED_PIECES: usize = 1024;
 /// Blocks of zeros of this size become holes.
 const HOLE_BYTES: usize = 4096;
-/// How often the progress is noted.
+/// How often the progress is written.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
-/// Digits of the noted progress.
+/// Digits of the written progress.
 const PROGRESS_DIGITS: usize = 20;
 
 /// A file that is being received.
@@ -38,7 +38,7 @@ pub(crate) struct PartialFile {
     progress_path: PathBuf,
     file: File,
     hasher: blake3::Hasher,
-    /// Bytes that are there.
+    /// Bytes that it already has.
     there: u64,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Order {
 }
 
 impl PartialFile {
-    /// Opens the temporary file of `path`, and hashes what an earlier transfer has left of `bytes` bytes.
+    /// Opens the temporary file of `path`, and hashes the part of `bytes` bytes that an earlier transfer stored.
     pub(crate) fn open(path: PathBuf, bytes: u64) -> Result<Self, Error> {
         if path.file_name().is_none() {
             return Err(Error::Name(path.display().to_string()));
@@ -85,12 +85,12 @@ impl PartialFile {
         Ok(PartialFile { path, temporary, progress_path, file, hasher, there })
     }
 
-    /// Number and hash of the bytes that are there.
+    /// Number and hash of the bytes that it already has.
     pub(crate) fn there(&self) -> (u64, String) {
         (self.there, self.hasher.finalize().to_hex().to_string())
     }
 
-    /// Begins to write at byte `from`: 0, or what [`PartialFile::there`] returned.
+    /// Begins to write at byte `from`: 0, or the number that [`PartialFile::there`] returned.
     pub(crate) fn start(mut self, from: u64, order: Order) -> Result<FileWriter, Error> {
         if from != self.there {
             self.hasher = blake3::Hasher::new();
@@ -98,7 +98,7 @@ impl PartialFile {
         if from != self.there && from != 0 {
             return Err(Error::Protocol(format!("the data begins at byte {from}")));
         }
-        // Also what arrived out of order before the interruption.
+        // Also data that arrived out of order before the interruption.
         self.file.set_len(from).map_err(failed(format!("cannot truncate {}", self.temporary.display())))?;
         let progress_file = OpenOptions::new()
             .write(true)
@@ -129,7 +129,7 @@ impl PartialFile {
         })
     }
 
-    /// Gives the whole file its name.
+    /// Gives the complete file its name.
     fn commit(self, mode: u32, modified_ns: i64) -> Result<(), Error> {
         let what = format!("cannot store {}", self.path.display());
         let permissions = fs::Permissions::from_mode(mode & 0o777);
@@ -145,7 +145,7 @@ impl PartialFile {
         os::file::remove(&self.progress_path).map_err(failed(what))
     }
 
-    /// Removes what has arrived.
+    /// Removes the received data.
     fn discard(self) -> Result<(), Error> {
         let what = format!("cannot remove {}", self.temporary.display());
         os::file::remove(&self.progress_path).map_err(failed(what.clone()))?;
@@ -212,7 +212,7 @@ impl Writer {
             return Ok(());
         }
         self.noted = Instant::now();
-        // Holes at the end: the file must have the bytes that are noted.
+        // Holes at the end: the file must have the bytes of the written progress.
         let what = || format!("cannot write {}", self.path.display());
         if self.file.metadata().map_err(failed(what()))?.len() < bytes {
             self.file.set_len(bytes).map_err(failed(what()))?;
@@ -223,7 +223,7 @@ impl Writer {
     /// One write of the same length, so that a killed process leaves the old number or the new one.
     fn note(&self, bytes: u64) -> Result<(), Error> {
         let text = format!("{bytes:0PROGRESS_DIGITS$}\n");
-        let what = failed(format!("cannot note the progress of {}", self.path.display()));
+        let what = failed(format!("cannot write the progress of {}", self.path.display()));
         self.progress_file.write_all_at(text.as_bytes(), 0).map_err(what)
     }
 }
@@ -266,7 +266,7 @@ impl FileWriter {
         self.queue(Piece::Data(offset, bytes))
     }
 
-    /// Notes now and then that every byte before `bytes` has arrived; those from `unwritten` on are not queued.
+    /// Writes periodically that every byte before `bytes` has arrived; those from `unwritten` on are not queued.
     pub(crate) fn complete_sometimes(&mut self, bytes: u64, unwritten: u64) -> Result<(), Error> {
         if self.noted.elapsed() < PROGRESS_INTERVAL {
             return Ok(());

@@ -39,22 +39,22 @@ use crate::{
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time in which a peer hashes or stores a file.
 pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(1800);
-/// How long a failed session reads on, so that the peer receives the reason.
+/// How long a failed session continues to read, so that the peer receives the reason.
 const LINGER: Duration = Duration::from_secs(3);
-/// Senders that have not yet proved their token, in all and from one address.
+/// Senders that have not yet proved their token, in total and from one address.
 const MAX_GREETING: usize = 256;
 const MAX_GREETING_PER_ADDRESS: usize = 16;
 /// Bytes of a read.
 const READ_BYTES: usize = 1 << 20;
 
-/// What to receive.
+/// The options of a receiver.
 #[derive(Debug, Clone)]
 pub struct ReceiverOptions {
     /// Where to listen.
     pub listen: SocketAddr,
     /// Where the files go.
     pub directory: PathBuf,
-    /// The secret that senders must know; without one anybody may send.
+    /// The secret that senders must know; without one every host may send.
     pub token: Option<Token>,
     /// Maximum number of simultaneous senders; others are refused.
     pub max_senders: usize,
@@ -148,20 +148,20 @@ impl Receiver {
     }
 }
 
-/// Who is being served.
+/// The senders that are being served.
 #[derive(Debug, Default)]
 struct Places {
     greeting: Mutex<BTreeMap<IpAddr, usize>>,
     senders: AtomicUsize,
 }
 
-/// The place of a sender that has not yet proved its token.
+/// The slot of a sender that has not yet proved its token.
 struct Greeting<'a> {
     places: &'a Places,
     address: IpAddr,
 }
 
-/// The place of a sender.
+/// The slot of a sender.
 struct Place<'a>(&'a Places);
 
 impl Places {
@@ -224,7 +224,7 @@ fn serve(
     result
 }
 
-/// What a sender asked for.
+/// The request of a sender.
 struct Agreement {
     directory: PathBuf,
     transport: Transport,
@@ -234,7 +234,7 @@ struct Agreement {
     key: String,
 }
 
-/// What carries the data.
+/// The transport of the data.
 enum Data {
     Tcp,
     Udt(Box<UdtStream>),
@@ -260,7 +260,7 @@ fn session(
                 receive_file(control, &mut data, &agreement, &file, observer)?;
             }
             Message::End => return Ok(()),
-            _ => return Err(Error::Protocol("neither a file nor the end".into())),
+            _ => return Err(Error::Protocol("a file or the end of the list was expected".into())),
         }
     }
 }
@@ -276,10 +276,10 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
     })?;
     let start = control.receive("first message", HANDSHAKE_TIMEOUT)?;
     let Message::Start { protocol, challenge, proof, directory, transport, mss, rate_bps } = start else {
-        return Err(Error::Protocol("no first message".into()));
+        return Err(Error::Protocol("the first message was expected".into()));
     };
     if protocol != PROTOCOL {
-        return Err(Error::Protocol("another version".into()));
+        return Err(Error::Protocol("its version of the protocol is not supported".into()));
     }
     let expected = |role: &str| {
         let parts = [role.as_bytes(), ours.as_bytes(), challenge.as_bytes()];
@@ -287,7 +287,7 @@ fn agree(control: &mut Control<'_>, options: &ReceiverOptions) -> Result<Agreeme
     };
     if let Some(expected) = expected("sender") {
         let proof = proof.unwrap_or_default();
-        // Takes the same time wherever they differ.
+        // Constant-time comparison.
         let difference = proof.bytes().zip(expected.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
         if proof.len() != expected.len() || difference != 0 {
             return Err(Error::Token("the sender has a different token"));
@@ -365,8 +365,8 @@ fn receive_file(
     let partial = PartialFile::open(path, file.bytes)?;
     let (there, hash) = partial.there();
     control.send(&Message::Resume { bytes: there, hash })?;
-    let Message::Begin { from } = control.receive("begin of the data", STORE_TIMEOUT)? else {
-        return Err(Error::Protocol("no begin of the data".into()));
+    let Message::Begin { from } = control.receive("beginning of the data", STORE_TIMEOUT)? else {
+        return Err(Error::Protocol("the beginning of the data was expected".into()));
     };
     let order = if matches!(data, Data::Tsunami(..)) { Order::AnyOrder } else { Order::InOrder };
     let mut writer = partial.start(from, order)?;
@@ -403,7 +403,7 @@ fn receive_file(
         _ => control.receive("hash of the file", STORE_TIMEOUT)?,
     };
     let Message::Sent { hash: sent } = sent else {
-        return Err(Error::Protocol("no hash of the file".into()));
+        return Err(Error::Protocol("the hash of the file was expected".into()));
     };
     let (received, whole) = writer.finish(file.bytes)?;
     if received != sent {

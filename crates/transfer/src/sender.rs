@@ -36,7 +36,7 @@ pub enum RateChoice {
     Automatic,
     /// UDT's own control, which does not slow down for losses up to this share (0 to 1).
     Tolerant(f64),
-    /// TCP: at most this rate; UDT: this rate, whatever is lost; Tsunami: this target.
+    /// TCP: at most this rate; UDT: this rate, independent of losses; Tsunami: this target.
     Fixed(BitRate),
 }
 
@@ -47,7 +47,7 @@ pub struct SenderOptions {
     pub receiver: SocketAddr,
     /// Where the files go, relative to the receiver's directory.
     pub directory: String,
-    /// What carries the data.
+    /// The transport of the data.
     pub transport: Transport,
     /// How fast.
     pub rate: RateChoice,
@@ -55,7 +55,7 @@ pub struct SenderOptions {
     pub mss: u32,
     /// The secret that the receiver requires.
     pub token: Option<Token>,
-    /// Time for the connection.
+    /// Timeout of the connection.
     pub connect_timeout: Duration,
 }
 
@@ -154,7 +154,7 @@ fn add(path: &Path, name: String, entries: &mut Vec<Entry>, observer: &dyn Obser
     Ok(())
 }
 
-/// What carries the data, after the agreement.
+/// The transport of the data, after the agreement.
 enum Data {
     Tcp,
     Udt(Box<UdtStream>),
@@ -198,7 +198,7 @@ fn agree(control: &mut Control<'_>, options: &SenderOptions) -> Result<(String, 
     };
     if protocol != PROTOCOL {
         return Err(Error::Protocol(format!(
-            "it speaks {:?}",
+            "its version is {:?}",
             protocol.chars().take(40).collect::<String>()
         )));
     }
@@ -206,7 +206,7 @@ fn agree(control: &mut Control<'_>, options: &SenderOptions) -> Result<(String, 
         return Err(Error::Token("the receiver requires a token"));
     }
     if !needs_token && options.token.is_some() {
-        return Err(Error::Token("the receiver has no token, so it could be anybody's"));
+        return Err(Error::Token("the receiver has no token, so its identity cannot be checked"));
     }
     let mut ours = [0; 32];
     fill_random(&mut ours).map_err(failed("cannot get random bytes"))?;
@@ -254,7 +254,7 @@ fn connect_udt(
     Ok(stream)
 }
 
-/// Ends waits if the peer reports a failure or the program ends; looks at the connection a few times a second.
+/// Ends waits if the peer reports a failure or the program ends; polls the connection a few times a second.
 pub(crate) fn control_check<'a>(control: &'a mut Control<'_>) -> impl FnMut() -> Result<(), Error> + 'a {
     let mut checked = Instant::now();
     move || {
@@ -289,12 +289,12 @@ fn send_file(
         mode: metadata.mode() & 0o777,
         modified_ns: metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec()),
     })?;
-    let Message::Resume { bytes: there, hash } = control.receive("answer about the file", STORE_TIMEOUT)?
+    let Message::Resume { bytes: there, hash } = control.receive("reply about the file", STORE_TIMEOUT)?
     else {
-        return Err(Error::Protocol("no answer about the file".into()));
+        return Err(Error::Protocol("a reply about the file was expected".into()));
     };
     if there > bytes {
-        return Err(Error::Protocol(format!("{there} of {bytes} bytes are there")));
+        return Err(Error::Protocol(format!("it claims to have {there} of {bytes} bytes")));
     }
     let mut hasher = hash_prefix(&file, &entry.path, there)?;
     let is_same = hasher.finalize().to_hex().to_string() == hash;

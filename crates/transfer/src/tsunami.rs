@@ -142,7 +142,7 @@ impl Receiving {
         Receiving { socket, port, incoming: Incoming::new() }
     }
 
-    /// Receives a file into `writer`; its first `from` bytes are there.
+    /// Receives a file into `writer`; it already has the first `from` bytes.
     pub(crate) fn receive(
         &mut self,
         control: &mut Control<'_>,
@@ -165,7 +165,7 @@ impl Receiving {
                 }
             }
             if client.file_bytes().is_some_and(|announced| announced != bytes) {
-                return Err(Error::Protocol("the file has another size".into()));
+                return Err(Error::Protocol("the size of the file differs from the announced one".into()));
             }
             let mut result = Ok(());
             let mut count = 0;
@@ -241,7 +241,7 @@ impl Pending {
         writer.write(self.offset, bytes)
     }
 
-    /// Where the bytes begin that are not yet queued.
+    /// Offset of the first byte that is not yet queued.
     fn begin(&self) -> u64 {
         if self.bytes.is_empty() { u64::MAX } else { self.offset }
     }

@@ -93,7 +93,7 @@ impl UdtListener {
             match self.listener.handle_datagram(now, peer.to_string().as_bytes(), &buffer[..length]) {
                 Arrival::Ignored => {}
                 Arrival::Reply(reply) => {
-                    // A lost reply is repeated by the client's next request.
+                    // The client's next request retransmits a lost reply.
                     let _ = self.socket.send_to(&reply, peer);
                 }
                 Arrival::Request(incoming) => {
@@ -107,7 +107,7 @@ impl UdtListener {
     }
 }
 
-/// A UDT connection over a socket of its own.
+/// A UDT connection over a dedicated socket.
 pub struct UdtStream {
     socket: Socket,
     connection: Connection,
@@ -120,7 +120,7 @@ impl UdtStream {
     /// Connects to a listener.
     ///
     /// # Errors
-    /// If the peer does not answer or rejects the connection, or what `check` returns.
+    /// If the peer does not reply or rejects the connection, or what `check` returns.
     pub fn connect(
         peer: SocketAddr,
         config: Config,
@@ -160,7 +160,7 @@ impl UdtStream {
     /// Writes all bytes into the send buffer.
     ///
     /// # Errors
-    /// If the connection ends, nothing moves for a minute, or what `check` returns.
+    /// If the connection ends, there is no progress for a minute, or what `check` returns.
     pub fn write_all(&mut self, mut bytes: &[u8], check: Check<'_>) -> Result<(), Error> {
         let mut moved = Instant::now();
         while !bytes.is_empty() {

@@ -32,7 +32,7 @@ pub fn limits_throughput(name: &str) -> bool {
     LIMITING.contains(&name)
 }
 
-/// A setting or file that differs from what was applied or is recommended.
+/// A setting or file that differs from the applied or recommended value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The setting, or the file's path.

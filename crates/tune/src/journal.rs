@@ -136,7 +136,7 @@ pub(crate) fn lock(paths: &HostPaths) -> Result<File, Error> {
             other => other.attempted(|| format!("open {}", directory.display()))?,
         };
         file.lock().attempted(|| format!("lock {}", directory.display()))?;
-        // The process that had the lock removes an empty directory. The lock is then on one that nobody finds.
+        // The process that had the lock removes an empty directory. The lock is then on an inode without a name.
         let locked = file.metadata().attempted(|| format!("read {}", directory.display()))?;
         let is_current = fs::metadata(directory)
             .is_ok_and(|found| (found.dev(), found.ino()) == (locked.dev(), locked.ino()));

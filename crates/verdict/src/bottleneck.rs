@@ -13,7 +13,7 @@ const MIN_PIECE_US: i64 = 200_000;
 /// Minimum time that a link is the bottleneck, in pieces.
 const MIN_PIECES: i64 = 4;
 
-/// A link of the path with what it has sent.
+/// A link of the path with its transmitted bytes.
 pub(crate) struct SentByLink<'a> {
     pub(crate) link: &'a PathLink,
     bits: Cumulative,
@@ -45,7 +45,7 @@ struct Stretch<'a> {
 }
 
 /// The moves of the bottleneck of a flow's path, and the changes of its rate, one sentence each, as in `the bottleneck moved from link
-/// a (200 Mb/s) to link b (100 Mb/s) at 30.2 s`. `links` are in order of time. Times in which no link is full are left out.
+/// a (200 Mb/s) to link b (100 Mb/s) at 30.2 s`. `links` are in order of time. Times in which no link is full are skipped.
 pub fn bottleneck_moves(links: &[LinkSample], context: &FlowContext) -> Vec<String> {
     let sent: Vec<SentByLink> = context.path.iter().map(|link| SentByLink::of(links, link)).collect();
     let Some((from, to)) = sent.iter().find_map(|link| link.bits.span_us()) else { return Vec::new() };

@@ -198,7 +198,7 @@ struct History<'a> {
     received_bits: Cumulative,
     /// The time of the flow's first sample, and the bytes written until then.
     first_written: Option<(i64, i64)>,
-    /// What each link of the path sent.
+    /// The transmitted bytes of each link of the path.
     links: Vec<SentByLink<'a>>,
     /// Microseconds in which the hosts' processors and buses were busy.
     hosts: Vec<Cumulative>,

@@ -8,21 +8,21 @@ use units::{BitRate, Bytes, Time, three_digits};
 
 use crate::{Buffer, FlowContext, Generator, HostLoad, StartOfFlow, summarize::mean};
 
-/// What relieves a bus, which each byte crosses once.
+/// The remedy for a full bus, which each byte crosses once.
 const FASTER_BUS: &str = "a faster bus: a card in a wider or faster slot";
-/// What relieves a host, of which more is unknown.
+/// The remedy for a busy host of unknown cause.
 const LESS_WORK: &str = "end other programs on the busier host; fewer packets for the same bytes (an MTU of 9000, TSO and GRO: \
                          longfat tune checks them); several streams, which use several processors";
-/// What to do about losses, of which the samples do not show the place.
+/// The remedy for losses at an unknown place.
 const FEWER_LOSSES: &str = "if a queue on the path overflows, lengthen it or pace the flow; if none does, find the link that loses \
                             packets (cable, optics, radio, duplex mismatch); bbr slows down less for each loss; longfat diagnose \
                             tells random loss from a short queue";
-/// What removes a slow-start threshold that no loss has set.
+/// The remedy for a slow-start threshold that no loss has set.
 const NO_CACHED_SSTHRESH: &str = "an earlier connection's threshold was cached, or a route sets it: on the sending host `ip tcp_metrics flush` and \
                                   sysctl -w net.ipv4.tcp_no_ssthresh_metrics_save=1; remove ssthresh from `ip route`";
 /// The initial window of Linux since 2.6.39 (RFC 6928), segments.
 const USUAL_INITIAL_WINDOW_SEGS: i64 = 10;
-/// What ends the waiting of small writes.
+/// The remedy for Nagle's algorithm with small writes.
 const WITHOUT_NAGLE: &str = "set TCP_NODELAY in the sending program, or write whole messages at once";
 /// Minimum number of segments from which their mean size is meaningful.
 const MIN_SMALL_SEGMENTS: f64 = 20.0;
@@ -30,7 +30,7 @@ const MIN_SMALL_SEGMENTS: f64 = 20.0;
 const MAX_SMALL_SEGMENT: f64 = 0.5;
 /// Maximum mean number of segments in flight where each waits for the one before.
 const MAX_WAITING_SEGMENTS: f64 = 1.5;
-/// What lowers the cost of a byte.
+/// The remedy for a high cost per byte.
 const FEWER_PACKETS: &str = "larger frames (mtu), super-packets (tso, gro) or moderated interrupts \
                              (rx_delay, tx_delay): fewer packets and interrupts for the same bytes";
 /// A queue is too long where the median round-trip time is at least this multiple of the minimum, and this much longer.
@@ -55,7 +55,7 @@ pub(crate) fn explain(
         Cause::ReceiveWindow => receive_window(&facts, rows, context, summary),
         Cause::SendBuffer => send_buffer(&facts, rows, context, summary),
         Cause::PathRate => path_rate(&facts, context, summary),
-        Cause::Loss => loss(&facts, summary),
+        Cause::Loss => loss(&facts, context, summary),
         Cause::EcnMarks => ecn_marks(&facts, rows),
         Cause::LocalQueue => own_device::local_queue(&facts, rows, context, summary),
         Cause::SlowStart => slow_start(&facts, start, summary),
@@ -248,7 +248,10 @@ fn bufferbloat(summary: &FlowSummary) -> Option<String> {
     })
 }
 
-fn loss(facts: &Facts, summary: &FlowSummary) -> Explanation {
+fn loss(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
+    if summary.bytes == Some(0) && summary.retransmitted_segs.is_some_and(|again| again > 0) {
+        return nothing_arrived(context, summary);
+    }
     let mut evidence = vec![format!(
         "{} the congestion window was full, and a loss had reduced it below what the path carries",
         facts.share
@@ -262,6 +265,20 @@ fn loss(facts: &Facts, summary: &FlowSummary) -> Explanation {
         ));
     }
     Explanation { evidence, remedy: Some(FEWER_LOSSES.into()), ..Explanation::default() }
+}
+
+/// The handshake succeeded, and no data arrived: packets of full size are lost.
+fn nothing_arrived(context: &FlowContext, summary: &FlowSummary) -> Explanation {
+    let evidence = format!(
+        "no data arrived, although the connection was established: each of {} segments was lost",
+        summary.sent_segs.unwrap_or_default()
+    );
+    let remedy = format!(
+        "probably the path drops packets of full size without an ICMP error (an MTU black hole); longfat probe mtu {} shows which size \
+         passes, and sysctl -w net.ipv4.tcp_mtu_probing=1 on {} lets TCP find it",
+        context.to, context.from
+    );
+    Explanation { evidence: vec![evidence], remedy: Some(remedy), ..Explanation::default() }
 }
 
 fn slow_start(facts: &Facts, start: &StartOfFlow, summary: &FlowSummary) -> Explanation {
@@ -582,6 +599,34 @@ mod tests {
         // One bandwidth-delay product of queue, as recommended.
         let (evidence, remedy) = explained(40_000.0);
         assert!(!evidence.contains("bufferbloat") && remedy.is_none(), "{evidence}");
+    }
+
+    #[test]
+    fn a_flow_that_delivered_nothing_points_to_the_path_mtu() {
+        let (context, summary) = lab8(Buffer::Unknown);
+        let explained = |bytes: u64| {
+            let mut summary = FlowSummary {
+                verdict: Some(Cause::Loss),
+                bytes: Some(bytes),
+                sent_segs: Some(16),
+                retransmitted_segs: Some(4),
+                ..summary.clone()
+            };
+            explain(&[], &context, &mut summary);
+            (summary.evidence, summary.remedy.unwrap())
+        };
+        let (evidence, remedy) = explained(0);
+        assert_eq!(
+            evidence,
+            ["no data arrived, although the connection was established: each of 16 segments was lost"]
+        );
+        assert!(
+            remedy.contains("longfat probe mtu h2") && remedy.contains("tcp_mtu_probing=1 on h1"),
+            "{remedy}"
+        );
+        let (evidence, remedy) = explained(1);
+        assert!(evidence[1].starts_with("4 of 16 segments were retransmitted"), "{evidence:?}");
+        assert!(remedy.contains("queue on the path"), "{remedy}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What limits a flow, decided by its receiving end alone: its own buffer or reader, the sender, or the network.
+//! The limit of a flow, decided by its receiving end alone: its own buffer or reader, the sender, or the network.
 //!
 //! A receiver sees the window that it advertises, when data arrives, gaps in the sequence, congestion marks, and its own estimate of
 //! the round-trip time. It sees neither the congestion window nor the send buffer. For each sample after the start of the flow:
@@ -398,7 +398,7 @@ mod tests {
     fn bursts_without_a_cause_here_or_in_the_network_are_the_senders() {
         let sender = judged(|ms, row| row.bytes_received = in_bursts(ms));
         assert_eq!(sender.finding, ReceiverFinding::Sender, "{sender:?}");
-        // BBR on a full path looks like a paced sender, except that it tries a higher rate now and then.
+        // BBR on a full path looks like a paced sender, except that it probes a higher rate periodically.
         let probing = judged(|ms, row| {
             row.bytes_received = evenly(ms);
             row.rcv_rtt_us = Some(if ms % 320 < 60 { ROUND_TRIP_US * 6 / 5 } else { ROUND_TRIP_US });

@@ -25,8 +25,8 @@ pub enum PictureStyle {
 /// The appearance of a plot.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Appearance {
-    /// Width and height; `None`: those of [`PlotOptions`].
-    pub size: Option<(Length, Length)>,
+    /// Width, and height if it is fixed; otherwise the picture is as high as [`PlotOptions`] make it. `None`: also their width.
+    pub size: Option<(Length, Option<Length>)>,
     /// Size of letters; `None`: 12 pixels. Lines and marks grow with it.
     pub font_size: Option<Length>,
     /// The style.
@@ -68,7 +68,7 @@ impl Appearance {
         };
         let mut svg = draw(&options)?;
         let mut height = height_of(&svg) * scale;
-        if let Some((_, wanted)) = self.size {
+        if let Some((_, Some(wanted))) = self.size {
             let wanted = wanted.pixels();
             let change = (wanted - height) / scale / panels.max(1) as f64;
             let panel_height = f64::from(options.panel_height) + change;
@@ -84,8 +84,9 @@ impl Appearance {
             svg = draw(&options)?;
             height = wanted;
         }
-        if let Some((width, height)) = self.size {
-            svg = resized(&svg, &width.to_string(), &height.to_string());
+        if let Some((width, fixed)) = self.size {
+            let height = fixed.map_or_else(|| format!("{height:.0}"), |height| height.to_string());
+            svg = resized(&svg, &width.to_string(), &height);
         } else if self.font_size.is_some() {
             svg = resized(&svg, &format!("{width:.0}"), &format!("{height:.0}"));
         }
@@ -126,7 +127,10 @@ mod tests {
     }
 
     fn with(size: Option<&str>, font_size: Option<&str>) -> Result<String, Error> {
-        let size = size.map(|size| Length::parse_pair(size).unwrap());
+        let size = size.map(|size| match Length::parse_pair(size) {
+            Ok((width, height)) => (width, Some(height)),
+            Err(_) => (size.parse().unwrap(), None),
+        });
         let font_size = font_size.map(|size| size.parse().unwrap());
         let appearance = Appearance { size, font_size, style: PictureStyle::Screen };
         appearance.draw(&PlotOptions::default(), 2, drawn)
@@ -142,6 +146,13 @@ mod tests {
         let svg = with(Some("80mmx80mm"), Some("6pt")).unwrap();
         assert!(svg.starts_with("<svg viewBox=\"0 0 454 "), "{svg}");
         assert!(svg.contains(" width=\"80mm\" height=\"80mm\" role"), "{svg}");
+    }
+
+    /// `drawn` makes two panels of 150 pixels and 50 more.
+    #[test]
+    fn a_width_alone_leaves_the_height_as_it_is_needed() {
+        let svg = with(Some("80mm"), Some("6pt")).unwrap();
+        assert!(svg.starts_with("<svg viewBox=\"0 0 454 350\" width=\"80mm\" height=\"233\" role"), "{svg}");
     }
 
     #[test]

@@ -146,6 +146,29 @@ pub(crate) fn text_width(text: &str, size: f64) -> f64 {
         * size
 }
 
+/// Height of a line of a title.
+const TITLE_ROW: f64 = 20.0;
+/// Size of a title's letters.
+const TITLE_SIZE: f64 = 16.0;
+
+/// Draws a title, in as many lines of at most `width` as it needs, the first at `y`. Returns the height of the lines after the
+/// first; words that are wider than a line are truncated.
+pub(crate) fn draw_title(canvas: &mut Canvas, x: f64, y: f64, title: &str, width: f64) -> f64 {
+    let mut lines: Vec<String> = Vec::new();
+    for word in title.split_whitespace() {
+        let joined = lines.last().map(|line| format!("{line} {word}"));
+        match joined.filter(|joined| text_width(joined, TITLE_SIZE) <= width) {
+            Some(joined) => *lines.last_mut().expect("it was extended") = joined,
+            None => lines.push(word.to_owned()),
+        }
+    }
+    for (index, line) in lines.iter().enumerate() {
+        let line = fit(line, TITLE_SIZE, width);
+        canvas.text(x, y + TITLE_ROW * index as f64, Anchor::Start, "title", &line);
+    }
+    TITLE_ROW * lines.len().saturating_sub(1) as f64
+}
+
 /// `text`, truncated with an ellipsis where it would be wider than `width`.
 pub(crate) fn fit(text: &str, size: f64, width: f64) -> String {
     if text_width(text, size) <= width {
@@ -163,7 +186,7 @@ pub(crate) fn fit(text: &str, size: f64, width: f64) -> String {
 }
 
 /// The texts, truncated where they would be wider than `width`, and distinct where they are: the beginning and the end that
-/// all share are left out first.
+/// all share are removed first.
 pub(crate) fn fit_distinct(texts: &[&str], size: f64, width: f64) -> Vec<String> {
     let are_distinct = |fitted: &[String]| {
         (0..texts.len()).all(|i| (0..i).all(|j| texts[i] == texts[j] || fitted[i] != fitted[j]))
@@ -206,6 +229,17 @@ pub(crate) fn coincide(a: &[Placed], b: &[Placed]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_title_has_as_many_lines_as_it_needs() {
+        let mut canvas = Canvas::default();
+        let title = "A path of 100 Mb/s and 20 ms, 0.01% loss";
+        assert_eq!(draw_title(&mut canvas, 0.0, 26.0, title, 1000.0), 0.0);
+        let mut canvas = Canvas::default();
+        assert_eq!(draw_title(&mut canvas, 0.0, 26.0, title, 200.0), TITLE_ROW);
+        let svg = canvas.finish(200.0, 100.0, "", None);
+        assert!(svg.contains("0.01% loss<") && !svg.contains('\u{2026}'), "{svg}");
+    }
 
     #[test]
     fn gaps_interrupt_a_path_and_single_points_are_dots() {

@@ -7,7 +7,7 @@
 use crate::PlotOptions;
 use crate::axis::{Axis, Unit};
 use crate::axis_name::with_unit;
-use crate::canvas::{Anchor, Canvas, Placed, coincide, fit, fit_distinct, text_width};
+use crate::canvas::{Anchor, Canvas, Placed, coincide, draw_title, fit, fit_distinct, text_width};
 use crate::style::{halo_class, plot_css, series_class};
 
 const LEFT: f64 = 66.0;
@@ -71,7 +71,7 @@ pub struct ChartMark {
 /// A chart.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chart {
-    /// The heading.
+    /// The heading; none where empty.
     pub title: String,
     /// The label of the horizontal axis.
     pub across: String,
@@ -81,7 +81,7 @@ pub struct Chart {
     pub up: String,
     /// The vertical axis's unit: `bit/s`, `B` or `s`; others have no prefix.
     pub unit: String,
-    /// What the error bars are; shown where there are any.
+    /// The meaning of the error bars; shown where there are any.
     pub bars: String,
     /// The curves.
     pub curves: Vec<ChartCurve>,
@@ -104,8 +104,11 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
     let right = width - RIGHT;
     let positions = Positions::of(&chart.values, right);
     let mut canvas = Canvas::default();
-    canvas.text(LEFT, 26.0, Anchor::Start, "title", &fit(&chart.title, 16.0, right - LEFT));
-    let top = draw_legend(&mut canvas, &chart.curves, positions.are_names(), right);
+    let top = match chart.title.is_empty() {
+        true => 10.0,
+        false => 40.0 + draw_title(&mut canvas, LEFT, 26.0, &chart.title, right - LEFT),
+    };
+    let top = draw_legend(&mut canvas, &chart.curves, positions.are_names(), right, top);
     let axis = vertical_axis(chart, height);
     let heading = with_unit(&chart.up, &axis.unit);
     canvas.heading(LEFT, top + 13.0, &heading, "");
@@ -290,8 +293,7 @@ fn draw_values(canvas: &mut Canvas, values: &[ChartValue], positions: &Positions
 }
 
 /// Draws the legend and returns its lower end.
-fn draw_legend(canvas: &mut Canvas, curves: &[ChartCurve], has_points: bool, right: f64) -> f64 {
-    let top = 40.0;
+fn draw_legend(canvas: &mut Canvas, curves: &[ChartCurve], has_points: bool, right: f64, top: f64) -> f64 {
     if curves.iter().all(|curve| curve.label.is_empty()) {
         return top;
     }

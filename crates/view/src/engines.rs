@@ -1,4 +1,4 @@
-//! The latest runs of one scenario by each engine, side by side: whether what was measured is what the models predict.
+//! The latest runs of one scenario by each engine, side by side: whether the measurements agree with the models.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct EngineGroup {
     pub variant: Option<String>,
     /// Swept fields and their values.
     pub sweep: BTreeMap<String, String>,
-    /// The engine with which the others are compared: the most real one.
+    /// The engine with which the others are compared: the one closest to real hosts.
     pub measured: String,
     /// The other engines.
     pub others: Vec<String>,
@@ -40,7 +40,7 @@ pub struct EngineGroup {
     pub differences: Vec<String>,
 }
 
-/// How real an engine is: the measured engine is the largest.
+/// How close an engine is to real hosts; the largest is the reference.
 fn rank(engine: &EngineName) -> u8 {
     match engine {
         EngineName::Hosts => 5,
@@ -84,7 +84,7 @@ pub fn engines(scenario: &str, runs: &[RunSummary]) -> EngineComparison {
     }
 }
 
-/// Compares the runs of a group with its last, the most real one.
+/// Compares the runs of a group with its last, the one closest to real hosts.
 fn group(runs: &[&RunSummary]) -> Option<EngineGroup> {
     let (measured, others) = runs.split_last()?;
     if others.is_empty() {
@@ -154,7 +154,7 @@ pub fn engines_text(comparison: &EngineComparison, width: Option<usize>) -> Stri
         out.push_str(&match group.differences.is_empty() {
             true => format!("{label}{} agrees with {others}.\n", group.measured),
             false => format!(
-                "{label}{} agrees with {others}, but for these differences:\n{}",
+                "{label}{} agrees with {others}, except for these differences:\n{}",
                 group.measured,
                 group.differences.iter().map(|text| format!("  * {text}\n")).collect::<String>()
             ),

@@ -6,7 +6,7 @@ use schema::Cause;
 
 use crate::axis::{Axis, Unit};
 use crate::axis_name::with_unit;
-use crate::canvas::{Anchor, Canvas, Placed, coincide, fit, fit_distinct, text_width};
+use crate::canvas::{Anchor, Canvas, Placed, coincide, draw_title, fit, fit_distinct, text_width};
 use crate::events::MarkKind;
 use crate::figure::{Figure, Mark, Panel, StalledSpan, Strip, Stroke};
 use crate::loaded::LoadedRun;
@@ -158,8 +158,7 @@ fn draw(figure: &Figure<'_>, across: Axis, name: &str, relation: &str, options: 
     let mut canvas = Canvas::default();
     let mut y = 10.0;
     if let Some(title) = &options.title {
-        canvas.text(LEFT, y + 16.0, Anchor::Start, "title", &fit(title, 16.0, frame.width()));
-        y += 30.0;
+        y += 30.0 + draw_title(&mut canvas, LEFT, y + 16.0, title, frame.width());
     }
     y = draw_legend(&mut canvas, &figure.legend, &frame, y);
     let references = figure.references(&options.references);

@@ -16,7 +16,7 @@ const MARKS: [&str; 2] = [
     "<!-- written by longfat reproduce --markdown: end -->\n",
 ];
 
-/// What was measured, as in `lab8 tuned: flows.bulk.goodput (whole run)`.
+/// The measured quantity, as in `lab8 tuned: flows.bulk.goodput (whole run)`.
 fn what(one: &ReproducedFigure) -> String {
     let variant = one.figure.variant.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
     format!("{}{variant}: {}", one.scenario, words::metric_scope(&one.figure.metric))

@@ -19,7 +19,7 @@ pub struct Reproduced {
     /// Why no run is compared with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_run: Option<String>,
-    /// What shows it, for a result without runs.
+    /// The evidence of a result without runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
     /// Its figures beside ours.

@@ -10,7 +10,7 @@ use crate::{number, words};
 /// Which columns the list of runs has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunColumns {
-    /// Those that tell runs apart, and the main result.
+    /// Those that distinguish runs, and the main result.
     Short,
     /// Also the scenario file and the record's directory.
     Long,
@@ -102,7 +102,7 @@ fn changed(summary: &RunSummary, form: CellForm) -> String {
     fields.map(|(field, value)| format!("{}={value}", name(field))).collect::<Vec<_>>().join(" ")
 }
 
-/// What limited a flow; in short the larger of two limits.
+/// The cause that limited a flow; in the short form the larger of two limits.
 fn limits(flow: &FlowSummary, form: CellForm) -> Option<String> {
     match (form, flow.verdict, flow.verdict_also) {
         (CellForm::Short, Some(cause), Some(_)) => Some(format!("{} \u{2026}", words::cause(cause))),

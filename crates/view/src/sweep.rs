@@ -11,10 +11,10 @@ use crate::table::{UNKNOWN, or_unknown, texts};
 use crate::text_table::drop_columns;
 use crate::{number, words};
 
-/// What the error bars of a sweep's points are.
+/// The meaning of the error bars of a sweep's points.
 const BARS: &str = "Whiskers: 95 % confidence interval";
 
-/// The points of a sweep, one per line, and the knees. Whole columns are left out where a terminal of `width`
+/// The points of a sweep, one per line, and the knees. Whole columns are dropped where a terminal of `width`
 /// characters is narrower.
 pub fn sweep(sweep: &Sweep, width: Option<usize>) -> String {
     let mut parts = sweep_parts(sweep);

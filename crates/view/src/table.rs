@@ -1,6 +1,6 @@
 //! Text tables for terminals, without colours. Every line ends with a newline.
 //!
-//! `width` is the terminal's number of characters: where a table is wider, whole columns are left out.
+//! `width` is the terminal's number of characters: where a table is wider, whole columns are dropped.
 //! Without a width all are shown.
 
 use record::Run;
@@ -241,7 +241,7 @@ pub fn results(runs: &[RunSummary], width: Option<usize>) -> String {
 /// Most flows that [`explanations`] explains.
 const MAX_EXPLAINED_FLOWS: usize = 6;
 
-/// What limited each flow with a verdict: the causes' shares, the evidence and the fix.
+/// The limit of each flow with a verdict: the causes' shares, the evidence and the fix.
 pub fn explanations(runs: &[RunSummary]) -> String {
     let labels = run_labels(&runs.iter().collect::<Vec<_>>());
     let flows = runs
@@ -265,7 +265,7 @@ pub fn explanations(runs: &[RunSummary]) -> String {
 }
 
 /// `limited by send buffer 67 %, receive window 33 % of the time`: the causes' shares of the steady part, the
-/// largest first; those below 1 % are left out.
+/// largest first; those below 1 % are omitted.
 fn shares(flow: &FlowSummary) -> String {
     let limited = if flow.limited_steady.largest().is_some() { &flow.limited_steady } else { &flow.limited };
     let mut causes = Cause::ALL.map(|cause| (limited.share(cause), cause));
@@ -279,7 +279,7 @@ fn shares(flow: &FlowSummary) -> String {
     }
 }
 
-/// What limited a flow, as its receiving end alone sees it, with the evidence.
+/// The limit of a flow, as its receiving end alone measures it, with the evidence.
 pub fn receiver_verdict(flow: &str, verdict: &ReceiverVerdict) -> String {
     let limit = match verdict.finding {
         ReceiverFinding::Unknown => "the receiving end cannot tell what limits it".to_owned(),

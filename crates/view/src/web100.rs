@@ -1,4 +1,4 @@
-//! What web100 counted of a connection, from the trace of its segments and ACKs: growths of the window in slow
+//! web100's counters of a connection, from the trace of its segments and ACKs: growths of the window in slow
 //! start and in congestion avoidance (increments, not episodes), duplicate ACKs, and kinds of packets.
 //!
 //! Source of the definitions: RFC 4898. A trace of another program's connection has ACKs only.
@@ -11,7 +11,7 @@ use crate::text_table::{drop_columns, table};
 /// Maximum number of parts of the run that the table shows.
 const MAX_PARTS: i64 = 10;
 
-/// What was counted in one part of a run, or in all of it.
+/// The counters of one part of a run, or of all of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TraceCounts {
     /// Data segments sent for the first time.
@@ -96,7 +96,7 @@ fn count_flow(flow: &str, trace: &[TraceRow], samples: &[FlowSample]) -> FlowTra
     counted
 }
 
-/// What a row is compared with.
+/// The reference of a row.
 #[derive(Debug, Default)]
 struct Counter {
     /// Congestion window and ssthresh after the previous row, segments.

@@ -20,7 +20,7 @@ pub fn cause(cause: Cause) -> &'static str {
     }
 }
 
-/// What limited a flow, as in `receive window and send buffer` where there are two limits. Two are in the
+/// The limit of a flow, as in `receive window and send buffer` where there are two limits. Two are in the
 /// order of [`Cause::ALL`], because which has the larger share changes from run to run.
 pub fn limits(flow: &FlowSummary) -> Option<String> {
     both_limits(flow.verdict, flow.verdict_also)
@@ -63,7 +63,7 @@ pub fn explain(cause: Cause) -> &'static str {
     }
 }
 
-/// What the receiving end alone finds, as in "limited by ...".
+/// The finding of the receiving end alone, as in "limited by ...".
 pub fn receiver_finding(finding: ReceiverFinding) -> &'static str {
     match finding {
         ReceiverFinding::ReceiveBuffer => "the receiver's buffer",
@@ -89,7 +89,7 @@ pub fn verdict(verdict: PublishedVerdict) -> &'static str {
     }
 }
 
-/// What a figure of a source is, in words.
+/// The kind of a source's figure, in words.
 pub fn figure_kind(kind: FigureKind) -> &'static str {
     match kind {
         FigureKind::Published => "published",

@@ -43,7 +43,7 @@ fn the_latest_run_of_each_engine_is_compared_with_the_most_real_one() {
     );
     let text = view::engines_text(&compared, None);
     assert!(
-        text.contains("tuned: hosts agrees with model, lab, but for these differences:\n  * bulk: "),
+        text.contains("tuned: hosts agrees with model, lab, except for these differences:\n  * bulk: "),
         "{text}"
     );
     let agreeing = view::engines("lab8", &runs[1..3]);

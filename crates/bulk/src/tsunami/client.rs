@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Feedback is considered at every so many datagrams (published client).
+/// Feedback is considered each time this number of datagrams has arrived (published client).
 const FEEDBACK_DATAGRAMS: u64 = 50;
 /// Between two reports (published client).
 const FEEDBACK_INTERVAL: Time = Time::from_millis(350);
@@ -333,7 +333,7 @@ impl Client {
         if self.missing.len() >= RESTART_BLOCKS {
             let first = self.missing.first().unwrap_or(1);
             let last = self.missing.last().unwrap_or(first) as u32;
-            // One block earlier, because the server continues after it. Before the first block it cannot.
+            // One block earlier, because the server continues after it; there is none before the first block.
             let block = (first - 1).max(1) as u32;
             self.control.extend_from_slice(&Request::Restart(block).encode());
             let round_trip_bits = f64::from(self.parameters.target_bps) * self.round_trip.as_secs_f64();

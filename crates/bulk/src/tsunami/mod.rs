@@ -3,8 +3,8 @@
 //! The [`Server`] sends a file's blocks at the client's target rate and slows down while the [`Client`]
 //! reports errors above its threshold. The client requests missing blocks on the control connection.
 //!
-//! Tsunami is made for paths that nobody else uses: it does not share them fairly with TCP. All of it is clear
-//! text. The server sends to any UDP port of the host that has the control connection; only the secret
+//! Tsunami is designed for otherwise idle paths: it does not share them fairly with TCP. Nothing is
+//! encrypted. The server sends to any UDP port of the host that has the control connection; only the secret
 //! protects that, so use one that is not [`wire::DEFAULT_SECRET`].
 
 mod client;

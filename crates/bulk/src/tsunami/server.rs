@@ -37,7 +37,7 @@ pub enum SessionError {
     /// The server does not have the file.
     #[error("the server refuses the file (code {0})")]
     Refused(u8),
-    /// A message that no correct peer sends.
+    /// An invalid message.
     #[error("the peer sent an invalid {0}")]
     Invalid(&'static str),
     /// The receiver is silent.
@@ -77,7 +77,7 @@ enum State {
 pub struct ServerStatistics {
     /// Blocks sent.
     pub sent_blocks: u64,
-    /// Blocks sent again on request.
+    /// Blocks retransmitted on request.
     pub retransmitted_blocks: u64,
     /// Restarts.
     pub restarts: u64,
@@ -221,7 +221,7 @@ impl Server {
             State::Proof => {
                 let Some(proof) = self.inbox.take::<{ wire::PROOF_BYTES }>() else { return Ok(false) };
                 let expected = wire::proof(&self.challenge, &self.secret);
-                // Takes the same time wherever they differ.
+                // Constant-time comparison.
                 let difference = proof.iter().zip(expected).fold(0, |all, (a, b)| all | (a ^ b));
                 if difference != 0 {
                     self.control.push(1);
@@ -342,7 +342,7 @@ impl Server {
                 (block, BlockKind::Retransmission)
             }
             None => {
-                // An empty file has no block; the client learns that from the reply.
+                // An empty file has no block; the reply states that.
                 self.block = (self.block + 1).min(self.reply.blocks);
                 let is_last = self.block == self.reply.blocks;
                 (self.block, if is_last { BlockKind::Last } else { BlockKind::Original })

@@ -90,7 +90,7 @@ impl Header {
 /// A request of the client while blocks are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// Send this block again.
+    /// Retransmit this block.
     Retransmit(u32),
     /// Continue from this block.
     Restart(u32),
@@ -129,7 +129,7 @@ impl Request {
     }
 }
 
-/// What the client chooses for a transfer.
+/// The client's parameters of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameters {
     /// Bytes of a block; the last block is padded.

@@ -1,4 +1,4 @@
-//! What a receiver estimates from the arrivals of packets: the receive rate and the path's capacity, as
+//! A receiver's estimates from the arrivals of packets: the receive rate and the path's capacity, as
 //! `CPktTimeWindow` of libudt 4.11 (draft-gg-udt-03 section 3.3).
 
 use units::Time;

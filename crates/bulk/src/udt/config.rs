@@ -7,7 +7,7 @@ pub(super) const MIN_MSS: u32 = (wire::IP_UDP_BYTES + wire::HEADER_BYTES + 32) a
 /// Largest window that a peer can ask for.
 pub(super) const MAX_WINDOW: u32 = 1 << 22;
 
-/// What both ends of a connection choose.
+/// The options of one end of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// A byte stream or messages.
@@ -38,7 +38,7 @@ impl Default for Config {
     }
 }
 
-/// What a connection carries.
+/// The kind of data of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketType {
     /// A byte stream.

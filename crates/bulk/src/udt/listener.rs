@@ -15,21 +15,21 @@ use crate::udt::{
 
 /// libudt's code of a rejected request.
 const REJECTED: u32 = 1002;
-/// Cookies change every minute; those of the last one are valid too (libudt).
+/// Cookies change every minute; those of the previous minute are valid too (libudt).
 const COOKIE_PERIOD: Time = Time::from_secs(60);
 
-/// Answers connection requests of one port.
+/// Replies to connection requests of one port.
 pub struct Listener {
     config: Config,
     secret: [u8; 32],
 }
 
-/// What a datagram without a connection is.
+/// A datagram without a connection, classified.
 #[derive(Debug)]
 pub enum Arrival {
     /// Not a connection request, or one with a wrong cookie.
     Ignored,
-    /// A request that is answered with this datagram.
+    /// A request, and the datagram to reply with.
     Reply(Vec<u8>),
     /// A request of a client that received its cookie.
     Request(Incoming),

@@ -1,7 +1,7 @@
 //! UDT 4, without I/O: draft-gg-udt-03 and libudt 4.11, with which it interoperates.
 //!
 //! A [`Connection`] carries a byte stream or messages both ways. Clients begin with
-//! [`Connection::connect`]; a server's [`Listener`] answers requests with cookies and accepts connections.
+//! [`Connection::connect`]; a server's [`Listener`] replies to requests with cookies and accepts connections.
 //! A [`RateControl`] decides how fast an end sends.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! How fast a UDT connection sends: a trait, and three controls.
+//! The sending rate of a UDT connection: a trait, and three controls.
 //!
 //! - [`Daimd`]: UDT's own control (draft-gg-udt-03 section 3.4 and `CUDTCC` of libudt 4.11).
 //! - [`Daimd::tolerant`]: the same, which ignores a share of lost packets.
@@ -11,7 +11,7 @@ use units::{BitRate, Time};
 /// UDT's constant interval between rate changes and acknowledgements (SYN).
 pub const SYN: Time = Time::from_millis(10);
 
-/// What a connection knows about its path.
+/// The measured path of a connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PathState {
     /// Smoothed round-trip time.
@@ -28,7 +28,7 @@ pub struct PathState {
     pub next_index: u64,
 }
 
-/// How fast a connection sends. Calls have the current time and the path's state.
+/// The sending rate of a connection. Calls have the current time and the path's state.
 pub trait RateControl: Send {
     /// A full acknowledgement: every packet before `next` has arrived.
     fn on_ack(&mut self, now: Time, next: u64, path: &PathState);
@@ -82,7 +82,7 @@ const MIN_INCREASE: f64 = 0.01;
 const BETA: f64 = 0.000_001_5;
 /// Factor of the period at a decrease.
 const DECREASE: f64 = 1.125;
-/// At most so many further decreases within an epoch.
+/// Maximum number of further decreases within an epoch.
 const MAX_DECREASES: u32 = 5;
 
 impl Daimd {
@@ -231,7 +231,7 @@ fn power_of_ten(value: f64) -> i32 {
     (0..=19).find(|power| 10f64.powi(*power) >= value).unwrap_or(19)
 }
 
-/// A constant rate, whatever is lost.
+/// A constant rate, independent of losses.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedRate {
     period: Time,

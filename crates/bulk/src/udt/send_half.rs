@@ -1,4 +1,4 @@
-//! The sending half of a connection: the data that is not acknowledged, and what to send next.
+//! The sending half of a connection: the data that is not acknowledged, and the next packet to send.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ struct Chunk {
     last_sent: Time,
 }
 
-/// What to send.
+/// The next transmission.
 pub(crate) enum Next {
     /// The packet with this index.
     Packet(u64),
@@ -140,7 +140,7 @@ impl SendHalf {
         !self.lost.is_empty() || self.may_send_new(window)
     }
 
-    /// Takes what is to be sent: lost packets first, except within a packet pair.
+    /// Takes the next packet to send: lost packets first, except within a packet pair.
     pub(crate) fn take_next(&mut self, now: Time, window: f64, is_pair: bool) -> Option<Next> {
         if is_pair && self.may_send_new(window) {
             return Some(self.take_new());
@@ -187,7 +187,7 @@ impl SendHalf {
         self.chunks.get(usize::try_from(index.checked_sub(self.acked)?).ok()?)
     }
 
-    /// Gives up the message of a packet: its packets are not sent any more.
+    /// Drops the message of a packet: its packets are not sent any more.
     fn drop_message(&mut self, index: u64) -> Next {
         let message = self.chunk(index).map_or(0, |chunk| chunk.message);
         let (mut first, mut last) = (index, index);
@@ -224,7 +224,7 @@ impl SendHalf {
         true
     }
 
-    /// The receiver misses `first..=last`. Returns the number of packets, or `None` if one was never sent.
+    /// The receiver reports `first..=last` as missing. Returns the number of packets, or `None` if one was never sent.
     pub(crate) fn mark_lost(&mut self, first: u64, last: u64) -> Option<u64> {
         if first > last || last >= self.next {
             return None;

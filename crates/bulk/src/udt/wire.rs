@@ -66,7 +66,7 @@ pub struct DataHeader {
     pub destination: u32,
 }
 
-/// What all control packets have.
+/// The fields that all control packets have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ControlHeader {
     /// Time stamp, µs.
@@ -105,7 +105,7 @@ pub enum Control {
     PeerError(u32),
 }
 
-/// What an acknowledgement reports.
+/// The contents of an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
     /// A light acknowledgement: the sequence number alone.
@@ -143,7 +143,7 @@ pub struct Handshake {
     pub mss: u32,
     /// Maximum number of packets in flight.
     pub flight_window: u32,
-    /// What the handshake means.
+    /// Its type.
     pub request: Request,
     /// The sender's socket ID.
     pub socket_id: u32,
@@ -153,7 +153,7 @@ pub struct Handshake {
     pub peer_ip: [u32; 4],
 }
 
-/// What a handshake means.
+/// The type of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// 1: a connection request, or the listener's cookie in reply.

@@ -1,4 +1,4 @@
-//! Errors of loading a C file into the kernel, classified by what the user can do about them.
+//! Errors of loading a C file into the kernel, classified by their remedy.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The commands, a module each: `mod.rs` has the arguments and what the command does, `text.rs` the tables and sentences it prints.
+//! The commands, a module each: `mod.rs` has the arguments and the action, `text.rs` the tables and sentences it prints.
 
 pub mod agent;
 pub mod bdp;

@@ -102,8 +102,8 @@ fn draw_metrics(args: &PlotArgs, runs: &[&LoadedRun], options: &PlotOptions) -> 
 fn plot_metrics(args: &PlotArgs, records: &[record::Run], json: bool) -> anyhow::Result<()> {
     let runs = load(records)?;
     let span_s = span(args, records)?;
-    let options =
-        PlotOptions { title: runs.first().map(|r| r.title.clone()), span_s, ..PlotOptions::default() };
+    let title = args.picture.title_or_none(runs.first().map(|run| run.title.clone()));
+    let options = PlotOptions { title, span_s, ..PlotOptions::default() };
     let borrowed: Vec<&LoadedRun> = runs.iter().collect();
     let svg = draw_metrics(args, &borrowed, &options)?;
     match &args.output {
@@ -136,7 +136,9 @@ fn plot_distribution(
     };
     let distribution = distribution.map_err(bad)?;
     let appearance = args.picture.appearance();
-    let svg = appearance.draw(&distribution.default_options(), 1, |options| {
+    let options = distribution.default_options();
+    let options = PlotOptions { title: args.picture.title_or_none(options.title.clone()), ..options };
+    let svg = appearance.draw(&options, 1, |options| {
         Ok(if args.cdf.is_some() { distribution.cdf(options) } else { distribution.box_plot(options) })
     });
     let svg = svg.map_err(bad)?;

@@ -163,7 +163,7 @@ impl<'a> MarkdownPage<'a> {
             .into());
         }
         if !args.ids.is_empty() {
-            let message = "--markdown replaces all tables of the file: leave out the ids, or name a new file";
+            let message = "--markdown replaces all tables of the file: omit the ids, or name a new file";
             return Err(Exit::BadInput(message.into()).into());
         }
         Ok(MarkdownPage { path, text })

@@ -352,7 +352,7 @@ impl Console {
 }
 
 impl Console {
-    /// What limited the streams that this end received, as this end alone sees it.
+    /// The limits of the streams that this end received, as this end alone measures them.
     fn receiver_verdicts(&self, peer: SocketAddr, report: &Report) -> BTreeMap<String, ReceiverVerdict> {
         let rows = self.lock_sampled().remove(&peer).unwrap_or_default();
         let connections = report.start.iter().flat_map(|start| &start.connections);

@@ -116,7 +116,7 @@ pub fn run(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> an
     records::check_picture(args.output.as_deref())?;
     records::check_page(args.report.as_deref())?;
     if args.output.is_none() && args.picture.is_given() {
-        return Err(Exit::BadInput("--size, --font-size and --style need -o FILE".into()).into());
+        return Err(Exit::BadInput("--size, --font-size, --style and --title need -o FILE".into()).into());
     }
     // A size without space for the letters is found before the runs.
     let too_small = |error: view::Error| Exit::BadInput(error.to_string());
@@ -237,14 +237,17 @@ fn experiment(args: &SweepArgs, file: Option<&PathBuf>) -> anyhow::Result<Experi
 /// Writes the plot and the page, if requested. The page has the plot as for screens, in its own width.
 fn draw(args: &SweepArgs, config: &Config, shown: &Shown) -> anyhow::Result<()> {
     if let Some(path) = &args.output {
-        let svg = args.picture.appearance().draw_chart(&shown.chart);
+        let chart = view::Chart { title: args.picture.title(&shown.chart.title), ..shown.chart.clone() };
+        let svg = args.picture.appearance().draw_chart(&chart);
         let svg = svg.map_err(|error| Exit::BadInput(error.to_string()))?;
         output::file(path, records::picture(path, &svg)?)?;
+        output::note(&format!("written: {}", path.display()));
     }
     if let Some(path) = &args.report {
         let svg = view::chart(&shown.chart);
         let page = view::sweep::sweep_page(&shown.title, &shown.html, &svg, &command_line());
         output::file(path, config.theme().apply(page))?;
+        output::note(&format!("written: {}", path.display()));
     }
     Ok(())
 }

@@ -157,6 +157,18 @@ pub fn width() -> Option<usize> {
     if log().is_some() || !io::stdout().is_terminal() {
         return None;
     }
+    columns()
+}
+
+/// The number of characters in a line of the terminal of standard error; `None` where it is none.
+fn error_width() -> Option<usize> {
+    if log().is_some() || !io::stderr().is_terminal() {
+        return None;
+    }
+    columns()
+}
+
+fn columns() -> Option<usize> {
     let (columns, _) = ratatui::crossterm::terminal::size().ok()?;
     Some(usize::from(columns)).filter(|columns| *columns > 0)
 }
@@ -216,8 +228,10 @@ pub fn file(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Prints a message on standard error; lost if it is closed.
+/// Prints a message on standard error, broken at spaces if that is a terminal; lost if it is closed.
 pub fn note(text: &str) {
+    let broken = error_width().map(|width| view::table::wrapped(text, width));
+    let text = broken.as_deref().map_or(text, |text| text.trim_end_matches('\n'));
     if let Some(Queues { notes: (queue, file), .. }) = QUEUES.get() {
         let _ = queue.push(*file, format!("{text}\n"));
         return;

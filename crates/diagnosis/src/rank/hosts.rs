@@ -31,8 +31,8 @@ impl Limits<'_> {
             format!("echo requests of {passes} bytes had replies"),
         ];
         let change = format!(
-            "find the device that drops them and enable its ICMP errors (\"fragmentation needed\"); until then, on both hosts: \
-             sysctl -w net.ipv4.tcp_mtu_probing=1, or an MTU of {passes} for the route"
+            "on both hosts: sysctl -w net.ipv4.tcp_mtu_probing=1 (or set an MTU of {passes} for the route; the cause is a device that \
+             drops larger packets and sends no ICMP error \"fragmentation needed\")"
         );
         self.add(Kind::MtuBlackHole, None, Allows::TestGoodput, evidence, Some(change));
     }
@@ -185,11 +185,18 @@ impl Limits<'_> {
         self.add(Kind::SendBuffer, Some(&seen.from), allows, evidence, change);
     }
 
-    /// The command that sets the sysctl to twice the bandwidth-delay product.
+    /// The command that sets the sysctl to twice the bandwidth-delay product. A host that does not report its settings may have no
+    /// longfat, and gets the kernel's defaults for the other two values.
     fn buffer_change(&self, host: &str, name: &str, facts: Option<&HostFacts>) -> Option<String> {
         let carried = self.seen.capacity_bps()?;
         let needed = model::buffer_advice(self.seen.bdp()?).usual;
-        let (least, first, most) = match facts?.triple(name)? {
+        let Some(facts) = facts else {
+            return Some(format!(
+                "on {host}: sysctl -w {name}=\"4096 131072 {}\" (twice the bandwidth-delay product)",
+                needed.0
+            ));
+        };
+        let (least, first, most) = match facts.triple(name)? {
             [least, first, most] => (least, first, most),
         };
         if most >= needed.0 {

@@ -244,8 +244,8 @@ impl Limits<'_> {
         let carried = BitRate(self.seen.carried_bps()? as u64);
         let packets = transmit_queue_packets(carried, self.seen.rtt, u32::try_from(flow.mss_bytes?).ok()?);
         Some(format!(
-            "on {}: {set_length_of_device}{QUEUE_LENGTH}{packets} (one bandwidth-delay product), or pace connections below the rate of \
-             this device (fq with a maximum rate), which needs no queue",
+            "on {}: {set_length_of_device}{QUEUE_LENGTH}{packets} (one bandwidth-delay product; pacing below the rate of this device, by \
+             fq with a maximum rate, needs no queue)",
             self.seen.from
         ))
     }

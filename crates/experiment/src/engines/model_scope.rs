@@ -1,4 +1,4 @@
-//! What the closed forms ignore: a figure of the model says nothing about an experiment that one of these decides.
+//! The effects that the closed forms ignore: a figure of the model says nothing about an experiment that one of these decides.
 
 use model::{
     ControlLaw, PathInputs, cubic_recovery_time, cubic_utilization, mss, responsiveness, sawtooth_utilization,

@@ -24,7 +24,7 @@ pub struct NotRun {
 }
 
 impl NotRun {
-    /// What shows the result, in words; empty if nothing does.
+    /// The evidence of the result, in words; empty if there is none.
     pub fn shown_by(&self) -> String {
         let scenarios = self.scenarios.iter().map(|name| format!("scenario {name}"));
         let pages = self.pages.iter().map(|name| format!("docs/{name}"));

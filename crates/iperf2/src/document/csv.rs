@@ -1,7 +1,7 @@
 //! CSV (`-y C`): time, the sender's address and port, the receiver's, the stream's number, the interval, bytes and bit/s; of
 //! datagrams also jitter (ms), lost, all, the share lost and the number out of order.
 //!
-//! iperf 2.1 writes the sender first; 2.0's server writes itself first, which cannot be told apart.
+//! iperf 2.1 writes the sender first; 2.0's server writes itself first, which cannot be distinguished.
 
 use std::{
     net::SocketAddr,

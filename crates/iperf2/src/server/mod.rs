@@ -1,4 +1,4 @@
-//! The server: TCP and UDP tests on one port. No client holds it: each step has a timeout, each test a maximum
+//! The server: TCP and UDP tests on one port. No client can block it: each step has a timeout, each test a maximum
 //! duration, and the tests of one address and of all have maximum numbers.
 
 mod slots;
@@ -140,7 +140,7 @@ impl Server {
             if !is_ready.attempted(|| "cannot wait for clients".into())? {
                 continue;
             }
-            // A client that is gone already, or no free descriptors.
+            // A client that has already disconnected, or no free descriptors.
             let Ok((socket, peer)) = self.tcp.accept() else {
                 std::thread::sleep(STOP_CHECK_INTERVAL / 10);
                 continue;

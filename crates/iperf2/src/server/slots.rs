@@ -1,4 +1,4 @@
-//! A limit on simultaneous connections, in all and of one address.
+//! A limit on simultaneous connections, in total and of one address.
 
 use std::{
     collections::BTreeMap,

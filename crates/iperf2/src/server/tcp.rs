@@ -74,7 +74,7 @@ fn read_header(socket: &Socket, timeout: Duration, stop: &AtomicBool) -> Result<
     };
     if is_iperf3_cookie(first) {
         let mut to = socket;
-        // An error means that the client is gone.
+        // An error means that the client has disconnected.
         let _ = to.write(&State::AccessDenied.code().to_be_bytes());
         let text = "this is an iperf3 client, and this port is for iperf 2; iperf3 clients use the other port (-p 5201)";
         return Err(Error::Iperf2(text.into()));
@@ -90,7 +90,7 @@ fn read_header(socket: &Socket, timeout: Duration, stop: &AtomicBool) -> Result<
         return Err(refused(WireError::TripTimes));
     }
     if header.is_some_and(|header| header.wants_acknowledgement) {
-        // An error means that the client is gone, which the data phase notices.
+        // An error means that the client has disconnected, which the data phase detects.
         let _ = socket.send(&acknowledgement());
     }
     Ok(header)
@@ -175,7 +175,7 @@ impl Connection<'_> {
             direction,
             interval: self.options.interval,
             block: Bytes(if block == 0 { DEFAULT_BLOCK } else { block.min(MAX_BLOCK) }),
-            // Random bytes could look like a header to the listener of `-d` and `-r`.
+            // The listener of `-d` and `-r` could mistake random bytes for a header.
             repeating_payload: true,
             rate: header.and_then(|header| header.rate).filter(|_| direction != Direction::Forward),
             ..TestSpec::new(Protocol::Tcp, amount)
@@ -188,7 +188,7 @@ impl Connection<'_> {
         let Some(port) = u16::try_from(header.port).ok().filter(|port| *port > 0) else { return };
         let to = SocketAddr::new(self.peer.ip(), port);
         if local == Some(to) {
-            let text = "the client asks to be connected back at this server's own address and port; use -L with another port";
+            let text = "the client requests a connection back to this server's own address and port; use -L with another port";
             return self.observer.note(&format!("{}: {text}", self.peer));
         }
         let connected =

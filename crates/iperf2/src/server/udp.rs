@@ -26,9 +26,9 @@ use crate::{
 
 /// Largest datagram.
 const MAX_DATAGRAM: usize = 65_536;
-/// How long a test's end is remembered, so that a lost report is sent again.
+/// How long a test's end is remembered, so that a lost report is retransmitted.
 const REPEAT_TIME: Duration = Duration::from_secs(5);
-/// A test that has been silent for this time makes way for a new one when all are in use.
+/// A test that has been silent for this time is replaced by a new one when all are in use.
 const EVICT_AFTER: Duration = Duration::from_millis(500);
 /// Notes about refused datagrams are printed at most this often: their senders' addresses can be forged.
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
@@ -116,7 +116,7 @@ impl<'a> UdpSessions<'a> {
                 session.end(self.observer, peer, None);
                 let duration = session.last - session.begin;
                 reply.extend(udp_totals::server_report(&session.counters, duration).encode());
-                // A lost reply is repeated with the client's next datagram.
+                // The client's next datagram retransmits a lost reply.
                 let _ = self.socket.send_to(&reply, peer);
                 session.ended = Some((now, reply));
             }
@@ -129,7 +129,7 @@ impl<'a> UdpSessions<'a> {
         let header =
             bytes.get(DATAGRAM_HEADER_BYTES..).and_then(|rest| ClientHeader::decode(rest).ok()).flatten();
         let has_64_bits = header.is_some_and(|header| header.numbers_64bit);
-        // The end of a test that is no longer known.
+        // The end of a test that was already removed.
         if DatagramHeader::decode(bytes, has_64_bits).is_none_or(|datagram| datagram.number < 0) {
             return false;
         }
@@ -203,7 +203,7 @@ impl<'a> UdpSessions<'a> {
         }
     }
 
-    /// Prints a note about a datagram that begins no test, at most one in a while.
+    /// Prints a note about a datagram that begins no test, at limited intervals.
     fn note(&mut self, peer: SocketAddr, text: &str) {
         if self.noted.is_none_or(|noted| noted.elapsed() >= NOTE_INTERVAL) {
             self.noted = Some(Instant::now());

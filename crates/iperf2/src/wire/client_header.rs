@@ -43,7 +43,7 @@ mod upper_flag {
     pub const FULL_DUPLEX: u32 = 0x0800;
 }
 
-/// Who sends.
+/// The sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TestMode {
     /// The client.
@@ -71,7 +71,7 @@ pub enum Amount {
 /// A client's description of its test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientHeader {
-    /// Who sends.
+    /// The sender.
     pub mode: TestMode,
     /// Parallel streams.
     pub streams: u32,

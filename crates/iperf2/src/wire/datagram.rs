@@ -25,7 +25,7 @@ impl DatagramHeader {
         bytes
     }
 
-    /// Reads the header; `has_64_bits`: as the client's header says of the number. `None` if bytes are missing.
+    /// Reads the header; `has_64_bits`: as the client's header states. `None` if bytes are missing.
     pub fn decode(bytes: &[u8], has_64_bits: bool) -> Option<DatagramHeader> {
         let low = word(bytes, 0)?;
         let number = match has_64_bits {

@@ -15,7 +15,7 @@ const MAX_MICROS: u64 = 999_999;
 const HAS_BASE: u32 = 0x8000_0000;
 const HAS_HIGH_WORDS: u32 = 0x0800_0000;
 
-/// What a receiver of datagrams counted.
+/// The counts of a receiver of datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerReport {
     /// Payload received.

@@ -26,7 +26,7 @@ const REQUEST_BYTES: usize = 1 + COOKIE_BYTES;
 /// other is gone.
 const KEEPALIVE_S: u64 = 20;
 
-/// What is opened on request.
+/// The kinds of connections that are opened on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Tcp,

@@ -79,6 +79,6 @@ fn is_iperf2_header(bytes: &[u8; COOKIE_BYTES]) -> bool {
 
 /// Sends a client ACCESS_DENIED; the connection is closed when the socket is dropped.
 pub(super) fn deny(mut socket: &Socket) {
-    // An error means that the client is gone.
+    // An error means that the client has disconnected.
     let _ = socket.write(&State::AccessDenied.code().to_be_bytes());
 }

@@ -488,7 +488,7 @@ impl<'scope, 'env> Router<'scope, 'env> {
         self.waiting.push_back(waiting);
     }
 
-    /// Queued clients send nothing: a client whose connection is readable is gone, or violates the protocol,
+    /// Queued clients send nothing: a client whose connection is readable has disconnected, or violates the protocol,
     /// and is dropped. A client that has waited too long is rejected.
     fn check_waiting(&mut self, ready: &[bool]) {
         let timeout = self.server.options.queue_timeout;

@@ -129,7 +129,7 @@ fn conduct(
     let result = session.run(&mut control, client.admitted, client.arrivals, report);
     session.turn.set(Stage::Over);
     if let Err(error) = &result {
-        // A client that is gone, or has ended the test, does not get the reason.
+        // A client that has disconnected, or has ended the test, does not get the reason.
         match error {
             Error::Closed { .. } | Error::ClientTerminated => {}
             Error::Interrupted => drop(control.send_state(State::ServerTerminate, phase.min(CHECK_INTERVAL))),
@@ -303,7 +303,7 @@ impl Session<'_> {
                             .attempted(|| "cannot answer a UDP stream".into())?;
                     }
                     if control.wait(Duration::ZERO)? {
-                        // The client should send nothing now: it is gone, or ends the test.
+                        // The client should send nothing now: it has disconnected, or ends the test.
                         return Err(Error::Closed { expected: "streams" });
                     }
                     if begin.elapsed() >= phase {

@@ -140,7 +140,7 @@ pub struct Params {
     #[serde(deserialize_with = "count", skip_serializing_if = "is_none")]
     pub(crate) longfat_receive_buffer: u64,
     /// longfat only: the cookie of a running service's client to which this test belongs, so that it needs no
-    /// turn of its own.
+    /// turn in the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) longfat_session: Option<String>,
     /// Set if a client has sealed the parameters, and the server has no token.

@@ -128,7 +128,7 @@ impl Diagnosis {
 }
 
 impl Diagnosis {
-    /// What to change at the other host, if the limit that binds (the first of `ranking`) is there.
+    /// The change at the other host, if the limit that binds (the first of `ranking`) is there.
     pub fn remedy_elsewhere(&self, ranking: &Ranking) -> Option<RemedyElsewhere> {
         let limit = ranking.limits.first().filter(|limit| limit.measured)?;
         let host = limit.host.clone().filter(|host| *host == self.options.to)?;

@@ -72,7 +72,7 @@ impl Path for MeasuredPath<'_> {
         self.tests.progress.note(what);
     }
 
-    /// By echo requests. Where this process may not send them, the time to connect is taken, and packet sizes stay unknown.
+    /// By echo requests. Without the privilege to send them, the time to connect is used, and packet sizes remain unknown.
     fn round_trips_and_mtu(&mut self) -> Result<(RoundTrips, Mtu), Error> {
         let unknown = Mtu { device: self.device_mtu, passes: None };
         match echoes::round_trips(self.address, ECHOES) {
@@ -104,7 +104,7 @@ impl Path for MeasuredPath<'_> {
     fn datagrams(&mut self, plan: &DatagramPlan) -> Result<Option<Burst>, Error> {
         match datagrams::send(&mut self.tests, plan) {
             Err(error) if !matches!(error, Error::Interrupted) => {
-                // The other measurements are still worth making.
+                // The other measurements remain useful.
                 self.report_step(&format!("{}; continuing without it", experiment::error::chain(&error)));
                 Ok(None)
             }

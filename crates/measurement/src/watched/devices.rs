@@ -1,4 +1,4 @@
-//! The devices through which watched connections send: what they dropped since they were first used.
+//! The devices through which watched connections send: their drops since their first use.
 
 use std::{
     collections::BTreeMap,

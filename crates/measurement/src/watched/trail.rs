@@ -234,7 +234,7 @@ impl Trail {
         if moves { self.limited().largest() } else { None }
     }
 
-    /// What limits the connection by its receiver's samples alone, if only the receiver is watched and data arrives.
+    /// The limit of the connection by its receiver's samples alone, if only the receiver is watched and data arrives.
     pub fn receiver_verdict(&self) -> Option<ReceiverVerdict> {
         let moves = self.rows.iter().any(|row| row.goodput_bps.is_some_and(|rate| rate > 0));
         if self.sends || self.sender.is_some() || !moves {

@@ -27,7 +27,7 @@ struct OnWire<P> {
     packet: P,
 }
 
-/// What the wire does to a segment.
+/// The effect of the wire on a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WireFate {
     Lost,

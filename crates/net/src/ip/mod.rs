@@ -9,7 +9,7 @@
 //! Departures:
 //! 1. No ICMP rate limit (RFC 1812 section 4.3.2.8): a thousand packets that are too large cause a thousand
 //!    errors.
-//! 2. Routers use no ARP or neighbour discovery of their own: the topology gives all addresses.
+//! 2. Routers use neither ARP nor neighbour discovery: the topology gives all addresses.
 //! 3. No redirects, no router advertisements, no source quench, no multicast routing, no directed broadcasts.
 //! 4. IP options and IPv6 hop-by-hop options are forwarded but not processed: no source routing, no route
 //!    recording. Replies have no options.

@@ -1,4 +1,4 @@
-//! What all replies of a router have in common.
+//! The common part of all replies of a router.
 
 use crate::Destination;
 

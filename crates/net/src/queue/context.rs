@@ -1,4 +1,4 @@
-//! What a queue and its pipe exchange: the pipe's state on each call, and what leaves the queue.
+//! The interface of a queue and its pipe: the pipe's state on each call, and what leaves the queue.
 
 use crate::{
     DropCause, Packet, PipeSpec, QueueLimit,

@@ -1,4 +1,4 @@
-//! A FIFO of packets from which segments are taken one by one. Trains stay whole as long as possible.
+//! A FIFO of packets from which segments are taken one by one. Trains are split as late as possible.
 //!
 //! Segments that have been taken stay in front of their packet as an open *prefix*. The prefix ends with the
 //! packet, or when the next segment is treated differently (marked, dropped, another flow's turn); then it is
@@ -80,7 +80,7 @@ impl<P: Packet> SegmentQueue<P> {
     }
 
     /// Decides on each segment at its arrival. `judge` receives the queue's content at that time and the
-    /// segment's bytes, and is called only if the segment fits. The packet enters whole if all segments have
+    /// segment's bytes, and is called only if the segment fits. The packet enters unsplit if all segments have
     /// the same result, otherwise in parts.
     pub(crate) fn admit(
         &mut self,

@@ -7,7 +7,7 @@
 //! overhead that the wire adds to each packet.
 //!
 //! Small packets may be limited by a host's time per packet instead of the link. Their spacings lie above the
-//! line of the larger ones. The smallest sizes are left out until the remaining ones lie on a line.
+//! line of the larger ones. The smallest sizes are excluded until the remaining ones lie on a line.
 
 use serde::Serialize;
 use units::Time;
@@ -33,7 +33,7 @@ const SATURATED: f64 = 0.9;
 /// If the second halves of trains of most sizes arrive with a spacing that is longer by more than this than that
 /// of the whole, the first halves do not count: a token bucket has let them pass.
 const UNEVEN: f64 = 0.05;
-/// Minimum error of a spacing, relative: what pauses and batches of hosts leave in the lower quartile.
+/// Minimum error of a spacing, relative: the error that pauses and batches of hosts leave in the lower quartile.
 const MIN_RELATIVE_ERROR: f64 = 0.002;
 /// Minimum number of sizes of the line.
 const MIN_SIZES: usize = 3;
@@ -175,8 +175,8 @@ impl UdpmonGrid {
         &self.trains
     }
 
-    /// The spacing, size and round of a train: rounds follow one another, so that a change of the path does
-    /// not look like an effect of the size or spacing.
+    /// The spacing, size and round of a train: rounds follow one another, so that a change of the path is
+    /// not mistaken for an effect of the size or spacing.
     fn position(&self, number: usize) -> (usize, usize, usize) {
         let (sizes, spacings) = (self.plan.sizes.len(), self.plan.spacing_count());
         (number / sizes % spacings, number % sizes, number / (sizes * spacings))
@@ -266,8 +266,8 @@ impl UdpmonGrid {
         all.into_iter().filter(|(_, packets)| is_uninterrupted(packets)).map(|(train, _)| train).collect()
     }
 
-    /// The spacings with which packets leave the bottleneck, by size, from at least two trains of each; and what
-    /// disturbs them.
+    /// The spacings with which packets leave the bottleneck, by size, from at least two trains of each; and the cause of
+    /// disturbances.
     fn bottleneck(&self) -> (Vec<SpacingPoint>, Disturbance) {
         let all: Vec<BusyTrains> = (0..self.plan.sizes.len()).map(|size| self.busy_trains(size)).collect();
         let (early, late): (Vec<&BusyTrains>, Vec<&BusyTrains>) =
@@ -288,7 +288,7 @@ impl UdpmonGrid {
     }
 }
 
-/// What disturbs the spacings of trains.
+/// Causes of disturbed spacings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disturbance {
     None,
@@ -369,7 +369,7 @@ fn mean_interval_ns(train: &TrainObservation) -> Option<f64> {
     (intervals > 0).then(|| span as f64 / intervals as f64)
 }
 
-/// Fits the line, leaving out the smallest sizes until the remaining ones lie on it. Marks the points that it
+/// Fits the line, excluding the smallest sizes until the remaining ones lie on it. Marks the points that it
 /// uses.
 fn fit(points: &mut [SpacingPoint]) -> Option<LineFit> {
     let line = |points: &[SpacingPoint]| {

@@ -1,5 +1,5 @@
-//! The method of udpmon (R. Hughes-Jones): trains of each packet size and spacing show what a path does with
-//! them, and requests of each size show what a byte costs in time.
+//! The method of udpmon (R. Hughes-Jones): trains of each packet size and spacing show the path's
+//! throughput, losses and reordering, and requests of each size show the time per byte.
 //!
 //! - [`UdpmonGrid`]: throughput, loss, reordering, jitter and inter-arrival times by size and spacing. Trains that
 //!   are faster than the bottleneck leave it with the bottleneck's time for a packet between them, so that the

@@ -1,4 +1,4 @@
-//! What udpmon sends: the sizes and spacings of the grid, and the requests.
+//! The traffic of udpmon: the sizes and spacings of the grid, and the requests.
 
 use units::Time;
 

@@ -82,7 +82,7 @@ impl Point {
                     self.record(turn, Event::Notified { id: id.clone() });
                 }
             }
-            // The lead has not heard of the end.
+            // The lead has not been notified of the end.
             (Phase::Ended(Outcome::NotRun(_)), _) => self.send_notice(turn, id),
             (Phase::Ended(_), _) => {}
             (_, Phase::Ended(outcome)) => {
@@ -92,7 +92,7 @@ impl Point {
                 let next = turn.now.steady + self.settings.retry;
                 let pending = self.pending.entry(id.clone()).or_default();
                 pending.reported = Some((phase, slot));
-                // Reports can be lost: ask again, without haste.
+                // Reports can be lost: request another one, at a low rate.
                 pending.resend_at = Some(next);
                 turn.touched.insert(id.clone());
             }

@@ -69,7 +69,7 @@ impl Point {
         self.pending.entry(id.clone()).or_default().sent.push((turn.now.utc, turn.now.steady));
     }
 
-    /// Learns round-trip time and clock error from a reply to a proposal, and ends the reservation if the clocks disagree: the peer's
+    /// Updates round-trip time and clock error from a reply to a proposal, and ends the reservation if the clocks disagree: the peer's
     /// time must be that of the middle of the round trip, give or take half of it and both errors (NTP's bound, RFC 5905 section 8).
     pub(super) fn clocks_agree(
         &mut self,
@@ -97,7 +97,7 @@ impl Point {
         true
     }
 
-    /// Padding of a slot with a peer, by what is known about it.
+    /// Padding of a slot with a peer, by the measurements of it.
     fn padding(&self, turn: &Turn<'_>, peer: Option<&PointName>) -> Time {
         let Some(peer) = peer else { return self.settings.base_padding + turn.now.error };
         let rtt = self.peers.get(peer).map_or(self.settings.default_rtt, |facts| facts.rtt);
@@ -136,7 +136,7 @@ impl Point {
     ) {
         let known = &self.reservations[id];
         if known.has_ended() && revision == known.revision {
-            // The peer holds a slot that nobody wants.
+            // The peer holds a slot that is no longer needed.
             return self.send_notice(turn, id);
         }
         let (Phase::Held { .. }, Some(ours), true) = (&known.phase, known.slot, revision == known.revision)
@@ -196,7 +196,7 @@ impl Point {
         }
     }
 
-    /// The peer says no.
+    /// The peer refuses.
     pub(super) fn on_refuse(
         &mut self,
         turn: &mut Turn<'_>,
@@ -232,7 +232,7 @@ impl Point {
         }
     }
 
-    /// The slot has come: ask the peer to start, or start alone.
+    /// The slot begins: ask the peer to start, or start alone.
     pub(super) fn start(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
         if let Some(test) = self.running_conflict(id) {
             let reason = Reason::StillRunning { point: self.name.clone(), test };

@@ -20,7 +20,7 @@ use crate::{
     TaskName,
 };
 
-/// What the caller does with the result of a call: write `events` durably in one transaction, then send `messages` and carry out `actions`.
+/// The result of a call, and the caller's duties: write `events` durably in one transaction, then send `messages` and carry out `actions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Step {
@@ -32,7 +32,7 @@ pub struct Step {
     pub actions: Vec<Action>,
 }
 
-/// What the program that runs tests has to do.
+/// A task of the program that runs tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Start this test, and call [`Point::finish`] at its end.
@@ -57,7 +57,7 @@ pub enum InconsistentEvents {
     Overlap(#[from] crate::Overlap),
 }
 
-/// What a point has measured about another.
+/// A point's measurements of another.
 #[derive(Debug, Clone, Copy)]
 struct PeerFacts {
     /// Round-trip time of a proposal and its reply: the larger of the latest and a decaying maximum.
@@ -161,7 +161,7 @@ impl Point {
         self.tasks.values().map(|(task, next)| (task, *next))
     }
 
-    /// How busy it is in a time.
+    /// Its occupancy in a time.
     pub fn busy(&self, from: Time, until: Time) -> BusyReport {
         self.calendar.busy(from, until)
     }
@@ -176,14 +176,14 @@ impl Point {
             Phase::Booked => format!("booked for {slot}{other}"),
             Phase::Running => format!("running since {slot}{other}"),
             Phase::Held { .. } => format!("proposed for {slot}{other}"),
-            Phase::Confirming { .. } => format!("decided for {slot}{other}, whose confirmation has not come"),
+            Phase::Confirming { .. } => format!("decided for {slot}{other}, not yet confirmed"),
             Phase::Seeking => match self.pending.get(id).and_then(|pending| pending.reported.as_ref()) {
                 Some((_, Some(slot))) => {
                     let start = crate::outcome::utc_text(slot.start);
                     format!("{} has a slot at {start}", reservation.request.lead)
                 }
                 _ if reservation.role == Role::Asker => format!("asked {}", reservation.request.lead),
-                _ => format!("seeks a slot{other}"),
+                _ => format!("searching for a slot{other}"),
             },
         };
         let setback = match &reservation.setback {
@@ -360,7 +360,7 @@ impl Point {
         id
     }
 
-    /// What is wrong with a request, whoever made it.
+    /// The mistake in a request, independent of its origin.
     fn invalid(&self, request: &Request) -> Option<String> {
         let spec = &request.spec;
         if spec.duration == Time::ZERO {
@@ -381,7 +381,7 @@ impl Point {
         None
     }
 
-    /// Asks the point's own rules and its limits.
+    /// Checks the point's own rules and its limits.
     fn admit(&self, turn: &Turn<'_>, request: &Request, slot: Slot, other_error: Time) -> Result<(), Reason> {
         let rule = |rule: String| Reason::Rule { point: self.name.clone(), rule };
         if slot.padding > self.settings.max_padding {
@@ -422,7 +422,7 @@ impl Point {
         }
     }
 
-    /// Ends a reservation that was not run, or whose run is broken off.
+    /// Ends a reservation that was not run, or whose run is aborted.
     fn end(&mut self, turn: &mut Turn<'_>, id: &ReservationId, reason: Reason, notify: bool) {
         let is_running = self.reservations[id].phase == Phase::Running;
         let outcome = if is_running { Outcome::Failed(reason) } else { Outcome::NotRun(reason) };
@@ -468,7 +468,7 @@ impl Point {
         }
     }
 
-    /// A test that runs now and excludes this one. The calendar does not tell if a clock was stepped.
+    /// A test that runs now and excludes this one. The calendar does not show it after a clock step.
     fn running_conflict(&self, id: &ReservationId) -> Option<ReservationId> {
         let class = self.reservations[id].request.spec.class;
         let excludes = |other: &&ReservationId| {

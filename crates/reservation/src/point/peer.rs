@@ -34,7 +34,8 @@ impl Point {
             && proposal.slot.duration == request.spec.duration;
         let invalid = |text: String| Reason::Invalid { point: self.name.clone(), text };
         if !is_for_us {
-            let reason = invalid("it names other points, or another duration, than its sender".into());
+            let reason =
+                invalid("the points or the duration of the proposal differ from those of the request".into());
             return turn.send(from.clone(), id, proposal.revision, Body::Refuse { reason });
         }
         if let Some(text) = self.invalid(&request) {
@@ -43,7 +44,7 @@ impl Point {
         }
         if let Some(known) = self.reservations.get(id) {
             if known.role == Role::Lead || known.request != request {
-                let reason = invalid("this reservation exists with other contents".into());
+                let reason = invalid("a reservation with this id exists, with another test".into());
                 return turn.send(from.clone(), id, proposal.revision, Body::Refuse { reason });
             }
             if known.role == Role::Asker {

@@ -5,7 +5,7 @@ use units::Time;
 use super::{Point, Turn};
 use crate::{Admission, Body, Event, Now, Phase, Reason, ReservationId, Role, Step};
 
-/// The shortest time to a repetition: programs and disks take time too.
+/// Minimum time to a retransmission, which includes the time of programs and disks.
 const MIN_RESEND: Time = Time::from_millis(250);
 
 /// The first instant after another.

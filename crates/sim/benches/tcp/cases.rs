@@ -16,7 +16,7 @@ pub struct Case {
     ms: u32,
 }
 
-/// What the sender passes to its device.
+/// The packets that the sender passes to its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gso {
     SuperPackets,

@@ -10,7 +10,7 @@ use crate::{
     segment::{after, before},
 };
 
-/// What to send after an ACK (`REXMIT_*`).
+/// The segments to send after an ACK (`REXMIT_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retransmission {
     None,

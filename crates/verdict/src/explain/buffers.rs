@@ -76,7 +76,7 @@ impl End {
         }
     }
 
-    /// Who requested a size, in words: in a scenario the flow's key, in a test the option.
+    /// The origin of a requested size, in words: in a scenario the flow's key, in a test the option.
     fn request(self, context: &FlowContext) -> &'static str {
         match (context.unknown_path, self) {
             (true, _) => "-w",
@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// What a test between two hosts knows: its own buffer, and the samples.
+    /// The context of a test between two hosts: its own buffer, and the samples.
     fn of_test(receive: Buffer, send: Buffer) -> (Vec<Fix>, Vec<String>) {
         let context = FlowContext {
             from: "here".into(),

@@ -13,7 +13,7 @@ const SEED: &str = "seed";
 /// Runs of one engine, variant, sweep point and settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RunGroup {
-    /// What distinguishes it except the sweep point; empty where nothing does.
+    /// Its label without the sweep point; empty where nothing distinguishes it.
     pub(crate) series: String,
     /// The value of the swept field, where one is on the axis.
     pub(crate) at: Option<ChartValue>,

@@ -15,7 +15,7 @@ use serde::Serialize;
 use self::grouping::{Grouping, group_runs};
 pub use self::statistics::BoxFigures;
 use crate::axis::Unit;
-use crate::canvas::{Anchor, Canvas, fit};
+use crate::canvas::{self, Anchor, Canvas, fit};
 use crate::figure::curves_of;
 use crate::metric::Metric;
 use crate::{ChartValue, Error, LoadedRun, PlotOptions, axis_name, number};
@@ -35,7 +35,7 @@ const COLOURS: usize = 7;
 /// The values of one group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValueGroup {
-    /// What distinguishes it from the other groups except the value of the swept field; may be empty.
+    /// Its label without the value of the swept field; may be empty.
     pub series: String,
     /// The value of the swept field, where one is on the axis.
     pub at: Option<ChartValue>,
@@ -46,7 +46,7 @@ pub struct ValueGroup {
 /// The figures of a group, for programs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupFigures {
-    /// What distinguishes the group; may be empty.
+    /// The group's label; may be empty.
     pub group: String,
     /// Its number of values.
     pub count: usize,
@@ -62,7 +62,7 @@ pub struct GroupFigures {
     pub max: f64,
 }
 
-/// What one value is.
+/// The kind of a value: of a run, or of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueOf {
     Run,
@@ -80,7 +80,7 @@ pub struct Distribution {
     /// The swept field on the axis.
     field: Option<String>,
     groups: Vec<ValueGroup>,
-    /// Remarks about the data: runs that were left out or are unreliable.
+    /// Remarks about the data: runs that are excluded or unreliable.
     remarks: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ impl Distribution {
             complete.iter().filter_map(|run| Some((*run, value(run.run())?))).collect();
         let Some((first, _)) = known.first() else { return Err(Error::NoValues { name: path.to_owned() }) };
         let mut remarks = Vec::new();
-        add_count(&mut remarks, runs.len() - complete.len(), "cut short and left out");
+        add_count(&mut remarks, runs.len() - complete.len(), "cut short and excluded");
         add_count(&mut remarks, complete.len() - known.len(), "without a value");
         add_count(
             &mut remarks,
@@ -309,8 +309,7 @@ fn add_count(remarks: &mut Vec<String>, runs: usize, what: &str) {
 /// Draws the title and returns the next free y coordinate.
 fn draw_title(canvas: &mut Canvas, options: &PlotOptions, width: f64) -> f64 {
     let Some(title) = &options.title else { return 10.0 };
-    canvas.text(LEFT, 26.0, Anchor::Start, "title", &fit(title, 16.0, width));
-    40.0
+    40.0 + canvas::draw_title(canvas, LEFT, 26.0, title, width)
 }
 
 /// Draws a heading with notes below it, as many lines as they need, and returns the next free y coordinate.

@@ -69,7 +69,7 @@ pub struct KnownFlow {
     pub name: String,
     /// Goodput over its whole duration.
     pub goodput_bps: Option<f64>,
-    /// What limited it.
+    /// The cause that limited it.
     pub verdict: Option<Cause>,
     /// Its congestion control.
     pub cc: Option<String>,

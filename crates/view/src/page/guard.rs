@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 /// Random bytes in tokens and cookies.
 const SECRET_BYTES: usize = 24;
 
-/// What the page may load: its own three files, and responses of this server.
+/// The content that the page may load: its own three files, and responses of this server.
 pub(crate) const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

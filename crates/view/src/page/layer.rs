@@ -25,7 +25,7 @@ pub(crate) struct Layer {
     pub(crate) subjects: Vec<String>,
     /// By measure.
     series: BTreeMap<String, Read<Pyramid>>,
-    /// What limited flows, once it was requested.
+    /// The causes that limited flows, once requested.
     causes: Option<Read<CauseIntervals>>,
     /// Rows read so far.
     pub(crate) rows: u64,
@@ -221,7 +221,7 @@ impl Layer {
         }
     }
 
-    /// What limited a flow, where that was read and is known.
+    /// The cause that limited a flow, where it was read and is known.
     pub(crate) fn cause_intervals(&self, subject: usize) -> Option<&CauseIntervals> {
         self.causes
             .as_ref()

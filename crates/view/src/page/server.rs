@@ -35,7 +35,7 @@ const STYLE: &[u8] = include_bytes!("../../page/app.css");
 const WELCOME: &str = "<!doctype html><script src=\"/welcome.js\"></script><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
 const WELCOME_SCRIPT: &str = "location.replace('/' + location.hash);\n";
 
-/// What to serve, and on which address.
+/// The served directory, and the address.
 #[derive(Debug, Clone)]
 pub struct PageOptions {
     /// The directory of the records; nothing outside it is served.

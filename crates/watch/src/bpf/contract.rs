@@ -100,7 +100,7 @@ pub struct SocketEvent {
     pub cookie: SocketCookie,
     /// Time, CLOCK_MONOTONIC, ns.
     pub time_ns: u64,
-    /// What happened.
+    /// The kind of event.
     pub kind: SocketEventKind,
     /// The inode of its network namespace.
     pub namespace: u32,

@@ -36,13 +36,13 @@ pub enum CloseReason {
     /// The peer closed it.
     #[error("the peer closed the connection")]
     Peer,
-    /// Nothing arrives from the peer.
-    #[error("the peer does not answer")]
+    /// No packet arrives from the peer.
+    #[error("the peer does not reply")]
     Timeout,
     /// The peer rejected the connection.
     #[error("the peer rejected the connection")]
     Rejected,
-    /// The peer sent what no correct peer sends.
+    /// The peer sent an invalid packet.
     #[error("the peer violated the protocol")]
     Violation,
 }
@@ -123,7 +123,7 @@ pub struct Connection {
     peer_ip: [u32; 4],
 }
 
-/// What the receiving half has acknowledged.
+/// The acknowledgements that the receiving half has sent.
 #[derive(Debug)]
 struct AckState {
     number: u32,
@@ -271,7 +271,7 @@ impl Connection {
         self.statistics
     }
 
-    /// What is known about the path to the peer.
+    /// The path to the peer, as measured so far.
     pub fn path(&self) -> PathState {
         PathState {
             rtt: self.rtt,
@@ -378,7 +378,7 @@ impl Connection {
         }
         let window = self.rate.window();
         if !self.send.can_send(window) {
-            // The time in which there was nothing to send is not caught up.
+            // Idle time accumulates no credit for a burst.
             self.next_send = self.next_send.max(now);
             return false;
         }

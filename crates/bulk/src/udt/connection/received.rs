@@ -10,7 +10,7 @@ use crate::udt::{
     wire::{self, Ack, Control, Handshake, Packet, Request},
 };
 
-/// Light acknowledgements: one per so many packets (libudt).
+/// Light acknowledgements: one per this number of packets (libudt).
 const LIGHT_ACK_PACKETS: u64 = 64;
 
 impl Connection {
@@ -111,7 +111,7 @@ impl Connection {
         }
     }
 
-    /// After which time a missing packet is reported again.
+    /// Time until a missing packet is reported again.
     pub(super) fn report_interval(&self) -> Time {
         self.rtt + Time(self.rtt_var.0.saturating_mul(4)) + SYN
     }

@@ -10,9 +10,9 @@ use crate::udt::{
 
 /// Smallest expiration interval (libudt).
 const MIN_EXPIRATION: Time = Time::from_millis(300);
-/// Expirations after which the peer is given up (libudt).
+/// Expirations after which the peer counts as unreachable (libudt).
 const MAX_EXPIRATIONS: u32 = 16;
-/// The peer is not given up earlier (libudt).
+/// Minimum silence after which the peer counts as unreachable (libudt).
 const MIN_BROKEN: Time = Time::from_secs(5);
 /// Acknowledgements that wait for their reply (libudt: 1024).
 const ACK_WINDOW: usize = 1024;
@@ -47,7 +47,7 @@ impl Connection {
         self.last_response + interval.max(Time(MIN_EXPIRATION.0 * count))
     }
 
-    /// After which time the first unacknowledged packet is retransmitted.
+    /// Time until the first unacknowledged packet is retransmitted.
     fn head_timeout(&self) -> Time {
         let margin = Time(self.rtt_var.0.saturating_mul(4)) + SYN;
         self.rtt + self.rtt + margin + SYN

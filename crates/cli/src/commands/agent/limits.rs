@@ -28,7 +28,7 @@ pub enum LimitsCommand {
 /// Options of `agent limits explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Who asks: an authenticated user (alice, alice@192.0.2.1), or the address of a host without authentication
+    /// The requester: an authenticated user (alice, alice@192.0.2.1), or the address of a host without authentication
     #[arg(value_name = "USER")]
     who: Who,
     /// The test: tcp, udp or other; rate; duration; in=TIME until its start; error=TIME of both clocks, as in

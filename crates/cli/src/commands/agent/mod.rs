@@ -7,7 +7,7 @@ use clap::Subcommand;
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
-    /// What a point allows to whom: explain decisions, import bwctl's files
+    /// Limits of a point by user and address: explain decisions, import bwctl's files
     #[command(subcommand)]
     Limits(limits::LimitsCommand),
 }

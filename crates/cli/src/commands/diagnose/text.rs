@@ -91,7 +91,7 @@ pub fn diagnosis(found: &Diagnosis) -> String {
         lines.push(format!("{:>3}. {}: {} ({how})", index + 1, words(limit), rate(limit.allows_bps)));
         limit.evidence.iter().for_each(|evidence| indented(evidence, &mut lines));
         if let Some(change) = &limit.change {
-            indented(&format!("to fix it: {change}"), &mut lines);
+            fix(change, INDENT, &mut lines);
         }
         if let Some(gain) = limit.gain_bps.filter(|gain| *gain > 0.0) {
             let then = rate(observed.test_goodput_bps() + gain);
@@ -159,9 +159,10 @@ pub fn ending(apply: bool, found: &Diagnosis, after: Option<&After>, records: &[
     if let Some(elsewhere) = found.remedy_elsewhere(ranking).filter(|_| apply) {
         let RemedyElsewhere { host, kind, change } = elsewhere;
         lines.push(format!(
-            "\nThe limit is at the other host: {}. --apply changes this host only. On {host}:\n  {change}",
+            "\nThe limit is at the other host: {}. --apply changes this host only.",
             kind_words(kind, &host)
         ));
+        fix(&format!("on {host}: {change}"), "", &mut lines);
     }
     lines.extend(
         records
@@ -216,12 +217,64 @@ fn kind_words(kind: Kind, host: &str) -> String {
     }
 }
 
+/// How to remove a limit: `on HOST: COMMAND (NOTE)` has the command on a line of its own, to be copied; other advice is a sentence.
+fn fix(change: &str, indent: &str, lines: &mut Vec<String>) {
+    let Some((host, command, note)) = command_on_host(change) else {
+        return wrapped(&format!("to fix it: {change}"), indent, lines);
+    };
+    lines.push(format!("{indent}to fix it, on {host}:"));
+    lines.push(format!("{indent}  {command}"));
+    if let Some(note) = note {
+        wrapped(note, indent, lines);
+    }
+}
+
+/// The host, the command and the note in brackets of `on HOST: COMMAND (NOTE)`.
+fn command_on_host(change: &str) -> Option<(&str, &str, Option<&str>)> {
+    let (host, rest) = change.strip_prefix("on ")?.split_once(": ")?;
+    match rest.find(" (").filter(|_| rest.ends_with(')')) {
+        Some(at) => Some((host, &rest[..at], Some(&rest[at + 1..]))),
+        None => Some((host, rest, None)),
+    }
+}
+
 fn indented(text: &str, lines: &mut Vec<String>) {
-    lines.extend(
-        wrap(text, output::line_length(WIDTH) - INDENT.len()).iter().map(|line| format!("{INDENT}{line}")),
-    );
+    wrapped(text, INDENT, lines);
+}
+
+fn wrapped(text: &str, indent: &str, lines: &mut Vec<String>) {
+    let width = output::line_length(WIDTH) - indent.len();
+    lines.extend(wrap(text, width).iter().map(|line| format!("{indent}{line}")));
 }
 
 fn rate(bps: f64) -> BitRate {
     BitRate(three_digits(bps))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_have_their_own_line_and_advice_is_a_sentence() {
+        let lines = |change: &str| {
+            let mut lines = Vec::new();
+            fix(change, "  ", &mut lines);
+            lines
+        };
+        assert_eq!(
+            lines("on h2: longfat tune --rate 96mbit --rtt 20ms --apply (it sets net.ipv4.tcp_rmem = 1 2 3)"),
+            [
+                "  to fix it, on h2:",
+                "    longfat tune --rate 96mbit --rtt 20ms --apply",
+                "  (it sets net.ipv4.tcp_rmem = 1 2 3)"
+            ]
+        );
+        // An IPv6 address has colons, but none before a space.
+        assert_eq!(
+            lines("on fd00::2: sysctl -w net.ipv4.tcp_sack=1"),
+            ["  to fix it, on fd00::2:", "    sysctl -w net.ipv4.tcp_sack=1"]
+        );
+        assert_eq!(lines("pace the flow (fq)"), ["  to fix it: pace the flow (fq)"]);
+    }
 }

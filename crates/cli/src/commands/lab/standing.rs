@@ -430,7 +430,7 @@ fn down_text(down: &[&str]) -> anyhow::Result<String> {
     })
 }
 
-/// Runs the stop commands, ends the lab and waits until it is gone.
+/// Runs the stop commands, ends the lab and waits until its processes have ended.
 pub fn end(lab: &StandingLab) -> anyhow::Result<()> {
     let commands = status_of(lab)?.stop_commands;
     commands.iter().for_each(|c| run_command(&lab.name, &c.host, &c.line));

@@ -137,7 +137,7 @@ pub fn prune(args: &PruneArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()
     report_removed(&removed, &skipped, json)
 }
 
-/// What was removed, and which runs were skipped because they are being written.
+/// The removed runs, and those that were skipped because they are being written.
 fn report_removed(removed: &[String], skipped: &[String], json: bool) -> anyhow::Result<()> {
     if json {
         return output::json(&json!({ "removed": removed, "skipped": skipped }));
@@ -159,7 +159,7 @@ fn count(runs: usize) -> String {
     if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") }
 }
 
-/// An error, and what was removed before it.
+/// An error, and the runs removed before it.
 fn with_removed(error: &str, removed: &[String]) -> String {
     match removed.len() {
         0 => error.to_owned(),

@@ -1,6 +1,6 @@
 //! Arguments of `longfat scenario`, and the flags that describe a simple path.
 
-use std::path::PathBuf;
+use std::{fmt::Display, path::PathBuf, str::FromStr};
 
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCompleter;
@@ -63,16 +63,16 @@ pub struct NewArgs {
 #[command(next_help_heading = "A path without a file")]
 pub struct PathFlags {
     /// Rate of the path, as in 1gbit
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = one_value::<BitRate>("links.path.both.rate=100mbit,1gbit"))]
     pub rate: Option<BitRate>,
     /// Round-trip time of the path, as in 100ms
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = one_value::<Time>("links.path.both.delay=10ms,50ms (half of each round-trip time)"))]
     pub rtt: Option<Time>,
     /// Queue in front of the path, as in 500p or 25MB [default: one bandwidth-delay product]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = one_value::<QueueLimit>("links.path.both.queue=100p,1000p"))]
     pub queue: Option<QueueLimit>,
     /// Share of packets that are lost at random, as in 0.01% [default: none]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    #[arg(long, value_name = "SHARE", value_parser = one_share())]
     pub loss: Option<f64>,
     /// Congestion controls, separated by commas; several: a variant for each. A name, or a C file (my.bpf.c) [default: cubic]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
@@ -117,5 +117,28 @@ impl PathFlags {
             duration: self.duration,
             mtu: self.mtu.unwrap_or(default.mtu),
         }
+    }
+}
+
+/// A parser of one value. A list, which only `--cc` accepts, is answered with the option that compares several values.
+fn one_value<T>(several: &'static str) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    move |text| text.parse().map_err(|error: T::Err| list_hint(text, several, &error))
+}
+
+/// The same for a share.
+fn one_share() -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| {
+        parse_share(text).map_err(|error| list_hint(text, "links.path.forward.loss=0.01%,0.1%", &error))
+    }
+}
+
+fn list_hint(text: &str, several: &str, error: &dyn Display) -> String {
+    match text.contains(',') {
+        true => format!("a path has one value; to compare several, write longfat sweep --over {several}"),
+        false => error.to_string(),
     }
 }

@@ -60,7 +60,7 @@ pub fn run(args: &ImportArgs, json: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Writes an imported scenario, and the notes on what was left out.
+/// Writes an imported scenario, and the notes on skipped parts.
 fn write(imported: &Imported, file: &Path, output: Option<&Path>, json: bool) -> anyhow::Result<()> {
     if let Some(path) = output {
         output::file(path, &imported.toml)?;

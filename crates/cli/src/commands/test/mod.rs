@@ -61,7 +61,7 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
                 output::text(&format!("\n{}", latency::text(latency)))?;
             }
             if let Some(kept) = &kept {
-                output::text(&text::text(kept))?;
+                output::prose(&text::text(kept))?;
             }
         }
         Form::Iperf3Json => output::json(&document::to_json(&report))?,

@@ -38,7 +38,7 @@ pub struct SendArgs {
     /// may be empty
     #[arg(value_name = "FILE... HOST:DIR", num_args = 2.., required = true)]
     paths: Vec<PathBuf>,
-    /// What carries the data
+    /// Transport of the data
     #[arg(long, value_name = "PROTOCOL", default_value = "tcp")]
     protocol: Protocol,
     /// Port of the receiver
@@ -57,7 +57,7 @@ pub struct SendArgs {
     /// File with the shared secret of `longfat receive --token`
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
-    /// Time for the connection
+    /// Timeout of the connection
     #[arg(long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "10s")]
     connect_timeout: Duration,
 }
@@ -77,7 +77,7 @@ pub struct ReceiveArgs {
     /// File with the shared secret that senders must know
     #[arg(long, value_name = "FILE", required_unless_present = "no_token")]
     token: Option<PathBuf>,
-    /// Accept files from anybody who can connect
+    /// Accept files from every host that can connect
     #[arg(long, conflicts_with = "token")]
     no_token: bool,
     /// Maximum number of simultaneous senders; others are refused
@@ -88,7 +88,7 @@ pub struct ReceiveArgs {
     one_off: bool,
 }
 
-/// What carries the data.
+/// The transport of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Protocol {
     /// TCP
@@ -302,7 +302,7 @@ fn line(verb: &str, report: &FileReport) -> String {
     let mut line =
         format!("{verb} {}: {} in {:.1} s, {rate}", report.name, Bytes(report.bytes), report.duration_s);
     if report.resumed_bytes > 0 {
-        line += &format!(", {} were there", Bytes(report.resumed_bytes));
+        line += &format!(", {} of it by an earlier transfer", Bytes(report.resumed_bytes));
     }
     if let (Some(sent), Some(retransmitted)) = (report.sent_packets, report.retransmitted_packets) {
         let share = 100.0 * retransmitted as f64 / sent.max(1) as f64;

@@ -120,6 +120,9 @@ pub fn advice(advice: &Advice, purpose: &str) -> String {
             RecommendationStatus::Satisfied | RecommendationStatus::Exceeded => {}
         }
     }
+    if advice.to_change().next().is_some() {
+        lines.push("\nto change the settings: the same command with --apply (as root; --plan shows the changes before)".into());
+    }
     lines.join("\n")
 }
 
@@ -130,7 +133,7 @@ fn state(state: &RecommendationStatus) -> &'static str {
         RecommendationStatus::Change => "change",
         RecommendationStatus::NotChangeable { .. } => "elsewhere",
         RecommendationStatus::Unknown { .. } => "unknown",
-        RecommendationStatus::ManualReview => "look",
+        RecommendationStatus::ManualReview => "review",
     }
 }
 

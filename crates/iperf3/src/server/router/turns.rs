@@ -59,7 +59,7 @@ pub(super) struct SessionHandle<'scope> {
     pub(super) granted: Option<Instant>,
     /// A client of the service.
     pub(super) is_service: bool,
-    /// A test of a service's client that has its turn: it takes no turn of its own.
+    /// A test of a service's client that has its turn: it takes no turn in the queue.
     pub(super) is_of_service: bool,
 }
 

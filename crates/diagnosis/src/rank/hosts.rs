@@ -189,17 +189,20 @@ impl Limits<'_> {
     fn buffer_change(&self, host: &str, name: &str, facts: Option<&HostFacts>) -> Option<String> {
         let carried = self.seen.capacity_bps()?;
         let needed = model::buffer_advice(self.seen.bdp()?).usual;
-        let (least, first, most) = match facts?.triple(name)? {
-            [least, first, most] => (least, first, most),
+        let command =
+            format!("longfat tune --rate {} --rtt {} --apply", plain(carried), plain_time(self.seen.rtt));
+        let Some(facts) = facts else {
+            // An iperf3 server does not report its settings.
+            return Some(format!(
+                "on {host}: {command} (it raises the maximum of {name} to {} bytes; a server that sets its own buffers, as iperf3 with -w, needs \
+                 larger ones there)",
+                needed.0
+            ));
         };
+        let [least, first, most] = facts.triple(name)?;
         if most >= needed.0 {
             return None;
         }
-        Some(format!(
-            "on {host}: longfat tune --rate {} --rtt {} --apply (it sets {name} = {least} {first} {})",
-            plain(carried),
-            plain_time(self.seen.rtt),
-            needed.0
-        ))
+        Some(format!("on {host}: {command} (it sets {name} = {least} {first} {})", needed.0))
     }
 }

@@ -26,6 +26,8 @@ const MIN_LOSS_TIME: f64 = 2.5;
 const LONG_OVERLOAD_TIME: Time = Time::from_secs(3);
 /// The measurement of the loss rate lasts until this many losses are expected.
 const EXPECTED_LOSSES: f64 = 8.0;
+/// Minimum number of losses between two samples that are one.
+const MIN_CLUMP: u64 = 3;
 /// The rate of a burst is measured after this share of its time, when the queue has filled.
 const SETTLING_SHARE: f64 = 0.4;
 /// Difference of the headers of TCP with timestamps (RFC 7323) and UDP, bytes.
@@ -124,14 +126,23 @@ pub(crate) fn measure_loss<P: Path>(
     let (rate, time) = (BitRate(rate as u64), Time::from_secs_f64(seconds));
     let burst = path.datagrams(&DatagramPlan { rate, payload, time, is_even: true })?;
     let burst = burst.filter(|burst| !burst.receiver_was_busy);
-    // Datagrams that this host's own device dropped were not lost on the path.
-    let lost = |burst: &Burst| burst.lost.saturating_sub(burst.dropped_here);
+    // Datagrams that this host's own device dropped were not lost on the path. Many that were lost at once are one loss: a host that
+    // stalled for a moment loses them, random loss takes single packets.
+    let clump = |burst: &Burst| if burst.lost_at_once >= MIN_CLUMP { burst.lost_at_once - 1 } else { 0 };
+    let lost = |burst: &Burst| burst.lost.saturating_sub(burst.dropped_here.max(clump(burst)));
     Ok(burst.map_or(Datagrams::default(), |burst| Datagrams { sent: burst.sent, lost: lost(&burst) }))
 }
 
 /// TCP payload over UDP payload of a packet of the same size.
 pub(crate) fn tcp_share(payload: u32) -> f64 {
     1.0 - HEADER_DIFFERENCE / f64::from(payload.max(2 * HEADER_DIFFERENCE as u32))
+}
+
+/// The most datagrams that were lost between two samples of a burst's receiver.
+pub fn lost_at_once(rows: &[FlowSample]) -> u64 {
+    let lost: Vec<i64> = rows.iter().filter_map(|row| row.datagrams_lost).collect();
+    let most = lost.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    u64::try_from(most).unwrap_or(0)
 }
 
 impl Arrived {
@@ -177,4 +188,18 @@ fn is_overload(burst: &Burst) -> bool {
 
 fn rounded(bps: f64) -> BitRate {
     BitRate(three_digits(bps))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_between_two_samples_are_counted() {
+        let row = |lost| FlowSample { datagrams_lost: lost, ..FlowSample::default() };
+        assert_eq!(lost_at_once(&[row(None), row(Some(0)), row(Some(7)), row(None), row(Some(8))]), 7);
+        // Reordered datagrams arrive later: they are lost no more.
+        assert_eq!(lost_at_once(&[row(Some(2)), row(Some(1))]), 0);
+        assert_eq!(lost_at_once(&[]), 0);
+    }
 }

@@ -16,6 +16,7 @@ mod procedure;
 mod rank;
 mod simulated_path;
 
+pub use capacity::lost_at_once;
 pub use change::{Change, Variation};
 pub use limit::{Doubt, Kind, Limit, Ranking, Together};
 pub use losses::Losses;

@@ -44,6 +44,7 @@ pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
         }
     }
     sort(ranking, got);
+    doubt_variation(ranking, seen);
     ranking.together = together(&path, ranking, got);
 }
 
@@ -105,22 +106,38 @@ fn doubt(ranking: &mut Ranking, simulated: f64, got: f64, variation: Option<Vari
         rate(got)
     );
     first.doubt = Some(match variation {
-        Some(Variation { low_bps, high_bps }) => Doubt {
-            instead: Some(Kind::PathChanged),
-            why: format!(
-                "the path was full while its rate varied between {} and {}: either its own rate changes again and again, or other \
-                 traffic comes and goes; {unexplained}",
-                rate(low_bps),
-                rate(high_bps)
-            ),
-            decide: "plot the test's record: rates that return to the same levels are the path's own; then repeat the diagnosis when the \
-                     path is otherwise idle"
-                .into(),
-        },
+        Some(variation) => varied(variation, &unexplained),
         None => Doubt {
             instead: second.filter(|kind| *kind != Kind::PathRate),
             why: unexplained,
             decide: "repeat the diagnosis at another time and for longer (--time 60)".into(),
         },
     });
+}
+
+/// Other traffic in a full queue and a lower rate of the link look the same to a single connection: doubts either if the rate varied
+/// and no probe confirmed the available bandwidth.
+fn doubt_variation(ranking: &mut Ranking, seen: &Observed) {
+    let is_confirmed = seen.available.as_ref().is_some_and(|available| available.validity.valid);
+    let Some(variation) = seen.variation.filter(|_| !is_confirmed) else { return };
+    let is_of_path = |limit: &&mut Limit| matches!(limit.kind, Kind::CompetingTraffic | Kind::SlowHop);
+    if let Some(first) = ranking.limits.first_mut().filter(is_of_path).filter(|first| first.doubt.is_none()) {
+        first.doubt = Some(varied(variation, "no probe confirmed the available bandwidth"));
+    }
+}
+
+fn varied(Variation { low_bps, high_bps }: Variation, also: &str) -> Doubt {
+    let rate = |bps: f64| BitRate(three_digits(bps));
+    Doubt {
+        instead: Some(Kind::PathChanged),
+        why: format!(
+            "the path was full while its rate varied between {} and {}: either its own rate changes again and again, or other traffic comes \
+             and goes; {also}",
+            rate(low_bps),
+            rate(high_bps)
+        ),
+        decide: "plot the test's record: rates that return to the same levels are the path's own; then repeat the diagnosis when the path \
+                 is otherwise idle"
+            .into(),
+    }
 }

@@ -25,6 +25,8 @@ const DEFAULT_PACKET: f64 = 1500.0;
 const MAX_PACKETS: f64 = 1e6;
 /// Minimum number of round trips of a simulated test. If the maximum number of packets does not suffice for them, nothing is predicted.
 const MIN_ROUND_TRIPS: f64 = 50.0;
+/// The congestion control of most connections.
+const USUAL_CC: &str = "cubic";
 /// How long other traffic runs before the test begins.
 const WARM_UP: Time = Time::from_secs(2);
 /// Settings that are copied from the measured hosts to the simulated ones.
@@ -79,6 +81,8 @@ pub(crate) struct SimulatedPath {
     /// Rate of other UDP traffic, bit/s, and number of other TCP connections.
     others_bps: f64,
     other_flows: u32,
+    /// Their congestion control.
+    other_cc: String,
     /// Whether the queue is fair.
     is_fair: bool,
     /// Transmit queue of the sending host, packets, if it overflows.
@@ -163,6 +167,7 @@ impl SimulatedPath {
             policer: policed.map(|bps| (bps, capacity.at_once_bytes.unwrap_or(0.0).max(2.0 * packet))),
             others_bps,
             other_flows: in_turn.map_or(u32::from(has_tcp), |in_turn| in_turn.others.round() as u32),
+            other_cc: USUAL_CC.into(),
             is_fair: in_turn.is_some(),
             own_queue: own.then(|| {
                 let wait = capacity.queue.unwrap_or(rtt).as_secs_f64();
@@ -175,7 +180,7 @@ impl SimulatedPath {
                 let small = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
                 (small(version.major), small(version.minor))
             }),
-            cc: flow.cc.clone().unwrap_or_else(|| "cubic".into()),
+            cc: flow.cc.clone().unwrap_or_else(|| USUAL_CC.into()),
             mss: seen.clamped_mss().map(|clamped| clamped.mss as u32 + TIMESTAMP_OPTION),
             time,
             seed: 1,
@@ -189,7 +194,12 @@ impl SimulatedPath {
         let candidates: Vec<SimulatedPath> = if self.fills_send_buffer {
             SEND_BUFFERS.into_iter().filter_map(wmem).collect()
         } else if self.other_flows > 0 {
-            (1..=MAX_FLOWS).map(|other_flows| SimulatedPath { other_flows, ..self.clone() }).collect()
+            // Other connections, too, may use the test's congestion control.
+            let ccs = [USUAL_CC, self.cc.as_str()];
+            let ccs = &ccs[..if self.cc == USUAL_CC { 1 } else { 2 }];
+            let each = ccs.iter().flat_map(|cc| (1..=MAX_FLOWS).map(move |other_flows| (*cc, other_flows)));
+            each.map(|(cc, other_flows)| SimulatedPath { other_flows, other_cc: cc.into(), ..self.clone() })
+                .collect()
         } else if self.marks_from.is_some() {
             (2..=MAX_MARK_STEPS)
                 .map(|step| SimulatedPath { marks_from: Some(marks(step)), ..self.clone() })
@@ -354,7 +364,10 @@ impl SimulatedPath {
             );
         }
         for number in 0..self.other_flows {
-            flows.push_str(&format!("[[flows]]\nname = \"other-{number}\"\nfrom = \"h3\"\nto = \"h4\"\n"));
+            flows.push_str(&format!(
+                "[[flows]]\nname = \"other-{number}\"\nfrom = \"h3\"\nto = \"h4\"\ncc = {:?}\n",
+                self.other_cc
+            ));
         }
         if flows.is_empty() {
             // A scenario needs at least one flow.

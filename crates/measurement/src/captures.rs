@@ -6,7 +6,7 @@ use ::record::Writer;
 use capture::{Dissector, Packets, ss::parse};
 use experiment::rfc3339;
 use schema::{
-    EngineName, FlowKind, FlowSample, FlowSummary, HostInfo, Quality, Reliability, RunSummary,
+    Cause, EngineName, FlowKind, FlowSample, FlowSummary, HostInfo, Quality, Reliability, RunSummary,
     SUMMARY_SCHEMA, Summary,
 };
 use units::Time;
@@ -77,8 +77,8 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
                 bytes: flow.bytes,
             };
             let mut summary = verdict::summarize(&seen.rows, &seen.events, &times, &context);
-            if !is_mostly_judged(&seen.rows, &flow.name) {
-                // A capture does not show the congestion window and the send buffer: the main limit is unknown.
+            if summary.verdict.is_some_and(|verdict| !is_main_limit(verdict, &seen.rows, &flow.name)) {
+                // A capture does not show the congestion window and the send buffer: they may have been the main limit.
                 (summary.verdict, summary.verdict_also) = (None, None);
                 (summary.evidence, summary.remedy) = (Vec::new(), None);
             }
@@ -165,10 +165,10 @@ fn is_far(flow: &capture::CapturedFlow, min_rtt_us: f64) -> Option<bool> {
     flow.sender_side_rtt_us.map(|us| us as f64 > MAX_DISTANCE * min_rtt_us)
 }
 
-/// Whether at least half of a flow's samples are labelled with what limited it.
-fn is_mostly_judged(rows: &[FlowSample], flow: &str) -> bool {
+/// Whether at least half of a flow's samples, the unlabelled ones included, have this label.
+fn is_main_limit(verdict: Cause, rows: &[FlowSample], flow: &str) -> bool {
     let own = || rows.iter().filter(|row| row.flow == flow && row.unacked_segs.is_some());
-    own().filter(|row| row.limited_by.is_some()).count() * 2 >= own().count()
+    own().filter(|row| row.limited_by == Some(verdict)).count() * 2 >= own().count()
 }
 
 /// Makes a record of a log of `ss -tin` in a loop and returns its directory. `every` is the time between samples if the log has no

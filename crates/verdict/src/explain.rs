@@ -612,7 +612,7 @@ mod tests {
                 retransmitted_segs: Some(4),
                 ..summary.clone()
             };
-            explain(&[], &context, &mut summary);
+            explain(&[], &StartOfFlow::default(), &context, &mut summary);
             (summary.evidence, summary.remedy.unwrap())
         };
         let (evidence, remedy) = explained(0);

@@ -191,22 +191,19 @@ impl Limits<'_> {
         let carried = self.seen.capacity_bps()?;
         let needed = model::buffer_advice(self.seen.bdp()?).usual;
         let Some(facts) = facts else {
+            // An iperf3 server does not report its settings.
             return Some(format!(
-                "on {host}: sysctl -w {name}=\"4096 131072 {}\" (twice the bandwidth-delay product)",
+                "on {host}: sysctl -w {name}=\"4096 131072 {}\" (twice the bandwidth-delay product; a server that sets its own buffers, \
+                 as iperf3 with -w, needs larger ones there)",
                 needed.0
             ));
         };
-        let (least, first, most) = match facts.triple(name)? {
-            [least, first, most] => (least, first, most),
-        };
+        let [least, first, most] = facts.triple(name)?;
         if most >= needed.0 {
             return None;
         }
-        Some(format!(
-            "on {host}: longfat tune --rate {} --rtt {} --apply (it sets {name} = {least} {first} {})",
-            plain(carried),
-            plain_time(self.seen.rtt),
-            needed.0
-        ))
+        let command =
+            format!("longfat tune --rate {} --rtt {} --apply", plain(carried), plain_time(self.seen.rtt));
+        Some(format!("on {host}: {command} (it sets {name} = {least} {first} {})", needed.0))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use diagnosis::{Arrived, Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpResult};
+use diagnosis::{Arrived, Burst, DatagramPlan, Mtu, Path, RoundTrips, TcpPlan, TcpResult, lost_at_once};
 use probe::{
     AvailableBandwidth, AvailableBandwidthResult, Budget, Method, ProbeLimits, Step, TrainObservation,
 };
@@ -120,6 +120,7 @@ impl Path for VirtualPath<'_> {
             sent_bps: plan.rate.as_f64(),
             sent,
             lost: sent.saturating_sub(last as u64),
+            lost_at_once: lost_at_once(&seen.rows),
             dropped_here: seen.dropped_here,
             arrived: Arrived::of(&seen.rows, plan.payload).unwrap_or_default(),
             receiver_was_busy: false,

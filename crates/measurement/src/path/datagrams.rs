@@ -35,6 +35,7 @@ pub fn send(tests: &mut TestSeries, plan: &DatagramPlan) -> Result<Option<Burst>
         lost,
         arrived: Arrived::of(&done.record.rows, plan.payload).unwrap_or_else(|| mean(end)),
         receiver_was_busy: is_busy(done.peer_busy),
+        lost_at_once: diagnosis::lost_at_once(&done.record.rows),
         dropped_here: done.record.dropped_here,
     }))
 }

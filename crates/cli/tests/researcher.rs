@@ -86,7 +86,7 @@ fn set_and_over_name_the_whole_path_of_a_key() {
     let shown = place.run(&["show", "last", "--json"]).json();
     assert_eq!((&shown["title"], &shown["runs"][0]["flows"][0]["cc"]), (&"My path".into(), &"reno".into()));
     let swept =
-        place.run(&["sweep", "s.toml", "--engine", "model", "--over", "title=A,B", "--set", "title=C"]);
+        place.run(&["sweep", "s.toml", "--engine", "model", "--over", "duration=1s,2s", "--set", "title=C"]);
     assert!(swept.stdout.starts_with("C\n"), "{swept:?}");
 }
 

@@ -73,11 +73,11 @@ pub fn run(
     runs_dir: &std::path::Path,
     json: bool,
 ) -> anyhow::Result<()> {
+    check_page(args.report.as_deref())?;
     let requested = requested_ids(&args.ids)?;
     let mut engines = EngineChoices::chosen(&args.engine);
     let lab = args.lab.or(engines.contains(&EngineChoice::Lab).then_some(Time::from_secs(600)));
     engines.retain(|engine| *engine != EngineChoice::Lab);
-    check_page(args.report.as_deref())?;
     let experiments = experiments(args.dir.as_deref())?;
     let places = args.places.places();
     let plan = Plan::new(&experiments, &requested, &engines, lab, args.longest_sim, &places)?;

@@ -107,7 +107,7 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
     }
     let found = diagnose(plan, &mut path)?;
     if !json {
-        output::text(&text::diagnosis(&found))?;
+        output::prose(&text::diagnosis(&found))?;
     }
     if let Some(file) = &args.scenario {
         write_scenario(file, &found.ranking)?;

@@ -33,10 +33,11 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Options of `send`.
 #[derive(Debug, Args)]
+#[command(override_usage = "longfat send [OPTIONS] <FILE>... <HOST:DIR>")]
 pub struct SendArgs {
     /// Files and directories, and last the receiver: HOST:DIR, where DIR is below the receiver's directory and
     /// may be empty
-    #[arg(value_name = "FILE... HOST:DIR", num_args = 2.., required = true)]
+    #[arg(value_names = ["FILE", "HOST:DIR"], num_args = 2.., required = true)]
     paths: Vec<PathBuf>,
     /// Transport of the data
     #[arg(long, value_name = "PROTOCOL", default_value = "tcp")]

@@ -214,8 +214,8 @@ fn newer_kernels_grow_the_buffer_for_out_of_order_data() {
 /// `tcp_rcvbuf_low_rtt` (ecfea98b7d0d).
 #[test]
 fn the_buffer_grows_more_slowly_on_short_paths_since_6_19() {
-    let grown = |minor, rtt_us| {
-        let mut rig = Rig::linux(minor, 16 << 20);
+    let grown = |minor, rtt_us: u32| {
+        let mut rig = Rig::linux(minor, 64 << 20);
         rig.sk.rcv_rtt_est.rtt_us = rtt_us << 3;
         rig.rx.read_rate.space = 1_000_000;
         rig.rx.grow_buffer(&mut rig.sk, 2_000_000);

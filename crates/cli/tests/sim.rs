@@ -218,3 +218,21 @@ fn a_run_lists_ignored_settings() {
     let printed = place.run(&["run", "s.toml", "--engine", "sim"]);
     assert!(printed.stdout.contains("the simulator ignores"), "{printed:?}");
 }
+
+/// The excerpts are of a machine with Linux 6.18.
+#[test]
+fn the_readme_shows_what_lab_8_prints() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, section) = readme.split_once("longfat run scenarios/lab8.toml --engine model,sim").unwrap();
+    let excerpts: Vec<&str> =
+        section.split("```text\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
+    let lines: Vec<&str> = excerpts.iter().flat_map(|text| text.lines()).filter(|l| !l.is_empty()).collect();
+    assert!(lines.len() >= 12, "{lines:?}");
+    let scenario = root.join("scenarios/lab8.toml");
+    let place = TestDir::new("");
+    let ran = place.run(&["run", scenario.to_str().unwrap(), "--engine", "model,sim", "--kernel", "6.18"]);
+    let printed: Vec<&str> = ran.stdout.lines().collect();
+    let missing: Vec<&&str> = lines.iter().filter(|line| !printed.contains(line)).collect();
+    assert!(missing.is_empty(), "not printed: {missing:?}\n{}", ran.stdout);
+}

@@ -49,6 +49,7 @@ fn stream(
             let most =
                 from.nic.gso.map_or(SUPER_PACKET_PAYLOAD, |gso| (gso.0 as u32).min(SUPER_PACKET_PAYLOAD));
             let frames = if has_offloads(from) { (most / payload.max(1)).max(1) } else { 1 };
+            let frames = frames.min(from.nic.gso_segs.unwrap_or(u32::MAX));
             let merged = if has_offloads(to) { to.nic.gro.unwrap_or(u32::MAX).max(1) } else { 1 };
             let received_as = frames.div_ceil(merged);
             let per_part = f64::from(frames) / f64::from(received_as);

@@ -33,7 +33,7 @@ impl VethPair {
         let (left, right) = (Namespace::new()?, Namespace::new()?);
         let set_up = |device: &str, host: usize| {
             let netlink = Netlink::open().attempted(|| "open netlink".into())?;
-            let setup = DeviceSetup { name: device, mac: mac(host), mtu, gso_bytes: None };
+            let setup = DeviceSetup { name: device, mac: mac(host), mtu, gso_bytes: None, gso_segs: None };
             let set_up = netlink.configure(&setup).and_then(|index| netlink.bring_up(index).map(|()| index));
             let index = set_up.attempted(|| format!("set up {device}"))?;
             let address = [10, 0, 0, host as u8 + 1].into();

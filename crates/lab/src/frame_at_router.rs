@@ -30,6 +30,7 @@ fn host(name: &str, address: &str, via: &str) -> Host {
         mtu: 1500,
         kernel: None,
         web100: false,
+        hz: None,
         local_congestion: true,
         turnaround: Time(0),
         cost: scenario::HostCost::default(),

@@ -32,6 +32,8 @@ pub(crate) struct DeviceSetup<'a> {
     pub(crate) mtu: u32,
     /// Maximum size of a super-packet's IP packet.
     pub(crate) gso_bytes: Option<u32>,
+    /// Maximum number of segments in a super-packet.
+    pub(crate) gso_segs: Option<u32>,
 }
 
 impl Netlink {
@@ -49,6 +51,10 @@ impl Netlink {
             // The kernel ignores a GSO size below one packet. Such a limit means one segment per packet, which GsoMaxSegs sets.
             let segments = (bytes / setup.mtu.max(1)).max(1);
             message.attributes.push(LinkAttribute::GsoMaxSize(bytes.max(setup.mtu + GSO_HEADER_BYTES)));
+            message
+                .attributes
+                .push(LinkAttribute::GsoMaxSegs(setup.gso_segs.unwrap_or(segments).min(segments)));
+        } else if let Some(segments) = setup.gso_segs {
             message.attributes.push(LinkAttribute::GsoMaxSegs(segments));
         }
         self.0.change(RouteNetlinkMessage::SetLink(message), 0)?;

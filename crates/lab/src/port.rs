@@ -6,6 +6,7 @@ use std::{
     io::{self, Read, Write},
 };
 
+use os::DeviceControl;
 use scenario::{Cidr, Nic};
 
 use crate::{
@@ -120,8 +121,14 @@ impl Port {
                     mac: mac(setup.station),
                     mtu: setup.mtu,
                     gso_bytes: setup.nic.gso.map(|bytes| bytes.0.min(65_536) as u32),
+                    gso_segs: setup.nic.gso_segs,
                 })
                 .attempted(what)?;
+            if setup.nic.software_gso {
+                DeviceControl::open()
+                    .and_then(|control| control.turn_off_tso(device))
+                    .attempted(|| format!("turn off TSO of {device}"))?;
+            }
             // A veth device has no transmit queue.
             if backend == Backend::Tap {
                 let set = |packets| netlink.set_queue_length(index, packets);
@@ -236,7 +243,7 @@ fn open_wire(wire: &str, setup: &PortSetup<'_>) -> Result<File, Error> {
     let mut wire_mac = mac(setup.station);
     wire_mac[3] = b'w';
     let index = netlink
-        .configure(&DeviceSetup { name: wire, mac: wire_mac, mtu: WIRE_MTU, gso_bytes: None })
+        .configure(&DeviceSetup { name: wire, mac: wire_mac, mtu: WIRE_MTU, gso_bytes: None, gso_segs: None })
         .attempted(what)?;
     netlink.bring_up(index).attempted(what)?;
     sys::open_packet(index, PACKET_BUFFER).map_err(no_port("open a packet socket on", wire))

@@ -11,6 +11,8 @@ use crate::check;
 
 /// SIOCETHTOOL (linux/sockios.h).
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
+/// ETHTOOL_STSO, whose argument is `struct ethtool_value`: the command and a number (linux/ethtool.h).
+const ETHTOOL_STSO: u32 = 0x1f;
 const SIOCGIFTXQLEN: libc::c_ulong = 0x8942;
 const SIOCSIFTXQLEN: libc::c_ulong = 0x8943;
 
@@ -57,6 +59,15 @@ impl DeviceControl {
         let mut request = device_request(device);
         request.ifr_ifru.ifru_metric = packets;
         self.ioctl(SIOCSIFTXQLEN, &mut request)
+    }
+
+    /// Turns off segmentation by a device (`ethtool -K DEVICE tso off`): the kernel segments in software.
+    ///
+    /// # Errors
+    /// If the device does not support it, or this user may not change it.
+    pub fn turn_off_tso(&self, device: &str) -> io::Result<()> {
+        // SAFETY: `struct ethtool_value` consists of two words.
+        unsafe { self.ethtool(device, &mut [ETHTOOL_STSO, 0]) }
     }
 
     /// Runs an ethtool command on `device`. The first word of `words` is the command; the kernel writes its

@@ -23,6 +23,7 @@ pub(crate) const HOST: Keys = Keys {
         "address",
         "mtu",
         "kernel",
+        "hz",
         "local_congestion",
         "turnaround",
         "cost",
@@ -34,6 +35,8 @@ pub(crate) const HOST: Keys = Keys {
         "tx_queue",
         "tso",
         "gso",
+        "gso_segs",
+        "segmentation",
         "gro",
         "at",
         "start",
@@ -71,6 +74,7 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
     let name = entry.key.clone();
     let mtu = reader.integer("mtu", MTU, " bytes").unwrap_or(DEFAULT_MTU) as u32;
     let kernel = decode_kernel(&mut reader);
+    let hz = decode_hz(&mut reader, kernel);
     let sysctl = reader.node("sysctl").map(|node| decode_sysctl(node, reader.problems()));
     let interfaces = decode_host_interfaces(&name, links, &mut reader);
     let gateways = decode_gateways(&mut reader).into_iter();
@@ -92,6 +96,7 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
         mtu,
         kernel: kernel.map(|kernel| kernel.version),
         web100: kernel.is_some_and(|kernel| kernel.web100),
+        hz,
         local_congestion,
         turnaround,
         cost,
@@ -168,6 +173,18 @@ fn decode_kernel(reader: &mut Reader) -> Option<SimulatedKernel> {
         reader.report("kernel", format!("kernel {text:?} is not simulated"), HELP);
     }
     simulated
+}
+
+/// `CONFIG_HZ` of distributions: 100, 250, 300, 1000.
+const HZ: std::ops::RangeInclusive<u64> = 100..=1000;
+
+/// Decodes the timer ticks per second of a host with this kernel.
+fn decode_hz(reader: &mut Reader, kernel: Option<SimulatedKernel>) -> Option<u32> {
+    let hz = reader.integer("hz", HZ, " ticks per second")? as u32;
+    if kernel.is_some_and(|kernel| kernel.version == (2, 4)) {
+        reader.report("hz", "Linux 2.4 always has 100 ticks per second", "remove \"hz\"");
+    }
+    Some(hz)
 }
 
 /// True if the simulator has the TCP of a kernel, by major and minor version.

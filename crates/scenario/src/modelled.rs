@@ -80,6 +80,7 @@ const NO_CAPTURE: &str = "packets are captured in the lab only";
 const ALWAYS_LOCAL_CONGESTION: &str =
     "Linux reduces the window whenever the host's own device drops a packet, and has no setting for it";
 const OWN_TIME: &str = "hosts take the time that this machine takes";
+const NO_TIMERS: &str = "closed forms have no timers";
 const NO_NIC: &str = "hosts send single packets (no super-packets)";
 
 /// All keys except sysctls: [`Scenario::not_modelled`] takes which of them an engine applies as an argument.
@@ -126,6 +127,12 @@ pub const FEATURES: &[Feature] = &[
     },
     Feature {
         table: HOST,
+        key: "hz",
+        handling: [Not(NO_TIMERS), Full, Not("every host has the kernel that runs the lab")],
+        used: |s| hosts(s, "hz", |host| host.hz.is_some()),
+    },
+    Feature {
+        table: HOST,
         key: "local_congestion",
         handling: [Full, Full, Not(ALWAYS_LOCAL_CONGESTION)],
         used: |s| hosts(s, "local_congestion", |host| !host.local_congestion),
@@ -155,6 +162,8 @@ pub const FEATURES: &[Feature] = &[
     // Short forms of the keys of `nic`.
     full(HOST, "tso"),
     full(HOST, "gso"),
+    full(HOST, "gso_segs"),
+    full(HOST, "segmentation"),
     full(HOST, "gro"),
     Feature {
         table: HOST,
@@ -172,6 +181,8 @@ pub const FEATURES: &[Feature] = &[
     full(NIC, "tx_queue"),
     full(NIC, "tso"),
     not_by_model(NIC, "gso", NO_NIC, |s| hosts(s, "nic.gso", |host| host.nic.gso.is_some())),
+    not_by_model(NIC, "gso_segs", NO_NIC, |s| hosts(s, "nic.gso_segs", |host| host.nic.gso_segs.is_some())),
+    not_by_model(NIC, "segmentation", NO_NIC, |s| hosts(s, "nic.segmentation", |host| host.nic.software_gso)),
     not_by_model(NIC, "gro", NO_NIC, |s| hosts(s, "nic.gro", |host| host.nic.gro.is_some())),
     full("a link", "name"),
     full("a link", "ends"),
@@ -271,6 +282,11 @@ const NOT_BY_HOSTS: &[(&str, UsedPaths)] = &[
         let merges = |host: &Host| host.nic.gso.is_some() && !host.nic.has_no_super_packets(host.mtu);
         hosts(s, "nic.gso", merges)
     }),
+    ("a real device merges up to its own limit, or not at all", |s| {
+        hosts(s, "nic.gso_segs", |host| host.nic.gso_segs.is_some_and(|segments| segments > 1))
+    }),
+    ("each host segments as its device does", |s| hosts(s, "nic.segmentation", |host| host.nic.software_gso)),
+    ("each host has its own kernel and device", |s| hosts(s, "hz", |host| host.hz.is_some())),
     ("a real device merges up to its own limit, or not at all", |s| {
         hosts(s, "nic.gro", |host| host.nic.gro.is_some_and(|segments| segments > 1))
     }),

@@ -246,6 +246,7 @@ mod tests {
             mtu: 1500,
             kernel: None,
             web100: false,
+            hz: None,
             local_congestion: true,
             turnaround: Time(0),
             cost: crate::HostCost::default(),

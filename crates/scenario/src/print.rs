@@ -63,6 +63,7 @@ fn put_host(out: &mut String, host: &Host) {
     put(out, "mtu", host.mtu);
     let suffix = if host.web100 { WEB100_SUFFIX } else { "" };
     put_some(out, "kernel", host.kernel.map(|(major, minor)| quote(format!("{major}.{minor}{suffix}"))));
+    put_some(out, "hz", host.hz);
     put_some(out, "local_congestion", (!host.local_congestion).then_some(false));
     put_some(out, "turnaround", (host.turnaround > Time(0)).then(|| quote(host.turnaround)));
     put_cost(out, &host.cost);
@@ -114,6 +115,8 @@ fn put_nic(out: &mut String, nic: &Nic) {
     let fields = [
         nic.tx_queue.map(|n| format!("tx_queue = {n}")),
         nic.gso.map(|bytes| format!("gso = {}", quote(bytes))),
+        nic.gso_segs.map(|n| format!("gso_segs = {n}")),
+        nic.software_gso.then(|| "segmentation = \"software\"".into()),
         nic.gro.map(|n| format!("gro = {n}")),
     ];
     let fields: Vec<String> = fields.into_iter().flatten().collect();

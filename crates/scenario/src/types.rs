@@ -83,6 +83,8 @@ pub struct Host {
     pub kernel: Option<(u8, u8)>,
     /// Its Linux 2.4 has web100's patch (`kernel = "2.4-web100"`).
     pub web100: bool,
+    /// Timer ticks per second (`CONFIG_HZ`) in the simulator; `None` means those of this machine's kernel.
+    pub hz: Option<u32>,
     /// The kernel reduces the congestion window when the host's own device queue is full; without it a full
     /// queue only delays the data (`WAD_IFQ` of web100).
     pub local_congestion: bool,
@@ -138,6 +140,11 @@ pub struct Nic {
     pub tx_queue: Option<u32>,
     /// Largest super-packet that the kernel passes to the card (GSO), in bytes of IP.
     pub gso: Option<Bytes>,
+    /// Maximum number of segments in a super-packet (`gso_max_segs`).
+    pub gso_segs: Option<u32>,
+    /// TCP builds super-packets, and the kernel segments them before the device: software GSO, as after
+    /// `ethtool -K tso off`.
+    pub software_gso: bool,
     /// Maximum number of segments that the card merges for the kernel (GRO).
     pub gro: Option<u32>,
 }
@@ -145,7 +152,7 @@ pub struct Nic {
 impl Nic {
     /// Whether the kernel passes only single packets to the card of a host with this MTU, and no super-packets.
     pub fn has_no_super_packets(&self, mtu: u32) -> bool {
-        self.gso.is_some_and(|gso| gso.0 <= u64::from(mtu))
+        self.gso_segs == Some(1) || self.gso.is_some_and(|gso| gso.0 <= u64::from(mtu))
     }
 }
 

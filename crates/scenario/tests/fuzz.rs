@@ -79,7 +79,8 @@ duration = "20s"
 address = ["10.0.1.1/24", "fd01::1/64"]
 interfaces = { eth1 = "10.9.0.1/24" }
 gateway = "10.0.1.254"
-nic = { tx_queue = 100, gso = "16kB", gro = 8 }
+hz = 300
+nic = { tx_queue = 100, gso = "16kB", gso_segs = 4, segmentation = "software", gro = 8 }
 [hosts.h2]
 address = ["10.0.2.1/24", "fd02::1/64"]
 tso = false

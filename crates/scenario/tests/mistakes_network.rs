@@ -774,6 +774,32 @@ gso = "16kB"
             r#"address = "10.0.1.1/24"
 "#,
             r#"address = "10.0.1.1/24"
+tso = false
+gso_segs = 4
+"#,
+            r#"f.toml:4:7: super-packets ("gso_segs") need tso; remove "tso" or "gso_segs""#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
+segmentation = "card"
+"#,
+            r#"f.toml:4:16: "segmentation" cannot be "card"; write "software" or "device""#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
+kernel = "2.4"
+hz = 250
+"#,
+            r#"f.toml:5:6: Linux 2.4 always has 100 ticks per second; remove "hz""#,
+        ),
+        (
+            r#"address = "10.0.1.1/24"
+"#,
+            r#"address = "10.0.1.1/24"
 gro = 0
 "#,
             r#"f.toml:4:7: "gro" cannot be 0; write a whole number from 1 to 1000 segments"#,
@@ -800,7 +826,7 @@ stop = 5
             r#"address = "10.0.1.1/24"
 clock_offset = "1ms"
 "#,
-            r#"f.toml:4:1: unknown key "clock_offset" in a host; expected one of: address, mtu, kernel, local_congestion, turnaround, cost, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gro, at, start, stop"#,
+            r#"f.toml:4:1: unknown key "clock_offset" in a host; expected one of: address, mtu, kernel, hz, local_congestion, turnaround, cost, sysctl, interfaces, gateway, routes, nic, tx_queue, tso, gso, gso_segs, segmentation, gro, at, start, stop"#,
         ),
         (
             r#"address = "10.0.1.1/24"

@@ -112,6 +112,8 @@ const NETWORK: &str = r#"
     stop = "true"
     [hosts.h2]
     address = "10.0.2.1/24"
+    hz = 1000
+    nic = { gso_segs = 10, segmentation = "software" }
     gso = "16kB"
     tx_queue = 1000
     cost = "server-2003"

@@ -51,6 +51,9 @@ pub(crate) fn config(
             false => config.gso_max_size = int(gso.0),
         }
     }
+    if let Some(segments) = host.nic.gso_segs.filter(|_| !is_linux24) {
+        config.gso_max_segs = config.gso_max_segs.min(segments as u16);
+    }
     Ok(config)
 }
 
@@ -75,13 +78,13 @@ fn kernel_config(defaults: &HostDefaults, host: &Host) -> Config {
         Some(Profile::Linux24) => Config::linux24(),
         _ => Config {
             profile: Profile::Linux6 { kernel },
-            hz: defaults.hz,
+            hz: defaults.hz_of(host),
             rmem: defaults.rmem,
             wmem: defaults.wmem,
             rmem_max: defaults.rmem_max,
             wmem_max: defaults.wmem_max,
             packet_memory: defaults.packet_memory,
-            ..Config::default()
+            ..Config::of_kernel(kernel.0, kernel.1).unwrap_or_default()
         },
     }
 }
@@ -140,6 +143,8 @@ fn set(config: &mut Config, name: &str, value: &str) -> Result<(), Expected> {
         "net.ipv4.tcp_limit_output_bytes" => config.limit_output_bytes = number(value)?,
         "net.ipv4.tcp_notsent_lowat" => config.notsent_lowat = number(value)?,
         "net.ipv4.tcp_comp_sack_delay_ns" => config.comp_sack_delay_ns = number(value)?,
+        "net.ipv4.tcp_comp_sack_rtt_percent" => config.comp_sack_rtt_percent = number(value)?,
+        "net.ipv4.tcp_rcvbuf_low_rtt" => config.rcvbuf_low_rtt_us = number(value)?,
         "net.ipv4.tcp_comp_sack_slack_ns" => config.comp_sack_slack_ns = number(value)?,
         "net.ipv4.tcp_comp_sack_nr" => config.comp_sack_nr = number(value)?,
         "net.ipv4.tcp_mtu_probing" => config.mtu_probing = number(value)?,

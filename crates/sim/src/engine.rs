@@ -106,6 +106,7 @@ impl<'a> Engine<'a> {
             processing,
             path_mtus,
             fixed_neighbours: scenario.fixed_neighbours,
+            segmenting: defaults.segmenting_stations(scenario, &stations),
         };
         let links = LinkLayer::new(parts, defaults, scenario.seed);
         Ok(Engine { scenario, defaults, controllers, links, flows, timers, now: Time(0), traced: Vec::new() })

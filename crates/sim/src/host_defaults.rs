@@ -1,6 +1,7 @@
 //! Settings of simulated hosts that the scenario leaves open.
 
-use scenario::Host;
+use net::{Node, Station};
+use scenario::{Host, Scenario};
 use tcp::{PacketMemory, Profile};
 use units::Time;
 
@@ -29,7 +30,7 @@ pub struct HostDefaults {
     pub rmem_max: u32,
     /// `net.core.wmem_max`, bytes.
     pub wmem_max: u32,
-    /// Where super-packets are segmented.
+    /// Where super-packets are segmented, unless the host says `segmentation = "software"`.
     pub segmentation: Segmentation,
     /// How devices allocate the memory of received packets, which the receive buffer is charged for. Not for
     /// Linux 2.4.
@@ -55,11 +56,22 @@ impl HostDefaults {
         }
     }
 
+    /// For each station whether its host segments super-packets before its device; empty if no host does.
+    pub(crate) fn segmenting_stations(&self, scenario: &Scenario, stations: &[Station]) -> Vec<bool> {
+        let segments = |host: &Host| self.segmentation == Segmentation::Host || host.nic.software_gso;
+        let segmenting = stations.iter().map(|station| match station.node {
+            Node::Host(host) => segments(&scenario.hosts[host as usize]),
+            _ => false,
+        });
+        let segmenting: Vec<bool> = segmenting.collect();
+        if segmenting.contains(&true) { segmenting } else { Vec::new() }
+    }
+
     /// Timer ticks a second of a host: always 100 in Linux 2.4.
     pub fn hz_of(&self, host: &Host) -> u32 {
         match Profile::of_kernel(self.kernel_of(host).0, self.kernel_of(host).1) {
             Some(Profile::Linux24) => tcp::Config::linux24().hz,
-            _ => self.hz,
+            _ => host.hz.unwrap_or(self.hz),
         }
     }
 }

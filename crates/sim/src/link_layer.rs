@@ -8,7 +8,7 @@ use net::{Destination, DropCause, Network, Node, Packet, PacketSink, PipeId, Sta
 use units::Time;
 
 use crate::{
-    HostDefaults, Segmentation,
+    HostDefaults,
     addresses::Route,
     compact_packet::{CompactPacket, ControlPacket},
     host_processing::{HostProcessing, ProcessedPacket},
@@ -32,7 +32,8 @@ pub(crate) struct LinkLayer {
     pub(crate) path_mtus: PathMtus,
     /// Routers' ICMP errors that have arrived at hosts and are not handled yet.
     pub(crate) icmp_errors: VecDeque<TooBig>,
-    segmentation: Segmentation,
+    /// By station: its host segments super-packets before its device. Empty if no host does.
+    segmenting: Vec<bool>,
 }
 
 /// Packets that have arrived at hosts, each with the time at which the host handles it. Their order is kept.
@@ -149,13 +150,14 @@ pub(crate) struct LinkLayerParts<'a> {
     pub(crate) processing: Option<HostProcessing>,
     pub(crate) path_mtus: PathMtus,
     pub(crate) fixed_neighbours: bool,
+    /// By station: its host segments super-packets before its device. Empty if no host does.
+    pub(crate) segmenting: Vec<bool>,
 }
 
 impl LinkLayer {
     pub(crate) fn new(parts: LinkLayerParts<'_>, defaults: &HostDefaults, seed: u64) -> Self {
-        let LinkLayerParts { network, transmit_queues, stations, processing, path_mtus, fixed_neighbours } =
-            parts;
-        let neighbours = NeighbourTables::new(network.stations() as usize, fixed_neighbours);
+        let LinkLayerParts { network, transmit_queues, stations, processing, path_mtus, .. } = parts;
+        let neighbours = NeighbourTables::new(network.stations() as usize, parts.fixed_neighbours);
         let router = |station: &Station| match station.node {
             Node::Router(router) => Some((station.out, router)),
             _ => None,
@@ -169,7 +171,7 @@ impl LinkLayer {
             dequeued: VecDeque::new(),
             path_mtus,
             icmp_errors: VecDeque::new(),
-            segmentation: defaults.segmentation,
+            segmenting: parts.segmenting,
         }
     }
 
@@ -264,7 +266,7 @@ impl LinkLayer {
     #[inline]
     pub(crate) fn send(&mut self, route: &Route, now: Time, packet: impl Into<CompactPacket>) {
         let mut packet = packet.into();
-        if self.segmentation == Segmentation::Host {
+        if !self.segmenting.is_empty() && self.segmenting[route.from as usize] {
             packet = self.send_all_but_last_segment(route, now, packet);
         }
         self.send_processed(route, now, packet);

@@ -208,3 +208,59 @@ fn costs_of_zero_change_nothing() {
     let costly = || run(2, GIGABIT, ["cost = \"server-2003\"", "turnaround = \"40us\""], "");
     assert!(costly() == costly());
 }
+
+/// All rows of the flow's samples.
+fn samples(outcome: &Outcome) -> Vec<String> {
+    outcome.flows.iter().map(|row| format!("{row:?}")).collect()
+}
+
+/// Cubic over a queue of 40 packets, which bursts overflow.
+fn run_with_keys(keys: &str, defaults: &HostDefaults) -> Outcome {
+    let link = "rate = \"100mbit\", delay = \"10ms\", queue = \"40p\"";
+    let text = format!(
+        r#"
+duration = "5s"
+[hosts."*"]
+{keys}
+[hosts.h1]
+address = "10.0.0.1/8"
+[hosts.h2]
+address = "10.0.0.2/8"
+[[links]]
+ends = ["h1", "h2"]
+both = {{ {link} }}
+[[flows]]
+name = "bulk"
+from = "h1"
+to = "h2"
+cc = "cubic"
+"#
+    );
+    support::run(&text, defaults)
+}
+
+#[test]
+fn segmentation_in_software_is_that_of_hosts_without_offloads() {
+    let defaults = HostDefaults::default();
+    let without = HostDefaults { segmentation: sim::Segmentation::Host, ..defaults.clone() };
+    let software = samples(&run_with_keys("nic = { segmentation = \"software\" }", &defaults));
+    assert_eq!(software, samples(&run_with_keys("", &without)));
+    assert_ne!(software, samples(&run_with_keys("", &defaults)));
+}
+
+#[test]
+fn super_packets_are_limited_by_segments() {
+    let defaults = HostDefaults::default();
+    let single = samples(&run_with_keys("nic = { gso_segs = 1 }", &defaults));
+    assert_eq!(single, samples(&run_with_keys("tso = false", &defaults)));
+    assert_ne!(single, samples(&run_with_keys("nic = { gso_segs = 4 }", &defaults)));
+}
+
+#[test]
+fn a_host_has_its_own_ticks() {
+    let defaults = HostDefaults::default();
+    let fast = HostDefaults { hz: 1000, ..defaults.clone() };
+    let keys = "nic = { gro = 1 }\n";
+    let own = samples(&run_with_keys(&format!("hz = 1000\n{keys}"), &defaults));
+    assert_eq!(own, samples(&run_with_keys(keys, &fast)));
+}

@@ -63,6 +63,9 @@ pub struct Config {
     pub sndbuf: Option<u32>,
     /// `tcp_moderate_rcvbuf`.
     pub moderate_rcvbuf: bool,
+    /// `tcp_rcvbuf_low_rtt` (6.19 and newer): the receive buffer grows more slowly if the receiver's
+    /// round-trip time is less, us. 0 in older kernels: never.
+    pub rcvbuf_low_rtt_us: u32,
     /// `tcp_adv_win_scale` (before 6.6).
     pub adv_win_scale: i8,
     /// `tcp_app_win`.
@@ -107,6 +110,9 @@ pub struct Config {
     pub notsent_lowat: u32,
     /// `tcp_comp_sack_delay_ns`.
     pub comp_sack_delay_ns: u64,
+    /// `tcp_comp_sack_rtt_percent` (6.19 and newer): the share of the round-trip time for which ACKs are held
+    /// back while data is missing, percent. Older kernels have 5, not configurable.
+    pub comp_sack_rtt_percent: u32,
     /// `tcp_comp_sack_slack_ns`.
     pub comp_sack_slack_ns: u64,
     /// `tcp_comp_sack_nr`.
@@ -179,6 +185,7 @@ impl Default for Config {
             rcvbuf: None,
             sndbuf: None,
             moderate_rcvbuf: true,
+            rcvbuf_low_rtt_us: 0,
             adv_win_scale: 1,
             app_win: 31,
             window_scaling: true,
@@ -201,6 +208,7 @@ impl Default for Config {
             limit_output_bytes: 1_048_576,
             notsent_lowat: u32::MAX,
             comp_sack_delay_ns: 1_000_000,
+            comp_sack_rtt_percent: 5,
             comp_sack_slack_ns: 100_000,
             comp_sack_nr: 44,
             mtu_probing: 0,
@@ -277,6 +285,11 @@ impl Config {
         }
         if profile.at_least(6, 17) {
             (config.rmem_max, config.wmem_max) = (4 << 20, 4 << 20);
+        }
+        // 416dd649f3aa, "tcp: reduce tcp_comp_sack_slack_ns default value to 10 usec", ecfea98b7d0d.
+        if profile.at_least(6, 19) {
+            (config.comp_sack_rtt_percent, config.comp_sack_slack_ns) = (33, 10_000);
+            config.rcvbuf_low_rtt_us = 1000;
         }
         Some(config)
     }

@@ -100,7 +100,7 @@ impl Receiver {
     }
 
     /// `tcp_rcvbuf_grow`: grows the buffer for round trips with `copied` bytes. The sender may double its
-    /// rate in each.
+    /// rate in each; on short paths the buffer grows more slowly since 6.19.
     pub(super) fn grow_buffer(&mut self, sk: &mut TcpSock, copied: u32) {
         let old = u64::from(self.read_rate.space.max(1));
         self.read_rate.space = copied;
@@ -112,7 +112,12 @@ impl Receiver {
         if !self.settings.grows_by_reordering {
             window += 16 * u64::from(sk.advmss);
         }
-        window += 2 * (window * copied.saturating_sub(old) / old);
+        let (rtt_us, low_rtt_us) =
+            (u64::from(sk.rcv_rtt_est.rtt_us >> 3), self.settings.rcvbuf_low_rtt_us.into());
+        window += match rtt_us < low_rtt_us {
+            true => window * rtt_us / low_rtt_us,
+            false => 2 * (window * copied.saturating_sub(old) / old),
+        };
         if self.settings.grows_by_reordering
             && let Some(end) = self.reorder.end()
         {

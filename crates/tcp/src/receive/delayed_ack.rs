@@ -139,7 +139,7 @@ impl Receiver {
         self.compress_ack(sk, now)
     }
 
-    /// The end of `__tcp_ack_snd_check`: at most one ACK per millisecond or twentieth of a round trip.
+    /// The end of `__tcp_ack_snd_check`: at most one ACK per millisecond or share of a round trip.
     fn compress_ack(&mut self, sk: &TcpSock, now: u64) -> AckAction {
         let compression = &mut self.compression;
         if !self.sack || compression.held >= self.settings.comp_sack_nr {
@@ -158,9 +158,10 @@ impl Receiver {
             if sk.srtt_us > 0 {
                 rtt_us = rtt_us.min(sk.srtt_us);
             }
-            // The scaled time is 8 times the round-trip time; the delay is a twentieth of the round-trip
-            // time.
-            let delay = (u64::from(rtt_us) * (1000 >> 3) / 20).min(self.settings.comp_sack_delay_ns);
+            // The scaled time is 8 times the round-trip time.
+            let share =
+                u64::from(rtt_us) * (1000 >> 3) * u64::from(self.settings.comp_sack_rtt_percent) / 100;
+            let delay = share.min(self.settings.comp_sack_delay_ns);
             // Soft timers expire at the end of their slack.
             compression.timer = Some(now + delay + self.settings.comp_sack_slack_ns);
         }

@@ -16,7 +16,9 @@ pub(super) struct Settings {
     /// `tcp_rmem[2]`, bytes.
     pub max_rcvbuf: i32,
     pub app_win: u8,
+    pub rcvbuf_low_rtt_us: u32,
     pub comp_sack_delay_ns: u64,
+    pub comp_sack_rtt_percent: u32,
     pub comp_sack_slack_ns: u64,
     pub comp_sack_nr: u8,
     /// Up to 6.5: `tcp_adv_win_scale`.
@@ -46,7 +48,9 @@ impl Settings {
             initial_rcvbuf: requested.unwrap_or(config.rmem[1]).min(i32::MAX as u32),
             max_rcvbuf: config.rmem[2].min(i32::MAX as u32) as i32,
             app_win: config.app_win,
+            rcvbuf_low_rtt_us: config.rcvbuf_low_rtt_us,
             comp_sack_delay_ns: config.comp_sack_delay_ns,
+            comp_sack_rtt_percent: config.comp_sack_rtt_percent,
             comp_sack_slack_ns: config.comp_sack_slack_ns,
             comp_sack_nr: config.comp_sack_nr,
             adv_win_scale: (!since(6)).then_some(config.adv_win_scale),

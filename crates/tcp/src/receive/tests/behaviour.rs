@@ -53,6 +53,26 @@ fn a_lone_segment_waits_40_ms_and_a_tick() {
     assert_eq!((rig.acks.len() - before, delayed_ack::ato(&rig.sk)), (1, 20), "the timeout has doubled");
 }
 
+/// 5 % of the round-trip time up to 6.18, a third of it since 6.19 (416dd649f3aa), each with the timer's slack.
+#[test]
+fn acks_beyond_a_hole_are_held_for_a_share_of_the_round_trip() {
+    let held_ns = |minor| {
+        let mut rig = Rig::linux(minor, 1 << 20);
+        rig.now = 1_000_000_000;
+        rig.stream(4000);
+        rig.sk.srtt_us = 2000 << 3;
+        let hole = rig.sk.rcv_nxt;
+        for i in 1..=8 {
+            rig.feed_and_read(hole + i * MSS, MSS);
+            if let Some(at) = rig.rx.timer() {
+                return at - rig.now;
+            }
+        }
+        panic!("no ACK was held back");
+    };
+    assert_eq!([held_ns(1), held_ns(18), held_ns(19)], [200_000, 200_000, 670_000]);
+}
+
 #[test]
 fn a_hole_is_reported_at_once_then_at_most_each_millisecond() {
     let mut rig = settled();

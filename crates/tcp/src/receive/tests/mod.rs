@@ -43,7 +43,8 @@ impl Rig {
     fn linux(minor: u8, max_rcvbuf: u32) -> Rig {
         let profile = Profile::Linux6 { kernel: (6, minor) };
         let packet_memory = PacketMemory::Veth;
-        Rig::new(Config { profile, rmem: [4096, 131_072, max_rcvbuf], packet_memory, ..Config::default() })
+        let rmem = [4096, 131_072, max_rcvbuf];
+        Rig::new(Config { profile, rmem, packet_memory, ..Config::of_kernel(6, minor).unwrap() })
     }
 
     /// A segment of one or more full segments, as if it had been sent `rtt` after an ACK.

@@ -211,6 +211,22 @@ fn newer_kernels_grow_the_buffer_for_out_of_order_data() {
     assert!(after > before + 300 * MSS as i32, "{before} {after}");
 }
 
+/// `tcp_rcvbuf_low_rtt` (ecfea98b7d0d).
+#[test]
+fn the_buffer_grows_more_slowly_on_short_paths_since_6_19() {
+    let grown = |minor, rtt_us: u32| {
+        let mut rig = Rig::linux(minor, 64 << 20);
+        rig.sk.rcv_rtt_est.rtt_us = rtt_us << 3;
+        rig.rx.read_rate.space = 1_000_000;
+        rig.rx.grow_buffer(&mut rig.sk, 2_000_000);
+        f64::from(rig.sk.sk_rcvbuf)
+    };
+    assert_eq!(grown(19, 2000), grown(18, 2000));
+    // A window of 2 x 2 MB, and twice that by which the rate grew: 12 MB; or a tenth of it for 0.1 ms: 4.4 MB.
+    let ratio = grown(18, 100) / grown(19, 100);
+    assert!((ratio / (12.0 / 4.4) - 1.0).abs() < 0.01, "{ratio}");
+}
+
 /// Linux 6.18 does not count unread data as read by the application in a round trip.
 #[test]
 fn a_slow_reader_gets_no_larger_buffer() {

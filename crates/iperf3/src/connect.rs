@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use socket2::Socket;
+use socket2::{Socket, TcpKeepalive};
 use traffic::{Attempted, Error as SystemError};
 
 use crate::Error;
@@ -18,6 +18,13 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// How often a wait checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// A host that acknowledges no keepalive is gone: first probe, interval and number of probes. It is noticed in every phase, the server's queue
+/// included, after 30 s.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(15))
+    .with_interval(Duration::from_secs(5))
+    .with_retries(3);
+
 /// A connection that is being established.
 struct Attempt {
     to: SocketAddr,
@@ -25,7 +32,8 @@ struct Attempt {
     begun: Instant,
 }
 
-/// Connects to the first of `addresses` that accepts; each is given up after `within`. `open` makes an unconnected socket.
+/// Connects to the first of `addresses` that accepts; each is given up after `within`. `open` makes an unconnected socket. The connection sends
+/// keepalives.
 ///
 /// # Errors
 /// If no address accepts: the last error. If `stop` is set.
@@ -68,7 +76,7 @@ pub(crate) fn connect_to_any(
         for (attempt, is_ready) in attempts.into_iter().zip(ready) {
             let error = match is_ready {
                 true => match attempt.socket.take_error() {
-                    Ok(None) => return blocking(attempt.socket),
+                    Ok(None) => return established(attempt.socket),
                     Ok(Some(error)) | Err(error) => error,
                 },
                 false if attempt.begun.elapsed() >= within => io::ErrorKind::TimedOut.into(),
@@ -105,13 +113,14 @@ fn begin(
     let socket = open(to)?;
     socket.set_nonblocking(true).attempted(|| "cannot set up a socket".into())?;
     match socket.connect(&to.into()) {
-        Ok(()) => Ok((blocking(socket)?, true)),
+        Ok(()) => Ok((established(socket)?, true)),
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, false)),
         Err(error) => Err(cannot_connect(Some(to), error)),
     }
 }
 
-fn blocking(socket: Socket) -> Result<Socket, Error> {
+fn established(socket: Socket) -> Result<Socket, Error> {
+    socket.set_tcp_keepalive(&KEEPALIVE).attempted(|| "cannot set up a socket".into())?;
     socket.set_nonblocking(false).attempted(|| "cannot set up a socket".into())?;
     Ok(socket)
 }

@@ -278,44 +278,56 @@ fn window_limits(
             Bytes(three_digits(receive_window))
         ),
     };
-    let send_bps = match sent_in_bursts(inputs, wire_limit_bps, f64::INFINITY) {
-        Some(bps) => bps,
-        None => send_buffer_bps(inputs.send_buffer, inputs.rate, inputs.rtt),
+    let send_window = send_buffer_window(inputs.send_buffer);
+    let (send_bps, in_flight) = match sent_in_bursts(inputs, wire_limit_bps, f64::INFINITY) {
+        Some(Cycle::Limits(bps)) => (bps, bps / 8.0 * rtt),
+        Some(Cycle::FillsPath(wire)) => {
+            (send_buffer_bps(inputs.send_buffer, inputs.rate, inputs.rtt).max(wire), send_window)
+        }
+        None => (send_buffer_bps(inputs.send_buffer, inputs.rate, inputs.rtt), send_window),
     };
     let mut send = GoodputLimit {
         cause: Cause::SendBuffer,
         bps: send_bps,
         sentence: format!(
             "the writer is woken when a third of the send buffer is free: {} in flight on average, sent in bursts",
-            Bytes(three_digits(send_bps / 8.0 * rtt))
+            Bytes(three_digits(in_flight))
         ),
     };
-    let send_window = send_buffer_window(inputs.send_buffer);
     let nearly_equal = |a: f64, b: f64| a.max(b) <= (1.0 + MAX_DIFFERENCE_OF_BINDING_WINDOWS) * a.min(b);
     let both_bind = nearly_equal(receive_window, send_window) || nearly_equal(receive.bps, send.bps);
     // Bursts of the writer queue also where the receive window is the smaller one.
-    if let Some(both) = sent_in_bursts(inputs, wire_limit_bps, receive_window) {
+    if let Some(Cycle::Limits(both)) = sent_in_bursts(inputs, wire_limit_bps, receive_window) {
         let lower = if receive.bps <= send.bps { &mut receive } else { &mut send };
         lower.bps = lower.bps.min(both);
     }
     Some(WindowLimits { limits: [receive, send], both_bind })
 }
 
+/// Goodput of the cycle of both windows, bit/s.
+enum Cycle {
+    /// The windows limit it.
+    Limits(f64),
+    /// They fill the path, whose rate this is.
+    FillsPath(f64),
+}
+
 /// What the send buffer and this receive window allow; for kernels that send super-packets as large as the pacing rate requires.
-fn sent_in_bursts(inputs: &PathInputs, wire_limit_bps: Option<f64>, receive_window: f64) -> Option<f64> {
+fn sent_in_bursts(inputs: &PathInputs, wire_limit_bps: Option<f64>, receive_window: f64) -> Option<Cycle> {
     if inputs.kernel < TSO_AUTOSIZING_SINCE {
         return None;
     }
-    let send_buffer = inputs.send_buffer.charged();
     let bps = windows_bps(&Windows {
-        send_buffer,
+        send_buffer: inputs.send_buffer.charged(),
         receive_window,
         rate: wire_limit_bps.map_or(f64::INFINITY, |bps| bps / 8.0),
         rtt: inputs.rtt,
         mss: mss(inputs.mtu, inputs.ip, inputs.mss),
     })?;
-    let fills_path = wire_limit_bps.is_some_and(|wire| bps >= FULL_PATH * wire);
-    Some(if fills_path { send_buffer.min(receive_window) * 8.0 / inputs.rtt.as_secs_f64() } else { bps })
+    Some(match wire_limit_bps {
+        Some(wire) if bps >= FULL_PATH * wire => Cycle::FillsPath(wire),
+        _ => Cycle::Limits(bps),
+    })
 }
 
 /// Growth per round trip in slow start where each ACK acknowledges two segments.

@@ -447,3 +447,29 @@ fn a_server_that_cannot_be_reached_connects_to_this_machine() {
     let refused = run(&lab, "h1", "plain.toml", &["--at", "h1=10.0.0.3,h2=listen:5301"]);
     assert!(refused.code != 0 && refused.stdout.contains("cannot reach it"), "{refused:?}");
 }
+
+/// The second of two runs would measure with the settings of the first, which it would restore too early.
+#[test]
+fn two_runs_do_not_change_one_host_at_the_same_time() {
+    let _slot = acquire_lab_slot();
+    let place = place();
+    let lab = Lab::up(&place, &[]);
+    let before = setting(&lab, "h2");
+    let _servers = (Served::on(&lab, "h1", &[]), Served::on(&lab, "h2", &["--allow-tune", "--clients", "2"]));
+    let start = |variant: &str, duration: &str| {
+        let run = ["lab", "exec", "--lab", &lab.name, "h1", "--", binary(), "run", "receiver.toml", "--json"];
+        let options = ["--engine", "hosts", "--at", "h2=10.0.0.2", "--variant", variant, "--set", duration];
+        place.longfat(&[&run[..], &options[..]].concat())
+    };
+    let of_receiver = SCENARIO.replace("hosts.\"*\"", "hosts.h2");
+    std::fs::write(place.path("receiver.toml"), of_receiver).unwrap();
+    let mut first =
+        start("small", "duration=20s").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert!(eventually(|| setting(&lab, "h2") != before));
+    let changed = setting(&lab, "h2");
+    let second = CommandOutput::from(start("large", "duration=1s").output().unwrap());
+    assert!(second.code != 0 && second.stdout.contains("another run has changed settings"), "{second:?}");
+    assert_eq!(setting(&lab, "h2"), changed, "the first run keeps its settings");
+    assert!(first.wait().unwrap().success());
+    assert_eq!(setting(&lab, "h2"), before);
+}

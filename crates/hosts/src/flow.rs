@@ -27,6 +27,8 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const IPERF3_READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two attempts.
 const IPERF3_RETRY_INTERVAL: Duration = Duration::from_millis(200);
+/// A flow without data for this time has ended.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A flow of an amount ends this long after its time at the latest.
 const DECIDES_END_AFTER: Duration = Duration::from_millis(1);
 
@@ -75,6 +77,7 @@ fn run_transfer(
         session: request.session.as_deref().and_then(cookie),
         fit_block: matches!(request.traffic, Traffic::Udp { payload: None, .. }),
         request_host_info: true,
+        idle_timeout: Some(IDLE_TIMEOUT),
         ..ClientOptions::new(&request.to, spec)
     };
     let begun = Instant::now();

@@ -75,10 +75,10 @@ impl<'a> Running<'a> {
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
         let (sender, local): (Sender<Reply>, Receiver<Reply>) = channel();
-        let stop_local = AtomicBool::new(false);
+        let stops: Vec<AtomicBool> = self.planned.iter().map(|_| AtomicBool::new(false)).collect();
         std::thread::scope(|scope| {
-            let ended = self.follow(servers, observer, (&sender, &local), scope, &stop_local);
-            stop_local.store(true, Ordering::Release);
+            let ended = self.follow(servers, observer, (&sender, &local), scope, &stops);
+            stops.iter().for_each(|stop| stop.store(true, Ordering::Release));
             ended
         })
     }
@@ -89,7 +89,7 @@ impl<'a> Running<'a> {
         observer: &mut dyn Observer,
         (sender, local): (&Sender<Reply>, &Receiver<Reply>),
         scope: &'scope Scope<'scope, '_>,
-        stop_local: &'scope AtomicBool,
+        stops: &'scope [AtomicBool],
     ) -> Result<(), Error> {
         let launched = Instant::now();
         let mut stopped: Option<Instant> = None;
@@ -97,7 +97,7 @@ impl<'a> Running<'a> {
         while self.states.iter().any(|state| state.end.is_none()) {
             if stopped.is_none() && self.options.stop.load(Ordering::Acquire) {
                 stopped = Some(Instant::now());
-                stop_local.store(true, Ordering::Release);
+                stops.iter().for_each(|stop| stop.store(true, Ordering::Release));
                 // A session with a server ends with the stop flag too, and with it the flows that it has started.
                 self.give_up(|_| true, "interrupted");
             }
@@ -107,6 +107,7 @@ impl<'a> Running<'a> {
             for number in 0..self.planned.len() {
                 let due = Duration::from_nanos(self.scenario.flows[number].start.0);
                 if self.states[number].is_requested
+                    || self.states[number].end.is_some()
                     || stopped.is_some()
                     || self.elapsed + launched.elapsed() < due
                 {
@@ -118,9 +119,9 @@ impl<'a> Running<'a> {
                 match starter {
                     Starter::Here => {
                         let mut observer = ReplyingObserver { number: index, replies: sender.clone() };
-                        let token = token.clone();
+                        let (token, stop) = (token.clone(), &stops[number]);
                         scope.spawn(move || {
-                            let end = run_flow(&request, token.as_ref(), stop_local, &mut observer);
+                            let end = run_flow(&request, token.as_ref(), stop, &mut observer);
                             observer.send(Reply::Done { number: index, end: Box::new(end) });
                         });
                     }
@@ -148,11 +149,16 @@ impl<'a> Running<'a> {
                         Err(Error::Interrupted) => break,
                         Err(error) => {
                             let reason = crate::error::chain(&error);
-                            self.give_up(|flow| flow.starter == Starter::Host(name.clone()), &reason);
+                            let flows = &self.scenario.flows;
+                            let is_its =
+                                |number: usize| flows[number].from == *name || flows[number].to == *name;
+                            for number in (0..stops.len()).filter(|number| is_its(*number)) {
+                                stops[number].store(true, Ordering::Release);
+                            }
+                            self.give_up(is_its, &reason);
                             if self.states.iter().all(|state| state.end.is_some()) {
                                 return Ok(());
                             }
-                            // Flows to this host end by themselves: their own connections fail too.
                             break;
                         }
                     }
@@ -166,9 +172,9 @@ impl<'a> Running<'a> {
     }
 
     /// Ends flows that have no result, with the rows so far.
-    fn give_up(&mut self, which: impl Fn(&PlannedFlow) -> bool, reason: &str) {
-        for (planned, state) in self.planned.iter().zip(&mut self.states) {
-            if state.end.is_some() || !which(planned) {
+    fn give_up(&mut self, which: impl Fn(usize) -> bool, reason: &str) {
+        for (number, state) in self.states.iter_mut().enumerate() {
+            if state.end.is_some() || !which(number) {
                 continue;
             }
             let last = state.rows.last();

@@ -3,9 +3,17 @@
 
 use std::{
     collections::BTreeMap,
-    io::Read,
-    os::unix::process::CommandExt,
+    io::{ErrorKind, Read},
+    os::{
+        fd::OwnedFd,
+        linux::net::SocketAddrExt,
+        unix::{
+            net::{SocketAddr, UnixListener},
+            process::CommandExt,
+        },
+    },
     process::{Child, Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use scenario::{Host, Nic};
@@ -16,6 +24,14 @@ use crate::Error;
 
 /// The argument with which this program is started as the second process.
 pub const GUARD_COMMAND: &str = "guard-settings";
+
+/// Name of the abstract socket that a run holds while it changes settings of this network namespace. It vanishes with the last
+/// process that holds it.
+const CHANGES_LOCK: &str = "longfat-run-settings";
+/// How long a run waits for the end of a second process that restores the settings of an earlier run.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often it tries.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The device in the names of settings until it is known which of a host's devices carries the data.
 const DATA_DEVICE: &str = "nic";
@@ -53,6 +69,8 @@ pub struct ChangedSettings {
     paths: HostPaths,
     /// `None` once they are restored.
     guard: Option<Child>,
+    /// The lock, which the second process holds too.
+    _lock: UnixListener,
 }
 
 /// This host's values of these settings; settings that it does not have are missing.
@@ -66,20 +84,23 @@ impl ChangedSettings {
     /// are restored first.
     ///
     /// # Errors
-    /// If a setting cannot be changed; none is changed then.
+    /// If a setting cannot be changed, or another run has changed settings of this host; none is changed then.
     pub fn change(purpose: &str, settings: &[(String, String)]) -> Result<ChangedSettings, Error> {
         let paths = HostPaths::for_run()?;
+        let lock = lock_changes()?;
+        let of_guard = lock.try_clone().attempted(|| "share the lock of changed settings".into())?;
         tune::revert(&paths, |_| {})?;
         let guard = Command::new("/proc/self/exe")
             .arg(GUARD_COMMAND)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            // It holds the lock until it ends.
+            .stdout(Stdio::from(OwnedFd::from(of_guard)))
             .stderr(Stdio::null())
             // Signals of the terminal do not reach it.
             .process_group(0)
             .spawn()
             .attempted(|| "cannot start the process that restores settings".into())?;
-        let changed = ChangedSettings { paths, guard: Some(guard) };
+        let changed = ChangedSettings { paths, guard: Some(guard), _lock: lock };
         let requested = RequestedSettings {
             purpose: purpose.into(),
             settings: settings.to_vec(),
@@ -110,6 +131,25 @@ impl ChangedSettings {
         drop(guard.stdin.take());
         let _ = guard.wait();
         Ok(reverted?.unwrap_or_default())
+    }
+}
+
+/// Two runs that change a host's settings would each measure with those of the other, and restore them too early.
+fn lock_changes() -> Result<UnixListener, Error> {
+    let what = || "lock the settings of this host".to_owned();
+    let address = SocketAddr::from_abstract_name(CHANGES_LOCK).attempted(what)?;
+    let begun = Instant::now();
+    loop {
+        match UnixListener::bind_addr(&address) {
+            Ok(lock) => return Ok(lock),
+            Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(error).attempted(what)?,
+            Err(_) if begun.elapsed() < RESTORE_TIMEOUT => std::thread::sleep(RETRY_INTERVAL),
+            Err(_) => {
+                return Err(Error::NotPermitted(
+                    "another run has changed settings of this host; try again when it has ended".into(),
+                ));
+            }
+        }
     }
 }
 

@@ -87,7 +87,8 @@ impl<'a> Channel<'a> {
             Cookie::from_wire(bytes).ok_or(Error::Closed { expected: "a printable cookie prefix" })?;
         control.send_cookie(&cookie, options.phase_timeout)?;
         let what = "turn in the server's queue";
-        let mut got = control.read_state(what, options.queue_timeout)?;
+        // The server replies at once, with a notice if it has a queue.
+        let mut got = control.read_state(what, options.phase_timeout)?;
         while got == QUEUE_NOTICE {
             notice(control.read_queue_notice(options.phase_timeout)?);
             got = control.read_state(what, options.queue_timeout)?;

@@ -12,6 +12,7 @@ use traffic::Attempted;
 
 use crate::{
     Credentials, Error, Observer,
+    connect::connect_to_any,
     control::{self, Control},
     data_phase::{DataBounds, DataPhase, DataPhaseEnd},
     latency::LatencyProber,
@@ -259,15 +260,13 @@ pub(crate) fn connect(options: &ClientOptions, stop: &AtomicBool) -> Result<TcpS
         Some(IpVersion::V6) => address.is_ipv6(),
         None => options.bind.is_none_or(|bind| bind.is_ipv4() == address.is_ipv4()),
     };
-    let mut failed = None;
-    for to in found.filter(of_version) {
-        let from = options.bind.map(|ip| SocketAddr::new(ip, 0));
-        match control::connect(to, from, options.device.as_deref(), options.connect_timeout) {
-            Ok(socket) => return Ok(socket.into()),
-            Err(error) => failed = Some(error),
-        }
+    let addresses: Vec<SocketAddr> = found.filter(of_version).collect();
+    if addresses.is_empty() {
+        return Err(no_address("no address of the requested IP version".into()));
     }
-    Err(failed.unwrap_or_else(|| no_address("no address of the requested IP version".into())))
+    let from = options.bind.map(|ip| SocketAddr::new(ip, 0));
+    let open = |to| control::new_socket(to, from, options.device.as_deref(), Protocol::Tcp);
+    Ok(connect_to_any(&addresses, options.connect_timeout, stop, open)?.into())
 }
 
 /// Starts the latency probes. If there is no reply, notifies the user and returns `None`.

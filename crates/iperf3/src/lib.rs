@@ -23,6 +23,7 @@
 mod auth;
 mod channel;
 mod client;
+mod connect;
 mod control;
 mod data_phase;
 pub mod document;

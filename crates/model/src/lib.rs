@@ -33,6 +33,7 @@ mod search;
 mod start;
 mod sweep_knees;
 mod window;
+mod window_cycle;
 mod window_law;
 mod wire;
 

@@ -11,7 +11,9 @@ use units::{BitRate, Bytes, KernelVersion, Time, three_digits};
 use crate::{
     Aimd, HostCost, HostLimit, HostRole, IpVersion, PacketStream, SlowStart, SocketBuffer, Transport,
     bdp_f64, cubic_utilization, cubic_window_segs, goodput_bps, mss, receive_buffer_window, responsiveness,
-    sawtooth_utilization, send_buffer_bps, send_buffer_window, window_share, window_throughput_bps,
+    sawtooth_utilization, send_buffer_bps, send_buffer_window,
+    window_cycle::{Windows, windows_bps},
+    window_share, window_throughput_bps,
 };
 
 /// The law of a congestion control, if it has a closed form.
@@ -139,9 +141,15 @@ pub struct Prediction {
     pub verdict_also: Option<Cause>,
 }
 
-/// Two windows both bind if the larger allows at most this share more. Which of them is filled for longer
+/// Two windows both bind if the larger, or what it allows, is at most this share larger. Which of them is filled for longer
 /// then depends on effects that the closed forms ignore, the kernel's version and the run's length.
 const MAX_DIFFERENCE_OF_BINDING_WINDOWS: f64 = 0.15;
+
+/// Windows that fill this share of the path's rate do not limit it: the cycle of the windows is followed for a finite time.
+const FULL_PATH: f64 = 0.99;
+
+/// The first kernel whose super-packets have the size that the pacing rate requires (`tcp_tso_autosize`).
+const TSO_AUTOSIZING_SINCE: KernelVersion = KernelVersion::new(3, 12);
 
 /// Predicts one flow alone on its path.
 pub fn predict(inputs: &PathInputs) -> Prediction {
@@ -156,7 +164,9 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
 
     let mut limits = Vec::new();
     limits.extend(path_limit(inputs, wire_limit_bps, receive_window.min(send_window), segment));
-    limits.extend(window_limits(inputs, receive_window, send_window, share));
+    let windows = window_limits(inputs, wire_limit_bps, receive_window, share);
+    let both_bind = windows.as_ref().is_some_and(|windows| windows.both_bind);
+    limits.extend(windows.into_iter().flat_map(|windows| windows.limits));
     limits.extend(local_queue_limit(inputs, wire_limit_bps, receive_window.min(send_window), segment));
     limits.extend(loss_limit(inputs, segment));
     limits.extend(application_limits(inputs));
@@ -181,7 +191,7 @@ pub fn predict(inputs: &PathInputs) -> Prediction {
     };
     let verdict_also = match limits.as_slice() {
         [first, second, ..] if first.cause == verdict && is_window(first) && is_window(second) => {
-            (second.bps <= (1.0 + MAX_DIFFERENCE_OF_BINDING_WINDOWS) * first.bps).then_some(second.cause)
+            both_bind.then_some(second.cause)
         }
         _ => None,
     };
@@ -242,17 +252,24 @@ fn path_limit(
     Some(GoodputLimit { cause: Cause::PathRate, bps: wire * used, sentence })
 }
 
+/// The limits by both windows.
+struct WindowLimits {
+    limits: [GoodputLimit; 2],
+    /// They are nearly equal.
+    both_bind: bool,
+}
+
 fn window_limits(
     inputs: &PathInputs,
+    wire_limit_bps: Option<f64>,
     receive_window: f64,
-    send_window: f64,
     share: f64,
-) -> Vec<GoodputLimit> {
+) -> Option<WindowLimits> {
     let rtt = inputs.rtt.as_secs_f64();
     if rtt <= 0.0 {
-        return Vec::new();
+        return None;
     }
-    let receive = GoodputLimit {
+    let mut receive = GoodputLimit {
         cause: Cause::ReceiveWindow,
         bps: receive_window * 8.0 / rtt,
         sentence: format!(
@@ -261,15 +278,56 @@ fn window_limits(
             Bytes(three_digits(receive_window))
         ),
     };
-    let send = GoodputLimit {
+    let send_window = send_buffer_window(inputs.send_buffer);
+    let (send_bps, in_flight) = match sent_in_bursts(inputs, wire_limit_bps, f64::INFINITY) {
+        Some(Cycle::Limits(bps)) => (bps, bps / 8.0 * rtt),
+        Some(Cycle::FillsPath(wire)) => {
+            (send_buffer_bps(inputs.send_buffer, inputs.rate, inputs.rtt).max(wire), send_window)
+        }
+        None => (send_buffer_bps(inputs.send_buffer, inputs.rate, inputs.rtt), send_window),
+    };
+    let mut send = GoodputLimit {
         cause: Cause::SendBuffer,
-        bps: send_buffer_bps(inputs.send_buffer, inputs.rate, inputs.rtt),
+        bps: send_bps,
         sentence: format!(
             "the writer is woken when a third of the send buffer is free: {} in flight on average, sent in bursts",
-            Bytes(three_digits(send_window))
+            Bytes(three_digits(in_flight))
         ),
     };
-    vec![receive, send]
+    let nearly_equal = |a: f64, b: f64| a.max(b) <= (1.0 + MAX_DIFFERENCE_OF_BINDING_WINDOWS) * a.min(b);
+    let both_bind = nearly_equal(receive_window, send_window) || nearly_equal(receive.bps, send.bps);
+    // Bursts of the writer queue also where the receive window is the smaller one.
+    if let Some(Cycle::Limits(both)) = sent_in_bursts(inputs, wire_limit_bps, receive_window) {
+        let lower = if receive.bps <= send.bps { &mut receive } else { &mut send };
+        lower.bps = lower.bps.min(both);
+    }
+    Some(WindowLimits { limits: [receive, send], both_bind })
+}
+
+/// Goodput of the cycle of both windows, bit/s.
+enum Cycle {
+    /// The windows limit it.
+    Limits(f64),
+    /// They fill the path, whose rate this is.
+    FillsPath(f64),
+}
+
+/// What the send buffer and this receive window allow; for kernels that send super-packets as large as the pacing rate requires.
+fn sent_in_bursts(inputs: &PathInputs, wire_limit_bps: Option<f64>, receive_window: f64) -> Option<Cycle> {
+    if inputs.kernel < TSO_AUTOSIZING_SINCE {
+        return None;
+    }
+    let bps = windows_bps(&Windows {
+        send_buffer: inputs.send_buffer.charged(),
+        receive_window,
+        rate: wire_limit_bps.map_or(f64::INFINITY, |bps| bps / 8.0),
+        rtt: inputs.rtt,
+        mss: mss(inputs.mtu, inputs.ip, inputs.mss),
+    })?;
+    Some(match wire_limit_bps {
+        Some(wire) if bps >= FULL_PATH * wire => Cycle::FillsPath(wire),
+        _ => Cycle::Limits(bps),
+    })
 }
 
 /// Growth per round trip in slow start where each ACK acknowledges two segments.

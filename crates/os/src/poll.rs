@@ -23,10 +23,20 @@ pub fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool> {
 /// # Errors
 /// The errors of ppoll(2) other than a signal.
 pub fn wait_any(fds: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<Vec<bool>> {
-    let mut polls: Vec<libc::pollfd> = fds
-        .iter()
-        .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN | libc::POLLRDHUP, revents: 0 })
-        .collect();
+    wait_for(fds, libc::POLLIN | libc::POLLRDHUP, timeout)
+}
+
+/// Waits up to `timeout`, or until a signal arrives, until one of these sockets is connected or has failed to connect; returns which are.
+///
+/// # Errors
+/// The errors of ppoll(2) other than a signal.
+pub fn wait_connected(sockets: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<Vec<bool>> {
+    wait_for(sockets, libc::POLLOUT, timeout)
+}
+
+fn wait_for(fds: &[BorrowedFd<'_>], events: libc::c_short, timeout: Duration) -> io::Result<Vec<bool>> {
+    let mut polls: Vec<libc::pollfd> =
+        fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 }).collect();
     match poll(&mut polls, timeout) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
         _ => {}

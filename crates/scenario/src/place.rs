@@ -45,7 +45,7 @@ impl fmt::Display for Place {
 impl FromStr for Place {
     type Err = String;
 
-    /// `here`, `node2`, `node2:5201`, `192.0.2.1:5201`, `2001:db8::1` or `[2001:db8::1]:5201`.
+    /// `here`, `node2`, `node2:5201`, `192.0.2.1:5201`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:5201`.
     fn from_str(text: &str) -> Result<Self, String> {
         if text == HERE {
             return Ok(Place::Here);
@@ -55,6 +55,8 @@ impl FromStr for Place {
             return at(text, DEFAULT_PORT);
         }
         let (host, port) = match text.rsplit_once(':') {
+            // The colons of an address in brackets.
+            _ if text.ends_with(']') => (text, None),
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
         };
@@ -84,11 +86,12 @@ mod tests {
         assert_eq!("node2:5301".parse(), at("node2", 5301));
         assert_eq!("192.0.2.1:80".parse(), at("192.0.2.1", 80));
         assert_eq!("2001:db8::1".parse(), at("2001:db8::1", 5201));
+        assert_eq!("[2001:db8::1]".parse(), at("2001:db8::1", 5201));
         assert_eq!("[2001:db8::1]:99".parse(), at("2001:db8::1", 99));
         for text in ["here", "node2:5301", "192.0.2.1:80", "[2001:db8::1]:99"] {
             assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
         }
-        for wrong in ["", ":5201", "node2:0", "node2:99999", "node2:port", "a/b", "[::1", "a b:1"] {
+        for wrong in ["", ":5201", "node2:0", "node2:99999", "node2:port", "a/b", "[::1", "::1]", "a b:1"] {
             assert!(wrong.parse::<Place>().is_err(), "{wrong}");
         }
     }

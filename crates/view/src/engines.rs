@@ -150,15 +150,7 @@ pub fn engines_text(comparison: &EngineComparison, width: Option<usize>) -> Stri
         let point = group.sweep.iter().map(|(field, value)| format!("{field}={value}"));
         let label: Vec<String> = group.variant.iter().cloned().chain(point).collect();
         let label = if label.is_empty() { String::new() } else { format!("{}: ", label.join(" ")) };
-        let others = group.others.join(", ");
-        out.push_str(&match group.differences.is_empty() {
-            true => format!("{label}{} agrees with {others}.\n", group.measured),
-            false => format!(
-                "{label}{} agrees with {others}, except for these differences:\n{}",
-                group.measured,
-                group.differences.iter().map(|text| format!("  * {text}\n")).collect::<String>()
-            ),
-        });
+        out.push_str(&format!("{label}{}\n", sentence(group)));
     }
     if comparison.groups.is_empty() {
         out.push_str(
@@ -166,4 +158,22 @@ pub fn engines_text(comparison: &EngineComparison, width: Option<usize>) -> Stri
         );
     }
     out
+}
+
+/// Whether the path behaves as the others predicted, in one sentence.
+fn sentence(group: &EngineGroup) -> String {
+    let (measured, others) = (&group.measured, group.others.join(", "));
+    let subject = match measured.as_str() {
+        "hosts" | "lab" => "the path".into(),
+        engine => format!("{engine}'s path"),
+    };
+    match group.differences.as_slice() {
+        [] => format!("{subject} behaves as modelled ({measured} against {others})."),
+        differences => {
+            format!(
+                "{subject} behaves as modelled ({measured} against {others}), but for {}.",
+                differences.join("; ")
+            )
+        }
+    }
 }

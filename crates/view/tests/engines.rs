@@ -43,11 +43,16 @@ fn the_latest_run_of_each_engine_is_compared_with_the_most_real_one() {
     );
     let text = view::engines_text(&compared, None);
     assert!(
-        text.contains("tuned: hosts agrees with model, lab, except for these differences:\n  * bulk: "),
+        text.contains(
+            "tuned: the path behaves as modelled (hosts against model, lab), but for bulk: the steady goodput is 470 Mb/s (hosts)"
+        ) && text.ends_with("host CPU (lab).\n"),
         "{text}"
     );
     let agreeing = view::engines("lab8", &runs[1..3]);
-    assert!(view::engines_text(&agreeing, None).ends_with("tuned: hosts agrees with model.\n"));
+    assert!(
+        view::engines_text(&agreeing, None)
+            .ends_with("tuned: the path behaves as modelled (hosts against model).\n")
+    );
     let alone = view::engines("lab8", &runs[..1]);
     assert!(view::engines_text(&alone, None).contains("Only one engine"));
 }

@@ -1,0 +1,3 @@
+//! Integration tests: one test program.
+
+mod vanishing;

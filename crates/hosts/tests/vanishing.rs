@@ -1,0 +1,199 @@
+//! Servers that vanish at each phase of a run: their packets no longer arrive, and nothing says so. A relay between the run and a
+//! server forwards a number of bytes and is silent from then on, with its connections open.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use hosts::{Address, Error, HostService, Measured, Observer, Place, Places, RunOptions, run};
+use iperf3::{
+    Server, ServerObserver, ServerOptions,
+    report::{Report, ServerOutput},
+};
+use scenario::{Scenario, ScenarioFile};
+use schema::FlowSample;
+use units::Time;
+
+/// Longer than all timeouts of a run together, also on a busy machine, and shorter than the flows.
+const DEADLINE: Duration = Duration::from_secs(150);
+
+struct Silent;
+
+impl iperf3::Observer for Silent {}
+
+impl ServerObserver for Silent {
+    fn note(&self, _: &str) {}
+
+    fn begin(&self, _: SocketAddr) -> Box<dyn iperf3::Observer + '_> {
+        Box::new(Silent)
+    }
+
+    fn end(&self, _: SocketAddr, _: &Report, _: Option<&iperf3::Error>) {}
+
+    fn output(&self, _: &Report) -> ServerOutput {
+        ServerOutput::Text(String::new())
+    }
+}
+
+impl Observer for Silent {
+    fn note(&mut self, _: &str) {}
+
+    fn rows(&mut self, _: Time, _: &[FlowSample]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
+}
+
+/// When a relay becomes silent.
+#[derive(Debug, Clone, Copy)]
+enum Vanishes {
+    /// The connection with this number has received this many bytes from the server.
+    AfterReplies { connection: u64, bytes: u64 },
+    /// This time after the third connection, which has the data.
+    DuringData(Duration),
+}
+
+/// Forwards connections to `to` until it becomes silent; returns its port.
+fn relay(to: SocketAddr, vanishes: Vanishes, ended: &Arc<AtomicBool>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (ended, is_silent) = (ended.clone(), Arc::new(AtomicBool::new(false)));
+    std::thread::spawn(move || {
+        let count = AtomicU64::new(0);
+        for client in listener.incoming() {
+            let (client, server) = (client.unwrap(), TcpStream::connect(to).unwrap());
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            if let (Vanishes::DuringData(after), 2) = (vanishes, number) {
+                let is_silent = is_silent.clone();
+                std::thread::spawn(move || {
+                    std::thread::sleep(after);
+                    is_silent.store(true, Ordering::Release);
+                });
+            }
+            let limit = match vanishes {
+                Vanishes::AfterReplies { connection, bytes } if connection == number => bytes,
+                _ => u64::MAX,
+            };
+            for (from, to, limit) in [
+                (client.try_clone().unwrap(), server.try_clone().unwrap(), u64::MAX),
+                (server, client, limit),
+            ] {
+                let (is_silent, ended) = (is_silent.clone(), ended.clone());
+                std::thread::spawn(move || forward(from, to, limit, &is_silent, &ended));
+            }
+        }
+    });
+    port
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream, limit: u64, is_silent: &AtomicBool, ended: &AtomicBool) {
+    from.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let (mut buffer, mut forwarded) = ([0; 16_384], 0);
+    while !ended.load(Ordering::Acquire) {
+        if forwarded >= limit {
+            is_silent.store(true, Ordering::Release);
+        }
+        if is_silent.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        }
+        let most = usize::try_from(limit - forwarded).unwrap_or(usize::MAX).min(buffer.len());
+        match from.read(&mut buffer[..most]) {
+            Ok(0) => break,
+            Ok(count) if to.write_all(&buffer[..count]).is_ok() => forwarded += count as u64,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            _ => break,
+        }
+        // A path of some 100 Mb/s.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn scenario(from: &str, to: &str) -> Scenario {
+    let text = format!(
+        r#"
+        title = "Vanishing"
+        duration = "600s"
+        sample = "100ms"
+        [hosts.h1]
+        address = "10.0.0.1/24"
+        [hosts.h2]
+        address = "10.0.0.2/24"
+        [[links]]
+        ends = ["h1", "h2"]
+        [[flows]]
+        name = "bulk"
+        from = "{from}"
+        to = "{to}"
+        "#
+    );
+    ScenarioFile::parse("vanishing", &text).unwrap().resolve(None, &[]).unwrap()
+}
+
+/// Runs a flow to (or from) a server that vanishes; returns the result and how long it took.
+fn vanish(from: &str, vanishes: Vanishes) -> (Result<Measured, Error>, Duration) {
+    static RUNS: AtomicBool = AtomicBool::new(false);
+    let options = ServerOptions { bind: Some([127, 0, 0, 1].into()), port: 0, ..ServerOptions::default() };
+    let server = Server::bind(options).unwrap().with_service(Box::new(HostService::default()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let port = relay(server.address(), vanishes, &stop);
+    std::thread::scope(|scope| {
+        let stop_server = stop.clone();
+        scope.spawn(move || server.run(&stop_server, &Silent));
+        let at = Place::At(Address { host: "127.0.0.1".into(), port });
+        let places = Places::new([("h2".into(), at)]);
+        let options =
+            RunOptions { places: &places, token: None, allows_tune: false, reconnect: None, stop: &RUNS };
+        let begin = Instant::now();
+        let to = if from == "h1" { "h2" } else { "h1" };
+        let ran = run(&scenario(from, to), &options, &mut Silent);
+        let elapsed = begin.elapsed();
+        stop.store(true, Ordering::Release);
+        (ran, elapsed)
+    })
+}
+
+#[test]
+fn a_run_ends_when_a_server_vanishes_at_any_phase() {
+    let replies = |connection, bytes| Vanishes::AfterReplies { connection, bytes };
+    // Connection 0 is the session: its turn, the description, the clock, and messages while the flow runs. Connection 1 is the
+    // control connection of the flow, 2 its data.
+    let phases = [
+        ("h1", replies(0, 0)),
+        ("h1", replies(0, 1)),
+        ("h1", replies(0, 60)),
+        ("h1", replies(0, 700)),
+        ("h1", replies(1, 0)),
+        ("h1", replies(1, 1)),
+        ("h1", replies(1, 2)),
+        ("h2", replies(1, 2)),
+        ("h1", Vanishes::DuringData(Duration::from_secs(2))),
+        ("h2", Vanishes::DuringData(Duration::from_secs(2))),
+    ];
+    std::thread::scope(|scope| {
+        let runs =
+            phases.map(|(from, vanishes)| scope.spawn(move || (from, vanishes, vanish(from, vanishes))));
+        for run in runs {
+            let (from, vanishes, (ran, elapsed)) = run.join().unwrap();
+            assert!(elapsed < DEADLINE, "{vanishes:?}, data from {from}: {elapsed:?}");
+            match (vanishes, ran) {
+                (Vanishes::DuringData(_), Ok(measured)) => {
+                    assert!(measured.failed.is_some(), "{vanishes:?}: {:?}", measured.notes);
+                    assert!(
+                        measured.rows.len() > 3,
+                        "{vanishes:?}, data from {from}: {} rows",
+                        measured.rows.len()
+                    );
+                    assert!(measured.flow_totals[0].bytes > 10_000, "{:?}", measured.flow_totals);
+                }
+                (Vanishes::DuringData(_), Err(error)) => panic!("{vanishes:?}, data from {from}: {error}"),
+                (_, ran) => assert!(ran.is_err(), "{vanishes:?}"),
+            }
+        }
+    });
+}

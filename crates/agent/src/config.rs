@@ -109,7 +109,9 @@ impl Config {
     /// If a file cannot be read, or has mistakes.
     pub fn read(path: &Path) -> Result<Config, Error> {
         let text = files::read(path)?;
-        let base = path.parent().unwrap_or(Path::new(""));
+        // Absolute: the archive keeps paths of records.
+        let base = std::path::absolute(path).map_err(files::failed("find", path))?;
+        let base = base.parent().unwrap_or(Path::new("/"));
         Config::parse(&path.display().to_string(), &text, base)
     }
 

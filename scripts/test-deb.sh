@@ -29,6 +29,7 @@ in_root longfat --runs /test/runs run /test/lab8.toml --engine model,sim --set d
 grep -q 'lab8\|sim' "$root/test/output" || fail "the simulator printed nothing"
 in_root longfat --runs /test/runs ls | grep -q sim || fail "there is no record of the simulation"
 for file in usr/share/man/man1/longfat.1.gz usr/share/man/man1/longfat-run.1.gz usr/lib/systemd/system/longfat.service \
+    usr/lib/systemd/system/longfat-agent.service \
     usr/share/bash-completion/completions/longfat usr/share/zsh/vendor-completions/_longfat \
     usr/share/fish/vendor_completions.d/longfat.fish usr/share/doc/longfat/copyright; do
     [ -s "$root/$file" ] || fail "$file is missing"

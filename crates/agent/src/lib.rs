@@ -1,5 +1,38 @@
-//! The operating-system side of a measurement point: its calendar file.
+//! A measurement point as a program: reserves slots with other points, tests in them, and keeps the results.
+//!
+//! - [`found`], [`join_mesh`]: the files of a new point; [`Authority`] and [`Invitation`]: who belongs to the mesh
+//! - [`Config`]: its configuration
+//! - [`run`]: the agent
+//! - [`Client`]: a local user's access to it
+//! - [`CalendarFile`]: the events of a [`reservation::Point`] on the disk
+//!
+//! The agreement on slots is in [`reservation`], limits are in [`limits`], tests in [`measurement`] and [`stamp`].
 
+mod archive;
 mod calendar_file;
+mod clock;
+mod config;
+mod control;
+mod control_server;
+mod daemon;
+mod error;
+mod event_loop;
+mod files;
+mod frame;
+mod init;
+mod mesh;
+mod network;
+mod rules;
+mod template;
+mod test;
 
-pub use calendar_file::{CalendarFile, Error};
+pub use archive::{Filter, State, TestRow};
+pub use calendar_file::{CalendarFile, Error as CalendarError};
+pub use config::{Config, DEFAULT_PORT};
+pub use control::{CalendarReport, Client, Explained, MemberStatus, SlotReport, Status, TaskStatus, Wanted};
+pub use daemon::{Moment, NoObserver, StepObserver, StopHandle, run};
+pub use error::Error;
+pub use init::{CONFIG_FILE, found, join_mesh};
+pub use mesh::{Authority, Identity, Invitation, Member, Members, check_name};
+pub use network::{JoinRequest, join};
+pub use test::{Figures, Kind, TestParameters};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use agent::{CalendarFile, Error};
+use agent::{CalendarError as Error, CalendarFile};
 use reservation::{AdmitAll, Class, Event, Now, Phase, Point, ReservationId, Role, Settings, Spec, Test};
 use units::Time;
 

@@ -79,7 +79,7 @@ enum Command {
     Diagnose(Box<diagnose::DiagnoseArgs>),
     /// Show, plan, apply, revert, check or export a host's settings for a path
     Tune(Box<tune::TuneArgs>),
-    /// A measurement point: its limits
+    /// A measurement point: reserve slots with other points, test in them, keep the results
     #[command(subcommand)]
     Agent(agent::AgentCommand),
     /// Watch live TCP connections and what limits each

@@ -55,6 +55,11 @@ pub(crate) struct Seal {
 }
 
 impl Token {
+    /// A secret that both ends have agreed on by other means.
+    pub fn new(secret: impl Into<Vec<u8>>) -> Token {
+        Token(secret.into())
+    }
+
     /// Reads the file's text, without leading and trailing white space: at least 16 characters.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 //! Not here: the tests themselves ([`iperf3`](::iperf3)).
 
 pub mod captures;
+pub mod delay;
 pub mod export;
 mod exported_stream;
 pub mod iperf3;

@@ -8,6 +8,23 @@ pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC).as_nanos() as u64
 }
 
+/// CLOCK_BOOTTIME: never stepped, and counts while the machine is suspended.
+pub fn boottime() -> Duration {
+    read(libc::CLOCK_BOOTTIME)
+}
+
+/// The largest estimated error of CLOCK_REALTIME (`maxerror` of adjtimex(2)). The kernel reports 16 s while nothing synchronizes the clock.
+///
+/// # Errors
+/// If the kernel does not report it.
+pub fn clock_error() -> std::io::Result<Duration> {
+    // SAFETY: all fields are integers, for which zero is valid; zero in `modes` changes nothing.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: `state` is a valid timex to write to.
+    crate::check(unsafe { libc::adjtimex(&raw mut state) })?;
+    Ok(Duration::from_micros(u64::try_from(state.maxerror).unwrap_or(0)))
+}
+
 /// CLOCK_REALTIME since 1970, UTC: the clock of the kernel's packet timestamps.
 pub fn realtime() -> Duration {
     read(libc::CLOCK_REALTIME)
@@ -43,6 +60,13 @@ pub fn reduce_timer_slack() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_clocks_error_is_known() {
+        let error = clock_error().unwrap();
+        assert!(Duration::ZERO < error && error <= Duration::from_secs(16), "{error:?}");
+        assert!(boottime().as_nanos() as u64 >= monotonic_ns() / 2);
+    }
 
     #[test]
     fn sleeps_end_at_their_time() {

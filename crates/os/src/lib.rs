@@ -15,7 +15,9 @@ mod thread;
 mod transmit;
 mod user;
 
-pub use clock::{monotonic_ns, realtime, realtime_ns, reduce_timer_slack, sleep_until};
+pub use clock::{
+    boottime, clock_error, monotonic_ns, realtime, realtime_ns, reduce_timer_slack, sleep_until,
+};
 pub use device::DeviceControl;
 pub use poll::{wait_any, wait_connected, wait_readable};
 pub use process::duplicate_descriptor;

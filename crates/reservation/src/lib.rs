@@ -48,7 +48,7 @@ pub use clock::Now;
 pub use event::Event;
 pub use ids::{PointName, ReservationId, TaskName};
 pub use message::{Body, Message};
-pub use outcome::{Outcome, Reason};
+pub use outcome::{Outcome, Reason, utc_text};
 pub use point::{Action, InconsistentEvents, Point, Step};
 pub use recurrence::{Occurrence, Recurrence, Task};
 pub use request::{Class, Request, Spec, Test, Transport};

@@ -130,7 +130,7 @@ impl Reason {
 }
 
 /// An instant of UTC as `2027-01-15 08:00:00 UTC`.
-pub(crate) fn utc_text(utc: Time) -> String {
+pub fn utc_text(utc: Time) -> String {
     let seconds = utc.as_nanos() / 1_000_000_000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Days to a date in the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms", civil_from_days).

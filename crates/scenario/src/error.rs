@@ -16,6 +16,22 @@ pub struct Error {
 }
 
 impl Error {
+    /// Mistakes in another TOML file than a scenario, so that all are shown alike: each has a range of bytes in `text`, a message, and
+    /// how to correct it where that is known. `None` without mistakes.
+    pub fn of(
+        name: &str,
+        text: &str,
+        mistakes: impl IntoIterator<Item = (std::ops::Range<usize>, String, Option<String>)>,
+    ) -> Option<Self> {
+        let problem = |(range, message, help): (std::ops::Range<usize>, String, Option<String>)| Problem {
+            span: Span { source: 0, start: range.start, end: range.end },
+            message,
+            help,
+        };
+        let problems = Problems(mistakes.into_iter().map(problem).collect());
+        problems.stop(&[Source::file(name, text)]).err()
+    }
+
     /// The mistakes, in the order of the file.
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
@@ -194,6 +210,13 @@ mod tests {
         problems.add(span(2, 3), "first");
         problems.add(span(2, 3), "first");
         problems.stop(&[Source::file("f.toml", "é\nb = 1\nç x\n")]).unwrap_err()
+    }
+
+    #[test]
+    fn mistakes_of_other_files_are_shown_alike() {
+        let shown = Error::of("g.toml", "a = 1\nb = 2\n", [(6..7, "bad".into(), Some("good".into()))]);
+        assert_eq!(shown.unwrap().to_string(), "g.toml:2:1: bad; good");
+        assert!(Error::of("g.toml", "", []).is_none());
     }
 
     #[test]

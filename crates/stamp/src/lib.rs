@@ -10,7 +10,7 @@ mod sender;
 pub mod wire;
 
 pub use reflector::Reflector;
-pub use sender::{SenderOptions, measure};
+pub use sender::{MeasuredPackets, SenderOptions, measure, measure_packets};
 pub use wire::Key;
 
 /// The UDP port (RFC 8762 section 4.1).

@@ -51,6 +51,29 @@ pub fn measure(
     stop: &AtomicBool,
     on_reply: &mut dyn FnMut(usize),
 ) -> Result<DelayResult, Error> {
+    Ok(measure_packets(options, stop, on_reply)?.result)
+}
+
+/// A measurement with the times of each packet.
+#[derive(Debug, Clone)]
+pub struct MeasuredPackets {
+    /// The delays.
+    pub result: DelayResult,
+    /// The packets whose replies arrived, in the order of arrival.
+    pub trips: Vec<RoundTripTimes>,
+    /// When each packet without reply was sent: its number and UTC, ns.
+    pub lost: BTreeMap<u32, i64>,
+}
+
+/// As [`measure`], with the times of each packet.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_packets(
+    options: &SenderOptions,
+    stop: &AtomicBool,
+    on_reply: &mut dyn FnMut(usize),
+) -> Result<MeasuredPackets, Error> {
     let any: SocketAddr = if options.to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
     let what = || format!("cannot create a UDP socket to {}", options.to);
     let socket = UdpSocket::bind(any).attempted(what)?;
@@ -128,7 +151,8 @@ pub fn measure(
         });
         on_reply(trips.len());
     }
-    Ok(estimate_delay(&trips, next as usize, their_error + CLOCK_ERROR_NS as f64))
+    let result = estimate_delay(&trips, next as usize, their_error + CLOCK_ERROR_NS as f64);
+    Ok(MeasuredPackets { result, trips, lost: sent })
 }
 
 /// The error if packets are larger than the path's MTU. They are not fragmented, because times of fragments

@@ -1,20 +1,107 @@
-//! `longfat agent`: a measurement point. So far its limits; docs/agent.md has what exists.
+//! `longfat agent`: a measurement point.
 
 mod limits;
+mod setup;
+mod text;
+mod users;
 
-use clap::Subcommand;
+use std::path::PathBuf;
+
+use anyhow::Error;
+use clap::{Args, Subcommand};
+
+use crate::exit::Exit;
+
+/// The schema of every document that these commands print, except those of `agent limits`.
+const SCHEMA: &str = "longfat.agent/1";
+
+/// The environment variable that names the point's directory.
+const DIRECTORY_VARIABLE: &str = "LONGFAT_AGENT_DIR";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
+    /// Write the files of a new point, which founds a mesh
+    Init(setup::InitArgs),
+    /// Print a token with which a new point joins the mesh
+    Invite(setup::InviteArgs),
+    /// Write the files of a new point, which joins a mesh with a token
+    Join(setup::JoinArgs),
+    /// Check a point's configuration
+    Check(Directory),
+    /// Run the point
+    Run(Directory),
+    /// Show the state of the running point
+    Status(Directory),
+    /// Show which slots are taken
+    Calendar(users::CalendarArgs),
+    /// Reserve a test between two points
+    Request(users::RequestArgs),
+    /// Cancel a reservation
+    Cancel(users::CancelArgs),
+    /// Explain a reservation, or the last ones of a recurring test: why it was not run
+    Why(users::WhyArgs),
+    /// List tests and their results
+    Results(users::ResultsArgs),
+    /// Remove a point from the mesh, at the point that founded it
+    Expel(users::ExpelArgs),
     /// Limits of a point by user and address: explain decisions, import bwctl's files
     #[command(subcommand)]
     Limits(limits::LimitsCommand),
 }
 
+/// The point.
+#[derive(Debug, Args)]
+pub struct Directory {
+    /// Directory of the point: agent.toml, limits.toml, state/
+    #[arg(long, value_name = "DIR", env = DIRECTORY_VARIABLE, hide_env = true, default_value = "/var/lib/longfat-agent")]
+    dir: PathBuf,
+}
+
+impl Directory {
+    fn config_file(&self) -> PathBuf {
+        self.dir.join(agent::CONFIG_FILE)
+    }
+
+    fn config(&self) -> anyhow::Result<agent::Config> {
+        agent::Config::read(&self.config_file()).map_err(failure)
+    }
+
+    fn client(&self) -> anyhow::Result<agent::Client> {
+        Ok(agent::Client::new(&self.config()?.state))
+    }
+}
+
+/// An error of the agent, with its exit code.
+fn failure(error: agent::Error) -> Error {
+    match error {
+        // Shown with the lines of the file.
+        agent::Error::Config(mistakes) => experiment::Error::from(mistakes).into(),
+        agent::Error::Refused(_) | agent::Error::Limits { .. } => Exit::BadInput(error.to_string()).into(),
+        agent::Error::File { ref cause, .. } if cause.kind() == std::io::ErrorKind::NotFound => {
+            let hint =
+                "`longfat agent init` or `agent join` writes a point's files; --dir names their directory";
+            Exit::BadInput(format!("{error} ({hint})")).into()
+        }
+        error => error.into(),
+    }
+}
+
 /// Runs the command.
 pub fn run(command: &AgentCommand, json: bool) -> anyhow::Result<()> {
     match command {
+        AgentCommand::Init(args) => setup::init(args, json),
+        AgentCommand::Invite(args) => setup::invite(args, json),
+        AgentCommand::Join(args) => setup::join(args, json),
+        AgentCommand::Check(args) => setup::check(args, json),
+        AgentCommand::Run(args) => setup::run(args),
+        AgentCommand::Status(args) => users::status(args, json),
+        AgentCommand::Calendar(args) => users::calendar(args, json),
+        AgentCommand::Request(args) => users::request(args, json),
+        AgentCommand::Cancel(args) => users::cancel(args, json),
+        AgentCommand::Why(args) => users::why(args, json),
+        AgentCommand::Results(args) => users::results(args, json),
+        AgentCommand::Expel(args) => users::expel(args, json),
         AgentCommand::Limits(command) => limits::run(command, json),
     }
 }

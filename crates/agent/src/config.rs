@@ -1,0 +1,398 @@
+//! The configuration of a point, TOML. Mistakes are shown with their position, as those of scenario files.
+
+use std::{
+    net::SocketAddr,
+    ops::{Range, RangeInclusive},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use limits::{Limits, Question, Usage};
+use reservation::{PointName, Recurrence, Settings, Spec, Task};
+use serde::Deserialize;
+use toml::Spanned;
+use units::{BitRate, Time};
+
+use crate::{
+    Error, Member, Members, files,
+    mesh::{check_name, host_and_port},
+    test::{Kind, TestParameters},
+};
+
+/// The usual port of agents. IANA has assigned it to nobody.
+pub const DEFAULT_PORT: u16 = 4862;
+/// The shortest time between two occurrences of a recurring test.
+const MIN_EVERY: Time = Time::from_secs(1);
+/// The part of the padding for the start and the end of a test's programs: connections, results, a record.
+const BASE_PADDING: Time = Time::from_secs(2);
+/// The user on whose behalf recurring tests are reserved.
+pub(crate) const RECURRING_USER: &str = "recurring";
+
+/// The configuration of a point.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The point's name.
+    pub name: PointName,
+    /// Where it listens for other points.
+    pub listen: SocketAddr,
+    /// How other points reach it, `HOST:PORT`.
+    pub address: String,
+    /// Directory of its calendar, archive, records and certificates.
+    pub state: PathBuf,
+    /// What it allows to whom.
+    pub limits: Limits,
+    /// The limits file.
+    pub limits_file: PathBuf,
+    /// Ports of tests.
+    pub test_ports: RangeInclusive<u16>,
+    /// The error of UTC, instead of the kernel's estimate.
+    pub clock_error: Option<Time>,
+    /// The recurring tests that it leads.
+    pub tests: Vec<Task>,
+    /// Timeouts of reservations.
+    pub settings: Settings,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: Spanned<String>,
+    listen: Spanned<String>,
+    address: Spanned<String>,
+    state: Spanned<PathBuf>,
+    limits: Spanned<PathBuf>,
+    test_ports: Option<Spanned<String>>,
+    clock_error: Option<Spanned<String>>,
+    #[serde(default)]
+    tests: Vec<Spanned<FileTest>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTest {
+    name: Spanned<String>,
+    to: Spanned<String>,
+    kind: Spanned<String>,
+    duration: Option<Spanned<String>>,
+    rate: Option<Spanned<String>>,
+    every: Spanned<String>,
+    slip: Option<Spanned<String>>,
+    #[serde(default)]
+    random_start: bool,
+    #[serde(default)]
+    priority: i32,
+}
+
+/// The mistakes found so far.
+#[derive(Default)]
+struct Mistakes(Vec<(Range<usize>, String, Option<String>)>);
+
+impl Mistakes {
+    fn add(&mut self, at: Range<usize>, message: impl Into<String>) {
+        self.0.push((at, message.into(), None));
+    }
+
+    fn add_help(&mut self, at: Range<usize>, message: impl Into<String>, help: impl Into<String>) {
+        self.0.push((at, message.into(), Some(help.into())));
+    }
+
+    fn parse<T: FromStr<Err: ToString>>(&mut self, text: &Spanned<String>) -> Option<T> {
+        let parsed = text.get_ref().parse();
+        parsed.map_err(|error: T::Err| self.add(text.span(), error.to_string())).ok()
+    }
+}
+
+impl Config {
+    /// Reads a configuration and the limits file that it names. Relative paths begin at the file's directory.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or has mistakes.
+    pub fn read(path: &Path) -> Result<Config, Error> {
+        let text = files::read(path)?;
+        // Absolute: the archive keeps paths of records.
+        let base = std::path::absolute(path).map_err(files::failed("find", path))?;
+        let base = base.parent().unwrap_or(Path::new("/"));
+        Config::parse(&path.display().to_string(), &text, base)
+    }
+
+    fn parse(name: &str, text: &str, base: &Path) -> Result<Config, Error> {
+        let mut mistakes = Mistakes::default();
+        let parsed = toml::from_str::<File>(text);
+        let file = match parsed {
+            Ok(file) => file,
+            Err(error) => {
+                mistakes.add(error.span().unwrap_or(0..0), error.message());
+                return Err(mistakes.into_error(name, text));
+            }
+        };
+        let state = base.join(file.state.get_ref());
+        let members = Members::open(&state).ok();
+        let limits_file = base.join(file.limits.get_ref());
+        let limits = match files::read(&limits_file) {
+            Ok(limits) => limits
+                .parse::<Limits>()
+                .map_err(|cause| Error::Limits { path: limits_file.clone(), cause })
+                .map_err(|error| mistakes.add(file.limits.span(), error.to_string()))
+                .ok(),
+            Err(error) => {
+                mistakes.add(file.limits.span(), error.to_string());
+                None
+            }
+        };
+        if let Err(error) = check_name(file.name.get_ref()) {
+            mistakes.add(file.name.span(), error.to_string());
+        }
+        if host_and_port(file.address.get_ref()).is_none() {
+            let text = format!("{:?} is no address", file.address.get_ref());
+            mistakes.add_help(
+                file.address.span(),
+                text,
+                "the form is HOST:PORT, as in a.example:4862 or [2001:db8::1]:4862",
+            );
+        }
+        let listen = file.listen.get_ref().parse::<SocketAddr>();
+        if listen.is_err() {
+            let text = format!("{:?} is no address of this machine", file.listen.get_ref());
+            mistakes.add_help(
+                file.listen.span(),
+                text,
+                format!("the form is ADDRESS:PORT, as in [::]:{DEFAULT_PORT}"),
+            );
+        }
+        let test_ports = match &file.test_ports {
+            None => Some(5202..=5299),
+            Some(ports) => port_range(ports.get_ref()).or_else(|| {
+                let text = format!("{:?} is no range of ports", ports.get_ref());
+                mistakes.add_help(ports.span(), text, "the form is FIRST-LAST, as in 5202-5299");
+                None
+            }),
+        };
+        let clock_error = match &file.clock_error {
+            None => None,
+            Some(text) if text.get_ref() == "auto" => None,
+            Some(text) => mistakes.parse::<Time>(text),
+        };
+        let own = PointName(file.name.get_ref().clone());
+        let mut tests: Vec<Task> = Vec::new();
+        for test in &file.tests {
+            let Some(task) = task(&own, test.get_ref(), members.as_ref(), &mut mistakes) else { continue };
+            if tests.iter().any(|other| other.name == task.name) {
+                let text = format!("there are two tests of the name {:?}", task.name.0);
+                mistakes.add(test.get_ref().name.span(), text);
+            }
+            if let Some(limits) = &limits {
+                let decision = limits.decide(&question(&own, &task), &Usage::default());
+                if !decision.is_allowed() {
+                    let text = format!("the limits of this point do not allow it: {decision}");
+                    let help = format!("change {}", limits_file.display());
+                    mistakes.add_help(test.get_ref().name.span(), text, help);
+                }
+            }
+            tests.push(task);
+        }
+        if let Some(members) = &members
+            && members.address(&own).is_none()
+        {
+            let text = format!("{own} is not among the members of the mesh");
+            let help = format!("the certificate in {} has the name", state.join("tls").display());
+            mistakes.add_help(file.name.span(), text, help);
+        }
+        let (Some(limits), Ok(listen), Some(test_ports), true) =
+            (limits, listen, test_ports, mistakes.0.is_empty())
+        else {
+            return Err(mistakes.into_error(name, text));
+        };
+        Ok(Config {
+            name: own,
+            listen,
+            address: file.address.into_inner(),
+            state,
+            limits,
+            limits_file,
+            test_ports,
+            clock_error,
+            tests,
+            settings: Settings { base_padding: BASE_PADDING, ..Settings::default() },
+        })
+    }
+}
+
+impl Mistakes {
+    fn into_error(self, name: &str, text: &str) -> Error {
+        match scenario::Error::of(name, text, self.0) {
+            Some(error) => Error::Config(error),
+            None => Error::Refused(format!("{name} is no configuration of an agent")),
+        }
+    }
+}
+
+/// A recurring test of the file.
+fn task(
+    own: &PointName,
+    test: &FileTest,
+    members: Option<&Members>,
+    mistakes: &mut Mistakes,
+) -> Option<Task> {
+    let before = mistakes.0.len();
+    let kind = mistakes.parse::<Kind>(&test.kind);
+    let duration = test.duration.as_ref().map(|text| mistakes.parse::<Time>(text));
+    let rate = test.rate.as_ref().map(|text| mistakes.parse::<BitRate>(text));
+    let every = mistakes.parse::<Time>(&test.every);
+    let slip = test.slip.as_ref().map(|text| mistakes.parse::<Time>(text));
+    if every.is_some_and(|every| every < MIN_EVERY) {
+        mistakes.add(test.every.span(), format!("tests recur at most every {MIN_EVERY}"));
+    }
+    let to = PointName(test.to.get_ref().clone());
+    if to == *own {
+        mistakes.add(test.to.span(), "the other end is this point itself");
+    } else if let Some(members) = members
+        && members.address(&to).is_none()
+    {
+        let names: Vec<&str> = members
+            .members
+            .iter()
+            .filter(|Member { name, .. }| name != own)
+            .map(|member| member.name.0.as_str())
+            .collect();
+        let known = if names.is_empty() { "none other yet".into() } else { names.join(", ") };
+        mistakes.add_help(test.to.span(), format!("no point of the mesh has the name {:?}", to.0), {
+            format!("the others are: {known}")
+        });
+    }
+    let parameters = TestParameters {
+        kind: kind?,
+        duration: duration.unwrap_or(Some(kind?.default_duration()))?,
+        rate: rate.unwrap_or(None),
+    };
+    if let Err(text) = parameters.check() {
+        mistakes.add(test.kind.span(), text);
+    }
+    if mistakes.0.len() > before {
+        return None;
+    }
+    let every = every?;
+    let slip = slip.unwrap_or(Some(every / 2))?;
+    Some(Task {
+        name: test.name.get_ref().as_str().into(),
+        lead: own.clone(),
+        spec: Spec {
+            peer: Some(to),
+            user: Some(format!("{RECURRING_USER}@{own}")),
+            test: parameters.test(),
+            class: parameters.kind.class(),
+            priority: test.priority,
+            duration: parameters.duration,
+            earliest: Time::ZERO,
+            latest: Time::ZERO,
+        },
+        // From the epoch: occurrences keep their numbers over restarts, and an hourly test starts at the full hour.
+        recurrence: Recurrence {
+            first: Time::ZERO,
+            every,
+            slip,
+            random_start: test.random_start,
+            until: None,
+            max_runs: None,
+        },
+    })
+}
+
+/// What the limits of this point decide on, for a recurring test.
+fn question(own: &PointName, task: &Task) -> Question {
+    Question {
+        user: Some(format!("{RECURRING_USER}@{own}")),
+        address: None,
+        other_end: None,
+        transport: task.spec.test.transport,
+        rate: task.spec.test.rate,
+        duration: task.spec.duration,
+        starts_in: Time::ZERO,
+        time_error: Time::ZERO,
+    }
+}
+
+fn port_range(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
+    let (first, last) = (port(first)?, port(last)?);
+    (first <= last).then_some(first..=last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: &str = "[classes.mesh]\nmax_duration = \"60s\"\n[assign]\ndefault = \"mesh\"\n";
+
+    fn parse(text: &str) -> Result<Config, Error> {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("limits.toml"), LIMITS).unwrap();
+        Config::parse("agent.toml", text, directory.path())
+    }
+
+    #[test]
+    fn the_template_is_valid_and_complete() {
+        let config = parse(&crate::template::config("a", "[::]:4862", "a.example:4862")).unwrap();
+        assert_eq!((config.name.0.as_str(), config.address.as_str()), ("a", "a.example:4862"));
+        assert_eq!(config.test_ports, 5202..=5299);
+        // Its commented test is valid too.
+        let text = crate::template::config("a", "[::]:4862", "a.example:4862");
+        let test: String = text
+            .split("# [[tests]]")
+            .nth(1)
+            .unwrap()
+            .lines()
+            .filter_map(|line| line.strip_prefix("# "))
+            .fold("\n[[tests]]\n".into(), |all, line| all + line + "\n");
+        let with_test = text + &test;
+        let config = parse(&with_test).unwrap();
+        assert_eq!(config.tests.len(), 1);
+        assert_eq!(config.tests[0].recurrence.every, Time::from_secs(3600));
+    }
+
+    #[test]
+    fn all_mistakes_are_shown_with_their_positions() {
+        let text = r#"name = "A"
+listen = "4862"
+address = "a.example"
+state = "state"
+limits = "limits.toml"
+test_ports = "9-2"
+clock_error = "soon"
+
+[[tests]]
+name = "t"
+to = "A"
+kind = "throughput"
+every = "10ms"
+
+[[tests]]
+name = "long"
+to = "b"
+kind = "throughput"
+duration = "90s"
+every = "1h"
+"#;
+        let error = parse(text).unwrap_err().to_string();
+        let lines: Vec<&str> = error.lines().collect();
+        for (line, part) in lines.iter().zip([
+            "agent.toml:1:8: \"A\" is no name of a point",
+            "agent.toml:2:10: \"4862\" is no address of this machine",
+            "agent.toml:3:11: \"a.example\" is no address; the form is HOST:PORT",
+            "agent.toml:6:14: \"9-2\" is no range of ports",
+            "agent.toml:7:15: ",
+            "agent.toml:11:6: the other end is this point itself",
+            "agent.toml:13:9: tests recur at most every",
+            "agent.toml:16:8: the limits of this point do not allow it: refused by max_duration of class mesh",
+        ]) {
+            assert!(line.starts_with(part), "{line}\nis not\n{part}");
+        }
+        assert_eq!(lines.len(), 8, "{error}");
+    }
+
+    #[test]
+    fn unknown_keys_have_a_position() {
+        let error = parse("name = \"a\"\nlisten_on = \"x\"\n").unwrap_err().to_string();
+        assert!(error.starts_with("agent.toml:2:1: unknown field `listen_on`"), "{error}");
+    }
+}

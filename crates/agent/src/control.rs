@@ -1,0 +1,301 @@
+//! Requests of local users to a running agent, over a Unix socket in its state directory: a frame each way.
+
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    Error, Filter, TestRow,
+    frame::{MAX_FRAME_BYTES, encode},
+};
+
+/// Timeout of each step of an exchange.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The socket of an agent.
+pub(crate) fn socket(state: &Path) -> PathBuf {
+    state.join("control.sock")
+}
+
+/// What a local user wants.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "request")]
+pub(crate) enum Request {
+    /// [`Status`].
+    Status,
+    /// [`CalendarReport`].
+    Calendar {
+        /// How far into the future, seconds.
+        seconds: u64,
+    },
+    /// [`Explained`].
+    Reserve {
+        /// The test.
+        test: Wanted,
+    },
+    /// [`Explained`].
+    Cancel {
+        /// The reservation.
+        id: String,
+        /// Why.
+        text: String,
+    },
+    /// [`Explained`].
+    Why {
+        /// The reservation.
+        id: String,
+    },
+    /// Rows.
+    Results {
+        /// Which.
+        filter: Filter,
+    },
+    /// Removes a member; at the authority only.
+    Expel {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// A test that a user requests.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Wanted {
+    /// The point that leads and sends.
+    pub from: String,
+    /// The other end.
+    pub to: String,
+    /// The kind of test.
+    pub kind: String,
+    /// Its length, microseconds; `None`: the usual one of its kind.
+    pub duration_us: Option<u64>,
+    /// UDP at this rate, bit/s.
+    pub rate_bps: Option<u64>,
+    /// Time until the earliest start, microseconds.
+    pub in_us: u64,
+    /// Time from the earliest to the latest start, microseconds.
+    pub within_us: u64,
+    /// Displaces reservations of lower priority.
+    pub priority: i32,
+}
+
+/// The state of an agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Status {
+    /// The point.
+    pub name: String,
+    /// How others reach it.
+    pub address: String,
+    /// The version of the program.
+    pub version: String,
+    /// Time since its start, seconds.
+    pub uptime_s: u64,
+    /// The assumed error of UTC, microseconds.
+    pub clock_error_us: u64,
+    /// The point with the authority of the mesh.
+    pub authority: String,
+    /// The other points.
+    pub members: Vec<MemberStatus>,
+    /// Number of reservations that have not ended.
+    pub open_reservations: u64,
+    /// The tests that run here.
+    pub running: Vec<String>,
+    /// The recurring tests.
+    pub tests: Vec<TaskStatus>,
+    /// Number of tests in the archive, by state.
+    pub archive: BTreeMap<String, i64>,
+    /// Results that have yet to be sent to other points.
+    pub unsent_results: u64,
+    /// Resident memory of the process, bytes.
+    pub resident_bytes: Option<u64>,
+}
+
+/// Another point.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// Whether a connection is open. Connections without traffic are closed.
+    pub connected: bool,
+    /// Why the last connection could not be opened.
+    pub failure: Option<String>,
+}
+
+/// A recurring test.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TaskStatus {
+    /// Its name.
+    pub name: String,
+    /// The other end.
+    pub to: String,
+    /// The kind of test.
+    pub kind: String,
+    /// Nominal start of the next occurrence that is not reserved yet, microseconds since 1970.
+    pub next_us: Option<u64>,
+}
+
+/// The calendar of a point.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CalendarReport {
+    /// The point.
+    pub point: String,
+    /// The taken slots, by their starts.
+    pub slots: Vec<SlotReport>,
+    /// Share of the time in which no exclusive test may run, 0 to 1.
+    pub busy_share: f64,
+}
+
+/// A taken slot.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SlotReport {
+    /// The reservation.
+    pub id: String,
+    /// `held`, `confirming`, `booked`, `running`.
+    pub phase: String,
+    /// The point that leads.
+    pub from: String,
+    /// The other end.
+    pub to: String,
+    /// The kind of test.
+    pub kind: String,
+    /// Which others may overlap.
+    pub class: String,
+    /// Start of the test, microseconds since 1970.
+    pub start_us: u64,
+    /// Its length, microseconds.
+    pub duration_us: u64,
+    /// Kept free before and after, microseconds.
+    pub padding_us: u64,
+    /// Displaces reservations of lower priority.
+    pub priority: i32,
+    /// The user who asked.
+    pub user: Option<String>,
+}
+
+/// A reservation, or the occurrences of a recurring test, in words.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Explained {
+    /// The reservation.
+    pub id: String,
+    /// How far it has come: `seeking`, `held`, `confirming`, `booked`, `running`, `finished`, `failed`, `not_run`.
+    pub phase: String,
+    /// Its state and the rule or the conflict, in words.
+    pub text: String,
+    /// Its result, if the archive has it.
+    pub result: Option<TestRow>,
+}
+
+impl Explained {
+    /// Whether nothing more will happen.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase.as_str(), "finished" | "failed" | "not_run")
+    }
+}
+
+/// The reply to a request.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reply {
+    /// What was requested.
+    Ok(serde_json::Value),
+    /// Why not.
+    Error(String),
+}
+
+/// A local user's access to a running agent.
+#[derive(Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// The agent with this state directory.
+    pub fn new(state: &Path) -> Client {
+        Client { socket: socket(state) }
+    }
+
+    fn exchange<T: DeserializeOwned>(&self, request: &Request) -> Result<T, Error> {
+        let failed = |cause| Error::NotRunning { path: self.socket.clone(), cause };
+        let reply = self.call(request).map_err(failed)?;
+        match reply {
+            Reply::Ok(value) => serde_json::from_value(value).map_err(|error| failed(error.into())),
+            Reply::Error(text) => Err(Error::Refused(text)),
+        }
+    }
+
+    fn call(&self, request: &Request) -> std::io::Result<Reply> {
+        let mut stream = UnixStream::connect(&self.socket)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        stream.write_all(&encode(request)?)?;
+        let mut header = [0; 4];
+        stream.read_exact(&mut header)?;
+        let length = u64::from(u32::from_be_bytes(header)).min(MAX_FRAME_BYTES as u64);
+        let mut bytes = Vec::new();
+        stream.take(length).read_to_end(&mut bytes)?;
+        Ok(serde_json::from_slice(&bytes)?)
+    }
+
+    /// The state of the agent.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn status(&self) -> Result<Status, Error> {
+        self.exchange(&Request::Status)
+    }
+
+    /// The calendar of the next `time`.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn calendar(&self, time: Duration) -> Result<CalendarReport, Error> {
+        self.exchange(&Request::Calendar { seconds: time.as_secs() })
+    }
+
+    /// Requests a test.
+    ///
+    /// # Errors
+    /// If it does not run, or the request is invalid. A request that a rule refuses is no error: the reply explains it.
+    pub fn reserve(&self, test: Wanted) -> Result<Explained, Error> {
+        self.exchange(&Request::Reserve { test })
+    }
+
+    /// Cancels a reservation.
+    ///
+    /// # Errors
+    /// If it does not run, or does not know the reservation.
+    pub fn cancel(&self, id: &str, text: &str) -> Result<Explained, Error> {
+        self.exchange(&Request::Cancel { id: id.into(), text: text.into() })
+    }
+
+    /// Explains a reservation, or the last occurrences of a recurring test.
+    ///
+    /// # Errors
+    /// If it does not run, or knows neither.
+    pub fn why(&self, id: &str) -> Result<Vec<Explained>, Error> {
+        self.exchange(&Request::Why { id: id.into() })
+    }
+
+    /// Tests in the archive, newest first.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn results(&self, filter: Filter) -> Result<Vec<TestRow>, Error> {
+        self.exchange(&Request::Results { filter })
+    }
+
+    /// Removes a point from the mesh.
+    ///
+    /// # Errors
+    /// If it does not run, is not the authority's, or knows no such point.
+    pub fn expel(&self, name: &str) -> Result<Status, Error> {
+        self.exchange(&Request::Expel { name: name.into() })
+    }
+}

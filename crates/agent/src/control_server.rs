@@ -1,0 +1,81 @@
+//! The control socket of a running agent.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::{Semaphore, mpsc, oneshot},
+    time::timeout,
+};
+
+use crate::{
+    Error,
+    control::{self, Reply, Request},
+    event_loop::Inbound,
+    files,
+    frame::{self, FRAME_TIMEOUT, MAX_JOIN_BYTES},
+};
+
+/// Maximum number of simultaneous requests.
+const MAX_REQUESTS: usize = 32;
+/// Timeout of the agent's own work on a request.
+const WORK_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Opens the socket, for the owner of the state directory. The lock on the calendar is held: a socket that exists is left from a kill.
+pub(crate) fn bind(state: &Path) -> Result<UnixListener, Error> {
+    let path = control::socket(state);
+    if path.exists() {
+        fs::remove_file(&path).map_err(files::failed("replace", &path))?;
+    }
+    let listener = UnixListener::bind(&path).map_err(files::failed("create the control socket", &path))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(files::failed("protect", &path))?;
+    Ok(listener)
+}
+
+/// Serves requests, forever.
+pub(crate) async fn listen(listener: UnixListener, inbox: mpsc::Sender<Inbound>) {
+    let places = std::sync::Arc::new(Semaphore::new(MAX_REQUESTS));
+    loop {
+        let Ok(place) = std::sync::Arc::clone(&places).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let inbox = inbox.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = serve(stream, &inbox).await {
+                        tracing::debug!("a local request failed: {error}");
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!("cannot accept a local request: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io::Result<()> {
+    let user = user_name(stream.peer_cred()?.uid());
+    let request: Option<Request> = frame::receive(&mut stream, FRAME_TIMEOUT, MAX_JOIN_BYTES).await?;
+    let Some(request) = request else { return Ok(()) };
+    let (reply, replied) = oneshot::channel();
+    let sent = inbox.send(Inbound::Control { user, request, reply }).await;
+    let no_reply = || Reply::Error("the agent ends, or is too busy".into());
+    let reply = match sent {
+        Ok(()) => timeout(WORK_TIMEOUT, replied).await.ok().and_then(Result::ok).unwrap_or_else(no_reply),
+        Err(_) => no_reply(),
+    };
+    frame::send(&mut stream, &reply).await
+}
+
+/// The login name of a user id, by passwd(5).
+fn user_name(uid: u32) -> String {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _, id) = (fields.next()?, fields.next()?, fields.next()?);
+        (id.parse() == Ok(uid)).then_some(name)
+    });
+    name.map_or(format!("uid-{uid}"), str::to_owned)
+}

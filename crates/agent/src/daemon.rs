@@ -1,0 +1,112 @@
+//! The agent as a process.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use reservation::Event;
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, mpsc},
+};
+
+use crate::{
+    CalendarFile, Config, Error, Identity, Members, control_server, event_loop::EventLoop, files, network,
+};
+
+/// Maximum number of arrivals that wait for the loop.
+const INBOX: usize = 256;
+
+/// A moment of the loop, for tests that kill the agent there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// Before the events of a batch are written.
+    Before,
+    /// After that, before its messages are sent.
+    Written,
+    /// After that, before its tests are started.
+    Sent,
+    /// After that.
+    Started,
+    /// The result of a test is stored; the calendar does not know yet that it has ended.
+    ResultStored,
+}
+
+/// Follows the loop of an agent.
+pub trait StepObserver: Send + Sync {
+    /// The loop is at this moment of a batch with these events.
+    fn at(&self, moment: Moment, events: &[Event]);
+}
+
+/// Follows nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoObserver;
+
+impl StepObserver for NoObserver {
+    fn at(&self, _: Moment, _: &[Event]) {}
+}
+
+/// Stops a running agent.
+#[derive(Debug, Clone, Default)]
+pub struct StopHandle(Arc<Notify>);
+
+impl StopHandle {
+    /// Ends the agent: running tests are stopped and recorded.
+    pub fn stop(&self) {
+        self.0.notify_one();
+    }
+}
+
+/// Runs the agent until it is stopped. `on_ready` is called with the address for other points when it listens.
+///
+/// # Errors
+/// If it cannot start, or its storage fails.
+pub fn run(
+    config: Config,
+    observer: Arc<dyn StepObserver>,
+    stop: &StopHandle,
+    on_ready: impl FnOnce(SocketAddr),
+) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|cause| Error::system("start a runtime", cause))?;
+    let ended = runtime.block_on(serve(config, observer, stop, on_ready));
+    // A resolver that does not reply must not delay the end.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(
+    config: Config,
+    observer: Arc<dyn StepObserver>,
+    stop: &StopHandle,
+    on_ready: impl FnOnce(SocketAddr),
+) -> Result<(), Error> {
+    let identity = Identity::open(&config.state)?;
+    let owner = identity.name()?;
+    if owner != config.name {
+        let directory = config.state.join("tls");
+        return Err(Error::Refused(format!(
+            "the certificate in {} is of the point {owner}, but the configuration is of {}",
+            directory.display(),
+            config.name
+        )));
+    }
+    let members = Members::open(&config.state)?;
+    files::create_directory(&config.state.join("runs"))?;
+    // First: its lock keeps a second agent away from all other files.
+    let calendar = config.state.join("calendar.sqlite");
+    let (file, point) = CalendarFile::open(&calendar, config.name.clone(), config.settings.clone())?;
+    let control = control_server::bind(&config.state)?;
+    let listen = config.listen;
+    let failed = |cause| Error::system(format!("listen on {listen}"), cause);
+    let listener = TcpListener::bind(listen).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let (inbox, mut inbound) = mpsc::channel(INBOX);
+    let network = network::Network::new(&identity, &members, inbox.clone())?;
+    let mut agent =
+        EventLoop::open(config, file, point, members, Arc::clone(&network), inbox.clone(), observer)?;
+    tokio::spawn(control_server::listen(control, inbox));
+    on_ready(address);
+    tokio::select! {
+        ended = agent.run(&mut inbound, &stop.0) => ended,
+        failed = network::listen(network, listener, &identity) => failed,
+    }
+}

@@ -1,0 +1,83 @@
+//! Why the agent cannot do something.
+
+use std::{io, path::PathBuf};
+
+use crate::CalendarError;
+
+/// Why the agent cannot do something.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An operation on a file.
+    #[error("cannot {operation} {path}: {cause}")]
+    File {
+        /// What failed.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// An operation of the network or the system.
+    #[error("cannot {operation}: {cause}")]
+    System {
+        /// What failed, and on which object.
+        operation: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Mistakes in the configuration.
+    #[error("{0}")]
+    Config(scenario::Error),
+    /// The limits file.
+    #[error("{path}: {cause}")]
+    Limits {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: limits::Error,
+    },
+    /// The calendar.
+    #[error(transparent)]
+    Calendar(#[from] CalendarError),
+    /// The archive.
+    #[error("cannot {operation} the archive {path}: {cause}")]
+    Archive {
+        /// What failed.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// SQLite's error.
+        cause: rusqlite::Error,
+    },
+    /// Certificates and TLS.
+    #[error("cannot {operation}: {cause}")]
+    Tls {
+        /// What failed, and on which object.
+        operation: String,
+        /// Why.
+        cause: String,
+    },
+    /// Something that a user asked for and cannot have.
+    #[error("{0}")]
+    Refused(String),
+    /// The agent does not run, or does not reply.
+    #[error("the agent of {path} does not reply: {cause} (is `longfat agent run` running there?)")]
+    NotRunning {
+        /// The control socket.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+}
+
+impl Error {
+    /// An error of TLS or of a certificate.
+    pub(crate) fn tls(operation: impl Into<String>, cause: impl ToString) -> Self {
+        Error::Tls { operation: operation.into(), cause: cause.to_string() }
+    }
+
+    /// An error of a system call.
+    pub(crate) fn system(operation: impl Into<String>, cause: io::Error) -> Self {
+        Error::System { operation: operation.into(), cause }
+    }
+}

@@ -1,0 +1,129 @@
+//! The members of the mesh: the authority admits new ones and sends the list to all.
+
+use std::{net::IpAddr, time::SystemTime};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use reservation::{Now, PointName};
+
+use super::{Batch, EventLoop};
+use crate::{Authority, Error, Members, frame::Frame, mesh::host_and_port};
+
+impl EventLoop {
+    fn is_authority(&self) -> bool {
+        self.members.authority == self.config.name
+    }
+
+    /// A point has connected: results for it can be sent now, and it may have missed a change of the list.
+    pub(super) fn on_connected(&mut self, now: Now, name: &PointName, ip: IpAddr, batch: &mut Batch) {
+        self.rules.set_address(name, ip);
+        if self.outbox_due.is_some() {
+            self.outbox_due = Some(now.steady);
+        }
+        if self.is_authority() {
+            batch.frames.push((name.clone(), Frame::Members { members: self.members.clone() }));
+        }
+    }
+
+    /// The authority's point has moved.
+    pub(super) fn update_own_address(&mut self) -> Result<(), Error> {
+        let (name, address) = (self.config.name.clone(), self.config.address.clone());
+        if self.members.set(name, &address) {
+            let mut batch = Batch::default();
+            self.publish_members(&mut batch)?;
+            for (to, frame) in batch.frames {
+                self.network.send(&to, frame);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the list, applies it and sends it to all.
+    pub(super) fn publish_members(&mut self, batch: &mut Batch) -> Result<(), Error> {
+        self.members.write(&self.config.state)?;
+        self.apply_members();
+        for member in &self.members.members {
+            if member.name != self.config.name {
+                batch.frames.push((member.name.clone(), Frame::Members { members: self.members.clone() }));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_members(&mut self) {
+        self.network.set_members(&self.members);
+        self.rules.set_members(&self.members);
+    }
+
+    /// The authority has sent a list.
+    pub(super) fn on_members(&mut self, from: &PointName, members: Members) -> Result<(), Error> {
+        let is_newer = members.version > self.members.version;
+        if *from != self.members.authority || members.authority != *from || !is_newer || self.is_authority() {
+            return Ok(());
+        }
+        members.write(&self.config.state)?;
+        self.members = members;
+        self.apply_members();
+        Ok(())
+    }
+
+    /// Someone with an invitation asks for a certificate.
+    pub(super) fn on_join(
+        &mut self,
+        invitation: &str,
+        ip: IpAddr,
+        frame: Frame,
+        batch: &mut Batch,
+    ) -> Result<Frame, Error> {
+        let refused = |text: String| Ok(Frame::Refused { text });
+        let Frame::Join { public_key, address, port } = frame else { return refused("no request".into()) };
+        let Some(authority) = Authority::open(&self.config.state).filter(|_| self.is_authority()) else {
+            return refused(format!("{} is not the authority of the mesh", self.config.name));
+        };
+        let address = address.unwrap_or_else(|| match ip {
+            IpAddr::V4(ip) => format!("{ip}:{port}"),
+            IpAddr::V6(ip) => format!("[{ip}]:{port}"),
+        });
+        if host_and_port(&address).is_none() {
+            return refused(format!("{address:?} is no address of the form HOST:PORT"));
+        }
+        let Some(public_key) = unhex(&public_key) else {
+            return refused("its key is not hexadecimal".into());
+        };
+        let redeemed = match authority.redeem(invitation, &public_key, SystemTime::now()) {
+            Ok(redeemed) => redeemed,
+            Err(error @ Error::Refused(_)) => return refused(error.to_string()),
+            Err(error) => return Err(error),
+        };
+        tracing::info!("{} at {address} has joined", redeemed.name);
+        if self.members.set(redeemed.name.as_str().into(), &address) {
+            self.publish_members(batch)?;
+        }
+        Ok(Frame::Joined {
+            certificate: STANDARD.encode(redeemed.certificate),
+            members: self.members.clone(),
+        })
+    }
+
+    /// Removes a member.
+    pub(super) fn expel(&mut self, name: &str, batch: &mut Batch) -> Result<(), Error> {
+        if !self.is_authority() {
+            let text = format!("only the authority of the mesh, {}, removes points", self.members.authority);
+            return Err(Error::Refused(text));
+        }
+        let name = PointName(name.into());
+        if name == self.config.name {
+            return Err(Error::Refused("the authority itself cannot be removed".into()));
+        }
+        if !self.members.remove(&name) {
+            return Err(Error::Refused(format!("{name} is not a member of the mesh")));
+        }
+        self.publish_members(batch)
+    }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() || text.len() % 2 != 0 {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}

@@ -1,0 +1,373 @@
+//! The agent's loop: passes what happens to the point, and carries out its steps.
+//!
+//! All that happens arrives in one queue. What has arrived is handled as one batch: its events are written in one transaction, then its
+//! messages are sent, then its tests are started. An error of the storage ends the agent: a new start rebuilds the point from its events.
+
+mod members;
+mod requests;
+mod tests;
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+
+use reservation::{
+    Action, Event, Message, Now, Outcome, Phase, Point, PointName, ReservationId, Role, Step, TaskName,
+};
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    time::timeout,
+};
+use units::Time;
+
+use self::tests::{Ended, Run};
+use crate::{
+    CalendarFile, Config, Error, Members, Moment, StepObserver,
+    archive::Archive,
+    clock,
+    control::{Reply, Request},
+    frame::Frame,
+    network::Network,
+    rules::Rules,
+    test::Endpoint,
+};
+
+/// Maximum number of arrivals that are handled as one batch.
+const MAX_BATCH: usize = 256;
+/// A step of UTC is noticed within this time while reservations are open.
+const CLOCK_CHECK: Time = Time::from_secs(5);
+/// The longest sleep.
+const MAX_SLEEP: Time = Time::from_secs(3600);
+/// Time between two attempts to send a result, or to ask for a test's server.
+const REPEAT: Time = Time::from_secs(30);
+/// How long the agent waits for its tests to end when it is stopped.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What arrives at the loop.
+pub(crate) enum Inbound {
+    /// A connection with a point was opened.
+    Connected {
+        /// The point.
+        name: PointName,
+        /// Its address.
+        ip: IpAddr,
+    },
+    /// A frame of an authenticated point.
+    Frame {
+        /// The point.
+        from: PointName,
+        /// The frame.
+        frame: Frame,
+    },
+    /// A request to join, with an invitation.
+    Join {
+        /// The invitation.
+        invitation: String,
+        /// Where it comes from.
+        ip: IpAddr,
+        /// The request.
+        frame: Frame,
+        /// Receives the reply.
+        reply: oneshot::Sender<Frame>,
+    },
+    /// A request of a local user.
+    Control {
+        /// The user.
+        user: String,
+        /// The request.
+        request: Request,
+        /// Receives the reply.
+        reply: oneshot::Sender<Reply>,
+    },
+    /// The server of a test is open.
+    Serving {
+        /// The reservation.
+        id: ReservationId,
+        /// The number of its run.
+        run: u64,
+        /// Where.
+        endpoint: Endpoint,
+    },
+    /// A test has ended.
+    Ended {
+        /// The reservation.
+        id: ReservationId,
+        /// The number of its run.
+        run: u64,
+        /// How.
+        ended: Box<Ended>,
+    },
+}
+
+/// What a batch leads to.
+#[derive(Default)]
+struct Batch {
+    events: Vec<Event>,
+    messages: Vec<(PointName, Message)>,
+    actions: Vec<Action>,
+    frames: Vec<(PointName, Frame)>,
+    replies: Vec<(oneshot::Sender<Reply>, Reply)>,
+    joined: Vec<(oneshot::Sender<Frame>, Frame)>,
+    /// Requests whose reply is the state of a reservation after the batch.
+    explanations: Vec<(oneshot::Sender<Reply>, ReservationId)>,
+}
+
+impl Batch {
+    fn add(&mut self, step: Step) {
+        self.events.extend(step.events);
+        self.messages.extend(step.messages);
+        self.actions.extend(step.actions);
+    }
+}
+
+/// The state of a running agent.
+pub(crate) struct EventLoop {
+    config: Config,
+    file: CalendarFile,
+    point: Point,
+    archive: Archive,
+    members: Members,
+    rules: Rules,
+    network: Arc<Network>,
+    inbox: mpsc::Sender<Inbound>,
+    runs: BTreeMap<ReservationId, Run>,
+    next_run: u64,
+    /// When results that are not confirmed are sent again.
+    outbox_due: Option<Time>,
+    started: Time,
+    observer: Arc<dyn StepObserver>,
+}
+
+impl EventLoop {
+    /// Opens the calendar and the archive, and resumes: nothing else may have them open.
+    pub fn open(
+        config: Config,
+        file: CalendarFile,
+        point: Point,
+        members: Members,
+        network: Arc<Network>,
+        inbox: mpsc::Sender<Inbound>,
+        observer: Arc<dyn StepObserver>,
+    ) -> Result<EventLoop, Error> {
+        let archive = Archive::open(&config.state.join("archive.sqlite"))?;
+        let mut rules = Rules::new(config.limits.clone());
+        rules.set_members(&members);
+        let started = clock::now(config.clock_error).steady;
+        let mut agent = EventLoop {
+            config,
+            file,
+            point,
+            archive,
+            members,
+            rules,
+            network,
+            inbox,
+            runs: BTreeMap::new(),
+            next_run: 1,
+            outbox_due: Some(started),
+            started,
+            observer,
+        };
+        agent.resume()?;
+        Ok(agent)
+    }
+
+    fn now(&self) -> Now {
+        clock::now(self.config.clock_error)
+    }
+
+    /// Continues after the last end of the agent, whatever it was.
+    fn resume(&mut self) -> Result<(), Error> {
+        let now = self.now();
+        let mut batch = Batch::default();
+        batch.add(self.point.restart(now, &self.rules));
+        self.set_tasks(now, &mut batch);
+        self.commit(now, batch)?;
+        self.reconcile()?;
+        if self.members.authority == self.config.name {
+            self.update_own_address()?;
+        } else {
+            let hello = Frame::Hello { members: self.members.version };
+            self.network.send(&self.members.authority, hello);
+        }
+        Ok(())
+    }
+
+    /// Makes the recurring tests those of the configuration. Occurrences of a changed test that have not run are cancelled.
+    fn set_tasks(&mut self, now: Now, batch: &mut Batch) {
+        let wanted = &self.config.tests;
+        let known: Vec<TaskName> = self.point.tasks().map(|(task, _)| task.name.clone()).collect();
+        let is_unchanged = |name: &TaskName| {
+            let of_file = wanted.iter().find(|task| task.name == *name);
+            of_file == self.point.tasks().map(|(task, _)| task).find(|task| task.name == *name)
+        };
+        let changed: Vec<TaskName> = known.iter().filter(|name| !is_unchanged(name)).cloned().collect();
+        let new = wanted.iter().filter(|task| changed.contains(&task.name) || !known.contains(&task.name));
+        let new: Vec<_> = new.cloned().collect();
+        for name in changed {
+            batch.add(self.point.remove_task(now, &name, &self.rules));
+            let of_task = self.point.reservations().filter(|known| {
+                !known.has_ended() && known.task.as_ref().is_some_and(|occurrence| occurrence.task == name)
+            });
+            let ids: Vec<ReservationId> = of_task.map(|known| known.request.id.clone()).collect();
+            for id in ids {
+                let text = format!("the recurring test {name} was changed");
+                batch.add(self.point.cancel(now, &id, &text, &self.rules));
+            }
+        }
+        for task in new {
+            batch.add(self.point.set_task(now, task, &self.rules));
+        }
+    }
+
+    /// Handles what arrives until `stop` is notified.
+    pub async fn run(&mut self, inbound: &mut mpsc::Receiver<Inbound>, stop: &Notify) -> Result<(), Error> {
+        loop {
+            let sleep = Duration::from_nanos(self.sleep().0);
+            let first = tokio::select! {
+                () = stop.notified() => break,
+                arrived = timeout(sleep, inbound.recv()) => arrived.ok().flatten(),
+            };
+            self.handle_all(first, inbound)?;
+        }
+        self.end_tests(inbound).await
+    }
+
+    fn handle_all(
+        &mut self,
+        first: Option<Inbound>,
+        inbound: &mut mpsc::Receiver<Inbound>,
+    ) -> Result<(), Error> {
+        let now = self.now();
+        let mut batch = Batch::default();
+        let mut next = first;
+        for _ in 0..MAX_BATCH {
+            let Some(arrived) = next else { break };
+            self.handle(now, arrived, &mut batch)?;
+            next = inbound.try_recv().ok();
+        }
+        if let Some(last) = next {
+            self.handle(now, last, &mut batch)?;
+        }
+        if self.point.next_timeout(now).is_some_and(|due| due <= now.steady) {
+            batch.add(self.point.handle_timeout(now, &self.rules));
+        }
+        self.repeat(now, &mut batch)?;
+        self.commit(now, batch)
+    }
+
+    /// Time until something is due.
+    fn sleep(&self) -> Time {
+        let now = self.now();
+        let open = self.point.reservations().any(|known| !known.has_ended());
+        let check = now.steady + if open { CLOCK_CHECK } else { MAX_SLEEP };
+        let due = self.point.next_timeout(now).into_iter().chain(self.outbox_due).chain(self.ask_due());
+        due.fold(check, Time::min).saturating_sub(now.steady)
+    }
+
+    fn handle(&mut self, now: Now, arrived: Inbound, batch: &mut Batch) -> Result<(), Error> {
+        match arrived {
+            Inbound::Connected { name, ip } => self.on_connected(now, &name, ip, batch),
+            Inbound::Frame { from, frame } => self.on_frame(now, &from, frame, batch)?,
+            Inbound::Join { invitation, ip, frame, reply } => {
+                let answer = self.on_join(&invitation, ip, frame, batch)?;
+                batch.joined.push((reply, answer));
+            }
+            Inbound::Control { user, request, reply } => {
+                self.on_request(now, &user, request, reply, batch)?
+            }
+            Inbound::Serving { id, run, endpoint } => self.on_serving(&id, run, endpoint, batch),
+            Inbound::Ended { id, run, ended } => self.on_ended(now, &id, run, *ended, batch)?,
+        }
+        Ok(())
+    }
+
+    fn on_frame(&mut self, now: Now, from: &PointName, frame: Frame, batch: &mut Batch) -> Result<(), Error> {
+        match frame {
+            Frame::Message { message } => {
+                batch.add(self.point.handle_message(now, from, *message, &self.rules));
+            }
+            Frame::Endpoint { id } => self.on_endpoint_wanted(from, &id, batch),
+            Frame::Serving { id, endpoint } => self.on_endpoint(from, &id, endpoint),
+            Frame::Result { row } => self.on_result(from, *row, batch)?,
+            Frame::Stored { id } => self.archive.sent(&id, from)?,
+            Frame::Hello { members } => {
+                if self.members.authority == self.config.name && members < self.members.version {
+                    batch.frames.push((from.clone(), Frame::Members { members: self.members.clone() }));
+                }
+            }
+            Frame::Members { members } => self.on_members(from, members)?,
+            // Of invitations only.
+            Frame::Join { .. } | Frame::Joined { .. } | Frame::Refused { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Repeats what has no reply: results, and questions for a test's server.
+    fn repeat(&mut self, now: Now, batch: &mut Batch) -> Result<(), Error> {
+        self.ask_again(now, batch);
+        if self.outbox_due.is_none_or(|due| due > now.steady) {
+            return Ok(());
+        }
+        self.outbox_due = None;
+        for (to, id) in self.archive.unsent()? {
+            let row = self.archive.get(&id)?;
+            match row.filter(|_| self.members.address(&to).is_some()) {
+                Some(row) => {
+                    batch.frames.push((to, Frame::Result { row: Box::new(row) }));
+                    self.outbox_due = Some(now.steady + REPEAT);
+                }
+                None => self.archive.sent(&id, &to)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries a batch out: first what must survive a kill.
+    fn commit(&mut self, now: Now, batch: Batch) -> Result<(), Error> {
+        let Batch { events, messages, actions, frames, replies, joined, explanations } = batch;
+        let observer = Arc::clone(&self.observer);
+        observer.at(Moment::Before, &events);
+        self.file.write(&events)?;
+        observer.at(Moment::Written, &events);
+        for event in &events {
+            if let Event::Ended { id, outcome, .. } = event {
+                tracing::info!("{id}: {outcome}");
+                self.archive_end(id)?;
+            }
+        }
+        for (to, message) in messages {
+            self.network.send(&to, Frame::Message { message: Box::new(message) });
+        }
+        for (to, frame) in frames {
+            self.network.send(&to, frame);
+        }
+        observer.at(Moment::Sent, &events);
+        for action in actions {
+            match action {
+                Action::Run(id) => self.start_test(now, &id)?,
+                Action::Stop(id) => self.stop_test(&id),
+            }
+        }
+        observer.at(Moment::Started, &events);
+        for (reply, value) in replies {
+            // The user has gone.
+            let _ = reply.send(value);
+        }
+        for (reply, frame) in joined {
+            let _ = reply.send(frame);
+        }
+        for (reply, id) in explanations {
+            let explained = self.explain(&id)?;
+            let _ = reply.send(requests::ok(&explained));
+        }
+        Ok(())
+    }
+
+    /// A reservation that this point leads and that has ended.
+    fn led_and_ended(&self, id: &ReservationId) -> Option<&Outcome> {
+        let known = self.point.reservation(id).filter(|known| known.role == Role::Lead)?;
+        match &known.phase {
+            Phase::Ended(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+}

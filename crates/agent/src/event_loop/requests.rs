@@ -1,0 +1,272 @@
+//! Requests of local users.
+
+use reservation::{Now, Outcome, Phase, PointName, Reservation, ReservationId, Spec, TaskName};
+use serde::Serialize;
+use tokio::sync::oneshot;
+use units::{BitRate, Time};
+
+use super::{Batch, EventLoop};
+use crate::{
+    Error,
+    archive::{Filter, State, TestRow},
+    control::{
+        CalendarReport, Explained, MemberStatus, Reply, Request, SlotReport, Status, TaskStatus, Wanted,
+    },
+    test::{Kind, TestParameters},
+};
+
+/// Maximum number of occurrences of a recurring test that are explained.
+const MAX_OCCURRENCES: u32 = 10;
+/// Maximum number of rows in a reply: it must fit into a frame.
+const MAX_ROWS: u32 = 1000;
+
+/// A reply with a value.
+pub(super) fn ok(value: &impl Serialize) -> Reply {
+    match serde_json::to_value(value) {
+        Ok(value) => Reply::Ok(value),
+        Err(error) => Reply::Error(error.to_string()),
+    }
+}
+
+impl EventLoop {
+    pub(super) fn on_request(
+        &mut self,
+        now: Now,
+        user: &str,
+        request: Request,
+        reply: oneshot::Sender<Reply>,
+        batch: &mut Batch,
+    ) -> Result<(), Error> {
+        let answer = match request {
+            Request::Reserve { test } => match self.reserve(now, user, &test, batch) {
+                Ok(id) => {
+                    batch.explanations.push((reply, id));
+                    return Ok(());
+                }
+                Err(error) => Err(error),
+            },
+            Request::Cancel { id, text } => match self.cancel(now, &id, &text, batch) {
+                Ok(id) => {
+                    batch.explanations.push((reply, id));
+                    return Ok(());
+                }
+                Err(error) => Err(error),
+            },
+            Request::Status => self.status(now).map(|status| ok(&status)),
+            Request::Calendar { seconds } => {
+                Ok(ok(&self.calendar(now, Time::from_secs(seconds.min(1 << 30)))))
+            }
+            Request::Why { id } => self.why(&id).map(|explained| ok(&explained)),
+            Request::Results { filter } => {
+                let filter = Filter { limit: filter.limit.min(MAX_ROWS), ..filter };
+                self.archive.list(&filter).map(|rows| ok(&rows))
+            }
+            Request::Expel { name } => match self.expel(&name, batch) {
+                Ok(()) => self.status(now).map(|status| ok(&status)),
+                Err(error) => Err(error),
+            },
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            // The storage.
+            Err(error @ (Error::Archive { .. } | Error::Calendar(_))) => return Err(error),
+            Err(error) => Reply::Error(error.to_string()),
+        };
+        batch.replies.push((reply, answer));
+        Ok(())
+    }
+
+    fn member(&self, name: &str) -> Result<PointName, Error> {
+        let name = PointName(name.into());
+        if self.members.address(&name).is_some() {
+            return Ok(name);
+        }
+        let names: Vec<&str> = self.members.members.iter().map(|member| member.name.0.as_str()).collect();
+        Err(Error::Refused(format!(
+            "no point of the mesh has the name {:?}; the points are: {}",
+            name.0,
+            names.join(", ")
+        )))
+    }
+
+    fn reserve(
+        &mut self,
+        now: Now,
+        user: &str,
+        wanted: &Wanted,
+        batch: &mut Batch,
+    ) -> Result<ReservationId, Error> {
+        let (lead, peer) = (self.member(&wanted.from)?, self.member(&wanted.to)?);
+        let kind: Kind = wanted.kind.parse().map_err(Error::Refused)?;
+        let us = |us: u64| Time(us.saturating_mul(1000));
+        let parameters = TestParameters {
+            kind,
+            duration: wanted.duration_us.map_or(kind.default_duration(), us),
+            rate: wanted.rate_bps.map(BitRate),
+        };
+        parameters.check().map_err(Error::Refused)?;
+        let earliest = now.utc + us(wanted.in_us);
+        let spec = Spec {
+            peer: Some(peer),
+            user: Some(format!("{user}@{}", self.config.name)),
+            test: parameters.test(),
+            class: kind.class(),
+            priority: wanted.priority,
+            duration: parameters.duration,
+            earliest,
+            latest: earliest + us(wanted.within_us),
+        };
+        let (id, step) = if lead == self.config.name {
+            self.point.reserve(now, spec, &self.rules)
+        } else {
+            self.point.ask(now, lead, spec, &self.rules)
+        };
+        batch.add(step);
+        Ok(id)
+    }
+
+    /// The reservation that a user names: `a/12`, or `12` for one of this point.
+    fn named(&self, text: &str) -> Option<ReservationId> {
+        let (origin, number) = text.rsplit_once('/').unwrap_or((&self.config.name.0, text));
+        Some(ReservationId { number: number.parse().ok()?, origin: origin.into() })
+    }
+
+    fn unknown(&self, text: &str) -> Error {
+        Error::Refused(format!("{} knows no reservation and no recurring test {text:?}", self.config.name))
+    }
+
+    fn cancel(&mut self, now: Now, text: &str, why: &str, batch: &mut Batch) -> Result<ReservationId, Error> {
+        let id = self.named(text).filter(|id| self.point.reservation(id).is_some());
+        let id = id.ok_or_else(|| self.unknown(text))?;
+        batch.add(self.point.cancel(now, &id, why, &self.rules));
+        Ok(id)
+    }
+
+    /// The state of a reservation in words.
+    pub(super) fn explain(&self, id: &ReservationId) -> Result<Explained, Error> {
+        let result = self.archive.get(&id.to_string())?;
+        let (phase, text) = match (self.point.reservation(id), self.point.explain(id)) {
+            (Some(known), Some(text)) => (phase(known), text),
+            _ => match &result {
+                Some(row) => (row.state.name(), archived(row)),
+                None => return Err(self.unknown(&id.to_string())),
+            },
+        };
+        Ok(Explained { id: id.to_string(), phase: phase.into(), text, result })
+    }
+
+    /// A reservation, or the occurrences of a recurring test: those that are open, and the newest that are over.
+    fn why(&self, text: &str) -> Result<Vec<Explained>, Error> {
+        let name = TaskName(text.into());
+        let is_its = |known: &&Reservation| known.task.as_ref().is_some_and(|of| of.task == name);
+        let mut of_task: Vec<&Reservation> = self.point.reservations().filter(is_its).collect();
+        let is_task = !of_task.is_empty() || self.point.tasks().any(|(task, _)| task.name == name);
+        if !is_task {
+            let id = self.named(text).ok_or_else(|| self.unknown(text))?;
+            return Ok(vec![self.explain(&id)?]);
+        }
+        of_task.sort_by_key(|known| std::cmp::Reverse(known.request.id.number));
+        of_task.iter().take(MAX_OCCURRENCES as usize).map(|known| self.explain(&known.request.id)).collect()
+    }
+
+    fn calendar(&self, now: Now, time: Time) -> CalendarReport {
+        let until = now.utc + time;
+        let us = |time: Time| time.as_nanos() / 1000;
+        let slots = self.point.calendar().overlapping(now.utc, until).filter_map(|taken| {
+            let known = self.point.reservation(&taken.id)?;
+            let slot = known.slot?;
+            let spec = &known.request.spec;
+            Some(SlotReport {
+                id: taken.id.to_string(),
+                phase: phase(known).into(),
+                from: known.request.lead.0.clone(),
+                to: spec.peer.as_ref().map(|peer| peer.0.clone()).unwrap_or_default(),
+                kind: spec.test.kind.clone(),
+                class: spec.class.to_string(),
+                start_us: us(slot.start),
+                duration_us: us(slot.duration),
+                padding_us: us(slot.padding),
+                priority: spec.priority,
+                user: spec.user.clone(),
+            })
+        });
+        let free: u64 = self
+            .point
+            .busy(now.utc, until)
+            .free_for_exclusive
+            .iter()
+            .map(|(from, until)| until.saturating_sub(*from).as_nanos())
+            .sum();
+        CalendarReport {
+            point: self.config.name.0.clone(),
+            slots: slots.collect(),
+            busy_share: 1.0 - free as f64 / time.as_nanos().max(1) as f64,
+        }
+    }
+
+    fn status(&self, now: Now) -> Result<Status, Error> {
+        let members = self.members.members.iter().filter(|member| member.name != self.config.name);
+        let members = members.map(|member| {
+            let state = self.network.peer(&member.name);
+            MemberStatus {
+                name: member.name.0.clone(),
+                address: member.address.clone(),
+                connected: state.is_connected,
+                failure: state.failure,
+            }
+        });
+        let tests = self.point.tasks().map(|(task, next)| TaskStatus {
+            name: task.name.0.clone(),
+            to: task.spec.peer.as_ref().map(|peer| peer.0.clone()).unwrap_or_default(),
+            kind: task.spec.test.kind.clone(),
+            next_us: task.recurrence.nominal(next).map(|nominal| nominal.as_nanos() / 1000),
+        });
+        Ok(Status {
+            name: self.config.name.0.clone(),
+            address: self.config.address.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_s: now.steady.saturating_sub(self.started).as_nanos() / 1_000_000_000,
+            clock_error_us: now.error.as_nanos() / 1000,
+            authority: self.members.authority.0.clone(),
+            members: members.collect(),
+            open_reservations: self.point.reservations().filter(|known| !known.has_ended()).count() as u64,
+            running: self.runs.keys().map(ToString::to_string).collect(),
+            tests: tests.collect(),
+            archive: self.archive.counts()?.into_iter().collect(),
+            unsent_results: self.archive.unsent()?.len() as u64,
+            resident_bytes: resident_bytes(),
+        })
+    }
+}
+
+fn phase(known: &Reservation) -> &'static str {
+    match &known.phase {
+        Phase::Seeking => "seeking",
+        Phase::Held { .. } => "held",
+        Phase::Confirming { .. } => "confirming",
+        Phase::Booked => "booked",
+        Phase::Running => "running",
+        Phase::Ended(Outcome::Finished) => "finished",
+        Phase::Ended(Outcome::Failed(_)) => "failed",
+        Phase::Ended(Outcome::NotRun(_)) => "not_run",
+    }
+}
+
+/// A test that the calendar has forgotten.
+fn archived(row: &TestRow) -> String {
+    let state = match row.state {
+        State::NotRun => "not run",
+        other => other.name(),
+    };
+    match &row.reason {
+        Some(reason) => format!("{}: {state}: {reason}", row.id),
+        None => format!("{}: {state}", row.id),
+    }
+}
+
+/// `VmRSS` of proc(5).
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? * 1024)
+}

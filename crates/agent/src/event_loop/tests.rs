@@ -1,0 +1,380 @@
+//! The tests that run: threads, servers and results.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Sender, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use reservation::{Now, Outcome, Phase, PointName, Reservation, ReservationId, Role};
+use tokio::{sync::mpsc, time::timeout};
+use units::Time;
+
+use super::{Batch, EventLoop, Inbound, REPEAT, STOP_TIMEOUT};
+use crate::{
+    Error, Moment,
+    archive::{State, TestRow},
+    frame::Frame,
+    mesh::host_and_port,
+    test::{self, Endpoint, Figures, LeadJob, Measured, PeerJob, TestParameters},
+};
+
+/// Time between two questions for the server of a test.
+const ASK_AGAIN: Time = Time::from_secs(1);
+
+/// A test that runs here.
+pub(super) struct Run {
+    /// Distinguishes it from an earlier run of the same reservation.
+    number: u64,
+    stop: Arc<AtomicBool>,
+    part: Part,
+}
+
+enum Part {
+    /// This point measures.
+    Lead {
+        /// Receives where the other end's server is; `None` after that.
+        endpoint: Option<Sender<Endpoint>>,
+        /// When to ask again, steady clock.
+        ask_at: Time,
+    },
+    /// This point serves.
+    Peer {
+        /// Where.
+        endpoint: Option<Endpoint>,
+        /// What the lead has reported of the end.
+        result: Option<Result<(), String>>,
+    },
+}
+
+/// How a test ended.
+pub(crate) enum Ended {
+    /// At the lead.
+    Lead(Measured),
+    /// At the peer: why its server failed.
+    Peer(Result<(), String>),
+}
+
+impl EventLoop {
+    /// Starts this point's part of a test.
+    pub(super) fn start_test(&mut self, now: Now, id: &ReservationId) -> Result<(), Error> {
+        let Some(known) = self.point.reservation(id).cloned() else { return Ok(()) };
+        let spec = &known.request.spec;
+        let parameters = TestParameters::of(&spec.test, spec.duration).map_err(Error::Refused)?;
+        let number = self.next_run;
+        self.next_run += 1;
+        let stop = Arc::new(AtomicBool::new(false));
+        let inbox = self.inbox.clone();
+        let of = id.clone();
+        let report = move |ended| {
+            // The agent has ended.
+            let _ = inbox.blocking_send(Inbound::Ended { id: of, run: number, ended: Box::new(ended) });
+        };
+        let part = match (known.role, &spec.peer) {
+            (Role::Lead, Some(peer)) => {
+                let row = self.row(&known);
+                self.archive.put(&TestRow { state: State::Running, ..row }, &[])?;
+                let host =
+                    self.members.address(peer).and_then(host_and_port).map(|(host, _)| host.to_owned());
+                let (sender, endpoint) = channel();
+                let job = LeadJob {
+                    id: id.to_string(),
+                    from: self.config.name.0.clone(),
+                    to: peer.0.clone(),
+                    host: host.unwrap_or_default(),
+                    parameters,
+                    runs_dir: self.config.state.join("runs"),
+                    endpoint,
+                    stop: Arc::clone(&stop),
+                };
+                self.network.send(peer, Frame::Endpoint { id: id.clone() });
+                spawn(id, move || report(Ended::Lead(test::measure(&job))))?;
+                Part::Lead { endpoint: Some(sender), ask_at: now.steady + ASK_AGAIN }
+            }
+            (Role::Peer, _) => {
+                let bind = self.config.listen.ip();
+                let job = PeerJob {
+                    bind: (!bind.is_unspecified()).then_some(bind),
+                    ports: self.config.test_ports.clone(),
+                    parameters,
+                    stop: Arc::clone(&stop),
+                };
+                let (inbox, of) = (self.inbox.clone(), id.clone());
+                let on_ready = move |endpoint| {
+                    let _ = inbox.blocking_send(Inbound::Serving { id: of, run: number, endpoint });
+                };
+                spawn(id, move || report(Ended::Peer(test::serve(&job, on_ready))))?;
+                Part::Peer { endpoint: None, result: None }
+            }
+            _ => return Ok(()),
+        };
+        self.runs.insert(id.clone(), Run { number, stop, part });
+        Ok(())
+    }
+
+    /// Stops a test that was cancelled, or whose slot is over.
+    pub(super) fn stop_test(&mut self, id: &ReservationId) {
+        let Some(run) = self.runs.get(id) else { return };
+        run.stop.store(true, Ordering::Release);
+        if matches!(run.part, Part::Peer { .. }) {
+            self.runs.remove(id);
+        }
+    }
+
+    /// Peer: its server is open.
+    pub(super) fn on_serving(
+        &mut self,
+        id: &ReservationId,
+        number: u64,
+        endpoint: Endpoint,
+        batch: &mut Batch,
+    ) {
+        let Some(run) = self.runs.get_mut(id).filter(|run| run.number == number) else { return };
+        let Part::Peer { endpoint: known, .. } = &mut run.part else { return };
+        *known = Some(endpoint.clone());
+        if let Some(reservation) = self.point.reservation(id) {
+            let lead = reservation.request.lead.clone();
+            batch.frames.push((lead, Frame::Serving { id: id.clone(), endpoint }));
+        }
+    }
+
+    /// Peer: the lead asks for its server.
+    pub(super) fn on_endpoint_wanted(&self, from: &PointName, id: &ReservationId, batch: &mut Batch) {
+        let is_lead = self.point.reservation(id).is_some_and(|known| known.request.lead == *from);
+        let run = self.runs.get(id).filter(|_| is_lead);
+        if let Some(Part::Peer { endpoint: Some(endpoint), .. }) = run.map(|run| &run.part) {
+            let endpoint = endpoint.clone();
+            batch.frames.push((from.clone(), Frame::Serving { id: id.clone(), endpoint }));
+        }
+    }
+
+    /// Lead: the peer's server is open.
+    pub(super) fn on_endpoint(&mut self, from: &PointName, id: &ReservationId, endpoint: Endpoint) {
+        let peer = self.point.reservation(id).and_then(|known| known.request.spec.peer.as_ref());
+        if peer != Some(from) {
+            return;
+        }
+        if let Some(Part::Lead { endpoint: wanted, .. }) = self.runs.get_mut(id).map(|run| &mut run.part)
+            && let Some(sender) = wanted.take()
+        {
+            // The test has been stopped.
+            let _ = sender.send(endpoint);
+        }
+    }
+
+    /// When to ask for a server again.
+    pub(super) fn ask_due(&self) -> Option<Time> {
+        let due = |run: &Run| match &run.part {
+            Part::Lead { endpoint: Some(_), ask_at } => Some(*ask_at),
+            _ => None,
+        };
+        self.runs.values().filter_map(due).min()
+    }
+
+    pub(super) fn ask_again(&mut self, now: Now, batch: &mut Batch) {
+        for (id, run) in &mut self.runs {
+            let Part::Lead { endpoint: Some(_), ask_at } = &mut run.part else { continue };
+            let peer = self.point.reservation(id).and_then(|known| known.request.spec.peer.clone());
+            if let (true, Some(peer)) = (*ask_at <= now.steady, peer) {
+                *ask_at = now.steady + ASK_AGAIN;
+                batch.frames.push((peer, Frame::Endpoint { id: id.clone() }));
+            }
+        }
+    }
+
+    /// A test has ended here.
+    pub(super) fn on_ended(
+        &mut self,
+        now: Now,
+        id: &ReservationId,
+        number: u64,
+        ended: Ended,
+        batch: &mut Batch,
+    ) -> Result<(), Error> {
+        if self.runs.get(id).is_none_or(|run| run.number != number) {
+            return Ok(());
+        }
+        let Some(run) = self.runs.remove(id) else { return Ok(()) };
+        let result = match ended {
+            Ended::Lead(measured) => {
+                let result = measured.error.clone().map_or(Ok(()), Err);
+                self.store_result(now, id, measured, batch)?;
+                self.observer.at(Moment::ResultStored, &[]);
+                result
+            }
+            Ended::Peer(served) => match run.part {
+                Part::Peer { result: Some(result), .. } => served.and(result),
+                _ => served,
+            },
+        };
+        batch.add(self.point.finish(now, id, result, &self.rules));
+        Ok(())
+    }
+
+    /// Lead: the result is stored before the calendar knows of the test's end.
+    fn store_result(
+        &mut self,
+        now: Now,
+        id: &ReservationId,
+        measured: Measured,
+        batch: &mut Batch,
+    ) -> Result<(), Error> {
+        let Some(known) = self.point.reservation(id).cloned() else { return Ok(()) };
+        let mut row = self.row(&known);
+        // The slot may be over, or the test cancelled: then the calendar knows the reason.
+        let outcome = match &known.phase {
+            Phase::Ended(outcome) => outcome.reason().map(ToString::to_string),
+            _ => measured.error.clone(),
+        };
+        row.state = if outcome.is_none() { State::Finished } else { State::Failed };
+        row.reason = outcome;
+        row.figures = measured.figures;
+        row.record = measured.record.map(|path| path.display().to_string());
+        let receivers = self.receivers(&known);
+        self.archive.put(&row, &receivers)?;
+        for to in receivers {
+            batch.frames.push((to, Frame::Result { row: Box::new(row.clone()) }));
+            self.outbox_due = Some(now.steady + REPEAT);
+        }
+        Ok(())
+    }
+
+    /// Who else receives a result: the other end, and the point that asked.
+    fn receivers(&self, known: &Reservation) -> Vec<PointName> {
+        let own = &self.config.name;
+        let mut receivers: Vec<PointName> =
+            known.request.spec.peer.iter().chain([&known.request.id.origin]).cloned().collect();
+        receivers.retain(|name| name != own);
+        receivers.dedup();
+        receivers
+    }
+
+    /// Another point's result: the test is over.
+    pub(super) fn on_result(
+        &mut self,
+        from: &PointName,
+        row: TestRow,
+        batch: &mut Batch,
+    ) -> Result<(), Error> {
+        if row.from != from.0 {
+            return Ok(());
+        }
+        let id = row.id.clone();
+        // A point cannot replace another's result.
+        let is_own = self.archive.get(&id)?.is_none_or(|known| known.from == row.from);
+        if is_own {
+            self.archive.put(&row, &[])?;
+        }
+        batch.frames.push((from.clone(), Frame::Stored { id: id.clone() }));
+        let of_peer = self.runs.iter_mut().find(|(known, _)| known.to_string() == id);
+        let Some((known, run)) = of_peer else { return Ok(()) };
+        let is_lead = self.point.reservation(known).is_some_and(|known| known.request.lead == *from);
+        if let (true, Part::Peer { result, .. }) = (is_lead, &mut run.part) {
+            *result = Some(match row.state {
+                State::Finished => Ok(()),
+                _ => Err(row.reason.unwrap_or_else(|| "the lead gives no reason".into())),
+            });
+            run.stop.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Stores the end of a reservation that this point leads. Figures that are there stay.
+    pub(super) fn archive_end(&mut self, id: &ReservationId) -> Result<(), Error> {
+        let (Some(outcome), Some(known)) = (self.led_and_ended(id), self.point.reservation(id)) else {
+            return Ok(());
+        };
+        let (state, reason) = match outcome {
+            Outcome::Finished => (State::Finished, None),
+            Outcome::NotRun(reason) => (State::NotRun, Some(reason.to_string())),
+            Outcome::Failed(reason) => (State::Failed, Some(reason.to_string())),
+        };
+        let row = match self.archive.get(&id.to_string())? {
+            // Its result is there already, and the reason is the more exact one.
+            Some(stored) if !matches!(stored.state, State::Running) => return Ok(()),
+            Some(stored) => TestRow { state, reason, ..stored },
+            None => TestRow { state, reason, ..self.row(known) },
+        };
+        self.archive.put(&row, &[])
+    }
+
+    /// After a start: ends that the archive does not know, and results of tests during which the agent was killed.
+    pub(super) fn reconcile(&mut self) -> Result<(), Error> {
+        let ids: Vec<ReservationId> =
+            self.point.reservations().map(|known| known.request.id.clone()).collect();
+        let interrupted = self.archive.running()?;
+        for id in ids {
+            self.archive_end(&id)?;
+        }
+        // Of a test whose result was stored but not its end, and of one whose record is there, complete or partial.
+        let runs_dir = self.config.state.join("runs");
+        for old in interrupted {
+            let Some(mut row) = self.archive.get(&old.id)? else { continue };
+            if row.state == State::Running {
+                row.state = State::Failed;
+                row.reason =
+                    Some("the agent was killed during the test, and its calendar does not know it".into());
+            }
+            let started_s = u64::try_from(row.start_us / 1_000_000).unwrap_or(0);
+            if let Some((path, run)) = test::find_record(&runs_dir, &row.id, started_s.saturating_sub(60)) {
+                row.figures = Figures::of(&run);
+                row.record = Some(path.display().to_string());
+                if !run.partial {
+                    row.state = State::Finished;
+                    row.reason = Some("the agent was killed after the test; the record is complete".into());
+                }
+            }
+            let id = self.point.reservations().find(|known| known.request.id.to_string() == row.id);
+            let receivers = id.map(|known| self.receivers(known)).unwrap_or_default();
+            self.archive.put(&row, &receivers)?;
+        }
+        Ok(())
+    }
+
+    /// The row of a reservation, without a result.
+    fn row(&self, known: &Reservation) -> TestRow {
+        let spec = &known.request.spec;
+        let us = |time: Time| i64::try_from(time.as_nanos() / 1000).unwrap_or(i64::MAX);
+        TestRow {
+            id: known.request.id.to_string(),
+            from: known.request.lead.0.clone(),
+            to: spec.peer.as_ref().map(|peer| peer.0.clone()).unwrap_or_default(),
+            kind: spec.test.kind.clone(),
+            task: known.task.as_ref().map(|occurrence| occurrence.task.0.clone()),
+            start_us: us(known.slot.map_or(spec.earliest, |slot| slot.start)),
+            duration_us: us(spec.duration),
+            state: State::Running,
+            reason: None,
+            figures: Figures::default(),
+            record: None,
+        }
+    }
+
+    /// Stops all tests and waits for their results, for a while.
+    pub(super) async fn end_tests(&mut self, inbound: &mut mpsc::Receiver<Inbound>) -> Result<(), Error> {
+        for run in self.runs.values() {
+            run.stop.store(true, Ordering::Release);
+        }
+        let all = async {
+            while !self.runs.is_empty() {
+                let Some(arrived) = inbound.recv().await else { break };
+                if matches!(arrived, Inbound::Ended { .. }) {
+                    self.handle_all(Some(arrived), inbound)?;
+                }
+            }
+            // Notices of the ends are sent by other tasks.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Ok(())
+        };
+        timeout(STOP_TIMEOUT, all).await.unwrap_or(Ok(()))
+    }
+}
+
+fn spawn(id: &ReservationId, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let spawned = thread::Builder::new().name("test".into()).spawn(body);
+    spawned.map(drop).map_err(|cause| Error::system(format!("start the test {id}"), cause))
+}

@@ -1,0 +1,49 @@
+//! Files of the state directory: written completely or not at all, readable by their owner only.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::Path,
+};
+
+use crate::Error;
+
+/// Adds the operation and the file to an error.
+pub(crate) fn failed<'a>(operation: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Error + 'a {
+    move |cause| Error::File { operation, path: path.into(), cause }
+}
+
+/// Creates a directory and those above it.
+pub(crate) fn create_directory(path: &Path) -> Result<(), Error> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("create", path))
+}
+
+/// Replaces a file; a kill at any moment leaves the old one or the new one.
+pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<(), Error> {
+    let new = path.with_extension("new");
+    let write = || {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        // The name is durable when the directory is.
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    };
+    write().map_err(failed("write", path))
+}
+
+/// Creates a file that does not exist.
+pub(crate) fn create(path: &Path, text: &[u8]) -> Result<(), Error> {
+    if path.exists() {
+        return Err(failed("create", path)(io::ErrorKind::AlreadyExists.into()));
+    }
+    replace(path, text)
+}
+
+/// Reads a text file.
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(failed("read", path))
+}

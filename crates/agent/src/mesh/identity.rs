@@ -1,0 +1,237 @@
+//! A certificate with its key, and the TLS configurations made of it: both ends show a certificate of the mesh, always.
+
+use std::{path::Path, sync::Arc};
+
+use rcgen::KeyPair;
+use reservation::PointName;
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+use webpki::EndEntityCert;
+
+use super::authority::{INVITATION, POINT};
+use crate::{Error, files};
+
+/// A certificate with its key.
+#[derive(Clone)]
+pub struct Identity {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    authority: Vec<u8>,
+    dns_name: String,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Identity({})", self.dns_name)
+    }
+}
+
+/// Who a certificate belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// A point.
+    Point(PointName),
+    /// Someone with the invitation of this id.
+    Invited(String),
+}
+
+impl Caller {
+    /// The owner of a certificate whose chain has been verified.
+    pub fn of(certificate: &CertificateDer<'_>) -> Option<Caller> {
+        let certificate = EndEntityCert::try_from(certificate).ok()?;
+        let mut names = certificate.valid_dns_names();
+        let name = names.next()?;
+        if names.next().is_some() {
+            return None;
+        }
+        if let Some(name) = name.strip_suffix(POINT) {
+            return Some(Caller::Point(name.into()));
+        }
+        Some(Caller::Invited(name.strip_suffix(INVITATION)?.into()))
+    }
+}
+
+impl Identity {
+    pub(super) fn new(certificate: Vec<u8>, key: Vec<u8>, authority: Vec<u8>, dns_name: &str) -> Self {
+        Identity { certificate, key, authority, dns_name: dns_name.into() }
+    }
+
+    /// The key of a point that joins, with its public part. It is the same after an attempt that failed, because an invitation is
+    /// redeemed for one key only.
+    pub(crate) fn joining_key(state: &Path) -> Result<(Vec<u8>, Vec<u8>), Error> {
+        let directory = state.join("tls");
+        files::create_directory(&directory)?;
+        let path = directory.join("key.pem");
+        let failed = |cause: rcgen::Error| Error::tls(format!("use the key {}", path.display()), cause);
+        let key = if path.exists() {
+            KeyPair::from_pem(&files::read(&path)?).map_err(failed)?
+        } else {
+            let key = KeyPair::generate().map_err(failed)?;
+            files::create(&path, key.serialize_pem().as_bytes())?;
+            key
+        };
+        Ok((key.serialize_der(), key.public_key_raw().to_vec()))
+    }
+
+    /// The identity of a point that has joined.
+    pub(crate) fn joined(name: &str, certificate: Vec<u8>, key: Vec<u8>, authority: Vec<u8>) -> Self {
+        Identity::new(certificate, key, authority, &format!("{name}{POINT}"))
+    }
+
+    /// Writes the identity into a state directory that has none.
+    pub(crate) fn create(&self, state: &Path) -> Result<(), Error> {
+        let directory = state.join("tls");
+        files::create_directory(&directory)?;
+        for (file, label, der) in [
+            ("key.pem", "PRIVATE KEY", &self.key),
+            ("authority.pem", "CERTIFICATE", &self.authority),
+            // The last one makes the identity complete.
+            ("point.pem", "CERTIFICATE", &self.certificate),
+        ] {
+            let path = directory.join(file);
+            if path.exists() && file == "point.pem" {
+                let cause = std::io::ErrorKind::AlreadyExists.into();
+                return Err(files::failed("create", &path)(cause));
+            }
+            files::replace(&path, pem(label, der).as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Whether a state directory has an identity.
+    pub fn exists(state: &Path) -> bool {
+        state.join("tls/point.pem").exists()
+    }
+
+    /// The identity in a state directory.
+    ///
+    /// # Errors
+    /// If it is missing or damaged.
+    pub fn open(state: &Path) -> Result<Identity, Error> {
+        let read = |file: &str| {
+            let path = state.join("tls").join(file);
+            let certificate = CertificateDer::from_pem_slice(files::read(&path)?.as_bytes());
+            certificate
+                .map(|certificate| certificate.to_vec())
+                .map_err(|cause| Error::tls(format!("read {}", path.display()), cause))
+        };
+        let (certificate, authority) = (read("point.pem")?, read("authority.pem")?);
+        let path = state.join("tls/key.pem");
+        let key = PrivatePkcs8KeyDer::from_pem_slice(files::read(&path)?.as_bytes());
+        let key = key.map_err(|cause| Error::tls(format!("read {}", path.display()), cause))?;
+        let mut identity = Identity {
+            certificate,
+            key: key.secret_pkcs8_der().to_vec(),
+            authority,
+            dns_name: String::new(),
+        };
+        identity.dns_name = format!("{}{POINT}", identity.name()?);
+        Ok(identity)
+    }
+
+    /// Whose certificate it is.
+    pub(crate) fn caller(&self) -> Result<Caller, Error> {
+        Caller::of(&self.certificate.as_slice().into())
+            .ok_or_else(|| Error::tls("read the own certificate", "it is none of a mesh of longfat"))
+    }
+
+    /// The point's name.
+    pub(crate) fn name(&self) -> Result<PointName, Error> {
+        match self.caller()? {
+            Caller::Point(name) => Ok(name),
+            Caller::Invited(_) => Err(Error::tls("read the own certificate", "it is an invitation")),
+        }
+    }
+
+    /// The authority's certificate, DER.
+    pub(crate) fn authority_certificate(&self) -> &[u8] {
+        &self.authority
+    }
+
+    /// Certificate and key, DER.
+    pub(super) fn parts(&self) -> (&[u8], &[u8]) {
+        (&self.certificate, &self.key)
+    }
+
+    fn roots(&self) -> Result<Arc<RootCertStore>, Error> {
+        let mut roots = RootCertStore::empty();
+        let added = roots.add(self.authority.clone().into());
+        added.map_err(|cause| Error::tls("use the authority's certificate", cause))?;
+        Ok(Arc::new(roots))
+    }
+
+    fn own(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        let key = PrivatePkcs8KeyDer::from(self.key.clone());
+        (vec![self.certificate.clone().into()], key.into())
+    }
+
+    /// TLS 1.3 as a client.
+    pub(crate) fn client(&self) -> Result<Arc<ClientConfig>, Error> {
+        let failed = |cause| Error::tls("use the own certificate", cause);
+        let (certificate, key) = self.own();
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(failed)?
+            .with_root_certificates(self.roots()?)
+            .with_client_auth_cert(certificate, key)
+            .map_err(failed)?;
+        Ok(Arc::new(config))
+    }
+
+    /// TLS 1.3 as a server, for callers with a certificate of the mesh.
+    pub(crate) fn server(&self) -> Result<Arc<ServerConfig>, Error> {
+        let failed = |cause| Error::tls("use the own certificate", cause);
+        let verifier = WebPkiClientVerifier::builder_with_provider(self.roots()?, provider());
+        let verifier =
+            verifier.build().map_err(|cause| Error::tls("use the authority's certificate", cause))?;
+        let (certificate, key) = self.own();
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(failed)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(certificate, key)
+            .map_err(failed)?;
+        // Connections are few and long: nothing is resumed.
+        config.send_tls13_tickets = 0;
+        Ok(Arc::new(config))
+    }
+}
+
+/// The name by which a client verifies a point's certificate.
+pub(crate) fn server_name(point: &str) -> Result<ServerName<'static>, Error> {
+    ServerName::try_from(format!("{point}{POINT}"))
+        .map_err(|cause| Error::tls(format!("connect to {point}"), cause))
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// PEM (RFC 7468).
+fn pem(label: &str, der: &[u8]) -> String {
+    use base64::Engine;
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let lines: Vec<&str> =
+        text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap_or_default()).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Authority;
+
+    #[test]
+    fn an_identity_is_read_as_it_was_written() {
+        let state = tempfile::tempdir().unwrap();
+        let (_, identity) = Authority::found(state.path(), "point-1").unwrap();
+        let read = Identity::open(state.path()).unwrap();
+        assert_eq!(read.parts(), identity.parts());
+        assert_eq!(read.caller().unwrap(), Caller::Point("point-1".into()));
+        assert!(read.client().is_ok() && read.server().is_ok());
+    }
+}

@@ -1,0 +1,118 @@
+//! The members of a mesh: names and addresses. The authority's point changes the list and sends it to all others.
+
+use std::path::Path;
+
+use reservation::PointName;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, files};
+
+/// A point of the mesh.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its name.
+    pub name: PointName,
+    /// Where it listens, `HOST:PORT`.
+    pub address: String,
+}
+
+/// The members of a mesh.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Members {
+    /// Counts changes.
+    pub version: u64,
+    /// The point with the authority; only its lists are accepted.
+    pub authority: PointName,
+    /// The members, by name.
+    pub members: Vec<Member>,
+}
+
+impl Members {
+    /// A mesh of one point.
+    pub fn founded(name: PointName, address: &str) -> Self {
+        let members = vec![Member { name: name.clone(), address: address.into() }];
+        Members { version: 1, authority: name, members }
+    }
+
+    /// The list in a state directory.
+    ///
+    /// # Errors
+    /// If it is missing or damaged.
+    pub fn open(state: &Path) -> Result<Self, Error> {
+        let path = state.join("members.json");
+        let members = serde_json::from_str(&files::read(&path)?);
+        members.map_err(|error| files::failed("read", &path)(error.into()))
+    }
+
+    /// Writes the list.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&self, state: &Path) -> Result<(), Error> {
+        let path = state.join("members.json");
+        let text = serde_json::to_vec_pretty(self).map_err(|e| files::failed("write", &path)(e.into()))?;
+        files::replace(&path, &text)
+    }
+
+    /// The address of a member.
+    pub fn address(&self, name: &PointName) -> Option<&str> {
+        self.members.iter().find(|member| member.name == *name).map(|member| member.address.as_str())
+    }
+
+    /// Adds a member, or changes its address; whether something changed.
+    pub fn set(&mut self, name: PointName, address: &str) -> bool {
+        if self.address(&name) == Some(address) {
+            return false;
+        }
+        self.members.retain(|member| member.name != name);
+        self.members.push(Member { name, address: address.into() });
+        self.members.sort_by(|a, b| a.name.cmp(&b.name));
+        self.version += 1;
+        true
+    }
+
+    /// Removes a member; whether it was one.
+    pub fn remove(&mut self, name: &PointName) -> bool {
+        let before = self.members.len();
+        self.members.retain(|member| member.name != *name);
+        self.version += u64::from(self.members.len() < before);
+        self.members.len() < before
+    }
+}
+
+/// Splits `HOST:PORT` and `[ADDRESS]:PORT`.
+pub(crate) fn host_and_port(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let is_bare_v6 = host.contains(':') && !address.starts_with('[');
+    if host.is_empty() || is_bare_v6 {
+        return None;
+    }
+    Some((host, port.parse().ok().filter(|port| *port != 0)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_count_and_the_list_is_read_as_written() {
+        let mut members = Members::founded("a".into(), "192.0.2.1:4862");
+        assert!(members.set("b".into(), "192.0.2.2:4862") && !members.set("b".into(), "192.0.2.2:4862"));
+        assert_eq!(members.version, 2);
+        let state = tempfile::tempdir().unwrap();
+        members.write(state.path()).unwrap();
+        assert_eq!(Members::open(state.path()).unwrap(), members);
+        assert!(members.remove(&"b".into()) && !members.remove(&"b".into()));
+        assert_eq!((members.version, members.address(&"b".into())), (3, None));
+    }
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        assert_eq!(host_and_port("a.example:1"), Some(("a.example", 1)));
+        assert_eq!(host_and_port("[2001:db8::1]:22"), Some(("2001:db8::1", 22)));
+        for address in ["a", "a:", ":1", "a:0", "a:70000", "2001:db8::1", "[::1]"] {
+            assert_eq!(host_and_port(address), None, "{address}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Who belongs to the mesh: its authority, the points' certificates, invitations, and the list of members.
+
+mod authority;
+mod identity;
+mod invitation;
+mod members;
+
+pub use authority::Authority;
+pub use identity::Identity;
+pub(crate) use identity::{Caller, server_name};
+pub use invitation::Invitation;
+pub(crate) use members::host_and_port;
+pub use members::{Member, Members};
+
+use crate::Error;
+
+/// Checks the name of a point: it is part of a DNS name in certificates.
+///
+/// # Errors
+/// What is allowed.
+pub fn check_name(name: &str) -> Result<(), Error> {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_valid = (1..=32).contains(&name.len())
+        && name.chars().all(is_allowed)
+        && !name.starts_with('-')
+        && !name.ends_with('-');
+    if is_valid {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "{name:?} is no name of a point: 1 to 32 of a-z, 0-9 and \"-\", which is neither first nor last"
+    )))
+}

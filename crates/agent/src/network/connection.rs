@@ -1,0 +1,99 @@
+//! One open connection with a point.
+
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
+
+use reservation::PointName;
+use tokio::{
+    io::{AsyncWriteExt, ReadHalf, WriteHalf, split},
+    net::TcpStream,
+    sync::mpsc,
+    time::timeout,
+};
+use tokio_rustls::TlsStream;
+
+use super::{Connection, MAX_CONNECTIONS, Network};
+use crate::{
+    event_loop::Inbound,
+    frame::{self, FRAME_TIMEOUT, Frame, MAX_FRAME_BYTES},
+};
+
+/// A connection without frames is closed after this time.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// Maximum number of frames that wait to be sent.
+const QUEUE_FRAMES: usize = 256;
+
+/// Passes frames on until the connection ends. `is_dialed`: by this point, for the frames that wait.
+pub(super) async fn run(
+    network: &Arc<Network>,
+    name: &PointName,
+    ip: IpAddr,
+    stream: TlsStream<TcpStream>,
+    is_dialed: bool,
+) {
+    let (queue, frames) = mpsc::channel(QUEUE_FRAMES);
+    let number = {
+        let mut state = network.lock();
+        if !state.members.contains_key(name) {
+            return;
+        }
+        state.next_connection += 1;
+        let number = state.next_connection;
+        let peer = state.peers.entry(name.clone()).or_default();
+        peer.failure = None;
+        if is_dialed {
+            peer.is_dialing = false;
+        }
+        for frame in peer.pending.drain(..) {
+            // The queue is as long as the list.
+            let _ = queue.try_send(frame);
+        }
+        peer.connections.push(Connection { number, queue });
+        if peer.connections.len() > MAX_CONNECTIONS {
+            peer.connections.remove(0);
+        }
+        number
+    };
+    tracing::debug!("connected with {name} at {ip}");
+    let connected = Inbound::Connected { name: name.clone(), ip: ip.to_canonical() };
+    let ended = match network.inbox.send(connected).await {
+        Ok(()) => {
+            let (reader, writer) = split(stream);
+            tokio::select! {
+                read = read(network, name, reader) => read,
+                written = write(frames, writer) => written,
+            }
+        }
+        Err(_) => Ok(()),
+    };
+    if let Err(error) = ended {
+        tracing::debug!("the connection with {name} ended: {error}");
+    }
+    if let Some(peer) = network.lock().peers.get_mut(name) {
+        peer.connections.retain(|connection| connection.number != number);
+    }
+}
+
+async fn read(
+    network: &Network,
+    name: &PointName,
+    mut stream: ReadHalf<TlsStream<TcpStream>>,
+) -> io::Result<()> {
+    while let Some(frame) = frame::receive::<Frame>(&mut stream, IDLE_TIMEOUT, MAX_FRAME_BYTES).await? {
+        let inbound = Inbound::Frame { from: name.clone(), frame };
+        if network.inbox.send(inbound).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Ends when the queue is dropped, or without frames.
+async fn write(
+    mut frames: mpsc::Receiver<Frame>,
+    mut stream: WriteHalf<TlsStream<TcpStream>>,
+) -> io::Result<()> {
+    while let Some(frame) = frames.recv().await {
+        frame::send(&mut stream, &frame).await?;
+    }
+    timeout(FRAME_TIMEOUT, stream.shutdown()).await?
+}

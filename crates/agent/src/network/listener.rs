@@ -1,0 +1,106 @@
+//! Accepts connections of other points, and of those who have an invitation.
+
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
+
+use rustls::pki_types::CertificateDer;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    time::{sleep, timeout},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use super::{HANDSHAKE_TIMEOUT, Network, connection};
+use crate::{
+    Error, Identity,
+    event_loop::Inbound,
+    frame::{self, FRAME_TIMEOUT, Frame, MAX_JOIN_BYTES, PROTOCOL},
+    mesh::Caller,
+};
+
+/// Maximum number of callers that are not authenticated yet; the oldest is closed.
+const MAX_HANDSHAKES: usize = 512;
+/// Pause after a failed accept(2): no descriptors are left, for example.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Accepts connections, forever.
+pub(crate) async fn listen(
+    network: Arc<Network>,
+    listener: TcpListener,
+    identity: &Identity,
+) -> Result<(), Error> {
+    let mut server = (*identity.server()?).clone();
+    server.alpn_protocols = vec![PROTOCOL.to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(server));
+    let mut number = 0;
+    loop {
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!("cannot accept a connection: {error}");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        number += 1;
+        let caller = greet(Arc::clone(&network), acceptor.clone(), stream, from.ip(), number);
+        let task = tokio::spawn(caller);
+        let mut state = network.lock();
+        state.handshakes.push_back((number, task.abort_handle()));
+        if state.handshakes.len() > MAX_HANDSHAKES
+            && let Some((_, oldest)) = state.handshakes.pop_front()
+        {
+            oldest.abort();
+        }
+    }
+}
+
+/// Authenticates a caller and serves it.
+async fn greet(network: Arc<Network>, acceptor: TlsAcceptor, stream: TcpStream, ip: IpAddr, number: u64) {
+    let accepted = timeout(HANDSHAKE_TIMEOUT, accept(&acceptor, stream)).await;
+    // From now on it is not closed in favour of newer callers.
+    network.lock().handshakes.retain(|(handshake, _)| *handshake != number);
+    let (stream, caller) = match accepted {
+        Ok(Ok(accepted)) => accepted,
+        Ok(Err(error)) => return tracing::debug!("{ip} is not authenticated: {error}"),
+        Err(_) => return tracing::debug!("{ip} did not authenticate itself in time"),
+    };
+    match caller {
+        Caller::Point(name) if network.is_member(&name) => {
+            connection::run(&network, &name, ip, stream.into(), false).await;
+        }
+        Caller::Point(name) => tracing::info!("{name} at {ip} is not a member of the mesh any more"),
+        Caller::Invited(id) => {
+            if let Err(error) = serve_join(&network, stream, ip, id).await {
+                tracing::info!("{ip} could not join: {error}");
+            }
+        }
+    }
+}
+
+async fn accept(acceptor: &TlsAcceptor, stream: TcpStream) -> io::Result<(TlsStream<TcpStream>, Caller)> {
+    stream.set_nodelay(true)?;
+    let stream = acceptor.accept(stream).await?;
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[CertificateDer<'_>]>::first);
+    let caller = certificate.and_then(Caller::of);
+    let caller = caller.ok_or_else(|| io::Error::other("its certificate names no point"))?;
+    Ok((stream, caller))
+}
+
+/// Passes a request to join on, and the reply back.
+async fn serve_join(
+    network: &Network,
+    mut stream: TlsStream<TcpStream>,
+    ip: IpAddr,
+    invitation: String,
+) -> io::Result<()> {
+    let frame = frame::receive(&mut stream, FRAME_TIMEOUT, MAX_JOIN_BYTES).await?;
+    let Some(frame @ Frame::Join { .. }) = frame else {
+        return Err(io::Error::other("an invitation allows nothing but to join"));
+    };
+    let (reply, replied) = oneshot::channel();
+    let inbound = Inbound::Join { invitation, ip: ip.to_canonical(), frame, reply };
+    network.inbox.send(inbound).await.map_err(|_| io::Error::other("the agent ends"))?;
+    let frame = timeout(FRAME_TIMEOUT, replied).await?.map_err(|_| io::Error::other("the agent ends"))?;
+    frame::send(&mut stream, &frame).await
+}

@@ -1,0 +1,173 @@
+//! Connections between points: TLS with a certificate of the mesh at both ends, then frames in both directions.
+//!
+//! Messages may be lost, when a connection ends or cannot be opened; their senders repeat them. Every wait has a deadline. Callers without
+//! a certificate of the mesh get no further than the handshake.
+
+mod connection;
+mod join;
+mod listener;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use reservation::PointName;
+use tokio::{net::TcpStream, sync::mpsc, task::AbortHandle, time::timeout};
+use tokio_rustls::TlsConnector;
+
+pub use join::{JoinRequest, join};
+pub(crate) use listener::listen;
+
+use crate::{
+    Error, Identity, Members,
+    event_loop::Inbound,
+    frame::{Frame, PROTOCOL},
+    mesh::server_name,
+};
+
+/// Timeout of a TCP connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of frames that wait for a connection to a point; older ones are dropped.
+const MAX_PENDING_FRAMES: usize = 256;
+/// Maximum number of connections with one point; the oldest is closed.
+const MAX_CONNECTIONS: usize = 4;
+
+/// The connections of a point.
+pub(crate) struct Network {
+    connector: TlsConnector,
+    inbox: mpsc::Sender<Inbound>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    members: BTreeMap<PointName, String>,
+    peers: BTreeMap<PointName, Peer>,
+    next_connection: u64,
+    /// Callers that have not been authenticated yet, oldest first.
+    handshakes: VecDeque<(u64, AbortHandle)>,
+}
+
+/// What is known about another point.
+#[derive(Default)]
+struct Peer {
+    pending: VecDeque<Frame>,
+    connections: Vec<Connection>,
+    is_dialing: bool,
+    failure: Option<String>,
+}
+
+/// An open connection; it closes when the queue is dropped.
+struct Connection {
+    number: u64,
+    queue: mpsc::Sender<Frame>,
+}
+
+/// The state of the connections with a point.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PeerState {
+    /// Whether a connection is open.
+    pub is_connected: bool,
+    /// Why the last one could not be opened.
+    pub failure: Option<String>,
+}
+
+impl Network {
+    pub fn new(
+        identity: &Identity,
+        members: &Members,
+        inbox: mpsc::Sender<Inbound>,
+    ) -> Result<Arc<Self>, Error> {
+        let mut client = (*identity.client()?).clone();
+        client.alpn_protocols = vec![PROTOCOL.to_vec()];
+        let network = Network { connector: Arc::new(client).into(), inbox, state: Mutex::default() };
+        network.set_members(members);
+        Ok(Arc::new(network))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the list of members; connections with others are closed.
+    pub fn set_members(&self, members: &Members) {
+        let mut state = self.lock();
+        let list = members.members.iter();
+        state.members = list.map(|member| (member.name.clone(), member.address.clone())).collect();
+        let State { members, peers, .. } = &mut *state;
+        peers.retain(|name, _| members.contains_key(name));
+    }
+
+    fn is_member(&self, name: &PointName) -> bool {
+        self.lock().members.contains_key(name)
+    }
+
+    /// The state of the connections with a point.
+    pub fn peer(&self, name: &PointName) -> PeerState {
+        let state = self.lock();
+        state.peers.get(name).map_or(PeerState::default(), |peer| PeerState {
+            is_connected: !peer.connections.is_empty(),
+            failure: peer.failure.clone(),
+        })
+    }
+
+    /// Sends a frame, or drops it.
+    pub fn send(self: &Arc<Self>, to: &PointName, frame: Frame) {
+        let mut state = self.lock();
+        let Some(address) = state.members.get(to).cloned() else { return };
+        let peer = state.peers.entry(to.clone()).or_default();
+        let mut frame = frame;
+        while let Some(connection) = peer.connections.last() {
+            match connection.queue.try_send(frame) {
+                Ok(()) => return,
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    tracing::warn!("{to} does not read; a frame is dropped");
+                    return;
+                }
+                Err(mpsc::error::TrySendError::Closed(unsent)) => {
+                    frame = unsent;
+                    peer.connections.pop();
+                }
+            }
+        }
+        if peer.pending.len() >= MAX_PENDING_FRAMES {
+            peer.pending.pop_front();
+        }
+        peer.pending.push_back(frame);
+        if !std::mem::replace(&mut peer.is_dialing, true) {
+            tokio::spawn(Arc::clone(self).dial(to.clone(), address));
+        }
+    }
+
+    async fn dial(self: Arc<Self>, to: PointName, address: String) {
+        match self.connect(&to, &address).await {
+            Ok((stream, ip)) => connection::run(&self, &to, ip, stream.into(), true).await,
+            Err(error) => {
+                tracing::info!("cannot connect to {to} at {address}: {error}");
+                let mut state = self.lock();
+                let Some(peer) = state.peers.get_mut(&to) else { return };
+                peer.is_dialing = false;
+                peer.pending.clear();
+                peer.failure = Some(error.to_string());
+            }
+        }
+    }
+
+    async fn connect(
+        &self,
+        to: &PointName,
+        address: &str,
+    ) -> io::Result<(tokio_rustls::client::TlsStream<TcpStream>, IpAddr)> {
+        let name = server_name(&to.0).map_err(io::Error::other)?;
+        let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await??;
+        stream.set_nodelay(true)?;
+        let ip = stream.peer_addr()?.ip();
+        Ok((timeout(HANDSHAKE_TIMEOUT, self.connector.connect(name, stream)).await??, ip))
+    }
+}

@@ -1,0 +1,107 @@
+//! What a point accepts: tests that it can run, from users whose point states their name, within its limits.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use limits::{Enforced, Limits};
+use reservation::{Admission, Candidate, PointName};
+
+use crate::{Members, mesh::host_and_port, test::TestParameters};
+
+/// What a point accepts.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    enforced: Enforced,
+}
+
+impl Rules {
+    pub fn new(limits: Limits) -> Self {
+        Rules { enforced: Enforced { limits, addresses: BTreeMap::new() } }
+    }
+
+    /// Addresses of points that are written as such; those of names become known by connections.
+    pub fn set_members(&mut self, members: &Members) {
+        let addresses = &mut self.enforced.addresses;
+        addresses.retain(|name, _| members.address(name).is_some());
+        for member in &members.members {
+            let host = host_and_port(&member.address).map(|(host, _)| host);
+            if let Some(ip) = host.and_then(|host| host.parse::<IpAddr>().ok()) {
+                addresses.insert(member.name.clone(), ip);
+            }
+        }
+    }
+
+    /// A connection with a point has shown its address.
+    pub fn set_address(&mut self, name: &PointName, ip: IpAddr) {
+        self.enforced.addresses.insert(name.clone(), ip);
+    }
+}
+
+impl Admission for Rules {
+    fn admit(&self, candidate: &Candidate<'_>) -> Result<(), String> {
+        let spec = &candidate.request.spec;
+        let parameters = TestParameters::of(&spec.test, spec.duration)?;
+        if spec.class != parameters.kind.class() {
+            let (kind, class) = (parameters.kind, parameters.kind.class());
+            return Err(format!("a test of the kind {kind} has the class {class}, not {}", spec.class));
+        }
+        if spec.peer.is_none() {
+            return Err(format!("a test of the kind {} has two ends", parameters.kind));
+        }
+        // A point can speak for its own users only.
+        let origin = &candidate.request.id.origin;
+        let is_of_origin = |user: &String| user.rsplit_once('@').is_some_and(|(_, point)| point == origin.0);
+        if !spec.user.as_ref().is_some_and(is_of_origin) {
+            return Err(format!("the user is none of {origin}, which asks"));
+        }
+        self.enforced.admit(candidate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reservation::{Class, Now, Outcome, Phase, Point, Reason, Settings, Spec};
+    use units::Time;
+
+    use super::*;
+    use crate::test::Kind;
+
+    #[test]
+    fn disguised_tests_and_foreign_users_are_refused_with_the_rule() {
+        let limits = "[classes.mesh]\n[assign]\ndefault = \"mesh\"\n".parse::<Limits>().unwrap();
+        let rules = Rules::new(limits);
+        let now = Now { steady: Time::ZERO, utc: Time::from_secs(1_800_000_000), error: Time::ZERO };
+        let parameters = TestParameters { kind: Kind::Throughput, duration: Time::from_secs(10), rate: None };
+        let spec = Spec {
+            peer: Some("b".into()),
+            user: Some("alice@a".into()),
+            test: parameters.test(),
+            class: Class::Exclusive,
+            priority: 0,
+            duration: parameters.duration,
+            earliest: now.utc,
+            latest: now.utc + Time::from_secs(100),
+        };
+        let refused = |spec: Spec| {
+            let mut point = Point::new("a".into(), Settings::default());
+            let (id, _) = point.reserve(now, spec, &rules);
+            match &point.reservation(&id).unwrap().phase {
+                Phase::Ended(Outcome::NotRun(Reason::Rule { rule, .. })) => rule.clone(),
+                _ => String::new(),
+            }
+        };
+        assert_eq!(refused(spec.clone()), "");
+        let background = Spec { class: Class::Background, ..spec.clone() };
+        assert_eq!(
+            refused(background),
+            "a test of the kind throughput has the class exclusive, not background"
+        );
+        for user in [None, Some("alice"), Some("alice@b")] {
+            let foreign = Spec { user: user.map(str::to_owned), ..spec.clone() };
+            assert_eq!(refused(foreign), "the user is none of a, which asks");
+        }
+        let mut other = spec.clone();
+        other.test.kind = "trace".into();
+        assert!(refused(other).contains("is no kind of test"));
+        assert!(refused(Spec { peer: None, ..spec }).contains("two ends"));
+    }
+}

@@ -1,0 +1,64 @@
+//! The files that `longfat agent init` writes.
+
+/// A commented configuration.
+pub(crate) fn config(name: &str, listen: &str, address: &str) -> String {
+    format!(
+        r#"# A measurement point of longfat; docs/agent.md describes it. `longfat agent check` checks this file.
+# Paths are relative to this file.
+
+name = "{name}"                 # as in the point's certificate
+listen = "{listen}"    # for other points, by TLS with certificates of the mesh only
+address = "{address}"  # how other points reach it
+
+state = "state"            # calendar, archive, records (state/runs), certificates
+limits = "limits.toml"     # what this point allows to whom
+
+test_ports = "5202-5299"   # TCP and UDP; a port is open only during a test, for the other end of that test
+clock_error = "auto"       # error of UTC: the kernel's estimate (chrony, ntpd), or a time as in "10ms"
+
+# Tests that this point leads, from here to another point. Kinds: throughput (TCP; UDP at a rate), latency (STAMP), diagnose.
+# [[tests]]
+# name = "hourly-to-b"
+# to = "b"
+# kind = "throughput"
+# duration = "10s"
+# every = "1h"             # counted from 1970-01-01: at the full hour
+# slip = "10min"            # how much later it may start
+# random_start = true      # the earliest start is drawn from the slip
+# priority = 0             # displaces reservations of lower priority that do not run yet
+"#
+    )
+}
+
+/// Commented limits: members of the mesh may test for a minute, without UDP.
+pub(crate) fn limits() -> &'static str {
+    r#"# What this point allows to whom; `longfat agent limits explain USER TEST --file limits.toml` shows which rule decides.
+# Users are NAME@POINT: a login name at the point that asked, or "recurring" for recurring tests.
+
+[classes.mesh]
+max_duration = "60s"
+max_horizon = "24h"        # time until the start
+max_pending = 100          # reservations that have not ended
+max_time_error = "40s"     # sum of both clocks' errors; a clock that nothing synchronizes has 16 s
+allow_udp = false          # UDP tests at a rate
+
+[assign]
+default = "mesh"           # all authenticated points
+# [assign.users]
+# "alice@b" = "mesh"
+
+# [[links]]
+# name = "uplink"
+# nets = ["0.0.0.0/0", "::/0"]
+# rate = "1gbit"           # what a TCP test is assumed to send
+# daily_bytes = "100GB"    # per day of UTC
+"#
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_limits_are_valid() {
+        super::limits().parse::<limits::Limits>().unwrap();
+    }
+}

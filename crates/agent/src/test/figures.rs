@@ -1,0 +1,90 @@
+//! The figures of a test that the archive keeps, and how they are found in a record.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use schema::{FlowKind, FlowSummary, RunSummary, Summary};
+use serde::{Deserialize, Serialize};
+
+/// The figures of a test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Goodput of all streams, bit/s.
+    pub goodput_bps: Option<f64>,
+    /// Share of lost packets, 0 to 1; of TCP, of retransmitted segments.
+    pub loss_share: Option<f64>,
+    /// Smallest round-trip time, microseconds.
+    pub min_rtt_us: Option<f64>,
+    /// Median round-trip time, microseconds; of TCP, the mean.
+    pub typical_rtt_us: Option<f64>,
+    /// What limited TCP: a cause of the record, or the kind of a diagnosis.
+    pub verdict: Option<String>,
+    /// The evidence in words.
+    pub evidence: Option<String>,
+}
+
+impl Figures {
+    /// Those of a record's run.
+    pub(crate) fn of(run: &RunSummary) -> Figures {
+        let data = |flow: &&FlowSummary| matches!(flow.kind, FlowKind::Tcp | FlowKind::Udp);
+        let sum = |values: &mut dyn Iterator<Item = Option<f64>>| {
+            values.flatten().fold(None, |sum: Option<f64>, value| Some(sum.unwrap_or(0.0) + value))
+        };
+        let flows = || run.flows.iter().filter(data);
+        let first = flows().next().or(run.flows.first());
+        let count = |of: fn(&FlowSummary) -> Option<u64>| {
+            sum(&mut run.flows.iter().map(of).map(|n| n.map(|n| n as f64)))
+        };
+        let share = |lost: Option<f64>, sent: Option<f64>| {
+            let (lost, sent) = (lost?, sent?);
+            (sent > 0.0).then(|| lost / sent)
+        };
+        let loss = share(count(|flow| flow.retransmitted_segs), count(|flow| flow.sent_segs))
+            .or_else(|| first.and_then(|flow| flow.loss_share))
+            .or_else(|| share(count(|flow| flow.pings_lost), count(|flow| flow.pings_sent)));
+        Figures {
+            goodput_bps: sum(&mut flows().map(|flow| flow.goodput_bps)),
+            loss_share: loss,
+            min_rtt_us: run.flows.iter().filter_map(|flow| flow.min_rtt_us).reduce(f64::min),
+            typical_rtt_us: first.and_then(|flow| flow.median_rtt_us.or(flow.mean_rtt_us)),
+            verdict: first.and_then(|flow| flow.verdict).map(|cause| cause.name().into()),
+            evidence: first.and_then(|flow| flow.evidence.first().cloned()),
+        }
+    }
+}
+
+/// The title that marks a record as that of a reservation.
+pub(super) fn title(id: &str, text: &str) -> String {
+    format!("{id}: {text}")
+}
+
+/// The record of a reservation whose agent was killed during the test or right after it: its directory and its run. Records that were
+/// not written since `started_s` (seconds since 1970) are not read.
+pub(crate) fn find_record(runs_dir: &Path, id: &str, started_s: u64) -> Option<(PathBuf, RunSummary)> {
+    let since =
+        std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(started_s.saturating_sub(1));
+    let directories = |path: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> =
+            entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        paths.sort();
+        paths
+    };
+    for record in directories(runs_dir).iter().flat_map(|scenario| directories(scenario)) {
+        let path = record.join("summary.json");
+        let is_recent =
+            fs::metadata(&path).and_then(|about| about.modified()).is_ok_and(|time| time >= since);
+        if !is_recent {
+            continue;
+        }
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let Ok(summary) = serde_json::from_str::<Summary>(&text) else { continue };
+        let is_its = summary.title.strip_prefix(id).is_some_and(|rest| rest.starts_with(':'));
+        if let (true, Some(run)) = (is_its, summary.runs.into_iter().next()) {
+            return Some((record, run));
+        }
+    }
+    None
+}

@@ -1,0 +1,268 @@
+//! The lead's part in a test: the client, and the record.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use iperf3::{
+    ClientOptions, Observer, Token,
+    report::{Amount, Interval, Protocol, Start, TestSpec},
+};
+use measurement::{
+    delay::{DelayPackets, DelayTest},
+    path::{DiagnosisRequest, MeasuredPath, Peer, Progress, TestSeries},
+    test::{Ends, Recording, SampleCollector, complete_record},
+};
+use schema::FlowSample;
+use stamp::{Key, SenderOptions};
+use units::Time;
+
+use super::{Endpoint, Figures, Kind, TestParameters, figures};
+
+/// How often sockets are sampled.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
+/// The shortest test, if its start took long.
+const MIN_TEST: Duration = Duration::from_millis(500);
+/// Maximum time until a stop takes effect while the lead waits for the peer's server.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// Timeout of each step of a test before and after its data.
+const PHASE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two packets of a latency test.
+const LATENCY_INTERVAL: Time = Time::from_millis(20);
+/// UDP payload of a latency test's packets, bytes.
+const LATENCY_PAYLOAD: usize = 128;
+/// Timeout of the last reply of a latency test.
+const LATENCY_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time that a diagnosis needs besides its TCP test.
+const DIAGNOSIS_OVERHEAD: Time = Time::from_secs(35);
+
+/// A test that this point leads.
+#[derive(Debug)]
+pub(crate) struct LeadJob {
+    /// The reservation.
+    pub id: String,
+    /// This point.
+    pub from: String,
+    /// The other point.
+    pub to: String,
+    /// Its host.
+    pub host: String,
+    /// What to measure.
+    pub parameters: TestParameters,
+    /// Directory of records.
+    pub runs_dir: PathBuf,
+    /// Where the other end's server is.
+    pub endpoint: Receiver<Endpoint>,
+    /// Set to end the test.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// How a test ended.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Measured {
+    /// The figures so far.
+    pub figures: Figures,
+    /// The record.
+    pub record: Option<PathBuf>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+impl Measured {
+    fn failed(error: impl ToString) -> Self {
+        Measured { error: Some(error.to_string()), ..Measured::default() }
+    }
+}
+
+/// Runs the test.
+pub(crate) fn measure(job: &LeadJob) -> Measured {
+    let begin = Instant::now();
+    let endpoint = loop {
+        match job.endpoint.recv_timeout(STOP_CHECK_INTERVAL) {
+            Ok(endpoint) => break endpoint,
+            Err(RecvTimeoutError::Disconnected) => return Measured::failed("the agent has ended"),
+            Err(RecvTimeoutError::Timeout) if job.stop.load(Ordering::Acquire) => {
+                return Measured::failed(format!("{} did not open a port for the test", job.to));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    };
+    // The slot has begun: what the start took is not measured.
+    let remaining =
+        Duration::from_nanos(job.parameters.duration.0).saturating_sub(begin.elapsed()).max(MIN_TEST);
+    match job.parameters.kind {
+        Kind::Throughput => throughput(job, &endpoint, remaining),
+        Kind::Latency => latency(job, &endpoint, remaining),
+        Kind::Diagnose => diagnose(job, &endpoint),
+    }
+}
+
+fn throughput(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
+    let protocol = if job.parameters.rate.is_some() { Protocol::Udp } else { Protocol::Tcp };
+    let spec = TestSpec {
+        rate: job.parameters.rate,
+        title: Some(job.id.clone()),
+        ..TestSpec::new(protocol, Amount::Time(time))
+    };
+    let options = ClientOptions {
+        port: endpoint.port,
+        token: Some(Token::new(endpoint.secret.as_bytes())),
+        connect_timeout: PHASE_TIMEOUT,
+        queue_timeout: PHASE_TIMEOUT,
+        phase_timeout: PHASE_TIMEOUT,
+        idle_timeout: Some(PHASE_TIMEOUT),
+        fit_block: protocol == Protocol::Udp,
+        ..ClientOptions::new(&job.host, spec)
+    };
+    let recording = Recording::new(&job.runs_dir, &options);
+    let mut observer = Collector(SampleCollector::new(SAMPLE_INTERVAL, false, Some(recording)));
+    let tested = iperf3::test(&options, &job.stop, &mut observer);
+    let ends = Ends { busy: tested.busy, peer_busy: tested.peer_busy };
+    let seen = observer.0.finish();
+    let error = tested.error.map(|error| error.to_string());
+    match complete_record(seen, tested.peer_samples, &options, &tested.report, ends) {
+        Ok(Some(recorded)) => Measured {
+            figures: Figures::of(&recorded.run),
+            error: error
+                .or_else(|| recorded.path.is_none().then(|| "the record could not be written".into())),
+            record: recorded.path,
+        },
+        Ok(None) => Measured::failed(error.unwrap_or_else(|| "no data flowed".into())),
+        Err(unrecorded) => Measured::failed(error.unwrap_or_else(|| experiment_text(&unrecorded))),
+    }
+}
+
+fn latency(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
+    let to = match measurement::path::echoes::address(&job.host) {
+        Ok(address) => (address, endpoint.port).into(),
+        Err(error) => return Measured::failed(error),
+    };
+    // The timeout of the last reply is part of the slot.
+    let sending = time.saturating_sub(LATENCY_TIMEOUT).max(MIN_TEST);
+    let options = SenderOptions {
+        to,
+        count: u32::try_from(sending.as_nanos() / u128::from(LATENCY_INTERVAL.0)).unwrap_or(u32::MAX).max(1),
+        interval: LATENCY_INTERVAL,
+        payload: LATENCY_PAYLOAD,
+        key: Some(Key::new(endpoint.secret.as_bytes())),
+        session: 0,
+        timeout: LATENCY_TIMEOUT,
+    };
+    let packets = match stamp::measure_packets(&options, &job.stop, &mut |_| {}) {
+        Ok(packets) => packets,
+        Err(error) => return Measured::failed(error),
+    };
+    let test = DelayTest {
+        name: format!("test-{}", job.host),
+        title: figures::title(&job.id, &format!("latency to {}", job.to)),
+        from: job.from.clone(),
+        to: job.to.clone(),
+    };
+    let lost: Vec<i64> = packets.lost.values().copied().collect();
+    match measurement::delay::record(
+        &job.runs_dir,
+        &test,
+        DelayPackets { trips: &packets.trips, lost: &lost },
+    ) {
+        Ok(recorded) => {
+            let error = packets.trips.is_empty().then(|| format!("no packet returned from {}", job.to));
+            Measured { figures: Figures::of(&recorded.run), record: Some(recorded.path), error }
+        }
+        Err(error) => Measured::failed(experiment_text(&error)),
+    }
+}
+
+fn diagnose(job: &LeadJob, endpoint: &Endpoint) -> Measured {
+    let mut progress = Silent;
+    let tests = TestSeries {
+        peer: Peer {
+            host: job.host.clone(),
+            port: endpoint.port,
+            credentials: None,
+            token: Some(Token::new(endpoint.secret.as_bytes())),
+        },
+        runs_dir: &job.runs_dir,
+        stop: Arc::clone(&job.stop),
+        progress: &mut progress,
+        records: Vec::new(),
+    };
+    let found = MeasuredPath::new(tests).and_then(|mut path| {
+        let request = DiagnosisRequest {
+            rate: None,
+            max_rate: None,
+            datagrams: true,
+            probes: false,
+            time: job.parameters.duration.saturating_sub(DIAGNOSIS_OVERHEAD),
+            congestion: None,
+        };
+        let plan = measurement::path::plan(&request, &mut path);
+        let found = measurement::path::diagnose(plan, &mut path)?;
+        Ok((found, path.tests.records.pop()))
+    });
+    let (found, record) = match found {
+        Ok(found) => found,
+        Err(error) => return Measured::failed(error),
+    };
+    let flow = found.observed.flow.as_ref();
+    let limit = found.ranking.limits.first().filter(|_| !found.ranking.healthy);
+    let figures = Figures {
+        goodput_bps: flow.and_then(|flow| flow.goodput_bps),
+        loss_share: flow
+            .and_then(|flow| Some(flow.retransmitted_segs? as f64 / flow.sent_segs?.max(1) as f64)),
+        min_rtt_us: Some(found.observed.rtt.as_micros_f64()),
+        typical_rtt_us: flow.and_then(|flow| flow.mean_rtt_us),
+        verdict: match limit {
+            Some(limit) => serde_json::to_value(limit.kind).ok().and_then(|kind| Some(kind.as_str()?.into())),
+            None => Some("healthy".into()),
+        },
+        evidence: limit.and_then(|limit| limit.evidence.first().cloned()),
+    };
+    Measured { figures, record, error: None }
+}
+
+/// An error with its causes.
+fn experiment_text(error: &measurement::Error) -> String {
+    measurement::error::chain(error)
+}
+
+/// Collects a test's samples.
+struct Collector(SampleCollector);
+
+impl Observer for Collector {
+    fn note(&mut self, text: &str) {
+        self.0.note(text);
+    }
+
+    fn start(&mut self, start: &Start) {
+        if let Err(note) = self.0.start(start) {
+            tracing::warn!("{note}");
+        }
+    }
+
+    fn sample_interval(&self) -> Option<Duration> {
+        Some(SAMPLE_INTERVAL)
+    }
+
+    fn samples(&mut self, rows: &[FlowSample]) {
+        if let Err(note) = self.0.samples(rows) {
+            tracing::warn!("{note}");
+        }
+    }
+}
+
+/// Logs the progress of a diagnosis.
+struct Silent;
+
+impl Progress for Silent {
+    fn note(&mut self, text: &str) {
+        tracing::debug!("{text}");
+    }
+
+    fn interval(&mut self, _: &Interval) {}
+}

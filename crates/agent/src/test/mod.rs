@@ -1,0 +1,150 @@
+//! The tests of a point: what they are, and both ends' part in them.
+
+mod figures;
+mod lead;
+mod peer;
+
+use std::{fmt, str::FromStr};
+
+use reservation::{Class, Test, Transport};
+use units::{BitRate, Time};
+
+pub use figures::Figures;
+pub(crate) use figures::find_record;
+pub(crate) use lead::{LeadJob, Measured, measure};
+pub(crate) use peer::{Endpoint, PeerJob, serve};
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Goodput of TCP, or of UDP at a rate.
+    Throughput,
+    /// Round-trip times and losses of small packets.
+    Latency,
+    /// What limits TCP.
+    Diagnose,
+}
+
+impl Kind {
+    /// As in files and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Throughput => "throughput",
+            Kind::Latency => "latency",
+            Kind::Diagnose => "diagnose",
+        }
+    }
+
+    /// Which other tests may overlap.
+    pub fn class(self) -> Class {
+        match self {
+            Kind::Throughput | Kind::Diagnose => Class::Exclusive,
+            Kind::Latency => Class::Background,
+        }
+    }
+
+    /// How long it takes unless a time is given.
+    pub fn default_duration(self) -> Time {
+        match self {
+            Kind::Throughput | Kind::Latency => Time::from_secs(10),
+            Kind::Diagnose => Time::from_secs(60),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let kinds = [Kind::Throughput, Kind::Latency, Kind::Diagnose];
+        kinds.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+            format!("{text:?} is no kind of test; the kinds are throughput, latency and diagnose")
+        })
+    }
+}
+
+/// A test as a user requests it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TestParameters {
+    /// What is measured.
+    pub kind: Kind,
+    /// How long.
+    pub duration: Time,
+    /// Throughput by UDP at this rate, instead of TCP.
+    pub rate: Option<BitRate>,
+}
+
+impl TestParameters {
+    /// The test, as limits and the calendar know it.
+    pub fn test(&self) -> Test {
+        let transport = match (self.kind, self.rate) {
+            (Kind::Throughput, Some(_)) => Transport::Udp,
+            (Kind::Throughput | Kind::Diagnose, _) => Transport::Tcp,
+            (Kind::Latency, _) => Transport::Other,
+        };
+        Test { kind: self.kind.name().into(), transport, rate: self.rate, parameters: String::new() }
+    }
+
+    /// Reads it back.
+    pub(crate) fn of(test: &Test, duration: Time) -> Result<Self, String> {
+        let parameters = TestParameters { kind: test.kind.parse()?, duration, rate: test.rate };
+        parameters.check()?;
+        if parameters.test() != *test {
+            return Err(format!("its parameters are not those of a test of the kind {}", parameters.kind));
+        }
+        Ok(parameters)
+    }
+
+    /// Checks that the parameters fit together.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self) -> Result<(), String> {
+        let least = match self.kind {
+            Kind::Throughput | Kind::Latency => Time::from_secs(1),
+            // Round-trip times, bursts of datagrams, and a TCP test of 10 s.
+            Kind::Diagnose => Time::from_secs(45),
+        };
+        match self {
+            _ if self.duration < least => {
+                Err(format!("a test of the kind {} lasts at least {least}", self.kind))
+            }
+            TestParameters { kind: Kind::Latency | Kind::Diagnose, rate: Some(_), .. } => {
+                Err(format!("a test of the kind {} has no rate", self.kind))
+            }
+            TestParameters { rate: Some(BitRate(0)), .. } => Err("the rate must be above zero".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_as_they_were_written() {
+        for (kind, rate) in [
+            (Kind::Throughput, None),
+            (Kind::Throughput, Some(BitRate(5_000_000))),
+            (Kind::Latency, None),
+            (Kind::Diagnose, None),
+        ] {
+            let parameters = TestParameters { kind, duration: Time::from_secs(50), rate };
+            assert_eq!(TestParameters::of(&parameters.test(), parameters.duration), Ok(parameters));
+        }
+        let udp =
+            TestParameters { kind: Kind::Throughput, duration: Time::from_secs(5), rate: Some(BitRate(1)) };
+        // Limits decide by the transport: it must be that of the test which runs.
+        let disguised = Test { transport: Transport::Tcp, ..udp.test() };
+        assert!(TestParameters::of(&disguised, udp.duration).is_err());
+        let other = Test { kind: "trace".into(), ..Test::default() };
+        assert!(TestParameters::of(&other, udp.duration).is_err());
+    }
+}

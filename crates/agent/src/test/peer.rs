@@ -1,0 +1,154 @@
+//! The peer's part in a test: a server for the lead of this one test, on a port that is open only meanwhile.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use iperf3::{
+    Observer, Server, ServerObserver, ServerOptions, TIME_SKEW, Token, TokenGate,
+    report::{Report, ServerOutput},
+};
+use serde::{Deserialize, Serialize};
+use stamp::{Key, Reflector};
+use units::BitRate;
+
+use super::{Kind, TestParameters};
+
+/// Bytes of a test's secret.
+const SECRET_BYTES: usize = 16;
+/// How often a server's sockets are sampled for the client.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
+/// Timeout of each step of a test before and after its data.
+const PHASE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Averaging time of the limit of the rate.
+const RATE_TIME: Duration = Duration::from_secs(5);
+/// A diagnosis has several tests.
+const DIAGNOSIS_CLIENTS: usize = 4;
+
+/// Where the lead finds the server of its test. The secret is for this test only.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Endpoint {
+    /// TCP and UDP port.
+    pub port: u16,
+    /// The secret of iperf3's token, or the key of STAMP.
+    pub secret: String,
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Endpoint({})", self.port)
+    }
+}
+
+/// A test that another point leads.
+#[derive(Debug)]
+pub(crate) struct PeerJob {
+    /// The address to listen at; `None`: all.
+    pub bind: Option<IpAddr>,
+    /// The ports to choose from.
+    pub ports: RangeInclusive<u16>,
+    /// What is measured.
+    pub parameters: TestParameters,
+    /// Set when the test is over.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Serves the test until it is over. `on_ready` receives where.
+pub(crate) fn serve(job: &PeerJob, on_ready: impl FnOnce(Endpoint)) -> Result<(), String> {
+    let secret = secret()?;
+    match job.parameters.kind {
+        Kind::Latency => {
+            let bind = job.bind.unwrap_or(IpAddr::from([0u16; 8]));
+            let reflector = first_port(job, |port| {
+                Reflector::bind(bind, port, Some(Key::new(secret.as_bytes())))
+                    .map_err(|error| error.to_string())
+            })?;
+            let port = reflector.port().ok_or("the reflector has no port")?;
+            on_ready(Endpoint { port, secret });
+            reflector.run(&job.stop).map_err(|error| error.to_string())
+        }
+        Kind::Throughput | Kind::Diagnose => {
+            let server = first_port(job, |port| {
+                Server::bind(options(job, port, &secret)).map_err(|error| error.to_string())
+            })?;
+            on_ready(Endpoint { port: server.address().port(), secret });
+            server.run(&job.stop, &Quiet).map_err(|error| error.to_string())
+        }
+    }
+}
+
+fn options(job: &PeerJob, port: u16, secret: &str) -> ServerOptions {
+    let is_diagnosis = job.parameters.kind == Kind::Diagnose;
+    ServerOptions {
+        bind: job.bind,
+        port,
+        clients: if is_diagnosis { DIAGNOSIS_CLIENTS } else { 1 },
+        phase_timeout: PHASE_TIMEOUT,
+        data_timeout: PHASE_TIMEOUT,
+        // The lead was admitted with this rate and this duration.
+        rate_limit: job.parameters.rate.map(|rate| (BitRate(rate.0.saturating_add(rate.0 / 20)), RATE_TIME)),
+        max_duration: Some(Duration::from_nanos(job.parameters.duration.0)),
+        gate: Some(Arc::new(TokenGate::new(Token::new(secret.as_bytes()), TIME_SKEW))),
+        ..ServerOptions::default()
+    }
+}
+
+/// Tries the ports in their order: others may be in use by other tests.
+fn first_port<T>(job: &PeerJob, bind: impl Fn(u16) -> Result<T, String>) -> Result<T, String> {
+    let mut last = String::new();
+    for port in job.ports.clone() {
+        match bind(port) {
+            Ok(bound) => return Ok(bound),
+            Err(error) => last = error,
+        }
+        if job.stop.load(Ordering::Acquire) {
+            break;
+        }
+    }
+    let (first, end) = (job.ports.start(), job.ports.end());
+    Err(format!("no port of {first} to {end} can be opened: {last}"))
+}
+
+fn secret() -> Result<String, String> {
+    let mut bytes = [0; SECRET_BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| format!("cannot draw a random number: {error}"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Logs what the server reports.
+struct Quiet;
+
+impl ServerObserver for Quiet {
+    fn note(&self, text: &str) {
+        tracing::debug!("{text}");
+    }
+
+    fn begin(&self, _: SocketAddr) -> Box<dyn Observer + '_> {
+        Box::new(Sampled)
+    }
+
+    fn end(&self, peer: SocketAddr, _: &Report, error: Option<&iperf3::Error>) {
+        if let Some(error) = error {
+            tracing::info!("test port: {peer}: {error}");
+        }
+    }
+
+    fn output(&self, report: &Report) -> ServerOutput {
+        ServerOutput::Json(iperf3::document::to_json(report))
+    }
+}
+
+/// Lets the server sample its sockets, which it sends to the client.
+struct Sampled;
+
+impl Observer for Sampled {
+    fn sample_interval(&self) -> Option<Duration> {
+        Some(SAMPLE_INTERVAL)
+    }
+}

@@ -1,0 +1,238 @@
+//! Agents as processes of this test program, on loopback.
+
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        mpsc::{Receiver, channel},
+    },
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use agent::{
+    Authority, Client, Config, Explained, Filter, JoinRequest, Moment, StepObserver, StopHandle, TestRow,
+    Wanted,
+};
+use reservation::Event;
+use units::Time;
+
+/// Set in the child: the point's directory.
+const DIRECTORY: &str = "LONGFAT_TEST_AGENT";
+/// Set in the child: at which moment it waits to be killed, as in `Written held`.
+const KILL_AT: &str = "LONGFAT_TEST_KILL_AT";
+/// What the child prints when it listens, and when it waits to be killed.
+const READY: &str = "agent-is-ready";
+const KILL_ME: &str = "agent-waits-to-be-killed";
+/// Longer than anything here takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Stops at a moment until the process is killed.
+struct StopAt {
+    moment: String,
+    event: String,
+}
+
+impl StepObserver for StopAt {
+    fn at(&self, moment: Moment, events: &[Event]) {
+        let names = events.iter().map(|event| serde_json::to_value(event).unwrap()["event"].clone());
+        let is_event = self.event == "any" || names.into_iter().any(|name| name == self.event.as_str());
+        if format!("{moment:?}") == self.moment && is_event {
+            println!("{KILL_ME}");
+            // The connections are on this thread too: what was passed to them is sent while the kill is on its way.
+            while !matches!(moment, Moment::Sent | Moment::Started) {
+                sleep(Duration::from_secs(60));
+            }
+        }
+    }
+}
+
+/// The agent's process; does nothing in a normal test run.
+#[test]
+fn child() {
+    let Ok(directory) = env::var(DIRECTORY) else { return };
+    let mut config = Config::read(&Path::new(&directory).join("agent.toml")).unwrap();
+    let settings = &mut config.settings;
+    settings.hold = Time::from_secs(6);
+    settings.resend = Time::from_millis(500);
+    settings.max_resend = Time::from_secs(2);
+    settings.retry = Time::from_secs(1);
+    settings.ahead = Time::from_secs(20);
+    let kill_at = env::var(KILL_AT).unwrap_or_default();
+    let (moment, event) = kill_at.split_once(' ').unwrap_or_default();
+    let observer = StopAt { moment: moment.into(), event: event.into() };
+    agent::run(config, Arc::new(observer), &StopHandle::default(), |_| println!("{READY}")).unwrap();
+}
+
+/// A running agent; killed when it is dropped.
+pub struct Agent {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Agent {
+    pub fn start(directory: &Path) -> Agent {
+        Agent::start_with(directory, "")
+    }
+
+    /// `kill_at`: a moment and an event, as in `Written held`.
+    pub fn start_with(directory: &Path, kill_at: &str) -> Agent {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "agents::child", "--nocapture", "--test-threads=1"])
+            .env(DIRECTORY, directory)
+            .env(KILL_AT, kill_at)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = channel();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let agent = Agent { child, lines };
+        agent.wait_for(READY);
+        agent
+    }
+
+    fn wait_for(&self, text: &str) {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            // libtest prints "test agents::child ... " before the first line.
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(text) => return,
+                Ok(_) => {}
+                Err(error) => panic!("{text:?} was not printed: {error}"),
+            }
+        }
+        panic!("{text:?} was not printed in time");
+    }
+
+    /// Waits until the agent has reached the moment at which it is to be killed.
+    pub fn wait_for_moment(&self) {
+        self.wait_for(KILL_ME);
+    }
+
+    /// The process stops, and its connections stay open.
+    pub fn freeze(&self) {
+        let status = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The directories of points on loopback, which are members of one mesh.
+pub struct Mesh {
+    _root: tempfile::TempDir,
+    pub directories: Vec<PathBuf>,
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+pub fn listen() -> SocketAddr {
+    ([127, 0, 0, 1], free_port()).into()
+}
+
+/// Replaces a line of the configuration.
+pub fn configure(directory: &Path, key: &str, value: &str) {
+    let path = directory.join("agent.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let line = |line: &str| match line.starts_with(&format!("{key} = ")) {
+        true => format!("{key} = {value}\n"),
+        false => format!("{line}\n"),
+    };
+    std::fs::write(&path, text.lines().map(line).collect::<String>()).unwrap();
+}
+
+impl Mesh {
+    /// A mesh of these points; the first one founds it.
+    pub fn of(names: &[&str]) -> Mesh {
+        let root = tempfile::tempdir().unwrap();
+        let directories: Vec<PathBuf> = names.iter().map(|name| root.path().join(name)).collect();
+        let address = listen();
+        agent::found(&directories[0], names[0], address, &address.to_string()).unwrap();
+        configure(&directories[0], "clock_error", "\"100ms\"");
+        let founder = Agent::start(&directories[0]);
+        let state = directories[0].join("state");
+        let authority = Authority::open(&state).unwrap();
+        for (name, directory) in names.iter().zip(&directories).skip(1) {
+            let hour = Duration::from_secs(3600);
+            let invitation = authority.invite(&state, name, &address.to_string(), hour).unwrap();
+            // As a user passes it on.
+            let invitation = invitation.to_string().parse().unwrap();
+            let request = JoinRequest { listen: listen(), address: None };
+            agent::join_mesh(directory, &invitation, &request).unwrap();
+            configure(directory, "clock_error", "\"100ms\"");
+        }
+        drop(founder);
+        Mesh { _root: root, directories }
+    }
+
+    pub fn client(&self, index: usize) -> Client {
+        Client::new(&self.directories[index].join("state"))
+    }
+}
+
+/// A short test between two points.
+pub fn wanted(from: &str, to: &str, kind: &str) -> Wanted {
+    Wanted {
+        from: from.into(),
+        to: to.into(),
+        kind: kind.into(),
+        duration_us: Some(1_500_000),
+        rate_bps: None,
+        in_us: 0,
+        within_us: 60_000_000,
+        priority: 0,
+    }
+}
+
+/// Polls until `is_done`.
+pub fn wait_until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(value) = poll() {
+            return value;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{what} did not happen in time");
+        sleep(Duration::from_millis(200));
+    }
+}
+
+/// Waits for the end of a reservation at a point.
+pub fn end(client: &Client, id: &str) -> Explained {
+    wait_until(&format!("the end of {id}"), || {
+        client.why(id).unwrap().into_iter().next().filter(Explained::is_over)
+    })
+}
+
+/// Waits until no slot is taken at a point.
+pub fn wait_for_empty_calendar(client: &Client) {
+    wait_until("an empty calendar", || {
+        client.calendar(Duration::from_secs(1000)).unwrap().slots.is_empty().then_some(())
+    });
+}
+
+pub fn results(client: &Client) -> Vec<TestRow> {
+    client.results(Filter { limit: 1000, ..Filter::default() }).unwrap()
+}

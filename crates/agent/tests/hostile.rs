@@ -1,0 +1,123 @@
+//! Connections that are no member's: silent ones, slow ones, TLS without a certificate and with one of another mesh.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use agent::{Authority, JoinRequest};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+
+use crate::agents::{Agent, Mesh, end, listen, wait_for_empty_calendar, wanted};
+
+/// Hostile connections at a time, of each of three kinds.
+const EACH: usize = 70;
+
+/// Sends nothing, or a byte of a TLS handshake now and then, until it is closed.
+fn hold(address: SocketAddr, is_slow: bool, stop: &AtomicBool) {
+    let Ok(mut stream) = TcpStream::connect(address) else {
+        return thread::sleep(Duration::from_millis(100));
+    };
+    stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    // A record of 16,384 bytes that never comes (RFC 8446 section 5.1).
+    let mut bytes = [22, 3, 1, 64, 0].into_iter().chain(std::iter::repeat(0));
+    while !stop.load(Ordering::Acquire) {
+        if is_slow && stream.write_all(&[bytes.next().unwrap()]).is_err() {
+            return;
+        }
+        match stream.read(&mut [0; 64]) {
+            Ok(0) => return,
+            Err(error) if !matches!(error.kind(), std::io::ErrorKind::WouldBlock) => return,
+            _ => {}
+        }
+    }
+}
+
+/// TLS with the right authority, but without a certificate: whether a frame was answered.
+fn without_certificate(address: SocketAddr, root: &CertificateDer<'static>) -> bool {
+    let mut roots = RootCertStore::empty();
+    roots.add(root.clone()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"longfat-agent/1".to_vec()];
+    let name = ServerName::try_from("a.point").unwrap();
+    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    let Ok(socket) = TcpStream::connect(address) else { return false };
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut stream = StreamOwned::new(connection, socket);
+    let frame = br#"{"frame":"hello","members":0}"#;
+    let sent = stream.write_all(&(frame.len() as u32).to_be_bytes()).and_then(|()| stream.write_all(frame));
+    sent.is_ok() && stream.read(&mut [0; 4]).is_ok_and(|length| length > 0)
+}
+
+#[test]
+fn hostile_connections_get_nothing_and_proper_tests_run() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    let [a, b] = [0, 1].map(|index| mesh.client(index));
+    let address: SocketAddr = a.status().unwrap().address.parse().unwrap();
+    let pem = std::fs::read(mesh.directories[0].join("state/tls/authority.pem")).unwrap();
+    let root = CertificateDer::from_pem_slice(&pem).unwrap();
+    // Another mesh, whose point has the same name.
+    let foreign = tempfile::tempdir().unwrap();
+    let (authority, _) = Authority::found(foreign.path(), "a").unwrap();
+    let hour = Duration::from_secs(3600);
+    let invitation = authority.invite(foreign.path(), "c", &address.to_string(), hour).unwrap();
+    let stop = AtomicBool::new(false);
+    let attempts = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for number in 0..2 * EACH {
+            let stop = &stop;
+            scope.spawn(move || {
+                while !stop.load(Ordering::Acquire) {
+                    hold(address, number % 2 == 0, stop);
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Acquire) {
+                    assert!(!without_certificate(address, &root));
+                    let request = JoinRequest { listen: listen(), address: None };
+                    let state = tempfile::tempdir().unwrap();
+                    let error = agent::join(&invitation, &request, state.path()).unwrap_err();
+                    assert!(!error.to_string().contains("refuses"), "{error}");
+                    attempts.fetch_add(2, Ordering::Relaxed);
+                }
+            });
+        }
+        // The scope waits for its threads: they must be stopped first if an assertion fails.
+        let proper = std::panic::catch_unwind(|| {
+            for _ in 0..3 {
+                let ids = [
+                    (&a, a.reserve(wanted("a", "b", "latency")).unwrap().id),
+                    (&b, b.reserve(wanted("b", "a", "latency")).unwrap().id),
+                    (&a, a.reserve(wanted("a", "b", "throughput")).unwrap().id),
+                ];
+                for (client, id) in ids {
+                    let over = end(client, &id);
+                    assert_eq!(over.phase, "finished", "{}", over.text);
+                }
+            }
+        });
+        stop.store(true, Ordering::Release);
+        if let Err(panic) = proper {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    assert!(attempts.load(Ordering::Relaxed) >= 4);
+    [&a, &b].into_iter().for_each(wait_for_empty_calendar);
+}

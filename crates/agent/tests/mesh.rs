@@ -1,0 +1,148 @@
+//! Agents that work as they should: all kinds of tests, third parties, rules, cancellation, recurring tests, members.
+
+use std::time::Duration;
+
+use agent::{State, Wanted};
+
+use crate::agents::{Agent, Mesh, configure, end, results, wait_for_empty_calendar, wait_until, wanted};
+
+#[test]
+fn tests_run_in_their_slots_and_both_ends_have_the_result() {
+    let mesh = Mesh::of(&["a", "b", "c"]);
+    let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    let [a, b, c] = [0, 1, 2].map(|index| mesh.client(index));
+    for (client, from, to, kind) in
+        [(&a, "a", "b", "throughput"), (&b, "b", "a", "latency"), (&c, "a", "b", "throughput")]
+    {
+        let asked = client.reserve(wanted(from, to, kind)).unwrap();
+        let over = end(client, &asked.id);
+        assert_eq!(over.phase, "finished", "{}", over.text);
+        // At the lead, the peer, and the point that asked.
+        for client in [&a, &b, client] {
+            let row = wait_until("the result", || {
+                results(client).into_iter().find(|row| row.id == asked.id && row.state == State::Finished)
+            });
+            assert_eq!((row.from.as_str(), row.to.as_str(), row.kind.as_str()), (from, to, kind));
+            assert_eq!(row.reason, None);
+            assert!(row.figures.min_rtt_us.is_some_and(|rtt| rtt > 0.0), "{row:?}");
+            assert_eq!(row.figures.goodput_bps.is_some_and(|bps| bps > 1e6), kind == "throughput", "{row:?}");
+            let record = row.record.unwrap();
+            assert!(std::path::Path::new(&record).join("summary.json").exists(), "{record}");
+        }
+    }
+    [&a, &b, &c].into_iter().for_each(wait_for_empty_calendar);
+    // Tests that exclude each other got slots one after the other.
+    let both = [a.reserve(wanted("a", "b", "throughput")), b.reserve(wanted("b", "a", "throughput"))];
+    let both = both.map(|asked| asked.unwrap().id);
+    assert_eq!(end(&a, &both[0]).phase, "finished", "{:?}", a.why(&both[0]));
+    assert_eq!(end(&b, &both[1]).phase, "finished", "{:?}", b.why(&both[1]));
+}
+
+#[test]
+fn why_a_test_was_not_run_is_a_rule_or_a_conflict() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let limits = mesh.directories[1].join("limits.toml");
+    let text = std::fs::read_to_string(&limits).unwrap();
+    std::fs::write(&limits, text.replace("max_duration = \"60s\"", "max_duration = \"20s\"")).unwrap();
+    let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    let a = mesh.client(0);
+    let why = |wanted: Wanted| end(&a, &a.reserve(wanted).unwrap().id).text;
+    // The rule of the own point, and that of the other.
+    let long =
+        |seconds: u64| Wanted { duration_us: Some(seconds * 1_000_000), ..wanted("a", "b", "throughput") };
+    let own = why(long(90));
+    assert!(own.contains("a does not allow it: refused by max_duration of class mesh: 90 s"), "{own}");
+    let other = why(long(30));
+    assert!(other.contains("b does not allow it: refused by max_duration of class mesh: 30 s"), "{other}");
+    let udp = why(Wanted { rate_bps: Some(1_000_000), ..wanted("a", "b", "throughput") });
+    assert!(udp.contains("refused by allow_udp = false of class mesh"), "{udp}");
+    // A conflict, named at the point that has it.
+    let first = a.reserve(Wanted { in_us: 60_000_000, ..wanted("a", "b", "throughput") }).unwrap();
+    wait_until("the booking", || {
+        a.why(&first.id).unwrap().into_iter().find(|explained| explained.phase == "booked")
+    });
+    let second = Wanted { in_us: 60_000_000, within_us: 0, ..wanted("a", "b", "throughput") };
+    let conflict = why(second.clone());
+    assert!(
+        conflict.contains(&format!("no free slot at a: the exclusive test {} has", first.id)),
+        "{conflict}"
+    );
+    // Higher priority displaces it; the reason is kept.
+    let winner = a.reserve(Wanted { priority: 1, ..second }).unwrap();
+    wait_until("the displacement", || {
+        let loser = a.why(&first.id).unwrap().remove(0);
+        loser.text.contains(&format!("{} of priority 1 displaced it", winner.id)).then_some(())
+    });
+    for id in [&first.id, &winner.id] {
+        let cancelled = a.cancel(id, "not needed").unwrap();
+        assert!(cancelled.text.ends_with("not run: cancelled at a: not needed"), "{}", cancelled.text);
+    }
+    wait_for_empty_calendar(&mesh.client(1));
+    // What was not run is in the archive.
+    let refused = results(&a).into_iter().filter(|row| row.state == State::NotRun);
+    assert!(refused.clone().count() >= 5 && refused.clone().all(|row| row.reason.is_some()));
+    // Names that do not exist.
+    let unknown = a.reserve(wanted("a", "z", "throughput")).unwrap_err().to_string();
+    assert!(unknown.contains("the points are: a, b"), "{unknown}");
+    assert!(a.why("a/999").is_err() && a.cancel("nonsense", "").is_err());
+}
+
+#[test]
+fn recurring_tests_recur_and_survive_restarts_once_each() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let test = "\n[[tests]]\nname = \"t\"\nto = \"b\"\nkind = \"latency\"\nduration = \"1s\"\nevery = \"6s\"\nslip = \"5s\"\n";
+    let path = mesh.directories[0].join("agent.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text + test).unwrap();
+    configure(&mesh.directories[0], "test_ports", "\"5202-5299\"");
+    let _b = Agent::start(&mesh.directories[1]);
+    let client = mesh.client(0);
+    let finished = || {
+        let rows = results(&client);
+        rows.into_iter()
+            .filter(|row| row.task.as_deref() == Some("t") && row.state == State::Finished)
+            .count()
+    };
+    let first = Agent::start(&mesh.directories[0]);
+    wait_until("two occurrences", || (finished() >= 2).then_some(()));
+    first.kill();
+    let _second = Agent::start(&mesh.directories[0]);
+    wait_until("two more occurrences", || (finished() >= 4).then_some(()));
+    // No nominal start was reserved twice: starts of background tests may coincide, but each occurrence is 6 s after another.
+    let rows = results(&client);
+    let mut periods: Vec<i64> =
+        rows.iter().filter(|row| row.task.is_some()).map(|row| row.start_us / 6_000_000).collect();
+    let all = periods.len();
+    periods.sort_unstable();
+    periods.dedup();
+    assert_eq!(periods.len(), all, "{rows:?}");
+    assert!(!client.why("t").unwrap().is_empty());
+}
+
+#[test]
+fn an_expelled_point_is_served_no_more_and_a_token_works_once() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    let [a, b] = [0, 1].map(|index| mesh.client(index));
+    assert!(b.expel("a").unwrap_err().to_string().contains("only the authority of the mesh, a,"));
+    assert!(a.expel("a").is_err() && a.expel("z").is_err());
+    assert_eq!(end(&b, &b.reserve(wanted("b", "a", "latency")).unwrap().id).phase, "finished");
+    assert!(a.expel("b").unwrap().members.is_empty());
+    assert!(a.reserve(wanted("a", "b", "latency")).is_err());
+    // b's certificate is still valid, and useless.
+    let asked = b.reserve(Wanted { within_us: 3_000_000, ..wanted("b", "a", "latency") });
+    let over = end(&b, &asked.unwrap().id);
+    assert!(over.text.contains("a did not reply"), "{}", over.text);
+    // The same name may be invited again, by a new token.
+    let state = mesh.directories[0].join("state");
+    let authority = agent::Authority::open(&state).unwrap();
+    let address = a.status().unwrap().address;
+    let invitation = authority.invite(&state, "b", &address, Duration::from_secs(60)).unwrap();
+    let request = agent::JoinRequest { listen: crate::agents::listen(), address: None };
+    let directory = tempfile::tempdir().unwrap();
+    agent::join_mesh(directory.path(), &invitation, &request).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let again = agent::join_mesh(other.path(), &invitation, &request).unwrap_err().to_string();
+    assert!(again.contains("has been used"), "{again}");
+    assert_eq!(a.status().unwrap().members.len(), 1);
+}

@@ -1,0 +1,181 @@
+//! Either agent is killed at each step of a reservation and started again: nothing is booked twice, no calendar stays blocked, and no
+//! result is lost.
+
+use std::{path::Path, time::Duration};
+
+use agent::{CalendarFile, Explained, State, TestRow, Wanted};
+use reservation::Settings;
+
+use crate::agents::{Agent, Mesh, end, results, wait_for_empty_calendar, wait_until, wanted};
+
+/// The moments at which the lead is killed, and whether the result must be there nevertheless.
+const LEAD: [(&str, Expected); 10] = [
+    ("Before created", Expected::Nothing),
+    ("Written held", Expected::AnyEnd),
+    ("Sent held", Expected::AnyEnd),
+    ("Written confirming", Expected::AnyEnd),
+    ("Sent confirming", Expected::AnyEnd),
+    ("Written booked", Expected::AnyEnd),
+    ("Written running", Expected::NoResult),
+    ("Started running", Expected::NoResult),
+    ("ResultStored any", Expected::Result),
+    ("Written ended", Expected::Result),
+];
+/// The same of the peer. It cannot lose a result.
+const PEER: [(&str, Expected); 6] = [
+    ("Before created", Expected::AnyEnd),
+    ("Written held", Expected::AnyEnd),
+    ("Sent held", Expected::AnyEnd),
+    ("Written booked", Expected::AnyEnd),
+    ("Started running", Expected::NoResult),
+    ("Written ended", Expected::Result),
+];
+
+/// What becomes of the test during which an agent was killed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Expected {
+    /// The request was not durable: its user got no reply.
+    Nothing,
+    /// It ends; if it ran, with a result.
+    AnyEnd,
+    /// It did not come to its end, and does not run a second time.
+    NoResult,
+    /// It has its result.
+    Result,
+}
+
+fn request() -> Wanted {
+    wanted("a", "b", "throughput")
+}
+
+/// Kills the agent of `victim` (0: the lead) at the moment, and checks what becomes of the reservation.
+fn play(mesh: &Mesh, victim: usize, moment: &str, expected: Expected) {
+    let context = format!("victim {victim}, {moment}");
+    let kill_at = |index: usize| if index == victim { moment } else { "" };
+    let start = |index: usize| Agent::start_with(&mesh.directories[index], kill_at(index));
+    let mut agents: Vec<Agent> = (0..2).map(start).collect();
+    let [a, b] = [0, 1].map(|index| mesh.client(index));
+    let before = results(&a).len();
+    let asked: Option<Explained> = match expected {
+        Expected::Nothing => {
+            // Its user gets no reply.
+            let state = mesh.directories[0].join("state");
+            std::thread::spawn(move || agent::Client::new(&state).reserve(request()));
+            None
+        }
+        _ if victim == 0 => {
+            let state = mesh.directories[0].join("state");
+            // The agent may be killed before it replies.
+            let asked = std::thread::spawn(move || agent::Client::new(&state).reserve(request()));
+            agents[0].wait_for_moment();
+            asked.is_finished().then(|| asked.join().unwrap().ok()).flatten()
+        }
+        _ => Some(a.reserve(request()).unwrap()),
+    };
+    if victim != 0 || expected == Expected::Nothing {
+        agents[victim].wait_for_moment();
+    }
+    agents.remove(victim).kill();
+    let _survivor = agents;
+    let _restarted = Agent::start(&mesh.directories[victim]);
+    if expected == Expected::Nothing {
+        assert_eq!(results(&a).len(), before, "{context}");
+    } else {
+        // Every reservation gets a row when it ends.
+        let row: TestRow = wait_until(&format!("an end ({context})"), || {
+            let rows = results(&a);
+            let new = rows.len() > before && rows[0].state != State::Running;
+            new.then(|| rows.into_iter().next()).flatten()
+        });
+        if let Some(asked) = &asked {
+            assert_eq!(row.id, asked.id, "{context}");
+        }
+        let over = end(&a, &row.id);
+        match expected {
+            Expected::Result => assert_eq!(row.state, State::Finished, "{context}: {row:?}"),
+            Expected::NoResult => {
+                assert_ne!(row.state, State::Finished, "{context}: {row:?}");
+                assert_ne!(over.phase, "finished", "{context}: {}", over.text);
+            }
+            _ => {}
+        }
+        if row.state == State::Finished {
+            assert!(
+                row.record.as_ref().is_some_and(|record| Path::new(record).exists()),
+                "{context}: {row:?}"
+            );
+            // The other end gets it too, however often either was killed.
+            wait_until(&format!("the peer's copy ({context})"), || {
+                results(&b).into_iter().find(|copy| copy.id == row.id)
+            });
+        } else {
+            assert!(row.reason.is_some(), "{context}: {row:?}");
+        }
+    }
+    [&a, &b].into_iter().for_each(wait_for_empty_calendar);
+    // Both still agree on new tests.
+    let next = a.reserve(request()).unwrap();
+    let over = end(&a, &next.id);
+    assert_eq!(over.phase, "finished", "after {context}: {}", over.text);
+}
+
+/// No calendar has overlapping bookings, and no two tests ran at once.
+fn verify(mesh: &Mesh) {
+    for (directory, name) in mesh.directories.iter().zip(["a", "b"]) {
+        let file = directory.join("state/calendar.sqlite");
+        CalendarFile::open(&file, name.into(), Settings::default()).unwrap();
+    }
+    let _a = Agent::start(&mesh.directories[0]);
+    let mut ran: Vec<TestRow> =
+        results(&mesh.client(0)).into_iter().filter(|row| row.state != State::NotRun).collect();
+    ran.sort_by_key(|row| row.start_us);
+    for pair in ran.windows(2) {
+        assert!(pair[0].start_us + pair[0].duration_us <= pair[1].start_us, "{pair:?}");
+    }
+}
+
+#[test]
+fn the_lead_is_killed_at_each_step() {
+    let mesh = Mesh::of(&["a", "b"]);
+    for (moment, expected) in LEAD {
+        play(&mesh, 0, moment, expected);
+    }
+    verify(&mesh);
+}
+
+#[test]
+fn the_peer_is_killed_at_each_step() {
+    let mesh = Mesh::of(&["a", "b"]);
+    for (moment, expected) in PEER {
+        play(&mesh, 1, moment, expected);
+    }
+    verify(&mesh);
+}
+
+#[test]
+fn a_peer_that_vanishes_blocks_nothing() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let _a = Agent::start(&mesh.directories[0]);
+    let b = Agent::start_with(&mesh.directories[1], "Started running");
+    let client = mesh.client(0);
+    let during = client.reserve(request()).unwrap();
+    b.wait_for_moment();
+    // Nobody closes its connections: worse than a kill.
+    b.freeze();
+    let over = end(&client, &during.id);
+    assert_ne!(over.phase, "finished", "{}", over.text);
+    wait_for_empty_calendar(&client);
+    let unheard = client.reserve(Wanted { within_us: 8_000_000, ..request() }).unwrap();
+    let over = end(&client, &unheard.id);
+    assert!(over.text.ends_with("not run: b did not reply"), "{}", over.text);
+    b.kill();
+    let refused = client.reserve(Wanted { within_us: 8_000_000, ..request() }).unwrap();
+    let over = end(&client, &refused.id);
+    assert!(over.text.ends_with("not run: b did not reply"), "{}", over.text);
+    wait_for_empty_calendar(&client);
+    // When it is back, reservations succeed without further ado.
+    let _b = Agent::start(&mesh.directories[1]);
+    let back = client.reserve(request()).unwrap();
+    assert_eq!(end(&client, &back.id).phase, "finished", "{:?}", client.why(&back.id));
+    assert!(client.status().unwrap().uptime_s < Duration::from_secs(3600).as_secs());
+}

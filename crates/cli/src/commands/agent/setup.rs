@@ -1,0 +1,193 @@
+//! The files of a point, and its process.
+
+use std::{
+    io::Read,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use agent::{Authority, Config, Invitation, JoinRequest, NoObserver, StopHandle};
+use anyhow::Context;
+use clap::Args;
+use serde_json::json;
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+use units::Time;
+
+use super::{Directory, SCHEMA, failure};
+use crate::{exit::Exit, output};
+
+/// All addresses of this machine, IPv4 and IPv6.
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), agent::DEFAULT_PORT);
+
+/// Options of `agent init`.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Name of the point, unique in the mesh
+    #[arg(long)]
+    name: String,
+    /// How other points reach it: HOST or HOST:PORT
+    #[arg(long, value_name = "HOST[:PORT]")]
+    address: String,
+    /// Where it listens for them
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = ANY)]
+    listen: SocketAddr,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+/// Options of `agent invite`.
+#[derive(Debug, Args)]
+pub struct InviteArgs {
+    /// Name that the new point will have
+    name: String,
+    /// How long the token is valid
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    valid: Time,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+/// Options of `agent join`.
+#[derive(Debug, Args)]
+pub struct JoinArgs {
+    /// The token, or - to read it from standard input
+    token: String,
+    /// How other points reach this one: HOST or HOST:PORT [default: the address from which it joins]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    address: Option<String>,
+    /// Where it listens for them
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = ANY)]
+    listen: SocketAddr,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+/// Adds the port to an address without one.
+fn with_port(address: &str, listen: SocketAddr) -> String {
+    match address.parse::<IpAddr>() {
+        Ok(IpAddr::V6(_)) => format!("[{address}]:{}", listen.port()),
+        Ok(IpAddr::V4(_)) => format!("{address}:{}", listen.port()),
+        Err(_) if !address.contains(':') => format!("{address}:{}", listen.port()),
+        Err(_) => address.into(),
+    }
+}
+
+/// Founds a mesh.
+pub fn init(args: &InitArgs, json: bool) -> anyhow::Result<()> {
+    let address = with_port(&args.address, args.listen);
+    let config = agent::found(&args.directory.dir, &args.name, args.listen, &address).map_err(failure)?;
+    if json {
+        return output::json(&json!({ "schema": SCHEMA, "point": args.name, "config": config }));
+    }
+    output::text(&format!(
+        "{} is the configuration of the point {}, which has founded a mesh.\nStart it: longfat agent run. Invite others: \
+         longfat agent invite NAME",
+        config.display(),
+        args.name
+    ))
+}
+
+/// Prints a token.
+pub fn invite(args: &InviteArgs, json: bool) -> anyhow::Result<()> {
+    let config = args.directory.config()?;
+    let authority = Authority::open(&config.state).ok_or_else(|| {
+        Exit::BadInput(format!("{} has not founded its mesh; invite at the point that has", config.name))
+    })?;
+    let valid = Duration::from_nanos(args.valid.0);
+    let invitation = authority.invite(&config.state, &args.name, &config.address, valid).map_err(failure)?;
+    if json {
+        return output::json(&json!({
+            "schema": SCHEMA, "point": args.name, "valid_s": valid.as_secs(), "token": invitation.to_string(),
+        }));
+    }
+    output::note(&format!(
+        "The point {} joins with: longfat agent join TOKEN. The token is secret, valid once, and for {}.",
+        args.name, args.valid
+    ));
+    output::text(&invitation.to_string())
+}
+
+/// Joins a mesh.
+pub fn join(args: &JoinArgs, json: bool) -> anyhow::Result<()> {
+    let mut token = args.token.clone();
+    if token == "-" {
+        token.clear();
+        // A token is shorter.
+        let read = std::io::stdin().take(1 << 16).read_to_string(&mut token);
+        read.context("cannot read the token from standard input")?;
+    }
+    let invitation: Invitation = token.trim().parse().map_err(failure)?;
+    let address = args.address.as_deref().map(|address| with_port(address, args.listen));
+    let request = JoinRequest { listen: args.listen, address };
+    let config = agent::join_mesh(&args.directory.dir, &invitation, &request).map_err(failure)?;
+    if json {
+        return output::json(&json!({ "schema": SCHEMA, "point": invitation.name, "config": config }));
+    }
+    let read = Config::read(&config).map_err(failure)?;
+    output::text(&format!(
+        "{} is the configuration of the point {}, a member of the mesh of {}.\nOthers reach it at {}. Start it: longfat \
+         agent run",
+        config.display(),
+        invitation.name,
+        invitation.authority,
+        read.address
+    ))
+}
+
+/// Checks the configuration.
+pub fn check(args: &Directory, json: bool) -> anyhow::Result<()> {
+    let config = args.config()?;
+    if json {
+        return output::json(&json!({
+            "schema": SCHEMA, "point": config.name, "config": args.config_file(), "tests": config.tests.len(),
+        }));
+    }
+    let tests = match config.tests.len() {
+        0 => "no recurring tests".into(),
+        1 => "one recurring test".into(),
+        many => format!("{many} recurring tests"),
+    };
+    output::text(&format!("{}: no mistakes; point {}, {tests}", args.config_file().display(), config.name))
+}
+
+/// Runs the point until a signal.
+pub fn run(args: &Directory) -> anyhow::Result<()> {
+    let config = args.config()?;
+    let stop = StopHandle::default();
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot install signal handlers")?;
+    let handle = stop.clone();
+    let body = move || {
+        for (number, signal) in signals.forever().enumerate() {
+            if number > 0 {
+                std::process::exit(128 + signal);
+            }
+            handle.stop();
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(body).context("cannot start a thread")?;
+    let name = config.name.clone();
+    let on_ready = |address| output::note(&format!("longfat: the point {name} listens on {address}"));
+    agent::run(config, Arc::new(NoObserver), &stop, on_ready).map_err(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_get_the_port_on_which_the_point_listens() {
+        for (address, expected) in [
+            ("a.example", "a.example:4862"),
+            ("a.example:1", "a.example:1"),
+            ("192.0.2.1", "192.0.2.1:4862"),
+            ("2001:db8::1", "[2001:db8::1]:4862"),
+            ("[2001:db8::1]:7", "[2001:db8::1]:7"),
+        ] {
+            assert_eq!(with_port(address, ANY), expected);
+        }
+    }
+}

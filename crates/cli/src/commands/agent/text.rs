@@ -1,0 +1,164 @@
+//! The texts of `longfat agent`.
+
+use agent::{CalendarReport, Explained, State, Status, TestRow};
+use jiff::{Timestamp, tz::TimeZone};
+use units::Time;
+use view::number;
+
+use crate::output;
+
+/// Shown in place of an unknown figure.
+const UNKNOWN: &str = "-";
+
+/// An instant of UTC.
+fn instant(us: i64) -> String {
+    let time = Timestamp::from_microsecond(us).unwrap_or_default();
+    time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+fn table(
+    head: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+    is_right: &[bool],
+    flexible: &[&str],
+) -> String {
+    let mut all = vec![head.iter().map(|cell| (*cell).to_string()).collect::<Vec<_>>()];
+    all.extend(rows);
+    view::table::fitted(all, is_right, output::width(), flexible).trim_end().to_string()
+}
+
+/// The state of a point.
+pub fn status(status: &Status) -> String {
+    let Status { name, address, version, authority, .. } = status;
+    let uptime = number::seconds(status.uptime_s as f64);
+    let error = number::micros(status.clock_error_us as f64);
+    let mut lines = vec![
+        format!(
+            "point {name} at {address}, longfat {version}, running for {uptime}; the authority is {authority}"
+        ),
+        format!("clock error: {error}"),
+    ];
+    lines.extend(status.resident_bytes.map(|bytes| format!("memory: {}", number::bytes(bytes as f64))));
+    let running = if status.running.is_empty() { "none".into() } else { status.running.join(", ") };
+    lines.push(format!("open reservations: {}; running tests: {running}", status.open_reservations));
+    let archive: Vec<String> =
+        status.archive.iter().map(|(state, count)| format!("{count} {}", state.replace('_', " "))).collect();
+    let archive = if archive.is_empty() { "no tests".into() } else { archive.join(", ") };
+    let unsent = match status.unsent_results {
+        0 => String::new(),
+        count => format!("; {count} results wait to be sent"),
+    };
+    lines.push(format!("archive: {archive}{unsent}"));
+    if !status.members.is_empty() {
+        let rows = status.members.iter().map(|member| {
+            let state = match &member.failure {
+                Some(failure) => failure.as_str(),
+                None if member.connected => "connected",
+                None => "no connection needed",
+            };
+            vec![member.name.clone(), member.address.clone(), state.into()]
+        });
+        lines.push(format!("\n{}", table(&["POINT", "ADDRESS", "STATE"], rows, &[false; 3], &["STATE"])));
+    }
+    if !status.tests.is_empty() {
+        let rows = status.tests.iter().map(|test| {
+            let next = test.next_us.map_or(UNKNOWN.into(), |us| instant(us as i64));
+            vec![test.name.clone(), test.to.clone(), test.kind.clone(), next]
+        });
+        let head = ["RECURRING TEST", "TO", "KIND", "NEXT TO RESERVE (UTC)"];
+        lines.push(format!("\n{}", table(&head, rows, &[false; 4], &[])));
+    }
+    lines.join("\n")
+}
+
+/// The calendar of a point.
+pub fn calendar(calendar: &CalendarReport, next: Time) -> String {
+    if calendar.slots.is_empty() {
+        return format!("{}: no slot is taken in the next {next}", calendar.point);
+    }
+    let rows = calendar.slots.iter().map(|slot| {
+        vec![
+            slot.id.clone(),
+            instant(slot.start_us as i64),
+            number::micros(slot.duration_us as f64),
+            number::micros(slot.padding_us as f64),
+            slot.phase.clone(),
+            slot.class.clone(),
+            slot.kind.clone(),
+            slot.from.clone(),
+            slot.to.clone(),
+            slot.user.clone().unwrap_or_default(),
+        ]
+    });
+    let head =
+        ["RESERVATION", "START (UTC)", "LENGTH", "PADDING", "STATE", "CLASS", "KIND", "FROM", "TO", "USER"];
+    let is_right = [false, false, true, true, false, false, false, false, false, false];
+    let slots = table(&head, rows, &is_right, &["USER"]);
+    let busy = number::share(calendar.busy_share);
+    format!("{slots}\n\n{busy} of the next {next} is not free for exclusive tests")
+}
+
+/// A reservation.
+pub fn explained(explained: &Explained) -> String {
+    match explained.result.as_ref().filter(|row| row.state == State::Finished || row.record.is_some()) {
+        Some(row) => format!("{}\n{}", explained.text, result(row)),
+        None => explained.text.clone(),
+    }
+}
+
+/// A result in words.
+fn result(row: &TestRow) -> String {
+    let figures = &row.figures;
+    let mut parts = Vec::new();
+    parts.extend(figures.goodput_bps.map(|bps| format!("goodput {}", number::rate(bps))));
+    parts.extend(figures.min_rtt_us.map(|us| format!("RTT min {}", number::rounded_micros(us))));
+    let typical = if row.kind == "latency" { "median" } else { "mean" };
+    parts.extend(figures.typical_rtt_us.map(|us| format!("{typical} {}", number::rounded_micros(us))));
+    let loss = if row.kind == "latency" { "lost" } else { "lost or retransmitted" };
+    parts.extend(figures.loss_share.map(|share| format!("{loss} {}", number::share(share))));
+    let mut lines = vec![format!("  {} {} to {}: {}", row.kind, row.from, row.to, parts.join(", "))];
+    if let Some(verdict) = &figures.verdict {
+        let evidence = figures.evidence.as_ref().map_or(String::new(), |text| format!(": {text}"));
+        lines.push(format!("  limited by {}{evidence}", verdict.replace('_', " ")));
+    }
+    lines.extend(row.record.as_ref().map(|record| format!("  record at {}: {record}", row.from)));
+    lines.join("\n")
+}
+
+/// Tests.
+pub fn results(rows: &[TestRow]) -> String {
+    if rows.is_empty() {
+        return "no tests".into();
+    }
+    let known = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.into());
+    let cells = rows.iter().map(|row| {
+        let figures = &row.figures;
+        let limited_by = figures.verdict.as_ref().map(|verdict| verdict.replace('_', " "));
+        vec![
+            row.id.clone(),
+            instant(row.start_us),
+            row.from.clone(),
+            row.to.clone(),
+            row.kind.clone(),
+            row.state.name().replace('_', " "),
+            known(figures.goodput_bps.map(number::rate)),
+            known(figures.loss_share.map(number::share)),
+            known(figures.min_rtt_us.map(number::rounded_micros)),
+            known(row.reason.clone().or(limited_by)),
+        ]
+    });
+    let head = [
+        "RESERVATION",
+        "START (UTC)",
+        "FROM",
+        "TO",
+        "KIND",
+        "STATE",
+        "GOODPUT",
+        "LOSS",
+        "MIN RTT",
+        "LIMIT OR REASON",
+    ];
+    let is_right = [false, false, false, false, false, false, true, true, true, false];
+    table(&head, cells, &is_right, &["LIMIT OR REASON"])
+}

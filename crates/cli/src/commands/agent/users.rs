@@ -1,0 +1,246 @@
+//! What users ask a running point.
+
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use agent::{Client, Explained, Filter, Kind, Wanted};
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Value, json};
+use units::{BitRate, Time};
+
+use super::{Directory, SCHEMA, failure, text};
+use crate::{exit::Exit, interrupt, output};
+
+/// Time between two questions while `--wait` waits.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Options of `agent calendar`.
+#[derive(Debug, Args)]
+pub struct CalendarArgs {
+    /// How far into the future
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    next: Time,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+/// Options of `agent request`.
+#[derive(Debug, Args)]
+pub struct RequestArgs {
+    /// The point that sends, and records the result
+    from: String,
+    /// The point that receives
+    to: String,
+    /// What to measure: throughput, latency or diagnose
+    #[arg(long, default_value = "throughput")]
+    kind: Kind,
+    /// How long [default: 10s, of diagnose 60s]
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Time>,
+    /// Throughput of UDP at this rate, instead of TCP
+    #[arg(long, value_name = "RATE")]
+    rate: Option<BitRate>,
+    /// Time until the earliest start
+    #[arg(long = "in", value_name = "TIME", default_value = "0s")]
+    earliest: Time,
+    /// Time from the earliest to the latest start
+    #[arg(long, value_name = "TIME", default_value = "10min")]
+    within: Time,
+    /// Displace reservations of lower priority that do not run yet
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+    /// Wait until the test is over, and show its result
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+/// Options of `agent cancel`.
+#[derive(Debug, Args)]
+pub struct CancelArgs {
+    /// The reservation, as in a/12 or 12
+    id: String,
+    /// The reason, which users of both points are shown
+    #[arg(long, default_value = "")]
+    reason: String,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+/// Options of `agent why`.
+#[derive(Debug, Args)]
+pub struct WhyArgs {
+    /// The reservation, as in a/12 or 12, or the name of a recurring test
+    id: String,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+/// Options of `agent results`.
+#[derive(Debug, Args)]
+pub struct ResultsArgs {
+    /// Only tests from this point
+    #[arg(long, value_name = "POINT")]
+    from: Option<String>,
+    /// Only tests to this point
+    #[arg(long, value_name = "POINT")]
+    to: Option<String>,
+    /// Only tests of this kind
+    #[arg(long)]
+    kind: Option<Kind>,
+    /// Only tests that started in the last TIME
+    #[arg(long, value_name = "TIME")]
+    last: Option<Time>,
+    /// At most the newest N
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+/// Options of `agent expel`.
+#[derive(Debug, Args)]
+pub struct ExpelArgs {
+    /// The point
+    name: String,
+    #[command(flatten)]
+    directory: Directory,
+}
+
+fn us(time: Time) -> u64 {
+    time.as_nanos() / 1000
+}
+
+/// A document with its schema first.
+fn document(name: &str, value: &impl Serialize) -> anyhow::Result<Value> {
+    Ok(json!({ "schema": SCHEMA, name: serde_json::to_value(value)? }))
+}
+
+/// Shows the state of the point.
+pub fn status(args: &Directory, json: bool) -> anyhow::Result<()> {
+    let status = args.client()?.status().map_err(failure)?;
+    if json {
+        return output::json(&document("status", &status)?);
+    }
+    output::text(&text::status(&status))
+}
+
+/// Shows the calendar.
+pub fn calendar(args: &CalendarArgs, json: bool) -> anyhow::Result<()> {
+    let next = Duration::from_nanos(args.next.0);
+    let calendar = args.directory.client()?.calendar(next).map_err(failure)?;
+    if json {
+        return output::json(&document("calendar", &calendar)?);
+    }
+    output::text(&text::calendar(&calendar, args.next))
+}
+
+/// Reserves a test.
+pub fn request(args: &RequestArgs, json: bool) -> anyhow::Result<()> {
+    let client = args.directory.client()?;
+    let wanted = Wanted {
+        from: args.from.clone(),
+        to: args.to.clone(),
+        kind: args.kind.name().into(),
+        duration_us: args.duration.map(us),
+        rate_bps: args.rate.map(|rate| rate.0),
+        in_us: us(args.earliest),
+        within_us: us(args.within),
+        priority: args.priority,
+    };
+    let mut explained = client.reserve(wanted).map_err(failure)?;
+    if args.wait {
+        explained = wait(&client, explained, json)?;
+    }
+    print(&explained, json)?;
+    let is_done = explained.phase == "finished" || !explained.is_over();
+    if is_done { Ok(()) } else { Err(Exit::Failed(format!("the test {} was not made", explained.id)).into()) }
+}
+
+/// Asks until the test is over and its result has arrived, and notes changes.
+fn wait(client: &Client, first: Explained, json: bool) -> anyhow::Result<Explained> {
+    let stop = interrupt::flag()?;
+    let mut last = first;
+    let mut over: Option<Instant> = None;
+    if !json {
+        output::note(&last.text);
+    }
+    loop {
+        // Of a test of two other points the result arrives after the report of its end.
+        let has_result = last.phase != "finished" || last.result.is_some();
+        if last.is_over()
+            && (has_result || over.is_some_and(|since| since.elapsed() > Duration::from_secs(10)))
+        {
+            return Ok(last);
+        }
+        if last.is_over() && over.is_none() {
+            over = Some(Instant::now());
+        }
+        if stop.load(std::sync::atomic::Ordering::Acquire) {
+            return Err(Exit::Interrupted.into());
+        }
+        sleep(POLL);
+        let next = client.why(&last.id).map_err(failure)?;
+        let Some(next) = next.into_iter().next() else { return Ok(last) };
+        if next.text != last.text && !next.is_over() && !json {
+            output::note(&next.text);
+        }
+        last = next;
+    }
+}
+
+fn print(explained: &Explained, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::json(&document("reservation", explained)?);
+    }
+    output::prose(&text::explained(explained))
+}
+
+/// Cancels a reservation.
+pub fn cancel(args: &CancelArgs, json: bool) -> anyhow::Result<()> {
+    let explained = args.directory.client()?.cancel(&args.id, &args.reason).map_err(failure)?;
+    print(&explained, json)
+}
+
+/// Explains a reservation or a recurring test.
+pub fn why(args: &WhyArgs, json: bool) -> anyhow::Result<()> {
+    let explained = args.directory.client()?.why(&args.id).map_err(failure)?;
+    if json {
+        return output::json(&document("reservations", &explained)?);
+    }
+    let texts: Vec<String> = explained.iter().map(text::explained).collect();
+    if texts.is_empty() {
+        return output::text(&format!("{}: no occurrence has been reserved yet", args.id));
+    }
+    output::prose(&texts.join("\n"))
+}
+
+/// Lists tests.
+pub fn results(args: &ResultsArgs, json: bool) -> anyhow::Result<()> {
+    let now_us = jiff::Timestamp::now().as_microsecond();
+    let filter = Filter {
+        from: args.from.clone(),
+        to: args.to.clone(),
+        kind: args.kind.map(|kind| kind.name().into()),
+        since_us: args.last.map(|last| now_us.saturating_sub(us(last).try_into().unwrap_or(i64::MAX))),
+        limit: args.limit,
+    };
+    let rows = args.directory.client()?.results(filter).map_err(failure)?;
+    if json {
+        return output::json(&document("results", &rows)?);
+    }
+    output::text(&text::results(&rows))
+}
+
+/// Removes a point from the mesh.
+pub fn expel(args: &ExpelArgs, json: bool) -> anyhow::Result<()> {
+    let status = args.directory.client()?.expel(&args.name).map_err(failure)?;
+    if json {
+        return output::json(&document("status", &status)?);
+    }
+    output::text(&format!("{} is no longer a member; the other points are notified", args.name))
+}

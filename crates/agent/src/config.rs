@@ -131,7 +131,7 @@ impl Config {
         let limits = match files::read(&limits_file) {
             Ok(limits) => limits
                 .parse::<Limits>()
-                .map_err(|cause| Error::Limits { path: limits_file.clone(), cause })
+                .map_err(|cause| Error::Limits { path: limits_file.clone(), cause: Box::new(cause) })
                 .map_err(|error| mistakes.add(file.limits.span(), error.to_string()))
                 .ok(),
             Err(error) => {

@@ -34,11 +34,11 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        cause: limits::Error,
+        cause: Box<limits::Error>,
     },
     /// The calendar.
     #[error(transparent)]
-    Calendar(#[from] CalendarError),
+    Calendar(Box<CalendarError>),
     /// The archive.
     #[error("cannot {operation} the archive {path}: {cause}")]
     Archive {
@@ -68,6 +68,12 @@ pub enum Error {
         /// Why.
         cause: io::Error,
     },
+}
+
+impl From<CalendarError> for Error {
+    fn from(error: CalendarError) -> Self {
+        Error::Calendar(Box::new(error))
+    }
 }
 
 impl Error {

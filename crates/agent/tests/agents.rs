@@ -44,7 +44,10 @@ impl StepObserver for StopAt {
         if format!("{moment:?}") == self.moment && is_event {
             println!("{KILL_ME}");
             // The connections are on this thread too: what was passed to them is sent while the kill is on its way.
-            while !matches!(moment, Moment::Sent | Moment::Started) {
+            if matches!(moment, Moment::Sent | Moment::Started) {
+                return;
+            }
+            loop {
                 sleep(Duration::from_secs(60));
             }
         }

@@ -119,7 +119,10 @@ fn result(row: &TestRow) -> String {
     let mut lines = vec![format!("  {} {} to {}: {}", row.kind, row.from, row.to, parts.join(", "))];
     if let Some(verdict) = &figures.verdict {
         let evidence = figures.evidence.as_ref().map_or(String::new(), |text| format!(": {text}"));
-        lines.push(format!("  limited by {}{evidence}", verdict.replace('_', " ")));
+        lines.push(match verdict.as_str() {
+            "healthy" => "  healthy: TCP gets the rate of the path".into(),
+            limit => format!("  limited by {}{evidence}", limit.replace('_', " ")),
+        });
     }
     lines.extend(row.record.as_ref().map(|record| format!("  record at {}: {record}", row.from)));
     lines.join("\n")

@@ -49,7 +49,7 @@ enum Command {
     /// Run a scenario and show what limited each flow
     Run(run::RunArgs),
     /// Run a scenario over ranges of its values and find knees, or fit unknown values to published figures
-    Sweep(sweep::SweepArgs),
+    Sweep(Box<sweep::SweepArgs>),
     /// Reproduce the published experiments: published, predicted, simulated and emulated figures side by side
     Reproduce(reproduce::ReproduceArgs),
     /// List, show, check and write scenario files; import those of other programs

@@ -104,7 +104,7 @@ impl<'a> Running<'a> {
             if stopped.is_some_and(|at| at.elapsed() > END_TIMEOUT) {
                 self.give_up(|_| true, "it did not end in time");
             }
-            for number in 0..self.planned.len() {
+            for (number, stop) in stops.iter().enumerate() {
                 let due = Duration::from_nanos(self.scenario.flows[number].start.0);
                 if self.states[number].is_requested
                     || self.states[number].end.is_some()
@@ -119,7 +119,7 @@ impl<'a> Running<'a> {
                 match starter {
                     Starter::Here => {
                         let mut observer = ReplyingObserver { number: index, replies: sender.clone() };
-                        let (token, stop) = (token.clone(), &stops[number]);
+                        let token = token.clone();
                         scope.spawn(move || {
                             let end = run_flow(&request, token.as_ref(), stop, &mut observer);
                             observer.send(Reply::Done { number: index, end: Box::new(end) });

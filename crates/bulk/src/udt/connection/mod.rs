@@ -140,7 +140,7 @@ struct AckState {
 }
 
 impl Connection {
-    /// A client. `peer_ip` is the server's address as handshakes carry it: see [`ip_words`].
+    /// A client. `peer_ip` is the server's address as handshakes carry it: see [`ip_words`](crate::udt::ip_words).
     pub fn connect(now: Time, config: Config, peer_ip: [u32; 4], rate: Box<dyn RateControl>) -> Self {
         let config = config.checked();
         let mut connection = Connection::new(now, config, rate);

@@ -64,7 +64,7 @@ fn why_a_test_was_not_run_is_a_rule_or_a_conflict() {
     let second = Wanted { in_us: 60_000_000, within_us: 0, ..wanted("a", "b", "throughput") };
     let conflict = why(second.clone());
     assert!(
-        conflict.contains(&format!("no free slot at a: the exclusive test {} has", first.id)),
+        conflict.contains(&format!("no free slot at a: the exclusive test {} occupies", first.id)),
         "{conflict}"
     );
     // Higher priority displaces it; the reason is kept.

@@ -58,7 +58,7 @@ fn decisions_are_bwctls() {
 }
 
 #[test]
-fn what_is_changed_or_left_out_is_noted() {
+fn changed_and_skipped_entries_are_noted() {
     let notes: Vec<(usize, String)> =
         example().notes.into_iter().map(|note| (note.line, note.text)).collect();
     assert_eq!(notes.len(), 3, "{notes:?}");
@@ -67,7 +67,7 @@ fn what_is_changed_or_left_out_is_noted() {
         notes[1],
         (11, "class narrow: bandwidth is that of its parent, which is smaller: 900000000".into())
     );
-    assert!(notes[2].1.contains("what was assigned to it is now in root-itself"), "{notes:?}");
+    assert!(notes[2].1.contains("its users and networks are now assigned to root-itself"), "{notes:?}");
 }
 
 #[test]

@@ -9,12 +9,10 @@ use reservation::PointName;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, test::Figures};
+use crate::{Error, sqlite::Format, test::Figures};
 
-/// `user_version` of the files that this program writes.
-const VERSION: i64 = 1;
-/// Marks the files of this program (`application_id`): "LFar".
-const APPLICATION: i64 = 0x4c46_6172;
+/// The files that this program writes: "LFar".
+const FORMAT: Format = Format { application: 0x4c46_6172, version: 1 };
 /// The columns, in the order of [`read`].
 const COLUMNS: &str = "id, lead, peer, kind, task, start_us, duration_us, state, reason, goodput_bps, loss_share, \
                        min_rtt_us, typical_rtt_us, verdict, evidence, record";
@@ -101,10 +99,8 @@ impl Archive {
         let failed = |operation| move |cause| Error::Archive { operation, path: path.into(), cause };
         let connection = Connection::open(path).map_err(failed("open"))?;
         connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(failed("open"))?;
-        let read = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
-        let (application, version) =
-            (read("application_id").map_err(failed("read"))?, read("user_version").map_err(failed("read"))?);
-        if (application, version) != (0, 0) && (application, version) != (APPLICATION, VERSION) {
+        let format = Format::of(&connection).map_err(failed("read"))?;
+        if let Some(Format { application, version }) = format.filter(|format| *format != FORMAT) {
             return Err(Error::Refused(format!(
                 "{} is no archive of this version of longfat (application {application:#x}, version {version})",
                 path.display()
@@ -121,9 +117,8 @@ impl Archive {
              CREATE INDEX IF NOT EXISTS tests_by_pair ON tests (lead, peer, kind, start_us);
              CREATE INDEX IF NOT EXISTS tests_by_start ON tests (start_us);
              CREATE TABLE IF NOT EXISTS outbox (id TEXT NOT NULL, point TEXT NOT NULL, PRIMARY KEY (id, point)) STRICT;
-             PRAGMA application_id = {APPLICATION};
-             PRAGMA user_version = {VERSION};
-             COMMIT;"
+             {} COMMIT;",
+            FORMAT.pragmas()
         );
         connection.execute_batch(&create).map_err(failed("create"))?;
         Ok(Archive { path: path.into(), connection })

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use reservation::{Event, InconsistentEvents, Point, PointName, Settings};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
-/// `user_version` of the files that this program writes.
-const VERSION: i64 = 1;
-/// Marks the files of this program (`application_id`): "LFcl".
-const APPLICATION: i64 = 0x4c46_636c;
+use crate::sqlite::Format;
+
+/// The files that this program writes: "LFcl".
+const FORMAT: Format = Format { application: 0x4c46_636c, version: 1 };
 /// With more events than this beyond the last snapshot, opening the file writes a snapshot.
 const MAX_EVENTS_SINCE_SNAPSHOT: i64 = 1000;
 
@@ -97,13 +97,8 @@ impl CalendarFile {
             }
         };
         let connection = Connection::open(path).map_err(failed("open"))?;
-        let read = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
-        let application = read("application_id").map_err(failed("read"))?;
-        let version = read("user_version").map_err(failed("read"))?;
-        let tables = "SELECT count(*) FROM sqlite_schema";
-        let tables: i64 = connection.query_row(tables, [], |row| row.get(0)).map_err(failed("read"))?;
-        let is_new = tables == 0 && application == 0;
-        if !is_new && (application, version) != (APPLICATION, VERSION) {
+        let format = Format::of(&connection).map_err(failed("read"))?;
+        if let Some(Format { application, version }) = format.filter(|format| *format != FORMAT) {
             return Err(Error::Foreign { path: path.into(), application, version });
         }
         // The lock is kept until the end of the process; no -shm file is needed.
@@ -111,14 +106,13 @@ impl CalendarFile {
             "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;";
         connection.execute_batch(prepare).map_err(failed("lock"))?;
         connection.execute_batch("BEGIN EXCLUSIVE; COMMIT;").map_err(failed("lock"))?;
-        if is_new {
+        if format.is_none() {
             let create = format!(
                 "BEGIN;
                  CREATE TABLE owner (name TEXT NOT NULL) STRICT;
                  CREATE TABLE events (number INTEGER PRIMARY KEY, event TEXT NOT NULL) STRICT;
-                 PRAGMA application_id = {APPLICATION};
-                 PRAGMA user_version = {VERSION};
-                 COMMIT;"
+                 {} COMMIT;",
+                FORMAT.pragmas()
             );
             connection.execute_batch(&create).map_err(failed("create"))?;
         }

@@ -1,9 +1,9 @@
 //! Files of the state directory: written completely or not at all, readable by their owner only.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt,
     path::Path,
 };
 
@@ -21,18 +21,7 @@ pub(crate) fn create_directory(path: &Path) -> Result<(), Error> {
 
 /// Replaces a file; a kill at any moment leaves the old one or the new one.
 pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<(), Error> {
-    let new = path.with_extension("new");
-    let write = || {
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(text)?;
-        file.sync_all()?;
-        fs::rename(&new, path)?;
-        // The name is durable when the directory is.
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
-    };
-    write().map_err(failed("write", path))
+    os::file::replace(path, text, 0o600).map_err(failed("write", path))
 }
 
 /// Creates a file that does not exist.

@@ -19,10 +19,12 @@ mod error;
 mod event_loop;
 mod files;
 mod frame;
+mod hex;
 mod init;
 mod mesh;
 mod network;
 mod rules;
+mod sqlite;
 mod template;
 mod test;
 

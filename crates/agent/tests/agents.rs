@@ -29,7 +29,7 @@ const KILL_AT: &str = "LONGFAT_TEST_KILL_AT";
 const READY: &str = "agent-is-ready";
 const KILL_ME: &str = "agent-waits-to-be-killed";
 /// Longer than anything here takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Stops at a moment until the process is killed.
 struct StopAt {
@@ -107,9 +107,9 @@ impl Agent {
 
     fn wait_for(&self, text: &str) {
         let begin = Instant::now();
-        while begin.elapsed() < PATIENCE {
+        while begin.elapsed() < TIMEOUT {
             // libtest prints "test agents::child ... " before the first line.
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) if line.contains(text) => return,
                 Ok(_) => {}
                 Err(error) => panic!("{text:?} was not printed: {error}"),
@@ -217,7 +217,7 @@ pub fn wait_until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
         if let Some(value) = poll() {
             return value;
         }
-        assert!(begin.elapsed() < PATIENCE, "{what} did not happen in time");
+        assert!(begin.elapsed() < TIMEOUT, "{what} did not happen in time");
         sleep(Duration::from_millis(200));
     }
 }

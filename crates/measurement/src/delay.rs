@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use ::record::Writer;
-use experiment::compact;
 use probe::RoundTripTimes;
 use schema::{
     EngineName, Event, EventKind, FlowKind, FlowSample, FlowSummary, RunSummary, SUMMARY_SCHEMA, Summary,
 };
 use verdict::{FlowContext, FlowTimes};
 
-use crate::{Result, record::initial_run};
+use crate::{
+    Result,
+    record::{create, initial_run},
+};
 
 /// The flow's name in the record.
 const FLOW: &str = "latency";
@@ -59,7 +60,6 @@ pub fn record(runs_dir: &Path, test: &DelayTest, packets: DelayPackets<'_>) -> R
     run.duration_s = last_us.unwrap_or(0) as f64 * 1e-6;
     run.wall_s = run.duration_s;
     run.flows = vec![summary(&rows, &events, test)];
-    let id = ::record::new_id(&compact(&run.started), run.engine.name(), None, 1);
     let mut summary = Summary {
         schema: SUMMARY_SCHEMA.into(),
         scenario: test.name.clone(),
@@ -68,10 +68,7 @@ pub fn record(runs_dir: &Path, test: &DelayTest, packets: DelayPackets<'_>) -> R
         runs: vec![run],
         published: Vec::new(),
     };
-    let title = serde_json::to_string(&summary.title)?;
-    let toml =
-        format!("# A measurement of delay between real hosts; there is no scenario.\ntitle = {title}\n");
-    let writer = Writer::create(runs_dir, &summary.scenario, &id, &toml, &summary)?;
+    let writer = create(runs_dir, "A measurement of delay between real hosts", &summary)?;
     summary.runs[0].id = writer.id().to_string();
     let path = writer.finish(&summary, &rows, &[], &events)?;
     let run = summary.runs.remove(0);

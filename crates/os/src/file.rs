@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::{self, Write},
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -23,7 +23,9 @@ pub fn temporary_path(path: &Path) -> PathBuf {
 /// If the directory cannot be written to, or the disk is full.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let temporary = temporary_path(path);
-    let mut file = File::create(&temporary)?;
+    // No other user may open a secret in between.
+    let mut file = File::options().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
+    // Without the umask, and also if the file was left by a kill.
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(bytes)?;
     file.sync_all()?;
@@ -37,6 +39,7 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// If the directory cannot be opened or synchronized.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => File::open(".")?.sync_all(),
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),
     }
@@ -67,6 +70,7 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        sync_directory(Path::new("name-alone")).unwrap();
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         remove(&path).unwrap();
         remove(&path).unwrap();

@@ -1,6 +1,6 @@
 //! Hosts whose packets take time: turnaround, and costs against their closed form.
 
-use crate::support;
+use crate::support::{self, Path};
 use model::{HostCost, HostLimit, HostRole, InterruptModeration, PacketStream};
 use sim::{HostDefaults, Outcome};
 use units::BitRate;
@@ -217,26 +217,14 @@ fn samples(outcome: &Outcome) -> Vec<String> {
 /// Cubic over a queue of 40 packets, which bursts overflow.
 fn run_with_keys(keys: &str, defaults: &HostDefaults) -> Outcome {
     let link = "rate = \"100mbit\", delay = \"10ms\", queue = \"40p\"";
-    let text = format!(
-        r#"
-duration = "5s"
-[hosts."*"]
-{keys}
-[hosts.h1]
-address = "10.0.0.1/8"
-[hosts.h2]
-address = "10.0.0.2/8"
-[[links]]
-ends = ["h1", "h2"]
-both = {{ {link} }}
-[[flows]]
-name = "bulk"
-from = "h1"
-to = "h2"
-cc = "cubic"
-"#
-    );
-    support::run(&text, defaults)
+    let path = Path {
+        top: "duration = \"5s\"",
+        hosts: keys,
+        forward: link,
+        backward: link,
+        flows: &["cc = \"cubic\""],
+    };
+    path.run_with(defaults)
 }
 
 #[test]

@@ -27,6 +27,7 @@ use crate::{
     message::{Message, PROOF_PURPOSE, PROTOCOL, hex},
     receiver::{HANDSHAKE_TIMEOUT, STORE_TIMEOUT},
     tsunami,
+    udt_stream::random_id,
 };
 
 /// How fast to send.
@@ -241,7 +242,7 @@ fn connect_udt(
     key: &str,
     options: &SenderOptions,
 ) -> Result<UdtStream, Error> {
-    let seed = Instant::now().elapsed().as_nanos() as u64 ^ u64::from(port);
+    let seed = random_id()?.into();
     let rate: Box<dyn RateControl> = match options.rate {
         RateChoice::Automatic => Box::new(Daimd::new(seed)),
         RateChoice::Tolerant(share) => Box::new(Daimd::tolerant(seed, share)),

@@ -14,7 +14,6 @@ use bulk::tsunami::{
 };
 use socket2::{SockAddr, Socket};
 use traffic::sys::fill_random;
-use units::Time;
 
 use crate::{
     Error,
@@ -22,10 +21,10 @@ use crate::{
     error::failed,
     message::Message,
     partial_file::FileWriter,
-    udp::{Incoming, Outgoing},
+    udp::{Incoming, Outgoing, elapsed},
 };
 
-/// The dialogue has messages only from here on; until then this long.
+/// Timeout of the dialogue before the first block.
 const DIALOGUE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pieces are written when they have this size.
 const WRITE_BYTES: usize = 256 << 10;
@@ -249,10 +248,6 @@ impl Pending {
 
 fn unexpected(message: &Message) -> Error {
     Error::Protocol(format!("{message:?} instead of Tsunami's dialogue").chars().take(200).collect())
-}
-
-fn elapsed(start: Instant) -> Time {
-    Time(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// A UDP socket as the standard library's.

@@ -3,6 +3,7 @@
 use std::{
     io::{self, ErrorKind},
     net::SocketAddr,
+    time::Instant,
 };
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -10,6 +11,7 @@ use traffic::{
     sys::widen_receive_buffer,
     udp::{MAX_MESSAGES, MessageBuffers, WaitMode, enable_arrival_metadata, send_messages},
 };
+use units::Time;
 
 use crate::{Error, error::failed};
 
@@ -17,8 +19,8 @@ use crate::{Error, error::failed};
 const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
 /// The requested send buffer, bytes: a few ms at 10 Gb/s.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
-/// The largest datagram.
-const MAX_DATAGRAM_BYTES: usize = 65_536;
+/// The largest datagram: a packet of 9000 bytes and some more, so that longer ones are noticed.
+const MAX_DATAGRAM_BYTES: usize = 9_216;
 
 /// A socket at `local`.
 pub(crate) fn bind(local: SocketAddr) -> Result<Socket, Error> {
@@ -98,7 +100,7 @@ pub(crate) struct Incoming(MessageBuffers);
 
 impl Incoming {
     pub(crate) fn new() -> Self {
-        Incoming(MessageBuffers::new(MAX_MESSAGES, MAX_DATAGRAM_BYTES.min(9_216)))
+        Incoming(MessageBuffers::new(MAX_MESSAGES, MAX_DATAGRAM_BYTES))
     }
 
     /// Calls `each` with the datagrams that have arrived at a connected socket, and how long ago each has, ns;
@@ -121,4 +123,9 @@ impl Incoming {
         }
         Ok(count == self.0.capacity())
     }
+}
+
+/// The time since `start`.
+pub(crate) fn elapsed(start: Instant) -> Time {
+    Time(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }

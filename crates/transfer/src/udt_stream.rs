@@ -16,7 +16,7 @@ use crate::{
     Error,
     control::{CHECK_INTERVAL, IDLE_TIMEOUT},
     error::failed,
-    udp::{self, Incoming, Outgoing},
+    udp::{self, Incoming, Outgoing, elapsed},
 };
 
 /// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
@@ -289,12 +289,8 @@ impl UdtStream {
     }
 }
 
-fn elapsed(start: Instant) -> Time {
-    Time(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
-}
-
 /// A random number of 31 bits, not 0.
-fn random_id() -> Result<u32, Error> {
+pub(crate) fn random_id() -> Result<u32, Error> {
     let mut bytes = [0; 4];
     fill_random(&mut bytes).map_err(failed("cannot get random bytes"))?;
     Ok((u32::from_be_bytes(bytes) & 0x7fff_ffff).max(1))

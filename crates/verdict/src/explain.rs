@@ -1,12 +1,13 @@
 //! The verdict in words: the evidence, and the exact setting where the limit is a setting.
 
+mod application;
 mod buffers;
 mod own_device;
 
 use schema::{Cause, Fix, FixCommand, FlowSample, FlowSummary};
 use units::{BitRate, Bytes, Time, three_digits};
 
-use crate::{Buffer, FlowContext, Generator, HostLoad, StartOfFlow, summarize::mean};
+use crate::{Buffer, FlowContext, HostLoad, StartOfFlow, summarize::mean};
 
 /// The remedy for a full bus, which each byte crosses once.
 const FASTER_BUS: &str = "a faster bus: a card in a wider or faster slot";
@@ -22,14 +23,6 @@ const NO_CACHED_SSTHRESH: &str = "an earlier connection's threshold was cached, 
                                   sysctl -w net.ipv4.tcp_no_ssthresh_metrics_save=1; remove ssthresh from `ip route`";
 /// The initial window of Linux since 2.6.39 (RFC 6928), segments.
 const USUAL_INITIAL_WINDOW_SEGS: i64 = 10;
-/// The remedy for Nagle's algorithm with small writes.
-const WITHOUT_NAGLE: &str = "set TCP_NODELAY in the sending program, or write whole messages at once";
-/// Minimum number of segments from which their mean size is meaningful.
-const MIN_SMALL_SEGMENTS: f64 = 20.0;
-/// Maximum mean payload of small segments, as a share of the MSS.
-const MAX_SMALL_SEGMENT: f64 = 0.5;
-/// Maximum mean number of segments in flight where each waits for the one before.
-const MAX_WAITING_SEGMENTS: f64 = 1.5;
 /// The remedy for a high cost per byte.
 const FEWER_PACKETS: &str = "larger frames (mtu), super-packets (tso, gro) or moderated interrupts \
                              (rx_delay, tx_delay): fewer packets and interrupts for the same bytes";
@@ -59,7 +52,7 @@ pub(crate) fn explain(
         Cause::EcnMarks => ecn_marks(&facts, rows),
         Cause::LocalQueue => own_device::local_queue(&facts, rows, context, summary),
         Cause::SlowStart => slow_start(&facts, start, summary),
-        Cause::Application => application(&facts, rows, context),
+        Cause::Application => application::explain(&facts, rows, context),
         Cause::Pacing => pacing(&facts, context),
         Cause::HostCpu => host_cpu(&facts, rows, context),
     };
@@ -301,88 +294,6 @@ fn slow_start(facts: &Facts, start: &StartOfFlow, summary: &FlowSummary) -> Expl
     }
     let remedy = "measure for longer, or transfer more data per connection: slow start doubles the rate in each round trip";
     Explanation { evidence, remedy: Some(remedy.into()), ..Explanation::default() }
-}
-
-fn application(facts: &Facts, rows: &[&FlowSample], context: &FlowContext) -> Explanation {
-    let is_reader = facts.unread.0 >= facts.window.0 / 2 && facts.unread.0 > 0;
-    let generator = context.generator.as_ref();
-    if let Some((evidence, remedy)) =
-        generator.and_then(|generator| requested_limit(facts, context, generator, is_reader))
-    {
-        return Explanation { evidence: vec![evidence], remedy, ..Explanation::default() };
-    }
-    let evidence = if is_reader {
-        format!(
-            "{} the reader on {} left {} unread, which kept the window closed",
-            facts.share, context.to, facts.unread
-        )
-    } else {
-        format!(
-            "{} the writer on {} had written no more data, and its send buffer was not full",
-            facts.share, context.from
-        )
-    };
-    let small_writes = small_writes(rows).filter(|_| !is_reader);
-    let remedy = small_writes.is_some().then(|| WITHOUT_NAGLE.to_owned());
-    Explanation {
-        evidence: [vec![evidence], small_writes.into_iter().collect()].concat(),
-        remedy,
-        ..Explanation::default()
-    }
-}
-
-/// The signs of small writes that wait for each other's ACK: Nagle's algorithm (RFC 896) allows one small segment in flight.
-fn small_writes(rows: &[&FlowSample]) -> Option<String> {
-    let (first, last) = (rows.first()?, rows.last()?);
-    let grown = |value: fn(&FlowSample) -> Option<i64>| Some((value(last)? - value(first)?) as f64);
-    let segments = grown(|row| row.data_segs_out_segs).filter(|segments| *segments >= MIN_SMALL_SEGMENTS)?;
-    let payload = grown(|row| row.bytes_acked)? / segments;
-    let mss = last.snd_mss_bytes? as f64;
-    let in_flight = mean(rows.iter().filter_map(|row| row.unacked_segs).map(|segments| segments as f64))?;
-    let is_small = payload < MAX_SMALL_SEGMENT * mss && in_flight <= MAX_WAITING_SEGMENTS;
-    is_small.then(|| {
-        format!(
-            "segments carried {payload:.0} of {mss:.0} bytes, and {in_flight:.1} were in flight: small writes, each of which may wait for the \
-             ACK of the one before (Nagle's algorithm and delayed ACKs)"
-        )
-    })
-}
-
-/// Our own generator is limited only by request: names the request and how to remove it.
-fn requested_limit(
-    facts: &Facts,
-    context: &FlowContext,
-    generator: &Generator,
-    is_reader: bool,
-) -> Option<(String, Option<String>)> {
-    let rate = |bps: f64| BitRate(three_digits(bps));
-    let remove = |key: &str| Some(format!("remove the flow's {key}, or raise it"));
-    let share = &facts.share;
-    Some(match (generator.write_bps, generator.read_bps) {
-        (_, Some(bps)) if is_reader || generator.write_bps.is_none() => (
-            format!(
-                "{share} the reader on {} read at its requested rate of {} (read_rate)",
-                context.to,
-                rate(bps)
-            ),
-            remove("read_rate"),
-        ),
-        (Some(bps), _) if !is_reader => (
-            format!(
-                "{share} the writer on {} wrote at its requested rate of {} (write_rate)",
-                context.from,
-                rate(bps)
-            ),
-            remove("write_rate"),
-        ),
-        _ if generator.reader_pauses && is_reader => {
-            (format!("{share} the reader on {} paused as requested (reader_stops)", context.to), None)
-        }
-        _ if generator.uses_file => {
-            (format!("{share} the file could not be read or written any faster"), None)
-        }
-        _ => return None,
-    })
 }
 
 fn pacing(facts: &Facts, context: &FlowContext) -> Explanation {

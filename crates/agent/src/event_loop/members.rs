@@ -6,10 +6,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use reservation::{Now, PointName};
 
 use super::{Batch, EventLoop};
-use crate::{Authority, Error, Members, frame::Frame, mesh::host_and_port};
+use crate::{Authority, Error, Members, frame::Frame, hex, mesh::host_and_port};
 
 impl EventLoop {
-    fn is_authority(&self) -> bool {
+    pub(super) fn is_authority(&self) -> bool {
         self.members.authority == self.config.name
     }
 
@@ -25,16 +25,9 @@ impl EventLoop {
     }
 
     /// The authority's point has moved.
-    pub(super) fn update_own_address(&mut self) -> Result<(), Error> {
+    pub(super) fn update_own_address(&mut self, batch: &mut Batch) -> Result<(), Error> {
         let (name, address) = (self.config.name.clone(), self.config.address.clone());
-        if self.members.set(name, &address) {
-            let mut batch = Batch::default();
-            self.publish_members(&mut batch)?;
-            for (to, frame) in batch.frames {
-                self.network.send(&to, frame);
-            }
-        }
-        Ok(())
+        if self.members.set(name, &address) { self.publish_members(batch) } else { Ok(()) }
     }
 
     /// Stores the list, applies it and sends it to all.
@@ -86,7 +79,7 @@ impl EventLoop {
         if host_and_port(&address).is_none() {
             return refused(format!("{address:?} is no address of the form HOST:PORT"));
         }
-        let Some(public_key) = unhex(&public_key) else {
+        let Some(public_key) = hex::decode(&public_key) else {
             return refused("its key is not hexadecimal".into());
         };
         let redeemed = match authority.redeem(invitation, &public_key, SystemTime::now()) {
@@ -119,11 +112,4 @@ impl EventLoop {
         }
         self.publish_members(batch)
     }
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.is_ascii() || !text.len().is_multiple_of(2) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }

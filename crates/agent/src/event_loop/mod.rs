@@ -7,7 +7,7 @@ mod members;
 mod requests;
 mod tests;
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, iter, net::IpAddr, sync::Arc, time::Duration};
 
 use reservation::{
     Action, Event, Message, Now, Outcome, Phase, Point, PointName, ReservationId, Role, Step, TaskName,
@@ -130,7 +130,7 @@ pub(crate) struct EventLoop {
     inbox: mpsc::Sender<Inbound>,
     runs: BTreeMap<ReservationId, Run>,
     next_run: u64,
-    /// When results that are not confirmed are sent again.
+    /// When results that are not confirmed are repeated.
     outbox_due: Option<Time>,
     started: Time,
     observer: Arc<dyn StepObserver>,
@@ -180,15 +180,14 @@ impl EventLoop {
         let mut batch = Batch::default();
         batch.add(self.point.restart(now, &self.rules));
         self.set_tasks(now, &mut batch);
-        self.commit(now, batch)?;
-        self.reconcile()?;
-        if self.members.authority == self.config.name {
-            self.update_own_address()?;
+        if self.is_authority() {
+            self.update_own_address(&mut batch)?;
         } else {
             let hello = Frame::Hello { members: self.members.version };
-            self.network.send(&self.members.authority, hello);
+            batch.frames.push((self.members.authority.clone(), hello));
         }
-        Ok(())
+        self.commit(now, batch)?;
+        self.reconcile()
     }
 
     /// Makes the recurring tests those of the configuration. Occurrences of a changed test that have not run are cancelled.
@@ -238,14 +237,9 @@ impl EventLoop {
     ) -> Result<(), Error> {
         let now = self.now();
         let mut batch = Batch::default();
-        let mut next = first;
-        for _ in 0..MAX_BATCH {
-            let Some(arrived) = next else { break };
+        let others = iter::from_fn(|| inbound.try_recv().ok());
+        for arrived in first.into_iter().chain(others).take(MAX_BATCH) {
             self.handle(now, arrived, &mut batch)?;
-            next = inbound.try_recv().ok();
-        }
-        if let Some(last) = next {
-            self.handle(now, last, &mut batch)?;
         }
         if self.point.next_timeout(now).is_some_and(|due| due <= now.steady) {
             batch.add(self.point.handle_timeout(now, &self.rules));
@@ -290,7 +284,7 @@ impl EventLoop {
             Frame::Result { row } => self.on_result(from, *row, batch)?,
             Frame::Stored { id } => self.archive.sent(&id, from)?,
             Frame::Hello { members } => {
-                if self.members.authority == self.config.name && members < self.members.version {
+                if self.is_authority() && members < self.members.version {
                     batch.frames.push((from.clone(), Frame::Members { members: self.members.clone() }));
                 }
             }

@@ -16,9 +16,9 @@ use rcgen::{
 use serde::{Deserialize, Serialize};
 
 use super::{Identity, Invitation, check_name};
-use crate::{Error, files};
+use crate::{Error, files, hex};
 
-/// The last byte of the names of points' certificates.
+/// The end of the names in points' certificates.
 pub(super) const POINT: &str = ".point";
 /// The same of invitations.
 pub(super) const INVITATION: &str = ".invitation";
@@ -131,7 +131,7 @@ impl Authority {
         let identity = Identity::open(state)?;
         let mut id = [0; 8];
         getrandom::fill(&mut id).map_err(|cause| Error::tls("draw a random number", cause))?;
-        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = hex::encode(&id);
         let key = KeyPair::generate().map_err(|cause| Error::tls("create a key", cause))?;
         // By days: the authority's own record has the exact time.
         let days = i64::try_from(lifetime.as_secs() / 86_400).unwrap_or(i64::MAX) + 1;
@@ -165,7 +165,7 @@ impl Authority {
         })?;
         let mut issued: Issued =
             serde_json::from_str(&text).map_err(|error| files::failed("read", &path)(error.into()))?;
-        let key: String = public_key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = hex::encode(public_key);
         match &issued.key {
             Some(used) if *used != key => return Err(refused("has been used")),
             _ if unix_seconds(now) > issued.expires_s => return Err(refused("has expired")),

@@ -13,7 +13,7 @@ use rustls::{
 use webpki::EndEntityCert;
 
 use super::authority::{INVITATION, POINT};
-use crate::{Error, files};
+use crate::{Error, files, frame::PROTOCOL};
 
 /// A certificate with its key.
 #[derive(Clone)]
@@ -173,12 +173,13 @@ impl Identity {
     pub(crate) fn client(&self) -> Result<Arc<ClientConfig>, Error> {
         let failed = |cause| Error::tls("use the own certificate", cause);
         let (certificate, key) = self.own();
-        let config = ClientConfig::builder_with_provider(provider())
+        let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(failed)?
             .with_root_certificates(self.roots()?)
             .with_client_auth_cert(certificate, key)
             .map_err(failed)?;
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
         Ok(Arc::new(config))
     }
 
@@ -197,6 +198,7 @@ impl Identity {
             .map_err(failed)?;
         // Connections are few and long: nothing is resumed.
         config.send_tls13_tickets = 0;
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
         Ok(Arc::new(config))
     }
 }

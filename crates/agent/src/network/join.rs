@@ -1,6 +1,6 @@
 //! A new point joins a mesh with an invitation.
 
-use std::{net::SocketAddr, path::Path, sync::Arc};
+use std::{net::SocketAddr, path::Path};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use tokio::{net::TcpStream, time::timeout};
@@ -9,7 +9,8 @@ use tokio_rustls::TlsConnector;
 use super::{CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT};
 use crate::{
     Error, Identity, Invitation, Members,
-    frame::{self, FRAME_TIMEOUT, Frame, MAX_FRAME_BYTES, PROTOCOL},
+    frame::{self, FRAME_TIMEOUT, Frame, MAX_FRAME_BYTES},
+    hex,
     mesh::server_name,
 };
 
@@ -31,7 +32,7 @@ pub fn join(invitation: &Invitation, request: &JoinRequest, state: &Path) -> Res
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|cause| Error::system("start a runtime", cause))?;
     let join = Frame::Join {
-        public_key: public_key.iter().map(|byte| format!("{byte:02x}")).collect(),
+        public_key: hex::encode(&public_key),
         address: request.address.clone(),
         port: request.listen.port(),
     };
@@ -53,11 +54,10 @@ pub fn join(invitation: &Invitation, request: &JoinRequest, state: &Path) -> Res
 }
 
 async fn exchange(invitation: &Invitation, join: &Frame) -> std::io::Result<Option<Frame>> {
-    let mut client = (*invitation.identity.client().map_err(std::io::Error::other)?).clone();
-    client.alpn_protocols = vec![PROTOCOL.to_vec()];
+    let client = invitation.identity.client().map_err(std::io::Error::other)?;
     let name = server_name(&invitation.authority).map_err(std::io::Error::other)?;
     let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(&invitation.address)).await??;
-    let connector = TlsConnector::from(Arc::new(client));
+    let connector = TlsConnector::from(client);
     let mut stream = timeout(HANDSHAKE_TIMEOUT, connector.connect(name, stream)).await??;
     frame::send(&mut stream, join).await?;
     frame::receive(&mut stream, FRAME_TIMEOUT, MAX_FRAME_BYTES).await

@@ -14,7 +14,7 @@ use super::{HANDSHAKE_TIMEOUT, Network, connection};
 use crate::{
     Error, Identity,
     event_loop::Inbound,
-    frame::{self, FRAME_TIMEOUT, Frame, MAX_JOIN_BYTES, PROTOCOL},
+    frame::{self, FRAME_TIMEOUT, Frame, MAX_JOIN_BYTES},
     mesh::Caller,
 };
 
@@ -29,9 +29,7 @@ pub(crate) async fn listen(
     listener: TcpListener,
     identity: &Identity,
 ) -> Result<(), Error> {
-    let mut server = (*identity.server()?).clone();
-    server.alpn_protocols = vec![PROTOCOL.to_vec()];
-    let acceptor = TlsAcceptor::from(Arc::new(server));
+    let acceptor = TlsAcceptor::from(identity.server()?);
     let mut number = 0;
     loop {
         let (stream, from) = match listener.accept().await {

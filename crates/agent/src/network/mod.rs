@@ -22,12 +22,7 @@ use tokio_rustls::TlsConnector;
 pub use join::{JoinRequest, join};
 pub(crate) use listener::listen;
 
-use crate::{
-    Error, Identity, Members,
-    event_loop::Inbound,
-    frame::{Frame, PROTOCOL},
-    mesh::server_name,
-};
+use crate::{Error, Identity, Members, event_loop::Inbound, frame::Frame, mesh::server_name};
 
 /// Timeout of a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -84,9 +79,7 @@ impl Network {
         members: &Members,
         inbox: mpsc::Sender<Inbound>,
     ) -> Result<Arc<Self>, Error> {
-        let mut client = (*identity.client()?).clone();
-        client.alpn_protocols = vec![PROTOCOL.to_vec()];
-        let network = Network { connector: Arc::new(client).into(), inbox, state: Mutex::default() };
+        let network = Network { connector: identity.client()?.into(), inbox, state: Mutex::default() };
         network.set_members(members);
         Ok(Arc::new(network))
     }

@@ -19,6 +19,7 @@ use stamp::{Key, Reflector};
 use units::BitRate;
 
 use super::{Kind, TestParameters};
+use crate::hex;
 
 /// Bytes of a test's secret.
 const SECRET_BYTES: usize = 16;
@@ -118,7 +119,7 @@ fn first_port<T>(job: &PeerJob, bind: impl Fn(u16) -> Result<T, String>) -> Resu
 fn secret() -> Result<String, String> {
     let mut bytes = [0; SECRET_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| format!("cannot draw a random number: {error}"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::encode(&bytes))
 }
 
 /// Logs what the server reports.

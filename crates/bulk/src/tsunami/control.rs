@@ -1,5 +1,7 @@
 //! Bytes of the control connection that are not yet complete messages.
 
+use crate::tsunami::{SessionError, wire};
+
 /// A buffer of received bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
@@ -21,6 +23,15 @@ impl Inbox {
         let taken = self.bytes.get(self.read..self.read + N)?.try_into().ok()?;
         self.read += N;
         Some(taken)
+    }
+
+    /// Takes the peer's revision; false if it has not arrived.
+    pub(crate) fn take_revision(&mut self) -> Result<bool, SessionError> {
+        match self.take().map(u32::from_be_bytes) {
+            None => Ok(false),
+            Some(wire::REVISION) => Ok(true),
+            Some(other) => Err(SessionError::Revision(other)),
+        }
     }
 
     /// Takes a line, without its end; `Err` if it is longer than `limit`.

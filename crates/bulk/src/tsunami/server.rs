@@ -210,10 +210,8 @@ impl Server {
     fn try_step(&mut self, now: Time) -> Result<bool, SessionError> {
         match self.state {
             State::Revision => {
-                let Some(revision) = self.inbox.take() else { return Ok(false) };
-                let revision = u32::from_be_bytes(revision);
-                if revision != wire::REVISION {
-                    return Err(SessionError::Revision(revision));
+                if !self.inbox.take_revision()? {
+                    return Ok(false);
                 }
                 self.control.extend_from_slice(&self.challenge);
                 self.state = State::Proof;

@@ -109,7 +109,12 @@ backward = {{ {backward} }}
 
     /// Simulates it.
     pub fn run(&self) -> Outcome {
-        run(&self.text(), &HostDefaults::default())
+        self.run_with(&HostDefaults::default())
+    }
+
+    /// Simulates it with hosts of these defaults.
+    pub fn run_with(&self, defaults: &HostDefaults) -> Outcome {
+        run(&self.text(), defaults)
     }
 }
 

@@ -219,6 +219,43 @@ fn settings_are_restored_when_either_end_is_killed() {
     assert!(listed.to_string().contains("hosts"), "{listed}");
 }
 
+/// This machine is neither end of the flow: whichever of the three is cut off, the run ends, keeps its rows, and restores what it can reach.
+#[test]
+fn a_third_party_run_ends_when_an_end_is_cut_off() {
+    let _slot = acquire_lab_slot();
+    let place = place();
+    let lab = Lab::up(&place, &[]);
+    let before = setting(&lab, "h1");
+    let secret = ["--token", "token", "--allow-tune"];
+    let _servers = (Served::on(&lab, "h1", &secret), Served::on(&lab, "h2", &secret));
+    for (link, reachable) in [("h1-s1", "h2"), ("s1-h2", "h1")] {
+        let command =
+            ["lab", "exec", "--lab", &lab.name, "c1", "--", binary(), "run", "run.toml", "--engine", "hosts"];
+        let options =
+            ["--at", PLACES, "--token", "token", "--variant", "small", "--set", "duration=20s", "--json"];
+        let mut running = place.longfat(&[&command[..], &options[..]].concat());
+        let running = running.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        assert!(eventually(|| setting(&lab, reachable) != before), "the settings of the variant are applied");
+        std::thread::sleep(Duration::from_secs(3));
+        for direction in ["forward", "backward"] {
+            assert_eq!(lab.shell(&[&format!("link {link} {direction} loss 100%")]).code, 0);
+        }
+        let from = std::time::Instant::now();
+        let output = CommandOutput::from(running.wait_with_output().unwrap());
+        assert!(from.elapsed() < Duration::from_secs(120), "{link}: {:?}", from.elapsed());
+        assert_ne!(output.code, 0, "{link}");
+        let run = &output.parsed()["runs"][0];
+        assert_eq!(run["partial"], true, "{link}: {output:?}");
+        assert!(mbps(run) > 1.0, "the rows until then: {run}");
+        assert!(eventually(|| setting(&lab, reachable) == before), "{reachable} is restored");
+        for direction in ["forward", "backward"] {
+            assert_eq!(lab.shell(&[&format!("link {link} {direction} loss 0%")]).code, 0);
+        }
+        let restored = || setting(&lab, "h1") == before && setting(&lab, "h2") == before;
+        assert!(eventually(restored), "the server that was cut off restores its settings itself");
+    }
+}
+
 /// Length of the device queue and the state of GRO of a host's device.
 fn device(lab: &Lab<'_>, host: &str) -> (String, bool) {
     let link = lab.exec(host, &["ip", "-o", "link", "show", &format!("{host}-eth0")]).stdout;

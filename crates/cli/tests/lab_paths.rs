@@ -77,6 +77,9 @@ impl Drop for Running {
     }
 }
 
+/// The limits that each command named, by command: the verdict, and a second one if it named two; none where a command shows none.
+type Verdicts = BTreeMap<&'static str, Vec<String>>;
+
 /// How the diagnosis of a path is rated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rating {
@@ -92,8 +95,7 @@ struct Tried {
     first: String,
     got_mbps: f64,
     without_mbps: Option<String>,
-    /// Verdicts of one flow by command.
-    verdicts: BTreeMap<&'static str, Option<String>>,
+    verdicts: Verdicts,
     /// Statements that must hold and did not.
     failures: Vec<String>,
     /// The longest stall of the emulator.
@@ -160,12 +162,7 @@ impl LabPath {
         })
     }
 
-    fn rated(
-        &self,
-        document: Value,
-        verdicts: BTreeMap<&'static str, Option<String>>,
-        stalled: Duration,
-    ) -> Tried {
+    fn rated(&self, document: Value, verdicts: Verdicts, stalled: Duration) -> Tried {
         let limit = &document["limits"][0];
         let kind = limit["kind"].as_str().unwrap_or("nothing").to_owned();
         let doubt = &limit["doubt"];
@@ -190,9 +187,14 @@ impl LabPath {
             failures.push("healthy, with a limit".into());
         }
         // An import has no verdict of what a capture cannot show. A path without any right verdict has none.
-        let known: Vec<&String> = verdicts.values().flatten().collect();
-        if !self.flow.is_empty() && !known.iter().all(|verdict| self.flow.contains(verdict)) {
+        let known: Vec<&Vec<String>> = verdicts.values().filter(|limits| !limits.is_empty()).collect();
+        let is_right = |limits: &&Vec<String>| limits.iter().any(|limit| self.flow.contains(limit));
+        if !self.flow.is_empty() && !known.iter().all(is_right) {
             failures.push(format!("verdicts of one flow: {verdicts:?}"));
+        }
+        let is_common = |limit: &String| known.iter().all(|limits| limits.contains(limit));
+        if known.first().is_some_and(|first| !first.iter().any(is_common)) {
+            failures.push(format!("the commands disagree: {verdicts:?}"));
         }
         let instead = doubt["instead"].as_str().map(|kind| format!(", or `{kind}`")).unwrap_or_default();
         let inconclusive = if doubt.is_null() { String::new() } else { format!(", inconclusive{instead}") };
@@ -261,7 +263,7 @@ fn start_other(lab: &Lab, number: usize, kind: &str) -> Running {
 }
 
 /// The verdicts of one flow from h1 to h2, by the sender's test, by a watcher, and by the import of a capture at h1.
-fn judged(lab: &Lab) -> BTreeMap<&'static str, Option<String>> {
+fn judged(lab: &Lab) -> Verdicts {
     let place = lab.place;
     let watch = ["watch", "--host", "h1", "--lab", &lab.name, "--record", "--json"];
     let watching = place.longfat(&[&watch[..], &["--duration", "12s", "peer", "port", "5201"]].concat());
@@ -275,7 +277,6 @@ fn judged(lab: &Lab) -> BTreeMap<&'static str, Option<String>> {
     let imported = place.run(&["import", "pcap", "flow.pcapng", "--json"]).json();
     let record = imported["records"][0]["record"].as_str().unwrap().to_owned();
     let shown = place.run(&["show", &record, "--json"]).json();
-    let text = |flow: &Value| flow["verdict"].as_str().map(str::to_owned);
     // The other connection is the test's control connection.
     let largest = |flows: &Value, bytes: &str| {
         flows
@@ -283,22 +284,28 @@ fn judged(lab: &Lab) -> BTreeMap<&'static str, Option<String>> {
             .unwrap()
             .iter()
             .max_by_key(|flow| flow.pointer(bytes).and_then(Value::as_u64))
-            .and_then(text)
+            .map(named_limits)
+            .unwrap_or_default()
     };
     BTreeMap::from([
-        ("test", text(&tested["flows"][0])),
+        ("test", named_limits(&tested["flows"][0])),
         ("watch", largest(&watched["connections"], "/tcp_info/bytes_acked")),
         ("import pcap", largest(&shown["runs"][0]["flows"], "/bytes")),
     ])
 }
 
+/// The verdict of a flow, and the second limit.
+fn named_limits(flow: &Value) -> Vec<String> {
+    ["verdict", "verdict_also"].iter().filter_map(|key| flow[key].as_str()).map(str::to_owned).collect()
+}
+
 /// The verdict of a run of the same path: another flow, beside the same other traffic.
-fn verdict_of_run(place: &TestDir) -> Option<String> {
+fn verdict_of_run(place: &TestDir) -> Vec<String> {
     let run = ["run", "s.toml", "--engine", "lab", "--variant", "path", "--json"];
     let ran = place.run(&run).parsed();
     let flows = ran["runs"][0]["flows"].as_array().unwrap();
     let bulk = flows.iter().find(|flow| flow["name"] == "bulk").unwrap();
-    bulk["verdict"].as_str().map(str::to_owned)
+    named_limits(bulk)
 }
 
 #[test]
@@ -376,8 +383,8 @@ fn table(paths: &[LabPath], done: &BTreeMap<usize, Tried>) -> String {
         };
         let verdict = |command| match tried.verdicts.get(command) {
             None => String::new(),
-            Some(None) => "none".into(),
-            Some(Some(verdict)) => format!("`{verdict}`"),
+            Some(limits) if limits.is_empty() => "none".into(),
+            Some(limits) => format!("`{}`", limits.join("`, `")),
         };
         let _ = writeln!(
             text,

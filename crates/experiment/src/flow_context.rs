@@ -17,6 +17,8 @@ const SUPER_PACKET_BYTES: u32 = 65_536;
 pub struct FlowPath<'a> {
     /// The link directions that data crosses, with the names of the links.
     pub there: Vec<(&'a str, Direction, &'a PipeSpec)>,
+    /// The link directions that ACKs cross.
+    pub back: Vec<(&'a str, Direction, &'a PipeSpec)>,
     /// Two-way propagation delay and the turnaround of both hosts.
     pub rtt: Time,
     /// Two-way propagation delay.
@@ -49,7 +51,7 @@ impl<'a> FlowPath<'a> {
         let mtu = scenario.path_mtu_from(flow, from.mtu.min(to.mtu))?.mtu;
         let propagation = Time(propagation);
         let rtt = propagation + from.turnaround + to.turnaround;
-        Some(FlowPath { there, rtt, propagation, mtu, host_mtu: from.mtu, ip })
+        Some(FlowPath { there, back, rtt, propagation, mtu, host_mtu: from.mtu, ip })
     }
 
     /// The slowest direction that has a rate.
@@ -128,18 +130,7 @@ pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
             FlowKind::Xcp(_) => path.xcp_limit_bps(),
             FlowKind::Ping(_) => return context,
         };
-        context.path = path
-            .there
-            .iter()
-            .filter_map(|(name, direction, pipe)| {
-                Some(PathLink {
-                    name: (*name).into(),
-                    direction: direction.name().into(),
-                    rate_bps: pipe.rate.mean()?.as_f64(),
-                    rate_changes: rate_changes(scenario, name, *direction),
-                })
-            })
-            .collect();
+        context.path = path_links(scenario, &path.there);
     }
     let FlowKind::Tcp(tcp) = &flow.kind else { return context };
     context.device = SendingDevice {
@@ -158,6 +149,30 @@ pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
     });
     (context.send_buffer, context.receive_buffer) = buffers(scenario, flow, tcp);
     context
+}
+
+/// The link directions with a rate that a flow's ACKs cross, and no flow's data.
+pub(crate) fn ack_path(scenario: &Scenario, flow: &FlowSpec) -> Vec<PathLink> {
+    let Some(mut path) = FlowPath::of(scenario, flow) else { return Vec::new() };
+    let all = scenario.flows.iter().filter(|flow| !matches!(flow.kind, FlowKind::Ping(_)));
+    let all = all.filter_map(|flow| FlowPath::of(scenario, flow));
+    let with_data: Vec<_> =
+        all.flat_map(|path| path.there).map(|(name, direction, _)| (name, direction)).collect();
+    path.back.retain(|(name, direction, _)| !with_data.contains(&(*name, *direction)));
+    path_links(scenario, &path.back)
+}
+
+/// The directions that have a rate.
+fn path_links(scenario: &Scenario, directions: &[(&str, Direction, &PipeSpec)]) -> Vec<PathLink> {
+    let link = |(name, direction, pipe): &(&str, Direction, &PipeSpec)| {
+        Some(PathLink {
+            name: (*name).into(),
+            direction: direction.name().into(),
+            rate_bps: pipe.rate.mean()?.as_f64(),
+            rate_changes: rate_changes(scenario, name, *direction),
+        })
+    };
+    directions.iter().filter_map(link).collect()
 }
 
 /// How busy the sending and the receiving threads of a flow were (shares of the time, 0 to 1), as sentences.

@@ -17,7 +17,7 @@ use verdict::{FlowContext, FlowTimes, SendingDevice, bottleneck_moves, retransmi
 
 use crate::{
     Error, RunObserver,
-    flow_context::{describe_host_use, flow_context},
+    flow_context::{ack_path, describe_host_use, flow_context},
     host_bursts::unexplained_drops,
     nothing_arrived,
 };
@@ -144,7 +144,13 @@ pub(crate) fn complete(
         let context = flow_context(scenario, flow);
         let device =
             SendingDevice { dropped_segs: device_drops(scenario, flow, &measurement), ..context.device };
+        let micros = |time: Time| (time.0 / 1000) as i64;
+        let ack_path = ack_path(scenario, flow);
+        let full_ack_link = totals.started.zip(totals.ended).and_then(|(from, to)| {
+            verdict::full_link(&ack_path, &measurement.links, micros(from), micros(to)).cloned()
+        });
         let context = FlowContext {
+            full_ack_link,
             virtual_time,
             host_use,
             device,
@@ -154,7 +160,6 @@ pub(crate) fn complete(
             ..context
         };
         verdict::decide(&mut measurement.flows, &measurement.links, &context);
-        let micros = |time: Time| (time.0 / 1000) as i64;
         let times = FlowTimes {
             kind: flow.kind.name().into(),
             cc: totals.cc.clone(),

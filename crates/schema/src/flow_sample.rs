@@ -67,6 +67,7 @@ table! {
             jitter_us = "of a udp flow: interarrival jitter (RFC 3550 section 6.4.1)",
             rcv_ooopack_segs = "segments that arrived out of order since the start, at the receiver",
             rcv_ce_segs = "segments that arrived with a congestion mark (ECN) since the start, at the receiver",
+            reord_seen = "reordering events that the sender has detected since the start",
         }
     }
 }

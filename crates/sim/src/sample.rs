@@ -192,6 +192,7 @@ fn row(sender: &EndpointInfo, receiver: &EndpointInfo) -> FlowSample {
         delivery_rate_bps: long(sender.delivery_rate_bps),
         delivery_rate_app_limited: Some(i64::from(sender.delivery_rate_app_limited)),
         total_rto: int(sender.total_rto),
+        reord_seen: int(sender.reord_seen),
         busy_time_us: long(sender.busy_time_us),
         rwnd_limited_us: long(sender.rwnd_limited_us),
         sndbuf_limited_us: long(sender.sndbuf_limited_us),

@@ -64,6 +64,8 @@ pub struct EndpointInfo {
     pub total_rto: u32,
     /// Maximum reordering distance, packets.
     pub reordering: u32,
+    /// Reordering events detected.
+    pub reord_seen: u32,
     /// Duplicates that the peer reported.
     pub dsack_dups: u32,
     /// Time with data outstanding.
@@ -135,6 +137,7 @@ impl EndpointInfo {
             delivery_rate_app_limited: sk.nonagle_bits & 1 << 4 != 0,
             total_rto: u32::from(sk.total_rto),
             reordering: sk.reordering,
+            reord_seen: sk.reord_seen,
             dsack_dups: sk.dsack_dups,
             busy_time_us: busy,
             rwnd_limited_us: rwnd,

@@ -35,6 +35,19 @@ impl<'a> SentByLink<'a> {
     }
 }
 
+/// The fullest of the link directions `path` between two instants, microseconds since the run's start; `None` if none was full.
+pub fn full_link<'a>(
+    path: &'a [PathLink],
+    links: &[LinkSample],
+    from_us: i64,
+    to_us: i64,
+) -> Option<&'a PathLink> {
+    let used =
+        path.iter().filter_map(|link| Some((link, SentByLink::of(links, link).utilization(from_us, to_us)?)));
+    let (link, utilization) = used.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    (utilization >= FULL).then_some(link)
+}
+
 /// A time in which one link at one rate was the bottleneck.
 #[derive(Debug, Clone, Copy)]
 struct Stretch<'a> {

@@ -18,6 +18,8 @@ pub struct FlowContext {
     pub wire_limit_bps: Option<f64>,
     /// The link directions with a rate that the flow's data crosses.
     pub path: Vec<PathLink>,
+    /// The link direction with the flow's ACKs that was full while the flow ran; see [`full_link`](crate::full_link).
+    pub full_ack_link: Option<PathLink>,
     /// The path is not described, as between real hosts: only the flow itself shows whether it is full.
     pub unknown_path: bool,
     /// The sender's buffer.

@@ -2,9 +2,9 @@
 //!
 //! The first rule that applies decides:
 //! 1. The path's slowest link was full over the last round trips: `path_rate`, unless the flow had only a
-//!    part of it and was itself limited by a window, a buffer or an application. A path that is not described
-//!    (between real hosts) counts as full while a standing queue shows: the round-trip time exceeds the
-//!    minimum by more than its variation.
+//!    part of it and was itself limited by a window, a buffer or an application; or a link was full of the flow's ACKs. A path that is
+//!    not described (between real hosts) counts as full while a standing queue shows: the round-trip time exceeds the minimum by
+//!    more than its variation.
 //!    Next, a simulated host's processor or bus was busy all the time: `host_cpu`.
 //! 2. The data outstanding filled the peer's window: `receive_window`; or `application` where the receiver
 //!    held so much unread data that the reader keeps the window closed.
@@ -60,10 +60,21 @@ const STANDING_QUEUE_PART: i64 = 10;
 /// or by this where a window or a buffer limits the flow: its bursts queue behind themselves, on average for
 /// half of their own duration at most.
 const STANDING_QUEUE_PART_OF_BURSTS: i64 = 2;
+/// or by this where the minimum is an estimate, because packets overtook others,
+const STANDING_QUEUE_PART_OF_ESTIMATE: i64 = 4;
 /// and by at least this time, microseconds,
 const MIN_STANDING_QUEUE_US: i64 = 500;
 /// and by at least this many times its mean deviation.
 const STANDING_QUEUE_DEVIATIONS: i64 = 2;
+/// The data of one burst arrives at the path's rate, and between bursts none does: a flow's own bursts make the queue where its goodput
+/// is below this share of the rate in the fastest tenth of its round trips.
+const IN_BURSTS: f64 = 0.8;
+/// The fastest tenth of the samples are those above this quantile of the rates, and below the rest of it of the round-trip times.
+const FASTEST: f64 = 0.9;
+/// A flow that a capture shows sends in bursts where within two round trips its data outstanding falls to this share.
+const BURST_OUTSTANDING: f64 = 0.5;
+/// A packet that skipped a delay, and so overtook others, made the minimum round-trip time this many times too small.
+const OVERTAKEN: f64 = 1.5;
 /// Resolution of TCP's timestamps, microseconds: a minimum round-trip time of whole milliseconds may be this
 /// much too short.
 const TIMESTAMP_TICK_US: i64 = 1000;
@@ -204,6 +215,28 @@ struct History<'a> {
     hosts: Vec<Cumulative>,
     /// The samples with a limit at one of the ends, in order of time.
     end_limits: Vec<(i64, EndLimit)>,
+    /// The path's round-trip time, microseconds, where packets that skipped a delay made the kernel's minimum too small.
+    min_rtt_us: Option<i64>,
+    /// The rate that the fastest tenth of the round trips exceeds, bit/s.
+    fastest_bps: f64,
+    outstanding: Outstanding,
+}
+
+/// The data outstanding over time: time, segments, and segments retransmitted until then.
+struct Outstanding(Vec<(i64, i64, i64)>);
+
+impl Outstanding {
+    /// Whether the data outstanding fell by far within two round trips before or after a sample, and nothing was retransmitted then.
+    fn is_in_bursts(&self, row: &FlowSample) -> bool {
+        let around = 2 * row.srtt_us.unwrap_or(0);
+        let from = self.0.partition_point(|(at, ..)| *at < row.time_us - around);
+        let to = self.0.partition_point(|(at, ..)| *at <= row.time_us + around);
+        let near = &self.0[from..to];
+        let (Some(first), Some(last)) = (near.first(), near.last()) else { return false };
+        let segments = || near.iter().map(|(_, segments, _)| *segments);
+        let (least, most) = (segments().min().unwrap_or(0), segments().max().unwrap_or(0));
+        first.2 == last.2 && (least as f64) < BURST_OUTSTANDING * most as f64
+    }
 }
 
 impl<'a> History<'a> {
@@ -223,7 +256,23 @@ impl<'a> History<'a> {
             .filter(|r| r.flow == context.name && !context.virtual_time)
             .filter_map(|row| Some((row.time_us, end_limit(row)?)))
             .collect();
-        History { received_bits, first_written, links, hosts, end_limits }
+        let min_rtt_us = round_trip_of_most(rows.iter().filter(|r| r.flow == context.name));
+        let fastest_bps = fastest_rate(rows.iter().filter(|r| r.flow == context.name), &received_bits);
+        let outstanding = rows
+            .iter()
+            .filter(|r| r.flow == context.name)
+            .filter_map(|row| Some((row.time_us, row.unacked_segs?, row.total_retrans_segs.unwrap_or(0))));
+        let outstanding = Outstanding(outstanding.collect());
+        History {
+            received_bits,
+            first_written,
+            links,
+            hosts,
+            end_limits,
+            min_rtt_us,
+            fastest_bps,
+            outstanding,
+        }
     }
 
     /// The window or buffer in whose burst a sample falls: the one that limits the sample nearest in time, at
@@ -276,11 +325,12 @@ fn judge(
     let (from, to) = (row.time_us - half, row.time_us + half);
     let goodput = history.received_bits.rate(from, to).unwrap_or(0.0);
     let has_whole_path = context.wire_limit_bps.is_some_and(|limit| goodput >= WHOLE * limit);
-    let is_full = match history.utilization(from, to) {
+    let is_full_of_data = match history.utilization(from, to) {
         Some(utilization) => utilization >= FULL,
         None => context.wire_limit_bps.is_some_and(|limit| goodput >= FULL * limit),
     };
-    if is_full && has_whole_path {
+    let is_full = is_full_of_data || context.full_ack_link.is_some();
+    if is_full_of_data && has_whole_path {
         return Some(Judgement::Limit(Cause::PathRate));
     }
     if history.has_busy_host(from, to) {
@@ -290,7 +340,10 @@ fn judge(
     // A writer without data sustains no queue, but its single segments wait for delayed ACKs, which lengthens
     // the round-trip time too.
     let is_idle = matches!(end_limit, Some(EndLimit::Application(SlowEnd::Writer)));
-    if context.unknown_path && !is_idle && has_standing_queue(row, STANDING_QUEUE_PART_OF_BURSTS) {
+    let limit_of_burst = history.limit_of_burst(row);
+    let is_own_burst = limit_of_burst.is_some() && goodput < IN_BURSTS * history.fastest_bps;
+    let may_be_full = context.unknown_path && !is_own_burst;
+    if may_be_full && !is_idle && has_standing_queue(row, history, STANDING_QUEUE_PART_OF_BURSTS) {
         return Some(Judgement::Limit(Cause::PathRate));
     }
     if let Some(limit) = end_limit {
@@ -299,20 +352,22 @@ fn judge(
             EndLimit::Application(end) => judge_slow_end(end, row, history, context),
         });
     }
-    let limit_of_burst = history.limit_of_burst(row);
     // A capture shows no send buffer, whose bursts queue behind themselves.
     let may_be_burst = limit_of_burst.is_some() || cwnd.is_none();
     let part = if may_be_burst { STANDING_QUEUE_PART_OF_BURSTS } else { STANDING_QUEUE_PART };
-    if is_full || (context.unknown_path && has_standing_queue(row, part)) {
+    if is_full || (may_be_full && has_standing_queue(row, history, part)) {
         return Some(Judgement::Limit(Cause::PathRate));
     }
     // A full path, or a burst of a send buffer that the capture does not show.
-    if cwnd.is_none() && has_standing_queue(row, STANDING_QUEUE_PART) {
+    if cwnd.is_none() && has_standing_queue(row, history, STANDING_QUEUE_PART) {
         return None;
     }
     let is_reduced = row.ca_state.is_some_and(|state| state == CWR || LOSS_STATES.contains(&state));
-    // A capture has no congestion window: it was certainly full only shortly after a reduction.
-    let Some(cwnd) = cwnd else { return reductions.recent(row).map(Judgement::Limit) };
+    // A capture has no congestion window: it was certainly full only shortly after a reduction, and not where the flow sends in bursts.
+    let Some(cwnd) = cwnd else {
+        let cause = reductions.recent(row).filter(|_| is_reduced || !history.outstanding.is_in_bursts(row));
+        return cause.map(Judgement::Limit);
+    };
     if is_reduced || outstanding >= CWND_FILLED * cwnd {
         return Some(Judgement::Limit(reductions.latest.unwrap_or(Cause::SlowStart)));
     }
@@ -387,11 +442,36 @@ fn written(row: &FlowSample) -> Option<i64> {
     Some(acked + row.unacked_segs? * row.snd_mss_bytes? + row.notsent_bytes?)
 }
 
-/// Whether the path has a standing queue, of at least the minimum round-trip time divided by `part`.
-fn has_standing_queue(row: &FlowSample, part: i64) -> bool {
-    let (Some(srtt), Some(min_rtt)) = (row.srtt_us, row.min_rtt_us.filter(|rtt| *rtt > 0)) else {
-        return false;
+/// The rate within one round trip that is exceeded in the fastest tenth of the samples, bit/s.
+fn fastest_rate<'a>(rows: impl Iterator<Item = &'a FlowSample>, received_bits: &Cumulative) -> f64 {
+    let rate = |row: &FlowSample| received_bits.rate(row.time_us - row.srtt_us?, row.time_us);
+    let mut rates: Vec<f64> = rows.filter_map(rate).collect();
+    rates.sort_unstable_by(f64::total_cmp);
+    rates.get((rates.len() as f64 * FASTEST) as usize).copied().unwrap_or(0.0)
+}
+
+/// The path's round-trip time, if packets that overtook others made the minimum too small: a small one among the smoothed ones, and at
+/// most that of the handshake where the samples do not say whether packets were reordered.
+fn round_trip_of_most<'a>(rows: impl Iterator<Item = &'a FlowSample> + Clone) -> Option<i64> {
+    let minimum = || rows.clone().filter_map(|row| row.min_rtt_us);
+    let mut smoothed: Vec<i64> = rows.clone().filter_map(|row| row.srtt_us).collect();
+    smoothed.sort_unstable();
+    let small = *smoothed.get((smoothed.len() as f64 * (1.0 - FASTEST)) as usize)?;
+    let path = match rows.clone().filter_map(|row| row.reord_seen).max() {
+        Some(0) => return None,
+        Some(_) => small,
+        None => minimum().next()?.min(small),
     };
+    (path as f64 >= OVERTAKEN * minimum().min()? as f64).then_some(path)
+}
+
+/// Whether the path has a standing queue, of at least the minimum round-trip time divided by `part`.
+fn has_standing_queue(row: &FlowSample, history: &History<'_>, part: i64) -> bool {
+    let (minimum, part) = match history.min_rtt_us {
+        Some(estimate) => (Some(estimate), part.min(STANDING_QUEUE_PART_OF_ESTIMATE)),
+        None => (row.min_rtt_us.filter(|rtt| *rtt > 0), part),
+    };
+    let (Some(srtt), Some(min_rtt)) = (row.srtt_us, minimum) else { return false };
     let variation = STANDING_QUEUE_DEVIATIONS * row.rttvar_us.unwrap_or(0);
     let min_rtt = if min_rtt % TIMESTAMP_TICK_US == 0 { min_rtt + TIMESTAMP_TICK_US } else { min_rtt };
     srtt - min_rtt >= (min_rtt / part).max(MIN_STANDING_QUEUE_US).max(variation)

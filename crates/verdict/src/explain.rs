@@ -7,7 +7,10 @@ mod own_device;
 use schema::{Cause, Fix, FixCommand, FlowSample, FlowSummary};
 use units::{BitRate, Bytes, Time, three_digits};
 
-use crate::{Buffer, FlowContext, HostLoad, StartOfFlow, summarize::mean};
+use crate::{
+    Buffer, FlowContext, HostLoad, PathLink, StartOfFlow,
+    summarize::{REDUCTIONS, mean},
+};
 
 /// The remedy for a full bus, which each byte crosses once.
 const FASTER_BUS: &str = "a faster bus: a card in a wider or faster slot";
@@ -71,6 +74,8 @@ fn second_limit(cause: Cause, summary: &FlowSummary, context: &FlowContext) -> O
         Cause::Application => "the application".into(),
         Cause::Pacing => "the pacing rate".into(),
         Cause::HostCpu => "the hosts' processors".into(),
+        Cause::Loss => "losses".into(),
+        Cause::EcnMarks => "ECN marks".into(),
         other => other.name().replace('_', " "),
     };
     let limited =
@@ -80,6 +85,13 @@ fn second_limit(cause: Cause, summary: &FlowSummary, context: &FlowContext) -> O
         true => format!("{:.0} and {:.0} % of the samples", share(cause), share(also)),
         false => "the second is less than 15 % larger".into(),
     };
+    let named = [cause, also];
+    if let Some(reduction) = named.iter().find(|cause| REDUCTIONS.contains(cause)) {
+        return Some(format!(
+            "two limits take turns: {} reduced the congestion window, and it grew until the path was full again ({shares})",
+            name(*reduction)
+        ));
+    }
     Some(format!(
         "two limits apply: {} and {} ({shares}); removing only one gains little",
         name(cause),
@@ -200,6 +212,9 @@ fn send_buffer(
 }
 
 fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Explanation {
+    if let Some(link) = &context.full_ack_link {
+        return full_of_acks(facts, link, context);
+    }
     let narrowest = context.path.iter().min_by(|a, b| a.rate_bps.total_cmp(&b.rate_bps));
     let mut evidence = vec![match narrowest {
         Some(link) => {
@@ -224,6 +239,19 @@ fn path_rate(facts: &Facts, context: &FlowContext, summary: &FlowSummary) -> Exp
     });
     evidence.extend(bloat);
     Explanation { evidence, remedy, ..Explanation::default() }
+}
+
+fn full_of_acks(facts: &Facts, link: &PathLink, context: &FlowContext) -> Explanation {
+    let rate = BitRate(three_digits(link.rate_bps));
+    let evidence = format!(
+        "{} link {} ({rate}) was full in the direction to {}, which carries the ACKs",
+        facts.share, link.name, context.from
+    );
+    let remedy = format!(
+        "raise the rate of link {} in the direction to {}, or send fewer other packets there",
+        link.name, context.from
+    );
+    Explanation { evidence: vec![evidence], remedy: Some(remedy), ..Explanation::default() }
 }
 
 /// Says how much a queue that never drains adds to the round-trip time, if that is a lot.

@@ -54,7 +54,7 @@ mod start_of_flow;
 mod steady;
 mod summarize;
 
-pub use bottleneck::bottleneck_moves;
+pub use bottleneck::{bottleneck_moves, full_link};
 pub use context::{Buffer, FlowContext, Generator, HostLoad, PathLink, SendingDevice};
 pub use decide::{decide, retransmitted_segs};
 pub use receiver::judge_receiver;

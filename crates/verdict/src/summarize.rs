@@ -23,6 +23,10 @@ const WINDOWS: [Cause; 2] = [Cause::ReceiveWindow, Cause::SendBuffer];
 pub(crate) const MIN_OTHER_WINDOW_SHARE: f64 = 0.1;
 /// Another lasting limit is a second limit from this share of the samples.
 const MIN_OTHER_LIMIT_SHARE: f64 = 0.25;
+/// Causes that reduce the congestion window, which then grows until the path is full: both take turns.
+pub(crate) const REDUCTIONS: [Cause; 3] = [Cause::Loss, Cause::EcnMarks, Cause::LocalQueue];
+/// A reduction and the path's rate are both limits where each has at least this share of the samples.
+const MIN_SHARE_IN_TURN: f64 = 0.35;
 /// The other window is a second limit where it is larger than the first by less than this share.
 const MAX_WINDOW_EXCESS: f64 = 0.15;
 
@@ -122,13 +126,22 @@ pub fn summarize(
 
 /// The second limit, in addition to the verdict: the one with the largest share of the others, or a window or buffer
 /// that is hardly larger than the one that is filled. Losses and slow start are phases of a flow, not lasting
-/// limits, and have no second.
+/// limits, and have no second, except where a flow is reduced and fills the path in turn.
 fn second_limit(
     verdict: Cause,
     limited: &Limited,
     rows: &[&FlowSample],
     context: &FlowContext,
 ) -> Option<Cause> {
+    let is_often = |cause: &Cause| limited.share(*cause) >= MIN_SHARE_IN_TURN;
+    if REDUCTIONS.contains(&verdict) {
+        return Some(Cause::PathRate).filter(is_often);
+    }
+    if verdict == Cause::PathRate
+        && let Some(reduction) = REDUCTIONS.into_iter().find(is_often)
+    {
+        return Some(reduction);
+    }
     if !LASTING_LIMITS.contains(&verdict) {
         return None;
     }
@@ -497,7 +510,11 @@ mod tests {
             (receive, Cause::PathRate, 3, Some(Cause::PathRate)),
             (receive, Cause::PathRate, 8, None),
             (receive, Cause::Loss, 3, None),
+            (Cause::Loss, Cause::PathRate, 2, Some(Cause::PathRate)),
+            (Cause::EcnMarks, Cause::PathRate, 2, Some(Cause::PathRate)),
             (Cause::Loss, Cause::PathRate, 3, None),
+            (Cause::PathRate, Cause::Loss, 3, None),
+            (Cause::SlowStart, Cause::PathRate, 3, None),
         ] {
             let buffer = crate::Buffer::Tuned([4096, 131_072, 16_777_216]);
             let context =

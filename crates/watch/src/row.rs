@@ -39,6 +39,7 @@ pub fn fill_sender(info: &TcpInfo, memory: Option<&SocketMemory>, row: &mut Flow
     row.rwnd_limited_us = unsigned_to_i64(info.rwnd_limited_us());
     row.sndbuf_limited_us = unsigned_to_i64(info.sndbuf_limited_us());
     row.total_rto = to_i64(info.total_rto());
+    row.reord_seen = to_i64(info.reord_seen());
     row.sndbuf_bytes = to_i64(memory.map(|memory| memory.sndbuf));
     row.wmem_queued_bytes = to_i64(memory.map(|memory| memory.wmem_queued));
 }

@@ -473,3 +473,146 @@ fn an_unknown_sender_stays_unlabelled() {
     decide(&mut rows, &[], &FlowContext { name: "f".into(), ..FlowContext::default() });
     assert!(rows.iter().all(|r| r.limited_by.is_none()));
 }
+
+/// A full path that is not described, and a path on which some packets skip half of the delay.
+#[test]
+fn packets_that_overtake_others_make_no_queue() {
+    let causes = |min_rtt_us: fn(i64) -> i64, srtt_us: fn(i64) -> i64| {
+        let mut rows: Vec<FlowSample> = (0..100i64)
+            .map(|i| FlowSample {
+                time_us: i * 10_000,
+                flow: "f".into(),
+                ca_state: Some(0),
+                snd_mss_bytes: Some(MSS),
+                snd_cwnd_segs: Some(100),
+                snd_wnd_bytes: Some(10_000_000),
+                unacked_segs: Some(100),
+                notsent_bytes: Some(3_000_000),
+                sndbuf_bytes: Some(20_000_000),
+                wmem_queued_bytes: Some(19_000_000),
+                srtt_us: Some(srtt_us(i)),
+                min_rtt_us: Some(min_rtt_us(i)),
+                total_retrans_segs: Some(i / 10),
+                bytes_acked: Some(i * 100_000),
+                ..FlowSample::default()
+            })
+            .collect();
+        let context = FlowContext { name: "f".into(), unknown_path: true, ..FlowContext::default() };
+        decide(&mut rows, &[], &context);
+        rows[20..].iter().map(|row| row.limited_by.unwrap()).collect::<Vec<_>>()
+    };
+    let overtaken = |i| if i < 5 { 20_000 } else { 10_000 };
+    all(&causes(overtaken, |_| 20_100), Cause::Loss);
+    all(&causes(overtaken, |i| if i < 5 { 20_000 } else { 40_000 }), Cause::PathRate);
+    all(&causes(overtaken, |i| if i < 15 { 10_000 } else { 20_100 }), Cause::PathRate);
+    all(&causes(|_| 10_000, |_| 20_100), Cause::PathRate);
+}
+
+/// A send buffer that is written at once each 90 ms: its 400 kB take 36 ms on a path of 90 Mb/s, and queue behind themselves.
+#[test]
+fn the_queue_of_a_flows_own_bursts_is_no_full_path() {
+    let causes = |cycle_ms: i64| {
+        let in_burst = |ms: i64| (ms % cycle_ms).min(36);
+        let mut rows: Vec<FlowSample> = (0..200i64)
+            .map(|i| {
+                let ms = i * 10;
+                let sent = ms / cycle_ms * 36 + in_burst(ms);
+                let is_waiting = in_burst(ms) == 36;
+                FlowSample {
+                    time_us: ms * 1000,
+                    flow: "f".into(),
+                    ca_state: Some(0),
+                    snd_mss_bytes: Some(MSS),
+                    snd_cwnd_segs: Some(1000),
+                    snd_wnd_bytes: Some(10_000_000),
+                    unacked_segs: Some(if is_waiting { 70 } else { 270 }),
+                    notsent_bytes: Some(0),
+                    sndbuf_bytes: Some(65_536),
+                    wmem_queued_bytes: Some(100_000),
+                    srtt_us: Some(38_000),
+                    min_rtt_us: Some(20_000),
+                    total_retrans_segs: Some(0),
+                    bytes_received: Some(sent * 11_250),
+                    ..FlowSample::default()
+                }
+            })
+            .collect();
+        let context = FlowContext { name: "f".into(), unknown_path: true, ..FlowContext::default() };
+        decide(&mut rows, &[], &context);
+        rows[1..].iter().map(|row| row.limited_by.unwrap()).collect::<Vec<_>>()
+    };
+    all(&causes(90), Cause::SendBuffer);
+    // The next burst arrives before the queue is empty.
+    all(&causes(37), Cause::PathRate);
+}
+
+/// A capture shows neither the congestion window nor the send buffer.
+#[test]
+fn a_captured_flow_in_bursts_is_not_called_loss() {
+    let causes = |is_in_bursts: bool| {
+        let mut rows: Vec<FlowSample> = (0..200i64)
+            .map(|i| FlowSample {
+                time_us: i * 10_000,
+                flow: "f".into(),
+                snd_mss_bytes: Some(MSS),
+                snd_wnd_bytes: Some(10_000_000),
+                unacked_segs: Some(if is_in_bursts && i % 4 > 1 { 70 } else { 270 }),
+                srtt_us: Some(20_000),
+                min_rtt_us: Some(20_000),
+                total_retrans_segs: Some(if i > 0 { 5 } else { 0 }),
+                bytes_acked: Some(i * 100_000),
+                ..FlowSample::default()
+            })
+            .collect();
+        let context = FlowContext { name: "f".into(), unknown_path: true, ..FlowContext::default() };
+        decide(&mut rows, &[], &context);
+        rows[10..].iter().map(|row| row.limited_by).collect::<Vec<_>>()
+    };
+    assert!(causes(false).iter().all(|cause| *cause == Some(Cause::Loss)), "{:?}", causes(false));
+    assert!(causes(true).iter().all(Option::is_none), "{:?}", causes(true));
+}
+
+#[test]
+fn a_link_that_is_full_of_acks_limits_a_flow() {
+    let link = PathLink {
+        name: "l".into(),
+        direction: LinkDirection::Backward,
+        rate_bps: 60e3,
+        rate_changes: Vec::new(),
+    };
+    let links: Vec<LinkSample> = (0..100i64)
+        .map(|i| LinkSample {
+            time_us: i * 10_000,
+            link: "l".into(),
+            direction: LinkDirection::Backward,
+            sent_bytes: Some(i * 75),
+            ..LinkSample::default()
+        })
+        .collect();
+    let path = [link];
+    assert_eq!(crate::full_link(&path, &links, 0, 990_000), Some(&path[0]));
+    assert_eq!(crate::full_link(&path, &links[..1], 0, 990_000), None, "one sample shows no rate");
+    let faster = [PathLink { rate_bps: 70e3, ..path[0].clone() }];
+    assert_eq!(crate::full_link(&faster, &links, 0, 990_000), None);
+
+    let rows = |full_ack_link| {
+        let mut rows: Vec<FlowSample> = (0..100i64)
+            .map(|i| FlowSample {
+                time_us: i * 10_000,
+                flow: "f".into(),
+                ca_state: Some(3),
+                snd_mss_bytes: Some(MSS),
+                snd_cwnd_segs: Some(100),
+                snd_wnd_bytes: Some(10_000_000),
+                unacked_segs: Some(100),
+                notsent_bytes: Some(3_000_000),
+                ..FlowSample::default()
+            })
+            .collect();
+        let context = FlowContext { name: "f".into(), full_ack_link, ..FlowContext::default() };
+        decide(&mut rows, &[], &context);
+        rows[1..].iter().map(|row| row.limited_by.unwrap()).collect::<Vec<_>>()
+    };
+    all(&rows(None), Cause::Loss);
+    all(&rows(Some(path[0].clone())), Cause::PathRate);
+}

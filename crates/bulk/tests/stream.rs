@@ -8,8 +8,8 @@ use crate::common::{End, Path, World};
 struct StreamSender(Sender, u32);
 
 impl End for StreamSender {
-    fn handle_datagram(&mut self, _now: Time, bytes: &[u8]) {
-        self.0.handle_request(bytes);
+    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+        self.0.handle_datagram(now, bytes);
     }
     fn next_timeout(&self) -> Time {
         self.0.next_timeout()
@@ -50,7 +50,7 @@ fn stream(deadline: Time, repairs: bool, loss: f64, rate: BitRate) -> (f64, Rece
         packets: Some(10_000),
     };
     let path = Path { rate, rtt: Time::from_millis(50), loss, return_loss: loss, queue: Bytes(100_000) };
-    let sender = StreamSender(Sender::new(parameters, Time::ZERO), 1000);
+    let sender = StreamSender(Sender::new(parameters), 1000);
     let mut world = World::new(&path, sender, StreamReceiver(Receiver::new(parameters)), 1);
     let is_over = world.run(Time::from_secs(60), |_, receiver| receiver.0.is_over());
     assert!(is_over);
@@ -104,14 +104,14 @@ proptest::proptest! {
             repairs,
             packets: None,
         };
-        let (mut sender, mut receiver) = (Sender::new(parameters, Time::ZERO), Receiver::new(parameters));
+        let (mut sender, mut receiver) = (Sender::new(parameters), Receiver::new(parameters));
         let (mut now, mut sent) = (Time::ZERO, 0);
         for (number, length) in datagrams {
             now += Time::from_millis(3);
             let mut bytes = (number >> (number % 64)).to_be_bytes().to_vec();
             bytes.resize(length, 0xff);
             receiver.handle_datagram(now, &bytes);
-            sender.handle_request(&bytes);
+            sender.handle_datagram(now, &bytes);
             receiver.handle_timeout(now);
             let mut out = Vec::new();
             while receiver.poll_transmit(now, &mut out) {

@@ -51,7 +51,7 @@ fn they_share_a_simulated_path_with_tcp() {
     assert!((70e6..97e6).contains(&sum), "{run}");
     assert!(run["fairness_jain"].as_f64().unwrap() < 1.0);
     // The picture has the rate of each.
-    let drawn = place.run(&["plot", "--view", "goodput", "-o", "picture.svg"]);
+    let drawn = place.run(&["plot", "last", "--metric", "goodput,rtt", "-o", "picture.svg"]);
     assert_eq!(drawn.code, 0, "{drawn:?}");
     assert!(std::fs::read_to_string(place.path("picture.svg")).unwrap().contains("f2"));
 }
@@ -66,7 +66,7 @@ fn verdicts_name_the_rate_the_path_and_losses() {
     };
     let paced = verdict(forward, "kind = \"tsunami\"\nrate = \"40mbit\"");
     assert_eq!(paced["verdict"], "pacing", "{paced}");
-    assert!(paced["evidence"][0].as_str().unwrap().contains("40mbit"), "{paced}");
+    assert!(paced["evidence"][0].as_str().unwrap().contains("40 Mb/s"), "{paced}");
     let full = verdict(forward, "kind = \"udt\"\nrate = \"110mbit\"");
     assert_eq!(full["verdict"], "path_rate", "{full}");
     let lossy = verdict(&format!("{forward}, loss = 0.003"), "kind = \"udt\"");

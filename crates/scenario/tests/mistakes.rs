@@ -479,26 +479,26 @@ rate = "900mbit""#,
             r#"kind = "ping""#,
             r#"kind = "udt"
 receive_buffer = "7GB""#,
-            "f.toml:27:18: UDT cannot have a buffer of 7GB; write at most 6GB: sequence numbers have 31 bits",
+            "f.toml:27:18: UDT cannot have a buffer of 7 GB; write at most 6GB: sequence numbers have 31 bits",
         ),
         (
             r#"kind = "ping""#,
             r#"kind = "tsunami"
 rate = "5gbit""#,
-            "f.toml:27:8: Tsunami cannot send at 5gbit; write at most 4.29gbit",
+            "f.toml:27:8: Tsunami cannot send at 5 Gb/s; write at most 4.29gbit",
         ),
         (
             r#"kind = "ping""#,
             r#"kind = "tsunami"
 block = "66kB""#,
-            "f.toml:27:9: a datagram cannot carry a block of 66kB; write at most 65501B",
+            "f.toml:27:9: a datagram cannot carry a block of 66 kB; write at most 65501B",
         ),
         (
             r#"kind = "ping""#,
             r#"kind = "tsunami"
 size = "100TB"
 block = "1kB""#,
-            "f.toml:27:8: 100TB are more blocks of 1kB than Tsunami can count; write a larger block or a smaller size",
+            "f.toml:27:8: 100 TB are more blocks of 1 kB than Tsunami can count; write a larger block or a smaller size",
         ),
         (
             r#"kind = "ping""#,
@@ -510,7 +510,7 @@ error_threshold = 1.0"#,
             r#"kind = "ping""#,
             r#"kind = "tsunami"
 rate = "10bit""#,
-            r#"f.toml:27:8: "rate" cannot be 10bit; write at least 1kbit"#,
+            r#"f.toml:27:8: "rate" cannot be 10 b/s; write at least 1kbit"#,
         ),
         (
             r#"kind = "ping""#,
@@ -523,7 +523,7 @@ deadline = "2min""#,
             r#"kind = "stream"
 rate = "512mbit"
 deadline = "2min""#,
-            r#"f.toml:28:12: "deadline" cannot be 120s; write at most 60s"#,
+            r#"f.toml:28:12: "deadline" cannot be 120 s; write at most 60s"#,
         ),
         (
             r#"cc = "cubic""#,

@@ -147,7 +147,7 @@ fn a_stream_arrives_in_time_unless_packets_are_lost_or_the_path_is_full() {
     assert!(repaired.due - repaired.in_time < repaired.due / 10_000, "{repaired:?}");
     // A retransmission takes a round trip of 40 ms.
     let too_late = stream(0.01, "repair = true\ndeadline = \"20ms\"");
-    assert!(too_late.in_time < repaired.in_time, "{too_late:?}");
+    assert!(too_late.due - too_late.in_time > too_late.due / 200, "{too_late:?}");
     let outcome = path(0.0, "", &["kind = \"stream\"\nrate = \"120mbit\"\ndeadline = \"200ms\""]);
     let full = outcome.flow_totals[0].playout.unwrap();
     let share = full.in_time as f64 / full.due as f64;

@@ -168,9 +168,7 @@ impl Sender {
             Protocol::Tsunami(parameters) => {
                 SenderProtocol::Tsunami(Box::new(TsunamiSender::new(plan, &parameters)))
             }
-            Protocol::Stream(parameters) => {
-                SenderProtocol::Stream(Box::new(StreamSender::new(parameters, now)))
-            }
+            Protocol::Stream(parameters) => SenderProtocol::Stream(Box::new(StreamSender::new(parameters))),
         })
     }
 

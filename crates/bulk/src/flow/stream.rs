@@ -13,14 +13,14 @@ pub(super) struct StreamSender {
 }
 
 impl StreamSender {
-    pub(super) fn new(parameters: Parameters, now: Time) -> Self {
-        StreamSender { sender: stream::Sender::new(parameters, now), parameters, is_complete: false }
+    pub(super) fn new(parameters: Parameters) -> Self {
+        StreamSender { sender: stream::Sender::new(parameters), parameters, is_complete: false }
     }
 
     pub(super) fn counts(&self) -> SenderCounts {
         let statistics = self.sender.statistics();
         SenderCounts {
-            is_connected: true,
+            is_connected: self.sender.has_started(),
             is_complete: self.is_complete,
             payload_bytes: self.parameters.payload_bytes,
             sent_packets: statistics.sent_packets,
@@ -35,8 +35,8 @@ impl StreamSender {
 }
 
 impl End for StreamSender {
-    fn handle_datagram(&mut self, _now: Time, bytes: &[u8]) {
-        self.sender.handle_request(bytes);
+    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+        self.sender.handle_datagram(now, bytes);
     }
     fn handle_control(&mut self, _now: Time, _bytes: &[u8]) {}
     fn next_timeout(&self) -> Time {

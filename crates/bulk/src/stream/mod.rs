@@ -5,8 +5,12 @@
 //!
 //! ```text
 //! data      number (64)   payload
+//! start     1 byte
 //! request   first number (64)   count (32)   ..., repeated
 //! ```
+//!
+//! The sender begins when the receiver's start arrives; the receiver repeats it until data arrives. So no host gets a stream that
+//! it did not ask for, and address resolution does not cost the first packets.
 //!
 //! All fields are big-endian. There is no congestion control: the rate is the user's choice.
 
@@ -22,6 +26,8 @@ use units::{BitRate, Time};
 
 /// Bytes of a data packet's header.
 pub const HEADER_BYTES: usize = 8;
+/// A request to start, which no request for packets is as short as.
+const START: &[u8] = &[0];
 /// Bytes of a range in a request.
 const RANGE_BYTES: usize = 12;
 /// Ranges in one request; all fit into 1400 B.

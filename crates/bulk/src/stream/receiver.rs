@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 
 use units::Time;
 
-use super::{HEADER_BYTES, MAX_RANGES, Parameters, Playout, PlayoutCounts, be64};
+use super::{HEADER_BYTES, MAX_RANGES, Parameters, Playout, PlayoutCounts, START, be64};
 use crate::ranges::Ranges;
 
 /// How often the play-out advances without arrivals.
 const TICK: Time = Time::from_millis(10);
+/// Between two starts.
+const START_INTERVAL: Time = Time::from_millis(250);
 /// Initial estimate of the round-trip time.
 const INITIAL_RTT: Time = Time::from_millis(100);
 /// Requests that are kept to measure the round-trip time.
@@ -31,6 +33,8 @@ pub struct Receiver {
     requests: VecDeque<(u64, u64, Time)>,
     next_repeat: Time,
     next_tick: Time,
+    /// When the start is due again; `None` after the first packet.
+    next_start: Option<Time>,
     rtt: Time,
     min_rtt: Option<Time>,
     received_bytes: u64,
@@ -48,6 +52,7 @@ impl Receiver {
             requests: VecDeque::new(),
             next_repeat: Time::NEVER,
             next_tick: Time::NEVER,
+            next_start: Some(Time::ZERO),
             rtt: INITIAL_RTT,
             min_rtt: None,
             received_bytes: 0,
@@ -81,6 +86,7 @@ impl Receiver {
             return;
         }
         self.next_tick = self.next_tick.min(now + TICK);
+        self.next_start = None;
         if !self.playout.record(now, number) {
             return;
         }
@@ -111,13 +117,18 @@ impl Receiver {
 
     /// When [`Receiver::handle_timeout`] is due.
     pub fn next_timeout(&self) -> Time {
-        if self.is_over() { Time::NEVER } else { self.next_tick.min(self.next_repeat) }
+        if self.is_over() {
+            return Time::NEVER;
+        }
+        self.next_tick.min(self.next_repeat).min(self.next_start.unwrap_or(Time::NEVER))
     }
 
     /// Advances the play-out, and makes requests due again.
     pub fn handle_timeout(&mut self, now: Time) {
         self.playout.advance(now);
-        self.next_tick = now + TICK;
+        if self.next_start.is_none() {
+            self.next_tick = now + TICK;
+        }
         if now >= self.next_repeat {
             for (first, last) in std::mem::take(&mut self.missing).iter() {
                 self.fresh.insert(first, last);
@@ -126,8 +137,13 @@ impl Receiver {
         }
     }
 
-    /// Appends a request to `out`; false if there is nothing to request.
+    /// Appends the start or a request to `out`; false if there is nothing to request.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        if self.next_start.is_some_and(|at| at <= now) {
+            self.next_start = Some(now + START_INTERVAL);
+            out.extend_from_slice(START);
+            return true;
+        }
         // A packet that is played before its retransmission can arrive is not requested.
         let played = self.playout.counts().due;
         if played > 0 {

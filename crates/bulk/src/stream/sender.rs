@@ -30,7 +30,8 @@ pub struct SenderStatistics {
 #[derive(Debug)]
 pub struct Sender {
     parameters: Parameters,
-    start: Time,
+    /// When packet 0 is due; `None` before the receiver's start.
+    start: Option<Time>,
     /// The next packet.
     next: u64,
     /// Numbers to be retransmitted.
@@ -40,10 +41,27 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender whose first packet is due now.
-    pub fn new(parameters: Parameters, now: Time) -> Self {
+    /// A sender that waits for its receiver.
+    pub fn new(parameters: Parameters) -> Self {
         let statistics = SenderStatistics::default();
-        Sender { parameters, start: now, next: 0, repairs: VecDeque::new(), next_repair: now, statistics }
+        Sender {
+            parameters,
+            start: None,
+            next: 0,
+            repairs: VecDeque::new(),
+            next_repair: Time::ZERO,
+            statistics,
+        }
+    }
+
+    /// Whether the receiver has started the stream.
+    pub fn has_started(&self) -> bool {
+        self.start.is_some()
+    }
+
+    /// When packet `number` is due; `None` before the start.
+    fn due(&self, number: u64) -> Option<Time> {
+        Some(self.start? + self.parameters.time_of(number))
     }
 
     /// Counts so far.
@@ -54,14 +72,13 @@ impl Sender {
     /// Whether all packets are sent, and none can be requested in time any more.
     pub fn is_over(&self, now: Time) -> bool {
         let end = self.parameters.packets.filter(|packets| self.next >= *packets);
-        end.is_some_and(|packets| {
-            now >= self.start + self.parameters.time_of(packets) + self.parameters.deadline
-        })
+        let end = end.and_then(|packets| self.due(packets));
+        end.is_some_and(|end| now >= end + self.parameters.deadline)
     }
 
     fn next_due(&self) -> Option<Time> {
         let is_end = self.parameters.packets.is_some_and(|packets| self.next >= packets);
-        (!is_end).then(|| self.start + self.parameters.time_of(self.next))
+        if is_end { None } else { self.due(self.next) }
     }
 
     /// When [`Sender::poll_transmit`] is due.
@@ -84,7 +101,7 @@ impl Sender {
         }
         while now >= self.next_repair {
             let number = self.repairs.pop_front()?;
-            if self.start + self.parameters.time_of(number) + self.parameters.deadline <= now {
+            if self.due(number).is_none_or(|due| due + self.parameters.deadline <= now) {
                 continue;
             }
             self.next_repair = now + self.parameters.time_of(1);
@@ -95,8 +112,12 @@ impl Sender {
         None
     }
 
-    /// A request of the receiver.
-    pub fn handle_request(&mut self, bytes: &[u8]) {
+    /// A datagram of the receiver: its start, or a request.
+    pub fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+        self.start.get_or_insert(now);
+        if bytes.len() < RANGE_BYTES {
+            return;
+        }
         self.statistics.requests += 1;
         for range in bytes.chunks_exact(RANGE_BYTES) {
             let (Some(first), Ok(count)) = (be64(range), <[u8; 4]>::try_from(&range[8..])) else { return };

@@ -515,8 +515,8 @@ rate = "10bit""#,
         (
             r#"kind = "ping""#,
             r#"kind = "stream"
-deadline = "2min""#,
-            r#"f.toml:23:1: a stream flow needs "rate"; for example rate = "512mbit""#,
+repair = true"#,
+            r#"f.toml:24:1: a stream flow needs "rate"; for example rate = "512mbit""#,
         ),
         (
             r#"kind = "ping""#,

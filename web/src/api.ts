@@ -158,6 +158,7 @@ export interface FlowSummary {
   datagrams_lost?: number;
   datagrams_reordered?: number;
   datagrams_duplicated?: number;
+  stream?: StreamSummary;
   loss_share?: number;
   min_owd_us?: number;
   mean_owd_us?: number;
@@ -178,6 +179,19 @@ export interface FlowSummary {
   evidence: string[];
   remedy: string | null;
   fixes?: Fix[];
+}
+
+export interface StreamSummary {
+  due_packets: number;
+  in_time_share: number;
+  late_packets: number;
+  gaps_of_1: number;
+  gaps_of_2_to_10: number;
+  gaps_of_11_to_100: number;
+  gaps_over_100: number;
+  longest_gap_packets: number;
+  is_sustainable: boolean;
+  sustainable_up_to_bps: number | null;
 }
 
 export interface Fix {

@@ -2,7 +2,11 @@
 //!
 //! - [`udt`]: UDT 4, reliable streams and messages over UDP with its own rate control.
 //! - [`tsunami`]: Tsunami, files over UDP at a target rate, controlled over TCP.
+//! - [`stream`]: real-time streams at a constant rate, which are played with a fixed delay.
+//! - [`flow`]: flows of all from memory to memory, for measurements.
 
+pub mod flow;
 mod ranges;
+pub mod stream;
 pub mod tsunami;
 pub mod udt;

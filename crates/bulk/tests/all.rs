@@ -2,5 +2,6 @@
 
 mod common;
 mod fuzz_corpus;
+mod stream;
 mod tsunami;
 mod udt;

@@ -43,6 +43,7 @@ mod standing;
 mod standing_abuse;
 mod sweep;
 mod test_command;
+mod transports;
 mod tune;
 mod udp;
 mod unattended;

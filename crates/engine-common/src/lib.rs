@@ -24,11 +24,13 @@
 //! assert_eq!((sampled.len(), sampled[0].direction()), (1, net::Direction::Forward));
 //! ```
 
+mod bulk;
 mod flows;
 mod network;
 mod rows;
 mod sampled;
 
+pub use self::bulk::{bulk_events, bulk_plan, bulk_row};
 pub use flows::{UDP_HEADER_BYTES, datagram_source, echo_timeout};
 pub use network::{build_network, build_topology};
 pub use rows::{FlowTotals, LinkSampler, LinkTotals, datagram_row, micros};

@@ -1,5 +1,6 @@
 //! Turns counters into the record's rows.
 
+use bulk::stream::PlayoutCounts;
 use datagrams::ReceiverCounters;
 use net::{Direction, PipeCounters, PipeId};
 use schema::{Event, EventKind, FlowSample, LinkSample};
@@ -20,6 +21,8 @@ pub struct FlowTotals {
     pub ended: Option<Time>,
     /// Application bytes received.
     pub bytes: u64,
+    /// The play-out of a real-time stream.
+    pub playout: Option<PlayoutCounts>,
 }
 
 /// A link direction's counters at the end of the run.

@@ -78,7 +78,8 @@ pub const BUILT_IN: &[BuiltIn] = texts![
     Faults in "faults/": "cpu-bound-receiver", "ecn-marks", "half-speed-hop", "healthy",
         "lossy-link", "mtu-black-hole", "own-queue", "policer", "small-rmem", "small-switch-buffer",
         "small-wmem", "window-scaling-off";
-    Sweeps in "sweeps/": "cc-rtt-loss", "mtu", "socket-buffers", "streams", "udp";
+    Sweeps in "sweeps/": "cc-rtt-loss", "mtu", "socket-buffers", "streams", "transports",
+        "tsunami-paths", "udp", "udt-paths";
 ];
 
 /// The MiniEdit topologies of this program: the networks of the class sheets as the course ships them, by file name.

@@ -250,7 +250,7 @@ pub fn settings(cc: &Cc) -> BTreeMap<String, Setting> {
 fn flows_with_cc(scenario: &Scenario) -> impl Iterator<Item = (&FlowSpec, &Cc)> {
     scenario.flows.iter().filter_map(|flow| match &flow.kind {
         FlowKind::Tcp(tcp) => Some((flow, tcp.cc.as_ref()?)),
-        FlowKind::Ping(_) | FlowKind::Udp(_) | FlowKind::Xcp(_) => None,
+        _ => None,
     })
 }
 

@@ -89,6 +89,15 @@ impl<'a> FlowPath<'a> {
             .reduce(f64::min)
     }
 
+    /// Maximum goodput of a udt or tsunami flow on the links.
+    fn bulk_limit_bps(&self, scenario: &Scenario, flow: &FlowSpec) -> Option<f64> {
+        let plan = engine_common::bulk_plan(scenario, flow, 0)?;
+        let payload = plan.payload_bytes();
+        // A datagram larger than the path's MTU travels in fragments.
+        let share = f64::from(payload) / f64::from(payload + plan.header_bytes());
+        Some(self.datagram_limit_bps(payload + plan.header_bytes())? * share)
+    }
+
     /// Payload of a udp flow's datagrams.
     pub fn datagram_payload(&self, udp: &UdpSpec) -> u32 {
         let max_payload = model::payload_bytes(self.host_mtu, self.ip, Transport::Udp);
@@ -128,9 +137,19 @@ pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
             FlowKind::Tcp(tcp) => path.wire_limit_bps(tcp.mss),
             FlowKind::Udp(udp) => path.datagram_limit_bps(path.datagram_payload(udp)),
             FlowKind::Xcp(_) => path.xcp_limit_bps(),
+            FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => {
+                path.bulk_limit_bps(scenario, flow)
+            }
             FlowKind::Ping(_) => return context,
         };
         context.path = path_links(scenario, &path.there);
+    }
+    if let Some(bulk) = engine_common::bulk_plan(scenario, flow, 0) {
+        context.is_rate_controlled = true;
+        context.pacing_bps = bulk.requested_payload_bps();
+        context.pacing_option = "the flow's rate".into();
+        context.generator = Some(Generator::default());
+        return context;
     }
     let FlowKind::Tcp(tcp) = &flow.kind else { return context };
     context.device = SendingDevice {

@@ -82,7 +82,8 @@ fn stream(
                 ack_bytes: headers,
             })
         }
-        FlowKind::Ping(_) => None,
+        // Only the model's closed forms need it, and they have none for these.
+        FlowKind::Ping(_) | FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => None,
     }
 }
 

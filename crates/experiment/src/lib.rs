@@ -57,6 +57,7 @@ mod run_figure;
 pub mod scenario_file;
 mod selection;
 pub mod sheet_defaults;
+mod stream;
 mod sweep;
 mod sysctl_defaults;
 mod validation;

@@ -64,7 +64,8 @@ fn bytes(job: &Job<'_>, max_rate: Option<BitRate>) -> Option<u64> {
                 let all = at_rate(udp.rate.as_f64() * udp.duty());
                 sum = sum.saturating_add(udp.size.map_or(all, |size| size.0.min(all)));
             }
-            FlowKind::Ping(_) | FlowKind::Xcp(_) => {}
+            // Real hosts do not run the others.
+            _ => {}
         }
     }
     Some(sum.saturating_add((shared_bps * longest / 8.0) as u64))

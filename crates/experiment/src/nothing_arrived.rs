@@ -34,9 +34,12 @@ pub fn explain(scenario: &Scenario, summary: &mut RunSummary) {
 
 fn delivered_nothing(flow: &FlowSpec, result: &FlowSummary) -> bool {
     match flow.kind {
-        FlowKind::Tcp(_) | FlowKind::Udp(_) | FlowKind::Xcp(_) => {
-            result.bytes.unwrap_or(0) == 0 && result.goodput_bps.unwrap_or(0.0) == 0.0
-        }
+        FlowKind::Tcp(_)
+        | FlowKind::Udp(_)
+        | FlowKind::Xcp(_)
+        | FlowKind::Udt(_)
+        | FlowKind::Tsunami(_)
+        | FlowKind::Stream(_) => result.bytes.unwrap_or(0) == 0 && result.goodput_bps.unwrap_or(0.0) == 0.0,
         FlowKind::Ping(_) => result.min_rtt_us.is_none(),
     }
 }

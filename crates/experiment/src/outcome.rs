@@ -20,6 +20,7 @@ use crate::{
     flow_context::{ack_path, describe_host_use, flow_context},
     host_bursts::unexplained_drops,
     nothing_arrived,
+    stream::stream_summary,
 };
 
 /// A measurement is unreliable if at least this share of a flow's samples was limited by a host's processors.
@@ -174,6 +175,12 @@ pub(crate) fn complete(
         if matches!(flow.kind, FlowKind::Ping(_)) {
             add_echo_stalls(&measurement, &mut flow_summary);
         }
+        if let (FlowKind::Stream(spec), Some(playout)) = (&flow.kind, &totals.playout) {
+            let links = &measurement.link_totals;
+            let stream = stream_summary(scenario, flow, spec, playout, links, measurement.duration);
+            flow_summary.loss_share = Some(1.0 - stream.in_time_share);
+            flow_summary.stream = Some(stream);
+        }
         describe_cc(flow, totals.cc.as_deref(), &mut flow_summary);
         summary.flows.push(flow_summary);
     }
@@ -183,7 +190,7 @@ pub(crate) fn complete(
         .map(|totals| link_summary(scenario, totals, measurement.duration))
         .collect();
     let goodputs: Vec<f64> =
-        summary.flows.iter().filter(|f| f.has_window()).map(|f| f.goodput_bps.unwrap_or(0.0)).collect();
+        summary.flows.iter().filter(|f| f.is_bulk_transfer()).map(|f| f.goodput_bps.unwrap_or(0.0)).collect();
     summary.fairness_jain = model::jain_index(&goodputs);
     summary.duration_s = measurement.duration.as_secs_f64();
     summary.wall_s = (measurement.wall.as_secs_f64() * 1000.0).round() / 1000.0;

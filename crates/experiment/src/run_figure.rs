@@ -99,7 +99,7 @@ pub fn figure(figure: &MetricPath, run: &RunSummary) -> Option<f64> {
         }
         MetricPath::Run(RunMetric::Jain) => run.fairness_jain,
         MetricPath::Run(RunMetric::SteadyFrom) => {
-            let flows = run.flows.iter().filter(|flow| flow.has_window());
+            let flows = run.flows.iter().filter(|flow| flow.is_bulk_transfer());
             let settled: Vec<f64> = flows.map(|flow| flow.steady_from_s).collect::<Option<_>>()?;
             settled.into_iter().reduce(f64::max)
         }
@@ -117,7 +117,7 @@ pub fn figure(figure: &MetricPath, run: &RunSummary) -> Option<f64> {
 
 /// The time that each flow with a window takes for its bytes, seconds; `None` if one has no goodput.
 fn transfers(run: &RunSummary) -> Option<Vec<f64>> {
-    let flows = run.flows.iter().filter(|flow| flow.has_window());
+    let flows = run.flows.iter().filter(|flow| flow.is_bulk_transfer());
     let times: Vec<f64> =
         flows.map(|flow| Some(flow.bytes? as f64 * 8.0 / flow.goodput_bps?)).collect::<Option<_>>()?;
     (!times.is_empty()).then_some(times)
@@ -143,6 +143,10 @@ pub fn metric(flow: &FlowSummary, metric: Metric) -> Option<f64> {
         Metric::RetransmittedShare => {
             let sent = flow.sent_segs.filter(|sent| *sent > 0)?;
             Some(flow.retransmitted_segs? as f64 / sent as f64)
+        }
+        Metric::Overhead => {
+            let delivered = flow.bytes.filter(|bytes| *bytes > 0)?;
+            Some((flow.sent_segs? * flow.mss_bytes?) as f64 / delivered as f64)
         }
         Metric::Recovery => flow.recovery_s,
         Metric::LossShare => flow.loss_share,

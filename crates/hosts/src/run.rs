@@ -197,7 +197,8 @@ fn rest_of(scenario: &Scenario, measured: &Measured, now: Time) -> Scenario {
             let size = match &mut flow.kind {
                 FlowKind::Tcp(tcp) => &mut tcp.size,
                 FlowKind::Udp(udp) => &mut udp.size,
-                FlowKind::Ping(_) | FlowKind::Xcp(_) => &mut None,
+                // `plan` refuses the others.
+                _ => &mut None,
             };
             *size = size.map(|size| Bytes(size.0.saturating_sub(totals.bytes).max(1)));
             flow.name = next_name(&flow.name, |name| {

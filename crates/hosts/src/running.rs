@@ -262,6 +262,7 @@ impl<'a> Running<'a> {
                 started,
                 ended,
                 bytes: end.bytes,
+                playout: None,
             });
             measured.busy.push(end.busy);
             let Some(reason) = end.error.filter(|_| !interrupted) else { continue };

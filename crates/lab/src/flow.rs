@@ -16,6 +16,7 @@ use units::Time;
 use crate::{
     Error,
     clock::RunTime,
+    flow_bulk::{self, BulkCounts, BulkPlan, Milestone},
     flow_udp::{self, DatagramCounts, DatagramPlan},
     host::Host,
     processors::move_to,
@@ -32,13 +33,21 @@ pub(crate) struct Flow {
     time: RunTime,
     /// The kernel's name of the requested congestion control.
     cc: Option<String>,
-    /// Source and addresses, if it is a udp flow.
-    datagrams: Option<DatagramPlan>,
+    plans: FlowPlans,
     pub(crate) stop: Stop,
     /// Application bytes read by the receiver.
     pub(crate) received: AtomicU64,
     state: Mutex<FlowState>,
     done: AtomicBool,
+}
+
+/// What flows of some kinds derive from the scenario.
+#[derive(Debug, Default)]
+pub(crate) struct FlowPlans {
+    /// Source and addresses, if it is a udp flow.
+    pub(crate) datagrams: Option<DatagramPlan>,
+    /// Protocol and addresses, if it is a udt or tsunami flow.
+    pub(crate) bulk: Option<BulkPlan>,
 }
 
 /// Progress of a flow.
@@ -49,6 +58,10 @@ pub(crate) struct FlowState {
     pub(crate) receiver: Option<Socket>,
     /// Counters of a udp flow.
     pub(crate) datagrams: Option<Arc<DatagramCounts>>,
+    /// Counts of a udt or tsunami flow.
+    pub(crate) bulk: Option<Arc<BulkCounts>>,
+    /// The control connection of a tsunami flow.
+    pub(crate) control: Option<Socket>,
     /// Congestion control in use.
     pub(crate) cc: Option<String>,
     /// When it was connected, and when its last byte was read, since the run's start.
@@ -62,17 +75,12 @@ pub(crate) struct FlowState {
 }
 
 impl Flow {
-    pub(crate) fn new(
-        spec: FlowSpec,
-        cc: Option<String>,
-        datagrams: Option<DatagramPlan>,
-        time: RunTime,
-    ) -> Self {
+    pub(crate) fn new(spec: FlowSpec, cc: Option<String>, plans: FlowPlans, time: RunTime) -> Self {
         Flow {
             spec,
             time,
             cc,
-            datagrams,
+            plans,
             stop: Stop::default(),
             received: AtomicU64::new(0),
             state: Mutex::default(),
@@ -87,7 +95,9 @@ impl Flow {
 
     /// Packets dropped because the receiver's socket buffer was full.
     pub(crate) fn dropped_at_socket(&self) -> u64 {
-        self.state().datagrams.as_ref().map_or(0, |counts| counts.tally.lock().dropped_at_socket)
+        let state = self.state();
+        let bulk = state.bulk.as_ref().map_or(0, |counts| counts.dropped_at_socket.load(Ordering::Relaxed));
+        state.datagrams.as_ref().map_or(bulk, |counts| counts.tally.lock().dropped_at_socket)
     }
 
     /// True once its threads have ended.
@@ -115,6 +125,7 @@ impl Flow {
             FlowKind::Tcp(tcp) => self.run_tcp(tcp, from, to, &now),
             FlowKind::Ping(ping) => self.run_ping(ping, from, to, timeout, &now),
             FlowKind::Udp(_) => self.run_datagrams(from, to, timeout, &now),
+            FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => self.run_bulk(from, to, &now),
             // `check_flows` rejects such a scenario before any flow starts.
             other => Err(Error::NotInLab { flow: self.spec.name.clone(), kind: other.name() }),
         };
@@ -181,7 +192,7 @@ impl Flow {
         timeout: Duration,
         now: &impl Fn() -> Time,
     ) -> Result<(), Error> {
-        let Some(plan) = &self.datagrams else { return Ok(()) };
+        let Some(plan) = &self.plans.datagrams else { return Ok(()) };
         let ends = flow_udp::connect(&self.spec.name, plan, from, to, &self.time)?;
         let mut state = self.state();
         state.datagrams = Some(ends.counts.clone());
@@ -199,6 +210,32 @@ impl Flow {
         };
         state.note = ended.note.map(|note| format!("flow {}: {note}", self.spec.name));
         state.ended.get_or_insert(Time(now().0.saturating_sub(ended.since_last.as_nanos() as u64)));
+        Ok(())
+    }
+
+    fn run_bulk(&self, from: &Host, to: &Host, now: &(impl Fn() -> Time + Sync)) -> Result<(), Error> {
+        let Some(plan) = &self.plans.bulk else { return Ok(()) };
+        let Some(ends) = flow_bulk::connect(plan, from, to, &self.stop)? else { return Ok(()) };
+        let failed = |source| {
+            let attempted = format!("cannot send data by {}", self.spec.kind.name());
+            Error::Flow { flow: self.spec.name.clone(), source: traffic::Error { attempted, source } }
+        };
+        let counts = Arc::new(BulkCounts::default());
+        let mut state = self.state();
+        state.control = ends.control_socket().map_err(failed)?;
+        state.bulk = Some(counts.clone());
+        drop(state);
+        let ended = ends.run(&self.stop, &counts, |milestone| {
+            let mut state = self.state();
+            match milestone {
+                Milestone::Connected => state.started = Some(now()),
+                Milestone::Complete => state.ended = Some(now()),
+            }
+        });
+        // `run` has set `stop` itself, so `ended_with` would discard the error.
+        if let Err(error) = ended {
+            self.state().failed.get_or_insert(failed(error));
+        }
         Ok(())
     }
 

@@ -23,6 +23,7 @@ mod facts;
 #[doc(hidden)]
 pub mod flood;
 mod flow;
+mod flow_bulk;
 mod flow_udp;
 mod frame;
 #[cfg(test)]

@@ -23,7 +23,8 @@ use crate::{
     capture::{CaptureEnd, Captures},
     clock::{Clock, RunTime, TimeMode},
     driver::{Driver, DriverReport, LinkRow, Shared},
-    flow::{Flow, check_congestion_control},
+    flow::{Flow, FlowPlans, check_congestion_control},
+    flow_bulk::BulkPlan,
     flow_udp::{self, DatagramPlan},
     frame::Frame,
     host::{Host, HostDrops},
@@ -57,16 +58,16 @@ const THREADS_PER_FLOW: usize = 3;
 /// How long flows may take to end after they were stopped.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Checks that the lab supports every kind of flow of a scenario: it has no XCP yet.
+/// Checks that the lab supports every kind of flow of a scenario: it has no XCP.
 ///
 /// # Errors
 /// [`Error::NotInLab`] for an unsupported kind; [`Error::ShortDatagrams`] for datagrams shorter than the header that the
 /// lab writes into them.
 pub fn check_flows(scenario: &Scenario) -> Result<(), Error> {
     scenario.flows.iter().try_for_each(|flow| match &flow.kind {
-        FlowKind::Tcp(_) | FlowKind::Ping(_) => Ok(()),
         FlowKind::Udp(udp) => flow_udp::check(&flow.name, udp),
-        other => Err(Error::NotInLab { flow: flow.name.clone(), kind: other.name() }),
+        FlowKind::Xcp(_) => Err(Error::NotInLab { flow: flow.name.clone(), kind: flow.kind.name() }),
+        _ => Ok(()),
     })
 }
 
@@ -187,7 +188,11 @@ fn drive(
         .enumerate()
         .map(|(index, flow)| {
             let cc = options.congestion_controls.get(&flow.name).cloned();
-            Arc::new(Flow::new(flow.clone(), cc, DatagramPlan::new(scenario, index), time.clone()))
+            let plans = FlowPlans {
+                datagrams: DatagramPlan::new(scenario, index),
+                bulk: BulkPlan::new(scenario, index),
+            };
+            Arc::new(Flow::new(flow.clone(), cc, plans, time.clone()))
         })
         .collect();
     let (_command_sender, commands) = channel();
@@ -404,5 +409,6 @@ fn flow_end(flow: &Flow) -> FlowTotals {
         started: state.started,
         ended: state.ended,
         bytes: flow.received.load(Ordering::Relaxed),
+        playout: state.bulk.as_ref().and_then(|counts| counts.get().1.playout),
     }
 }

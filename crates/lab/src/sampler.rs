@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use engine_common::{datagram_row, micros};
+use bulk::flow::SenderCounts;
+use engine_common::{bulk_events, bulk_row, datagram_row, micros};
 use schema::{Event, EventKind, FlowSample};
 use units::Time;
 
@@ -14,6 +15,7 @@ use crate::{
     clock::RunTime,
     driver::Shared,
     flow::{Flow, FlowState},
+    flow_bulk::BulkCounts,
     flow_udp::DatagramCounts,
     processors::move_to,
     stalls::Stalls,
@@ -47,6 +49,8 @@ pub(crate) struct Sampler {
 struct SampledFlow {
     last: FlowSample,
     received: u64,
+    /// The sender's counts at the last sample of a udt or tsunami flow.
+    counts: SenderCounts,
     /// Whether `last` and `received` hold a sample.
     has_sample: bool,
     has_started: bool,
@@ -167,11 +171,14 @@ impl Sampler {
         if let Some(counts) = &state.datagrams {
             batch.flows.push(self.sample_datagrams(flow, counts, sampled));
         }
+        if let Some(counts) = &state.bulk {
+            self.sample_bulk(flow, counts, &state, sampled, batch);
+        }
         if has_ended {
             sampled.has_ended = true;
             let ended = if finished { state.ended.unwrap_or(now) } else { now };
             state.ended = Some(ended);
-            (state.sender, state.receiver) = (None, None);
+            (state.sender, state.receiver, state.control) = (None, None, None);
             drop(state);
             batch.events.push(event(ended, EventKind::Stop, 0));
             flow.stop.set();
@@ -198,6 +205,39 @@ impl Sampler {
         (sampled.received, sampled.has_sample) = (received, true);
         sampled.last = row.clone();
         row
+    }
+
+    /// Adds a row and events of the counts of a udt or tsunami flow's ends; nothing before data can be sent.
+    fn sample_bulk(
+        &self,
+        flow: &Flow,
+        counts: &BulkCounts,
+        state: &FlowState,
+        sampled: &mut SampledFlow,
+        batch: &mut SampleBatch,
+    ) {
+        let (sender, receiver) = counts.get();
+        if !sender.is_connected {
+            return;
+        }
+        let now = self.time.now();
+        let name = &flow.spec.name;
+        let mut row = bulk_row(name, now, &sender, &receiver);
+        row.time_us = sampled.row_time(now);
+        flow.received.store(receiver.received_bytes, Ordering::Relaxed);
+        row.goodput_bps = sampled.goodput_bps(row.time_us, receiver.received_bytes);
+        let mut control = FlowSample::default();
+        if let Some(socket) = &state.control
+            && watch::read_sender(socket.as_fd(), &mut control).is_ok()
+        {
+            (row.srtt_us, row.rttvar_us, row.min_rtt_us) =
+                (control.srtt_us, control.rttvar_us, control.min_rtt_us);
+        }
+        batch.events.extend(bulk_events(name, now, &sampled.counts, &sender));
+        sampled.counts = sender;
+        (sampled.received, sampled.has_sample) = (receiver.received_bytes, true);
+        sampled.last = row.clone();
+        batch.flows.push(row);
     }
 }
 

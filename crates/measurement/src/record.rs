@@ -102,7 +102,7 @@ pub fn write(
 /// Jain's fairness index of the known goodputs.
 pub fn fairness(flows: &[FlowSummary]) -> Option<f64> {
     let goodputs: Vec<f64> =
-        flows.iter().filter(|flow| flow.has_window()).filter_map(|flow| flow.goodput_bps).collect();
+        flows.iter().filter(|flow| flow.is_bulk_transfer()).filter_map(|flow| flow.goodput_bps).collect();
     model::jain_index(&goodputs)
 }
 

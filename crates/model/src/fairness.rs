@@ -29,7 +29,7 @@ pub enum FairnessWeight {
 impl FairnessWeight {
     /// Jain's index of a run's flows with a congestion window; `None` where one lacks a figure that is needed.
     pub fn index(self, run: &RunSummary) -> Option<f64> {
-        let flows = run.flows.iter().filter(|flow| flow.has_window());
+        let flows = run.flows.iter().filter(|flow| flow.is_bulk_transfer());
         jain_index(&flows.map(|flow| self.weighted(flow)).collect::<Option<Vec<f64>>>()?)
     }
 

@@ -3,6 +3,7 @@
 use units::{Bytes, Time};
 
 use crate::{
+    decode_bulk::{STREAM, TSUNAMI, UDT, decode_stream, decode_tsunami, decode_udt},
     decode_cc::decode_cc,
     error::Problems,
     name::{NamedKind, check_name},
@@ -53,7 +54,7 @@ pub(crate) const XCP: Keys = Keys {
     known: &["name", "from", "to", "kind", "start", "stop", "size"],
     nested: None,
 };
-const KINDS: [&str; 4] = ["tcp", "ping", "udp", "xcp"];
+const KINDS: [&str; 7] = ["tcp", "ping", "udp", "xcp", "udt", "tsunami", "stream"];
 
 /// Valid values of TCP_MAXSEG: TCP_MIN_MSS to MAX_TCP_WINDOW (include/net/tcp.h).
 const MSS: std::ops::RangeInclusive<u64> = 88..=32767;
@@ -88,6 +89,9 @@ fn decode_flow(node: &Node, files: &Files, problems: &mut Problems) -> Option<Fl
         "ping" => &PING,
         "udp" => &UDP,
         "xcp" => &XCP,
+        "udt" => &UDT,
+        "tsunami" => &TSUNAMI,
+        "stream" => &STREAM,
         _ => &TCP,
     };
     let mut reader = Reader::new(node, keys, problems)?;
@@ -108,6 +112,9 @@ fn decode_flow(node: &Node, files: &Files, problems: &mut Problems) -> Option<Fl
         "ping" => FlowKind::Ping(decode_ping(&mut reader)),
         "udp" => FlowKind::Udp(decode_udp(&mut reader)),
         "xcp" => FlowKind::Xcp(XcpSpec { size: reader.size("size") }),
+        "udt" => FlowKind::Udt(decode_udt(&mut reader)),
+        "tsunami" => FlowKind::Tsunami(decode_tsunami(&mut reader)),
+        "stream" => FlowKind::Stream(decode_stream(&mut reader)),
         _ => FlowKind::Tcp(decode_tcp(&mut reader, files)),
     };
     let name = reader.required_text("name", "\"bulk\"");

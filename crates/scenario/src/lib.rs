@@ -33,6 +33,7 @@ mod address;
 mod amount;
 mod cc;
 mod change;
+mod decode_bulk;
 mod decode_cc;
 mod decode_cost;
 mod decode_direction;
@@ -103,5 +104,5 @@ pub use sweep::MAX_POINTS;
 pub use trace_file::ReadFile;
 pub use types::{
     BurstLengths, Bursts, Cidr, FlowKind, FlowSpec, Host, Interface, Link, LinkChange, Nic, PingSpec, Router,
-    Scenario, StaticRoute, SysctlDefaults, TcpSpec, UdpSpec, XcpSpec,
+    Scenario, StaticRoute, StreamSpec, SysctlDefaults, TcpSpec, TsunamiSpec, UdpSpec, UdtSpec, XcpSpec,
 };

@@ -31,6 +31,8 @@ pub enum Metric {
     ReceiveWindow,
     /// Segments retransmitted over segments sent.
     RetransmittedShare,
+    /// Payload bytes sent, retransmissions included, over payload bytes delivered.
+    Overhead,
     /// Time from the first loss until the window has its previous size again.
     Recovery,
     /// Datagrams lost over datagrams sent.
@@ -43,7 +45,7 @@ pub enum Metric {
 
 impl Metric {
     /// All metrics.
-    pub const ALL: [Metric; 17] = [
+    pub const ALL: [Metric; 18] = [
         Metric::Goodput,
         Metric::SteadyGoodput,
         Metric::SteadyFrom,
@@ -57,6 +59,7 @@ impl Metric {
         Metric::MaxCwnd,
         Metric::ReceiveWindow,
         Metric::RetransmittedShare,
+        Metric::Overhead,
         Metric::Recovery,
         Metric::LossShare,
         Metric::Jitter,
@@ -79,6 +82,7 @@ impl Metric {
             Metric::MaxCwnd => "max_cwnd",
             Metric::ReceiveWindow => "receive_window",
             Metric::RetransmittedShare => "retransmitted_share",
+            Metric::Overhead => "overhead",
             Metric::Recovery => "recovery",
             Metric::LossShare => "loss_share",
             Metric::Jitter => "jitter",
@@ -96,7 +100,7 @@ impl Metric {
         match self {
             Metric::Goodput | Metric::SteadyGoodput => "bit/s",
             Metric::MeanCwnd | Metric::MaxCwnd | Metric::ReceiveWindow => "B",
-            Metric::RetransmittedShare | Metric::LossShare => "1",
+            Metric::RetransmittedShare | Metric::Overhead | Metric::LossShare => "1",
             _ => "s",
         }
     }
@@ -119,8 +123,18 @@ impl Metric {
     /// True if flows of `kind` have this metric.
     pub fn applies_to(self, kind: &FlowKind) -> bool {
         match kind {
-            FlowKind::Tcp(_) | FlowKind::Xcp(_) => !self.is_ping_only() && !self.is_udp_only(),
+            FlowKind::Tcp(_) | FlowKind::Xcp(_) | FlowKind::Udt(_) => {
+                !self.is_ping_only() && !self.is_udp_only()
+            }
             FlowKind::Udp(_) => matches!(self, Metric::Goodput | Metric::SteadyGoodput) || self.is_udp_only(),
+            // It has no window, and measures no round-trip times.
+            FlowKind::Tsunami(_) => {
+                use Metric::{Goodput, Overhead, RetransmittedShare, SteadyFrom, SteadyGoodput};
+                matches!(self, Goodput | SteadyGoodput | SteadyFrom | RetransmittedShare | Overhead)
+            }
+            FlowKind::Stream(_) => {
+                matches!(self, Metric::Goodput | Metric::SteadyGoodput | Metric::LossShare | Metric::Overhead)
+            }
             FlowKind::Ping(_) => self.is_rtt() || self.is_ping_only(),
         }
     }

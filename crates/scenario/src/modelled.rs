@@ -81,6 +81,7 @@ const ALWAYS_LOCAL_CONGESTION: &str =
     "Linux reduces the window whenever the host's own device drops a packet, and has no setting for it";
 const OWN_TIME: &str = "hosts take the time that this machine takes";
 const NO_TIMERS: &str = "closed forms have no timers";
+const NO_CLOSED_FORM: &str = "there is no closed form for it";
 const NO_NIC: &str = "hosts send single packets (no super-packets)";
 
 /// All keys except sysctls: [`Scenario::not_modelled`] takes which of them an engine applies as an argument.
@@ -266,6 +267,13 @@ pub const FEATURES: &[Feature] = &[
     full("a ping flow", "*"),
     full("a udp flow", "*"),
     full("an xcp flow", "*"),
+    not_by_model("a udt flow", "*", NO_CLOSED_FORM, |s| flows_of(s, |kind| matches!(kind, FlowKind::Udt(_)))),
+    not_by_model("a tsunami flow", "*", NO_CLOSED_FORM, |s| {
+        flows_of(s, |kind| matches!(kind, FlowKind::Tsunami(_)))
+    }),
+    not_by_model("a stream flow", "*", NO_CLOSED_FORM, |s| {
+        flows_of(s, |kind| matches!(kind, FlowKind::Stream(_)))
+    }),
 ];
 
 /// Features that runs between real hosts lack, and the paths of a scenario that request them. The links describe what the path should
@@ -372,6 +380,11 @@ fn tcp_flows(scenario: &Scenario, key: &str, uses: impl Fn(&TcpSpec) -> bool) ->
     scenario.flows.iter().filter(is_used).map(|flow| format!("flows.{}.{key}", flow.name)).collect()
 }
 
+fn flows_of(scenario: &Scenario, is_of_kind: impl Fn(&FlowKind) -> bool) -> Vec<String> {
+    let of_kind = scenario.flows.iter().filter(|flow| is_of_kind(&flow.kind));
+    of_kind.map(|flow| format!("flows.{}", flow.name)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -396,6 +409,9 @@ mod tests {
             &crate::decode_flows::PING,
             &crate::decode_flows::UDP,
             &crate::decode_flows::XCP,
+            &crate::decode_bulk::UDT,
+            &crate::decode_bulk::TSUNAMI,
+            &crate::decode_bulk::STREAM,
             &crate::layer::LAYER,
             &crate::published::PUBLISHED,
             &crate::published::HOLDS_FOR,

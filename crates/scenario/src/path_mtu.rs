@@ -9,6 +9,10 @@ const MIN_MTU_V6: u32 = 1280;
 const TCP_HEADER: u32 = 20;
 /// Bytes of a UDP or ICMP header.
 const SMALL_HEADER: u32 = 8;
+/// Bytes of the header of a real-time stream's packets.
+const STREAM_HEADER: u32 = 8;
+/// Bytes of the header of Tsunami's datagrams.
+const TSUNAMI_HEADER: u32 = 6;
 
 /// The path MTU, from the links' state at the run's start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +57,19 @@ impl Scenario {
                 let max = from.mtu.min(to.mtu);
                 tcp.mss.map_or(max, |mss| max.min(mss.saturating_add(ip_header + TCP_HEADER)))
             }
-            FlowKind::Xcp(_) => from.mtu.min(to.mtu),
+            FlowKind::Xcp(_) | FlowKind::Udt(_) => from.mtu.min(to.mtu),
+            FlowKind::Stream(stream) => {
+                let max = from.mtu.min(to.mtu);
+                stream.packet.map_or(max, |packet| {
+                    max.min(bytes(packet).saturating_add(ip_header + SMALL_HEADER + STREAM_HEADER))
+                })
+            }
+            FlowKind::Tsunami(tsunami) => {
+                let max = from.mtu.min(to.mtu);
+                tsunami.block.map_or(max, |block| {
+                    max.min(bytes(block).saturating_add(ip_header + SMALL_HEADER + TSUNAMI_HEADER))
+                })
+            }
             FlowKind::Udp(udp) => udp.packet.map_or(from.mtu, |packet| {
                 from.mtu.min(bytes(packet).saturating_add(ip_header + SMALL_HEADER))
             }),

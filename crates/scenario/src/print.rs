@@ -202,7 +202,33 @@ fn put_flow(out: &mut String, flow: &FlowSpec) {
             }
         }
         FlowKind::Xcp(xcp) => put_some(out, "size", xcp.size.map(quote)),
+        FlowKind::Udt(udt) => {
+            put_some(out, "size", udt.size.map(quote));
+            put(out, "control", quote(if udt.sabul { "sabul" } else { "udt" }));
+            put_some(out, "rate", udt.rate.map(quote));
+            put_some(out, "tolerate_loss", udt.tolerate_loss.map(decimal));
+            put_some(out, "receive_buffer", udt.receive_buffer.map(quote));
+        }
+        FlowKind::Tsunami(tsunami) => {
+            put_some(out, "size", tsunami.size.map(quote));
+            put_some(out, "rate", tsunami.rate.map(quote));
+            put_some(out, "block", tsunami.block.map(quote));
+            put_some(out, "error_threshold", tsunami.error_threshold.map(decimal));
+        }
+        FlowKind::Stream(stream) => {
+            put(out, "rate", quote(stream.rate));
+            put_some(out, "packet", stream.packet.map(quote));
+            put_some(out, "size", stream.size.map(quote));
+            put(out, "deadline", quote(stream.deadline));
+            put(out, "repair", stream.repair);
+            put(out, "tolerate_loss", decimal(stream.tolerate_loss));
+        }
     }
+}
+
+/// `{:?}` prints all digits of a share and a decimal point, so it parses as a TOML float.
+fn decimal(share: f64) -> String {
+    format!("{share:?}")
 }
 
 /// A congestion control; a file includes its text.

@@ -257,6 +257,12 @@ pub enum FlowKind {
     Udp(UdpSpec),
     /// An XCP bulk transfer (Katabi, Handley and Rohrs 2002).
     Xcp(XcpSpec),
+    /// A UDT 4 bulk transfer.
+    Udt(UdtSpec),
+    /// A Tsunami bulk transfer.
+    Tsunami(TsunamiSpec),
+    /// A real-time stream at a constant rate.
+    Stream(StreamSpec),
 }
 
 impl FlowKind {
@@ -267,6 +273,9 @@ impl FlowKind {
             FlowKind::Ping(_) => "ping",
             FlowKind::Udp(_) => "udp",
             FlowKind::Xcp(_) => "xcp",
+            FlowKind::Udt(_) => "udt",
+            FlowKind::Tsunami(_) => "tsunami",
+            FlowKind::Stream(_) => "stream",
         }
     }
 }
@@ -334,6 +343,58 @@ impl UdpSpec {
     pub fn duty(&self) -> f64 {
         self.bursts.map_or(1.0, |b| b.on.as_secs_f64() / (b.on.as_secs_f64() + b.off.as_secs_f64()))
     }
+}
+
+/// A UDT 4 bulk transfer, from memory to memory.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct UdtSpec {
+    /// Application bytes to send; `None` sends until the flow stops.
+    pub size: Option<Bytes>,
+    /// Constant rate of full packets with their headers, independent of losses; `None`: UDT's rate control.
+    pub rate: Option<BitRate>,
+    /// Share of lost packets (0 to 1) that does not slow it down.
+    pub tolerate_loss: Option<f64>,
+    /// SABUL's rate control instead of UDT's.
+    pub sabul: bool,
+    /// Receive buffer, which is also the largest window; `None`: 25,600 packets, as libudt.
+    pub receive_buffer: Option<Bytes>,
+}
+
+/// A Tsunami bulk transfer, from memory to memory. The receiver is Tsunami's client.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TsunamiSpec {
+    /// Application bytes to send; `None` sends until the flow stops.
+    pub size: Option<Bytes>,
+    /// Target rate of payload; `None`: 650 Mb/s, as the published client.
+    pub rate: Option<BitRate>,
+    /// Payload of a datagram; `None`: the largest that fits the MTU.
+    pub block: Option<Bytes>,
+    /// Share of errors (0 to 1) above which it slows down; `None`: 7.5 %, as the published client.
+    pub error_threshold: Option<f64>,
+}
+
+/// A real-time stream, which the receiver plays with a fixed delay.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamSpec {
+    /// Rate of payload.
+    pub rate: BitRate,
+    /// Payload of a packet; `None`: the largest that fits the MTU.
+    pub packet: Option<Bytes>,
+    /// Payload to send; `None` sends until the flow stops.
+    pub size: Option<Bytes>,
+    /// Delay between the first packet's arrival and its play-out.
+    pub deadline: Time,
+    /// The receiver requests missing packets while they can still arrive in time.
+    pub repair: bool,
+    /// Share of the packets (0 to 1) that may miss their play-out in a stream that counts as sustainable.
+    pub tolerate_loss: f64,
+}
+
+impl StreamSpec {
+    /// Play-out after this time unless the flow has a deadline.
+    pub const DEFAULT_DEADLINE: Time = Time::from_millis(500);
+    /// One packet in a thousand: e-VLBI correlators accept more.
+    pub const DEFAULT_TOLERANCE: f64 = 0.001;
 }
 
 /// An XCP bulk transfer, whose window the routers set.

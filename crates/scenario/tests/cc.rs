@@ -34,7 +34,7 @@ fn parse(flow: &str) -> Result<ScenarioFile, String> {
 fn ccs(scenario: &Scenario) -> Vec<Option<Cc>> {
     let tcp = scenario.flows.iter().map(|f| match &f.kind {
         FlowKind::Tcp(tcp) => tcp.cc.clone(),
-        FlowKind::Ping(_) | FlowKind::Udp(_) | FlowKind::Xcp(_) => None,
+        _ => None,
     });
     tcp.collect()
 }

@@ -6,7 +6,7 @@ use scenario::ScenarioFile;
 const LAB8: &str = include_str!("../../../scenarios/lab8.toml");
 
 /// Fragments of scenarios that edits insert anywhere.
-const WORDS: [&str; 62] = [
+const WORDS: [&str; 68] = [
     "\"h1\"",
     "\"s1\"",
     "\"s1-s2\"",
@@ -31,6 +31,12 @@ const WORDS: [&str; 62] = [
     "\"ping\"",
     "\"udp\"",
     "\"xcp\"",
+    "\"udt\"",
+    "\"tsunami\"",
+    "\"stream\"",
+    "deadline",
+    "tolerate_loss",
+    "block",
     "\"10.0.0.2/8\"",
     "kind",
     "trace",

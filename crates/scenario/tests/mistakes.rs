@@ -147,7 +147,7 @@ f.toml:10:1: unknown key "nams" in switches; did you mean "names"?"#,
         (
             r#"kind = "ping""#,
             r#"kind = "sabul""#,
-            r#"f.toml:26:8: unknown kind of flow "sabul"; expected one of: tcp, ping, udp, xcp"#,
+            r#"f.toml:26:8: unknown kind of flow "sabul"; expected one of: tcp, ping, udp, xcp, udt, tsunami, stream"#,
         ),
         (
             r#"kind = "ping""#,
@@ -454,6 +454,76 @@ off = "1s""#,
             r#"kind = "xcp"
 cc = "reno""#,
             r#"f.toml:27:1: unknown key "cc" in an xcp flow; expected one of: name, from, to, kind, start, stop, size"#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "udt"
+cc = "reno""#,
+            r#"f.toml:27:1: unknown key "cc" in a udt flow; expected one of: name, from, to, kind, start, stop, size, control, rate, tolerate_loss, receive_buffer"#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "udt"
+rate = "900mbit"
+tolerate_loss = "1%""#,
+            r#"f.toml:28:17: a flow with a "rate" ignores losses already; remove one of the two"#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "udt"
+control = "sabul"
+rate = "900mbit""#,
+            r#"f.toml:28:8: "rate" is of UDT's control, not of SABUL's; remove it, or "control""#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "udt"
+receive_buffer = "7GB""#,
+            "f.toml:27:18: UDT cannot have a buffer of 7 GB; write at most 6GB: sequence numbers have 31 bits",
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "tsunami"
+rate = "5gbit""#,
+            "f.toml:27:8: Tsunami cannot send at 5 Gb/s; write at most 4.29gbit",
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "tsunami"
+block = "66kB""#,
+            "f.toml:27:9: a datagram cannot carry a block of 66 kB; write at most 65501B",
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "tsunami"
+size = "100TB"
+block = "1kB""#,
+            "f.toml:27:8: 100 TB are more blocks of 1 kB than Tsunami can count; write a larger block or a smaller size",
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "tsunami"
+error_threshold = 1.0"#,
+            r#"f.toml:27:19: no error rate exceeds 100 %; write for example "7.5%""#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "tsunami"
+rate = "10bit""#,
+            r#"f.toml:27:8: "rate" cannot be 10 b/s; write at least 1kbit"#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "stream"
+repair = true"#,
+            r#"f.toml:24:1: a stream flow needs "rate"; for example rate = "512mbit""#,
+        ),
+        (
+            r#"kind = "ping""#,
+            r#"kind = "stream"
+rate = "512mbit"
+deadline = "2min""#,
+            r#"f.toml:28:12: "deadline" cannot be 120 s; write at most 60s"#,
         ),
         (
             r#"cc = "cubic""#,
@@ -769,7 +839,7 @@ fn published_figures() {
         (
             "flows.bulk.goodput",
             "flows.bulk.first_rtt",
-            "f.toml:35:10: a tcp flow has no first_rtt; it has goodput, steady_goodput, steady_from, min_rtt, mean_rtt, median_rtt, max_rtt, mean_cwnd, max_cwnd, receive_window, retransmitted_share, recovery",
+            "f.toml:35:10: a tcp flow has no first_rtt; it has goodput, steady_goodput, steady_from, min_rtt, mean_rtt, median_rtt, max_rtt, mean_cwnd, max_cwnd, receive_window, retransmitted_share, overhead, recovery",
         ),
         (
             "flows.bulk.goodput",

@@ -90,6 +90,46 @@ const EVERYTHING: &str = r#"
     from = "zeta"
     to = "alpha"
     size = "2GB"
+    [[flows]]
+    name = "udt"
+    kind = "udt"
+    from = "alpha"
+    to = "zeta"
+    size = "3GB"
+    tolerate_loss = "1%"
+    receive_buffer = "50MB"
+    [[flows]]
+    name = "sabul"
+    kind = "udt"
+    from = "alpha"
+    to = "zeta"
+    control = "sabul"
+    [[flows]]
+    name = "udt-at-a-rate"
+    kind = "udt"
+    from = "alpha"
+    to = "zeta"
+    rate = "900mbit"
+    [[flows]]
+    name = "tsunami"
+    kind = "tsunami"
+    from = "alpha"
+    to = "zeta"
+    size = "4GB"
+    rate = "800mbit"
+    block = "1024B"
+    error_threshold = "5%"
+    [[flows]]
+    name = "real-time"
+    kind = "stream"
+    from = "alpha"
+    to = "zeta"
+    rate = "512mbit"
+    packet = "1000B"
+    size = "5GB"
+    deadline = "300ms"
+    repair = true
+    tolerate_loss = "2%"
 "#;
 
 /// The keys of directions, changes, routers and interfaces that `EVERYTHING` does not have.

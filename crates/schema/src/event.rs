@@ -40,6 +40,9 @@ pub enum EventKind {
     WindowOpen,
     /// The SYN was retransmitted. Value: the number of retransmissions so far.
     HandshakeRetry,
+    /// The receiver of a udt or tsunami flow reported lost packets (UDT's NAKs, Tsunami's requests for blocks).
+    /// Value: the number of reports since the last sample.
+    Nak,
     /// The TCP state changed. Value: the new state (include/net/tcp_states.h). Traced connections only.
     TcpState,
     /// The measurement stalled: the emulator (subject `emulator`) delivered late or nothing, or samples are
@@ -49,7 +52,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// All kinds, in storage order.
-    pub const ALL: [EventKind; 19] = [
+    pub const ALL: [EventKind; 20] = [
         EventKind::Start,
         EventKind::Stop,
         EventKind::CaState,
@@ -67,6 +70,7 @@ impl EventKind {
         EventKind::ZeroWindow,
         EventKind::WindowOpen,
         EventKind::HandshakeRetry,
+        EventKind::Nak,
         EventKind::TcpState,
         EventKind::Stall,
     ];
@@ -91,6 +95,7 @@ impl EventKind {
             EventKind::ZeroWindow => "zero_window",
             EventKind::WindowOpen => "window_open",
             EventKind::HandshakeRetry => "handshake_retry",
+            EventKind::Nak => "nak",
             EventKind::TcpState => "tcp_state",
             EventKind::Stall => "stall",
         }

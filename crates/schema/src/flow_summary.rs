@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cause, FlowKind, ReceiverVerdict};
+use crate::{Cause, FlowKind, ReceiverVerdict, StreamSummary};
 
 /// One flow of a run. Figures that an engine does not provide are `null`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -88,6 +88,9 @@ pub struct FlowSummary {
     /// UDP flows: duplicates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams_duplicated: Option<u64>,
+    /// Real-time streams: what could be played.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamSummary>,
     /// UDP flows: lost datagrams as a share of lost and received ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_share: Option<f64>,
@@ -220,9 +223,9 @@ impl std::fmt::Display for Setting {
 }
 
 impl FlowSummary {
-    /// Whether the flow has a congestion window, so that fairness applies to it.
-    pub fn has_window(&self) -> bool {
-        matches!(self.kind, FlowKind::Tcp | FlowKind::Xcp)
+    /// Whether the flow is a bulk transfer, which takes what it gets of a path, so that fairness applies to it.
+    pub fn is_bulk_transfer(&self) -> bool {
+        matches!(self.kind, FlowKind::Tcp | FlowKind::Xcp | FlowKind::Udt | FlowKind::Tsunami)
     }
 
     /// Goodput in the steady part, bit/s; over the flow's whole duration where throughput never became

@@ -17,6 +17,7 @@ mod nearest;
 mod published;
 mod quality;
 mod receiver_verdict;
+mod stream_summary;
 mod summary;
 mod sweep;
 mod table;
@@ -34,6 +35,7 @@ pub use nearest::{by_similarity, nearest_names};
 pub use published::{EngineVerdict, FigureKind, KernelFigure, PublishedResult, PublishedVerdict};
 pub use quality::{BUSY_SHARE, DiscardedRun, Quality, Reliability};
 pub use receiver_verdict::{ReceiverFinding, ReceiverVerdict};
+pub use stream_summary::StreamSummary;
 pub use summary::{HostInfo, PathComparison, PathQuantity, RunSummary, SUMMARY_SCHEMA, Summary};
 pub use sweep::{
     Fit, FitDocument, FitFigure, FitTried, SWEEP_SCHEMA, Sweep, SweepKnee, SweepPoint, SweptBuffers,

@@ -96,6 +96,12 @@ stored_names! {
         Udp = "udp",
         /// An XCP bulk transfer (Katabi, Handley and Rohrs 2002).
         Xcp = "xcp",
+        /// A UDT 4 bulk transfer.
+        Udt = "udt",
+        /// A Tsunami bulk transfer.
+        Tsunami = "tsunami",
+        /// A real-time stream.
+        Stream = "stream",
     }
 }
 
@@ -135,6 +141,8 @@ mod tests {
             assert_eq!((engine.name(), engine.to_string().as_str()), (name, name));
         }
         assert_eq!(FlowKind::from("xcp"), FlowKind::Xcp);
+        assert_eq!((FlowKind::from("udt"), FlowKind::from("tsunami")), (FlowKind::Udt, FlowKind::Tsunami));
+        assert_eq!(FlowKind::from("stream"), FlowKind::Stream);
         assert_eq!(LinkDirection::from("sideways"), LinkDirection::Other("sideways".into()));
         assert_eq!(FigureBound::from("above"), FigureBound::Above);
     }

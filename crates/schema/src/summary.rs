@@ -96,7 +96,7 @@ pub struct RunSummary {
     /// The work of simulated hosts whose packets cost time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostSummary>,
-    /// Jain's fairness index of the TCP and XCP flows' goodputs; `null` without any.
+    /// Jain's fairness index of the bulk transfers' goodputs; `null` without any.
     pub fairness_jain: Option<f64>,
     /// Whether the run's measurements are reliable, and why not.
     pub quality: Quality,

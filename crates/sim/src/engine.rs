@@ -13,7 +13,9 @@ use units::Time;
 use crate::{
     Controllers, Error, HostDefaults, Side,
     addresses::{Addresses, addresses},
+    bulk::{BulkFlow, BulkFlowPlan},
     compact_packet::CompactPacket,
+    control_connection::{ControlConnection, ControlPlan},
     fragments::Fragments,
     host_processing::HostProcessing,
     link_layer::{LinkLayer, LinkLayerParts},
@@ -55,6 +57,7 @@ pub(crate) enum Traffic {
     Ping(Ping),
     Udp(Box<DatagramFlow>),
     Xcp(Box<XcpFlow>),
+    Bulk(Box<BulkFlow>),
     /// Of a measurement session: the probes that have arrived.
     Probes(ProbeArrivals),
 }
@@ -186,6 +189,10 @@ impl<'a> Engine<'a> {
                 self.follow_up(index, side);
             }
             Traffic::Udp(udp) => udp.mtu = udp.mtu.min(mtu),
+            Traffic::Bulk(bulk) => {
+                bulk.on_packet_too_big(side, seq, mtu, now, &mut self.links);
+                self.arm_bulk(index);
+            }
             Traffic::Ping(ping) if side == Side::Sender => ping.set_mtu(mtu),
             Traffic::None | Traffic::Ping(_) | Traffic::Xcp(_) | Traffic::Probes(_) => {}
         }
@@ -207,6 +214,7 @@ impl<'a> Engine<'a> {
                     }
                 }
                 Traffic::Udp(udp) => udp.mtu = mtus[0],
+                Traffic::Bulk(bulk) => bulk.mtus = mtus,
                 Traffic::Ping(ping) => ping.set_mtu(mtus[0]),
                 Traffic::None | Traffic::Xcp(_) | Traffic::Probes(_) => {}
             }
@@ -249,6 +257,15 @@ impl<'a> Engine<'a> {
         match (&mut flow.traffic, packet.body) {
             (Traffic::Udp(udp), Body::Datagram(datagram)) => udp.receiver.take(&datagram, self.now),
             (Traffic::Probes(arrivals), Body::Datagram(probe)) => arrivals.push((probe.number, self.now)),
+            (Traffic::Bulk(bulk), body) => {
+                let side = if packet.to.is_multiple_of(2) { Side::Sender } else { Side::Receiver };
+                match &body {
+                    Body::Bulk(datagram) => bulk.on_datagram(side, datagram, self.now, &mut self.links),
+                    Body::Tcp(segment) => bulk.on_segment(side, segment, self.now, &mut self.links),
+                    _ => return,
+                }
+                self.arm_bulk(index);
+            }
             (Traffic::Xcp(xcp), Body::Xcp(data)) => xcp.on_data(&data, self.now, &mut self.links),
             (Traffic::Xcp(xcp), Body::XcpAck(ack)) => {
                 xcp.on_ack(&ack, self.now, &mut self.links);
@@ -338,7 +355,43 @@ impl<'a> Engine<'a> {
                 xcp.on_timer(self.now, &mut self.links);
                 self.timers.arm(slot, xcp.window.timeout());
             }
+            Traffic::Bulk(bulk) => {
+                bulk.on_timer(side, self.now, &mut self.links);
+                self.arm_bulk(index);
+            }
         }
+        Ok(())
+    }
+
+    /// Sets the timers of both ends of a udt or tsunami flow.
+    fn arm_bulk(&mut self, index: usize) {
+        let Traffic::Bulk(bulk) = &self.flows[index].traffic else { return };
+        for side in [Side::Sender, Side::Receiver] {
+            self.timers.arm(TIMERS_PER_FLOW * index + side as usize, bulk.next_timer(side));
+        }
+    }
+
+    /// Starts a udt or tsunami flow.
+    fn start_bulk(&mut self, index: usize, flow: &scenario::FlowSpec) -> Result<(), Error> {
+        let Some(plan) = engine_common::bulk_plan(self.scenario, flow, index) else { return Ok(()) };
+        let (addresses, number) = (self.flows[index].addresses, 2 * index as u32);
+        let host = |name: &str| self.scenario.host(name).ok_or_else(|| Error::NoPath(flow.name.clone()));
+        let hosts = [host(&flow.from)?, host(&flow.to)?];
+        let mtus = self.path_mtus(index);
+        let control = if plan.has_control_connection() {
+            let ends = [self.controller(flow, Side::Sender)?, self.controller(flow, Side::Receiver)?];
+            let seed = self.scenario.seed;
+            let control = ControlPlan { defaults: self.defaults, hosts, mtus, addresses, number, seed };
+            Some(ControlConnection::open(&control, ends, self.now)?)
+        } else {
+            None
+        };
+        let mut bulk = BulkFlow::new(BulkFlowPlan { plan, control, addresses, number, mtus }, self.now);
+        for side in [Side::Sender, Side::Receiver] {
+            bulk.on_timer(side, self.now, &mut self.links);
+        }
+        self.flows[index].traffic = Traffic::Bulk(Box::new(bulk));
+        self.arm_bulk(index);
         Ok(())
     }
 
@@ -394,6 +447,7 @@ impl<'a> Engine<'a> {
                 self.timers.arm(TIMERS_PER_FLOW * index + APPLICATION, udp.send(self.now, &mut self.links));
                 self.flows[index].traffic = Traffic::Udp(Box::new(udp));
             }
+            FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => self.start_bulk(index, flow)?,
             FlowKind::Xcp(spec) => {
                 let max = hosts[0].mtu.min(hosts[1].mtu);
                 let mtu = self.scenario.path_mtu(flow).map_or(max, |path| path.mtu);

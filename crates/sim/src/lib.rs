@@ -71,8 +71,10 @@
 
 mod addresses;
 mod application;
+mod bulk;
 mod compact_packet;
 mod config;
+mod control_connection;
 mod engine;
 mod error;
 mod fragments;

@@ -28,6 +28,7 @@ pub(crate) struct SimPacket {
 pub(crate) enum Body {
     Tcp(Segment),
     Datagram(Datagram),
+    Bulk(BulkDatagram),
     Xcp(XcpData),
     XcpAck(XcpAck),
     Echo(Echo),
@@ -43,6 +44,15 @@ pub(crate) struct Datagram {
     pub(crate) number: u64,
     pub(crate) sent: Time,
     pub(crate) payload: u32,
+    pub(crate) fragments: Fragments,
+}
+
+/// A UDP datagram of a udt or tsunami flow, in fragments if it is large.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BulkDatagram {
+    pub(crate) number: u64,
+    /// Its payload.
+    pub(crate) bytes: Box<[u8]>,
     pub(crate) fragments: Fragments,
 }
 
@@ -118,6 +128,7 @@ impl SimPacket {
         match &self.body {
             Body::Echo(echo) => of(&echo.fragments),
             Body::Datagram(datagram) => of(&datagram.fragments),
+            Body::Bulk(datagram) => of(&datagram.fragments),
             Body::Xcp(data) => (1, self.header + data.payload, self.header + data.payload),
             Body::Tcp(_) | Body::Neighbour(_) | Body::TooBig(_) | Body::Dropped(_) | Body::XcpAck(_) => {
                 (1, self.header, self.header)
@@ -133,6 +144,7 @@ impl SimPacket {
         let fragments = match &self.body {
             Body::Echo(echo) => &echo.fragments,
             Body::Datagram(datagram) => &datagram.fragments,
+            Body::Bulk(datagram) => &datagram.fragments,
             _ => return None,
         };
         // Routers of IPv6 never fragment (RFC 8200 section 5).
@@ -143,6 +155,7 @@ impl SimPacket {
             let body = match &self.body {
                 Body::Echo(echo) => Body::Echo(Echo { fragments, ..*echo }),
                 Body::Datagram(datagram) => Body::Datagram(Datagram { fragments, ..*datagram }),
+                Body::Bulk(datagram) => Body::Bulk(BulkDatagram { fragments, ..datagram.clone() }),
                 other => other.clone(),
             };
             SimPacket { body, ..*self }
@@ -182,6 +195,10 @@ impl Packet for SimPacket {
             Body::Echo(echo) => Body::Echo(Echo { fragments: echo.fragments.split_off(at), ..*echo }),
             Body::Datagram(datagram) => {
                 Body::Datagram(Datagram { fragments: datagram.fragments.split_off(at), ..*datagram })
+            }
+            Body::Bulk(datagram) => {
+                let fragments = datagram.fragments.split_off(at);
+                Body::Bulk(BulkDatagram { fragments, ..datagram.clone() })
             }
             // These have one segment.
             Body::Neighbour(_) | Body::TooBig(_) | Body::Dropped(_) | Body::Xcp(_) | Body::XcpAck(_) => {

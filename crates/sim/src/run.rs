@@ -9,7 +9,7 @@ use crate::{
     Controllers, Error, HostDefaults, Observer, Outcome,
     engine::{Engine, Traffic},
     recorder::Recorder,
-    sample::{SampleState, sample_datagrams, sample_ping, sample_transfer, sample_xcp},
+    sample::{SampleState, sample_bulk, sample_datagrams, sample_ping, sample_transfer, sample_xcp},
 };
 
 /// Traces are passed to the observer at least this often, which bounds their memory.
@@ -48,7 +48,7 @@ pub fn run(
     let mut data_segments = 0;
     let flow_totals: Vec<FlowTotals> = flows
         .map(|((spec, state), flow)| {
-            let (mut cc, mut bytes) = (None, 0);
+            let (mut cc, mut bytes, mut playout) = (None, 0, None);
             match &mut flow.traffic {
                 Traffic::Tcp(transfer) => {
                     cc = Some(transfer.sender.controller().name().to_owned());
@@ -57,10 +57,14 @@ pub fn run(
                 }
                 Traffic::Udp(udp) => bytes = udp.receiver.counts.bytes,
                 Traffic::Xcp(xcp) => bytes = xcp.received,
+                Traffic::Bulk(bulk) => {
+                    let counts = bulk.receiver.counts();
+                    (bytes, playout) = (counts.received_bytes, counts.playout);
+                }
                 Traffic::None | Traffic::Ping(_) | Traffic::Probes(_) => {}
             }
             let SampleState { started, ended, .. } = *state;
-            FlowTotals { name: spec.name.clone(), cc, started, ended, bytes }
+            FlowTotals { name: spec.name.clone(), cc, started, ended, bytes, playout }
         })
         .collect();
     let last = sample_states.iter().filter_map(|state| state.ended).max();
@@ -139,6 +143,11 @@ pub(crate) fn sample_flow(
             let row = sample_xcp(&spec.name, xcp, now, state, &mut recorder.events);
             recorder.add_flow(row);
             (started, finished) = (Some(spec.start), xcp.finished);
+        }
+        Traffic::Bulk(bulk) => {
+            let row = sample_bulk(&spec.name, bulk, now, state, &mut recorder.events);
+            row.into_iter().for_each(|row| recorder.add_flow(row));
+            (started, finished) = (bulk.started, bulk.finished);
         }
         Traffic::Ping(ping) => {
             sample_ping(&spec.name, ping).for_each(|row| recorder.add_flow(row));

@@ -1,12 +1,12 @@
 //! Samples flows as the lab's sampler does: a row from both ends' `tcp_info`, and the events since the
 //! previous sample.
 
-use engine_common::{datagram_row, micros};
+use engine_common::{bulk_events, bulk_row, datagram_row, micros};
 use schema::{Event, EventKind, FlowSample};
 use tcp::EndpointInfo;
 use units::Time;
 
-use crate::{ping::Ping, transfer::Transfer, udp::DatagramFlow, xcp::XcpFlow};
+use crate::{bulk::BulkFlow, ping::Ping, transfer::Transfer, udp::DatagramFlow, xcp::XcpFlow};
 
 /// The state of a flow between two samples.
 #[derive(Debug, Default)]
@@ -113,6 +113,26 @@ pub(crate) fn sample_xcp(
         bytes_received: count(xcp.received),
         ..FlowSample::default()
     }
+}
+
+/// Samples a udt or tsunami flow; `None` until data can be sent.
+pub(crate) fn sample_bulk(
+    name: &str,
+    bulk: &mut BulkFlow,
+    now: Time,
+    state: &mut SampleState,
+    events: &mut Vec<Event>,
+) -> Option<FlowSample> {
+    let (sender, receiver) = (bulk.sender.counts(), bulk.receiver.counts());
+    events.extend(bulk_events(name, now, &bulk.sampled, &sender));
+    bulk.sampled = sender;
+    bulk.started?;
+    let mut row = bulk_row(name, now, &sender, &receiver);
+    if let Some(control) = &bulk.control {
+        [row.srtt_us, row.rttvar_us, row.min_rtt_us] = control.rtt_us(now);
+    }
+    row.goodput_bps = state.goodput_bps(row.time_us, receiver.received_bytes);
+    Some(row)
 }
 
 /// Adds an event. Losses of one instant are one row, and so are retransmissions.

@@ -123,6 +123,7 @@ impl<'a> MeasurementSession<'a> {
             }
             Traffic::Udp(stream) => bytes = stream.receiver.counts.bytes,
             Traffic::Xcp(xcp) => bytes = xcp.received,
+            Traffic::Bulk(bulk) => bytes = bulk.receiver.counts().received_bytes,
             Traffic::None | Traffic::Ping(_) | Traffic::Probes(_) => {}
         }
         self.engine.end(index);

@@ -283,16 +283,25 @@ impl Transfer {
             }
             let plain = CompactPacket::plain(to, self.header, segment);
             let Some(segment) = endpoint.transmit(now.0) else { return };
-            let packet = plain.unwrap_or_else(|| {
-                let mut header = self.header;
-                if segment.syn.is_some() {
-                    header = endpoint.config().ip_header + 20 + segment.option_bytes(true);
-                } else if let Some(sack) = &segment.sack {
-                    header += 4 + 8 * sack.count() as u32;
-                }
-                CompactPacket::of_segment(to, header, segment)
-            });
+            let packet = plain.unwrap_or_else(|| segment_packet(endpoint, segment, to, self.header));
             links.send(route, now, packet);
         }
     }
+}
+
+/// The packet of a segment from `endpoint`. `header`: bytes of IP and TCP headers with the options that every
+/// segment has. Inlined, so that a segment that is packed otherwise is not written to memory for the call.
+#[inline(always)]
+pub(crate) fn segment_packet(
+    endpoint: &Endpoint,
+    segment: Segment,
+    to: u32,
+    mut header: u32,
+) -> CompactPacket {
+    if segment.syn.is_some() {
+        header = endpoint.config().ip_header + 20 + segment.option_bytes(true);
+    } else if let Some(sack) = &segment.sack {
+        header += 4 + 8 * sack.count() as u32;
+    }
+    CompactPacket::of_segment(to, header, segment)
 }

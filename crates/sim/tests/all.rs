@@ -1,5 +1,6 @@
 //! The integration tests of this crate as one program: each file is a module, and linking is done once.
 
+mod bulk;
 mod datagrams;
 mod events;
 mod hosts;

@@ -18,15 +18,15 @@ mod partial_file;
 mod receiver;
 mod sender;
 mod tsunami;
-mod udp;
 mod udt_stream;
 
+pub use bulk::udt::RateChoice;
 pub use error::Error;
 pub use iperf3::Token;
 pub use message::Transport;
 pub use observer::{FileReport, Observer};
 pub use receiver::{Receiver, ReceiverOptions};
-pub use sender::{RateChoice, SenderOptions, send};
+pub use sender::{SenderOptions, send};
 pub use udt_stream::{UdtListener, UdtStream};
 
 /// The default TCP port of receivers.

@@ -12,7 +12,7 @@ use std::{
 
 use bulk::{
     tsunami::wire,
-    udt::{self, Daimd, FixedRate, RateControl},
+    udt::{self, RateChoice},
 };
 use iperf3::Token;
 use socket2::{SockRef, Socket};
@@ -29,17 +29,6 @@ use crate::{
     tsunami,
     udt_stream::random_id,
 };
-
-/// How fast to send.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum RateChoice {
-    /// TCP: the kernel's congestion control; UDT: its own; Tsunami: 650 Mb/s.
-    Automatic,
-    /// UDT's own control, which does not slow down for losses up to this share (0 to 1).
-    Tolerant(f64),
-    /// TCP: at most this rate; UDT: this rate, independent of losses; Tsunami: this target.
-    Fixed(BitRate),
-}
 
 /// Where and how to send.
 #[derive(Debug, Clone)]
@@ -102,6 +91,7 @@ fn check(options: &SenderOptions) -> Result<(), Error> {
         (Transport::Tcp | Transport::Tsunami, RateChoice::Tolerant(_)) => {
             invalid("only UDT has a loss tolerance")
         }
+        (Transport::Tcp | Transport::Tsunami, RateChoice::Sabul) => invalid("only UDT has SABUL's control"),
         _ => Ok(()),
     }
 }
@@ -242,12 +232,7 @@ fn connect_udt(
     key: &str,
     options: &SenderOptions,
 ) -> Result<UdtStream, Error> {
-    let seed = random_id()?.into();
-    let rate: Box<dyn RateControl> = match options.rate {
-        RateChoice::Automatic => Box::new(Daimd::new(seed)),
-        RateChoice::Tolerant(share) => Box::new(Daimd::tolerant(seed, share)),
-        RateChoice::Fixed(rate) => Box::new(FixedRate::new(rate, options.mss)),
-    };
+    let rate = options.rate.control(random_id()?.into(), options.mss);
     let config = udt::Config { mss: options.mss, ..udt::Config::default() };
     let mut check = control_check(control);
     let mut stream = UdtStream::connect(SocketAddr::new(peer.ip(), port), config, rate, &mut check)?;

@@ -13,7 +13,10 @@ use bulk::tsunami::{
     wire::{CHALLENGE_BYTES, Parameters},
 };
 use socket2::{SockAddr, Socket};
-use traffic::sys::fill_random;
+use traffic::{
+    sys::fill_random,
+    udp::{Incoming, Outgoing, bind_bulk, elapsed},
+};
 
 use crate::{
     Error,
@@ -21,7 +24,6 @@ use crate::{
     error::failed,
     message::Message,
     partial_file::FileWriter,
-    udp::{Incoming, Outgoing, elapsed},
 };
 
 /// Timeout of the dialogue before the first block.
@@ -138,7 +140,7 @@ pub(crate) struct Receiving {
 impl Receiving {
     /// Receives at `socket`, which has this port.
     pub(crate) fn new(socket: Socket, port: u16) -> Self {
-        Receiving { socket, port, incoming: Incoming::new() }
+        Receiving { socket, port, incoming: Incoming::default() }
     }
 
     /// Receives a file into `writer`; it already has the first `from` bytes.
@@ -252,7 +254,8 @@ fn unexpected(message: &Message) -> Error {
 
 /// A UDP socket as the standard library's.
 pub(crate) fn socket(local: SocketAddr) -> Result<(Socket, u16), Error> {
-    let socket: UdpSocket = crate::udp::bind(local)?.into();
+    let socket: UdpSocket =
+        bind_bulk(local).map_err(failed(format!("cannot open a UDP socket at {local}")))?.into();
     let port = socket.local_addr().map_err(failed("cannot get a socket's address"))?.port();
     Ok((socket.into(), port))
 }

@@ -9,14 +9,16 @@ use std::{
 
 use bulk::udt::{Arrival, CloseReason, Config, Connection, Listener, RateControl, Statistics, ip_words};
 use socket2::{SockAddr, Socket};
-use traffic::sys::fill_random;
+use traffic::{
+    sys::fill_random,
+    udp::{Incoming, Outgoing, bind_bulk, elapsed},
+};
 use units::Time;
 
 use crate::{
     Error,
     control::{CHECK_INTERVAL, IDLE_TIMEOUT},
     error::failed,
-    udp::{self, Incoming, Outgoing, elapsed},
 };
 
 /// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
@@ -45,7 +47,7 @@ impl UdtListener {
         let mut secret = [0; 32];
         fill_random(&mut secret).map_err(failed("cannot get random bytes"))?;
         Ok(UdtListener {
-            socket: udp::bind(local)?.into(),
+            socket: bind(local)?.into(),
             listener: Listener::new(config, secret),
             start: Instant::now(),
         })
@@ -129,7 +131,7 @@ impl UdtStream {
     ) -> Result<Self, Error> {
         let local = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let local = local.parse().map_err(|_| Error::Input(local.into()))?;
-        let socket = udp::bind(local)?;
+        let socket = bind(local)?;
         socket.connect(&SockAddr::from(peer)).map_err(failed(format!("cannot connect to {peer}")))?;
         let start = Instant::now();
         let config = Config { socket_id: random_id()?, initial: random_id()?, ..config };
@@ -144,7 +146,7 @@ impl UdtStream {
 
     fn new(socket: Socket, connection: Connection, start: Instant) -> Self {
         os::reduce_timer_slack();
-        UdtStream { socket, connection, start, outgoing: Outgoing::default(), incoming: Incoming::new() }
+        UdtStream { socket, connection, start, outgoing: Outgoing::default(), incoming: Incoming::default() }
     }
 
     /// Counts so far.
@@ -287,6 +289,10 @@ impl UdtStream {
             }
         }
     }
+}
+
+fn bind(local: SocketAddr) -> Result<Socket, Error> {
+    bind_bulk(local).map_err(failed(format!("cannot open a UDP socket at {local}")))
 }
 
 /// A random number of 31 bits, not 0.

@@ -26,6 +26,8 @@ pub struct FlowContext {
     pub send_buffer: Buffer,
     /// The receiver's buffer.
     pub receive_buffer: Buffer,
+    /// The sender controls its rate instead of a window, as UDT's and Tsunami's do.
+    pub is_rate_controlled: bool,
     /// The requested pacing rate, bit/s.
     pub pacing_bps: Option<f64>,
     /// The option or key that requested it, as in `-b` or `pacing`.

@@ -1,4 +1,4 @@
-//! Labels each sample of a TCP flow with what limited it.
+//! Labels each sample of a TCP flow with what limited it; `rate_control.rs` has the rules for UDT and Tsunami.
 //!
 //! The first rule that applies decides:
 //! 1. The path's slowest link was full over the last round trips: `path_rate`, unless the flow had only a
@@ -29,6 +29,7 @@
 //!
 //! Two ends on one host have no path between them: `path_rate` becomes `host_cpu`.
 
+mod rate_control;
 #[cfg(test)]
 mod tests;
 
@@ -318,6 +319,9 @@ fn judge(
     context: &FlowContext,
     reductions: &Reductions,
 ) -> Option<Judgement> {
+    if context.is_rate_controlled {
+        return rate_control::judge(row, history, context, reductions);
+    }
     let mss = row.snd_mss_bytes? as f64;
     let outstanding = row.unacked_segs? as f64 * mss;
     let cwnd = row.snd_cwnd_segs.map(|segments| segments as f64 * mss);

@@ -3,6 +3,7 @@
 mod application;
 mod buffers;
 mod own_device;
+mod rate_control;
 
 use schema::{Cause, Fix, FixCommand, FlowSample, FlowSummary};
 use units::{BitRate, Bytes, Time, three_digits};
@@ -48,6 +49,9 @@ pub(crate) fn explain(
         .map_or(summary.limited.share(cause), |c| summary.limited_steady.share(c));
     let facts = Facts::new(rows, context, summary, share);
     let Explanation { evidence, remedy, fixes } = match cause {
+        Cause::ReceiveWindow if context.is_rate_controlled => rate_control::receive_window(&facts, context),
+        Cause::Loss if context.is_rate_controlled => rate_control::loss(&facts, summary),
+        Cause::SlowStart if context.is_rate_controlled => rate_control::slow_start(&facts, summary),
         Cause::ReceiveWindow => receive_window(&facts, rows, context, summary),
         Cause::SendBuffer => send_buffer(&facts, rows, context, summary),
         Cause::PathRate => path_rate(&facts, context, summary),

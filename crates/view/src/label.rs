@@ -89,11 +89,11 @@ impl CcNames {
 /// Round-trip times within this share of each other count as equal.
 const SAME_RTT: f64 = 0.05;
 
-/// Jain's index of a run as displayed; `None` with fewer than two TCP or XCP flows. The model treats each
+/// Jain's index of a run as displayed; `None` with fewer than two bulk transfers. The model treats each
 /// flow as alone, so it has none. Where the flows' segment sizes or round-trip times differ, the index of goodputs
 /// weighted by them follows.
 pub(crate) fn fairness(run: &RunSummary) -> Option<String> {
-    let flows = || run.flows.iter().filter(|flow| flow.has_window());
+    let flows = || run.flows.iter().filter(|flow| flow.is_bulk_transfer());
     let of_goodputs = run.fairness_jain.filter(|_| flows().count() > 1 && run.engine != EngineName::Model)?;
     let spread = |values: &mut dyn Iterator<Item = f64>| {
         let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), v| (low.min(v), high.max(v)));

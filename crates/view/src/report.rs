@@ -13,7 +13,7 @@ use crate::number;
 use crate::plot::{PlotOptions, Reference, plot};
 use crate::report_parts::{
     datagram_table, flow_table, link_table, ping_table, published_table, quality_table, result_cards,
-    unreliable_boxes, verdict_bars,
+    stream_table, unreliable_boxes, verdict_bars,
 };
 use crate::style::{PAGE_CSS, plot_css};
 
@@ -68,6 +68,12 @@ pub fn report(summary: &Summary, runs: &[LoadedRun], extra: &ReportExtra) -> Str
         "Datagrams",
         "The counts of each UDP flow\u{2019}s receiver. Delays are one-way. Datagrams in flight at the end do not count as lost.",
         &datagram_table(&shown, &labels),
+    );
+    section(
+        &mut page,
+        "Real-time streams",
+        "The packets that the receiver could play at their time. Gaps are counted by their length in packets. A stream is sustainable if          no more packets miss their time than its tolerate_loss allows.",
+        &stream_table(&shown, &labels),
     );
     section(
         &mut page,

@@ -10,17 +10,18 @@ use crate::escape::escape;
 use crate::label::fairness;
 use crate::number;
 use crate::style::cause_class;
+use crate::table::sustainable;
 use crate::words;
 
 /// A column's heading, and a flow's figure in it.
 type FlowColumn = (&'static str, fn(&FlowSummary) -> Option<String>);
 
-/// One card per TCP or XCP flow of each run: goodput, what limited it, the evidence, and the setting that
+/// One card per bulk transfer of each run: goodput, what limited it, the evidence, and the setting that
 /// removes the limit.
 pub(crate) fn result_cards(runs: &[&RunSummary], labels: &[String]) -> String {
     let mut cards = String::new();
     for (run, label) in runs.iter().zip(labels) {
-        for flow in run.flows.iter().filter(|flow| flow.has_window()) {
+        for flow in run.flows.iter().filter(|flow| flow.is_bulk_transfer()) {
             result_card(&mut cards, run, label, flow);
         }
     }
@@ -271,7 +272,7 @@ pub(crate) fn verdict_bars(runs: &[&RunSummary], labels: &[String]) -> String {
     out + &table.finish()
 }
 
-/// Table of the TCP and XCP flows.
+/// Table of the bulk transfers.
 pub(crate) fn flow_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let columns: [FlowColumn; 12] = [
         ("congestion control", FlowSummary::cc_label),
@@ -291,7 +292,7 @@ pub(crate) fn flow_table(runs: &[&RunSummary], labels: &[String]) -> String {
     flow_rows(&flows, &columns) + &fairness_table(runs, labels)
 }
 
-/// Jain's fairness index of the TCP and XCP flows of each run.
+/// Jain's fairness index of the bulk transfers of each run.
 fn fairness_table(runs: &[&RunSummary], labels: &[String]) -> String {
     let known: Vec<(&String, String)> =
         runs.iter().zip(labels).filter_map(|(run, label)| Some((label, fairness(run)?))).collect();
@@ -341,6 +342,24 @@ pub(crate) fn datagram_table(runs: &[&RunSummary], labels: &[String]) -> String 
     ];
     let flows: Vec<(&String, &FlowSummary)> =
         all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.kind == FlowKind::Udp).collect();
+    flow_rows(&flows, &columns)
+}
+
+/// Table of the real-time streams.
+pub(crate) fn stream_table(runs: &[&RunSummary], labels: &[String]) -> String {
+    let columns: [FlowColumn; 9] = [
+        ("goodput", |f| f.goodput_bps.map(number::rate)),
+        ("in time", |f| Some(number::share(f.stream?.in_time_share))),
+        ("late", |f| Some(number::count(f.stream?.late_packets))),
+        ("gaps of 1", |f| Some(number::count(f.stream?.gaps_of_1))),
+        ("gaps of 2 to 10", |f| Some(number::count(f.stream?.gaps_of_2_to_10))),
+        ("gaps of 11 to 100", |f| Some(number::count(f.stream?.gaps_of_11_to_100))),
+        ("longer gaps", |f| Some(number::count(f.stream?.gaps_over_100))),
+        ("longest gap", |f| Some(number::count(f.stream?.longest_gap_packets))),
+        ("sustainable", |f| Some(sustainable(&f.stream?))),
+    ];
+    let flows: Vec<(&String, &FlowSummary)> =
+        all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.stream.is_some()).collect();
     flow_rows(&flows, &columns)
 }
 
@@ -406,7 +425,7 @@ fn all_flows<'a>(runs: &[&'a RunSummary], labels: &'a [String]) -> Vec<(&'a Stri
 }
 
 fn window_flows<'a>(runs: &[&'a RunSummary], labels: &'a [String]) -> Vec<(&'a String, &'a FlowSummary)> {
-    all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.has_window()).collect()
+    all_flows(runs, labels).into_iter().filter(|(_, flow)| flow.is_bulk_transfer()).collect()
 }
 
 /// Builds an HTML table. Cells are HTML.

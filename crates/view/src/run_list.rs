@@ -113,8 +113,8 @@ fn limits(flow: &FlowSummary, form: CellForm) -> Option<String> {
 /// The flow that represents a run in one line: of those with a congestion window, else of all, the one with
 /// the most goodput.
 fn main_flow(run: &RunSummary) -> Option<&FlowSummary> {
-    let rank = |flow: &FlowSummary| (flow.has_window(), flow.goodput_bps.unwrap_or(0.0));
-    let known = run.flows.iter().filter(|flow| flow.has_window() || flow.goodput_bps.is_some());
+    let rank = |flow: &FlowSummary| (flow.is_bulk_transfer(), flow.goodput_bps.unwrap_or(0.0));
+    let known = run.flows.iter().filter(|flow| flow.is_bulk_transfer() || flow.goodput_bps.is_some());
     known.max_by(|a, b| rank(a).0.cmp(&rank(b).0).then(rank(a).1.total_cmp(&rank(b).1)))
 }
 

@@ -6,7 +6,7 @@
 use record::Run;
 use schema::{
     Cause, EngineName, FigureKind, FixCommand, FlowKind, FlowSummary, PublishedResult, ReceiverFinding,
-    ReceiverVerdict, RunSummary,
+    ReceiverVerdict, RunSummary, StreamSummary,
 };
 use units::sorted_releases;
 
@@ -335,6 +335,53 @@ pub fn datagrams(runs: &[RunSummary], width: Option<usize>) -> String {
     }
     let right = [false, false, true, true, true, true, true, true];
     fitted(rows, &right, width, &["LOST", "SENT", "JITTER", "MEAN DELAY"])
+}
+
+/// The play-out of each run's real-time streams; empty where there are none.
+pub fn streams(runs: &[RunSummary], width: Option<usize>) -> String {
+    let labels = run_labels(&runs.iter().collect::<Vec<_>>());
+    let mut rows = vec![texts([
+        "RUN",
+        "STREAM",
+        "IN TIME",
+        "LATE",
+        "GAPS OF 1",
+        "2-10",
+        "11-100",
+        "OVER 100",
+        "LONGEST",
+        "SUSTAINABLE",
+    ])];
+    for (run, label) in runs.iter().zip(&labels) {
+        for (flow, stream) in run.flows.iter().filter_map(|flow| Some((flow, flow.stream?))) {
+            rows.push(vec![
+                label.clone(),
+                flow.name.clone(),
+                number::share(stream.in_time_share),
+                number::count(stream.late_packets),
+                number::count(stream.gaps_of_1),
+                number::count(stream.gaps_of_2_to_10),
+                number::count(stream.gaps_of_11_to_100),
+                number::count(stream.gaps_over_100),
+                number::count(stream.longest_gap_packets),
+                sustainable(&stream),
+            ]);
+        }
+    }
+    if rows.len() == 1 {
+        return String::new();
+    }
+    let right = [false, false, true, true, true, true, true, true, true, false];
+    fitted(rows, &right, width, &["LATE", "LONGEST", "11-100", "2-10"])
+}
+
+/// Whether the path sustains a stream, and up to which rate.
+pub(crate) fn sustainable(stream: &StreamSummary) -> String {
+    let word = if stream.is_sustainable { "yes" } else { "no" };
+    match stream.sustainable_up_to_bps {
+        Some(rate) => format!("{word}, up to {}", number::rate(rate)),
+        None => word.to_owned(),
+    }
 }
 
 /// A flow's figures, evidence and remedy.

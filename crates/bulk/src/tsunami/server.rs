@@ -79,6 +79,8 @@ pub struct ServerStatistics {
     pub sent_blocks: u64,
     /// Blocks retransmitted on request.
     pub retransmitted_blocks: u64,
+    /// Requests for blocks.
+    pub requested_blocks: u64,
     /// Restarts.
     pub restarts: u64,
     /// The last error rate that the client reported, in 1/1000 %.
@@ -283,6 +285,7 @@ impl Server {
         self.blocks_since_feedback = 0;
         match request {
             Request::Retransmit(block) => {
+                self.statistics.requested_blocks += 1;
                 if (1..=self.reply.blocks).contains(&block) && self.retransmissions.len() < MAX_WAITING {
                     self.retransmissions.push_back(block);
                 }

@@ -1,12 +1,15 @@
-//! The sending rate of a UDT connection: a trait, and three controls.
+//! The sending rate of a UDT connection: a trait, and its controls.
 //!
 //! - [`Daimd`]: UDT's own control (draft-gg-udt-03 section 3.4 and `CUDTCC` of libudt 4.11).
 //! - [`Daimd::tolerant`]: the same, which ignores a share of lost packets.
+//! - [`Sabul`]: the control of UDT's predecessor.
 //! - [`FixedRate`]: a rate that the user sets (`CUDPBlast` of libudt's sample programs).
 
 use rand_core::Rng;
 use rand_pcg::Pcg32;
 use units::{BitRate, Time};
+
+use super::Sabul;
 
 /// UDT's constant interval between rate changes and acknowledgements (SYN).
 pub const SYN: Time = Time::from_millis(10);
@@ -40,6 +43,10 @@ pub trait RateControl: Send {
     fn period(&self) -> Time;
     /// Maximum number of packets in flight, counted from the first that is not acknowledged.
     fn window(&self) -> f64;
+    /// Takes a time for which the sender is to send nothing, beginning now. Called after each loss report.
+    fn take_pause(&mut self) -> Time {
+        Time::ZERO
+    }
 }
 
 /// Decreasing AIMD (Gu, Hong, Grossman 2004): the increase depends on the unused capacity in steps of powers
@@ -227,8 +234,33 @@ impl RateControl for Daimd {
 }
 
 /// The smallest n with 10^n >= value, without a logarithm, whose last bit differs between machines.
-fn power_of_ten(value: f64) -> i32 {
+pub(super) fn power_of_ten(value: f64) -> i32 {
     (0..=19).find(|power| 10f64.powi(*power) >= value).unwrap_or(19)
+}
+
+/// How a user chooses the rate of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RateChoice {
+    /// TCP: the kernel's congestion control; UDT: its own; Tsunami: 650 Mb/s.
+    Automatic,
+    /// UDT's own control, which does not slow down for losses up to this share (0 to 1).
+    Tolerant(f64),
+    /// UDT with the control of SABUL.
+    Sabul,
+    /// TCP: at most this rate; UDT: this rate, independent of losses; Tsunami: this target.
+    Fixed(BitRate),
+}
+
+impl RateChoice {
+    /// UDT's control for this choice. `mss`: bytes of the largest packet with IP and UDP headers.
+    pub fn control(self, seed: u64, mss: u32) -> Box<dyn RateControl> {
+        match self {
+            RateChoice::Automatic => Box::new(Daimd::new(seed)),
+            RateChoice::Tolerant(share) => Box::new(Daimd::tolerant(seed, share)),
+            RateChoice::Sabul => Box::<Sabul>::default(),
+            RateChoice::Fixed(rate) => Box::new(FixedRate::new(rate, mss)),
+        }
+    }
 }
 
 /// A constant rate, independent of losses.

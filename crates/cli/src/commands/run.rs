@@ -176,6 +176,7 @@ fn text(summary: &Summary, runs_dir: &Path, is_default: bool, report: Option<&Pa
     let width = output::width();
     let mut text = format!("{}\n{}", summary.title, view::table::results(&summary.runs, width));
     text.push_str(&view::table::datagrams(&summary.runs, width));
+    text.push_str(&view::table::streams(&summary.runs, width));
     text.push_str(&view::table::explanations(&summary.runs));
     text.push('\n');
     let mut lines: Vec<String> = Vec::new();

@@ -32,7 +32,7 @@ use crate::{
 /// Options of `sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// The scenario file, or the name of a built-in scenario, as in cc-rtt-loss, mtu, socket-buffers, streams, udp; several with
+    /// The scenario file, or the name of a built-in scenario, as in cc-rtt-loss, mtu, socket-buffers, streams, transports, udp; several with
     /// --fit
     #[arg(value_name = "FILE", add = ArgValueCompleter::new(complete_scenario))]
     pub files: Vec<PathBuf>,

@@ -67,7 +67,7 @@ fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> RunSumm
     let kernel = KernelVersion::from_str(&host.kernel).unwrap_or(FALLBACK_KERNEL);
     summary.flows = flows(scenario, kernel);
     let goodputs: Vec<f64> =
-        summary.flows.iter().filter(|f| f.has_window()).filter_map(|f| f.goodput_bps).collect();
+        summary.flows.iter().filter(|f| f.is_bulk_transfer()).filter_map(|f| f.goodput_bps).collect();
     summary.fairness_jain = model::jain_index(&goodputs);
     let applies = |_: &Host, name: &str| SYSCTLS.contains(&name);
     summary.quality.notes.extend(scenario.not_modelled(EngineKind::Model, applies));
@@ -239,6 +239,8 @@ fn predict_flow(scenario: &Scenario, flow: &FlowSpec, kernel: KernelVersion) -> 
             let result = xcp_summary(summary, xcp, &path, active_time(scenario, flow), host_bps);
             if is_blocked(scenario, flow) { blocked(result) } else { result }
         }
+        // There is no closed form for them, as the run's notes say.
+        FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => return None,
         FlowKind::Ping(ping) => {
             let hosts_s = if path.rtt > path.propagation { 0.0 } else { HOST_TIME_S };
             let rtt_us = (path.rtt.as_secs_f64() + hosts_s) * 1e6;

@@ -34,6 +34,7 @@
 //! ```
 
 mod batch;
+mod burst;
 mod header;
 mod mmsg;
 mod number_unwrapper;
@@ -44,6 +45,7 @@ mod sender;
 mod statistics;
 
 pub use batch::Batch;
+pub use burst::{Incoming, Outgoing, bind_bulk, elapsed};
 pub use header::{Header, NumberWidth};
 pub use mmsg::{
     MAX_MESSAGES, MessageBuffers, ReceivedMessage, WaitMode, enable_arrival_metadata, enable_hardware_stamps,

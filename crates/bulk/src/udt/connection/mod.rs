@@ -65,6 +65,8 @@ enum State {
 pub struct Statistics {
     /// Data packets sent, retransmissions included.
     pub sent_packets: u64,
+    /// Payload bytes sent, retransmissions included.
+    pub sent_bytes: u64,
     /// Data packets retransmitted.
     pub retransmitted_packets: u64,
     /// Data packets received, duplicates included.
@@ -87,6 +89,8 @@ const CONNECT_TIMEOUT: Time = Time::from_secs(10);
 const REQUEST_INTERVAL: Time = Time::from_millis(250);
 /// Initial round-trip time (libudt: 10 SYN).
 const INITIAL_RTT: Time = Time::from_millis(100);
+/// The time between packets in slow start (libudt).
+const SLOW_START_PERIOD: Time = Time::from_micros(1);
 /// A sender that was late by up to this sends the missed packets at once.
 const MAX_CATCH_UP: Time = Time::from_millis(2);
 /// Control packets that wait to be sent; more are dropped, as the network may do.
@@ -109,6 +113,8 @@ pub struct Connection {
     pending: VecDeque<Control>,
     rtt: Time,
     rtt_var: Time,
+    /// The smallest round-trip time that this end measured.
+    min_rtt: Option<Time>,
     /// Smoothed, as the peer reports them.
     receive_rate: u32,
     capacity: u32,
@@ -180,6 +186,7 @@ impl Connection {
             pending: VecDeque::new(),
             rtt: INITIAL_RTT,
             rtt_var: Time(INITIAL_RTT.0 / 2),
+            min_rtt: None,
             receive_rate: 16,
             capacity: 1,
             next_send: now,
@@ -286,6 +293,49 @@ impl Connection {
     /// Number of packets in the send buffer: not yet sent, or not yet acknowledged.
     pub fn unacknowledged_packets(&self) -> usize {
         self.send.len()
+    }
+
+    /// Number of packets in the send buffer that were not yet sent.
+    pub fn unsent_packets(&self) -> usize {
+        self.send.len() - self.in_flight_packets() as usize
+    }
+
+    /// Number of packets sent and not yet acknowledged.
+    pub fn in_flight_packets(&self) -> u64 {
+        self.send.next - self.send.acked
+    }
+
+    /// Number of packets that have been acknowledged.
+    pub fn acknowledged_packets(&self) -> u64 {
+        self.send.acked
+    }
+
+    /// Number of packets that are known to be lost and not yet retransmitted.
+    pub fn waiting_lost_packets(&self) -> u64 {
+        self.send.lost.len()
+    }
+
+    /// The congestion window, packets; infinite for a fixed rate.
+    pub fn congestion_window(&self) -> f64 {
+        self.rate.window()
+    }
+
+    /// The rate that the rate control allows, bit/s of payload; `None` while only the window limits it.
+    pub fn sending_rate_bps(&self) -> Option<u64> {
+        let period = self.rate.period();
+        (period > SLOW_START_PERIOD)
+            .then(|| (self.payload_bytes() as f64 * 8.0 / period.as_secs_f64()) as u64)
+    }
+
+    /// The mean deviation of the round-trip time.
+    pub fn rtt_deviation(&self) -> Time {
+        self.rtt_var
+    }
+
+    /// The smallest round-trip time that this end measured: that of an acknowledgement and its reply, so only
+    /// receivers have it.
+    pub fn min_rtt(&self) -> Option<Time> {
+        self.min_rtt
     }
 
     /// Whether every byte written has been acknowledged.
@@ -395,6 +445,7 @@ impl Connection {
                 self.statistics.retransmitted_packets += u64::from(index < new_before);
                 let (stamp_us, destination) = (self.stamp_us(now), self.peer_id);
                 let Some((header, payload)) = self.send.packet(index, now) else { return false };
+                self.statistics.sent_bytes += payload.len() as u64;
                 Packet::Data(wire::DataHeader { stamp_us, destination, ..header }, payload).encode(out);
                 true
             }

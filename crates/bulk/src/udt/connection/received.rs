@@ -151,7 +151,9 @@ impl Connection {
                 let Some(at) = self.ack.window.iter().position(|(sent, ..)| *sent == number) else { return };
                 let acknowledged = self.ack.window.drain(..=at).next_back();
                 if let Some((_, index, sent)) = acknowledged {
-                    self.update_rtt(now.saturating_sub(sent));
+                    let sample = now.saturating_sub(sent);
+                    self.update_rtt(sample);
+                    self.min_rtt = Some(self.min_rtt.map_or(sample, |min| min.min(sample)));
                     self.ack.confirmed = self.ack.confirmed.max(index);
                 }
             }
@@ -196,6 +198,11 @@ impl Connection {
         if let Some(first) = first_lost {
             let path = self.path();
             self.rate.on_loss(now, first, count, &path);
+            let pause = self.rate.take_pause();
+            if pause > Time::ZERO {
+                self.next_send = self.next_send.max(now) + pause;
+                self.is_pair = false;
+            }
         }
     }
 

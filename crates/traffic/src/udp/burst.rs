@@ -1,4 +1,4 @@
-//! UDP sockets of transfers: large buffers, and many datagrams with one system call.
+//! UDP sockets of bulk transports: large buffers, and many datagrams with one system call.
 
 use std::{
     io::{self, ErrorKind},
@@ -7,13 +7,10 @@ use std::{
 };
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use traffic::{
-    sys::widen_receive_buffer,
-    udp::{MAX_MESSAGES, MessageBuffers, WaitMode, enable_arrival_metadata, send_messages},
-};
 use units::Time;
 
-use crate::{Error, error::failed};
+use super::mmsg::{self, MAX_MESSAGES, MessageBuffers, WaitMode, enable_arrival_metadata};
+use crate::sys::widen_receive_buffer;
 
 /// The requested receive buffer, bytes.
 const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
@@ -22,37 +19,37 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// The largest datagram: a packet of 9000 bytes and some more, so that longer ones are noticed.
 const MAX_DATAGRAM_BYTES: usize = 9_216;
 
-/// A socket at `local`.
-pub(crate) fn bind(local: SocketAddr) -> Result<Socket, Error> {
-    let what = || format!("cannot open a UDP socket at {local}");
-    let open = || {
-        let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
-        if local.is_ipv6() {
-            socket.set_only_v6(false)?;
-        }
-        socket.bind(&SockAddr::from(local))?;
-        socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
-        widen_receive_buffer(&socket, RECEIVE_BUFFER_BYTES)?;
-        enable_arrival_metadata(&socket)?;
-        Ok(socket)
-    };
-    open().map_err(failed(what()))
+/// A socket at `local` with large buffers.
+///
+/// # Errors
+/// If the address is in use, or the kernel refuses an option.
+pub fn bind_bulk(local: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+    if local.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&SockAddr::from(local))?;
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    widen_receive_buffer(&socket, RECEIVE_BUFFER_BYTES)?;
+    enable_arrival_metadata(&socket)?;
+    Ok(socket)
 }
 
 /// Datagrams to be sent together.
 #[derive(Debug, Default)]
-pub(crate) struct Outgoing {
+pub struct Outgoing {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Outgoing {
-    pub(crate) fn is_full(&self) -> bool {
+    /// Whether one system call can send no more.
+    pub fn is_full(&self) -> bool {
         self.ends.len() == MAX_MESSAGES
     }
 
     /// Adds the datagram that `write` appends; false if it appends none.
-    pub(crate) fn add(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+    pub fn add(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         let is_added = write(&mut self.bytes);
         if is_added {
             self.ends.push(self.bytes.len());
@@ -61,12 +58,15 @@ impl Outgoing {
     }
 
     /// Sends all. Datagrams that the network refuses are lost, as in the network.
-    pub(crate) fn flush(&mut self, socket: &Socket) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Those of sendmmsg(2) after which the socket does not work.
+    pub fn flush(&mut self, socket: &Socket) -> io::Result<()> {
         let mut sent = 0;
         while sent < self.ends.len() {
             let pieces =
                 (sent..self.ends.len()).map(|i| if i == 0 { 0 } else { self.ends[i - 1] }..self.ends[i]);
-            match send_messages(socket, &self.bytes, pieces) {
+            match mmsg::send(socket, &self.bytes, pieces) {
                 Ok(count) => sent += count,
                 Err(error) if is_lost(&error) => sent += 1,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -96,17 +96,30 @@ fn is_lost(error: &io::Error) -> bool {
 }
 
 /// Buffers for received datagrams.
-pub(crate) struct Incoming(MessageBuffers);
+pub struct Incoming {
+    buffers: MessageBuffers,
+    dropped: u32,
+}
+
+impl Default for Incoming {
+    fn default() -> Self {
+        Incoming { buffers: MessageBuffers::new(MAX_MESSAGES, MAX_DATAGRAM_BYTES), dropped: 0 }
+    }
+}
 
 impl Incoming {
-    pub(crate) fn new() -> Self {
-        Incoming(MessageBuffers::new(MAX_MESSAGES, MAX_DATAGRAM_BYTES))
+    /// Datagrams that were dropped because the socket's buffer was full, as of the last datagram, modulo 2^32.
+    pub fn dropped(&self) -> u32 {
+        self.dropped
     }
 
     /// Calls `each` with the datagrams that have arrived at a connected socket, and how long ago each has, ns;
     /// returns whether more may have.
-    pub(crate) fn receive(&mut self, socket: &Socket, mut each: impl FnMut(&[u8], u64)) -> io::Result<bool> {
-        let count = match self.0.receive(socket, WaitMode::Never) {
+    ///
+    /// # Errors
+    /// Those of recvmmsg(2) after which the socket does not work.
+    pub fn receive(&mut self, socket: &Socket, mut each: impl FnMut(&[u8], u64)) -> io::Result<bool> {
+        let count = match self.buffers.receive(socket, WaitMode::Never) {
             Ok(count) => count,
             Err(error) if error.kind() == ErrorKind::WouldBlock || is_lost(&error) => return Ok(false),
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
@@ -114,18 +127,19 @@ impl Incoming {
         };
         let now_ns = os::realtime_ns();
         for index in 0..count {
-            let message = self.0.message(index);
+            let message = self.buffers.message(index);
+            self.dropped = message.dropped.unwrap_or(self.dropped);
             if message.length == message.bytes.len() {
                 let age_ns =
                     message.stamp_ns.and_then(|stamp| u64::try_from(now_ns - stamp).ok()).unwrap_or(0);
                 each(message.bytes, age_ns);
             }
         }
-        Ok(count == self.0.capacity())
+        Ok(count == self.buffers.capacity())
     }
 }
 
 /// The time since `start`.
-pub(crate) fn elapsed(start: Instant) -> Time {
+pub fn elapsed(start: Instant) -> Time {
     Time(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }

@@ -1,0 +1,272 @@
+//! Flows from memory to memory, without I/O: both ends of a measurement, for the simulator and the lab.
+//!
+//! A [`Sender`] and a [`Receiver`] exchange datagrams. Tsunami's also exchange bytes of a control connection,
+//! which the receiver's host opens; UDT needs none. The data is zeros, and the receiver discards it.
+//!
+//! Each time something happens: pass it on ([`End::handle_datagram`], [`End::handle_control`], or
+//! [`End::handle_timeout`] at [`End::next_timeout`]), then send what [`End::poll_transmit`] and
+//! [`End::take_control`] return.
+//!
+//! ```
+//! use bulk::{flow::{End, Plan, Protocol, Receiver, Sender}, udt::RateChoice};
+//! use units::Time;
+//!
+//! let protocol = Protocol::Udt { rate: RateChoice::Automatic, receive_packets: None };
+//! let plan = Plan { protocol, bytes: Some(1_000_000), mtu: 1500, ip_header: 20, seed: 1 };
+//! let (mut sender, mut receiver) = (Sender::new(&plan, Time::ZERO), Receiver::new(&plan, 9000));
+//! let (mut now, mut datagram) = (Time::ZERO, Vec::new());
+//! while !receiver.counts().is_complete {
+//!     now += Time::from_micros(100);
+//!     sender.handle_timeout(now);
+//!     receiver.handle_timeout(now);
+//!     while sender.poll_transmit(now, &mut datagram) {
+//!         receiver.handle_datagram(now, &datagram);
+//!         datagram.clear();
+//!     }
+//!     while receiver.poll_transmit(now, &mut datagram) {
+//!         sender.handle_datagram(now, &datagram);
+//!         datagram.clear();
+//!     }
+//! }
+//! assert_eq!(receiver.counts().received_bytes, 1_000_000);
+//! ```
+
+mod counts;
+mod stream;
+mod tsunami;
+mod udt;
+
+pub use self::{
+    counts::{ReceiverCounts, SenderCounts},
+    stream::full_stream_payload,
+    tsunami::full_block_bytes,
+};
+
+use units::Time;
+
+use self::{
+    stream::{StreamReceiver, StreamSender},
+    tsunami::{TsunamiReceiver, TsunamiSender},
+    udt::{UdtReceiver, UdtSender},
+};
+use crate::{tsunami::wire::Parameters, udt::RateChoice};
+
+/// Bytes of a UDP header.
+const UDP_HEADER: u32 = 8;
+
+/// A flow.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// The protocol and its parameters.
+    pub protocol: Protocol,
+    /// Bytes to send; `None`: as many as the flow has time for.
+    pub bytes: Option<u64>,
+    /// The largest packet with IP and UDP headers, bytes.
+    pub mtu: u32,
+    /// Bytes of the IP header.
+    pub ip_header: u32,
+    /// Chooses initial sequence numbers and the random numbers of rate controls.
+    pub seed: u64,
+}
+
+/// The protocol of a flow.
+#[derive(Debug, Clone, Copy)]
+pub enum Protocol {
+    /// UDT 4.
+    Udt {
+        /// The sender's rate control.
+        rate: RateChoice,
+        /// Packets that the receiver's buffer takes; `None`: libudt's default.
+        receive_packets: Option<u32>,
+    },
+    /// Tsunami, with the client's parameters.
+    Tsunami(Parameters),
+    /// A real-time stream.
+    Stream(crate::stream::Parameters),
+}
+
+/// One end of a flow: datagrams, control bytes and the time go in, datagrams, control bytes and timers come out.
+pub trait End {
+    /// A datagram of the peer has arrived.
+    fn handle_datagram(&mut self, now: Time, bytes: &[u8]);
+    /// Bytes of the control connection have arrived.
+    fn handle_control(&mut self, now: Time, bytes: &[u8]);
+    /// When [`End::handle_timeout`] is due.
+    fn next_timeout(&self) -> Time;
+    /// Runs the timers that are due.
+    fn handle_timeout(&mut self, now: Time);
+    /// Appends the next datagram for the peer to `out`; false if none is to be sent now.
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool;
+    /// Takes the bytes to be sent on the control connection.
+    fn take_control(&mut self) -> Vec<u8>;
+    /// Why the flow failed, if it did.
+    fn failure(&self) -> Option<String>;
+}
+
+/// The sending end.
+pub struct Sender(SenderProtocol);
+
+enum SenderProtocol {
+    Udt(Box<UdtSender>),
+    Tsunami(Box<TsunamiSender>),
+    Stream(Box<StreamSender>),
+}
+
+/// The receiving end.
+pub struct Receiver(ReceiverProtocol);
+
+enum ReceiverProtocol {
+    Udt(Box<UdtReceiver>),
+    Tsunami(Box<TsunamiReceiver>),
+    Stream(Box<StreamReceiver>),
+}
+
+impl Plan {
+    /// Whether the protocol has a control connection.
+    pub fn has_control_connection(&self) -> bool {
+        matches!(self.protocol, Protocol::Tsunami(_))
+    }
+
+    /// Payload bytes of a full packet.
+    pub fn payload_bytes(&self) -> u32 {
+        match self.protocol {
+            Protocol::Udt { .. } => {
+                self.mtu.saturating_sub(self.ip_header + UDP_HEADER + self.header_bytes()).max(1)
+            }
+            Protocol::Tsunami(parameters) => parameters.block_bytes,
+            Protocol::Stream(parameters) => parameters.payload_bytes,
+        }
+    }
+
+    /// Bytes of the protocol's header in a packet with data, after UDP's.
+    pub fn header_bytes(&self) -> u32 {
+        match self.protocol {
+            Protocol::Udt { .. } => crate::udt::wire::HEADER_BYTES as u32,
+            Protocol::Tsunami(_) => crate::tsunami::wire::HEADER_BYTES as u32,
+            Protocol::Stream(_) => crate::stream::HEADER_BYTES as u32,
+        }
+    }
+
+    /// The constant or highest rate that was requested, bit/s of payload.
+    pub fn requested_payload_bps(&self) -> Option<f64> {
+        match self.protocol {
+            Protocol::Udt { rate: RateChoice::Fixed(rate), .. } => {
+                Some(rate.as_f64() * f64::from(self.payload_bytes()) / f64::from(self.mtu.max(1)))
+            }
+            Protocol::Udt { .. } => None,
+            Protocol::Tsunami(parameters) => Some(f64::from(parameters.target_bps)),
+            Protocol::Stream(parameters) => Some(parameters.rate.as_f64()),
+        }
+    }
+}
+
+impl Sender {
+    /// A sender that starts now.
+    pub fn new(plan: &Plan, now: Time) -> Self {
+        Sender(match plan.protocol {
+            Protocol::Udt { rate, .. } => SenderProtocol::Udt(Box::new(UdtSender::new(plan, rate, now))),
+            Protocol::Tsunami(parameters) => {
+                SenderProtocol::Tsunami(Box::new(TsunamiSender::new(plan, &parameters)))
+            }
+            Protocol::Stream(parameters) => SenderProtocol::Stream(Box::new(StreamSender::new(parameters))),
+        })
+    }
+
+    /// Counts so far.
+    pub fn counts(&self) -> SenderCounts {
+        match &self.0 {
+            SenderProtocol::Udt(sender) => sender.counts(),
+            SenderProtocol::Tsunami(sender) => sender.counts(),
+            SenderProtocol::Stream(sender) => sender.counts(),
+        }
+    }
+
+    fn end(&self) -> &dyn End {
+        match &self.0 {
+            SenderProtocol::Udt(end) => &**end,
+            SenderProtocol::Tsunami(end) => &**end,
+            SenderProtocol::Stream(end) => &**end,
+        }
+    }
+
+    fn end_mut(&mut self) -> &mut dyn End {
+        match &mut self.0 {
+            SenderProtocol::Udt(end) => &mut **end,
+            SenderProtocol::Tsunami(end) => &mut **end,
+            SenderProtocol::Stream(end) => &mut **end,
+        }
+    }
+}
+
+impl Receiver {
+    /// A receiver that waits for its sender, or asks for data: `port` is its UDP port.
+    pub fn new(plan: &Plan, port: u16) -> Self {
+        Receiver(match plan.protocol {
+            Protocol::Udt { receive_packets, .. } => {
+                ReceiverProtocol::Udt(Box::new(UdtReceiver::new(plan, receive_packets)))
+            }
+            Protocol::Tsunami(parameters) => {
+                ReceiverProtocol::Tsunami(Box::new(TsunamiReceiver::new(&parameters, port)))
+            }
+            Protocol::Stream(parameters) => {
+                ReceiverProtocol::Stream(Box::new(StreamReceiver::new(parameters)))
+            }
+        })
+    }
+
+    /// Counts so far.
+    pub fn counts(&self) -> ReceiverCounts {
+        match &self.0 {
+            ReceiverProtocol::Udt(receiver) => receiver.counts(),
+            ReceiverProtocol::Tsunami(receiver) => receiver.counts(),
+            ReceiverProtocol::Stream(receiver) => receiver.counts(),
+        }
+    }
+
+    fn end(&self) -> &dyn End {
+        match &self.0 {
+            ReceiverProtocol::Udt(end) => &**end,
+            ReceiverProtocol::Tsunami(end) => &**end,
+            ReceiverProtocol::Stream(end) => &**end,
+        }
+    }
+
+    fn end_mut(&mut self) -> &mut dyn End {
+        match &mut self.0 {
+            ReceiverProtocol::Udt(end) => &mut **end,
+            ReceiverProtocol::Tsunami(end) => &mut **end,
+            ReceiverProtocol::Stream(end) => &mut **end,
+        }
+    }
+}
+
+macro_rules! delegate_end {
+    ($type:ident) => {
+        impl End for $type {
+            fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+                self.end_mut().handle_datagram(now, bytes);
+            }
+            fn handle_control(&mut self, now: Time, bytes: &[u8]) {
+                self.end_mut().handle_control(now, bytes);
+            }
+            fn next_timeout(&self) -> Time {
+                self.end().next_timeout()
+            }
+            fn handle_timeout(&mut self, now: Time) {
+                self.end_mut().handle_timeout(now);
+            }
+            fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+                self.end_mut().poll_transmit(now, out)
+            }
+            fn take_control(&mut self) -> Vec<u8> {
+                self.end_mut().take_control()
+            }
+            fn failure(&self) -> Option<String> {
+                self.end().failure()
+            }
+        }
+    };
+}
+
+delegate_end!(Sender);
+delegate_end!(Receiver);

@@ -1,0 +1,108 @@
+//! The ends of a real-time stream.
+
+use units::Time;
+
+use super::{End, ReceiverCounts, SenderCounts};
+use crate::stream::{self, HEADER_BYTES, Parameters};
+
+/// The sending end.
+pub(super) struct StreamSender {
+    sender: stream::Sender,
+    parameters: Parameters,
+    is_complete: bool,
+}
+
+impl StreamSender {
+    pub(super) fn new(parameters: Parameters) -> Self {
+        StreamSender { sender: stream::Sender::new(parameters), parameters, is_complete: false }
+    }
+
+    pub(super) fn counts(&self) -> SenderCounts {
+        let statistics = self.sender.statistics();
+        SenderCounts {
+            is_connected: self.sender.has_started(),
+            is_complete: self.is_complete,
+            payload_bytes: self.parameters.payload_bytes,
+            sent_packets: statistics.sent_packets,
+            retransmitted_packets: statistics.retransmitted_packets,
+            sent_bytes: statistics.sent_packets * u64::from(self.parameters.payload_bytes),
+            lost_packets: statistics.requested_packets,
+            naks: statistics.requests,
+            rate_bps: Some(self.parameters.rate.0),
+            ..SenderCounts::default()
+        }
+    }
+}
+
+impl End for StreamSender {
+    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+        self.sender.handle_datagram(now, bytes);
+    }
+    fn handle_control(&mut self, _now: Time, _bytes: &[u8]) {}
+    fn next_timeout(&self) -> Time {
+        self.sender.next_timeout()
+    }
+    fn handle_timeout(&mut self, _now: Time) {}
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        let Some(number) = self.sender.poll_transmit(now) else {
+            self.is_complete = self.sender.is_over(now);
+            return false;
+        };
+        out.extend_from_slice(&number.to_be_bytes());
+        out.resize(out.len() + self.parameters.payload_bytes as usize, 0);
+        true
+    }
+    fn take_control(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+    fn failure(&self) -> Option<String> {
+        None
+    }
+}
+
+/// The receiving end.
+pub(super) struct StreamReceiver(stream::Receiver);
+
+impl StreamReceiver {
+    pub(super) fn new(parameters: Parameters) -> Self {
+        StreamReceiver(stream::Receiver::new(parameters))
+    }
+
+    pub(super) fn counts(&self) -> ReceiverCounts {
+        let playout = self.0.counts();
+        ReceiverCounts {
+            is_complete: self.0.is_over(),
+            received_bytes: self.0.received_bytes(),
+            duplicate_packets: playout.duplicates,
+            min_rtt: self.0.min_rtt(),
+            playout: Some(playout),
+        }
+    }
+}
+
+impl End for StreamReceiver {
+    fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+        self.0.handle_datagram(now, bytes);
+    }
+    fn handle_control(&mut self, _now: Time, _bytes: &[u8]) {}
+    fn next_timeout(&self) -> Time {
+        self.0.next_timeout()
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        self.0.handle_timeout(now);
+    }
+    fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        self.0.poll_transmit(now, out)
+    }
+    fn take_control(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+    fn failure(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Payload of a packet that fills packets of `mtu` bytes, a multiple of eight: samples have up to eight bytes.
+pub fn full_stream_payload(mtu: u32, ip_header: u32) -> u32 {
+    (mtu.saturating_sub(ip_header + super::UDP_HEADER + HEADER_BYTES as u32) / 8 * 8).max(8)
+}

@@ -1,0 +1,174 @@
+//! The receiving end: play-out, and requests for missing packets.
+
+use std::collections::VecDeque;
+
+use units::Time;
+
+use super::{HEADER_BYTES, MAX_RANGES, Parameters, Playout, PlayoutCounts, START, be64};
+use crate::ranges::Ranges;
+
+/// How often the play-out advances without arrivals.
+const TICK: Time = Time::from_millis(10);
+/// Between two starts.
+const START_INTERVAL: Time = Time::from_millis(250);
+/// Initial estimate of the round-trip time.
+const INITIAL_RTT: Time = Time::from_millis(100);
+/// Requests that are kept to measure the round-trip time.
+const MAX_REQUESTS: usize = 256;
+/// Shortest time after which a packet is requested again.
+const MIN_REPEAT: Time = Time::from_millis(10);
+
+/// The receiving end of a stream.
+#[derive(Debug)]
+pub struct Receiver {
+    parameters: Parameters,
+    playout: Playout,
+    /// The number after the highest that has arrived.
+    end: u64,
+    /// Requested packets that have not arrived.
+    missing: Ranges,
+    /// Missing packets that were not requested yet.
+    fresh: Ranges,
+    /// The latest requests: first and last number, and the time.
+    requests: VecDeque<(u64, u64, Time)>,
+    next_repeat: Time,
+    next_tick: Time,
+    /// When the start is due again; `None` after the first packet.
+    next_start: Option<Time>,
+    rtt: Time,
+    min_rtt: Option<Time>,
+    received_bytes: u64,
+}
+
+impl Receiver {
+    /// A receiver that waits for the first packet.
+    pub fn new(parameters: Parameters) -> Self {
+        Receiver {
+            parameters,
+            playout: Playout::new(parameters),
+            end: 0,
+            missing: Ranges::default(),
+            fresh: Ranges::default(),
+            requests: VecDeque::new(),
+            next_repeat: Time::NEVER,
+            next_tick: Time::NEVER,
+            next_start: Some(Time::ZERO),
+            rtt: INITIAL_RTT,
+            min_rtt: None,
+            received_bytes: 0,
+        }
+    }
+
+    /// Counts of the play-out.
+    pub fn counts(&self) -> PlayoutCounts {
+        self.playout.counts()
+    }
+
+    /// Payload bytes that arrived in time, each once.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
+    /// The smallest time between a request and the packet's arrival.
+    pub fn min_rtt(&self) -> Option<Time> {
+        self.min_rtt
+    }
+
+    /// Whether the last packet's play-out time has passed.
+    pub fn is_over(&self) -> bool {
+        self.playout.is_over()
+    }
+
+    /// A datagram arrives.
+    pub fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
+        let Some(number) = be64(bytes) else { return };
+        if bytes.len() != HEADER_BYTES + self.parameters.payload_bytes as usize {
+            return;
+        }
+        self.next_tick = self.next_tick.min(now + TICK);
+        self.next_start = None;
+        if !self.playout.record(now, number) {
+            return;
+        }
+        self.received_bytes += u64::from(self.parameters.payload_bytes);
+        if !self.parameters.repairs {
+            return;
+        }
+        if number > self.end {
+            self.fresh.insert(self.end, number - 1);
+        } else if self.missing.contains(number) {
+            self.missing.remove(number, number);
+            self.update_rtt(now, number);
+        }
+        self.fresh.remove(number, number);
+        self.end = self.end.max(number + 1);
+    }
+
+    /// Measures the round-trip time by a retransmission, unless the packet was requested several times (Karn's
+    /// algorithm).
+    fn update_rtt(&mut self, now: Time, number: u64) {
+        let mut requested =
+            self.requests.iter().filter(|(first, last, _)| (*first..=*last).contains(&number));
+        let (Some((.., at)), None) = (requested.next(), requested.next()) else { return };
+        let sample = now.saturating_sub(*at);
+        self.rtt = Time((self.rtt.0 * 7 + sample.0) / 8);
+        self.min_rtt = Some(self.min_rtt.map_or(sample, |min| min.min(sample)));
+    }
+
+    /// When [`Receiver::handle_timeout`] is due.
+    pub fn next_timeout(&self) -> Time {
+        if self.is_over() {
+            return Time::NEVER;
+        }
+        self.next_tick.min(self.next_repeat).min(self.next_start.unwrap_or(Time::NEVER))
+    }
+
+    /// Advances the play-out, and makes requests due again.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.playout.advance(now);
+        if self.next_start.is_none() {
+            self.next_tick = now + TICK;
+        }
+        if now >= self.next_repeat {
+            for (first, last) in std::mem::take(&mut self.missing).iter() {
+                self.fresh.insert(first, last);
+            }
+            self.next_repeat = Time::NEVER;
+        }
+    }
+
+    /// Appends the start or a request to `out`; false if there is nothing to request.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        if self.next_start.is_some_and(|at| at <= now) {
+            self.next_start = Some(now + START_INTERVAL);
+            out.extend_from_slice(START);
+            return true;
+        }
+        // A packet that is played before its retransmission can arrive is not requested.
+        let played = self.playout.counts().due;
+        if played > 0 {
+            self.fresh.remove(0, played - 1);
+        }
+        let begin = out.len();
+        for _ in 0..MAX_RANGES {
+            let Some(first) = self.fresh.first() else { break };
+            let Some((first, last)) = self.fresh.range_at_or_after(first) else { break };
+            self.fresh.remove(first, last);
+            if self.playout.due(last).is_none_or(|due| due <= now + self.min_rtt.unwrap_or_default()) {
+                continue;
+            }
+            self.missing.insert(first, last);
+            self.requests.push_back((first, last, now));
+            if self.requests.len() > MAX_REQUESTS {
+                self.requests.pop_front();
+            }
+            out.extend_from_slice(&first.to_be_bytes());
+            out.extend_from_slice(&u32::try_from(last - first + 1).unwrap_or(u32::MAX).to_be_bytes());
+        }
+        if out.len() == begin {
+            return false;
+        }
+        self.next_repeat = now + Time(self.rtt.0 * 5 / 4).max(MIN_REPEAT);
+        true
+    }
+}

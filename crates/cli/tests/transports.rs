@@ -1,0 +1,185 @@
+//! Flows of UDT and Tsunami in scenarios: simulated beside TCP, in the lab, and compared.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{TestDir, is_root, lab_slots::acquire_all_lab_slots};
+
+/// A path of 100 Mb/s and 20 ms, and these flows from h1 to h2.
+fn scenario(top: &str, forward: &str, flows: &[&str]) -> String {
+    let flow = |(number, keys): (usize, &&str)| {
+        format!("[[flows]]\nname = \"f{}\"\nfrom = \"h1\"\nto = \"h2\"\n{keys}\n", number + 1)
+    };
+    let flows: String = flows.iter().enumerate().map(flow).collect();
+    format!(
+        r#"{top}
+fixed_neighbours = true
+[hosts.h1]
+address = "10.0.0.1/24"
+[hosts.h2]
+address = "10.0.0.2/24"
+[[links]]
+name = "path"
+ends = ["h1", "h2"]
+forward = {{ {forward} }}
+backward = {{ delay = "10ms" }}
+{flows}"#
+    )
+}
+
+fn goodput(run: &Value, flow: usize) -> f64 {
+    run["flows"][flow]["goodput_bps"].as_f64().unwrap()
+}
+
+#[test]
+fn they_share_a_simulated_path_with_tcp() {
+    let forward = "rate = \"100mbit\", delay = \"10ms\", queue = \"250kB\"";
+    let flows = ["kind = \"udt\"", "kind = \"tsunami\"\nrate = \"40mbit\"", "cc = \"cubic\""];
+    let place = TestDir::new(&scenario("duration = \"20s\"", forward, &flows));
+    let ran = place.run(&["run", "s.toml", "--engine", "sim"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for flow in ["f1", "f2", "f3"] {
+        assert!(ran.stdout.contains(flow), "{}", ran.stdout);
+    }
+    let json = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+    let run = &json["runs"][0];
+    let kinds: Vec<&Value> = run["flows"].as_array().unwrap().iter().map(|flow| &flow["kind"]).collect();
+    assert_eq!(kinds, ["udt", "tsunami", "tcp"]);
+    assert!((20e6..40e6).contains(&goodput(run, 1)), "{run}");
+    let sum: f64 = (0..3).map(|flow| goodput(run, flow)).sum();
+    assert!((70e6..97e6).contains(&sum), "{run}");
+    assert!(run["fairness_jain"].as_f64().unwrap() < 1.0);
+    // The picture has the rate of each.
+    let drawn = place.run(&["plot", "last", "--metric", "goodput,rtt", "-o", "picture.svg"]);
+    assert_eq!(drawn.code, 0, "{drawn:?}");
+    assert!(std::fs::read_to_string(place.path("picture.svg")).unwrap().contains("f2"));
+}
+
+#[test]
+fn verdicts_name_the_rate_the_path_and_losses() {
+    let forward = "rate = \"100mbit\", delay = \"10ms\", queue = \"500kB\"";
+    let verdict = |forward: &str, flow: &str| {
+        let place = TestDir::new(&scenario("duration = \"20s\"", forward, &[flow]));
+        let json = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+        json["runs"][0]["flows"][0].clone()
+    };
+    let paced = verdict(forward, "kind = \"tsunami\"\nrate = \"40mbit\"");
+    assert_eq!(paced["verdict"], "pacing", "{paced}");
+    assert!(paced["evidence"][0].as_str().unwrap().contains("40 Mb/s"), "{paced}");
+    let full = verdict(forward, "kind = \"udt\"\nrate = \"110mbit\"");
+    assert_eq!(full["verdict"], "path_rate", "{full}");
+    let lossy = verdict(&format!("{forward}, loss = 0.003"), "kind = \"udt\"");
+    assert_eq!(lossy["verdict"], "loss", "{lossy}");
+    assert!(lossy["remedy"].as_str().unwrap().contains("tolerate_loss"), "{lossy}");
+    let small = verdict(forward, "kind = \"udt\"\nreceive_buffer = \"60kB\"");
+    assert_eq!(small["verdict"], "receive_window", "{small}");
+    assert!(small["remedy"].as_str().unwrap().contains("receive_buffer"), "{small}");
+}
+
+#[test]
+fn the_model_states_that_it_has_no_closed_form() {
+    let place = TestDir::new(&scenario(
+        "duration = \"5s\"",
+        "rate = \"100mbit\", delay = \"10ms\"",
+        &["kind = \"udt\""],
+    ));
+    let json = place.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
+    let notes = json["runs"][0]["quality"]["notes"].to_string();
+    assert!(notes.contains("the model ignores flows.f1: there is no closed form for it"), "{json}");
+}
+
+/// The play-out of a stream, in the table and in JSON.
+#[test]
+fn a_stream_is_sustainable_up_to_what_the_path_has_left() {
+    let forward = "rate = \"100mbit\", delay = \"10ms\", queue = \"250kB\", overhead = 38";
+    let run = |keys: &str| {
+        let flow = format!("kind = \"stream\"\n{keys}");
+        let place = TestDir::new(&scenario("duration = \"10s\"", forward, &[&flow]));
+        let text = place.run(&["run", "s.toml", "--engine", "sim"]).stdout;
+        (
+            text,
+            place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json()["runs"][0]["flows"][0].clone(),
+        )
+    };
+    let (text, flow) = run("rate = \"40mbit\"");
+    assert!(text.contains("SUSTAINABLE") && text.contains("yes, up to"), "{text}");
+    let stream = &flow["stream"];
+    assert_eq!((&stream["is_sustainable"], &stream["in_time_share"]), (&true.into(), &1.0.into()), "{flow}");
+    // 1464 of 1538 bytes on the wire are payload: 95.2 of 100 Mb/s.
+    let most = stream["sustainable_up_to_bps"].as_f64().unwrap();
+    assert!((94e6..96.5e6).contains(&most), "{flow}");
+    let (text, flow) = run("rate = \"120mbit\"");
+    assert!(text.contains("no, up to"), "{text}");
+    assert_eq!(
+        (&flow["stream"]["is_sustainable"], &flow["verdict"]),
+        (&false.into(), &"path_rate".into()),
+        "{flow}"
+    );
+}
+
+/// Wide bounds: a lab on a busy machine delays packets. docs/transports.md has 20 paths.
+#[test]
+fn simulator_and_lab_agree_on_three_paths() {
+    if !is_root() || !Path::new("/dev/net/tun").exists() {
+        return testing::skip(testing::Missing::Privilege, "labs need a privilege");
+    }
+    let _slot = acquire_all_lab_slots();
+    let paths = [
+        ("rate = \"50mbit\", delay = \"10ms\", queue = \"200p\"", "kind = \"udt\""),
+        (
+            "rate = \"100mbit\", delay = \"5ms\", queue = \"100p\", loss = 0.001",
+            "kind = \"tsunami\"\nrate = \"60mbit\"",
+        ),
+        (
+            "rate = \"80mbit\", delay = \"20ms\", queue = \"300p\", loss = 0.002",
+            "kind = \"udt\"\ntolerate_loss = \"1%\"",
+        ),
+    ];
+    for (forward, flow) in paths {
+        let place = TestDir::new(&scenario("duration = \"10s\"", forward, &[flow]));
+        let mut tried = Vec::new();
+        let agrees = (0..4).any(|_| {
+            let json = place.run(&["run", "s.toml", "--engine", "sim,lab", "--json"]).json();
+            let runs = json["runs"].as_array().unwrap();
+            let of = |engine: &str| runs.iter().find(|run| run["engine"] == engine).unwrap();
+            let (simulated, measured) = (goodput(of("sim"), 0), goodput(of("lab"), 0));
+            let is_reliable = of("lab")["quality"]["ok"] == true;
+            tried.push((simulated, measured, is_reliable));
+            is_reliable && (0.75..1.33).contains(&(measured / simulated))
+        });
+        if !agrees && tried.iter().all(|(.., is_reliable)| !is_reliable) {
+            return testing::skip(
+                testing::Missing::QuietMachine,
+                format_args!("no lab run of {flow} was reliable"),
+            );
+        }
+        assert!(agrees, "{flow} over {forward}: {tried:?}");
+    }
+}
+
+/// One path, the transports alone and beside TCP: each runs, and Tsunami takes most of the path.
+#[test]
+fn the_sweep_of_transports_compares_them() {
+    let place = TestDir::new("");
+    let args = [
+        "sweep",
+        "transports",
+        "--engine",
+        "sim",
+        "--set",
+        "duration=4s",
+        "--set",
+        "links.bottleneck.forward.rate=80mbit",
+        "--metric",
+        "flows.bulk.overhead",
+        "--json",
+    ];
+    let json = place.run(&args).json();
+    let points = json["points"].as_array().unwrap();
+    assert_eq!(points.len(), 3 * 4 * 2 * 4);
+    for point in points {
+        let overhead = point["figures"].to_string();
+        assert!(overhead.contains("value") || overhead.contains("median") || overhead.len() > 4, "{point}");
+    }
+}

@@ -1,0 +1,56 @@
+//! Whether a path sustains a real-time stream, and up to which rate.
+
+use bulk::stream::PlayoutCounts;
+use engine_common::LinkTotals;
+use scenario::{FlowSpec, Scenario, StreamSpec};
+use schema::StreamSummary;
+use units::Time;
+
+use crate::flow_context::FlowPath;
+
+/// The summary of a stream's play-out.
+pub(crate) fn stream_summary(
+    scenario: &Scenario,
+    flow: &FlowSpec,
+    spec: &StreamSpec,
+    playout: &PlayoutCounts,
+    links: &[LinkTotals],
+    duration: Time,
+) -> StreamSummary {
+    let [gaps_of_1, gaps_of_2_to_10, gaps_of_11_to_100, gaps_over_100] = playout.gaps;
+    let in_time_share = if playout.due > 0 { playout.in_time as f64 / playout.due as f64 } else { 0.0 };
+    let is_sustainable = playout.due > 0 && in_time_share >= 1.0 - spec.tolerate_loss;
+    let sustainable_up_to_bps = match is_sustainable {
+        true => unused_bps(scenario, flow, links, duration).map(|unused| spec.rate.as_f64() + unused),
+        false => Some(spec.rate.as_f64() * in_time_share),
+    };
+    StreamSummary {
+        due_packets: playout.due,
+        in_time_share,
+        late_packets: playout.late,
+        gaps_of_1,
+        gaps_of_2_to_10,
+        gaps_of_11_to_100,
+        gaps_over_100,
+        longest_gap_packets: playout.longest_gap,
+        is_sustainable,
+        sustainable_up_to_bps,
+    }
+}
+
+/// What the fullest link of the flow's path had left during the run, bit/s of the stream's payload.
+fn unused_bps(scenario: &Scenario, flow: &FlowSpec, links: &[LinkTotals], duration: Time) -> Option<f64> {
+    let plan = engine_common::bulk_plan(scenario, flow, 0)?;
+    let payload = f64::from(plan.payload_bytes());
+    let path = FlowPath::of(scenario, flow)?;
+    let unused = path.there.iter().filter_map(|(name, direction, pipe)| {
+        let rate = pipe.rate.mean()?.as_f64();
+        let index = scenario.links.iter().position(|link| link.name == *name)?;
+        let totals = links.iter().find(|one| one.link == index && one.direction == *direction)?;
+        let used = totals.counters.sent_bytes as f64 * 8.0 / duration.as_secs_f64().max(f64::MIN_POSITIVE);
+        let headers =
+            f64::from(plan.header_bytes() + plan.ip_header + engine_common::UDP_HEADER_BYTES + pipe.overhead);
+        Some((rate - used).max(0.0) * payload / (payload + headers))
+    });
+    unused.reduce(f64::min)
+}

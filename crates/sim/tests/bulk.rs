@@ -1,0 +1,155 @@
+//! UDT and Tsunami from end to end, alone and beside TCP.
+
+use schema::EventKind;
+use sim::Outcome;
+
+use crate::support::Path;
+
+/// A path of 100 Mb/s and 40 ms with a queue of one bandwidth-delay product; `loss` is a share.
+fn path(loss: f64, top: &str, flows: &[&str]) -> Outcome {
+    let forward = format!("rate = \"100mbit\", delay = \"20ms\", queue = \"500kB\", loss = {loss:?}");
+    let top = format!("duration = \"20s\"\nfixed_neighbours = true\n{top}");
+    Path { top: &top, forward: &forward, backward: "delay = \"20ms\"", flows, ..Path::default() }.run()
+}
+
+/// A flow's goodput in Mb/s over its whole duration.
+fn goodput(outcome: &Outcome, flow: usize) -> f64 {
+    let totals = &outcome.flow_totals[flow];
+    let (Some(from), Some(to)) = (totals.started, totals.ended) else { panic!("{totals:?}") };
+    totals.bytes as f64 * 8.0 / to.saturating_sub(from).as_secs_f64() / 1e6
+}
+
+fn count(outcome: &Outcome, kind: EventKind) -> i64 {
+    outcome.events.iter().filter(|event| event.kind == kind).map(|event| event.value).sum()
+}
+
+#[test]
+fn tsunami_reaches_its_target_rate() {
+    let outcome = path(0.0, "", &["kind = \"tsunami\"\nrate = \"80mbit\""]);
+    let got = goodput(&outcome, 0);
+    assert!((70.0..=80.1).contains(&got), "{got}");
+    let row = outcome.flows.last().unwrap();
+    assert_eq!(row.total_retrans_segs, Some(0), "{row:?}");
+    // Blocks fill the MTU: 1500 - 20 - 8 - 6.
+    assert_eq!(row.snd_mss_bytes, Some(1466));
+    assert!((40_000..45_000).contains(&row.min_rtt_us.unwrap()), "{row:?}");
+}
+
+#[test]
+fn tsunami_tolerates_losses_below_its_threshold_and_repairs_all() {
+    let flow = "kind = \"tsunami\"\nrate = \"80mbit\"\nsize = \"100MB\"";
+    let outcome = path(0.01, "", &[flow]);
+    assert_eq!(outcome.flow_totals[0].bytes, 100_000_000);
+    let got = goodput(&outcome, 0);
+    assert!(got > 65.0, "{got}");
+    let lost = count(&outcome, EventKind::DropLoss);
+    let retransmitted = count(&outcome, EventKind::Retransmit);
+    assert!(lost > 500 && retransmitted >= lost, "{lost} {retransmitted}");
+    assert!(count(&outcome, EventKind::Nak) >= lost);
+    assert!(outcome.flow_totals[0].ended.unwrap() < units::Time::from_secs(16));
+}
+
+#[test]
+fn udt_fills_a_clean_path_and_slows_down_for_random_losses() {
+    let clean = path(0.0, "", &["kind = \"udt\""]);
+    let got = goodput(&clean, 0);
+    assert!(got > 70.0, "{got}");
+    let row = clean.flows.last().unwrap();
+    assert_eq!(row.snd_mss_bytes, Some(1456));
+    assert!((40_000..45_000).contains(&row.min_rtt_us.unwrap()), "{row:?}");
+    assert!(row.srtt_us.unwrap() >= 40_000 && row.pacing_rate_bps.is_some(), "{row:?}");
+    let lossy = path(0.003, "", &["kind = \"udt\""]);
+    assert!(goodput(&lossy, 0) < 0.6 * got, "{}", goodput(&lossy, 0));
+    assert!(count(&lossy, EventKind::Nak) > 0 && count(&lossy, EventKind::Lost) > 0);
+    let tolerant = path(0.003, "", &["kind = \"udt\"\ntolerate_loss = \"1%\""]);
+    assert!(goodput(&tolerant, 0) > 80.0, "{}", goodput(&tolerant, 0));
+    let fixed = path(0.003, "", &["kind = \"udt\"\nrate = \"60mbit\"\nsize = \"50MB\""]);
+    assert_eq!(fixed.flow_totals[0].bytes, 50_000_000);
+    // 1456 of 1500 bytes are payload.
+    assert!((55.0..58.3).contains(&goodput(&fixed, 0)), "{}", goodput(&fixed, 0));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_rows_and_another_seed_others() {
+    let flows = ["kind = \"udt\"", "kind = \"tsunami\"\nrate = \"30mbit\"", "cc = \"cubic\""];
+    let short = |seed: &str| path(0.001, seed, &flows);
+    let (one, same, other) = (short("seed = 7"), short("seed = 7"), short("seed = 8"));
+    assert!(one == same);
+    assert!(one.flows != other.flows);
+    for (index, flow) in flows.iter().enumerate() {
+        assert!(goodput(&one, index) > 1.0, "{flow}: {}", goodput(&one, index));
+    }
+}
+
+#[test]
+fn large_datagrams_are_fragmented_for_a_smaller_mtu() {
+    for flow in [
+        "kind = \"udt\"",
+        "kind = \"tsunami\"\nrate = \"20mbit\"",
+        "kind = \"tsunami\"\nrate = \"20mbit\"\nblock = \"4000B\"",
+    ] {
+        let text = format!(
+            r#"
+            duration = "10s"
+            [hosts."*"]
+            mtu = 3000
+            [hosts.h1]
+            address = "10.0.1.1/24"
+            gateway = "10.0.1.9"
+            [hosts.h2]
+            address = "10.0.2.2/24"
+            gateway = "10.0.2.9"
+            [routers.r1]
+            interfaces = {{ eth0 = "10.0.1.9/24", eth1 = "10.0.2.9/24" }}
+            [[links]]
+            ends = ["h1", "r1"]
+            both = {{ rate = "100mbit" }}
+            [[links]]
+            ends = ["r1", "h2"]
+            both = {{ rate = "40mbit", delay = "10ms", queue = "200kB", mtu = 1500 }}
+            [[flows]]
+            name = "f1"
+            from = "h1"
+            to = "h2"
+            size = "8MB"
+            {flow}
+            "#
+        );
+        let outcome = crate::support::run(&text, &sim::HostDefaults::default());
+        assert_eq!(outcome.flow_totals[0].bytes, 8_000_000, "{flow}");
+    }
+}
+
+#[test]
+fn sabul_uses_a_path_without_losses_and_stalls_after_each_loss() {
+    let got = |loss: f64| goodput(&path(loss, "", &["kind = \"udt\"\ncontrol = \"sabul\""]), 0);
+    let (clean, lossy) = (got(0.0), got(0.003));
+    assert!(clean > 60.0, "{clean}");
+    assert!(lossy < 0.8 * clean, "{lossy} of {clean}");
+}
+
+/// A stream of 60 Mb/s, and what its receiver played.
+fn stream(loss: f64, keys: &str) -> bulk::stream::PlayoutCounts {
+    let outcome = path(loss, "", &[&format!("kind = \"stream\"\nrate = \"60mbit\"\n{keys}")]);
+    let counts = outcome.flow_totals[0].playout.unwrap();
+    assert!(counts.due > 90_000, "{counts:?}");
+    counts
+}
+
+#[test]
+fn a_stream_arrives_in_time_unless_packets_are_lost_or_the_path_is_full() {
+    let clean = stream(0.0, "");
+    assert_eq!((clean.in_time, clean.longest_gap), (clean.due, 0));
+    let lossy = stream(0.01, "");
+    let missing = 1.0 - lossy.in_time as f64 / lossy.due as f64;
+    assert!((0.008..0.012).contains(&missing) && lossy.gaps[0] > 500, "{lossy:?}");
+    let repaired = stream(0.01, "repair = true");
+    assert!(repaired.due - repaired.in_time < repaired.due / 10_000, "{repaired:?}");
+    // A retransmission takes a round trip of 40 ms.
+    let too_late = stream(0.01, "repair = true\ndeadline = \"20ms\"");
+    assert!(too_late.due - too_late.in_time > too_late.due / 200, "{too_late:?}");
+    let outcome = path(0.0, "", &["kind = \"stream\"\nrate = \"120mbit\"\ndeadline = \"200ms\""]);
+    let full = outcome.flow_totals[0].playout.unwrap();
+    let share = full.in_time as f64 / full.due as f64;
+    assert!((0.7..0.9).contains(&share), "{full:?}");
+}

@@ -1,0 +1,54 @@
+//! Labels the samples of flows whose sender controls its rate instead of a window: UDT and Tsunami.
+//!
+//! The first rule that applies decides:
+//! 1. The path's slowest link was full over the last round trips: `path_rate`.
+//! 2. A simulated host's processor or bus was busy all the time: `host_cpu`.
+//! 3. The data outstanding filled the window that the receiver allows: `receive_window`.
+//! 4. The sender had the rate that was requested: `pacing`.
+//! 5. Packets were retransmitted so far: `loss`; else the rate still grows: `slow_start`.
+
+use schema::{Cause, FlowSample};
+
+use super::{FILLED, FULL, History, Judgement, RATE_ROUND_TRIPS, Reductions};
+use crate::FlowContext;
+
+/// Rates are means over at least this time, microseconds: Tsunami changes its rate every 350 ms.
+const MIN_RATE_TIME_US: i64 = 100_000;
+/// The sender has the requested rate from this share of it.
+const REQUESTED: f64 = 0.95;
+
+pub(super) fn judge(
+    row: &FlowSample,
+    history: &History<'_>,
+    context: &FlowContext,
+    reductions: &Reductions,
+) -> Option<Judgement> {
+    let payload = row.snd_mss_bytes? as f64;
+    let half = (row.srtt_us.unwrap_or(0) * RATE_ROUND_TRIPS / 2).max(MIN_RATE_TIME_US / 2);
+    let (from, to) = (row.time_us - half, row.time_us + half);
+    let is_full = match history.utilization(from, to) {
+        Some(utilization) => utilization >= FULL,
+        None => {
+            let goodput = history.received_bits.rate(from, to).unwrap_or(0.0);
+            context.wire_limit_bps.is_some_and(|limit| goodput >= FULL * limit)
+        }
+    };
+    if is_full {
+        return Some(Judgement::Limit(Cause::PathRate));
+    }
+    if history.has_busy_host(from, to) {
+        return Some(Judgement::Limit(Cause::HostCpu));
+    }
+    let outstanding = row.unacked_segs.unwrap_or(0) as f64 * payload;
+    if row.snd_wnd_bytes.is_some_and(|window| outstanding >= FILLED * window as f64) {
+        return Some(Judgement::Limit(Cause::ReceiveWindow));
+    }
+    let has_requested_rate = row
+        .pacing_rate_bps
+        .zip(context.pacing_bps)
+        .is_some_and(|(rate, requested)| rate as f64 >= REQUESTED * requested);
+    if has_requested_rate {
+        return Some(Judgement::Limit(Cause::Pacing));
+    }
+    Some(Judgement::Limit(reductions.latest.unwrap_or(Cause::SlowStart)))
+}

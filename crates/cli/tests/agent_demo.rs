@@ -11,8 +11,8 @@ use std::{
 use common::{TestDir, is_root, lab::signal, lab_slots::acquire_all_lab_slots, network_namespaces};
 use serde_json::Value;
 
-/// A round of tests takes 90 s; a busy machine needs more than one.
-const TIMEOUT: Duration = Duration::from_secs(400);
+/// A round of tests takes 150 s; a busy machine needs more than one.
+const TIMEOUT: Duration = Duration::from_secs(700);
 
 /// Ends the demo in order, also if the test fails: its lab would remain.
 struct Demo(Child);

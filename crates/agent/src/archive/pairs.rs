@@ -130,12 +130,15 @@ fn follow_cause(transaction: &Transaction<'_>, row: &TestRow) -> rusqlite::Resul
     let current: Option<String> =
         transaction.query_row(current, pair, |row| row.get(0)).optional()?;
     let Some(new) = newest.first().and_then(cause::of) else { return Ok(()) };
+    let is_confirmed = newest.len() == CONFIRMATIONS
+        && newest.iter().all(|row| cause::of(row).as_deref() == Some(new.as_str()));
     let first = match &current {
         Some(current) if *current == new => return Ok(()),
-        Some(_) if newest.len() < CONFIRMATIONS => return Ok(()),
-        Some(_) if newest.iter().any(|row| cause::of(row).as_ref() != Some(&new)) => return Ok(()),
-        Some(_) => newest.last(),
-        None => newest.first(),
+        Some(_) if !is_confirmed => return Ok(()),
+        // A point that has just joined, or a disturbed first test.
+        None if new == cause::NO_RESULT && !is_confirmed => return Ok(()),
+        None if new != cause::NO_RESULT => newest.first(),
+        _ => newest.last(),
     };
     let Some(first) = first else { return Ok(()) };
     // The first cause of a pair is no change.
@@ -355,6 +358,12 @@ mod tests {
         archive.put(&test(21, State::NotRun, None, Some("unreachable")), &[]).unwrap();
         archive.put(&test(22, State::Failed, None, Some("test_failed")), &[]).unwrap();
         assert_eq!(causes(&archive)[1], (21_000, "no_result".to_string()));
+        // The first test of a pair without a result is none yet.
+        let mut new = self::archive();
+        new.put(&test(1, State::NotRun, None, Some("unreachable")), &[]).unwrap();
+        assert_eq!(causes(&new), []);
+        new.put(&test(2, State::NotRun, None, Some("unreachable")), &[]).unwrap();
+        assert_eq!(causes(&new), [(1000, "no_result".to_string())]);
     }
 
     #[test]

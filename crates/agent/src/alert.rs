@@ -58,7 +58,9 @@ impl FromStr for Webhook {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let invalid = || format!("{text:?} is no address of a webhook; the form is http://HOST[:PORT]/PATH or https://...");
+        let invalid = || {
+            format!("{text:?} is no address of a webhook; the form is http://HOST[:PORT]/PATH or https://...")
+        };
         if text.contains(|c: char| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
             return Err(invalid());
         }
@@ -110,7 +112,8 @@ impl Alert {
     /// The alert as a sentence.
     pub fn text(&self) -> String {
         let CauseChange { from, to, cause, .. } = &self.change;
-        let before = self.previous.as_ref().map_or(String::new(), |cause| format!(", was {}", self.words(cause)));
+        let before =
+            self.previous.as_ref().map_or(String::new(), |cause| format!(", was {}", self.words(cause)));
         format!("{from} to {to}: {} since {}{before}", self.words(cause), self.since())
     }
 
@@ -154,8 +157,14 @@ impl Alert {
             add(program, run(Command::new(program).args(arguments), &document));
         }
         if let Some(to) = &alerts.mail {
-            let mut mail = format!("To: {to}\nSubject: longfat: {}\nAuto-Submitted: auto-generated\n\n", self.text());
-            mail += &format!("{}\n\nThe point {} has found this; the test is {}.\n", self.text(), self.point, self.change.test);
+            let mut mail =
+                format!("To: {to}\nSubject: longfat: {}\nAuto-Submitted: auto-generated\n\n", self.text());
+            mail += &format!(
+                "{}\n\nThe point {} has found this; the test is {}.\n",
+                self.text(),
+                self.point,
+                self.change.test
+            );
             add(SENDMAIL, run(Command::new(SENDMAIL).args(["-i", "-t"]), mail.as_bytes()));
         }
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
@@ -280,7 +289,9 @@ mod tests {
         assert_eq!(parse("https://hooks.example"), expected(true, "hooks.example", 443, "/"));
         assert_eq!(parse("http://[::1]/x"), expected(false, "[::1]", 80, "/x"));
         assert_eq!(parse("http://[::1]:8/x"), expected(false, "[::1]", 8, "/x"));
-        for text in ["", "example", "ftp://a/", "http://", "http://a b/", "http://a:x/", "http://u@h/", "http://::1/"] {
+        for text in
+            ["", "example", "ftp://a/", "http://", "http://a b/", "http://a:x/", "http://u@h/", "http://::1/"]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
     }
@@ -308,7 +319,8 @@ mod tests {
         assert!(refused.contains("HTTP status 500"), "{refused}");
         let [request, _] = server.join().unwrap();
         assert!(request.starts_with("POST /hook HTTP/1.1\r\n"), "{request}");
-        let document: serde_json::Value = serde_json::from_str(request.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        let document: serde_json::Value =
+            serde_json::from_str(request.split("\r\n\r\n").nth(1).unwrap()).unwrap();
         assert_eq!(document["cause"], "receive_window");
         assert_eq!(document["previous_text"], "rate of the path");
         assert_eq!(document["text"], alert().text());
@@ -320,7 +332,13 @@ mod tests {
         let file = directory.path().join("alert");
         let command = |line: &str| Alerts {
             webhook: None,
-            command: Some(vec!["/bin/sh".into(), "-c".into(), line.into(), "sh".into(), file.display().to_string()]),
+            command: Some(vec![
+                "/bin/sh".into(),
+                "-c".into(),
+                line.into(),
+                "sh".into(),
+                file.display().to_string(),
+            ]),
             mail: None,
         };
         alert().send(&command("cat > \"$1\"")).unwrap();

@@ -14,9 +14,11 @@ pub(crate) fn of(row: &TestRow) -> Option<String> {
     }
     match row.state {
         State::Finished => row.figures.verdict.clone(),
+        // A test that ran on after its slot has figures nevertheless.
         State::Failed | State::NotRun => {
             let kind = row.reason_kind.as_deref()?;
-            REASONS_OF_THE_PATH.contains(&kind).then(|| NO_RESULT.into())
+            let is_of_path = REASONS_OF_THE_PATH.contains(&kind);
+            is_of_path.then(|| row.figures.verdict.clone().unwrap_or_else(|| NO_RESULT.into()))
         }
         State::Running => None,
     }

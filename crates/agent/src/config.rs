@@ -118,6 +118,7 @@ struct FileTest {
     duration: Option<Spanned<String>>,
     rate: Option<Spanned<String>>,
     every: Spanned<String>,
+    offset: Option<Spanned<String>>,
     slip: Option<Spanned<String>>,
     #[serde(default)]
     random_start: bool,
@@ -262,7 +263,8 @@ impl Config {
         });
         let retention = retention(&file.retention, &mut mistakes);
         let alerts = file.alerts.as_ref().and_then(|alerts| self::alerts(alerts, &mut mistakes));
-        let padding = file.padding.as_ref().and_then(|text| mistakes.parse::<Time>(text)).unwrap_or(BASE_PADDING);
+        let padding =
+            file.padding.as_ref().and_then(|text| mistakes.parse::<Time>(text)).unwrap_or(BASE_PADDING);
         let (Some(limits), Ok(listen), Some(test_ports), true) =
             (limits, listen, test_ports, mistakes.0.is_empty())
         else {
@@ -310,6 +312,12 @@ fn task(
     let rate = test.rate.as_ref().map(|text| mistakes.parse::<BitRate>(text));
     let every = mistakes.parse::<Time>(&test.every);
     let slip = test.slip.as_ref().map(|text| mistakes.parse::<Time>(text));
+    let offset = test.offset.as_ref().map(|text| mistakes.parse::<Time>(text));
+    if let (Some(text), Some(Some(offset)), Some(every)) = (&test.offset, offset, every)
+        && offset >= every
+    {
+        mistakes.add(text.span(), format!("the offset must be shorter than every = {every}"));
+    }
     if every.is_some_and(|every| every < MIN_EVERY) {
         mistakes.add(test.every.span(), format!("tests recur at most every {MIN_EVERY}"));
     }
@@ -358,7 +366,7 @@ fn task(
         },
         // From the epoch: occurrences keep their numbers over restarts, and an hourly test starts at the full hour.
         recurrence: Recurrence {
-            first: Time::ZERO,
+            first: offset.unwrap_or(Some(Time::ZERO))?,
             every,
             slip,
             random_start: test.random_start,
@@ -375,7 +383,10 @@ fn retention(file: &FileRetention, mistakes: &mut Mistakes) -> Retention {
     if let Some(days) = &file.records_days
         && *days.get_ref() > tests_days
     {
-        let text = format!("records would be kept for {} d, longer than the {tests_days} d of their tests", days.get_ref());
+        let text = format!(
+            "records would be kept for {} d, longer than the {tests_days} d of their tests",
+            days.get_ref()
+        );
         mistakes.add_help(days.span(), text, "set tests_days to at least as much");
     }
     Retention {
@@ -396,7 +407,8 @@ fn alerts(file: &Spanned<FileAlerts>, mistakes: &mut Mistakes) -> Option<Alerts>
         mistakes.add(command.span(), "the command is empty");
     }
     if let Some(mail) = mail
-        && (!mail.get_ref().contains('@') || mail.get_ref().contains(|c: char| c.is_whitespace() || c.is_control()))
+        && (!mail.get_ref().contains('@')
+            || mail.get_ref().contains(|c: char| c.is_whitespace() || c.is_control()))
     {
         mistakes.add(mail.span(), format!("{:?} is no mail address", mail.get_ref()));
     }
@@ -451,8 +463,11 @@ mod tests {
         assert_eq!(config.test_ports, 5202..=5299);
         // Its commented keys are valid too.
         let text = crate::template::config("a", "[::]:4862", "a.example:4862");
-        let is_key = |line: &&str| line.starts_with('[') || line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
-        let uncommented = |line: &str| line.strip_prefix("# ").filter(is_key).unwrap_or(line).to_owned() + "\n";
+        let is_key = |line: &&str| {
+            line.starts_with('[') || line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '))
+        };
+        let uncommented =
+            |line: &str| line.strip_prefix("# ").filter(is_key).unwrap_or(line).to_owned() + "\n";
         let complete: String = text.lines().map(uncommented).collect();
         let complete = complete.replace("[\"a\"]", "[\"b\"]");
         let config = parse(&complete).unwrap();
@@ -520,7 +535,9 @@ every = "1h"
             assert!(error.contains(part), "{error}\nhas no\n{part}");
         }
         let empty = crate::template::config("a", "[::]:4862", "a.example:4862") + "[alerts]\n";
-        assert!(parse(&empty).unwrap_err().to_string().contains("need a webhook, a command or a mail address"));
+        assert!(
+            parse(&empty).unwrap_err().to_string().contains("need a webhook, a command or a mail address")
+        );
     }
 
     #[test]

@@ -110,7 +110,11 @@ async fn serve(
         EventLoop::open(config, file, point, members, Arc::clone(&network), inbox.clone(), observer)?;
     tokio::spawn(control_server::listen(control, inbox));
     let http = match http {
-        Some(listen) => Some(TcpListener::bind(listen).await.map_err(|cause| Error::system(format!("serve HTTP on {listen}"), cause))?),
+        Some(listen) => Some(
+            TcpListener::bind(listen)
+                .await
+                .map_err(|cause| Error::system(format!("serve HTTP on {listen}"), cause))?,
+        ),
         None => None,
     };
     let serve_http = async {

@@ -42,8 +42,8 @@ pub use control::{CalendarReport, Client, Explained, MemberStatus, SlotReport, S
 pub use daemon::{Moment, NoObserver, StepObserver, StopHandle, run};
 pub use error::Error;
 pub use http::{
-    CalendarDocument, MeshDocument, MeshPair, MeshPoint, NamedChange, PairDocument, PairState, ResultsDocument,
-    known_mesh, serve_interface,
+    CalendarDocument, MeshDocument, MeshPair, MeshPoint, NamedChange, PairDocument, PairState,
+    ResultsDocument, known_mesh, serve_interface,
 };
 pub use init::{CONFIG_FILE, found, join_mesh};
 pub use mesh::{Authority, Identity, Invitation, Member, Members, check_name};

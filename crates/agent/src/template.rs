@@ -42,6 +42,7 @@ padding = "2s"             # kept free before and after each test, besides the c
 # kind = "throughput"
 # duration = "10s"
 # every = "1h"             # counted from 1970-01-01: at the full hour
+# offset = "0s"            # time from there to the nominal start
 # slip = "10min"            # how much later it may start
 # random_start = true      # the earliest start is drawn from the slip
 # priority = 0             # displaces reservations of lower priority that do not run yet

@@ -40,7 +40,8 @@ fn a_change_of_the_cause_is_alerted_once_even_if_the_receiver_was_away() {
     a.kill();
     std::fs::write(&receiver, "").unwrap();
     let _a = Agent::start(directory);
-    let text = wait_until("the alert", || std::fs::read_to_string(&alerts).ok().filter(|text| text.ends_with('}')));
+    let text =
+        wait_until("the alert", || std::fs::read_to_string(&alerts).ok().filter(|text| text.ends_with('}')));
     let document: serde_json::Value = serde_json::from_str(&text).expect("one alert");
     assert_eq!(document["schema"], "longfat.alert/1");
     assert_eq!((&document["from"], &document["to"]), (&"a".into(), &"b".into()));
@@ -48,6 +49,10 @@ fn a_change_of_the_cause_is_alerted_once_even_if_the_receiver_was_away() {
     assert!(document["previous"].is_string(), "{document}");
     // It dates from the first of the tests that got no result.
     let rows = client.results(Filter { limit: 10, ..Filter::default() }).unwrap();
-    let first = rows.iter().filter(|row| row.reason_kind.as_deref() == Some("unreachable")).next_back().unwrap();
-    assert_eq!((&document["since_us"], &document["test"]), (&first.start_us.into(), &first.id.clone().into()));
+    let first =
+        rows.iter().filter(|row| row.reason_kind.as_deref() == Some("unreachable")).next_back().unwrap();
+    assert_eq!(
+        (&document["since_us"], &document["test"]),
+        (&first.start_us.into(), &first.id.clone().into())
+    );
 }

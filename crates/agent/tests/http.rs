@@ -67,13 +67,16 @@ fn mistake(value: &Value, schema: &Value, all: &Value, path: &str) -> Option<Str
                 let name = name.as_str().unwrap();
                 (value.is_object() && value.get(name).is_none()).then(|| format!("{path}.{name} is missing"))
             }),
-            "properties" => rule.as_object().unwrap().iter().find_map(|(name, schema)| {
-                mistake(value.get(name)?, schema, all, &format!("{path}.{name}"))
-            }),
+            "properties" => {
+                rule.as_object().unwrap().iter().find_map(|(name, schema)| {
+                    mistake(value.get(name)?, schema, all, &format!("{path}.{name}"))
+                })
+            }
             "additionalProperties" => {
                 let known = schema.get("properties");
                 let values = value.as_object().into_iter().flatten();
-                let mut others = values.filter(|(name, _)| known.and_then(|known| known.get(*name)).is_none());
+                let mut others =
+                    values.filter(|(name, _)| known.and_then(|known| known.get(*name)).is_none());
                 others.find_map(|(name, value)| mistake(value, rule, all, &format!("{path}.{name}")))
             }
             "items" => value.as_array().into_iter().flatten().find_map(|item| mistake(item, rule, all, path)),
@@ -84,7 +87,9 @@ fn mistake(value: &Value, schema: &Value, all: &Value, path: &str) -> Option<Str
                 let fits = schemas.iter().any(|schema| mistake(value, schema, all, path).is_none());
                 (!fits).then(|| format!("{path}: {value} is none of {rule}"))
             }
-            "minimum" => (value.as_f64() < rule.as_f64() && value.is_number()).then(|| format!("{path} < {rule}")),
+            "minimum" => {
+                (value.as_f64() < rule.as_f64() && value.is_number()).then(|| format!("{path} < {rule}"))
+            }
             "description" | "format" | "title" | "default" => None,
             other => panic!("{path}: the test does not know the keyword {other}"),
         };
@@ -119,7 +124,8 @@ fn documents_are_those_of_the_description_and_of_the_page() {
     }
     let foreign = b.reserve(wanted("b", "c", "throughput")).unwrap().id;
     assert_eq!(end(&b, &foreign).phase, "finished", "{:?}", b.why(&foreign));
-    let refused = b.reserve(agent::Wanted { duration_us: Some(90_000_000), ..wanted("b", "c", "throughput") });
+    let refused =
+        b.reserve(agent::Wanted { duration_us: Some(90_000_000), ..wanted("b", "c", "throughput") });
     let refused = refused.unwrap().id;
     b.reserve(agent::Wanted { in_us: 600_000_000, ..wanted("b", "c", "latency") }).unwrap();
     wait_until("the results of b to c at a", || {
@@ -140,7 +146,8 @@ fn documents_are_those_of_the_description_and_of_the_page() {
         ("/api/v1/status", "", ""),
     ] {
         let value = document(&address, &format!("{path}{query}"));
-        let schema = format!("/paths/{}/get/responses/200/content/application~1json/schema", path.replace('/', "~1"));
+        let schema =
+            format!("/paths/{}/get/responses/200/content/application~1json/schema", path.replace('/', "~1"));
         let schema = description.pointer(&schema).unwrap_or_else(|| panic!("{path} is not described"));
         assert_eq!(mistake(&value, schema, &description, path), None);
         if !interface.is_empty() {
@@ -153,13 +160,17 @@ fn documents_are_those_of_the_description_and_of_the_page() {
 
     let mesh_document = document(&address, "/api/v1/mesh");
     let pairs = mesh_document["pairs"].as_array().unwrap();
-    let pair = |from: &str, to: &str| pairs.iter().find(|pair| pair["from"] == from && pair["to"] == to).unwrap();
+    let pair =
+        |from: &str, to: &str| pairs.iter().find(|pair| pair["from"] == from && pair["to"] == to).unwrap();
     assert_eq!(mesh_document["points"].as_array().unwrap().len(), 3);
     for (from, to) in [("a", "b"), ("b", "c")] {
         let pair = pair(from, to);
         assert!(pair["goodput_bps"].as_f64().unwrap() > 1e6 && pair["cause_text"].is_string(), "{pair}");
     }
-    assert_eq!((&pair("b", "c")["tests"]["refused"], &pair("b", "c")["tests"]["finished"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&pair("b", "c")["tests"]["refused"], &pair("b", "c")["tests"]["finished"]),
+        (&1.into(), &1.into())
+    );
     // The calendar of another point, and of one that does not reply.
     let calendar = document(&address, "/api/v1/calendar?point=c&seconds=3600");
     assert_eq!((calendar["point"].as_str(), calendar["slots"].as_array().unwrap().len()), (Some("c"), 1));
@@ -188,7 +199,10 @@ fn metrics_are_in_the_text_format_and_requests_are_checked() {
         names.insert(name.to_owned());
     }
     assert!(text.contains("longfat_tests_total{from=\"a\",to=\"b\",end=\"finished\"} 1\n"), "{text}");
-    assert!(text.contains("longfat_points 2\n") && text.contains("longfat_cause{from=\"a\",to=\"b\",cause=\""), "{text}");
+    assert!(
+        text.contains("longfat_points 2\n") && text.contains("longfat_cause{from=\"a\",to=\"b\",cause=\""),
+        "{text}"
+    );
     // The dashboard uses metrics that exist.
     let dashboard = include_str!("../../../packaging/grafana-longfat-mesh.json");
     let dashboard: Value = serde_json::from_str(dashboard).unwrap();
@@ -198,11 +212,15 @@ fn metrics_are_in_the_text_format_and_requests_are_checked() {
             queries += 1;
             let query = target["expr"].as_str().unwrap();
             let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            let used: Vec<&str> = words.filter(|word| word.starts_with("longfat_") || word.starts_with("process_")).collect();
+            let used: Vec<&str> =
+                words.filter(|word| word.starts_with("longfat_") || word.starts_with("process_")).collect();
             assert!(!used.is_empty(), "{query}");
             for name in used {
                 // Latency tests alone have a loss.
-                assert!(names.contains(name) || name == "longfat_loss_ratio", "{name} of {query} is no metric");
+                assert!(
+                    names.contains(name) || name == "longfat_loss_ratio",
+                    "{name} of {query} is no metric"
+                );
             }
         }
     }

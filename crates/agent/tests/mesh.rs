@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use agent::{State, Wanted};
 
-use crate::agents::{Agent, Mesh, RENEW_DAYS, configure, end, results, wait_for_empty_calendar, wait_until, wanted};
+use crate::agents::{
+    Agent, Mesh, RENEW_DAYS, configure, end, results, wait_for_empty_calendar, wait_until, wanted,
+};
 
 #[test]
 fn tests_run_in_their_slots_and_both_ends_have_the_result() {
@@ -122,9 +124,8 @@ fn recurring_tests_recur_and_survive_restarts_once_each() {
 #[test]
 fn certificates_are_renewed_while_the_agents_run() {
     let mesh = Mesh::of(&["a", "b"]);
-    let certificate = |index: usize| {
-        std::fs::read_to_string(mesh.directories[index].join("state/tls/point.pem")).unwrap()
-    };
+    let certificate =
+        |index: usize| std::fs::read_to_string(mesh.directories[index].join("state/tls/point.pem")).unwrap();
     let before = [0, 1].map(certificate);
     // Longer than certificates are valid: both are due at once.
     for directory in &mesh.directories {

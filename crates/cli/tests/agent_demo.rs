@@ -11,7 +11,7 @@ use std::{
 use common::{TestDir, is_root, lab::signal, lab_slots::acquire_all_lab_slots, network_namespaces};
 use serde_json::Value;
 
-/// A round of tests takes 150 s; a busy machine needs more than one.
+/// A round of tests takes 90 s; a busy machine needs more than one.
 const TIMEOUT: Duration = Duration::from_secs(700);
 
 /// Ends the demo in order, also if the test fails: its lab would remain.
@@ -32,7 +32,9 @@ fn get(address: &str, path: &str) -> Option<String> {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").ok()?;
     let mut response = String::new();
     stream.read_to_string(&mut response).ok()?;
-    response.starts_with("HTTP/1.1 200").then(|| response.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()))?
+    response
+        .starts_with("HTTP/1.1 200")
+        .then(|| response.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()))?
 }
 
 #[test]
@@ -55,12 +57,17 @@ fn the_demo_names_its_fault_and_leaves_nothing() {
     }
     let started: Value = serde_json::from_str(&document).unwrap();
     let lab = started["lab"].as_str().unwrap().to_owned();
-    let address = started["url"].as_str().unwrap().trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let address =
+        started["url"].as_str().unwrap().trim_start_matches("http://").trim_end_matches('/').to_owned();
     assert!(get(&address, "/").unwrap().contains("data-content=\"mesh\""));
 
     let begin = Instant::now();
     let pairs = loop {
-        assert!(begin.elapsed() < TIMEOUT, "the cause was not named in time: {:?}", get(&address, "/api/v1/mesh"));
+        assert!(
+            begin.elapsed() < TIMEOUT,
+            "the cause was not named in time: {:?}",
+            get(&address, "/api/v1/mesh")
+        );
         std::thread::sleep(Duration::from_secs(1));
         let Some(mesh) = get(&address, "/api/v1/mesh") else { continue };
         let mesh: Value = serde_json::from_str(&mesh).unwrap();
@@ -84,6 +91,7 @@ fn the_demo_names_its_fault_and_leaves_nothing() {
     let labs = place.run(&["--json", "lab", "status"]).json();
     assert!(!labs["labs"].as_array().unwrap().iter().any(|known| known["name"] == lab.as_str()), "{labs}");
     assert_eq!(network_namespaces(), before);
-    let left: Vec<_> = std::fs::read_dir(place.dir.path()).unwrap().flatten().map(|entry| entry.path()).collect();
+    let left: Vec<_> =
+        std::fs::read_dir(place.dir.path()).unwrap().flatten().map(|entry| entry.path()).collect();
     assert_eq!(left, [place.path("s.toml")]);
 }

@@ -254,7 +254,13 @@ mod tests {
         let (text, zero) = (String::new(), Time::ZERO);
         for reason in [
             Reason::Rule { point: point(), rule: text.clone() },
-            Reason::Conflict { point: point(), with: id.clone(), class: Class::Normal, from: zero, until: zero },
+            Reason::Conflict {
+                point: point(),
+                with: id.clone(),
+                class: Class::Normal,
+                from: zero,
+                until: zero,
+            },
             Reason::TooLate { latest: zero },
             Reason::Preempted { point: point(), by: id.clone(), priority: 1 },
             Reason::Unreachable { point: point() },

@@ -155,10 +155,7 @@ impl Archive {
     }
 
     /// Writes in one transaction.
-    fn write<T>(
-        &mut self,
-        body: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
-    ) -> Result<T, Error> {
+    fn write<T>(&mut self, body: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, Error> {
         let path = self.path.clone();
         let written = self.connection.transaction().and_then(|transaction| {
             let value = body(&transaction)?;
@@ -225,8 +222,7 @@ impl Archive {
 /// The format of a file; `None` if it is new.
 fn check_format(connection: &Connection, path: &Path) -> Result<Option<Format>, Error> {
     let format = Format::of(connection);
-    let format =
-        format.map_err(|cause| Error::Archive { operation: "read", path: path.into(), cause })?;
+    let format = format.map_err(|cause| Error::Archive { operation: "read", path: path.into(), cause })?;
     let first = Format { version: FIRST_VERSION, ..FORMAT };
     match format {
         Some(Format { application, version }) if ![Some(FORMAT), Some(first)].contains(&format) => {

@@ -74,7 +74,7 @@ pub struct PairFacts {
     pub throughput: Option<TestRow>,
     /// The newest latency test with a result.
     pub latency: Option<TestRow>,
-    /// The newest test that has ended.
+    /// The newest throughput test or diagnosis that says something about the path: it has a cause.
     pub newest: Option<TestRow>,
 }
 
@@ -91,8 +91,7 @@ pub(super) fn follow(
     if let Some(new) = end(row).filter(|new| old != Some(new)) {
         for (column, step) in [(Some(new), 1), (old, -1)] {
             let Some(column) = column else { continue };
-            let update =
-                format!("UPDATE pairs SET {column} = {column} + ?3 WHERE lead = ?1 AND peer = ?2");
+            let update = format!("UPDATE pairs SET {column} = {column} + ?3 WHERE lead = ?1 AND peer = ?2");
             transaction.execute(&update, params![from, to, step])?;
         }
     }
@@ -126,9 +125,9 @@ fn follow_cause(transaction: &Transaction<'_>, row: &TestRow) -> rusqlite::Resul
     );
     let mut statement = transaction.prepare(&query)?;
     let newest: Vec<TestRow> = statement.query_map(pair, read)?.collect::<Result<_, _>>()?;
-    let current = "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 ORDER BY start_us DESC LIMIT 1";
-    let current: Option<String> =
-        transaction.query_row(current, pair, |row| row.get(0)).optional()?;
+    let current =
+        "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 ORDER BY start_us DESC LIMIT 1";
+    let current: Option<String> = transaction.query_row(current, pair, |row| row.get(0)).optional()?;
     let Some(new) = newest.first().and_then(cause::of) else { return Ok(()) };
     let is_confirmed = newest.len() == CONFIRMATIONS
         && newest.iter().all(|row| cause::of(row).as_deref() == Some(new.as_str()));
@@ -178,13 +177,14 @@ impl Archive {
                 "SELECT {COLUMNS} {of_pair} AND {condition} ORDER BY start_us DESC LIMIT 1"
             ))
         };
-        let mut throughput = newest("kind = 'throughput' AND state = 'finished'")?;
-        let mut diagnosis = newest("kind = 'diagnose' AND state = 'finished'")?;
+        let mut throughput =
+            newest("kind = 'throughput' AND state <> 'running' AND goodput_bps IS NOT NULL")?;
+        let mut diagnosis = newest("kind = 'diagnose' AND state <> 'running' AND goodput_bps IS NOT NULL")?;
         let mut latency = newest("kind = 'latency' AND state = 'finished'")?;
         // By kind, as the index is sorted.
-        let mut ended = ["throughput", "diagnose", "latency"]
+        let mut conclusive = ["throughput", "diagnose"]
             .into_iter()
-            .map(|kind| newest(&format!("kind = '{kind}' AND state <> 'running'")))
+            .map(|kind| newest(&format!("kind = '{kind}' AND {CONCLUSIVE}")))
             .collect::<rusqlite::Result<Vec<_>>>()?;
         let mut cause = connection.prepare(&format!(
             "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 ORDER BY start_us DESC LIMIT 1"
@@ -212,7 +212,8 @@ impl Archive {
         let mut pairs = pairs.collect::<rusqlite::Result<Vec<PairFacts>>>()?;
         for pair in &mut pairs {
             let names = params![pair.from, pair.to];
-            let tested = [throughput.query_row(names, read).optional()?, diagnosis.query_row(names, read).optional()?];
+            let tested =
+                [throughput.query_row(names, read).optional()?, diagnosis.query_row(names, read).optional()?];
             for kind in ["throughput", "diagnose"] {
                 if pair.cause.is_none() {
                     pair.cause =
@@ -221,7 +222,7 @@ impl Archive {
             }
             pair.throughput = tested.into_iter().flatten().next();
             pair.latency = latency.query_row(names, read).optional()?;
-            let ends = ended.iter_mut().map(|statement| statement.query_row(names, read).optional());
+            let ends = conclusive.iter_mut().map(|statement| statement.query_row(names, read).optional());
             let ends = ends.collect::<rusqlite::Result<Vec<_>>>()?;
             pair.newest = ends.into_iter().flatten().max_by_key(|row| row.start_us);
         }
@@ -238,11 +239,7 @@ impl Archive {
         self.read_changes(&query, &[&from, &to, &since_us])
     }
 
-    fn read_changes(
-        &self,
-        query: &str,
-        values: &[&dyn rusqlite::ToSql],
-    ) -> Result<Vec<CauseChange>, Error> {
+    fn read_changes(&self, query: &str, values: &[&dyn rusqlite::ToSql]) -> Result<Vec<CauseChange>, Error> {
         let mut statement = self.connection.prepare(query).map_err(self.failed("read"))?;
         let rows = statement.query_map(values, read_change).map_err(self.failed("read"))?;
         rows.collect::<Result<_, _>>().map_err(self.failed("read"))
@@ -265,7 +262,8 @@ impl Archive {
     /// The alert of a change was sent, or is too old to be sent.
     pub fn settle_change(&mut self, change: &CauseChange) -> Result<(), Error> {
         let CauseChange { from, to, kind, since_us, .. } = change;
-        let update = "UPDATE causes SET is_pending = 0 WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us = ?4";
+        let update =
+            "UPDATE causes SET is_pending = 0 WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us = ?4";
         self.write(|transaction| transaction.execute(update, params![from, to, kind, since_us]).map(drop))
     }
 
@@ -333,10 +331,7 @@ mod tests {
         // A repeated result changes nothing, and one that arrives late neither.
         archive.put(&finished(5, "receive_window"), &[]).unwrap();
         archive.put(&finished(0, "loss"), &[]).unwrap();
-        assert_eq!(
-            causes(&archive),
-            [(1000, "path_rate".to_string()), (4000, "receive_window".to_string())]
-        );
+        assert_eq!(causes(&archive), [(1000, "path_rate".to_string()), (4000, "receive_window".to_string())]);
         let pending = archive.pending_changes().unwrap();
         assert_eq!((pending.len(), pending[0].test.as_str()), (1, "a/4"));
         assert_eq!(archive.cause_before(&pending[0]).unwrap().as_deref(), Some("path_rate"));
@@ -358,6 +353,11 @@ mod tests {
         archive.put(&test(21, State::NotRun, None, Some("unreachable")), &[]).unwrap();
         archive.put(&test(22, State::Failed, None, Some("test_failed")), &[]).unwrap();
         assert_eq!(causes(&archive)[1], (21_000, "no_result".to_string()));
+        // A test that has a verdict, but did not end in its slot, names it.
+        for number in 30..32 {
+            archive.put(&test(number, State::Failed, Some("loss"), Some("test_failed")), &[]).unwrap();
+        }
+        assert_eq!(causes(&archive)[2], (30_000, "loss".to_string()));
         // The first test of a pair without a result is none yet.
         let mut new = self::archive();
         new.put(&test(1, State::NotRun, None, Some("unreachable")), &[]).unwrap();
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(pair.tests, TestCounts { finished: 2, failed: 0, refused: 1, not_run: 1 });
         assert_eq!(pair.best_goodput_bps, Some(2.0));
         assert_eq!(pair.throughput.as_ref().unwrap().id, "a/2");
-        assert_eq!(pair.newest.as_ref().unwrap().id, "a/4");
+        assert_eq!(pair.newest.as_ref().unwrap().id, "a/2", "a conflict says nothing about the path");
         assert_eq!(pair.latency, None);
     }
 }

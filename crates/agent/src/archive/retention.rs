@@ -71,12 +71,7 @@ pub struct HourRow {
 
 impl Archive {
     /// Does one step of what is due: an hour of rows, some records. `remove` removes a record of this path. Returns whether more remains.
-    pub fn tidy(
-        &mut self,
-        now_us: i64,
-        retention: &Retention,
-        remove: impl Fn(&str),
-    ) -> Result<bool, Error> {
+    pub fn tidy(&mut self, now_us: i64, retention: &Retention, remove: impl Fn(&str)) -> Result<bool, Error> {
         let before = |days: u32| now_us.saturating_sub(i64::from(days).saturating_mul(DAY_US));
         let records = self.records_before(before(retention.records_days))?;
         for (id, record) in &records {
@@ -157,7 +152,8 @@ impl Archive {
 
     /// The hours of a pair since a time, oldest first.
     pub fn hours(&self, from: &str, to: &str, since_us: i64) -> Result<Vec<HourRow>, Error> {
-        let query = "SELECT kind, hour_us, finished, failed, not_run, goodputs, goodput_sum_bps, min_goodput_bps,
+        let query =
+            "SELECT kind, hour_us, finished, failed, not_run, goodputs, goodput_sum_bps, min_goodput_bps,
                  max_goodput_bps, losses, loss_sum, min_rtt_us, rtts, rtt_sum_us, verdict
              FROM hours WHERE lead = ?1 AND peer = ?2 AND hour_us >= ?3 ORDER BY hour_us, kind";
         let mut statement = self.connection.prepare(query).map_err(self.failed("read"))?;

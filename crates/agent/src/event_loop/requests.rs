@@ -8,11 +8,11 @@ use units::{BitRate, Time};
 use super::{Batch, EventLoop};
 use crate::{
     Error,
-    frame::Frame,
     archive::{Filter, State, TestRow},
     control::{
         CalendarReport, Explained, MemberStatus, Reply, Request, SlotReport, Status, TaskStatus, Wanted,
     },
+    frame::Frame,
     test::{Kind, TestParameters},
 };
 

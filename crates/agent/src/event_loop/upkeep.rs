@@ -166,7 +166,8 @@ impl EventLoop {
         let public_key = identity.public_key()?;
         if self.is_authority() {
             let authority = Authority::open(&self.config.state);
-            let authority = authority.ok_or_else(|| Error::Refused("the authority's key is missing".into()))?;
+            let authority =
+                authority.ok_or_else(|| Error::Refused("the authority's key is missing".into()))?;
             let certificate = authority.renew(&self.config.name.0, &public_key)?;
             return self.set_certificate(certificate);
         }

@@ -84,7 +84,7 @@ pub struct MeshPair {
     pub typical_rtt_us: Option<f64>,
     /// Start of the last throughput test or diagnosis with a result, microseconds since 1970.
     pub tested_us: Option<i64>,
-    /// Why the newest test has no result.
+    /// Why its tests get no result.
     pub problem: Option<String>,
     /// Number of tests.
     pub tests: TestCounts,
@@ -92,7 +92,8 @@ pub struct MeshPair {
 
 impl MeshPair {
     fn of(facts: PairFacts) -> MeshPair {
-        let PairFacts { from, to, tests, best_goodput_bps, cause: change, throughput, latency, newest } = facts;
+        let PairFacts { from, to, tests, best_goodput_bps, cause: change, throughput, latency, newest } =
+            facts;
         let cause = change.as_ref().map(|change| change.cause.clone());
         let state = match cause.as_deref() {
             None => PairState::Unknown,
@@ -100,8 +101,7 @@ impl MeshPair {
             Some(cause) if cause::is_good(cause) => PairState::Good,
             Some(_) => PairState::Limited,
         };
-        let last = newest.iter().chain(&throughput).filter(|row| row.kind != "latency");
-        let last_cause = last.max_by_key(|row| row.start_us).and_then(cause::of);
+        let last_cause = newest.as_ref().and_then(cause::of);
         let unconfirmed = last_cause.filter(|last| Some(last) != cause.as_ref());
         let words = |cause: &String| cause::in_words(cause, &from, &to);
         let rtt = latency.as_ref().or(throughput.as_ref()).map(|row| &row.figures);
@@ -116,7 +116,7 @@ impl MeshPair {
             min_rtt_us: rtt.and_then(|figures| figures.min_rtt_us),
             typical_rtt_us: rtt.and_then(|figures| figures.typical_rtt_us),
             tested_us: throughput.as_ref().map(|row| row.start_us),
-            problem: newest.and_then(|row| row.reason),
+            problem: newest.filter(|_| state == PairState::NoResult).and_then(|row| row.reason),
             cause,
             tests,
             from,
@@ -293,8 +293,6 @@ mod tests {
         let mut facts = facts("b", Some("path_rate"), 10.0);
         facts.newest = Some(row("throughput", 10, 10.0, Some("receive_window")));
         facts.throughput = facts.newest.clone();
-        // A latency test after it says nothing about the cause.
-        facts.newest = Some(row("latency", 11, 0.0, None));
         let pair = MeshPair::of(facts);
         assert_eq!(pair.state, PairState::Good);
         assert_eq!(pair.unconfirmed_text.as_deref(), Some("receive buffer of b"));

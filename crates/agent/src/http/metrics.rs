@@ -74,8 +74,7 @@ pub(super) fn text(status: &Status, mesh: &MeshDocument, archive_bytes: Option<u
 }
 
 fn pairs(text: &mut String, mesh: &MeshDocument) {
-    let mut tests =
-        family(text, "longfat_tests_total", "counter", "Tests that have ended, by pair and end.");
+    let mut tests = family(text, "longfat_tests_total", "counter", "Tests that have ended, by pair and end.");
     for pair in &mesh.pairs {
         let counts = &pair.tests;
         for (end, count) in [
@@ -95,7 +94,9 @@ fn pairs(text: &mut String, mesh: &MeshDocument) {
             }
         }
     };
-    gauge("longfat_goodput_bits_per_second", "Goodput of the last throughput test.", &|pair| pair.goodput_bps);
+    gauge("longfat_goodput_bits_per_second", "Goodput of the last throughput test.", &|pair| {
+        pair.goodput_bps
+    });
     gauge("longfat_best_goodput_bits_per_second", "Best goodput of a throughput test.", &|pair| {
         pair.best_goodput_bps
     });
@@ -109,11 +110,12 @@ fn pairs(text: &mut String, mesh: &MeshDocument) {
     gauge("longfat_test_timestamp_seconds", "Start of the last throughput test.", &|pair| {
         Some(pair.tested_us? as f64 / 1e6)
     });
-    gauge("longfat_cause_timestamp_seconds", "Start of the first test that found the present cause.", &|pair| {
-        Some(pair.since_us? as f64 / 1e6)
-    });
-    let mut causes =
-        family(text, "longfat_cause", "gauge", "The cause that limits a pair; the value is 1.");
+    gauge(
+        "longfat_cause_timestamp_seconds",
+        "Start of the first test that found the present cause.",
+        &|pair| Some(pair.since_us? as f64 / 1e6),
+    );
+    let mut causes = family(text, "longfat_cause", "gauge", "The cause that limits a pair; the value is 1.");
     for pair in &mesh.pairs {
         if let (Some(cause), Some(words)) = (&pair.cause, &pair.cause_text) {
             let labels = [("from", pair.from.as_str()), ("to", &pair.to), ("cause", cause), ("text", words)];

@@ -28,7 +28,8 @@ use serde::Serialize;
 use view::{PageContent, Theme, names_loopback, page_files, restrict_page};
 
 pub use documents::{
-    CalendarDocument, MeshDocument, MeshPair, MeshPoint, NamedChange, PairDocument, PairState, ResultsDocument,
+    CalendarDocument, MeshDocument, MeshPair, MeshPoint, NamedChange, PairDocument, PairState,
+    ResultsDocument,
 };
 
 use self::{
@@ -83,11 +84,7 @@ impl IntoResponse for Refusal {
 pub(crate) async fn serve(listener: tokio::net::TcpListener, state: &Path) -> Result<(), Error> {
     let failed = |cause| Error::system("serve HTTP", cause);
     let address: SocketAddr = listener.local_addr().map_err(failed)?;
-    let site = Site {
-        state: state.into(),
-        client: Client::new(state),
-        is_local: address.ip().is_loopback(),
-    };
+    let site = Site { state: state.into(), client: Client::new(state), is_local: address.ip().is_loopback() };
     axum::serve(listener, router(Arc::new(site))).await.map_err(failed)
 }
 
@@ -171,7 +168,8 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
     let limit = match query.number("limit") {
         None => DEFAULT_LIMIT,
         Some(limit) => {
-            let limit = u32::try_from(limit).ok().filter(|limit| (1..=MAX_LIMIT).contains(&i64::from(*limit)));
+            let limit =
+                u32::try_from(limit).ok().filter(|limit| (1..=MAX_LIMIT).contains(&i64::from(*limit)));
             limit.ok_or_else(|| Refusal::Invalid(format!("limit must be 1 to {MAX_LIMIT}")))?
         }
     };
@@ -214,7 +212,8 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
         }
         routes::Response::Calendar => {
             let seconds = query.number("seconds").unwrap_or(DEFAULT_CALENDAR_S);
-            let seconds = u64::try_from(seconds).map_err(|_| Refusal::Invalid("seconds must not be negative".into()))?;
+            let seconds = u64::try_from(seconds)
+                .map_err(|_| Refusal::Invalid("seconds must not be negative".into()))?;
             let point = query.text("point");
             if let Some(name) = &point
                 && Members::open(&site.state)?.address(&name.as_str().into()).is_none()

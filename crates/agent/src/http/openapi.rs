@@ -55,10 +55,9 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Response::Results => of::<ResultsDocument>(generator),
         Response::Calendar => of::<CalendarDocument>(generator),
     };
-    let error = |description: &str| {
-        json!({ "description": description, "content": { "text/plain": { "schema": { "type": "string" } } } })
-    };
-    let mut responses = Map::from_iter([("200".to_string(), json!({ "description": "Success", "content": content }))]);
+    let error = |description: &str| json!({ "description": description, "content": { "text/plain": { "schema": { "type": "string" } } } });
+    let mut responses =
+        Map::from_iter([("200".to_string(), json!({ "description": "Success", "content": content }))]);
     if !route.parameters.is_empty() {
         responses.insert("400".into(), error("A parameter is missing, unknown or invalid"));
     }

@@ -45,7 +45,7 @@ pub struct DemoArgs {
     /// Time from the first tests to the fault
     #[arg(long, value_name = "TIME", default_value = "60s")]
     fault_after: Time,
-    /// What happens then
+    /// What happens then: washington's receive buffers become small, or the link across the Pacific loses 0.3 % of the packets
     #[arg(long, value_enum, default_value_t = Fault::ReceiveBuffer)]
     fault: Fault,
     /// Port of the page on this machine, 0 for any free port
@@ -59,11 +59,8 @@ pub struct DemoArgs {
 /// A fault of the network or of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Fault {
-    /// The maximum of washington's receive buffers becomes 256 KiB
     ReceiveBuffer,
-    /// The link across the Pacific loses 0.3 % of the packets to America
     Loss,
-    /// Nothing
     None,
 }
 

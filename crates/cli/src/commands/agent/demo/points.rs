@@ -22,10 +22,12 @@ use crate::{
     output,
 };
 
-/// Time between two tests of a pair. 30 tests of three at a time need some 80 s.
-pub const TEST_EVERY: Time = Time::from_secs(150);
+/// Time between two tests of a pair: 30 tests, three at a time.
+pub const TEST_EVERY: Time = Time::from_secs(90);
+/// Time between the starts of two tests of a point; a slot with its padding is a little shorter.
+const TURN: Time = Time::from_secs(9);
 /// How much later than nominal a test may start.
-const SLIP: Time = Time::from_secs(145);
+const SLIP: Time = Time::from_secs(45);
 /// Length of a test: slow start takes about a second across the Pacific.
 const TEST_LENGTH: Time = Time::from_secs(4);
 /// Kept free around tests: the programs of six points share this machine's processors.
@@ -217,6 +219,18 @@ fn addresses(names: &[&str]) -> anyhow::Result<Vec<String>> {
     names.iter().map(address).collect()
 }
 
+/// In which turn of a round a point tests another one, so that each point has one test at a time: a tournament by the circle method, in which
+/// each pair meets once in each direction. `count` is even.
+fn turn(from: usize, to: usize, count: usize) -> u64 {
+    let others = count - 1;
+    let meeting = match (from.min(to), from.max(to)) {
+        // The last one stays, the others rotate.
+        (one, last) if last == others => 2 * one % others,
+        (one, other) => (one + other) % others,
+    };
+    (2 * meeting + usize::from(from > to)) as u64
+}
+
 /// The configuration of a point: a test to each other one.
 fn config(name: &str, address: &str, names: &[&str]) -> String {
     let mut text = format!(
@@ -228,14 +242,35 @@ fn config(name: &str, address: &str, names: &[&str]) -> String {
     if names.first() != Some(&name) {
         text += &format!("results_to = [\"{}\"]\n", names[0]);
     }
-    for other in names.iter().filter(|other| **other != name) {
+    let own = names.iter().position(|known| *known == name).unwrap_or_default();
+    for (number, other) in names.iter().enumerate().filter(|(number, _)| *number != own) {
+        let offset = turn(own, number, names.len()) * TURN.as_nanos();
         text += &format!(
             "\n[[tests]]\nname = \"to-{other}\"\nto = \"{other}\"\nkind = \"throughput\"\nduration = \"{}us\"\n\
-             every = \"{}us\"\nslip = \"{}us\"\n",
+             every = \"{}us\"\noffset = \"{}us\"\nslip = \"{}us\"\n",
             TEST_LENGTH.as_nanos() / 1000,
             TEST_EVERY.as_nanos() / 1000,
+            offset / 1000,
             SLIP.as_nanos() / 1000,
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pair_has_a_turn_in_which_neither_has_another_test() {
+        let count = super::super::POINTS.len();
+        let mut busy = std::collections::BTreeSet::new();
+        for from in 0..count {
+            for to in (0..count).filter(|to| *to != from) {
+                let turn = turn(from, to, count);
+                assert!(busy.insert((turn, from)) && busy.insert((turn, to)), "{from} to {to} in {turn}");
+                assert!(TURN.as_nanos() * (turn + 1) <= TEST_EVERY.as_nanos());
+            }
+        }
+    }
 }

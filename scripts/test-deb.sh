@@ -31,7 +31,8 @@ in_root longfat --runs /test/runs ls | grep -q sim || fail "there is no record o
 for file in usr/share/man/man1/longfat.1.gz usr/share/man/man1/longfat-run.1.gz usr/lib/systemd/system/longfat.service \
     usr/lib/systemd/system/longfat-agent.service \
     usr/share/bash-completion/completions/longfat usr/share/zsh/vendor-completions/_longfat \
-    usr/share/fish/vendor_completions.d/longfat.fish usr/share/doc/longfat/copyright; do
+    usr/share/fish/vendor_completions.d/longfat.fish usr/share/doc/longfat/copyright \
+    usr/share/doc/longfat/grafana-longfat-mesh.json; do
     [ -s "$root/$file" ] || fail "$file is missing"
 done
 in_root bash -c '. /usr/share/bash-completion/completions/longfat && complete -p longfat' >/dev/null

@@ -1,5 +1,6 @@
 // Requests to the server.
 import { breakAt, gapsIn } from './gaps';
+import { page } from './page.svelte';
 import type { Span } from './runs.svelte';
 import type { PublishedRow, RunDetail, RunList, SeriesHead, SweepDocument, Vocabulary } from './api';
 
@@ -68,13 +69,13 @@ async function request(path: string, body: unknown, signal?: AbortSignal): Promi
     response = await fetch(path, init);
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Refused(0, 'longfat view has ended');
+    throw new Refused(0, page.isOfMesh ? 'the agent does not reply' : 'longfat view has ended');
   }
   if (!response.ok) throw new Refused(response.status, (await response.text()).trim());
   return response;
 }
 
-async function json<T>(path: string, body?: unknown): Promise<T> {
+export async function json<T>(path: string, body?: unknown): Promise<T> {
   return (await request(path, body)).json() as Promise<T>;
 }
 

@@ -4,7 +4,8 @@ import type { Cause, CauseWord, MeasureWord, Vocabulary } from './api';
 export type Theme = 'auto' | 'light' | 'dark';
 
 export interface Route {
-  view: 'runs' | 'run' | 'sweeps' | 'published';
+  view: 'runs' | 'run' | 'sweeps' | 'published' | 'pair' | 'calendar';
+  /** Runs, or both points of a pair. */
   runs: string[];
   /** The state of the view: what follows `?` in the address. */
   query: string;
@@ -25,6 +26,8 @@ class Page {
   systemIsDark = $state(dark.matches);
   route = $state.raw<Route>({ view: 'runs', runs: [], query: '' });
   helpIsOpen = $state(false);
+  /** Whether an agent serves the page: it shows a mesh instead of records. */
+  readonly isOfMesh = document.documentElement.dataset.content === 'mesh';
   /** An error of the whole page, for instance when the server has ended. */
   trouble = $state('');
 
@@ -86,10 +89,12 @@ class Page {
   }
 }
 
-/** The route of `#/run/lab8/x&lab8/y?from=1&to=2`, `#/sweeps` or `#/published`; else the list. */
+/** The route of `#/run/lab8/x&lab8/y?from=1&to=2`, `#/sweeps`, `#/pair/a/b` and so on; else the list. */
 function routeOf(hash: string): Route {
   const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?');
-  if (path === 'sweeps' || path === 'published') return { view: path, runs: [], query };
+  if (path === 'sweeps' || path === 'published' || path === 'calendar') return { view: path, runs: [], query };
+  const [pair, from, to] = path.split('/');
+  if (pair === 'pair' && from && to) return { view: 'pair', runs: [from, to], query };
   if (path.startsWith('run/')) {
     const runs = path
       .slice(4)

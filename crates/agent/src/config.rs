@@ -5,6 +5,7 @@ use std::{
     ops::{Range, RangeInclusive},
     path::{Path, PathBuf},
     str::FromStr,
+    time::Duration,
 };
 
 use limits::{Limits, Question, Usage};
@@ -14,7 +15,7 @@ use toml::Spanned;
 use units::{BitRate, Time};
 
 use crate::{
-    Error, Member, Members, files,
+    Alerts, Clock, Error, Member, Members, Retention, files,
     mesh::{check_name, host_and_port},
     test::{Kind, TestParameters},
 };
@@ -25,6 +26,8 @@ pub const DEFAULT_PORT: u16 = 4862;
 const MIN_EVERY: Time = Time::from_secs(1);
 /// The part of the padding for the start and the end of a test's programs: connections, results, a record.
 const BASE_PADDING: Time = Time::from_secs(2);
+/// A certificate of a point is valid for 825 days; the authority may be away for weeks.
+const RENEW_BEFORE: Duration = Duration::from_secs(60 * 86_400);
 /// The user on whose behalf recurring tests are reserved.
 pub(crate) const RECURRING_USER: &str = "recurring";
 
@@ -45,10 +48,20 @@ pub struct Config {
     pub limits_file: PathBuf,
     /// Ports of tests.
     pub test_ports: RangeInclusive<u16>,
-    /// The error of UTC, instead of the kernel's estimate.
-    pub clock_error: Option<Time>,
+    /// Where UTC comes from.
+    pub clock: Clock,
     /// The recurring tests that it leads.
     pub tests: Vec<Task>,
+    /// Points that get a copy of each result of this one.
+    pub results_to: Vec<PointName>,
+    /// Where the HTTP interface listens.
+    pub http: Option<SocketAddr>,
+    /// How long results are kept.
+    pub retention: Retention,
+    /// Who is alerted of changes of a cause.
+    pub alerts: Option<Alerts>,
+    /// How long before its end the certificate is renewed.
+    pub renew_before: Duration,
     /// Timeouts of reservations.
     pub settings: Settings,
 }
@@ -63,8 +76,37 @@ struct File {
     limits: Spanned<PathBuf>,
     test_ports: Option<Spanned<String>>,
     clock_error: Option<Spanned<String>>,
+    padding: Option<Spanned<String>>,
+    #[serde(default)]
+    results_to: Vec<Spanned<String>>,
+    http: Option<FileHttp>,
+    #[serde(default)]
+    retention: FileRetention,
+    alerts: Option<Spanned<FileAlerts>>,
     #[serde(default)]
     tests: Vec<Spanned<FileTest>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileHttp {
+    listen: Spanned<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileRetention {
+    records_days: Option<Spanned<u32>>,
+    tests_days: Option<u32>,
+    hours_days: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileAlerts {
+    webhook: Option<Spanned<String>>,
+    command: Option<Spanned<Vec<String>>>,
+    mail: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,6 +118,7 @@ struct FileTest {
     duration: Option<Spanned<String>>,
     rate: Option<Spanned<String>>,
     every: Spanned<String>,
+    offset: Option<Spanned<String>>,
     slip: Option<Spanned<String>>,
     #[serde(default)]
     random_start: bool,
@@ -112,10 +155,16 @@ impl Config {
         // Absolute: the archive keeps paths of records.
         let base = std::path::absolute(path).map_err(files::failed("find", path))?;
         let base = base.parent().unwrap_or(Path::new("/"));
-        Config::parse(&path.display().to_string(), &text, base)
+        Config::parse(&path.display().to_string(), &text, base, &files::read)
     }
 
-    fn parse(name: &str, text: &str, base: &Path) -> Result<Config, Error> {
+    /// Parses a configuration; `read` reads the other files that belong to it.
+    pub(crate) fn parse(
+        name: &str,
+        text: &str,
+        base: &Path,
+        read: &dyn Fn(&Path) -> Result<String, Error>,
+    ) -> Result<Config, Error> {
         let mut mistakes = Mistakes::default();
         let parsed = toml::from_str::<File>(text);
         let file = match parsed {
@@ -126,9 +175,9 @@ impl Config {
             }
         };
         let state = base.join(file.state.get_ref());
-        let members = Members::open(&state).ok();
+        let members = read(&Members::path(&state)).and_then(|text| Members::parse(&text, &state)).ok();
         let limits_file = base.join(file.limits.get_ref());
-        let limits = match files::read(&limits_file) {
+        let limits = match read(&limits_file) {
             Ok(limits) => limits
                 .parse::<Limits>()
                 .map_err(|cause| Error::Limits { path: limits_file.clone(), cause: Box::new(cause) })
@@ -197,6 +246,25 @@ impl Config {
             let help = format!("the certificate in {} has the name", state.join("tls").display());
             mistakes.add_help(file.name.span(), text, help);
         }
+        let results_to = file.results_to.iter().map(|name| {
+            let point = PointName(name.get_ref().clone());
+            let is_known = members.as_ref().is_none_or(|members| members.address(&point).is_some());
+            if point == own || !is_known {
+                mistakes.add(name.span(), format!("{point} is no other point of the mesh"));
+            }
+            point
+        });
+        let results_to: Vec<PointName> = results_to.collect();
+        let http = file.http.as_ref().and_then(|http| {
+            let listen = http.listen.get_ref().parse::<SocketAddr>();
+            let text = format!("{:?} is no address of this machine", http.listen.get_ref());
+            let help = "the form is ADDRESS:PORT, as in 127.0.0.1:4863";
+            listen.map_err(|_| mistakes.add_help(http.listen.span(), text, help)).ok()
+        });
+        let retention = retention(&file.retention, &mut mistakes);
+        let alerts = file.alerts.as_ref().and_then(|alerts| self::alerts(alerts, &mut mistakes));
+        let padding =
+            file.padding.as_ref().and_then(|text| mistakes.parse::<Time>(text)).unwrap_or(BASE_PADDING);
         let (Some(limits), Ok(listen), Some(test_ports), true) =
             (limits, listen, test_ports, mistakes.0.is_empty())
         else {
@@ -210,9 +278,14 @@ impl Config {
             limits,
             limits_file,
             test_ports,
-            clock_error,
+            clock: Clock { error: clock_error, ..Clock::default() },
             tests,
-            settings: Settings { base_padding: BASE_PADDING, ..Settings::default() },
+            results_to,
+            http,
+            retention,
+            alerts,
+            renew_before: RENEW_BEFORE,
+            settings: Settings { base_padding: padding, ..Settings::default() },
         })
     }
 }
@@ -239,6 +312,12 @@ fn task(
     let rate = test.rate.as_ref().map(|text| mistakes.parse::<BitRate>(text));
     let every = mistakes.parse::<Time>(&test.every);
     let slip = test.slip.as_ref().map(|text| mistakes.parse::<Time>(text));
+    let offset = test.offset.as_ref().map(|text| mistakes.parse::<Time>(text));
+    if let (Some(text), Some(Some(offset)), Some(every)) = (&test.offset, offset, every)
+        && offset >= every
+    {
+        mistakes.add(text.span(), format!("the offset must be shorter than every = {every}"));
+    }
     if every.is_some_and(|every| every < MIN_EVERY) {
         mistakes.add(test.every.span(), format!("tests recur at most every {MIN_EVERY}"));
     }
@@ -287,13 +366,60 @@ fn task(
         },
         // From the epoch: occurrences keep their numbers over restarts, and an hourly test starts at the full hour.
         recurrence: Recurrence {
-            first: Time::ZERO,
+            first: offset.unwrap_or(Some(Time::ZERO))?,
             every,
             slip,
             random_start: test.random_start,
             until: None,
             max_runs: None,
         },
+    })
+}
+
+fn retention(file: &FileRetention, mistakes: &mut Mistakes) -> Retention {
+    let usual = Retention::default();
+    let tests_days = file.tests_days.unwrap_or(usual.tests_days);
+    let records_days = file.records_days.as_ref().map(|days| *days.get_ref());
+    if let Some(days) = &file.records_days
+        && *days.get_ref() > tests_days
+    {
+        let text = format!(
+            "records would be kept for {} d, longer than the {tests_days} d of their tests",
+            days.get_ref()
+        );
+        mistakes.add_help(days.span(), text, "set tests_days to at least as much");
+    }
+    Retention {
+        records_days: records_days.unwrap_or(usual.records_days).min(tests_days),
+        tests_days,
+        hours_days: file.hours_days.unwrap_or(usual.hours_days).max(tests_days),
+    }
+}
+
+fn alerts(file: &Spanned<FileAlerts>, mistakes: &mut Mistakes) -> Option<Alerts> {
+    let FileAlerts { webhook, command, mail } = file.get_ref();
+    if webhook.is_none() && command.is_none() && mail.is_none() {
+        mistakes.add(file.span(), "alerts need a webhook, a command or a mail address");
+    }
+    if let Some(command) = command
+        && command.get_ref().is_empty()
+    {
+        mistakes.add(command.span(), "the command is empty");
+    }
+    if let Some(mail) = mail
+        && (!mail.get_ref().contains('@')
+            || mail.get_ref().contains(|c: char| c.is_whitespace() || c.is_control()))
+    {
+        mistakes.add(mail.span(), format!("{:?} is no mail address", mail.get_ref()));
+    }
+    let webhook = match webhook {
+        None => None,
+        Some(text) => Some(mistakes.parse(text)?),
+    };
+    Some(Alerts {
+        webhook,
+        command: command.as_ref().map(|command| command.get_ref().clone()).filter(|words| !words.is_empty()),
+        mail: mail.as_ref().map(|mail| mail.get_ref().clone()),
     })
 }
 
@@ -327,7 +453,7 @@ mod tests {
     fn parse(text: &str) -> Result<Config, Error> {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("limits.toml"), LIMITS).unwrap();
-        Config::parse("agent.toml", text, directory.path())
+        Config::parse("agent.toml", text, directory.path(), &files::read)
     }
 
     #[test]
@@ -335,19 +461,22 @@ mod tests {
         let config = parse(&crate::template::config("a", "[::]:4862", "a.example:4862")).unwrap();
         assert_eq!((config.name.0.as_str(), config.address.as_str()), ("a", "a.example:4862"));
         assert_eq!(config.test_ports, 5202..=5299);
-        // Its commented test is valid too.
+        // Its commented keys are valid too.
         let text = crate::template::config("a", "[::]:4862", "a.example:4862");
-        let test: String = text
-            .split("# [[tests]]")
-            .nth(1)
-            .unwrap()
-            .lines()
-            .filter_map(|line| line.strip_prefix("# "))
-            .fold("\n[[tests]]\n".into(), |all, line| all + line + "\n");
-        let with_test = text + &test;
-        let config = parse(&with_test).unwrap();
+        let is_key = |line: &&str| {
+            line.starts_with('[') || line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '))
+        };
+        let uncommented =
+            |line: &str| line.strip_prefix("# ").filter(is_key).unwrap_or(line).to_owned() + "\n";
+        let complete: String = text.lines().map(uncommented).collect();
+        let complete = complete.replace("[\"a\"]", "[\"b\"]");
+        let config = parse(&complete).unwrap();
         assert_eq!(config.tests.len(), 1);
         assert_eq!(config.tests[0].recurrence.every, Time::from_secs(3600));
+        assert_eq!(config.http.unwrap().port(), 4863);
+        assert_eq!(config.results_to, [PointName("b".into())]);
+        assert_eq!(config.retention, Retention::default());
+        assert_eq!(config.alerts.unwrap().mail.as_deref(), Some("noc@example.org"));
     }
 
     #[test]
@@ -388,6 +517,27 @@ every = "1h"
             assert!(line.starts_with(part), "{line}\nis not\n{part}");
         }
         assert_eq!(lines.len(), 8, "{error}");
+    }
+
+    #[test]
+    fn mistakes_in_tables_have_positions() {
+        let text = crate::template::config("a", "[::]:4862", "a.example:4862")
+            + "[http]\nlisten = \"4863\"\n[retention]\nrecords_days = 9\ntests_days = 8\n[alerts]\nwebhook = \"x\"\ncommand = []\n\
+               mail = \"a b@c\"\n";
+        let error = parse(&text).unwrap_err().to_string();
+        for part in [
+            "\"4863\" is no address of this machine",
+            "records would be kept for 9 d, longer than the 8 d of their tests",
+            "\"x\" is no address of a webhook",
+            "the command is empty",
+            "\"a b@c\" is no mail address",
+        ] {
+            assert!(error.contains(part), "{error}\nhas no\n{part}");
+        }
+        let empty = crate::template::config("a", "[::]:4862", "a.example:4862") + "[alerts]\n";
+        assert!(
+            parse(&empty).unwrap_err().to_string().contains("need a webhook, a command or a mail address")
+        );
     }
 
     #[test]

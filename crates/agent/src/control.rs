@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -33,6 +34,9 @@ pub(crate) enum Request {
     Calendar {
         /// How far into the future, seconds.
         seconds: u64,
+        /// Another point, which is asked.
+        #[serde(default)]
+        point: Option<String>,
     },
     /// [`Explained`].
     Reserve {
@@ -85,7 +89,7 @@ pub struct Wanted {
 }
 
 /// The state of an agent.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// The point.
     pub name: String,
@@ -116,7 +120,7 @@ pub struct Status {
 }
 
 /// Another point.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MemberStatus {
     /// Its name.
     pub name: String,
@@ -129,7 +133,7 @@ pub struct MemberStatus {
 }
 
 /// A recurring test.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TaskStatus {
     /// Its name.
     pub name: String,
@@ -142,7 +146,7 @@ pub struct TaskStatus {
 }
 
 /// The calendar of a point.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CalendarReport {
     /// The point.
     pub point: String,
@@ -153,7 +157,7 @@ pub struct CalendarReport {
 }
 
 /// A taken slot.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SlotReport {
     /// The reservation.
     pub id: String,
@@ -256,7 +260,15 @@ impl Client {
     /// # Errors
     /// If it does not run.
     pub fn calendar(&self, time: Duration) -> Result<CalendarReport, Error> {
-        self.exchange(&Request::Calendar { seconds: time.as_secs() })
+        self.calendar_of(None, time)
+    }
+
+    /// The calendar of another point, which the agent asks; `None`: that of its own point.
+    ///
+    /// # Errors
+    /// If the agent does not run, or the other point does not reply.
+    pub fn calendar_of(&self, point: Option<String>, time: Duration) -> Result<CalendarReport, Error> {
+        self.exchange(&Request::Calendar { seconds: time.as_secs(), point })
     }
 
     /// Requests a test.

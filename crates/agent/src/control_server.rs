@@ -59,13 +59,18 @@ async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io
     let user = user_name(stream.peer_cred()?.uid());
     let request: Option<Request> = frame::receive(&mut stream, FRAME_TIMEOUT, MAX_JOIN_BYTES).await?;
     let Some(request) = request else { return Ok(()) };
+    let late = match &request {
+        Request::Calendar { point: Some(point), .. } => format!("{point} does not reply"),
+        _ => "the agent ends, or is too busy".into(),
+    };
     let (reply, replied) = oneshot::channel();
     let sent = inbox.send(Inbound::Control { user, request, reply }).await;
-    let no_reply = || Reply::Error("the agent ends, or is too busy".into());
-    let reply = match sent {
-        Ok(()) => timeout(WORK_TIMEOUT, replied).await.ok().and_then(Result::ok).unwrap_or_else(no_reply),
-        Err(_) => no_reply(),
+    let no_reply = || Reply::Error(late);
+    let replied = match sent {
+        Ok(()) => timeout(WORK_TIMEOUT, replied).await.ok().and_then(Result::ok),
+        Err(_) => None,
     };
+    let reply = replied.unwrap_or_else(no_reply);
     frame::send(&mut stream, &reply).await
 }
 

@@ -53,6 +53,11 @@ impl StopHandle {
     pub fn stop(&self) {
         self.0.notify_one();
     }
+
+    /// Waits for [`StopHandle::stop`].
+    pub(crate) async fn stopped(&self) {
+        self.0.notified().await;
+    }
 }
 
 /// Runs the agent until it is stopped. `on_ready` is called with the address for other points when it listens.
@@ -95,7 +100,7 @@ async fn serve(
     let calendar = config.state.join("calendar.sqlite");
     let (file, point) = CalendarFile::open(&calendar, config.name.clone(), config.settings.clone())?;
     let control = control_server::bind(&config.state)?;
-    let listen = config.listen;
+    let (listen, http, state) = (config.listen, config.http, config.state.clone());
     let failed = |cause| Error::system(format!("listen on {listen}"), cause);
     let listener = TcpListener::bind(listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -104,9 +109,24 @@ async fn serve(
     let mut agent =
         EventLoop::open(config, file, point, members, Arc::clone(&network), inbox.clone(), observer)?;
     tokio::spawn(control_server::listen(control, inbox));
+    let http = match http {
+        Some(listen) => Some(
+            TcpListener::bind(listen)
+                .await
+                .map_err(|cause| Error::system(format!("serve HTTP on {listen}"), cause))?,
+        ),
+        None => None,
+    };
+    let serve_http = async {
+        match http {
+            Some(listener) => crate::http::serve(listener, &state).await,
+            None => std::future::pending().await,
+        }
+    };
     on_ready(address);
     tokio::select! {
         ended = agent.run(&mut inbound, &stop.0) => ended,
-        failed = network::listen(network, listener, &identity) => failed,
+        () = network::listen(network, listener) => Ok(()),
+        served = serve_http => served,
     }
 }

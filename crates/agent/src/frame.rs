@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Members, archive::TestRow, test::Endpoint};
+use crate::{Members, archive::TestRow, control::CalendarReport, test::Endpoint};
 
 /// The protocol's name in TLS (ALPN, RFC 7301).
 pub(crate) const PROTOCOL: &[u8] = b"longfat-agent/1";
@@ -62,6 +62,26 @@ pub(crate) enum Frame {
     Members {
         /// The list.
         members: Members,
+    },
+    /// Which slots are taken?
+    CalendarWanted {
+        /// How far into the future, seconds.
+        seconds: u64,
+    },
+    /// Reply to `CalendarWanted`.
+    Calendar {
+        /// The calendar.
+        report: Box<CalendarReport>,
+    },
+    /// Member to authority: certify this key, as that of the certificate that will expire.
+    Renew {
+        /// The public key, hexadecimal.
+        public_key: String,
+    },
+    /// Reply to `Renew`.
+    Renewed {
+        /// The certificate, base64.
+        certificate: String,
     },
     /// With an invitation: certify this key.
     Join {

@@ -3,13 +3,15 @@
 //! - [`found`], [`join_mesh`]: the files of a new point; [`Authority`] and [`Invitation`]: who belongs to the mesh
 //! - [`Config`]: its configuration
 //! - [`run`]: the agent
-//! - [`Client`]: a local user's access to it
+//! - [`Client`]: a local user's access to it; [`serve_interface`]: that of browsers and programs
 //! - [`CalendarFile`]: the events of a [`reservation::Point`] on the disk
 //!
 //! The agreement on slots is in [`reservation`], limits are in [`limits`], tests in [`measurement`] and [`stamp`].
 
+mod alert;
 mod archive;
 mod calendar_file;
+mod cause;
 mod clock;
 mod config;
 mod control;
@@ -19,7 +21,10 @@ mod error;
 mod event_loop;
 mod files;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hex;
+mod http;
 mod init;
 mod mesh;
 mod network;
@@ -28,12 +33,18 @@ mod sqlite;
 mod template;
 mod test;
 
-pub use archive::{Filter, State, TestRow};
+pub use alert::Alerts;
+pub use archive::{CauseChange, Filter, HourRow, Retention, State, TestCounts, TestRow};
 pub use calendar_file::{CalendarFile, Error as CalendarError};
+pub use clock::Clock;
 pub use config::{Config, DEFAULT_PORT};
 pub use control::{CalendarReport, Client, Explained, MemberStatus, SlotReport, Status, TaskStatus, Wanted};
 pub use daemon::{Moment, NoObserver, StepObserver, StopHandle, run};
 pub use error::Error;
+pub use http::{
+    CalendarDocument, MeshDocument, MeshPair, MeshPoint, NamedChange, PairDocument, PairState,
+    ResultsDocument, known_mesh, serve_interface,
+};
 pub use init::{CONFIG_FILE, found, join_mesh};
 pub use mesh::{Authority, Identity, Invitation, Member, Members, check_name};
 pub use network::{JoinRequest, join};

@@ -15,6 +15,25 @@ limits = "limits.toml"     # what this point allows to whom
 
 test_ports = "5202-5299"   # TCP and UDP; a port is open only during a test, for the other end of that test
 clock_error = "auto"       # error of UTC: the kernel's estimate (chrony, ntpd), or a time as in "10ms"
+padding = "2s"             # kept free before and after each test, besides the clocks' errors and two round trips
+
+# Points that also get the results of tests that this point leads, for the page of the whole mesh.
+# results_to = ["a"]
+
+# The page of the mesh, JSON documents (/api/v1/openapi.json) and /metrics. Without authentication: keep it on loopback.
+# [http]
+# listen = "127.0.0.1:4863"
+
+# [retention]
+# records_days = 90        # samples of tests
+# tests_days = 366         # figures of tests; then hourly averages
+# hours_days = 3660
+
+# Sent when the cause that limits a pair of points changes.
+# [alerts]
+# webhook = "https://hooks.example/longfat"
+# command = ["/usr/local/bin/on-alert"]     # gets the JSON document on standard input
+# mail = "noc@example.org"                  # by /usr/sbin/sendmail
 
 # Tests that this point leads, from here to another point. Kinds: throughput (TCP; UDP at a rate), latency (STAMP), diagnose.
 # [[tests]]
@@ -23,6 +42,7 @@ clock_error = "auto"       # error of UTC: the kernel's estimate (chrony, ntpd),
 # kind = "throughput"
 # duration = "10s"
 # every = "1h"             # counted from 1970-01-01: at the full hour
+# offset = "0s"            # time from there to the nominal start
 # slip = "10min"            # how much later it may start
 # random_start = true      # the earliest start is drawn from the slip
 # priority = 0             # displaces reservations of lower priority that do not run yet

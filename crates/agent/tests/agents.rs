@@ -31,6 +31,33 @@ const KILL_ME: &str = "agent-waits-to-be-killed";
 /// Longer than anything here takes on a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(90);
 
+/// A file in a point's directory: the offset of its UTC, ns.
+const CLOCK_OFFSET: &str = "clock-offset";
+/// The same: how long before its end a certificate is renewed, days.
+pub const RENEW_DAYS: &str = "renew-days";
+
+/// Follows the file with the offset of UTC.
+fn step_clock_by_file(directory: &Path, clock: &agent::Clock) {
+    let (file, offset) = (directory.join(CLOCK_OFFSET), Arc::clone(&clock.offset_ns));
+    std::thread::spawn(move || {
+        loop {
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            offset.store(text.parse().unwrap_or(0), std::sync::atomic::Ordering::Relaxed);
+            sleep(Duration::from_millis(20));
+        }
+    });
+}
+
+/// Steps the clock of a running agent.
+pub fn step_clock(directory: &Path, offset_s: i64) {
+    let text = (offset_s * 1_000_000_000).to_string();
+    // Written completely or not at all.
+    let new = directory.join("clock-offset.new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, directory.join(CLOCK_OFFSET)).unwrap();
+    sleep(Duration::from_millis(500));
+}
+
 /// Stops at a moment until the process is killed.
 struct StopAt {
     moment: String,
@@ -65,6 +92,10 @@ fn child() {
     settings.max_resend = Time::from_secs(2);
     settings.retry = Time::from_secs(1);
     settings.ahead = Time::from_secs(20);
+    step_clock_by_file(Path::new(&directory), &config.clock);
+    if let Ok(days) = std::fs::read_to_string(Path::new(&directory).join(RENEW_DAYS)) {
+        config.renew_before = Duration::from_secs(86_400) * days.parse().unwrap();
+    }
     let kill_at = env::var(KILL_AT).unwrap_or_default();
     let (moment, event) = kill_at.split_once(' ').unwrap_or_default();
     let observer = StopAt { moment: moment.into(), event: event.into() };
@@ -84,7 +115,18 @@ impl Agent {
 
     /// `kill_at`: a moment and an event, as in `Written held`.
     pub fn start_with(directory: &Path, kill_at: &str) -> Agent {
-        let mut child = Command::new(env::current_exe().unwrap())
+        Agent::spawn(Command::new(env::current_exe().unwrap()), directory, kill_at)
+    }
+
+    /// In the mount namespace of a process.
+    pub fn start_in_mounts_of(pid: u32, directory: &Path) -> Agent {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &pid.to_string(), "--mount", "--"]).arg(env::current_exe().unwrap());
+        Agent::spawn(command, directory, "")
+    }
+
+    fn spawn(mut command: Command, directory: &Path, kill_at: &str) -> Agent {
+        let mut child = command
             .args(["--exact", "agents::child", "--nocapture", "--test-threads=1"])
             .env(DIRECTORY, directory)
             .env(KILL_AT, kill_at)
@@ -127,6 +169,11 @@ impl Agent {
     pub fn freeze(&self) {
         let status = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
         assert!(status.unwrap().success());
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     pub fn kill(mut self) {

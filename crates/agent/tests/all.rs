@@ -1,8 +1,12 @@
 //! The calendar file: what it refuses, and that it survives SIGKILL. The agent: two processes on loopback, kills at each step of a
-//! reservation, a peer that vanishes, and hostile connections.
+//! reservation, a peer that vanishes, a full disk, clock steps, and hostile connections.
 
 mod agents;
+mod alerts;
+mod disk;
+mod fuzz_corpus;
 mod hostile;
+mod http;
 mod killed;
 mod mesh;
 mod opening;

@@ -11,17 +11,20 @@ use std::{
     time::Duration,
 };
 
-use agent::{Authority, JoinRequest};
+use agent::{Authority, JoinRequest, Wanted};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
     crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 
-use crate::agents::{Agent, Mesh, end, listen, wait_for_empty_calendar, wanted};
+use crate::agents::{Agent, Mesh, end, listen, results, wait_for_empty_calendar, wanted};
 
-/// Hostile connections at a time, of each of three kinds.
-const EACH: usize = 70;
+/// Hostile connections that are held open at a time, of each of two kinds: silent and slow.
+const EACH: usize = 100;
+/// Proper tests beside them: latency tests in both directions, and throughput tests, which need a slot of their own each.
+const LATENCY_TESTS: usize = 42;
+const THROUGHPUT_TESTS: usize = 8;
 
 /// Sends nothing, or a byte of a TLS handshake now and then, until it is closed.
 fn hold(address: SocketAddr, is_slow: bool, stop: &AtomicBool) {
@@ -101,16 +104,25 @@ fn hostile_connections_get_nothing_and_proper_tests_run() {
         }
         // The scope waits for its threads: they must be stopped first if an assertion fails.
         let proper = std::panic::catch_unwind(|| {
-            for _ in 0..3 {
-                let ids = [
-                    (&a, a.reserve(wanted("a", "b", "latency")).unwrap().id),
-                    (&b, b.reserve(wanted("b", "a", "latency")).unwrap().id),
-                    (&a, a.reserve(wanted("a", "b", "throughput")).unwrap().id),
-                ];
-                for (client, id) in ids {
-                    let over = end(client, &id);
-                    assert_eq!(over.phase, "finished", "{}", over.text);
-                }
+            let long = |wanted: Wanted| Wanted { within_us: 600_000_000, ..wanted };
+            let mut asked = Vec::new();
+            for number in 0..LATENCY_TESTS + THROUGHPUT_TESTS {
+                let kind = if number < LATENCY_TESTS { "latency" } else { "throughput" };
+                let (client, from, to) = if number % 2 == 0 { (&a, "a", "b") } else { (&b, "b", "a") };
+                asked.push((client, client.reserve(long(wanted(from, to, kind))).unwrap().id));
+            }
+            for (client, id) in &asked {
+                let over = end(client, id);
+                assert_eq!(over.phase, "finished", "{}", over.text);
+            }
+            // Each exclusive test ran in a slot of its own.
+            let mut exclusive: Vec<_> = [&a, &b].into_iter().flat_map(results).collect();
+            exclusive.retain(|row| row.kind == "throughput");
+            exclusive.sort_by(|one, other| (one.start_us, &one.id).cmp(&(other.start_us, &other.id)));
+            exclusive.dedup_by(|one, other| one.id == other.id);
+            assert_eq!(exclusive.len(), THROUGHPUT_TESTS);
+            for pair in exclusive.windows(2) {
+                assert!(pair[0].start_us + pair[0].duration_us <= pair[1].start_us, "{pair:?}");
             }
         });
         stop.store(true, Ordering::Release);

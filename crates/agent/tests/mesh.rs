@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use agent::{State, Wanted};
 
-use crate::agents::{Agent, Mesh, configure, end, results, wait_for_empty_calendar, wait_until, wanted};
+use crate::agents::{
+    Agent, Mesh, RENEW_DAYS, configure, end, results, wait_for_empty_calendar, wait_until, wanted,
+};
 
 #[test]
 fn tests_run_in_their_slots_and_both_ends_have_the_result() {
@@ -117,6 +119,28 @@ fn recurring_tests_recur_and_survive_restarts_once_each() {
     periods.dedup();
     assert_eq!(periods.len(), all, "{rows:?}");
     assert!(!client.why("t").unwrap().is_empty());
+}
+
+#[test]
+fn certificates_are_renewed_while_the_agents_run() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let certificate =
+        |index: usize| std::fs::read_to_string(mesh.directories[index].join("state/tls/point.pem")).unwrap();
+    let before = [0, 1].map(certificate);
+    // Longer than certificates are valid: both are due at once.
+    for directory in &mesh.directories {
+        std::fs::write(directory.join(RENEW_DAYS), "1000").unwrap();
+    }
+    let agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    for index in 0..2 {
+        wait_until("a new certificate", || (certificate(index) != before[index]).then_some(()));
+    }
+    let [a, b] = [0, 1].map(|index| mesh.client(index));
+    assert_eq!(end(&b, &b.reserve(wanted("b", "a", "latency")).unwrap().id).phase, "finished");
+    drop(agents);
+    // The new ones work after a restart too.
+    let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    assert_eq!(end(&a, &a.reserve(wanted("a", "b", "latency")).unwrap().id).phase, "finished");
 }
 
 #[test]

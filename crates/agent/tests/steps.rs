@@ -6,7 +6,7 @@ use std::{path::Path, time::Duration};
 use agent::{CalendarFile, Explained, State, TestRow, Wanted};
 use reservation::Settings;
 
-use crate::agents::{Agent, Mesh, end, results, wait_for_empty_calendar, wait_until, wanted};
+use crate::agents::{Agent, Mesh, end, results, step_clock, wait_for_empty_calendar, wait_until, wanted};
 
 /// The moments at which the lead is killed, and whether the result must be there nevertheless.
 const LEAD: [(&str, Expected); 10] = [
@@ -152,6 +152,36 @@ fn the_peer_is_killed_at_each_step() {
         play(&mesh, 1, moment, expected);
     }
     verify(&mesh);
+}
+
+/// The clock of the lead is stepped by an hour between the booking and the start, and back.
+#[test]
+fn a_step_of_the_clock_runs_nothing_and_blocks_nothing() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    let [a, b] = [0, 1].map(|index| mesh.client(index));
+    for step_s in [3600, -3600] {
+        let booked = a.reserve(Wanted { in_us: 12_000_000, within_us: 0, ..request() }).unwrap();
+        wait_until("the booking", || {
+            a.why(&booked.id).unwrap().into_iter().find(|known| known.phase == "booked")
+        });
+        step_clock(&mesh.directories[0], step_s);
+        let over = end(&b, &booked.id);
+        assert_eq!(over.phase, "not_run", "{step_s}: {}", over.text);
+        // New tests are refused with the cause.
+        let refused = a.reserve(Wanted { within_us: 20_000_000, ..request() }).unwrap();
+        let over = end(&a, &refused.id);
+        assert!(over.text.contains("clocks"), "{step_s}: {}", over.text);
+        step_clock(&mesh.directories[0], 0);
+        // With a clock that is an hour late, the slot was still to come.
+        let over = end(&a, &booked.id);
+        assert_eq!(over.phase, "not_run", "{step_s}: {}", over.text);
+        let back = a.reserve(request()).unwrap();
+        assert_eq!(end(&a, &back.id).phase, "finished", "{step_s}: {:?}", a.why(&back.id));
+        [&a, &b].into_iter().for_each(wait_for_empty_calendar);
+    }
+    // Two tests ran, one after each step back.
+    assert_eq!(results(&a).iter().filter(|row| row.state == State::Finished).count(), 2);
 }
 
 #[test]

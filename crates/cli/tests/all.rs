@@ -1,5 +1,6 @@
 //! The tests of this crate, one program: each file is a module, and linking costs once.
 
+mod agent_demo;
 mod bad_input;
 mod cc;
 mod class_sheet;

@@ -115,6 +115,27 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// The kind of reason, as in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Reason::Rule { .. } => "rule",
+            Reason::Conflict { .. } => "conflict",
+            Reason::TooLate { .. } => "too_late",
+            Reason::Preempted { .. } => "preempted",
+            Reason::Unreachable { .. } => "unreachable",
+            Reason::HoldExpired { .. } => "hold_expired",
+            Reason::Cancelled { .. } => "cancelled",
+            Reason::ClocksDisagree { .. } => "clocks_disagree",
+            Reason::NotStarted { .. } => "not_started",
+            Reason::SlotPassed { .. } => "slot_passed",
+            Reason::StillRunning { .. } => "still_running",
+            Reason::Restarted { .. } => "restarted",
+            Reason::TestFailed { .. } => "test_failed",
+            Reason::Unknown { .. } => "unknown",
+            Reason::Invalid { .. } => "invalid",
+        }
+    }
+
     /// Whether a lead may propose another slot.
     pub(crate) fn permits_retry(&self) -> bool {
         matches!(
@@ -225,6 +246,38 @@ impl fmt::Display for Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_those_of_json() {
+        let point = || PointName("a".into());
+        let id = ReservationId { number: 1, origin: point() };
+        let (text, zero) = (String::new(), Time::ZERO);
+        for reason in [
+            Reason::Rule { point: point(), rule: text.clone() },
+            Reason::Conflict {
+                point: point(),
+                with: id.clone(),
+                class: Class::Normal,
+                from: zero,
+                until: zero,
+            },
+            Reason::TooLate { latest: zero },
+            Reason::Preempted { point: point(), by: id.clone(), priority: 1 },
+            Reason::Unreachable { point: point() },
+            Reason::HoldExpired { point: point() },
+            Reason::Cancelled { point: point(), text: text.clone() },
+            Reason::ClocksDisagree { point: point(), difference: zero, allowed: zero },
+            Reason::NotStarted { point: point() },
+            Reason::SlotPassed { point: point() },
+            Reason::StillRunning { point: point(), test: id },
+            Reason::Restarted { point: point() },
+            Reason::TestFailed { point: point(), text: text.clone() },
+            Reason::Unknown { point: point() },
+            Reason::Invalid { point: point(), text },
+        ] {
+            assert_eq!(serde_json::to_value(&reason).unwrap()["why"], reason.name());
+        }
+    }
 
     #[test]
     fn instants_are_dates() {

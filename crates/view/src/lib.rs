@@ -62,7 +62,10 @@ pub use gnuplot::gnuplot;
 pub use length::Length;
 pub use loaded::LoadedRun;
 pub use metric::metric_names;
-pub use page::{Browsers, KnownFlow, KnownRun, Page, PageError, PageOptions, RunItem, gather_published};
+pub use page::{
+    Browsers, KnownFlow, KnownRun, Page, PageContent, PageError, PageOptions, RunItem, gather_published,
+    names_loopback, page_files, restrict_page,
+};
 pub use plot::{PlotOptions, Reference, plot, plot_against};
 pub use report::{ReportExtra, report, scenario_section, sensitivity_section};
 pub use reproduction::{Reproduced, ReproducedFigure, reproduction};

@@ -6,6 +6,7 @@
 mod members;
 mod requests;
 mod tests;
+mod upkeep;
 
 use std::{collections::BTreeMap, iter, net::IpAddr, sync::Arc, time::Duration};
 
@@ -18,11 +19,13 @@ use tokio::{
 };
 use units::Time;
 
-use self::tests::{Ended, Run};
+use self::{
+    tests::{Ended, Run},
+    upkeep::Upkeep,
+};
 use crate::{
     CalendarFile, Config, Error, Members, Moment, StepObserver,
-    archive::Archive,
-    clock,
+    archive::{Archive, CauseChange},
     control::{Reply, Request},
     frame::Frame,
     network::Network,
@@ -86,6 +89,13 @@ pub(crate) enum Inbound {
         /// Where.
         endpoint: Endpoint,
     },
+    /// An alert was sent, or not.
+    Alerted {
+        /// The change that it reports.
+        change: CauseChange,
+        /// Why it could not be sent.
+        result: Result<(), String>,
+    },
     /// A test has ended.
     Ended {
         /// The reservation.
@@ -132,6 +142,9 @@ pub(crate) struct EventLoop {
     next_run: u64,
     /// When results that are not confirmed are repeated.
     outbox_due: Option<Time>,
+    upkeep: Upkeep,
+    /// Requests for calendars of other points.
+    calendars_wanted: Vec<(PointName, oneshot::Sender<Reply>)>,
     started: Time,
     observer: Arc<dyn StepObserver>,
 }
@@ -150,7 +163,7 @@ impl EventLoop {
         let archive = Archive::open(&config.state.join("archive.sqlite"))?;
         let mut rules = Rules::new(config.limits.clone());
         rules.set_members(&members);
-        let started = clock::now(config.clock_error).steady;
+        let started = config.clock.now().steady;
         let mut agent = EventLoop {
             config,
             file,
@@ -163,6 +176,8 @@ impl EventLoop {
             runs: BTreeMap::new(),
             next_run: 1,
             outbox_due: Some(started),
+            upkeep: Upkeep::new(started),
+            calendars_wanted: Vec::new(),
             started,
             observer,
         };
@@ -171,7 +186,7 @@ impl EventLoop {
     }
 
     fn now(&self) -> Now {
-        clock::now(self.config.clock_error)
+        self.config.clock.now()
     }
 
     /// Continues after the last end of the agent, whatever it was.
@@ -245,6 +260,7 @@ impl EventLoop {
             batch.add(self.point.handle_timeout(now, &self.rules));
         }
         self.repeat(now, &mut batch)?;
+        self.keep_up(now, &mut batch)?;
         self.commit(now, batch)
     }
 
@@ -254,6 +270,7 @@ impl EventLoop {
         let open = self.point.reservations().any(|known| !known.has_ended());
         let check = now.steady + if open { CLOCK_CHECK } else { MAX_SLEEP };
         let due = self.point.next_timeout(now).into_iter().chain(self.outbox_due).chain(self.ask_due());
+        let due = due.chain([self.upkeep.due()]);
         due.fold(check, Time::min).saturating_sub(now.steady)
     }
 
@@ -269,6 +286,7 @@ impl EventLoop {
                 self.on_request(now, &user, request, reply, batch)?
             }
             Inbound::Serving { id, run, endpoint } => self.on_serving(&id, run, endpoint, batch),
+            Inbound::Alerted { change, result } => self.on_alerted(now, &change, result)?,
             Inbound::Ended { id, run, ended } => self.on_ended(now, &id, run, *ended, batch)?,
         }
         Ok(())
@@ -281,7 +299,7 @@ impl EventLoop {
             }
             Frame::Endpoint { id } => self.on_endpoint_wanted(from, &id, batch),
             Frame::Serving { id, endpoint } => self.on_endpoint(from, &id, endpoint),
-            Frame::Result { row } => self.on_result(from, *row, batch)?,
+            Frame::Result { row } => self.on_result(now, from, *row, batch)?,
             Frame::Stored { id } => self.archive.sent(&id, from)?,
             Frame::Hello { members } => {
                 if self.is_authority() && members < self.members.version {
@@ -289,6 +307,13 @@ impl EventLoop {
                 }
             }
             Frame::Members { members } => self.on_members(from, members)?,
+            Frame::CalendarWanted { seconds } => {
+                let report = Box::new(self.calendar(now, seconds));
+                batch.frames.push((from.clone(), Frame::Calendar { report }));
+            }
+            Frame::Calendar { report } => self.on_calendar(from, &report, batch),
+            Frame::Renew { public_key } => self.on_renew(from, &public_key, batch)?,
+            Frame::Renewed { certificate } => self.on_renewed(from, &certificate)?,
             // Of invitations only.
             Frame::Join { .. } | Frame::Joined { .. } | Frame::Refused { .. } => {}
         }
@@ -325,7 +350,7 @@ impl EventLoop {
         for event in &events {
             if let Event::Ended { id, outcome, .. } = event {
                 tracing::info!("{id}: {outcome}");
-                self.archive_end(id)?;
+                self.archive_end(now, id)?;
             }
         }
         for (to, message) in messages {

@@ -12,6 +12,7 @@ use crate::{
     control::{
         CalendarReport, Explained, MemberStatus, Reply, Request, SlotReport, Status, TaskStatus, Wanted,
     },
+    frame::Frame,
     test::{Kind, TestParameters},
 };
 
@@ -53,9 +54,18 @@ impl EventLoop {
                 Err(error) => Err(error),
             },
             Request::Status => self.status(now).map(|status| ok(&status)),
-            Request::Calendar { seconds } => {
-                Ok(ok(&self.calendar(now, Time::from_secs(seconds.min(1 << 30)))))
-            }
+            Request::Calendar { seconds, point: None } => Ok(ok(&self.calendar(now, seconds))),
+            Request::Calendar { seconds, point: Some(name) } => match self.member(&name) {
+                Ok(name) if name == self.config.name => Ok(ok(&self.calendar(now, seconds))),
+                Ok(name) => {
+                    batch.frames.push((name.clone(), Frame::CalendarWanted { seconds }));
+                    // Those whose users have given up.
+                    self.calendars_wanted.retain(|(_, waiting)| !waiting.is_closed());
+                    self.calendars_wanted.push((name, reply));
+                    return Ok(());
+                }
+                Err(error) => Err(error),
+            },
             Request::Why { id } => self.why(&id).map(|explained| ok(&explained)),
             Request::Results { filter } => {
                 let filter = Filter { limit: filter.limit.min(MAX_ROWS), ..filter };
@@ -169,7 +179,17 @@ impl EventLoop {
         of_task.iter().take(MAX_OCCURRENCES as usize).map(|known| self.explain(&known.request.id)).collect()
     }
 
-    fn calendar(&self, now: Now, time: Time) -> CalendarReport {
+    /// Another point has sent its calendar.
+    pub(super) fn on_calendar(&mut self, from: &PointName, report: &CalendarReport, batch: &mut Batch) {
+        let wanted = std::mem::take(&mut self.calendars_wanted);
+        let (its, others): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(name, _)| name == from);
+        self.calendars_wanted = others;
+        batch.replies.extend(its.into_iter().map(|(_, reply)| (reply, ok(report))));
+    }
+
+    /// The taken slots of the next seconds.
+    pub(super) fn calendar(&self, now: Now, seconds: u64) -> CalendarReport {
+        let time = Time::from_secs(seconds.min(1 << 30));
         let until = now.utc + time;
         let us = |time: Time| time.as_nanos() / 1000;
         let slots = self.point.calendar().overlapping(now.utc, until).filter_map(|taken| {

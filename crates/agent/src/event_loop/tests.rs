@@ -231,11 +231,16 @@ impl EventLoop {
             _ => measured.error.clone(),
         };
         row.state = if outcome.is_none() { State::Finished } else { State::Failed };
+        row.reason_kind = match &known.phase {
+            Phase::Ended(ended) => ended.reason().map(|reason| reason.name().into()),
+            _ => outcome.as_ref().map(|_| "test_failed".into()),
+        };
         row.reason = outcome;
         row.figures = measured.figures;
         row.record = measured.record.map(|path| path.display().to_string());
         let receivers = self.receivers(&known);
         self.archive.put(&row, &receivers)?;
+        self.check_alerts(now);
         for to in receivers {
             batch.frames.push((to, Frame::Result { row: Box::new(row.clone()) }));
             self.outbox_due = Some(now.steady + REPEAT);
@@ -246,9 +251,10 @@ impl EventLoop {
     /// Who else receives a result: the other end, and the point that asked.
     fn receivers(&self, known: &Reservation) -> Vec<PointName> {
         let own = &self.config.name;
-        let mut receivers: Vec<PointName> =
-            known.request.spec.peer.iter().chain([&known.request.id.origin]).cloned().collect();
+        let ends = known.request.spec.peer.iter().chain([&known.request.id.origin]);
+        let mut receivers: Vec<PointName> = ends.chain(&self.config.results_to).cloned().collect();
         receivers.retain(|name| name != own);
+        receivers.sort();
         receivers.dedup();
         receivers
     }
@@ -256,6 +262,7 @@ impl EventLoop {
     /// Another point's result: the test is over.
     pub(super) fn on_result(
         &mut self,
+        now: Now,
         from: &PointName,
         row: TestRow,
         batch: &mut Batch,
@@ -268,6 +275,7 @@ impl EventLoop {
         let is_own = self.archive.get(&id)?.is_none_or(|known| known.from == row.from);
         if is_own {
             self.archive.put(&row, &[])?;
+            self.check_alerts(now);
         }
         batch.frames.push((from.clone(), Frame::Stored { id: id.clone() }));
         let of_peer = self.runs.iter_mut().find(|(known, _)| known.to_string() == id);
@@ -284,22 +292,31 @@ impl EventLoop {
     }
 
     /// Stores the end of a reservation that this point leads. Figures that are there stay.
-    pub(super) fn archive_end(&mut self, id: &ReservationId) -> Result<(), Error> {
+    pub(super) fn archive_end(&mut self, now: Now, id: &ReservationId) -> Result<(), Error> {
         let (Some(outcome), Some(known)) = (self.led_and_ended(id), self.point.reservation(id)) else {
             return Ok(());
         };
-        let (state, reason) = match outcome {
-            Outcome::Finished => (State::Finished, None),
-            Outcome::NotRun(reason) => (State::NotRun, Some(reason.to_string())),
-            Outcome::Failed(reason) => (State::Failed, Some(reason.to_string())),
+        let state = match outcome {
+            Outcome::Finished => State::Finished,
+            Outcome::NotRun(_) => State::NotRun,
+            Outcome::Failed(_) => State::Failed,
         };
+        let reason = outcome.reason().map(ToString::to_string);
+        let reason_kind = outcome.reason().map(|reason| reason.name().to_string());
         let row = match self.archive.get(&id.to_string())? {
             // Its result is there already, and the reason is the more exact one.
             Some(stored) if !matches!(stored.state, State::Running) => return Ok(()),
-            Some(stored) => TestRow { state, reason, ..stored },
-            None => TestRow { state, reason, ..self.row(known) },
+            Some(stored) => TestRow { state, reason, reason_kind, ..stored },
+            None => TestRow { state, reason, reason_kind, ..self.row(known) },
         };
-        self.archive.put(&row, &[])
+        // The other end knows how it ended.
+        let receivers = self.config.results_to.clone();
+        self.archive.put(&row, &receivers)?;
+        self.check_alerts(now);
+        if !receivers.is_empty() {
+            self.outbox_due = Some(now.steady);
+        }
+        Ok(())
     }
 
     /// After a start: ends that the archive does not know, and results of tests during which the agent was killed.
@@ -307,8 +324,9 @@ impl EventLoop {
         let ids: Vec<ReservationId> =
             self.point.reservations().map(|known| known.request.id.clone()).collect();
         let interrupted = self.archive.running()?;
+        let now = self.now();
         for id in ids {
-            self.archive_end(&id)?;
+            self.archive_end(now, &id)?;
         }
         // Of a test whose result was stored but not its end, and of one whose record is there, complete or partial.
         let runs_dir = self.config.state.join("runs");
@@ -318,6 +336,7 @@ impl EventLoop {
                 row.state = State::Failed;
                 row.reason =
                     Some("the agent was killed during the test, and its calendar does not know it".into());
+                row.reason_kind = Some("restarted".into());
             }
             let started_s = u64::try_from(row.start_us / 1_000_000).unwrap_or(0);
             if let Some((path, run)) = test::find_record(&runs_dir, &row.id, started_s.saturating_sub(60)) {
@@ -326,6 +345,7 @@ impl EventLoop {
                 if !run.partial {
                     row.state = State::Finished;
                     row.reason = Some("the agent was killed after the test; the record is complete".into());
+                    row.reason_kind = None;
                 }
             }
             let id = self.point.reservations().find(|known| known.request.id.to_string() == row.id);
@@ -349,6 +369,7 @@ impl EventLoop {
             duration_us: us(spec.duration),
             state: State::Running,
             reason: None,
+            reason_kind: None,
             figures: Figures::default(),
             record: None,
         }

@@ -171,7 +171,7 @@ impl Authority {
             _ if unix_seconds(now) > issued.expires_s => return Err(refused("has expired")),
             _ => {}
         }
-        if public_key.len() != PUBLIC_KEY_BYTES || public_key[0] != 4 {
+        if !is_public_key(public_key) {
             return Err(refused("came with a key that is none of P-256"));
         }
         issued.key = Some(key);
@@ -179,6 +179,15 @@ impl Authority {
         let certificate =
             self.certify(&ForeignKey(public_key.into()), &format!("{}{POINT}", issued.name), POINT_DAYS)?;
         Ok(Redeemed { name: issued.name, certificate })
+    }
+
+    /// Certifies a point's key anew.
+    pub(crate) fn renew(&self, name: &str, public_key: &[u8]) -> Result<Vec<u8>, Error> {
+        check_name(name)?;
+        if !is_public_key(public_key) {
+            return Err(Error::Refused("the key is none of P-256".into()));
+        }
+        self.certify(&ForeignKey(public_key.into()), &format!("{name}{POINT}"), POINT_DAYS)
     }
 
     fn issued_path(&self, id: &str) -> PathBuf {
@@ -190,6 +199,11 @@ impl Authority {
         let text = serde_json::to_vec(issued).map_err(|error| files::failed("write", &path)(error.into()))?;
         files::replace(&path, &text)
     }
+}
+
+/// Whether these are the bytes of an uncompressed point.
+fn is_public_key(bytes: &[u8]) -> bool {
+    bytes.len() == PUBLIC_KEY_BYTES && bytes[0] == 4
 }
 
 /// The authority's certificate, the same each time, so that it need not be parsed to sign with its key.
@@ -247,6 +261,29 @@ mod tests {
         assert_eq!(used.to_string(), format!("the invitation {id} has been used"));
         assert!(authority.redeem("../../key", first.public_key_raw(), now).is_err());
         assert!(authority.redeem("00", first.public_key_raw(), now).is_err());
+    }
+
+    #[test]
+    fn a_renewed_certificate_is_for_the_same_point_and_key_only() {
+        let state = tempfile::tempdir().unwrap();
+        let (authority, identity) = Authority::found(state.path(), "a").unwrap();
+        let key = identity.public_key().unwrap();
+        let day = Duration::from_secs(86_400);
+        assert!(identity.is_valid_for(day * 824).unwrap());
+        assert!(!identity.is_valid_for(day * 827).unwrap());
+        let renewed = identity.renewed(authority.renew("a", &key).unwrap()).unwrap();
+        renewed.replace_certificate(state.path()).unwrap();
+        assert_eq!(Identity::open(state.path()).unwrap().public_key().unwrap(), key);
+        let other = KeyPair::generate().unwrap();
+        for (name, key) in [("b", key.as_slice()), ("a", other.public_key_raw())] {
+            let foreign = authority.renew(name, key).unwrap();
+            assert!(identity.renewed(foreign).is_err(), "{name}");
+        }
+        let elsewhere = tempfile::tempdir().unwrap();
+        let (stranger, _) = Authority::found(elsewhere.path(), "a").unwrap();
+        assert!(identity.renewed(stranger.renew("a", &key).unwrap()).is_err());
+        assert!(identity.renewed(vec![1, 2, 3]).is_err());
+        assert!(authority.renew("a", &[4; 64]).is_err());
     }
 
     #[test]

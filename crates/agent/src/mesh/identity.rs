@@ -1,16 +1,17 @@
 //! A certificate with its key, and the TLS configurations made of it: both ends show a certificate of the mesh, always.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use rcgen::KeyPair;
 use reservation::PointName;
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime, pem::PemObject},
     server::WebPkiClientVerifier,
+    sign::CertifiedKey,
 };
-use webpki::EndEntityCert;
+use webpki::{EndEntityCert, KeyUsage};
 
 use super::authority::{INVITATION, POINT};
 use crate::{Error, files, frame::PROTOCOL};
@@ -155,6 +156,57 @@ impl Identity {
     /// Certificate and key, DER.
     pub(super) fn parts(&self) -> (&[u8], &[u8]) {
         (&self.certificate, &self.key)
+    }
+
+    /// The public key, as in [`Identity::joining_key`].
+    pub(crate) fn public_key(&self) -> Result<Vec<u8>, Error> {
+        let key = KeyPair::try_from(self.key.as_slice());
+        let key = key.map_err(|cause| Error::tls("use the own key", cause))?;
+        Ok(key.public_key_raw().to_vec())
+    }
+
+    /// Whether the authority's certificate still covers the own one after this time.
+    pub(crate) fn is_valid_for(&self, time: Duration) -> Result<bool, Error> {
+        match self.verify(time) {
+            Ok(()) => Ok(true),
+            Err(webpki::Error::CertExpired { .. }) => Ok(false),
+            Err(error) => Err(Error::tls("verify the own certificate", error)),
+        }
+    }
+
+    /// Verifies the certificate as it will be after this time.
+    fn verify(&self, time: Duration) -> Result<(), webpki::Error> {
+        let root = CertificateDer::from(self.authority.as_slice());
+        let root = webpki::anchor_from_trusted_cert(&root)?;
+        let certificate = CertificateDer::from(self.certificate.as_slice());
+        let certificate = EndEntityCert::try_from(&certificate)?;
+        let now = UnixTime::since_unix_epoch(os::realtime().saturating_add(time));
+        let algorithms = provider().signature_verification_algorithms.all;
+        let usage = KeyUsage::client_auth();
+        certificate.verify_for_usage(algorithms, &[root], &[], now, usage, None, None).map(drop)
+    }
+
+    /// The identity with a new certificate.
+    ///
+    /// # Errors
+    /// If the certificate is not for this point and its key, or not of its authority.
+    pub(crate) fn renewed(&self, certificate: Vec<u8>) -> Result<Identity, Error> {
+        let failed = |cause: String| Error::tls("use the new certificate", cause);
+        let renewed = Identity { certificate, ..self.clone() };
+        renewed.verify(Duration::ZERO).map_err(|cause| failed(cause.to_string()))?;
+        if renewed.caller()? != self.caller()? {
+            return Err(failed("it has another name".into()));
+        }
+        // Compares the key of the certificate with the own one.
+        let (chain, key) = renewed.own();
+        CertifiedKey::from_der(chain, key, &provider()).map_err(|cause| failed(cause.to_string()))?;
+        Ok(renewed)
+    }
+
+    /// Writes the certificate in place of the present one.
+    pub(crate) fn replace_certificate(&self, state: &Path) -> Result<(), Error> {
+        let path = state.join("tls/point.pem");
+        files::replace(&path, pem("CERTIFICATE", &self.certificate).as_bytes())
     }
 
     fn roots(&self) -> Result<Arc<RootCertStore>, Error> {

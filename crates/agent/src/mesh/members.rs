@@ -1,6 +1,6 @@
 //! The members of a mesh: names and addresses. The authority's point changes the list and sends it to all others.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use reservation::PointName;
 use serde::{Deserialize, Serialize};
@@ -39,9 +39,18 @@ impl Members {
     /// # Errors
     /// If it is missing or damaged.
     pub fn open(state: &Path) -> Result<Self, Error> {
-        let path = state.join("members.json");
-        let members = serde_json::from_str(&files::read(&path)?);
-        members.map_err(|error| files::failed("read", &path)(error.into()))
+        Members::parse(&files::read(&Members::path(state))?, state)
+    }
+
+    /// The file in a state directory.
+    pub(crate) fn path(state: &Path) -> PathBuf {
+        state.join("members.json")
+    }
+
+    /// The list in the text of that file.
+    pub(crate) fn parse(text: &str, state: &Path) -> Result<Self, Error> {
+        let members = serde_json::from_str(text);
+        members.map_err(|error| files::failed("read", &Members::path(state))(error.into()))
     }
 
     /// Writes the list.
@@ -49,7 +58,7 @@ impl Members {
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, state: &Path) -> Result<(), Error> {
-        let path = state.join("members.json");
+        let path = Members::path(state);
         let text = serde_json::to_vec_pretty(self).map_err(|e| files::failed("write", &path)(e.into()))?;
         files::replace(&path, &text)
     }

@@ -12,7 +12,6 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{HANDSHAKE_TIMEOUT, Network, connection};
 use crate::{
-    Error, Identity,
     event_loop::Inbound,
     frame::{self, FRAME_TIMEOUT, Frame, MAX_JOIN_BYTES},
     mesh::Caller,
@@ -24,12 +23,7 @@ const MAX_HANDSHAKES: usize = 512;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts connections, forever.
-pub(crate) async fn listen(
-    network: Arc<Network>,
-    listener: TcpListener,
-    identity: &Identity,
-) -> Result<(), Error> {
-    let acceptor = TlsAcceptor::from(identity.server()?);
+pub(crate) async fn listen(network: Arc<Network>, listener: TcpListener) {
     let mut number = 0;
     loop {
         let (stream, from) = match listener.accept().await {
@@ -41,7 +35,7 @@ pub(crate) async fn listen(
             }
         };
         number += 1;
-        let caller = greet(Arc::clone(&network), acceptor.clone(), stream, from.ip(), number);
+        let caller = greet(Arc::clone(&network), network.tls().acceptor, stream, from.ip(), number);
         let task = tokio::spawn(caller);
         let mut state = network.lock();
         state.handshakes.push_back((number, task.abort_handle()));

@@ -17,7 +17,7 @@ use std::{
 
 use reservation::PointName;
 use tokio::{net::TcpStream, sync::mpsc, task::AbortHandle, time::timeout};
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 pub use join::{JoinRequest, join};
 pub(crate) use listener::listen;
@@ -35,9 +35,22 @@ const MAX_CONNECTIONS: usize = 4;
 
 /// The connections of a point.
 pub(crate) struct Network {
-    connector: TlsConnector,
+    tls: Mutex<Tls>,
     inbox: mpsc::Sender<Inbound>,
     state: Mutex<State>,
+}
+
+/// TLS with the point's certificate, which is renewed now and then.
+#[derive(Clone)]
+struct Tls {
+    connector: TlsConnector,
+    acceptor: TlsAcceptor,
+}
+
+impl Tls {
+    fn of(identity: &Identity) -> Result<Self, Error> {
+        Ok(Tls { connector: identity.client()?.into(), acceptor: identity.server()?.into() })
+    }
 }
 
 #[derive(Default)]
@@ -79,9 +92,19 @@ impl Network {
         members: &Members,
         inbox: mpsc::Sender<Inbound>,
     ) -> Result<Arc<Self>, Error> {
-        let network = Network { connector: identity.client()?.into(), inbox, state: Mutex::default() };
+        let network = Network { tls: Mutex::new(Tls::of(identity)?), inbox, state: Mutex::default() };
         network.set_members(members);
         Ok(Arc::new(network))
+    }
+
+    fn tls(&self) -> Tls {
+        self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Uses another certificate for the connections to come.
+    pub fn set_identity(&self, identity: &Identity) -> Result<(), Error> {
+        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = Tls::of(identity)?;
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -161,6 +184,7 @@ impl Network {
         let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await??;
         stream.set_nodelay(true)?;
         let ip = stream.peer_addr()?.ip();
-        Ok((timeout(HANDSHAKE_TIMEOUT, self.connector.connect(name, stream)).await??, ip))
+        let connector = self.tls().connector;
+        Ok((timeout(HANDSHAKE_TIMEOUT, connector.connect(name, stream)).await??, ip))
     }
 }

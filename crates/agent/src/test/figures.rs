@@ -6,10 +6,11 @@ use std::{
 };
 
 use schema::{FlowKind, FlowSummary, RunSummary, Summary};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The figures of a test.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
     /// Goodput of all streams, bit/s.
     pub goodput_bps: Option<f64>,

@@ -16,10 +16,6 @@ use axum::http::{HeaderMap, StatusCode, header};
 /// Random bytes in tokens and cookies.
 const SECRET_BYTES: usize = 24;
 
-/// The content that the page may load: its own three files, and responses of this server.
-pub(crate) const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
 /// The secrets, and the names under which the server is reachable.
 pub(crate) struct Guard {
     token: String,
@@ -148,15 +144,7 @@ impl Guard {
 
     /// Whether a `Host` header names this machine.
     fn is_own(&self, host: &str) -> bool {
-        let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((address, port)) if port.is_empty() || is_port(port) => address,
-            Some(_) => return false,
-            None => match host.rsplit_once(':') {
-                Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-                Some(_) => return false,
-                None => host,
-            },
-        };
+        let Some(name) = host_name(host) else { return false };
         match name.parse::<IpAddr>() {
             Ok(address) => address.is_loopback() || !self.is_local,
             Err(_) => {
@@ -165,6 +153,25 @@ impl Guard {
                         && self.hostname.as_deref().is_some_and(|own| name.eq_ignore_ascii_case(own))
             }
         }
+    }
+}
+
+/// Whether a `Host` header names a server on loopback: an address or `localhost`.
+pub fn names_loopback(host: &str) -> bool {
+    host_name(host).is_some_and(|name| match name.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => name.eq_ignore_ascii_case("localhost"),
+    })
+}
+
+/// The name or address in a `Host` header, without the port.
+fn host_name(host: &str) -> Option<&str> {
+    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) => (port.is_empty() || is_port(port)).then_some(address),
+        None => match host.rsplit_once(':') {
+            Some((name, port)) => port.bytes().all(|b| b.is_ascii_digit()).then_some(name),
+            None => Some(host),
+        },
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod causes;
 mod documents;
+mod files;
 mod guard;
 mod layer;
 mod marks;
@@ -20,6 +21,7 @@ mod topology;
 mod wire;
 
 pub use documents::{KnownFlow, KnownRun, RunItem};
-pub use guard::Browsers;
+pub use files::{PageContent, page_files, restrict_page};
+pub use guard::{Browsers, names_loopback};
 pub use server::{Page, PageError, PageOptions};
 pub use sweeps::gather_published;

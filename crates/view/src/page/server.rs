@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
@@ -18,7 +18,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::documents::{OpenRequest, SeriesRequest, Vocabulary};
-use super::guard::{Access, Browsers, CONTENT_POLICY, Guard};
+use super::files::{PageContent, file, files, restrict_page};
+use super::guard::{Access, Browsers, Guard};
 use super::store::{Refusal, Store};
 use crate::Theme;
 
@@ -27,9 +28,6 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Interval at which the stop flag is polled.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-const INDEX: &str = include_str!("../../page/index.html");
-const SCRIPT: &[u8] = include_bytes!("../../page/app.js");
-const STYLE: &[u8] = include_bytes!("../../page/app.css");
 /// Leads the browser to the page once it has its cookie. With a redirect it would not send the cookie if a
 /// link on another site led here. The script keeps the view that the address names after `#`.
 const WELCOME: &str = "<!doctype html><script src=\"/welcome.js\"></script><link rel=\"icon\" href=\"data:,\"><title>longfat</title>";
@@ -86,7 +84,7 @@ pub struct Page {
 struct Site {
     guard: Guard,
     store: Store,
-    vocabulary: Vocabulary,
+    sources: Vec<(String, String)>,
     theme: Theme,
 }
 
@@ -109,8 +107,7 @@ impl Page {
         let guard = Guard::new(address.ip(), address.port(), options.hostname, options.browsers)
             .map_err(PageError::Token)?;
         let store = Store::new(&options.runs_dir, options.requested);
-        let vocabulary = Vocabulary::new(options.sources);
-        let site = Arc::new(Site { guard, store, vocabulary, theme: options.theme });
+        let site = Arc::new(Site { guard, store, sources: options.sources, theme: options.theme });
         Ok(Page { listener, address, site, name })
     }
 
@@ -157,15 +154,14 @@ impl Page {
 }
 
 fn router(site: Arc<Site>) -> Router {
+    let sources = Arc::clone(&site);
+    let vocabulary = move || Vocabulary::new(sources.sources.clone());
     Router::new()
-        .route("/", get(|State(site): State<Arc<Site>>| async move { index(site.theme) }))
+        .merge(files(site.theme, PageContent::Records, vocabulary))
         .route(
             "/welcome.js",
             get(|| async { file("text/javascript; charset=utf-8", WELCOME_SCRIPT.as_bytes()) }),
         )
-        .route("/app.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
-        .route("/app.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
-        .route("/api/vocabulary", get(|State(site): State<Arc<Site>>| async move { json(&site.vocabulary) }))
         .route("/api/runs", get(|State(site)| respond(site, |site| Ok(json(&site.store.list()?)))))
         .route("/api/sweeps", get(|State(site)| respond(site, |site| Ok(json(&site.store.sweeps()?)))))
         .route("/api/published", get(|State(site)| respond(site, |site| Ok(json(&site.store.published()?)))))
@@ -192,17 +188,7 @@ async fn check_access(State(site): State<Arc<Site>>, request: Request, next: Nex
         }
         Err(denied) => message(denied.status, denied.why),
     };
-    let headers = response.headers_mut();
-    for (name, value) in [
-        ("content-security-policy", CONTENT_POLICY),
-        ("x-content-type-options", "nosniff"),
-        ("referrer-policy", "no-referrer"),
-        ("cross-origin-opener-policy", "same-origin"),
-        ("cross-origin-resource-policy", "same-origin"),
-        ("cache-control", "no-store"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
+    restrict_page(response.headers_mut());
     response
 }
 
@@ -246,21 +232,11 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|e| Refusal::Bad(format!("the request cannot be read: {e}")))
 }
 
-fn json<T: Serialize>(document: &T) -> Response {
+pub(super) fn json<T: Serialize>(document: &T) -> Response {
     match serde_json::to_vec(document) {
         Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
         Err(e) => message(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string()),
     }
-}
-
-/// The page, with the theme that applies until the reader chooses one.
-fn index(theme: Theme) -> Response {
-    let page = INDEX.replacen("<html ", &format!("<html data-default-theme=\"{theme}\" "), 1);
-    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
-}
-
-fn file(kind: &'static str, bytes: &'static [u8]) -> Response {
-    ([(header::CONTENT_TYPE, kind)], Body::from(bytes)).into_response()
 }
 
 fn message(status: StatusCode, text: &str) -> Response {

@@ -1,5 +1,6 @@
 //! `longfat agent`: a measurement point.
 
+mod demo;
 mod limits;
 mod setup;
 mod text;
@@ -45,6 +46,8 @@ pub enum AgentCommand {
     Results(users::ResultsArgs),
     /// Remove a point from the mesh, at the point that founded it
     Expel(users::ExpelArgs),
+    /// Start a mesh of six points on an emulated network, with a fault after a minute, and its page
+    Demo(demo::DemoArgs),
     /// Limits of a point by user and address: explain decisions, import bwctl's files
     #[command(subcommand)]
     Limits(limits::LimitsCommand),
@@ -102,6 +105,7 @@ pub fn run(command: &AgentCommand, json: bool) -> anyhow::Result<()> {
         AgentCommand::Why(args) => users::why(args, json),
         AgentCommand::Results(args) => users::results(args, json),
         AgentCommand::Expel(args) => users::expel(args, json),
+        AgentCommand::Demo(args) => demo::run(args, json),
         AgentCommand::Limits(command) => limits::run(command, json),
     }
 }

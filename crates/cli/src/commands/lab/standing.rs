@@ -430,6 +430,13 @@ fn down_text(down: &[&str]) -> anyhow::Result<String> {
     })
 }
 
+/// `name`, or `name-2` and so on if labs have it.
+pub fn free_name(name: &str, taken: &[String]) -> String {
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !taken.contains(name));
+    free.unwrap_or_else(|| name.to_owned())
+}
+
 /// Runs the stop commands, ends the lab and waits until its processes have ended.
 pub fn end(lab: &StandingLab) -> anyhow::Result<()> {
     let commands = status_of(lab)?.stop_commands;

@@ -14,7 +14,7 @@ use lab::StandingLab;
 
 use super::{
     shell::{Editor, Line, Next, Shell, end_in_order},
-    standing::{self, UpArgs},
+    standing::{self, UpArgs, free_name},
 };
 use crate::{exit::Exit, output};
 use checks::{Verdict, check};
@@ -65,13 +65,6 @@ fn bring_up(sheet: &Sheet) -> anyhow::Result<StandingLab> {
     // The lab has read it.
     let _ = std::fs::remove_dir_all(&directory);
     standing::find(Some(&started?))
-}
-
-/// `name`, or `name-2` and so on if labs have it.
-fn free_name(name: &str, taken: &[String]) -> String {
-    let numbered = (2..).map(|number| format!("{name}-{number}"));
-    let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !taken.contains(name));
-    free.unwrap_or_else(|| name.to_owned())
 }
 
 struct Guide<'a> {

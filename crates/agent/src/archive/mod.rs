@@ -2,23 +2,37 @@
 //!
 //! One row for each reservation that this point leads and that has run or will not run, and for each result that another lead has sent.
 //! A row is on the disk before the calendar knows of the test's end, and remains to be sent until the others have confirmed it.
+//!
+//! The same transaction follows what is known of each pair of points: counts, the best goodput, and changes of the cause
+//! ([`pairs`]). Old rows become hourly averages ([`retention`]).
+
+mod pairs;
+mod retention;
 
 use std::path::{Path, PathBuf};
 
 use reservation::PointName;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, params};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, sqlite::Format, test::Figures};
 
+pub use pairs::{CauseChange, PairFacts, TestCounts};
+pub use retention::{HourRow, Retention};
+
 /// The files that this program writes: "LFar".
-const FORMAT: Format = Format { application: 0x4c46_6172, version: 1 };
+const FORMAT: Format = Format { application: 0x4c46_6172, version: 2 };
+/// The format without pairs, causes and hours.
+const FIRST_VERSION: i64 = 1;
 /// The columns, in the order of [`read`].
 const COLUMNS: &str = "id, lead, peer, kind, task, start_us, duration_us, state, reason, goodput_bps, loss_share, \
-                       min_rtt_us, typical_rtt_us, verdict, evidence, record";
+                       min_rtt_us, typical_rtt_us, verdict, evidence, record, reason_kind";
+/// Time that a reader or a writer waits for another one.
+const BUSY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// How far a test came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It runs.
@@ -41,10 +55,16 @@ impl State {
             State::NotRun => "not_run",
         }
     }
+
+    /// The state of this name.
+    fn of(name: &str) -> State {
+        let states = [State::Running, State::Finished, State::Failed, State::NotRun];
+        states.into_iter().find(|known| known.name() == name).unwrap_or(State::Failed)
+    }
 }
 
 /// A test in the archive.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TestRow {
     /// The reservation.
     pub id: String,
@@ -64,6 +84,9 @@ pub struct TestRow {
     pub state: State,
     /// Why it was not run, or failed.
     pub reason: Option<String>,
+    /// The kind of reason, as in `rule`, `conflict`, `unreachable`, `test_failed`.
+    #[serde(default)]
+    pub reason_kind: Option<String>,
     /// Its figures.
     #[serde(flatten)]
     pub figures: Figures,
@@ -97,31 +120,29 @@ impl Archive {
     /// Opens or creates an archive.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let failed = |operation| move |cause| Error::Archive { operation, path: path.into(), cause };
-        let connection = Connection::open(path).map_err(failed("open"))?;
-        connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(failed("open"))?;
-        let format = Format::of(&connection).map_err(failed("read"))?;
-        if let Some(Format { application, version }) = format.filter(|format| *format != FORMAT) {
-            return Err(Error::Refused(format!(
-                "{} is no archive of this version of longfat (application {application:#x}, version {version})",
-                path.display()
-            )));
-        }
-        let create = format!(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
-             BEGIN;
-             CREATE TABLE IF NOT EXISTS tests (
-                 id TEXT PRIMARY KEY, lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, task TEXT,
-                 start_us INTEGER NOT NULL, duration_us INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT,
-                 goodput_bps REAL, loss_share REAL, min_rtt_us REAL, typical_rtt_us REAL, verdict TEXT, evidence TEXT,
-                 record TEXT) STRICT;
-             CREATE INDEX IF NOT EXISTS tests_by_pair ON tests (lead, peer, kind, start_us);
-             CREATE INDEX IF NOT EXISTS tests_by_start ON tests (start_us);
-             CREATE TABLE IF NOT EXISTS outbox (id TEXT NOT NULL, point TEXT NOT NULL, PRIMARY KEY (id, point)) STRICT;
-             {} COMMIT;",
-            FORMAT.pragmas()
-        );
-        connection.execute_batch(&create).map_err(failed("create"))?;
+        let mut connection = Connection::open(path).map_err(failed("open"))?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(failed("open"))?;
+        let format = check_format(&connection, path)?;
+        let is_first_version = format.is_some_and(|format| format.version == FIRST_VERSION);
+        let journal = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;";
+        connection.execute_batch(journal).map_err(failed("create"))?;
+        create(&mut connection, is_first_version).map_err(failed("create"))?;
         Ok(Archive { path: path.into(), connection })
+    }
+
+    /// Opens an archive that a running agent writes.
+    pub fn open_for_reading(path: &Path) -> Result<Self, Error> {
+        let failed = |operation| move |cause| Error::Archive { operation, path: path.into(), cause };
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(failed("open"))?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(failed("open"))?;
+        check_format(&connection, path)?;
+        Ok(Archive { path: path.into(), connection })
+    }
+
+    /// Size of the file, bytes.
+    pub fn size_bytes(&self) -> Option<u64> {
+        Some(std::fs::metadata(&self.path).ok()?.len())
     }
 
     fn failed(&self, operation: &'static str) -> impl Fn(rusqlite::Error) -> Error + '_ {
@@ -130,12 +151,18 @@ impl Archive {
 
     /// Adds or replaces a row, and remembers to whom it has to be sent.
     pub fn put(&mut self, row: &TestRow, send_to: &[PointName]) -> Result<(), Error> {
+        self.write(|transaction| put(transaction, row, send_to))
+    }
+
+    /// Writes in one transaction.
+    fn write<T>(&mut self, body: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, Error> {
         let path = self.path.clone();
-        put(&mut self.connection, row, send_to).map_err(|cause| Error::Archive {
-            operation: "write",
-            path,
-            cause,
-        })
+        let written = self.connection.transaction().and_then(|transaction| {
+            let value = body(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        });
+        written.map_err(|cause| Error::Archive { operation: "write", path, cause })
     }
 
     /// A row.
@@ -192,14 +219,77 @@ impl Archive {
     }
 }
 
-fn put(connection: &mut Connection, row: &TestRow, send_to: &[PointName]) -> rusqlite::Result<()> {
+/// The format of a file; `None` if it is new.
+fn check_format(connection: &Connection, path: &Path) -> Result<Option<Format>, Error> {
+    let format = Format::of(connection);
+    let format = format.map_err(|cause| Error::Archive { operation: "read", path: path.into(), cause })?;
+    let first = Format { version: FIRST_VERSION, ..FORMAT };
+    match format {
+        Some(Format { application, version }) if ![Some(FORMAT), Some(first)].contains(&format) => {
+            Err(Error::Refused(format!(
+                "{} is no archive of this version of longfat (application {application:#x}, version {version})",
+                path.display()
+            )))
+        }
+        format => Ok(format),
+    }
+}
+
+/// Creates what is missing.
+fn create(connection: &mut Connection, is_first_version: bool) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
-    let TestRow { id, from, to, kind, task, start_us, duration_us, state, reason, figures, record } = row;
+    if is_first_version {
+        transaction.execute_batch("ALTER TABLE tests ADD COLUMN reason_kind TEXT")?;
+    }
+    transaction.execute_batch(&format!(
+        "CREATE TABLE IF NOT EXISTS tests (
+             id TEXT PRIMARY KEY, lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, task TEXT,
+             start_us INTEGER NOT NULL, duration_us INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT,
+             goodput_bps REAL, loss_share REAL, min_rtt_us REAL, typical_rtt_us REAL, verdict TEXT, evidence TEXT,
+             record TEXT, reason_kind TEXT) STRICT;
+         CREATE INDEX IF NOT EXISTS tests_by_pair ON tests (lead, peer, kind, start_us);
+         CREATE INDEX IF NOT EXISTS tests_by_start ON tests (start_us);
+         CREATE INDEX IF NOT EXISTS tests_with_record ON tests (start_us) WHERE record IS NOT NULL;
+         CREATE TABLE IF NOT EXISTS outbox (id TEXT NOT NULL, point TEXT NOT NULL, PRIMARY KEY (id, point)) STRICT;
+         {} {} {}",
+        pairs::TABLES,
+        retention::TABLES,
+        FORMAT.pragmas()
+    ))?;
+    if is_first_version {
+        let query = format!("SELECT {COLUMNS} FROM tests WHERE state <> 'running' ORDER BY start_us");
+        let mut statement = transaction.prepare(&query)?;
+        let rows: Vec<TestRow> = statement.query_map([], read)?.collect::<Result<_, _>>()?;
+        drop(statement);
+        for row in &rows {
+            pairs::follow(&transaction, row, None)?;
+        }
+    }
+    transaction.commit()
+}
+
+fn put(transaction: &Transaction<'_>, row: &TestRow, send_to: &[PointName]) -> rusqlite::Result<()> {
+    let TestRow {
+        id,
+        from,
+        to,
+        kind,
+        task,
+        start_us,
+        duration_us,
+        state,
+        reason,
+        reason_kind,
+        figures,
+        record,
+    } = row;
     let Figures { goodput_bps, loss_share, min_rtt_us, typical_rtt_us, verdict, evidence } = figures;
+    let query = format!("SELECT {COLUMNS} FROM tests WHERE id = ?1");
+    let before = transaction.query_row(&query, params![id], read).optional()?;
     transaction.execute(
         &format!(
             "INSERT OR REPLACE INTO tests ({COLUMNS})
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
         ),
         params![
             id,
@@ -217,18 +307,23 @@ fn put(connection: &mut Connection, row: &TestRow, send_to: &[PointName]) -> rus
             typical_rtt_us,
             verdict,
             evidence,
-            record
+            record,
+            reason_kind
         ],
     )?;
     for point in send_to {
         transaction.execute("INSERT OR IGNORE INTO outbox VALUES (?1, ?2)", params![id, point.0])?;
     }
-    transaction.commit()
+    pairs::follow(transaction, row, before.as_ref())
+}
+
+/// A number of things in a row.
+fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<TestRow> {
     let state: String = row.get(7)?;
-    let states = [State::Running, State::Finished, State::Failed, State::NotRun];
     Ok(TestRow {
         id: row.get(0)?,
         from: row.get(1)?,
@@ -237,8 +332,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<TestRow> {
         task: row.get(4)?,
         start_us: row.get(5)?,
         duration_us: row.get(6)?,
-        state: states.into_iter().find(|known| known.name() == state).unwrap_or(State::Failed),
+        state: State::of(&state),
         reason: row.get(8)?,
+        reason_kind: row.get(16)?,
         figures: Figures {
             goodput_bps: row.get(9)?,
             loss_share: row.get(10)?,
@@ -266,6 +362,7 @@ mod tests {
             duration_us: 10_000_000,
             state: State::Finished,
             reason: None,
+            reason_kind: None,
             figures: Figures {
                 goodput_bps: Some(1e9),
                 verdict: Some("path_rate".into()),
@@ -273,6 +370,34 @@ mod tests {
             },
             record: Some("runs/x".into()),
         }
+    }
+
+    #[test]
+    fn an_archive_of_the_first_version_is_read_and_completed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("archive.sqlite");
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch(&format!(
+            "CREATE TABLE tests (
+                 id TEXT PRIMARY KEY, lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, task TEXT,
+                 start_us INTEGER NOT NULL, duration_us INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT,
+                 goodput_bps REAL, loss_share REAL, min_rtt_us REAL, typical_rtt_us REAL, verdict TEXT, evidence TEXT,
+                 record TEXT) STRICT;
+             INSERT INTO tests VALUES ('a/1', 'a', 'b', 'throughput', NULL, 5, 6, 'finished', NULL, 1e9, 0, 1, 1,
+                 'path_rate', NULL, 'runs/x');
+             {}",
+            Format { version: FIRST_VERSION, ..FORMAT }.pragmas()
+        ))
+        .unwrap();
+        drop(old);
+        for _ in 0..2 {
+            let archive = Archive::open(&path).unwrap();
+            assert_eq!(archive.get("a/1").unwrap().unwrap().figures.goodput_bps, Some(1e9));
+            let pairs = archive.pairs().unwrap();
+            assert_eq!((pairs.len(), pairs[0].best_goodput_bps), (1, Some(1e9)));
+            assert_eq!(pairs[0].cause.as_ref().unwrap().cause, "path_rate");
+        }
+        assert_eq!(Archive::open_for_reading(&path).unwrap().pairs().unwrap().len(), 1);
     }
 
     #[test]

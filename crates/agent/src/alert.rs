@@ -1,0 +1,350 @@
+//! Alerts: a webhook, a command and mail on a change of the cause that limits a pair, not on each change of a number.
+//!
+//! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for a day.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read, Write},
+    net::{TcpStream, ToSocketAddrs},
+    process::{Command, Stdio},
+    str::FromStr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{archive::CauseChange, cause};
+
+/// Timeout of a connection, of each step of a request, and of a command.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// How often the end of a command is checked.
+const COMMAND_POLL: Duration = Duration::from_millis(20);
+/// Largest part of a webhook's response that is read, bytes.
+const MAX_RESPONSE_BYTES: u64 = 4096;
+/// Sends mail; part of every mail server's package.
+const SENDMAIL: &str = "/usr/sbin/sendmail";
+/// The certificates that this machine trusts (package ca-certificates).
+const TRUSTED: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Who is alerted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alerts {
+    /// Receives the JSON document by POST.
+    pub webhook: Option<Webhook>,
+    /// Program and arguments; receives the JSON document on standard input.
+    pub command: Option<Vec<String>>,
+    /// Address that sendmail sends to.
+    pub mail: Option<String>,
+}
+
+/// The address of a webhook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Webhook {
+    is_https: bool,
+    host: String,
+    port: u16,
+    path: String,
+}
+
+impl FromStr for Webhook {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let invalid = || {
+            format!("{text:?} is no address of a webhook; the form is http://HOST[:PORT]/PATH or https://...")
+        };
+        if text.contains(|c: char| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
+            return Err(invalid());
+        }
+        let (scheme, rest) = text.split_once("://").ok_or_else(invalid)?;
+        let is_https = match scheme {
+            "http" => false,
+            "https" => true,
+            _ => return Err(invalid()),
+        };
+        let (authority, path) = match rest.find('/') {
+            Some(at) => (&rest[..at], rest[at..].to_string()),
+            None => (rest, "/".to_string()),
+        };
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| invalid())?),
+            _ => (authority, if is_https { 443 } else { 80 }),
+        };
+        let is_bare_v6 = host.contains(':') && !host.starts_with('[');
+        if host.is_empty() || host.contains(['@', '?', '#']) || is_bare_v6 {
+            return Err(invalid());
+        }
+        Ok(Webhook { is_https, host: host.into(), port, path })
+    }
+}
+
+/// What an alert reports.
+#[derive(Debug, Clone)]
+pub(crate) struct Alert {
+    /// The point that sends it.
+    pub point: String,
+    /// The change.
+    pub change: CauseChange,
+    /// The cause before.
+    pub previous: Option<String>,
+    /// Goodput of the pair's last test, bit/s.
+    pub goodput_bps: Option<f64>,
+}
+
+impl Alert {
+    fn words(&self, cause: &str) -> String {
+        cause::in_words(cause, &self.change.from, &self.change.to)
+    }
+
+    fn since(&self) -> String {
+        let since = jiff::Timestamp::from_microsecond(self.change.since_us).unwrap_or_default();
+        since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    /// The alert as a sentence.
+    pub fn text(&self) -> String {
+        let CauseChange { from, to, cause, .. } = &self.change;
+        let before =
+            self.previous.as_ref().map_or(String::new(), |cause| format!(", was {}", self.words(cause)));
+        format!("{from} to {to}: {} since {}{before}", self.words(cause), self.since())
+    }
+
+    /// The document that webhooks and commands get.
+    pub fn document(&self) -> impl Serialize {
+        let CauseChange { from, to, kind, since_us, cause, test } = &self.change;
+        json!({
+            "schema": "longfat.alert/1",
+            "text": self.text(),
+            "point": self.point,
+            "from": from,
+            "to": to,
+            "kind": kind,
+            "cause": cause,
+            "cause_text": self.words(cause),
+            "previous": self.previous,
+            "previous_text": self.previous.as_ref().map(|cause| self.words(cause)),
+            "since": self.since(),
+            "since_us": since_us,
+            "test": test,
+            "goodput_bps": self.goodput_bps,
+        })
+    }
+
+    /// Sends it to all.
+    ///
+    /// # Errors
+    /// What failed; it should be sent again.
+    pub fn send(&self, alerts: &Alerts) -> Result<(), String> {
+        let document = serde_json::to_vec(&self.document()).map_err(|error| error.to_string())?;
+        let mut failures = Vec::new();
+        let mut add = |what: &str, result: io::Result<()>| {
+            if let Err(error) = result {
+                failures.push(format!("{what}: {error}"));
+            }
+        };
+        if let Some(webhook) = &alerts.webhook {
+            add(&format!("webhook at {}", webhook.host), post(webhook, &document));
+        }
+        if let Some([program, arguments @ ..]) = alerts.command.as_deref() {
+            add(program, run(Command::new(program).args(arguments), &document));
+        }
+        if let Some(to) = &alerts.mail {
+            let mut mail =
+                format!("To: {to}\nSubject: longfat: {}\nAuto-Submitted: auto-generated\n\n", self.text());
+            mail += &format!(
+                "{}\n\nThe point {} has found this; the test is {}.\n",
+                self.text(),
+                self.point,
+                self.change.test
+            );
+            add(SENDMAIL, run(Command::new(SENDMAIL).args(["-i", "-t"]), mail.as_bytes()));
+        }
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    }
+}
+
+/// Runs a program with this standard input.
+fn run(command: &mut Command, input: &[u8]) -> io::Result<()> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // The document is smaller than a pipe's buffer. A program that does not read it may succeed nevertheless.
+        let _ = stdin.write_all(input);
+    }
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            let error = || io::Error::other(format!("it ended with {status}"));
+            return if status.success() { Ok(()) } else { Err(error()) };
+        }
+        if begin.elapsed() > TIMEOUT {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        thread::sleep(COMMAND_POLL);
+    }
+}
+
+/// Sends a document by HTTP/1.1.
+fn post(webhook: &Webhook, document: &[u8]) -> io::Result<()> {
+    let Webhook { is_https, host, port, path } = webhook;
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (name, *port).to_socket_addrs()? {
+        let stream = match TcpStream::connect_timeout(&address, TIMEOUT) {
+            Ok(stream) => stream,
+            Err(error) => {
+                last = error;
+                continue;
+            }
+        };
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUser-Agent: longfat/{}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n",
+            env!("CARGO_PKG_VERSION"),
+            document.len()
+        );
+        let request = [head.as_bytes(), document].concat();
+        if !is_https {
+            return exchange(stream, &request);
+        }
+        let server = ServerName::try_from(name.to_string()).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(trusted()?, server).map_err(io::Error::other)?;
+        return exchange(StreamOwned::new(connection, stream), &request);
+    }
+    Err(last)
+}
+
+fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<()> {
+    stream.write_all(request)?;
+    stream.flush()?;
+    let mut line = String::new();
+    let mut response = BufReader::new(stream.take(MAX_RESPONSE_BYTES));
+    io::BufRead::read_line(&mut response, &mut line)?;
+    // HTTP/1.1 200 OK (RFC 9112 section 4)
+    match line.split_ascii_whitespace().nth(1).and_then(|code| code.parse::<u16>().ok()) {
+        Some(200..=299) => Ok(()),
+        Some(code) => Err(io::Error::other(format!("HTTP status {code}"))),
+        None => Err(io::Error::new(io::ErrorKind::InvalidData, "no HTTP response")),
+    }
+}
+
+/// TLS with the certificates that this machine trusts.
+fn trusted() -> io::Result<Arc<ClientConfig>> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{TRUSTED}: {error}"));
+    let file = BufReader::new(File::open(TRUSTED).map_err(named)?);
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(CertificateDer::pem_reader_iter(file).flatten());
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(io::Error::other)?;
+    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn alert() -> Alert {
+        Alert {
+            point: "a".into(),
+            change: CauseChange {
+                from: "a".into(),
+                to: "d".into(),
+                kind: "throughput".into(),
+                since_us: 1_800_000_000_000_000,
+                cause: "receive_window".into(),
+                test: "a/7".into(),
+            },
+            previous: Some("path_rate".into()),
+            goodput_bps: Some(1e7),
+        }
+    }
+
+    #[test]
+    fn the_text_names_the_cause_since_when_and_what_it_was() {
+        assert_eq!(
+            alert().text(),
+            "a to d: receive buffer of d since 2027-01-15T08:00:00Z, was rate of the path"
+        );
+    }
+
+    #[test]
+    fn addresses_of_webhooks() {
+        let parse = |text: &str| text.parse::<Webhook>().map(|w| (w.is_https, w.host, w.port, w.path));
+        let expected = |https, host: &str, port, path: &str| Ok((https, host.into(), port, path.into()));
+        assert_eq!(parse("http://localhost:9093/a?b=c"), expected(false, "localhost", 9093, "/a?b=c"));
+        assert_eq!(parse("https://hooks.example"), expected(true, "hooks.example", 443, "/"));
+        assert_eq!(parse("http://[::1]/x"), expected(false, "[::1]", 80, "/x"));
+        assert_eq!(parse("http://[::1]:8/x"), expected(false, "[::1]", 8, "/x"));
+        for text in
+            ["", "example", "ftp://a/", "http://", "http://a b/", "http://a:x/", "http://u@h/", "http://::1/"]
+        {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_webhook_gets_the_document_and_its_refusal_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let webhook: Webhook = format!("http://{}/hook", listener.local_addr().unwrap()).parse().unwrap();
+        let alerts = Alerts { webhook: Some(webhook), command: None, mail: None };
+        let server = thread::spawn(move || {
+            ["204 No Content", "500 Internal Server Error"].map(|status| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = Vec::new();
+                let mut buffer = [0; 4096];
+                while !request.ends_with(b"}") {
+                    let read = stream.read(&mut buffer).unwrap();
+                    request.extend_from_slice(&buffer[..read]);
+                }
+                write!(stream, "HTTP/1.1 {status}\r\n\r\n").unwrap();
+                String::from_utf8(request).unwrap()
+            })
+        });
+        alert().send(&alerts).unwrap();
+        let refused = alert().send(&alerts).unwrap_err();
+        assert!(refused.contains("HTTP status 500"), "{refused}");
+        let [request, _] = server.join().unwrap();
+        assert!(request.starts_with("POST /hook HTTP/1.1\r\n"), "{request}");
+        let document: serde_json::Value =
+            serde_json::from_str(request.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        assert_eq!(document["cause"], "receive_window");
+        assert_eq!(document["previous_text"], "rate of the path");
+        assert_eq!(document["text"], alert().text());
+    }
+
+    #[test]
+    fn a_command_gets_the_document_and_its_failure_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("alert");
+        let command = |line: &str| Alerts {
+            webhook: None,
+            command: Some(vec![
+                "/bin/sh".into(),
+                "-c".into(),
+                line.into(),
+                "sh".into(),
+                file.display().to_string(),
+            ]),
+            mail: None,
+        };
+        alert().send(&command("cat > \"$1\"")).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        assert_eq!(document["test"], "a/7");
+        let failed = alert().send(&command("exit 3")).unwrap_err();
+        assert!(failed.contains("exit status: 3"), "{failed}");
+    }
+}

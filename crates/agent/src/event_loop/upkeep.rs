@@ -1,0 +1,250 @@
+//! What the loop does besides tests: old results, alerts, and the renewal of the point's certificate.
+
+use std::{fs, path::Path, thread};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use reservation::{Now, PointName};
+use units::Time;
+
+use super::{Batch, EventLoop, Inbound};
+use crate::{Authority, Error, Identity, alert::Alert, archive::CauseChange, frame::Frame, hex};
+
+/// Time between two times at which old results are looked for.
+const TIDY_EVERY: Time = Time::from_secs(3600);
+/// Time between two steps of that, so that the loop does other work too.
+const TIDY_STEP: Time = Time::from_millis(200);
+/// Time until an alert that could not be sent is sent again.
+const ALERT_AGAIN: Time = Time::from_secs(60);
+/// An alert that could not be sent for this long is dropped, microseconds.
+const MAX_ALERT_AGE_US: i64 = 86_400_000_000;
+/// Time between two checks of the certificate, and between two requests for a new one.
+const RENEWAL_EVERY: Time = Time::from_secs(12 * 3600);
+
+/// When something is due, steady clock.
+pub(super) struct Upkeep {
+    tidy_at: Time,
+    alert_at: Option<Time>,
+    is_alerting: bool,
+    renew_at: Time,
+}
+
+impl Upkeep {
+    pub fn new(started: Time) -> Self {
+        Upkeep {
+            tidy_at: started + Time::from_secs(60),
+            // Changes that were found before a kill.
+            alert_at: Some(started),
+            is_alerting: false,
+            renew_at: started,
+        }
+    }
+
+    /// What is due next.
+    pub fn due(&self) -> Time {
+        let alert = self.alert_at.filter(|_| !self.is_alerting);
+        alert.into_iter().fold(self.tidy_at.min(self.renew_at), Time::min)
+    }
+}
+
+/// Whether it is too late to alert somebody of a change.
+fn is_old(now: Now, change: &CauseChange) -> bool {
+    let now_us = i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX);
+    now_us.saturating_sub(change.since_us) > MAX_ALERT_AGE_US
+}
+
+/// Removes a record; only one below `runs_dir`, because other points name theirs too.
+fn remove_record(runs_dir: &Path, record: &str) {
+    let path = Path::new(record);
+    let is_plain = !path.components().any(|part| matches!(part, std::path::Component::ParentDir));
+    if is_plain
+        && path.strip_prefix(runs_dir).is_ok_and(|inside| inside.components().count() == 2)
+        && let Err(error) = fs::remove_dir_all(path)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!("cannot remove the record {record}: {error}");
+    }
+}
+
+impl EventLoop {
+    /// Does what is due.
+    pub(super) fn keep_up(&mut self, now: Now, batch: &mut Batch) -> Result<(), Error> {
+        if self.upkeep.tidy_at <= now.steady {
+            let runs_dir = self.config.state.join("runs");
+            let now_us = i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX);
+            let remove = |record: &str| remove_record(&runs_dir, record);
+            let has_more = self.archive.tidy(now_us, &self.config.retention, remove)?;
+            if self.config.alerts.is_none() && !has_more {
+                self.archive.settle_all_changes()?;
+            }
+            self.upkeep.tidy_at = now.steady + if has_more { TIDY_STEP } else { TIDY_EVERY };
+        }
+        if !self.upkeep.is_alerting && self.upkeep.alert_at.is_some_and(|at| at <= now.steady) {
+            self.upkeep.alert_at = None;
+            self.alert(now)?;
+        }
+        if self.upkeep.renew_at <= now.steady {
+            self.upkeep.renew_at = now.steady + RENEWAL_EVERY;
+            self.renew(batch)?;
+        }
+        Ok(())
+    }
+
+    /// A row was stored: a cause may have changed.
+    pub(super) fn check_alerts(&mut self, now: Now) {
+        if self.config.alerts.is_some() {
+            self.upkeep.alert_at.get_or_insert(now.steady);
+        }
+    }
+
+    /// Sends the alert of the oldest change on a thread.
+    fn alert(&mut self, now: Now) -> Result<(), Error> {
+        let Some(alerts) = self.config.alerts.clone() else {
+            return self.archive.settle_all_changes();
+        };
+        let Some(change) = self.archive.pending_changes()?.into_iter().next() else { return Ok(()) };
+        if is_old(now, &change) {
+            self.upkeep.alert_at = Some(now.steady);
+            return self.archive.settle_change(&change);
+        }
+        let previous = self.archive.cause_before(&change)?;
+        let last = self.archive.list(&crate::Filter {
+            from: Some(change.from.clone()),
+            to: Some(change.to.clone()),
+            kind: Some(change.kind.clone()),
+            since_us: None,
+            limit: 1,
+        })?;
+        let alert = Alert {
+            point: self.config.name.0.clone(),
+            previous,
+            goodput_bps: last.first().and_then(|row| row.figures.goodput_bps),
+            change,
+        };
+        tracing::info!("alert: {}", alert.text());
+        let inbox = self.inbox.clone();
+        let body = move || {
+            let result = alert.send(&alerts);
+            // The agent has ended.
+            let _ = inbox.blocking_send(Inbound::Alerted { change: alert.change, result });
+        };
+        match thread::Builder::new().name("alert".into()).spawn(body) {
+            Ok(_) => self.upkeep.is_alerting = true,
+            Err(error) => {
+                tracing::warn!("cannot start a thread for an alert: {error}");
+                self.upkeep.alert_at = Some(now.steady + ALERT_AGAIN);
+            }
+        }
+        Ok(())
+    }
+
+    /// The alert of a change was sent, or not.
+    pub(super) fn on_alerted(
+        &mut self,
+        now: Now,
+        change: &CauseChange,
+        result: Result<(), String>,
+    ) -> Result<(), Error> {
+        self.upkeep.is_alerting = false;
+        let mut wait = Time::ZERO;
+        if let Err(error) = &result {
+            tracing::warn!("an alert could not be sent: {error}");
+            wait = ALERT_AGAIN;
+        }
+        if result.is_ok() {
+            self.archive.settle_change(change)?;
+        }
+        self.upkeep.alert_at = Some(now.steady + wait);
+        Ok(())
+    }
+
+    /// Renews the certificate if it will expire: the authority by itself, others by a request to it.
+    fn renew(&mut self, batch: &mut Batch) -> Result<(), Error> {
+        let identity = Identity::open(&self.config.state)?;
+        if identity.is_valid_for(self.config.renew_before)? {
+            return Ok(());
+        }
+        let public_key = identity.public_key()?;
+        if self.is_authority() {
+            let authority = Authority::open(&self.config.state);
+            let authority =
+                authority.ok_or_else(|| Error::Refused("the authority's key is missing".into()))?;
+            let certificate = authority.renew(&self.config.name.0, &public_key)?;
+            return self.set_certificate(certificate);
+        }
+        let authority = self.members.authority.clone();
+        tracing::info!("the certificate expires soon; {authority} is asked for a new one");
+        batch.frames.push((authority, Frame::Renew { public_key: hex::encode(&public_key) }));
+        Ok(())
+    }
+
+    /// Authority: a member asks for a new certificate. It keeps its name; only its own key can be certified, because it is authenticated.
+    pub(super) fn on_renew(
+        &mut self,
+        from: &PointName,
+        public_key: &str,
+        batch: &mut Batch,
+    ) -> Result<(), Error> {
+        let authority = Authority::open(&self.config.state).filter(|_| self.is_authority());
+        let (Some(authority), Some(public_key)) = (authority, hex::decode(public_key)) else { return Ok(()) };
+        if self.members.address(from).is_none() {
+            return Ok(());
+        }
+        match authority.renew(&from.0, &public_key) {
+            Ok(certificate) => {
+                tracing::info!("{from} gets a new certificate");
+                let certificate = STANDARD.encode(certificate);
+                batch.frames.push((from.clone(), Frame::Renewed { certificate }));
+            }
+            Err(Error::Refused(text)) => tracing::warn!("{from} gets no new certificate: {text}"),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The authority has sent a new certificate.
+    pub(super) fn on_renewed(&mut self, from: &PointName, certificate: &str) -> Result<(), Error> {
+        if *from != self.members.authority {
+            return Ok(());
+        }
+        let Ok(certificate) = STANDARD.decode(certificate) else { return Ok(()) };
+        match self.set_certificate(certificate) {
+            // It is none for this point and its key: the present one stays.
+            Err(Error::Tls { operation, cause }) => {
+                tracing::warn!("{from} has sent no usable certificate: cannot {operation}: {cause}");
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn set_certificate(&mut self, certificate: Vec<u8>) -> Result<(), Error> {
+        let identity = Identity::open(&self.config.state)?.renewed(certificate)?;
+        identity.replace_certificate(&self.config.state)?;
+        self.network.set_identity(&identity)?;
+        tracing::info!("the point has a new certificate");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_records_of_the_point_are_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let runs = root.path().join("runs");
+        let own = runs.join("test-x/1");
+        let other = root.path().join("other/test-x/1");
+        for path in [&own, &other] {
+            fs::create_dir_all(path).unwrap();
+        }
+        let escape = runs.join("../other");
+        for path in [&other, &escape, &runs, &runs.join("test-x")] {
+            remove_record(&runs, &path.display().to_string());
+        }
+        assert!(own.exists() && other.exists());
+        remove_record(&runs, &own.display().to_string());
+        assert!(!own.exists() && runs.join("test-x").exists());
+    }
+}

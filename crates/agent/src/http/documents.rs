@@ -1,0 +1,300 @@
+//! The JSON documents of the HTTP interface; `web/src/mesh-api.ts` declares the same types, and a test compares them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Members, TestRow,
+    archive::{CauseChange, HourRow, PairFacts, TestCounts},
+    cause,
+    control::{CalendarReport, MemberStatus, Status},
+};
+
+/// The schema of these documents.
+pub(crate) const SCHEMA: &str = "longfat.mesh/1";
+
+/// The mesh, as this point knows it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct MeshDocument {
+    /// `longfat.mesh/1`.
+    pub schema: String,
+    /// This point.
+    pub point: String,
+    /// When the document was made, microseconds since 1970.
+    pub now_us: i64,
+    /// The points, by name.
+    pub points: Vec<MeshPoint>,
+    /// The pairs that have tests, worst first.
+    pub pairs: Vec<MeshPair>,
+}
+
+/// A point of the mesh.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct MeshPoint {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// Whether a connection with it is open; `null` for this point. Connections without traffic are closed.
+    pub is_connected: Option<bool>,
+    /// Why the last connection could not be opened.
+    pub failure: Option<String>,
+}
+
+/// How a pair is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PairState {
+    /// Its tests get no result.
+    NoResult,
+    /// Something limits TCP before the path does.
+    Limited,
+    /// TCP gets the rate of the path.
+    Good,
+    /// No test has found a cause yet.
+    Unknown,
+}
+
+/// One direction between two points.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct MeshPair {
+    /// The point that sends.
+    pub from: String,
+    /// The point that receives.
+    pub to: String,
+    /// How it is.
+    pub state: PairState,
+    /// The cause that limits it.
+    pub cause: Option<String>,
+    /// The cause in words, as in `receive buffer of d`.
+    pub cause_text: Option<String>,
+    /// Start of the first test that found this cause, microseconds since 1970.
+    pub since_us: Option<i64>,
+    /// The last test found this other cause; one more test decides.
+    pub unconfirmed_text: Option<String>,
+    /// Goodput of the last test, bit/s.
+    pub goodput_bps: Option<f64>,
+    /// Best goodput of a test, bit/s.
+    pub best_goodput_bps: Option<f64>,
+    /// Share of lost packets in the last latency test; without one, of retransmitted segments in the last throughput test.
+    pub loss_share: Option<f64>,
+    /// Smallest round-trip time of the last test, microseconds.
+    pub min_rtt_us: Option<f64>,
+    /// Typical round-trip time of the last latency test; without one, of the last throughput test, microseconds.
+    pub typical_rtt_us: Option<f64>,
+    /// Start of the last throughput test or diagnosis with a result, microseconds since 1970.
+    pub tested_us: Option<i64>,
+    /// Why its tests get no result.
+    pub problem: Option<String>,
+    /// Number of tests.
+    pub tests: TestCounts,
+}
+
+impl MeshPair {
+    fn of(facts: PairFacts) -> MeshPair {
+        let PairFacts { from, to, tests, best_goodput_bps, cause: change, throughput, latency, newest } =
+            facts;
+        let cause = change.as_ref().map(|change| change.cause.clone());
+        let state = match cause.as_deref() {
+            None => PairState::Unknown,
+            Some(cause::NO_RESULT) => PairState::NoResult,
+            Some(cause) if cause::is_good(cause) => PairState::Good,
+            Some(_) => PairState::Limited,
+        };
+        let last_cause = newest.as_ref().and_then(cause::of);
+        let unconfirmed = last_cause.filter(|last| Some(last) != cause.as_ref());
+        let words = |cause: &String| cause::in_words(cause, &from, &to);
+        let rtt = latency.as_ref().or(throughput.as_ref()).map(|row| &row.figures);
+        MeshPair {
+            state,
+            cause_text: cause.as_ref().map(words),
+            unconfirmed_text: unconfirmed.as_ref().map(words),
+            since_us: change.map(|change| change.since_us),
+            goodput_bps: throughput.as_ref().and_then(|row| row.figures.goodput_bps),
+            best_goodput_bps,
+            loss_share: rtt.and_then(|figures| figures.loss_share),
+            min_rtt_us: rtt.and_then(|figures| figures.min_rtt_us),
+            typical_rtt_us: rtt.and_then(|figures| figures.typical_rtt_us),
+            tested_us: throughput.as_ref().map(|row| row.start_us),
+            problem: newest.filter(|_| state == PairState::NoResult).and_then(|row| row.reason),
+            cause,
+            tests,
+            from,
+            to,
+        }
+    }
+
+    /// Share of the best goodput that the last test got.
+    fn share_of_best(&self) -> f64 {
+        match (self.goodput_bps, self.best_goodput_bps) {
+            (Some(now), Some(best)) if best > 0.0 => now / best,
+            _ => 1.0,
+        }
+    }
+}
+
+/// All pairs, worst first: without a result, then limited by another cause than the path's rate; among those, by how much of their
+/// best goodput is missing.
+fn worst_first(facts: Vec<PairFacts>) -> Vec<MeshPair> {
+    let mut pairs: Vec<MeshPair> = facts.into_iter().map(MeshPair::of).collect();
+    pairs.sort_by(|a, b| {
+        let by_share = a.share_of_best().total_cmp(&b.share_of_best());
+        let by_name = || (&a.from, &a.to).cmp(&(&b.from, &b.to));
+        a.state.cmp(&b.state).then(by_share).then_with(by_name)
+    });
+    pairs
+}
+
+impl MeshDocument {
+    /// From what the agent and its archive know.
+    pub(crate) fn new(status: &Status, members: &Members, facts: Vec<PairFacts>, now_us: i64) -> Self {
+        let points = members.members.iter().map(|member| {
+            let known: Option<&MemberStatus> =
+                status.members.iter().find(|known| known.name == member.name.0);
+            MeshPoint {
+                name: member.name.0.clone(),
+                address: member.address.clone(),
+                is_connected: known.map(|known| known.connected),
+                failure: known.and_then(|known| known.failure.clone()),
+            }
+        });
+        MeshDocument {
+            schema: SCHEMA.into(),
+            point: status.name.clone(),
+            now_us,
+            points: points.collect(),
+            pairs: worst_first(facts),
+        }
+    }
+}
+
+/// A pair over time.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PairDocument {
+    /// `longfat.mesh/1`.
+    pub schema: String,
+    /// The point that sends.
+    pub from: String,
+    /// The point that receives.
+    pub to: String,
+    /// When the document was made, microseconds since 1970.
+    pub now_us: i64,
+    /// Its tests, newest first.
+    pub tests: Vec<TestRow>,
+    /// Hours whose single tests are no longer kept, oldest first.
+    pub hours: Vec<HourRow>,
+    /// Changes of the cause, oldest first; the first one may be before the requested time.
+    pub changes: Vec<NamedChange>,
+}
+
+/// A change of a pair's cause, with its words.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct NamedChange {
+    /// The change.
+    #[serde(flatten)]
+    pub change: CauseChange,
+    /// The cause in words.
+    pub cause_text: String,
+}
+
+impl NamedChange {
+    pub(crate) fn of(change: CauseChange) -> NamedChange {
+        let cause_text = cause::in_words(&change.cause, &change.from, &change.to);
+        NamedChange { change, cause_text }
+    }
+}
+
+/// Tests, newest first.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ResultsDocument {
+    /// `longfat.mesh/1`.
+    pub schema: String,
+    /// The tests.
+    pub tests: Vec<TestRow>,
+}
+
+/// The calendar of a point.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct CalendarDocument {
+    /// `longfat.mesh/1`.
+    pub schema: String,
+    /// When the document was made, microseconds since 1970.
+    pub now_us: i64,
+    /// The calendar.
+    #[serde(flatten)]
+    pub calendar: CalendarReport,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{archive::State, test::Figures};
+
+    fn row(kind: &str, start_us: i64, goodput_bps: f64, verdict: Option<&str>) -> TestRow {
+        TestRow {
+            id: format!("a/{start_us}"),
+            from: "a".into(),
+            to: "b".into(),
+            kind: kind.into(),
+            task: None,
+            start_us,
+            duration_us: 1,
+            state: State::Finished,
+            reason: None,
+            reason_kind: None,
+            figures: Figures {
+                goodput_bps: Some(goodput_bps),
+                verdict: verdict.map(str::to_owned),
+                ..Figures::default()
+            },
+            record: None,
+        }
+    }
+
+    fn facts(to: &str, cause: Option<&str>, goodput_bps: f64) -> PairFacts {
+        let newest = row("throughput", 9, goodput_bps, cause);
+        PairFacts {
+            from: "a".into(),
+            to: to.into(),
+            tests: TestCounts::default(),
+            best_goodput_bps: Some(100.0),
+            cause: cause.map(|cause| CauseChange {
+                from: "a".into(),
+                to: to.into(),
+                kind: "throughput".into(),
+                since_us: 5,
+                cause: cause.into(),
+                test: "a/5".into(),
+            }),
+            throughput: cause.map(|_| newest.clone()),
+            latency: None,
+            newest: Some(newest),
+        }
+    }
+
+    #[test]
+    fn pairs_are_sorted_by_what_is_wrong_and_then_by_what_is_missing() {
+        let pairs = worst_first(vec![
+            facts("good", Some("path_rate"), 20.0),
+            facts("new", None, 100.0),
+            facts("buffer", Some("receive_window"), 90.0),
+            facts("worse", Some("loss"), 10.0),
+            facts("dead", Some("no_result"), 100.0),
+        ]);
+        let names: Vec<&str> = pairs.iter().map(|pair| pair.to.as_str()).collect();
+        assert_eq!(names, ["dead", "worse", "buffer", "good", "new"]);
+        assert_eq!(pairs[2].cause_text.as_deref(), Some("receive buffer of buffer"));
+        assert_eq!((pairs[2].since_us, pairs[2].unconfirmed_text.as_deref()), (Some(5), None));
+        assert_eq!(pairs[4].state, PairState::Unknown);
+    }
+
+    #[test]
+    fn a_first_test_with_another_cause_is_shown_as_unconfirmed() {
+        let mut facts = facts("b", Some("path_rate"), 10.0);
+        facts.newest = Some(row("throughput", 10, 10.0, Some("receive_window")));
+        facts.throughput = facts.newest.clone();
+        let pair = MeshPair::of(facts);
+        assert_eq!(pair.state, PairState::Good);
+        assert_eq!(pair.unconfirmed_text.as_deref(), Some("receive buffer of b"));
+    }
+}

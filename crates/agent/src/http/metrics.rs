@@ -1,0 +1,137 @@
+//! Metrics in the text format of Prometheus (exposition format 0.0.4).
+
+use std::fmt::Write;
+
+use super::documents::{MeshDocument, MeshPair};
+use crate::control::Status;
+
+/// Value of the header `Content-Type`.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// A family of metrics as text.
+struct Family<'a>(&'a mut String, &'static str);
+
+impl Family<'_> {
+    fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
+        let labels: Vec<String> =
+            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.0, "{}{labels} {value}", self.1);
+    }
+}
+
+fn family<'a>(text: &'a mut String, name: &'static str, kind: &str, help: &str) -> Family<'a> {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    Family(text, name)
+}
+
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// The metrics of a point.
+pub(super) fn text(status: &Status, mesh: &MeshDocument, archive_bytes: Option<u64>) -> String {
+    let mut text = String::new();
+    let mut single = |name, kind, help, value: f64| family(&mut text, name, kind, help).sample(&[], value);
+    let connected = status.members.iter().filter(|member| member.connected).count();
+    single("longfat_uptime_seconds", "gauge", "Time since the start of the agent.", status.uptime_s as f64);
+    single("longfat_points", "gauge", "Points of the mesh.", mesh.points.len() as f64);
+    single("longfat_points_connected", "gauge", "Other points with an open connection.", connected as f64);
+    single(
+        "longfat_reservations_open",
+        "gauge",
+        "Reservations that have not ended.",
+        status.open_reservations as f64,
+    );
+    single("longfat_tests_running", "gauge", "Tests that run at this point.", status.running.len() as f64);
+    single(
+        "longfat_results_unsent",
+        "gauge",
+        "Results that wait to be sent to other points.",
+        status.unsent_results as f64,
+    );
+    single(
+        "longfat_clock_error_seconds",
+        "gauge",
+        "Assumed error of UTC.",
+        status.clock_error_us as f64 / 1e6,
+    );
+    if let Some(bytes) = archive_bytes {
+        single("longfat_archive_bytes", "gauge", "Size of the archive, without records.", bytes as f64);
+    }
+    if let Some(bytes) = status.resident_bytes {
+        single("process_resident_memory_bytes", "gauge", "Resident memory of the agent.", bytes as f64);
+    }
+    let mut info = family(&mut text, "longfat_agent_info", "gauge", "The agent; the value is 1.");
+    info.sample(&[("point", &status.name), ("version", &status.version)], 1.0);
+    let mut rows = family(&mut text, "longfat_archive_tests", "gauge", "Tests in the archive, by state.");
+    for (state, count) in &status.archive {
+        rows.sample(&[("state", state)], *count as f64);
+    }
+    pairs(&mut text, mesh);
+    text
+}
+
+fn pairs(text: &mut String, mesh: &MeshDocument) {
+    let mut tests = family(text, "longfat_tests_total", "counter", "Tests that have ended, by pair and end.");
+    for pair in &mesh.pairs {
+        let counts = &pair.tests;
+        for (end, count) in [
+            ("finished", counts.finished),
+            ("failed", counts.failed),
+            ("refused", counts.refused),
+            ("not_run", counts.not_run),
+        ] {
+            tests.sample(&[("from", &pair.from), ("to", &pair.to), ("end", end)], count as f64);
+        }
+    }
+    let mut gauge = |name, help, value: &dyn Fn(&MeshPair) -> Option<f64>| {
+        let mut samples = family(text, name, "gauge", help);
+        for pair in &mesh.pairs {
+            if let Some(value) = value(pair) {
+                samples.sample(&[("from", &pair.from), ("to", &pair.to)], value);
+            }
+        }
+    };
+    gauge("longfat_goodput_bits_per_second", "Goodput of the last throughput test.", &|pair| {
+        pair.goodput_bps
+    });
+    gauge("longfat_best_goodput_bits_per_second", "Best goodput of a throughput test.", &|pair| {
+        pair.best_goodput_bps
+    });
+    gauge("longfat_rtt_seconds", "Typical round-trip time of the last test.", &|pair| {
+        Some(pair.typical_rtt_us? / 1e6)
+    });
+    gauge("longfat_rtt_min_seconds", "Smallest round-trip time of the last test.", &|pair| {
+        Some(pair.min_rtt_us? / 1e6)
+    });
+    gauge("longfat_loss_ratio", "Share of lost packets in the last test.", &|pair| pair.loss_share);
+    gauge("longfat_test_timestamp_seconds", "Start of the last throughput test.", &|pair| {
+        Some(pair.tested_us? as f64 / 1e6)
+    });
+    gauge(
+        "longfat_cause_timestamp_seconds",
+        "Start of the first test that found the present cause.",
+        &|pair| Some(pair.since_us? as f64 / 1e6),
+    );
+    let mut causes = family(text, "longfat_cause", "gauge", "The cause that limits a pair; the value is 1.");
+    for pair in &mesh.pairs {
+        if let (Some(cause), Some(words)) = (&pair.cause, &pair.cause_text) {
+            let labels = [("from", pair.from.as_str()), ("to", &pair.to), ("cause", cause), ("text", words)];
+            causes.sample(&labels, 1.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_labels_are_escaped() {
+        let mut text = String::new();
+        family(&mut text, "m", "gauge", "Help.").sample(&[("a", "x\"\\\n"), ("b", "y")], 0.5);
+        assert_eq!(text, "# HELP m Help.\n# TYPE m gauge\nm{a=\"x\\\"\\\\\\n\",b=\"y\"} 0.5\n");
+    }
+}

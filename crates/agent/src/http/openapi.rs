@@ -1,0 +1,73 @@
+//! The OpenAPI 3.1 document of the interface, made from the table of routes and the documents' types.
+
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use super::{
+    documents::{CalendarDocument, MeshDocument, PairDocument, ResultsDocument},
+    routes::{ROUTES, Response, Route},
+};
+use crate::control::Status;
+
+/// Where OpenAPI keeps schemas.
+const SCHEMAS: &str = "/components/schemas";
+
+/// The document.
+pub(super) fn document() -> Value {
+    // OpenAPI 3.1 uses JSON Schema 2020-12.
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.definitions_path = SCHEMAS.into());
+    let mut generator = settings.into_generator();
+    let paths: Map<String, Value> =
+        ROUTES.iter().map(|route| (route.path.into(), operation(route, &mut generator))).collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "longfat agent",
+            "description": "A measurement point: the mesh as it knows it. All operations read.",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "paths": paths,
+        "components": { "schemas": generator.take_definitions(true) },
+    })
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let parameters: Vec<Value> = route
+        .parameters
+        .iter()
+        .map(|parameter| {
+            json!({
+                "name": parameter.name,
+                "in": "query",
+                "required": parameter.is_required,
+                "description": parameter.about,
+                "schema": { "type": if parameter.is_number { "integer" } else { "string" } },
+            })
+        })
+        .collect();
+    let content = match route.response {
+        Response::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
+        Response::AnyJson => json!({ "application/json": { "schema": { "type": "object" } } }),
+        Response::Status => of::<Status>(generator),
+        Response::Mesh => of::<MeshDocument>(generator),
+        Response::Pair => of::<PairDocument>(generator),
+        Response::Results => of::<ResultsDocument>(generator),
+        Response::Calendar => of::<CalendarDocument>(generator),
+    };
+    let error = |description: &str| json!({ "description": description, "content": { "text/plain": { "schema": { "type": "string" } } } });
+    let mut responses =
+        Map::from_iter([("200".to_string(), json!({ "description": "Success", "content": content }))]);
+    if !route.parameters.is_empty() {
+        responses.insert("400".into(), error("A parameter is missing, unknown or invalid"));
+    }
+    responses.insert("503".into(), error("The agent does not reply, or its archive cannot be read"));
+    let id = route.path.rsplit('/').next().unwrap_or_default().replace('.', "_");
+    json!({ "get": {
+        "operationId": id, "summary": route.summary, "parameters": parameters, "responses": responses,
+    } })
+}
+
+fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+    json!({ "application/json": { "schema": generator.subschema_for::<T>() } })
+}

@@ -1,0 +1,58 @@
+//! Alerts on a change of the cause that limits a pair.
+
+use std::{path::Path, time::Duration};
+
+use agent::Filter;
+
+use crate::agents::{Agent, Mesh, end, wait_until, wanted};
+
+/// Adds lines to a point's configuration.
+fn add(directory: &Path, lines: &str) {
+    let path = directory.join("agent.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text + lines).unwrap();
+}
+
+/// Tests that get no result are a cause: the peer is stopped and comes back.
+#[test]
+fn a_change_of_the_cause_is_alerted_once_even_if_the_receiver_was_away() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let directory = &mesh.directories[0];
+    let (receiver, alerts) = (directory.join("receiver"), directory.join("alerts"));
+    let line = format!("test -e '{}' && cat >> '{}'", receiver.display(), alerts.display());
+    add(directory, &format!("\n[alerts]\ncommand = [\"/bin/sh\", \"-c\", \"{line}\"]\n"));
+    let a = Agent::start(directory);
+    let client = mesh.client(0);
+    let peer = Agent::start(&mesh.directories[1]);
+    let run = |phase: &str| {
+        let within_us = if phase == "finished" { 60_000_000 } else { 3_000_000 };
+        let wanted = agent::Wanted { within_us, ..wanted("a", "b", "throughput") };
+        let over = end(&client, &client.reserve(wanted).unwrap().id);
+        assert_eq!(over.phase, phase, "{}", over.text);
+    };
+    run("finished");
+    peer.kill();
+    run("not_run");
+    run("not_run");
+    // The receiver does not accept it, and the agent is killed: the alert is sent by its successor.
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!alerts.exists());
+    a.kill();
+    std::fs::write(&receiver, "").unwrap();
+    let _a = Agent::start(directory);
+    let text =
+        wait_until("the alert", || std::fs::read_to_string(&alerts).ok().filter(|text| text.ends_with('}')));
+    let document: serde_json::Value = serde_json::from_str(&text).expect("one alert");
+    assert_eq!(document["schema"], "longfat.alert/1");
+    assert_eq!((&document["from"], &document["to"]), (&"a".into(), &"b".into()));
+    assert_eq!(document["cause"], "no_result");
+    assert!(document["previous"].is_string(), "{document}");
+    // It dates from the first of the tests that got no result.
+    let rows = client.results(Filter { limit: 10, ..Filter::default() }).unwrap();
+    let first =
+        rows.iter().filter(|row| row.reason_kind.as_deref() == Some("unreachable")).next_back().unwrap();
+    assert_eq!(
+        (&document["since_us"], &document["test"]),
+        (&first.start_us.into(), &first.id.clone().into())
+    );
+}

@@ -1,0 +1,247 @@
+//! The HTTP interface of running agents.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    path::Path,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::agents::{Agent, Mesh, end, listen, wait_until, wanted};
+
+/// A response: status and body.
+fn get_as(address: &str, path: &str, host: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    let status = head.split_ascii_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(head.to_ascii_lowercase().contains("content-security-policy: default-src 'none'"), "{head}");
+    (status, body.into())
+}
+
+fn get(address: &str, path: &str) -> (u16, String) {
+    get_as(address, path, address)
+}
+
+fn document(address: &str, path: &str) -> Value {
+    let (status, body) = get(address, path);
+    assert_eq!(status, 200, "{path}: {body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+/// How a value differs from a schema of the OpenAPI document; the keywords are those that the document has.
+fn mistake(value: &Value, schema: &Value, all: &Value, path: &str) -> Option<String> {
+    let Some(schema) = schema.as_object() else {
+        return (schema == &Value::Bool(false)).then(|| format!("{path} is not allowed"));
+    };
+    for (keyword, rule) in schema {
+        let wrong = match keyword.as_str() {
+            "$ref" => {
+                let name = rule.as_str().unwrap().strip_prefix("#").unwrap();
+                let target = all.pointer(name).unwrap_or_else(|| panic!("{path}: no schema {name}"));
+                mistake(value, target, all, path)
+            }
+            "type" => {
+                let names: Vec<&str> = match rule {
+                    Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+                    name => name.as_str().into_iter().collect(),
+                };
+                let is = |name: &str| match name {
+                    "null" => value.is_null(),
+                    "boolean" => value.is_boolean(),
+                    "integer" => value.is_i64() || value.is_u64(),
+                    "number" => value.is_number(),
+                    "string" => value.is_string(),
+                    "array" => value.is_array(),
+                    "object" => value.is_object(),
+                    other => panic!("unknown type {other}"),
+                };
+                (!names.iter().any(|name| is(name))).then(|| format!("{path} is {value}, not {rule}"))
+            }
+            "required" => rule.as_array().unwrap().iter().find_map(|name| {
+                let name = name.as_str().unwrap();
+                (value.is_object() && value.get(name).is_none()).then(|| format!("{path}.{name} is missing"))
+            }),
+            "properties" => {
+                rule.as_object().unwrap().iter().find_map(|(name, schema)| {
+                    mistake(value.get(name)?, schema, all, &format!("{path}.{name}"))
+                })
+            }
+            "additionalProperties" => {
+                let known = schema.get("properties");
+                let values = value.as_object().into_iter().flatten();
+                let mut others =
+                    values.filter(|(name, _)| known.and_then(|known| known.get(*name)).is_none());
+                others.find_map(|(name, value)| mistake(value, rule, all, &format!("{path}.{name}")))
+            }
+            "items" => value.as_array().into_iter().flatten().find_map(|item| mistake(item, rule, all, path)),
+            "enum" => (!rule.as_array().unwrap().contains(value)).then(|| format!("{path} is {value}")),
+            "const" => (rule != value).then(|| format!("{path} is {value}, not {rule}")),
+            "anyOf" | "oneOf" => {
+                let schemas = rule.as_array().unwrap();
+                let fits = schemas.iter().any(|schema| mistake(value, schema, all, path).is_none());
+                (!fits).then(|| format!("{path}: {value} is none of {rule}"))
+            }
+            "minimum" => {
+                (value.as_f64() < rule.as_f64() && value.is_number()).then(|| format!("{path} < {rule}"))
+            }
+            "description" | "format" | "title" | "default" => None,
+            other => panic!("{path}: the test does not know the keyword {other}"),
+        };
+        if wrong.is_some() {
+            return wrong;
+        }
+    }
+    None
+}
+
+/// Adds an HTTP interface to a point; its address.
+fn serve_http(directory: &Path) -> String {
+    let address = listen().to_string();
+    let path = directory.join("agent.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{text}\n[http]\nlisten = \"{address}\"\n")).unwrap();
+    address
+}
+
+#[test]
+fn documents_are_those_of_the_description_and_of_the_page() {
+    let mesh = Mesh::of(&["a", "b", "c"]);
+    let address = serve_http(&mesh.directories[0]);
+    // The results of b go to a as well.
+    let path = mesh.directories[1].join("agent.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("# results_to = [\"a\"]", "results_to = [\"a\"]")).unwrap();
+    let agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    let [a, b] = [0, 1].map(|index| mesh.client(index));
+    for kind in ["throughput", "latency"] {
+        assert_eq!(end(&a, &a.reserve(wanted("a", "b", kind)).unwrap().id).phase, "finished");
+    }
+    let foreign = b.reserve(wanted("b", "c", "throughput")).unwrap().id;
+    assert_eq!(end(&b, &foreign).phase, "finished", "{:?}", b.why(&foreign));
+    let refused =
+        b.reserve(agent::Wanted { duration_us: Some(90_000_000), ..wanted("b", "c", "throughput") });
+    let refused = refused.unwrap().id;
+    b.reserve(agent::Wanted { in_us: 600_000_000, ..wanted("b", "c", "latency") }).unwrap();
+    wait_until("the results of b to c at a", || {
+        let tests = document(&address, "/api/v1/results?from=b&to=c");
+        let has = |id: &str| tests["tests"].as_array().unwrap().iter().any(|row| row["id"] == id);
+        (has(&foreign) && has(&refused)).then_some(())
+    });
+
+    let description = document(&address, "/api/v1/openapi.json");
+    assert_eq!(description["openapi"], "3.1.0");
+    let source = include_str!("../../../web/src/mesh-api.ts");
+    let interfaces = testing::page_types::interfaces(source);
+    for (path, query, interface) in [
+        ("/api/v1/mesh", "", "MeshDocument"),
+        ("/api/v1/pair", "?from=a&to=b", "PairDocument"),
+        ("/api/v1/results", "?kind=latency&limit=5", ""),
+        ("/api/v1/calendar", "?point=b&seconds=3600", "CalendarDocument"),
+        ("/api/v1/status", "", ""),
+    ] {
+        let value = document(&address, &format!("{path}{query}"));
+        let schema =
+            format!("/paths/{}/get/responses/200/content/application~1json/schema", path.replace('/', "~1"));
+        let schema = description.pointer(&schema).unwrap_or_else(|| panic!("{path} is not described"));
+        assert_eq!(mistake(&value, schema, &description, path), None);
+        if !interface.is_empty() {
+            assert_eq!(testing::page_types::mistake(&value, interface, &interfaces, interface), None);
+        }
+    }
+    // The check itself finds mistakes.
+    let schema = description.pointer("/components/schemas/MeshPair").unwrap();
+    assert!(mistake(&serde_json::json!({ "from": 1 }), schema, &description, "x").is_some());
+
+    let mesh_document = document(&address, "/api/v1/mesh");
+    let pairs = mesh_document["pairs"].as_array().unwrap();
+    let pair =
+        |from: &str, to: &str| pairs.iter().find(|pair| pair["from"] == from && pair["to"] == to).unwrap();
+    assert_eq!(mesh_document["points"].as_array().unwrap().len(), 3);
+    for (from, to) in [("a", "b"), ("b", "c")] {
+        let pair = pair(from, to);
+        assert!(pair["goodput_bps"].as_f64().unwrap() > 1e6 && pair["cause_text"].is_string(), "{pair}");
+    }
+    assert_eq!(
+        (&pair("b", "c")["tests"]["refused"], &pair("b", "c")["tests"]["finished"]),
+        (&1.into(), &1.into())
+    );
+    // The calendar of another point, and of one that does not reply.
+    let calendar = document(&address, "/api/v1/calendar?point=c&seconds=3600");
+    assert_eq!((calendar["point"].as_str(), calendar["slots"].as_array().unwrap().len()), (Some("c"), 1));
+    let history = document(&address, "/api/v1/pair?from=a&to=b");
+    assert_eq!(history["tests"].as_array().unwrap().len(), 2);
+    assert_eq!(history["changes"].as_array().unwrap().len(), 1);
+    drop(agents);
+}
+
+#[test]
+fn metrics_are_in_the_text_format_and_requests_are_checked() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let address = serve_http(&mesh.directories[0]);
+    let _a = Agent::start(&mesh.directories[0]);
+    let b = Agent::start(&mesh.directories[1]);
+    let a = mesh.client(0);
+    assert_eq!(end(&a, &a.reserve(wanted("a", "b", "throughput")).unwrap().id).phase, "finished");
+    let (status, text) = get(&address, "/metrics");
+    assert_eq!(status, 200, "{text}");
+    let mut names = std::collections::BTreeSet::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (metric, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+        let name = metric.split('{').next().unwrap();
+        assert!(text.contains(&format!("\n# TYPE {name} ")) || text.starts_with("# HELP"), "{line}");
+        names.insert(name.to_owned());
+    }
+    assert!(text.contains("longfat_tests_total{from=\"a\",to=\"b\",end=\"finished\"} 1\n"), "{text}");
+    assert!(
+        text.contains("longfat_points 2\n") && text.contains("longfat_cause{from=\"a\",to=\"b\",cause=\""),
+        "{text}"
+    );
+    // The dashboard uses metrics that exist.
+    let dashboard = include_str!("../../../packaging/grafana-longfat-mesh.json");
+    let dashboard: Value = serde_json::from_str(dashboard).unwrap();
+    let mut queries = 0;
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            queries += 1;
+            let query = target["expr"].as_str().unwrap();
+            let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let used: Vec<&str> =
+                words.filter(|word| word.starts_with("longfat_") || word.starts_with("process_")).collect();
+            assert!(!used.is_empty(), "{query}");
+            for name in used {
+                // Latency tests alone have a loss.
+                assert!(
+                    names.contains(name) || name == "longfat_loss_ratio",
+                    "{name} of {query} is no metric"
+                );
+            }
+        }
+    }
+    assert!(queries >= 6, "{queries}");
+
+    for (path, status, part) in [
+        ("/", 200, "data-content=\"mesh\""),
+        ("/app.js", 200, "longfat"),
+        ("/api/vocabulary", 200, "receive_window"),
+        ("/api/v1/pair?from=a", 400, "needs the parameter to"),
+        ("/api/v1/results?limit=0", 400, "limit must be 1 to 10000"),
+        ("/api/v1/calendar?point=z", 400, "no point of the mesh has the name"),
+        ("/api/v1/nothing", 404, ""),
+    ] {
+        let (found, body) = get(&address, path);
+        assert_eq!(found, status, "{path}: {body}");
+        assert!(body.contains(part), "{path}: {}", &body[..body.len().min(500)]);
+    }
+    // A name that another site has pointed at this machine.
+    assert_eq!(get_as(&address, "/api/v1/mesh", "evil.example").0, 421);
+    b.kill();
+    let (status, body) = get(&address, "/api/v1/calendar?point=b");
+    assert_eq!((status, body.as_str()), (503, "b does not reply\n"));
+}

@@ -1,0 +1,276 @@
+//! The agents of the demo: their files, and their processes on the hosts of the lab.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use agent::{Authority, Client, DEFAULT_PORT, Members};
+use anyhow::{Context, bail};
+use lab::StandingLab;
+use scenario::ScenarioFile;
+use units::Time;
+
+use super::NETWORK;
+use crate::{
+    commands::{agent::failure, lab::standing},
+    output,
+};
+
+/// Time between two tests of a pair: 30 tests, three at a time.
+pub const TEST_EVERY: Time = Time::from_secs(90);
+/// Time between the starts of two tests of a point; a slot with its padding is a little shorter.
+const TURN: Time = Time::from_secs(9);
+/// How much later than nominal a test may start.
+const SLIP: Time = Time::from_secs(45);
+/// Length of a test: slow start takes about a second across the Pacific.
+const TEST_LENGTH: Time = Time::from_secs(4);
+/// Kept free around tests: the programs of six points share this machine's processors.
+const PADDING: Time = Time::from_millis(1500);
+/// The error of that clock.
+const CLOCK_ERROR: Time = Time::from_millis(1);
+/// Timeout of an agent's start and of its end.
+const AGENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often the start or the end of an agent is checked.
+const AGENT_POLL: Duration = Duration::from_millis(50);
+/// How long an invitation of the demo is valid.
+const INVITATION: Duration = Duration::from_secs(600);
+
+/// Without the limits of a point on the Internet: all points are the demo's.
+const LIMITS: &str = "[classes.demo]\n[assign]\ndefault = \"demo\"\n";
+
+/// The running agents. They are ended when this is dropped.
+pub struct Points {
+    directory: PathBuf,
+    agents: Vec<(String, Child)>,
+}
+
+impl Points {
+    /// Founds a mesh with the first point, lets the others join it, and starts all of them. Ends early if `stop` is set.
+    pub fn start(
+        lab: &StandingLab,
+        directory: &Path,
+        names: &[&str],
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Points> {
+        let mut points = Points { directory: directory.into(), agents: Vec::new() };
+        let addresses = addresses(names)?;
+        let listen = ([0, 0, 0, 0], DEFAULT_PORT).into();
+        let (first, others) = names.split_first().context("the demo has no points")?;
+        let address = format!("{}:{DEFAULT_PORT}", addresses[0]);
+        agent::found(&points.point(first), first, listen, &address).map_err(failure)?;
+        points.run(lab, first, stop)?;
+        let authority = Authority::open(&points.state(first)).context("the authority's key is missing")?;
+        for (name, own) in others.iter().zip(&addresses[1..]) {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(points);
+            }
+            let invitation = authority.invite(&points.state(first), name, &address, INVITATION);
+            points.join(lab, name, own, &invitation.map_err(failure)?.to_string())?;
+        }
+        // Each point's tests name all others, which those that joined first do not know yet.
+        let members = Members::open(&points.state(first)).map_err(failure)?;
+        points.end();
+        for (name, own) in names.iter().zip(&addresses) {
+            members.write(&points.state(name)).map_err(failure)?;
+            let directory = points.point(name);
+            output::file(&directory.join(agent::CONFIG_FILE), config(name, own, names))?;
+            output::file(&directory.join("limits.toml"), LIMITS)?;
+        }
+        for name in names {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(points);
+            }
+            points.run(lab, name, stop)?;
+        }
+        Ok(points)
+    }
+
+    fn point(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// The state directory of a point.
+    pub fn state(&self, name: &str) -> PathBuf {
+        self.point(name).join("state")
+    }
+
+    /// A command of this program on a point's host.
+    fn command(&self, lab: &StandingLab, name: &str) -> anyhow::Result<Command> {
+        let mut command = standing::exec_command(&lab.name, name)?;
+        command.arg(std::env::current_exe().context("cannot find this program's file")?).arg("agent");
+        Ok(command)
+    }
+
+    fn log_file(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("{name}.log"))
+    }
+
+    /// The end of what a point's programs have printed.
+    fn last_line(&self, name: &str) -> String {
+        let log = fs::read_to_string(self.log_file(name)).unwrap_or_default();
+        log.lines().last().unwrap_or("it printed nothing").to_owned()
+    }
+
+    fn log(&self, name: &str) -> anyhow::Result<File> {
+        let path = self.log_file(name);
+        let log = File::options().append(true).create(true).open(&path);
+        log.with_context(|| format!("cannot create {}", path.display()))
+    }
+
+    /// Starts an agent and waits until it replies.
+    fn run(&mut self, lab: &StandingLab, name: &str, stop: &AtomicBool) -> anyhow::Result<()> {
+        let mut command = self.command(lab, name)?;
+        command.args(["run", "--dir"]).arg(self.point(name));
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(self.log(name)?)
+            .stderr(self.log(name)?)
+            .spawn()
+            .with_context(|| format!("cannot start the agent of {name}"))?;
+        self.agents.push((name.into(), child));
+        let client = Client::new(&self.state(name));
+        let begin = Instant::now();
+        while client.status().is_err() && !stop.load(Ordering::Relaxed) {
+            self.check()?;
+            if begin.elapsed() > AGENT_TIMEOUT {
+                bail!("the agent of {name} does not reply: {}", self.last_line(name));
+            }
+            sleep(AGENT_POLL);
+        }
+        Ok(())
+    }
+
+    fn join(&self, lab: &StandingLab, name: &str, address: &str, token: &str) -> anyhow::Result<()> {
+        let mut command = self.command(lab, name)?;
+        // By standard input: other users can read arguments.
+        command.args(["join", "-", "--listen", &format!("0.0.0.0:{DEFAULT_PORT}"), "--address", address]);
+        let mut child = command
+            .arg("--dir")
+            .arg(self.point(name))
+            .stdin(Stdio::piped())
+            .stdout(self.log(name)?)
+            .stderr(self.log(name)?)
+            .spawn()
+            .with_context(|| format!("cannot start longfat on {name}"))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(token.as_bytes()).with_context(|| format!("cannot pass the token to {name}"))?;
+        }
+        let status = child.wait().with_context(|| format!("cannot wait for longfat on {name}"))?;
+        if !status.success() {
+            bail!("{name} could not join the mesh: {}", self.last_line(name));
+        }
+        Ok(())
+    }
+
+    /// Fails if an agent has ended.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        for (name, child) in &mut self.agents {
+            if let Some(status) = child.try_wait().with_context(|| format!("cannot check {name}"))? {
+                let name = name.clone();
+                bail!("the agent of {name} ended with {status}: {}", self.last_line(&name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all agents in order: SIGTERM first.
+    fn end(&mut self) {
+        for (_, child) in &self.agents {
+            let _ = signal(child.id());
+        }
+        let begin = Instant::now();
+        for (_, child) in &mut self.agents {
+            while matches!(child.try_wait(), Ok(None)) && begin.elapsed() < AGENT_TIMEOUT {
+                sleep(AGENT_POLL);
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        self.agents.clear();
+    }
+}
+
+impl Drop for Points {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Sends SIGTERM, which `lab exec` forwards to its program.
+fn signal(pid: u32) -> std::io::Result<()> {
+    Command::new("kill").args(["-TERM", &pid.to_string()]).stderr(Stdio::null()).status().map(drop)
+}
+
+/// The addresses of the points' hosts in the network.
+fn addresses(names: &[&str]) -> anyhow::Result<Vec<String>> {
+    let scenario = ScenarioFile::parse("network.toml", NETWORK).and_then(|file| file.resolve(None, &[]));
+    let scenario = scenario.map_err(experiment::Error::from)?;
+    let address = |name: &&str| {
+        let host = scenario.hosts.iter().find(|host| host.name == **name);
+        let interface = host.and_then(|host| host.interfaces.first()?.addresses.first());
+        interface.map(|cidr| cidr.address.to_string()).with_context(|| format!("{name} has no address"))
+    };
+    names.iter().map(address).collect()
+}
+
+/// In which turn of a round a point tests another one, so that each point has one test at a time: a tournament by the circle method, in which
+/// each pair meets once in each direction. `count` is even.
+fn turn(from: usize, to: usize, count: usize) -> u64 {
+    let others = count - 1;
+    let meeting = match (from.min(to), from.max(to)) {
+        // The last one stays, the others rotate.
+        (one, last) if last == others => 2 * one % others,
+        (one, other) => (one + other) % others,
+    };
+    (2 * meeting + usize::from(from > to)) as u64
+}
+
+/// The configuration of a point: a test to each other one.
+fn config(name: &str, address: &str, names: &[&str]) -> String {
+    let mut text = format!(
+        "name = \"{name}\"\nlisten = \"0.0.0.0:{DEFAULT_PORT}\"\naddress = \"{address}:{DEFAULT_PORT}\"\nstate = \"state\"\n\
+         limits = \"limits.toml\"\nclock_error = \"{}us\"\npadding = \"{}us\"\n",
+        CLOCK_ERROR.as_nanos() / 1000,
+        PADDING.as_nanos() / 1000,
+    );
+    if names.first() != Some(&name) {
+        text += &format!("results_to = [\"{}\"]\n", names[0]);
+    }
+    let own = names.iter().position(|known| *known == name).unwrap_or_default();
+    for (number, other) in names.iter().enumerate().filter(|(number, _)| *number != own) {
+        let offset = turn(own, number, names.len()) * TURN.as_nanos();
+        text += &format!(
+            "\n[[tests]]\nname = \"to-{other}\"\nto = \"{other}\"\nkind = \"throughput\"\nduration = \"{}us\"\n\
+             every = \"{}us\"\noffset = \"{}us\"\nslip = \"{}us\"\n",
+            TEST_LENGTH.as_nanos() / 1000,
+            TEST_EVERY.as_nanos() / 1000,
+            offset / 1000,
+            SLIP.as_nanos() / 1000,
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pair_has_a_turn_in_which_neither_has_another_test() {
+        let count = super::super::POINTS.len();
+        let mut busy = std::collections::BTreeSet::new();
+        for from in 0..count {
+            for to in (0..count).filter(|to| *to != from) {
+                let turn = turn(from, to, count);
+                assert!(busy.insert((turn, from)) && busy.insert((turn, to)), "{from} to {to} in {turn}");
+                assert!(TURN.as_nanos() * (turn + 1) <= TEST_EVERY.as_nanos());
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+// The documents of an agent's HTTP interface. The same types as crates/agent/src/http/documents.rs: the test
+// crates/agent/tests/http.rs compares every field.
+
+export interface MeshDocument {
+  schema: string;
+  point: string;
+  now_us: number;
+  points: MeshPoint[];
+  pairs: MeshPair[];
+}
+
+export interface MeshPoint {
+  name: string;
+  address: string;
+  is_connected: boolean | null;
+  failure: string | null;
+}
+
+export interface MeshPair {
+  from: string;
+  to: string;
+  state: string;
+  cause: string | null;
+  cause_text: string | null;
+  since_us: number | null;
+  unconfirmed_text: string | null;
+  goodput_bps: number | null;
+  best_goodput_bps: number | null;
+  loss_share: number | null;
+  min_rtt_us: number | null;
+  typical_rtt_us: number | null;
+  tested_us: number | null;
+  problem: string | null;
+  tests: TestCounts;
+}
+
+export interface TestCounts {
+  finished: number;
+  failed: number;
+  refused: number;
+  not_run: number;
+}
+
+export interface PairDocument {
+  schema: string;
+  from: string;
+  to: string;
+  now_us: number;
+  tests: TestRow[];
+  hours: HourRow[];
+  changes: NamedChange[];
+}
+
+export interface TestRow {
+  id: string;
+  from: string;
+  to: string;
+  kind: string;
+  task: string | null;
+  start_us: number;
+  duration_us: number;
+  state: string;
+  reason: string | null;
+  reason_kind: string | null;
+  goodput_bps: number | null;
+  loss_share: number | null;
+  min_rtt_us: number | null;
+  typical_rtt_us: number | null;
+  verdict: string | null;
+  evidence: string | null;
+  record: string | null;
+}
+
+export interface HourRow {
+  kind: string;
+  start_us: number;
+  finished: number;
+  failed: number;
+  not_run: number;
+  goodput_bps: number | null;
+  min_goodput_bps: number | null;
+  max_goodput_bps: number | null;
+  loss_share: number | null;
+  min_rtt_us: number | null;
+  typical_rtt_us: number | null;
+  verdict: string | null;
+}
+
+export interface NamedChange {
+  from: string;
+  to: string;
+  kind: string;
+  since_us: number;
+  cause: string;
+  test: string;
+  cause_text: string;
+}
+
+export interface CalendarDocument {
+  schema: string;
+  now_us: number;
+  point: string;
+  slots: SlotReport[];
+  busy_share: number;
+}
+
+export interface SlotReport {
+  id: string;
+  phase: string;
+  from: string;
+  to: string;
+  kind: string;
+  class: string;
+  start_us: number;
+  duration_us: number;
+  padding_us: number;
+  priority: number;
+  user: string | null;
+}

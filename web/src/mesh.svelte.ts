@@ -1,0 +1,79 @@
+// What the views of a mesh share: the document, polled, and words for times and causes.
+import type { Cause } from './api';
+import { json } from './client';
+import type { CalendarDocument, MeshDocument, PairDocument } from './mesh-api';
+import { page } from './page.svelte';
+
+/** Time between two requests, ms. */
+export const POLL_MS = 3000;
+
+export const calendarOf = (point: string, seconds: number) =>
+  json<CalendarDocument>(`/api/v1/calendar?point=${point}&seconds=${seconds}`);
+export const pairOf = (from: string, to: string, sinceUs: number) =>
+  json<PairDocument>(`/api/v1/pair?from=${from}&to=${to}&since_us=${Math.round(sinceUs)}&limit=10000`);
+
+class Mesh {
+  document = $state.raw<MeshDocument | null>(null);
+
+  async poll() {
+    try {
+      this.document = await json<MeshDocument>('/api/v1/mesh');
+      page.trouble = '';
+    } catch (error) {
+      page.trouble = (error as Error).message;
+    }
+  }
+}
+
+export const mesh = new Mesh();
+
+/** Calls `poll` now and then every `POLL_MS` while the component is shown and the page is visible. */
+export function every(poll: () => Promise<void>): () => void {
+  let timer: ReturnType<typeof setTimeout>;
+  let isOver = false;
+  const next = async () => {
+    if (!document.hidden) await poll();
+    if (!isOver) timer = setTimeout(next, POLL_MS);
+  };
+  void next();
+  return () => {
+    isOver = true;
+    clearTimeout(timer);
+  };
+}
+
+const two = (n: number) => String(n).padStart(2, '0');
+
+/** `14:02:10` in the reader's time zone. */
+export function clock(us: number): string {
+  const at = new Date(us / 1000);
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+/** `14:02` today, `Tuesday 14:02` within a week, else the date. */
+export function moment(us: number, nowUs: number): string {
+  const [at, now] = [new Date(us / 1000), new Date(nowUs / 1000)];
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}`;
+  if (at.toDateString() === now.toDateString()) return time;
+  if (nowUs - us < 6 * 86_400e6) return `${at.toLocaleDateString('en', { weekday: 'long' })} ${time}`;
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}`;
+}
+
+/** The cause of a record that has the colour of this cause; diagnoses name causes more exactly. */
+const COLOURS: Record<string, Cause> = {
+  healthy: 'path_rate',
+  receive_buffer: 'receive_window',
+  receiver_cpu: 'host_cpu',
+  sender_cpu: 'host_cpu',
+  short_queue: 'loss',
+  policer: 'loss',
+};
+
+export function colourOf(cause: string | null): string {
+  if (cause === null) return 'transparent';
+  if (cause === 'no_result') return page.style('--bad');
+  const known = page.causeColour((COLOURS[cause] ?? cause) as Cause);
+  return known === 'transparent' ? page.style('--soft') : known;
+}
+
+export const pairAddress = (from: string, to: string) => `#/pair/${from}/${to}`;

@@ -1,0 +1,75 @@
+// The page of a mesh, served by `longfat agent demo`: the grid, a pair whose cause changes, calendars, and a narrow screen.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { expect, test } from '@playwright/test';
+import { visit } from './site';
+
+const LONGFAT = process.env.LONGFAT ?? '';
+/** A directory for pictures. */
+const PICTURES = process.env.LONGFAT_PICTURES_MESH;
+/** Two rounds of tests after the fault, on a busy machine. */
+const TIMEOUT = 600_000;
+
+let demo: ChildProcess | undefined;
+test.afterAll(async () => {
+  if (!demo || demo.exitCode !== null) return;
+  const ended = new Promise((done) => demo?.once('exit', done));
+  demo.kill('SIGTERM');
+  await ended;
+});
+
+/** The address of the page; null if this machine cannot run labs. */
+function start(): Promise<string | null> {
+  const child = spawn(LONGFAT, ['--json', 'agent', 'demo', '--fault-after', '75s'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  demo = child;
+  return new Promise((done, failed) => {
+    let text = '';
+    child.stdout.on('data', (part) => {
+      text += String(part);
+      if (text.trim().endsWith('}')) done((JSON.parse(text) as { url: string }).url);
+    });
+    child.once('exit', (code) => (code === 4 ? done(null) : failed(new Error(`the demo ended with ${code}`))));
+  });
+}
+
+test('the page names the cause of a fault, marks the change, and fits a phone', async ({ browser }) => {
+  test.setTimeout(TIMEOUT + 120_000);
+  const url = await start();
+  test.skip(url === null, 'needs the privilege to run labs');
+  const { page, trouble } = await visit(browser, url ?? '');
+  await expect(page.locator('table.grid tbody tr')).toHaveCount(6);
+  const worst = page.locator('.troubled li').first();
+  await expect(worst).toContainText(/to washington: receive buffer of washington since \d\d:\d\d/, { timeout: TIMEOUT });
+  const picture = async (name: string) => {
+    if (PICTURES) await page.screenshot({ path: join(PICTURES, `agent-${name}.png`), fullPage: true });
+  };
+  await expect(page.locator('.cell[data-state=limited]')).not.toHaveCount(0);
+  await picture('mesh');
+
+  await worst.getByRole('link').click();
+  await expect(page.locator('h1')).toHaveText(/ to washington$/);
+  const goodput = page.locator('.pair').first();
+  // Before the fault the path's rate was the limit: the change is marked with both causes.
+  await expect(goodput.locator('.mark')).toContainText(['receive buffer of washington']);
+  await expect(goodput.locator('rect title')).toContainText(['rate of the path', 'receive buffer of washington']);
+  await picture('pair');
+
+  await page.getByRole('link', { name: 'Calendars' }).click();
+  await expect(page.locator('.calendar[data-point]')).toHaveCount(6);
+  await expect(page.locator('.calendar[data-point=busan] .slot').first()).toBeAttached();
+  await picture('calendars');
+
+  // A phone: nothing is wider than the screen but what scrolls by itself.
+  await page.setViewportSize({ width: 390, height: 844 });
+  for (const [address, name] of [
+    ['#/', 'mesh-narrow'],
+    ['#/pair/kashima/washington', 'pair-narrow'],
+    ['#/calendar', 'calendars-narrow'],
+  ] as const) {
+    await page.goto(`${url}${address}`);
+    await page.waitForTimeout(1000);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+    await picture(name);
+  }
+  expect(trouble).toEqual([]);
+});

@@ -4,7 +4,7 @@ TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 LONGFAT = $(TARGET)/release/longfat
 DEMO = $(TARGET)/demo
 
-.PHONY: help demo test web test-web instructions bench fidelity lint format fuzz build dist test-dist setup install docs-pictures reproduced clean
+.PHONY: help demo test web test-web instructions bench fidelity lint format fuzz build dist test-dist wheel test-python setup install docs-pictures reproduced clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -93,6 +93,14 @@ dist: ## build a static program and a .deb in target/dist
 # Needs root and Debian's mirror.
 test-dist: dist ## install, run and remove the .deb in a clean root, check that nothing is left
 	@scripts/test-deb.sh
+
+# Needs Python 3.9 with venv, and PyPI for maturin.
+wheel: setup ## build the Python package, with the program, in target/dist
+	@scripts/wheel.sh
+
+# Part of `make test`, without the slow ones. `scripts/test-python.sh slow` needs PyPI for Ray and Dask.
+test-python: setup ## test the Python package from the sources
+	@scripts/test-python.sh
 
 install: build ## copy the program to /usr/local/bin (or DESTDIR)
 	install -m 755 $(LONGFAT) $(or $(DESTDIR),/usr/local/bin)/longfat

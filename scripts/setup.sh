@@ -60,6 +60,8 @@ if [ "${1:-}" = tests ]; then
     need m4 m4
     need bc bc
     need xz xz-utils
+    # The virtual environment of the Python package's tests.
+    python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
 fi
 if [ "${1:-}" = lint ]; then
     need clang-format-16 clang-format-16
@@ -81,4 +83,8 @@ if [ ${#missing[@]} -gt 0 ]; then
     if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null; }; then
         echo "setup: cannot install them: root and apt are needed; steps that need them are skipped or fail" >&2
     fi
+fi
+if [ "${1:-}" = tests ]; then
+    "$(dirname "$0")/test-python.sh" environment ||
+        echo "setup: cannot install the packages of python/tests/requirements.txt; the Python tests are skipped" >&2
 fi

@@ -239,3 +239,37 @@ fn bad_input_is_reported() {
     assert_eq!(few.code, 2, "{few:?}");
     assert!(few.stderr.contains("takes 5 runs"), "{few:?}");
 }
+
+#[test]
+fn shards_share_a_store_and_gather_equals_the_whole_sweep() {
+    let place = TestDir::new(&swept());
+    let sweep = |runs: &str, more: &[&str]| {
+        place.run(&[&["--runs", runs, "sweep", "s.toml", "--repeat", "3", "--json"], more].concat())
+    };
+    let none = sweep("shards", &["--gather"]);
+    assert_eq!(none.code, 1);
+    assert!(none.stderr.contains("6 of 6 runs have no result in shards/.points"), "{none:?}");
+    let executed: Vec<u64> = ["2/4", "1/4", "4/4", "3/4", "2/4", "1/1"]
+        .iter()
+        .map(|shard| sweep("shards", &["--shard", shard]).json()["executed"].as_u64().unwrap())
+        .collect();
+    assert_eq!(executed, [2, 2, 1, 1, 0, 0]);
+    let (gathered, whole) = (sweep("shards", &["--gather"]).json(), sweep("whole", &[]).json());
+    let figures = |sweep: &Value| -> Vec<Value> {
+        let points = sweep["points"].as_array().unwrap();
+        points
+            .iter()
+            .map(|point| serde_json::json!([point["values"], point["figures"], point["mean"]]))
+            .collect()
+    };
+    assert_eq!(figures(&gathered), figures(&whole));
+    assert_eq!(gathered["points"][0]["earlier"], 3);
+    // No records, only results.
+    assert!(!place.path("shards/s").exists());
+    assert_eq!(sweep("shards", &["--shard", "2/4", "--again"]).json()["executed"], 2);
+    for wrong in
+        [&["--shard", "5/4"][..], &["--shard", "1/2", "--gather"], &["--shard", "1/2", "--engine", "lab"]]
+    {
+        assert_eq!(sweep("shards", wrong).code, 2, "{wrong:?}");
+    }
+}

@@ -37,8 +37,12 @@ pub fn run_all(jobs: &[Job<'_>], options: &RunOptions<'_>) -> Result<Vec<Complet
     };
     let (sequential, parallel): (Vec<_>, Vec<_>) =
         jobs.iter().enumerate().partition(|(_, job)| job.engine.is_in_real_time());
-    let mut all: Vec<(usize, Result<CompletedRun>)> = pool(options.parallel_runs)?
-        .install(|| parallel.into_iter().par_bridge().filter_map(execute).collect());
+    let mut all: Vec<(usize, Result<CompletedRun>)> = match parallel.len() {
+        // Threads would cost more than a short run.
+        0 | 1 => parallel.into_iter().filter_map(execute).collect(),
+        _ => pool(options.parallel_runs)?
+            .install(|| parallel.into_iter().par_bridge().filter_map(execute).collect()),
+    };
     for (number, job) in sequential.into_iter().enumerate() {
         if number > 0 {
             pause(options.pause, options.stop);

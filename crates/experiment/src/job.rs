@@ -15,7 +15,7 @@ use schema::{DiscardedRun, Event, FlowSample, LinkSample, PartGoodput, Quality, 
 use units::Time;
 
 use crate::{
-    EngineChoice, Error, Experiment, HostsSetup, LabSetup, Observer, Outcome, Result, congestion,
+    EngineChoice, Error, Experiment, HostsSetup, LabSetup, Observer, Outcome, PointStore, Result, congestion,
     engines::{Engine, Hosts, Kernel, Lab, Model, Sim, Task},
     instant::{compact, now},
     reliability::{self, Unreliability},
@@ -61,8 +61,12 @@ pub enum Retention<'a> {
     Nothing,
     /// A record in this directory of runs.
     Record(&'a Path),
+    /// Its rows in memory, and no record.
+    Rows,
     /// A record in this directory of runs, and its rows in memory.
     RecordAndRows(&'a Path),
+    /// The result of a point of a sweep, without rows, in this store.
+    Point(&'a PointStore),
 }
 
 /// A run that has been executed.
@@ -70,7 +74,7 @@ pub enum Retention<'a> {
 pub struct CompletedRun {
     /// Its summary.
     pub summary: RunSummary,
-    /// Its rows, with [`Retention::RecordAndRows`].
+    /// Its rows, with [`Retention::Rows`] and [`Retention::RecordAndRows`].
     pub rows: Option<Rows>,
     /// Why a flow failed, if other flows were measured.
     pub failed: Option<Error>,
@@ -79,8 +83,8 @@ pub struct CompletedRun {
 /// The rows of a run.
 #[derive(Debug)]
 pub struct Rows {
-    /// The record's directory.
-    pub record: PathBuf,
+    /// The record's directory; `None` without a record.
+    pub record: Option<PathBuf>,
     /// Samples of flows.
     pub flows: Vec<FlowSample>,
     /// Samples of links.
@@ -131,7 +135,13 @@ pub(crate) fn run_job(job: &Job<'_>, options: &RunOptions<'_>) -> Result<Complet
         let mut initial = initial_summary(job);
         initial.id = id(job, &initial);
         let outcome = run(job, initial, options, None)?;
-        return Ok(CompletedRun { summary: outcome.summary, rows: None, failed: outcome.failed });
+        if let Retention::Point(store) = options.retention {
+            store.put_run(job, &outcome)?;
+        }
+        let Outcome { summary, flows, links, events, failed } = outcome;
+        let has_rows = matches!(options.retention, Retention::Rows);
+        let rows = has_rows.then_some(Rows { record: None, flows, links, events });
+        return Ok(CompletedRun { summary, rows, failed });
     };
     until_undisturbed(
         &options.repeat_time,
@@ -218,8 +228,8 @@ fn finish(job: &Job<'_>, options: &RunOptions<'_>, writer: Writer, outcome: Outc
     let record = writer.finish(&job.experiment.summary(vec![summary.clone()]), &flows, &links, &events)?;
     summary.record = Some(record.display().to_string());
     let rows = match options.retention {
-        Retention::RecordAndRows(_) => Some(Rows { record, flows, links, events }),
-        Retention::Nothing | Retention::Record(_) => None,
+        Retention::RecordAndRows(_) => Some(Rows { record: Some(record), flows, links, events }),
+        _ => None,
     };
     Ok(CompletedRun { summary, rows, failed })
 }

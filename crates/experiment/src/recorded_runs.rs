@@ -5,17 +5,23 @@ use std::{path::Path, time::SystemTime};
 use record::Run;
 use schema::RunSummary;
 
-use crate::{Job, Result, instant::rfc3339, job::simulated_kernel};
+use crate::{Job, PointStore, Result, instant::rfc3339, job::simulated_kernel};
 
-/// The complete, reliable records of sweep runs of one scenario, written since this program was built.
+/// Complete, reliable results of sweep runs: records of one scenario, written since this program was built, or a store of
+/// points.
 pub struct RecordedRuns {
-    runs: Vec<Run>,
+    source: Source,
+}
+
+enum Source {
+    Records(Vec<Run>),
+    Points(PointStore),
 }
 
 impl RecordedRuns {
     /// No records: every run is executed.
     pub fn none() -> Self {
-        RecordedRuns { runs: Vec::new() }
+        RecordedRuns { source: Source::Records(Vec::new()) }
     }
 
     /// Reads the records of the scenario called `name`. Ignores records older than the program, because another build wrote
@@ -35,25 +41,41 @@ impl RecordedRuns {
                 && !run.run().sweep.is_empty()
                 && run.run().started >= since
         };
-        Ok(RecordedRuns { runs: entries.filter_map(|entry| entry.run.ok()).filter(is_reusable).collect() })
+        let runs = entries.filter_map(|entry| entry.run.ok()).filter(is_reusable).collect();
+        Ok(RecordedRuns { source: Source::Records(runs) })
     }
 
-    /// The summary of a recorded run with identical settings: scenario, variant, seed, engine, host and kernel.
-    pub fn find(&self, job: &Job<'_>) -> Option<RunSummary> {
-        let toml = job.scenario.to_toml();
-        let kernel = simulated_kernel(job);
-        let is_same = |run: &&Run| {
-            let recorded = run.run();
-            recorded.engine == job.engine.name()
-                && recorded.variant == job.variant
-                && recorded.seed == job.scenario.seed
-                && run.summary.host == job.experiment.host
-                && recorded.kernel == kernel
-                && run.scenario_toml().is_ok_and(|text| text == toml)
+    /// The results in a store of points.
+    pub fn in_store(store: &PointStore) -> Self {
+        RecordedRuns { source: Source::Points(store.clone()) }
+    }
+
+    /// The summary of a run with identical settings: scenario, variant, seed, engine, host and kernel.
+    ///
+    /// # Errors
+    /// A stored point cannot be read.
+    pub fn find(&self, job: &Job<'_>) -> Result<Option<RunSummary>> {
+        let found = match &self.source {
+            Source::Records(runs) => find_record(runs, job),
+            Source::Points(store) => store.get(&job.address())?.map(|document| document.run),
         };
-        let found = self.runs.iter().find(is_same)?.run().clone();
         let sweep = job.point.as_ref().map(|point| point.values.clone()).unwrap_or_default();
         let set = job.experiment.sets.iter().cloned().collect();
-        Some(RunSummary { set, sweep, repeat: job.repeat, ..found })
+        Ok(found.map(|found| RunSummary { set, sweep, repeat: job.repeat, ..found }))
     }
+}
+
+fn find_record(runs: &[Run], job: &Job<'_>) -> Option<RunSummary> {
+    let toml = job.scenario.to_toml();
+    let kernel = simulated_kernel(job);
+    let is_same = |run: &&Run| {
+        let recorded = run.run();
+        recorded.engine == job.engine.name()
+            && recorded.variant == job.variant
+            && recorded.seed == job.scenario.seed
+            && run.summary.host == job.experiment.host
+            && recorded.kernel == kernel
+            && run.scenario_toml().is_ok_and(|text| text == toml)
+    };
+    runs.iter().find(is_same).map(|run| run.run().clone())
 }

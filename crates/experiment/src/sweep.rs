@@ -8,8 +8,8 @@ use schema::{
 };
 
 use crate::{
-    Error, Experiment, Job, Result, RunOptions, RunOrder, Selection, batch::run_all_for_summaries,
-    confidence::half_width, recorded_runs::RecordedRuns, run_figure,
+    Error, Experiment, Job, Result, RunOptions, RunOrder, Selection, Shard, batch::run_all_for_summaries,
+    confidence::half_width, point_store, recorded_runs::RecordedRuns, run_figure,
 };
 
 /// A run of a point.
@@ -57,7 +57,7 @@ impl Experiment {
             (Some(text), Some(job)) => self::metric(text, &job.scenario)?,
             (None, Some(_)) => default_metric(&jobs)?,
         };
-        let recorded = jobs.iter().map(|job| recorded.find(job)).collect();
+        let recorded = jobs.iter().map(|job| recorded.find(job)).collect::<Result<_>>()?;
         Ok(SweepPlan { experiment: self, jobs, recorded, fields, measured, order: RunOrder::default() })
     }
 
@@ -80,6 +80,23 @@ impl<'a> SweepPlan<'a> {
     pub fn missing(&self) -> Vec<Job<'a>> {
         let all = self.jobs.iter().zip(&self.recorded);
         all.filter(|(_, recorded)| recorded.is_none()).map(|(job, _)| job.clone()).collect()
+    }
+
+    /// Number of all runs, including recorded ones.
+    pub fn runs(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Executes the missing runs of a shard with [`crate::Retention::Point`]. Returns their number.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; also if an engine's results cannot be stored by content.
+    pub fn run_shard(&self, shard: Shard, options: &RunOptions<'_>) -> Result<usize> {
+        self.jobs.iter().try_for_each(|job| point_store::check_engine(&job.engine))?;
+        let all = self.jobs.iter().zip(&self.recorded).enumerate();
+        let of_shard = all.filter(|(index, (_, recorded))| shard.contains(*index) && recorded.is_none());
+        let jobs: Vec<Job<'_>> = of_shard.map(|(_, (job, _))| job.clone()).collect();
+        Ok(run_all_for_summaries(&jobs, options)?.len())
     }
 
     /// Executes the missing runs. After an error, the records of the completed ones remain.

@@ -62,6 +62,7 @@ impl Diagnostic for Error {
 pub struct Mistake {
     message: String,
     location: String,
+    position: Option<(usize, usize)>,
     #[help]
     help: Option<String>,
     #[source_code]
@@ -74,6 +75,16 @@ impl Mistake {
     /// Its position: `FILE:LINE:COLUMN`, or the command line option.
     pub fn location(&self) -> &str {
         &self.location
+    }
+
+    /// Its line and column in the file, from 1; `None` for a command line option.
+    pub fn position(&self) -> Option<(usize, usize)> {
+        self.position
+    }
+
+    /// The file's name, or the command line option.
+    pub fn source_name(&self) -> &str {
+        self.code.name()
     }
 
     /// How to correct it, if that is known.
@@ -109,14 +120,21 @@ impl Source {
         Source { name: name.to_owned(), text: value.into(), is_file: false }
     }
 
-    fn location(&self, start: usize) -> String {
+    fn position(&self, start: usize) -> Option<(usize, usize)> {
         if !self.is_file {
-            return format!("{} {}", self.name, self.text);
+            return None;
         }
         let before = &self.text[..self.text.floor_char_boundary(start)];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        format!("{}:{line}:{column}", self.name)
+        Some((line, column))
+    }
+
+    fn location(&self, position: Option<(usize, usize)>) -> String {
+        match position {
+            Some((line, column)) => format!("{}:{line}:{column}", self.name),
+            None => format!("{} {}", self.name, self.text),
+        }
     }
 }
 
@@ -189,9 +207,11 @@ impl Problem {
         let source = &sources[self.span.source];
         let start = self.span.start.min(source.text.len());
         let end = self.span.end.clamp(start, source.text.len());
+        let position = source.position(start);
         Mistake {
             message: self.message,
-            location: source.location(start),
+            location: source.location(position),
+            position,
             help: self.help,
             code: NamedSource::new(&source.name, source.text.clone()),
             span: (start..end).into(),
@@ -221,7 +241,10 @@ mod tests {
 
     #[test]
     fn a_line_has_file_line_column_and_help() {
-        assert_eq!(error().to_string(), "f.toml:1:2: first\nf.toml:3:1: second; do that");
+        let error = error();
+        assert_eq!(error.to_string(), "f.toml:1:2: first\nf.toml:3:1: second; do that");
+        let first = &error.mistakes()[0];
+        assert_eq!((first.source_name(), first.position()), ("f.toml", Some((1, 2))));
     }
 
     #[test]

@@ -162,7 +162,7 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
 fn loaded(experiment: &Experiment, run: CompletedRun) -> Option<LoadedRun> {
     let rows = run.rows?;
     let summary = experiment.summary(vec![run.summary]);
-    Some(LoadedRun::from_rows(summary, rows.record, rows.flows, rows.links, rows.events))
+    Some(LoadedRun::from_rows(summary, rows.record?, rows.flows, rows.links, rows.events))
 }
 
 /// This command line, for readers of a report.

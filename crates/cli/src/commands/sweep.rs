@@ -9,8 +9,8 @@ use std::{
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use experiment::{
-    EngineChoice, EngineChoices, Error, Experiment, FitRange, LabSetup, RecordedRuns, RunOptions, RunOrder,
-    Search, Selection, fit,
+    EngineChoice, EngineChoices, Error, Experiment, FitRange, Job, LabSetup, PointStore, RecordedRuns,
+    Retention, RunOptions, RunOrder, Search, Selection, Shard, SweepPlan, fit,
 };
 use schema::{FitDocument, SWEEP_SCHEMA, Sweep};
 use units::KernelVersion;
@@ -78,6 +78,12 @@ pub struct SweepArgs {
     /// Repeat runs that are already recorded
     #[arg(long)]
     pub again: bool,
+    /// Execute only every N-th run, from the K-th, and store the results in RUNS/.points, which N processes can share
+    #[arg(long, value_name = "K/N", conflicts_with_all = ["fit", "gather", "output", "report", "require_reliable"])]
+    pub shard: Option<Shard>,
+    /// Execute nothing: show the sweep from the results that --shard has stored
+    #[arg(long, conflicts_with_all = ["fit", "again"])]
+    pub gather: bool,
     /// Linux version to simulate, as in 6.1, with its default buffers [default: this machine's]
     #[arg(long, value_name = "VERSION", value_parser = parse_simulated_kernel)]
     pub kernel: Option<KernelVersion>,
@@ -138,13 +144,21 @@ fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         over: args.over.clone(),
         repeat: args.repeat,
     };
-    let recorded = match args.again {
-        true => RecordedRuns::none(),
-        false => RecordedRuns::read(runs_dir, experiment.file.name())?,
+    let store = (args.shard.is_some() || args.gather).then(|| PointStore::of_runs(runs_dir));
+    let recorded = match (&store, args.again) {
+        (_, true) => RecordedRuns::none(),
+        (Some(store), false) => RecordedRuns::in_store(store),
+        (None, false) => RecordedRuns::read(runs_dir, experiment.file.name())?,
     };
     let plan = experiment.plan_sweep(&selection, args.metric.as_deref(), &recorded)?.in_order(args.order);
-    let place = RecordPlace::choose(runs_dir, &selection.engines, args.no_record)?;
     let missing = plan.missing();
+    if let Some(store) = &store {
+        if let Some(shard) = args.shard {
+            return run_shard(args, &plan, shard, store, json);
+        }
+        require_all(&missing, &plan, store)?;
+    }
+    let place = RecordPlace::choose(runs_dir, &selection.engines, args.no_record || args.gather)?;
     let scenarios = missing.iter().map(|job| &job.scenario);
     let hosts = args.places.setup(&selection.engines, scenarios, config)?;
     args.places.check_load(&missing, args.pause.unwrap_or_default())?;
@@ -180,6 +194,57 @@ fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
     )?;
     require_points(args.require_reliable, &sweep)?;
     shown
+}
+
+/// `--shard`.
+fn run_shard(
+    args: &SweepArgs,
+    plan: &SweepPlan<'_>,
+    shard: Shard,
+    store: &PointStore,
+    json: bool,
+) -> anyhow::Result<()> {
+    let (stop, progress) = (interrupt::flag()?, ProgressDisplay::new());
+    let options = RunOptions {
+        retention: Retention::Point(store),
+        observer: &progress,
+        stop: &stop,
+        parallel_runs: args.jobs,
+        ..RunOptions::default()
+    };
+    let executed = plan.run_shard(shard, &options)?;
+    let runs = (0..plan.runs()).filter(|index| shard.contains(*index)).count();
+    match json {
+        true => output::json(&serde_json::json!({
+            "schema": "longfat.shard/1",
+            "shard": shard.number,
+            "shards": shard.count,
+            "runs": runs,
+            "executed": executed,
+            "store": store.directory().display().to_string(),
+        })),
+        false => output::prose(&format!(
+            "shard {}/{}: {runs} of {} runs; executed: {executed}, already stored: {}\nresults: {}",
+            shard.number,
+            shard.count,
+            plan.runs(),
+            runs - executed,
+            store.directory().display()
+        )),
+    }
+}
+
+/// An error if a run has no stored result.
+fn require_all(missing: &[Job<'_>], plan: &SweepPlan<'_>, store: &PointStore) -> anyhow::Result<()> {
+    match missing.len() {
+        0 => Ok(()),
+        count => Err(Exit::Failed(format!(
+            "{count} of {} runs have no result in {}: execute their shards, or the rest with --shard 1/1",
+            plan.runs(),
+            store.directory().display()
+        ))
+        .into()),
+    }
 }
 
 /// An error with its own exit code if runs of a point are unreliable and `is_required`.

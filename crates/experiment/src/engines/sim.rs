@@ -102,6 +102,33 @@ fn notes(scenario: &Scenario, machine: &HostDefaults) -> Vec<String> {
 }
 
 impl Sim<'_> {
+    /// Calls `with` with the congestion controls that the scenario's flows name.
+    ///
+    /// # Errors
+    /// The simulator does not support the requested kernel, or `with` fails.
+    pub(crate) fn with_native<T>(
+        &self,
+        scenario: &Scenario,
+        with: impl FnOnce(&mut dyn Controllers) -> Result<T>,
+    ) -> Result<T> {
+        let machine = self.machine()?;
+        with(&mut Native { scenario, path: self.path, machine: &machine, libraries: Vec::new() })
+    }
+
+    /// Simulates with the caller's congestion controls and observer.
+    ///
+    /// # Errors
+    /// The simulation fails.
+    pub(crate) fn simulate(
+        &self,
+        scenario: &Scenario,
+        controllers: &mut dyn Controllers,
+        observer: &mut dyn sim::Observer,
+    ) -> Result<()> {
+        sim::run(scenario, &self.machine()?, controllers, observer)?;
+        Ok(())
+    }
+
     /// The default kernel and the settings that a network namespace of this machine would inherit.
     ///
     /// # Errors

@@ -1,0 +1,264 @@
+//! Results of sweep points, stored by content. The address of a run is a hash of everything that determines its result: the
+//! resolved scenario with its seed, the engine, the simulated kernel, the settings that hosts inherit from this machine, and
+//! the program's version. Workers on several machines can write to one store in any order, and no run is executed twice.
+//!
+//! A result has no instants, paths or wall-clock times: equal addresses have equal bytes.
+//!
+//! ```text
+//! DIRECTORY/3f/3f0c...9a.json    longfat.point/1
+//! ```
+
+use std::{
+    fmt::Write as _,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use scenario::{Cc, FlowKind};
+use schema::RunSummary;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    EngineChoice, Error, Job, Outcome, Result, error::Attempted, flow_context::setting, job::simulated_kernel,
+};
+
+/// The value of a point document's `schema` field.
+pub const POINT_SCHEMA: &str = "longfat.point/1";
+
+/// The sysctls that engines without a kernel read from this machine where the scenario does not state them.
+const INHERITED: [&str; 7] = [
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_wmem",
+];
+
+/// The result of one run of a sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PointDocument {
+    /// Always [`POINT_SCHEMA`].
+    pub schema: String,
+    /// The run's address.
+    pub address: String,
+    /// The program's version.
+    pub version: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The summary. Its id is the address; it has no instants, labels, paths or wall-clock times.
+    pub run: RunSummary,
+}
+
+impl PointDocument {
+    /// The document of a run.
+    pub fn of(job: &Job<'_>, summary: &RunSummary) -> Self {
+        let address = job.address();
+        let mut flows = summary.flows.clone();
+        // The file's published figures name these parts; they do not belong to the point.
+        flows.iter_mut().for_each(|flow| flow.parts.clear());
+        let run = RunSummary {
+            flows,
+            id: address.clone(),
+            file: None,
+            set: Default::default(),
+            sweep: Default::default(),
+            record: None,
+            repeat: 1,
+            wall_s: 0.0,
+            started: String::new(),
+            ..summary.clone()
+        };
+        PointDocument {
+            schema: POINT_SCHEMA.into(),
+            address,
+            version: env!("CARGO_PKG_VERSION").into(),
+            scenario: job.experiment.file.name().into(),
+            run,
+        }
+    }
+
+    /// As stored.
+    ///
+    /// # Errors
+    /// The document cannot be encoded.
+    pub fn to_json(&self) -> Result<String> {
+        Ok(serde_json::to_string(self)? + "\n")
+    }
+}
+
+impl Job<'_> {
+    /// The address of this run's result.
+    pub fn address(&self) -> String {
+        let scenario = &self.scenario;
+        let mut text = format!("{POINT_SCHEMA}\n{}\n{}\n", env!("CARGO_PKG_VERSION"), self.engine.name());
+        let kernel = simulated_kernel(self).unwrap_or_else(|| self.experiment.host.kernel.clone());
+        let _ = writeln!(text, "{}\n{kernel}", self.variant.as_deref().unwrap_or_default());
+        for name in INHERITED {
+            for host in scenario.hosts.iter().filter(|host| !host.sysctl.contains_key(name)) {
+                let value = setting(Some(host), name).unwrap_or_default();
+                let _ = writeln!(text, "{} {name} = {value}", host.name);
+            }
+        }
+        let _ = writeln!(text, "{}\n{}", scenario.name, scenario.to_toml());
+        for flow in &scenario.flows {
+            if let FlowKind::Tcp(tcp) = &flow.kind
+                && let Some(Cc::File { text: source, .. }) = &tcp.cc
+            {
+                text.push_str(source);
+            }
+        }
+        Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
+    }
+}
+
+/// A directory of results.
+#[derive(Debug, Clone)]
+pub struct PointStore {
+    directory: PathBuf,
+}
+
+impl PointStore {
+    /// The store of a directory of records. The directory need not exist.
+    pub fn of_runs(runs_dir: &Path) -> Self {
+        PointStore { directory: runs_dir.join(".points") }
+    }
+
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn path(&self, address: &str) -> PathBuf {
+        let folder: String = address.chars().take(2).collect();
+        self.directory.join(folder).join(format!("{address}.json"))
+    }
+
+    /// The document at this address, if it is stored. A damaged file counts as absent.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn get(&self, address: &str) -> Result<Option<PointDocument>> {
+        let path = self.path(address);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).attempted(|| format!("read {}", path.display())),
+        };
+        let document: Option<PointDocument> = serde_json::from_str(&text).ok();
+        Ok(document.filter(|d| d.schema == POINT_SCHEMA && d.address == address))
+    }
+
+    /// Stores a document, in place of one with the same address.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn put(&self, document: &PointDocument) -> Result<()> {
+        let path = self.path(&document.address);
+        write(&path, &document.to_json()?).attempted(|| format!("write {}", path.display()))
+    }
+
+    /// Stores the result of a run. An interrupted run has none.
+    ///
+    /// # Errors
+    /// The engine measures, so that its results are not determined by their address; or the directory cannot be written.
+    pub(crate) fn put_run(&self, job: &Job<'_>, outcome: &Outcome) -> Result<()> {
+        check_engine(&job.engine)?;
+        match outcome.summary.partial || outcome.failed.is_some() {
+            true => Ok(()),
+            false => self.put(&PointDocument::of(job, &outcome.summary)),
+        }
+    }
+}
+
+/// Checks that an engine's results depend on the content of the point alone.
+pub(crate) fn check_engine(engine: &EngineChoice) -> Result<()> {
+    match engine {
+        EngineChoice::Model | EngineChoice::Sim => Ok(()),
+        EngineChoice::Lab | EngineChoice::Kernel(_) | EngineChoice::Hosts => Err(Error::BadInput(format!(
+            "engine {}: only results of the model and the simulator are stored by content, because the others measure",
+            engine.name()
+        ))),
+    }
+}
+
+/// Writes a file so that readers see all of it or nothing. It is not synchronized: a result that a power failure destroys is
+/// computed again.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    // Several processes may store the same result.
+    let temporary = folder.join(format!(".{}-{number}.new", std::process::id()));
+    fs::write(&temporary, text)?;
+    fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Experiment, Retention, RunOptions, Selection, run_all};
+
+    fn experiment() -> Experiment {
+        Experiment::from_file("dsl").unwrap().set("duration", "4s")
+    }
+
+    fn selection(values: &[&str]) -> Selection {
+        let values = values.iter().map(|text| (*text).to_owned()).collect();
+        Selection {
+            variants: vec!["bufferbloat".into()],
+            over: vec![("links.modem-server.forward.queue".into(), values)],
+            ..Selection::with_engine(EngineChoice::Sim)
+        }
+    }
+
+    #[test]
+    fn the_address_depends_on_content_and_not_on_how_the_point_is_reached() {
+        let swept = experiment();
+        let jobs = swept.jobs(&selection(&["25kB", "50kB"])).unwrap();
+        let set = experiment().set("links.modem-server.forward.queue", "50kB");
+        let one = set.jobs(&Selection { over: Vec::new(), ..selection(&[]) }).unwrap();
+        assert_eq!(jobs[1].address(), one[0].address());
+        assert_ne!(jobs[0].address(), jobs[1].address());
+        assert_eq!(jobs[0].address().len(), 64);
+
+        let with = |sets: &[(&str, &str)]| {
+            let changed = sets.iter().fold(experiment(), |one, (path, value)| one.set(path, value));
+            changed.jobs(&selection(&["25kB"])).unwrap()[0].address()
+        };
+        assert_ne!(with(&[("seed", "7")]), with(&[]));
+        assert_ne!(with(&[("sysctl", "\"6.1\"")]), with(&[]));
+        let other_kernel = Experiment { kernel: Some("5.10".parse().unwrap()), ..experiment() };
+        assert_ne!(other_kernel.jobs(&selection(&["25kB"])).unwrap()[0].address(), with(&[]));
+    }
+
+    #[test]
+    fn a_result_is_stored_once_with_the_same_bytes_and_a_damaged_one_is_absent() {
+        let runs = tempfile::tempdir().unwrap();
+        let store = PointStore::of_runs(runs.path());
+        let experiment = experiment();
+        let jobs = experiment.jobs(&selection(&["25kB"])).unwrap();
+        let address = jobs[0].address();
+        assert_eq!(store.get(&address).unwrap(), None);
+        let options = RunOptions { retention: Retention::Point(&store), ..RunOptions::default() };
+        let bytes = || {
+            run_all(&jobs, &options).unwrap();
+            fs::read_to_string(store.path(&address)).unwrap()
+        };
+        let first = bytes();
+        assert_eq!(first, bytes());
+        let stored = store.get(&address).unwrap().unwrap().run;
+        assert_eq!((stored.id.as_str(), stored.flows.is_empty()), (address.as_str(), false));
+        fs::write(store.path(&address), &first[..first.len() / 2]).unwrap();
+        assert_eq!(store.get(&address).unwrap(), None);
+        let files = fs::read_dir(store.directory.join(&address[..2])).unwrap().count();
+        assert_eq!(files, 1, "no temporary file is left");
+    }
+}

@@ -1,0 +1,123 @@
+//! A simulation that Python advances sample by sample.
+
+use std::{
+    sync::{
+        Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::JoinHandle,
+};
+
+use experiment::{Error, Experiment, FlowControl, Selection, run_stepped};
+use pyo3::prelude::*;
+use schema::{FlowSample, Metrics};
+
+use crate::{
+    errors::{bad_input, failed, of_experiment},
+    run::engine_in_process,
+    scenario_file::Scenario,
+};
+
+/// A sample: its time, and the requested columns (NaN where absent).
+type Sample = (i64, Vec<f64>);
+
+/// A running simulation, at a sample of its controlled flow.
+#[pyclass(frozen, module = "longfat._native")]
+pub(crate) struct Stepped {
+    /// `None` after the end.
+    actions: Mutex<Option<Sender<FlowControl>>>,
+    samples: Mutex<Receiver<experiment::Result<Option<Sample>>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[pymethods]
+impl Stepped {
+    /// Starts a simulation of the scenario in which the caller controls `flow`. Samples have these columns of the flow's series.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        scenario: &Scenario,
+        variant: Option<String>,
+        flow: String,
+        columns: Vec<String>,
+        cwnd_segs: u32,
+    ) -> PyResult<Self> {
+        let unknown = columns.iter().find(|name| FlowSample::column(name).is_none());
+        if let Some(name) = unknown {
+            return Err(bad_input(py, format!("flows have no column {name:?}")));
+        }
+        let indices: Vec<usize> = columns.iter().filter_map(|name| FlowSample::column(name)).collect();
+        let selection = Selection {
+            variants: variant.into_iter().collect(),
+            repeat: Some(1),
+            ..Selection::with_engine(engine_in_process(py, "sim")?)
+        };
+        let (actions, received_actions) = channel();
+        let (sender, samples) = channel();
+        let experiment = scenario.experiment.clone();
+        let initial = FlowControl { cwnd_segs, pacing_bps: None };
+        let thread = std::thread::spawn(move || {
+            let mut on_sample = |row: &FlowSample| {
+                let cell = |index: &usize| row.metric(*index).map_or(f64::NAN, |value| value as f64);
+                sender.send(Ok(Some((row.time_us, indices.iter().map(cell).collect())))).ok()?;
+                // The sender of actions is dropped to end the simulation.
+                received_actions.recv().ok()
+            };
+            let result = simulate(&experiment, &selection, &flow, initial, &mut on_sample);
+            let _ = sender.send(result.map(|()| None));
+        });
+        Ok(Stepped {
+            actions: Mutex::new(Some(actions)),
+            samples: Mutex::new(samples),
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// The next sample; `None` at the end of the run.
+    fn sample(&self, py: Python<'_>) -> PyResult<Option<Sample>> {
+        let received = py.detach(|| self.samples.lock().ok()?.recv().ok());
+        match received {
+            Some(result) => result.map_err(|error| of_experiment(py, &error)),
+            None => Err(failed(py, "the simulation has ended")),
+        }
+    }
+
+    /// Sets the congestion window, and the pacing rate or no pacing, until the next sample, and returns that sample.
+    fn step(&self, py: Python<'_>, cwnd_segs: u32, pacing_bps: Option<u64>) -> PyResult<Option<Sample>> {
+        let sent = self
+            .actions
+            .lock()
+            .ok()
+            .and_then(|actions| actions.as_ref()?.send(FlowControl { cwnd_segs, pacing_bps }).ok());
+        match sent {
+            Some(()) => self.sample(py),
+            None => Err(failed(py, "the simulation has ended")),
+        }
+    }
+
+    /// Ends the simulation.
+    fn close(&self, py: Python<'_>) {
+        let actions = self.actions.lock().ok().and_then(|mut actions| actions.take());
+        drop(actions);
+        let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
+        if let Some(thread) = thread {
+            // A panic was reported when it occurred.
+            let _ = py.detach(|| thread.join());
+        }
+    }
+}
+
+fn simulate(
+    experiment: &Experiment,
+    selection: &Selection,
+    flow: &str,
+    initial: FlowControl,
+    on_sample: &mut dyn FnMut(&FlowSample) -> Option<FlowControl>,
+) -> experiment::Result<()> {
+    let jobs = experiment.jobs(selection)?;
+    experiment.check(&jobs)?;
+    match jobs.as_slice() {
+        [job] => run_stepped(job, flow, initial, on_sample),
+        _ => Err(Error::BadInput(format!("the scenario has {} runs: choose a variant", jobs.len()))),
+    }
+}

@@ -1,0 +1,52 @@
+"""Executes the examples of the documentation."""
+
+import re
+import runpy
+
+import pytest
+
+from conftest import ROOT
+
+FENCE = re.compile(r"^```python( slow)?\n(.*?)^```$", re.M | re.S)
+
+
+def execute(page, slow, folder, monkeypatch):
+    """Executes the page's examples one after another, as a reader would."""
+    monkeypatch.chdir(folder)
+    names = {"__name__": "__main__"}
+    text = (ROOT / page).read_text()
+    executed = 0
+    for found in FENCE.finditer(text):
+        if slow or not found.group(1):
+            line = text[: found.start()].count("\n") + 1
+            exec(compile("\n" * line + found.group(2), page, "exec"), names)
+            executed += 1
+    return executed
+
+
+@pytest.mark.parametrize(("page", "count"), [("docs/python.md", 10), ("python/README.md", 1)])
+def test_examples_run(page, count, tmp_path, monkeypatch):
+    assert execute(page, False, tmp_path, monkeypatch) >= count
+
+
+@pytest.mark.slow
+def test_examples_with_clusters_run(tmp_path, monkeypatch):
+    assert execute("docs/python.md", True, tmp_path, monkeypatch) >= 12
+
+
+def test_lab8_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "examples/lab8.py"), run_name="__main__")
+    assert "limited by path_rate" in capsys.readouterr().out
+    assert (tmp_path / "lab8.svg").read_text().startswith("<svg")
+
+
+def test_the_notebook_runs(tmp_path):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    notebook = nbformat.read(ROOT / "examples/lab8.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert any("image/svg+xml" in output.get("data", {}) for output in outputs), "the plot is shown inline"
+    (enough,) = [output["data"]["text/plain"] for output in notebook.cells[-1].outputs]
+    assert 16 < int(enough) <= 50

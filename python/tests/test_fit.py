@@ -1,0 +1,35 @@
+import pytest
+
+import longfat
+
+pytest.importorskip("scipy")
+
+
+def test_known_values_are_found_again(scenario, tmp_path):
+    true = scenario.with_({"links.h1-h2.forward.delay": "17ms", "links.h1-h2.forward.rate": "60mbit"})
+    flow = longfat.run(true).flow()
+    figures = {f"bulk.{key}": flow[key] for key in ("goodput_bps", "min_rtt_us")}
+    unknowns = {
+        "links.h1-h2.forward.delay": longfat.Unknown(1, 50, "ms"),
+        "links.h1-h2.forward.rate": longfat.Unknown(10, 200, "mbit", logarithmic=True),
+    }
+    seen = []
+    options = {"runs": tmp_path, "tolerance": 0.01, "population": 10, "progress": lambda *step: seen.append(step)}
+    found = longfat.fit(scenario, unknowns, figures, **options)
+    assert found.error <= 0.01
+    assert float(found.values["links.h1-h2.forward.delay"][:-2]) == pytest.approx(17, rel=0.1)
+    assert float(found.values["links.h1-h2.forward.rate"][:-4]) == pytest.approx(60, rel=0.1)
+    assert found.executed == len(found.tried) > 10 and seen
+    again = longfat.fit(scenario, unknowns, figures, **options)
+    assert again.executed == 0 and again.values == found.values
+
+
+def test_wrong_searches_are_refused(scenario):
+    unknown = {"links.h1-h2.forward.queue": longfat.Unknown(10, 100, "p", integer=True)}
+    with pytest.raises(longfat.BadInput):
+        longfat.fit(scenario, unknown, {})
+    with pytest.raises(longfat.BadInput, match="bulk.apples"):
+        longfat.fit(scenario, unknown, {"bulk.apples": 1.0}, engine="model")
+    with pytest.raises(longfat.BadInput, match="low"):
+        longfat.fit(scenario, {"links.h1-h2.forward.queue": longfat.Unknown(9, 1)}, {"bulk.goodput_bps": 1.0})
+    assert longfat.Unknown(1, 1000, "p", logarithmic=True, integer=True).text(0.5) == "32p"

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+import longfat
+
+gymnasium = pytest.importorskip("gymnasium")
+
+
+def env(**more):
+    from longfat.gym import PathEnv
+
+    scenario = longfat.Scenario.path("100mbit", "20ms", duration="1s").with_(sample="20ms")
+    return PathEnv(scenario, scenario_flow(scenario), **more)
+
+
+def scenario_flow(scenario):
+    return longfat.run(scenario, "model").flow()["name"]
+
+
+def test_the_environment_follows_gymnasiums_interface():
+    from gymnasium.utils.env_checker import check_env
+
+    one = env()
+    check_env(one, skip_render_check=True)
+    one.close()
+
+
+def test_the_window_is_the_actions():
+    one = env(initial_cwnd=16)
+    observation, info = one.reset(seed=1)
+    assert 0.02 <= info["time_s"] <= 0.1
+    windows, goodputs, ended = [], [], False
+    while not ended:
+        observation, reward, terminated, ended, info = one.step(np.array([0.0]))
+        assert not terminated and np.isfinite(reward)
+        windows.append(observation[0])
+        goodputs.append(info["sample"]["goodput_bps"])
+    assert set(windows) == {16.0}
+    # 16 segments of 1448 bytes each 20 ms, plus some queue: 9.2 Mb/s.
+    assert np.mean(goodputs[10:-1]) == pytest.approx(16 * 1448 * 8 / 0.0203, rel=0.05)
+    one.reset()
+    for _ in range(3):
+        observation, *_ = one.step(np.array([1.0]))
+    assert observation[0] >= 64
+    one.close()
+    with pytest.raises(RuntimeError):
+        one.step(np.array([0.0]))
+
+
+def test_episodes_repeat_with_their_seed():
+    def episode(seed):
+        one = env()
+        one.reset(seed=seed)
+        rewards = [one.step(np.array([0.3]))[1] for _ in range(20)]
+        one.close()
+        return rewards
+
+    assert episode(1) == episode(1)
+
+
+def test_wrong_flows_and_columns_are_named():
+    scenario = longfat.Scenario.path("100mbit", "20ms", duration="1s")
+    from longfat.gym import PathEnv
+
+    with pytest.raises(longfat.BadInput, match="no TCP flow"):
+        PathEnv(scenario, "none").reset()
+    with pytest.raises(longfat.BadInput, match="apples"):
+        PathEnv(scenario, "none", observation=["apples"]).reset()

@@ -158,7 +158,7 @@ fn simulator_and_lab_agree_on_three_paths() {
     }
 }
 
-/// One path, the transports alone and beside TCP: each runs, and Tsunami takes most of the path.
+/// A tenth of the rate: each transport alone and beside TCP delivers data, with little overhead.
 #[test]
 fn the_sweep_of_transports_compares_them() {
     let place = TestDir::new("");
@@ -179,7 +179,8 @@ fn the_sweep_of_transports_compares_them() {
     let points = json["points"].as_array().unwrap();
     assert_eq!(points.len(), 3 * 4 * 2 * 4);
     for point in points {
-        let overhead = point["figures"].to_string();
-        assert!(overhead.contains("value") || overhead.contains("median") || overhead.len() > 4, "{point}");
+        // What is in flight at the end was sent and not delivered.
+        let overhead = point["figures"][0].as_f64().unwrap();
+        assert!((0.99..2.0).contains(&overhead), "{point}");
     }
 }

@@ -158,7 +158,7 @@ fn simulator_and_lab_agree_on_three_paths() {
     }
 }
 
-/// A tenth of the rate: each transport alone and beside TCP delivers data, with little overhead.
+/// A tenth of the rate: each transport delivers data, alone and beside TCP, with little overhead unless it overloads the path.
 #[test]
 fn the_sweep_of_transports_compares_them() {
     let place = TestDir::new("");
@@ -179,8 +179,9 @@ fn the_sweep_of_transports_compares_them() {
     let points = json["points"].as_array().unwrap();
     assert_eq!(points.len(), 3 * 4 * 2 * 4);
     for point in points {
-        // What is in flight at the end was sent and not delivered.
         let overhead = point["figures"][0].as_f64().unwrap();
-        assert!((0.99..2.0).contains(&overhead), "{point}");
+        // Tsunami's target is eight times this path's rate.
+        let most = if point["sweep"]["flows.bulk.kind"] == "tsunami" { 8.0 } else { 1.5 };
+        assert!((1.0..most).contains(&overhead), "{point}");
     }
 }

@@ -158,7 +158,7 @@ fn simulator_and_lab_agree_on_three_paths() {
     }
 }
 
-/// One path, the transports alone and beside TCP: each runs, and Tsunami takes most of the path.
+/// A tenth of the rate: each transport delivers data, alone and beside TCP, with little overhead unless it overloads the path.
 #[test]
 fn the_sweep_of_transports_compares_them() {
     let place = TestDir::new("");
@@ -179,7 +179,9 @@ fn the_sweep_of_transports_compares_them() {
     let points = json["points"].as_array().unwrap();
     assert_eq!(points.len(), 3 * 4 * 2 * 4);
     for point in points {
-        let overhead = point["figures"].to_string();
-        assert!(overhead.contains("value") || overhead.contains("median") || overhead.len() > 4, "{point}");
+        let overhead = point["figures"][0].as_f64().unwrap();
+        // Tsunami's target is eight times this path's rate.
+        let most = if point["sweep"]["flows.bulk.kind"] == "tsunami" { 8.0 } else { 1.5 };
+        assert!((1.0..most).contains(&overhead), "{point}");
     }
 }

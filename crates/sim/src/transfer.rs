@@ -290,8 +290,7 @@ impl Transfer {
 }
 
 /// The packet of a segment from `endpoint`. `header`: bytes of IP and TCP headers with the options that every
-/// segment has. Inlined, so that a segment that is packed otherwise is not written to memory for the call.
-#[inline(always)]
+/// segment has.
 pub(crate) fn segment_packet(
     endpoint: &Endpoint,
     segment: Segment,

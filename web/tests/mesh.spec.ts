@@ -63,13 +63,13 @@ test('the page names the cause of a fault, marks the change, and fits a phone', 
   await page.setViewportSize({ width: 390, height: 844 });
   for (const [address, name] of [
     ['#/', 'mesh-narrow'],
-    ['#/pair/kashima/washington', 'pair-narrow'],
-    ['#/calendar', 'calendars-narrow'],
+    ['#/pair/kashima/washington', null],
+    ['#/calendar', null],
   ] as const) {
     await page.goto(`${url}${address}`);
     await page.waitForTimeout(1000);
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
-    await picture(name);
+    if (name) await picture(name);
   }
   expect(trouble).toEqual([]);
 });

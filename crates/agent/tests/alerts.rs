@@ -49,8 +49,7 @@ fn a_change_of_the_cause_is_alerted_once_even_if_the_receiver_was_away() {
     assert!(document["previous"].is_string(), "{document}");
     // It dates from the first of the tests that got no result.
     let rows = client.results(Filter { limit: 10, ..Filter::default() }).unwrap();
-    let first =
-        rows.iter().filter(|row| row.reason_kind.as_deref() == Some("unreachable")).next_back().unwrap();
+    let first = rows.iter().rfind(|row| row.reason_kind.as_deref() == Some("unreachable")).unwrap();
     assert_eq!(
         (&document["since_us"], &document["test"]),
         (&first.start_us.into(), &first.id.clone().into())

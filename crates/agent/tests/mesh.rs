@@ -132,8 +132,8 @@ fn certificates_are_renewed_while_the_agents_run() {
         std::fs::write(directory.join(RENEW_DAYS), "1000").unwrap();
     }
     let agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
-    for index in 0..2 {
-        wait_until("a new certificate", || (certificate(index) != before[index]).then_some(()));
+    for (index, before) in before.iter().enumerate() {
+        wait_until("a new certificate", || (certificate(index) != *before).then_some(()));
     }
     let [a, b] = [0, 1].map(|index| mesh.client(index));
     assert_eq!(end(&b, &b.reserve(wanted("b", "a", "latency")).unwrap().id).phase, "finished");

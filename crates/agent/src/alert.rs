@@ -141,7 +141,7 @@ impl Alert {
     /// Sends it to all.
     ///
     /// # Errors
-    /// What failed; it should be sent again.
+    /// The cause of the failure; the alert should be repeated.
     pub fn send(&self, alerts: &Alerts) -> Result<(), String> {
         let document = serde_json::to_vec(&self.document()).map_err(|error| error.to_string())?;
         let mut failures = Vec::new();

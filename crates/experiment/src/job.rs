@@ -12,7 +12,6 @@ use guest::Image;
 use record::Writer;
 use scenario::{MetricPath, Scenario};
 use schema::{DiscardedRun, Event, FlowSample, LinkSample, PartGoodput, Quality, Reliability, RunSummary};
-use units::Time;
 
 use crate::{
     EngineChoice, Error, Experiment, HostsSetup, LabSetup, Observer, Outcome, PointStore, Result, congestion,
@@ -287,8 +286,12 @@ fn with_parts(job: &Job<'_>, mut outcome: Outcome) -> Outcome {
         if !published.variants().contains(&job.variant.as_deref()) {
             continue;
         }
-        let micros = |time: Time| i64::try_from(time.0 / 1000).unwrap_or(i64::MAX);
-        let Some(goodput_bps) = verdict::part_goodput(&outcome.flows, flow, micros(from), micros(to)) else {
+        let Some(goodput_bps) = verdict::part_goodput(
+            &outcome.flows,
+            flow,
+            engine_common::micros(from),
+            engine_common::micros(to),
+        ) else {
             continue;
         };
         let part = PartGoodput { from_s: from.as_secs_f64(), to_s: to.as_secs_f64(), goodput_bps };

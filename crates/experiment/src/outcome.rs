@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use engine_common::{FlowTotals, LinkTotals};
+use engine_common::{FlowTotals, LinkTotals, micros};
 use lab::Progress;
 use os::TxCounters;
 use record::Writer;
@@ -145,7 +145,6 @@ pub(crate) fn complete(
         let context = flow_context(scenario, flow);
         let device =
             SendingDevice { dropped_segs: device_drops(scenario, flow, &measurement), ..context.device };
-        let micros = |time: Time| (time.0 / 1000) as i64;
         let ack_path = ack_path(scenario, flow);
         let full_ack_link = totals.started.zip(totals.ended).and_then(|(from, to)| {
             verdict::full_link(&ack_path, &measurement.links, micros(from), micros(to)).cloned()

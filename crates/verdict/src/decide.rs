@@ -218,7 +218,7 @@ struct History<'a> {
     end_limits: Vec<(i64, EndLimit)>,
     /// The path's round-trip time, microseconds, where packets that skipped a delay made the kernel's minimum too small.
     min_rtt_us: Option<i64>,
-    /// The rate that the fastest tenth of the round trips exceeds, bit/s.
+    /// The rate that the fastest tenth of the round trips exceeds, bit/s; on a path that is not described.
     fastest_bps: f64,
     outstanding: Outstanding,
 }
@@ -242,37 +242,26 @@ impl Outstanding {
 
 impl<'a> History<'a> {
     fn new(rows: &[FlowSample], links: &[LinkSample], context: &'a FlowContext) -> Self {
+        let own = || rows.iter().filter(|row| row.flow == context.name);
         let mut received_bits = Cumulative::default();
-        for row in rows.iter().filter(|r| r.flow == context.name) {
+        for row in own() {
             if let Some(bytes) = row.bytes_received.or(row.bytes_acked) {
                 received_bits.push(row.time_us, bytes as f64 * 8.0);
             }
         }
-        let links = context.path.iter().map(|link| SentByLink::of(links, link)).collect();
-        let first_written =
-            rows.iter().filter(|r| r.flow == context.name).find_map(|row| Some((row.time_us, written(row)?)));
-        let hosts = context.host_loads.iter().map(HostLoad::series).collect();
-        let end_limits = rows
-            .iter()
-            .filter(|r| r.flow == context.name && !context.virtual_time)
-            .filter_map(|row| Some((row.time_us, end_limit(row)?)))
-            .collect();
-        let min_rtt_us = round_trip_of_most(rows.iter().filter(|r| r.flow == context.name));
-        let fastest_bps = fastest_rate(rows.iter().filter(|r| r.flow == context.name), &received_bits);
-        let outstanding = rows
-            .iter()
-            .filter(|r| r.flow == context.name)
+        let fastest_bps = if context.unknown_path { fastest_rate(own(), &received_bits) } else { 0.0 };
+        let end_limits = own().filter(|_| !context.virtual_time);
+        let outstanding = own()
             .filter_map(|row| Some((row.time_us, row.unacked_segs?, row.total_retrans_segs.unwrap_or(0))));
-        let outstanding = Outstanding(outstanding.collect());
         History {
             received_bits,
-            first_written,
-            links,
-            hosts,
-            end_limits,
-            min_rtt_us,
+            first_written: own().find_map(|row| Some((row.time_us, written(row)?))),
+            links: context.path.iter().map(|link| SentByLink::of(links, link)).collect(),
+            hosts: context.host_loads.iter().map(HostLoad::series).collect(),
+            end_limits: end_limits.filter_map(|row| Some((row.time_us, end_limit(row)?))).collect(),
+            min_rtt_us: round_trip_of_most(own()),
             fastest_bps,
-            outstanding,
+            outstanding: Outstanding(outstanding.collect()),
         }
     }
 
@@ -305,6 +294,15 @@ impl<'a> History<'a> {
         self.hosts.iter().filter_map(share).any(|share| share >= BUSY)
     }
 
+    /// Whether the path was full of data between two instants: its fullest link, or by the goodput where no link was sampled.
+    fn is_full(&self, from_us: i64, to_us: i64, wire_limit_bps: Option<f64>) -> bool {
+        let goodput = || self.received_bits.rate(from_us, to_us).unwrap_or(0.0);
+        match self.utilization(from_us, to_us) {
+            Some(utilization) => utilization >= FULL,
+            None => wire_limit_bps.is_some_and(|limit| goodput() >= FULL * limit),
+        }
+    }
+
     /// The utilization of the fullest link between two instants.
     fn utilization(&self, from_us: i64, to_us: i64) -> Option<f64> {
         let used = |link: &SentByLink| link.utilization(from_us, to_us);
@@ -329,10 +327,7 @@ fn judge(
     let (from, to) = (row.time_us - half, row.time_us + half);
     let goodput = history.received_bits.rate(from, to).unwrap_or(0.0);
     let has_whole_path = context.wire_limit_bps.is_some_and(|limit| goodput >= WHOLE * limit);
-    let is_full_of_data = match history.utilization(from, to) {
-        Some(utilization) => utilization >= FULL,
-        None => context.wire_limit_bps.is_some_and(|limit| goodput >= FULL * limit),
-    };
+    let is_full_of_data = history.is_full(from, to, context.wire_limit_bps);
     let is_full = is_full_of_data || context.full_ack_link.is_some();
     if is_full_of_data && has_whole_path {
         return Some(Judgement::Limit(Cause::PathRate));

@@ -348,9 +348,10 @@ fn read(row: &Row<'_>) -> rusqlite::Result<TestRow> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
+    /// A finished test that the path's rate limited.
     pub fn row(id: &str, start_us: i64) -> TestRow {
         TestRow {
             id: id.into(),

@@ -280,7 +280,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::test::Figures;
+    use crate::{archive::tests::row as archive_row, test::Figures};
 
     fn archive() -> Archive {
         Archive::open(Path::new(":memory:")).unwrap()
@@ -288,13 +288,6 @@ mod tests {
 
     fn test(number: i64, state: State, verdict: Option<&str>, reason_kind: Option<&str>) -> TestRow {
         TestRow {
-            id: format!("a/{number}"),
-            from: "a".into(),
-            to: "b".into(),
-            kind: "throughput".into(),
-            task: None,
-            start_us: number * 1000,
-            duration_us: 500,
             state,
             reason: reason_kind.map(|kind| format!("because of {kind}")),
             reason_kind: reason_kind.map(str::to_owned),
@@ -304,6 +297,7 @@ mod tests {
                 ..Figures::default()
             },
             record: None,
+            ..archive_row(&format!("a/{number}"), number * 1000)
         }
     }
 

@@ -184,22 +184,12 @@ mod tests {
 
     use super::*;
     use crate::{
-        archive::{Filter, State, TestRow},
+        archive::{Filter, State, TestRow, tests::row as archive_row},
         test::Figures,
     };
 
     fn row(id: &str, start_us: i64, goodput_bps: f64, verdict: &str) -> TestRow {
         TestRow {
-            id: id.into(),
-            from: "a".into(),
-            to: "b".into(),
-            kind: "throughput".into(),
-            task: None,
-            start_us,
-            duration_us: 1,
-            state: State::Finished,
-            reason: None,
-            reason_kind: None,
             figures: Figures {
                 goodput_bps: Some(goodput_bps),
                 min_rtt_us: Some(goodput_bps / 2.0),
@@ -207,6 +197,7 @@ mod tests {
                 ..Figures::default()
             },
             record: Some(format!("runs/{id}")),
+            ..archive_row(id, start_us)
         }
     }
 

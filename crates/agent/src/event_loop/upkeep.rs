@@ -13,7 +13,7 @@ use crate::{Authority, Error, Identity, alert::Alert, archive::CauseChange, fram
 const TIDY_EVERY: Time = Time::from_secs(3600);
 /// Time between two steps of that, so that the loop does other work too.
 const TIDY_STEP: Time = Time::from_millis(200);
-/// Time until an alert that could not be sent is sent again.
+/// Time until an alert that could not be sent is repeated.
 const ALERT_AGAIN: Time = Time::from_secs(60);
 /// An alert that could not be sent for this long is dropped, microseconds.
 const MAX_ALERT_AGE_US: i64 = 86_400_000_000;

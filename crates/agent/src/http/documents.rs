@@ -228,26 +228,18 @@ pub struct CalendarDocument {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{archive::State, test::Figures};
+    use crate::{archive::tests::row as archive_row, test::Figures};
 
     fn row(kind: &str, start_us: i64, goodput_bps: f64, verdict: Option<&str>) -> TestRow {
         TestRow {
-            id: format!("a/{start_us}"),
-            from: "a".into(),
-            to: "b".into(),
             kind: kind.into(),
-            task: None,
-            start_us,
-            duration_us: 1,
-            state: State::Finished,
-            reason: None,
-            reason_kind: None,
             figures: Figures {
                 goodput_bps: Some(goodput_bps),
                 verdict: verdict.map(str::to_owned),
                 ..Figures::default()
             },
             record: None,
+            ..archive_row(&format!("a/{start_us}"), start_us)
         }
     }
 

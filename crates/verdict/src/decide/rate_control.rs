@@ -9,7 +9,7 @@
 
 use schema::{Cause, FlowSample};
 
-use super::{FILLED, FULL, History, Judgement, RATE_ROUND_TRIPS, Reductions};
+use super::{FILLED, History, Judgement, RATE_ROUND_TRIPS, Reductions};
 use crate::FlowContext;
 
 /// Rates are means over at least this time, microseconds: Tsunami changes its rate every 350 ms.
@@ -26,14 +26,7 @@ pub(super) fn judge(
     let payload = row.snd_mss_bytes? as f64;
     let half = (row.srtt_us.unwrap_or(0) * RATE_ROUND_TRIPS / 2).max(MIN_RATE_TIME_US / 2);
     let (from, to) = (row.time_us - half, row.time_us + half);
-    let is_full = match history.utilization(from, to) {
-        Some(utilization) => utilization >= FULL,
-        None => {
-            let goodput = history.received_bits.rate(from, to).unwrap_or(0.0);
-            context.wire_limit_bps.is_some_and(|limit| goodput >= FULL * limit)
-        }
-    };
-    if is_full {
+    if history.is_full(from, to, context.wire_limit_bps) {
         return Some(Judgement::Limit(Cause::PathRate));
     }
     if history.has_busy_host(from, to) {

@@ -62,6 +62,17 @@ fn arriving(bytes: impl Fn(i64) -> i64, set: impl Fn(&mut FlowSample)) -> Vec<Ca
     rows[1..].iter().map(|r| r.limited_by.unwrap()).collect()
 }
 
+/// The labels of a flow's rows on a path that the context describes.
+fn labels(mut rows: Vec<FlowSample>, context: FlowContext) -> Vec<Option<Cause>> {
+    decide(&mut rows, &[], &FlowContext { name: "f".into(), ..context });
+    rows.into_iter().map(|row| row.limited_by).collect()
+}
+
+/// The same of a path that is not described.
+fn labels_between_hosts(rows: Vec<FlowSample>) -> Vec<Option<Cause>> {
+    labels(rows, FlowContext { unknown_path: true, ..FlowContext::default() })
+}
+
 fn all(causes: &[Cause], expected: Cause) {
     let wrong = causes.iter().filter(|c| **c != expected).count();
     assert_eq!(wrong, 0, "{wrong} of {} samples are not {expected:?}: {causes:?}", causes.len());
@@ -478,7 +489,7 @@ fn an_unknown_sender_stays_unlabelled() {
 #[test]
 fn packets_that_overtake_others_make_no_queue() {
     let causes = |min_rtt_us: fn(i64) -> i64, srtt_us: fn(i64) -> i64| {
-        let mut rows: Vec<FlowSample> = (0..100i64)
+        let rows: Vec<FlowSample> = (0..100i64)
             .map(|i| FlowSample {
                 time_us: i * 10_000,
                 flow: "f".into(),
@@ -497,9 +508,7 @@ fn packets_that_overtake_others_make_no_queue() {
                 ..FlowSample::default()
             })
             .collect();
-        let context = FlowContext { name: "f".into(), unknown_path: true, ..FlowContext::default() };
-        decide(&mut rows, &[], &context);
-        rows[20..].iter().map(|row| row.limited_by.unwrap()).collect::<Vec<_>>()
+        labels_between_hosts(rows).into_iter().skip(20).map(Option::unwrap).collect::<Vec<_>>()
     };
     let overtaken = |i| if i < 5 { 20_000 } else { 10_000 };
     all(&causes(overtaken, |_| 20_100), Cause::Loss);
@@ -513,7 +522,7 @@ fn packets_that_overtake_others_make_no_queue() {
 fn the_queue_of_a_flows_own_bursts_is_no_full_path() {
     let causes = |cycle_ms: i64| {
         let in_burst = |ms: i64| (ms % cycle_ms).min(36);
-        let mut rows: Vec<FlowSample> = (0..200i64)
+        let rows: Vec<FlowSample> = (0..200i64)
             .map(|i| {
                 let ms = i * 10;
                 let sent = ms / cycle_ms * 36 + in_burst(ms);
@@ -537,9 +546,7 @@ fn the_queue_of_a_flows_own_bursts_is_no_full_path() {
                 }
             })
             .collect();
-        let context = FlowContext { name: "f".into(), unknown_path: true, ..FlowContext::default() };
-        decide(&mut rows, &[], &context);
-        rows[1..].iter().map(|row| row.limited_by.unwrap()).collect::<Vec<_>>()
+        labels_between_hosts(rows).into_iter().skip(1).map(Option::unwrap).collect::<Vec<_>>()
     };
     all(&causes(90), Cause::SendBuffer);
     // The next burst arrives before the queue is empty.
@@ -550,7 +557,7 @@ fn the_queue_of_a_flows_own_bursts_is_no_full_path() {
 #[test]
 fn a_captured_flow_in_bursts_is_not_called_loss() {
     let causes = |is_in_bursts: bool| {
-        let mut rows: Vec<FlowSample> = (0..200i64)
+        let rows: Vec<FlowSample> = (0..200i64)
             .map(|i| FlowSample {
                 time_us: i * 10_000,
                 flow: "f".into(),
@@ -564,9 +571,7 @@ fn a_captured_flow_in_bursts_is_not_called_loss() {
                 ..FlowSample::default()
             })
             .collect();
-        let context = FlowContext { name: "f".into(), unknown_path: true, ..FlowContext::default() };
-        decide(&mut rows, &[], &context);
-        rows[10..].iter().map(|row| row.limited_by).collect::<Vec<_>>()
+        labels_between_hosts(rows).split_off(10)
     };
     assert!(causes(false).iter().all(|cause| *cause == Some(Cause::Loss)), "{:?}", causes(false));
     assert!(causes(true).iter().all(Option::is_none), "{:?}", causes(true));
@@ -596,7 +601,7 @@ fn a_link_that_is_full_of_acks_limits_a_flow() {
     assert_eq!(crate::full_link(&faster, &links, 0, 990_000), None);
 
     let rows = |full_ack_link| {
-        let mut rows: Vec<FlowSample> = (0..100i64)
+        let rows: Vec<FlowSample> = (0..100i64)
             .map(|i| FlowSample {
                 time_us: i * 10_000,
                 flow: "f".into(),
@@ -609,9 +614,8 @@ fn a_link_that_is_full_of_acks_limits_a_flow() {
                 ..FlowSample::default()
             })
             .collect();
-        let context = FlowContext { name: "f".into(), full_ack_link, ..FlowContext::default() };
-        decide(&mut rows, &[], &context);
-        rows[1..].iter().map(|row| row.limited_by.unwrap()).collect::<Vec<_>>()
+        let context = FlowContext { full_ack_link, ..FlowContext::default() };
+        labels(rows, context).into_iter().skip(1).map(Option::unwrap).collect::<Vec<_>>()
     };
     all(&rows(None), Cause::Loss);
     all(&rows(Some(path[0].clone())), Cause::PathRate);

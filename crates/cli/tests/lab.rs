@@ -12,7 +12,6 @@ use std::{
 use common::{
     CommandOutput, SMALL, TestDir, bundled_scenario, eventually, is_root,
     lab_slots::{acquire_all_lab_slots, acquire_lab_slot},
-    network_namespaces,
 };
 
 /// Three tries: on a busy machine, a host that waits for a processor sends in bursts, which can overflow the
@@ -289,17 +288,13 @@ fn is_alive_in_journal(place: &TestDir, pid: u32) -> bool {
 fn a_killed_run_leaves_only_its_record() {
     let _slot = acquire_all_lab_slots();
     let place = TestDir::new(SMALL);
-    let before = network_namespaces();
     let mut child = start_long_run(&place);
     assert!(eventually(|| is_alive_in_journal(&place, child.id())), "the run did not start");
-    assert!(
-        network_namespaces().len() >= before.len() + 2,
-        "each of the two hosts must have a separate namespace"
-    );
+    assert!(place.network_namespaces().len() >= 3, "each of the two hosts must have a separate namespace");
     std::thread::sleep(Duration::from_millis(1500));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(eventually(|| network_namespaces().is_subset(&before)), "namespaces remain");
+    assert!(eventually(|| place.network_namespaces().is_empty()), "namespaces remain");
     let cleaned = place.run(&["lab", "clean", "--json"]).json();
     let removed = cleaned["removed"].as_array().unwrap();
     assert!(removed.iter().any(|e| e["pid"] == child.id()), "{cleaned}");
@@ -343,7 +338,6 @@ fn two_runs_do_not_disturb_each_other() {
 fn an_interrupted_run_cleans_up_and_writes_its_record() {
     let _slot = acquire_all_lab_slots();
     let place = TestDir::new(SMALL);
-    let before = network_namespaces();
     let mut child = start_long_run(&place);
     assert!(eventually(|| is_alive_in_journal(&place, child.id())), "the run did not start");
     std::thread::sleep(Duration::from_millis(700));
@@ -354,7 +348,7 @@ fn an_interrupted_run_cleans_up_and_writes_its_record() {
     let shown = place.run(&["show", listed[0]["id"].as_str().unwrap(), "--json"]).json();
     assert_eq!(shown["runs"][0]["partial"], true);
     assert!(shown["runs"][0]["duration_s"].as_f64().unwrap() < 20.0);
-    assert!(network_namespaces().is_subset(&before));
+    assert!(place.network_namespaces().is_empty());
 }
 
 #[test]

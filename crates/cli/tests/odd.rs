@@ -12,7 +12,6 @@ use common::{
     CommandOutput, SMALL, TestDir, eventually, is_root,
     lab::{Lab, is_alive, lab_name, signal},
     lab_slots::{acquire_all_lab_slots, acquire_lab_slot},
-    network_namespaces,
 };
 
 /// Starts a program on a host that runs until it is killed.
@@ -138,7 +137,6 @@ fn signals_to_exec_reach_its_program() {
 fn a_signalled_lab_cleans_up() {
     let _slot = acquire_all_lab_slots();
     let place = TestDir::new(SMALL);
-    let before = network_namespaces();
     for name in ["-TERM", "-INT", "-HUP"] {
         let lab = Lab::up(&place, &[]);
         let (keeper, sleep) = (lab.keeper(), Sleep::of(&lab));
@@ -148,7 +146,7 @@ fn a_signalled_lab_cleans_up() {
         assert!(eventually(|| !is_alive(keeper)), "{name}");
         exec.wait().unwrap();
         assert!(eventually(|| !sleep.runs()), "{name}: programs remain");
-        assert!(eventually(|| network_namespaces().is_subset(&before)), "{name}: namespaces remain");
+        assert!(eventually(|| place.network_namespaces().is_empty()), "{name}: namespaces remain");
         assert_eq!(place.run(&["lab", "status", &lab.name]).code, 2, "{name}");
         let cleaned = place.run(&["lab", "clean", "--json"]).json();
         let removed = cleaned["removed"].as_array().unwrap();
@@ -160,7 +158,6 @@ fn a_signalled_lab_cleans_up() {
 fn a_failed_lab_leaves_nothing() {
     let _slot = acquire_all_lab_slots();
     let place = TestDir::new(SMALL);
-    let before = network_namespaces();
     for (set, named) in [
         ("hosts.h2.sysctl.net.ipv4.no_such_setting=1", "no_such_setting"),
         ("hosts.h2.sysctl.net.ipv4.tcp_congestion_control=nobody", "nobody"),
@@ -170,7 +167,7 @@ fn a_failed_lab_leaves_nothing() {
         assert!(ran.code != 0 && ran.stderr.contains(named), "{ran:?}");
         assert_eq!(ran.stdout, "", "{ran:?}");
         assert_eq!(place.run(&["lab", "status", &name]).code, 2);
-        assert!(eventually(|| network_namespaces().is_subset(&before)), "{set}: namespaces remain");
+        assert!(eventually(|| place.network_namespaces().is_empty()), "{set}: namespaces remain");
         let cleaned = place.run(&["lab", "clean", "--json"]).json();
         assert!(!cleaned["alive"].to_string().contains(&name), "{cleaned}");
     }

@@ -19,6 +19,8 @@ const MIN_BURST_ROUND_TRIPS: u64 = 10;
 const MIN_OVERLOAD_LOSS: f64 = 0.1;
 /// ...if its goodput is at most this multiple of the previous burst's.
 const MAX_OVERLOAD_GROWTH: f64 = 1.2;
+/// Minimum ratio of the goodput of an overloading burst to the largest goodput, if it is the measurement.
+const MIN_EQUAL_BURST: f64 = 0.95;
 /// The measurement of the loss rate sends at this share of the safe rate, for at least this many seconds.
 const LOSS_TEST_SHARE: f64 = 0.5;
 const MIN_LOSS_TIME: f64 = 2.5;
@@ -57,6 +59,11 @@ pub(crate) fn measure<P: Path>(
         rate = BitRate(rate.0.saturating_mul(RATE_FACTOR)).min(max_rate);
     }
     let best = bursts.iter().max_by(|a, b| a.arrived.bps.total_cmp(&b.arrived.bps));
+    // A faster one that got as much shows what an overload does.
+    let is_as_fast = |burst: &&Burst| {
+        is_overload(burst) && best.is_some_and(|best| burst.arrived.bps >= MIN_EQUAL_BURST * best.arrived.bps)
+    };
+    let best = bursts.iter().rfind(is_as_fast).or(best);
     let busy = bursts.iter().any(|burst| burst.receiver_was_busy);
     let overloaded = bursts.iter().any(is_overload);
     Ok(best.filter(|best| best.arrived.bps > 0.0).map(|best| Capacity {
@@ -65,7 +72,7 @@ pub(crate) fn measure<P: Path>(
         offered_bps: (!busy && is_overload(best)).then_some(best.sent_bps * tcp_share(payload)),
         queue: longest_queue(&bursts).filter(|_| !busy),
         overflows_here: best.dropped_here * 2 > best.lost,
-        at_once_bytes: (!busy && is_overload(best)).then_some(best.arrived.at_once_bytes),
+        at_once_bytes: (!busy && is_overload(best)).then(|| bytes_at_once(best, payload)),
         later_bps: None,
         how: match (busy, overloaded) {
             (true, _) => {
@@ -105,7 +112,7 @@ pub(crate) fn measure_long_overload<P: Path>(
     let bps = burst.arrived.bps * tcp_share(payload);
     if bps < MAX_POLICED_SHARE * capacity.goodput_bps {
         capacity.later_bps = Some(bps);
-        capacity.at_once_bytes = Some(burst.arrived.at_once_bytes);
+        capacity.at_once_bytes = Some(bytes_at_once(&burst, payload));
     }
     Ok(())
 }
@@ -151,9 +158,9 @@ impl Arrived {
         let received: Vec<(i64, i64)> =
             rows.iter().filter_map(|row| Some((row.time_us, row.datagrams_received?))).collect();
         let begin = received.iter().find(|(_, count)| *count > 0)?;
-        // The time of the last arrival.
-        let last = received.last()?.1;
-        let end = received.iter().find(|(_, count)| *count == last)?;
+        let all = received.last()?.1;
+        // The last sample before the last arrival: that one came at an unknown time since this sample.
+        let end = received.iter().rfind(|(_, count)| *count < all)?;
         let from = begin.0 + ((end.0 - begin.0) as f64 * SETTLING_SHARE) as i64;
         let first = received.iter().find(|(time, _)| *time >= from)?;
         let seconds = (end.0 - first.0) as f64 * 1e-6;
@@ -162,16 +169,23 @@ impl Arrived {
             return None;
         }
         let a_second = (end.1 - first.1) as f64 / seconds;
-        let excess = |(time, count): &(i64, i64)| *count as f64 - a_second * (time - begin.0) as f64 * 1e-6;
-        let at_once = received.iter().map(excess).fold(0.0, f64::max);
         let extreme = |value: fn(&FlowSample) -> Option<i64>| rows.iter().filter_map(value);
         let shortest = extreme(|row| row.min_owd_us).min();
         Some(Arrived {
             bps: a_second * f64::from(payload) * 8.0,
             delays_us: shortest.zip(extreme(|row| row.max_owd_us).max()),
-            at_once_bytes: at_once * f64::from(payload),
+            bytes: all as f64 * f64::from(payload),
         })
     }
+}
+
+/// Payload that arrived in excess of the rate that remained, bytes: a policer's bucket. The samples of a receiver are too coarse for the
+/// time of the first arrival; the sending time and the growth of the delay are exact.
+fn bytes_at_once(burst: &Burst, payload: u32) -> f64 {
+    let Arrived { bps, delays_us, bytes } = burst.arrived;
+    let sending = burst.sent as f64 * f64::from(payload) * 8.0 / burst.sent_bps.max(1.0);
+    let queued = delays_us.map_or(0.0, |(least, most)| (most - least) as f64 * 1e-6);
+    (bytes - bps / 8.0 * (sending + queued)).max(0.0)
 }
 
 /// Queueing delay of the queue that bursts filled; `None` if none overflowed.
@@ -193,6 +207,39 @@ fn rounded(bps: f64) -> BitRate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bucket_is_found_whatever_the_samples_interval() {
+        // A policer of 80 Mb/s that passes 150 packets at once, then a queue that delays the last packet by 20 ms.
+        let (payload, bucket, a_second, seconds) = (1000, 150, 10_000, 1.0);
+        for interval_us in [1_000, 10_000, 47_000] {
+            let received = |time_us: i64| match time_us {
+                ..=0 => 0,
+                _ => (bucket + a_second * time_us / 1_000_000).min(bucket + a_second * 102 / 100),
+            };
+            // The first packet arrives 3 ms before a sample.
+            let rows: Vec<FlowSample> = (0..1_200_000 / interval_us)
+                .map(|i| FlowSample {
+                    time_us: i * interval_us,
+                    datagrams_received: Some(received(i * interval_us - interval_us.min(3_000))),
+                    min_owd_us: Some(1_000),
+                    max_owd_us: Some(21_000),
+                    ..FlowSample::default()
+                })
+                .collect();
+            let arrived = Arrived::of(&rows, payload).unwrap();
+            let sent = 20_000;
+            let burst = Burst {
+                sent,
+                sent_bps: sent as f64 * f64::from(payload) * 8.0 / seconds,
+                lost: sent - 10_350,
+                arrived,
+                ..Burst::default()
+            };
+            let bytes = bytes_at_once(&burst, payload);
+            assert!((bytes - 150_000.0).abs() < 5_000.0, "{bytes} with samples every {interval_us} us");
+        }
+    }
 
     #[test]
     fn losses_between_two_samples_are_counted() {

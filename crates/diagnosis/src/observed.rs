@@ -2,7 +2,7 @@
 
 use model::{bdp_f64, loss_for_reno};
 use probe::{AvailableBandwidthResult, Interval};
-use schema::{Cause, FlowSummary};
+use schema::{Cause, FlowSample, FlowSummary};
 use serde::Serialize;
 use tune::HostFacts;
 use units::{BitRate, Time};
@@ -364,6 +364,22 @@ impl Observed {
         })
     }
 
+    /// Rate of a policer behind other traffic, as TCP payload in bit/s, if the other traffic does not explain the low rate of an
+    /// overloading burst.
+    pub(crate) fn policed_behind_others_bps(&self) -> Option<f64> {
+        let capacity = self.capacity.as_ref().filter(|_| self.fair_queueing().is_none())?;
+        let (carried, offered) = (self.capacity_bps()?, capacity.offered_bps?);
+        let probed = self.available.as_ref().filter(|available| available.validity.valid);
+        let others = match self.available_bps() {
+            // TCP connections give way to a burst.
+            _ if self.is_other_traffic_elastic() => 0.0,
+            Some(left) if probed.is_some() => (carried - left.value).max(0.0),
+            _ => carried,
+        };
+        let expected = carried * offered / (offered + others);
+        (capacity.goodput_bps < MAX_POLICED_SHARE * expected).then_some(capacity.goodput_bps)
+    }
+
     /// Whether there was queueing delay without load.
     fn is_queued_without_load(&self) -> bool {
         let base = self.base_rtt_us();
@@ -493,6 +509,12 @@ impl Observed {
             _ => self.verdict() == Some(Cause::PathRate) && !is_busy(self.receiver_busy),
         }
     }
+}
+
+/// Segments of a flow that arrived with an ECN mark.
+pub(crate) fn marked_segs(rows: &[FlowSample]) -> u64 {
+    let counts = rows.iter().filter_map(|row| row.delivered_ce_segs);
+    u64::try_from(counts.max().unwrap_or(0)).unwrap_or(0)
 }
 
 /// TCP payload per byte of IP, for packets of this size.

@@ -22,7 +22,7 @@ const MIN_NEAR_GAIN: f64 = 0.6;
 pub(crate) fn predict(seen: &Observed, time: Time, ranking: &mut Ranking) {
     let got = seen.test_goodput_bps();
     let path = if ranking.healthy { None } else { SimulatedPath::of(seen, time, &ranking.limits) };
-    let Some((path, now)) = path.and_then(|path| path.fitted(got)) else { return };
+    let Some((path, now)) = path.and_then(|path| path.fitted(got, seen.marked_segs)) else { return };
     ranking.scenario = Some(path.scenario());
     if !SimulatedPath::matches(now, got) {
         doubt(ranking, now, got, seen.variation);

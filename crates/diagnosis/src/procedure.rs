@@ -10,7 +10,7 @@ use crate::{
     change::{Change, Variation},
     limit::Ranking,
     losses::{Losses, behind_others_share, queued_share},
-    observed::Observed,
+    observed::{Observed, marked_segs},
     path::{Path, TcpPlan, TcpResult},
     predict::predict,
     rank::rank,
@@ -170,7 +170,7 @@ fn observed(
     let Some(tcp) = tcp else { return (seen, Vec::new()) };
     let seen = Observed {
         losses: Losses::of(&tcp.rows),
-        marked_segs: tcp.rows.iter().filter_map(|row| row.delivered_ce_segs).max().unwrap_or(0).max(0) as u64,
+        marked_segs: marked_segs(&tcp.rows),
         start: StartOfFlow::of(&tcp.rows.iter().collect::<Vec<_>>()),
         change: Change::of(&tcp.rows),
         variation: Variation::of(&tcp.rows),

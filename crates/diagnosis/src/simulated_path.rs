@@ -11,7 +11,7 @@ use verdict::{FlowContext, FlowTimes};
 use crate::{
     limit::{Kind, Limit},
     native::Native,
-    observed::Observed,
+    observed::{Observed, marked_segs},
 };
 
 /// Ethernet header, which a link's rate includes, and IPv4 and TCP headers with timestamps, bytes.
@@ -60,6 +60,17 @@ const MAX_MARK_STEPS: u32 = 18;
 /// Maximum number of seeds that are tried to match the measured path.
 const MAX_SEEDS: f64 = 4.0;
 
+/// Weight of the number of marked segments, against that of goodput, when a simulated path is fitted.
+const WEIGHT_OF_MARKS: f64 = 0.25;
+
+/// The result of a simulated test.
+#[derive(Debug, Clone, Copy)]
+struct SimulatedTest {
+    goodput_bps: f64,
+    /// Segments that arrived with an ECN mark.
+    marked_segs: u64,
+}
+
 /// A simulated path with the limits found.
 #[derive(Debug, Clone)]
 pub(crate) struct SimulatedPath {
@@ -83,6 +94,10 @@ pub(crate) struct SimulatedPath {
     other_flows: u32,
     /// Their congestion control.
     other_cc: String,
+    /// Whether datagrams may have been lost in a queue that other traffic filled, rather than at random.
+    loses_among_others: bool,
+    /// Whether only a burst measured the other traffic, which a short queue makes inexact.
+    is_share_by_burst: bool,
     /// Whether the queue is fair.
     is_fair: bool,
     /// Transmit queue of the sending host, packets, if it overflows.
@@ -136,12 +151,14 @@ impl SimulatedPath {
         };
         let in_turn = seen.fair_queueing();
         let has_tcp = has(Kind::CompetingTraffic) && (seen.is_other_traffic_elastic() || in_turn.is_some());
+        let behind_others = seen.policed_behind_others_bps().filter(|_| has(Kind::CompetingTraffic));
+        let behind_others = behind_others.map(|bps| bps * on_link);
         let rtt = Time::from_secs_f64(seen.base_rtt_us() * 1e-6);
         let left = seen.available_bps().map_or(seen.test_goodput_bps(), |left| left.value) * on_link;
         let others_bps =
             if has(Kind::CompetingTraffic) && !has_tcp { (carried - left).max(0.0) } else { 0.0 };
         // The kernel notifies TCP of drops at the device. If TCP detects them as losses instead, the device's queue is like one on the path.
-        let is_notified = seen.losses.is_none_or(|losses| losses.episodes <= 1);
+        let is_notified = has(Kind::Loss) || seen.losses.is_none_or(|losses| losses.episodes <= 1);
         let own = is_notified && (has(Kind::LocalQueue) || capacity.overflows_here);
         let waited = |longest: f64| Time::from_secs_f64((longest * 1e-6 - rtt.as_secs_f64()).max(0.0));
         let queue = match flow.max_rtt_us {
@@ -151,6 +168,7 @@ impl SimulatedPath {
             _ => capacity.queue.filter(|_| policed.is_none() && !own).unwrap_or(rtt),
         };
         let loss = if has_tcp { 0.0 } else { seen.random_loss_rate(has(Kind::Loss)) };
+        let is_probed = seen.available.as_ref().is_some_and(|available| available.validity.valid);
         let packets = link_bps * time.as_secs_f64() / 8.0 / (packet + ETHERNET_HEADER);
         let time = Time::from_secs_f64(time.as_secs_f64() * (MAX_PACKETS / packets).min(1.0));
         if time.as_secs_f64() < MIN_ROUND_TRIPS * rtt.as_secs_f64() {
@@ -164,10 +182,14 @@ impl SimulatedPath {
             queue,
             loss,
             marks_from: has(Kind::EcnMarks).then_some(8.0),
-            policer: policed.map(|bps| (bps, capacity.at_once_bytes.unwrap_or(0.0).max(2.0 * packet))),
+            policer: policed
+                .or(behind_others)
+                .map(|bps| (bps, capacity.at_once_bytes.unwrap_or(0.0).max(2.0 * packet))),
             others_bps,
             other_flows: in_turn.map_or(u32::from(has_tcp), |in_turn| in_turn.others.round() as u32),
             other_cc: USUAL_CC.into(),
+            loses_among_others: loss > 0.0 && !has(Kind::Loss) && !is_probed,
+            is_share_by_burst: others_bps > 0.0 && !is_probed,
             is_fair: in_turn.is_some(),
             own_queue: own.then(|| {
                 let wait = capacity.queue.unwrap_or(rtt).as_secs_f64();
@@ -187,8 +209,9 @@ impl SimulatedPath {
         })
     }
 
-    /// Fits the parameters that could not be measured to the test's goodput. Returns the fitted path and its goodput.
-    pub(crate) fn fitted(self, got: f64) -> Option<(Self, f64)> {
+    /// Fits the parameters that could not be measured to the test's goodput, and to the number of segments with ECN marks. Returns the
+    /// fitted path and its goodput.
+    pub(crate) fn fitted(self, got: f64, marked_segs: u64) -> Option<(Self, f64)> {
         let marks = |step: u32| (f64::from(step) / 2.0).exp2().round();
         let wmem = |times: f64| Some(SimulatedPath { sender: self.with_send_buffer(times)?, ..self.clone() });
         let candidates: Vec<SimulatedPath> = if self.fills_send_buffer {
@@ -207,21 +230,26 @@ impl SimulatedPath {
         } else {
             vec![self]
         };
-        let off = |(_, now): &(SimulatedPath, f64)| (now / got).ln().abs();
-        let mut best: Option<(SimulatedPath, f64)> = None;
+        // A test that a window limits gets the same goodput at different thresholds, but not the same marks.
+        let off = |(path, now): &(SimulatedPath, SimulatedTest)| {
+            let marks = ((now.marked_segs + 1) as f64 / (marked_segs + 1) as f64).ln().abs();
+            let marks = if path.marks_from.is_some() { WEIGHT_OF_MARKS * marks } else { 0.0 };
+            (now.goodput_bps / got).ln().abs() + marks
+        };
+        let mut best: Option<(SimulatedPath, SimulatedTest)> = None;
         let tries = candidates.first()?.tries(MAX_SEEDS);
         for seed in 1..=tries {
             let tried = candidates.iter().filter_map(|path| {
                 let path = SimulatedPath { seed, ..path.clone() };
-                let now = path.goodput()?;
+                let now = path.test()?;
                 Some((path, now))
             });
             best = tried.chain(best).min_by(|a, b| off(a).total_cmp(&off(b)));
-            if best.as_ref().is_some_and(|(_, now)| Self::matches(*now, got)) {
+            if best.as_ref().is_some_and(|(_, now)| Self::matches(now.goodput_bps, got)) {
                 break;
             }
         }
-        best
+        best.map(|(path, now)| (path, now.goodput_bps))
     }
 
     /// The sender's settings with a send buffer multiplied by `times`.
@@ -263,19 +291,27 @@ impl SimulatedPath {
             Kind::SmallMss => path.mss = None,
             Kind::LocalQueue => (path.own_queue, path.queue) = (None, path.queue.max(path.rtt)),
             Kind::SlowHop => path.link_bps = path.usual_bps,
-            Kind::CompetingTraffic => (path.others_bps, path.other_flows) = (0.0, 0),
+            Kind::CompetingTraffic => {
+                (path.others_bps, path.other_flows) = (0.0, 0);
+                if self.loses_among_others {
+                    path.loss = 0.0;
+                }
+            }
             _ => return None,
         }
         Some(path)
     }
 
-    /// Whether a limit hides others: no queue fills behind a policer, and only connections that fill a queue get ECN marks.
+    /// Whether a limit hides others: no queue fills behind a policer or a slow hop, and no policer drops; only connections that fill a
+    /// queue get ECN marks. Without a valid probe, lost datagrams may belong to other traffic, whose rate is then inexact.
     pub(crate) fn hides_other_limits(&self, kind: Kind) -> bool {
         let ecn = |host: &BTreeMap<String, String>| {
             host.get("net.ipv4.tcp_ecn").map_or("2", String::as_str).to_owned()
         };
         match kind {
-            Kind::Policer => true,
+            Kind::Policer | Kind::SlowHop => true,
+            Kind::CompetingTraffic => self.loses_among_others,
+            Kind::ShortQueue => self.is_share_by_burst,
             Kind::ReceiveBuffer | Kind::SendBuffer | Kind::WindowScaling => {
                 self.marks_from.is_none() && ecn(&self.sender) == "1" && ecn(&self.receiver) != "0"
             }
@@ -286,7 +322,7 @@ impl SimulatedPath {
     /// The mean goodput of several simulated tests.
     pub(crate) fn mean_goodput(&self) -> Option<f64> {
         let all: Option<Vec<f64>> = (0..self.tries(MAX_TRIES))
-            .map(|more| SimulatedPath { seed: self.seed + more, ..self.clone() }.goodput())
+            .map(|more| Some(SimulatedPath { seed: self.seed + more, ..self.clone() }.test()?.goodput_bps))
             .collect();
         all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
     }
@@ -297,8 +333,8 @@ impl SimulatedPath {
         (MAX_PACKETS_TOGETHER / packets).clamp(1.0, maximum) as u64
     }
 
-    /// Goodput of one connection, bit/s; `None` if it cannot be simulated.
-    fn goodput(&self) -> Option<f64> {
+    /// A test of one connection; `None` if it cannot be simulated.
+    fn test(&self) -> Option<SimulatedTest> {
         let file = ScenarioFile::parse("measured.toml", &self.text()).ok()?;
         let scenario: Scenario = MeasurementSession::reserve(file.resolve(None, &[]).ok()?, "h1", "h2", 1);
         let usual = HostDefaults::default();
@@ -319,7 +355,10 @@ impl SimulatedPath {
         let name = seen.rows.first()?.flow.clone();
         let flow =
             verdict::summarize(&seen.rows, &[], &times, &FlowContext { name, ..FlowContext::default() });
-        flow.steady_or_overall_goodput_bps()
+        Some(SimulatedTest {
+            goodput_bps: flow.steady_or_overall_goodput_bps()?,
+            marked_segs: marked_segs(&seen.rows),
+        })
     }
 
     /// The scenario file for the user: the path, and the test, which starts after other traffic.

@@ -7,6 +7,7 @@ pub mod lab_slots;
 pub mod terminal;
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -57,6 +58,25 @@ impl TestDir {
         // Ignore the configuration of the user who runs the tests.
         command.env("XDG_CONFIG_HOME", self.dir.path().join("no-configuration"));
         with_default_signals(&command)
+    }
+
+    /// Network namespaces that programs started from here use or have open, with their own: those of other programs on this
+    /// machine, whose labs come and go, do not count.
+    pub fn network_namespaces(&self) -> BTreeSet<String> {
+        let mark = self.dir.path().as_os_str().as_encoded_bytes();
+        let is_ours = |process: &PathBuf| {
+            let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+            environment.windows(mark.len()).any(|part| part == mark)
+        };
+        let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let ours = processes.filter(|process| process.join("ns").exists()).filter(is_ours);
+        let links = ours.flat_map(|process| {
+            let tasks = std::fs::read_dir(process.join("task")).into_iter().flatten().flatten();
+            tasks.map(|task| task.path().join("ns/net")).chain(open_files(&process)).collect::<Vec<_>>()
+        });
+        let targets =
+            links.filter_map(|link| Some(std::fs::read_link(link).ok()?.to_string_lossy().into_owned()));
+        targets.filter(|target| target.starts_with("net:[")).collect()
     }
 
     /// Runs `longfat` with these arguments and waits for its end.
@@ -132,23 +152,6 @@ pub fn copy_binary(to: &Path) {
 /// The text of a scenario file in the repository's directory `scenarios`.
 pub fn bundled_scenario(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name)).unwrap()
-}
-
-/// Network namespaces that at least one process or thread of this machine uses or has open.
-pub fn network_namespaces() -> std::collections::BTreeSet<String> {
-    let mut found = std::collections::BTreeSet::new();
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    for process in processes.filter(|p| p.file_name().to_string_lossy().parse::<u32>().is_ok()) {
-        let tasks = std::fs::read_dir(process.path().join("task")).into_iter().flatten().flatten();
-        for link in tasks.map(|t| t.path().join("ns/net")).chain(open_files(&process.path())) {
-            let target =
-                std::fs::read_link(link).map(|t| t.to_string_lossy().into_owned()).unwrap_or_default();
-            if target.starts_with("net:[") {
-                found.insert(target);
-            }
-        }
-    }
-    found
 }
 
 fn open_files(process: &Path) -> Vec<PathBuf> {

@@ -43,5 +43,6 @@ pub fn send(tests: &mut TestSeries, plan: &DatagramPlan) -> Result<Option<Burst>
 /// Payload that arrived over the whole burst, for peers that report no more.
 fn mean(end: &StreamEnd) -> Arrived {
     let seconds = (end.received.end_s - end.received.start_s).max(1e-3);
-    Arrived { bps: end.received.bytes as f64 * 8.0 / seconds, ..Arrived::default() }
+    let bytes = end.received.bytes as f64;
+    Arrived { bps: bytes * 8.0 / seconds, delays_us: None, bytes }
 }

@@ -48,9 +48,9 @@ class Frames {
     this.waiting.delete(drawable);
   }
 
-  /** Requests a drawing in one of the next frames; with `anew` scaling the last picture is not enough. */
-  request(drawable: Drawable, anew = false) {
-    this.waiting.set(drawable, anew || this.waiting.get(drawable) === true);
+  /** Requests a drawing in one of the next frames; with `force` scaling the last picture is not enough. */
+  request(drawable: Drawable, force = false) {
+    this.waiting.set(drawable, force || this.waiting.get(drawable) === true);
     this.next();
   }
 
@@ -93,10 +93,10 @@ class Frames {
     };
     const outdated = [...this.waiting];
     const late: Drawable[] = [];
-    for (const [drawable, anew] of outdated) {
+    for (const [drawable, force] of outdated) {
       if (!this.near.has(drawable)) continue;
       if (!drawable.serves || !drawable.follow) draw(drawable);
-      else if (this.isMoving && !anew && drawable.serves()) {
+      else if (this.isMoving && !force && drawable.serves()) {
         this.waiting.delete(drawable);
         drawable.follow();
       } else late.push(drawable);

@@ -139,9 +139,9 @@ export class OpenRuns {
   }
 
   /** Requests the series of the shown span and half a span on each side, one request at a time. */
-  async requestSeries(anew = false) {
+  async requestSeries(force = false) {
     if (this.details.length === 0 || this.ended) return;
-    if (!anew && this.isCovered()) return;
+    if (!force && this.isCovered()) return;
     if (this.isRequesting) {
       this.isOutdated = true;
       return;

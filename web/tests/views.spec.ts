@@ -111,12 +111,12 @@ test('many flows have a summary first, and distinct colours', async ({ browser }
     );
     const { page, trouble } = await visit(browser, await own.page());
     await open(page, own.key('sim'));
-    const flows = page.locator('table.who tbody tr');
+    const flows = page.locator('table.flow-shares tbody tr');
     await expect(flows).toHaveCount(20);
-    await expect(page.locator('p.who')).toContainText('20 flows share');
-    await expect(page.locator('p.who')).toContainText('Fairness (Jain)');
+    await expect(page.locator('p.flow-shares')).toContainText('20 flows share');
+    await expect(page.locator('p.flow-shares')).toContainText('Fairness (Jain)');
     const top = async (of: string) => (await page.locator(of).first().boundingBox())!.y;
-    expect(await top('table.who')).toBeLessThan(await top('article.flow'));
+    expect(await top('table.flow-shares')).toBeLessThan(await top('article.flow'));
     const colours = await flows
       .locator('td:first-child .swatch')
       .evaluateAll((all) => all.map((one) => getComputedStyle(one).backgroundColor));

@@ -1,4 +1,4 @@
-//! Alerts: a webhook, a command and mail on a change of the cause that limits a pair, not on each change of a number.
+//! Alerts by webhook, command and mail when the cause that limits a pair changes (not when a figure does).
 //!
 //! An alert is sent at least once: a change remains marked in the archive until all receivers have it, or for a day.
 
@@ -34,7 +34,7 @@ const SENDMAIL: &str = "/usr/sbin/sendmail";
 /// The certificates that this machine trusts (package ca-certificates).
 const TRUSTED: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Who is alerted.
+/// The receivers of alerts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alerts {
     /// Receives the JSON document by POST.
@@ -59,7 +59,9 @@ impl FromStr for Webhook {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let invalid = || {
-            format!("{text:?} is no address of a webhook; the form is http://HOST[:PORT]/PATH or https://...")
+            format!(
+                "{text:?} is not the address of a webhook; the form is http://HOST[:PORT]/PATH or https://..."
+            )
         };
         if text.contains(|c: char| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
             return Err(invalid());
@@ -138,7 +140,7 @@ impl Alert {
         })
     }
 
-    /// Sends it to all.
+    /// Sends the alert to all receivers.
     ///
     /// # Errors
     /// The cause of the failure; the alert should be repeated.

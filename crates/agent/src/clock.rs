@@ -8,7 +8,7 @@ use std::sync::{
 use reservation::Now;
 use units::Time;
 
-/// The error that the kernel reports for a clock that nothing synchronizes (NTP_PHASE_LIMIT).
+/// The error that the kernel reports for an unsynchronized clock (NTP_PHASE_LIMIT).
 const UNKNOWN_ERROR: Time = Time::from_secs(16);
 
 /// Where a point reads UTC.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use limits::{Limits, Question, Usage};
+use limits::{Limits, TestRequest, Usage};
 use reservation::{PointName, Recurrence, Settings, Spec, Task};
 use serde::Deserialize;
 use toml::Spanned;
@@ -20,13 +20,13 @@ use crate::{
     test::{Kind, TestParameters},
 };
 
-/// The usual port of agents. IANA has assigned it to nobody.
+/// The default port of agents; unassigned by IANA.
 pub const DEFAULT_PORT: u16 = 4862;
 /// The shortest time between two occurrences of a recurring test.
 const MIN_EVERY: Time = Time::from_secs(1);
 /// The part of the padding for the start and the end of a test's programs: connections, results, a record.
 const BASE_PADDING: Time = Time::from_secs(2);
-/// A certificate of a point is valid for 825 days; the authority may be away for weeks.
+/// A point's certificate is valid for 825 days; the authority may be unreachable for weeks.
 const RENEW_BEFORE: Duration = Duration::from_secs(60 * 86_400);
 /// The user on whose behalf recurring tests are reserved.
 pub(crate) const RECURRING_USER: &str = "recurring";
@@ -42,13 +42,13 @@ pub struct Config {
     pub address: String,
     /// Directory of its calendar, archive, records and certificates.
     pub state: PathBuf,
-    /// What it allows to whom.
+    /// Its limits.
     pub limits: Limits,
     /// The limits file.
     pub limits_file: PathBuf,
     /// Ports of tests.
     pub test_ports: RangeInclusive<u16>,
-    /// Where UTC comes from.
+    /// The source of UTC.
     pub clock: Clock,
     /// The recurring tests that it leads.
     pub tests: Vec<Task>,
@@ -58,7 +58,7 @@ pub struct Config {
     pub http: Option<SocketAddr>,
     /// How long results are kept.
     pub retention: Retention,
-    /// Who is alerted of changes of a cause.
+    /// The receivers of alerts.
     pub alerts: Option<Alerts>,
     /// How long before its end the certificate is renewed.
     pub renew_before: Duration,
@@ -192,7 +192,7 @@ impl Config {
             mistakes.add(file.name.span(), error.to_string());
         }
         if host_and_port(file.address.get_ref()).is_none() {
-            let text = format!("{:?} is no address", file.address.get_ref());
+            let text = format!("{:?} is not an address", file.address.get_ref());
             mistakes.add_help(
                 file.address.span(),
                 text,
@@ -201,7 +201,7 @@ impl Config {
         }
         let listen = file.listen.get_ref().parse::<SocketAddr>();
         if listen.is_err() {
-            let text = format!("{:?} is no address of this machine", file.listen.get_ref());
+            let text = format!("{:?} is not an address of this machine", file.listen.get_ref());
             mistakes.add_help(
                 file.listen.span(),
                 text,
@@ -211,7 +211,7 @@ impl Config {
         let test_ports = match &file.test_ports {
             None => Some(5202..=5299),
             Some(ports) => port_range(ports.get_ref()).or_else(|| {
-                let text = format!("{:?} is no range of ports", ports.get_ref());
+                let text = format!("{:?} is not a range of ports", ports.get_ref());
                 mistakes.add_help(ports.span(), text, "the form is FIRST-LAST, as in 5202-5299");
                 None
             }),
@@ -230,7 +230,7 @@ impl Config {
                 mistakes.add(test.get_ref().name.span(), text);
             }
             if let Some(limits) = &limits {
-                let decision = limits.decide(&question(&own, &task), &Usage::default());
+                let decision = limits.decide(&test_request(&own, &task), &Usage::default());
                 if !decision.is_allowed() {
                     let text = format!("the limits of this point do not allow it: {decision}");
                     let help = format!("change {}", limits_file.display());
@@ -250,14 +250,14 @@ impl Config {
             let point = PointName(name.get_ref().clone());
             let is_known = members.as_ref().is_none_or(|members| members.address(&point).is_some());
             if point == own || !is_known {
-                mistakes.add(name.span(), format!("{point} is no other point of the mesh"));
+                mistakes.add(name.span(), format!("{point} is not another point of the mesh"));
             }
             point
         });
         let results_to: Vec<PointName> = results_to.collect();
         let http = file.http.as_ref().and_then(|http| {
             let listen = http.listen.get_ref().parse::<SocketAddr>();
-            let text = format!("{:?} is no address of this machine", http.listen.get_ref());
+            let text = format!("{:?} is not an address of this machine", http.listen.get_ref());
             let help = "the form is ADDRESS:PORT, as in 127.0.0.1:4863";
             listen.map_err(|_| mistakes.add_help(http.listen.span(), text, help)).ok()
         });
@@ -294,7 +294,7 @@ impl Mistakes {
     fn into_error(self, name: &str, text: &str) -> Error {
         match scenario::Error::of(name, text, self.0) {
             Some(error) => Error::Config(error),
-            None => Error::Refused(format!("{name} is no configuration of an agent")),
+            None => Error::Refused(format!("{name} is not the configuration of an agent")),
         }
     }
 }
@@ -410,7 +410,7 @@ fn alerts(file: &Spanned<FileAlerts>, mistakes: &mut Mistakes) -> Option<Alerts>
         && (!mail.get_ref().contains('@')
             || mail.get_ref().contains(|c: char| c.is_whitespace() || c.is_control()))
     {
-        mistakes.add(mail.span(), format!("{:?} is no mail address", mail.get_ref()));
+        mistakes.add(mail.span(), format!("{:?} is not a mail address", mail.get_ref()));
     }
     let webhook = match webhook {
         None => None,
@@ -423,9 +423,9 @@ fn alerts(file: &Spanned<FileAlerts>, mistakes: &mut Mistakes) -> Option<Alerts>
     })
 }
 
-/// What the limits of this point decide on, for a recurring test.
-fn question(own: &PointName, task: &Task) -> Question {
-    Question {
+/// The request of a recurring test, as the limits see it.
+fn test_request(own: &PointName, task: &Task) -> TestRequest {
+    TestRequest {
         user: Some(format!("{RECURRING_USER}@{own}")),
         address: None,
         other_end: None,
@@ -505,10 +505,10 @@ every = "1h"
         let error = parse(text).unwrap_err().to_string();
         let lines: Vec<&str> = error.lines().collect();
         for (line, part) in lines.iter().zip([
-            "agent.toml:1:8: \"A\" is no name of a point",
-            "agent.toml:2:10: \"4862\" is no address of this machine",
-            "agent.toml:3:11: \"a.example\" is no address; the form is HOST:PORT",
-            "agent.toml:6:14: \"9-2\" is no range of ports",
+            "agent.toml:1:8: \"A\" is not a valid point name",
+            "agent.toml:2:10: \"4862\" is not an address of this machine",
+            "agent.toml:3:11: \"a.example\" is not an address; the form is HOST:PORT",
+            "agent.toml:6:14: \"9-2\" is not a range of ports",
             "agent.toml:7:15: ",
             "agent.toml:11:6: the other end is this point itself",
             "agent.toml:13:9: tests recur at most every",
@@ -526,11 +526,11 @@ every = "1h"
                mail = \"a b@c\"\n";
         let error = parse(&text).unwrap_err().to_string();
         for part in [
-            "\"4863\" is no address of this machine",
+            "\"4863\" is not an address of this machine",
             "records would be kept for 9 d, longer than the 8 d of their tests",
-            "\"x\" is no address of a webhook",
+            "\"x\" is not the address of a webhook",
             "the command is empty",
-            "\"a b@c\" is no mail address",
+            "\"a b@c\" is not a mail address",
         ] {
             assert!(error.contains(part), "{error}\nhas no\n{part}");
         }

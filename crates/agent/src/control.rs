@@ -24,7 +24,7 @@ pub(crate) fn socket(state: &Path) -> PathBuf {
     state.join("control.sock")
 }
 
-/// What a local user wants.
+/// A request of a local user.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "request")]
 pub(crate) enum Request {
@@ -34,14 +34,14 @@ pub(crate) enum Request {
     Calendar {
         /// How far into the future, seconds.
         seconds: u64,
-        /// Another point, which is asked.
+        /// Another point, to which the request is forwarded.
         #[serde(default)]
         point: Option<String>,
     },
     /// [`Explained`].
     Reserve {
         /// The test.
-        test: Wanted,
+        test: NewReservation,
     },
     /// [`Explained`].
     Cancel {
@@ -69,14 +69,14 @@ pub(crate) enum Request {
 
 /// A test that a user requests.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct NewReservation {
     /// The point that leads and sends.
     pub from: String,
     /// The other end.
     pub to: String,
     /// The kind of test.
     pub kind: String,
-    /// Its length, microseconds; `None`: the usual one of its kind.
+    /// Its duration, microseconds; `None`: the default of its kind.
     pub duration_us: Option<u64>,
     /// UDP at this rate, bit/s.
     pub rate_bps: Option<u64>,
@@ -150,13 +150,13 @@ pub struct TaskStatus {
 pub struct CalendarReport {
     /// The point.
     pub point: String,
-    /// The taken slots, by their starts.
+    /// The occupied slots, by their starts.
     pub slots: Vec<SlotReport>,
     /// Share of the time in which no exclusive test may run, 0 to 1.
     pub busy_share: f64,
 }
 
-/// A taken slot.
+/// An occupied slot.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SlotReport {
     /// The reservation.
@@ -179,7 +179,7 @@ pub struct SlotReport {
     pub padding_us: u64,
     /// Displaces reservations of lower priority.
     pub priority: i32,
-    /// The user who asked.
+    /// The user who requested it.
     pub user: Option<String>,
 }
 
@@ -188,7 +188,7 @@ pub struct SlotReport {
 pub struct Explained {
     /// The reservation.
     pub id: String,
-    /// How far it has come: `seeking`, `held`, `confirming`, `booked`, `running`, `finished`, `failed`, `not_run`.
+    /// Its phase: `seeking`, `held`, `confirming`, `booked`, `running`, `finished`, `failed`, `not_run`.
     pub phase: String,
     /// Its state and the rule or the conflict, in words.
     pub text: String,
@@ -263,7 +263,7 @@ impl Client {
         self.calendar_of(None, time)
     }
 
-    /// The calendar of another point, which the agent asks; `None`: that of its own point.
+    /// The calendar of another point, which the agent requests from it; `None`: the agent's own.
     ///
     /// # Errors
     /// If the agent does not run, or the other point does not reply.
@@ -274,15 +274,15 @@ impl Client {
     /// Requests a test.
     ///
     /// # Errors
-    /// If it does not run, or the request is invalid. A request that a rule refuses is no error: the reply explains it.
-    pub fn reserve(&self, test: Wanted) -> Result<Explained, Error> {
+    /// If it does not run, or the request is invalid. A request that a rule refuses is not an error: the reply names the rule.
+    pub fn reserve(&self, test: NewReservation) -> Result<Explained, Error> {
         self.exchange(&Request::Reserve { test })
     }
 
     /// Cancels a reservation.
     ///
     /// # Errors
-    /// If it does not run, or does not know the reservation.
+    /// If it does not run, or has no such reservation.
     pub fn cancel(&self, id: &str, text: &str) -> Result<Explained, Error> {
         self.exchange(&Request::Cancel { id: id.into(), text: text.into() })
     }
@@ -290,7 +290,7 @@ impl Client {
     /// Explains a reservation, or the last occurrences of a recurring test.
     ///
     /// # Errors
-    /// If it does not run, or knows neither.
+    /// If it does not run, or has neither.
     pub fn why(&self, id: &str) -> Result<Vec<Explained>, Error> {
         self.exchange(&Request::Why { id: id.into() })
     }
@@ -306,7 +306,7 @@ impl Client {
     /// Removes a point from the mesh.
     ///
     /// # Errors
-    /// If it does not run, is not the authority's, or knows no such point.
+    /// If it does not run, is not the authority, or the mesh has no such point.
     pub fn expel(&self, name: &str) -> Result<Status, Error> {
         self.exchange(&Request::Expel { name: name.into() })
     }

@@ -21,7 +21,7 @@ const MAX_REQUESTS: usize = 32;
 /// Timeout of the agent's own work on a request.
 const WORK_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Opens the socket, for the owner of the state directory. The lock on the calendar is held: a socket that exists is left from a kill.
+/// Opens the socket, for the owner of the state directory. This process holds the calendar's lock, so an existing socket is left over from a killed agent.
 pub(crate) fn bind(state: &Path) -> Result<UnixListener, Error> {
     let path = control::socket(state);
     if path.exists() {
@@ -34,9 +34,9 @@ pub(crate) fn bind(state: &Path) -> Result<UnixListener, Error> {
 
 /// Serves requests, forever.
 pub(crate) async fn listen(listener: UnixListener, inbox: mpsc::Sender<Inbound>) {
-    let places = std::sync::Arc::new(Semaphore::new(MAX_REQUESTS));
+    let permits = std::sync::Arc::new(Semaphore::new(MAX_REQUESTS));
     loop {
-        let Ok(place) = std::sync::Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(permit) = std::sync::Arc::clone(&permits).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let inbox = inbox.clone();
@@ -44,7 +44,7 @@ pub(crate) async fn listen(listener: UnixListener, inbox: mpsc::Sender<Inbound>)
                     if let Err(error) = serve(stream, &inbox).await {
                         tracing::debug!("a local request failed: {error}");
                     }
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(error) => {
@@ -61,7 +61,7 @@ async fn serve(mut stream: UnixStream, inbox: &mpsc::Sender<Inbound>) -> std::io
     let Some(request) = request else { return Ok(()) };
     let late = match &request {
         Request::Calendar { point: Some(point), .. } => format!("{point} does not reply"),
-        _ => "the agent ends, or is too busy".into(),
+        _ => "the agent is stopping, or is too busy".into(),
     };
     let (reply, replied) = oneshot::channel();
     let sent = inbox.send(Inbound::Control { user, request, reply }).await;

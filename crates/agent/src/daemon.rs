@@ -15,7 +15,7 @@ use crate::{
 /// Maximum number of arrivals that wait for the loop.
 const INBOX: usize = 256;
 
-/// A moment of the loop, for tests that kill the agent there.
+/// A moment of the loop, at which tests kill the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// Before the events of a batch are written.
@@ -26,17 +26,17 @@ pub enum Moment {
     Sent,
     /// After that.
     Started,
-    /// The result of a test is stored; the calendar does not know yet that it has ended.
+    /// The result of a test is stored; the calendar has not yet recorded its end.
     ResultStored,
 }
 
-/// Follows the loop of an agent.
+/// Observes the loop of an agent.
 pub trait StepObserver: Send + Sync {
-    /// The loop is at this moment of a batch with these events.
+    /// Called when the loop is at this moment of a batch with these events.
     fn at(&self, moment: Moment, events: &[Event]);
 }
 
-/// Follows nothing.
+/// Observes nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoObserver;
 
@@ -96,7 +96,7 @@ async fn serve(
     }
     let members = Members::open(&config.state)?;
     files::create_directory(&config.state.join("runs"))?;
-    // First: its lock keeps a second agent away from all other files.
+    // First: its lock keeps a second agent from using any other file.
     let calendar = config.state.join("calendar.sqlite");
     let (file, point) = CalendarFile::open(&calendar, config.name.clone(), config.settings.clone())?;
     let control = control_server::bind(&config.state)?;

@@ -57,7 +57,7 @@ pub enum Error {
         /// Why.
         cause: String,
     },
-    /// Something that a user asked for and cannot have.
+    /// A user's request that is refused.
     #[error("{0}")]
     Refused(String),
     /// The agent does not run, or does not reply.

@@ -15,7 +15,7 @@ use crate::{Members, archive::TestRow, control::CalendarReport, test::Endpoint};
 pub(crate) const PROTOCOL: &[u8] = b"longfat-agent/1";
 /// The longest frame, bytes: a list of some thousand members.
 pub(crate) const MAX_FRAME_BYTES: usize = 1 << 20;
-/// The longest frame of a caller that only has an invitation, bytes.
+/// The longest frame on a connection that is authenticated by an invitation only, bytes.
 pub(crate) const MAX_JOIN_BYTES: usize = 1 << 12;
 /// Timeout of a frame after its header, and of the sending of one.
 pub(crate) const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,12 +36,12 @@ pub(crate) enum Frame {
         /// The message.
         message: Box<Message>,
     },
-    /// Lead to peer: where is the server of this test?
+    /// Lead to peer: request for the address of this test's server.
     Endpoint {
         /// The reservation.
         id: ReservationId,
     },
-    /// Peer to lead: here.
+    /// Peer to lead: the server's address.
     Serving {
         /// The reservation.
         id: ReservationId,
@@ -63,7 +63,7 @@ pub(crate) enum Frame {
         /// The list.
         members: Members,
     },
-    /// Which slots are taken?
+    /// Request for the occupied slots.
     CalendarWanted {
         /// How far into the future, seconds.
         seconds: u64,
@@ -99,7 +99,7 @@ pub(crate) enum Frame {
         /// The list of members.
         members: Members,
     },
-    /// Reply to `Join`: no.
+    /// Reply to `Join`: refused.
     Refused {
         /// Why.
         text: String,

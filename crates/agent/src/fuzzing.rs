@@ -1,4 +1,4 @@
-//! Fuzz targets: frames of callers, tokens of invitations, and configurations. Tests replay `fuzz/corpus`.
+//! Fuzz targets: frames of connections, tokens of invitations, and configurations. Tests replay `fuzz/corpus`.
 
 use std::{io, path::Path, time::Duration};
 
@@ -18,7 +18,7 @@ fn round_trip<T: Serialize + DeserializeOwned>(value: &T) {
     assert_eq!(frame::encode(&again).expect("it can be written again"), bytes);
 }
 
-/// Any bytes as what a connection receives: frames with their headers, of another point or of a local user.
+/// Decodes arbitrary bytes as what a connection receives: frames with their headers, of another point or of a local user.
 pub fn frames(bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime can be started");
@@ -48,18 +48,18 @@ pub fn frames(bytes: &[u8]) {
     });
 }
 
-/// Any bytes as the token of an invitation.
+/// Decodes arbitrary bytes as the token of an invitation.
 pub fn token(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(invitation) = text.parse::<Invitation>() else { return };
     let again: Invitation = invitation.to_string().parse().expect("a token that was printed can be read");
     assert_eq!(again.to_string(), invitation.to_string());
-    // What joining does with it first: it may refuse, but not panic.
+    // The first step of joining: it may return an error, but must not panic.
     let _ = invitation.identity.client();
-    let _ = invitation.identity.caller();
+    let _ = invitation.identity.owner();
 }
 
-/// Any bytes as agent.toml. No other file is read: the limits are those that `agent init` writes.
+/// Decodes arbitrary bytes as agent.toml. No other file is read: the limits are those that `agent init` writes.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let read = |path: &Path| match path.file_name().and_then(|name| name.to_str()) {

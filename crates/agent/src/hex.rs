@@ -5,7 +5,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of such a text; `None` if it is none.
+/// The bytes of a hexadecimal text; `None` if it is not hexadecimal.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     if !text.is_ascii() || !text.len().is_multiple_of(2) {
         return None;

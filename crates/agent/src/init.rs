@@ -1,4 +1,4 @@
-//! Founds a mesh, or joins one: writes the files of a new point.
+//! Creates a mesh, or joins one: writes the files of a new point.
 
 use std::{
     net::SocketAddr,
@@ -10,16 +10,21 @@ use crate::{Authority, Error, Identity, Invitation, JoinRequest, Members, files,
 /// The name of the configuration in a point's directory.
 pub const CONFIG_FILE: &str = "agent.toml";
 
-/// Writes configuration and limits, and founds a mesh with this point as its authority. Returns the path of the configuration.
+/// Writes configuration and limits, and creates a mesh with this point as its authority. Returns the path of the configuration.
 ///
 /// # Errors
 /// If files cannot be written, or exist.
-pub fn found(directory: &Path, name: &str, listen: SocketAddr, address: &str) -> Result<PathBuf, Error> {
+pub fn create_mesh(
+    directory: &Path,
+    name: &str,
+    listen: SocketAddr,
+    address: &str,
+) -> Result<PathBuf, Error> {
     check_absent(directory)?;
     let state = directory.join("state");
     files::create_directory(&state)?;
-    Authority::found(&state, name)?;
-    Members::founded(name.into(), address).write(&state)?;
+    Authority::create(&state, name)?;
+    Members::of_one(name.into(), address).write(&state)?;
     write_files(directory, name, listen, address)
 }
 

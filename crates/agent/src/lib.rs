@@ -1,6 +1,6 @@
 //! A measurement point as a program: reserves slots with other points, tests in them, and keeps the results.
 //!
-//! - [`found`], [`join_mesh`]: the files of a new point; [`Authority`] and [`Invitation`]: who belongs to the mesh
+//! - [`create_mesh`], [`join_mesh`]: the files of a new point; [`Authority`] and [`Invitation`]: who belongs to the mesh
 //! - [`Config`]: its configuration
 //! - [`run`]: the agent
 //! - [`Client`]: a local user's access to it; [`serve_interface`]: that of browsers and programs
@@ -38,14 +38,16 @@ pub use archive::{CauseChange, Filter, HourRow, Retention, State, TestCounts, Te
 pub use calendar_file::{CalendarFile, Error as CalendarError};
 pub use clock::Clock;
 pub use config::{Config, DEFAULT_PORT};
-pub use control::{CalendarReport, Client, Explained, MemberStatus, SlotReport, Status, TaskStatus, Wanted};
+pub use control::{
+    CalendarReport, Client, Explained, MemberStatus, NewReservation, SlotReport, Status, TaskStatus,
+};
 pub use daemon::{Moment, NoObserver, StepObserver, StopHandle, run};
 pub use error::Error;
 pub use http::{
     CalendarDocument, MeshDocument, MeshPair, MeshPoint, NamedChange, PairDocument, PairState,
     ResultsDocument, known_mesh, serve_interface,
 };
-pub use init::{CONFIG_FILE, found, join_mesh};
+pub use init::{CONFIG_FILE, create_mesh, join_mesh};
 pub use mesh::{Authority, Identity, Invitation, Member, Members, check_name};
 pub use network::{JoinRequest, join};
 pub use test::{Figures, Kind, TestParameters};

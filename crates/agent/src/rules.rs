@@ -51,7 +51,7 @@ impl Admission for Rules {
         let origin = &candidate.request.id.origin;
         let is_of_origin = |user: &String| user.rsplit_once('@').is_some_and(|(_, point)| point == origin.0);
         if !spec.user.as_ref().is_some_and(is_of_origin) {
-            return Err(format!("the user is none of {origin}, which asks"));
+            return Err(format!("the user is not a user of {origin}, which requests the test"));
         }
         self.enforced.admit(candidate)
     }
@@ -97,11 +97,11 @@ mod tests {
         );
         for user in [None, Some("alice"), Some("alice@b")] {
             let foreign = Spec { user: user.map(str::to_owned), ..spec.clone() };
-            assert_eq!(refused(foreign), "the user is none of a, which asks");
+            assert_eq!(refused(foreign), "the user is not a user of a, which requests the test");
         }
         let mut other = spec.clone();
         other.test.kind = "trace".into();
-        assert!(refused(other).contains("is no kind of test"));
+        assert!(refused(other).contains("is not a kind of test"));
         assert!(refused(Spec { peer: None, ..spec }).contains("two ends"));
     }
 }

@@ -53,7 +53,7 @@ padding = "2s"             # kept free before and after each test, besides the c
 /// Commented limits: members of the mesh may test for a minute, without UDP.
 pub(crate) fn limits() -> &'static str {
     r#"# What this point allows to whom; `longfat agent limits explain USER TEST --file limits.toml` shows which rule decides.
-# Users are NAME@POINT: a login name at the point that asked, or "recurring" for recurring tests.
+# Users are NAME@POINT: a login name at the requesting point, or "recurring" for recurring tests.
 
 [classes.mesh]
 max_duration = "60s"

@@ -15,8 +15,8 @@ use std::{
 };
 
 use agent::{
-    Authority, Client, Config, Explained, Filter, JoinRequest, Moment, StepObserver, StopHandle, TestRow,
-    Wanted,
+    Authority, Client, Config, Explained, Filter, JoinRequest, Moment, NewReservation, StepObserver,
+    StopHandle, TestRow,
 };
 use reservation::Event;
 use units::Time;
@@ -215,12 +215,12 @@ pub fn configure(directory: &Path, key: &str, value: &str) {
 }
 
 impl Mesh {
-    /// A mesh of these points; the first one founds it.
+    /// A mesh of these points; the first one creates it.
     pub fn of(names: &[&str]) -> Mesh {
         let root = tempfile::tempdir().unwrap();
         let directories: Vec<PathBuf> = names.iter().map(|name| root.path().join(name)).collect();
         let address = listen();
-        agent::found(&directories[0], names[0], address, &address.to_string()).unwrap();
+        agent::create_mesh(&directories[0], names[0], address, &address.to_string()).unwrap();
         configure(&directories[0], "clock_error", "\"100ms\"");
         let founder = Agent::start(&directories[0]);
         let state = directories[0].join("state");
@@ -244,8 +244,8 @@ impl Mesh {
 }
 
 /// A short test between two points.
-pub fn wanted(from: &str, to: &str, kind: &str) -> Wanted {
-    Wanted {
+pub fn wanted(from: &str, to: &str, kind: &str) -> NewReservation {
+    NewReservation {
         from: from.into(),
         to: to.into(),
         kind: kind.into(),

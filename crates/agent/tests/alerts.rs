@@ -13,7 +13,7 @@ fn add(directory: &Path, lines: &str) {
     std::fs::write(&path, text + lines).unwrap();
 }
 
-/// Tests that get no result are a cause: the peer is stopped and comes back.
+/// Tests that get no result are a cause: the peer is stopped and started again.
 #[test]
 fn a_change_of_the_cause_is_alerted_once_even_if_the_receiver_was_away() {
     let mesh = Mesh::of(&["a", "b"]);
@@ -26,7 +26,7 @@ fn a_change_of_the_cause_is_alerted_once_even_if_the_receiver_was_away() {
     let peer = Agent::start(&mesh.directories[1]);
     let run = |phase: &str| {
         let within_us = if phase == "finished" { 60_000_000 } else { 3_000_000 };
-        let wanted = agent::Wanted { within_us, ..wanted("a", "b", "throughput") };
+        let wanted = agent::NewReservation { within_us, ..wanted("a", "b", "throughput") };
         let over = end(&client, &client.reserve(wanted).unwrap().id);
         assert_eq!(over.phase, phase, "{}", over.text);
     };

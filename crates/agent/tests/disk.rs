@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use agent::{CalendarFile, Client, State, Wanted};
+use agent::{CalendarFile, Client, NewReservation, State};
 use reservation::Settings;
 use testing::Missing;
 
@@ -75,7 +75,7 @@ fn a_full_disk_loses_no_result_and_blocks_no_calendar() {
     let fill = std::fs::write(&ballast, vec![0; SIZE_KIB as usize * 1024]).unwrap_err();
     assert_eq!(fill.kind(), std::io::ErrorKind::StorageFull);
     // Some tests may fit into what files have reserved.
-    let short = || Wanted { within_us: 10_000_000, ..wanted("b", "a", "latency") };
+    let short = || NewReservation { within_us: 10_000_000, ..wanted("b", "a", "latency") };
     for _ in 0..MAX_TESTS {
         if b.reserve(short()).is_err() {
             break;

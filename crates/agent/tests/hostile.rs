@@ -1,4 +1,4 @@
-//! Connections that are no member's: silent ones, slow ones, TLS without a certificate and with one of another mesh.
+//! Connections from non-members: silent ones, slow ones, TLS without a certificate and with one of another mesh.
 
 use std::{
     io::{Read, Write},
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use agent::{Authority, JoinRequest, Wanted};
+use agent::{Authority, JoinRequest, NewReservation};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
     crypto::ring,
@@ -22,7 +22,7 @@ use crate::agents::{Agent, Mesh, end, listen, results, wait_for_empty_calendar, 
 
 /// Hostile connections that are held open at a time, of each of two kinds: silent and slow.
 const EACH: usize = 100;
-/// Proper tests beside them: latency tests in both directions, and throughput tests, which need a slot of their own each.
+/// Regular tests beside them: latency tests in both directions, and throughput tests, each of which needs a separate slot.
 const LATENCY_TESTS: usize = 42;
 const THROUGHPUT_TESTS: usize = 8;
 
@@ -32,7 +32,7 @@ fn hold(address: SocketAddr, is_slow: bool, stop: &AtomicBool) {
         return thread::sleep(Duration::from_millis(100));
     };
     stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    // A record of 16,384 bytes that never comes (RFC 8446 section 5.1).
+    // A record of 16,384 bytes that never arrives (RFC 8446 section 5.1).
     let mut bytes = [22, 3, 1, 64, 0].into_iter().chain(std::iter::repeat(0));
     while !stop.load(Ordering::Acquire) {
         if is_slow && stream.write_all(&[bytes.next().unwrap()]).is_err() {
@@ -46,7 +46,7 @@ fn hold(address: SocketAddr, is_slow: bool, stop: &AtomicBool) {
     }
 }
 
-/// TLS with the right authority, but without a certificate: whether a frame was answered.
+/// TLS with the right authority, but without a certificate: whether a frame got a reply.
 fn without_certificate(address: SocketAddr, root: &CertificateDer<'static>) -> bool {
     let mut roots = RootCertStore::empty();
     roots.add(root.clone()).unwrap();
@@ -76,7 +76,7 @@ fn hostile_connections_get_nothing_and_proper_tests_run() {
     let root = CertificateDer::from_pem_slice(&pem).unwrap();
     // Another mesh, whose point has the same name.
     let foreign = tempfile::tempdir().unwrap();
-    let (authority, _) = Authority::found(foreign.path(), "a").unwrap();
+    let (authority, _) = Authority::create(foreign.path(), "a").unwrap();
     let hour = Duration::from_secs(3600);
     let invitation = authority.invite(foreign.path(), "c", &address.to_string(), hour).unwrap();
     let stop = AtomicBool::new(false);
@@ -103,15 +103,15 @@ fn hostile_connections_get_nothing_and_proper_tests_run() {
             });
         }
         // The scope waits for its threads: they must be stopped first if an assertion fails.
-        let proper = std::panic::catch_unwind(|| {
-            let long = |wanted: Wanted| Wanted { within_us: 600_000_000, ..wanted };
-            let mut asked = Vec::new();
+        let regular = std::panic::catch_unwind(|| {
+            let long = |wanted: NewReservation| NewReservation { within_us: 600_000_000, ..wanted };
+            let mut requested = Vec::new();
             for number in 0..LATENCY_TESTS + THROUGHPUT_TESTS {
                 let kind = if number < LATENCY_TESTS { "latency" } else { "throughput" };
                 let (client, from, to) = if number % 2 == 0 { (&a, "a", "b") } else { (&b, "b", "a") };
-                asked.push((client, client.reserve(long(wanted(from, to, kind))).unwrap().id));
+                requested.push((client, client.reserve(long(wanted(from, to, kind))).unwrap().id));
             }
-            for (client, id) in &asked {
+            for (client, id) in &requested {
                 let over = end(client, id);
                 assert_eq!(over.phase, "finished", "{}", over.text);
             }
@@ -126,7 +126,7 @@ fn hostile_connections_get_nothing_and_proper_tests_run() {
             }
         });
         stop.store(true, Ordering::Release);
-        if let Err(panic) = proper {
+        if let Err(panic) = regular {
             std::panic::resume_unwind(panic);
         }
     });

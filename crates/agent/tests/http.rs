@@ -85,7 +85,7 @@ fn mistake(value: &Value, schema: &Value, all: &Value, path: &str) -> Option<Str
             "anyOf" | "oneOf" => {
                 let schemas = rule.as_array().unwrap();
                 let fits = schemas.iter().any(|schema| mistake(value, schema, all, path).is_none());
-                (!fits).then(|| format!("{path}: {value} is none of {rule}"))
+                (!fits).then(|| format!("{path}: {value} does not match {rule}"))
             }
             "minimum" => {
                 (value.as_f64() < rule.as_f64() && value.is_number()).then(|| format!("{path} < {rule}"))
@@ -125,9 +125,9 @@ fn documents_are_those_of_the_description_and_of_the_page() {
     let foreign = b.reserve(wanted("b", "c", "throughput")).unwrap().id;
     assert_eq!(end(&b, &foreign).phase, "finished", "{:?}", b.why(&foreign));
     let refused =
-        b.reserve(agent::Wanted { duration_us: Some(90_000_000), ..wanted("b", "c", "throughput") });
+        b.reserve(agent::NewReservation { duration_us: Some(90_000_000), ..wanted("b", "c", "throughput") });
     let refused = refused.unwrap().id;
-    b.reserve(agent::Wanted { in_us: 600_000_000, ..wanted("b", "c", "latency") }).unwrap();
+    b.reserve(agent::NewReservation { in_us: 600_000_000, ..wanted("b", "c", "latency") }).unwrap();
     wait_until("the results of b to c at a", || {
         let tests = document(&address, "/api/v1/results?from=b&to=c");
         let has = |id: &str| tests["tests"].as_array().unwrap().iter().any(|row| row["id"] == id);
@@ -219,7 +219,7 @@ fn metrics_are_in_the_text_format_and_requests_are_checked() {
                 // Latency tests alone have a loss.
                 assert!(
                     names.contains(name) || name == "longfat_loss_ratio",
-                    "{name} of {query} is no metric"
+                    "{name} of {query} is not a metric"
                 );
             }
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::{State, Wanted};
+use agent::{NewReservation, State};
 
 use crate::agents::{
     Agent, Mesh, RENEW_DAYS, configure, end, results, wait_for_empty_calendar, wait_until, wanted,
@@ -16,13 +16,13 @@ fn tests_run_in_their_slots_and_both_ends_have_the_result() {
     for (client, from, to, kind) in
         [(&a, "a", "b", "throughput"), (&b, "b", "a", "latency"), (&c, "a", "b", "throughput")]
     {
-        let asked = client.reserve(wanted(from, to, kind)).unwrap();
-        let over = end(client, &asked.id);
+        let requested = client.reserve(wanted(from, to, kind)).unwrap();
+        let over = end(client, &requested.id);
         assert_eq!(over.phase, "finished", "{}", over.text);
-        // At the lead, the peer, and the point that asked.
+        // At the lead, the peer, and the requesting point.
         for client in [&a, &b, client] {
             let row = wait_until("the result", || {
-                results(client).into_iter().find(|row| row.id == asked.id && row.state == State::Finished)
+                results(client).into_iter().find(|row| row.id == requested.id && row.state == State::Finished)
             });
             assert_eq!((row.from.as_str(), row.to.as_str(), row.kind.as_str()), (from, to, kind));
             assert_eq!(row.reason, None);
@@ -35,7 +35,7 @@ fn tests_run_in_their_slots_and_both_ends_have_the_result() {
     [&a, &b, &c].into_iter().for_each(wait_for_empty_calendar);
     // Tests that exclude each other got slots one after the other.
     let both = [a.reserve(wanted("a", "b", "throughput")), b.reserve(wanted("b", "a", "throughput"))];
-    let both = both.map(|asked| asked.unwrap().id);
+    let both = both.map(|requested| requested.unwrap().id);
     assert_eq!(end(&a, &both[0]).phase, "finished", "{:?}", a.why(&both[0]));
     assert_eq!(end(&b, &both[1]).phase, "finished", "{:?}", b.why(&both[1]));
 }
@@ -48,29 +48,31 @@ fn why_a_test_was_not_run_is_a_rule_or_a_conflict() {
     std::fs::write(&limits, text.replace("max_duration = \"60s\"", "max_duration = \"20s\"")).unwrap();
     let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
     let a = mesh.client(0);
-    let why = |wanted: Wanted| end(&a, &a.reserve(wanted).unwrap().id).text;
-    // The rule of the own point, and that of the other.
-    let long =
-        |seconds: u64| Wanted { duration_us: Some(seconds * 1_000_000), ..wanted("a", "b", "throughput") };
+    let why = |wanted: NewReservation| end(&a, &a.reserve(wanted).unwrap().id).text;
+    // The rule of the requesting point, and that of the other.
+    let long = |seconds: u64| NewReservation {
+        duration_us: Some(seconds * 1_000_000),
+        ..wanted("a", "b", "throughput")
+    };
     let own = why(long(90));
     assert!(own.contains("a does not allow it: refused by max_duration of class mesh: 90 s"), "{own}");
     let other = why(long(30));
     assert!(other.contains("b does not allow it: refused by max_duration of class mesh: 30 s"), "{other}");
-    let udp = why(Wanted { rate_bps: Some(1_000_000), ..wanted("a", "b", "throughput") });
+    let udp = why(NewReservation { rate_bps: Some(1_000_000), ..wanted("a", "b", "throughput") });
     assert!(udp.contains("refused by allow_udp = false of class mesh"), "{udp}");
     // A conflict, named at the point that has it.
-    let first = a.reserve(Wanted { in_us: 60_000_000, ..wanted("a", "b", "throughput") }).unwrap();
+    let first = a.reserve(NewReservation { in_us: 60_000_000, ..wanted("a", "b", "throughput") }).unwrap();
     wait_until("the booking", || {
         a.why(&first.id).unwrap().into_iter().find(|explained| explained.phase == "booked")
     });
-    let second = Wanted { in_us: 60_000_000, within_us: 0, ..wanted("a", "b", "throughput") };
+    let second = NewReservation { in_us: 60_000_000, within_us: 0, ..wanted("a", "b", "throughput") };
     let conflict = why(second.clone());
     assert!(
         conflict.contains(&format!("no free slot at a: the exclusive test {} occupies", first.id)),
         "{conflict}"
     );
     // Higher priority displaces it; the reason is kept.
-    let winner = a.reserve(Wanted { priority: 1, ..second }).unwrap();
+    let winner = a.reserve(NewReservation { priority: 1, ..second }).unwrap();
     wait_until("the displacement", || {
         let loser = a.why(&first.id).unwrap().remove(0);
         loser.text.contains(&format!("{} of priority 1 displaced it", winner.id)).then_some(())
@@ -154,8 +156,8 @@ fn an_expelled_point_is_served_no_more_and_a_token_works_once() {
     assert!(a.expel("b").unwrap().members.is_empty());
     assert!(a.reserve(wanted("a", "b", "latency")).is_err());
     // b's certificate is still valid, and useless.
-    let asked = b.reserve(Wanted { within_us: 3_000_000, ..wanted("b", "a", "latency") });
-    let over = end(&b, &asked.unwrap().id);
+    let requested = b.reserve(NewReservation { within_us: 3_000_000, ..wanted("b", "a", "latency") });
+    let over = end(&b, &requested.unwrap().id);
     assert!(over.text.contains("a did not reply"), "{}", over.text);
     // The same name may be invited again, by a new token.
     let state = mesh.directories[0].join("state");

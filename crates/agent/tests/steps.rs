@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use agent::{CalendarFile, Explained, State, TestRow, Wanted};
+use agent::{CalendarFile, Explained, NewReservation, State, TestRow};
 use reservation::Settings;
 
 use crate::agents::{Agent, Mesh, end, results, step_clock, wait_for_empty_calendar, wait_until, wanted};
@@ -38,13 +38,13 @@ enum Expected {
     Nothing,
     /// It ends; if it ran, with a result.
     AnyEnd,
-    /// It did not come to its end, and does not run a second time.
+    /// It did not complete, and does not run a second time.
     NoResult,
     /// It has its result.
     Result,
 }
 
-fn request() -> Wanted {
+fn request() -> NewReservation {
     wanted("a", "b", "throughput")
 }
 
@@ -56,7 +56,7 @@ fn play(mesh: &Mesh, victim: usize, moment: &str, expected: Expected) {
     let mut agents: Vec<Agent> = (0..2).map(start).collect();
     let [a, b] = [0, 1].map(|index| mesh.client(index));
     let before = results(&a).len();
-    let asked: Option<Explained> = match expected {
+    let requested: Option<Explained> = match expected {
         Expected::Nothing => {
             // Its user gets no reply.
             let state = mesh.directories[0].join("state");
@@ -66,9 +66,9 @@ fn play(mesh: &Mesh, victim: usize, moment: &str, expected: Expected) {
         _ if victim == 0 => {
             let state = mesh.directories[0].join("state");
             // The agent may be killed before it replies.
-            let asked = std::thread::spawn(move || agent::Client::new(&state).reserve(request()));
+            let requested = std::thread::spawn(move || agent::Client::new(&state).reserve(request()));
             agents[0].wait_for_moment();
-            asked.is_finished().then(|| asked.join().unwrap().ok()).flatten()
+            requested.is_finished().then(|| requested.join().unwrap().ok()).flatten()
         }
         _ => Some(a.reserve(request()).unwrap()),
     };
@@ -87,8 +87,8 @@ fn play(mesh: &Mesh, victim: usize, moment: &str, expected: Expected) {
             let new = rows.len() > before && rows[0].state != State::Running;
             new.then(|| rows.into_iter().next()).flatten()
         });
-        if let Some(asked) = &asked {
-            assert_eq!(row.id, asked.id, "{context}");
+        if let Some(requested) = &requested {
+            assert_eq!(row.id, requested.id, "{context}");
         }
         let over = end(&a, &row.id);
         match expected {
@@ -161,7 +161,7 @@ fn a_step_of_the_clock_runs_nothing_and_blocks_nothing() {
     let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
     let [a, b] = [0, 1].map(|index| mesh.client(index));
     for step_s in [3600, -3600] {
-        let booked = a.reserve(Wanted { in_us: 12_000_000, within_us: 0, ..request() }).unwrap();
+        let booked = a.reserve(NewReservation { in_us: 12_000_000, within_us: 0, ..request() }).unwrap();
         wait_until("the booking", || {
             a.why(&booked.id).unwrap().into_iter().find(|known| known.phase == "booked")
         });
@@ -169,11 +169,11 @@ fn a_step_of_the_clock_runs_nothing_and_blocks_nothing() {
         let over = end(&b, &booked.id);
         assert_eq!(over.phase, "not_run", "{step_s}: {}", over.text);
         // New tests are refused with the cause.
-        let refused = a.reserve(Wanted { within_us: 20_000_000, ..request() }).unwrap();
+        let refused = a.reserve(NewReservation { within_us: 20_000_000, ..request() }).unwrap();
         let over = end(&a, &refused.id);
         assert!(over.text.contains("clocks"), "{step_s}: {}", over.text);
         step_clock(&mesh.directories[0], 0);
-        // With a clock that is an hour late, the slot was still to come.
+        // With a clock that is an hour late, the slot had not begun.
         let over = end(&a, &booked.id);
         assert_eq!(over.phase, "not_run", "{step_s}: {}", over.text);
         let back = a.reserve(request()).unwrap();
@@ -192,16 +192,16 @@ fn a_peer_that_vanishes_blocks_nothing() {
     let client = mesh.client(0);
     let during = client.reserve(request()).unwrap();
     b.wait_for_moment();
-    // Nobody closes its connections: worse than a kill.
+    // Its connections are not closed, unlike after a kill.
     b.freeze();
     let over = end(&client, &during.id);
     assert_ne!(over.phase, "finished", "{}", over.text);
     wait_for_empty_calendar(&client);
-    let unheard = client.reserve(Wanted { within_us: 8_000_000, ..request() }).unwrap();
+    let unheard = client.reserve(NewReservation { within_us: 8_000_000, ..request() }).unwrap();
     let over = end(&client, &unheard.id);
     assert!(over.text.ends_with("not run: b did not reply"), "{}", over.text);
     b.kill();
-    let refused = client.reserve(Wanted { within_us: 8_000_000, ..request() }).unwrap();
+    let refused = client.reserve(NewReservation { within_us: 8_000_000, ..request() }).unwrap();
     let over = end(&client, &refused.id);
     assert!(over.text.ends_with("not run: b did not reply"), "{}", over.text);
     wait_for_empty_calendar(&client);

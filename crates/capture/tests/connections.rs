@@ -43,7 +43,7 @@ fn ack(n: u32) -> Tcp {
 #[test]
 fn marks_count_the_segments_that_ecn_echoes_acknowledge() {
     let mut all = handshake();
-    // In the SYN and its answer the flag negotiates ECN.
+    // In the SYN and the SYN-ACK the flag negotiates ECN.
     all[1].1 = all[1].1.clone().marked();
     all.extend([(21, data(0)), (21, data(1)), (41, ack(1)), (42, ack(2).marked()), (43, ack(2).marked())]);
     all.extend([(44, data(2)), (44, data(3)), (64, ack(4).marked())]);

@@ -644,7 +644,7 @@ static __noinline void inflight_too_high(struct tcp_sock *tp, struct bbr3_state 
 
 static __noinline void probe_upward(struct tcp_sock *tp, struct bbr3_state *b, const struct rate_sample *rs)
 {
-	/* An unused bound is no evidence that more would fit. */
+	/* An unused bound is not evidence that more would fit. */
 	if (!BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited) || tp->snd_cwnd < b->inflight_hi)
 		return;
 	b->up_acks = add_capped(b->up_acks, rs->acked_sacked);

@@ -149,7 +149,7 @@ impl Headers {
         options
     }
 
-    /// Converts a file name in a compiler's message to the name that the user knows.
+    /// Converts a file name in a compiler's message to the name in the user's source.
     pub fn as_written(&self, file: &Path) -> PathBuf {
         if let Ok(header) = file.strip_prefix(self.shim()) {
             return Path::new("(longfat's headers)").join(header);

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Maximum size of a C file, bytes: a larger file is no congestion control.
+/// Maximum size of a C file, bytes: a larger file cannot be a congestion control.
 const LARGEST_BYTES: u64 = 4_000_000;
 
 /// A built-in algorithm: its text and both of its builds.
@@ -98,7 +98,7 @@ impl Source {
     /// Reads a user's file.
     ///
     /// # Errors
-    /// If the file cannot be read, is no regular file or is too large.
+    /// If the file cannot be read, is not a regular file or is too large.
     pub fn file(path: &Path) -> Result<Source, SourceError> {
         match read(path) {
             Ok(text) => Ok(Source::File { path: path.to_owned(), text }),

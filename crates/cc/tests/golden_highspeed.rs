@@ -40,7 +40,7 @@ fn measured_a(window: u32) -> f64 {
     let mut flow = highspeed(window);
     flow.per_ack = window.div_ceil(1000);
     let acks = window / flow.per_ack;
-    // If the window is no whole number of ACKs, the acknowledged segments count.
+    // If the window is not a whole number of ACKs, the acknowledged segments count.
     flow.growth_at_once(100) * f64::from(window) / f64::from(acks * flow.per_ack)
 }
 

@@ -1,6 +1,6 @@
 //! `highspeed`, `bic` and `hybla` by default against Linux's modules, ACK by ACK.
 //!
-//! Each reference below is derived anew from the rules of the kernel's module (the list of departures in the
+//! Each reference below is derived again from the rules of the kernel's module (the list of departures in the
 //! C file), as plain as possible: integers as the module has them, a linear search, no shared code.
 
 use crate::ideal;

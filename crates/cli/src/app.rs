@@ -9,7 +9,7 @@ use crate::{
         agent, bdp, cc, completions, config, diagnose, export, guest, import, kernel, lab, manual, plot,
         probe, records, reproduce, run, scenario, serve, sweep, test, transfer, tune, view, watch,
     },
-    config_file::Config,
+    config_file::{Config, RUNS_VARIABLE},
     exit::{self, Exit},
     log, other_tools, output,
 };
@@ -20,9 +20,6 @@ Environment:
   LONGFAT_LOG   Diagnostic log on standard error: error, warn, info,
                 debug or trace, for all or by crate, as in
                 lab=debug,iperf3=trace";
-
-/// The environment variable that names the directory of records.
-pub const RUNS_VARIABLE: &str = "LONGFAT_RUNS";
 
 /// A workbench for TCP on long fat networks: predict, emulate, measure, explain.
 ///

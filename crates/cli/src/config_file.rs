@@ -20,6 +20,8 @@ use view::{
 
 use crate::exit::Exit;
 
+/// The environment variable that names the directory of records.
+pub const RUNS_VARIABLE: &str = "LONGFAT_RUNS";
 /// Name of a project's file.
 const PROJECT_FILE: &str = "longfat.toml";
 /// The directory of records without any setting.

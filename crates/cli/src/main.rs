@@ -11,7 +11,7 @@ mod open;
 mod other_tools;
 mod output;
 mod progress;
-mod record_place;
+mod records_directory;
 mod reliability;
 
 use commands::lab::tc_shim;

@@ -175,7 +175,7 @@ fn simulated(text: &str) -> BTreeSet<u32> {
         fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim().parse().unwrap();
     let machine =
         HostDefaults { kernel: (kernel.major as u8, kernel.minor as u8), ..HostDefaults::default() };
-    let mut again = SentAgain::default();
+    let mut again = RetransmittedOffsets::default();
     sim::run(&scenario, &machine, &mut Native::default(), &mut again).unwrap();
     again.0
 }
@@ -199,9 +199,9 @@ impl Controllers for Native {
 
 /// Offsets of the retransmitted segments in a trace.
 #[derive(Default)]
-struct SentAgain(BTreeSet<u32>);
+struct RetransmittedOffsets(BTreeSet<u32>);
 
-impl Observer for SentAgain {
+impl Observer for RetransmittedOffsets {
     fn rows(
         &mut self,
         _: &[FlowSample],

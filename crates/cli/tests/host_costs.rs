@@ -62,7 +62,7 @@ fn a_server_of_2003_reaches_a_gigabit_with_large_frames_or_moderated_interrupts(
     let flow = &run["flows"][0];
     assert!(flow["evidence"][0].as_str().unwrap().contains("the processor of h"), "{flow}");
     assert!(flow["remedy"].as_str().unwrap().contains("larger frames (mtu)"), "{flow}");
-    assert_eq!(run["quality"]["ok"], true, "stated costs are no disturbance: {run}");
+    assert_eq!(run["quality"]["ok"], true, "stated costs are not a disturbance: {run}");
     let hosts = run["hosts"].as_array().unwrap();
     let busy = |name: &str| {
         let host = hosts.iter().find(|host| host["name"] == name).unwrap();

@@ -32,15 +32,15 @@ fn a_lab_run_names_the_local_queue_and_its_remedies_work() {
     let goodput = |flow: &Value| flow["goodput_bps"].as_f64().unwrap();
     for remedy in ["hosts.h1.tx_queue=826", "flows.bulk.pacing=92mbit"] {
         // A lab that the machine delays sends what waited at once, which can fill any queue: another try then.
-        let is_mended =
+        let is_remedied =
             |flow: &Value| flow["verdict"] != "local_queue" && goodput(flow) > 2.0 * goodput(&limited);
-        let mut mended = flow(&place, remedy);
+        let mut remedied = flow(&place, remedy);
         for _ in 1..TRIES {
-            if !is_mended(&mended) {
-                mended = flow(&place, remedy);
+            if !is_remedied(&remedied) {
+                remedied = flow(&place, remedy);
             }
         }
-        assert!(is_mended(&mended), "{remedy}: {mended} after {limited}");
+        assert!(is_remedied(&remedied), "{remedy}: {remedied} after {limited}");
     }
 }
 

@@ -44,7 +44,7 @@ fn every_published_id_is_listed_and_the_closed_forms_agree() {
 #[test]
 fn contradictory_sources_are_reported_with_the_formulas_value() {
     let (code, document) = reproduce(&["--engine", "model", "G-r2", "G-r8", "G-r9"]);
-    assert_eq!(code, 0, "a contradiction is no failure");
+    assert_eq!(code, 0, "a contradiction is not a failure");
     let ours = |id: &str, variant| {
         let figure = figure(&document, id, variant, "model.bulk.reno_recovery_s");
         (figure["published"].as_f64().unwrap(), figure["model"].as_f64().unwrap())

@@ -23,7 +23,7 @@ fn a_built_in_name_is_a_scenario_file_and_a_file_of_that_name_wins() {
     assert_eq!(own["files"][0]["summary"]["title"], "small");
     std::fs::create_dir(place.path("dsl")).unwrap();
     let built_in = place.run(&["scenario", "validate", "dsl", "--json"]).json();
-    assert_eq!(built_in["files"][0]["summary"]["flows"], 2, "a directory is no scenario file");
+    assert_eq!(built_in["files"][0]["summary"]["flows"], 2, "a directory is not a scenario file");
 }
 
 #[test]

@@ -216,6 +216,6 @@ fn consecutive_switches_are_one_subnet() {
     let lab = Lab::up(&place, &[]);
     if have(&["traceroute"]) {
         let ran = lab.exec("h1", &["traceroute", "-n", "-q", "1", "h2"]);
-        assert_eq!(traced(&ran), ["10.0.0.2"], "a switch is no hop: {ran:?}");
+        assert_eq!(traced(&ran), ["10.0.0.2"], "a switch is not a hop: {ran:?}");
     }
 }

@@ -181,8 +181,8 @@ fn all_110_proper_clients_are_served_beside_90_bad_ones() {
                 drop(connections);
             });
         }
-        let proper: Vec<_> = (0..110).map(|_| scope.spawn(|| server.test(200_000))).collect();
-        let results: Vec<_> = proper.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let regular: Vec<_> = (0..110).map(|_| scope.spawn(|| server.test(200_000))).collect();
+        let results: Vec<_> = regular.into_iter().map(|thread| thread.join().unwrap()).collect();
         finished.store(true, Ordering::Release);
         let failed: Vec<_> = results.iter().filter(|result| **result != Ok(200_000)).collect();
         assert!(failed.is_empty(), "{} of 110 were not served: {:?}", failed.len(), failed[0]);

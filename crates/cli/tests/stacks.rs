@@ -93,12 +93,12 @@ fn the_local_queue_is_named_and_both_remedies_work() {
     // 100 Mb/s x 50 ms / (1538 x 8 bit) = 406.4 packets.
     assert!(remedy.contains("tx_queue=407") && remedy.contains("local_congestion=false"), "{remedy}");
     for remedy in ["hosts.h1.tx_queue=407p", "hosts.h1.local_congestion=false"] {
-        let mended = run(&place, &["--set", remedy]);
-        assert_ne!(mended["flows"][0]["verdict"], "local_queue", "{remedy}");
+        let remedied = run(&place, &["--set", remedy]);
+        assert_ne!(remedied["flows"][0]["verdict"], "local_queue", "{remedy}");
         assert!(
-            mbps(&mended) > 1.15 * mbps(&first),
+            mbps(&remedied) > 1.15 * mbps(&first),
             "{remedy}: {} after {} Mb/s",
-            mbps(&mended),
+            mbps(&remedied),
             mbps(&first)
         );
     }
@@ -108,7 +108,7 @@ fn the_local_queue_is_named_and_both_remedies_work() {
 
 #[test]
 fn the_published_bound_holds_behind_a_switch_of_100_packets() {
-    // H-100m a-1, as shipped: below 20 Mb/s; a-2 with a device queue that is no congestion uses the path.
+    // H-100m a-1, as shipped: below 20 Mb/s; a-2 with a device queue that is not congestion uses the path.
     let place = TestDir::new(&crate::common::bundled_scenario("h-100m.toml"));
     let all = place.run(&["run", "s.toml", "--engine", "sim", "--json", "--no-record"]).json();
     let of = |variant: &str| {

@@ -40,7 +40,7 @@ fn links_change_while_the_lab_runs() {
     assert!((10.0..13.0).contains(&lab.rtt_ms("h1", "h2")));
     assert_eq!(lab.shell(&["link s1-h2 delay 15ms"]).code, 0);
     assert!((40.0..43.0).contains(&lab.rtt_ms("h1", "h2")), "10 + 15 + 15 ms");
-    // As in the class sheet, on a switch's port and on the host's device.
+    // As in the lab sheet, on a switch's port and on the host's device.
     assert_eq!(
         lab.exec("s1", &["tc", "qdisc", "add", "dev", "s1-eth2", "root", "netem", "delay", "5ms"]).code,
         0

@@ -50,7 +50,7 @@ fn a_shared_token_is_valid_for_a_second_browser() {
     assert!(text.contains("for every browser that opens this address"), "{text}");
     let url = text.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
     let (address, path) = url["http://".len()..].split_once('/').unwrap();
-    let ask = |path: &str| {
+    let request = |path: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
         write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
         let mut result = String::new();
@@ -58,11 +58,11 @@ fn a_shared_token_is_valid_for_a_second_browser() {
         result
     };
     for _ in 0..2 {
-        let result = ask(path);
+        let result = request(path);
         assert!(result.starts_with("HTTP/1.1 200"), "{result}");
         assert!(result.to_lowercase().contains("httponly; samesite=strict"), "{result}");
     }
-    assert!(ask("").starts_with("HTTP/1.1 403"));
+    assert!(request("").starts_with("HTTP/1.1 403"));
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

@@ -352,7 +352,7 @@ impl Observed {
     fn available_by_burst(&self) -> Option<Interval> {
         let capacity = self.capacity.as_ref()?;
         let (carried, offered) = (self.capacity_bps()?, capacity.offered_bps?);
-        // What this host's own device drops never reaches the other traffic.
+        // Packets that this host's own device drops never reach the other traffic.
         let offered = if capacity.overflows_here { offered.min(carried) } else { offered };
         let others = offered * (carried / capacity.goodput_bps.max(1.0) - 1.0);
         let left = (carried - others).max(0.0);

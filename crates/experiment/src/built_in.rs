@@ -82,7 +82,7 @@ pub const BUILT_IN: &[BuiltIn] = texts![
         "tsunami-paths", "udp", "udt-paths";
 ];
 
-/// The MiniEdit topologies of this program: the networks of the class sheets as the course ships them, by file name.
+/// The MiniEdit topologies of this program: the networks of the lab sheets as the course ships them, by file name.
 pub const TOPOLOGIES: [(&str, &str); 2] = [
     ("lab8.mn", include_str!("../../../scenarios/lab8.mn")),
     ("lab13.mn", include_str!("../../../scenarios/lab13.mn")),

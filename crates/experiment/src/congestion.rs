@@ -6,17 +6,26 @@ use cc::{
     Parameter, ParameterError, ParameterValue, ParameterValues, Source, SourceError, kernel,
     native::BuildError,
 };
-use scenario::{Cc, CcMistake, CcValue, CcValues, FlowKind, FlowSpec, Scenario, ScenarioFile};
+use scenario::{Cc, CcMistake, CcValue, CcValues, FlowKind, FlowSpec, Host, Scenario, ScenarioFile};
 use schema::{FlowSummary, Setting};
 
-use crate::{EngineChoice, Error, Experiment, Job, Result, error, scenario_file::folder};
+use crate::{
+    EngineChoice, Error, Experiment, Job, Result, error, flow_context::setting, scenario_file::folder,
+};
 
+/// This sysctl names the default congestion control.
+pub(crate) const CC_SYSCTL: &str = "net.ipv4.tcp_congestion_control";
 /// Source of congestion controls that are part of the kernel.
 const FROM_KERNEL: &str = "kernel";
 /// Source of congestion controls that are part of this program.
 pub const FROM_LONGFAT: &str = "longfat";
 /// Source of congestion controls that `longfat cc load` registered earlier.
 const FROM_CC_LOAD: &str = "longfat cc load";
+
+/// The default congestion control of a host.
+pub(crate) fn default_cc(host: Option<&Host>) -> String {
+    setting(host, CC_SYSCTL).map_or_else(|| "cubic".into(), |name| name.trim().into())
+}
 
 /// Checks what parsing cannot: whether the program has the algorithms, and whether the algorithms have the parameters.
 ///

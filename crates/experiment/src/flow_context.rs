@@ -1,7 +1,5 @@
 //! The path and the buffers of a flow: context for the verdict and input of the model.
 
-use std::fs;
-
 use model::{IpVersion, Transport};
 use net::{Direction, LossUnit, PipeSpec};
 use scenario::{FlowKind, FlowSpec, Host, Scenario, TcpSpec, UdpSpec};
@@ -16,9 +14,9 @@ const SUPER_PACKET_BYTES: u32 = 65_536;
 /// A flow's path through the network, in both directions.
 pub struct FlowPath<'a> {
     /// The link directions that data crosses, with the names of the links.
-    pub there: Vec<(&'a str, Direction, &'a PipeSpec)>,
+    pub forward: Vec<(&'a str, Direction, &'a PipeSpec)>,
     /// The link directions that ACKs cross.
-    pub back: Vec<(&'a str, Direction, &'a PipeSpec)>,
+    pub reverse: Vec<(&'a str, Direction, &'a PipeSpec)>,
     /// Two-way propagation delay and the turnaround of both hosts.
     pub rtt: Time,
     /// Two-way propagation delay.
@@ -42,28 +40,28 @@ impl<'a> FlowPath<'a> {
             };
             Some(hops.iter().map(direction).collect())
         };
-        let there = directions(&flow.from, &flow.to)?;
-        let back = directions(&flow.to, &flow.from)?;
-        let propagation = there.iter().chain(&back).map(|(_, _, d)| d.delay.0).sum();
+        let forward = directions(&flow.from, &flow.to)?;
+        let reverse = directions(&flow.to, &flow.from)?;
+        let propagation = forward.iter().chain(&reverse).map(|(_, _, d)| d.delay.0).sum();
         let (from, to) = (scenario.host(&flow.from)?, scenario.host(&flow.to)?);
         let (address, _) = scenario.flow_addresses(flow)?;
         let ip = if address.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
         let mtu = scenario.path_mtu_from(flow, from.mtu.min(to.mtu))?.mtu;
         let propagation = Time(propagation);
         let rtt = propagation + from.turnaround + to.turnaround;
-        Some(FlowPath { there, back, rtt, propagation, mtu, host_mtu: from.mtu, ip })
+        Some(FlowPath { forward, reverse, rtt, propagation, mtu, host_mtu: from.mtu, ip })
     }
 
     /// The slowest direction that has a rate.
     pub fn slowest(&self) -> Option<(&'a PipeSpec, BitRate)> {
-        self.there.iter().filter_map(|(_, _, d)| Some((*d, d.rate.mean()?))).min_by_key(|(_, rate)| *rate)
+        self.forward.iter().filter_map(|(_, _, d)| Some((*d, d.rate.mean()?))).min_by_key(|(_, rate)| *rate)
     }
 
     /// Maximum TCP goodput on the links with this MSS.
     pub fn wire_limit_bps(&self, requested_mss: Option<u32>) -> Option<f64> {
         let mss = model::mss(self.mtu, self.ip, requested_mss);
         let headers = self.ip.header_bytes() + Transport::Tcp.header_bytes();
-        self.there
+        self.forward
             .iter()
             .filter_map(|(_, _, d)| Some(model::goodput_bps(d.rate.mean()?, mss, headers, d.overhead)))
             .reduce(f64::min)
@@ -71,7 +69,7 @@ impl<'a> FlowPath<'a> {
 
     /// Maximum UDP goodput on the links with datagrams of this size.
     pub fn datagram_limit_bps(&self, payload: u32) -> Option<f64> {
-        self.there
+        self.forward
             .iter()
             .filter_map(|(_, _, d)| {
                 Some(model::datagram_goodput_bps(d.rate.mean()?, payload, self.mtu, self.ip, d.overhead))
@@ -83,7 +81,7 @@ impl<'a> FlowPath<'a> {
     pub fn xcp_limit_bps(&self) -> Option<f64> {
         let headers = self.ip.header_bytes() + sim::XCP_HEADER_BYTES;
         let payload = self.mtu.saturating_sub(headers);
-        self.there
+        self.forward
             .iter()
             .filter_map(|(_, _, d)| Some(model::goodput_bps(d.rate.mean()?, payload, headers, d.overhead)))
             .reduce(f64::min)
@@ -120,7 +118,7 @@ impl<'a> FlowPath<'a> {
             LossUnit::Segment => d.loss.mean(),
             LossUnit::SuperPacket => d.loss.mean() / f64::from((SUPER_PACKET_BYTES / self.mtu.max(1)).max(1)),
         };
-        1.0 - self.there.iter().map(|(_, _, d)| 1.0 - per_segment(d)).product::<f64>()
+        1.0 - self.forward.iter().map(|(_, _, d)| 1.0 - per_segment(d)).product::<f64>()
     }
 }
 
@@ -142,7 +140,7 @@ pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
             }
             FlowKind::Ping(_) => return context,
         };
-        context.path = path_links(scenario, &path.there);
+        context.path = path_links(scenario, &path.forward);
     }
     if let Some(bulk) = engine_common::bulk_plan(scenario, flow, 0) {
         context.is_rate_controlled = true;
@@ -176,9 +174,9 @@ pub(crate) fn ack_path(scenario: &Scenario, flow: &FlowSpec) -> Vec<PathLink> {
     let all = scenario.flows.iter().filter(|flow| !matches!(flow.kind, FlowKind::Ping(_)));
     let all = all.filter_map(|flow| FlowPath::of(scenario, flow));
     let with_data: Vec<_> =
-        all.flat_map(|path| path.there).map(|(name, direction, _)| (name, direction)).collect();
-    path.back.retain(|(name, direction, _)| !with_data.contains(&(*name, *direction)));
-    path_links(scenario, &path.back)
+        all.flat_map(|path| path.forward).map(|(name, direction, _)| (name, direction)).collect();
+    path.reverse.retain(|(name, direction, _)| !with_data.contains(&(*name, *direction)));
+    path_links(scenario, &path.reverse)
 }
 
 /// The directions that have a rate.
@@ -219,7 +217,7 @@ fn rate_changes(scenario: &Scenario, name: &str, direction: Direction) -> Vec<(i
 /// The transmit queue that the sending host's link needs, packets.
 fn device_round_trip_packets(scenario: &Scenario, flow: &FlowSpec) -> Option<u64> {
     let path = FlowPath::of(scenario, flow)?;
-    let (_, _, own_link) = path.there.first()?;
+    let (_, _, own_link) = path.forward.first()?;
     let frame_bytes = path.mtu + own_link.overhead;
     Some(model::transmit_queue_packets(own_link.rate.mean()?, path.rtt, frame_bytes))
 }
@@ -249,12 +247,6 @@ pub fn setting(host: Option<&Host>, name: &str) -> Option<String> {
     match host.and_then(|host| host.sysctl.get(name)) {
         Some(text) => Some(text.clone()),
         None if is_linux_24 => sysctl_defaults::linux_default((2, 4), name),
-        None => machine_setting(name),
+        None => sysctl_defaults::machine_setting(name),
     }
-}
-
-/// This machine's value of a sysctl; `None` if it has none of this name.
-pub(crate) fn machine_setting(name: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()?;
-    Some(text.trim().replace('\t', " "))
 }

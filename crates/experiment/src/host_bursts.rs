@@ -37,7 +37,7 @@ fn unexplained_drop(scenario: &Scenario, run: &RunSummary, summary: &schema::Lin
     let (mut windows, mut shortest_s) = (0.0, f64::INFINITY);
     for flow in &scenario.flows {
         let path = FlowPath::of(scenario, flow)?;
-        if !path.there.iter().any(|(_, _, direction)| std::ptr::eq(*direction, pipe)) {
+        if !path.forward.iter().any(|(_, _, direction)| std::ptr::eq(*direction, pipe)) {
             continue;
         }
         match flow.kind {

@@ -19,7 +19,7 @@ pub fn compact(started: &str) -> String {
 /// date and time of this machine's time zone, or an RFC 3339 instant.
 ///
 /// # Errors
-/// The text is none of these; the message has the accepted forms.
+/// The text has none of these forms; the message lists the accepted ones.
 pub fn since(text: &str) -> Result<String, String> {
     let text = text.trim();
     let now = jiff::Zoned::now();

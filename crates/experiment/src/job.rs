@@ -262,7 +262,7 @@ fn run(
         EngineChoice::Hosts => {
             let Some(setup) = options.hosts else {
                 return Err(Error::BadInput(
-                    "a run between hosts needs their places: --at HOST=ADDRESS".into(),
+                    "a run between hosts needs their addresses: --at HOST=ADDRESS".into(),
                 ));
             };
             Hosts { setup }.run(task)

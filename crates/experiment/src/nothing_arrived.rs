@@ -108,11 +108,11 @@ pub fn down_link<'a>(scenario: &'a Scenario, flow: &FlowSpec) -> Option<&'a str>
 
 /// The link directions that data and replies cross.
 fn hops<'a>(scenario: &'a Scenario, flow: &FlowSpec) -> Vec<(&'a str, &'a PipeSpec)> {
-    let there = scenario.path(&flow.from, &flow.to).unwrap_or_default();
-    let back = scenario.path(&flow.to, &flow.from).unwrap_or_default();
+    let forward = scenario.path(&flow.from, &flow.to).unwrap_or_default();
+    let reverse = scenario.path(&flow.to, &flow.from).unwrap_or_default();
     let of = |hop: scenario::PathHop| {
         let link = &scenario.links[hop.link];
         (link.name.as_str(), link.pipe(hop.direction))
     };
-    there.into_iter().chain(back).map(of).collect()
+    forward.into_iter().chain(reverse).map(of).collect()
 }

@@ -25,7 +25,7 @@ impl FromStr for RunOrder {
 
     /// `by-point`, `interleaved`, `random` or `random:SEED`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let seed = |text: &str| text.parse().map_err(|_| format!("\"{text}\" is no seed"));
+        let seed = |text: &str| text.parse().map_err(|_| format!("\"{text}\" is not a seed"));
         match text {
             "by-point" => Ok(RunOrder::ByPoint),
             "interleaved" => Ok(RunOrder::Interleaved),

@@ -155,7 +155,7 @@ pub(crate) fn complete(
             host_use,
             device,
             host_loads: host_loads(&measurement.hosts, flow),
-            // The links say what the path should be; only the flow itself shows whether it is full.
+            // The links describe the expected path; only the flow itself shows whether the real path is full.
             unknown_path: is_between_hosts,
             ..context
         };
@@ -204,7 +204,7 @@ pub(crate) fn complete(
         }
     }
     summary.hosts = measurement.hosts.iter().map(|load| host_summary(scenario, load)).collect();
-    // The stated costs of simulated hosts are no disturbance.
+    // The stated costs of simulated hosts are not a disturbance.
     let is_measured = measurement.hosts.is_empty();
     for flow in
         summary.flows.iter().filter(|f| is_measured && f.limited_steady.host_cpu >= UNRELIABLE_HOST_SHARE)

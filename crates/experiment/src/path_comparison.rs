@@ -68,7 +68,7 @@ fn loss(flow: &FlowSummary, expected: f64) -> Option<PathComparison> {
     let (retransmitted, sent) = (flow.retransmitted_segs?, flow.sent_segs.filter(|sent| *sent > 0)?);
     let measured = retransmitted as f64 / sent as f64;
     let is_limit = [flow.verdict, flow.verdict_also].contains(&Some(Cause::Loss));
-    // Losses of a queue that the flow itself fills are no property of the path.
+    // Losses of a queue that the flow itself fills are not a property of the path.
     let has_queue =
         flow.median_rtt_us.zip(flow.min_rtt_us).is_some_and(|(median, min)| median > QUEUED * min);
     (is_limit && !has_queue && measured.max(expected) >= MIN_LOSS).then(|| PathComparison {

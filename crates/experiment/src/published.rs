@@ -1,6 +1,6 @@
 //! Compares published figures with measured and predicted ones.
 
-use scenario::{Across, Comparison, KNEE_TOLERANCE, Kind, MetricPath, Published};
+use scenario::{Across, Comparison, KNEE_TOLERANCE, Kind, Published};
 use schema::{
     EngineName, EngineVerdict, FigureBound, FigureKind, KernelFigure, PublishedResult, PublishedVerdict,
     RunSummary,
@@ -146,7 +146,7 @@ fn compare_one(
 fn across_runs(published: &Published, runs: &[&RunSummary], predictions: &impl Predictions) -> Option<f64> {
     let mean = |variant: Option<&str>| {
         let own = runs.iter().filter(|run| run.variant.as_deref() == variant);
-        let values: Vec<f64> = own.filter_map(|run| value(published, run)).collect();
+        let values: Vec<f64> = own.filter_map(|run| run_figure::published_value(published, run)).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     };
     let all =
@@ -235,22 +235,6 @@ impl Candidate<'_> {
 fn guest_kernels(runs: &[RunSummary]) -> Vec<&str> {
     let of_guests = runs.iter().filter(|run| run.engine == EngineName::Kernel);
     sorted_releases(of_guests.filter_map(|run| run.kernel.as_deref()))
-}
-
-/// A run's figure in the unit of the published one; the metric of this run if the figure is of several variants.
-pub fn value(published: &Published, run: &RunSummary) -> Option<f64> {
-    let figure = match (&published.between, &published.figure) {
-        (Some((from, to)), MetricPath::Flow { flow, .. }) => {
-            let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
-            let flow = run.flows.iter().find(|f| f.name == *flow)?;
-            flow.parts.iter().find(|part| part.from_s == from && part.to_s == to)?.goodput_bps
-        }
-        _ => run_figure::figure(&published.figure, run)?,
-    };
-    match &published.over {
-        None => Some(figure),
-        Some(over) => Some(figure / run_figure::figure(over, run)?).filter(|ratio| ratio.is_finite()),
-    }
 }
 
 #[cfg(test)]

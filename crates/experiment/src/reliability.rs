@@ -4,7 +4,7 @@
 use scenario::{LinkMetric, Metric, MetricPath, Published};
 use schema::{FlowSummary, LinkDirection, RunSummary};
 
-use crate::{published::value, run_figure::figure};
+use crate::run_figure::{figure, published_value};
 
 /// Why a figure of a run is unreliable.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -53,7 +53,7 @@ pub fn judge(published: &Published, run: &RunSummary) -> Unreliability {
         };
     }
     // On a busy machine, agreement counts as evidence, a miss does not.
-    let is_missed = value(published, run).and_then(|ours| published.agrees(ours)) == Some(false);
+    let is_missed = published_value(published, run).and_then(|ours| published.agrees(ours)) == Some(false);
     if is_missed && run.quality.is_busy() {
         return Unreliability {
             faults: vec![format!(

@@ -2,7 +2,7 @@
 //! again.
 
 use model::FairnessWeight;
-use scenario::{Direction, LinkMetric, Metric, MetricPath, RunMetric};
+use scenario::{Direction, LinkMetric, Metric, MetricPath, Published, RunMetric};
 use schema::{FlowSummary, LinkDirection, RunSummary, nearest_names};
 
 use crate::{Error, Result};
@@ -152,6 +152,22 @@ pub fn metric(flow: &FlowSummary, metric: Metric) -> Option<f64> {
         Metric::LossShare => flow.loss_share,
         Metric::Jitter => seconds(flow.jitter_us),
         Metric::MeanOwd => seconds(flow.mean_owd_us),
+    }
+}
+
+/// A run's figure in the unit of the published one; the metric of this run if the figure is of several variants.
+pub(crate) fn published_value(published: &Published, run: &RunSummary) -> Option<f64> {
+    let value = match (&published.between, &published.figure) {
+        (Some((from, to)), MetricPath::Flow { flow, .. }) => {
+            let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
+            let flow = run.flows.iter().find(|f| f.name == *flow)?;
+            flow.parts.iter().find(|part| part.from_s == from && part.to_s == to)?.goodput_bps
+        }
+        _ => figure(&published.figure, run)?,
+    };
+    match &published.over {
+        None => Some(value),
+        Some(over) => Some(value / figure(over, run)?).filter(|ratio| ratio.is_finite()),
     }
 }
 

@@ -1,6 +1,6 @@
-//! The settings of the machine for which a class sheet was written, and how this machine differs from it.
+//! The settings of the machine for which a lab sheet was written, and how this machine differs from it.
 
-use crate::flow_context::machine_setting;
+use crate::sysctl_defaults::machine_setting;
 
 /// Settings of hosts that a scenario does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct SheetDefaults {
 /// course's machine. (A plain 4.15 has the limits 4096 87380 6291456 and 4096 16384 4194304.)
 pub const SHEET_DEFAULTS: &[SheetDefaults] = &[SheetDefaults {
     name: "linux-4.15",
-    about: "the class sheets' machine (Linux 4.15)",
+    about: "the lab sheets' machine (Linux 4.15)",
     sysctls: &[
         ("net.ipv4.tcp_congestion_control", "cubic"),
         ("net.ipv4.tcp_rmem", "10240 87380 16777216"),

@@ -38,12 +38,12 @@ pub(crate) fn stream_summary(
     }
 }
 
-/// What the fullest link of the flow's path had left during the run, bit/s of the stream's payload.
+/// The unused rate of the fullest link on the flow's path during the run, bit/s of the stream's payload.
 fn unused_bps(scenario: &Scenario, flow: &FlowSpec, links: &[LinkTotals], duration: Time) -> Option<f64> {
     let plan = engine_common::bulk_plan(scenario, flow, 0)?;
     let payload = f64::from(plan.payload_bytes());
     let path = FlowPath::of(scenario, flow)?;
-    let unused = path.there.iter().filter_map(|(name, direction, pipe)| {
+    let unused = path.forward.iter().filter_map(|(name, direction, pipe)| {
         let rate = pipe.rate.mean()?.as_f64();
         let index = scenario.links.iter().position(|link| link.name == *name)?;
         let totals = links.iter().find(|one| one.link == index && one.direction == *direction)?;

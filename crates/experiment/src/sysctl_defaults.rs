@@ -5,12 +5,12 @@
 //! the lab, so that both can be compared; a guest has its own. Values that apply are written into the
 //! hosts, so that all that follows reads the same.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs};
 
 use scenario::{Host, Scenario, SysctlDefaults};
 use units::KernelVersion;
 
-use crate::{EngineChoice, flow_context::machine_setting};
+use crate::EngineChoice;
 
 /// The sysctls of a network namespace that decide how much a flow can send.
 const BUFFERS: [&str; 2] = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
@@ -120,6 +120,12 @@ pub(crate) fn linux_default((major, minor): (u8, u8), name: &str) -> Option<Stri
         "net.core.wmem_max" => config.wmem_max.to_string(),
         _ => return None,
     })
+}
+
+/// This machine's value of a sysctl; `None` if it has none of this name.
+pub(crate) fn machine_setting(name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()?;
+    Some(text.trim().replace('\t', " "))
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ use scenario::Address;
 use crate::{
     Error,
     clock::{ClockOffset, Exchange},
+    measured::Observer,
     message::{COOKIE_PREFIX, HostDescription, Reply, Request},
-    run::Observer,
 };
 
 /// Timeout of a reply, and maximum silence of a server.
@@ -84,7 +84,7 @@ impl<'a> Agent<'a> {
             last_request: now,
             last_reply: now,
         };
-        match agent.ask(&Request::Inspect { settings: settings.to_vec(), data_address })? {
+        match agent.request(&Request::Inspect { settings: settings.to_vec(), data_address })? {
             Reply::Host(description) => agent.description = description,
             other => return Err(agent.unexpected(&other)),
         }
@@ -96,7 +96,7 @@ impl<'a> Agent<'a> {
         let mut exchanges = Vec::new();
         for _ in 0..CLOCK_EXCHANGES {
             let sent_ns = os::realtime_ns();
-            match self.ask(&Request::Clock)? {
+            match self.request(&Request::Clock)? {
                 Reply::Clock { realtime_ns } => {
                     let answered_ns = os::realtime_ns();
                     exchanges.push(Exchange { sent_ns, there_ns: realtime_ns, answered_ns });
@@ -110,7 +110,7 @@ impl<'a> Agent<'a> {
 
     /// Changes settings until the session ends.
     pub(crate) fn change(&mut self, purpose: &str, settings: &[(String, String)]) -> Result<(), Error> {
-        match self.ask(&Request::Change { purpose: purpose.into(), settings: settings.to_vec() })? {
+        match self.request(&Request::Change { purpose: purpose.into(), settings: settings.to_vec() })? {
             Reply::Changed => Ok(()),
             Reply::Refused { reason } => {
                 Err(Error::NotPermitted(format!("host {} at {}: {reason}", self.host, self.address)))
@@ -121,7 +121,7 @@ impl<'a> Agent<'a> {
 
     /// Restores the changed settings; returns those that someone else had changed since.
     pub(crate) fn restore(&mut self) -> Result<Vec<(String, String)>, Error> {
-        match self.ask(&Request::Restore)? {
+        match self.request(&Request::Restore)? {
             Reply::Restored { changed_since } => Ok(changed_since),
             Reply::Refused { reason } => {
                 Err(Error::NotPermitted(format!("host {} at {}: {reason}", self.host, self.address)))
@@ -158,7 +158,7 @@ impl<'a> Agent<'a> {
     }
 
     /// Sends a request and waits for its reply.
-    fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
+    fn request(&mut self, request: &Request) -> Result<Reply, Error> {
         self.send(request)?;
         loop {
             match self.receive()? {

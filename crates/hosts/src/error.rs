@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The scenario, the places or the options are unsuitable; the text has the reason.
+    /// The scenario, the locations or the options are unsuitable; the text has the reason.
     #[error("{0}")]
     BadInput(String),
     /// A host or this machine does not permit what the scenario needs; the text says how to permit it.

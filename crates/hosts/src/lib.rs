@@ -1,8 +1,8 @@
 //! Runs the flows of a scenario between real hosts.
 //!
-//! Each host of the scenario is this machine, a `longfat serve`, or an iperf3 server ([`Places`]). [`run()`] connects to
+//! Each host of the scenario is this machine, a `longfat serve`, or an iperf3 server ([`HostLocations`]). [`run()`] connects to
 //! them, applies the settings that the scenario states, starts the flows at their times, and collects both ends'
-//! samples on one time axis. A flow between two other hosts is started by the longfat at its sending end.
+//! samples on one time axis. A flow between two other hosts is started by the server at its sending end.
 //!
 //! - [`HostService`]: what a `longfat serve` does for such runs;
 //! - [`ChangedSettings`]: settings that are restored whatever happens to this process;
@@ -15,8 +15,9 @@ mod agent;
 mod clock;
 mod error;
 mod flow;
+mod host_locations;
+mod measured;
 mod message;
-mod place;
 mod plan;
 mod prepare;
 mod run;
@@ -25,9 +26,10 @@ mod service;
 mod settings;
 
 pub use error::Error;
-pub use place::Places;
+pub use host_locations::HostLocations;
+pub use measured::{HostReport, Measured, Observer, RunOptions};
 pub use plan::check;
-pub use run::{HostReport, Measured, Observer, RunOptions, run};
-pub use scenario::{Address, Place};
+pub use run::run;
+pub use scenario::{Address, HostLocation};
 pub use service::HostService;
 pub use settings::{ChangedSettings, GUARD_COMMAND, guard_settings};

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use engine_common::echo_timeout;
 use iperf3::reverse::LISTEN;
-use scenario::{Address, Cc, FlowKind, FlowSpec, Place, Scenario};
+use scenario::{Address, Cc, FlowKind, FlowSpec, HostLocation, Scenario};
 
 use crate::{
     Error,
     agent::Agent,
+    host_locations::HostLocations,
     message::{FlowRequest, Traffic},
-    place::Places,
 };
 
-/// A server: a longfat with a session, or an iperf3.
+/// A server: longfat's with a session, or iperf3's.
 pub(crate) enum Server<'a> {
     Longfat(Box<Agent<'a>>),
     Iperf3,
@@ -35,19 +35,19 @@ pub(crate) struct PlannedFlow {
     pub request: FlowRequest,
 }
 
-/// Checks a scenario and the places of its hosts, which are in addition to those that the scenario states.
+/// Checks a scenario and the locations of its hosts, which are in addition to those that the scenario states.
 ///
 /// # Errors
-/// If a host has no place, or a flow cannot be run.
-pub fn check(scenario: &Scenario, places: &Places) -> Result<(), Error> {
-    let places = &places.or_of(scenario);
+/// If a host has no location, or a flow cannot be run.
+pub fn check(scenario: &Scenario, locations: &HostLocations) -> Result<(), Error> {
+    let locations = &locations.or_of(scenario);
     let bad = |text: String| Err(Error::BadInput(text));
-    if let Some(unknown) = places.hosts().find(|name| scenario.host(name).is_none()) {
+    if let Some(unknown) = locations.hosts().find(|name| scenario.host(name).is_none()) {
         let names: Vec<&str> = scenario.hosts.iter().map(|host| host.name.as_str()).collect();
         return bad(format!("the scenario has no host \"{unknown}\"; its hosts are {}", names.join(", ")));
     }
     let ends = || scenario.flows.iter().flat_map(|flow| [&flow.from, &flow.to]);
-    let mut here: Vec<&String> = ends().filter(|host| *places.of(host) == Place::Here).collect();
+    let mut here: Vec<&String> = ends().filter(|host| *locations.of(host) == HostLocation::Here).collect();
     here.sort_unstable();
     here.dedup();
     if let [first, second, ..] = here.as_slice() {
@@ -82,13 +82,13 @@ pub fn check(scenario: &Scenario, places: &Places) -> Result<(), Error> {
 /// The requests for all flows, in the scenario's order.
 pub(crate) fn plan(
     scenario: &Scenario,
-    places: &Places,
+    locations: &HostLocations,
     servers: &BTreeMap<String, Server<'_>>,
 ) -> Result<Vec<PlannedFlow>, Error> {
     let flows: Vec<PlannedFlow> = scenario
         .flows
         .iter()
-        .map(|flow| planned(scenario, flow, places, servers))
+        .map(|flow| planned(scenario, flow, locations, servers))
         .collect::<Result<_, _>>()?;
     for (name, server) in servers {
         if let (Server::Iperf3, Some((first, second))) = (server, simultaneous(scenario, name)) {
@@ -115,7 +115,7 @@ fn simultaneous<'s>(scenario: &'s Scenario, host: &str) -> Option<(&'s str, &'s 
 fn planned(
     scenario: &Scenario,
     flow: &FlowSpec,
-    places: &Places,
+    locations: &HostLocations,
     servers: &BTreeMap<String, Server<'_>>,
 ) -> Result<PlannedFlow, Error> {
     let refused = |text: String| Err(Error::NotPermitted(format!("flow {}: {text}", flow.name)));
@@ -136,14 +136,14 @@ fn planned(
         traffic: traffic(scenario, flow),
     };
     // The host at which the flow is started, and the host to which it connects.
-    let (starter, own, other) = match (places.of(&flow.from), places.of(&flow.to)) {
-        (Place::Here, Place::Here) => return refused("both ends are this machine".into()),
-        (Place::Here, Place::At(_)) => (Starter::Here, &flow.from, &flow.to),
-        (Place::At(_), Place::Here) if !is_ping => {
+    let (starter, own, other) = match (locations.of(&flow.from), locations.of(&flow.to)) {
+        (HostLocation::Here, HostLocation::Here) => return refused("both ends are this machine".into()),
+        (HostLocation::Here, HostLocation::At(_)) => (Starter::Here, &flow.from, &flow.to),
+        (HostLocation::At(_), HostLocation::Here) if !is_ping => {
             request.reverse = true;
             (Starter::Here, &flow.to, &flow.from)
         }
-        (Place::At(_), to) => {
+        (HostLocation::At(_), to) => {
             let Some(sender) = agent(&flow.from) else {
                 return refused(format!(
                     "host {} has an iperf3 server, which cannot send to another host or send echo requests; run longfat \
@@ -157,25 +157,25 @@ fn planned(
                     flow.to, flow.from
                 ));
             }
-            if *to != Place::Here && !sender.description.sends_to_others {
+            if *to != HostLocation::Here && !sender.description.sends_to_others {
                 return refused(format!(
                     "the server of host {} sends data only to its client; start the servers with the same --token FILE, and use \
                      that token here",
                     flow.from
                 ));
             }
-            if *to == Place::Here {
+            if *to == HostLocation::Here {
                 request.to = sender.own_address()?.to_string();
             }
             (Starter::Host(flow.from.clone()), &flow.from, &flow.to)
         }
     };
-    request.bind = places.data_address(own);
-    if let Place::At(Address { host, port }) = places.of(other) {
+    request.bind = locations.data_address(own);
+    if let HostLocation::At(Address { host, port }) = locations.of(other) {
         // An echo request needs an address, not a connection that the server opens.
-        let to_address = is_ping && connects_to_client(places.of(other));
+        let to_address = is_ping && connects_to_client(locations.of(other));
         let server = if to_address { agent(other).map(Agent::server_address).transpose()? } else { None };
-        let address = places.data_address(other).or(server);
+        let address = locations.data_address(other).or(server);
         request.to = address.map_or_else(|| host.clone(), |ip| ip.to_string());
         request.port = *port;
         request.session = agent(other).map(|agent| agent.cookie().as_str().into());
@@ -195,8 +195,8 @@ fn planned(
 }
 
 /// Whether the server there opens all connections.
-fn connects_to_client(place: &Place) -> bool {
-    matches!(place, Place::At(address) if address.host == LISTEN)
+fn connects_to_client(location: &HostLocation) -> bool {
+    matches!(location, HostLocation::At(address) if address.host == LISTEN)
 }
 
 fn micros(ns: u64) -> u64 {

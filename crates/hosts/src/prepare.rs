@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeMap, net::ToSocketAddrs};
 
-use scenario::{Place, Scenario};
+use scenario::{HostLocation, Scenario};
 
 use crate::{
     Error,
     agent::Agent,
     clock::ClockOffset,
-    place::Places,
+    host_locations::HostLocations,
+    measured::{HostReport, Observer, RunOptions},
     plan::Server,
-    run::{HostReport, Observer, RunOptions},
     service::HostReading,
     settings::{self, ChangedSettings},
 };
@@ -28,12 +28,12 @@ pub(crate) fn connect<'a>(
     let mut servers = BTreeMap::new();
     for host in &scenario.hosts {
         let is_used = scenario.flows.iter().any(|flow| flow.from == host.name || flow.to == host.name);
-        let Place::At(address) = options.places.of(&host.name) else { continue };
+        let HostLocation::At(address) = options.locations.of(&host.name) else { continue };
         if !is_used {
             continue;
         }
         let names = setting_names(host);
-        let data_address = options.places.data_address(&host.name);
+        let data_address = options.locations.data_address(&host.name);
         let (token, stop) = (options.token, options.stop);
         let session = Agent::connect(&host.name, address, token, &names, data_address, observer, stop)?;
         let server = match session {
@@ -70,14 +70,14 @@ pub(crate) fn prepare_hosts(
         }
         let report = match servers.get_mut(&host.name) {
             None => {
-                let device = device_here(scenario, options.places, &host.name);
+                let device = device_here(scenario, options.locations, &host.name);
                 let device = device.as_deref();
                 let mut values = settings::read(&settings::of_device(setting_names(host), device))?;
                 let changes = differences(host, device, &values);
                 if !changes.is_empty() {
                     if !options.allows_tune {
                         return Err(Error::NotPermitted(format!(
-                            "host {} is this machine, and the scenario wants {}; permit it with --allow-tune (restored after the \
+                            "host {} is this machine, and the scenario requires {}; permit it with --allow-tune (restored after the \
                              run)",
                             host.name,
                             describe(&changes, &values)
@@ -97,7 +97,10 @@ pub(crate) fn prepare_hosts(
                         host.name
                     )));
                 }
-                HostReport { address: Some(place_text(options.places, &host.name)), ..HostReport::default() }
+                HostReport {
+                    address: Some(location_text(options.locations, &host.name)),
+                    ..HostReport::default()
+                }
             }
             Some(Server::Longfat(agent)) => {
                 let mut values = agent.description.settings.clone();
@@ -105,7 +108,7 @@ pub(crate) fn prepare_hosts(
                 if !changes.is_empty() {
                     if !agent.description.allows_tune {
                         return Err(Error::NotPermitted(format!(
-                            "host {} at {}: the scenario wants {}; permit it there with longfat serve --allow-tune (restored after \
+                            "host {} at {}: the scenario requires {}; permit it there with longfat serve --allow-tune (restored after \
                              the run)",
                             host.name,
                             agent.address,
@@ -129,23 +132,23 @@ pub(crate) fn prepare_hosts(
     Ok(hosts)
 }
 
-fn place_text(places: &Places, host: &str) -> String {
-    places.of(host).to_string()
+fn location_text(locations: &HostLocations, host: &str) -> String {
+    locations.of(host).to_string()
 }
 
 /// The device of this machine that carries the flows of a host.
-fn device_here(scenario: &Scenario, places: &Places, host: &str) -> Option<String> {
-    if let Some(address) = places.data_address(host) {
+fn device_here(scenario: &Scenario, locations: &HostLocations, host: &str) -> Option<String> {
+    if let Some(address) = locations.data_address(host) {
         return tune::device_with_address(address);
     }
     let flow = scenario.flows.iter().find(|flow| flow.from == host || flow.to == host)?;
     let other = if flow.from == host { &flow.to } else { &flow.from };
-    let to = match (places.data_address(other), places.of(other)) {
+    let to = match (locations.data_address(other), locations.of(other)) {
         (Some(address), _) => address,
-        (None, Place::At(address)) => {
+        (None, HostLocation::At(address)) => {
             (address.host.as_str(), address.port).to_socket_addrs().ok()?.next()?.ip()
         }
-        (None, Place::Here) => return None,
+        (None, HostLocation::Here) => return None,
     };
     tune::device_towards(to)
 }

@@ -1,20 +1,13 @@
 //! Runs a scenario: connects to the servers, changes settings, starts the flows, collects their samples.
 
-use std::{
-    collections::BTreeMap,
-    sync::atomic::AtomicBool,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use engine_common::FlowTotals;
-use iperf3::Token;
 use scenario::{FlowKind, FlowSpec, Scenario};
-use schema::{Event, FlowSample};
 use units::{Bytes, Time};
 
 use crate::{
     Error,
-    place::Places,
+    measured::{Measured, Observer, RunOptions},
     plan,
     prepare::{connect, iperf3_notes, prepare_hosts, restore},
     running::Running,
@@ -25,94 +18,21 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// A lost flow is continued if at least this time of it remains.
 const SHORTEST_CONTINUATION: Time = Time::from_secs(1);
 
-/// How a scenario is run.
-#[derive(Debug, Clone, Copy)]
-pub struct RunOptions<'a> {
-    /// Where the hosts are.
-    pub places: &'a Places,
-    /// The secret of all servers.
-    pub token: Option<&'a Token>,
-    /// Whether this machine's settings may be changed for the run. Servers decide for their own.
-    pub allows_tune: bool,
-    /// For how long flows are tried to be continued after their connection was lost; `None`: they have ended then.
-    pub reconnect: Option<Duration>,
-    /// Set it to end the run early.
-    pub stop: &'a AtomicBool,
-}
-
-/// Receives the progress of a run.
-pub trait Observer {
-    /// A message for the user while the run waits, one sentence.
-    fn note(&mut self, sentence: &str);
-
-    /// Rows as they arrive, of the sending end if it is a longfat; times since the run's start.
-    ///
-    /// # Errors
-    /// Ends the run.
-    fn rows(
-        &mut self,
-        elapsed: Time,
-        rows: &[FlowSample],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
-}
-
-/// The measurement of a run.
-#[derive(Debug, Default)]
-pub struct Measured {
-    /// Samples of both ends in order of time since the run's start: the first flow's data began at that flow's start.
-    pub rows: Vec<FlowSample>,
-    /// Lost echoes.
-    pub events: Vec<Event>,
-    /// Flows that continue others, whose connection was lost, in the order of the losses.
-    pub continuations: Vec<FlowSpec>,
-    /// The flows' totals, in the scenario's order, then those of the continuations.
-    pub flow_totals: Vec<FlowTotals>,
-    /// How busy the sender and the receiver of each of these flows were, 0 to 1.
-    pub busy: Vec<[Option<f64>; 2]>,
-    /// The hosts, by their names in the scenario.
-    pub hosts: BTreeMap<String, HostReport>,
-    /// Messages for the user.
-    pub notes: Vec<String>,
-    /// Duration of the flows.
-    pub duration: Time,
-    /// Why a flow failed, if others were measured.
-    pub failed: Option<Error>,
-    /// The stop flag was set.
-    pub interrupted: bool,
-    /// The names of the flows that failed after they had begun.
-    pub(crate) lost: Vec<String>,
-    /// The run's start by this machine's clock, ns since 1970.
-    pub(crate) zero_ns: Option<i64>,
-}
-
-/// A host of the run.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct HostReport {
-    /// Its address; `None` for this machine.
-    pub address: Option<String>,
-    /// Release of its kernel, if known.
-    pub kernel: Option<String>,
-    /// The values of the scenario's settings, and of TCP's buffers, during the run. Empty for an iperf3.
-    pub settings: BTreeMap<String, String>,
-    /// Its clock's time minus this machine's and the maximum error, ns; `None` for this machine and for an iperf3.
-    pub clock_offset_ns: Option<(i64, i64)>,
-}
-
 /// Runs the scenario.
 ///
 /// # Errors
-/// If the scenario cannot be run at these places, or nothing was measured.
+/// If the scenario cannot be run at these locations, or nothing was measured.
 pub fn run(
     scenario: &Scenario,
     options: &RunOptions<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Measured, Error> {
-    plan::check(scenario, options.places)?;
-    let places = options.places.or_of(scenario);
-    let options = &RunOptions { places: &places, ..*options };
+    plan::check(scenario, options.locations)?;
+    let locations = options.locations.or_of(scenario);
+    let options = &RunOptions { locations: &locations, ..*options };
     let mut measured = run_once(scenario, options, observer, None)?;
-    if let Some(patience) = options.reconnect {
-        while continue_lost(scenario, &mut measured, (options, patience), observer)? {}
+    if let Some(timeout) = options.reconnect {
+        while continue_lost(scenario, &mut measured, (options, timeout), observer)? {}
     }
     measured.rows.sort_by_key(|row| row.time_us);
     Ok(measured)
@@ -129,7 +49,7 @@ fn run_once(
     let mut servers = connect(scenario, options, observer)?;
     let mut here = None;
     let hosts = prepare_hosts(scenario, options, &mut servers, &mut here)?;
-    let planned = plan::plan(scenario, options.places, &servers)?;
+    let planned = plan::plan(scenario, options.locations, &servers)?;
     let mut running = Running::new(scenario, planned, options, zero_ns);
     running.notes.extend(iperf3_notes(&servers));
     running.flows(&mut servers, observer)?;
@@ -139,18 +59,18 @@ fn run_once(
 }
 
 /// Continues the flows whose connection was lost, as separate flows: a new connection begins with a new window. Tries it for
-/// `patience`. False if there is nothing to continue, or all attempts failed.
+/// `timeout`. False if there is nothing to continue, or all attempts failed.
 fn continue_lost(
     scenario: &Scenario,
     measured: &mut Measured,
-    (options, patience): (&RunOptions<'_>, Duration),
+    (options, timeout): (&RunOptions<'_>, Duration),
     observer: &mut dyn Observer,
 ) -> Result<bool, Error> {
     let Some(zero_ns) = measured.zero_ns.filter(|_| !measured.interrupted) else { return Ok(false) };
     let reason = measured.failed.as_ref().map(|error| crate::error::chain(error)).unwrap_or_default();
     let began = Instant::now();
     let mut is_announced = false;
-    while began.elapsed() < patience {
+    while began.elapsed() < timeout {
         let now = Time(u64::try_from(os::realtime_ns() - zero_ns).unwrap_or(0));
         let rest = rest_of(scenario, measured, now);
         if rest.flows.is_empty() {
@@ -158,7 +78,7 @@ fn continue_lost(
         }
         if !is_announced {
             observer
-                .note(&format!("{reason}; trying to continue for {}", Time::from_secs(patience.as_secs())));
+                .note(&format!("{reason}; trying to continue for {}", Time::from_secs(timeout.as_secs())));
             is_announced = true;
         }
         match run_once(&rest, options, observer, Some(zero_ns)) {

@@ -19,9 +19,9 @@ use crate::{
     Error,
     clock::ClockOffset,
     flow::run_flow,
+    measured::{HostReport, Measured, Observer, RunOptions},
     message::{FlowEnd, Reply, Request},
     plan::{PlannedFlow, Server, Starter},
-    run::{HostReport, Measured, Observer, RunOptions},
     service::ReplyingObserver,
 };
 

@@ -124,7 +124,7 @@ impl<'a> Session<'a> {
                 Err(ServerError::Closed { .. }) => return Ok(()),
                 other => other?,
             };
-            if let Some(reply) = self.answer(request, &sender, scope) {
+            if let Some(reply) = self.handle(request, &sender, scope) {
                 channel.send(&reply)?;
             }
         }
@@ -132,7 +132,7 @@ impl<'a> Session<'a> {
     }
 
     /// Handles a request; `None` if its replies follow later.
-    fn answer<'scope>(
+    fn handle<'scope>(
         &mut self,
         request: Request,
         replies: &Sender<Reply>,

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hosts::{Address, Error, HostService, Measured, Observer, Place, Places, RunOptions, run};
+use hosts::{Address, Error, HostLocation, HostLocations, HostService, Measured, Observer, RunOptions, run};
 use iperf3::{
     Server, ServerObserver, ServerOptions,
     report::{Report, ServerOutput},
@@ -145,10 +145,15 @@ fn vanish(from: &str, vanishes: Vanishes) -> (Result<Measured, Error>, Duration)
     std::thread::scope(|scope| {
         let stop_server = stop.clone();
         scope.spawn(move || server.run(&stop_server, &Silent));
-        let at = Place::At(Address { host: "127.0.0.1".into(), port });
-        let places = Places::new([("h2".into(), at)]);
-        let options =
-            RunOptions { places: &places, token: None, allows_tune: false, reconnect: None, stop: &RUNS };
+        let at = HostLocation::At(Address { host: "127.0.0.1".into(), port });
+        let locations = HostLocations::new([("h2".into(), at)]);
+        let options = RunOptions {
+            locations: &locations,
+            token: None,
+            allows_tune: false,
+            reconnect: None,
+            stop: &RUNS,
+        };
         let begin = Instant::now();
         let to = if from == "h1" { "h2" } else { "h1" };
         let ran = run(&scenario(from, to), &options, &mut Silent);

@@ -16,6 +16,7 @@
 mod client;
 pub mod document;
 mod server;
+mod test_set_up;
 mod udp_client;
 mod udp_totals;
 pub mod wire;

@@ -22,7 +22,7 @@ use traffic::Attempted;
 use units::{BitRate, Bytes, Time};
 
 use crate::{
-    client::{addresses, from, header, no_address},
+    test_set_up::{addresses, from, header, no_address},
     udp_totals::{self, Intervals, datagrams, now_ns},
     wire::{DATAGRAM_HEADER_BYTES, DatagramHeader, HEADER_BYTES, ServerReport},
 };
@@ -191,7 +191,7 @@ fn observe(
             observer.samples(&rows);
             next_sample = now + sample;
         }
-        // The wait for the server's report is no interval.
+        // The wait for the server's report is not an interval.
         let is_running = streams.iter().any(|stream| stream.ended_us.load(Ordering::Acquire) == 0);
         if now >= next_interval && is_running {
             report(now.as_secs_f64(), observer, false);

@@ -69,7 +69,7 @@ struct Rejection {
 
 impl<'a> Channel<'a> {
     /// Connects, and waits for its turn; `notice` is called if it is queued. `None` if the server does not have the service with this cookie prefix: it is
-    /// an iperf3, or a longfat of an earlier version.
+    /// iperf3, or an earlier version of longfat.
     ///
     /// # Errors
     /// If the server cannot be reached, or refuses the client.
@@ -104,7 +104,7 @@ impl<'a> Channel<'a> {
         }
         let mut channel = Channel { control, cookie, timeout: options.phase_timeout, limit: REPLY_LIMIT };
         channel.send(&Opening { time_s: now_s() })?;
-        let what = "the server's answer";
+        let what = "the server's reply";
         let text = channel.control.read_text(what, OPENING_LIMIT, channel.timeout)?;
         // A rejection is not sealed: the ends have no common secret.
         if let Ok(Rejection { rejected }) = serde_json::from_slice(&text) {

@@ -11,7 +11,7 @@ use socket2::Socket;
 use traffic::Attempted;
 
 use crate::{
-    Credentials, Error, Observer,
+    Credentials, Error, IpVersion, Observer,
     connect::connect_to_any,
     control::{self, Control},
     data_phase::{DataBounds, DataPhase, DataPhaseEnd},
@@ -58,7 +58,7 @@ pub struct ClientOptions {
     pub phase_timeout: Duration,
     /// The test fails if no data is transferred for this time.
     pub idle_timeout: Option<Duration>,
-    /// Measure the round-trip time of small datagrams during a TCP test, if the server is a longfat.
+    /// Measure the round-trip time of small datagrams during a TCP test, if the server is longfat.
     pub latency: bool,
     /// For servers that require a user name and a password.
     pub credentials: Option<Credentials>,
@@ -82,15 +82,6 @@ pub struct ClientOptions {
     pub spec: TestSpec,
 }
 
-/// A version of IP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IpVersion {
-    /// 32-bit addresses.
-    V4,
-    /// 128-bit addresses.
-    V6,
-}
-
 /// The outcome of a test.
 #[derive(Debug, Default)]
 pub struct TestOutcome {
@@ -98,9 +89,9 @@ pub struct TestOutcome {
     pub report: Report,
     /// Why it failed.
     pub error: Option<Error>,
-    /// Samples of the other end's sockets, if it is a longfat: times since the data began there.
+    /// Samples of the other end's sockets, if it is longfat: times since the data began there.
     pub peer_samples: Vec<FlowSample>,
-    /// The other end's host, if requested and that end is a longfat: the result of its
+    /// The other end's host, if requested and that end is longfat: the result of its
     /// [`super::ServerObserver::host`].
     pub peer_host: Option<serde_json::Value>,
     /// The fraction of the time in which this end's busiest stream ran or waited for a processor, 0 to 1.
@@ -280,7 +271,7 @@ fn start_prober(
     let prober = LatencyProber::begin(control.peer()?, from, options.device.as_deref(), cookie)?;
     if prober.is_none() {
         observer.note(
-            "no reply to latency probes: the server is not a longfat, or UDP packets do not reach its port",
+            "no reply to latency probes: the server is not longfat, or UDP packets do not reach its port",
         );
     }
     Ok(prober)

@@ -16,7 +16,7 @@
 //!    that arrives after the end of the test, and a client gives an iperf3 server time to read a file before
 //!    it ends the test.
 //! 3. Processor time is that of the test's own threads, so that simultaneous tests do not count each other's.
-//! 4. Between two longfats the server sends, on request, samples of its sockets and information about its
+//! 4. Between two longfat ends the server sends, on request, samples of its sockets and information about its
 //!    host with its results (in keys that iperf3 ignores), and replies to the client's UDP probes that
 //!    measure the latency under load ([`wire::LatencyEcho`]).
 
@@ -29,6 +29,7 @@ mod data_phase;
 pub mod document;
 mod error;
 mod interval_counter;
+mod ip_version;
 mod joined_samples;
 mod latency;
 mod observer;
@@ -53,8 +54,9 @@ mod wake_threshold;
 pub mod wire;
 
 pub use auth::{AuthError, Authority, Credentials, Padding, TIME_SKEW};
-pub use client::{ClientOptions, IpVersion, TestOutcome, test};
+pub use client::{ClientOptions, TestOutcome, test};
 pub use error::Error;
+pub use ip_version::IpVersion;
 pub use joined_samples::join_samples;
 pub use observer::{Observer, flow_name};
 pub use sample_buffer::SampleBuffer;

@@ -77,9 +77,9 @@ pub struct TestSpec {
     pub fq_rate: Option<BitRate>,
     /// SO_SNDBUF and SO_RCVBUF at both ends.
     pub window: Option<Bytes>,
-    /// SO_SNDBUF of sending sockets, instead of `window`. Only a longfat accepts it from the other end.
+    /// SO_SNDBUF of sending sockets, instead of `window`. Only longfat accepts it from the other end.
     pub send_buffer: Option<Bytes>,
-    /// SO_RCVBUF of receiving sockets, instead of `window`. Only a longfat accepts it from the other end.
+    /// SO_RCVBUF of receiving sockets, instead of `window`. Only longfat accepts it from the other end.
     pub receive_buffer: Option<Bytes>,
     /// TCP_MAXSEG.
     pub mss: Option<u32>,
@@ -263,6 +263,18 @@ pub struct Interval {
     pub streams: Vec<StreamInterval>,
 }
 
+impl Interval {
+    /// The goodput of all streams together, bit/s; `None` for an interval without a length.
+    pub fn goodput_bps(&self) -> Option<f64> {
+        let bytes = self.streams.iter().map(|stream| stream.bytes).sum();
+        goodput_bps(bytes, self.end_s - self.start_s)
+    }
+}
+
+fn goodput_bps(bytes: u64, seconds: f64) -> Option<f64> {
+    (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
+}
+
 /// One end's totals of a stream, without the omitted beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StreamTotals {
@@ -274,6 +286,13 @@ pub struct StreamTotals {
     pub bytes: u64,
     /// Of a UDP stream.
     pub udp: Option<Datagrams>,
+}
+
+impl StreamTotals {
+    /// The goodput, bit/s; `None` without a length.
+    pub fn goodput_bps(&self) -> Option<f64> {
+        goodput_bps(self.bytes, self.end_s - self.start_s)
+    }
 }
 
 /// A TCP sender's TCP_INFO over all intervals.

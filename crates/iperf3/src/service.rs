@@ -28,7 +28,7 @@ pub use crate::{
 /// Timeout of a renewal of the listening socket.
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves clients that are not iperf3's but come to its server's port.
+/// Serves clients that connect to the server's port but do not use iperf3's protocol.
 pub trait Service: fmt::Debug + Send + Sync {
     /// The activity of its clients, for the server's log: `path probe`.
     fn name(&self) -> &str;

@@ -1,4 +1,4 @@
-//! Authentication by a token, between two longfats. Both ends know a secret, and each JSON message of the
+//! Authentication by a token, between two longfat ends. Both ends share a secret, and each JSON message of the
 //! control connection carries a keyed hash (HMAC with SHA-256, RFC 2104) over its text, its sender, its
 //! sequence number and the test's cookie. So without the secret no one can request a test, change requests or
 //! results, or impersonate the other end. Nothing is encrypted, and neither the states between the messages
@@ -32,7 +32,7 @@ const MIN_TOKEN_CHARS: usize = 16;
 /// Maximum growth of a text by sealing: its quotes are escaped, and the hash is added.
 pub(crate) const SEALED_LIMIT_FACTOR: usize = 2;
 
-/// A secret that both ends know.
+/// A secret that both ends share.
 #[derive(Clone)]
 pub struct Token(Vec<u8>);
 

@@ -132,7 +132,7 @@ impl Clock {
         self.time.clone()
     }
 
-    /// Starts the run's time: a busy machine takes tens of milliseconds until a new thread runs, which is no stall of the run.
+    /// Starts the run's time: a busy machine takes tens of milliseconds until a new thread runs, which is not a stall of the run.
     ///
     /// Virtual time starts at the next whole second but one, so that every run starts at the same phase of the kernel's ticks.
     pub(crate) fn start(&mut self) {
@@ -228,7 +228,7 @@ mod tests {
             Stall { at: ms(40), length: ms(250).0 },
             "it starts where the clock stopped"
         );
-        assert_eq!(clock.read(Time(300_100_000), 0), Time(40_100_000), "a short delay is no stall");
+        assert_eq!(clock.read(Time(300_100_000), 0), Time(40_100_000), "a short delay is not a stall");
     }
 
     #[test]

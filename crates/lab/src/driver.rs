@@ -81,7 +81,14 @@ pub(crate) struct Shared {
     /// Set to end the thread.
     pub(crate) stop: AtomicBool,
     /// Time spent polling with nothing to do, ns: idle time of the processor.
-    pub(crate) spun: AtomicU64,
+    spun: AtomicU64,
+}
+
+impl Shared {
+    /// Time that the thread has spent polling with nothing to do, ns.
+    pub(crate) fn spun_ns(&self) -> u64 {
+        self.spun.load(Ordering::Relaxed)
+    }
 }
 
 /// The counters of all sampled pipes at one instant of the run.

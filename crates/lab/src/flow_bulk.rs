@@ -290,7 +290,7 @@ impl ControlSocket {
                 Ok(count) => each(&buffer[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The other end has left the flow: that is no failure of this one.
+                // The other end has left the flow: that is not a failure of this one.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => self.has_ended = true,
                 Err(error) => return Err(error),
             }

@@ -446,7 +446,7 @@ pub(crate) mod tests {
                 match parsed.net.as_ref().unwrap() {
                     NetHeaders::Ipv4(header, _) => transport.update_checksum_ipv4(header, bytes).unwrap(),
                     NetHeaders::Ipv6(header, _) => transport.update_checksum_ipv6(header, bytes).unwrap(),
-                    NetHeaders::Arp(_) => panic!("ARP is no IP"),
+                    NetHeaders::Arp(_) => panic!("ARP is not IP"),
                 }
                 assert_eq!(sums.transport, parsed.transport, "checksum as computed by etherparse");
                 carried.extend(bytes.to_vec());

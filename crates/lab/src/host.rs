@@ -11,7 +11,7 @@ use crate::{
     frame::mac,
     namespace::Namespace,
     netlink::Netlink,
-    port::{Backend, Port, PortSetup},
+    port::{Backend, Port, PortSetup, silence_ipv6},
 };
 
 /// Advice where /proc/sys cannot be written.
@@ -144,12 +144,6 @@ impl Host {
                 .try_fold(TxCounters::default(), |all, one: Result<_, Error>| Ok(all + one?))
         })
     }
-}
-
-/// Disables IPv6 on a device, or on devices created later (`default`), so that the kernel sends no router solicitations and
-/// the like. Those are only noise: without IPv6, or with a read-only /proc/sys (containers), nothing is done.
-pub(crate) fn silence_ipv6(device: &str) {
-    let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1");
 }
 
 /// The default congestion control of a namespace, of which the kernel checks the value (net/ipv4/tcp_cong.c,

@@ -17,6 +17,7 @@ mod check;
 mod child;
 mod clock;
 mod cpu_latency;
+mod cpu_times;
 mod driver;
 mod error;
 mod facts;

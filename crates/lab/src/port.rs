@@ -2,7 +2,7 @@
 //! where TAP devices cannot be created.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read, Write},
 };
 
@@ -13,7 +13,6 @@ use crate::{
     Error,
     error::Attempted,
     frame::mac,
-    host::silence_ipv6,
     namespace::Namespace,
     netlink::{DeviceSetup, Netlink},
     sys,
@@ -252,6 +251,12 @@ fn open_wire(wire: &str, setup: &PortSetup<'_>) -> Result<File, Error> {
 fn no_port(attempted: &str, device: &str) -> impl FnOnce(io::Error) -> Error {
     let attempted = format!("{attempted} {device}");
     move |source| Error::NoPort { attempted, source }
+}
+
+/// Disables IPv6 on a device, or on devices created later (`default`), so that the kernel sends no router solicitations and
+/// the like. Those are only noise: without IPv6, or with a read-only /proc/sys (containers), nothing is done.
+pub(crate) fn silence_ipv6(device: &str) {
+    let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1");
 }
 
 #[cfg(test)]

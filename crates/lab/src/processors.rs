@@ -1,16 +1,12 @@
 //! Which processors a run's threads use, and how busy the machine's processors are during the run.
 
-use std::{
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use units::Time;
 
 use crate::{
     Error,
-    driver::Shared,
-    machine::{CpuTimes, CpuUse},
+    cpu_times::{CpuTimes, CpuUse},
     sys,
 };
 
@@ -53,7 +49,7 @@ pub(crate) fn move_to(cpus: Option<&[usize]>) {
 pub(crate) struct CpuMonitor {
     before: CpuTimes,
     at: Instant,
-    spun: u64,
+    spun_ns: u64,
     /// At the start: the machine's times, the wall clock, and this program's user time.
     first: (CpuTimes, Instant, Time),
     /// This process, including its flows, was started at real-time priority.
@@ -69,20 +65,21 @@ impl CpuMonitor {
             before,
             at,
             first: (before, at, sys::own_user_time()),
-            spun: 0,
+            spun_ns: 0,
             is_real_time: sys::is_real_time(),
             result: CpuUse { idle: 1.0, stolen: 0.0, others: 0.0 },
         })
     }
 
-    /// Updates the result with the CPU use since the last update, if that was at least `min` ago.
-    pub(crate) fn update(&mut self, shared: &Shared, min: Duration) -> Result<(), Error> {
+    /// Updates the result with the CPU use since the last update, if that was at least `min` ago. `spun_ns` is the time that the
+    /// driver has spent polling with nothing to do.
+    pub(crate) fn update(&mut self, spun_ns: u64, min: Duration) -> Result<(), Error> {
         let wall = self.at.elapsed();
         if wall < min {
             return Ok(());
         }
-        let (now, spun) = (CpuTimes::now()?, shared.spun.load(Ordering::Relaxed));
-        let spinning = Duration::from_nanos(spun - self.spun);
+        let now = CpuTimes::now()?;
+        let spinning = Duration::from_nanos(spun_ns - self.spun_ns);
         let used = match self.is_real_time {
             true => now.with_nice_as_idle().since(&self.before.with_nice_as_idle(), wall, spinning),
             false => now.since(&self.before, wall, spinning),
@@ -92,7 +89,7 @@ impl CpuMonitor {
         let (first, begun, own) = self.first;
         let own = Duration::from_nanos(sys::own_user_time().0.saturating_sub(own.0));
         self.result.others = now.others_since(&first, begun.elapsed(), own);
-        (self.before, self.at, self.spun) = (now, Instant::now(), spun);
+        (self.before, self.at, self.spun_ns) = (now, Instant::now(), spun_ns);
         Ok(())
     }
 }

@@ -7,8 +7,8 @@ use schema::{Quality, Reliability};
 use crate::{
     Backend, Privilege,
     clock::TimeMode,
+    cpu_times::CpuUse,
     driver::DriverReport,
-    machine::CpuUse,
     stalls::{LATE_NS, Stalls},
 };
 
@@ -275,7 +275,7 @@ mod tests {
         );
         let long = judge(&stalled(&[250]), &conditions());
         assert!(!long.is_reliable() && long.is_disturbed() && long.reasons().len() == 1, "{long:?}");
-        assert_eq!(long.warnings().len(), 1, "faults are no warnings: {long:?}");
+        assert_eq!(long.warnings().len(), 1, "faults are not warnings: {long:?}");
     }
 
     #[test]

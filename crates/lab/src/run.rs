@@ -22,6 +22,7 @@ use crate::{
     buffers::Buffers,
     capture::{CaptureEnd, Captures},
     clock::{Clock, RunTime, TimeMode},
+    cpu_times::CpuUse,
     driver::{Driver, DriverReport, LinkRow, Shared},
     flow::{Flow, FlowPlans, check_congestion_control},
     flow_bulk::BulkPlan,
@@ -29,7 +30,6 @@ use crate::{
     frame::Frame,
     host::{Host, HostDrops},
     journal::acquire_busy_poll_lock,
-    machine::CpuUse,
     namespace::{Namespace, check_threads},
     outcome::{Observer, Outcome, RunOptions},
     port::{Backend, Port},
@@ -309,7 +309,7 @@ fn collect_rows(
         if reported.elapsed() >= PROGRESS_INTERVAL {
             reported = Instant::now();
             if failed.is_none() {
-                failed = recorder.flush().and_then(|()| cpu.update(shared, CPU_INTERVAL)).err();
+                failed = recorder.flush().and_then(|()| cpu.update(shared.spun_ns(), CPU_INTERVAL)).err();
                 recorder.report_progress(time.now());
             }
             if failed.is_some() {
@@ -320,7 +320,7 @@ fn collect_rows(
     match failed {
         Some(error) => Err(error),
         None => {
-            cpu.update(shared, MIN_CPU_INTERVAL)?;
+            cpu.update(shared.spun_ns(), MIN_CPU_INTERVAL)?;
             Ok(cpu.result)
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use reservation::{Admission, Candidate, Outcome, Phase, PointName, Request, Reservation};
 use units::{Bytes, Time};
 
-use crate::{Limits, Question, Usage};
+use crate::{Limits, TestRequest, Usage};
 
 /// A day of UTC; leap seconds are not counted in Unix time.
 const DAY: Time = Time::from_secs(86_400);
@@ -61,7 +61,7 @@ fn occupies(known: &Reservation) -> bool {
 impl Admission for Enforced {
     fn admit(&self, candidate: &Candidate<'_>) -> Result<(), String> {
         let request = candidate.request;
-        let question = Question {
+        let test = TestRequest {
             user: request.spec.user.clone(),
             address: self.address(&request.id.origin),
             other_end: self.other_end(candidate.point.name(), request),
@@ -71,7 +71,7 @@ impl Admission for Enforced {
             starts_in: candidate.start.saturating_sub(candidate.now.utc),
             time_error: candidate.now.error + candidate.other_error,
         };
-        let decision = self.limits.decide(&question, &self.usage(candidate));
+        let decision = self.limits.decide(&test, &self.usage(candidate));
         if decision.is_allowed() { Ok(()) } else { Err(decision.to_string()) }
     }
 }

@@ -6,7 +6,7 @@ use reservation::Transport;
 use serde::Serialize;
 use units::Bytes;
 
-use crate::{Class, Limits, Question};
+use crate::{Class, Limits, TestRequest};
 
 /// The reservations so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -77,19 +77,19 @@ impl fmt::Display for Decision {
 
 impl Limits {
     /// Decides on a request.
-    pub fn decide(&self, question: &Question, usage: &Usage) -> Decision {
-        let class = self.class_of(question.user.as_deref(), question.address);
+    pub fn decide(&self, request: &TestRequest, usage: &Usage) -> Decision {
+        let class = self.class_of(request.user.as_deref(), request.address);
         let classes: Vec<(&str, &Class)> = class.iter().flat_map(|(class, _)| self.chain(class)).collect();
         let mut checks = Vec::new();
         for (index, (name, class)) in classes.iter().enumerate() {
             let is_root = index + 1 == classes.len();
-            self.check_class(name, class, is_root, question, usage, &mut checks);
+            self.check_class(name, class, is_root, request, usage, &mut checks);
         }
-        let other_end = question.other_end.or(question.address);
+        let other_end = request.other_end.or(request.address);
         for link in &self.links {
             if class.is_some() && other_end.is_some_and(|address| link.carries(address)) {
                 let reserved = usage.reserved_today.get(&link.name).copied().unwrap_or(Bytes::ZERO);
-                let cost = link.cost(question.rate, question.duration);
+                let cost = link.cost(request.rate, request.duration);
                 let remaining = link.daily_bytes.saturating_sub(reserved);
                 checks.push(Check {
                     rule: "daily_bytes",
@@ -113,7 +113,7 @@ impl Limits {
         name: &str,
         class: &Class,
         is_root: bool,
-        question: &Question,
+        request: &TestRequest,
         usage: &Usage,
         checks: &mut Vec<Check>,
     ) {
@@ -121,20 +121,20 @@ impl Limits {
             checks.push(Check { rule, of: name.into(), requested, limit, passes });
         };
         let allowed = |limit: Option<bool>, default| limit.or(is_root.then_some(default));
-        if question.user.is_none()
+        if request.user.is_none()
             && let Some(allow) = allowed(class.allow_open, false)
         {
             check("allow_open", "a request without authentication".into(), allow.to_string(), allow);
         }
-        let transport = match question.transport {
+        let transport = match request.transport {
             Transport::Tcp => allowed(class.allow_tcp, true).map(|allow| ("allow_tcp", allow)),
             Transport::Udp => allowed(class.allow_udp, false).map(|allow| ("allow_udp", allow)),
             Transport::Other => None,
         };
         if let Some((rule, allow)) = transport {
-            check(rule, format!("a {} test", question.transport), allow.to_string(), allow);
+            check(rule, format!("a {} test", request.transport), allow.to_string(), allow);
         }
-        let rate = match (question.rate, question.transport) {
+        let rate = match (request.rate, request.transport) {
             // A UDP test without a rate sends as fast as it can.
             (None, Transport::Udp) => Some(("an unlimited rate".into(), None)),
             (rate, _) => rate.map(|rate| (rate.to_string(), Some(rate))),
@@ -143,16 +143,16 @@ impl Limits {
             check("max_rate", requested, limit.to_string(), rate.is_some_and(|rate| rate <= limit));
         }
         if let Some(limit) = class.max_duration {
-            let passes = question.duration <= limit;
-            check("max_duration", question.duration.to_string(), limit.to_string(), passes);
+            let passes = request.duration <= limit;
+            check("max_duration", request.duration.to_string(), limit.to_string(), passes);
         }
         if let Some(limit) = class.max_horizon {
-            let passes = question.starts_in <= limit;
-            check("max_horizon", format!("a start in {}", question.starts_in), limit.to_string(), passes);
+            let passes = request.starts_in <= limit;
+            check("max_horizon", format!("a start in {}", request.starts_in), limit.to_string(), passes);
         }
         if let Some(limit) = class.max_time_error {
-            let passes = question.time_error <= limit;
-            check("max_time_error", question.time_error.to_string(), limit.to_string(), passes);
+            let passes = request.time_error <= limit;
+            check("max_time_error", request.time_error.to_string(), limit.to_string(), passes);
         }
         if let Some(limit) = class.max_pending {
             let is_counted = |(user, address): &&(Option<String>, Option<IpAddr>)| {

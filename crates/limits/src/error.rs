@@ -6,7 +6,7 @@ pub enum Error {
     /// Not TOML, or an unknown key, or a value of the wrong type. The message has line and column.
     #[error("{0}")]
     Syntax(String),
-    /// A value that is no quantity.
+    /// A value that is not a quantity.
     #[error("class {class}: {key}: {message}")]
     Value {
         /// The class, or the link.

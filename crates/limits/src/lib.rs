@@ -4,7 +4,7 @@
 //! It must pass the limits of this class and of all classes above. A class inherits the limits of its parent and may only narrow them.
 //!
 //! ```
-//! use limits::{Limits, Question, Usage};
+//! use limits::{Limits, TestRequest, Usage};
 //!
 //! let limits: Limits = r#"
 //!     [classes.root]
@@ -18,8 +18,8 @@
 //! "#
 //! .parse()
 //! .unwrap();
-//! let question = Question { address: "192.0.2.7".parse().ok(), ..Question::parse_test("tcp,30s").unwrap() };
-//! let decision = limits.decide(&question, &Usage::default());
+//! let request = TestRequest { address: "192.0.2.7".parse().ok(), ..TestRequest::parse_test("tcp,30s").unwrap() };
+//! let decision = limits.decide(&request, &Usage::default());
 //! assert!(!decision.is_allowed());
 //! assert_eq!(decision.to_string(), "refused by max_duration of class guests: 30 s requested, at most 10 s");
 //! ```
@@ -31,7 +31,7 @@ mod error;
 mod file;
 mod net;
 mod print;
-mod question;
+mod test_request;
 mod tree;
 
 pub use admission::Enforced;
@@ -39,5 +39,5 @@ pub use bwctl::{ImportNote, Imported, import};
 pub use decision::{Check, Decision, Usage};
 pub use error::Error;
 pub use net::{Net, NetError};
-pub use question::{Question, QuestionError};
+pub use test_request::{TestRequest, TestRequestError};
 pub use tree::{Class, Limits, Link};

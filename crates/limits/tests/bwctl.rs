@@ -1,6 +1,6 @@
 //! Limits files of bwctl.
 
-use limits::{Limits, Question, Usage, import};
+use limits::{Limits, TestRequest, Usage, import};
 use proptest::prelude::*;
 
 /// In the form of the example that bwctl came with.
@@ -30,12 +30,12 @@ fn example() -> limits::Imported {
 }
 
 fn decided(user: Option<&str>, address: &str, test: &str) -> String {
-    let question = Question {
+    let request = TestRequest {
         user: user.map(String::from),
         address: address.parse().ok(),
-        ..Question::parse_test(test).unwrap()
+        ..TestRequest::parse_test(test).unwrap()
     };
-    example().limits.decide(&question, &Usage::default()).to_string()
+    example().limits.decide(&request, &Usage::default()).to_string()
 }
 
 #[test]

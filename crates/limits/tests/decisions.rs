@@ -1,6 +1,6 @@
 //! Which rule decides.
 
-use limits::{Error, Limits, Question, Usage};
+use limits::{Error, Limits, TestRequest, Usage};
 use units::Bytes;
 
 const FILE: &str = r#"
@@ -42,13 +42,13 @@ fn limits() -> Limits {
     FILE.parse().unwrap()
 }
 
-fn question(user: &str, address: &str, test: &str) -> Question {
+fn request(user: &str, address: &str, test: &str) -> TestRequest {
     let user = Some(user).filter(|user| !user.is_empty()).map(String::from);
-    Question { user, address: address.parse().ok(), ..Question::parse_test(test).unwrap() }
+    TestRequest { user, address: address.parse().ok(), ..TestRequest::parse_test(test).unwrap() }
 }
 
 fn decided(user: &str, address: &str, test: &str) -> String {
-    limits().decide(&question(user, address, test), &Usage::default()).to_string()
+    limits().decide(&request(user, address, test), &Usage::default()).to_string()
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn pending_reservations_count_in_all_classes_above() {
         Usage { pending, ..Usage::default() }
     };
     let decided =
-        |friends, guests| limits().decide(&question("alice", "", "tcp"), &usage(friends, guests)).to_string();
+        |friends, guests| limits().decide(&request("alice", "", "tcp"), &usage(friends, guests)).to_string();
     assert_eq!(decided(1, 3), "allowed in class friends");
     assert_eq!(
         decided(2, 0),
@@ -124,24 +124,24 @@ fn pending_reservations_count_in_all_classes_above() {
 
 #[test]
 fn a_budget_counts_the_links_rate_if_the_test_has_none() {
-    let asked = |test, reserved| {
+    let decision = |test, reserved| {
         let usage =
             Usage { reserved_today: [("uplink".to_owned(), Bytes(reserved))].into(), ..Usage::default() };
-        limits().decide(&question("alice", "192.0.2.1", test), &usage).to_string()
+        limits().decide(&request("alice", "192.0.2.1", test), &usage).to_string()
     };
-    assert_eq!(asked("tcp,60s", 2_500_000_000), "allowed in class friends");
+    assert_eq!(decision("tcp,60s", 2_500_000_000), "allowed in class friends");
     assert_eq!(
-        asked("tcp,60s", 2_500_000_001),
+        decision("tcp,60s", 2_500_000_001),
         "refused by daily_bytes of link uplink: 7.5 GB requested, at most 7.499999999 GB (of 10 GB a day, 2.500000001 GB reserved)"
     );
-    assert_eq!(asked("udp,100mbit,60s", 9_250_000_000), "allowed in class friends");
-    assert!(asked("udp,100mbit,60s", 9_250_000_001).starts_with("refused by daily_bytes"));
+    assert_eq!(decision("udp,100mbit,60s", 9_250_000_000), "allowed in class friends");
+    assert!(decision("udp,100mbit,60s", 9_250_000_001).starts_with("refused by daily_bytes"));
 }
 
 #[test]
 fn without_a_class_all_is_refused() {
     let closed: Limits = "[classes.root]\nallow_open = true".parse().unwrap();
-    let decision = closed.decide(&question("", "192.0.2.1", "tcp"), &Usage::default());
+    let decision = closed.decide(&request("", "192.0.2.1", "tcp"), &Usage::default());
     assert!(!decision.is_allowed());
     assert!(decision.to_string().contains("no class is assigned"));
 }

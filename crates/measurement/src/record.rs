@@ -106,7 +106,7 @@ pub fn fairness(flows: &[FlowSummary]) -> Option<f64> {
     model::jain_index(&goodputs)
 }
 
-/// Sets the totals that the end of a test knows more exactly than its rows.
+/// Sets the totals that are more exact in a test's result than in its rows.
 pub fn set_totals(flow: &mut FlowSummary, ended: &StreamEnd) {
     if let Some(retransmits) = ended.tcp.and_then(|tcp| tcp.retransmits) {
         flow.retransmitted_segs = Some(retransmits);

@@ -81,7 +81,7 @@ pub enum HostLimit {
 }
 
 impl HostCost {
-    /// The goodput at which the host is busy all the time, bit/s, and what is; `None` if nothing costs time.
+    /// The goodput at which the host is busy all the time, bit/s, and its busiest resource; `None` if packets cost no time.
     pub fn ceiling_bps(&self, role: HostRole, stream: &PacketStream) -> Option<(f64, HostLimit)> {
         let payload_bits = f64::from(stream.frames) * f64::from(stream.payload) * 8.0;
         let processor =

@@ -543,8 +543,8 @@ mod tests {
         assert!((0.74..0.78).contains(&used), "{used}");
         // Both remedies work, and a queue of one product of rate and delay holds the sawtooth.
         for remedy in [device(100, false), device(8257, true), None] {
-            let mended = predict(&reno(remedy, 1_000_000_000));
-            assert!(mended.steady_goodput_bps > 0.99 * mended.wire_limit_bps.unwrap(), "{remedy:?}");
+            let remedied = predict(&reno(remedy, 1_000_000_000));
+            assert!(remedied.steady_goodput_bps > 0.99 * remedied.wire_limit_bps.unwrap(), "{remedy:?}");
         }
         // Behind it 800 Mb/s: of 600 segments in slow start 1 - 1 / 1.2 wait, which are 100. The window
         // restarts at 300 and grows by 0.5 in each of 200 round trips.

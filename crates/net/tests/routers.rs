@@ -435,7 +435,7 @@ fn the_last_fragment_may_fill_the_mtu() {
     // fit, as 20 + 744.
     let log = send(&mut chain(narrow(764)), H0, frame);
     assert_eq!(log.delivered.iter().map(|d| d.2.len() - 14).collect::<Vec<_>>(), [764, 756]);
-    // The remaining 743 bytes are no multiple of 8 and just fit.
+    // The remaining 743 bytes are not a multiple of 8 and just fit.
     let log = send(&mut chain(narrow(763)), H0, udp_v4(&[7; 1471], |_| {}));
     assert_eq!(log.delivered.iter().map(|d| d.2.len() - 14).collect::<Vec<_>>(), [756, 763]);
 }

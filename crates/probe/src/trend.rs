@@ -24,7 +24,7 @@ pub(crate) enum Trend {
 }
 
 /// Determines the trend of a stream. Delays are medians of groups; a group has as many packets as there are
-/// groups. Changes of less than twice `resolution_ns` are no increase.
+/// groups. Changes of less than twice `resolution_ns` are not an increase.
 pub(crate) fn delay_trend(observation: &TrainObservation, resolution_ns: f64) -> Trend {
     let delays: Vec<f64> = observation.received().map(|packet| packet.delay_ns()).collect();
     let group = delays.len().isqrt().max(1);

@@ -147,7 +147,7 @@ pub(crate) fn stored_point(py: Python<'_>, runs: PathBuf, address: &str) -> PyRe
 #[pyfunction]
 pub(crate) fn store_point(py: Python<'_>, runs: PathBuf, document: &str) -> PyResult<()> {
     let document: PointDocument = serde_json::from_str(document)
-        .map_err(|error| bad_input(py, format!("this is no document of a point: {error}")))?;
+        .map_err(|error| bad_input(py, format!("this is not a document of a point: {error}")))?;
     let stored = py.detach(|| PointStore::of_runs(&runs).put(&document));
     stored.map_err(|error| of_experiment(py, &error))
 }

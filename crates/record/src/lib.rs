@@ -33,6 +33,7 @@ mod csv;
 mod error;
 mod find;
 mod id;
+mod lock;
 mod origin;
 mod parquet_file;
 mod remove;

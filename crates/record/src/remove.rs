@@ -16,7 +16,7 @@ const TRIAL: &str = ".longfat-trial";
 /// Removes a record, and its scenario's directory if that is empty then.
 ///
 /// The record is renamed first, so that it disappears from the list at once. Remains of an interrupted removal
-/// is removed by the next one of the same scenario.
+/// are removed by the next one of the same scenario.
 ///
 /// # Errors
 /// If the record is being written, or cannot be renamed or removed.
@@ -35,12 +35,6 @@ pub fn remove(entry: &RunEntry) -> Result<(), Error> {
     // Not empty: it has other runs.
     let _ = fs::remove_dir(parent);
     Ok(())
-}
-
-/// Locks a record's directory for its writer. `None` on file systems without locks.
-pub(crate) fn lock(directory: &Path) -> Option<File> {
-    let directory = File::open(directory).ok()?;
-    directory.try_lock().ok().map(|()| directory)
 }
 
 /// Checks that records can be written below `runs_dir`; nothing remains of the trial.

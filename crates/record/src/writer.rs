@@ -26,9 +26,9 @@ use schema::{Event, FlowSample, LinkSample, Summary, TraceRow};
 use crate::Error;
 use crate::error::Context;
 use crate::id::file_name;
+use crate::lock::lock;
 use crate::origin::Origin;
 use crate::parquet_file::{Encoder, decode, encode};
-use crate::remove::lock;
 use crate::table::Table;
 
 /// A part is written once the pending rows span at least this time,

@@ -75,7 +75,7 @@ pub struct Overlap {
     pub second: ReservationId,
 }
 
-/// A taken slot in a [`BusyReport`].
+/// An occupied slot in a [`BusyReport`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BusySlot {
     /// The reservation.
@@ -127,7 +127,7 @@ impl Calendar {
         }
     }
 
-    /// All taken slots, by their starts.
+    /// All occupied slots, by their starts.
     pub fn slots(&self) -> impl Iterator<Item = &Occupied> {
         self.slots.values()
     }

@@ -5,9 +5,9 @@ use units::Time;
 /// The current time by both clocks of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// A clock that is never stepped (CLOCK_BOOTTIME), from any origin. Timeouts count in it, and tests that run.
+    /// A clock that is never stepped (CLOCK_BOOTTIME), from any origin. Timeouts and running tests are measured by it.
     pub steady: Time,
-    /// UTC since the Unix epoch. Slots are in it; it may be stepped.
+    /// UTC since the Unix epoch, the time scale of slots; it may be stepped.
     pub utc: Time,
     /// Largest estimated error of `utc` (adjtimex's `maxerror`).
     pub error: Time,

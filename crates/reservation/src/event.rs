@@ -68,12 +68,12 @@ pub enum Event {
         /// Time of the event, UTC.
         at: Time,
     },
-    /// The other end knows of the end, or need not know any more.
+    /// The other end has been notified of the end, or need not be any more.
     Notified {
         /// The reservation.
         id: ReservationId,
     },
-    /// It is no longer remembered.
+    /// It is removed from memory.
     Forgotten {
         /// The reservation.
         id: ReservationId,

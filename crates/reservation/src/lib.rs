@@ -1,4 +1,4 @@
-//! Reservation of measurement slots between two points: who measures with whom, and when.
+//! Reservation of measurement slots between two points.
 //!
 //! Each point owns its calendar. A [`Point`] is a state machine without I/O: it takes messages, requests and timeouts with the
 //! current [`Now`], and returns a [`Step`]. The caller makes the step's events durable first, then sends its messages and starts its

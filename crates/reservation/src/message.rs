@@ -26,17 +26,18 @@ pub struct Message {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
 pub enum Body {
-    /// Asker to lead: reserve and run this test.
-    Ask {
+    /// Requester to lead: reserve and run this test.
+    #[serde(rename = "ask")]
+    Request {
         /// The test.
         request: Box<Request>,
     },
-    /// Asker to lead: cancel it.
+    /// Requester to lead: cancel it.
     Withdraw {
         /// The user's text.
         text: String,
     },
-    /// Lead to asker: the state of the reservation.
+    /// Lead to requester: the state of the reservation.
     Report {
         /// The lead's phase.
         phase: Phase,
@@ -47,7 +48,7 @@ pub enum Body {
     Propose {
         /// The test.
         request: Box<Request>,
-        /// The slot, with the padding that the lead knows to be necessary.
+        /// The slot, with the padding that the lead needs.
         slot: Slot,
         /// The lead's estimate of the round-trip time.
         rtt: Time,

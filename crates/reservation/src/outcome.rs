@@ -22,7 +22,7 @@ pub enum Reason {
     Conflict {
         /// The point whose calendar is full.
         point: PointName,
-        /// The reservation in the way.
+        /// The conflicting reservation.
         with: ReservationId,
         /// Its class.
         class: Class,
@@ -57,21 +57,21 @@ pub enum Reason {
     },
     /// A user cancelled it.
     Cancelled {
-        /// The point that was asked to cancel.
+        /// The point at which it was cancelled.
         point: PointName,
         /// The user's text.
         text: String,
     },
     /// The clocks of both ends differ by more than their stated errors allow.
     ClocksDisagree {
-        /// The point that noticed.
+        /// The point that detected it.
         point: PointName,
         /// The difference.
         difference: Time,
         /// The maximum that the stated errors and the round trip allow.
         allowed: Time,
     },
-    /// The slot came and the other end did not start the test.
+    /// The slot began and the other end did not start the test.
     NotStarted {
         /// The other end.
         point: PointName,
@@ -81,7 +81,7 @@ pub enum Reason {
         /// The point.
         point: PointName,
     },
-    /// Another test was still running when the slot came.
+    /// Another test was still running when the slot began.
     StillRunning {
         /// The point.
         point: PointName,
@@ -100,14 +100,14 @@ pub enum Reason {
         /// The message.
         text: String,
     },
-    /// A point does not know the reservation.
+    /// A point has no such reservation.
     Unknown {
         /// The point.
         point: PointName,
     },
     /// The request contradicts itself or an earlier one.
     Invalid {
-        /// The point that noticed.
+        /// The point that detected it.
         point: PointName,
         /// The mistake.
         text: String,
@@ -193,19 +193,19 @@ impl fmt::Display for Reason {
             Reason::Cancelled { point, text } => write!(out, "cancelled at {point}: {text}"),
             Reason::ClocksDisagree { point, difference, allowed } => write!(
                 out,
-                "the clocks differ by {difference}, and their stated errors allow {allowed} (noticed by {point}); synchronize both"
+                "the clocks differ by {difference}, and their stated errors allow {allowed} (detected by {point}); synchronize both"
             ),
-            Reason::NotStarted { point } => write!(out, "{point} did not start the test when its slot came"),
+            Reason::NotStarted { point } => write!(out, "{point} did not start the test when its slot began"),
             Reason::SlotPassed { point } => write!(
                 out,
                 "the slot passed while the agent of {point} did not run, or while its clock was stepped"
             ),
             Reason::StillRunning { point, test } => {
-                write!(out, "{test} was still running at {point} when the slot came")
+                write!(out, "{test} was still running at {point} when the slot began")
             }
             Reason::Restarted { point } => write!(out, "the agent of {point} was restarted during the test"),
             Reason::TestFailed { point, text } => write!(out, "the test failed at {point}: {text}"),
-            Reason::Unknown { point } => write!(out, "{point} does not know this reservation"),
+            Reason::Unknown { point } => write!(out, "{point} has no such reservation"),
             Reason::Invalid { point, text } => write!(out, "{point} rejects the request: {text}"),
         }
     }
@@ -215,11 +215,11 @@ impl fmt::Display for Reason {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The test ran to its end.
+    /// The test completed.
     Finished,
     /// The test was not started.
     NotRun(Reason),
-    /// The test was started and did not come to its end.
+    /// The test was started and did not complete.
     Failed(Reason),
 }
 

@@ -61,7 +61,7 @@ impl Recurrence {
 pub struct Task {
     /// Its name at this point.
     pub name: TaskName,
-    /// The point that leads; another point than this one is asked.
+    /// The point that leads; if it is another point, the request is sent to it.
     pub lead: PointName,
     /// The reservation to request each time.
     pub spec: Spec,

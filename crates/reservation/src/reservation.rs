@@ -1,4 +1,4 @@
-//! A reservation as one point knows it.
+//! A reservation as one point sees it.
 
 use serde::{Deserialize, Serialize};
 use units::Time;
@@ -13,8 +13,9 @@ pub enum Role {
     Lead,
     /// The other end.
     Peer,
-    /// Asked two other points for a test and does not take part.
-    Asker,
+    /// Requested a test of two other points and does not take part.
+    #[serde(rename = "asker")]
+    Requester,
 }
 
 /// When a test runs, and the time around it that is kept free.
@@ -44,7 +45,7 @@ impl Slot {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Lead: has no slot and proposes the next one. Asker: waits for the lead.
+    /// Lead: has no slot and proposes the next one. Requester: waits for the lead.
     Seeking,
     /// Holds a slot; the hold expires by itself.
     Held {
@@ -64,7 +65,7 @@ pub enum Phase {
     Ended(Outcome),
 }
 
-/// A reservation as one point knows it. All of it is rebuilt from events.
+/// A reservation as one point sees it. All of it is rebuilt from events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// The request.

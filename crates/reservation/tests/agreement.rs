@@ -171,9 +171,9 @@ fn a_third_party_asks_and_learns_the_end() {
     world.assert_all_ended();
 }
 
-/// A point behind a firewall asks another one to lead a test with itself.
+/// A point behind a firewall requests that another one lead a test with itself.
 #[test]
-fn the_asker_may_be_the_peer() {
+fn the_requester_may_be_the_peer() {
     let mut world = world(2);
     let start = world.now;
     world.request_at(start, 1, 0, throughput(1, start + seconds(60), 600, 30));

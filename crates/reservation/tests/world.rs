@@ -46,7 +46,7 @@ impl Default for Network {
 
 /// An event at a time.
 #[derive(Debug, Clone)]
-enum Happening {
+enum TimedEvent {
     Deliver { to: usize, from: PointName, message: Box<Message> },
     Wake { host: usize, generation: u64 },
     RunEnds { host: usize, id: ReservationId, run: u64 },
@@ -98,7 +98,7 @@ pub struct World {
     pub hosts: Vec<Host>,
     by_name: BTreeMap<PointName, usize>,
     queue: BinaryHeap<Reverse<(Time, u64)>>,
-    happenings: BTreeMap<u64, Happening>,
+    happenings: BTreeMap<u64, TimedEvent>,
     next: u64,
     pub draws: Draws,
     pub network: Network,
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    fn at(&mut self, time: Time, what: Happening) {
+    fn at(&mut self, time: Time, what: TimedEvent) {
         self.next += 1;
         self.happenings.insert(self.next, what);
         self.queue.push(Reverse((time, self.next)));
@@ -170,16 +170,16 @@ impl World {
     /// A user of a host requests a test at a time.
     pub fn request_at(&mut self, time: Time, host: usize, lead: usize, spec: Spec) {
         let lead = self.hosts[lead].name.clone();
-        self.at(time, Happening::Request { host, lead, spec: Box::new(spec) });
+        self.at(time, TimedEvent::Request { host, lead, spec: Box::new(spec) });
     }
 
     pub fn step_clock_at(&mut self, time: Time, host: usize, by_ns: i64) {
-        self.at(time, Happening::StepClock { host, by_ns });
+        self.at(time, TimedEvent::StepClock { host, by_ns });
     }
 
     pub fn partition_at(&mut self, from: Time, until: Time, side: Vec<bool>) {
-        self.at(from, Happening::Partition { side });
-        self.at(until, Happening::Heal);
+        self.at(from, TimedEvent::Partition { side });
+        self.at(until, TimedEvent::Heal);
     }
 
     pub fn add_task(&mut self, host: usize, task: Task) {
@@ -205,7 +205,7 @@ impl World {
         state.held_since.clear();
         state.crashes += 1;
         self.counts.crashes += 1;
-        self.at(self.now + downtime, Happening::Restart { host });
+        self.at(self.now + downtime, TimedEvent::Restart { host });
     }
 
     /// Runs until a time.
@@ -222,9 +222,9 @@ impl World {
         self.now = end;
     }
 
-    fn happen(&mut self, what: Happening) {
+    fn happen(&mut self, what: TimedEvent) {
         match what {
-            Happening::Deliver { to, from, message } => {
+            TimedEvent::Deliver { to, from, message } => {
                 if self.is_separated(to, &from) {
                     return;
                 }
@@ -233,7 +233,7 @@ impl World {
                 let step = point.handle_message(now, &from, *message, &AdmitAll);
                 self.carry_out(to, step);
             }
-            Happening::Wake { host, generation } => {
+            TimedEvent::Wake { host, generation } => {
                 if self.hosts[host].generation != generation {
                     return;
                 }
@@ -242,7 +242,7 @@ impl World {
                 let step = point.handle_timeout(now, &AdmitAll);
                 self.carry_out(host, step);
             }
-            Happening::RunEnds { host, id, run } => {
+            TimedEvent::RunEnds { host, id, run } => {
                 if self.hosts[host].runs.get(&id).is_none_or(|running| running.number != run) {
                     return;
                 }
@@ -252,7 +252,7 @@ impl World {
                 let step = point.finish(now, &id, Ok(()), &AdmitAll);
                 self.carry_out(host, step);
             }
-            Happening::Restart { host } => {
+            TimedEvent::Restart { host } => {
                 if self.hosts[host].point.is_some() {
                     return;
                 }
@@ -273,17 +273,17 @@ impl World {
                 self.hosts[host].point = Some(point);
                 self.carry_out(host, step);
             }
-            Happening::Request { host, lead, spec } => {
+            TimedEvent::Request { host, lead, spec } => {
                 let now = self.clocks(host);
                 let Some(point) = self.hosts[host].point.as_mut() else { return };
                 let (_, step) = if lead == *point.name() {
                     point.reserve(now, *spec, &AdmitAll)
                 } else {
-                    point.ask(now, lead, *spec, &AdmitAll)
+                    point.request(now, lead, *spec, &AdmitAll)
                 };
                 self.carry_out(host, step);
             }
-            Happening::StepClock { host, by_ns } => {
+            TimedEvent::StepClock { host, by_ns } => {
                 self.hosts[host].offset_ns += by_ns;
                 // The kernel wakes programs that wait for a time of a clock that is stepped.
                 let now = self.clocks(host);
@@ -291,8 +291,8 @@ impl World {
                 let step = point.handle_timeout(now, &AdmitAll);
                 self.carry_out(host, step);
             }
-            Happening::Partition { side } => self.partition = Some(side),
-            Happening::Heal => self.partition = None,
+            TimedEvent::Partition { side } => self.partition = Some(side),
+            TimedEvent::Heal => self.partition = None,
         }
     }
 
@@ -380,7 +380,7 @@ impl World {
             let jitter = self.network.max_delay.saturating_sub(self.network.min_delay);
             let delay = self.network.min_delay + Time(self.draws.below(jitter.as_nanos() + 1));
             let message = Box::new(message.clone());
-            self.at(self.now + delay, Happening::Deliver { to: target, from: from.clone(), message });
+            self.at(self.now + delay, TimedEvent::Deliver { to: target, from: from.clone(), message });
         }
     }
 
@@ -415,7 +415,7 @@ impl World {
         if spec.class == Class::Exclusive {
             state.exclusive_time += spec.duration;
         }
-        self.at(self.now + spec.duration, Happening::RunEnds { host, id, run });
+        self.at(self.now + spec.duration, TimedEvent::RunEnds { host, id, run });
     }
 
     fn set_wake(&mut self, host: usize) {
@@ -427,10 +427,10 @@ impl World {
         let wait = due.saturating_sub(now.steady);
         // Timers fire a little late.
         let late = Time(1 + self.draws.below(1_000_000));
-        self.at(self.now + wait + late, Happening::Wake { host, generation });
+        self.at(self.now + wait + late, TimedEvent::Wake { host, generation });
     }
 
-    /// How each requested reservation ended at its lead, or at the asker.
+    /// How each requested reservation ended at its lead, or at the requester.
     pub fn outcomes(&self) -> BTreeMap<ReservationId, Outcome> {
         let mut outcomes = BTreeMap::new();
         for host in &self.hosts {

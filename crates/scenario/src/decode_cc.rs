@@ -90,8 +90,8 @@ fn decode_file(table: &Table, files: &Files, problems: &mut Problems) -> Option<
     match text {
         Ok(text) => Some(Cc::File { path, text: text.into(), name, set }),
         Err(why) => {
-            let place = table.get("file").map_or(FILE_START, |n| n.span);
-            problems.add(place, format!("cc: cannot use \"{path}\": {why}"));
+            let span = table.get("file").map_or(FILE_START, |n| n.span);
+            problems.add(span, format!("cc: cannot use \"{path}\": {why}"));
             None
         }
     }

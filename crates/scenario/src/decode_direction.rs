@@ -113,9 +113,9 @@ pub(crate) fn write_out(key: &str, inner: &str, below: &mut Table, above: &Table
     node.value = Value::Table(Table(vec![entry]));
 }
 
-/// A direction without keys, as if written at `place`.
-pub(crate) fn empty_direction(place: &Node) -> Node {
-    Node { span: place.span, value: Value::Table(Table::default()) }
+/// A direction without keys, as if written at `node`.
+pub(crate) fn empty_direction(node: &Node) -> Node {
+    Node { span: node.span, value: Value::Table(Table::default()) }
 }
 
 fn decode_rate(reader: &mut Reader, files: &Files) -> Rate {

@@ -100,8 +100,8 @@ fn decode_flow(node: &Node, files: &Files, problems: &mut Problems) -> Option<Fl
         reader.report("kind", format!("unknown kind of flow \"{kind}\""), suggest(kind, KINDS));
     }
     if let Some(name) = reader.text("name") {
-        let place = reader.node("name").map_or(node.span, |n| n.span);
-        check_name(NamedKind::Flow, &name, place, reader.problems());
+        let span = reader.node("name").map_or(node.span, |n| n.span);
+        check_name(NamedKind::Flow, &name, span, reader.problems());
     }
     let start = reader.time("start").unwrap_or_default();
     let stop = reader.time("stop");

@@ -10,8 +10,8 @@ use crate::{
     decode_interfaces::{decode_addresses, decode_gateways, decode_interfaces, decode_routes, links_of},
     decode_nic::decode_nic,
     error::Problems,
+    host_location::HostLocation,
     name::{NamedKind, check_name, check_sysctl},
-    place::Place,
     read::{Keys, Reader},
     tree::{Entry, Node, Table, Value},
     types::{Host, Interface, Link, StaticRoute},
@@ -88,7 +88,7 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
     let local_congestion = reader.boolean("local_congestion").unwrap_or(true);
     let turnaround = decode_turnaround(&mut reader);
     let cost = decode_cost(&mut reader);
-    let at = decode_place(&mut reader);
+    let at = decode_host_location(&mut reader);
     let (start, stop) = (command("start", &mut reader), command("stop", &mut reader));
     Some(Host {
         name,
@@ -113,10 +113,10 @@ fn decode_host(entry: &Entry, links: &[Link], problems: &mut Problems) -> Option
 const MAX_TURNAROUND: Time = Time::from_secs(1);
 
 /// Decodes `"node2:5201"`: where the host is in runs between real hosts.
-fn decode_place(reader: &mut Reader) -> Option<Place> {
+fn decode_host_location(reader: &mut Reader) -> Option<HostLocation> {
     let text = reader.text("at")?;
     match text.parse() {
-        Ok(place) => Some(place),
+        Ok(location) => Some(location),
         Err(message) => {
             reader.report(
                 "at",

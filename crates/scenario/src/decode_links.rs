@@ -47,8 +47,8 @@ pub(crate) fn link_name(node: &Node) -> Option<String> {
 fn decode_link(node: &Node, files: &Files, problems: &mut Problems) -> Option<Link> {
     let mut reader = Reader::new(node, &LINK, problems)?;
     if let Some(name) = reader.text("name") {
-        let place = reader.node("name").map_or(node.span, |n| n.span);
-        check_name(NamedKind::Link, &name, place, reader.problems());
+        let span = reader.node("name").map_or(node.span, |n| n.span);
+        check_name(NamedKind::Link, &name, span, reader.problems());
     }
     let [forward, backward] = SIDES.map(|side| {
         reader.node(side).map_or_else(PipeSpec::default, |n| decode_direction(n, files, reader.problems()))

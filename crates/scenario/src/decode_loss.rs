@@ -42,7 +42,7 @@ pub(crate) fn decode_loss(direction: &mut Reader) -> (LossModel, LossUnit) {
         _ => direction.share("loss").map(|share| (LossModel::Independent(share), LossUnit::Segment)),
     };
     match model {
-        // A share of zero is no loss, whatever its unit.
+        // A share of zero is not a loss, whatever its unit.
         None | Some((LossModel::None, _)) => (LossModel::None, LossUnit::Segment),
         Some((LossModel::Independent(0.0), _)) => (LossModel::None, LossUnit::Segment),
         Some(model) => model,

@@ -17,7 +17,7 @@ pub(crate) const NAMES: &str = "names";
 /// Expands `names`: gives each listed router a table, before the other routers.
 pub(crate) fn write_out_names(routers: &mut Table) {
     let Some(names) = routers.get(NAMES) else { return };
-    let place = names.span;
+    let names_span = names.span;
     let named: Vec<(String, Span)> =
         names.items().iter().filter_map(|n| Some((n.text()?.to_owned(), n.span))).collect();
     let mut all = Vec::new();
@@ -26,7 +26,7 @@ pub(crate) fn write_out_names(routers: &mut Table) {
             continue;
         }
         let own = routers.remove(&name);
-        let empty = Node { span: place, value: Value::Table(Table::default()) };
+        let empty = Node { span: names_span, value: Value::Table(Table::default()) };
         all.push(own.unwrap_or(Entry { key: name, key_span: span, node: empty }));
     }
     all.append(&mut routers.0);

@@ -63,10 +63,10 @@ pub(crate) fn apply(base: &Table, layer: &Table, problems: &mut Problems) -> Tab
             "links" => overlay_named(&mut merged, &LINKS, &entry.node, problems),
             "flows" => overlay_named(&mut merged, &FLOWS, &entry.node, problems),
             key if LAYER.known.contains(&key) => merged.overlay_entry(entry.clone()),
-            key => match place_of(key, &merged) {
-                Some(place) => {
+            key => match location_hint(key, &merged) {
+                Some(help) => {
                     let message = format!("unknown key \"{key}\" in {}", LAYER.what);
-                    problems.add_help(entry.key_span, message, place);
+                    problems.add_help(entry.key_span, message, help);
                 }
                 None => check_key(key, entry.key_span, &LAYER, problems),
             },
@@ -76,7 +76,7 @@ pub(crate) fn apply(base: &Table, layer: &Table, problems: &mut Problems) -> Tab
 }
 
 /// Help for a key that only links, flows or hosts have: its whole path in this scenario.
-fn place_of(key: &str, root: &Table) -> Option<String> {
+fn location_hint(key: &str, root: &Table) -> Option<String> {
     let meant = match key {
         "bandwidth" | "bw" | "capacity" => "rate",
         "latency" | "rtt" => "delay",

@@ -73,7 +73,7 @@ pub struct Published {
     pub holds_for_kernel: Option<String>,
     /// How the source contradicts itself, if it does. Our value is then not expected to agree.
     pub contradiction: Option<String>,
-    /// Why an engine's value does not agree although it should, if that is documented: then it is no failure.
+    /// Why an engine's value does not agree although it should, if that is documented: then it is not a failure.
     pub known_miss: PerEngine,
     /// Why an engine's value says nothing about the figure: the engine ignores what decides it.
     pub does_not_apply: PerEngine,
@@ -365,7 +365,7 @@ fn decode_across(variants: &[&str], base: &Scenario, reader: &mut Reader) -> Acr
         }
         _ => {
             let help = "write flows.NAME.send_buffer or flows.NAME.receive_buffer";
-            reader.report("knee_over", format!("\"{field}\" is no buffer of a flow"), help);
+            reader.report("knee_over", format!("\"{field}\" is not a buffer of a flow"), help);
             Across::One
         }
     }

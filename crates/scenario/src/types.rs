@@ -9,7 +9,7 @@ pub use net::Cidr;
 use net::{Direction, PipeSpec};
 use units::{BitRate, Bytes, Time};
 
-use crate::{cc::Cc, host_cost::HostCost, place::Place};
+use crate::{cc::Cc, host_cost::HostCost, host_location::HostLocation};
 
 /// One experiment, ready to run: one variant of a scenario file, with every default filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,7 +95,7 @@ pub struct Host {
     /// Its network interface card.
     pub nic: Nic,
     /// Where it is in runs between real hosts.
-    pub at: Option<Place>,
+    pub at: Option<HostLocation>,
     /// Command to run when the lab is up.
     pub start: Option<String>,
     /// Command to run before the lab goes down.

@@ -285,6 +285,16 @@ impl Limited {
         }
     }
 
+    /// The mean share of each cause; zero without any.
+    pub fn mean(all: &[Limited]) -> Limited {
+        let mut mean = Limited::default();
+        for cause in Cause::ALL {
+            let sum: f64 = all.iter().map(|one| one.share(cause)).sum();
+            *mean.share_mut(cause) = sum / all.len().max(1) as f64;
+        }
+        mean
+    }
+
     /// The cause with the largest share; `None` where nothing is known.
     pub fn largest(&self) -> Option<Cause> {
         Cause::ALL

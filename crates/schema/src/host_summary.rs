@@ -1,4 +1,4 @@
-//! How much a simulated host worked, where its scenario states what packets cost it.
+//! The load of a simulated host whose scenario states processing costs of packets.
 
 use serde::{Deserialize, Serialize};
 

@@ -56,7 +56,7 @@ pub struct PublishedResult {
     /// How the source contradicts itself, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contradiction: Option<String>,
-    /// The documented cause of a miss: then it is no failure.
+    /// The documented cause of a miss: then it is not a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_miss: Option<String>,
     /// Why it differs, where that is known.

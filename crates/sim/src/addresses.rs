@@ -21,9 +21,9 @@ pub(crate) struct Route {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
     /// From the flow's sender to its receiver.
-    pub(crate) there: Route,
+    pub(crate) forward: Route,
     /// From the receiver to the sender.
-    pub(crate) back: Route,
+    pub(crate) reverse: Route,
     pub(crate) ip_header: u32,
 }
 
@@ -38,11 +38,11 @@ pub(crate) fn addresses<P: NetworkPacket>(
         let (own, peer) = scenario.flow_addresses(flow)?;
         let from = host(scenario, &flow.from)?;
         let to = host(scenario, &flow.to)?;
-        let there = route(network, stations, from, first_station(stations, to)?)?;
+        let forward = route(network, stations, from, first_station(stations, to)?)?;
         // Replies go to the address of the first interface, even if requests left by another.
-        let back = route(network, stations, to, first_station(stations, from)?)?;
+        let reverse = route(network, stations, to, first_station(stations, from)?)?;
         let ip_header = if own.is_ipv4() && peer.is_ipv4() { 20 } else { 40 };
-        Some(Addresses { there, back, ip_header })
+        Some(Addresses { forward, reverse, ip_header })
     };
     found().ok_or_else(|| Error::NoPath(flow.name.clone()))
 }

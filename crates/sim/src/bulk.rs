@@ -164,8 +164,8 @@ impl BulkFlow {
 
     fn send_datagrams(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
         let (route, to) = match side {
-            Side::Sender => (self.addresses.there, self.number + Side::Receiver as u32),
-            Side::Receiver => (self.addresses.back, self.number + Side::Sender as u32),
+            Side::Sender => (self.addresses.forward, self.number + Side::Receiver as u32),
+            Side::Receiver => (self.addresses.reverse, self.number + Side::Sender as u32),
         };
         let ip_header = self.addresses.ip_header;
         let mut buffer = std::mem::take(&mut self.buffer);

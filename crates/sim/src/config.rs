@@ -156,7 +156,7 @@ fn set(config: &mut Config, name: &str, value: &str) -> Result<(), Expected> {
         "net.ipv4.tcp_retries1" => config.retries1 = number(value)?,
         "net.ipv4.tcp_retries2" => config.retries2 = number(value)?,
         "net.ipv4.tcp_syn_retries" => config.syn_retries = number(value)?,
-        // 1: a full device queue is no congestion.
+        // 1: a full device queue is not congestion.
         "net.ipv4.WAD_IFQ" => config.local_congestion &= number::<u32>(value)? == 0,
         "net.ipv4.web100_rbufmode" => config.moderate_rcvbuf = number::<u32>(value)? != 0,
         // Linux 2.4 tunes the send buffer without web100 too.

@@ -126,8 +126,8 @@ impl ControlConnection {
     /// Sends the segments that one end has to send now.
     pub(crate) fn send(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
         let (route, to) = match side {
-            Side::Sender => (&self.addresses.there, self.number + Side::Receiver as u32),
-            Side::Receiver => (&self.addresses.back, self.number + Side::Sender as u32),
+            Side::Sender => (&self.addresses.forward, self.number + Side::Receiver as u32),
+            Side::Receiver => (&self.addresses.reverse, self.number + Side::Sender as u32),
         };
         let endpoint = &mut self.endpoints[side as usize];
         while let Some(segment) = endpoint.transmit(now.0) {

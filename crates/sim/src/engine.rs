@@ -93,11 +93,11 @@ impl<'a> Engine<'a> {
         }
         let transmit_queues = TransmitQueues::new(scenario, stations.iter().map(|station| station.node));
         let paths = |flow: &FlowState| {
-            let Addresses { there, back, ip_header } = flow.addresses;
+            let Addresses { forward, reverse, ip_header } = flow.addresses;
             // The source of packets to an endpoint is the address that its replies go to.
             [
-                Path { source: there.to, target: back.to, ip_header },
-                Path { source: back.to, target: there.to, ip_header },
+                Path { source: forward.to, target: reverse.to, ip_header },
+                Path { source: reverse.to, target: forward.to, ip_header },
             ]
         };
         let path_mtus = PathMtus::new(flows.iter().flat_map(paths).collect());
@@ -286,7 +286,7 @@ impl<'a> Engine<'a> {
                     fragments.dont_fragment = false;
                     let echo = Body::Echo(Echo { is_reply: true, fragments, ..echo });
                     let reply = SimPacket { to: packet.to - 1, header: packet.header, body: echo };
-                    self.links.send(&flow.addresses.back, self.now, reply);
+                    self.links.send(&flow.addresses.reverse, self.now, reply);
                 }
             }
             _ => {}
@@ -437,7 +437,7 @@ impl<'a> Engine<'a> {
                 let max_payload = hosts[0].mtu - addresses.ip_header - UDP_HEADER_BYTES;
                 let plan = DatagramFlowPlan {
                     source: datagram_source(udp, max_payload, seed, index, self.now),
-                    there: addresses.there,
+                    forward: addresses.forward,
                     ip_header: addresses.ip_header,
                     mtu: mtus[0],
                     to: number + 1,
@@ -477,7 +477,7 @@ impl<'a> Engine<'a> {
         while let Some(echo) = ping.send(self.now) {
             let to = 2 * index as u32 + 1;
             let packet = SimPacket { to, header: addresses.ip_header, body: Body::Echo(echo) };
-            self.links.send(&addresses.there, self.now, packet);
+            self.links.send(&addresses.forward, self.now, packet);
         }
         // The next sample ends a flow that is done, so no timer is set for now.
         self.timers.arm(TIMERS_PER_FLOW * index + APPLICATION, ping.next().filter(|at| *at > self.now));

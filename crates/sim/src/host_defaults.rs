@@ -1,4 +1,4 @@
-//! Settings of simulated hosts that the scenario leaves open.
+//! Settings of simulated hosts that the scenario does not state.
 
 use net::{Node, Station};
 use scenario::{Host, Scenario};

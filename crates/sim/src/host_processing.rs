@@ -129,7 +129,7 @@ impl Server {
         if self.queue.is_empty() { Time::NEVER } else { Time(self.done_ps.div_ceil(PS_PER_NS)) }
     }
 
-    /// The busy time until `now`, without what it has begun and not done.
+    /// The busy time until `now`, without the unfinished part of work in progress.
     fn busy_until(&self, now: Time) -> Picoseconds {
         Picoseconds(self.begun.0 - self.done_ps.saturating_sub(now.0 * PS_PER_NS).min(self.begun.0))
     }

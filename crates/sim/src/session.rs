@@ -145,7 +145,7 @@ impl<'a> MeasurementSession<'a> {
     /// Packets that the transmit queue of a flow's sending host has dropped so far.
     fn dropped_by_host_of(&mut self, index: usize) -> u64 {
         let engine = &mut self.engine;
-        engine.links.dropped_by_queue(&engine.flows[index].addresses.there)
+        engine.links.dropped_by_queue(&engine.flows[index].addresses.forward)
     }
 
     /// Sends a UDP packet of `bytes` (IP header included) at each of the times `at`, in ascending order since
@@ -174,7 +174,7 @@ impl<'a> MeasurementSession<'a> {
             let probe = Datagram { number: self.probes_sent, sent: at, payload, fragments };
             let header = addresses.ip_header;
             let packet = SimPacket { to: 2 * index as u32 + 1, header, body: Body::Datagram(probe) };
-            self.engine.links.send(&addresses.there, at, packet);
+            self.engine.links.send(&addresses.forward, at, packet);
             self.probes_sent += 1;
         }
         let last_sent = self.engine.now;

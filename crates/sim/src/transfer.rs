@@ -23,8 +23,8 @@ pub(crate) struct Transfer {
     pub(crate) receiver: Endpoint,
     writer: Writer,
     reader: Reader,
-    there: Route,
-    back: Route,
+    forward: Route,
+    reverse: Route,
     /// The sender's endpoint number; the receiver's is the next.
     number: u32,
     /// Bytes of IP and TCP headers with the options that every segment has.
@@ -85,8 +85,8 @@ impl Transfer {
             receiver: Endpoint::listen(peer, receiver),
             writer: Writer::new(tcp, now),
             reader: Reader::new(tcp, now),
-            there: addresses.there,
-            back: addresses.back,
+            forward: addresses.forward,
+            reverse: addresses.reverse,
             number: *number,
             header: addresses.ip_header + 20 + 12 * u32::from(timestamps),
             max_gro_segs,
@@ -194,7 +194,7 @@ impl Transfer {
     fn update_device_queue(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
         let to = self.number + Side::Receiver as u32;
         if side == Side::Sender
-            && let Some(space) = links.queue_space(&self.there, to, now)
+            && let Some(space) = links.queue_space(&self.forward, to, now)
         {
             self.sender.set_device_queue(space.packets, space.own_packets, space.own_bytes);
         }
@@ -272,8 +272,8 @@ impl Transfer {
     #[inline]
     fn send(&mut self, side: Side, now: Time, links: &mut LinkLayer) {
         let (endpoint, route, to) = match side {
-            Side::Sender => (&mut self.sender, &self.there, self.number + Side::Receiver as u32),
-            Side::Receiver => (&mut self.receiver, &self.back, self.number + Side::Sender as u32),
+            Side::Sender => (&mut self.sender, &self.forward, self.number + Side::Receiver as u32),
+            Side::Receiver => (&mut self.receiver, &self.reverse, self.number + Side::Sender as u32),
         };
         while let Some(segment) = endpoint.next_segment() {
             if side == Side::Sender

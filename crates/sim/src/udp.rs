@@ -18,7 +18,7 @@ pub(crate) struct DatagramFlow {
     pub(crate) source: DatagramSource,
     pub(crate) receiver: DatagramReceiver,
     timeout: Time,
-    there: Route,
+    forward: Route,
     /// The receiver's endpoint number.
     to: u32,
     ip_header: u32,
@@ -29,7 +29,7 @@ pub(crate) struct DatagramFlow {
 /// The parameters of a UDP flow at its start.
 pub(crate) struct DatagramFlowPlan {
     pub(crate) source: DatagramSource,
-    pub(crate) there: Route,
+    pub(crate) forward: Route,
     pub(crate) ip_header: u32,
     /// The path MTU that the sender's host has cached, at most its interface's MTU.
     pub(crate) mtu: u32,
@@ -41,8 +41,8 @@ pub(crate) struct DatagramFlowPlan {
 
 impl DatagramFlow {
     pub(crate) fn new(plan: DatagramFlowPlan) -> Self {
-        let DatagramFlowPlan { source, there, ip_header, mtu, to, timeout } = plan;
-        DatagramFlow { source, receiver: DatagramReceiver::default(), timeout, there, to, ip_header, mtu }
+        let DatagramFlowPlan { source, forward, ip_header, mtu, to, timeout } = plan;
+        DatagramFlow { source, receiver: DatagramReceiver::default(), timeout, forward, to, ip_header, mtu }
     }
 
     /// Sends the datagrams that are due. Returns when the next is due.
@@ -51,7 +51,7 @@ impl DatagramFlow {
             let (number, payload) = self.source.take();
             let fragments = Fragments::new(payload + UDP_HEADER_BYTES, self.mtu, self.ip_header);
             let body = Body::Datagram(Datagram { number, sent: at, payload, fragments });
-            links.send(&self.there, now, SimPacket { to: self.to, header: self.ip_header, body });
+            links.send(&self.forward, now, SimPacket { to: self.to, header: self.ip_header, body });
         }
         self.source.next()
     }

@@ -100,7 +100,7 @@ impl XcpFlow {
                 header: self.addresses.ip_header + XCP_HEADER_BYTES,
                 body: Body::Xcp(data),
             };
-            links.send(&self.addresses.there, now, packet);
+            links.send(&self.addresses.forward, now, packet);
         }
     }
 
@@ -114,7 +114,11 @@ impl XcpFlow {
         }
         let ack = XcpAck { number: data.number, feedback_bytes: data.header.feedback_bytes };
         let header = self.addresses.ip_header + XCP_HEADER_BYTES;
-        links.send(&self.addresses.back, now, SimPacket { to: self.number, header, body: Body::XcpAck(ack) });
+        links.send(
+            &self.addresses.reverse,
+            now,
+            SimPacket { to: self.number, header, body: Body::XcpAck(ack) },
+        );
     }
 
     /// An acknowledgement arrives at the sender.

@@ -36,6 +36,20 @@ impl Profile {
     }
 }
 
+/// Memory layout of packets that a device receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PacketMemory {
+    /// A TAP device: a frame that fits into a page is in one piece, a longer one in separate pages after a
+    /// small head.
+    #[default]
+    Tap,
+    /// A veth device: headers in a small head, data in the page fragments of the sender's TCP.
+    Veth,
+    /// Each packet in a buffer as large as the frame, never joined with others: a driver and TCP of Linux
+    /// 2.4.
+    FrameSized,
+}
+
 /// Configuration of the endpoints of one host. Fields are named after sysctls and socket options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -144,7 +158,7 @@ pub struct Config {
     pub max_pacing_rate: Option<u64>,
     /// The sender's device has a pacing queue (fq), to which TCP leaves pacing. Here TCP's own timer paces.
     pub fq: bool,
-    /// A full transmit queue of the own device reduces the congestion window. Without it the queue only
+    /// A full transmit queue of the host's device reduces the congestion window. Without it the queue only
     /// delays data, as with `WAD_IFQ` of web100; no unpatched Linux is like this.
     pub local_congestion: bool,
     /// Maximum segments of a super-packet; 1 without segmentation offload.
@@ -164,7 +178,7 @@ pub struct Config {
     /// `cwnd` of the route, locked: maximum congestion window, packets.
     pub cwnd_clamp: Option<u32>,
     /// Memory layout of packets that the device receives.
-    pub packet_memory: crate::PacketMemory,
+    pub packet_memory: PacketMemory,
     /// The first sequence number.
     pub initial_seq: u32,
 }
@@ -233,7 +247,7 @@ impl Default for Config {
             ssthresh: None,
             rto_min_ms: None,
             cwnd_clamp: None,
-            packet_memory: crate::PacketMemory::default(),
+            packet_memory: PacketMemory::default(),
             initial_seq: 1,
         }
     }
@@ -264,7 +278,7 @@ impl Config {
             gso_max_segs: 1,
             comp_sack_nr: 0,
             syn_retries: 5,
-            packet_memory: crate::PacketMemory::FrameSized,
+            packet_memory: PacketMemory::FrameSized,
             ..Config::default()
         }
     }

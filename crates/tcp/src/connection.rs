@@ -113,8 +113,8 @@ impl Connection {
         // sk_setup_caps.
         sk.sk_gso_max_size = config.gso_max_size.saturating_sub(config.max_tcp_header() + 1);
         sk.notsent_lowat = config.notsent_lowat;
-        let asked = config.sndbuf.map(|bytes| bytes.min(config.wmem_max).saturating_mul(2).max(4608));
-        sk.sk_sndbuf = asked.unwrap_or(config.wmem[1]).min(i32::MAX as u32) as i32;
+        let requested = config.sndbuf.map(|bytes| bytes.min(config.wmem_max).saturating_mul(2).max(4608));
+        sk.sk_sndbuf = requested.unwrap_or(config.wmem[1]).min(i32::MAX as u32) as i32;
         sk.advmss = config.advmss();
         sk.mss_cache = u32::from(sk.advmss);
         sk.snd_nxt = config.initial_seq;

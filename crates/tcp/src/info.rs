@@ -84,7 +84,7 @@ pub struct EndpointInfo {
     pub rcv_wnd_bytes: u32,
     /// Autotuning's estimate of bytes read per round trip.
     pub rcv_space_bytes: u32,
-    /// Current limit of the own window.
+    /// Current limit of the advertised window (`rcv_ssthresh`).
     pub rcv_ssthresh_bytes: u32,
     /// Received in order and not read.
     pub rcv_queue_bytes: u64,

@@ -9,6 +9,7 @@
 //! and marks. `examples/retransmission.rs` connects two endpoints and loses a segment.
 
 mod behaviour;
+mod ca_state;
 mod config;
 mod congestion;
 mod connection;
@@ -25,15 +26,14 @@ mod sock_steps;
 pub mod test_kit;
 mod transmit;
 
-pub use config::{Config, DEFAULT_WRITE_BYTES, Profile};
-pub use congestion::{CaEvent, CaState, CongestionControl, NEEDS_ECN, Operation};
+pub use ca_state::CaState;
+pub use config::{Config, DEFAULT_WRITE_BYTES, PacketMemory, Profile};
+pub use congestion::{CaEvent, CongestionControl, NEEDS_ECN, Operation};
 pub use connection::TcpState;
 pub use endpoint::Endpoint;
 pub use event::EndpointEvent;
 pub use info::EndpointInfo;
-pub use receive::{
-    Accepted, AckAction, AckFields, InitialWindow, NegotiatedOptions, PacketMemory, Receiver, timestamp_ms,
-};
+pub use receive::{Accepted, AckAction, AckFields, InitialWindow, NegotiatedOptions, Receiver, timestamp_ms};
 pub use segment::{Flags, SackBlocks, Segment, SynOptions, after, before, ecn, segments};
 pub use sock::{
     AckSample, INFINITE_SSTHRESH, INITIAL_CWND, MinMax, MinMaxSample, Rack, RateSample, ReceiverRtt,

@@ -240,9 +240,9 @@ pub struct TcpSock {
     pub max_window: u32,
     /// Own window, bytes.
     pub rcv_wnd: u32,
-    /// Current limit of the own window, bytes.
+    /// Current limit of the advertised window, bytes.
     pub rcv_ssthresh: u32,
-    /// Upper limit of the own window, bytes.
+    /// Upper limit of the advertised window, bytes.
     pub window_clamp: u32,
     /// Bytes of data in a full segment.
     pub mss_cache: u32,

@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde_json::{from_slice, to_vec};
+use socket2::SockRef;
 
 use crate::{
     Error,
@@ -17,6 +18,10 @@ use crate::{
 
 /// A peer that accepts no data for this time counts as unreachable.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum time for each message before data is sent.
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time in which a peer hashes or stores a file.
+pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(1800);
 /// How often a wait checks for the end of the program.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Length and kind.
@@ -87,7 +92,7 @@ impl<'a> Control<'a> {
         self.send_raw(&frame)
     }
 
-    /// Sends bytes that are no message.
+    /// Sends bytes that do not form a message.
     pub(crate) fn send_raw(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         let mut moved = Instant::now();
         while !bytes.is_empty() {
@@ -252,4 +257,21 @@ impl<'a> Control<'a> {
 /// A peer's text without control characters.
 fn printable(text: &str) -> String {
     text.chars().take(1000).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Ends waits if the peer reports a failure or the program ends; polls the connection a few times a second.
+pub(crate) fn control_check<'a>(control: &'a mut Control<'_>) -> impl FnMut() -> Result<(), Error> + 'a {
+    let mut checked = Instant::now();
+    move || {
+        if checked.elapsed() < CHECK_INTERVAL {
+            return Ok(());
+        }
+        checked = Instant::now();
+        control.check()
+    }
+}
+
+/// Enables TCP keepalives: detects peers that vanish while this end only waits.
+pub(crate) fn enable_keepalive(stream: &TcpStream) -> Result<(), Error> {
+    SockRef::from(stream).set_keepalive(true).map_err(failed("cannot set up the control connection"))
 }

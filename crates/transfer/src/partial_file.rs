@@ -38,8 +38,8 @@ pub(crate) struct PartialFile {
     progress_path: PathBuf,
     file: File,
     hasher: blake3::Hasher,
-    /// Bytes that it already has.
-    there: u64,
+    /// Number of its first bytes that an earlier transfer stored.
+    stored: u64,
 }
 
 /// Whether data arrives in order.
@@ -78,24 +78,25 @@ impl PartialFile {
         let mut progress_path = temporary.clone().into_os_string();
         progress_path.push(".progress");
         let progress_path = PathBuf::from(progress_path);
-        let noted = fs::read_to_string(&progress_path).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        let written_progress =
+            fs::read_to_string(&progress_path).ok().and_then(|text| text.trim().parse::<u64>().ok());
         let length = file.metadata().map_err(failed(what()))?.len();
-        let there = noted.unwrap_or(0).min(length).min(bytes);
-        let hasher = hash_prefix(&file, &temporary, there)?;
-        Ok(PartialFile { path, temporary, progress_path, file, hasher, there })
+        let stored = written_progress.unwrap_or(0).min(length).min(bytes);
+        let hasher = hash_prefix(&file, &temporary, stored)?;
+        Ok(PartialFile { path, temporary, progress_path, file, hasher, stored })
     }
 
     /// Number and hash of the bytes that it already has.
-    pub(crate) fn there(&self) -> (u64, String) {
-        (self.there, self.hasher.finalize().to_hex().to_string())
+    pub(crate) fn stored_part(&self) -> (u64, String) {
+        (self.stored, self.hasher.finalize().to_hex().to_string())
     }
 
-    /// Begins to write at byte `from`: 0, or the number that [`PartialFile::there`] returned.
+    /// Begins to write at byte `from`: 0, or the number that [`PartialFile::stored_part`] returned.
     pub(crate) fn start(mut self, from: u64, order: Order) -> Result<FileWriter, Error> {
-        if from != self.there {
+        if from != self.stored {
             self.hasher = blake3::Hasher::new();
         }
-        if from != self.there && from != 0 {
+        if from != self.stored && from != 0 {
             return Err(Error::Protocol(format!("the data begins at byte {from}")));
         }
         // Also data that arrived out of order before the interruption.
@@ -114,10 +115,10 @@ impl PartialFile {
             path: self.temporary.clone(),
             progress_file,
             hasher: (order == Order::InOrder).then(|| self.hasher.clone()),
-            noted: Instant::now(),
+            progress_written: Instant::now(),
             shared: Arc::clone(&shared),
         };
-        writer.note(from)?;
+        writer.write_progress(from)?;
         let thread = thread::Builder::new().name("file writer".into());
         let thread = thread.spawn(move || writer.run(&receiver)).map_err(failed("cannot start a thread"))?;
         Ok(FileWriter {
@@ -125,7 +126,7 @@ impl PartialFile {
             pieces: Some(sender),
             thread: Some(thread),
             shared,
-            noted: Instant::now(),
+            progress_written: Instant::now(),
         })
     }
 
@@ -171,7 +172,7 @@ struct Writer {
     path: PathBuf,
     progress_file: File,
     hasher: Option<blake3::Hasher>,
-    noted: Instant,
+    progress_written: Instant,
     shared: Arc<Shared>,
 }
 
@@ -184,7 +185,7 @@ impl Writer {
                     self.shared.queued_bytes.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
                     result
                 }
-                Piece::Complete(bytes) => self.note_sometimes(bytes),
+                Piece::Complete(bytes) => self.write_progress_if_due(bytes),
             };
             if let Err(error) = result {
                 *self.shared.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -202,33 +203,33 @@ impl Writer {
         }
         if let Some(hasher) = &mut self.hasher {
             hasher.update(bytes);
-            self.note_sometimes(offset + bytes.len() as u64)?;
+            self.write_progress_if_due(offset + bytes.len() as u64)?;
         }
         Ok(())
     }
 
-    fn note_sometimes(&mut self, bytes: u64) -> Result<(), Error> {
-        if self.noted.elapsed() < PROGRESS_INTERVAL {
+    fn write_progress_if_due(&mut self, bytes: u64) -> Result<(), Error> {
+        if self.progress_written.elapsed() < PROGRESS_INTERVAL {
             return Ok(());
         }
-        self.noted = Instant::now();
+        self.progress_written = Instant::now();
         // Holes at the end: the file must have the bytes of the written progress.
         let what = || format!("cannot write {}", self.path.display());
         if self.file.metadata().map_err(failed(what()))?.len() < bytes {
             self.file.set_len(bytes).map_err(failed(what()))?;
         }
-        self.note(bytes)
+        self.write_progress(bytes)
     }
 
     /// One write of the same length, so that a killed process leaves the old number or the new one.
-    fn note(&self, bytes: u64) -> Result<(), Error> {
+    fn write_progress(&self, bytes: u64) -> Result<(), Error> {
         let text = format!("{bytes:0PROGRESS_DIGITS$}\n");
         let what = failed(format!("cannot write the progress of {}", self.path.display()));
         self.progress_file.write_all_at(text.as_bytes(), 0).map_err(what)
     }
 }
 
-/// The parts of `bytes` that are not whole blocks of zeros; `offset` is their place in the file.
+/// The parts of `bytes` that are not whole blocks of zeros; `offset` is their position in the file.
 fn data_ranges(offset: u64, bytes: &[u8]) -> Vec<(usize, usize)> {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     let mut at = 0;
@@ -253,7 +254,7 @@ pub(crate) struct FileWriter {
     pieces: Option<SyncSender<Piece>>,
     thread: Option<JoinHandle<Option<blake3::Hasher>>>,
     shared: Arc<Shared>,
-    noted: Instant,
+    progress_written: Instant,
 }
 
 impl FileWriter {
@@ -267,11 +268,11 @@ impl FileWriter {
     }
 
     /// Writes periodically that every byte before `bytes` has arrived; those from `unwritten` on are not queued.
-    pub(crate) fn complete_sometimes(&mut self, bytes: u64, unwritten: u64) -> Result<(), Error> {
-        if self.noted.elapsed() < PROGRESS_INTERVAL {
+    pub(crate) fn complete_if_due(&mut self, bytes: u64, unwritten: u64) -> Result<(), Error> {
+        if self.progress_written.elapsed() < PROGRESS_INTERVAL {
             return Ok(());
         }
-        self.noted = Instant::now();
+        self.progress_written = Instant::now();
         self.queue(Piece::Complete(bytes.min(unwritten)))
     }
 
@@ -360,7 +361,7 @@ mod tests {
         let bytes = content.len() as u64;
 
         let partial = PartialFile::open(path.clone(), bytes).unwrap();
-        assert_eq!(partial.there().0, 0);
+        assert_eq!(partial.stored_part().0, 0);
         let writer = partial.start(0, Order::InOrder).unwrap();
         writer.write(0, content[..50_000].to_vec()).unwrap();
         std::thread::sleep(PROGRESS_INTERVAL * 2);
@@ -375,10 +376,10 @@ mod tests {
         assert!(!path.exists());
 
         let partial = PartialFile::open(path.clone(), bytes).unwrap();
-        let (there, hash) = partial.there();
-        assert_eq!(there, 60_000);
+        let (stored, hash) = partial.stored_part();
+        assert_eq!(stored, 60_000);
         assert_eq!(hash, blake3::hash(&content[..60_000]).to_hex().to_string());
-        let writer = partial.start(there, Order::AnyOrder).unwrap();
+        let writer = partial.start(stored, Order::AnyOrder).unwrap();
         writer.write(90_000, content[90_000..].to_vec()).unwrap();
         writer.write(60_000, content[60_000..90_000].to_vec()).unwrap();
         let (hash, whole) = writer.finish(bytes).unwrap();

@@ -26,19 +26,14 @@ use traffic::sys::fill_random;
 
 use crate::{
     Error, FileReport, Observer, Transport, UdtListener, UdtStream,
-    control::{CHECK_INTERVAL, Control},
+    control::{CHECK_INTERVAL, Control, HANDSHAKE_TIMEOUT, STORE_TIMEOUT, control_check, enable_keepalive},
     error::failed,
     message::{Message, PROOF_PURPOSE, PROTOCOL, hex},
     name,
     partial_file::{Order, PartialFile},
-    sender::{control_check, prepare},
     tsunami::{self, Receiving},
 };
 
-/// Maximum time for each message before data is sent.
-pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time in which a peer hashes or stores a file.
-pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(1800);
 /// How long a failed session continues to read, so that the peer receives the reason.
 const LINGER: Duration = Duration::from_secs(3);
 /// Senders that have not yet proved their token, in total and from one address.
@@ -76,7 +71,7 @@ impl Receiver {
         let what = || format!("cannot receive into {}", options.directory.display());
         let metadata = options.directory.metadata().map_err(failed(what()))?;
         if !metadata.is_dir() {
-            return Err(Error::Input(format!("{} is no directory", options.directory.display())));
+            return Err(Error::Input(format!("{} is not a directory", options.directory.display())));
         }
         let listen = || {
             let socket = Socket::new(Domain::for_address(options.listen), Type::STREAM, Some(Protocol::TCP))?;
@@ -111,10 +106,10 @@ impl Receiver {
         stop: &AtomicBool,
         is_done: impl Fn() -> bool,
     ) -> Result<(), Error> {
-        let places = Places::default();
+        let slots = SenderSlots::default();
         thread::scope(|scope| {
             loop {
-                let is_over = is_done() && places.active() == 0;
+                let is_over = is_done() && slots.active() == 0;
                 if is_over || stop.load(Ordering::Acquire) {
                     return Ok(());
                 }
@@ -134,10 +129,10 @@ impl Receiver {
                         continue;
                     }
                 };
-                let Some(greeting) = places.greet(peer.ip().to_canonical()) else { continue };
-                let (options, places) = (&self.options, &places);
+                let Some(greeting) = slots.greet(peer.ip().to_canonical()) else { continue };
+                let (options, slots) = (&self.options, &slots);
                 let session = move || {
-                    let result = serve(stream, options, places, greeting, observer, stop);
+                    let result = serve(stream, options, slots, greeting, observer, stop);
                     observer.session(peer, result.as_ref().err());
                 };
                 if thread::Builder::new().name("sender".into()).spawn_scoped(scope, session).is_err() {
@@ -150,21 +145,21 @@ impl Receiver {
 
 /// The senders that are being served.
 #[derive(Debug, Default)]
-struct Places {
+struct SenderSlots {
     greeting: Mutex<BTreeMap<IpAddr, usize>>,
     senders: AtomicUsize,
 }
 
 /// The slot of a sender that has not yet proved its token.
 struct Greeting<'a> {
-    places: &'a Places,
+    slots: &'a SenderSlots,
     address: IpAddr,
 }
 
 /// The slot of a sender.
-struct Place<'a>(&'a Places);
+struct SenderSlot<'a>(&'a SenderSlots);
 
-impl Places {
+impl SenderSlots {
     fn greet(&self, address: IpAddr) -> Option<Greeting<'_>> {
         let mut greeting = self.greeting.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = greeting.values().sum();
@@ -173,14 +168,14 @@ impl Places {
             return None;
         }
         greeting.insert(address, of_address + 1);
-        Some(Greeting { places: self, address })
+        Some(Greeting { slots: self, address })
     }
 
-    fn enter(&self, max: usize) -> Option<Place<'_>> {
+    fn enter(&self, max: usize) -> Option<SenderSlot<'_>> {
         let entered = self
             .senders
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < max).then_some(count + 1));
-        entered.ok().map(|_| Place(self))
+        entered.ok().map(|_| SenderSlot(self))
     }
 
     fn active(&self) -> usize {
@@ -191,7 +186,7 @@ impl Places {
 
 impl Drop for Greeting<'_> {
     fn drop(&mut self) {
-        let mut greeting = self.places.greeting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut greeting = self.slots.greeting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = greeting.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
@@ -201,7 +196,7 @@ impl Drop for Greeting<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for SenderSlot<'_> {
     fn drop(&mut self) {
         self.0.senders.fetch_sub(1, Ordering::AcqRel);
     }
@@ -210,14 +205,14 @@ impl Drop for Place<'_> {
 fn serve(
     stream: TcpStream,
     options: &ReceiverOptions,
-    places: &Places,
+    slots: &SenderSlots,
     greeting: Greeting<'_>,
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
-    prepare(&stream)?;
+    enable_keepalive(&stream)?;
     let mut control = Control::new(stream, stop)?;
-    let result = session(&mut control, options, places, greeting, observer);
+    let result = session(&mut control, options, slots, greeting, observer);
     if let Err(error) = &result {
         control.report(error, LINGER);
     }
@@ -244,13 +239,13 @@ enum Data {
 fn session(
     control: &mut Control<'_>,
     options: &ReceiverOptions,
-    places: &Places,
+    slots: &SenderSlots,
     greeting: Greeting<'_>,
     observer: &dyn Observer,
 ) -> Result<(), Error> {
     let agreement = agree(control, options)?;
-    let place = places.enter(options.max_senders);
-    let _place = place.ok_or_else(|| Error::Input("the receiver is busy with other senders".into()))?;
+    let slot = slots.enter(options.max_senders);
+    let _slot = slot.ok_or_else(|| Error::Input("the receiver is busy with other senders".into()))?;
     drop(greeting);
     let mut data = open_data(control, &agreement)?;
     loop {
@@ -312,10 +307,10 @@ fn open_data(control: &mut Control<'_>, agreement: &Agreement) -> Result<Data, E
             let config = udt::Config { mss: agreement.mss.clamp(76, 9000), ..udt::Config::default() };
             let listener = UdtListener::bind(local, config)?;
             control.send(&ready(Some(listener.port()?)))?;
-            let is_welcome = |from: SocketAddr| from.ip().to_canonical() == peer.ip().to_canonical();
+            let is_expected = |from: SocketAddr| from.ip().to_canonical() == peer.ip().to_canonical();
             let mut check = control_check(control);
             let rate = Box::new(Daimd::new(1));
-            let mut stream = listener.accept(HANDSHAKE_TIMEOUT, is_welcome, rate, &mut check)?;
+            let mut stream = listener.accept(HANDSHAKE_TIMEOUT, is_expected, rate, &mut check)?;
             let mut key = vec![0; agreement.key.len()];
             let mut filled = 0;
             while filled < key.len() {
@@ -363,8 +358,8 @@ fn receive_file(
         return Err(Error::Name(file.name.clone()));
     }
     let partial = PartialFile::open(path, file.bytes)?;
-    let (there, hash) = partial.there();
-    control.send(&Message::Resume { bytes: there, hash })?;
+    let (stored, hash) = partial.stored_part();
+    control.send(&Message::Resume { bytes: stored, hash })?;
     let Message::Begin { from } = control.receive("beginning of the data", STORE_TIMEOUT)? else {
         return Err(Error::Protocol("the beginning of the data was expected".into()));
     };

@@ -15,17 +15,16 @@ use bulk::{
     udt::{self, RateChoice},
 };
 use iperf3::Token;
-use socket2::{SockRef, Socket};
+use socket2::Socket;
 use traffic::sys::{fill_random, set_max_pacing_rate};
 use units::BitRate;
 
 use crate::{
     Error, FileReport, Observer, Transport, UdtStream,
-    control::{CHECK_INTERVAL, Control},
+    control::{Control, HANDSHAKE_TIMEOUT, STORE_TIMEOUT, control_check},
     error::failed,
     file_reader::{FileReader, hash_prefix},
     message::{Message, PROOF_PURPOSE, PROTOCOL, hex},
-    receiver::{HANDSHAKE_TIMEOUT, STORE_TIMEOUT},
     tsunami,
     udt_stream::random_id,
 };
@@ -136,7 +135,7 @@ fn add(path: &Path, name: String, entries: &mut Vec<Entry>, observer: &dyn Obser
                 let name = if name.is_empty() { part.to_string() } else { format!("{name}/{part}") };
                 add(&entry.path(), name, entries, observer)?;
             } else {
-                observer.note(&format!("{} is no regular file, skipped", entry.path().display()));
+                observer.note(&format!("{} is not a regular file, skipped", entry.path().display()));
             }
         }
     } else {
@@ -240,18 +239,6 @@ fn connect_udt(
     Ok(stream)
 }
 
-/// Ends waits if the peer reports a failure or the program ends; polls the connection a few times a second.
-pub(crate) fn control_check<'a>(control: &'a mut Control<'_>) -> impl FnMut() -> Result<(), Error> + 'a {
-    let mut checked = Instant::now();
-    move || {
-        if checked.elapsed() < CHECK_INTERVAL {
-            return Ok(());
-        }
-        checked = Instant::now();
-        control.check()
-    }
-}
-
 fn send_file(
     control: &mut Control<'_>,
     data: &mut Data,
@@ -275,16 +262,16 @@ fn send_file(
         mode: metadata.mode() & 0o777,
         modified_ns: metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec()),
     })?;
-    let Message::Resume { bytes: there, hash } = control.receive("reply about the file", STORE_TIMEOUT)?
+    let Message::Resume { bytes: stored, hash } = control.receive("reply about the file", STORE_TIMEOUT)?
     else {
         return Err(Error::Protocol("a reply about the file was expected".into()));
     };
-    if there > bytes {
-        return Err(Error::Protocol(format!("it claims to have {there} of {bytes} bytes")));
+    if stored > bytes {
+        return Err(Error::Protocol(format!("it claims to have {stored} of {bytes} bytes")));
     }
-    let mut hasher = hash_prefix(&file, &entry.path, there)?;
+    let mut hasher = hash_prefix(&file, &entry.path, stored)?;
     let is_same = hasher.finalize().to_hex().to_string() == hash;
-    let from = if is_same { there } else { 0 };
+    let from = if is_same { stored } else { 0 };
     if !is_same {
         hasher = blake3::Hasher::new();
     }
@@ -348,10 +335,4 @@ fn send_file(
     (report.sent_packets, report.retransmitted_packets) = (counts.map(|c| c.0), counts.map(|c| c.1));
     observer.end(&report);
     Ok(report)
-}
-
-/// Large buffers for a control connection that carries data.
-pub(crate) fn prepare(stream: &TcpStream) -> Result<(), Error> {
-    // Detects peers that vanish while this end only waits.
-    SockRef::from(stream).set_keepalive(true).map_err(failed("cannot set up the control connection"))
 }

@@ -184,7 +184,7 @@ impl Receiving {
             if count > 0 {
                 moved = Instant::now();
                 progress(client.received_bytes());
-                writer.complete_sometimes(client.contiguous_bytes(), pending.begin())?;
+                writer.complete_if_due(client.contiguous_bytes(), pending.begin())?;
             } else if moved.elapsed() > IDLE_TIMEOUT {
                 return Err(Error::Timeout { what: "data", after: IDLE_TIMEOUT });
             }

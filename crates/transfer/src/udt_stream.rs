@@ -62,14 +62,14 @@ impl UdtListener {
         Ok(address.port())
     }
 
-    /// Waits for a client that `is_welcome`; the socket then belongs to its connection.
+    /// Waits for a client whose address `is_expected`; the socket then belongs to its connection.
     ///
     /// # Errors
-    /// If none connects in time, or what `check` returns.
+    /// If none connects in time, or the error of `check`.
     pub fn accept(
         self,
         timeout: Duration,
-        is_welcome: impl Fn(SocketAddr) -> bool,
+        is_expected: impl Fn(SocketAddr) -> bool,
         rate: Box<dyn RateControl>,
         check: Check<'_>,
     ) -> Result<UdtStream, Error> {
@@ -88,7 +88,7 @@ impl UdtListener {
                 Err(error) => return Err(failed(what)(error)),
             }
             let Ok((length, peer)) = self.socket.recv_from(&mut buffer) else { continue };
-            if !is_welcome(peer) {
+            if !is_expected(peer) {
                 continue;
             }
             let now = elapsed(self.start);
@@ -122,7 +122,7 @@ impl UdtStream {
     /// Connects to a listener.
     ///
     /// # Errors
-    /// If the peer does not reply or rejects the connection, or what `check` returns.
+    /// If the peer does not reply or rejects the connection, or the error of `check`.
     pub fn connect(
         peer: SocketAddr,
         config: Config,
@@ -162,7 +162,7 @@ impl UdtStream {
     /// Writes all bytes into the send buffer.
     ///
     /// # Errors
-    /// If the connection ends, there is no progress for a minute, or what `check` returns.
+    /// If the connection ends, there is no progress for a minute, or the error of `check`.
     pub fn write_all(&mut self, mut bytes: &[u8], check: Check<'_>) -> Result<(), Error> {
         let mut moved = Instant::now();
         while !bytes.is_empty() {
@@ -183,7 +183,7 @@ impl UdtStream {
     /// Reads at least one byte; 0 after the peer closed.
     ///
     /// # Errors
-    /// If the connection ends otherwise, nothing arrives for a minute, or what `check` returns.
+    /// If the connection ends otherwise, nothing arrives for a minute, or the error of `check`.
     pub fn read(&mut self, buffer: &mut [u8], check: Check<'_>) -> Result<usize, Error> {
         let begin = Instant::now();
         loop {

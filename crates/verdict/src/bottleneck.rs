@@ -83,7 +83,7 @@ pub fn bottleneck_moves(links: &[LinkSample], context: &FlowContext) -> Vec<Stri
         at += length;
     }
     stretches.retain(|stretch| stretch.pieces >= MIN_PIECES);
-    // What was between two stretches of one link was too short.
+    // An interruption of one link's stretch was too short to count.
     stretches.dedup_by(|next, before| next.link == before.link && next.rate_bps == before.rate_bps);
     stretches.windows(2).map(|pair| sentence(&pair[0], &pair[1], length)).collect()
 }

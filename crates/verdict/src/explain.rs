@@ -8,10 +8,7 @@ mod rate_control;
 use schema::{Cause, Fix, FixCommand, FlowSample, FlowSummary};
 use units::{BitRate, Bytes, Time, three_digits};
 
-use crate::{
-    Buffer, FlowContext, HostLoad, PathLink, StartOfFlow,
-    summarize::{REDUCTIONS, mean},
-};
+use crate::{Buffer, FlowContext, HostLoad, PathLink, StartOfFlow, second_limit::REDUCTIONS, series::mean};
 
 /// The remedy for a full bus, which each byte crosses once.
 const FASTER_BUS: &str = "a faster bus: a card in a wider or faster slot";

@@ -49,6 +49,7 @@ mod context;
 mod decide;
 mod explain;
 mod receiver;
+mod second_limit;
 mod series;
 mod start_of_flow;
 mod steady;

@@ -4,7 +4,7 @@
 //! the round-trip time. It sees neither the congestion window nor the send buffer. For each sample after the start of the flow:
 //! 1. The reader left as much unread as the window is large: [`ReceiverFinding::Reader`].
 //! 2. The data of one round trip fills the advertised window: [`ReceiverFinding::ReceiveBuffer`]. Goodput times round-trip time is
-//!    the data in flight whether a queue stands in the path or not.
+//!    the data in flight, whether or not there is a standing queue.
 //! 3. Segments are missing or marked, now or not many round trips ago, or the data in a round trip grows as after a reduction, or
 //!    the round-trip time exceeds its minimum by a standing queue: [`ReceiverFinding::Network`].
 //! 4. None of these, and the data of a round trip is constant: [`ReceiverFinding::Sender`], whose buffer, application or pacing

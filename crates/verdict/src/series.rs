@@ -1,4 +1,4 @@
-//! A counter over time that can be read at any instant.
+//! A counter over time that can be read at any instant, and means of samples.
 
 use crate::HostLoad;
 
@@ -53,6 +53,16 @@ impl Cumulative {
     pub(crate) fn span_us(&self) -> Option<(i64, i64)> {
         Some((*self.times_us.first()?, *self.times_us.last()?))
     }
+}
+
+/// The mean of the values; `None` if there are none.
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0u32);
+    for value in values {
+        sum += value;
+        count += 1;
+    }
+    (count > 0).then(|| sum / f64::from(count))
 }
 
 #[cfg(test)]

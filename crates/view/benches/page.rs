@@ -39,20 +39,20 @@ fn main() {
     let flag = Arc::clone(&stop);
     let serving = std::thread::spawn(move || page.serve(&flag));
     let token = url.split("token=").nth(1).expect("a token");
-    let (head, _) = ask(address, "GET", &format!("/?token={token}"), "", "");
+    let (head, _) = request(address, "GET", &format!("/?token={token}"), "", "");
     let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a cookie");
     let cookie = cookie.split(';').next().expect("a cookie").to_owned();
 
     let timed = |what: &str, path: &str, body: String| {
         let (begun, used) = (Instant::now(), processor_s());
-        let (head, answer) = ask(address, "POST", path, &cookie, &body);
+        let (head, response) = request(address, "POST", path, &cookie, &body);
         let (took, used) = (begun.elapsed().as_secs_f64(), processor_s() - used);
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         println!(
             "{what:<42} {:>8.1} ms, {:>5.0} ms of processors {:>9} bytes",
             took * 1e3,
             used * 1e3,
-            answer.len()
+            response.len()
         );
         took
     };
@@ -138,7 +138,7 @@ fn link(i: i64) -> LinkSample {
     }
 }
 
-fn ask(address: SocketAddr, method: &str, path: &str, cookie: &str, body: &str) -> (String, Vec<u8>) {
+fn request(address: SocketAddr, method: &str, path: &str, cookie: &str, body: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(address).expect("the page's server");
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nCookie: {cookie}\r\nContent-Length: {}\r\n\r\n{body}",
@@ -146,7 +146,7 @@ fn ask(address: SocketAddr, method: &str, path: &str, cookie: &str, body: &str) 
     );
     stream.write_all(head.as_bytes()).expect("a request");
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).expect("an answer");
+    stream.read_to_end(&mut bytes).expect("a response");
     let end = bytes.windows(4).position(|part| part == b"\r\n\r\n").expect("a head");
     (String::from_utf8_lossy(&bytes[..end]).into_owned(), bytes[end + 4..].to_vec())
 }

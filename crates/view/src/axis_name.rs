@@ -1,9 +1,9 @@
 //! Names of axes for readers: `flows.bulk.send_buffer` with values in KiB is "Send buffer (KiB)".
 
-use crate::ChartValue;
+use crate::chart_value::ChartValue;
 use crate::number::significant;
 
-/// Names of keys that are no plain words.
+/// Names of keys that are not plain words.
 const KEYS: [(&str, &str); 8] = [
     ("cc", "Congestion control"),
     ("mtu", "MTU"),

@@ -4,10 +4,11 @@
 //! values (a congestion control) are at equal distances and have points without a line, side by side for
 //! several curves. The ticks are the values themselves.
 
-use crate::PlotOptions;
 use crate::axis::{Axis, Unit};
 use crate::axis_name::with_unit;
 use crate::canvas::{Anchor, Canvas, Placed, coincide, draw_title, fit, fit_distinct, text_width};
+use crate::chart_value::ChartValue;
+use crate::plot_options::PlotOptions;
 use crate::style::{halo_class, plot_css, series_class};
 
 const LEFT: f64 = 66.0;
@@ -25,15 +26,6 @@ const BESIDE: f64 = 18.0;
 /// Radius of points without a line, pixels.
 const POINT: f64 = 4.5;
 const LOGARITHMIC_FROM: f64 = 16.0;
-
-/// A value of the horizontal axis.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ChartValue {
-    /// The label of its tick.
-    pub text: String,
-    /// Its number; `None` where it is not one.
-    pub number: Option<f64>,
-}
 
 /// A point of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,11 +66,11 @@ pub struct Chart {
     /// The heading; none where empty.
     pub title: String,
     /// The label of the horizontal axis.
-    pub across: String,
+    pub x_label: String,
     /// Its values, in ascending order where they are numbers.
     pub values: Vec<ChartValue>,
     /// The label of the vertical axis.
-    pub up: String,
+    pub y_label: String,
     /// The vertical axis's unit: `bit/s`, `B` or `s`; others have no prefix.
     pub unit: String,
     /// The meaning of the error bars; shown where there are any.
@@ -110,7 +102,7 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
     };
     let top = draw_legend(&mut canvas, &chart.curves, positions.are_names(), right, top);
     let axis = vertical_axis(chart, height);
-    let heading = with_unit(&chart.up, &axis.unit);
+    let heading = with_unit(&chart.y_label, &axis.unit);
     canvas.heading(LEFT, top + 13.0, &heading, "");
     let top = top + 24.0;
     let y = |value: f64| top + (1.0 - axis.position(value)) * height;
@@ -167,14 +159,14 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
     }
     canvas.line(LEFT, top + height, right, top + height, "axis");
     let middle = (LEFT + right) / 2.0;
-    canvas.text(middle, top + height + 38.0, Anchor::Middle, "tick", &chart.across);
+    canvas.text(middle, top + height + 38.0, Anchor::Middle, "tick", &chart.x_label);
     let has_bars = chart.curves.iter().flat_map(|curve| &curve.points).any(|point| point.bar.is_some());
     let mut bottom = top + height + 50.0;
     if has_bars && !chart.bars.is_empty() {
         canvas.text(middle, bottom + 6.0, Anchor::Middle, "note", &fit(&chart.bars, TEXT, right - LEFT));
         bottom += ROW;
     }
-    let label = format!("{} over {}", chart.up, chart.across);
+    let label = format!("{} over {}", chart.y_label, chart.x_label);
     canvas.finish(width, bottom, &label, Some(&plot_css()))
 }
 
@@ -349,9 +341,9 @@ mod tests {
         let same = ChartCurve { label: "the same".into(), mark: None, ..curve.clone() };
         let svg = chart(&Chart {
             title: "queues".into(),
-            across: "queue (packets)".into(),
+            x_label: "queue (packets)".into(),
             values: values(&[10.0, 20.0]),
-            up: "goodput".into(),
+            y_label: "goodput".into(),
             unit: "bit/s".into(),
             bars: "whiskers: what they are".into(),
             curves: vec![curve, same],

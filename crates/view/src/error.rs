@@ -5,7 +5,7 @@
 pub enum Error {
     /// No metric or column has this name.
     #[error("there is no metric \"{name}\"; the nearest are {} (docs/record.md has all columns)",
-        crate::metric::nearest(name).join(", "))]
+        crate::metric_names::nearest(name).join(", "))]
     UnknownMetric {
         /// The name as given.
         name: String,
@@ -23,7 +23,7 @@ pub enum Error {
         name: String,
     },
     /// No metric was given.
-    #[error("no metric was given; there are {}", crate::metric::SHORT_NAMES.join(", "))]
+    #[error("no metric was given; there are {}", crate::metric_names::SHORT_NAMES.join(", "))]
     NoMetric,
     /// The requested size is too small; the text says by how much.
     #[error("{0}")]

@@ -11,7 +11,7 @@ use crate::label::{CcNames, run_labels};
 use crate::loaded::LoadedRun;
 use crate::metric::{Companion, Metric};
 use crate::number::{self, SizeUnit};
-use crate::plot::Reference;
+use crate::plot_options::Reference;
 use crate::series::{Point, decimate, range, smooth, smoothing_s};
 
 /// Number of time intervals to which a curve is reduced, with two points each.

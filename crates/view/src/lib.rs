@@ -20,6 +20,7 @@ mod axis;
 mod axis_name;
 mod canvas;
 mod chart;
+mod chart_value;
 mod compare;
 mod distribution;
 mod engines;
@@ -33,10 +34,12 @@ mod label;
 mod length;
 mod loaded;
 mod metric;
+mod metric_names;
 pub mod number;
 mod page;
 mod part;
 mod plot;
+mod plot_options;
 mod report;
 mod report_parts;
 pub mod reproduced_tables;
@@ -53,7 +56,8 @@ pub mod words;
 mod xplot;
 
 pub use appearance::{Appearance, PictureStyle};
-pub use chart::{Chart, ChartCurve, ChartMark, ChartPoint, ChartValue, chart, chart_with};
+pub use chart::{Chart, ChartCurve, ChartMark, ChartPoint, chart, chart_with};
+pub use chart_value::ChartValue;
 pub use compare::{Comparison, FlowComparison, MetricComparison, compare};
 pub use distribution::{BoxFigures, Distribution, GroupFigures, ValueGroup};
 pub use engines::{EngineComparison, EngineGroup, engines, engines_text};
@@ -61,12 +65,13 @@ pub use error::Error;
 pub use gnuplot::gnuplot;
 pub use length::Length;
 pub use loaded::LoadedRun;
-pub use metric::metric_names;
+pub use metric_names::metric_names;
 pub use page::{
     Browsers, KnownFlow, KnownRun, Page, PageContent, PageError, PageOptions, RunItem, gather_published,
     names_loopback, page_files, restrict_page,
 };
-pub use plot::{PlotOptions, Reference, plot, plot_against};
+pub use plot::{plot, plot_against};
+pub use plot_options::{PlotOptions, Reference};
 pub use report::{ReportExtra, report, scenario_section, sensitivity_section};
 pub use reproduction::{Reproduced, ReproducedFigure, reproduction};
 pub use theme::Theme;

@@ -1,44 +1,12 @@
 //! Metrics that can be plotted: by short name, and every column of the record's tables by its own name.
 
-use schema::{FlowSample, LinkSample, Metrics, nearest_names};
+use schema::{FlowSample, LinkSample, Metrics};
 
 use crate::Error;
 use crate::axis::Unit;
 
-/// The short names, in the order of the help.
-pub(crate) const SHORT_NAMES: [&str; 13] = [
-    "goodput",
-    "cwnd",
-    "rtt",
-    "rwnd",
-    "inflight",
-    "sndbuf",
-    "ssthresh",
-    "pacing",
-    "delivery_rate",
-    "retrans",
-    "queue",
-    "drops",
-    "link_rate",
-];
-
 /// Rates from this on are the kernel's value for "unlimited".
 pub(crate) const UNLIMITED_BPS: f64 = 1e15;
-
-/// The short names of metrics. Column names of the Parquet files are accepted too.
-pub fn metric_names() -> &'static [&'static str] {
-    &SHORT_NAMES
-}
-
-/// The metrics whose names are nearest to `name`.
-pub(crate) fn nearest(name: &str) -> Vec<&'static str> {
-    nearest_names(name, SHORT_NAMES.into_iter().chain(column_names()))
-}
-
-/// The metric columns of the flows and links tables.
-pub(crate) fn column_names() -> Vec<&'static str> {
-    FlowSample::COLUMNS.iter().chain(LinkSample::COLUMNS).map(|column| column.name).collect()
-}
 
 /// How a value is read from a row, in base units (bit/s, bytes, seconds).
 #[derive(Debug, Clone, Copy)]
@@ -218,6 +186,7 @@ fn drops(row: &LinkSample) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metric_names::{SHORT_NAMES, column_names};
 
     #[test]
     fn every_listed_name_is_accepted() {

@@ -10,7 +10,8 @@ use crate::escape::escape;
 use crate::label::{detailed, run_labels};
 use crate::loaded::LoadedRun;
 use crate::number;
-use crate::plot::{PlotOptions, Reference, plot};
+use crate::plot::plot;
+use crate::plot_options::{PlotOptions, Reference};
 use crate::report_parts::{
     datagram_table, flow_table, link_table, ping_table, published_table, quality_table, result_cards,
     stream_table, unreliable_boxes, verdict_bars,

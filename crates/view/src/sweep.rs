@@ -3,7 +3,8 @@
 use schema::{Fit, Sweep, SweepKnee, SweepPoint, SweptField, SweptValue};
 
 use crate::axis_name;
-use crate::chart::{Chart, ChartCurve, ChartMark, ChartPoint, ChartValue, chart};
+use crate::chart::{Chart, ChartCurve, ChartMark, ChartPoint, chart};
+use crate::chart_value::ChartValue;
 use crate::escape::escape;
 use crate::part::{Part, as_html, as_text};
 use crate::style::PAGE_CSS;
@@ -151,12 +152,12 @@ pub fn chart_of_sweep(sweep: &Sweep) -> Chart {
         }
     }
     curves.iter_mut().for_each(|curve| curve.points.sort_by_key(|point| point.value));
-    let (across, values) = axis_name::across(sweep.fields.first().map_or("", |field| &field.field), shown);
+    let (x_label, values) = axis_name::across(sweep.fields.first().map_or("", |field| &field.field), shown);
     Chart {
         title: sweep.title.clone(),
-        across,
+        x_label,
         values,
-        up: axis_name::title(&sweep.metric),
+        y_label: axis_name::title(&sweep.metric),
         unit: sweep.unit.clone(),
         bars: BARS.into(),
         curves,
@@ -251,13 +252,13 @@ pub fn chart_of_fit(fit: &Fit) -> Chart {
         curves
             .push(curve(label, &|tried| Some(tried.figures.get(index).copied()?? / figure.published - 1.0)));
     }
-    let (across, values) =
+    let (x_label, values) =
         axis_name::across(fit.unknowns.first().map_or("", |unknown| &unknown.field), chart_values(&values));
     Chart {
         title: format!("{}: sensitivity of the figures", fit.scenarios.join(", ")),
-        across,
+        x_label,
         values,
-        up: "Relative error (%)".into(),
+        y_label: "Relative error (%)".into(),
         unit: "1".into(),
         bars: String::new(),
         curves,

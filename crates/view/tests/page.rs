@@ -9,13 +9,13 @@ use serde_json::json;
 fn nothing_is_shown_without_the_cookie() {
     let site = Site::start();
     for path in ["/", "/app.js", "/app.css", "/api/runs", "/api/vocabulary", "/nothing"] {
-        let answer = site.ask("GET", path, &[], b"");
-        assert_eq!(answer.status, 403, "{path}");
-        assert!(String::from_utf8(answer.body).unwrap().contains("longfat view"));
+        let response = site.request("GET", path, &[], b"");
+        assert_eq!(response.status, 403, "{path}");
+        assert!(String::from_utf8(response.body).unwrap().contains("longfat view"));
     }
     // The token was used when the site was started.
-    assert_eq!(site.ask("GET", &format!("/?token={}", site.token), &[], b"").status, 403);
-    assert_eq!(site.ask("GET", &format!("/api/runs?token={}", site.token), &[], b"").status, 403);
+    assert_eq!(site.request("GET", &format!("/?token={}", site.token), &[], b"").status, 403);
+    assert_eq!(site.request("GET", &format!("/api/runs?token={}", site.token), &[], b"").status, 403);
     assert_eq!(site.with_cookie("GET", "/", b"").status, 200);
     assert_eq!(site.with_cookie("GET", "/nothing", b"").status, 404);
     assert_eq!(site.with_cookie("DELETE", "/api/runs", b"").status, 405);
@@ -34,32 +34,32 @@ fn the_page_names_the_theme_of_the_configuration() {
 fn other_hosts_and_origins_are_refused() {
     let site = Site::start();
     let own = format!("http://{}", site.address);
-    let ask = |headers: &[(&str, &str)]| {
+    let request = |headers: &[(&str, &str)]| {
         let mut all = vec![("Cookie", site.cookie.as_str())];
         all.extend_from_slice(headers);
-        site.ask("GET", "/api/runs", &all, b"").status
+        site.request("GET", "/api/runs", &all, b"").status
     };
-    assert_eq!(ask(&[]), 200);
-    assert_eq!(ask(&[("Host", "evil.example")]), 421);
-    assert_eq!(ask(&[("Origin", "http://evil.example")]), 403);
-    assert_eq!(ask(&[("Origin", "null")]), 403);
-    assert_eq!(ask(&[("Origin", &own)]), 200);
-    assert_eq!(ask(&[("Sec-Fetch-Site", "cross-site")]), 403);
+    assert_eq!(request(&[]), 200);
+    assert_eq!(request(&[("Host", "evil.example")]), 421);
+    assert_eq!(request(&[("Origin", "http://evil.example")]), 403);
+    assert_eq!(request(&[("Origin", "null")]), 403);
+    assert_eq!(request(&[("Origin", &own)]), 200);
+    assert_eq!(request(&[("Sec-Fetch-Site", "cross-site")]), 403);
     // Also with the correct token in the URL.
     let path = format!("/?token={}", site.token);
-    assert_eq!(site.ask("GET", &path, &[("Host", "evil.example")], b"").status, 421);
+    assert_eq!(site.request("GET", &path, &[("Host", "evil.example")], b"").status, 421);
 }
 
 #[test]
 fn every_response_has_the_security_headers() {
     let site = Site::start();
-    for answer in [
+    for response in [
         site.with_cookie("GET", "/", b""),
         site.with_cookie("GET", "/api/runs", b""),
-        site.ask("GET", "/", &[], b""),
+        site.request("GET", "/", &[], b""),
     ] {
         let policy =
-            answer.head.lines().find_map(|line| line.strip_prefix("content-security-policy: ")).unwrap();
+            response.head.lines().find_map(|line| line.strip_prefix("content-security-policy: ")).unwrap();
         for rule in
             ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"]
         {
@@ -69,7 +69,7 @@ fn every_response_has_the_security_headers() {
         for header in
             ["x-content-type-options: nosniff", "cache-control: no-store", "referrer-policy: no-referrer"]
         {
-            assert!(answer.head.contains(header), "{}", answer.head);
+            assert!(response.head.contains(header), "{}", response.head);
         }
     }
     let index = String::from_utf8(site.with_cookie("GET", "/", b"").body).unwrap();
@@ -98,8 +98,8 @@ fn no_key_leaves_the_runs_directory() {
         "%2e%2e/x",
         "two/../two/20261121T031500Z-sim",
     ] {
-        let answer = site.with_cookie("POST", "/api/open", json!({ "runs": [key] }).to_string().as_bytes());
-        assert_eq!(answer.status, 404, "{key}");
+        let response = site.with_cookie("POST", "/api/open", json!({ "runs": [key] }).to_string().as_bytes());
+        assert_eq!(response.status, 404, "{key}");
     }
     for path in
         ["/../../etc/passwd", "/..%2f..%2fetc/passwd", "//etc/passwd", "/app.js/../../Cargo.toml", "/two/x"]

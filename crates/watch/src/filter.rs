@@ -244,7 +244,7 @@ impl<'a> Parser<'a> {
             "local" => Side::Local,
             "peer" => Side::Peer,
             "port" | "address" | "process" | "pid" | "user" | "state" | "cc" | "namespace" => Side::Either,
-            _ => return Err(self.error(format!("{word:?} is none of {KNOWN}"))),
+            _ => return Err(self.error(format!("{word:?} is not one of {KNOWN}"))),
         };
         self.words = &self.words[1..];
         Ok(match word {
@@ -375,7 +375,7 @@ mod tests {
         let message = |text: &str| Filter::parse(text).unwrap_err().to_string();
         assert_eq!(
             message("port 5201 and prot 80"),
-            "\"prot\" is none of port, local, peer, address, process, pid, user, state, cc, namespace, not or a bracket\n  \
+            "\"prot\" is not one of port, local, peer, address, process, pid, user, state, cc, namespace, not or a bracket\n  \
              port 5201 and prot 80\n                ^^^^"
         );
         assert_eq!(

@@ -207,6 +207,12 @@ impl TcpInfo {
         Some(self.unacked()?.saturating_sub(left_network).saturating_add(self.retrans()?))
     }
 
+    /// Delivery rate over pacing rate; `None` if either is unknown, or nothing is paced.
+    pub fn delivery_to_pacing_rate(&self) -> Option<f64> {
+        let pacing = self.pacing_rate().filter(|rate| *rate > 0 && *rate < u64::MAX)?;
+        Some(self.delivery_rate()? as f64 / pacing as f64)
+    }
+
     /// Whether the latest delivery rate sample was limited by the application (bit 0 of the eighth byte).
     pub fn delivery_rate_app_limited(&self) -> Option<bool> {
         (self.len > 7).then(|| self.bytes[7] & 1 == 1)

@@ -1,4 +1,4 @@
-//! Changes settings of live connections, and restores them. What the kernel then has is read by getsockopt(2) and TCP_INFO.
+//! Changes settings of live connections, and restores them. The kernel's values are then read by getsockopt(2) and TCP_INFO.
 
 use std::{
     collections::BTreeSet,

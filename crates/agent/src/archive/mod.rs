@@ -1,9 +1,9 @@
 //! The archive of a point: an SQLite index of tests and their figures over the records.
 //!
 //! One row for each reservation that this point leads and that has run or will not run, and for each result that another lead has sent.
-//! A row is on the disk before the calendar knows of the test's end, and remains to be sent until the others have confirmed it.
+//! A row is on the disk before the calendar records the test's end, and stays in the outbox until the other points have confirmed it.
 //!
-//! The same transaction follows what is known of each pair of points: counts, the best goodput, and changes of the cause
+//! The same transaction updates the statistics of each pair of points: counts, the best goodput, and changes of the cause
 //! ([`pairs`]). Old rows become hourly averages ([`retention`]).
 
 mod pairs;
@@ -21,25 +21,25 @@ use crate::{Error, sqlite::Format, test::Figures};
 pub use pairs::{CauseChange, PairFacts, TestCounts};
 pub use retention::{HourRow, Retention};
 
-/// The files that this program writes: "LFar".
+/// SQLite's application_id of the files that this program writes: "LFar".
 const FORMAT: Format = Format { application: 0x4c46_6172, version: 2 };
-/// The format without pairs, causes and hours.
+/// Version of the format without pairs, causes and hours.
 const FIRST_VERSION: i64 = 1;
 /// The columns, in the order of [`read`].
 const COLUMNS: &str = "id, lead, peer, kind, task, start_us, duration_us, state, reason, goodput_bps, loss_share, \
                        min_rtt_us, typical_rtt_us, verdict, evidence, record, reason_kind";
-/// Time that a reader or a writer waits for another one.
+/// Timeout of a reader or writer that waits for a lock.
 const BUSY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// How far a test came.
+/// The state of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It runs.
     Running,
-    /// It ran to its end.
+    /// It completed.
     Finished,
-    /// It was started and did not come to its end.
+    /// It was started and did not complete.
     Failed,
     /// It was not started.
     NotRun,
@@ -80,7 +80,7 @@ pub struct TestRow {
     pub start_us: i64,
     /// Its length, microseconds.
     pub duration_us: i64,
-    /// How far it came.
+    /// Its state.
     pub state: State,
     /// Why it was not run, or failed.
     pub reason: Option<String>,
@@ -149,7 +149,7 @@ impl Archive {
         move |cause| Error::Archive { operation, path: self.path.clone(), cause }
     }
 
-    /// Adds or replaces a row, and remembers to whom it has to be sent.
+    /// Adds or replaces a row, and adds its receivers to the outbox.
     pub fn put(&mut self, row: &TestRow, send_to: &[PointName]) -> Result<(), Error> {
         self.write(|transaction| put(transaction, row, send_to))
     }
@@ -211,7 +211,7 @@ impl Archive {
         rows.map_err(self.failed("read"))?.collect::<Result<_, _>>().map_err(self.failed("read"))
     }
 
-    /// A receiver has the row, or is no longer a member.
+    /// Removes a row from the outbox: its receiver has it, or is no longer a member.
     pub fn sent(&mut self, id: &str, to: &PointName) -> Result<(), Error> {
         let deleted =
             self.connection.execute("DELETE FROM outbox WHERE id = ?1 AND point = ?2", params![id, to.0]);
@@ -227,7 +227,7 @@ fn check_format(connection: &Connection, path: &Path) -> Result<Option<Format>, 
     match format {
         Some(Format { application, version }) if ![Some(FORMAT), Some(first)].contains(&format) => {
             Err(Error::Refused(format!(
-                "{} is no archive of this version of longfat (application {application:#x}, version {version})",
+                "{} is not an archive of this version of longfat (application {application:#x}, version {version})",
                 path.display()
             )))
         }
@@ -262,7 +262,7 @@ fn create(connection: &mut Connection, is_first_version: bool) -> rusqlite::Resu
         let rows: Vec<TestRow> = statement.query_map([], read)?.collect::<Result<_, _>>()?;
         drop(statement);
         for row in &rows {
-            pairs::follow(&transaction, row, None)?;
+            pairs::update_pair(&transaction, row, None)?;
         }
     }
     transaction.commit()
@@ -314,7 +314,7 @@ fn put(transaction: &Transaction<'_>, row: &TestRow, send_to: &[PointName]) -> r
     for point in send_to {
         transaction.execute("INSERT OR IGNORE INTO outbox VALUES (?1, ?2)", params![id, point.0])?;
     }
-    pairs::follow(transaction, row, before.as_ref())
+    pairs::update_pair(transaction, row, before.as_ref())
 }
 
 /// A number of things in a row.

@@ -1,7 +1,7 @@
-//! What is known of each pair of points: counts of its tests, the best goodput, and when the cause that limits it changed.
+//! Statistics of each pair of points: counts of its tests, the best goodput, and changes of the cause that limits it.
 //!
-//! A change counts when [`CONFIRMATIONS`] tests in succession found the new cause: single tests may be disturbed. Then it dates from the
-//! first of them.
+//! A change is recorded when [`CONFIRMATIONS`] tests in succession found the new cause, because a single test may be disturbed. It is dated
+//! to the first of them.
 
 use rusqlite::{OptionalExtension, Transaction, params};
 use schemars::JsonSchema;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::{Archive, COLUMNS, State, TestRow, count, read};
 use crate::{Error, cause};
 
-/// Number of tests in succession that make a cause the pair's cause.
+/// Number of tests in succession that must find a cause before it becomes the pair's cause.
 const CONFIRMATIONS: usize = 2;
 
-/// Changes have the kind of test, because throughput tests and diagnoses name causes differently.
+/// Rows of `causes` have the kind of test, because throughput tests and diagnoses name causes differently.
 pub(super) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS pairs (
         lead TEXT NOT NULL, peer TEXT NOT NULL, best_goodput_bps REAL, finished INTEGER NOT NULL, failed INTEGER NOT NULL,
@@ -23,16 +23,16 @@ pub(super) const TABLES: &str = "
         id TEXT NOT NULL, is_pending INTEGER NOT NULL, PRIMARY KEY (lead, peer, kind, start_us)) STRICT;
     CREATE INDEX IF NOT EXISTS causes_pending ON causes (start_us) WHERE is_pending;";
 
-/// Tests that name a cause, or that should have and got no result.
+/// SQL condition: tests that name a cause, or that failed to get a result.
 const CONCLUSIVE: &str = "(state = 'finished' AND verdict IS NOT NULL
     OR reason_kind IN ('unreachable', 'not_started', 'test_failed'))";
 
-/// Number of a pair's tests by their ends.
+/// Number of a pair's tests by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestCounts {
-    /// Ran to their end.
+    /// Completed.
     pub finished: u64,
-    /// Started and did not come to their end.
+    /// Started and did not complete.
     pub failed: u64,
     /// Refused by a rule.
     pub refused: u64,
@@ -57,7 +57,7 @@ pub struct CauseChange {
     pub test: String,
 }
 
-/// What is known of a pair of points.
+/// Statistics of a pair of points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairFacts {
     /// The point that sends.
@@ -74,12 +74,12 @@ pub struct PairFacts {
     pub throughput: Option<TestRow>,
     /// The newest latency test with a result.
     pub latency: Option<TestRow>,
-    /// The newest throughput test or diagnosis that says something about the path: it has a cause.
+    /// The newest throughput test or diagnosis that is conclusive: it has a cause.
     pub newest: Option<TestRow>,
 }
 
-/// Follows a row that was stored in place of `before`.
-pub(super) fn follow(
+/// Updates the pair's statistics for a row that was stored in place of `before`.
+pub(super) fn update_pair(
     transaction: &Transaction<'_>,
     row: &TestRow,
     before: Option<&TestRow>,
@@ -100,7 +100,7 @@ pub(super) fn follow(
              WHERE lead = ?1 AND peer = ?2";
         transaction.execute(update, params![from, to, goodput])?;
     }
-    follow_cause(transaction, row)
+    update_cause(transaction, row)
 }
 
 /// The column that counts a test; `None` while it runs.
@@ -114,7 +114,7 @@ fn end(row: &TestRow) -> Option<&'static str> {
     }
 }
 
-fn follow_cause(transaction: &Transaction<'_>, row: &TestRow) -> rusqlite::Result<()> {
+fn update_cause(transaction: &Transaction<'_>, row: &TestRow) -> rusqlite::Result<()> {
     if cause::of(row).is_none() {
         return Ok(());
     }
@@ -140,7 +140,7 @@ fn follow_cause(transaction: &Transaction<'_>, row: &TestRow) -> rusqlite::Resul
         _ => newest.last(),
     };
     let Some(first) = first else { return Ok(()) };
-    // The first cause of a pair is no change.
+    // The first cause of a pair is not a change.
     let is_pending = i64::from(current.is_some());
     transaction.execute(
         "INSERT OR REPLACE INTO causes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -164,7 +164,7 @@ fn read_change(row: &rusqlite::Row<'_>) -> rusqlite::Result<CauseChange> {
 const CHANGE: &str = "lead, peer, kind, start_us, cause, id";
 
 impl Archive {
-    /// What is known of each pair, by names.
+    /// The statistics of each pair, ordered by names.
     pub fn pairs(&self) -> Result<Vec<PairFacts>, Error> {
         self.read_pairs().map_err(self.failed("read"))
     }
@@ -229,7 +229,7 @@ impl Archive {
         Ok(pairs)
     }
 
-    /// The changes of a pair's cause since a time, oldest first; the last one before it too.
+    /// The changes of a pair's cause since a time, oldest first, and the last one before that time.
     pub fn changes(&self, from: &str, to: &str, since_us: i64) -> Result<Vec<CauseChange>, Error> {
         let query = format!(
             "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us >= ifnull(
@@ -245,7 +245,7 @@ impl Archive {
         rows.collect::<Result<_, _>>().map_err(self.failed("read"))
     }
 
-    /// The changes that nobody was alerted of, oldest first.
+    /// The changes for which no alert has been sent, oldest first.
     pub fn pending_changes(&self) -> Result<Vec<CauseChange>, Error> {
         self.read_changes(&format!("SELECT {CHANGE} FROM causes WHERE is_pending ORDER BY start_us"), &[])
     }
@@ -259,7 +259,7 @@ impl Archive {
         cause.optional().map_err(self.failed("read"))
     }
 
-    /// The alert of a change was sent, or is too old to be sent.
+    /// Marks a change as alerted: its alert was sent, or is too old.
     pub fn settle_change(&mut self, change: &CauseChange) -> Result<(), Error> {
         let CauseChange { from, to, kind, since_us, .. } = change;
         let update =
@@ -267,7 +267,7 @@ impl Archive {
         self.write(|transaction| transaction.execute(update, params![from, to, kind, since_us]).map(drop))
     }
 
-    /// Nobody is to be alerted of the changes so far.
+    /// Marks all changes as alerted, without sending alerts.
     pub fn settle_all_changes(&mut self) -> Result<(), Error> {
         self.write(|transaction| {
             transaction.execute("UPDATE causes SET is_pending = 0 WHERE is_pending", []).map(drop)
@@ -315,14 +315,14 @@ mod tests {
         let mut archive = archive();
         archive.put(&finished(1, "path_rate"), &[]).unwrap();
         assert_eq!(causes(&archive), [(1000, "path_rate".to_string())]);
-        assert_eq!(archive.pending_changes().unwrap(), [], "the first cause is no change");
+        assert_eq!(archive.pending_changes().unwrap(), [], "the first cause is not a change");
         // One disturbed test changes nothing.
         for row in [finished(2, "host_cpu"), finished(3, "path_rate"), finished(4, "receive_window")] {
             archive.put(&row, &[]).unwrap();
         }
         assert_eq!(causes(&archive).len(), 1);
         archive.put(&finished(5, "receive_window"), &[]).unwrap();
-        // A repeated result changes nothing, and one that arrives late neither.
+        // A repeated result changes nothing, nor does one that arrives late.
         archive.put(&finished(5, "receive_window"), &[]).unwrap();
         archive.put(&finished(0, "loss"), &[]).unwrap();
         assert_eq!(causes(&archive), [(1000, "path_rate".to_string()), (4000, "receive_window".to_string())]);
@@ -352,7 +352,7 @@ mod tests {
             archive.put(&test(number, State::Failed, Some("loss"), Some("test_failed")), &[]).unwrap();
         }
         assert_eq!(causes(&archive)[2], (30_000, "loss".to_string()));
-        // The first test of a pair without a result is none yet.
+        // One test without a result is not yet a cause of a new pair.
         let mut new = self::archive();
         new.put(&test(1, State::NotRun, None, Some("unreachable")), &[]).unwrap();
         assert_eq!(causes(&new), []);
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(pair.tests, TestCounts { finished: 2, failed: 0, refused: 1, not_run: 1 });
         assert_eq!(pair.best_goodput_bps, Some(2.0));
         assert_eq!(pair.throughput.as_ref().unwrap().id, "a/2");
-        assert_eq!(pair.newest.as_ref().unwrap().id, "a/2", "a conflict says nothing about the path");
+        assert_eq!(pair.newest.as_ref().unwrap().id, "a/2", "a conflict is not conclusive");
         assert_eq!(pair.latency, None);
     }
 }

@@ -28,9 +28,9 @@ pub(super) const TABLES: &str = "
 pub struct Retention {
     /// Records, that is, the samples of tests.
     pub records_days: u32,
-    /// Figures of single tests; then those of hours.
+    /// Figures of single tests; after that, hourly averages.
     pub tests_days: u32,
-    /// Figures of hours.
+    /// Hourly averages.
     pub hours_days: u32,
 }
 
@@ -47,9 +47,9 @@ pub struct HourRow {
     pub kind: String,
     /// Start of the hour, microseconds since 1970.
     pub start_us: i64,
-    /// Number of tests that ran to their end.
+    /// Number of tests that completed.
     pub finished: u64,
-    /// Number of tests that did not come to their end.
+    /// Number of tests that did not complete.
     pub failed: u64,
     /// Number of tests that were not run.
     pub not_run: u64,
@@ -70,12 +70,18 @@ pub struct HourRow {
 }
 
 impl Archive {
-    /// Does one step of what is due: an hour of rows, some records. `remove` removes a record of this path. Returns whether more remains.
-    pub fn tidy(&mut self, now_us: i64, retention: &Retention, remove: impl Fn(&str)) -> Result<bool, Error> {
+    /// Applies one step of the retention: an hour of rows, or some records. `remove` removes the record at this path. Returns whether more
+    /// steps are due.
+    pub fn apply_retention(
+        &mut self,
+        now_us: i64,
+        retention: &Retention,
+        remove: impl Fn(&str),
+    ) -> Result<bool, Error> {
         let before = |days: u32| now_us.saturating_sub(i64::from(days).saturating_mul(DAY_US));
         let records = self.records_before(before(retention.records_days))?;
         for (id, record) in &records {
-            // First the files: a kill in between leaves a row that names a record, not a record without a row.
+            // The files first: if the agent is killed in between, a row without its record remains, not a record without its row.
             remove(record);
             let update = "UPDATE tests SET record = NULL WHERE id = ?1";
             self.write(|transaction| transaction.execute(update, params![id]).map(drop))?;
@@ -201,10 +207,13 @@ mod tests {
         }
     }
 
-    /// Steps until nothing remains; the removed records.
-    fn tidy(archive: &mut Archive, now_us: i64, retention: &Retention) -> Vec<String> {
+    /// Applies all steps that are due; returns the removed records.
+    fn apply_retention(archive: &mut Archive, now_us: i64, retention: &Retention) -> Vec<String> {
         let removed = RefCell::new(Vec::new());
-        while archive.tidy(now_us, retention, |record| removed.borrow_mut().push(record.into())).unwrap() {}
+        while archive
+            .apply_retention(now_us, retention, |record| removed.borrow_mut().push(record.into()))
+            .unwrap()
+        {}
         removed.into_inner()
     }
 
@@ -227,13 +236,16 @@ mod tests {
             let all = archive.list(&Filter { limit: 100, ..Filter::default() }).unwrap();
             all.into_iter().map(|row| row.id).collect::<Vec<_>>()
         };
-        assert_eq!(tidy(&mut archive, at(24, 0), &retention), Vec::<String>::new());
-        assert_eq!(tidy(&mut archive, at(24, 30), &retention), ["runs/a/5", "runs/a/1", "runs/a/2"]);
+        assert_eq!(apply_retention(&mut archive, at(24, 0), &retention), Vec::<String>::new());
+        assert_eq!(
+            apply_retention(&mut archive, at(24, 30), &retention),
+            ["runs/a/5", "runs/a/1", "runs/a/2"]
+        );
         assert_eq!(rows(&archive).len(), 5);
         // The hour is complete only after its end.
-        tidy(&mut archive, at(48, 59), &retention);
+        apply_retention(&mut archive, at(48, 59), &retention);
         assert_eq!(rows(&archive).len(), 5);
-        tidy(&mut archive, at(49, 0), &retention);
+        apply_retention(&mut archive, at(49, 0), &retention);
         assert_eq!(rows(&archive), ["a/4", "a/5"], "a test that runs is kept");
         let hours = archive.hours("a", "b", 0).unwrap();
         let [hour] = &hours[..] else { panic!("{hours:?}") };
@@ -243,12 +255,12 @@ mod tests {
         assert_eq!(hour.verdict.as_deref(), Some("path_rate"));
         // A result that arrives late is added to its hour.
         archive.put(&row("b/9", at(0, 30), 110.0, "loss"), &[]).unwrap();
-        tidy(&mut archive, at(49, 1), &retention);
+        apply_retention(&mut archive, at(49, 1), &retention);
         let hours = archive.hours("a", "b", 0).unwrap();
         assert_eq!((hours[0].finished, hours[0].goodput_bps), (4, Some(50.0)));
         assert_eq!((hours[0].min_goodput_bps, hours[0].max_goodput_bps), (Some(10.0), Some(110.0)));
         // Hours end too; the counts of the pair do not.
-        tidy(&mut archive, at(73, 0), &retention);
+        apply_retention(&mut archive, at(73, 0), &retention);
         assert_eq!(archive.hours("a", "b", 0).unwrap().len(), 1);
         assert_eq!(archive.pairs().unwrap()[0].tests.finished, 5);
         assert!(archive.unsent().unwrap().is_empty());

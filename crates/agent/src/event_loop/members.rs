@@ -13,7 +13,7 @@ impl EventLoop {
         self.members.authority == self.config.name
     }
 
-    /// A point has connected: results for it can be sent now, and it may have missed a change of the list.
+    /// A point has connected: sends its pending results, and the list of members if it missed a change.
     pub(super) fn on_connected(&mut self, now: Now, name: &PointName, ip: IpAddr, batch: &mut Batch) {
         self.rules.set_address(name, ip);
         if self.outbox_due.is_some() {
@@ -59,7 +59,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Someone with an invitation asks for a certificate.
+    /// A new point with an invitation requests a certificate.
     pub(super) fn on_join(
         &mut self,
         invitation: &str,
@@ -77,7 +77,7 @@ impl EventLoop {
             IpAddr::V6(ip) => format!("[{ip}]:{port}"),
         });
         if host_and_port(&address).is_none() {
-            return refused(format!("{address:?} is no address of the form HOST:PORT"));
+            return refused(format!("{address:?} is not an address of the form HOST:PORT"));
         }
         let Some(public_key) = hex::decode(&public_key) else {
             return refused("its key is not hexadecimal".into());

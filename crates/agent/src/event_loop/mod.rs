@@ -1,12 +1,12 @@
-//! The agent's loop: passes what happens to the point, and carries out its steps.
+//! The agent's event loop: passes events to the point, and executes its steps.
 //!
-//! All that happens arrives in one queue. What has arrived is handled as one batch: its events are written in one transaction, then its
-//! messages are sent, then its tests are started. An error of the storage ends the agent: a new start rebuilds the point from its events.
+//! All events arrive in one queue. Those that are waiting are handled as one batch: the calendar's events are written in one transaction, then
+//! messages are sent, then tests are started. An error of the storage ends the agent: a new start rebuilds the point from its events.
 
+mod maintenance;
 mod members;
 mod requests;
 mod tests;
-mod upkeep;
 
 use std::{collections::BTreeMap, iter, net::IpAddr, sync::Arc, time::Duration};
 
@@ -20,8 +20,8 @@ use tokio::{
 use units::Time;
 
 use self::{
+    maintenance::Maintenance,
     tests::{Ended, Run},
-    upkeep::Upkeep,
 };
 use crate::{
     CalendarFile, Config, Error, Members, Moment, StepObserver,
@@ -35,16 +35,16 @@ use crate::{
 
 /// Maximum number of arrivals that are handled as one batch.
 const MAX_BATCH: usize = 256;
-/// A step of UTC is noticed within this time while reservations are open.
+/// A step of UTC is detected within this time while reservations are open.
 const CLOCK_CHECK: Time = Time::from_secs(5);
 /// The longest sleep.
 const MAX_SLEEP: Time = Time::from_secs(3600);
-/// Time between two attempts to send a result, or to ask for a test's server.
+/// Time between two attempts to send a result, or to request the address of a test's server.
 const REPEAT: Time = Time::from_secs(30);
 /// How long the agent waits for its tests to end when it is stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What arrives at the loop.
+/// An event that arrives at the loop.
 pub(crate) enum Inbound {
     /// A connection with a point was opened.
     Connected {
@@ -64,7 +64,7 @@ pub(crate) enum Inbound {
     Join {
         /// The invitation.
         invitation: String,
-        /// Where it comes from.
+        /// Its source address.
         ip: IpAddr,
         /// The request.
         frame: Frame,
@@ -107,7 +107,7 @@ pub(crate) enum Inbound {
     },
 }
 
-/// What a batch leads to.
+/// The outcome of a batch.
 #[derive(Default)]
 struct Batch {
     events: Vec<Event>,
@@ -140,11 +140,11 @@ pub(crate) struct EventLoop {
     inbox: mpsc::Sender<Inbound>,
     runs: BTreeMap<ReservationId, Run>,
     next_run: u64,
-    /// When results that are not confirmed are repeated.
+    /// When unconfirmed results are sent again.
     outbox_due: Option<Time>,
-    upkeep: Upkeep,
+    maintenance: Maintenance,
     /// Requests for calendars of other points.
-    calendars_wanted: Vec<(PointName, oneshot::Sender<Reply>)>,
+    requested_calendars: Vec<(PointName, oneshot::Sender<Reply>)>,
     started: Time,
     observer: Arc<dyn StepObserver>,
 }
@@ -176,8 +176,8 @@ impl EventLoop {
             runs: BTreeMap::new(),
             next_run: 1,
             outbox_due: Some(started),
-            upkeep: Upkeep::new(started),
-            calendars_wanted: Vec::new(),
+            maintenance: Maintenance::new(started),
+            requested_calendars: Vec::new(),
             started,
             observer,
         };
@@ -189,7 +189,7 @@ impl EventLoop {
         self.config.clock.now()
     }
 
-    /// Continues after the last end of the agent, whatever it was.
+    /// Resumes after the previous run of the agent, however it ended.
     fn resume(&mut self) -> Result<(), Error> {
         let now = self.now();
         let mut batch = Batch::default();
@@ -205,7 +205,7 @@ impl EventLoop {
         self.reconcile()
     }
 
-    /// Makes the recurring tests those of the configuration. Occurrences of a changed test that have not run are cancelled.
+    /// Replaces the recurring tests by those of the configuration. Occurrences of a changed test that have not run are cancelled.
     fn set_tasks(&mut self, now: Now, batch: &mut Batch) {
         let wanted = &self.config.tests;
         let known: Vec<TaskName> = self.point.tasks().map(|(task, _)| task.name.clone()).collect();
@@ -260,7 +260,7 @@ impl EventLoop {
             batch.add(self.point.handle_timeout(now, &self.rules));
         }
         self.repeat(now, &mut batch)?;
-        self.keep_up(now, &mut batch)?;
+        self.run_maintenance(now, &mut batch)?;
         self.commit(now, batch)
     }
 
@@ -270,7 +270,7 @@ impl EventLoop {
         let open = self.point.reservations().any(|known| !known.has_ended());
         let check = now.steady + if open { CLOCK_CHECK } else { MAX_SLEEP };
         let due = self.point.next_timeout(now).into_iter().chain(self.outbox_due).chain(self.ask_due());
-        let due = due.chain([self.upkeep.due()]);
+        let due = due.chain([self.maintenance.due()]);
         due.fold(check, Time::min).saturating_sub(now.steady)
     }
 
@@ -279,8 +279,8 @@ impl EventLoop {
             Inbound::Connected { name, ip } => self.on_connected(now, &name, ip, batch),
             Inbound::Frame { from, frame } => self.on_frame(now, &from, frame, batch)?,
             Inbound::Join { invitation, ip, frame, reply } => {
-                let answer = self.on_join(&invitation, ip, frame, batch)?;
-                batch.joined.push((reply, answer));
+                let response = self.on_join(&invitation, ip, frame, batch)?;
+                batch.joined.push((reply, response));
             }
             Inbound::Control { user, request, reply } => {
                 self.on_request(now, &user, request, reply, batch)?
@@ -320,7 +320,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Repeats what has no reply: results, and questions for a test's server.
+    /// Repeats messages without reply: results, and requests for the address of a test's server.
     fn repeat(&mut self, now: Now, batch: &mut Batch) -> Result<(), Error> {
         self.ask_again(now, batch);
         if self.outbox_due.is_none_or(|due| due > now.steady) {
@@ -340,7 +340,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Carries a batch out: first what must survive a kill.
+    /// Executes a batch; durable writes come first.
     fn commit(&mut self, now: Now, batch: Batch) -> Result<(), Error> {
         let Batch { events, messages, actions, frames, replies, joined, explanations } = batch;
         let observer = Arc::clone(&self.observer);
@@ -368,7 +368,7 @@ impl EventLoop {
         }
         observer.at(Moment::Started, &events);
         for (reply, value) in replies {
-            // The user has gone.
+            // The user's connection is closed.
             let _ = reply.send(value);
         }
         for (reply, frame) in joined {

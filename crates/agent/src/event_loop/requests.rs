@@ -10,7 +10,8 @@ use crate::{
     Error,
     archive::{Filter, State, TestRow},
     control::{
-        CalendarReport, Explained, MemberStatus, Reply, Request, SlotReport, Status, TaskStatus, Wanted,
+        CalendarReport, Explained, MemberStatus, NewReservation, Reply, Request, SlotReport, Status,
+        TaskStatus,
     },
     frame::Frame,
     test::{Kind, TestParameters},
@@ -38,7 +39,7 @@ impl EventLoop {
         reply: oneshot::Sender<Reply>,
         batch: &mut Batch,
     ) -> Result<(), Error> {
-        let answer = match request {
+        let response = match request {
             Request::Reserve { test } => match self.reserve(now, user, &test, batch) {
                 Ok(id) => {
                     batch.explanations.push((reply, id));
@@ -59,9 +60,9 @@ impl EventLoop {
                 Ok(name) if name == self.config.name => Ok(ok(&self.calendar(now, seconds))),
                 Ok(name) => {
                     batch.frames.push((name.clone(), Frame::CalendarWanted { seconds }));
-                    // Those whose users have given up.
-                    self.calendars_wanted.retain(|(_, waiting)| !waiting.is_closed());
-                    self.calendars_wanted.push((name, reply));
+                    // Requests whose users have disconnected.
+                    self.requested_calendars.retain(|(_, waiting)| !waiting.is_closed());
+                    self.requested_calendars.push((name, reply));
                     return Ok(());
                 }
                 Err(error) => Err(error),
@@ -76,13 +77,13 @@ impl EventLoop {
                 Err(error) => Err(error),
             },
         };
-        let answer = match answer {
-            Ok(answer) => answer,
-            // The storage.
+        let response = match response {
+            Ok(response) => response,
+            // The storage failed: the agent must end.
             Err(error @ (Error::Archive { .. } | Error::Calendar(_))) => return Err(error),
             Err(error) => Reply::Error(error.to_string()),
         };
-        batch.replies.push((reply, answer));
+        batch.replies.push((reply, response));
         Ok(())
     }
 
@@ -103,7 +104,7 @@ impl EventLoop {
         &mut self,
         now: Now,
         user: &str,
-        wanted: &Wanted,
+        wanted: &NewReservation,
         batch: &mut Batch,
     ) -> Result<ReservationId, Error> {
         let (lead, peer) = (self.member(&wanted.from)?, self.member(&wanted.to)?);
@@ -129,7 +130,7 @@ impl EventLoop {
         let (id, step) = if lead == self.config.name {
             self.point.reserve(now, spec, &self.rules)
         } else {
-            self.point.ask(now, lead, spec, &self.rules)
+            self.point.request(now, lead, spec, &self.rules)
         };
         batch.add(step);
         Ok(id)
@@ -142,7 +143,7 @@ impl EventLoop {
     }
 
     fn unknown(&self, text: &str) -> Error {
-        Error::Refused(format!("{} knows no reservation and no recurring test {text:?}", self.config.name))
+        Error::Refused(format!("{} has no reservation and no recurring test {text:?}", self.config.name))
     }
 
     fn cancel(&mut self, now: Now, text: &str, why: &str, batch: &mut Batch) -> Result<ReservationId, Error> {
@@ -181,13 +182,13 @@ impl EventLoop {
 
     /// Another point has sent its calendar.
     pub(super) fn on_calendar(&mut self, from: &PointName, report: &CalendarReport, batch: &mut Batch) {
-        let wanted = std::mem::take(&mut self.calendars_wanted);
+        let wanted = std::mem::take(&mut self.requested_calendars);
         let (its, others): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(name, _)| name == from);
-        self.calendars_wanted = others;
+        self.requested_calendars = others;
         batch.replies.extend(its.into_iter().map(|(_, reply)| (reply, ok(report))));
     }
 
-    /// The taken slots of the next seconds.
+    /// The occupied slots of the next seconds.
     pub(super) fn calendar(&self, now: Now, seconds: u64) -> CalendarReport {
         let time = Time::from_secs(seconds.min(1 << 30));
         let until = now.utc + time;
@@ -272,7 +273,7 @@ fn phase(known: &Reservation) -> &'static str {
     }
 }
 
-/// A test that the calendar has forgotten.
+/// A test that only the archive has.
 fn archived(row: &TestRow) -> String {
     let state = match row.state {
         State::NotRun => "not run",

@@ -23,7 +23,7 @@ use crate::{
     test::{self, Endpoint, Figures, LeadJob, Measured, PeerJob, TestParameters},
 };
 
-/// Time between two questions for the server of a test.
+/// Time between two requests for the address of a test's server.
 const ASK_AGAIN: Time = Time::from_secs(1);
 
 /// A test that runs here.
@@ -39,7 +39,7 @@ enum Part {
     Lead {
         /// Receives where the other end's server is; `None` after that.
         endpoint: Option<Sender<Endpoint>>,
-        /// When to ask again, steady clock.
+        /// When to repeat the request, steady clock.
         ask_at: Time,
     },
     /// This point serves.
@@ -142,7 +142,7 @@ impl EventLoop {
         }
     }
 
-    /// Peer: the lead asks for its server.
+    /// Peer: the lead requests the address of its server.
     pub(super) fn on_endpoint_wanted(&self, from: &PointName, id: &ReservationId, batch: &mut Batch) {
         let is_lead = self.point.reservation(id).is_some_and(|known| known.request.lead == *from);
         let run = self.runs.get(id).filter(|_| is_lead);
@@ -166,7 +166,7 @@ impl EventLoop {
         }
     }
 
-    /// When to ask for a server again.
+    /// When to request a server's address again.
     pub(super) fn ask_due(&self) -> Option<Time> {
         let due = |run: &Run| match &run.part {
             Part::Lead { endpoint: Some(_), ask_at } => Some(*ask_at),
@@ -215,7 +215,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Lead: the result is stored before the calendar knows of the test's end.
+    /// Lead: stores the result before the calendar records the test's end.
     fn store_result(
         &mut self,
         now: Now,
@@ -225,7 +225,7 @@ impl EventLoop {
     ) -> Result<(), Error> {
         let Some(known) = self.point.reservation(id).cloned() else { return Ok(()) };
         let mut row = self.row(&known);
-        // The slot may be over, or the test cancelled: then the calendar knows the reason.
+        // The slot may be over, or the test cancelled: then the calendar has the reason.
         let outcome = match &known.phase {
             Phase::Ended(outcome) => outcome.reason().map(ToString::to_string),
             _ => measured.error.clone(),
@@ -248,7 +248,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Who else receives a result: the other end, and the point that asked.
+    /// The other receivers of a result: the other end, and the point that requested the test.
     fn receivers(&self, known: &Reservation) -> Vec<PointName> {
         let own = &self.config.name;
         let ends = known.request.spec.peer.iter().chain([&known.request.id.origin]);
@@ -291,7 +291,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Stores the end of a reservation that this point leads. Figures that are there stay.
+    /// Stores the end of a reservation that this point leads. Stored figures are kept.
     pub(super) fn archive_end(&mut self, now: Now, id: &ReservationId) -> Result<(), Error> {
         let (Some(outcome), Some(known)) = (self.led_and_ended(id), self.point.reservation(id)) else {
             return Ok(());
@@ -304,12 +304,12 @@ impl EventLoop {
         let reason = outcome.reason().map(ToString::to_string);
         let reason_kind = outcome.reason().map(|reason| reason.name().to_string());
         let row = match self.archive.get(&id.to_string())? {
-            // Its result is there already, and the reason is the more exact one.
+            // The stored result has the more exact reason.
             Some(stored) if !matches!(stored.state, State::Running) => return Ok(()),
             Some(stored) => TestRow { state, reason, reason_kind, ..stored },
             None => TestRow { state, reason, reason_kind, ..self.row(known) },
         };
-        // The other end knows how it ended.
+        // The other end has sent the outcome.
         let receivers = self.config.results_to.clone();
         self.archive.put(&row, &receivers)?;
         self.check_alerts(now);
@@ -319,7 +319,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// After a start: ends that the archive does not know, and results of tests during which the agent was killed.
+    /// After a start: stores ends that the archive lacks, and results of tests during which the agent was killed.
     pub(super) fn reconcile(&mut self) -> Result<(), Error> {
         let ids: Vec<ReservationId> =
             self.point.reservations().map(|known| known.request.id.clone()).collect();
@@ -328,14 +328,14 @@ impl EventLoop {
         for id in ids {
             self.archive_end(now, &id)?;
         }
-        // Of a test whose result was stored but not its end, and of one whose record is there, complete or partial.
+        // Tests whose result was stored but not their end, and tests with a record, complete or partial.
         let runs_dir = self.config.state.join("runs");
         for old in interrupted {
             let Some(mut row) = self.archive.get(&old.id)? else { continue };
             if row.state == State::Running {
                 row.state = State::Failed;
                 row.reason =
-                    Some("the agent was killed during the test, and its calendar does not know it".into());
+                    Some("the agent was killed during the test, and its calendar has no entry for it".into());
                 row.reason_kind = Some("restarted".into());
             }
             let started_s = u64::try_from(row.start_us / 1_000_000).unwrap_or(0);
@@ -375,7 +375,7 @@ impl EventLoop {
         }
     }
 
-    /// Stops all tests and waits for their results, for a while.
+    /// Stops all tests and waits up to a timeout for their results.
     pub(super) async fn end_tests(&mut self, inbound: &mut mpsc::Receiver<Inbound>) -> Result<(), Error> {
         for run in self.runs.values() {
             run.stop.store(true, Ordering::Release);
@@ -387,7 +387,7 @@ impl EventLoop {
                     self.handle_all(Some(arrived), inbound)?;
                 }
             }
-            // Notices of the ends are sent by other tasks.
+            // Other tasks send the notices of the ends.
             tokio::time::sleep(Duration::from_millis(100)).await;
             Ok(())
         };

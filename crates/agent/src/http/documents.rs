@@ -13,7 +13,7 @@ use crate::{
 /// The schema of these documents.
 pub(crate) const SCHEMA: &str = "longfat.mesh/1";
 
-/// The mesh, as this point knows it.
+/// The mesh, as this point sees it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MeshDocument {
     /// `longfat.mesh/1`.
@@ -41,7 +41,7 @@ pub struct MeshPoint {
     pub failure: Option<String>,
 }
 
-/// How a pair is.
+/// The state of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PairState {
@@ -62,7 +62,7 @@ pub struct MeshPair {
     pub from: String,
     /// The point that receives.
     pub to: String,
-    /// How it is.
+    /// Its state.
     pub state: PairState,
     /// The cause that limits it.
     pub cause: Option<String>,
@@ -146,7 +146,7 @@ fn worst_first(facts: Vec<PairFacts>) -> Vec<MeshPair> {
 }
 
 impl MeshDocument {
-    /// From what the agent and its archive know.
+    /// Built from the state of the agent and its archive.
     pub(crate) fn new(status: &Status, members: &Members, facts: Vec<PairFacts>, now_us: i64) -> Self {
         let points = members.members.iter().map(|member| {
             let known: Option<&MemberStatus> =
@@ -181,7 +181,7 @@ pub struct PairDocument {
     pub now_us: i64,
     /// Its tests, newest first.
     pub tests: Vec<TestRow>,
-    /// Hours whose single tests are no longer kept, oldest first.
+    /// Hourly averages of tests that are no longer kept one by one, oldest first.
     pub hours: Vec<HourRow>,
     /// Changes of the cause, oldest first; the first one may be before the requested time.
     pub changes: Vec<NamedChange>,

@@ -1,8 +1,8 @@
-//! The HTTP interface of a point: the page of the mesh, JSON documents and metrics. All operations read; none changes anything.
+//! The HTTP interface of a point: the page of the mesh, JSON documents and metrics. All operations are read-only.
 //!
-//! Results come from the archive's file, everything else through the control socket, so that requests never delay the agent's loop for
-//! longer than a local user's request. There is no authentication: the interface listens on loopback unless the configuration names
-//! another address, and then refuses names that other sites may have pointed at it (DNS rebinding).
+//! Results come from the archive's file, everything else through the control socket, so that a request never delays the agent's loop
+//! longer than a local user's request does. There is no authentication: the interface listens on loopback unless the configuration names
+//! another address, and then refuses foreign host names (DNS rebinding).
 
 mod documents;
 mod metrics;
@@ -40,12 +40,12 @@ use crate::{Client, Error, Filter, Members, Status, StopHandle, archive::Archive
 
 /// Number of tests in a document, unless the request names another.
 const DEFAULT_LIMIT: u32 = 1000;
-/// The same at most.
+/// Maximum number of tests in a document.
 const MAX_LIMIT: i64 = 10_000;
 /// How far a calendar reaches, unless the request names another time.
 const DEFAULT_CALENDAR_S: i64 = 86_400;
 
-/// What is served.
+/// The served point.
 struct Site {
     /// The point's state directory.
     state: PathBuf,
@@ -108,7 +108,7 @@ pub fn serve_interface(listener: TcpListener, state: &Path, stop: &StopHandle) -
     served
 }
 
-/// The mesh as the running agent with this state directory knows it.
+/// The mesh, as the running agent with this state directory sees it.
 ///
 /// # Errors
 /// If the agent does not run, or its archive cannot be read.

@@ -1,8 +1,8 @@
-//! What the interface offers: one table for the server and for its OpenAPI document.
+//! The routes of the interface: one table for the server and for its OpenAPI document.
 
 use std::collections::BTreeMap;
 
-/// A parameter of a request's address.
+/// A query parameter.
 pub(super) struct Parameter {
     pub name: &'static str,
     pub about: &'static str,
@@ -81,7 +81,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/calendar",
-        summary: "The taken slots of a point",
+        summary: "The occupied slots of a point",
         parameters: &[
             text("point", "The point; this one if absent"),
             number("seconds", "How far into the future; 86400 if absent"),

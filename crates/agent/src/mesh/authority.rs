@@ -1,7 +1,7 @@
-//! The certificate authority of a mesh, at the point that founded it.
+//! The certificate authority of a mesh, at the point that created it.
 //!
 //! A point's certificate has the DNS name `NAME.point`, an invitation's `ID.invitation`. An invitation is a certificate too, so that nothing
-//! is read from a caller without one. It can be redeemed once, until it expires; the same key may repeat a request whose reply was lost.
+//! is read from a client without one. It can be redeemed once, until it expires; the same key may repeat a request whose reply was lost.
 
 use std::{
     fs, io,
@@ -15,13 +15,12 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Identity, Invitation, check_name};
+use super::{
+    Identity, Invitation, check_name,
+    identity::{INVITATION, POINT},
+};
 use crate::{Error, files, hex};
 
-/// The end of the names in points' certificates.
-pub(super) const POINT: &str = ".point";
-/// The same of invitations.
-pub(super) const INVITATION: &str = ".invitation";
 /// Validity of a point's certificate, days.
 const POINT_DAYS: i64 = 825;
 /// Validity of the authority's certificate, days.
@@ -35,7 +34,7 @@ pub struct Authority {
     directory: PathBuf,
 }
 
-/// An invitation as the authority remembers it.
+/// An invitation, as the authority stores it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Issued {
     name: String,
@@ -68,11 +67,11 @@ impl PublicKeyData for ForeignKey {
 }
 
 impl Authority {
-    /// Founds a mesh: creates its authority, and the identity of its first point.
+    /// Creates a mesh: its authority, and the identity of its first point.
     ///
     /// # Errors
     /// If files cannot be written, or exist.
-    pub fn found(state: &Path, name: &str) -> Result<(Authority, Identity), Error> {
+    pub fn create(state: &Path, name: &str) -> Result<(Authority, Identity), Error> {
         check_name(name)?;
         let directory = state.join("authority");
         files::create_directory(&directory.join("invitations"))?;
@@ -172,7 +171,7 @@ impl Authority {
             _ => {}
         }
         if !is_public_key(public_key) {
-            return Err(refused("came with a key that is none of P-256"));
+            return Err(refused("came with a key that is not on P-256"));
         }
         issued.key = Some(key);
         self.write_issued(id, &issued)?;
@@ -181,11 +180,11 @@ impl Authority {
         Ok(Redeemed { name: issued.name, certificate })
     }
 
-    /// Certifies a point's key anew.
+    /// Signs a new certificate for a point's key.
     pub(crate) fn renew(&self, name: &str, public_key: &[u8]) -> Result<Vec<u8>, Error> {
         check_name(name)?;
         if !is_public_key(public_key) {
-            return Err(Error::Refused("the key is none of P-256".into()));
+            return Err(Error::Refused("the key is not on P-256".into()));
         }
         self.certify(&ForeignKey(public_key.into()), &format!("{name}{POINT}"), POINT_DAYS)
     }
@@ -218,7 +217,7 @@ fn authority_params(since: Option<SystemTime>) -> CertificateParams {
     params
 }
 
-/// From a day before, because clocks differ.
+/// Valid from a day before, because clocks differ.
 fn set_validity(params: &mut CertificateParams, since: SystemTime, days: i64) {
     let since = i64::try_from(unix_seconds(since)).unwrap_or(i64::MAX);
     let date = |seconds: i64| {
@@ -241,11 +240,11 @@ mod tests {
     #[test]
     fn an_invitation_is_redeemed_once_in_time_and_repeated_for_the_same_key() {
         let state = tempfile::tempdir().unwrap();
-        let (authority, _) = Authority::found(state.path(), "a").unwrap();
+        let (authority, _) = Authority::create(state.path(), "a").unwrap();
         let hour = Duration::from_secs(3600);
         let invitation = authority.invite(state.path(), "b", "192.0.2.1:4862", hour).unwrap();
-        let id = match invitation.identity.caller().unwrap() {
-            super::super::Caller::Invited(id) => id,
+        let id = match invitation.identity.owner().unwrap() {
+            super::super::CertificateOwner::Invited(id) => id,
             other => panic!("{other:?}"),
         };
         let [first, second] = [(); 2].map(|()| KeyPair::generate().unwrap());
@@ -253,7 +252,7 @@ mod tests {
         let late = authority.redeem(&id, first.public_key_raw(), now + hour * 2).unwrap_err();
         assert_eq!(late.to_string(), format!("the invitation {id} has expired"));
         let invalid = authority.redeem(&id, &[4; 64], now).unwrap_err();
-        assert!(invalid.to_string().contains("none of P-256"), "{invalid}");
+        assert!(invalid.to_string().contains("not on P-256"), "{invalid}");
         for _ in 0..2 {
             assert_eq!(authority.redeem(&id, first.public_key_raw(), now).unwrap().name, "b");
         }
@@ -266,7 +265,7 @@ mod tests {
     #[test]
     fn a_renewed_certificate_is_for_the_same_point_and_key_only() {
         let state = tempfile::tempdir().unwrap();
-        let (authority, identity) = Authority::found(state.path(), "a").unwrap();
+        let (authority, identity) = Authority::create(state.path(), "a").unwrap();
         let key = identity.public_key().unwrap();
         let day = Duration::from_secs(86_400);
         assert!(identity.is_valid_for(day * 824).unwrap());
@@ -280,7 +279,7 @@ mod tests {
             assert!(identity.renewed(foreign).is_err(), "{name}");
         }
         let elsewhere = tempfile::tempdir().unwrap();
-        let (stranger, _) = Authority::found(elsewhere.path(), "a").unwrap();
+        let (stranger, _) = Authority::create(elsewhere.path(), "a").unwrap();
         assert!(identity.renewed(stranger.renew("a", &key).unwrap()).is_err());
         assert!(identity.renewed(vec![1, 2, 3]).is_err());
         assert!(authority.renew("a", &[4; 64]).is_err());
@@ -289,8 +288,8 @@ mod tests {
     #[test]
     fn a_mesh_is_founded_once() {
         let state = tempfile::tempdir().unwrap();
-        Authority::found(state.path(), "a").unwrap();
-        assert!(Authority::found(state.path(), "a").is_err());
-        assert!(Authority::found(state.path(), "A b").is_err());
+        Authority::create(state.path(), "a").unwrap();
+        assert!(Authority::create(state.path(), "a").is_err());
+        assert!(Authority::create(state.path(), "A b").is_err());
     }
 }

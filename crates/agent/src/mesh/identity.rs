@@ -1,4 +1,4 @@
-//! A certificate with its key, and the TLS configurations made of it: both ends show a certificate of the mesh, always.
+//! A certificate with its key, and the TLS configurations made of it: both ends always present a certificate of the mesh.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -13,8 +13,12 @@ use rustls::{
 };
 use webpki::{EndEntityCert, KeyUsage};
 
-use super::authority::{INVITATION, POINT};
 use crate::{Error, files, frame::PROTOCOL};
+
+/// Suffix of the names in points' certificates.
+pub(super) const POINT: &str = ".point";
+/// Suffix of the names in invitations.
+pub(super) const INVITATION: &str = ".invitation";
 
 /// A certificate with its key.
 #[derive(Clone)]
@@ -31,18 +35,18 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// Who a certificate belongs to.
+/// The owner of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Caller {
+pub(crate) enum CertificateOwner {
     /// A point.
     Point(PointName),
-    /// Someone with the invitation of this id.
+    /// The holder of the invitation with this id.
     Invited(String),
 }
 
-impl Caller {
+impl CertificateOwner {
     /// The owner of a certificate whose chain has been verified.
-    pub fn of(certificate: &CertificateDer<'_>) -> Option<Caller> {
+    pub fn of(certificate: &CertificateDer<'_>) -> Option<CertificateOwner> {
         let certificate = EndEntityCert::try_from(certificate).ok()?;
         let mut names = certificate.valid_dns_names();
         let name = names.next()?;
@@ -50,9 +54,9 @@ impl Caller {
             return None;
         }
         if let Some(name) = name.strip_suffix(POINT) {
-            return Some(Caller::Point(name.into()));
+            return Some(CertificateOwner::Point(name.into()));
         }
-        Some(Caller::Invited(name.strip_suffix(INVITATION)?.into()))
+        Some(CertificateOwner::Invited(name.strip_suffix(INVITATION)?.into()))
     }
 }
 
@@ -134,17 +138,20 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Whose certificate it is.
-    pub(crate) fn caller(&self) -> Result<Caller, Error> {
-        Caller::of(&self.certificate.as_slice().into())
-            .ok_or_else(|| Error::tls("read the own certificate", "it is none of a mesh of longfat"))
+    /// The owner of the certificate.
+    pub(crate) fn owner(&self) -> Result<CertificateOwner, Error> {
+        CertificateOwner::of(&self.certificate.as_slice().into()).ok_or_else(|| {
+            Error::tls("read this point's certificate", "it is not a certificate of a longfat mesh")
+        })
     }
 
     /// The point's name.
     pub(crate) fn name(&self) -> Result<PointName, Error> {
-        match self.caller()? {
-            Caller::Point(name) => Ok(name),
-            Caller::Invited(_) => Err(Error::tls("read the own certificate", "it is an invitation")),
+        match self.owner()? {
+            CertificateOwner::Point(name) => Ok(name),
+            CertificateOwner::Invited(_) => {
+                Err(Error::tls("read this point's certificate", "it is an invitation"))
+            }
         }
     }
 
@@ -161,20 +168,20 @@ impl Identity {
     /// The public key, as in [`Identity::joining_key`].
     pub(crate) fn public_key(&self) -> Result<Vec<u8>, Error> {
         let key = KeyPair::try_from(self.key.as_slice());
-        let key = key.map_err(|cause| Error::tls("use the own key", cause))?;
+        let key = key.map_err(|cause| Error::tls("use this point's key", cause))?;
         Ok(key.public_key_raw().to_vec())
     }
 
-    /// Whether the authority's certificate still covers the own one after this time.
+    /// Whether the certificate will still be valid after this time.
     pub(crate) fn is_valid_for(&self, time: Duration) -> Result<bool, Error> {
         match self.verify(time) {
             Ok(()) => Ok(true),
             Err(webpki::Error::CertExpired { .. }) => Ok(false),
-            Err(error) => Err(Error::tls("verify the own certificate", error)),
+            Err(error) => Err(Error::tls("verify this point's certificate", error)),
         }
     }
 
-    /// Verifies the certificate as it will be after this time.
+    /// Verifies the certificate as of this time from now.
     fn verify(&self, time: Duration) -> Result<(), webpki::Error> {
         let root = CertificateDer::from(self.authority.as_slice());
         let root = webpki::anchor_from_trusted_cert(&root)?;
@@ -194,10 +201,10 @@ impl Identity {
         let failed = |cause: String| Error::tls("use the new certificate", cause);
         let renewed = Identity { certificate, ..self.clone() };
         renewed.verify(Duration::ZERO).map_err(|cause| failed(cause.to_string()))?;
-        if renewed.caller()? != self.caller()? {
+        if renewed.owner()? != self.owner()? {
             return Err(failed("it has another name".into()));
         }
-        // Compares the key of the certificate with the own one.
+        // Checks that the certificate is for this point's key.
         let (chain, key) = renewed.own();
         CertifiedKey::from_der(chain, key, &provider()).map_err(|cause| failed(cause.to_string()))?;
         Ok(renewed)
@@ -223,7 +230,7 @@ impl Identity {
 
     /// TLS 1.3 as a client.
     pub(crate) fn client(&self) -> Result<Arc<ClientConfig>, Error> {
-        let failed = |cause| Error::tls("use the own certificate", cause);
+        let failed = |cause| Error::tls("use this point's certificate", cause);
         let (certificate, key) = self.own();
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -235,9 +242,9 @@ impl Identity {
         Ok(Arc::new(config))
     }
 
-    /// TLS 1.3 as a server, for callers with a certificate of the mesh.
+    /// TLS 1.3 as a server, for clients with a certificate of the mesh.
     pub(crate) fn server(&self) -> Result<Arc<ServerConfig>, Error> {
-        let failed = |cause| Error::tls("use the own certificate", cause);
+        let failed = |cause| Error::tls("use this point's certificate", cause);
         let verifier = WebPkiClientVerifier::builder_with_provider(self.roots()?, provider());
         let verifier =
             verifier.build().map_err(|cause| Error::tls("use the authority's certificate", cause))?;
@@ -248,7 +255,7 @@ impl Identity {
             .with_client_cert_verifier(verifier)
             .with_single_cert(certificate, key)
             .map_err(failed)?;
-        // Connections are few and long: nothing is resumed.
+        // Connections are few and long, so sessions are not resumed.
         config.send_tls13_tickets = 0;
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         Ok(Arc::new(config))
@@ -282,10 +289,10 @@ mod tests {
     #[test]
     fn an_identity_is_read_as_it_was_written() {
         let state = tempfile::tempdir().unwrap();
-        let (_, identity) = Authority::found(state.path(), "point-1").unwrap();
+        let (_, identity) = Authority::create(state.path(), "point-1").unwrap();
         let read = Identity::open(state.path()).unwrap();
         assert_eq!(read.parts(), identity.parts());
-        assert_eq!(read.caller().unwrap(), Caller::Point("point-1".into()));
+        assert_eq!(read.owner().unwrap(), CertificateOwner::Point("point-1".into()));
         assert!(read.client().is_ok() && read.server().is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! The token that a new point joins with: the authority's address and certificate, and a certificate with its key that allows to join.
+//! The token with which a new point joins: the authority's address and certificate, and a certificate with its key that permits one join request.
 
 use std::{fmt, str::FromStr};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Identity, check_name};
 use crate::Error;
 
-/// The beginning of a token.
+/// Prefix of a token.
 const PREFIX: &str = "longfat-invitation-";
 /// Largest token, characters.
 const MAX_TOKEN_CHARS: usize = 8192;
@@ -22,7 +22,7 @@ pub struct Invitation {
     pub authority: String,
     /// Its address, `HOST:PORT`.
     pub address: String,
-    /// The certificate that allows to join.
+    /// The certificate that permits the join request.
     pub identity: Identity,
 }
 
@@ -57,7 +57,7 @@ impl FromStr for Invitation {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let invalid = || Error::Refused("this is no complete token of `longfat agent invite`".into());
+        let invalid = || Error::Refused("this is not a complete token of `longfat agent invite`".into());
         let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| invalid());
         if text.len() > MAX_TOKEN_CHARS {
             return Err(invalid());
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_token_is_read_as_it_was_printed_and_nothing_less() {
         let state = tempfile::tempdir().unwrap();
-        let (authority, _) = Authority::found(state.path(), "a").unwrap();
+        let (authority, _) = Authority::create(state.path(), "a").unwrap();
         let invitation = authority.invite(state.path(), "b", "[::1]:4862", Duration::from_secs(60)).unwrap();
         let token = invitation.to_string();
         let read: Invitation = token.parse().unwrap();

@@ -29,7 +29,7 @@ pub struct Members {
 
 impl Members {
     /// A mesh of one point.
-    pub fn founded(name: PointName, address: &str) -> Self {
+    pub fn of_one(name: PointName, address: &str) -> Self {
         let members = vec![Member { name: name.clone(), address: address.into() }];
         Members { version: 1, authority: name, members }
     }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn changes_count_and_the_list_is_read_as_written() {
-        let mut members = Members::founded("a".into(), "192.0.2.1:4862");
+        let mut members = Members::of_one("a".into(), "192.0.2.1:4862");
         assert!(members.set("b".into(), "192.0.2.2:4862") && !members.set("b".into(), "192.0.2.2:4862"));
         assert_eq!(members.version, 2);
         let state = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Who belongs to the mesh: its authority, the points' certificates, invitations, and the list of members.
+//! Membership of the mesh: its authority, the points' certificates, invitations, and the list of members.
 
 mod authority;
 mod identity;
@@ -7,7 +7,7 @@ mod members;
 
 pub use authority::Authority;
 pub use identity::Identity;
-pub(crate) use identity::{Caller, server_name};
+pub(crate) use identity::{CertificateOwner, server_name};
 pub use invitation::Invitation;
 pub(crate) use members::host_and_port;
 pub use members::{Member, Members};
@@ -17,7 +17,7 @@ use crate::Error;
 /// Checks the name of a point: it is part of a DNS name in certificates.
 ///
 /// # Errors
-/// What is allowed.
+/// If the name is not allowed; the error names the allowed form.
 pub fn check_name(name: &str) -> Result<(), Error> {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let is_valid = (1..=32).contains(&name.len())
@@ -28,6 +28,6 @@ pub fn check_name(name: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "{name:?} is no name of a point: 1 to 32 of a-z, 0-9 and \"-\", which is neither first nor last"
+        "{name:?} is not a valid point name: 1 to 32 characters of a-z, 0-9 and \"-\", not beginning or ending with \"-\""
     )))
 }

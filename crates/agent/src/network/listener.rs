@@ -14,10 +14,10 @@ use super::{HANDSHAKE_TIMEOUT, Network, connection};
 use crate::{
     event_loop::Inbound,
     frame::{self, FRAME_TIMEOUT, Frame, MAX_JOIN_BYTES},
-    mesh::Caller,
+    mesh::CertificateOwner,
 };
 
-/// Maximum number of callers that are not authenticated yet; the oldest is closed.
+/// Maximum number of connections that are not authenticated yet; above it the oldest is closed.
 const MAX_HANDSHAKES: usize = 512;
 /// Pause after a failed accept(2): no descriptors are left, for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -35,8 +35,8 @@ pub(crate) async fn listen(network: Arc<Network>, listener: TcpListener) {
             }
         };
         number += 1;
-        let caller = greet(Arc::clone(&network), network.tls().acceptor, stream, from.ip(), number);
-        let task = tokio::spawn(caller);
+        let session = greet(Arc::clone(&network), network.tls().acceptor, stream, from.ip(), number);
+        let task = tokio::spawn(session);
         let mut state = network.lock();
         state.handshakes.push_back((number, task.abort_handle()));
         if state.handshakes.len() > MAX_HANDSHAKES
@@ -47,22 +47,24 @@ pub(crate) async fn listen(network: Arc<Network>, listener: TcpListener) {
     }
 }
 
-/// Authenticates a caller and serves it.
+/// Authenticates the other end of a connection and serves it.
 async fn greet(network: Arc<Network>, acceptor: TlsAcceptor, stream: TcpStream, ip: IpAddr, number: u64) {
     let accepted = timeout(HANDSHAKE_TIMEOUT, accept(&acceptor, stream)).await;
-    // From now on it is not closed in favour of newer callers.
+    // From now on it is not closed in favour of newer connections.
     network.lock().handshakes.retain(|(handshake, _)| *handshake != number);
-    let (stream, caller) = match accepted {
+    let (stream, owner) = match accepted {
         Ok(Ok(accepted)) => accepted,
         Ok(Err(error)) => return tracing::debug!("{ip} is not authenticated: {error}"),
         Err(_) => return tracing::debug!("{ip} did not authenticate itself in time"),
     };
-    match caller {
-        Caller::Point(name) if network.is_member(&name) => {
+    match owner {
+        CertificateOwner::Point(name) if network.is_member(&name) => {
             connection::run(&network, &name, ip, stream.into(), false).await;
         }
-        Caller::Point(name) => tracing::info!("{name} at {ip} is not a member of the mesh any more"),
-        Caller::Invited(id) => {
+        CertificateOwner::Point(name) => {
+            tracing::info!("{name} at {ip} is not a member of the mesh any more")
+        }
+        CertificateOwner::Invited(id) => {
             if let Err(error) = serve_join(&network, stream, ip, id).await {
                 tracing::info!("{ip} could not join: {error}");
             }
@@ -70,13 +72,16 @@ async fn greet(network: Arc<Network>, acceptor: TlsAcceptor, stream: TcpStream, 
     }
 }
 
-async fn accept(acceptor: &TlsAcceptor, stream: TcpStream) -> io::Result<(TlsStream<TcpStream>, Caller)> {
+async fn accept(
+    acceptor: &TlsAcceptor,
+    stream: TcpStream,
+) -> io::Result<(TlsStream<TcpStream>, CertificateOwner)> {
     stream.set_nodelay(true)?;
     let stream = acceptor.accept(stream).await?;
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[CertificateDer<'_>]>::first);
-    let caller = certificate.and_then(Caller::of);
-    let caller = caller.ok_or_else(|| io::Error::other("its certificate names no point"))?;
-    Ok((stream, caller))
+    let owner = certificate.and_then(CertificateOwner::of);
+    let owner = owner.ok_or_else(|| io::Error::other("its certificate names no point"))?;
+    Ok((stream, owner))
 }
 
 /// Passes a request to join on, and the reply back.
@@ -88,7 +93,7 @@ async fn serve_join(
 ) -> io::Result<()> {
     let frame = frame::receive(&mut stream, FRAME_TIMEOUT, MAX_JOIN_BYTES).await?;
     let Some(frame @ Frame::Join { .. }) = frame else {
-        return Err(io::Error::other("an invitation allows nothing but to join"));
+        return Err(io::Error::other("an invitation permits only a join request"));
     };
     let (reply, replied) = oneshot::channel();
     let inbound = Inbound::Join { invitation, ip: ip.to_canonical(), frame, reply };

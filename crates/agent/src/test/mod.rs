@@ -64,7 +64,7 @@ impl FromStr for Kind {
     fn from_str(text: &str) -> Result<Self, String> {
         let kinds = [Kind::Throughput, Kind::Latency, Kind::Diagnose];
         kinds.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-            format!("{text:?} is no kind of test; the kinds are throughput, latency and diagnose")
+            format!("{text:?} is not a kind of test; the kinds are throughput, latency and diagnose")
         })
     }
 }
@@ -81,7 +81,7 @@ pub struct TestParameters {
 }
 
 impl TestParameters {
-    /// The test, as limits and the calendar know it.
+    /// The test, as limits and the calendar see it.
     pub fn test(&self) -> Test {
         let transport = match (self.kind, self.rate) {
             (Kind::Throughput, Some(_)) => Transport::Udp,

@@ -199,7 +199,7 @@ impl Sender {
 }
 
 impl Receiver {
-    /// A receiver that waits for its sender, or asks for data: `port` is its UDP port.
+    /// A receiver that waits for its sender, or requests data: `port` is its UDP port.
     pub fn new(plan: &Plan, port: u16) -> Self {
         Receiver(match plan.protocol {
             Protocol::Udt { receive_packets, .. } => {

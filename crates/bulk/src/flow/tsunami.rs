@@ -8,11 +8,11 @@ use crate::tsunami::{
     wire::{CHALLENGE_BYTES, HEADER_BYTES, Parameters},
 };
 
-/// Both ends know it: they are one program's.
+/// Shared by both ends, which belong to one program.
 const SECRET: &[u8] = b"longfat";
 /// The name under which the receiver requests the data.
 const NAME: &str = "memory";
-/// The largest number of blocks: what a flow without a size sends.
+/// Number of blocks of a flow without a size: the maximum.
 const MAX_BLOCKS: u32 = u32::MAX - 1;
 
 /// The sending end: the server.

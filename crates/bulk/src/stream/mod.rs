@@ -9,8 +9,8 @@
 //! request   first number (64)   count (32)   ..., repeated
 //! ```
 //!
-//! The sender begins when the receiver's start arrives; the receiver repeats it until data arrives. So no host gets a stream that
-//! it did not ask for, and address resolution does not cost the first packets.
+//! The sender begins when the receiver's start arrives; the receiver repeats it until data arrives. A host therefore gets no stream
+//! that it did not request, and address resolution does not cost the first packets.
 //!
 //! All fields are big-endian. There is no congestion control: the rate is the user's choice.
 
@@ -26,7 +26,7 @@ use units::{BitRate, Time};
 
 /// Bytes of a data packet's header.
 pub const HEADER_BYTES: usize = 8;
-/// A request to start, which no request for packets is as short as.
+/// The start message, which is shorter than any request for packets.
 const START: &[u8] = &[0];
 /// Bytes of a range in a request.
 const RANGE_BYTES: usize = 12;

@@ -77,7 +77,7 @@ impl Playout {
             self.counts.late += u64::from(is_possible);
             return false;
         };
-        // Nothing is sent before its time, so what is further ahead is not of this stream.
+        // No packet is sent before its time, so a packet further ahead does not belong to this stream.
         if !is_possible || self.due(number).is_none_or(|due| due > now + self.parameters.deadline + MAX_AHEAD)
         {
             return false;

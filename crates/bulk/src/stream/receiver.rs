@@ -9,7 +9,7 @@ use crate::ranges::Ranges;
 
 /// How often the play-out advances without arrivals.
 const TICK: Time = Time::from_millis(10);
-/// Between two starts.
+/// Time between two start messages.
 const START_INTERVAL: Time = Time::from_millis(250);
 /// Initial estimate of the round-trip time.
 const INITIAL_RTT: Time = Time::from_millis(100);

@@ -76,7 +76,7 @@ pub struct Client {
     inbox: Inbox,
     control: Vec<u8>,
     reply: Reply,
-    asked: Time,
+    requested_at: Time,
     round_trip: Time,
     received: Ranges,
     missing: Ranges,
@@ -106,7 +106,7 @@ impl Client {
             inbox: Inbox::default(),
             control: wire::REVISION.to_be_bytes().to_vec(),
             reply: Reply { file_bytes: 0, block_bytes: 1, blocks: 0, epoch: 0 },
-            asked: Time::ZERO,
+            requested_at: Time::ZERO,
             round_trip: Time::ZERO,
             received: Ranges::default(),
             missing: Ranges::default(),
@@ -159,7 +159,7 @@ impl Client {
         (blocks * u64::from(self.reply.block_bytes)).min(self.reply.file_bytes)
     }
 
-    /// Whether all blocks have arrived; the server is then asked to stop.
+    /// Whether all blocks have arrived; the client then requests the server to stop.
     pub fn is_complete(&self) -> bool {
         self.state == State::Complete
     }
@@ -202,7 +202,7 @@ impl Client {
                 }
                 self.control.extend_from_slice(self.name.as_bytes());
                 self.control.push(b'\n');
-                self.asked = now;
+                self.requested_at = now;
                 self.state = State::Answer;
             }
             State::Answer => {
@@ -210,7 +210,7 @@ impl Client {
                 if result != 0 {
                     return Err(SessionError::Refused(result));
                 }
-                self.round_trip = now.saturating_sub(self.asked);
+                self.round_trip = now.saturating_sub(self.requested_at);
                 self.control.extend_from_slice(&self.parameters.encode());
                 self.state = State::Reply;
             }

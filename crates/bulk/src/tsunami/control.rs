@@ -1,6 +1,6 @@
 //! Bytes of the control connection that are not yet complete messages.
 
-use crate::tsunami::{SessionError, wire};
+use super::{error::SessionError, wire};
 
 /// A buffer of received bytes.
 #[derive(Debug, Default)]

@@ -9,19 +9,21 @@
 
 mod client;
 mod control;
+mod error;
 mod server;
 pub mod wire;
 
 pub use client::{Client, ClientStatistics, Received};
-pub use server::{Block, Server, ServerStatistics, SessionError};
+pub use error::SessionError;
+pub use server::{Block, Server, ServerStatistics};
 
-/// Any bytes to both ends, in pieces. For fuzzers.
+/// Feeds arbitrary bytes to both ends, in pieces; for fuzzers.
 pub fn fuzz(bytes: &[u8]) {
     use units::Time;
     let parameters = wire::Parameters { block_bytes: 4, ..wire::Parameters::default() };
     let mut client = Client::new(b"s", "f", parameters, 1, 8);
     let mut server = Server::new(b"s", [0; wire::CHALLENGE_BYTES]);
-    // Both ends know the secret, so that the bytes reach what follows.
+    // Both ends share the secret, so that the fuzzer's bytes get past the authentication.
     client.handle_control(Time::ZERO, &wire::REVISION.to_be_bytes());
     client.handle_control(Time::ZERO, &[0; wire::CHALLENGE_BYTES + 2]);
     server.handle_control(Time::ZERO, &wire::REVISION.to_be_bytes());

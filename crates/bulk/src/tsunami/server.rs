@@ -9,6 +9,7 @@ use units::Time;
 
 use crate::tsunami::{
     control::Inbox,
+    error::SessionError,
     wire::{self, BlockKind, Header, Parameters, Reply, Request},
 };
 
@@ -24,26 +25,6 @@ const MAX_DELAY: Time = Time::from_millis(10);
 const NO_FEEDBACK: u32 = 100_000;
 /// Blocks that were due up to this long ago are sent at once.
 const MAX_CATCH_UP: Time = Time::from_millis(2);
-
-/// Why a session ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SessionError {
-    /// The other end has another protocol revision.
-    #[error("the peer has protocol revision {0:08x}, not {expected:08x}", expected = wire::REVISION)]
-    Revision(u32),
-    /// The secrets differ.
-    #[error("the peer does not know the secret")]
-    Secret,
-    /// The server does not have the file.
-    #[error("the server refuses the file (code {0})")]
-    Refused(u8),
-    /// An invalid message.
-    #[error("the peer sent an invalid {0}")]
-    Invalid(&'static str),
-    /// The receiver is silent.
-    #[error("the receiver has not reported for 15 s")]
-    NoFeedback,
-}
 
 /// A block to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +147,7 @@ impl Server {
         }
     }
 
-    /// Refuses the requested file; the client may ask for another.
+    /// Refuses the requested file; the client may request another.
     pub fn refuse(&mut self, now: Time) {
         if self.state == State::Offer {
             self.control.push(8);
@@ -292,7 +273,7 @@ impl Server {
             }
             Request::Restart(block) => {
                 if (1..=self.reply.blocks).contains(&block) {
-                    // The published server continues after the block, which the client then asks for.
+                    // The published server continues after the block, which the client then requests.
                     self.block = block;
                     self.retransmissions.clear();
                     self.statistics.restarts += 1;

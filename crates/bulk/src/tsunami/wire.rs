@@ -40,7 +40,7 @@ pub const MAX_NAME_BYTES: usize = 1023;
 pub enum BlockKind {
     /// For the first time, or again after a restart.
     Original,
-    /// The client asked for it.
+    /// The client requested it.
     Retransmission,
     /// It is the last block of the file.
     Last,
@@ -196,7 +196,7 @@ impl Parameters {
 pub struct Reply {
     /// Bytes of the file.
     pub file_bytes: u64,
-    /// Bytes of a block, as the client asked.
+    /// Bytes of a block, as the client requested.
     pub block_bytes: u32,
     /// Number of blocks.
     pub blocks: u32,

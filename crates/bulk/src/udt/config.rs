@@ -4,7 +4,7 @@ use crate::udt::wire;
 
 /// Smallest segment size: a payload of 32 B.
 pub(super) const MIN_MSS: u32 = (wire::IP_UDP_BYTES + wire::HEADER_BYTES + 32) as u32;
-/// Largest window that a peer can ask for.
+/// Largest window that a peer can request.
 pub(super) const MAX_WINDOW: u32 = 1 << 22;
 
 /// The options of one end of a connection.

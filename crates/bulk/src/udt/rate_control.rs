@@ -2,14 +2,12 @@
 //!
 //! - [`Daimd`]: UDT's own control (draft-gg-udt-03 section 3.4 and `CUDTCC` of libudt 4.11).
 //! - [`Daimd::tolerant`]: the same, which ignores a share of lost packets.
-//! - [`Sabul`]: the control of UDT's predecessor.
+//! - [`Sabul`](super::Sabul): the control of UDT's predecessor.
 //! - [`FixedRate`]: a rate that the user sets (`CUDPBlast` of libudt's sample programs).
 
 use rand_core::Rng;
 use rand_pcg::Pcg32;
 use units::{BitRate, Time};
-
-use super::Sabul;
 
 /// UDT's constant interval between rate changes and acknowledgements (SYN).
 pub const SYN: Time = Time::from_millis(10);
@@ -236,31 +234,6 @@ impl RateControl for Daimd {
 /// The smallest n with 10^n >= value, without a logarithm, whose last bit differs between machines.
 pub(super) fn power_of_ten(value: f64) -> i32 {
     (0..=19).find(|power| 10f64.powi(*power) >= value).unwrap_or(19)
-}
-
-/// How a user chooses the rate of a transfer.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum RateChoice {
-    /// TCP: the kernel's congestion control; UDT: its own; Tsunami: 650 Mb/s.
-    Automatic,
-    /// UDT's own control, which does not slow down for losses up to this share (0 to 1).
-    Tolerant(f64),
-    /// UDT with the control of SABUL.
-    Sabul,
-    /// TCP: at most this rate; UDT: this rate, independent of losses; Tsunami: this target.
-    Fixed(BitRate),
-}
-
-impl RateChoice {
-    /// UDT's control for this choice. `mss`: bytes of the largest packet with IP and UDP headers.
-    pub fn control(self, seed: u64, mss: u32) -> Box<dyn RateControl> {
-        match self {
-            RateChoice::Automatic => Box::new(Daimd::new(seed)),
-            RateChoice::Tolerant(share) => Box::new(Daimd::tolerant(seed, share)),
-            RateChoice::Sabul => Box::<Sabul>::default(),
-            RateChoice::Fixed(rate) => Box::new(FixedRate::new(rate, mss)),
-        }
-    }
 }
 
 /// A constant rate, independent of losses.

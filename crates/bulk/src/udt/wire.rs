@@ -389,7 +389,7 @@ fn put(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
-/// Any bytes as a packet; what decodes must survive encoding. For fuzzers.
+/// Decodes arbitrary bytes as a packet, and checks that a decoded packet is the same after encoding; for fuzzers.
 ///
 /// # Panics
 /// If a packet changes when it is encoded and decoded.

@@ -160,7 +160,7 @@ impl LoadedCopy {
     }
 }
 
-/// Loads the built-in algorithms that stand for kernel modules, and enters them into `table`.
+/// Loads the built-in algorithms that replace kernel modules, and enters them into `table`.
 fn open_modules(table: *mut Module) -> Result<Vec<Rc<LoadedCopy>>, LibraryError> {
     let mut opened = Vec::new();
     for (i, name) in MODULES.into_iter().enumerate() {

@@ -19,11 +19,13 @@ mod runtime;
 mod signatures;
 #[cfg(all(test, not(target_feature = "crt-static")))]
 mod static_image;
+mod trial;
 
 pub use compiler::MISSING as NO_COMPILER;
 pub use controller::Controller;
 pub use library::Library;
 pub use object::{SharedObject, build};
+pub use trial::{NativeTrial, run_trial};
 
 use crate::ParameterError;
 use std::path::PathBuf;

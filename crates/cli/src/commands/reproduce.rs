@@ -15,7 +15,7 @@ use units::Time;
 use view::{LoadedRun, ReportExtra, Reproduced};
 
 use super::{
-    places::PlaceFlags,
+    real_hosts::RealHostFlags,
     records::{check_directory, check_page},
     run::command_line,
 };
@@ -24,7 +24,7 @@ use crate::{
     exit::Exit,
     interrupt, output,
     progress::ProgressDisplay,
-    record_place::RecordPlace,
+    records_directory::RecordsDirectory,
     reliability::{require, require_published},
 };
 
@@ -38,7 +38,7 @@ pub struct ReproduceArgs {
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// Engines, separated by commas: model, sim, kernel or kernel:VERSION (a guest kernel in virtual time), and hosts for real hosts
-    /// (see --at): the experiments whose hosts have places
+    /// (see --at): the experiments whose hosts all have an address
     #[arg(long, value_delimiter = ',', default_value = "model,sim", value_name = "ENGINES")]
     engine: Vec<EngineChoices>,
     /// Also run in the lab, shortest experiments first, as many as fit in this time (10 min if none is given)
@@ -63,7 +63,7 @@ pub struct ReproduceArgs {
     #[arg(long)]
     require_reliable: bool,
     #[command(flatten)]
-    places: PlaceFlags,
+    real_hosts: RealHostFlags,
 }
 
 /// Runs the command.
@@ -79,15 +79,15 @@ pub fn run(
     let lab = args.lab.or(engines.contains(&EngineChoice::Lab).then_some(Time::from_secs(600)));
     engines.retain(|engine| *engine != EngineChoice::Lab);
     let experiments = experiments(args.dir.as_deref())?;
-    let places = args.places.places();
-    let plan = Plan::new(&experiments, &requested, &engines, lab, args.longest_sim, &places)?;
-    let hosts = args.places.setup(&engines, plan.jobs.iter().map(|job| &job.scenario), config)?;
-    args.places.check_load(&plan.jobs, Duration::ZERO)?;
+    let locations = args.real_hosts.locations();
+    let plan = Plan::new(&experiments, &requested, &engines, lab, args.longest_sim, &locations)?;
+    let hosts = args.real_hosts.setup(&engines, plan.jobs.iter().map(|job| &job.scenario), config)?;
+    args.real_hosts.check_load(&plan.jobs, Duration::ZERO)?;
     let markdown = args.markdown.as_ref().map(|path| MarkdownPage::open(path, args)).transpose()?;
     let of_jobs: Vec<EngineChoice> = plan.jobs.iter().map(|job| job.engine.clone()).collect();
-    let place = RecordPlace::choose(runs_dir, &of_jobs, false)?;
+    let records = RecordsDirectory::choose(runs_dir, &of_jobs, false)?;
     if args.report.is_some() {
-        place.require_for("--report")?;
+        records.require_for("--report")?;
     }
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
@@ -95,14 +95,14 @@ pub fn run(
     let options = RunOptions {
         lab: setup.as_ref(),
         hosts: hosts.as_ref(),
-        retention: place.retention(),
+        retention: records.retention(),
         observer: &progress,
         stop: &stop,
         parallel_runs: args.jobs,
         ..RunOptions::default()
     };
     let mut completed = run_all(&plan.jobs, &options)?;
-    place.forget_temporary(&mut completed);
+    records.forget_temporary(&mut completed);
     let failed = completed.iter_mut().find_map(|one| one.failed.take());
     let summaries = summaries(&experiments, &plan, &completed);
     let results = results(&requested, &summaries);

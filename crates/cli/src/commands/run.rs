@@ -18,17 +18,16 @@ use units::KernelVersion;
 use view::{LoadedRun, ReportExtra};
 
 use super::{
-    completions::complete_scenario, places::PlaceFlags, records::check_page, scenario::args::PathFlags,
+    completions::complete_scenario, real_hosts::RealHostFlags, records::check_page, scenario::args::PathFlags,
 };
 use crate::{
-    app::RUNS_VARIABLE,
-    config_file::Config,
+    config_file::{Config, RUNS_VARIABLE},
     exit::Exit,
     interrupt,
     open::{experiment_of, parse_set, parse_simulated_kernel},
     output,
     progress::ProgressDisplay,
-    record_place::RecordPlace,
+    records_directory::RecordsDirectory,
     reliability::{require, require_published},
 };
 
@@ -78,7 +77,7 @@ pub struct RunArgs {
     #[command(flatten)]
     path: PathFlags,
     #[command(flatten)]
-    places: PlaceFlags,
+    real_hosts: RealHostFlags,
 }
 
 /// Runs the scenario.
@@ -98,21 +97,21 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
     let selection = Selection { engines, variants: args.variant.clone(), ..Selection::default() };
     let jobs = experiment.jobs(&selection)?;
     experiment.check(&jobs)?;
-    let place = RecordPlace::choose(runs_dir, &selection.engines, args.no_record)?;
+    let records = RecordsDirectory::choose(runs_dir, &selection.engines, args.no_record)?;
     if !args.trace.is_empty() {
-        place.require_for("--trace")?;
+        records.require_for("--trace")?;
     }
-    let hosts = args.places.setup(&selection.engines, jobs.iter().map(|job| &job.scenario), config)?;
-    args.places.check_load(&jobs, Duration::ZERO)?;
+    let hosts = args.real_hosts.setup(&selection.engines, jobs.iter().map(|job| &job.scenario), config)?;
+    args.real_hosts.check_load(&jobs, Duration::ZERO)?;
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
     let setup = in_lab.then(|| LabSetup::acquire(args.ports, &progress)).transpose()?;
     let retention = match &args.report {
         Some(_) => {
-            place.require_for("--report")?;
+            records.require_for("--report")?;
             Retention::RecordAndRows(runs_dir)
         }
-        None => place.retention(),
+        None => records.retention(),
     };
     let options = RunOptions {
         lab: setup.as_ref(),
@@ -124,7 +123,7 @@ pub fn run(args: &RunArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         ..RunOptions::default()
     };
     let mut completed = run_all(&jobs, &options)?;
-    place.forget_temporary(&mut completed);
+    records.forget_temporary(&mut completed);
     let failed = completed.iter_mut().find_map(|one| one.failed.take());
     let runs: Vec<RunSummary> = completed.iter().map(|run| run.summary.clone()).collect();
     let summary = experiment.summary(runs);

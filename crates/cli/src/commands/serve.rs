@@ -24,7 +24,7 @@ use iperf3::{
     reverse::ReverseTarget,
 };
 use probe_transport::ProbeService;
-use scenario::{Address, Place};
+use scenario::{Address, HostLocation};
 use schema::{FlowSample, ReceiverVerdict};
 use serde_json::json;
 use stamp::Reflector;
@@ -318,7 +318,7 @@ impl ServeArgs {
 /// Parses the address of a client that listens.
 fn reverse_target(text: &str) -> Result<ReverseTarget, String> {
     match text.parse()? {
-        Place::At(Address { host, port }) => Ok(ReverseTarget { host, port }),
+        HostLocation::At(Address { host, port }) => Ok(ReverseTarget { host, port }),
         other => Err(format!("\"{other}\" is no other machine's address")),
     }
 }

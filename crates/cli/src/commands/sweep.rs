@@ -16,8 +16,8 @@ use schema::{FitDocument, SWEEP_SCHEMA, Sweep};
 use units::KernelVersion;
 
 use super::{
-    completions::complete_scenario, picture::PictureArgs, places::PlaceFlags, records, run::command_line,
-    scenario::args::PathFlags,
+    completions::complete_scenario, picture::PictureArgs, real_hosts::RealHostFlags, records,
+    run::command_line, scenario::args::PathFlags,
 };
 use crate::{
     config_file::Config,
@@ -26,7 +26,7 @@ use crate::{
     open::{experiment_of, parse_set, parse_simulated_kernel},
     output,
     progress::ProgressDisplay,
-    record_place::RecordPlace,
+    records_directory::RecordsDirectory,
 };
 
 /// Options of `sweep`.
@@ -107,7 +107,7 @@ pub struct SweepArgs {
     #[command(flatten)]
     pub path: PathFlags,
     #[command(flatten)]
-    pub places: PlaceFlags,
+    pub real_hosts: RealHostFlags,
 }
 
 /// The result to show.
@@ -158,10 +158,10 @@ fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         }
         require_all(&missing, &plan, store)?;
     }
-    let place = RecordPlace::choose(runs_dir, &selection.engines, args.no_record || args.gather)?;
+    let records = RecordsDirectory::choose(runs_dir, &selection.engines, args.no_record || args.gather)?;
     let scenarios = missing.iter().map(|job| &job.scenario);
-    let hosts = args.places.setup(&selection.engines, scenarios, config)?;
-    args.places.check_load(&missing, args.pause.unwrap_or_default())?;
+    let hosts = args.real_hosts.setup(&selection.engines, scenarios, config)?;
+    args.real_hosts.check_load(&missing, args.pause.unwrap_or_default())?;
     let stop = interrupt::flag()?;
     let progress = ProgressDisplay::new();
     let in_lab = plan.missing().iter().any(|job| job.engine == EngineChoice::Lab);
@@ -170,7 +170,7 @@ fn sweep(args: &SweepArgs, config: &Config, runs_dir: &Path, json: bool) -> anyh
         lab: setup.as_ref(),
         hosts: hosts.as_ref(),
         pause: args.pause.unwrap_or_default(),
-        retention: place.retention(),
+        retention: records.retention(),
         observer: &progress,
         stop: &stop,
         parallel_runs: args.jobs,

@@ -102,8 +102,8 @@ fn name_on_page(runs_dir: &Path, key: &str) -> Result<String, Exit> {
         Exit::BadInput(message)
     };
     let entries = record::list(runs_dir).map_err(|e| Exit::BadInput(e.to_string()))?;
-    let place = run.path.canonicalize().map_err(|_| outside())?;
-    let own = entries.iter().find(|entry| entry.path.canonicalize().is_ok_and(|path| path == place));
+    let path = run.path.canonicalize().map_err(|_| outside())?;
+    let own = entries.iter().find(|entry| entry.path.canonicalize().is_ok_and(|own| own == path));
     own.map(|entry| format!("{}/{}", entry.scenario, entry.id)).ok_or_else(outside)
 }
 

@@ -160,7 +160,7 @@ pub fn width() -> Option<usize> {
     columns()
 }
 
-/// The number of characters in a line of the terminal of standard error; `None` where it is none.
+/// The width of the terminal of standard error, in characters; `None` if it is not a terminal.
 fn error_width() -> Option<usize> {
     if log().is_some() || !io::stderr().is_terminal() {
         return None;

@@ -237,7 +237,7 @@ impl Limits<'_> {
         }
     }
 
-    /// The verdict knows the sending device; the path's bandwidth-delay product is the length that it needs.
+    /// The verdict names the sending device; the path's bandwidth-delay product is the length that it needs.
     fn longer_transmit_queue(&self, flow: &FlowSummary) -> Option<String> {
         let fix = flow.fixes.iter().find(|fix| fix.command.contains(QUEUE_LENGTH))?;
         let (set_length_of_device, _) = fix.command.split_once(QUEUE_LENGTH)?;

@@ -1,8 +1,8 @@
-//! Real hosts as an engine: the scenario's flows run between them, and its links describe what the path should be.
+//! Real hosts as an engine: the scenario's flows run between them, and its links describe the expected path.
 
 use std::time::Duration;
 
-use hosts::{Places, RunOptions};
+use hosts::{HostLocations, RunOptions};
 use iperf3::Token;
 use scenario::{EngineKind, FlowKind, FlowSpec, Scenario};
 use schema::{FlowSample, FlowSummary, Quality};
@@ -18,8 +18,8 @@ use crate::{
 /// Where the hosts of a scenario are, for all runs of a process.
 #[derive(Debug, Clone, Default)]
 pub struct HostsSetup {
-    /// The hosts' places.
-    pub places: Places,
+    /// The hosts' locations.
+    pub locations: HostLocations,
     /// The secret of all servers.
     pub token: Option<Token>,
     /// Whether this machine's settings may be changed for a run.
@@ -38,10 +38,10 @@ pub(crate) struct Hosts<'a> {
 impl Engine for Hosts<'_> {
     fn run(&self, task: Task<'_>) -> Result<Outcome> {
         let Task { scenario, mut initial, observer, writer, stop } = task;
-        let HostsSetup { places, token, allows_tune, max_rate, reconnect } = self.setup;
+        let HostsSetup { locations, token, allows_tune, max_rate, reconnect } = self.setup;
         let scenario = &with_max_rate(scenario, *max_rate);
         let options = RunOptions {
-            places,
+            locations,
             token: token.as_ref(),
             allows_tune: *allows_tune,
             reconnect: *reconnect,

@@ -5,7 +5,6 @@ mod hosts;
 mod kernel;
 mod lab;
 mod model;
-mod model_scope;
 mod sim;
 
 use std::sync::atomic::AtomicBool;

@@ -1,5 +1,7 @@
 //! The model as an engine: closed forms for each flow, from the scenario and the kernel's version alone.
 
+mod scope;
+
 use std::str::FromStr;
 
 use model::{
@@ -14,12 +16,12 @@ use scenario::{
 use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
 use units::{BitRate, Bytes, KernelRequirement, KernelVersion, Time};
 
-use super::{Engine, Task, model_scope, sim::default_cc};
+use super::{Engine, Task};
 use crate::{
     Outcome, Result,
     cc_law::control_law,
     closed_form::closed_form,
-    congestion::settings,
+    congestion::{default_cc, settings},
     flow_context::{FlowPath, buffers, setting},
     host_costs::busy_hosts,
     nothing_arrived,
@@ -79,7 +81,7 @@ fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> RunSumm
     summary
 }
 
-/// The model's answers about the published figures of a file.
+/// The model's predictions of the published figures of a file.
 pub(crate) struct ModelPredictions<'a> {
     /// The file.
     pub file: &'a ScenarioFile,
@@ -110,7 +112,7 @@ impl Predictions for ModelPredictions<'_> {
     fn model_ignores(&self, published: &Published) -> Option<String> {
         published.variants().into_iter().find_map(|variant| {
             let scenario = self.file.resolve(variant, &[]).ok()?;
-            model_scope::ignored(&scenario, published, FALLBACK_KERNEL)
+            scope::ignored(&scenario, published, FALLBACK_KERNEL)
         })
     }
 
@@ -169,10 +171,10 @@ fn share_bottlenecks(scenario: &Scenario, kernel: KernelVersion, flows: &mut [Fl
 fn common_bottleneck<'a>(paths: &[&FlowPath<'a>]) -> Option<(&'a PipeSpec, BitRate)> {
     let (first, others) = paths.split_first()?;
     let is_slowest = |path: &FlowPath<'a>, rate| path.slowest().is_some_and(|(_, slowest)| slowest == rate);
-    first.there.iter().find_map(|(_, _, direction)| {
+    first.forward.iter().find_map(|(_, _, direction)| {
         let rate = direction.rate.mean().filter(|rate| is_slowest(first, *rate))?;
         let crossed = |path: &&FlowPath<'a>| {
-            is_slowest(path, rate) && path.there.iter().any(|(_, _, d)| std::ptr::eq(*d, *direction))
+            is_slowest(path, rate) && path.forward.iter().any(|(_, _, d)| std::ptr::eq(*d, *direction))
         };
         others.iter().all(crossed).then_some((*direction, rate))
     })
@@ -198,7 +200,7 @@ fn kernel_of(scenario: &Scenario, flow: &FlowSpec, default: KernelVersion) -> Ke
 }
 
 /// The congestion control of a flow: the flow's, else the default of its sending host.
-pub(super) fn cc_of(scenario: &Scenario, flow: &FlowSpec, tcp: &TcpSpec) -> Cc {
+fn cc_of(scenario: &Scenario, flow: &FlowSpec, tcp: &TcpSpec) -> Cc {
     tcp.cc.clone().unwrap_or_else(|| Cc::Named(default_cc(scenario.host(&flow.from))))
 }
 
@@ -291,7 +293,7 @@ fn blocked(result: FlowSummary) -> FlowSummary {
 }
 
 /// The model's inputs for a TCP flow.
-pub(super) fn inputs(
+fn inputs(
     scenario: &Scenario,
     flow: &FlowSpec,
     tcp: &TcpSpec,
@@ -362,7 +364,7 @@ fn has_offloads(host: &Host, default: KernelVersion) -> bool {
 /// The transmit queue of a flow's sender, where its link has a rate.
 fn device_queue(scenario: &Scenario, flow: &FlowSpec, path: &FlowPath<'_>) -> Option<DeviceQueue> {
     let host = scenario.host(&flow.from)?;
-    let (_, _, own_link) = path.there.first()?;
+    let (_, _, own_link) = path.forward.first()?;
     Some(DeviceQueue {
         packets: host.nic.tx_queue?,
         rate: own_link.rate.mean()?,
@@ -400,7 +402,7 @@ fn udp_summary(
     let goodput = rate * udp.duty() * passed;
     let offered = rate * udp.duty() * active.as_secs_f64() / 8.0;
     let sent = udp.size.map_or(offered, |size| offered.min(size.0 as f64));
-    let owd_us: f64 = path.there.iter().map(|(_, _, d)| d.delay.as_micros_f64()).sum();
+    let owd_us: f64 = path.forward.iter().map(|(_, _, d)| d.delay.as_micros_f64()).sum();
     FlowSummary {
         goodput_bps: Some(goodput),
         steady_goodput_bps: Some(goodput),

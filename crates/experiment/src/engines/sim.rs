@@ -18,15 +18,12 @@ use units::{KernelVersion, Time};
 use super::{Engine, Task};
 use crate::{
     Error, Outcome, Result,
-    congestion::{FROM_LONGFAT, built_in_names, settings, source, values},
+    congestion::{CC_SYSCTL, FROM_LONGFAT, built_in_names, default_cc, settings, source, values},
     flow_context::setting,
     outcome::{Measurement, Recording, complete},
 };
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
-
-/// This sysctl names the default congestion control.
-const CC_SYSCTL: &str = "net.ipv4.tcp_congestion_control";
 
 /// How often progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -236,11 +233,6 @@ impl Controllers for Native<'_> {
     ) -> std::result::Result<Box<dyn tcp::CongestionControl>, AnyError> {
         self.create(flow, side).map_err(Into::into)
     }
-}
-
-/// The default congestion control of a host.
-pub(crate) fn default_cc(host: Option<&Host>) -> String {
-    setting(host, CC_SYSCTL).map_or_else(|| "cubic".into(), |name| name.trim().into())
 }
 
 /// Records a simulation's rows and reports its progress.

@@ -2,7 +2,7 @@
 //! network that the program builds and writes it as MiniEdit would save it.
 //!
 //! The program's own code runs as this user. The stand-in does not execute commands for nodes, starts no programs and skips
-//! sleeps; it is no sandbox. Time and the size of files and memory are limited.
+//! sleeps; it is not a sandbox. Time and the size of files and memory are limited.
 
 use std::{
     fs, io,

@@ -225,7 +225,7 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
     ),
     fact(
         "H-evlbi",
-        "the map of slide 19: places, links, kinds of server",
+        "the map of slide 19: sites, links, kinds of server",
         "map without a measurement",
         &["e-vlbi"],
         &[],

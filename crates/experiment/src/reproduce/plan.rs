@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use guest::Image;
-use hosts::Places;
+use hosts::HostLocations;
 use scenario::{FlowKind, Published, Scenario};
 use units::{KernelVersion, Time};
 
@@ -23,7 +23,7 @@ pub struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Plans the runs of `engines` for the results with these ids. `lab` is the time budget of the lab; `None`: no lab runs.
-    /// Simulations of scenarios that last longer than `longest_sim` are skipped. `places` are those of real hosts, for their
+    /// Simulations of scenarios that last longer than `longest_sim` are skipped. `locations` are those of real hosts, for their
     /// engine.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl<'a> Plan<'a> {
         engines: &[EngineChoice],
         lab: Option<Time>,
         longest_sim: Option<Time>,
-        places: &Places,
+        locations: &HostLocations,
     ) -> Result<Self> {
         let mut plan = Plan { jobs: Vec::new(), skipped: Vec::new() };
         let mut in_lab: Vec<Job<'a>> = Vec::new();
@@ -87,7 +87,7 @@ impl<'a> Plan<'a> {
         if let Some(budget) = lab {
             plan.add_lab(in_lab, budget);
         }
-        plan.add_between_hosts(between_hosts, places);
+        plan.add_between_hosts(between_hosts, locations);
         Ok(plan)
     }
 
@@ -110,10 +110,10 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds the runs that real hosts can execute; skips the others.
-    fn add_between_hosts(&mut self, jobs: Vec<Job<'a>>, places: &Places) {
+    fn add_between_hosts(&mut self, jobs: Vec<Job<'a>>, locations: &HostLocations) {
         for job in jobs {
             let why = simulated_kernel(&job.scenario, "real hosts have their own")
-                .or_else(|| hosts::check(&job.scenario, places).err().map(|error| error.to_string()));
+                .or_else(|| hosts::check(&job.scenario, locations).err().map(|error| error.to_string()));
             match why {
                 Some(why) => self.skip(format!("{}: {why}", name(&job))),
                 None => self.jobs.push(job),

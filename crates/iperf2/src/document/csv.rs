@@ -39,7 +39,7 @@ pub(super) fn streams(text: &str) -> Result<Vec<ImportedStream>, DocumentError> 
         if cells[5] == "-1" {
             continue;
         }
-        let found = parse(&cells).ok_or_else(|| bad("this is no line of iperf 2's CSV (-y C)"))?;
+        let found = parse(&cells).ok_or_else(|| bad("this is not a line of iperf 2's CSV (-y C)"))?;
         let key = [cells[1], cells[2], cells[3], cells[4], cells[5]].join(",");
         match streams.iter_mut().rev().find(|(known, _)| *known == key) {
             Some((_, stream)) => stream.lines.extend(found.lines),
@@ -119,7 +119,7 @@ mod tests {
         let end = report.end.as_ref().unwrap();
         let bytes: Vec<u64> = end.streams.iter().map(|stream| stream.received.bytes).collect();
         assert_eq!(bytes, [2_477_260_860, 1_931_214_908]);
-        assert_eq!(report.intervals.len(), 2, "the totals are no intervals");
+        assert_eq!(report.intervals.len(), 2, "the totals are not intervals");
         assert_eq!(report.intervals[1].streams[1].bytes, 1_153_695_744);
         let start = report.start.as_ref().unwrap();
         assert_eq!((start.spec.streams, start.port), (2, 5701));
@@ -142,7 +142,7 @@ mod tests {
         let broken = TCP.replacen("777388092", "many", 1);
         assert_eq!(
             reports(&broken, SystemTime::UNIX_EPOCH).unwrap_err().to_string(),
-            "line 2: this is no line of iperf 2's CSV (-y C)"
+            "line 2: this is not a line of iperf 2's CSV (-y C)"
         );
         assert!(reports("20261124022926,1,2,3\n", SystemTime::UNIX_EPOCH).is_err());
     }

@@ -21,10 +21,10 @@ use units::Bytes;
 use self::interval_lines::{IntervalLine, is_total};
 use crate::udp_totals;
 
-/// Why a text is no output of iperf 2.
+/// Why a text is not output of iperf 2.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
-    /// A line that is no line of iperf 2's CSV.
+    /// A line that is not a line of iperf 2's CSV.
     #[error("line {line}: {why}")]
     Line {
         /// Its number, from 1.

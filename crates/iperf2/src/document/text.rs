@@ -1,4 +1,4 @@
-//! The text that iperf 2 prints. Lines that are no results, and the sums of `-P`, are skipped.
+//! The text that iperf 2 prints. Lines that are not results, and the sums of `-P`, are skipped.
 
 use std::{
     net::{IpAddr, SocketAddr},

@@ -35,7 +35,6 @@ mod read_start;
 mod source;
 mod stream;
 mod text;
-mod text_end;
 mod units_text;
 
 #[cfg(test)]
@@ -50,8 +49,7 @@ pub use json_interval::interval_json;
 pub use json_start::start_json;
 pub use read::{from_json, reports};
 pub use stream::{Event, event_line, events};
-pub use text::{RateUnit, TextFormat, interval_text, start_text, to_text};
-pub use text_end::end_text;
+pub use text::{RateUnit, TextFormat, end_text, interval_text, start_text, to_text};
 
 use serde_json::{Map, Value};
 

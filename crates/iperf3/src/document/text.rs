@@ -1,19 +1,21 @@
 //! A test as iperf3's text: the connections, then a line for each stream and interval.
 
+mod end;
+
 use std::fmt::Write;
 
+pub use self::end::end_text;
 pub use super::units_text::RateUnit;
 use super::{
     directions::{Group, groups},
     json_interval::IntervalSum,
     json_start::http_date,
     object::{self, percent},
-    text_end::end_text,
     units_text::{amount, rate, two_digits},
 };
 use crate::report::{Amount, Direction, Interval, Protocol, Report, Role, Start, StreamInterval};
 
-pub(super) const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -\n";
+const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -\n";
 
 /// The format of text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -171,14 +173,14 @@ fn line(
 }
 
 /// The beginning of all lines: `[  1]   0.00-1.00   sec  1.10 GBytes  9.43 Gbits/sec  `.
-pub(super) fn span(name: &str, tag: &str, span_s: (f64, f64), bytes: u64, format: TextFormat) -> String {
+fn span(name: &str, tag: &str, span_s: (f64, f64), bytes: u64, format: TextFormat) -> String {
     let (from, to) = span_s;
     let speed = rate(object::rate(bytes, to - from), format.unit);
     format!("[{name}]{tag} {from:6.2}-{to:<6.2} sec  {}  {speed}  ", amount(bytes))
 }
 
 /// Jitter, lost datagrams and their total.
-pub(super) fn losses(jitter_s: f64, lost: i64, packets: u64) -> String {
+fn losses(jitter_s: f64, lost: i64, packets: u64) -> String {
     format!("{:5.3} ms  {lost}/{packets} ({}%)", jitter_s * 1e3, two_digits(percent(lost, packets)))
 }
 
@@ -195,14 +197,14 @@ fn header(start: &Start) -> String {
 }
 
 /// A header with the common columns and these.
-pub(super) fn header_with(start: &Start, columns: &str) -> String {
+fn header_with(start: &Start, columns: &str) -> String {
     let role = if start.spec.direction == Direction::Both { "[Role]" } else { "" };
     let line = format!("[ ID]{role} Interval           Transfer     Bitrate         {columns}");
     format!("{}\n", line.trim_end())
 }
 
 /// Prints the title before each line.
-pub(super) fn with_title(start: &Start, text: String) -> String {
+fn with_title(start: &Start, text: String) -> String {
     match &start.spec.title {
         Some(title) => text.lines().map(|line| format!("{title}:  {line}\n")).collect(),
         None => text,

@@ -1,9 +1,8 @@
 //! The server's end: it keeps a standby connection to the client, and opens what the client requests.
 
 use std::{
-    fmt,
     io::{ErrorKind, PipeWriter, Read, Write},
-    net::{Ipv6Addr, SocketAddr, ToSocketAddrs},
+    net::{SocketAddr, ToSocketAddrs},
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc::Sender,
@@ -14,7 +13,7 @@ use std::{
 use socket2::Socket;
 use traffic::Attempted;
 
-use super::{Kind, REQUEST_BYTES, STANDBY_PREFIX, set_up_standby};
+use super::{Kind, REQUEST_BYTES, STANDBY_PREFIX, set_up_standby, target::ReverseTarget};
 use crate::{
     Error, ServerOptions, control,
     report::Protocol,
@@ -34,24 +33,6 @@ const RETRY_INTERVALS: [Duration; 2] = [Duration::from_millis(500), Duration::fr
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of requests that are being served.
 const REQUESTS_MAX: usize = 64;
-
-/// A client that listens for a server's reverse connections.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReverseTarget {
-    /// Its name or address.
-    pub host: String,
-    /// The port at which it listens.
-    pub port: u16,
-}
-
-impl fmt::Display for ReverseTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.parse::<Ipv6Addr>() {
-            Ok(address) => write!(f, "[{address}]:{}", self.port),
-            Err(_) => write!(f, "{}:{}", self.host, self.port),
-        }
-    }
-}
 
 /// A socket that was opened on a client's request.
 #[derive(Debug)]
@@ -80,7 +61,7 @@ impl Outlet<'_> {
     }
 }
 
-/// Stands by for the client until `stopped`; connects again if the connection is lost or the client is not there yet.
+/// Keeps a standby connection to the client until `stopped`; connects again if the connection is lost or the client is not there yet.
 pub(crate) fn stand_by(
     target: &ReverseTarget,
     options: &ServerOptions,
@@ -99,7 +80,7 @@ pub(crate) fn stand_by(
                 (interval, noted) = (first, String::new());
             }
             Err(error) => {
-                let text = format!("cannot stand by for {target}: {error}; trying again");
+                let text = format!("cannot keep a standby connection to {target}: {error}; trying again");
                 if noted != text {
                     note(&text);
                     noted = text;
@@ -188,7 +169,7 @@ fn serve(
     });
 }
 
-/// Opens a connection, or a UDP socket that the client has answered.
+/// Opens a connection, or a UDP socket to which the client has replied.
 fn open(
     kind: Kind,
     cookie: &Cookie,

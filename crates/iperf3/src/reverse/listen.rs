@@ -22,9 +22,9 @@ use crate::{
     wire::{COOKIE_BYTES, Cookie},
 };
 
-/// The word that stands for a server which connects to this machine, where other servers have a name or address.
+/// The word that replaces the name or address of a server which connects to this machine.
 pub const LISTEN: &str = "listen";
-/// How long to wait for a server that stands by.
+/// How long to wait for a standby connection of a server.
 pub const STANDBY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time from a connection to its complete cookie.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -96,7 +96,7 @@ impl ReverseListener {
         let kind = if datagrams { Kind::Udp } else { Kind::Tcp };
         let cookie = control::new_cookie()?;
         let mut state = self.state();
-        // Notices whether the server has gone, or another one has come.
+        // Detects that the server has closed its connection, or that another server has connected.
         self.poll(&mut state, None, Duration::ZERO)?;
         let begin = Instant::now();
         let mut requested: Option<Instant> = None;
@@ -125,7 +125,7 @@ impl ReverseListener {
         }
     }
 
-    /// The address of the server that stands by; waits up to `timeout` for one.
+    /// The address of the server with the standby connection; waits up to `timeout` for one.
     ///
     /// # Errors
     /// If none connects in time, or `stop` is set.
@@ -222,7 +222,7 @@ impl ReverseListener {
 }
 
 impl State {
-    /// A server stands by; it replaces one of the same address, which has restarted.
+    /// A standby connection of a server; it replaces one of the same address, which has restarted.
     fn stand_by(&mut self, socket: Socket, peer: SocketAddr) {
         let is_free = self.standby.as_ref().is_none_or(|(_, other)| other.ip() == peer.ip());
         if is_free && set_up_standby(&socket).is_ok() {

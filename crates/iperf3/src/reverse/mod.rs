@@ -11,10 +11,11 @@
 
 mod dial;
 mod listen;
+mod target;
 
-pub use dial::ReverseTarget;
 pub(crate) use dial::{Dialed, Outlet, stand_by};
 pub use listen::{LISTEN, ReverseListener, STANDBY_TIMEOUT, listener};
+pub use target::ReverseTarget;
 
 use crate::wire::COOKIE_BYTES;
 

@@ -3,6 +3,7 @@
 //! turn; [`session`] runs one client's test on a dedicated thread, once it has its [`turn`].
 
 mod admission;
+mod arrival;
 mod greeting;
 mod listener;
 mod options;
@@ -12,8 +13,8 @@ mod session;
 mod turn;
 mod udp_listener;
 
+pub(crate) use arrival::Arrival;
 pub(crate) use greeting::{Greeting, Progress};
 pub(crate) use listener::{Renewal, bound, listen_on};
 pub use options::{ServerObserver, ServerOptions};
 pub use router::Server;
-pub(crate) use session::Arrival;

@@ -29,9 +29,9 @@ use self::turns::SessionHandle;
 use super::{
     ServerObserver, ServerOptions,
     admission::{Admission, Admitted, canonical, largest_share, share_key},
+    arrival::Arrival,
     greeting::{Greeting, Progress, deny},
     listener::{Renewal, listen_at_any, listen_beside},
-    session::Arrival,
     turn::Stage,
     udp_listener::{UdpListener, UdpRequest},
 };
@@ -102,7 +102,7 @@ impl Server {
     /// observer.
     ///
     /// # Errors
-    /// If the router cannot wait for connections or create threads; with `one_off`, if no client comes.
+    /// If the router cannot wait for connections or create threads; with `one_off`, if no client connects.
     pub fn run(&self, stop: &AtomicBool, observer: &dyn ServerObserver) -> Result<(), Error> {
         let (wake, ended) = std::io::pipe().attempted(|| "cannot create a pipe".into())?;
         let served = AtomicUsize::new(0);

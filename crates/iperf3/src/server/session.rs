@@ -10,12 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use socket2::Socket;
 use traffic::Attempted;
 
 use super::{
     ServerObserver, ServerOptions,
     admission::Admitted,
+    arrival::Arrival,
     sampling::SamplingObserver,
     turn::{Stage, Turn},
 };
@@ -45,14 +45,6 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 pub(super) const SERVICE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum duration of any test (iperf3's MAX_TIME and MAX_OMIT_TIME).
 const MAX_TEST_DURATION: Duration = Duration::from_secs(86_400 + 600);
-
-/// A stream's connection.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    /// Its index in the order of all connections.
-    pub(super) number: u64,
-    pub(crate) socket: Socket,
-}
 
 /// A client to be served.
 pub(super) struct Client {
@@ -300,7 +292,7 @@ impl Session<'_> {
                     }
                     if let Some(arrival) = all.last().filter(|_| spec.protocol == Protocol::Udp) {
                         udp_stream::repeat_reply(&arrival.socket)
-                            .attempted(|| "cannot answer a UDP stream".into())?;
+                            .attempted(|| "cannot reply to a UDP stream".into())?;
                     }
                     if control.wait(Duration::ZERO)? {
                         // The client should send nothing now: it has disconnected, or ends the test.

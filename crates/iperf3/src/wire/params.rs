@@ -308,7 +308,7 @@ fn fraction_us(time: Duration) -> u64 {
     if time.subsec_nanos() == 0 { 0 } else { u64::try_from(time.as_micros()).unwrap_or(u64::MAX) }
 }
 
-/// The exact value in seconds, if a longfat sent it.
+/// The exact value in seconds, if longfat sent it.
 fn exact_s(us: u64, rounded_s: f64) -> f64 {
     if us == 0 { rounded_s } else { us as f64 * 1e-6 }
 }

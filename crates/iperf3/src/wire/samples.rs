@@ -1,4 +1,4 @@
-//! Samples of sockets, sent between two longfats: a column for each metric that has values, so that names are
+//! Samples of sockets, sent between two longfat ends: a column for each metric that has values, so that names are
 //! sent once.
 
 use schema::{FlowSample, Metrics};

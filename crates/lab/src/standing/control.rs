@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::isolate::receive_fds;
-use crate::{Error, error::Attempted};
+use crate::{Error, error::Attempted, stalls::LATE_NS};
 
 /// Maximum length of a line.
 const MAX_LINE_BYTES: u64 = 1 << 20;
@@ -97,6 +97,13 @@ pub struct Status {
     pub remarks: Vec<String>,
     /// Commands to run on hosts before the lab goes down.
     pub stop_commands: Vec<StopCommand>,
+}
+
+impl Status {
+    /// The emulator is so late that a measurement is unreliable, as in a run's quality.
+    pub fn is_late(&self) -> bool {
+        self.emulator_late_p99_us > LATE_NS as f64 / 1000.0
+    }
 }
 
 /// A command to run before a lab goes down.

@@ -147,7 +147,7 @@ pub(crate) fn change_qdiscs(
 fn exists(there: &Qdisc, new: Option<&QdiscKind>) -> String {
     let instead = match new {
         Some(new) if new.name() == there.kind.name() => {
-            "tc qdisc change sets its parameters, tc qdisc replace sets all anew"
+            "tc qdisc change sets its parameters, tc qdisc replace sets all of them"
         }
         _ => "tc qdisc replace puts another in its place, tc qdisc del removes it",
     };

@@ -23,14 +23,14 @@ pub enum Error {
     #[error("{error}{hint}", hint = echoes_hint(.0), error = .0)]
     Echoes(traffic::Error),
     /// No echo reply came.
-    #[error("{host} answered none of {count} echo requests")]
+    #[error("{host} replied to none of {count} echo requests")]
     NoReply {
         /// The other end.
         host: IpAddr,
         /// Echo requests that were sent.
         count: u32,
     },
-    /// Nobody accepts connections there.
+    /// No process accepts connections there.
     #[error("cannot connect to {host} at port {port}: {reason}; is longfat serve running there?")]
     Connect {
         /// The other end.

@@ -194,7 +194,7 @@ mod tests {
         // Two packets overtake packet 0; RFC 4737 counts the late one.
         assert_eq!(reordered(&train(&[Some(5), Some(2), Some(3), Some(6)])), 1);
         assert_eq!(reordered(&train(&[Some(3), None, Some(2), Some(1)])), 2);
-        // Equal stamps are no evidence.
+        // Equal stamps are not evidence.
         assert_eq!(reordered(&train(&[Some(1), Some(1), Some(1)])), 0);
     }
 

@@ -232,7 +232,7 @@ impl Point {
         }
     }
 
-    /// The slot begins: ask the peer to start, or start alone.
+    /// The slot begins: request the peer's start, or start alone.
     pub(super) fn start(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
         if let Some(test) = self.running_conflict(id) {
             let reason = Reason::StillRunning { point: self.name.clone(), test };

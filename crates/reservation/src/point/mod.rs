@@ -1,11 +1,11 @@
 //! The state machine of one point.
 //!
 //! All durable state changes by events: [`Point::record`] applies an event and puts it into the step, [`Point::recover`] applies the same
-//! events after a crash. The remainder ([`Pending`]) is timers and repetitions, which [`Point::restart`] sets anew.
+//! events after a crash. The remainder ([`Pending`]) is timers and repetitions, which [`Point::restart`] sets again.
 
-mod asker;
 mod lead;
 mod peer;
+mod requester;
 mod state;
 mod tasks;
 mod timers;
@@ -20,7 +20,7 @@ use crate::{
     TaskName,
 };
 
-/// The result of a call, and the caller's duties: write `events` durably in one transaction, then send `messages` and carry out `actions`.
+/// The result of a call. The caller must write `events` durably in one transaction, then send `messages` and execute `actions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Step {
@@ -85,9 +85,9 @@ struct Pending {
     rounds: u32,
     /// Earliest start that the peer may accept.
     not_before: Time,
-    /// Whether the peer was asked to start.
+    /// Whether `Start` was sent to the peer.
     is_starting: bool,
-    /// Asker: what the lead has reported.
+    /// Requester: what the lead has reported.
     reported: Option<(Phase, Option<Slot>)>,
 }
 
@@ -98,7 +98,7 @@ struct Turn<'a> {
     step: Step,
     /// `sent` of the message that is handled, and its sender.
     echo: Option<(PointName, Time)>,
-    /// Reservations whose timers must be set anew.
+    /// Reservations whose timers must be set again.
     touched: BTreeSet<ReservationId>,
 }
 
@@ -182,7 +182,9 @@ impl Point {
                     let start = crate::outcome::utc_text(slot.start);
                     format!("{} has a slot at {start}", reservation.request.lead)
                 }
-                _ if reservation.role == Role::Asker => format!("asked {}", reservation.request.lead),
+                _ if reservation.role == Role::Requester => {
+                    format!("requested from {}", reservation.request.lead)
+                }
                 _ => format!("searching for a slot{other}"),
             },
         };
@@ -199,18 +201,8 @@ impl Point {
         self.request(now, lead, spec, admission)
     }
 
-    /// Asks another point to lead a test with a third one.
-    pub fn ask(
-        &mut self,
-        now: Now,
-        lead: PointName,
-        spec: Spec,
-        admission: &dyn Admission,
-    ) -> (ReservationId, Step) {
-        self.request(now, lead, spec, admission)
-    }
-
-    fn request(
+    /// Requests a test from the point that leads it; the lead may be this point.
+    pub fn request(
         &mut self,
         now: Now,
         lead: PointName,
@@ -271,7 +263,7 @@ impl Point {
         let role = self.reservations.get(&id).map(|known| known.role);
         // New reservations.
         match body {
-            Body::Ask { request } => return self.on_ask(turn, from, &id, *request),
+            Body::Request { request } => return self.on_request(turn, from, &id, *request),
             Body::Propose { request, slot, rtt } => {
                 let proposal = peer::Proposal { revision, slot, rtt, sent, error };
                 return self.on_propose(turn, from, &id, *request, proposal);
@@ -284,7 +276,7 @@ impl Point {
         let lead = &known.request.lead;
         let is_expected = match role {
             Role::Lead => known.request.spec.peer.as_ref() == Some(from) || id.origin == *from,
-            Role::Peer | Role::Asker => lead == from,
+            Role::Peer | Role::Requester => lead == from,
         };
         if !is_expected {
             return;
@@ -306,7 +298,7 @@ impl Point {
             (Role::Peer, Body::Confirm) => self.on_confirm(turn, &id, revision),
             (Role::Peer, Body::Start) => self.on_start(turn, &id, revision),
             (Role::Peer, Body::Cancel { reason }) => self.on_lead_cancel(turn, &id, revision, reason),
-            (Role::Asker, Body::Report { phase, slot }) => self.on_report(turn, &id, phase, slot),
+            (Role::Requester, Body::Report { phase, slot }) => self.on_report(turn, &id, phase, slot),
             (_, Body::Cancelled) if known.must_notify && revision == known.revision => {
                 self.record(turn, Event::Notified { id });
             }
@@ -314,7 +306,7 @@ impl Point {
         }
     }
 
-    /// A message about a reservation that this point does not know, or no longer.
+    /// A message about a reservation that this point does not have, or not any more.
     fn on_unknown(
         &self,
         turn: &mut Turn<'_>,
@@ -345,7 +337,7 @@ impl Point {
         task: Option<crate::Occurrence>,
     ) -> ReservationId {
         let id = ReservationId { number: self.next_number, origin: self.name.clone() };
-        let role = if lead == self.name { Role::Lead } else { Role::Asker };
+        let role = if lead == self.name { Role::Lead } else { Role::Requester };
         let request = Request { id: id.clone(), lead, spec };
         let invalid = self.invalid(&request);
         self.record(turn, Event::Created { request, role, task, at: turn.now.utc });
@@ -355,7 +347,7 @@ impl Point {
                 self.end(turn, &id, reason, false);
             }
             (None, Role::Lead) => self.seek(turn, &id),
-            (None, _) => self.send_ask(turn, &id),
+            (None, _) => self.send_request(turn, &id),
         }
         id
     }
@@ -436,7 +428,7 @@ impl Point {
     fn conclude(&mut self, turn: &mut Turn<'_>, id: &ReservationId, outcome: Outcome, notify: bool) {
         let known = &self.reservations[id];
         let has_other = match known.role {
-            Role::Asker => true,
+            Role::Requester => true,
             _ => known.revision > 0 && known.request.spec.peer.is_some(),
         };
         let notify = notify && has_other;
@@ -481,7 +473,7 @@ impl Point {
     fn other_end<'a>(&self, reservation: &'a Reservation) -> Option<&'a PointName> {
         match reservation.role {
             Role::Lead => reservation.request.spec.peer.as_ref(),
-            Role::Peer | Role::Asker => Some(&reservation.request.lead),
+            Role::Peer | Role::Requester => Some(&reservation.request.lead),
         }
     }
 
@@ -501,7 +493,7 @@ impl Point {
         let Phase::Ended(outcome) = &known.phase else { return };
         let reason = outcome.reason().cloned().unwrap_or(Reason::Unknown { point: self.name.clone() });
         let body = match known.role {
-            Role::Asker => Body::Withdraw { text: reason.to_string() },
+            Role::Requester => Body::Withdraw { text: reason.to_string() },
             _ => Body::Cancel { reason },
         };
         self.send(turn, id, body);
@@ -518,7 +510,7 @@ impl Point {
         turn.step.events.push(event);
     }
 
-    /// Sets timers anew, and reports to askers.
+    /// Sets timers again, and reports to requesters.
     fn finish_turn(&mut self, turn: Turn<'_>) -> Step {
         let mut turn = turn;
         for id in std::mem::take(&mut turn.touched) {

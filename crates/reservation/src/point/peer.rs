@@ -47,8 +47,8 @@ impl Point {
                 let reason = invalid("a reservation with this id exists, with another test".into());
                 return turn.send(from.clone(), id, proposal.revision, Body::Refuse { reason });
             }
-            if known.role == Role::Asker {
-                // This point asked for a test with itself, and has cancelled since.
+            if known.role == Role::Requester {
+                // This point requested a test with itself, and has cancelled since.
                 if let Phase::Ended(Outcome::NotRun(reason)) = &known.phase {
                     let reason = reason.clone();
                     return turn.send(from.clone(), id, proposal.revision, Body::Refuse { reason });
@@ -59,11 +59,11 @@ impl Point {
                 return self.repeat_reply(turn, id);
             }
             if known.phase == Phase::Running {
-                // The lead lost its slot when it had asked to start.
+                // The lead lost its slot after it had sent `Start`.
                 turn.step.actions.push(Action::Stop(id.clone()));
             }
         }
-        let body = self.answer(turn, &request, &proposal);
+        let body = self.reply_to_proposal(turn, &request, &proposal);
         turn.send(from.clone(), id, proposal.revision, body);
     }
 
@@ -81,7 +81,7 @@ impl Point {
     }
 
     /// Decides on a new proposal.
-    fn answer(&mut self, turn: &mut Turn<'_>, request: &Request, proposal: &Proposal) -> Body {
+    fn reply_to_proposal(&mut self, turn: &mut Turn<'_>, request: &Request, proposal: &Proposal) -> Body {
         let Now { utc, error: own_error, .. } = turn.now;
         let Proposal { revision, slot, rtt, sent, error } = *proposal;
         let id = &request.id;

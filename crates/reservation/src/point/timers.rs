@@ -22,7 +22,7 @@ impl Point {
         steady.into_iter().chain(utc).min()
     }
 
-    /// Does what is due.
+    /// Handles all timeouts that are due.
     pub fn handle_timeout(&mut self, now: Now, admission: &dyn Admission) -> Step {
         let mut turn = Turn::new(now, admission);
         let steady = self.due.iter().take_while(|(due, _)| *due <= now.steady);
@@ -47,12 +47,12 @@ impl Point {
         let latest_start = known.slot.map_or(Time::NEVER, |slot| slot.start + slot.padding);
         let spec = &known.request.spec;
         match (&known.phase, known.role) {
-            (Phase::Seeking, Role::Asker) => {
-                if now.utc > self.answer_due(id) {
+            (Phase::Seeking, Role::Requester) => {
+                if now.utc > self.reply_due(id) {
                     let reason = Reason::Unreachable { point: known.request.lead.clone() };
                     self.end(turn, id, reason, false);
                 } else if must_resend {
-                    self.send_ask(turn, id);
+                    self.send_request(turn, id);
                 }
             }
             (Phase::Seeking, _) => {
@@ -130,18 +130,18 @@ impl Point {
         pending.resend_at = Some(now.steady + wait.min(settings.max_resend));
     }
 
-    /// After this an asker need not wait for the lead any more, UTC.
-    fn answer_due(&self, id: &ReservationId) -> Time {
+    /// When a requester stops waiting for the lead, UTC.
+    fn reply_due(&self, id: &ReservationId) -> Time {
         let spec = &self.reservations[id].request.spec;
         spec.latest + spec.duration + self.settings.max_padding * 2
     }
 
-    /// After this the other end has no slot any more, UTC.
+    /// When the other end's slot is over, UTC.
     fn notice_until(&self, id: &ReservationId) -> Time {
         let known = &self.reservations[id];
         match known.slot {
-            Some(slot) if known.role != Role::Asker => slot.until(),
-            _ => self.answer_due(id),
+            Some(slot) if known.role != Role::Requester => slot.until(),
+            _ => self.reply_due(id),
         }
     }
 
@@ -161,7 +161,7 @@ impl Point {
         let latest_start = known.slot.map(|slot| after(slot.start + slot.padding));
         let repeats = || pending.resend_at.into_iter().chain(pending.gives_up).min();
         match (&known.phase, known.role) {
-            (Phase::Seeking, Role::Asker) => (pending.resend_at, Some(after(self.answer_due(id)))),
+            (Phase::Seeking, Role::Requester) => (pending.resend_at, Some(after(self.reply_due(id)))),
             (Phase::Seeking, _) => (pending.resend_at, Some(after(known.request.spec.latest))),
             (Phase::Held { .. }, Role::Peer) => (pending.gives_up, None),
             (Phase::Held { .. }, _) => (repeats(), None),

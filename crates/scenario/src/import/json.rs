@@ -8,16 +8,16 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ImportError {
     /// The path in the JSON, as in `hosts[2].opts.hostname`; empty for the file as a whole.
-    pub place: String,
+    pub path: String,
     /// The problem.
     pub message: String,
 }
 
 impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place.as_str() {
+        match self.path.as_str() {
             "" => write!(f, "{}", self.message),
-            place => write!(f, "{place}: {}", self.message),
+            path => write!(f, "{path}: {}", self.message),
         }
     }
 }
@@ -25,25 +25,25 @@ impl fmt::Display for ImportError {
 /// Parses JSON; the error has line and column.
 pub fn parse(text: &str) -> Result<Value, ImportError> {
     serde_json::from_str(text.trim_start_matches('\u{feff}'))
-        .map_err(|e| ImportError { place: String::new(), message: format!("this is not JSON: {e}") })
+        .map_err(|e| ImportError { path: String::new(), message: format!("this is not JSON: {e}") })
 }
 
 /// A value and its path.
 #[derive(Debug, Clone)]
 pub struct JsonNode<'a> {
     value: &'a Value,
-    place: String,
+    path: String,
 }
 
 impl<'a> JsonNode<'a> {
     /// The whole document.
     pub fn root(value: &'a Value) -> Self {
-        JsonNode { value, place: String::new() }
+        JsonNode { value, path: String::new() }
     }
 
     /// An error at this path.
     pub fn error(&self, message: impl Into<String>) -> ImportError {
-        ImportError { place: self.place.clone(), message: message.into() }
+        ImportError { path: self.path.clone(), message: message.into() }
     }
 
     /// The object; an error if it is not one.
@@ -57,7 +57,7 @@ impl<'a> JsonNode<'a> {
     pub fn list(&self) -> Result<Vec<JsonNode<'a>>, ImportError> {
         let items = self.value.as_array();
         let items = items.ok_or_else(|| self.error(format!("a list is expected, not {}", self.kind())))?;
-        let node = |(i, value)| JsonNode { value, place: format!("{}[{i}]", self.place) };
+        let node = |(i, value)| JsonNode { value, path: format!("{}[{i}]", self.path) };
         Ok(items.iter().enumerate().map(node).collect())
     }
 
@@ -69,8 +69,8 @@ impl<'a> JsonNode<'a> {
     /// A key of the object; null counts as missing.
     pub fn field(&self, key: &str) -> Result<Option<JsonNode<'a>>, ImportError> {
         let value = self.object()?.get(key).filter(|v| !v.is_null());
-        let dot = if self.place.is_empty() { "" } else { "." };
-        Ok(value.map(|value| JsonNode { value, place: format!("{}{dot}{key}", self.place) }))
+        let dot = if self.path.is_empty() { "" } else { "." };
+        Ok(value.map(|value| JsonNode { value, path: format!("{}{dot}{key}", self.path) }))
     }
 
     /// A required key of the object.

@@ -122,3 +122,14 @@ fn time(opts: &JsonNode, key: &str) -> Result<Option<u64>, ImportError> {
     let us = us.ok_or_else(|| at.error(format!("{text:?} is not a time up to an hour, such as \"5ms\"")))?;
     Ok(Some(libm::round(us * 1e3) as u64).filter(|ns| *ns > 0))
 }
+
+/// Removes nodes without links, which are not part of the network.
+pub fn remove_unlinked(nodes: &mut Vec<MnNode>, links: &[MnLink], notes: &mut Vec<String>) {
+    nodes.retain(|node| {
+        let is_linked = links.iter().any(|link| link.ends.contains(&node.name));
+        if !is_linked {
+            notes.push(format!("{} has no link and is not imported", node.name));
+        }
+        is_linked
+    });
+}

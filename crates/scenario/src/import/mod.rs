@@ -46,7 +46,7 @@ pub fn import_mn(text: &str, name: &str) -> Result<Imported, ImportError> {
     let links = links::read_links(&root, &nodes, &mut notes)?;
     nodes::note_application(&root, &mut notes)?;
     commands::apply(&mut nodes, &links, &mut notes);
-    nodes::remove_unlinked(&mut nodes, &links, &mut notes);
+    links::remove_unlinked(&mut nodes, &links, &mut notes);
     let toml = write::write(name, nodes::has_static_arp(&root)?, &nodes, &links);
     if let Err(error) = ScenarioFile::parse(&format!("{name}.toml"), &toml) {
         let mistakes = error.mistakes().iter().map(|m| format!("to be corrected by hand: {}", m.line()));

@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::{
     json::{ImportError, JsonNode},
-    links::MnLink,
     names::allowed_name,
 };
 use crate::{
@@ -136,11 +135,11 @@ fn read_host(at: &JsonNode, base: Cidr, unsupported: &mut Unsupported) -> Result
     let (opts, name, number) = options(at, "h")?;
     let mut host = node(name, Role::Host);
     let given = opts.as_ref().map_or(Ok(None), |o| o.some_text("ip"))?;
-    let place = opts.as_ref().map_or(Ok(None), |o| o.field("ip"))?.unwrap_or_else(|| at.clone());
+    let ip_node = opts.as_ref().map_or(Ok(None), |o| o.field("ip"))?.unwrap_or_else(|| at.clone());
     host.address = Some(match given {
         Some(text) => {
             let whole = if text.contains('/') { text } else { format!("{text}/{DEFAULT_PREFIX}") };
-            parse_address(&whole).map_err(|e| place.error(e))?
+            parse_address(&whole).map_err(|e| ip_node.error(e))?
         }
         None => numbered(base, number).ok_or_else(|| {
             at.error(format!("neither \"opts.ip\" nor a node number within {base} gives it an address"))
@@ -256,15 +255,4 @@ pub fn note_application(root: &JsonNode, notes: &mut Vec<String>) -> Result<(), 
 pub fn has_static_arp(root: &JsonNode) -> Result<bool, ImportError> {
     let Some(application) = root.field("application")? else { return Ok(false) };
     Ok(application.some_text("staticArp")?.is_some())
-}
-
-/// Removes nodes without links, which are not part of the network.
-pub fn remove_unlinked(nodes: &mut Vec<MnNode>, links: &[MnLink], notes: &mut Vec<String>) {
-    nodes.retain(|node| {
-        let is_linked = links.iter().any(|link| link.ends.contains(&node.name));
-        if !is_linked {
-            notes.push(format!("{} has no link and is not imported", node.name));
-        }
-        is_linked
-    });
 }

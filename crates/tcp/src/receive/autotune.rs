@@ -133,8 +133,8 @@ impl Receiver {
     /// The buffer for a window: `tcp_space_from_win`, before 6.6 whole segments, with the truesize of each.
     fn buffer_for(&self, sk: &TcpSock, window: u64) -> u64 {
         match self.share {
-            super::window::WindowShare::Learnt(ratio) => (window << 8) / u64::from(ratio),
-            super::window::WindowShare::Fixed(_) => {
+            super::window_share::WindowShare::Learnt(ratio) => (window << 8) / u64::from(ratio),
+            super::window_share::WindowShare::Fixed(_) => {
                 let advmss = u32::from(sk.advmss).max(1);
                 let mut memory = advmss + MAX_TCP_HEADER + SKB_OVERHEAD;
                 while self.share.window(i64::from(memory)) < i64::from(advmss) {

@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use crate::Config;
+use crate::{Config, PacketMemory};
 
 /// `sk_buff`, and `skb_shared_info` at the end of a packet's head, each in whole cache lines.
 const SK_BUFF: u32 = 256;
@@ -40,20 +40,6 @@ const FRAG: u32 = 32_768;
 /// Data in a packet after collapsing (`SKB_MAX_ORDER(0, 0)`), and the memory charged for it (a page and
 /// `sk_buff`), bytes.
 const COLLAPSED: (u32, u32) = (PAGE - SHARED_INFO, PAGE + SK_BUFF);
-
-/// Memory layout of packets that a device receives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PacketMemory {
-    /// A TAP device: a frame that fits into a page is in one piece, a longer one in separate pages after a
-    /// small head.
-    #[default]
-    Tap,
-    /// A veth device: headers in a small head, data in the page fragments of the sender's TCP.
-    Veth,
-    /// Each packet in a buffer as large as the frame, never joined with others: a driver and TCP of Linux
-    /// 2.4.
-    FrameSized,
-}
 
 /// Memory layout of received packets in a host's kernel.
 #[derive(Debug, Clone)]

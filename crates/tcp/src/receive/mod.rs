@@ -24,6 +24,7 @@ mod reorder;
 mod sack;
 mod settings;
 mod window;
+mod window_share;
 
 #[cfg(test)]
 mod tests;
@@ -34,13 +35,12 @@ use crate::{
 };
 use autotune::ReadRate;
 use delayed_ack::{Compression, DelayTimer};
-pub use memory::PacketMemory;
 use memory::{Layout, ReceiveQueue};
 use reorder::ReorderQueue;
 use sack::SackList;
 use settings::Settings;
 pub use window::InitialWindow;
-use window::WindowShare;
+use window_share::WindowShare;
 
 /// Converts a time, ns, to the unit of the timestamp option (`Segment::tsval`), ms.
 pub fn timestamp_ms(now: u64) -> u32 {
@@ -96,7 +96,7 @@ pub struct Accepted {
 /// Options negotiated in the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NegotiatedOptions {
-    /// Shift of the own window.
+    /// Window scale of the advertised window.
     pub window_scale: u8,
     /// Selective acknowledgements.
     pub sack: bool,

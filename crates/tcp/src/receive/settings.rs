@@ -1,6 +1,6 @@
 //! Settings of the receiver from the configuration, and the differences between kernels.
 
-use super::window::WindowShare;
+use super::window_share::WindowShare;
 use crate::{Config, behaviour::Behaviour};
 
 /// The receiver's part of [`Config`].

@@ -9,11 +9,14 @@
 //! 1. There is no memory pressure in the system (`tcp_mem`).
 //! 2. `tcp_shrink_window` and `tcp_workaround_signed_windows` are 0.
 
-use super::{Receiver, memory::Packet, settings::Settings};
+use super::{
+    Receiver,
+    memory::Packet,
+    settings::Settings,
+    window_share::{SHARE_SHIFT, WindowShare},
+};
 use crate::{Config, Segment, TcpSock, behaviour::Windows};
 
-/// `TCP_RMEM_TO_WIN_SCALE`: window shares count in 256ths.
-const SHARE_SHIFT: u32 = 8;
 /// `TCP_INIT_CWND`: first estimate of the segments read per round trip.
 const FIRST_SPACE_SEGS: u32 = 10;
 /// `TCP_MAX_WSCALE` (RFC 7323 section 2.3).
@@ -81,27 +84,6 @@ impl InitialWindow {
             rcv_wnd = rcv_wnd.min(segs * mss);
         }
         InitialWindow { rcv_wnd, window_clamp: clamp.min(u32::from(u16::MAX) << scale), scale }
-    }
-}
-
-/// The share of the receive buffer that is window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WindowShare {
-    /// `tcp_adv_win_scale`, before 6.6: all except 2^-n of the buffer, or 2^n of it if negative.
-    Fixed(i8),
-    /// `scaling_ratio`, from 6.6 on: 256ths, learnt from received packets.
-    Learnt(u8),
-}
-
-impl WindowShare {
-    /// `tcp_win_from_space`, bytes.
-    #[inline]
-    pub fn window(self, space: i64) -> i64 {
-        match self {
-            WindowShare::Fixed(scale) if scale <= 0 => space >> -scale,
-            WindowShare::Fixed(scale) => space - (space >> scale),
-            WindowShare::Learnt(ratio) => (space * i64::from(ratio)) >> SHARE_SHIFT,
-        }
     }
 }
 

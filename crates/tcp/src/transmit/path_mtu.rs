@@ -77,7 +77,7 @@ impl Sender {
         }
     }
 
-    /// The route's MTU is another one: what was learned of it has expired (`tcp_current_mss`).
+    /// The route's MTU has changed: the cached path MTU has expired (`tcp_current_mss`).
     pub(crate) fn set_path_mtu(&mut self, conn: &mut Connection, now: u64, mtu: u32) {
         if mtu != conn.sk.icsk_pmtu_cookie && !matches!(conn.state, TcpState::Listen | TcpState::Closed) {
             conn.set_clock(now);
@@ -264,7 +264,7 @@ impl Sender {
     }
 
     /// `tcp_mtup_probe_failed`, called by `tcp_fastretrans_alert`: returns whether the lost packet is the
-    /// probe, whose loss is no sign of congestion.
+    /// probe, whose loss is not a sign of congestion.
     #[cold]
     pub(super) fn mtu_probe_failed(&mut self, conn: &mut Connection) -> bool {
         let search = &mut self.mtu_search;

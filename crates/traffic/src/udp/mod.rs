@@ -41,6 +41,7 @@ mod number_unwrapper;
 mod precise_timer;
 mod receiver;
 mod schedule;
+mod send_summary;
 mod sender;
 mod statistics;
 
@@ -53,5 +54,6 @@ pub use mmsg::{
 };
 pub use precise_timer::{PreciseTimer, SpinPolicy};
 pub use receiver::{ArrivalTimes, ReceiveBuffer, Receiver};
-pub use sender::{SendSummary, Sender, SenderOptions, SentCounts};
+pub use send_summary::SendSummary;
+pub use sender::{Sender, SenderOptions, SentCounts};
 pub use statistics::{ReceiverStatistics, SharedStatistics, fuzz};

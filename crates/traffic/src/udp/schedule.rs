@@ -9,9 +9,8 @@ use std::{
 use datagrams::DatagramSource;
 
 use super::{
-    SendSummary,
     precise_timer::{PreciseTimer, SpinPolicy},
-    sender::claim,
+    send_summary::{SendSummary, claim},
 };
 use crate::Stop;
 

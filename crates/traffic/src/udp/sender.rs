@@ -14,7 +14,6 @@ use std::{
 };
 
 use datagrams::{DatagramSource, Draws, SourcePlan};
-use hdrhistogram::Histogram;
 use socket2::Socket;
 use units::{BitRate, Time};
 
@@ -23,6 +22,7 @@ use super::{
     batch::Batch,
     precise_timer::SpinPolicy,
     schedule::{Due, Schedule},
+    send_summary::{SendSummary, claim},
 };
 use crate::{Attempted, Error, Stop};
 
@@ -57,15 +57,6 @@ pub struct SentCounts {
     pub datagrams: AtomicU64,
     /// Their payload, bytes.
     pub bytes: AtomicU64,
-}
-
-/// How well a sender kept its schedule.
-#[derive(Debug, Clone)]
-pub struct SendSummary {
-    /// How late datagrams were passed to the kernel, ns, to two significant digits; empty without a schedule.
-    pub late: Histogram<u64>,
-    /// Time by which the schedule was moved because the machine stalled for longer than the maximum lateness.
-    pub skipped: Duration,
 }
 
 /// The sending end of a stream.
@@ -189,16 +180,6 @@ impl Sender {
     }
 }
 
-impl SendSummary {
-    /// An empty summary.
-    pub(super) fn new() -> Self {
-        // Cannot fail: the lower bound is at least 1, the upper at least twice that, and there are at most
-        // five digits.
-        let late = Histogram::new_with_bounds(1, 1_000_000_000, 2).expect("these bounds are valid");
-        SendSummary { late, skipped: Duration::ZERO }
-    }
-}
-
 /// Sends the remaining datagrams, or without end, as fast as possible.
 fn flood(
     batch_sender: &mut BatchSender,
@@ -250,12 +231,4 @@ impl BatchSender {
         }
         Ok(true)
     }
-}
-
-/// Takes up to `max` of the remaining datagrams.
-pub(super) fn claim(remaining: Option<&AtomicU64>, max: usize) -> usize {
-    let Some(remaining) = remaining else { return max };
-    let take = |remaining: u64| Some(remaining - remaining.min(max as u64));
-    let before = remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or(0);
-    before.min(max as u64) as usize
 }

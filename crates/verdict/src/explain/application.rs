@@ -4,7 +4,7 @@ use schema::FlowSample;
 use units::{BitRate, three_digits};
 
 use super::{Explanation, Facts};
-use crate::{FlowContext, Generator, summarize::mean};
+use crate::{FlowContext, Generator, series::mean};
 
 /// The remedy for Nagle's algorithm with small writes.
 const WITHOUT_NAGLE: &str = "set TCP_NODELAY in the sending program, or write whole messages at once";

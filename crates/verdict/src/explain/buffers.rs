@@ -5,7 +5,7 @@ use schema::{Cause, Fix, FlowSample, FlowSummary};
 use units::{Bytes, Time};
 
 use super::exact;
-use crate::{Buffer, FlowContext, summarize::MIN_OTHER_WINDOW_SHARE};
+use crate::{Buffer, FlowContext, second_limit::MIN_OTHER_WINDOW_SHARE};
 
 /// The first two values of the setting where the host's own are unknown: Linux's defaults (`tcp_init`, net/ipv4/tcp.c).
 const DEFAULT_RMEM: [u64; 2] = [4096, 131_072];

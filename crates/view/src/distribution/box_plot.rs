@@ -18,8 +18,8 @@ const TICK_SPACE: f64 = 40.0;
 const DOT: f64 = 5.0;
 const LEGEND_ROW: f64 = 20.0;
 
-/// The places of the horizontal axis and which series have boxes there.
-struct Places<'a> {
+/// The groups on the horizontal axis, and the series with boxes there.
+struct BoxLayout<'a> {
     distribution: &'a Distribution,
     /// The distinct values of the swept field, in ascending order where they are numbers.
     values: Vec<ChartValue>,
@@ -27,7 +27,7 @@ struct Places<'a> {
     labels: Vec<String>,
     series: Vec<&'a str>,
     left: f64,
-    /// Width of a place.
+    /// Width of a group.
     width: f64,
 }
 
@@ -35,11 +35,11 @@ pub(super) fn draw(distribution: &Distribution, options: &PlotOptions) -> String
     let width = f64::from(options.width.max(320));
     let (left, right) = (LEFT, width - RIGHT);
     let height = f64::from(options.panel_height.max(60));
-    let (name, places) = Places::of(distribution, left, right);
+    let (name, layout) = BoxLayout::of(distribution, left, right);
     let mut canvas = Canvas::default();
     let mut y = draw_title(&mut canvas, options, right - left);
-    if places.has_legend() {
-        y = draw_legend(&mut canvas, &places.series, right, y);
+    if layout.has_legend() {
+        y = draw_legend(&mut canvas, &layout.series, right, y);
     }
     let (low, high) = distribution.range();
     let axis = Axis::of_values(low, high, distribution.unit, (height / TICK_SPACE) as usize);
@@ -53,10 +53,10 @@ pub(super) fn draw(distribution: &Distribution, options: &PlotOptions) -> String
     }
     canvas.line(left, bottom, right, bottom, "axis");
     for group in &distribution.groups {
-        let (middle, half) = places.of_group(group);
-        draw_group(&mut canvas, group, middle, half, &places.class_of(group), &at_y);
+        let (middle, half) = layout.of_group(group);
+        draw_group(&mut canvas, group, middle, half, &layout.class_of(group), &at_y);
     }
-    places.draw_labels(&mut canvas, bottom);
+    layout.draw_labels(&mut canvas, bottom);
     let mut end = bottom + 30.0;
     if !name.is_empty() {
         canvas.text((left + right) / 2.0, bottom + 38.0, Anchor::Middle, "tick", &name);
@@ -66,8 +66,8 @@ pub(super) fn draw(distribution: &Distribution, options: &PlotOptions) -> String
     canvas.finish(width, end, &label, options.standalone.then(plot_css).as_deref())
 }
 
-impl<'a> Places<'a> {
-    /// The name of the horizontal axis, and its places.
+impl<'a> BoxLayout<'a> {
+    /// The name and the layout of the horizontal axis.
     fn of(distribution: &'a Distribution, left: f64, right: f64) -> (String, Self) {
         let mut values: Vec<ChartValue> = Vec::new();
         for at in distribution.groups.iter().filter_map(|group| group.at.clone()) {
@@ -88,7 +88,7 @@ impl<'a> Places<'a> {
             }
         };
         let width = (right - left) / labels.len().max(1) as f64;
-        (name, Places { distribution, values, labels, series: distribution.series(), left, width })
+        (name, BoxLayout { distribution, values, labels, series: distribution.series(), left, width })
     }
 
     /// Whether colours need a legend: without a swept field each place has its own label.

@@ -275,7 +275,7 @@ impl Vocabulary {
                 of_links: metric.value.is_of_links(),
             })
         };
-        let names = crate::metric::SHORT_NAMES.into_iter().chain(crate::metric::column_names());
+        let names = crate::metric_names::SHORT_NAMES.into_iter().chain(crate::metric_names::column_names());
         Vocabulary {
             version: env!("CARGO_PKG_VERSION").into(),
             causes: Cause::ALL.into_iter().map(cause).collect(),

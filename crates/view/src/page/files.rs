@@ -41,7 +41,7 @@ pub(super) fn files<S: Clone + Send + Sync + 'static>(
         .route("/", get(move || async move { index(theme, content) }))
         .route("/app.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
         .route("/app.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
-        .route("/api/vocabulary", get(move || async move { super::server::json(&vocabulary()) }))
+        .route("/api/vocabulary", get(move || async move { super::response::json(&vocabulary()) }))
 }
 
 /// Adds the headers that restrict what the page may load, and who may embed it.

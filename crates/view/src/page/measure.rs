@@ -168,7 +168,7 @@ fn formula_of(name: &str, value: Value) -> (Formula, Vec<&'static str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::SHORT_NAMES;
+    use crate::metric_names::SHORT_NAMES;
 
     /// A row in which every column has a different value.
     fn row<T: Metrics>() -> T {
@@ -193,7 +193,7 @@ mod tests {
             if let Some(place) = absent.and_then(LinkSample::column) {
                 link.set_metric(place, None);
             }
-            for name in SHORT_NAMES.into_iter().chain(crate::metric::column_names()) {
+            for name in SHORT_NAMES.into_iter().chain(crate::metric_names::column_names()) {
                 let value = Metric::parse(name).unwrap().value;
                 let table = if value.is_of_links() { TableName::Links } else { TableName::Flows };
                 let measure = Measure::parse(table, name).unwrap();

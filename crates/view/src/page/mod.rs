@@ -14,6 +14,7 @@ mod layer;
 mod marks;
 mod measure;
 mod pyramid;
+mod response;
 mod server;
 mod store;
 mod sweeps;

@@ -14,12 +14,12 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::documents::{OpenRequest, SeriesRequest, Vocabulary};
 use super::files::{PageContent, file, files, restrict_page};
 use super::guard::{Access, Browsers, Guard};
+use super::response::{json, message};
 use super::store::{Refusal, Store};
 use crate::Theme;
 
@@ -230,15 +230,4 @@ fn series(site: &Site, body: Bytes) -> Result<Response, Refusal> {
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|e| Refusal::Bad(format!("the request cannot be read: {e}")))
-}
-
-pub(super) fn json<T: Serialize>(document: &T) -> Response {
-    match serde_json::to_vec(document) {
-        Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
-        Err(e) => message(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string()),
-    }
-}
-
-fn message(status: StatusCode, text: &str) -> Response {
-    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{text}\n")).into_response()
 }

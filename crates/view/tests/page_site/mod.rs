@@ -189,7 +189,7 @@ impl Site {
         let flag = Arc::clone(&stop);
         let thread = std::thread::spawn(move || page.serve(&flag).unwrap());
         let mut site = Site { dir, address, token, cookie: String::new(), id, stop, thread: Some(thread) };
-        let welcome = site.ask("GET", &format!("/?token={}", site.token), &[], b"");
+        let welcome = site.request("GET", &format!("/?token={}", site.token), &[], b"");
         let cookie = welcome.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
         site.cookie = cookie.split(';').next().unwrap().to_owned();
         site
@@ -205,7 +205,7 @@ impl Site {
     }
 
     /// A request with these headers; `Host` is the server's own where none is given.
-    pub fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+    pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut head =
@@ -226,27 +226,27 @@ impl Site {
 
     /// The same request with the cookie.
     pub fn with_cookie(&self, method: &str, path: &str, body: &[u8]) -> Response {
-        self.ask(method, path, &[("Cookie", &self.cookie)], body)
+        self.request(method, path, &[("Cookie", &self.cookie)], body)
     }
 
     pub fn get(&self, path: &str) -> Value {
-        let answer = self.with_cookie("GET", path, b"");
-        assert_eq!(answer.status, 200, "{path}: {}", String::from_utf8_lossy(&answer.body));
-        serde_json::from_slice(&answer.body).unwrap()
+        let response = self.with_cookie("GET", path, b"");
+        assert_eq!(response.status, 200, "{path}: {}", String::from_utf8_lossy(&response.body));
+        serde_json::from_slice(&response.body).unwrap()
     }
 
     pub fn post(&self, path: &str, request: &Value) -> Value {
-        let answer = self.with_cookie("POST", path, request.to_string().as_bytes());
-        assert_eq!(answer.status, 200, "{path}: {}", String::from_utf8_lossy(&answer.body));
-        serde_json::from_slice(&answer.body).unwrap()
+        let response = self.with_cookie("POST", path, request.to_string().as_bytes());
+        assert_eq!(response.status, 200, "{path}: {}", String::from_utf8_lossy(&response.body));
+        serde_json::from_slice(&response.body).unwrap()
     }
 
     pub fn series(&self, request: &Value) -> Series {
-        let answer = self.with_cookie("POST", "/api/series", request.to_string().as_bytes());
-        assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
-        let length = u32::from_le_bytes(answer.body[..4].try_into().unwrap()) as usize;
-        let head: Value = serde_json::from_slice(&answer.body[4..4 + length]).unwrap();
-        let mut rest = &answer.body[4 + length..];
+        let response = self.with_cookie("POST", "/api/series", request.to_string().as_bytes());
+        assert_eq!(response.status, 200, "{}", String::from_utf8_lossy(&response.body));
+        let length = u32::from_le_bytes(response.body[..4].try_into().unwrap()) as usize;
+        let head: Value = serde_json::from_slice(&response.body[4..4 + length]).unwrap();
+        let mut rest = &response.body[4 + length..];
         let mut curves = Vec::new();
         for curve in head["curves"].as_array().unwrap() {
             for count in [&curve["points"], &curve["means"]].map(|n| n.as_u64().unwrap() as usize) {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use limits::{Decision, Error, Limits, Question, Usage};
+use limits::{Decision, Error, Limits, TestRequest, Usage};
 use serde_json::{Value, json};
 use units::Bytes;
 
@@ -30,11 +30,11 @@ pub enum LimitsCommand {
 pub struct ExplainArgs {
     /// The requester: an authenticated user (alice, alice@192.0.2.1), or the address of a host without authentication
     #[arg(value_name = "USER")]
-    who: Who,
+    requester: Requester,
     /// The test: tcp, udp or other; rate; duration; in=TIME until its start; error=TIME of both clocks, as in
     /// udp,500mbit,30s,in=60s
-    #[arg(value_name = "TEST", value_parser = Question::parse_test)]
-    test: Question,
+    #[arg(value_name = "TEST", value_parser = TestRequest::parse_test)]
+    test: TestRequest,
     /// Limits file
     #[arg(long, value_name = "FILE", default_value = "/etc/longfat/limits.toml")]
     file: PathBuf,
@@ -59,17 +59,17 @@ pub struct ImportArgs {
 
 /// A user and an address; at least one of them.
 #[derive(Debug, Clone)]
-struct Who {
+struct Requester {
     user: Option<String>,
     address: Option<IpAddr>,
 }
 
-impl std::str::FromStr for Who {
+impl std::str::FromStr for Requester {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(address) = text.parse() {
-            return Ok(Who { user: None, address: Some(address) });
+            return Ok(Requester { user: None, address: Some(address) });
         }
         let (user, address) =
             match text.rsplit_once('@').map(|(user, address)| (user, address.parse::<IpAddr>())) {
@@ -79,7 +79,7 @@ impl std::str::FromStr for Who {
         if user.is_empty() {
             return Err("neither a user nor an address".into());
         }
-        Ok(Who { user: Some(user.into()), address })
+        Ok(Requester { user: Some(user.into()), address })
     }
 }
 
@@ -120,13 +120,13 @@ fn explain(args: &ExplainArgs, json: bool) -> anyhow::Result<()> {
             return Err(Exit::BadInput(format!("{file} has no link {link:?}; links: {known}")).into());
         }
     }
-    let Who { user, address } = args.who.clone();
+    let Requester { user, address } = args.requester.clone();
     let usage = Usage {
         pending: vec![(user.clone(), address); args.pending as usize],
         reserved_today: args.reserved.iter().cloned().collect(),
     };
-    let question = Question { user, address, other_end: args.to, ..args.test.clone() };
-    let decision = limits.decide(&question, &usage);
+    let request = TestRequest { user, address, other_end: args.to, ..args.test.clone() };
+    let decision = limits.decide(&request, &usage);
     if json {
         return output::json(&document(&decision));
     }

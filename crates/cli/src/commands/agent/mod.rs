@@ -22,7 +22,7 @@ const DIRECTORY_VARIABLE: &str = "LONGFAT_AGENT_DIR";
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
-    /// Write the files of a new point, which founds a mesh
+    /// Write the files of a new point, which creates a mesh
     Init(setup::InitArgs),
     /// Print a token with which a new point joins the mesh
     Invite(setup::InviteArgs),
@@ -44,7 +44,7 @@ pub enum AgentCommand {
     Why(users::WhyArgs),
     /// List tests and their results
     Results(users::ResultsArgs),
-    /// Remove a point from the mesh, at the point that founded it
+    /// Remove a point from the mesh, at the authority (the point that created it)
     Expel(users::ExpelArgs),
     /// Start a mesh of six points on an emulated network, with a fault after a minute, and its page
     Demo(demo::DemoArgs),

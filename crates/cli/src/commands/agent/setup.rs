@@ -76,15 +76,16 @@ fn with_port(address: &str, listen: SocketAddr) -> String {
     }
 }
 
-/// Founds a mesh.
+/// Creates a mesh.
 pub fn init(args: &InitArgs, json: bool) -> anyhow::Result<()> {
     let address = with_port(&args.address, args.listen);
-    let config = agent::found(&args.directory.dir, &args.name, args.listen, &address).map_err(failure)?;
+    let config =
+        agent::create_mesh(&args.directory.dir, &args.name, args.listen, &address).map_err(failure)?;
     if json {
         return output::json(&json!({ "schema": SCHEMA, "point": args.name, "config": config }));
     }
     output::text(&format!(
-        "{} is the configuration of the point {}, which has founded a mesh.\nStart it: longfat agent run. Invite others: \
+        "{} is the configuration of the point {}, which has created a mesh.\nStart it: longfat agent run. Invite others: \
          longfat agent invite NAME",
         config.display(),
         args.name
@@ -95,7 +96,10 @@ pub fn init(args: &InitArgs, json: bool) -> anyhow::Result<()> {
 pub fn invite(args: &InviteArgs, json: bool) -> anyhow::Result<()> {
     let config = args.directory.config()?;
     let authority = Authority::open(&config.state).ok_or_else(|| {
-        Exit::BadInput(format!("{} has not founded its mesh; invite at the point that has", config.name))
+        Exit::BadInput(format!(
+            "{} is not the authority of its mesh; invite at the point that created it",
+            config.name
+        ))
     })?;
     let valid = Duration::from_nanos(args.valid.0);
     let invitation = authority.invite(&config.state, &args.name, &config.address, valid).map_err(failure)?;

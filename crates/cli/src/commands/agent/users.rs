@@ -1,11 +1,11 @@
-//! What users ask a running point.
+//! The requests of users to a running point.
 
 use std::{
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use agent::{Client, Explained, Filter, Kind, Wanted};
+use agent::{Client, Explained, Filter, Kind, NewReservation};
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ pub fn calendar(args: &CalendarArgs, json: bool) -> anyhow::Result<()> {
 /// Reserves a test.
 pub fn request(args: &RequestArgs, json: bool) -> anyhow::Result<()> {
     let client = args.directory.client()?;
-    let wanted = Wanted {
+    let wanted = NewReservation {
         from: args.from.clone(),
         to: args.to.clone(),
         kind: args.kind.name().into(),

@@ -10,13 +10,9 @@ use anyhow::Context;
 use cc::{
     ParameterValues, Source,
     kernel::{self, CallMeasurement, ProgramCalls},
-    native::{Controller, Library, LibraryError},
+    native::{self, Controller, Library, LibraryError, NativeTrial},
 };
 use serde_json::{Value, json};
-use tcp::{
-    AckSample, CongestionControl, Operation, RateSample,
-    test_kit::{Path, Rounds},
-};
 
 use super::{SCHEMA, SourceArgs, failure};
 use crate::{
@@ -26,12 +22,8 @@ use crate::{
 
 /// Duration of the run in the kernel: some ten thousand calls.
 const KERNEL_RUN_TIME: Duration = Duration::from_millis(500);
-/// Round trips of the native run.
-const NATIVE_ROUNDS: u64 = 400;
 /// Timeout of the native run.
 const NATIVE_RUN_TIMEOUT: Duration = Duration::from_secs(60);
-/// ACKs to time: enough for a resolution of a nanosecond each.
-const TIMED_ACKS: u32 = 100_000;
 
 /// One line of the result.
 struct Step {
@@ -256,53 +248,15 @@ fn end_with_input() {
     });
 }
 
-/// Slow start into the queue of 100 Mb/s x 20 ms, a timeout, and recovery; then the cost of one ACK.
+/// The native run with its result as JSON.
 fn run_native_rounds(controller: Controller) -> anyhow::Result<Value> {
-    let mut rounds = Rounds::new(Path::default(), controller);
-    rounds.run(NATIVE_ROUNDS / 2);
-    rounds.timeout();
-    let last = rounds.run(NATIVE_ROUNDS / 2).pop();
-    let (cwnd, lost) = last.map_or((rounds.sk().snd_cwnd, 0), |round| (round.cwnd, round.lost));
-    let seconds = rounds.time_us() as f64 / 1e6;
-    if cwnd == 0 {
-        return Err(Exit::Failed("the algorithm set the congestion window to 0".into()).into());
-    }
-    let ns = ns_an_ack(&mut rounds);
+    let NativeTrial { seconds, cwnd_segs: cwnd, lost_segs: lost, ns_per_ack: ns } =
+        native::run_trial(controller)
+            .ok_or_else(|| Exit::Failed("the algorithm set the congestion window to 0".into()))?;
     let found = format!(
         "{seconds:.1} s of 100 Mb/s x 20 ms: window {cwnd} packets at the end, {lost} packets lost\n{ns:.0} ns per ACK"
     );
     Ok(json!({ "found": found, "seconds": seconds, "cwnd_segs": cwnd, "lost_segs": lost, "ns_an_ack": ns }))
-}
-
-/// The calls of one ACK, as the kernel makes them, on a copy of the socket: pkts_acked and cong_avoid, or cong_control.
-fn ns_an_ack(rounds: &mut Rounds<Controller>) -> f64 {
-    let mut sk = rounds.sk().clone();
-    let srtt_us = i64::from(sk.srtt_us >> 3);
-    let ack = AckSample {
-        pkts_acked: 1,
-        rtt_us: i32::try_from(srtt_us).unwrap_or(i32::MAX),
-        in_flight: sk.packets_out,
-    };
-    let sample = RateSample {
-        delivered: 1,
-        interval_us: srtt_us.max(1),
-        rtt_us: srtt_us,
-        acked_sacked: 1,
-        ..RateSample::default()
-    };
-    let controller = rounds.controller();
-    let begun = Instant::now();
-    for _ in 0..TIMED_ACKS {
-        sk.snd_una = sk.snd_una.wrapping_add(1448);
-        controller.pkts_acked(&mut sk, &ack);
-        let una = sk.snd_una;
-        if controller.has(Operation::CongControl) {
-            controller.cong_control(&mut sk, una, 0, &sample);
-        } else {
-            controller.cong_avoid(&mut sk, una, 1);
-        }
-    }
-    begun.elapsed().as_nanos() as f64 / f64::from(TIMED_ACKS)
 }
 
 fn library_failure(error: LibraryError) -> anyhow::Error {

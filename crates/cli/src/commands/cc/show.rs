@@ -40,7 +40,7 @@ struct Shown<'a> {
 pub fn run(args: &ShowArgs, json: bool) -> anyhow::Result<()> {
     let shown = Shown::of(&args.what)?;
     if args.source && shown.source.is_none() {
-        let why = format!("longfat has no source of {}; the kernel has {}", shown.name, shown.place());
+        let why = format!("longfat has no source of {}; the kernel has {}", shown.name, shown.location());
         return Err(Exit::BadInput(why).into());
     }
     match (json, args.source) {
@@ -76,7 +76,7 @@ impl<'a> Shown<'a> {
     }
 
     /// The origin of the kernel's algorithm.
-    fn place(&self) -> &str {
+    fn location(&self) -> &str {
         self.kernel_file.as_deref().unwrap_or("it from a BPF program or another module")
     }
 

@@ -20,7 +20,7 @@ pub enum LabCommand {
     Exec(standing::ExecArgs),
     /// Open a prompt for a lab that is up, or for FILE: `h1 ping h2`, `link s1-s2 down`, `help`
     Shell(shell::ShellArgs),
-    /// Walk through a class sheet step by step, with a check of each result: lab8, lab13
+    /// Walk through a lab sheet step by step, with a check of each result: lab8, lab13
     Guide(guide::GuideArgs),
     /// Show the status of labs that are up
     Status(standing::StatusArgs),

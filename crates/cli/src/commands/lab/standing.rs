@@ -54,7 +54,7 @@ pub struct UpArgs {
     /// Also run the hosts' start commands, and their stop commands on `down`
     #[arg(long)]
     pub run_commands: bool,
-    /// Settings of hosts that the file does not name: linux-4.15 (the machine of the class sheets) [default: this machine's]
+    /// Settings of hosts that the file does not name: linux-4.15 (the machine of the lab sheets) [default: this machine's]
     #[arg(long, value_name = "NAME", value_parser = parse_defaults)]
     defaults: Option<SheetDefaults>,
     /// How the hosts are connected: tap, or packet [default: tap where /dev/net/tun can be opened]
@@ -76,7 +76,7 @@ impl UpArgs {
         }
     }
 
-    /// The options for a file with the settings of a class sheet's machine.
+    /// The options for a file with the settings of a lab sheet's machine.
     pub fn with_defaults(file: &Path, defaults: Option<SheetDefaults>) -> Self {
         UpArgs { defaults, ..UpArgs::of(file) }
     }
@@ -102,7 +102,7 @@ pub fn parse_defaults(name: &str) -> Result<SheetDefaults, String> {
     })
 }
 
-/// Notes in which settings this machine differs from that of the class sheets, where a MiniEdit topology is started with this
+/// Notes in which settings this machine differs from that of the lab sheets, where a MiniEdit topology is started with this
 /// machine's: the sheets' figures depend on them.
 fn note_differences(args: &UpArgs) {
     for (sysctl, value) in args.defaults.iter().flat_map(SheetDefaults::restricted) {

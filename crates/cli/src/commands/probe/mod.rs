@@ -118,13 +118,13 @@ pub struct AvailableArgs {
     #[command(flatten)]
     peer: PeerArgs,
     /// Method: streams of one rate each, or chirps through all rates, which send a tenth of the load
-    #[arg(long, value_enum, default_value_t = Way::Streams)]
-    method: Way,
+    #[arg(long, value_enum, default_value_t = AvailableMethod::Streams)]
+    method: AvailableMethod,
 }
 
 /// Methods of `probe available`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Way {
+pub enum AvailableMethod {
     /// As pathload
     Streams,
     /// As pathChirp
@@ -150,8 +150,8 @@ pub fn run(command: &ProbeCommand, json: bool) -> anyhow::Result<()> {
         }
         ProbeCommand::Available(args) => {
             let measured = match args.method {
-                Way::Streams => measure("available", &args.peer, AvailableBandwidth::new)?,
-                Way::Chirps => measure("available", &args.peer, Chirps::new)?,
+                AvailableMethod::Streams => measure("available", &args.peer, AvailableBandwidth::new)?,
+                AvailableMethod::Chirps => measure("available", &args.peer, Chirps::new)?,
             };
             measured.print(json, &text::available(&measured.result), &measured.result.validity)
         }
@@ -182,11 +182,12 @@ pub fn run(command: &ProbeCommand, json: bool) -> anyhow::Result<()> {
 /// Runs a probe that needs no server at the other end.
 fn run_without_server<A>(
     args: &HostArgs,
-    ask: impl FnOnce(IpAddr, &AtomicBool, &mut dyn FnMut(&str)) -> Result<A, probe_transport::Error>,
+    probe: impl FnOnce(IpAddr, &AtomicBool, &mut dyn FnMut(&str)) -> Result<A, probe_transport::Error>,
 ) -> anyhow::Result<A> {
     let stop = interrupt::flag()?;
     let to = probe_transport::resolve(&args.host, args.ip()).map_err(|e| failed(&args.host, e))?;
-    ask(to, &stop, &mut |doing| output::note(&format!("longfat: {doing}"))).map_err(|e| failed(&args.host, e))
+    probe(to, &stop, &mut |doing| output::note(&format!("longfat: {doing}")))
+        .map_err(|e| failed(&args.host, e))
 }
 
 fn delay(args: &DelayArgs, json: bool) -> anyhow::Result<()> {

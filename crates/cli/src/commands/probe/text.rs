@@ -103,9 +103,9 @@ pub fn buffer_plot(result: &BufferResult, host: &str) -> String {
     let first_lost = result.plot.iter().find(|(_, delay)| delay.is_none()).map(|(number, _)| *number as f64);
     view::chart(&Chart {
         title: format!("A train that fills the queue on the path to {host}"),
-        across: "Packet of the train".into(),
+        x_label: "Packet of the train".into(),
         values,
-        up: "Queueing delay".into(),
+        y_label: "Queueing delay".into(),
         unit: "s".into(),
         bars: String::new(),
         curves: vec![ChartCurve {

@@ -51,7 +51,7 @@ fn spacing_text(us: f64) -> String {
 fn over_spacing(
     grid: &GridResult,
     title: &str,
-    up: &str,
+    y_label: &str,
     unit: &str,
     height: &dyn Fn(&GridCell) -> Option<f64>,
 ) -> Chart {
@@ -64,9 +64,9 @@ fn over_spacing(
     };
     Chart {
         title: title.into(),
-        across: "Time between two packets".into(),
+        x_label: "Time between two packets".into(),
         values: grid.spacings_us.iter().map(|us| number_value(*us, spacing_text(*us))).collect(),
-        up: up.into(),
+        y_label: y_label.into(),
         unit: unit.into(),
         bars: String::new(),
         curves: grid.sizes_bytes.iter().map(of_size).collect(),
@@ -91,9 +91,9 @@ fn bottleneck(grid: &GridResult, host: &str) -> Chart {
     }
     Chart {
         title: format!("The bottleneck's time for a packet on the path to {host}"),
-        across: "Packet size (bytes of IP)".into(),
+        x_label: "Packet size (bytes of IP)".into(),
         values: sizes.iter().map(|size| number_value(f64::from(*size), size.to_string())).collect(),
-        up: "Time between two packets".into(),
+        y_label: "Time between two packets".into(),
         unit: "s".into(),
         bars: "Bars: two standard errors".into(),
         curves,
@@ -120,9 +120,9 @@ fn jitter(grid: &GridResult, trains: &[GridTrain], host: &str) -> Chart {
             "One-way jitter on the path to {host}, packets every {}",
             spacing_text(grid.spacings_us.get(widest).copied().unwrap_or(0.0))
         ),
-        across: format!("Change of the delay from packet to packet (us), in bins of {} us", bins.bin_us),
+        x_label: format!("Change of the delay from packet to packet (us), in bins of {} us", bins.bin_us),
         values,
-        up: "Packets (%)".into(),
+        y_label: "Packets (%)".into(),
         unit: String::new(),
         bars: String::new(),
         curves: curves.collect(),
@@ -151,8 +151,8 @@ fn interarrival(grid: &GridResult, trains: &[GridTrain], host: &str) -> Chart {
             "Times between arrivals on the path to {host}, packets of {} bytes",
             grid.sizes_bytes.get(largest).copied().unwrap_or(0)
         ),
-        across: "Packet of the train".into(),
-        up: "Time since the packet before".into(),
+        x_label: "Packet of the train".into(),
+        y_label: "Time since the packet before".into(),
         unit: "s".into(),
         bars: String::new(),
         curves: curves.collect(),
@@ -195,9 +195,9 @@ fn latency(result: &RequestResponseResult, host: &str) -> Chart {
     }
     Chart {
         title: format!("Request-response latency on the path to {host}"),
-        across: "Size of the request (bytes of IP)".into(),
+        x_label: "Size of the request (bytes of IP)".into(),
         values: sizes.iter().map(|size| number_value(f64::from(*size), size.to_string())).collect(),
-        up: format!("Fastest round trip above {}", seconds(base_us / 1e6)),
+        y_label: format!("Fastest round trip above {}", seconds(base_us / 1e6)),
         unit: "s".into(),
         bars: "Bars: two standard errors".into(),
         curves,

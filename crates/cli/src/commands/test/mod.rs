@@ -125,7 +125,7 @@ fn document(report: &Report, kept: Option<&test::RecordedTest>) -> Value {
         let mut value = json!({
             "bytes": account.bytes,
             "duration_s": account.end_s - account.start_s,
-            "goodput_bps": rate(account.bytes, account.end_s - account.start_s),
+            "goodput_bps": account.goodput_bps(),
         });
         if let Some(udp) = &account.udp {
             value["packets"] = json!(udp.packets);
@@ -167,8 +167,4 @@ fn document(report: &Report, kept: Option<&test::RecordedTest>) -> Value {
         "notes": kept.map(|kept| &kept.run.quality.notes),
         "record": kept.and_then(|kept| kept.path.as_ref()),
     })
-}
-
-fn rate(bytes: u64, seconds: f64) -> Option<f64> {
-    (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
 }

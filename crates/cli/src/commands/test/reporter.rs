@@ -136,8 +136,7 @@ impl Progress for ProgressNotes {
 
     fn interval(&mut self, interval: &Interval) {
         if std::io::stderr().is_terminal() {
-            let bytes: u64 = interval.streams.iter().map(|stream| stream.bytes).sum();
-            let rate = bytes as f64 * 8.0 / (interval.end_s - interval.start_s).max(1e-9);
+            let rate = interval.goodput_bps().unwrap_or_default();
             output::note(&format!("{:8.2} s  {}", interval.end_s, view::number::rate(rate)));
         }
     }

@@ -23,7 +23,8 @@ pub fn text(kept: &RecordedTest) -> String {
             lines.extend(reasons(flow));
         }
     } else {
-        let together = mean(&flows);
+        let shares: Vec<Limited> = flows.iter().map(|flow| flow.limited).collect();
+        let together = Limited::mean(&shares);
         lines.push(format!(
             "\n{} streams were limited, on average, by: {}",
             flows.len(),
@@ -82,16 +83,6 @@ fn causes(limited: &Limited, duration_s: f64) -> String {
         format!("{} {:.1} s ({:.0} %)", view::words::cause(*cause), share * duration_s, share * 100.0)
     });
     shown.collect::<Vec<_>>().join(", ")
-}
-
-/// The mean share of each cause.
-fn mean(flows: &[&FlowSummary]) -> Limited {
-    let mut together = Limited::default();
-    for cause in Cause::ALL {
-        let sum: f64 = flows.iter().map(|flow| flow.limited.share(cause)).sum();
-        *together.share_mut(cause) = sum / flows.len() as f64;
-    }
-    together
 }
 
 #[cfg(test)]

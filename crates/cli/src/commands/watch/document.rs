@@ -60,18 +60,12 @@ fn of_connection(connection: &TrackedConnection, trail: Option<&Trail>) -> Value
         "tcp_info": of_info(info),
         "sent_bps": sent,
         "received_bps": received,
-        "delivery_to_pacing_rate": ratio(info),
+        "delivery_to_pacing_rate": info.delivery_to_pacing_rate(),
         "limited": trail.map(Trail::limited),
         "verdict": trail.and_then(Trail::verdict),
         "receiver_verdict": trail.and_then(Trail::receiver_verdict),
         "counted": counted(connection),
     })
-}
-
-/// Delivery rate over pacing rate.
-fn ratio(info: &TcpInfo) -> Option<f64> {
-    let pace = info.pacing_rate().filter(|rate| *rate > 0 && *rate < u64::MAX)?;
-    Some(info.delivery_rate()? as f64 / pace as f64)
 }
 
 fn of_info(info: &TcpInfo) -> Value {

@@ -3,7 +3,7 @@
 mod document;
 mod lines;
 mod modify;
-mod places;
+mod namespaces;
 mod prometheus;
 mod screen;
 
@@ -127,7 +127,7 @@ pub fn run(args: &WatchArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
     if interval < MIN_SAMPLE_INTERVAL {
         return Err(Exit::BadInput("--interval must be 100us or more".into()).into());
     }
-    let places = places::all(args)?;
+    let namespaces = namespaces::all(args)?;
     let stop = interrupt::flag()?;
     output::queue(Finish::UnlessStopped(stop.clone()))?;
     let tracing = match (args.no_bpf, args.per_ack, args.events) {
@@ -137,7 +137,7 @@ pub fn run(args: &WatchArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> 
         _ if args.once => TracingMode::Never,
         _ => TracingMode::IfPossible,
     };
-    let mut watcher = Watcher::new(places, filter, tracing).map_err(failure)?;
+    let mut watcher = Watcher::new(namespaces, filter, tracing).map_err(failure)?;
     if args.per_ack && !watcher.traces_round_trips() {
         output::note("longfat: round-trip samples are not traced: no cgroup2 file system is mounted");
     }

@@ -8,7 +8,7 @@ use watch::{
     modify::{ModificationJournal, ModifiedConnection, Modifier, is_modifiable},
 };
 
-use super::{WatchArgs, places};
+use super::{WatchArgs, namespaces};
 use crate::{exit::Exit, output};
 
 const SCHEMA: &str = "longfat.watch.set/1";
@@ -44,7 +44,7 @@ pub fn restore(args: &WatchArgs, text: &str, filter: Filter, json: bool) -> anyh
 }
 
 fn sample(args: &WatchArgs, filter: Filter) -> anyhow::Result<Watcher> {
-    let mut watcher = Watcher::new(places::all(args)?, filter, TracingMode::Never)?;
+    let mut watcher = Watcher::new(namespaces::all(args)?, filter, TracingMode::Never)?;
     watcher.sample()?;
     Ok(watcher)
 }

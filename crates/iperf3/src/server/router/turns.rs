@@ -16,7 +16,8 @@ use traffic::Attempted;
 use super::{
     super::{
         admission::share_key,
-        session::{self, Arrival, SERVICE_TIMEOUT},
+        arrival::Arrival,
+        session::{self, SERVICE_TIMEOUT},
         turn::{Stage, Turn},
     },
     Request, Router, Waiting,

@@ -6,7 +6,7 @@ mod properties;
 mod tuning;
 
 use super::*;
-use crate::{Flags, Profile};
+use crate::{Flags, PacketMemory, Profile};
 
 /// Bytes of a full segment with timestamps.
 const MSS: u32 = 1448;

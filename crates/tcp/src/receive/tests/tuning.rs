@@ -157,7 +157,7 @@ fn newer_kernels_learn_the_share_from_the_first_packets() {
     let mut run = SlowStart::new(Rig::linux(18, 16 << 20), 10_000);
     run.at(60_000_000);
     // 1448 bytes in 2280: 162 / 256.
-    assert_eq!(run.rig.rx.share, window::WindowShare::Learnt(162));
+    assert_eq!(run.rig.rx.share, window_share::WindowShare::Learnt(162));
     let share = f64::from(run.rig.sk.rcv_ssthresh) / f64::from(1 << 24);
     assert!((share / 0.633 - 1.0).abs() < 0.01 && run.rig.sk.sk_rcvbuf == 1 << 24, "{share}");
 

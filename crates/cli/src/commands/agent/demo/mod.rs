@@ -27,7 +27,7 @@ use crate::{
 
 /// The network.
 const NETWORK: &str = include_str!("network.toml");
-/// The names of the points, as in the network; the first one founds the mesh and has the page.
+/// The names of the points, as in the network; the first one creates the mesh and has the page.
 const POINTS: [&str; 6] = ["tokyo", "kashima", "fukuoka", "busan", "losangeles", "washington"];
 /// The point whose receive buffers become small, and the link that loses packets.
 const FAULTY: &str = "washington";

@@ -51,7 +51,7 @@ pub struct Points {
 }
 
 impl Points {
-    /// Founds a mesh with the first point, lets the others join it, and starts all of them. Ends early if `stop` is set.
+    /// Creates a mesh with the first point, lets the others join it, and starts all of them. Ends early if `stop` is set.
     pub fn start(
         lab: &StandingLab,
         directory: &Path,
@@ -63,7 +63,7 @@ impl Points {
         let listen = ([0, 0, 0, 0], DEFAULT_PORT).into();
         let (first, others) = names.split_first().context("the demo has no points")?;
         let address = format!("{}:{DEFAULT_PORT}", addresses[0]);
-        agent::found(&points.point(first), first, listen, &address).map_err(failure)?;
+        agent::create_mesh(&points.point(first), first, listen, &address).map_err(failure)?;
         points.run(lab, first, stop)?;
         let authority = Authority::open(&points.state(first)).context("the authority's key is missing")?;
         for (name, own) in others.iter().zip(&addresses[1..]) {

@@ -8,9 +8,6 @@ use lab::StandingLab;
 use super::sheets::Check;
 use crate::commands::lab::standing::{exec_command, status_of};
 
-/// Lateness of 1 % of packets from which a measurement is not reliable, as in a run's `quality`.
-const LATE_US: f64 = 1000.0;
-
 /// Largest ratio of the shortest of four round trips to the step's delay; a busy machine adds some milliseconds.
 const MAX_RTT_RATIO: f64 = 1.25;
 /// A throughput below this share of the sheet's shows that this machine limits, not the step's settings.
@@ -98,7 +95,7 @@ fn buffers(lab: &StandingLab, max: u64) -> anyhow::Result<Verdict> {
     Ok(Verdict::Done(format!("both hosts allow buffers of {max} bytes")))
 }
 
-/// Measures and compares with the published figure. Another figure is no mistake of the student: machines and
+/// Measures and compares with the published figure. Another figure is not a mistake of the student: machines and
 /// kernels differ.
 fn throughput(
     lab: &StandingLab,
@@ -127,7 +124,7 @@ fn throughput(
         "this check measured {:.2} Gb/s in {seconds} s; the sheet: about {gbps} Gb/s ({published})",
         bps / 1e9
     );
-    Ok(match bps / 1e9 < MIN_SHARE_OF_SHEET * gbps || status.emulator_late_p99_us > LATE_US {
+    Ok(match bps / 1e9 < MIN_SHARE_OF_SHEET * gbps || status.is_late() {
         true => Verdict::Inconclusive(format!("{found}; this machine is too slow or too busy")),
         false => Verdict::Done(found),
     })

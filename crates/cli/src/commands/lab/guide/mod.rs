@@ -1,4 +1,4 @@
-//! `longfat lab guide`: a class sheet step by step, with a check of each result.
+//! `longfat lab guide`: a lab sheet step by step, with a check of each result.
 
 mod checks;
 mod sheets;

@@ -1,4 +1,4 @@
-//! The class sheets: University of South Carolina, "Network Tools and Protocols", Lab 8 and Lab 13 (2019).
+//! The lab sheets: University of South Carolina, "Network Tools and Protocols", Lab 8 and Lab 13 (2019).
 //! The published figures are those of `scenarios/lab8.toml` and `scenarios/lab13.toml`.
 
 /// The network of both sheets as it is before the first command.
@@ -17,7 +17,7 @@ ends = ["s2", "h2"]
 both = { mtu = 1500 }
 "#;
 
-/// A class sheet.
+/// A lab sheet.
 pub struct Sheet {
     pub name: &'static str,
     pub title: &'static str,

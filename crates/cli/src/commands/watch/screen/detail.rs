@@ -27,17 +27,17 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, shown: &Shown) {
     ])
     .areas(area);
     frame.render_widget(Paragraph::new(text(shown).join("\n")), facts);
-    let places: [Rect; 3] = Layout::horizontal([Constraint::Ratio(1, 3); 3]).areas(curves);
+    let areas: [Rect; 3] = Layout::horizontal([Constraint::Ratio(1, 3); 3]).areas(curves);
     let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
     let titled = [
         (format!(" rate, to {} ", number::rate(most(&shown.rate) as f64)), &shown.rate),
         (format!(" cwnd, to {} ", most(&shown.cwnd)), &shown.cwnd),
         (format!(" rtt, to {} ", number::micros(most(&shown.round_trip) as f64)), &shown.round_trip),
     ];
-    for (place, (title, values)) in places.into_iter().zip(titled) {
-        let width = usize::from(place.width.saturating_sub(2));
+    for (area, (title, values)) in areas.into_iter().zip(titled) {
+        let width = usize::from(area.width.saturating_sub(2));
         let last = &values[values.len().saturating_sub(width)..];
-        frame.render_widget(Sparkline::default().data(last).block(Block::bordered().title(title)), place);
+        frame.render_widget(Sparkline::default().data(last).block(Block::bordered().title(title)), area);
     }
     frame.render_widget(Paragraph::new(table(shown, instruments).join("\n")), instruments);
 }

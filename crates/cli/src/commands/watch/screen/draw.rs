@@ -197,8 +197,8 @@ pub fn sparkline(values: &[u64], width: usize) -> String {
 fn help(frame: &mut Frame<'_>, area: Rect) {
     let width = (HELP.lines().map(str::len).max().unwrap_or(0) as u16 + 4).min(area.width);
     let height = (HELP.lines().count() as u16 + 2).min(area.height);
-    let place =
+    let area =
         Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
-    frame.render_widget(Clear, place);
-    frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" keys ")), place);
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" keys ")), area);
 }

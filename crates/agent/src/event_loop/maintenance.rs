@@ -1,4 +1,4 @@
-//! What the loop does besides tests: old results, alerts, and the renewal of the point's certificate.
+//! Periodic maintenance by the loop: retention of results, alerts, and renewal of the point's certificate.
 
 use std::{fs, path::Path, thread};
 
@@ -9,50 +9,50 @@ use units::Time;
 use super::{Batch, EventLoop, Inbound};
 use crate::{Authority, Error, Identity, alert::Alert, archive::CauseChange, frame::Frame, hex};
 
-/// Time between two times at which old results are looked for.
-const TIDY_EVERY: Time = Time::from_secs(3600);
-/// Time between two steps of that, so that the loop does other work too.
-const TIDY_STEP: Time = Time::from_millis(200);
-/// Time until an alert that could not be sent is repeated.
-const ALERT_AGAIN: Time = Time::from_secs(60);
+/// Interval at which the retention of results is applied.
+const RETENTION_INTERVAL: Time = Time::from_secs(3600);
+/// Pause between two steps of retention, in which the loop does other work.
+const RETENTION_STEP_INTERVAL: Time = Time::from_millis(200);
+/// Time until an alert that could not be sent is sent again.
+const ALERT_RETRY_INTERVAL: Time = Time::from_secs(60);
 /// An alert that could not be sent for this long is dropped, microseconds.
 const MAX_ALERT_AGE_US: i64 = 86_400_000_000;
 /// Time between two checks of the certificate, and between two requests for a new one.
-const RENEWAL_EVERY: Time = Time::from_secs(12 * 3600);
+const RENEWAL_INTERVAL: Time = Time::from_secs(12 * 3600);
 
-/// When something is due, steady clock.
-pub(super) struct Upkeep {
-    tidy_at: Time,
+/// When each task is due, steady clock.
+pub(super) struct Maintenance {
+    retention_at: Time,
     alert_at: Option<Time>,
     is_alerting: bool,
     renew_at: Time,
 }
 
-impl Upkeep {
+impl Maintenance {
     pub fn new(started: Time) -> Self {
-        Upkeep {
-            tidy_at: started + Time::from_secs(60),
-            // Changes that were found before a kill.
+        Maintenance {
+            retention_at: started + Time::from_secs(60),
+            // Changes that were found before the agent was killed.
             alert_at: Some(started),
             is_alerting: false,
             renew_at: started,
         }
     }
 
-    /// What is due next.
+    /// When the next task is due.
     pub fn due(&self) -> Time {
         let alert = self.alert_at.filter(|_| !self.is_alerting);
-        alert.into_iter().fold(self.tidy_at.min(self.renew_at), Time::min)
+        alert.into_iter().fold(self.retention_at.min(self.renew_at), Time::min)
     }
 }
 
-/// Whether it is too late to alert somebody of a change.
+/// Whether it is too late to send an alert of a change.
 fn is_old(now: Now, change: &CauseChange) -> bool {
     let now_us = i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX);
     now_us.saturating_sub(change.since_us) > MAX_ALERT_AGE_US
 }
 
-/// Removes a record; only one below `runs_dir`, because other points name theirs too.
+/// Removes a record if it is below `runs_dir`: results of other points name records of their own hosts.
 fn remove_record(runs_dir: &Path, record: &str) {
     let path = Path::new(record);
     let is_plain = !path.components().any(|part| matches!(part, std::path::Component::ParentDir));
@@ -66,24 +66,25 @@ fn remove_record(runs_dir: &Path, record: &str) {
 }
 
 impl EventLoop {
-    /// Does what is due.
-    pub(super) fn keep_up(&mut self, now: Now, batch: &mut Batch) -> Result<(), Error> {
-        if self.upkeep.tidy_at <= now.steady {
+    /// Runs the tasks that are due.
+    pub(super) fn run_maintenance(&mut self, now: Now, batch: &mut Batch) -> Result<(), Error> {
+        if self.maintenance.retention_at <= now.steady {
             let runs_dir = self.config.state.join("runs");
             let now_us = i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX);
             let remove = |record: &str| remove_record(&runs_dir, record);
-            let has_more = self.archive.tidy(now_us, &self.config.retention, remove)?;
+            let has_more = self.archive.apply_retention(now_us, &self.config.retention, remove)?;
             if self.config.alerts.is_none() && !has_more {
                 self.archive.settle_all_changes()?;
             }
-            self.upkeep.tidy_at = now.steady + if has_more { TIDY_STEP } else { TIDY_EVERY };
+            self.maintenance.retention_at =
+                now.steady + if has_more { RETENTION_STEP_INTERVAL } else { RETENTION_INTERVAL };
         }
-        if !self.upkeep.is_alerting && self.upkeep.alert_at.is_some_and(|at| at <= now.steady) {
-            self.upkeep.alert_at = None;
+        if !self.maintenance.is_alerting && self.maintenance.alert_at.is_some_and(|at| at <= now.steady) {
+            self.maintenance.alert_at = None;
             self.alert(now)?;
         }
-        if self.upkeep.renew_at <= now.steady {
-            self.upkeep.renew_at = now.steady + RENEWAL_EVERY;
+        if self.maintenance.renew_at <= now.steady {
+            self.maintenance.renew_at = now.steady + RENEWAL_INTERVAL;
             self.renew(batch)?;
         }
         Ok(())
@@ -92,7 +93,7 @@ impl EventLoop {
     /// A row was stored: a cause may have changed.
     pub(super) fn check_alerts(&mut self, now: Now) {
         if self.config.alerts.is_some() {
-            self.upkeep.alert_at.get_or_insert(now.steady);
+            self.maintenance.alert_at.get_or_insert(now.steady);
         }
     }
 
@@ -103,7 +104,7 @@ impl EventLoop {
         };
         let Some(change) = self.archive.pending_changes()?.into_iter().next() else { return Ok(()) };
         if is_old(now, &change) {
-            self.upkeep.alert_at = Some(now.steady);
+            self.maintenance.alert_at = Some(now.steady);
             return self.archive.settle_change(&change);
         }
         let previous = self.archive.cause_before(&change)?;
@@ -128,10 +129,10 @@ impl EventLoop {
             let _ = inbox.blocking_send(Inbound::Alerted { change: alert.change, result });
         };
         match thread::Builder::new().name("alert".into()).spawn(body) {
-            Ok(_) => self.upkeep.is_alerting = true,
+            Ok(_) => self.maintenance.is_alerting = true,
             Err(error) => {
                 tracing::warn!("cannot start a thread for an alert: {error}");
-                self.upkeep.alert_at = Some(now.steady + ALERT_AGAIN);
+                self.maintenance.alert_at = Some(now.steady + ALERT_RETRY_INTERVAL);
             }
         }
         Ok(())
@@ -144,20 +145,20 @@ impl EventLoop {
         change: &CauseChange,
         result: Result<(), String>,
     ) -> Result<(), Error> {
-        self.upkeep.is_alerting = false;
+        self.maintenance.is_alerting = false;
         let mut wait = Time::ZERO;
         if let Err(error) = &result {
             tracing::warn!("an alert could not be sent: {error}");
-            wait = ALERT_AGAIN;
+            wait = ALERT_RETRY_INTERVAL;
         }
         if result.is_ok() {
             self.archive.settle_change(change)?;
         }
-        self.upkeep.alert_at = Some(now.steady + wait);
+        self.maintenance.alert_at = Some(now.steady + wait);
         Ok(())
     }
 
-    /// Renews the certificate if it will expire: the authority by itself, others by a request to it.
+    /// Renews the certificate if it expires soon: the authority signs its own, other points request one from it.
     fn renew(&mut self, batch: &mut Batch) -> Result<(), Error> {
         let identity = Identity::open(&self.config.state)?;
         if identity.is_valid_for(self.config.renew_before)? {
@@ -172,12 +173,12 @@ impl EventLoop {
             return self.set_certificate(certificate);
         }
         let authority = self.members.authority.clone();
-        tracing::info!("the certificate expires soon; {authority} is asked for a new one");
+        tracing::info!("the certificate expires soon; requesting a new one from {authority}");
         batch.frames.push((authority, Frame::Renew { public_key: hex::encode(&public_key) }));
         Ok(())
     }
 
-    /// Authority: a member asks for a new certificate. It keeps its name; only its own key can be certified, because it is authenticated.
+    /// Authority: a member requests a new certificate for its name. The connection is authenticated, so no other name can be requested.
     pub(super) fn on_renew(
         &mut self,
         from: &PointName,
@@ -191,11 +192,11 @@ impl EventLoop {
         }
         match authority.renew(&from.0, &public_key) {
             Ok(certificate) => {
-                tracing::info!("{from} gets a new certificate");
+                tracing::info!("sending a new certificate to {from}");
                 let certificate = STANDARD.encode(certificate);
                 batch.frames.push((from.clone(), Frame::Renewed { certificate }));
             }
-            Err(Error::Refused(text)) => tracing::warn!("{from} gets no new certificate: {text}"),
+            Err(Error::Refused(text)) => tracing::warn!("refusing a new certificate to {from}: {text}"),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -208,9 +209,9 @@ impl EventLoop {
         }
         let Ok(certificate) = STANDARD.decode(certificate) else { return Ok(()) };
         match self.set_certificate(certificate) {
-            // It is none for this point and its key: the present one stays.
+            // It is not for this point and its key: the present certificate remains in use.
             Err(Error::Tls { operation, cause }) => {
-                tracing::warn!("{from} has sent no usable certificate: cannot {operation}: {cause}");
+                tracing::warn!("the certificate from {from} is unusable: cannot {operation}: {cause}");
                 Ok(())
             }
             other => other,

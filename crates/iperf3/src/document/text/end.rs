@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use super::{
-    directions::{Group, groups},
-    json_end::{EndSum, of_group},
-    object::percent,
-    text::{SEPARATOR, TextFormat, header_with, losses, span, with_title},
-    units_text::amount,
-};
-use crate::report::{
-    Cpu, Datagrams, Direction, End, Protocol, Role, ServerOutput, Start, StreamEnd, StreamTotals,
+use super::{SEPARATOR, TextFormat, header_with, losses, span, with_title};
+use crate::{
+    document::{
+        directions::{Group, groups},
+        json_end::{EndSum, of_group},
+        object::percent,
+        units_text::amount,
+    },
+    report::{Cpu, Datagrams, Direction, End, Protocol, Role, ServerOutput, Start, StreamEnd, StreamTotals},
 };
 
 /// The lines after the last interval, with the other end's report if requested.

@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use experiment::{EngineChoice, HostsSetup, Job, Load};
-use hosts::{Place, Places};
+use hosts::{HostLocation, HostLocations};
 use iperf3::Token;
 use scenario::Scenario;
 use units::{BitRate, Bytes, Time};
@@ -14,19 +14,19 @@ use crate::{config_file::Config, exit::Exit, output};
 
 /// Where the hosts of a scenario are.
 #[derive(Debug, Args)]
-pub struct PlaceFlags {
+pub struct RealHostFlags {
     // Not a doc comment: rustdoc takes [:PORT] for a link.
     #[arg(
         long,
         value_name = "HOST=ADDRESS",
         value_delimiter = ',',
-        value_parser = place,
+        value_parser = location,
         help_heading = "Real hosts",
         help = "With --engine hosts: where a host of the scenario is: HOST=NAME[:PORT] of its longfat serve or iperf3 server \
                 (repeatable, or separated by commas). One host may be this machine: leave it out. It overrides `at` of \
                 the scenario's host"
     )]
-    at: Vec<(String, Place)>,
+    at: Vec<(String, HostLocation)>,
     /// Address of a host's interface for the data, if it is not that of its server
     #[arg(long, value_name = "HOST=IP", value_delimiter = ',', value_parser = data_address, help_heading = "Real hosts")]
     data_address: Vec<(String, IpAddr)>,
@@ -47,8 +47,8 @@ pub struct PlaceFlags {
     allow_tune: bool,
 }
 
-impl PlaceFlags {
-    /// The set-up of engine hosts, if it is among `engines`. Places that are not given are those of the scenarios.
+impl RealHostFlags {
+    /// The set-up of engine hosts, if it is among `engines`. HostLocations that are not given are those of the scenarios.
     pub fn setup<'a>(
         &self,
         engines: &[EngineChoice],
@@ -72,7 +72,7 @@ impl PlaceFlags {
         let stated =
             scenarios.into_iter().flat_map(|one| one.hosts.iter().filter_map(|host| host.at.as_ref()));
         Ok(Some(HostsSetup {
-            places: self.places(),
+            locations: self.locations(),
             token: self.token(stated, config)?,
             allows_tune: self.allow_tune,
             max_rate: self.max_rate,
@@ -80,9 +80,9 @@ impl PlaceFlags {
         }))
     }
 
-    /// The given places of hosts.
-    pub fn places(&self) -> Places {
-        Places::new(self.at.clone()).with_data_addresses(self.data_address.clone())
+    /// The given locations of hosts.
+    pub fn locations(&self) -> HostLocations {
+        HostLocations::new(self.at.clone()).with_data_addresses(self.data_address.clone())
     }
 
     /// Says how long the runs between hosts take and how much they send at most, and refuses those that exceed `--max-bytes`.
@@ -114,29 +114,30 @@ impl PlaceFlags {
     /// The given token, else the configuration file's for the first host that has one.
     fn token<'a>(
         &self,
-        stated: impl IntoIterator<Item = &'a Place>,
+        stated: impl IntoIterator<Item = &'a HostLocation>,
         config: &Config,
     ) -> anyhow::Result<Option<Token>> {
-        let of_place = |place: &Place| match place {
-            Place::At(address) => config.token_of(&address.host),
-            Place::Here => None,
+        let of_location = |location: &HostLocation| match location {
+            HostLocation::At(address) => config.token_of(&address.host),
+            HostLocation::Here => None,
         };
-        let given = self.token.clone().or_else(|| self.at.iter().find_map(|(_, place)| of_place(place)));
-        let file = given.or_else(|| stated.into_iter().find_map(of_place));
+        let given =
+            self.token.clone().or_else(|| self.at.iter().find_map(|(_, location)| of_location(location)));
+        let file = given.or_else(|| stated.into_iter().find_map(of_location));
         file.as_deref().map(token).transpose()
     }
 }
 
 /// Parses `h2=node2:5201`.
-fn place(text: &str) -> Result<(String, Place), String> {
-    let (host, place) = split(text)?;
-    Ok((host, place.parse()?))
+fn location(text: &str) -> Result<(String, HostLocation), String> {
+    let (host, location) = split(text)?;
+    Ok((host, location.parse()?))
 }
 
 /// Parses `h2=192.0.2.1`.
 fn data_address(text: &str) -> Result<(String, IpAddr), String> {
     let (host, address) = split(text)?;
-    Ok((host, address.parse().map_err(|_| format!("\"{address}\" is no IP address"))?))
+    Ok((host, address.parse().map_err(|_| format!("\"{address}\" is not an IP address"))?))
 }
 
 fn split(text: &str) -> Result<(String, &str), String> {

@@ -1,32 +1,32 @@
-//! The places of a scenario's hosts: those of the scenario file, and those that are given for a run.
+//! The locations of a scenario's hosts: those of the scenario file, and those that are given for a run.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use scenario::{Place, Scenario};
+use scenario::{HostLocation, Scenario};
 
-/// The places of a scenario's hosts. Hosts without an entry are this machine.
+/// The locations of a scenario's hosts. Hosts without an entry are this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Places {
-    at: BTreeMap<String, Place>,
+pub struct HostLocations {
+    at: BTreeMap<String, HostLocation>,
     data: BTreeMap<String, IpAddr>,
 }
 
-impl Places {
-    /// Places of hosts, by their names in the scenario.
-    pub fn new(at: impl IntoIterator<Item = (String, Place)>) -> Self {
-        Places { at: at.into_iter().collect(), data: BTreeMap::new() }
+impl HostLocations {
+    /// HostLocations of hosts, by their names in the scenario.
+    pub fn new(at: impl IntoIterator<Item = (String, HostLocation)>) -> Self {
+        HostLocations { at: at.into_iter().collect(), data: BTreeMap::new() }
     }
 
-    /// These places, and for hosts that have none, those that the scenario states.
+    /// These locations, and for hosts that have none, those that the scenario states.
     #[must_use]
     pub fn or_of(&self, scenario: &Scenario) -> Self {
-        let mut places = self.clone();
+        let mut locations = self.clone();
         for host in &scenario.hosts {
             if let Some(at) = &host.at {
-                places.at.entry(host.name.clone()).or_insert_with(|| at.clone());
+                locations.at.entry(host.name.clone()).or_insert_with(|| at.clone());
             }
         }
-        places
+        locations
     }
 
     /// Adds the addresses of the interfaces that carry the data, where they differ from those of the servers.
@@ -36,9 +36,9 @@ impl Places {
         self
     }
 
-    /// The place of a host.
-    pub fn of(&self, host: &str) -> &Place {
-        self.at.get(host).unwrap_or(&Place::Here)
+    /// The location of a host.
+    pub fn of(&self, host: &str) -> &HostLocation {
+        self.at.get(host).unwrap_or(&HostLocation::Here)
     }
 
     /// The address of a host's interface for data, if it differs from its server's.

@@ -13,7 +13,7 @@ const HERE: &str = "here";
 
 /// Where a host is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum HostLocation {
     /// This machine.
     Here,
     /// A server.
@@ -29,28 +29,28 @@ pub struct Address {
     pub port: u16,
 }
 
-impl fmt::Display for Place {
-    /// As [`Place::from_str`] reads it.
+impl fmt::Display for HostLocation {
+    /// As [`HostLocation::from_str`] reads it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Here => f.write_str(HERE),
-            Place::At(Address { host, port }) if host.parse::<Ipv6Addr>().is_ok() => {
+            HostLocation::Here => f.write_str(HERE),
+            HostLocation::At(Address { host, port }) if host.parse::<Ipv6Addr>().is_ok() => {
                 write!(f, "[{host}]:{port}")
             }
-            Place::At(Address { host, port }) => write!(f, "{host}:{port}"),
+            HostLocation::At(Address { host, port }) => write!(f, "{host}:{port}"),
         }
     }
 }
 
-impl FromStr for Place {
+impl FromStr for HostLocation {
     type Err = String;
 
     /// `here`, `node2`, `node2:5201`, `192.0.2.1:5201`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:5201`.
     fn from_str(text: &str) -> Result<Self, String> {
         if text == HERE {
-            return Ok(Place::Here);
+            return Ok(HostLocation::Here);
         }
-        let at = |host: &str, port| Ok(Place::At(Address { host: host.into(), port }));
+        let at = |host: &str, port| Ok(HostLocation::At(Address { host: host.into(), port }));
         if text.parse::<IpAddr>().is_ok() {
             return at(text, DEFAULT_PORT);
         }
@@ -64,7 +64,7 @@ impl FromStr for Place {
         let host = bracketed.unwrap_or(host);
         let is_valid = !host.is_empty() && (bracketed.is_some() || !host.contains([':', '[', ']', '/', ' ']));
         if !is_valid {
-            return Err(format!("\"{text}\" is no address; write NAME, NAME:PORT, [IPV6]:PORT, or here"));
+            return Err(format!("\"{text}\" is not an address; write NAME, NAME:PORT, [IPV6]:PORT, or here"));
         }
         match port.map(str::parse::<u16>) {
             None => at(host, DEFAULT_PORT),
@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn addresses_are_names_or_literals_with_an_optional_port() {
-        let at = |host: &str, port| Ok(Place::At(Address { host: host.into(), port }));
-        assert_eq!("here".parse(), Ok(Place::Here));
+        let at = |host: &str, port| Ok(HostLocation::At(Address { host: host.into(), port }));
+        assert_eq!("here".parse(), Ok(HostLocation::Here));
         assert_eq!("node2".parse(), at("node2", 5201));
         assert_eq!("node2:5301".parse(), at("node2", 5301));
         assert_eq!("192.0.2.1:80".parse(), at("192.0.2.1", 80));
@@ -89,10 +89,10 @@ mod tests {
         assert_eq!("[2001:db8::1]".parse(), at("2001:db8::1", 5201));
         assert_eq!("[2001:db8::1]:99".parse(), at("2001:db8::1", 99));
         for text in ["here", "node2:5301", "192.0.2.1:80", "[2001:db8::1]:99"] {
-            assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<HostLocation>().unwrap().to_string(), text);
         }
         for wrong in ["", ":5201", "node2:0", "node2:99999", "node2:port", "a/b", "[::1", "::1]", "a b:1"] {
-            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+            assert!(wrong.parse::<HostLocation>().is_err(), "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The request that a decision is about.
+//! The request on which the limits decide.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ const DEFAULT_DURATION: Time = Time::from_secs(10);
 
 /// A request: the requester and the test.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct TestRequest {
     /// The authenticated user; `None` for a request without authentication.
     pub user: Option<String>,
     /// The address that it comes from.
@@ -29,23 +29,23 @@ pub struct Question {
     pub time_error: Time,
 }
 
-/// Why a text is no test.
+/// Why a text is not a test.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{part:?} in the test {text:?} is neither tcp, udp or other, nor a rate, a duration, in=TIME or error=TIME; an example: udp,500mbit,30s,in=60s"
 )]
-pub struct QuestionError {
+pub struct TestRequestError {
     text: String,
     part: String,
 }
 
-impl Question {
+impl TestRequest {
     /// Reads a test: `tcp,30s` or `udp,500mbit,30s,in=60s,error=10ms`. The user and the addresses are not set.
     ///
     /// # Errors
     /// The part that cannot be read.
-    pub fn parse_test(text: &str) -> Result<Self, QuestionError> {
-        let mut question = Question {
+    pub fn parse_test(text: &str) -> Result<Self, TestRequestError> {
+        let mut request = TestRequest {
             user: None,
             address: None,
             other_end: None,
@@ -56,24 +56,24 @@ impl Question {
             time_error: Time::ZERO,
         };
         for part in text.split(',').map(str::trim) {
-            let wrong = || QuestionError { text: text.into(), part: part.into() };
+            let wrong = || TestRequestError { text: text.into(), part: part.into() };
             let time = |value: &str| value.parse::<Time>().map_err(|_| wrong());
             match part {
-                "tcp" => question.transport = Transport::Tcp,
-                "udp" => question.transport = Transport::Udp,
-                "other" => question.transport = Transport::Other,
+                "tcp" => request.transport = Transport::Tcp,
+                "udp" => request.transport = Transport::Udp,
+                "other" => request.transport = Transport::Other,
                 _ => match part.split_once('=') {
-                    Some(("in", value)) => question.starts_in = time(value)?,
-                    Some(("error", value)) => question.time_error = time(value)?,
+                    Some(("in", value)) => request.starts_in = time(value)?,
+                    Some(("error", value)) => request.time_error = time(value)?,
                     Some(_) => return Err(wrong()),
                     None => match part.parse::<Time>() {
-                        Ok(duration) => question.duration = duration,
-                        Err(_) => question.rate = Some(part.parse().map_err(|_| wrong())?),
+                        Ok(duration) => request.duration = duration,
+                        Err(_) => request.rate = Some(part.parse().map_err(|_| wrong())?),
                     },
                 },
             }
         }
-        Ok(question)
+        Ok(request)
     }
 }
 
@@ -83,13 +83,13 @@ mod tests {
 
     #[test]
     fn tests_are_read() {
-        let question = Question::parse_test("udp, 500mbit, 30s, in=60s, error=10ms").unwrap();
-        assert_eq!(question.transport, Transport::Udp);
-        assert_eq!((question.rate, question.duration), (Some(BitRate(500_000_000)), Time::from_secs(30)));
-        assert_eq!((question.starts_in, question.time_error), (Time::from_secs(60), Time::from_millis(10)));
-        assert_eq!(Question::parse_test("tcp").unwrap().duration, Time::from_secs(10));
+        let request = TestRequest::parse_test("udp, 500mbit, 30s, in=60s, error=10ms").unwrap();
+        assert_eq!(request.transport, Transport::Udp);
+        assert_eq!((request.rate, request.duration), (Some(BitRate(500_000_000)), Time::from_secs(30)));
+        assert_eq!((request.starts_in, request.time_error), (Time::from_secs(60), Time::from_millis(10)));
+        assert_eq!(TestRequest::parse_test("tcp").unwrap().duration, Time::from_secs(10));
         for text in ["", "sctp", "tcp,", "tcp,in", "tcp,in=", "tcp,at=3s", "tcp,30"] {
-            assert!(Question::parse_test(text).is_err(), "{text}");
+            assert!(TestRequest::parse_test(text).is_err(), "{text}");
         }
     }
 }

@@ -8,9 +8,9 @@ use tempfile::TempDir;
 
 use crate::{exit::Exit, output};
 
-/// The place of a command's records.
+/// The directory of a command's records.
 #[derive(Debug)]
-pub enum RecordPlace {
+pub enum RecordsDirectory {
     /// This directory of runs.
     Directory(PathBuf),
     /// No records are kept. Lab and guest runs write theirs to this directory, which is removed at the end.
@@ -19,8 +19,8 @@ pub enum RecordPlace {
     None,
 }
 
-impl RecordPlace {
-    /// The place for runs of these engines: none if `is_unwanted`, or if `runs_dir` is read-only.
+impl RecordsDirectory {
+    /// The directory for runs of these engines: none if `is_disabled`, or if `runs_dir` is read-only.
     ///
     /// # Errors
     /// The directory cannot be written for another reason than missing permission, or the temporary directory
@@ -28,7 +28,7 @@ impl RecordPlace {
     pub fn choose(runs_dir: &Path, engines: &[EngineChoice], is_disabled: bool) -> anyhow::Result<Self> {
         if !is_disabled {
             match record::check_writable(runs_dir) {
-                Ok(()) => return Ok(RecordPlace::Directory(runs_dir.to_owned())),
+                Ok(()) => return Ok(RecordsDirectory::Directory(runs_dir.to_owned())),
                 Err(error) if error.is_read_only() => output::note(&format!(
                     "longfat: no record is kept: {error}. Choose a directory with --runs DIR or LONGFAT_RUNS"
                 )),
@@ -37,10 +37,10 @@ impl RecordPlace {
         }
         let needs_none = |engine: &EngineChoice| matches!(engine, EngineChoice::Model | EngineChoice::Sim);
         match engines.iter().all(needs_none) {
-            true => Ok(RecordPlace::None),
+            true => Ok(RecordsDirectory::None),
             false => {
                 let created = tempfile::Builder::new().prefix("longfat-run-").tempdir();
-                Ok(RecordPlace::Temporary(
+                Ok(RecordsDirectory::Temporary(
                     created.context("cannot create a temporary directory for the run")?,
                 ))
             }
@@ -53,8 +53,8 @@ impl RecordPlace {
     /// No records are kept.
     pub fn require_for(&self, option: &str) -> anyhow::Result<()> {
         match self {
-            RecordPlace::Directory(_) => Ok(()),
-            RecordPlace::Temporary(_) | RecordPlace::None => {
+            RecordsDirectory::Directory(_) => Ok(()),
+            RecordsDirectory::Temporary(_) | RecordsDirectory::None => {
                 let message =
                     format!("{option} needs a record: choose a directory of records with --runs DIR");
                 Err(Exit::BadInput(message).into())
@@ -65,15 +65,15 @@ impl RecordPlace {
     /// Which data runs retain.
     pub fn retention(&self) -> Retention<'_> {
         match self {
-            RecordPlace::Directory(path) => Retention::Record(path),
-            RecordPlace::Temporary(directory) => Retention::Record(directory.path()),
-            RecordPlace::None => Retention::Nothing,
+            RecordsDirectory::Directory(path) => Retention::Record(path),
+            RecordsDirectory::Temporary(directory) => Retention::Record(directory.path()),
+            RecordsDirectory::None => Retention::Nothing,
         }
     }
 
     /// Removes the paths of records that are not kept from the summaries.
     pub fn forget_temporary(&self, completed: &mut [CompletedRun]) {
-        if !matches!(self, RecordPlace::Directory(_)) {
+        if !matches!(self, RecordsDirectory::Directory(_)) {
             completed.iter_mut().for_each(|run| run.summary.record = None);
         }
     }

@@ -7,9 +7,9 @@ use crate::{commands::lab::standing, exit::Exit};
 
 /// The namespaces of the arguments; by default this process's.
 pub fn all(args: &WatchArgs) -> anyhow::Result<Vec<NetNamespace>> {
-    let mut places = Vec::new();
+    let mut namespaces = Vec::new();
     for name in &args.namespace {
-        places.push(NetNamespace::open(name).map_err(|error| Exit::BadInput(error.to_string()))?);
+        namespaces.push(NetNamespace::open(name).map_err(|error| Exit::BadInput(error.to_string()))?);
     }
     if !args.host.is_empty() {
         let lab = standing::find(args.lab.as_deref())?;
@@ -24,11 +24,11 @@ pub fn all(args: &WatchArgs) -> anyhow::Result<Vec<NetNamespace>> {
         for host in hosts {
             let entered = lab::standing::host_network_namespace(&lab.socket, host)?;
             let network = entered.map_err(Exit::BadInput)?;
-            places.push(NetNamespace::new(host.clone(), network).map_err(failure)?);
+            namespaces.push(NetNamespace::new(host.clone(), network).map_err(failure)?);
         }
     }
-    if places.is_empty() {
-        places.push(NetNamespace::current().map_err(failure)?);
+    if namespaces.is_empty() {
+        namespaces.push(NetNamespace::current().map_err(failure)?);
     }
-    Ok(places)
+    Ok(namespaces)
 }

@@ -1,19 +1,19 @@
-//! The third party: a point that asks two others for a test.
+//! The third party: a point that requests a test of two others.
 
 use super::{Point, Turn};
 use crate::{Body, Event, Outcome, Phase, PointName, Reason, Request, ReservationId, Role, Slot};
 
 impl Point {
-    pub(super) fn send_ask(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
+    pub(super) fn send_request(&mut self, turn: &mut Turn<'_>, id: &ReservationId) {
         let request = Box::new(self.reservations[id].request.clone());
-        self.send(turn, id, Body::Ask { request });
+        self.send(turn, id, Body::Request { request });
         let is_repeat = self.pending.get(id).is_some_and(|pending| pending.resend_at.is_some());
         self.set_resend(turn.now, id, is_repeat);
         turn.touched.insert(id.clone());
     }
 
-    /// Lead: another point asks for a test.
-    pub(super) fn on_ask(
+    /// Lead: another point requests a test.
+    pub(super) fn on_request(
         &mut self,
         turn: &mut Turn<'_>,
         from: &PointName,
@@ -41,14 +41,14 @@ impl Point {
         }
     }
 
-    /// Lead: reports to the asker.
+    /// Lead: reports to the requester.
     pub(super) fn send_report(&self, turn: &mut Turn<'_>, id: &ReservationId) {
         let known = &self.reservations[id];
         let body = Body::Report { phase: known.phase.clone(), slot: known.slot.filter(|_| known.has_slot()) };
         self.send_to(turn, id.origin.clone(), id, body);
     }
 
-    /// Lead: the asker cancels.
+    /// Lead: the requester cancels.
     pub(super) fn on_withdraw(
         &mut self,
         turn: &mut Turn<'_>,
@@ -63,11 +63,11 @@ impl Point {
             let reason = Reason::Cancelled { point: from.clone(), text };
             self.end(turn, id, reason, true);
         }
-        // An asker's reservation has no proposals.
+        // The reservation of a requester has no proposals.
         turn.send(from.clone(), id, 0, Body::Cancelled);
     }
 
-    /// Asker: the lead reports.
+    /// Requester: the lead reports.
     pub(super) fn on_report(
         &mut self,
         turn: &mut Turn<'_>,

@@ -7,7 +7,7 @@ use net::{Discipline, LossModel, LossUnit, PipeSpec, Rate};
 use scenario::{FlowKind, FlowSpec, Metric, MetricPath, Published, Scenario, TcpSpec};
 use units::{Bytes, KernelVersion, Time};
 
-use super::model::{cc_of, inputs};
+use super::{cc_of, inputs};
 use crate::flow_context::FlowPath;
 
 /// The steady sawtooth of a closed form needs at least this number of recoveries in a run.
@@ -17,7 +17,7 @@ const FULL_USE: f64 = 0.99;
 
 /// Why the model ignores what decides a published figure in `scenario`; `None` if its figure applies. `kernel` is the kernel of
 /// hosts that name none.
-pub(crate) fn ignored(scenario: &Scenario, published: &Published, kernel: KernelVersion) -> Option<String> {
+pub(super) fn ignored(scenario: &Scenario, published: &Published, kernel: KernelVersion) -> Option<String> {
     let figures = [Some(&published.figure), published.over.as_ref()];
     figures.into_iter().flatten().find_map(|figure| match figure {
         MetricPath::Flow { flow, metric: Metric::Goodput | Metric::SteadyGoodput } => {
@@ -32,7 +32,7 @@ fn of_flow(scenario: &Scenario, flow: &FlowSpec, kernel: KernelVersion) -> Optio
     let FlowKind::Tcp(tcp) = &flow.kind else { return None };
     let path = FlowPath::of(scenario, flow)?;
     let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc_of(scenario, flow, tcp));
-    path.there
+    path.forward
         .iter()
         .find_map(|(name, _, pipe)| of_pipe(name, pipe))
         .or_else(|| of_changes(scenario, &path, tcp))
@@ -62,7 +62,7 @@ fn of_pipe(name: &str, pipe: &PipeSpec) -> Option<String> {
 }
 
 fn of_changes(scenario: &Scenario, path: &FlowPath<'_>, tcp: &TcpSpec) -> Option<String> {
-    let is_crossed = |name: &str| path.there.iter().any(|(own, _, _)| *own == name);
+    let is_crossed = |name: &str| path.forward.iter().any(|(own, _, _)| *own == name);
     let changed = scenario.links.iter().find(|link| !link.changes.is_empty() && is_crossed(&link.name));
     match changed {
         Some(link) => Some(format!("the closed form ignores the changes of {}", link.name)),
@@ -93,10 +93,10 @@ fn of_device_queue(
     let host = scenario.host(&flow.from)?;
     // Without the signal a full queue only delays, as any queue that never drops.
     let packets = host.nic.tx_queue.filter(|_| host.local_congestion)?;
-    let (name, _, first) = path.there.first()?;
+    let (name, _, first) = path.forward.first()?;
     let is_slowest = first.rate.mean()? <= path.slowest()?.1;
     // Flows that share a slower queue behind the device are limited there.
-    let has_queue_behind = path.there[1..].iter().any(|(_, _, pipe)| pipe.rate.mean() == first.rate.mean());
+    let has_queue_behind = path.forward[1..].iter().any(|(_, _, pipe)| pipe.rate.mean() == first.rate.mean());
     let bytes = f64::from(packets) * f64::from(path.mtu + first.overhead);
     let overflows = window(inputs) > bdp(inputs)? + bytes;
     (is_slowest && !has_queue_behind && inputs.law != ControlLaw::Bbr && overflows).then(|| {

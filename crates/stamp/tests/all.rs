@@ -3,4 +3,5 @@
 mod control;
 mod fuzz_corpus;
 mod loopback;
+mod perfsonar;
 mod vectors;

@@ -31,6 +31,24 @@ pub struct RoundTripTimes {
     pub returned_ns: i64,
 }
 
+/// The two time stamps of a packet that is not returned (RFC 4656), ns: each by the clock of its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OneWayTimes {
+    /// Departure from the sender.
+    pub sent_ns: i64,
+    /// Arrival at the receiver.
+    pub received_ns: i64,
+}
+
+/// The packets of one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct DirectionCounts {
+    /// Number of packets sent.
+    pub sent: usize,
+    /// Number of packets lost.
+    pub lost: usize,
+}
+
 /// The delay of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct OneWayDelay {
@@ -48,6 +66,9 @@ pub struct DelayResult {
     pub sent: usize,
     /// Number of packets lost in either direction.
     pub lost: usize,
+    /// The packets of each direction, forward and backward, if they were counted: by OWAMP and TWAMP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub each_direction: Option<[DirectionCounts; 2]>,
     /// Round-trip time without the reflector's processing time: minimum, median, 95th and 99th percentile,
     /// milliseconds.
     pub rtt_ms: Option<[f64; 4]>,
@@ -75,8 +96,12 @@ pub struct LineBelow {
 }
 
 impl LineBelow {
+    fn height_at(&self, x: f64) -> f64 {
+        self.slope * x + self.height
+    }
+
     fn height_above(&self, point: &(f64, f64)) -> f64 {
-        point.1 - self.slope * point.0 - self.height
+        point.1 - self.height_at(point.0)
     }
 
     /// The possible error of the slope, given the possible error of each height by the time stamps. A touched
@@ -148,41 +173,16 @@ pub fn estimate_delay(trips: &[RoundTripTimes], sent: usize, stamp_error_ns: f64
     if rtt_ms.is_some_and(|rtt| rtt[0] < 0.0) {
         warnings.push("a round-trip time is negative: a clock was set during the measurement".into());
     }
-    let lines = (fit_line_below(&forward), fit_line_below(&backward));
-    let skew_ppm = match lines {
-        (Some(forward_line), Some(backward_line)) => {
-            // Both directions show the same skew with opposite signs. Their difference is the uncertainty,
-            // which is at least the error of the slopes, because they may agree by chance.
-            let value = (forward_line.slope - backward_line.slope) / 2.0;
-            let lines = forward_line.slope_error(&forward, stamp_error_ns)
-                + backward_line.slope_error(&backward, stamp_error_ns);
-            let spread = (forward_line.slope + backward_line.slope).abs().max(lines) / 2.0;
-            Some(Interval { low: (value - spread) * 1e6, value: value * 1e6, high: (value + spread) * 1e6 })
-        }
-        _ => None,
-    };
-    if skew_ppm.is_some_and(|skew| skew.value.abs() > 500.0) {
-        warnings.push(
-            "the skew is larger than that of any clock: one clock was set or slewed during the measurement"
-                .into(),
-        );
-    }
-    let half = rtt_ms.map_or(0.0, |rtt| rtt[0] / 2.0);
-    let one_way = |points: &[(f64, f64)], line: Option<LineBelow>| {
-        let line = line?;
-        let above: Vec<f64> = points.iter().map(|point| line.height_above(point).max(0.0) / 1e6).collect();
-        Some(OneWayDelay {
-            delay_ms: Interval { low: 0.0, value: half, high: 2.0 * half },
-            variation_ms: [median(&above)?, quantile(&above, 0.95)?, quantile(&above, 0.99)?],
-        })
-    };
+    let directions = Directions::of(&forward, &backward, stamp_error_ns, &mut warnings);
+    let half_ms = rtt_ms.map_or(0.0, |rtt| rtt[0] / 2.0);
     DelayResult {
         sent,
         lost: sent.saturating_sub(trips.len()),
+        each_direction: None,
         rtt_ms,
-        forward: one_way(&forward, lines.0),
-        backward: one_way(&backward, lines.1),
-        skew_ppm,
+        forward: one_way(&forward, directions.lines[0], half_ms),
+        backward: one_way(&backward, directions.lines[1], half_ms),
+        skew_ppm: directions.skew_ppm,
         stamp_error_ms: stamp_error_ns / 1e6,
         validity: Validity::new(warnings, || {
             format!(
@@ -192,6 +192,125 @@ pub fn estimate_delay(trips: &[RoundTripTimes], sent: usize, stamp_error_ns: f64
             )
         }),
     }
+}
+
+/// Estimates the delays of both directions from packets that are not returned. `sent` is the number of
+/// packets that were sent in each direction; `forward` are from this host, `backward` to this host.
+/// `stamp_error_ns` is as in [`estimate_delay`].
+///
+/// A delay of a packet contains the clocks' offset, with the opposite sign in the other direction. So the sum of
+/// both directions' minimum delays is the minimum round-trip time.
+pub fn estimate_one_way_delays(
+    forward: &[OneWayTimes],
+    backward: &[OneWayTimes],
+    sent: [usize; 2],
+    stamp_error_ns: f64,
+) -> DelayResult {
+    let mut warnings = Vec::new();
+    // This host's clock at the first packet, and the clocks' offset: times relative to these are small enough
+    // for the precision of f64.
+    let begin = forward.iter().map(|t| t.sent_ns).chain(backward.iter().map(|t| t.received_ns)).min();
+    let begin = begin.unwrap_or(0);
+    let base = forward.first().map(|t| t.received_ns.saturating_sub(t.sent_ns));
+    let base = base.or(backward.first().map(|t| t.sent_ns.saturating_sub(t.received_ns))).unwrap_or(0);
+    let points = |trips: &[OneWayTimes], base: i64, own_ns: fn(&OneWayTimes) -> i64| {
+        let point = |t: &OneWayTimes| {
+            let delay = t.received_ns.saturating_sub(t.sent_ns).saturating_sub(base);
+            (own_ns(t).saturating_sub(begin) as f64, delay as f64)
+        };
+        let mut points: Vec<(f64, f64)> = trips.iter().map(point).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points
+    };
+    let forward_points = points(forward, base, |t| t.sent_ns);
+    let backward_points = points(backward, base.saturating_neg(), |t| t.received_ns);
+    for (name, points) in [("forward", &forward_points), ("backward", &backward_points)] {
+        if points.len() < 20 {
+            warnings.push(format!("only {} packets of the {name} direction arrived", points.len()));
+        }
+    }
+    let directions = Directions::of(&forward_points, &backward_points, stamp_error_ns, &mut warnings);
+    // At the same time, so that the skew cancels out.
+    let middle = forward_points.last().map_or(0.0, |point| point.0 / 2.0);
+    let rtt_ns = match directions.lines {
+        [Some(there), Some(back)] => Some(there.height_at(middle) + back.height_at(middle)),
+        _ => None,
+    };
+    if rtt_ns.is_some_and(|rtt| rtt < 0.0) {
+        warnings.push("the minimum round-trip time is negative: a clock was set during the measurement".into());
+    }
+    let half_ms = rtt_ns.map_or(f64::INFINITY, |rtt| rtt.max(0.0) / 2e6);
+    let counts = [(sent[0], forward.len()), (sent[1], backward.len())];
+    let counts = counts.map(|(sent, arrived)| DirectionCounts { sent, lost: sent.saturating_sub(arrived) });
+    DelayResult {
+        sent: counts[0].sent + counts[1].sent,
+        lost: counts[0].lost + counts[1].lost,
+        each_direction: Some(counts),
+        rtt_ms: None,
+        forward: one_way(&forward_points, directions.lines[0], half_ms),
+        backward: one_way(&backward_points, directions.lines[1], half_ms),
+        skew_ppm: directions.skew_ppm,
+        stamp_error_ms: stamp_error_ns / 1e6,
+        validity: Validity::new(warnings, || {
+            format!(
+                "{} packets there, {} back; variation is precise to the timestamps, the delay itself to half a \
+                round-trip time",
+                forward.len(),
+                backward.len()
+            )
+        }),
+    }
+}
+
+/// What both directions' points show together.
+struct Directions {
+    /// The lines below the forward and the backward points.
+    lines: [Option<LineBelow>; 2],
+    skew_ppm: Option<Interval>,
+}
+
+impl Directions {
+    fn of(
+        forward: &[(f64, f64)],
+        backward: &[(f64, f64)],
+        stamp_error_ns: f64,
+        warnings: &mut Vec<String>,
+    ) -> Self {
+        let lines = [fit_line_below(forward), fit_line_below(backward)];
+        let skew_ppm = match lines {
+            [Some(there), Some(back)] => {
+                // Both directions show the same skew with opposite signs. Their difference is the uncertainty,
+                // which is at least the error of the slopes, because they may agree by chance.
+                let value = (there.slope - back.slope) / 2.0;
+                let errors =
+                    there.slope_error(forward, stamp_error_ns) + back.slope_error(backward, stamp_error_ns);
+                let spread = (there.slope + back.slope).abs().max(errors) / 2.0;
+                Some(Interval {
+                    low: (value - spread) * 1e6,
+                    value: value * 1e6,
+                    high: (value + spread) * 1e6,
+                })
+            }
+            _ => None,
+        };
+        if skew_ppm.is_some_and(|skew| skew.value.abs() > 500.0) {
+            warnings.push(
+                "the skew is larger than that of any clock: one clock was set or slewed during the measurement"
+                    .into(),
+            );
+        }
+        Directions { lines, skew_ppm }
+    }
+}
+
+/// The delay of a direction, if half of the minimum round-trip time is `half_ms`.
+fn one_way(points: &[(f64, f64)], line: Option<LineBelow>, half_ms: f64) -> Option<OneWayDelay> {
+    let line = line?;
+    let above: Vec<f64> = points.iter().map(|point| line.height_above(point).max(0.0) / 1e6).collect();
+    Some(OneWayDelay {
+        delay_ms: Interval { low: 0.0, value: half_ms, high: 2.0 * half_ms },
+        variation_ms: [median(&above)?, quantile(&above, 0.95)?, quantile(&above, 0.99)?],
+    })
 }
 
 #[cfg(test)]
@@ -244,6 +363,41 @@ mod tests {
         }
     }
 
+    /// The same packets, as if each direction had its own, give the same delays.
+    #[test]
+    fn one_way_packets_give_the_same_delays_as_round_trips() {
+        let trips = trips(40.0, 1000);
+        let way = |sent_ns, received_ns| OneWayTimes { sent_ns, received_ns };
+        let forward: Vec<OneWayTimes> = trips.iter().map(|t| way(t.sent_ns, t.received_ns)).collect();
+        // Of the other direction half of the packets are lost.
+        let backward: Vec<OneWayTimes> =
+            trips.iter().step_by(2).map(|t| way(t.reflected_ns, t.returned_ns)).collect();
+        let result = estimate_one_way_delays(&forward, &backward, [1000, 1000], 1000.0);
+        let counts = result.each_direction.unwrap();
+        assert_eq!((counts[0].lost, counts[1].lost), (0, 500));
+        assert_eq!((result.sent, result.lost, result.rtt_ms), (2000, 500, None));
+        let skew = result.skew_ppm.unwrap();
+        assert!((skew.value - 40.0).abs() < 1.0, "{skew:?}");
+        let (there, back) = (result.forward.unwrap(), result.backward.unwrap());
+        for way in [there, back] {
+            assert!((way.delay_ms.high - 40.0).abs() < 0.5, "{way:?}");
+            assert!((way.variation_ms[0] - 0.693).abs() < 0.15, "{way:?}");
+        }
+        assert!(result.validity.valid, "{:?}", result.validity);
+    }
+
+    #[test]
+    fn without_one_direction_the_delay_is_unknown_but_its_variation_is_not() {
+        let forward: Vec<OneWayTimes> = trips(0.0, 100)
+            .iter()
+            .map(|t| OneWayTimes { sent_ns: t.sent_ns, received_ns: t.received_ns })
+            .collect();
+        let result = estimate_one_way_delays(&forward, &[], [100, 100], 1000.0);
+        assert_eq!((result.lost, result.backward, result.validity.valid), (100, None, false));
+        let there = result.forward.unwrap();
+        assert!(there.delay_ms.high.is_infinite() && there.variation_ms[0] < 2.0, "{there:?}");
+    }
+
     #[test]
     fn the_interval_of_the_skew_contains_the_true_value() {
         let skew = 23.0;
@@ -284,6 +438,12 @@ mod tests {
                 .map(|(a, b, c, d)| RoundTripTimes { sent_ns: *a, received_ns: *b, reflected_ns: *c, returned_ns: *d })
                 .collect();
             prop_assert_eq!(estimate_delay(&trips, trips.len(), 0.0).lost, 0);
+            let there: Vec<OneWayTimes> =
+                all.iter().map(|(a, b, ..)| OneWayTimes { sent_ns: *a, received_ns: *b }).collect();
+            let back: Vec<OneWayTimes> =
+                all.iter().map(|(.., c, d)| OneWayTimes { sent_ns: *c, received_ns: *d }).collect();
+            let counts = [there.len(), back.len()];
+            prop_assert_eq!(estimate_one_way_delays(&there, &back, counts, 0.0).lost, 0);
         }
     }
 }

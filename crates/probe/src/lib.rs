@@ -10,7 +10,7 @@
 //! - [`Hops`]: rate of each link, without cooperation of the other host;
 //! - [`MtuSearch`]: the path MTU;
 //! - [`UdpmonGrid`], [`RequestResponse`]: a grid of packet size and spacing, and latency by size;
-//! - [`estimate_delay`]: one-way delay variation and clock skew.
+//! - [`estimate_delay`], [`estimate_one_way_delays`]: one-way delay variation and clock skew.
 //!
 //! ```
 //! use probe::{Capacity, Method, ProbeLimits, Step, Train, TrainObservation};
@@ -62,7 +62,10 @@ pub use bottleneck_buffer::{BottleneckBuffer, BufferKind, BufferResult};
 pub use budget::{Budget, ProbeLoad, TrainTooLarge};
 pub use capacity::{Capacity, CapacityResult};
 pub use chirps::Chirps;
-pub use delay::{DelayResult, OneWayDelay, RoundTripTimes, estimate_delay, fit_line_below};
+pub use delay::{
+    DelayResult, DirectionCounts, OneWayDelay, OneWayTimes, RoundTripTimes, estimate_delay,
+    estimate_one_way_delays, fit_line_below,
+};
 pub use hops::{Hop, HopProbe, HopReply, Hops, HopsResult, IpVersion};
 pub use line_fit::{LineFit, LinePoint};
 pub use mtu::{MtuOutcome, MtuResult, MtuSearch};

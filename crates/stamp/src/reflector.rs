@@ -1,21 +1,25 @@
-//! Replies to STAMP packets with the time of their arrival, by the kernel's clock, and the time of the reply.
+//! Replies to packets of STAMP and TWAMP Light (RFC 5357 appendix I) with the time of their arrival, by the
+//! kernel's clock, and the time of the reply.
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr},
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use os::realtime_ns;
 use socket2::Socket;
-use traffic::{Attempted, Error, ancillary, path_mtu::forbid_fragments};
+use traffic::{
+    Attempted, Error,
+    ancillary::{self, ReceivedDatagram},
+};
 
-use super::wire::{ErrorEstimate, Key, Reply, Request, ntp};
+use super::{
+    test_socket::{self, own_error},
+    wire::{Key, Reply, Request, SHORTEST_REPLY_BYTES, ntp},
+};
 
-/// Assumed error of the reflector's times, ns: software time stamps. The clock is reported as not
-/// synchronized.
-const CLOCK_ERROR_NS: u64 = 50_000;
 /// Maximum time until a stop takes effect.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum size of a packet: a jumbo frame, bytes.
@@ -34,12 +38,10 @@ impl Reflector {
     /// # Errors
     /// If the address or port cannot be used.
     pub fn bind(address: IpAddr, port: u16, key: Option<Key>) -> Result<Reflector, Error> {
-        let at = SocketAddr::new(address, port);
-        let what = || format!("cannot listen for STAMP packets at {at}");
-        let socket: Socket = UdpSocket::bind(at).attempted(what)?.into();
-        ancillary::enable_arrival_info(&socket).attempted(what)?;
-        forbid_fragments(&socket, at.is_ipv4())?;
-        socket.set_read_timeout(Some(STOP_CHECK_INTERVAL)).attempted(what)?;
+        let socket = test_socket::open(SocketAddr::new(address, port))?;
+        socket
+            .set_read_timeout(Some(STOP_CHECK_INTERVAL))
+            .attempted(|| "cannot set the timeout of a UDP socket".into())?;
         Ok(Reflector { socket, key })
     }
 
@@ -65,33 +67,48 @@ impl Reflector {
             let Some(request) = Request::from_bytes(&buffer[..datagram.length], self.key.as_ref()) else {
                 continue;
             };
-            let received = datagram.stamp_ns.unwrap_or_else(realtime_ns);
-            let mut bytes = self.reply(&request, received, datagram.ttl.unwrap_or(255));
+            // A packet shorter than a reply gets none: an unverified sender would get more bytes than it sent.
+            if datagram.length < SHORTEST_REPLY_BYTES {
+                continue;
+            }
+            let mut bytes = reply(&request, request.sequence, request.session, &datagram, self.key.as_ref());
             // A reply is as long as its request (RFC 8762 section 4.3), so that both directions carry the
             // same load.
-            bytes.resize(datagram.length.max(bytes.len()), 0);
-            match self.socket.send_to(&bytes, &from.into()) {
-                // Too large for the return path: it counts as lost there.
-                Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => {}
-                Err(e) if !ancillary::is_transient(&e) && e.kind() != io::ErrorKind::PermissionDenied => {
-                    return Err(e).attempted(|| format!("cannot reply to a STAMP packet of {from}"));
-                }
-                _ => {}
-            }
+            bytes.resize(datagram.length, 0);
+            send(&self.socket, &bytes, from)?;
         }
         Ok(())
     }
+}
 
-    fn reply(&self, request: &Request, received: i64, ttl: u8) -> Vec<u8> {
-        let reply = Reply {
-            sequence: request.sequence,
-            stamp: ntp(realtime_ns()),
-            error: ErrorEstimate::of(CLOCK_ERROR_NS, false),
-            session: request.session,
-            received: ntp(received),
-            request: (request.sequence, request.stamp, request.error),
-            ttl,
-        };
-        reply.to_bytes(self.key.as_ref())
+/// The reply to a datagram, with its own sequence number and session identifier.
+pub(crate) fn reply(
+    request: &Request,
+    sequence: u32,
+    session: u16,
+    datagram: &ReceivedDatagram,
+    key: Option<&Key>,
+) -> Vec<u8> {
+    let reply = Reply {
+        sequence,
+        stamp: ntp(realtime_ns()),
+        error: own_error(),
+        session,
+        received: ntp(datagram.stamp_ns.unwrap_or_else(realtime_ns)),
+        request: (request.sequence, request.stamp, request.error),
+        ttl: datagram.ttl.unwrap_or(255),
+    };
+    reply.to_bytes(key)
+}
+
+/// Sends a test packet. One that is lost on this host counts as lost on the path.
+pub(crate) fn send(socket: &Socket, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
+    match socket.send_to(bytes, &to.into()) {
+        // Too large for the path.
+        Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => Ok(()),
+        Err(e) if !ancillary::is_transient(&e) && e.kind() != io::ErrorKind::PermissionDenied => {
+            Err(e).attempted(|| format!("cannot send a test packet to {to}"))
+        }
+        _ => Ok(()),
     }
 }

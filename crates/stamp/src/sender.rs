@@ -1,57 +1,104 @@
-//! Sends STAMP packets to a reflector and receives its replies.
+//! Measurements of delay: sends packets to a reflector and receives its replies.
 
 use std::{
     collections::BTreeMap,
-    net::{SocketAddr, UdpSocket},
+    io,
+    net::SocketAddr,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use os::realtime_ns;
-use probe::{DelayResult, RoundTripTimes, estimate_delay};
+use probe::{DelayResult, DirectionCounts, RoundTripTimes, estimate_delay};
 use socket2::Socket;
-use traffic::{
-    Attempted, Error, ancillary,
-    path_mtu::{forbid_fragments, mtu_of},
-};
+use traffic::{Attempted, Error, ancillary, path_mtu::mtu_of};
 use units::Time;
 
-use super::wire::{AUTHENTICATED_BYTES, ErrorEstimate, Key, OPEN_BYTES, Reply, Request, ntp, unix_ns};
+use super::{
+    control::{Schedule, Slot},
+    owamp,
+    test_socket::{self, CLOCK_ERROR_NS, own_error},
+    twamp,
+    wire::{AUTHENTICATED_BYTES, Key, OPEN_BYTES, Reply, Request, interval, ntp, ntp_interval, unix_ns},
+};
 
-/// Assumed error of this end's times, ns.
-const CLOCK_ERROR_NS: u64 = 50_000;
 /// Maximum time until a stop takes effect.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A measurement with a reflector.
+/// The protocol of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// STAMP, or TWAMP Light: a reflector without control connection.
+    #[default]
+    Stamp,
+    /// TWAMP: a reflector that a control connection starts.
+    Twamp,
+    /// OWAMP: packets in both directions that are not returned.
+    Owamp,
+}
+
+/// The times between packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Spacing {
+    /// All equal.
+    #[default]
+    Fixed,
+    /// Exponentially distributed: a Poisson process (RFC 2330 section 11.1).
+    Exponential,
+}
+
+/// A measurement with a reflector or a server.
 #[derive(Debug, Clone)]
 pub struct SenderOptions {
-    /// The reflector.
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The reflector; of TWAMP and OWAMP the server's control port.
     pub to: SocketAddr,
-    /// Number of packets.
+    /// Number of packets; of OWAMP in each direction.
     pub count: u32,
-    /// Time between two packets.
+    /// Mean time between two packets.
     pub interval: Time,
+    /// The times between packets.
+    pub spacing: Spacing,
     /// Bytes of UDP payload; at least those of a base packet.
     pub payload: usize,
-    /// For authenticated packets.
+    /// For authenticated packets of STAMP.
     pub key: Option<Key>,
-    /// The session's identifier (RFC 8972); 0 for none.
+    /// The session's identifier (RFC 8972) of STAMP; 0 for none.
     pub session: u16,
     /// Timeout of the reply to the last packet.
     pub timeout: Duration,
 }
 
+impl SenderOptions {
+    /// Bytes of UDP payload that are sent.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.payload.max(if self.key.is_some() { AUTHENTICATED_BYTES } else { OPEN_BYTES })
+    }
+
+    /// The schedule in the form of OWAMP.
+    pub(crate) fn slot(&self) -> Slot {
+        let time = ntp_interval(Duration::from_nanos(self.interval.0));
+        match self.spacing {
+            Spacing::Fixed => Slot::Fixed(time),
+            Spacing::Exponential => Slot::Exponential(time),
+        }
+    }
+}
+
 /// Measures; ends early when `stop` is set. `on_reply` is called with the number of replies so far.
 ///
 /// # Errors
-/// If the socket fails, or the packets are larger than the path's MTU.
+/// If a socket fails, the server refuses the test, or the packets are larger than the path's MTU.
 pub fn measure(
     options: &SenderOptions,
     stop: &AtomicBool,
     on_reply: &mut dyn FnMut(usize),
 ) -> Result<DelayResult, Error> {
-    Ok(measure_packets(options, stop, on_reply)?.result)
+    match options.protocol {
+        Protocol::Owamp => owamp::measure(options, stop, on_reply),
+        Protocol::Stamp | Protocol::Twamp => Ok(measure_packets(options, stop, on_reply)?.result),
+    }
 }
 
 /// A measurement with the times of each packet.
@@ -68,42 +115,56 @@ pub struct MeasuredPackets {
 /// As [`measure`], with the times of each packet.
 ///
 /// # Errors
-/// As [`measure`].
+/// As [`measure`], and for OWAMP, which has no round trips.
 pub fn measure_packets(
     options: &SenderOptions,
     stop: &AtomicBool,
     on_reply: &mut dyn FnMut(usize),
 ) -> Result<MeasuredPackets, Error> {
-    let any: SocketAddr = if options.to.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-    let what = || format!("cannot create a UDP socket to {}", options.to);
-    let socket = UdpSocket::bind(any).attempted(what)?;
-    socket.connect(options.to).attempted(what)?;
-    let socket: Socket = socket.into();
-    ancillary::enable_arrival_info(&socket).attempted(what)?;
-    forbid_fragments(&socket, options.to.is_ipv4())?;
-    let base_bytes = if options.key.is_some() { AUTHENTICATED_BYTES } else { OPEN_BYTES };
-    let mut buffer = vec![0; options.payload.max(base_bytes) + 64];
+    match options.protocol {
+        Protocol::Owamp => Err(io::Error::from(io::ErrorKind::Unsupported))
+            .attempted(|| "cannot measure round trips by OWAMP".into()),
+        Protocol::Twamp => twamp::measure_packets(options, stop, on_reply),
+        Protocol::Stamp => {
+            let socket = test_socket::open(test_socket::unspecified(options.to.ip()))?;
+            exchange(&socket, options, stop, on_reply)
+        }
+    }
+}
+
+/// Sends packets to a reflector, which is at `options.to`, and receives its replies.
+pub(crate) fn exchange(
+    socket: &Socket,
+    options: &SenderOptions,
+    stop: &AtomicBool,
+    on_reply: &mut dyn FnMut(usize),
+) -> Result<MeasuredPackets, Error> {
+    let what = || format!("cannot send from a UDP socket to {}", options.to);
+    socket.connect(&options.to.into()).attempted(what)?;
+    let mut seed = [0; 16];
+    traffic::sys::fill_random(&mut seed).attempted(|| "cannot draw a random number".into())?;
+    let mut schedule = Schedule::new(&seed, vec![options.slot()]);
+    let payload = options.payload_bytes();
+    let mut buffer = vec![0; payload + 64];
     let mut sent: BTreeMap<u32, i64> = BTreeMap::new();
     let mut trips: Vec<RoundTripTimes> = Vec::new();
     let mut their_error = 0f64;
+    // Number of packets that the reflector has received, if it counts its replies.
+    let mut reflected = 0;
     let begin = Instant::now();
-    let interval = Duration::from_nanos(options.interval.0);
     let mut next = 0;
+    // When the next packet is due, and when the last one was.
+    let (mut due, mut last_due) = (Duration::ZERO, Duration::ZERO);
     while !stop.load(Ordering::Acquire) {
-        let due = interval.saturating_mul(next);
         if next < options.count && begin.elapsed() >= due {
             let now = realtime_ns();
-            let request = Request {
-                sequence: next,
-                stamp: ntp(now),
-                error: ErrorEstimate::of(CLOCK_ERROR_NS, false),
-                session: options.session,
-            };
+            let request =
+                Request { sequence: next, stamp: ntp(now), error: own_error(), session: options.session };
             let mut bytes = request.to_bytes(options.key.as_ref());
-            bytes.resize(options.payload.max(base_bytes), 0);
+            bytes.resize(payload, 0);
             match socket.send(&bytes) {
                 Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => {
-                    return Err(too_big(&socket, options, e));
+                    return Err(too_big(socket, options, e));
                 }
                 Err(e) if !ancillary::is_transient(&e) => {
                     return Err(e).attempted(|| format!("cannot send to {}", options.to));
@@ -111,13 +172,14 @@ pub fn measure_packets(
                 _ => drop(sent.insert(next, now)),
             }
             next += 1;
+            last_due = due;
+            due += interval(schedule.next().unwrap_or(0));
             continue;
         }
         let wait = if next < options.count {
             due.saturating_sub(begin.elapsed())
         } else {
-            let last = interval.saturating_mul(options.count.saturating_sub(1));
-            match (last + options.timeout).checked_sub(begin.elapsed()) {
+            match (last_due + options.timeout).checked_sub(begin.elapsed()) {
                 Some(left) if !sent.is_empty() => left,
                 _ => break,
             }
@@ -126,10 +188,10 @@ pub fn measure_packets(
         socket
             .set_read_timeout(Some(wait.clamp(Duration::from_micros(50), STOP_CHECK_INTERVAL)))
             .attempted(what)?;
-        let received = match ancillary::receive_with_ancillary(&socket, &mut buffer, 0) {
+        let received = match ancillary::receive_with_ancillary(socket, &mut buffer, 0) {
             Ok(received) => received,
             Err(e) if ancillary::is_transient(&e) => continue,
-            Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => return Err(too_big(&socket, options, e)),
+            Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => return Err(too_big(socket, options, e)),
             Err(e) => return Err(e).attempted(|| format!("cannot receive from {}", options.to)),
         };
         let Some(reply) =
@@ -143,6 +205,7 @@ pub fn measure_packets(
         // Duplicates do not count.
         let Some(sent_ns) = sent.remove(&reply.request.0) else { continue };
         their_error = their_error.max(reply.error.ns().unwrap_or(0.0));
+        reflected = reflected.max(reply.sequence.saturating_add(1));
         trips.push(RoundTripTimes {
             sent_ns,
             received_ns: unix_ns(reply.received, reply.error),
@@ -151,8 +214,23 @@ pub fn measure_packets(
         });
         on_reply(trips.len());
     }
-    let result = estimate_delay(&trips, next as usize, their_error + CLOCK_ERROR_NS as f64);
+    let mut result = estimate_delay(&trips, next as usize, their_error + CLOCK_ERROR_NS as f64);
+    if options.protocol == Protocol::Twamp && !trips.is_empty() {
+        result.each_direction = Some(each_direction(next, reflected, trips.len()));
+    }
     Ok(MeasuredPackets { result, trips, lost: sent })
+}
+
+/// The losses of each direction, if the reflector's numbers are a count of its replies (RFC 5357 section 4.2.1).
+/// Packets of which the reflector received copies are counted once. The last packets count as lost there if no
+/// later reply arrived.
+fn each_direction(sent: u32, reflected: u32, returned: usize) -> [DirectionCounts; 2] {
+    let (sent, reflected) = (sent as usize, reflected.min(sent) as usize);
+    let reflected = reflected.max(returned);
+    [
+        DirectionCounts { sent, lost: sent.saturating_sub(reflected) },
+        DirectionCounts { sent: reflected, lost: reflected - returned },
+    ]
 }
 
 /// The error if packets are larger than the path's MTU. They are not fragmented, because times of fragments
@@ -180,9 +258,11 @@ mod tests {
     fn reflected(theirs: Option<Key>, ours: Option<Key>) -> DelayResult {
         let reflector = Reflector::bind(IpAddr::from([127, 0, 0, 1]), 0, theirs).unwrap();
         let options = SenderOptions {
+            protocol: Protocol::Stamp,
             to: ([127, 0, 0, 1], reflector.port().unwrap()).into(),
             count: 30,
             interval: Time::from_millis(2),
+            spacing: Spacing::Exponential,
             payload: 200,
             key: ours,
             session: 77,
@@ -207,6 +287,16 @@ mod tests {
             let [least, median, ..] = result.rtt_ms.unwrap();
             assert!(0.0 < least && least <= median, "{result:?}");
         }
+    }
+
+    #[test]
+    fn a_counting_reflector_shows_where_packets_were_lost() {
+        let lost = |sent, reflected, returned| each_direction(sent, reflected, returned).map(|way| way.lost);
+        assert_eq!(lost(10, 10, 10), [0, 0]);
+        assert_eq!(lost(10, 8, 7), [2, 1]);
+        // Copies, and a reflector whose numbers are not a count.
+        assert_eq!(lost(10, 13, 9), [0, 1]);
+        assert_eq!(lost(10, 1, 9), [1, 0]);
     }
 
     #[test]

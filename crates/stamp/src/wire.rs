@@ -23,6 +23,12 @@
 //! ```
 //!
 //! All other bytes are zero. The code (HMAC) covers the first 96 bytes.
+//!
+//! Unauthenticated packets of TWAMP (RFC 5357 section 4) have the same fields, without identifier. A sender's
+//! has at least 14 bytes, a reflector's 41; what follows is padding. Packets of OWAMP (RFC 4656 section 4.1.2)
+//! are those of TWAMP's sender. So shorter packets are read too.
+
+use std::time::Duration;
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -31,6 +37,10 @@ use sha2::Sha256;
 pub const OPEN_BYTES: usize = 44;
 /// Bytes of an authenticated packet.
 pub const AUTHENTICATED_BYTES: usize = 112;
+/// Bytes of the shortest packet of a TWAMP or OWAMP sender (RFC 5357 section 4.1.2).
+pub const SHORTEST_REQUEST_BYTES: usize = 14;
+/// Bytes of the shortest packet of a TWAMP reflector (RFC 5357 section 4.2.1).
+pub const SHORTEST_REPLY_BYTES: usize = 41;
 /// Bytes that the code covers (RFC 8762 section 4.4: the first six blocks).
 const COVERED: usize = 96;
 /// Bytes of the code: HMAC-SHA-256 cut to 128 bits.
@@ -142,6 +152,16 @@ pub fn unix_ns(stamp: u64, error: ErrorEstimate) -> i64 {
         + ((low * 1_000_000_000) >> 32) as i64
 }
 
+/// An interval in NTP's format: units of 2^-32 s.
+pub fn ntp_interval(interval: Duration) -> u64 {
+    u64::try_from((interval.as_nanos() << 32) / 1_000_000_000).unwrap_or(u64::MAX)
+}
+
+/// Converts an interval in NTP's format.
+pub fn interval(units: u64) -> Duration {
+    Duration::new(units >> 32, (((units & 0xffff_ffff) * 1_000_000_000) >> 32) as u32)
+}
+
 /// The offsets of the fields.
 struct Layout {
     bytes: usize,
@@ -192,8 +212,8 @@ impl Request {
     /// Reads a packet; `None` if it is too short, or not authenticated with the key.
     pub fn from_bytes(bytes: &[u8], key: Option<&Key>) -> Option<Request> {
         let at = layout(key);
-        let bytes = verified(bytes, key)?;
-        let session = u16::from_be_bytes(word(bytes, at.error + 2)?);
+        let bytes = verified(bytes, key, SHORTEST_REQUEST_BYTES)?;
+        let session = word(bytes, at.error + 2).map_or(0, u16::from_be_bytes);
         Some(Request {
             sequence: u32::from_be_bytes(word(bytes, 0)?),
             stamp: u64::from_be_bytes(word(bytes, at.stamp)?),
@@ -222,7 +242,7 @@ impl Reply {
     /// Reads a packet; `None` if it is too short, or not authenticated with the key.
     pub fn from_bytes(bytes: &[u8], key: Option<&Key>) -> Option<Reply> {
         let at = layout(key);
-        let bytes = verified(bytes, key)?;
+        let bytes = verified(bytes, key, SHORTEST_REPLY_BYTES)?;
         Some(Reply {
             sequence: u32::from_be_bytes(word(bytes, 0)?),
             stamp: u64::from_be_bytes(word(bytes, at.stamp)?),
@@ -253,14 +273,11 @@ fn seal(mut bytes: Vec<u8>, key: Option<&Key>) -> Vec<u8> {
     bytes
 }
 
-fn verified<'a>(bytes: &'a [u8], key: Option<&Key>) -> Option<&'a [u8]> {
-    let bytes = bytes.get(..layout(key).bytes)?;
-    match key {
-        None => Some(bytes),
-        Some(key) => {
-            key.over(&bytes[..COVERED]).verify_truncated_left(&bytes[COVERED..]).ok().map(|()| bytes)
-        }
-    }
+/// A packet that is authenticated with the key; without a key, one of at least `shortest` bytes.
+fn verified<'a>(bytes: &'a [u8], key: Option<&Key>, shortest: usize) -> Option<&'a [u8]> {
+    let Some(key) = key else { return Some(bytes).filter(|bytes| bytes.len() >= shortest) };
+    let bytes = bytes.get(..AUTHENTICATED_BYTES)?;
+    key.over(&bytes[..COVERED]).verify_truncated_left(&bytes[COVERED..]).ok().map(|()| bytes)
 }
 
 fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -388,6 +405,12 @@ mod tests {
             prop_assert!((converted - ns).abs() <= 1, "{} {}", converted, ns);
             let ptp = ((ns as u64 / 1_000_000_000) << 32) | (ns as u64 % 1_000_000_000);
             prop_assert_eq!(unix_ns(ptp, ErrorEstimate(0x4001)), ns);
+        }
+
+        #[test]
+        fn intervals_round_trip(ns in 0u64..4_000_000_000_000_000_000) {
+            let converted = interval(ntp_interval(Duration::from_nanos(ns))).as_nanos() as u64;
+            prop_assert!(converted <= ns && ns - converted <= 1, "{} {}", converted, ns);
         }
 
         #[test]

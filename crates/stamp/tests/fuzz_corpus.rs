@@ -6,3 +6,8 @@ use testing::replay_corpus;
 fn enable_packet_stamps() {
     replay_corpus("stamp", stamp::wire::fuzz);
 }
+
+#[test]
+fn control_messages() {
+    replay_corpus("amp_control", stamp::control::fuzz);
+}

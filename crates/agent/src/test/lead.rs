@@ -146,9 +146,11 @@ fn latency(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
     // The timeout of the last reply is part of the slot.
     let sending = time.saturating_sub(LATENCY_TIMEOUT).max(MIN_TEST);
     let options = SenderOptions {
+        protocol: stamp::Protocol::Stamp,
         to,
         count: u32::try_from(sending.as_nanos() / u128::from(LATENCY_INTERVAL.0)).unwrap_or(u32::MAX).max(1),
         interval: LATENCY_INTERVAL,
+        spacing: stamp::Spacing::Fixed,
         payload: LATENCY_PAYLOAD,
         key: Some(Key::new(endpoint.secret.as_bytes())),
         session: 0,

@@ -27,7 +27,7 @@ use probe_transport::ProbeService;
 use scenario::{Address, HostLocation};
 use schema::{FlowSample, ReceiverVerdict};
 use serde_json::json;
-use stamp::Reflector;
+use stamp::{ControlProtocol, ControlServer, Reflector};
 use units::BitRate;
 use verdict::judge_receiver;
 
@@ -142,12 +142,18 @@ pub struct ServeArgs {
     /// Print each test as iperf3's JSON
     #[arg(short = 'J', long, help_heading = "Reports")]
     iperf3_json: bool,
-    /// Also reflect STAMP packets (RFC 8762), on this UDP port
-    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "862", help_heading = "STAMP")]
+    /// Also reflect packets of STAMP (RFC 8762) and TWAMP Light, on this UDP port
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "862", help_heading = "Delay")]
     stamp: Option<u16>,
     /// Reply only to STAMP packets authenticated with the key in this file (its bytes without a final newline)
-    #[arg(long, value_name = "FILE", requires = "stamp", help_heading = "STAMP")]
+    #[arg(long, value_name = "FILE", requires = "stamp", help_heading = "Delay")]
     stamp_key: Option<PathBuf>,
+    /// Also serve clients of TWAMP (RFC 5357), unauthenticated, on this TCP port
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "862", help_heading = "Delay")]
+    twamp: Option<u16>,
+    /// Also serve clients of OWAMP (RFC 4656), unauthenticated, on this TCP port
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "861", help_heading = "Delay")]
+    owamp: Option<u16>,
     /// CPUs for the streams, assigned in turn, as in 2,3
     #[arg(
         short = 'A',
@@ -201,21 +207,34 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
         }
         None => None,
     };
+    let mut control_servers = Vec::new();
+    for (protocol, port) in [(ControlProtocol::Twamp, args.twamp), (ControlProtocol::Owamp, args.owamp)] {
+        let Some(port) = port else { continue };
+        let control = ControlServer::bind(protocol, server.address().ip(), port)?;
+        let port = control.port().unwrap_or(port);
+        console.note(&format!("serving {} clients on TCP port {port}", protocol.name()));
+        control_servers.push(control);
+    }
     let iperf2 = args.iperf2.map(|port| iperf2::Server::bind(args.iperf2_options(port))).transpose()?;
     if let Some(iperf2) = &iperf2 {
         console.note(&format!("listening on {} for iperf 2", iperf2.address()?));
     }
     unattended::is_serving();
-    let ended = AtomicBool::new(false);
+    let ended = &AtomicBool::new(false);
+    let note = &|text: &str| console.note(text);
     std::thread::scope(|scope| {
-        let reflecting = reflector.as_ref().map(|reflector| scope.spawn(|| reflector.run(&ended)));
-        let serving = iperf2.as_ref().map(|iperf2| scope.spawn(|| iperf2.run(&ended, &console)));
+        let reflecting = reflector.as_ref().map(|reflector| scope.spawn(|| reflector.run(ended)));
+        let controlling: Vec<_> =
+            control_servers.iter().map(|control| scope.spawn(move || control.run(ended, note))).collect();
+        let serving = iperf2.as_ref().map(|iperf2| scope.spawn(|| iperf2.run(ended, &console)));
         let served = server.run(&stop, &console);
         ended.store(true, Ordering::Release);
         let reflected = reflecting.map(joined);
+        let controlled: Vec<_> = controlling.into_iter().map(joined).collect();
         let served_iperf2 = serving.map(joined);
         served?;
         served_iperf2.transpose()?;
+        controlled.into_iter().collect::<Result<(), _>>()?;
         Ok(reflected.transpose().map(drop)?)
     })
 }

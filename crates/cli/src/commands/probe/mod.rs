@@ -8,7 +8,7 @@ mod udpmon_text;
 use std::{
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -19,7 +19,7 @@ use probe::{AvailableBandwidth, BottleneckBuffer, Capacity, Chirps, Method, MtuR
 use probe_transport::{Session, SessionOptions};
 use serde::Serialize;
 use serde_json::json;
-use stamp::{Key, SenderOptions};
+use stamp::{ControlProtocol, Key, Protocol, SenderOptions, Spacing};
 use units::{BitRate, Time};
 
 use super::records::check_svg;
@@ -41,7 +41,8 @@ pub enum ProbeCommand {
     Buffer(BufferArgs),
     /// Rate of each hop and the bottleneck among them; works with any host
     Hops(HostArgs),
-    /// One-way and round-trip delay and their variation; needs a STAMP reflector, as `longfat serve --stamp`
+    /// One-way and round-trip delay and their variation; needs a reflector of STAMP or TWAMP Light, or a server of TWAMP or
+    /// OWAMP, as `longfat serve --stamp`
     Delay(DelayArgs),
     /// Path MTU; works with any host
     Mtu(HostArgs),
@@ -67,24 +68,50 @@ pub struct HostArgs {
 pub struct DelayArgs {
     #[command(flatten)]
     host: HostArgs,
-    /// The reflector's UDP port
-    #[arg(short, long, default_value_t = stamp::PORT)]
-    port: u16,
-    /// Packets to send
+    /// Protocol of the other end
+    #[arg(long, value_enum, default_value_t = DelayProtocol::Stamp)]
+    protocol: DelayProtocol,
+    /// UDP port of the reflector [default: 862], or TCP port of the server [default: 862 of TWAMP, 861 of OWAMP]
+    #[arg(short, long)]
+    port: Option<u16>,
+    /// Packets to send; of OWAMP in each direction
     #[arg(short = 'c', long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
-    /// Interval between packets
+    /// Mean interval between packets
     #[arg(short, long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "50ms")]
     interval: Duration,
+    /// Distribution of the intervals
+    #[arg(long, value_enum, default_value_t = DelaySpacing::Fixed)]
+    spacing: DelaySpacing,
     /// Bytes of UDP payload
     #[arg(short, long, value_name = "BYTES", default_value_t = 44, value_parser = clap::value_parser!(u32).range(44..=9000))]
     length: u32,
-    /// Authenticate with the key in this file (its bytes without a final newline)
+    /// Authenticate packets of STAMP with the key in this file (its bytes without a final newline)
     #[arg(long, value_name = "FILE")]
     stamp_key: Option<PathBuf>,
-    /// The session's identifier (RFC 8972)
+    /// The session's identifier of STAMP (RFC 8972)
     #[arg(long, value_name = "N", default_value_t = 0)]
     ssid: u16,
+}
+
+/// Protocols of `probe delay`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DelayProtocol {
+    /// STAMP or TWAMP Light: no control connection
+    Stamp,
+    /// TWAMP: a control connection starts the reflector
+    Twamp,
+    /// OWAMP: each direction has its own packets
+    Owamp,
+}
+
+/// Distributions of the intervals of `probe delay`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DelaySpacing {
+    /// All equal
+    Fixed,
+    /// Exponential: a Poisson process
+    Exponential,
 }
 
 /// Options of probes with a `longfat serve`.
@@ -191,13 +218,26 @@ fn run_without_server<A>(
 }
 
 fn delay(args: &DelayArgs, json: bool) -> anyhow::Result<()> {
+    let (protocol, default_port, server) = match args.protocol {
+        DelayProtocol::Stamp => (Protocol::Stamp, stamp::PORT, "serve --stamp"),
+        DelayProtocol::Twamp => (Protocol::Twamp, ControlProtocol::Twamp.port(), "serve --twamp"),
+        DelayProtocol::Owamp => (Protocol::Owamp, ControlProtocol::Owamp.port(), "serve --owamp"),
+    };
+    if protocol != Protocol::Stamp && (args.stamp_key.is_some() || args.ssid != 0) {
+        return Err(Exit::BadInput("--stamp-key and --ssid are options of STAMP only".into()).into());
+    }
     let stop = interrupt::flag()?;
     let host = &args.host.host;
     let to = probe_transport::resolve(host, args.host.ip()).map_err(|e| failed(host, e))?;
     let options = SenderOptions {
-        to: SocketAddr::new(to, args.port),
+        protocol,
+        to: SocketAddr::new(to, args.port.unwrap_or(default_port)),
         count: args.count,
         interval: Time(u64::try_from(args.interval.as_nanos()).unwrap_or(u64::MAX)),
+        spacing: match args.spacing {
+            DelaySpacing::Fixed => Spacing::Fixed,
+            DelaySpacing::Exponential => Spacing::Exponential,
+        },
         payload: args.length as usize,
         key: args.stamp_key.as_deref().map(stamp_key).transpose()?,
         session: args.ssid,
@@ -208,13 +248,15 @@ fn delay(args: &DelayArgs, json: bool) -> anyhow::Result<()> {
         args.count,
         args.interval.as_secs_f64() * 1e3
     ));
-    let result = stamp::measure(&options, &stop, &mut |_| {})
-        .with_context(|| format!("the probe of {host} failed"))?;
+    let result = match stamp::measure(&options, &stop, &mut |_| {}) {
+        Err(_) if stop.load(Ordering::Acquire) => return Err(Exit::Interrupted.into()),
+        measured => measured.with_context(|| format!("the probe of {host} failed"))?,
+    };
     print_result("delay", host, &result, json, &text::delay(&result), &result.validity)?;
-    match result.rtt_ms {
-        Some(_) => Ok(()),
-        None => Err(Exit::Failed(format!(
-            "no reply from {}: is a reflector running there, as `longfat serve --stamp`, with the same key?",
+    match result.lost < result.sent {
+        true => Ok(()),
+        false => Err(Exit::Failed(format!(
+            "no reply from {}: is a reflector running there, as `longfat {server}`, with the same key?",
             options.to
         ))
         .into()),

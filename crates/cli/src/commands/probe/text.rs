@@ -158,7 +158,21 @@ pub fn path_mtu(result: &MtuResult) -> String {
 }
 
 pub fn delay(result: &DelayResult) -> String {
-    let mut text = format!("{} of {} packets were reflected.", result.sent - result.lost, result.sent);
+    let arrived = |sent: usize, lost: usize| format!("{} of {sent} packets", sent.saturating_sub(lost));
+    let mut text = match result.each_direction {
+        None => format!("{} were reflected.", arrived(result.sent, result.lost)),
+        Some([there, back]) if result.rtt_ms.is_some() => format!(
+            "{} were reflected; {} were lost there, {} back.",
+            arrived(result.sent, result.lost),
+            there.lost,
+            back.lost
+        ),
+        Some([there, back]) => format!(
+            "{} arrived there, {} back.",
+            arrived(there.sent, there.lost),
+            arrived(back.sent, back.lost)
+        ),
+    };
     if let Some([least, median, p95, p99]) = result.rtt_ms {
         text += &format!(
             "\nRound-trip time: min {}, median {}, p95 {}, p99 {}.",
@@ -171,11 +185,17 @@ pub fn delay(result: &DelayResult) -> String {
     for (way, one) in [("There", result.forward), ("Back", result.backward)] {
         let Some(one) = one else { continue };
         let [median, p95, p99] = one.variation_ms;
+        let delay = match one.delay_ms.high.is_finite() {
+            true => format!(
+                "{} to {} (the clocks are not synchronized; {} if both directions are equal)",
+                ms(one.delay_ms.low),
+                ms(one.delay_ms.high),
+                ms(one.delay_ms.value)
+            ),
+            false => "unknown delay, because no packet arrived in the other direction".into(),
+        };
         text += &format!(
-            "\n{way}: {} to {} (the clocks are not synchronized; {} if both directions are equal); variation above the minimum: median {}, p95 {}, p99 {}.",
-            ms(one.delay_ms.low),
-            ms(one.delay_ms.high),
-            ms(one.delay_ms.value),
+            "\n{way}: {delay}; variation above the minimum: median {}, p95 {}, p99 {}.",
             ms(median),
             ms(p95),
             ms(p99)

@@ -1,0 +1,624 @@
+//! The messages of both control protocols: RFC 4656 sections 3.1 to 3.9, RFC 5357 sections 3.1 to 3.8.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::wire::ErrorEstimate;
+
+/// Bytes of a block; all messages and their parts are multiples of it.
+pub(super) const BLOCK: usize = 16;
+/// Bytes of each message. Those of a request, a stop and a fetched session are without their variable parts.
+pub(super) const GREETING_BYTES: usize = 64;
+pub(super) const SET_UP_BYTES: usize = 164;
+pub(super) const SERVER_START_BYTES: usize = 48;
+pub(super) const REQUEST_BYTES: usize = 112;
+pub(super) const ACCEPT_BYTES: usize = 48;
+pub(super) const START_BYTES: usize = 32;
+pub(super) const START_ACK_BYTES: usize = 32;
+pub(super) const FETCH_BYTES: usize = 48;
+pub(super) const FETCH_ACK_BYTES: usize = 32;
+/// Bytes of the record of a packet in a fetched session (RFC 4656 section 3.9).
+pub const PACKET_RECORD_BYTES: usize = 25;
+/// The mode that is spoken: unauthenticated.
+pub(super) const UNAUTHENTICATED: u32 = 1;
+/// Maximum number of slots of a schedule, as a limit of what one message can make this end store.
+pub(super) const MAX_SLOTS: u32 = 256;
+/// Maximum number of senders and of ranges of packets that were not sent, in one message.
+const MAX_SENDERS: u32 = 64;
+const MAX_SKIPS: u32 = 4096;
+/// Maximum number of records of a fetched session.
+const MAX_RECORDS: u32 = 2_000_000;
+/// Count of rounds that derive keys: the RFC's minimum. No key is used in unauthenticated mode.
+const KEY_ROUNDS: u32 = 1024;
+
+/// What the first byte of a command is.
+pub(super) const REQUEST_ONE_WAY: u8 = 1;
+pub(super) const START_SESSIONS: u8 = 2;
+pub(super) const STOP_SESSIONS: u8 = 3;
+pub(super) const FETCH_SESSION: u8 = 4;
+pub(super) const REQUEST_TWO_WAY: u8 = 5;
+
+/// A violation of the protocol, after which the connection is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolError {
+    /// The server does not want to talk to this client (its greeting offers no mode).
+    #[error("the server is busy, or does not serve this client")]
+    Unwilling,
+    /// The server offers no unauthenticated mode.
+    #[error("the server requires authentication (its modes are {0:#x}), which longfat does not support")]
+    AuthenticationRequired(u32),
+    /// The client chose a mode that was not offered.
+    #[error("the client chose mode {0}; only the unauthenticated mode, 1, is offered")]
+    Mode(u32),
+    /// The other end does not accept a step.
+    #[error("the server refused {0}: {1}")]
+    Refused(&'static str, Accept),
+    /// The client closed the connection in the proper way, before it chose a mode.
+    #[error("the client closed the connection")]
+    Closed,
+    /// A command that is unknown or not allowed at this point.
+    #[error("command {0} is unknown, or is not allowed now")]
+    Command(u8),
+    /// A message larger than this end stores.
+    #[error("a message has too many {0}")]
+    TooMany(&'static str),
+    /// A field with an invalid value.
+    #[error("a message has an invalid {0}")]
+    Field(&'static str),
+}
+
+/// How a request was decided (RFC 4656 section 3.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accept(pub u8);
+
+impl Accept {
+    /// The request is accepted.
+    pub const OK: Accept = Accept(0);
+    /// Failure, reason unspecified.
+    pub const FAILURE: Accept = Accept(1);
+    /// Internal error.
+    pub const INTERNAL: Accept = Accept(2);
+    /// Some aspect of the request is not supported.
+    pub const UNSUPPORTED: Accept = Accept(3);
+    /// Cannot be performed due to permanent resource limitations.
+    pub const PERMANENT_LIMIT: Accept = Accept(4);
+    /// Cannot be performed due to temporary resource limitations.
+    pub const TEMPORARY_LIMIT: Accept = Accept(5);
+
+    /// `Ok` if accepted.
+    pub(super) fn check(self, what: &'static str) -> Result<(), ProtocolError> {
+        if self == Accept::OK { Ok(()) } else { Err(ProtocolError::Refused(what, self)) }
+    }
+}
+
+impl std::fmt::Display for Accept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = match self.0 {
+            0 => "accepted",
+            1 => "no reason given",
+            2 => "internal error",
+            3 => "some aspect of the request is not supported",
+            4 => "permanent resource limitations",
+            5 => "temporary resource limitations",
+            _ => "unknown reason",
+        };
+        write!(f, "{text} (Accept {})", self.0)
+    }
+}
+
+/// The identifier of a session.
+pub type Sid = [u8; 16];
+
+/// A server's first message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Greeting {
+    pub(super) modes: u32,
+    /// Challenge and salt.
+    pub(super) random: [u8; 32],
+}
+
+impl Greeting {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = vec![0; GREETING_BYTES];
+        put(&mut bytes, 12, &self.modes.to_be_bytes());
+        put(&mut bytes, 16, &self.random);
+        put(&mut bytes, 48, &KEY_ROUNDS.to_be_bytes());
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8; GREETING_BYTES]) -> Greeting {
+        Greeting { modes: u32::from_be_bytes(field(bytes, 12)), random: field(bytes, 16) }
+    }
+}
+
+/// The client's Set-Up-Response in unauthenticated mode: key, token and IV are unused.
+pub(super) fn set_up_response() -> Vec<u8> {
+    let mut bytes = vec![0; SET_UP_BYTES];
+    put(&mut bytes, 0, &UNAUTHENTICATED.to_be_bytes());
+    bytes
+}
+
+/// A Server-Start; `started` is the time at which the server started, in NTP's format.
+pub(super) fn server_start(accept: Accept, started: u64) -> Vec<u8> {
+    let mut bytes = vec![0; SERVER_START_BYTES];
+    bytes[15] = accept.0;
+    put(&mut bytes, 32, &started.to_be_bytes());
+    bytes
+}
+
+/// A Request-Session or Request-TW-Session, without its slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionRequest {
+    /// Whether it is a Request-TW-Session.
+    pub two_way: bool,
+    /// Whether the server sends (OWAMP).
+    pub server_sends: bool,
+    /// Whether the server receives (OWAMP).
+    pub server_receives: bool,
+    /// Number of slots of the schedule (OWAMP).
+    pub slots: u32,
+    /// Number of packets (OWAMP).
+    pub packets: u32,
+    /// Where packets come from. TWAMP: an unspecified address is that of the control connection.
+    pub sender: SocketAddr,
+    /// Where packets go to; likewise. Its port is only a wish: the server chooses.
+    pub receiver: SocketAddr,
+    /// Identifier of a session whose receiver is the client; otherwise zero.
+    pub sid: Sid,
+    /// Bytes of each packet after those of the smallest one.
+    pub padding_bytes: u32,
+    /// When sending starts, in NTP's format.
+    pub start: u64,
+    /// How long packets may be on the way, in NTP's format for intervals.
+    pub timeout: u64,
+    /// The packets' type: 0, or a DSCP in bits 24 to 29.
+    pub type_p: u32,
+}
+
+impl SessionRequest {
+    /// The message.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = vec![0; REQUEST_BYTES];
+        bytes[0] = if self.two_way { REQUEST_TWO_WAY } else { REQUEST_ONE_WAY };
+        bytes[1] = if self.sender.is_ipv4() { 4 } else { 6 };
+        bytes[2] = u8::from(self.server_sends);
+        bytes[3] = u8::from(self.server_receives);
+        put(&mut bytes, 4, &self.slots.to_be_bytes());
+        put(&mut bytes, 8, &self.packets.to_be_bytes());
+        put(&mut bytes, 12, &self.sender.port().to_be_bytes());
+        put(&mut bytes, 14, &self.receiver.port().to_be_bytes());
+        put_address(&mut bytes, 16, self.sender.ip());
+        put_address(&mut bytes, 32, self.receiver.ip());
+        put(&mut bytes, 48, &self.sid);
+        put(&mut bytes, 64, &self.padding_bytes.to_be_bytes());
+        put(&mut bytes, 68, &self.start.to_be_bytes());
+        put(&mut bytes, 76, &self.timeout.to_be_bytes());
+        put(&mut bytes, 84, &self.type_p.to_be_bytes());
+        bytes
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// If the IP version or the number of slots is invalid.
+    pub(super) fn from_bytes(bytes: &[u8; REQUEST_BYTES]) -> Result<SessionRequest, ProtocolError> {
+        let address = |at: usize| match bytes[1] & 0xf {
+            4 => Ok(IpAddr::from(Ipv4Addr::from(field::<4>(bytes, at)))),
+            6 => Ok(IpAddr::from(Ipv6Addr::from(field::<16>(bytes, at)))),
+            _ => Err(ProtocolError::Field("IP version")),
+        };
+        let two_way = bytes[0] == REQUEST_TWO_WAY;
+        let slots = u32::from_be_bytes(field(bytes, 4));
+        if !two_way && slots > MAX_SLOTS {
+            return Err(ProtocolError::TooMany("slots"));
+        }
+        Ok(SessionRequest {
+            two_way,
+            server_sends: bytes[2] != 0,
+            server_receives: bytes[3] != 0,
+            slots,
+            packets: u32::from_be_bytes(field(bytes, 8)),
+            sender: SocketAddr::new(address(16)?, u16::from_be_bytes(field(bytes, 12))),
+            receiver: SocketAddr::new(address(32)?, u16::from_be_bytes(field(bytes, 14))),
+            sid: field(bytes, 48),
+            padding_bytes: u32::from_be_bytes(field(bytes, 64)),
+            start: u64::from_be_bytes(field(bytes, 68)),
+            timeout: u64::from_be_bytes(field(bytes, 76)),
+            type_p: u32::from_be_bytes(field(bytes, 84)),
+        })
+    }
+}
+
+/// A slot of a schedule: the time between two packets, in NTP's format for intervals (RFC 4656 section 3.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slot {
+    /// Exponentially distributed with this mean.
+    Exponential(u64),
+    /// This time.
+    Fixed(u64),
+}
+
+impl Slot {
+    pub(super) fn to_bytes(self) -> [u8; BLOCK] {
+        let mut bytes = [0; BLOCK];
+        let (kind, time) = match self {
+            Slot::Exponential(mean) => (0, mean),
+            Slot::Fixed(time) => (1, time),
+        };
+        bytes[0] = kind;
+        put(&mut bytes, 8, &time.to_be_bytes());
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8; BLOCK]) -> Result<Slot, ProtocolError> {
+        let time = u64::from_be_bytes(field(bytes, 8));
+        match bytes[0] {
+            0 => Ok(Slot::Exponential(time)),
+            1 => Ok(Slot::Fixed(time)),
+            _ => Err(ProtocolError::Field("type of slot")),
+        }
+    }
+
+    /// Its mean.
+    pub fn mean(self) -> u64 {
+        match self {
+            Slot::Exponential(time) | Slot::Fixed(time) => time,
+        }
+    }
+}
+
+/// The slots of a request and their HMAC.
+pub(super) fn slots_to_bytes(slots: &[Slot]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = slots.iter().flat_map(|slot| slot.to_bytes()).collect();
+    bytes.extend([0; BLOCK]);
+    bytes
+}
+
+pub(super) fn slots_from_bytes(bytes: &[u8], count: usize) -> Result<Vec<Slot>, ProtocolError> {
+    bytes.as_chunks::<BLOCK>().0.iter().take(count).map(Slot::from_bytes).collect()
+}
+
+/// An Accept-Session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionAccepted {
+    /// The decision.
+    pub accept: Accept,
+    /// The server's port of the session.
+    pub port: u16,
+    /// The session's identifier, if the server receives or reflects.
+    pub sid: Sid,
+}
+
+impl SessionAccepted {
+    /// A refusal.
+    pub fn refused(accept: Accept) -> Self {
+        SessionAccepted { accept, port: 0, sid: [0; 16] }
+    }
+
+    /// The message.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = vec![0; ACCEPT_BYTES];
+        bytes[0] = self.accept.0;
+        put(&mut bytes, 2, &self.port.to_be_bytes());
+        put(&mut bytes, 4, &self.sid);
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8; ACCEPT_BYTES]) -> Self {
+        SessionAccepted {
+            accept: Accept(bytes[0]),
+            port: u16::from_be_bytes(field(bytes, 2)),
+            sid: field(bytes, 4),
+        }
+    }
+}
+
+/// A Start-Sessions.
+pub(super) fn start_sessions() -> Vec<u8> {
+    let mut bytes = vec![0; START_BYTES];
+    bytes[0] = START_SESSIONS;
+    bytes
+}
+
+/// A Start-Ack.
+pub(super) fn start_ack(accept: Accept) -> Vec<u8> {
+    let mut bytes = vec![0; START_ACK_BYTES];
+    bytes[0] = accept.0;
+    bytes
+}
+
+/// What a sender reports at the end of an OWAMP session (RFC 4656 section 3.8).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoppedSender {
+    /// The session.
+    pub sid: Sid,
+    /// Number of the first packet that was not sent: the number of packets, if none was skipped.
+    pub next_sequence: u32,
+    /// Packets that were not sent: the first and the last of each range.
+    pub skipped: Vec<(u32, u32)>,
+}
+
+impl StoppedSender {
+    /// Number of packets that were sent.
+    pub fn sent(&self) -> u32 {
+        let skipped = self.skipped.iter().map(|(first, last)| last.saturating_sub(*first).saturating_add(1));
+        self.next_sequence.saturating_sub(skipped.fold(0, u32::saturating_add))
+    }
+}
+
+/// A Stop-Sessions of OWAMP.
+pub(super) fn stop_one_way(senders: &[StoppedSender]) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK];
+    bytes[0] = STOP_SESSIONS;
+    put(&mut bytes, 4, &(senders.len() as u32).to_be_bytes());
+    for sender in senders {
+        bytes.extend(sender.sid);
+        bytes.extend(sender.next_sequence.to_be_bytes());
+        bytes.extend((sender.skipped.len() as u32).to_be_bytes());
+        put_skips(&mut bytes, &sender.skipped);
+    }
+    bytes.extend([0; BLOCK]);
+    bytes
+}
+
+/// A Stop-Sessions of TWAMP.
+pub(super) fn stop_two_way(sessions: u32) -> Vec<u8> {
+    let mut bytes = vec![0; 2 * BLOCK];
+    bytes[0] = STOP_SESSIONS;
+    put(&mut bytes, 4, &sessions.to_be_bytes());
+    bytes
+}
+
+/// Reads a Stop-Sessions and its length; `None` if it is incomplete.
+pub(super) fn stop_from_bytes(
+    bytes: &[u8],
+    two_way: bool,
+) -> Result<Option<(Vec<StoppedSender>, usize)>, ProtocolError> {
+    let Some(header) = bytes.first_chunk::<BLOCK>() else { return Ok(None) };
+    let sessions = u32::from_be_bytes(field(header, 4));
+    let mut reader = Reader { bytes, at: BLOCK };
+    let mut senders = Vec::new();
+    if !two_way {
+        if sessions > MAX_SENDERS {
+            return Err(ProtocolError::TooMany("senders"));
+        }
+        for _ in 0..sessions {
+            let (Some(sid), Some(next), Some(count)) =
+                (reader.take::<16>(), reader.take::<4>(), reader.take::<4>())
+            else {
+                return Ok(None);
+            };
+            let Some(skipped) = reader.skips(u32::from_be_bytes(count))? else { return Ok(None) };
+            senders.push(StoppedSender { sid, next_sequence: u32::from_be_bytes(next), skipped });
+        }
+    }
+    Ok(reader.take::<BLOCK>().map(|_hmac| (senders, reader.at)))
+}
+
+/// A Fetch-Session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FetchRequest {
+    /// The first and the last packet; 0 and the maximum for a whole session.
+    pub range: (u32, u32),
+    /// The session.
+    pub sid: Sid,
+}
+
+impl FetchRequest {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = vec![0; FETCH_BYTES];
+        bytes[0] = FETCH_SESSION;
+        put(&mut bytes, 8, &self.range.0.to_be_bytes());
+        put(&mut bytes, 12, &self.range.1.to_be_bytes());
+        put(&mut bytes, 16, &self.sid);
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8; FETCH_BYTES]) -> Self {
+        let number = |at| u32::from_be_bytes(field(bytes, at));
+        FetchRequest { range: (number(8), number(12)), sid: field(bytes, 16) }
+    }
+}
+
+/// The record of one packet of an OWAMP session (RFC 4656 section 3.9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketRecord {
+    /// Its number.
+    pub sequence: u32,
+    /// The error estimate of the sender.
+    pub sent_error: ErrorEstimate,
+    /// The error estimate of the receiver.
+    pub received_error: ErrorEstimate,
+    /// When it was sent, in NTP's format; of a lost packet when it should have been sent.
+    pub sent: u64,
+    /// When it arrived; 0 if it was lost.
+    pub received: u64,
+    /// Its time to live on arrival; 255 if unknown.
+    pub ttl: u8,
+}
+
+impl PacketRecord {
+    fn to_bytes(self) -> [u8; PACKET_RECORD_BYTES] {
+        let mut bytes = [0; PACKET_RECORD_BYTES];
+        put(&mut bytes, 0, &self.sequence.to_be_bytes());
+        put(&mut bytes, 4, &self.sent_error.0.to_be_bytes());
+        put(&mut bytes, 6, &self.received_error.0.to_be_bytes());
+        put(&mut bytes, 8, &self.sent.to_be_bytes());
+        put(&mut bytes, 16, &self.received.to_be_bytes());
+        bytes[24] = self.ttl;
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; PACKET_RECORD_BYTES]) -> Self {
+        PacketRecord {
+            sequence: u32::from_be_bytes(field(bytes, 0)),
+            sent_error: ErrorEstimate(u16::from_be_bytes(field(bytes, 4))),
+            received_error: ErrorEstimate(u16::from_be_bytes(field(bytes, 6))),
+            sent: u64::from_be_bytes(field(bytes, 8)),
+            received: u64::from_be_bytes(field(bytes, 16)),
+            ttl: bytes[24],
+        }
+    }
+}
+
+/// A session as its receiver returns it: a Fetch-Ack and what follows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchedSession {
+    /// Whether the session ended normally.
+    pub is_finished: bool,
+    /// As the sender reported at the end.
+    pub next_sequence: u32,
+    /// As the sender reported at the end.
+    pub skipped: Vec<(u32, u32)>,
+    /// The request that made the session.
+    pub request: SessionRequest,
+    /// Its schedule.
+    pub slots: Vec<Slot>,
+    /// The packets, in the order of arrival, with lost and repeated ones.
+    pub records: Vec<PacketRecord>,
+}
+
+impl FetchedSession {
+    /// All messages.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = fetch_ack(Accept::OK);
+        bytes[1] = u8::from(self.is_finished);
+        put(&mut bytes, 4, &self.next_sequence.to_be_bytes());
+        put(&mut bytes, 8, &(self.skipped.len() as u32).to_be_bytes());
+        put(&mut bytes, 12, &(self.records.len() as u32).to_be_bytes());
+        bytes.extend(self.request.to_bytes());
+        bytes.extend(slots_to_bytes(&self.slots));
+        put_skips(&mut bytes, &self.skipped);
+        bytes.extend([0; BLOCK]);
+        let begin = bytes.len();
+        bytes.extend(self.records.iter().flat_map(|record| record.to_bytes()));
+        pad(&mut bytes, begin);
+        bytes.extend([0; BLOCK]);
+        bytes
+    }
+
+    /// Reads all messages; `None` if they are incomplete.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Option<(FetchedSession, usize)>, ProtocolError> {
+        let Some(ack) = bytes.first_chunk::<FETCH_ACK_BYTES>() else { return Ok(None) };
+        Accept(ack[0]).check("the session's records")?;
+        let number = |at| u32::from_be_bytes(field(ack, at));
+        let mut reader = Reader { bytes, at: FETCH_ACK_BYTES };
+        let Some(request) = reader.take::<REQUEST_BYTES>() else { return Ok(None) };
+        let request = SessionRequest::from_bytes(&request)?;
+        if request.two_way {
+            return Err(ProtocolError::Field("request of a fetched session"));
+        }
+        let count = request.slots as usize;
+        let Some(slots) = reader.skip((count + 1) * BLOCK) else { return Ok(None) };
+        let slots = slots_from_bytes(slots, count)?;
+        let Some(skipped) = reader.skips(number(8))? else { return Ok(None) };
+        if reader.take::<BLOCK>().is_none() {
+            return Ok(None);
+        }
+        let count = number(12);
+        if count > MAX_RECORDS {
+            return Err(ProtocolError::TooMany("records"));
+        }
+        let length = count as usize * PACKET_RECORD_BYTES;
+        let Some(records) = reader.skip(length.next_multiple_of(BLOCK) + BLOCK) else { return Ok(None) };
+        let records = records[..length].as_chunks().0.iter().map(PacketRecord::from_bytes).collect();
+        let session = FetchedSession {
+            is_finished: ack[1] != 0,
+            next_sequence: number(4),
+            skipped,
+            request,
+            slots,
+            records,
+        };
+        Ok(Some((session, reader.at)))
+    }
+}
+
+/// A Fetch-Ack without records.
+pub(super) fn fetch_ack(accept: Accept) -> Vec<u8> {
+    let mut bytes = vec![0; FETCH_ACK_BYTES];
+    bytes[0] = accept.0;
+    bytes
+}
+
+/// Appends ranges of packets that were not sent, and pads the message to whole blocks.
+fn put_skips(bytes: &mut Vec<u8>, skipped: &[(u32, u32)]) {
+    for (first, last) in skipped {
+        bytes.extend(first.to_be_bytes());
+        bytes.extend(last.to_be_bytes());
+    }
+    let length = bytes.len();
+    bytes.resize(length.next_multiple_of(BLOCK), 0);
+}
+
+/// Pads what begins at `begin` to whole blocks.
+fn pad(bytes: &mut Vec<u8>, begin: usize) {
+    let length = (bytes.len() - begin).next_multiple_of(BLOCK);
+    bytes.resize(begin + length, 0);
+}
+
+/// Reads parts of a message of variable length; all lengths before are multiples of a block.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn skip(&mut self, length: usize) -> Option<&'a [u8]> {
+        let part = self.bytes.get(self.at..self.at.checked_add(length)?)?;
+        self.at += length;
+        Some(part)
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.skip(N)?.try_into().ok()
+    }
+
+    /// Reads ranges of packets and the padding of their last block.
+    fn skips(&mut self, count: u32) -> Result<Option<Vec<(u32, u32)>>, ProtocolError> {
+        if count > MAX_SKIPS {
+            return Err(ProtocolError::TooMany("ranges of packets"));
+        }
+        let length = (self.at + count as usize * 8).next_multiple_of(BLOCK) - self.at;
+        let Some(part) = self.skip(length) else { return Ok(None) };
+        let ranges = part.as_chunks::<8>().0.iter().take(count as usize);
+        let ranges = ranges.map(|range| {
+            (u32::from_be_bytes(field(range, 0)), u32::from_be_bytes(field(range, 4)))
+        });
+        Ok(Some(ranges.collect()))
+    }
+}
+
+/// A field at a constant offset of a message whose length is known.
+pub(super) fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut field = [0; N];
+    field.copy_from_slice(&bytes[at..at + N]);
+    field
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+fn put_address(bytes: &mut [u8], at: usize, address: IpAddr) {
+    match address {
+        IpAddr::V4(v4) => put(bytes, at, &v4.octets()),
+        IpAddr::V6(v6) => put(bytes, at, &v6.octets()),
+    }
+}
+
+/// Messages that can be read must be written the same.
+pub(super) fn fuzz(bytes: &[u8]) {
+    if let Ok(Some((senders, length))) = stop_from_bytes(bytes, false) {
+        assert_eq!(stop_one_way(&senders).len(), length);
+        assert_eq!(stop_from_bytes(&stop_one_way(&senders), false), Ok(Some((senders, length))));
+    }
+    if let Ok(Some((session, length))) = FetchedSession::from_bytes(bytes) {
+        assert_eq!(FetchedSession::from_bytes(&session.to_bytes()), Ok(Some((session, length))));
+    }
+    if let Some(bytes) = bytes.first_chunk()
+        && let Ok(request) = SessionRequest::from_bytes(bytes)
+    {
+        let written: [u8; REQUEST_BYTES] = field(&request.to_bytes(), 0);
+        assert_eq!(SessionRequest::from_bytes(&written), Ok(request));
+    }
+}

@@ -1,0 +1,131 @@
+//! One direction of OWAMP: sends packets on a schedule, or receives them (RFC 4656 section 4).
+
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+
+use os::realtime_ns;
+use socket2::Socket;
+use traffic::{Error, ancillary::ReceivedDatagram};
+
+use crate::{
+    control::{PacketRecord, Schedule, SessionRequest, Slot, StoppedSender},
+    reflector,
+    test_socket::own_error,
+    wire::{ErrorEstimate, Request, SHORTEST_REQUEST_BYTES, interval, ntp},
+};
+
+/// The largest error estimate: of the send time of a lost packet (RFC 4656 section 4.2).
+const UNKNOWN_ERROR: ErrorEstimate = ErrorEstimate(63 << 8 | 1);
+
+/// A session's sender. Its owner calls [`Self::send`] when a packet is due.
+pub(crate) struct OneWaySender {
+    to: SocketAddr,
+    schedule: Schedule,
+    count: u32,
+    payload: usize,
+    next: u32,
+    /// When the next packet is due after the start.
+    due: Duration,
+}
+
+impl OneWaySender {
+    pub(crate) fn new(request: &SessionRequest, slots: &[Slot], to: SocketAddr) -> Self {
+        let mut schedule = Schedule::new(&request.sid, slots.to_vec());
+        let due = interval(schedule.next().unwrap_or(0));
+        let payload = SHORTEST_REQUEST_BYTES + request.padding_bytes as usize;
+        OneWaySender { to, schedule, count: request.packets, payload, next: 0, due }
+    }
+
+    /// When the next packet is due after the start; `None` after the last one.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        (self.next < self.count).then_some(self.due)
+    }
+
+    /// Sends the next packet.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub(crate) fn send(&mut self, socket: &Socket) -> Result<(), Error> {
+        let packet =
+            Request { sequence: self.next, stamp: ntp(realtime_ns()), error: own_error(), session: 0 };
+        let mut bytes = packet.to_bytes(None);
+        bytes.resize(self.payload, 0);
+        self.next += 1;
+        self.due += interval(self.schedule.next().unwrap_or(0));
+        reflector::send(socket, &bytes, self.to)
+    }
+
+    /// What the sender reports at the end.
+    pub(crate) fn stopped(&self, sid: [u8; 16]) -> StoppedSender {
+        StoppedSender { sid, next_sequence: self.next, skipped: Vec::new() }
+    }
+}
+
+/// A session's receiver.
+#[derive(Default)]
+pub(crate) struct OneWayReceiver {
+    records: Vec<PacketRecord>,
+}
+
+impl OneWayReceiver {
+    /// Stores a datagram if it is a packet of the session, of which `limit` records are kept.
+    pub(crate) fn receive(&mut self, bytes: &[u8], datagram: &ReceivedDatagram, limit: usize) {
+        let Some(packet) = Request::from_bytes(bytes, None) else { return };
+        if self.records.len() < limit {
+            self.records.push(PacketRecord {
+                sequence: packet.sequence,
+                sent_error: packet.error,
+                received_error: own_error(),
+                sent: packet.stamp,
+                received: ntp(datagram.stamp_ns.unwrap_or_else(realtime_ns)),
+                ttl: datagram.ttl.unwrap_or(255),
+            });
+        }
+    }
+
+    /// The records of a finished session: those of received packets, then those of lost ones. Packets outside
+    /// of what the sender reports are not part of the session.
+    pub(crate) fn finish(
+        mut self,
+        request: &SessionRequest,
+        slots: &[Slot],
+        stopped: &StoppedSender,
+    ) -> Vec<PacketRecord> {
+        let sent = stopped.next_sequence.min(request.packets);
+        let is_skipped = |n: u32| stopped.skipped.iter().any(|(first, last)| (*first..=*last).contains(&n));
+        self.records.retain(|record| record.sequence < sent);
+        let arrived: BTreeSet<u32> = self.records.iter().map(|record| record.sequence).collect();
+        let mut schedule = Schedule::new(&request.sid, slots.to_vec());
+        let mut due = request.start;
+        for sequence in 0..sent {
+            due = due.saturating_add(schedule.next().unwrap_or(0));
+            if !arrived.contains(&sequence) && !is_skipped(sequence) {
+                self.records.push(PacketRecord {
+                    sequence,
+                    sent_error: UNKNOWN_ERROR,
+                    received_error: own_error(),
+                    sent: due,
+                    received: 0,
+                    ttl: 255,
+                });
+            }
+        }
+        self.records
+    }
+
+    /// Number of packets that arrived.
+    pub(crate) fn count(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The records of received packets.
+    pub(crate) fn into_records(self) -> Vec<PacketRecord> {
+        self.records
+    }
+}
+
+/// The duration of a schedule. It ends with the last packet.
+pub(crate) fn duration(request: &SessionRequest, slots: &[Slot]) -> Duration {
+    let units: u128 =
+        Schedule::new(&request.sid, slots.to_vec()).take(request.packets as usize).map(u128::from).sum();
+    interval(u64::try_from(units).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,193 @@
+//! OWAMP (RFC 4656) as a client: one session in each direction at the same time. The server's records of the
+//! packets there are fetched at the end; the packets back are received here.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use os::realtime_ns;
+use probe::{DelayResult, OneWayTimes, estimate_one_way_delays};
+use socket2::Socket;
+use traffic::{Attempted, Error, ancillary};
+
+use crate::{
+    control::{ControlProtocol, PacketRecord, Reply, SessionRequest, Sid, StoppedSender},
+    control_connection::ControlConnection,
+    one_way::{self, OneWayReceiver, OneWaySender},
+    sender::SenderOptions,
+    test_socket::{self, CLOCK_ERROR_NS},
+    wire::{ErrorEstimate, SHORTEST_REQUEST_BYTES, ntp, ntp_interval, unix_ns},
+};
+
+/// Time from the requests to the first packets, in which both ends prepare.
+const START_DELAY: Duration = Duration::from_millis(500);
+/// How long a receiver blocks.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Additional time for a server whose last packets are late.
+const END_MARGIN: Duration = Duration::from_millis(500);
+
+/// Measures the delays of both directions by OWAMP.
+pub(crate) fn measure(
+    options: &SenderOptions,
+    stop: &AtomicBool,
+    on_packet: &mut dyn FnMut(usize),
+) -> Result<DelayResult, Error> {
+    let mut connection = ControlConnection::open(ControlProtocol::Owamp, options.to, stop)?;
+    let (own, server) = (connection.own_address()?, connection.server_address());
+    let there = test_socket::open(SocketAddr::new(own, 0))?;
+    let back = test_socket::open(SocketAddr::new(own, 0))?;
+    back.set_read_timeout(Some(POLL_INTERVAL)).attempted(|| "cannot set a socket's timeout".into())?;
+    let own_end = |socket: &Socket| SocketAddr::new(own, test_socket::port(socket));
+    let slots = [options.slot()];
+    let start_ns = realtime_ns() + START_DELAY.as_nanos() as i64;
+    let request = SessionRequest {
+        two_way: false,
+        server_sends: false,
+        server_receives: true,
+        slots: 1,
+        packets: options.count,
+        sender: own_end(&there),
+        receiver: SocketAddr::new(server, 0),
+        sid: [0; 16],
+        padding_bytes: (options.payload_bytes() - SHORTEST_REQUEST_BYTES) as u32,
+        start: ntp(start_ns),
+        timeout: ntp_interval(options.timeout),
+        type_p: 0,
+    };
+    let accepted = connection.request(request, &slots)?;
+    let forward = SessionRequest { sid: accepted.sid, ..request };
+    let mut sender = OneWaySender::new(&forward, &slots, SocketAddr::new(server, accepted.port));
+    let backward = SessionRequest {
+        server_sends: true,
+        server_receives: false,
+        sender: SocketAddr::new(server, 0),
+        receiver: own_end(&back),
+        sid: new_sid(own)?,
+        ..request
+    };
+    connection.request(backward, &slots)?;
+    connection.start()?;
+    let begin = Instant::now() + duration_until(start_ns);
+    let ended = AtomicBool::new(false);
+    let end = one_way::duration(&forward, &slots).max(one_way::duration(&backward, &slots));
+    let deadline = begin + end + options.timeout + END_MARGIN;
+    let mut receiver = OneWayReceiver::default();
+    let (sent, received) = thread::scope(|scope| {
+        let sending = scope.spawn(|| send_all(&mut sender, &there, begin, &ended));
+        let received = receive_until(
+            &mut receiver,
+            &back,
+            server,
+            &mut connection,
+            (deadline, options.count as usize),
+            stop,
+            on_packet,
+        );
+        ended.store(true, Ordering::Release);
+        (sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), received)
+    });
+    sent?;
+    let early = received?;
+    connection.ignore_stop();
+    let stopped = sender.stopped(forward.sid);
+    let senders = connection.stop(&[stopped.clone()], early)?;
+    let there = connection.fetch(forward.sid)?.records;
+    let theirs = senders.iter().find(|sender| sender.sid == backward.sid);
+    let sent_back = theirs.map_or(options.count, StoppedSender::sent).min(options.count);
+    let back = receiver.into_records();
+    let their_errors = there
+        .iter()
+        .filter(|record| record.received != 0)
+        .map(|record| record.received_error)
+        .chain(back.iter().map(|record| record.sent_error));
+    let error_ns = their_errors.filter_map(ErrorEstimate::ns).fold(0.0, f64::max) + CLOCK_ERROR_NS as f64;
+    let sent = [stopped.sent() as usize, sent_back as usize];
+    Ok(estimate_one_way_delays(&times(&there), &times(&back), sent, error_ns))
+}
+
+/// Sends all packets of a schedule that begins at `begin`.
+fn send_all(
+    sender: &mut OneWaySender,
+    socket: &Socket,
+    begin: Instant,
+    ended: &AtomicBool,
+) -> Result<(), Error> {
+    while let Some(due) = sender.due()
+        && !ended.load(Ordering::Acquire)
+    {
+        let wait = (begin + due).saturating_duration_since(Instant::now());
+        if wait.is_zero() {
+            sender.send(socket)?;
+        } else {
+            thread::sleep(wait.min(POLL_INTERVAL));
+        }
+    }
+    Ok(())
+}
+
+/// Receives packets of the server until the deadline, a stop, or the server's end of the test, which is
+/// returned.
+fn receive_until(
+    receiver: &mut OneWayReceiver,
+    socket: &Socket,
+    server: IpAddr,
+    connection: &mut ControlConnection<'_>,
+    (deadline, count): (Instant, usize),
+    stop: &AtomicBool,
+    on_packet: &mut dyn FnMut(usize),
+) -> Result<Option<Vec<StoppedSender>>, Error> {
+    let mut buffer = vec![0; 9216];
+    let mut last_check = Instant::now();
+    while Instant::now() < deadline && !stop.load(Ordering::Acquire) {
+        match ancillary::receive_with_ancillary(socket, &mut buffer, 0) {
+            Ok(datagram) if datagram.from.is_some_and(|from| from.ip() == server) => {
+                receiver.receive(&buffer[..datagram.length], &datagram, 2 * count);
+                on_packet(receiver.count());
+            }
+            Ok(_) => {}
+            Err(e) if ancillary::is_transient(&e) => {}
+            Err(e) => return Err(e).attempted(|| format!("cannot receive from {server}")),
+        }
+        if last_check.elapsed() > END_MARGIN {
+            last_check = Instant::now();
+            if let Some(Reply::Stopped(senders)) = connection.poll()? {
+                return Ok(Some(senders));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The times of the packets that arrived, each counted once, in the order in which they were sent.
+fn times(records: &[PacketRecord]) -> Vec<OneWayTimes> {
+    let mut first: BTreeMap<u32, OneWayTimes> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.received != 0) {
+        first.entry(record.sequence).or_insert_with(|| OneWayTimes {
+            sent_ns: unix_ns(record.sent, record.sent_error),
+            received_ns: unix_ns(record.received, record.received_error),
+        });
+    }
+    first.into_values().collect()
+}
+
+/// The identifier of a session whose receiver is at `address` (RFC 4656 section 3.5): its IPv4 address, the time,
+/// and a random number.
+pub(crate) fn new_sid(address: IpAddr) -> Result<Sid, Error> {
+    let mut sid = [0; 16];
+    traffic::sys::fill_random(&mut sid).attempted(|| "cannot draw a random number".into())?;
+    match address {
+        IpAddr::V4(v4) => sid[..4].copy_from_slice(&v4.octets()),
+        IpAddr::V6(v6) => sid[..4].copy_from_slice(&v6.octets()[12..]),
+    }
+    sid[4..12].copy_from_slice(&ntp(realtime_ns()).to_be_bytes());
+    Ok(sid)
+}
+
+/// The time until a time of the real-time clock; zero if it has passed.
+pub(crate) fn duration_until(at_ns: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(at_ns.saturating_sub(realtime_ns())).unwrap_or(0))
+}

@@ -1,0 +1,46 @@
+//! The sockets of test packets, of all protocols and both ends.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use os::set_option;
+use socket2::Socket;
+use traffic::{Attempted, Error, ancillary, path_mtu::forbid_fragments};
+
+use crate::wire::ErrorEstimate;
+
+/// Assumed error of this host's times, ns: software time stamps.
+pub(crate) const CLOCK_ERROR_NS: u64 = 50_000;
+/// The time to live of test packets, by which the other end counts hops (RFC 4656 section 4.1.2, RFC 5357
+/// section 4.1.2).
+const TIME_TO_LIVE: i32 = 255;
+
+/// A bound UDP socket whose packets have a known time to live and are never fragmented, and which reports
+/// the arrival time and the time to live of received packets.
+pub(crate) fn open(at: SocketAddr) -> Result<Socket, Error> {
+    let what = || format!("cannot open the UDP port of test packets at {at}");
+    let socket: Socket = UdpSocket::bind(at).attempted(what)?.into();
+    ancillary::enable_arrival_info(&socket).attempted(what)?;
+    forbid_fragments(&socket, at.is_ipv4())?;
+    // A socket refuses the option of the other IP version.
+    let v4 = set_option(&socket, libc::IPPROTO_IP, libc::IP_TTL, TIME_TO_LIVE);
+    set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, TIME_TO_LIVE).or(v4).attempted(what)?;
+    Ok(socket)
+}
+
+/// Any port of all addresses of the same IP version.
+pub(crate) fn unspecified(like: IpAddr) -> SocketAddr {
+    match like {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+/// The port of a bound socket.
+pub(crate) fn port(socket: &Socket) -> u16 {
+    socket.local_addr().ok().and_then(|at| at.as_socket()).map_or(0, |at| at.port())
+}
+
+/// The error estimate of this host's times. The clock is reported as not synchronized.
+pub(crate) fn own_error() -> ErrorEstimate {
+    ErrorEstimate::of(CLOCK_ERROR_NS, false)
+}

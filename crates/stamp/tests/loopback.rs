@@ -1,0 +1,361 @@
+//! Clients and servers of TWAMP and OWAMP over the loopback interface, and hostile clients.
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use stamp::{
+    ControlProtocol, ControlServer, Key, Protocol, Reflector, SenderOptions, Spacing,
+    control::{Accept, ClientControl, Reply, SessionRequest, Slot},
+    measure, measure_packets,
+    wire::{ErrorEstimate, Reply as Reflected, Request},
+};
+use units::Time;
+
+const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+/// Runs `test` with a server, and returns what the server noted.
+fn served(protocol: ControlProtocol, address: IpAddr, test: impl FnOnce(SocketAddr)) -> Vec<String> {
+    let server = ControlServer::bind(protocol, address, 0).unwrap();
+    let at = SocketAddr::new(address, server.port().unwrap());
+    let stop = AtomicBool::new(false);
+    let notes = Mutex::new(Vec::new());
+    let note = |text: &str| notes.lock().unwrap().push(text.to_string());
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| server.run(&stop, &note));
+        let tested = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(at)));
+        stop.store(true, Ordering::Release);
+        running.join().expect("no panic").unwrap();
+        tested.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    notes.into_inner().unwrap()
+}
+
+fn options(protocol: Protocol, to: SocketAddr) -> SenderOptions {
+    SenderOptions {
+        protocol,
+        to,
+        count: 40,
+        interval: Time::from_millis(2),
+        spacing: Spacing::Exponential,
+        payload: 100,
+        key: None,
+        session: 0,
+        timeout: Duration::from_millis(300),
+    }
+}
+
+#[test]
+fn twamp_measures_round_trips() {
+    for address in [LOCAL, IpAddr::V6(Ipv6Addr::LOCALHOST)] {
+        let notes = served(ControlProtocol::Twamp, address, |to| {
+            let measured =
+                measure_packets(&options(Protocol::Twamp, to), &AtomicBool::new(false), &mut |_| {}).unwrap();
+            assert_eq!((measured.result.sent, measured.result.lost, measured.trips.len()), (40, 0, 40));
+            assert!(measured.result.rtt_ms.unwrap()[0] > 0.0, "{:?}", measured.result);
+            assert_eq!(measured.result.each_direction.unwrap().map(|way| (way.sent, way.lost)), [(40, 0); 2]);
+        });
+        assert_eq!(notes, [""; 0]);
+    }
+}
+
+#[test]
+fn owamp_measures_each_direction() {
+    for address in [LOCAL, IpAddr::V6(Ipv6Addr::LOCALHOST)] {
+        let notes = served(ControlProtocol::Owamp, address, |to| {
+            let mut arrived = 0;
+            let result =
+                measure(&options(Protocol::Owamp, to), &AtomicBool::new(false), &mut |n| arrived = n).unwrap();
+            let counts = result.each_direction.unwrap();
+            assert_eq!(counts.map(|count| (count.sent, count.lost)), [(40, 0); 2]);
+            assert_eq!((arrived, result.sent), (40, 80));
+            let (there, back) = (result.forward.unwrap(), result.backward.unwrap());
+            // The clocks are the same, so the sum of the minimum delays is a round-trip time.
+            assert!(there.delay_ms.high >= 0.0 && there.delay_ms == back.delay_ms, "{there:?} {back:?}");
+            assert!(there.delay_ms.high < 100.0, "{there:?}");
+        });
+        assert_eq!(notes, [""; 0]);
+    }
+}
+
+/// TWAMP Light in both roles: our reflector and a sender whose packets have TWAMP's padding; our sender and a
+/// reflector that replies with the 41 bytes of TWAMP.
+#[test]
+fn twamp_light_needs_no_control_connection() {
+    let reflector = Reflector::bind(LOCAL, 0, None).unwrap();
+    let to = SocketAddr::new(LOCAL, reflector.port().unwrap());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| reflector.run(&stop));
+        let sender = UdpSocket::bind((LOCAL, 0)).unwrap();
+        sender.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let request = Request { sequence: 3, stamp: 77, error: ErrorEstimate(0x0155), session: 0 };
+        let mut buffer = [0; 2000];
+        // Shorter packets get no reply: it would be longer than the packet.
+        for length in [13, 14, 40] {
+            sender.send_to(&request.to_bytes(None)[..length], to).unwrap();
+        }
+        for length in [41, 42, 43, 44, 500] {
+            let mut bytes = request.to_bytes(None);
+            bytes.resize(length, 0);
+            sender.send_to(&bytes, to).unwrap();
+            let received = sender.recv(&mut buffer).unwrap();
+            assert_eq!(received, length, "a reply is as long as its request");
+            let reply = Reflected::from_bytes(&buffer[..received], None).unwrap();
+            assert_eq!(reply.request, (3, 77, ErrorEstimate(0x0155)));
+            assert!(reply.ttl > 0 && reply.received <= reply.stamp, "{reply:?}");
+            assert!(reply.error.ns().unwrap() >= 50_000.0, "{reply:?}");
+        }
+        stop.store(true, Ordering::Release);
+        running.join().unwrap().unwrap();
+    });
+
+    let reflector = UdpSocket::bind((LOCAL, 0)).unwrap();
+    let to = reflector.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = [0; 2000];
+            for sequence in 0..40 {
+                let (length, from) = reflector.recv_from(&mut buffer).unwrap();
+                let request = Request::from_bytes(&buffer[..length], None).unwrap();
+                // Its own numbers, the shortest packet, and an error estimate of 2^-8 s.
+                let reply = Reflected {
+                    sequence: sequence + 1000,
+                    stamp: request.stamp,
+                    error: ErrorEstimate(0x8000 | 17 << 8 | 128),
+                    session: 0,
+                    received: request.stamp,
+                    request: (request.sequence, request.stamp, request.error),
+                    ttl: 64,
+                };
+                reflector.send_to(&reply.to_bytes(None)[..41], from).unwrap();
+            }
+        });
+        let result = measure(&options(Protocol::Stamp, to), &AtomicBool::new(false), &mut |_| {}).unwrap();
+        assert_eq!((result.sent, result.lost), (40, 0));
+        // Both ends' errors: 2^-8 s and 50 us.
+        assert!((result.stamp_error_ms - 1000.0 / 256.0 - 0.05).abs() < 1e-6, "{result:?}");
+    });
+}
+
+/// A client of which each step can be wrong.
+struct Client {
+    stream: TcpStream,
+    control: ClientControl,
+}
+
+impl Client {
+    fn open(protocol: ControlProtocol, to: SocketAddr) -> Self {
+        Self::try_open(protocol, to).unwrap()
+    }
+
+    fn try_open(protocol: ControlProtocol, to: SocketAddr) -> Result<Self, String> {
+        let stream = TcpStream::connect(to).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut client = Client { stream, control: ClientControl::new(protocol) };
+        client.try_reply()?;
+        let message = client.control.set_up();
+        client.send(&message);
+        client.try_reply()?;
+        Ok(client)
+    }
+
+    fn send(&mut self, message: &[u8]) {
+        self.stream.write_all(message).unwrap();
+    }
+
+    fn reply(&mut self) -> Reply {
+        self.try_reply().unwrap()
+    }
+
+    fn try_reply(&mut self) -> Result<Reply, String> {
+        loop {
+            if let Some(reply) = self.control.next().map_err(|error| error.to_string())? {
+                return Ok(reply);
+            }
+            let mut buffer = [0; 1000];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err("closed".into()),
+                Ok(length) => self.control.receive(&buffer[..length]),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    fn request(&mut self, request: SessionRequest, slots: &[Slot]) -> Result<u16, String> {
+        let message = self.control.request(request, slots);
+        self.send(&message);
+        match self.try_reply()? {
+            Reply::Accepted(accepted) => Ok(accepted.port),
+            other => Err(format!("{other:?}")),
+        }
+    }
+}
+
+fn two_way() -> SessionRequest {
+    let own = SocketAddr::new(LOCAL, 40_000);
+    SessionRequest {
+        two_way: true,
+        server_sends: false,
+        server_receives: false,
+        slots: 0,
+        packets: 0,
+        sender: own,
+        receiver: SocketAddr::new(LOCAL, 0),
+        sid: [0; 16],
+        padding_bytes: 27,
+        start: 0,
+        timeout: 1 << 32,
+        type_p: 0,
+    }
+}
+
+#[test]
+fn requests_that_are_not_for_the_client_or_too_large_are_refused() {
+    served(ControlProtocol::Twamp, LOCAL, |to| {
+        let mut client = Client::open(ControlProtocol::Twamp, to);
+        let other = SocketAddr::from(([192, 0, 2, 1], 40_000));
+        for (request, accept) in [
+            (SessionRequest { sender: other, ..two_way() }, Accept::UNSUPPORTED),
+            (SessionRequest { padding_bytes: 26, ..two_way() }, Accept::UNSUPPORTED),
+            (SessionRequest { server_sends: true, ..two_way() }, Accept::UNSUPPORTED),
+            (SessionRequest { type_p: 1 << 31, ..two_way() }, Accept::UNSUPPORTED),
+            (SessionRequest { padding_bytes: u32::MAX, ..two_way() }, Accept::PERMANENT_LIMIT),
+        ] {
+            let refused = client.request(request, &[]).unwrap_err();
+            assert!(refused.contains(&format!("(Accept {})", accept.0)), "{request:?}: {refused}");
+        }
+        for _ in 0..16 {
+            client.request(SessionRequest { type_p: 46 << 24, ..two_way() }, &[]).unwrap();
+        }
+        assert!(client.request(two_way(), &[]).unwrap_err().contains("(Accept 5)"));
+    });
+    served(ControlProtocol::Owamp, LOCAL, |to| {
+        let mut client = Client::open(ControlProtocol::Owamp, to);
+        let one_way = SessionRequest { two_way: false, slots: 1, packets: 10, ..two_way() };
+        let to_us = SessionRequest { server_sends: true, receiver: one_way.sender, ..one_way };
+        let from_us = SessionRequest { server_receives: true, ..one_way };
+        let other = SocketAddr::from(([192, 0, 2, 1], 40_000));
+        let slow = Slot::Fixed(1 << 32);
+        for (request, slot, accept) in [
+            (SessionRequest { receiver: other, ..to_us }, slow, Accept::UNSUPPORTED),
+            (SessionRequest { sender: other, ..from_us }, slow, Accept::UNSUPPORTED),
+            (SessionRequest { server_receives: true, ..to_us }, slow, Accept::UNSUPPORTED),
+            (SessionRequest { packets: 0, ..from_us }, slow, Accept::UNSUPPORTED),
+            // 2000 packets a second, and 72 Mb/s.
+            (to_us, Slot::Fixed(1 << 21), Accept::PERMANENT_LIMIT),
+            (SessionRequest { padding_bytes: 9000, ..to_us }, Slot::Exponential(1 << 22), Accept::PERMANENT_LIMIT),
+            (SessionRequest { packets: 50_001, ..from_us }, slow, Accept::PERMANENT_LIMIT),
+            (from_us, Slot::Fixed(1000 << 32), Accept::PERMANENT_LIMIT),
+        ] {
+            let refused = client.request(request, &[slot]).unwrap_err();
+            assert!(refused.contains(&format!("(Accept {})", accept.0)), "{request:?}: {refused}");
+        }
+        client.request(from_us, &[slow]).unwrap();
+        let message = client.control.fetch(*b"unknown session!");
+        client.send(&message);
+        assert!(client.try_reply().unwrap_err().contains("refused the session's records"));
+    });
+}
+
+#[test]
+fn packets_are_reflected_to_the_client_only_and_only_during_the_test() {
+    served(ControlProtocol::Twamp, LOCAL, |to| {
+        let mut client = Client::open(ControlProtocol::Twamp, to);
+        let port = client.request(two_way(), &[]).unwrap();
+        let socket = UdpSocket::bind((LOCAL, 0)).unwrap();
+        // Another address of this host.
+        let other = UdpSocket::bind("127.0.0.9:0").unwrap();
+        let bytes = Request { sequence: 0, stamp: 1, error: ErrorEstimate(1), session: 0 }.to_bytes(None);
+        let reflector = SocketAddr::new(LOCAL, port);
+        let is_reflected = |socket: &UdpSocket, timeout_ms: u64| {
+            socket.set_read_timeout(Some(Duration::from_millis(timeout_ms))).unwrap();
+            socket.send_to(&bytes, reflector).unwrap();
+            let mut buffer = [0; 100];
+            let length = socket.recv(&mut buffer).ok()?;
+            Reflected::from_bytes(&buffer[..length], None)
+        };
+        assert_eq!(is_reflected(&socket, 300), None, "before the start");
+        let message = client.control.start();
+        client.send(&message);
+        assert_eq!(client.reply(), Reply::TestsStarted);
+        // The packet from before the start is not answered later.
+        let first = is_reflected(&socket, 10_000).unwrap();
+        let second = is_reflected(&socket, 10_000).unwrap();
+        assert_eq!((first.sequence, second.sequence), (0, 1));
+        assert_eq!(is_reflected(&other, 300), None, "of another address");
+        let message = client.control.stop_two_way(1);
+        client.send(&message);
+        // The session's timeout is a second.
+        std::thread::sleep(Duration::from_millis(2500));
+        assert_eq!(is_reflected(&socket, 300), None, "after the end");
+    });
+}
+
+#[test]
+fn violations_close_only_the_connection_that_commits_them() {
+    let notes = served(ControlProtocol::Twamp, LOCAL, |to| {
+        let mut wrong = Client::open(ControlProtocol::Twamp, to);
+        wrong.send(&[9; 200]);
+        assert_eq!(wrong.try_reply(), Err("closed".into()));
+        let mut mode = TcpStream::connect(to).unwrap();
+        mode.write_all(&[[0, 0, 0, 4].as_slice(), &[0; 160]].concat()).unwrap();
+        let mut replies = Vec::new();
+        let _ = mode.read_to_end(&mut replies);
+        assert_eq!((replies.len(), replies[64 + 15]), (64 + 48, 3));
+        // As many connections as one address may have, all silent; the first two may not be counted out yet.
+        let mut held = Vec::new();
+        while let Ok(client) = Client::try_open(ControlProtocol::Twamp, to) {
+            held.push(client);
+            assert!(held.len() <= 8);
+        }
+        assert!(held.len() >= 6, "{}", held.len());
+        let error = measure(&options(Protocol::Twamp, to), &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+        assert!(error.to_string().contains("busy"), "{error}");
+        drop(held);
+        let mut tries = 0;
+        while let Err(error) = measure(&options(Protocol::Twamp, to), &AtomicBool::new(false), &mut |_| {}) {
+            tries += 1;
+            assert!(tries < 100, "{error}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let is_noted = |text: &str| notes.iter().any(|note| note.contains(text));
+    assert!(is_noted("command 9") && is_noted("mode 4") && is_noted("too many"), "{notes:?}");
+}
+
+#[test]
+fn a_silent_client_loses_its_connection() {
+    let notes = served(ControlProtocol::Owamp, LOCAL, |to| {
+        let mut silent = TcpStream::connect(to).unwrap();
+        silent.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut greeting = Vec::new();
+        silent.read_to_end(&mut greeting).unwrap();
+        assert_eq!(greeting.len(), 64);
+    });
+    assert!(notes.iter().any(|note| note.contains("no command in time")), "{notes:?}");
+}
+
+#[test]
+fn a_stop_ends_a_test_early_with_what_was_measured() {
+    served(ControlProtocol::Owamp, LOCAL, |to| {
+        let stop = AtomicBool::new(false);
+        let long = SenderOptions { count: 5000, spacing: Spacing::Fixed, ..options(Protocol::Owamp, to) };
+        let result = measure(&long, &stop, &mut |n| {
+            if n == 10 {
+                stop.store(true, Ordering::Release);
+            }
+        });
+        let counts = result.unwrap().each_direction.unwrap();
+        assert!(counts.iter().all(|count| count.sent < 5000 && count.sent > 0), "{counts:?}");
+    });
+    let key = Some(Key::new(*b"unused"));
+    let with_key = SenderOptions { key, ..options(Protocol::Owamp, SocketAddr::new(LOCAL, 9)) };
+    assert!(measure_packets(&with_key, &AtomicBool::new(false), &mut |_| {}).is_err());
+}

@@ -113,7 +113,7 @@ test('many flows have a summary first, and distinct colours', async ({ browser }
     await open(page, own.key('sim'));
     const flows = page.locator('table.who tbody tr');
     await expect(flows).toHaveCount(20);
-    await expect(page.locator('p.who')).toContainText('20 flows share');
+    await expect(page.locator('p.who')).toContainText('20 flows received');
     await expect(page.locator('p.who')).toContainText('Fairness (Jain)');
     const top = async (of: string) => (await page.locator(of).first().boundingBox())!.y;
     expect(await top('table.who')).toBeLessThan(await top('article.flow'));

@@ -48,6 +48,7 @@ export interface KnownFlow {
   name: string;
   goodput_bps: number | null;
   verdict: Cause | null;
+  verdict_also?: Cause;
   cc: string | null;
 }
 

@@ -74,6 +74,13 @@ class Page {
     return this.vocabulary?.causes.find((word) => word.cause === cause);
   }
 
+  /** The limit of a flow in words, as the program prints it: "receive window and send buffer" where two limits apply. */
+  limits(flow: { verdict: Cause | null; verdict_also?: Cause } | undefined): string {
+    if (!flow?.verdict) return '';
+    const all = (this.vocabulary?.causes ?? []).filter((word) => word.cause === flow.verdict || word.cause === flow.verdict_also);
+    return all.map((word) => word.name).join(' and ');
+  }
+
   causeColour(cause: Cause): string {
     const word = this.cause(cause);
     return word ? (this.isDark ? word.dark : word.light) : 'transparent';

@@ -113,7 +113,7 @@ test('many flows have a summary first, and distinct colours', async ({ browser }
     await open(page, own.key('sim'));
     const flows = page.locator('table.flow-shares tbody tr');
     await expect(flows).toHaveCount(20);
-    await expect(page.locator('p.flow-shares')).toContainText('20 flows share');
+    await expect(page.locator('p.flow-shares')).toContainText('20 flows received');
     await expect(page.locator('p.flow-shares')).toContainText('Fairness (Jain)');
     const top = async (of: string) => (await page.locator(of).first().boundingBox())!.y;
     expect(await top('table.flow-shares')).toBeLessThan(await top('article.flow'));

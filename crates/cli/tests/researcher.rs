@@ -147,9 +147,13 @@ fn a_path_without_a_file_compares_congestion_controls_and_keeps_its_scenario() {
     let ran = place.run(&[&PATH[..], &["--cc", "cubic,reno", "--loss", "1%", "--json"]].concat()).json();
     let runs = ran["runs"].as_array().unwrap();
     let variants: Vec<&str> = runs.iter().map(|run| run["variant"].as_str().unwrap()).collect();
-    assert_eq!((ran["scenario"].as_str(), variants), (Some("path-20mbit-10ms"), vec!["cubic", "reno"]));
+    assert_eq!(
+        (ran["scenario"].as_str(), variants),
+        (Some("path-20mbit-10ms-loss-1pct"), vec!["cubic", "reno"])
+    );
     let id = runs[1]["id"].as_str().unwrap();
-    let kept = std::fs::read_to_string(place.path("runs/path-20mbit-10ms").join(id).join("scenario.toml"));
+    let kept =
+        std::fs::read_to_string(place.path("runs/path-20mbit-10ms-loss-1pct").join(id).join("scenario.toml"));
     let kept = kept.unwrap();
     assert!(kept.contains("reno") && kept.contains("loss"), "{kept}");
     let args = [
@@ -247,4 +251,52 @@ fn an_algorithm_is_shown_with_parameters_source_and_its_place_in_the_kernel() {
     let json = place.run(&["cc", "show", "cubic", "--json"]).json();
     assert_eq!(json["kernel"]["file"], "net/ipv4/tcp_cubic.c");
     assert!(json["parameters"].as_array().unwrap().iter().any(|p| p["name"] == "beta"), "{json}");
+}
+
+#[test]
+fn a_new_file_can_be_named_without_an_option() {
+    let place = TestDir::new(SMALL);
+    let made = place.run(&["scenario", "new", "mine.toml", "--rate", "20mbit", "--rtt", "10ms"]);
+    assert!(made.code == 0 && made.stdout.contains("wrote mine.toml"), "{made:?}");
+    assert_eq!(place.run(&["scenario", "validate", "mine.toml"]).code, 0);
+    assert_eq!(place.run(&["scenario", "new", "a.toml", "-o", "b.toml"]).code, 2);
+}
+
+#[test]
+fn a_mininet_program_is_refused_as_a_scenario_with_the_command_that_converts_it() {
+    let place = TestDir::new(SMALL);
+    std::fs::write(place.path("topo.py"), "from mininet.topo import Topo\n").unwrap();
+    for command in
+        [&["run", "topo.py"][..], &["scenario", "validate", "topo.py"], &["scenario", "import", "topo.py"]]
+    {
+        let refused = place.run(command);
+        let hint = "longfat scenario import mininet topo.py -o topo.toml";
+        assert!(refused.code == 2 && refused.stderr.contains(hint), "{command:?}: {refused:?}");
+    }
+}
+
+#[test]
+fn all_runs_of_a_scenario_are_one_report_and_runs_of_two_scenarios_are_announced() {
+    let place = TestDir::new(SMALL);
+    std::fs::write(place.path("other.toml"), SMALL).unwrap();
+    for file in ["s.toml", "s.toml", "other.toml"] {
+        assert_eq!(place.run(&["run", file, "--engine", "model"]).code, 0);
+    }
+    assert_eq!(place.run(&["report", "s/", "-o", "page.html"]).code, 0);
+    let runs = std::fs::read_dir(place.path("runs/s")).unwrap().count();
+    let page = std::fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(page.contains(&format!("{runs} runs")), "{page:.3000}");
+    let compared = place.run(&["compare", "s/last", "other/last"]);
+    assert!(
+        compared.code == 0 && compared.stdout.starts_with("These runs are of 2 scenarios (s, other)"),
+        "{compared:?}"
+    );
+    assert!(!place.run(&["compare", "s/last", "s/last"]).stdout.contains("scenarios"));
+}
+
+#[test]
+fn a_misspelt_congestion_control_of_a_test_names_the_nearest() {
+    let place = TestDir::new(SMALL);
+    let ran = place.run(&["test", "127.0.0.1", "-C", "cubik"]);
+    assert!(ran.code == 4 && ran.stderr.contains("the nearest are cubic"), "{ran:?}");
 }

@@ -218,6 +218,7 @@ fn bad_input_is_reported() {
     let place = TestDir::new(SMALL);
     for (args, printed) in [
         (vec![], "nothing is swept"),
+        (vec![], "--over links.NAME.both.delay=5ms,50ms"),
         (vec!["--over", "flows.bulk.nosuch=1"], "unknown key \"nosuch\""),
         (vec!["--over", "flows.bulk.cc=reno", "--metric", "flows.x.goodput"], "unknown flow \"x\""),
         (

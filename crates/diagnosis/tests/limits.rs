@@ -107,6 +107,15 @@ fn a_healthy_path_is_reported_as_healthy() {
 }
 
 #[test]
+fn a_test_that_got_more_than_expected_is_explained_by_that_and_not_by_its_own_limit() {
+    let mut seen = Observed { capacity: None, ..seen(290e6, Cause::HostCpu) };
+    seen.flow.as_mut().unwrap().evidence = vec!["the hosts did not keep up".into()];
+    let path = &rank(&seen).limits[0];
+    assert_eq!(path.kind, Kind::PathRate);
+    assert_eq!(path.evidence, ["expected from --rate 100 Mb/s: 94.1 Mb/s; the test got 290 Mb/s"]);
+}
+
+#[test]
 fn small_buffers_are_named_with_host_setting_and_gain() {
     let small =
         facts(&[("net.ipv4.tcp_rmem", "4096 65536 65536"), ("net.ipv4.tcp_wmem", "4096 16384 65536")]);

@@ -95,6 +95,13 @@ pub fn read_text(path: &Path) -> Result<String> {
         let help = if e.kind() == ErrorKind::NotFound { built_in::help(path) } else { String::new() };
         Error::BadInput(format!("cannot read {}: {e}{help}", path.display()))
     })?;
+    if path.extension().is_some_and(|e| e == "py") {
+        return Err(Error::BadInput(format!(
+            "{0} is a Python program; if it builds a Mininet network, convert it: longfat scenario import mininet {0} -o {1}",
+            path.display(),
+            path.with_extension("toml").display()
+        )));
+    }
     let kind = if is_mn(path) { "a MiniEdit topology" } else { "TOML" };
     String::from_utf8(bytes)
         .map_err(|e| Error::BadInput(format!("{} is not {kind}: it is not UTF-8 text ({e})", path.display())))

@@ -51,7 +51,9 @@ impl Experiment {
             (_, None) => return Err(Error::BadInput("the selection has no runs".into())),
             _ if fields.is_empty() => {
                 return Err(Error::BadInput(
-                    "nothing is swept: add --over PATH=V1,V2, or write [[sweeps]]".into(),
+                    "nothing is swept: add --over PATH=V1,V2 (several round-trip times: --over links.NAME.both.delay=5ms,50ms, \
+                     NAME is path without a file), or write [[sweeps]]"
+                        .into(),
                 ));
             }
             (Some(text), Some(job)) => self::metric(text, &job.scenario)?,

@@ -112,6 +112,11 @@ impl SampleCollector {
         self.steadiness.as_mut().is_some_and(Steadiness::is_enough)
     }
 
+    /// Whether the test ends by itself once its goodput is known.
+    pub fn has_automatic_length(&self) -> bool {
+        self.steadiness.is_some()
+    }
+
     /// With a test of automatic length: the estimate of its goodput so far.
     pub fn estimate(&self) -> Option<Estimate> {
         self.steadiness.as_ref()?.estimate()

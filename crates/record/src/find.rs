@@ -182,6 +182,12 @@ fn hint(entries: &[RunEntry], key: &str) -> String {
              several runs"
         );
     }
+    if last.starts_with("las") {
+        return format!(
+            "last is the newest of {}, last~1 the one before; `longfat ls` lists them",
+            entries.len()
+        );
+    }
     let names: Vec<String> = match key.contains('/') {
         true => entries.iter().map(RunEntry::name).collect(),
         false => entries.iter().map(|entry| entry.id.clone()).collect(),

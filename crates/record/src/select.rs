@@ -29,7 +29,8 @@ impl RunFilter {
         entries
     }
 
-    fn selects(&self, entry: &RunEntry) -> bool {
+    /// Whether an entry is selected, whatever the limit.
+    pub fn selects(&self, entry: &RunEntry) -> bool {
         self.scenario.as_ref().is_none_or(|name| *name == entry.scenario)
             && self.engine.as_ref().is_none_or(|engine| is_of_engine(entry, engine))
             && !(self.hides_parts && is_part(entry))

@@ -222,6 +222,11 @@ fn keys_without_a_unique_match_are_explained() {
         message("nosuch").contains("the nearest of 3 are ")
             && message("nosuch").ends_with("`longfat ls` lists them")
     );
+    assert!(
+        message("lastt").contains("last is the newest of 3, last~1 the one before"),
+        "{}",
+        message("lastt")
+    );
     assert!(message("runs/lab8").contains("lab8 is a scenario with 2 runs: lab8/last is the newest"));
     assert!(message("last~3").ends_with("there are 3 complete runs"));
     assert!(message("").contains("no run \"\""));

@@ -86,10 +86,29 @@ impl std::fmt::Display for QueueLimit {
 }
 
 impl SimplePath {
-    /// A name for the scenario, as in `path-1gbit-100ms`.
+    /// A name for the scenario, as in `path-1gbit-100ms`, or `path-1gbit-100ms-loss-0.01pct`: with the figures that are not the
+    /// default ones, so that lists of runs tell paths apart.
     pub fn name(&self) -> String {
-        let text = format!("path-{}-{}", written_rate(self.rate), written(self.rtt));
-        text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+        let mut text = format!("path-{}-{}", written_rate(self.rate), written(self.rtt));
+        if let Some(queue) = self.queue {
+            text += &format!("-queue-{}", written(queue));
+        }
+        if self.loss > 0.0 {
+            text += &format!("-loss-{}pct", self.loss_percent());
+        }
+        let default = SimplePath::default();
+        if self.flows != default.flows {
+            text += &format!("-{}-flows", self.flows);
+        }
+        if self.mtu != default.mtu {
+            text += &format!("-mtu-{}", self.mtu);
+        }
+        text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
+    }
+
+    /// The loss in percent, without the digits of a binary fraction.
+    fn loss_percent(&self) -> f64 {
+        (self.loss * 1e11).round() / 1e9
     }
 
     /// The bandwidth-delay product.
@@ -131,7 +150,7 @@ impl SimplePath {
     }
 
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        let percent = (self.loss * 1e11).round() / 1e9;
+        let percent = self.loss_percent();
         let lossy = if self.loss > 0.0 { format!(", {percent}% loss") } else { String::new() };
         let (rate, rtt, queue, buffer) = (self.rate, self.rtt, self.queue(), self.buffer());
         let half = Time(rtt.0 / 2);
@@ -277,7 +296,8 @@ mod tests {
             duration: Some(Time::from_secs(7)),
             mtu: 9000,
         };
-        assert_eq!(path.name(), "path-1gbit-100ms");
+        assert_eq!(path.name(), "path-1gbit-100ms-queue-500p-loss-0.01pct-3-flows-mtu-9000");
+        assert_eq!(SimplePath::default().name(), "path-1gbit-20ms");
         let text = path.to_toml();
         for line in [
             "loss = \"0.01%\"",

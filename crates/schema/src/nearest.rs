@@ -13,14 +13,15 @@ pub fn nearest_names<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -
 /// names the first of `known` comes first.
 pub fn by_similarity<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word: Vec<char> = word.to_lowercase().chars().take(100).collect();
-    let mut near: Vec<(usize, &str)> = known
+    let mut near: Vec<(isize, &str)> = known
         .into_iter()
         .map(|name| {
             let chars: Vec<char> = name.to_lowercase().chars().take(100).collect();
             let common = word.iter().zip(&chars).take_while(|(a, b)| a == b).count();
             let contains = !word.is_empty() && chars.windows(word.len()).any(|part| part == word.as_slice());
             let distance = if contains { chars.len() - word.len() } else { 2 * distance(&word, &chars) };
-            (distance.saturating_sub(common), name)
+            // Below zero for long names that begin alike, as ids do: these still differ in their distances.
+            (distance as isize - common as isize, name)
         })
         .collect();
     near.sort_by_key(|(distance, _)| *distance);
@@ -56,6 +57,9 @@ mod tests {
         assert_eq!(nearest_names("cwmd", metrics).len(), 3);
         assert_eq!(nearest_names("L8-defualt", ["G-r2", "L8-tuned", "L8-default"])[0], "L8-default");
         assert_eq!(nearest_names("x", []), [""; 0]);
+        let ids =
+            ["20261125T180705Z-sim-tuned", "20261125T180637Z-sim-fq-codel", "20261125T180636Z-sim-tuned"];
+        assert_eq!(nearest_names("20261125T180636Z-sim-tunde", ids)[0], "20261125T180636Z-sim-tuned");
         let scenarios = ["dsl", "lab13", "lab8", "u-buffers"];
         assert_eq!(by_similarity("lab9", scenarios)[..2], ["lab8", "lab13"]);
         assert_eq!(by_similarity("Buffers", scenarios)[0], "u-buffers");

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::escape::escape;
+use crate::style::{SERIES, series_class};
 
 /// Which part of a text is at its x coordinate.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +55,22 @@ impl Canvas {
         self.push(format_args!(
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\" class=\"{class}\"/>\n"
         ));
+    }
+
+    /// A point of series `index`: a circle for the first series of each colour, then a square, a diamond, and triangles.
+    pub(crate) fn point(&mut self, x: f64, y: f64, radius: f64, index: usize) {
+        let class = format!("swatch box shade {}", series_class(index));
+        let (r, wide) = (radius * 0.9, radius * 1.25);
+        let corners = match index / SERIES.len() % 5 {
+            0 => return self.circle(x, y, radius, &class),
+            1 => vec![(-r, -r), (r, -r), (r, r), (-r, r)],
+            2 => vec![(0.0, -wide), (wide, 0.0), (0.0, wide), (-wide, 0.0)],
+            3 => vec![(0.0, -wide), (wide, r), (-wide, r)],
+            _ => vec![(0.0, wide), (wide, -r), (-wide, -r)],
+        };
+        let corners: Vec<String> =
+            corners.iter().map(|(dx, dy)| format!("{:.1},{:.1}", x + dx, y + dy)).collect();
+        self.push(format_args!("<polygon points=\"{}\" class=\"{class}\"/>\n", corners.join(" ")));
     }
 
     /// A curve through `points`; `None` interrupts it. A single point between gaps is drawn as a dot.

@@ -9,7 +9,7 @@ use crate::axis_name::with_unit;
 use crate::canvas::{Anchor, Canvas, Placed, coincide, draw_title, fit, fit_distinct, text_width};
 use crate::chart_value::ChartValue;
 use crate::plot_options::PlotOptions;
-use crate::style::{halo_class, plot_css, series_class};
+use crate::style::{SERIES, halo_class, plot_css, series_class};
 
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 30.0;
@@ -143,9 +143,9 @@ pub fn chart_with(chart: &Chart, options: &PlotOptions) -> String {
         // Below an earlier curve that it coincides with there is a wide line already.
         if positions.are_names() {
             let points = placed[index].iter().flatten();
-            points.for_each(|(x, y)| canvas.circle(*x, *y, POINT, &format!("swatch box shade {class}")));
+            points.for_each(|(x, y)| canvas.point(*x, *y, POINT, index));
         } else if covered[index] == 0 {
-            canvas.path(placed[index].iter().copied(), &class);
+            canvas.path(placed[index].iter().copied(), &line_class(index));
             canvas.marks(placed[index].iter().flatten().copied(), &class);
         }
         for point in &curve.points {
@@ -284,6 +284,16 @@ fn draw_values(canvas: &mut Canvas, values: &[ChartValue], positions: &Positions
     }
 }
 
+/// The class of a curve: where colours repeat, dashes tell the curves apart.
+fn line_class(index: usize) -> String {
+    let class = series_class(index);
+    match index / SERIES.len() {
+        0 => class,
+        1 => format!("{class} second"),
+        _ => format!("{class} third"),
+    }
+}
+
 /// Draws the legend and returns its lower end.
 fn draw_legend(canvas: &mut Canvas, curves: &[ChartCurve], has_points: bool, right: f64, top: f64) -> f64 {
     if curves.iter().all(|curve| curve.label.is_empty()) {
@@ -296,9 +306,9 @@ fn draw_legend(canvas: &mut Canvas, curves: &[ChartCurve], has_points: bool, rig
         if x > LEFT && x + needed > right {
             (x, y) = (LEFT, y + ROW);
         }
-        let class = series_class(index);
+        let class = line_class(index);
         match has_points {
-            true => canvas.circle(x + 9.0, y + 8.0, POINT, &format!("swatch box shade {class}")),
+            true => canvas.point(x + 9.0, y + 8.0, POINT, index),
             false => canvas.line(x, y + 8.0, x + 18.0, y + 8.0, &format!("swatch {class}")),
         }
         canvas.text(x + 24.0, y + 12.0, Anchor::Start, "key-text", label);
@@ -390,5 +400,32 @@ mod tests {
         circles.sort_unstable();
         circles.dedup_by_key(|line| line.split("class").next());
         assert_eq!(circles.len(), 6);
+    }
+
+    #[test]
+    fn series_whose_colours_repeat_differ_in_shape_or_dash() {
+        let count = 3 * SERIES.len();
+        let shown = |number: Option<f64>| {
+            let value =
+                |text: &str| ChartValue { text: text.into(), number: number.map(|n| n * text.len() as f64) };
+            let point = |value: usize, height: f64| ChartPoint { value, height, bar: None };
+            let curve = |index: usize| ChartCurve {
+                label: format!("curve {index}"),
+                points: vec![point(0, index as f64), point(1, 2.0 * index as f64)],
+                mark: None,
+            };
+            let values = vec![value("one"), value("three")];
+            chart(&Chart { values, curves: (0..count).map(curve).collect(), ..Chart::default() })
+        };
+        let named = shown(None);
+        let of_class = |tag: &str, class: &str| {
+            named.lines().filter(|line| line.starts_with(tag) && line.contains(class)).count()
+        };
+        // Two points and the legend's: the first seven series are circles, the others squares and diamonds.
+        assert_eq!((of_class("<circle", " s0\""), of_class("<polygon", " s0\"")), (3, 6));
+        let lines = shown(Some(1.0));
+        for class in ["\"s0\"", "\"s0 second\"", "\"s0 third\""] {
+            assert_eq!(lines.matches(&format!("class={class}")).count(), 1, "{class}: {lines}");
+        }
     }
 }

@@ -117,7 +117,10 @@ fn draw(figure: &Figure<'_>, across: Axis, name: &str, relation: &str, options: 
     if let Some(title) = &options.title {
         y += 30.0 + draw_title(&mut canvas, LEFT, y + 16.0, title, frame.width());
     }
-    y = draw_legend(&mut canvas, &figure.legend, &frame, y);
+    let shows_strips = options.shows_verdicts && figure.panels.iter().any(|panel| panel.metric.is_goodput());
+    let strips = if shows_strips { figure.strips.as_slice() } else { &[] };
+    let strip_labels = strip_labels(strips, &frame);
+    y = draw_legend(&mut canvas, &numbered(&figure.legend, strips, &strip_labels), &frame, y);
     let references = figure.references(&options.references);
     for (index, panel) in figure.panels.iter().enumerate() {
         let is_goodput = panel.metric.is_goodput();
@@ -129,8 +132,8 @@ fn draw(figure: &Figure<'_>, across: Axis, name: &str, relation: &str, options: 
             &frame,
             y,
         );
-        if is_goodput && options.shows_verdicts && !figure.strips.is_empty() {
-            y = draw_strips(&mut canvas, &figure.strips, &frame, y);
+        if is_goodput && !strips.is_empty() {
+            y = draw_strips(&mut canvas, strips, &strip_labels, &frame, y);
         }
         if index + 1 < figure.panels.len() {
             y += 18.0;
@@ -144,6 +147,29 @@ fn draw(figure: &Figure<'_>, across: Axis, name: &str, relation: &str, options: 
         figure.panels.iter().map(|panel| panel.metric.title.as_str()).collect::<Vec<_>>().join(", ");
     let css = options.standalone.then(plot_css);
     canvas.finish(width, y + 46.0, &format!("{subject} {relation}"), css.as_deref())
+}
+
+/// The labels beside the strips; numbers where the space beside the axis does not tell them apart.
+fn strip_labels(strips: &[Strip], frame: &Frame) -> Vec<String> {
+    let labels: Vec<&str> = strips.iter().map(|strip| strip.label.as_str()).collect();
+    fit_distinct(&labels, TEXT, frame.left - 12.0)
+}
+
+/// The legend, with the numbers of the strips in front of its labels where the strips have numbers instead of names.
+fn numbered(legend: &[(String, usize)], strips: &[Strip], labels: &[String]) -> Vec<(String, usize)> {
+    let has_numbers = |(strip, label): (&Strip, &String)| label.starts_with("no. ") && strip.label != *label;
+    if !strips.iter().zip(labels).any(has_numbers) {
+        return legend.to_vec();
+    }
+    let number_of = |name: &str| {
+        let own = strips.iter().zip(labels).filter(|(strip, _)| strip.label == name);
+        own.map(|(_, label)| label.trim_start_matches("no. ")).collect::<Vec<_>>().join(", ")
+    };
+    let with_number = |(name, colour): &(String, usize)| match number_of(name) {
+        number if number.is_empty() => (name.clone(), *colour),
+        number => (format!("no. {number}: {name}"), *colour),
+    };
+    legend.iter().map(with_number).collect()
 }
 
 fn draw_legend(canvas: &mut Canvas, legend: &[(String, usize)], frame: &Frame, top: f64) -> f64 {
@@ -335,12 +361,10 @@ fn draw_keys(
 }
 
 /// Draws the strips that show what limited each flow, and their legend.
-fn draw_strips(canvas: &mut Canvas, strips: &[Strip], frame: &Frame, top: f64) -> f64 {
+fn draw_strips(canvas: &mut Canvas, strips: &[Strip], labels: &[String], frame: &Frame, top: f64) -> f64 {
     let mut y = top + 9.0;
     let mut seen = BTreeSet::new();
-    let labels: Vec<&str> = strips.iter().map(|strip| strip.label.as_str()).collect();
-    let labels = fit_distinct(&labels, TEXT, frame.left - 12.0);
-    for (strip, label) in strips.iter().zip(&labels) {
+    for (strip, label) in strips.iter().zip(labels) {
         canvas.text(frame.left - 8.0, y + STRIP, Anchor::End, "tick", label);
         for (from, to, cause) in stretches(&strip.causes, frame) {
             seen.insert(cause);

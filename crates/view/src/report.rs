@@ -132,7 +132,7 @@ pub fn sensitivity_section(title: &str, scenario: &str, parts: &[(&str, Vec<Stri
     out.push_str("<p>Simulated at a tenth of the rate and of the duration: multiply by ten.</p>\n");
     for (about, pictures) in parts {
         let _ = writeln!(out, "<p>{}</p>", escape(about));
-        pictures.iter().for_each(|svg| out.push_str(svg));
+        pictures.iter().for_each(|svg| out.push_str(&plot_card(svg)));
     }
     out
 }
@@ -227,9 +227,14 @@ fn single_runs(page: &mut String, summary: &Summary, runs: &[LoadedRun]) {
 fn picture(runs: &[&LoadedRun], metrics: &[&str], references: Vec<Reference>) -> String {
     let options = PlotOptions { references, standalone: false, ..PlotOptions::default() };
     match plot(runs, metrics, &options) {
-        Ok(svg) => format!("<div class=\"card plot\">\n{svg}</div>\n"),
+        Ok(svg) => plot_card(&svg),
         Err(e) => format!("<p>{}</p>\n", escape(&e.to_string())),
     }
+}
+
+/// A picture in a card, which scrolls by itself on a narrow screen.
+fn plot_card(svg: &str) -> String {
+    format!("<div class=\"card plot\">\n{svg}</div>\n")
 }
 
 /// The published goodputs of a run. `index` is its index in a plot of several runs.

@@ -81,7 +81,7 @@ fn result_card(out: &mut String, run: &RunSummary, label: &str, flow: &FlowSumma
         let _ = writeln!(out, "<p class=\"remedy\"><b>On {hosts}</b><code>{command}</code> {reasons}</p>");
     }
     if let Some(remedy) = flow.remedy.as_ref().filter(|_| flow.fixes.is_empty()) {
-        let _ = writeln!(out, "<p class=\"remedy\"><b>Remedy</b><code>{}</code></p>", escape(remedy));
+        let _ = writeln!(out, "<p class=\"remedy\"><b>Remedy</b>{}</p>", escape(remedy));
     }
     if !run.quality.is_reliable() {
         out.push_str("<p><span class=\"chip missed\">unreliable measurement, see above</span></p>\n");

@@ -7,7 +7,8 @@ const MAX_UNIT_LENGTH: usize = 5;
 const MIN_TEXT_WIDTH: usize = 9;
 
 /// Drops whole columns, in the order of the headers `first`, until the lines of a table have at most `width`
-/// characters. All columns stay without a width. `right` has an entry for each column.
+/// characters; a dropped column that fits after all, beside wider ones that had to go, stays. All columns stay without a
+/// width. `right` has an entry for each column.
 pub(crate) fn drop_columns(
     rows: &mut [Vec<String>],
     right: &mut Vec<bool>,
@@ -15,22 +16,47 @@ pub(crate) fn drop_columns(
     first: &[&str],
 ) {
     let Some(width) = width else { return };
+    let widths = widths(rows);
+    let mut is_kept = vec![true; widths.len()];
+    let fits = |is_kept: &[bool]| {
+        let kept = widths.iter().zip(is_kept).filter_map(|(width, is_kept)| is_kept.then_some(*width));
+        width_of_line(kept) <= width
+    };
+    let mut dropped = Vec::new();
     for header in first {
-        if line_width(rows) <= width {
-            return;
+        if fits(&is_kept) {
+            break;
         }
-        let Some(column) = rows.first().and_then(|row| row.iter().position(|name| name == header)) else {
-            continue;
-        };
-        rows.iter_mut().filter(|row| row.len() > column).for_each(|row| drop(row.remove(column)));
-        right.remove(column);
+        if let Some(column) = rows.first().and_then(|row| row.iter().position(|name| name == header)) {
+            is_kept[column] = false;
+            dropped.push(column);
+        }
     }
+    // The last ones are the most important. What no dropped column could make fit, is broken into lines by others.
+    if fits(&is_kept) {
+        for column in dropped.into_iter().rev() {
+            is_kept[column] = true;
+            is_kept[column] = fits(&is_kept);
+        }
+    }
+    for row in rows {
+        let mut column = 0..;
+        row.retain(|_| column.next().is_none_or(|column| is_kept[column]));
+    }
+    let mut column = 0..;
+    right.retain(|_| column.next().and_then(|column| is_kept.get(column).copied()).unwrap_or(true));
 }
 
 /// The width of a table's longest line in characters.
 pub(crate) fn line_width(rows: &[Vec<String>]) -> usize {
-    let widths = widths(rows);
-    widths.iter().sum::<usize>() + 2 * widths.iter().filter(|width| **width > 0).count().saturating_sub(1)
+    width_of_line(widths(rows).into_iter())
+}
+
+/// The width of a line with columns of these widths: two spaces between those that are not empty.
+fn width_of_line(columns: impl Iterator<Item = usize>) -> usize {
+    let (sum, count) =
+        columns.filter(|width| *width > 0).fold((0, 0_usize), |(sum, n), width| (sum + width, n + 1));
+    sum + 2 * count.saturating_sub(1)
 }
 
 /// The width of each column.
@@ -273,6 +299,18 @@ mod tests {
         assert_eq!(kept(Some(33)), "ID|ENGINE|GOODPUT|");
         assert_eq!(kept(Some(32)), "ID|GOODPUT|");
         assert_eq!(kept(Some(10)), "ID|");
+    }
+
+    #[test]
+    fn a_narrow_column_stays_where_only_a_wide_one_has_to_go() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let mut rows = vec![
+            row(["SCENARIO", "ID", "GOODPUT"]),
+            row(["path-100mbit-100ms", "20261125T180646Z-sim-bufferbloat-2", "9.54 Mb/s"]),
+        ];
+        let mut right = vec![false, false, true];
+        drop_columns(&mut rows, &mut right, Some(50), &["GOODPUT", "SCENARIO"]);
+        assert_eq!((rows[0].join("|"), right), ("ID|GOODPUT".to_owned(), vec![false, true]));
     }
 
     #[test]

@@ -42,7 +42,9 @@ pub fn explain(cause: Cause) -> &'static str {
         Cause::SendBuffer => {
             "The sender's socket buffer is full of unacknowledged data, so the application cannot write more."
         }
-        Cause::PathRate => "The slowest link is full: the flow gets all that the path can carry.",
+        Cause::PathRate => {
+            "The slowest link is full: no setting of the hosts makes it faster, and flows that share it divide its rate."
+        }
         Cause::Loss => {
             "Packets were lost. After each loss the congestion window is reduced and recovers slowly."
         }

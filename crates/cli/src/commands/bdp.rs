@@ -125,9 +125,11 @@ fn number(value: f64) -> Value {
 
 /// Wraps a text into lines of at most `width` characters.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let length = |text: &str| text.chars().count();
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        let line = lines.last_mut().filter(|line| line.is_empty() || line.len() + 1 + word.len() <= width);
+        let line =
+            lines.last_mut().filter(|line| line.is_empty() || length(line) + 1 + length(word) <= width);
         match line {
             Some(line) => {
                 if !line.is_empty() {

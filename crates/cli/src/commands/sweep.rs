@@ -36,7 +36,7 @@ pub struct SweepArgs {
     /// --fit
     #[arg(value_name = "FILE", add = ArgValueCompleter::new(complete_scenario))]
     pub files: Vec<PathBuf>,
-    /// Sweep a field in addition to those of the file's `[[sweeps]]`, as in `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB`
+    /// Sweep a field in addition to those of the file's `[[sweeps]]`, as in `--over flows.bulk.send_buffer=16KiB,64KiB,256KiB` or, for several round-trip times of a path without a file, `--over links.path.both.delay=5ms,50ms`
     #[arg(long, value_name = "PATH=V1,V2,..", value_parser = parse_over)]
     pub over: Vec<(String, Vec<String>)>,
     /// Search for the value of a field that fits the published figures best, as in

@@ -22,7 +22,7 @@ pub struct ViewArgs {
     #[arg(value_name = "RUNS", add = ArgValueCompleter::new(complete_run))]
     keys: Vec<String>,
     /// Port to listen on, 0 for any free port
-    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    #[arg(short, long, value_name = "PORT", default_value_t = 0)]
     port: u16,
     /// Address to listen on: any other than loopback shows the page to others, unencrypted
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]

@@ -67,7 +67,19 @@ impl Limits<'_> {
         let whole = seen.got_full_rate();
         let Some(carried) = seen.capacity_bps().filter(|_| !self.is_capacity_a_minimum()) else {
             if whole {
-                let evidence = seen.flow.iter().flat_map(|flow| flow.evidence.clone()).collect();
+                let evidence = match &seen.expected {
+                    // The test's evidence is about what limited it to more than was expected.
+                    Some((expected, who))
+                        if seen.verdict() != Some(Cause::PathRate) && self.got >= *expected =>
+                    {
+                        vec![format!(
+                            "expected from {who}: {}; the test got {}",
+                            rate(*expected),
+                            rate(self.got)
+                        )]
+                    }
+                    _ => seen.flow.iter().flat_map(|flow| flow.evidence.clone()).collect(),
+                };
                 self.add(Kind::PathRate, None, Allows::TestGoodput, evidence, None);
             }
             return;

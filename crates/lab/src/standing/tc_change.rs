@@ -39,9 +39,10 @@ pub(crate) fn change_classes(
     parameters: Option<HtbClass>,
 ) -> Result<(), String> {
     let has_children = qdiscs.iter().any(|q| q.parent == Some(class));
+    let on_device = present(qdiscs);
     let found = qdiscs.iter_mut().find(|q| q.handle == class.handle).map(|q| &mut q.kind);
     let Some(QdiscKind::Htb(htb)) = found else {
-        return Err(format!("no htb qdisc {:x}:", class.handle));
+        return Err(format!("no htb qdisc {:x}:{}", class.handle, on_device));
     };
     let there = htb.classes.iter().position(|c| c.minor == class.class);
     match (action, there, parameters) {
@@ -91,7 +92,7 @@ pub(crate) fn change_qdiscs(
         QdiscPosition::Ingress => return Err("ingress has policers only".into()),
         QdiscPosition::Under(parent) => {
             match qdiscs.iter().find(|q| q.handle == parent.handle).map(|q| &q.kind) {
-                None => return Err(format!("no parent qdisc {:x}:", parent.handle)),
+                None => return Err(format!("no parent qdisc {:x}:{}", parent.handle, present(qdiscs))),
                 Some(QdiscKind::Htb(htb)) if htb.class(parent.class).is_none() => {
                     return Err(format!("no class {parent}"));
                 }
@@ -164,6 +165,22 @@ fn qdisc_name(qdiscs: &[Qdisc], handle: u32) -> &str {
     qdiscs.iter().find(|q| q.handle == handle).map_or("", |q| q.kind.name())
 }
 
+/// The qdiscs that the device has, for an error about one that it does not have. A qdisc that was added without a handle has one
+/// that nobody knows.
+fn present(qdiscs: &[Qdisc]) -> String {
+    match qdiscs {
+        [] => "; the device has none yet: tc qdisc add dev DEVICE root handle 1: ...".to_owned(),
+        qdiscs => {
+            let names: Vec<String> =
+                qdiscs.iter().map(|q| format!("{} {:x}:", q.kind.name(), q.handle)).collect();
+            format!(
+                "; the device has {}; use its handle, or delete it (tc qdisc del dev DEVICE root) and add it again with handle 1:",
+                names.join(", ")
+            )
+        }
+    }
+}
+
 /// Removes the qdisc under `parent`, and all its descendants.
 fn delete_below(qdiscs: &mut Vec<Qdisc>, parent: Option<Parent>) {
     while let Some(at) = qdiscs.iter().position(|q| q.parent == parent) {
@@ -171,5 +188,36 @@ fn delete_below(qdiscs: &mut Vec<Qdisc>, parent: Option<Parent>) {
         while let Some(child) = qdiscs.iter().find_map(|q| q.parent.filter(|p| p.handle == gone.handle)) {
             delete_below(qdiscs, Some(child));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Executes a command on a port, as its parsed form does.
+    fn execute(qdiscs: &mut Vec<Qdisc>, line: &str) -> Result<(), String> {
+        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        match tc::parse(&arguments)? {
+            tc::TcCommand::Change { action, position, handle, kind, .. } => {
+                change_qdiscs(qdiscs, action, position, handle, kind)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_unknown_parent_is_refused_with_the_qdiscs_that_the_device_has() {
+        let mut qdiscs = Vec::new();
+        let child = "qdisc add dev s1-eth2 parent 1: handle 2: tbf rate 10gbit burst 5000000 limit 25000000";
+        let refused = execute(&mut qdiscs, child).unwrap_err();
+        assert!(refused.starts_with("no parent qdisc 1:; the device has none yet"), "{refused}");
+        execute(&mut qdiscs, "qdisc add dev s1-eth2 root netem delay 20ms").unwrap();
+        let given = format!("the device has netem {:x}:; use its handle", qdiscs[0].handle);
+        let refused = execute(&mut qdiscs, child).unwrap_err();
+        assert!(refused.contains(&given), "{refused}");
+        let refused =
+            change_classes(&mut qdiscs, QdiscAction::Add, Parent { handle: 1, class: 1 }, None).unwrap_err();
+        assert!(refused.starts_with("no htb qdisc 1:; the device has netem"), "{refused}");
     }
 }

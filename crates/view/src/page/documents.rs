@@ -71,6 +71,9 @@ pub struct KnownFlow {
     pub goodput_bps: Option<f64>,
     /// The cause that limited it.
     pub verdict: Option<Cause>,
+    /// A second cause that limited it as much.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict_also: Option<Cause>,
     /// Its congestion control.
     pub cc: Option<String>,
 }
@@ -84,6 +87,7 @@ impl RunItem {
                 name: flow.name.clone(),
                 goodput_bps: flow.goodput_bps,
                 verdict: flow.verdict,
+                verdict_also: flow.verdict_also,
                 cc: flow.cc_label(),
             };
             KnownRun {

@@ -197,8 +197,8 @@ fn kind_words(kind: Kind, host: &str) -> String {
         Kind::WindowScaling => format!("window scaling, which is disabled on {host}"),
         Kind::ReceiveBuffer => format!("the receive buffer of {host}"),
         Kind::SendBuffer => format!("the send buffer of {host}"),
-        Kind::ReceiverCpu => format!("the CPU of the receiver {host}"),
-        Kind::SenderCpu => format!("the CPU of the sender {host}"),
+        Kind::ReceiverCpu => format!("the CPU of {host}, which receives"),
+        Kind::SenderCpu => format!("the CPU of {host}, which sends"),
         Kind::Loss => "packet loss on a path that is not full".into(),
         Kind::ShortQueue => "a queue on the path that is too short".into(),
         Kind::Policer => "a policer, which drops packets above its rate".into(),
@@ -254,6 +254,12 @@ fn rate(bps: f64) -> BitRate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_this_host_reads_as_a_sentence() {
+        assert_eq!(kind_words(Kind::SenderCpu, "this host"), "the CPU of this host, which sends");
+        assert_eq!(kind_words(Kind::ReceiverCpu, "h2"), "the CPU of h2, which receives");
+    }
 
     #[test]
     fn commands_have_their_own_line_and_advice_is_a_sentence() {

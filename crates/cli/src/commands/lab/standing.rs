@@ -379,8 +379,8 @@ pub fn describe(status: &Status) -> String {
     )];
     if status.stalls > 0 {
         lines.push(format!(
-            "  the emulator stalled {} times, {:.1} ms in total and {:.1} ms at most: this machine was busy",
-            status.stalls,
+            "  the emulator stalled {}, {:.1} ms in total and {:.1} ms at most: this machine was busy",
+            if status.stalls == 1 { "once".to_owned() } else { format!("{} times", status.stalls) },
             status.stalled_total_us / 1000.0,
             status.stalled_max_us / 1000.0
         ));

@@ -75,7 +75,9 @@ pub fn ls(args: &LsArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     };
     let all = record::list(runs_dir)?;
     let count = all.len();
-    let hidden = all.iter().filter(|entry| !args.all && is_part(entry)).count();
+    let with_parts = RunFilter { hides_parts: false, ..filter.clone() };
+    let is_hidden = |entry: &&RunEntry| !args.all && is_part(entry) && with_parts.selects(entry);
+    let hidden = all.iter().filter(is_hidden).count();
     let entries = filter.apply(all);
     if json {
         return output::json(&entries.iter().map(RunItem::of).collect::<Vec<_>>());

@@ -44,7 +44,7 @@ pub struct CompareArgs {
 /// Options of `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The runs, of one scenario
+    /// The runs, of one scenario; SCENARIO/ is all runs of a scenario
     #[arg(required = true, value_name = "RUN", add = ArgValueCompleter::new(complete_run))]
     keys: Vec<String>,
     /// Output file [default: standard output]
@@ -81,10 +81,15 @@ pub fn compare(args: &CompareArgs, runs_dir: &Path, json: bool) -> anyhow::Resul
     let (a, b) = (find(runs_dir, &args.a)?, find(runs_dir, b)?);
     let comparison = view::compare(a.run(), b.run());
     if json {
-        output::json(&comparison)
-    } else {
-        output::text(&view::table::compare(&comparison, output::width()))
+        return output::json(&comparison);
     }
+    if a.summary.scenario != b.summary.scenario {
+        output::prose(&format!(
+            "These runs are of 2 scenarios ({}, {}): hosts, paths and flows may differ, so a ratio compares more than one change.",
+            a.summary.scenario, b.summary.scenario
+        ))?;
+    }
+    output::text(&view::table::compare(&comparison, output::width()))
 }
 
 /// Runs `compare --engines`.
@@ -102,7 +107,10 @@ fn compare_engines(scenario: &str, runs_dir: &Path, json: bool) -> anyhow::Resul
 /// Runs `report`.
 pub fn report(args: &ReportArgs, config: &Config, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
     check_page(args.output.as_deref())?;
-    let found = args.keys.iter().map(|key| find(runs_dir, key)).collect::<anyhow::Result<Vec<Run>>>()?;
+    let mut found = Vec::new();
+    for key in &args.keys {
+        found.extend(find_all(runs_dir, key)?);
+    }
     let loaded = found.iter().map(LoadedRun::load).collect::<Result<Vec<_>, _>>()?;
     let page = view::report(&together(&found)?, &loaded, &ReportExtra::default());
     write(args.output.as_deref(), &config.theme().apply(page), json)

@@ -44,11 +44,14 @@ pub struct ValidateArgs {
 /// Options of `scenario new`.
 #[derive(Debug, Args)]
 pub struct NewArgs {
+    /// The file to write [default: standard output]
+    #[arg(conflicts_with = "output")]
+    pub file: Option<PathBuf>,
     /// Copy this built-in scenario (see `longfat scenario list`)
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete_scenario),
           conflicts_with_all = ["rate", "rtt", "queue", "loss", "cc", "flows", "duration", "mtu"])]
     pub template: Option<PathBuf>,
-    /// The file to write [default: standard output]
+    /// The same as FILE
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace the file if it exists

@@ -4,6 +4,8 @@ pub mod args;
 mod import;
 mod text;
 
+use std::path::PathBuf;
+
 use experiment::{
     Error, FileSummary, built_in,
     scenario_file::{parse, read_text},
@@ -88,6 +90,7 @@ fn mistakes(errors: &[Error]) -> Vec<String> {
 }
 
 fn new(args: &NewArgs, json: bool) -> anyhow::Result<()> {
+    let output = args.file.as_ref().or(args.output.as_ref());
     let toml = match &args.template {
         Some(template) => match built_in::find(template) {
             Some(one) => one.text.to_owned(),
@@ -105,11 +108,11 @@ fn new(args: &NewArgs, json: bool) -> anyhow::Result<()> {
             let path = args.path.path();
             let toml = path.to_toml();
             // Figures outside the range of their keys are reported here, not when the file is run.
-            parse(args.output.as_deref().unwrap_or(format!("{}.toml", path.name()).as_ref()), &toml)?;
+            parse(output.map_or(format!("{}.toml", path.name()).as_ref(), PathBuf::as_path), &toml)?;
             toml
         }
     };
-    let Some(output) = &args.output else {
+    let Some(output) = output else {
         return if json { output::json(&json!({ "toml": toml })) } else { output::text(&toml) };
     };
     if output.exists() && !args.force {

@@ -91,8 +91,9 @@ fn congestion_control(
         return Ok(None);
     }
     let Some(source) = cc::Source::built_in(name) else {
+        let near = schema::nearest_names(name, cc::Algorithm::all().iter().map(|own| own.name)).join(", ");
         return Err(Exit::Missing(format!(
-            "neither this kernel nor longfat has a congestion control \"{name}\"; see `longfat cc list`"
+            "neither this kernel nor longfat has a congestion control \"{name}\"; the nearest are {near} (`longfat cc list` has all)"
         ))
         .into());
     };

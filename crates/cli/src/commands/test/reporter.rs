@@ -102,12 +102,19 @@ impl Observer for Reporter {
             Form::Json | Form::Iperf3Json => return ProgressNotes.interval(interval),
         };
         self.print(&text);
-        if let (Form::Text(_), Some(estimate)) = (&self.form, self.collector.estimate()) {
-            let goodput = view::number::rate(estimate.goodput_bps);
-            self.print(&format!(
-                "       steady goodput {goodput} ±{:.1} % so far",
-                estimate.precision * 100.0
-            ));
+        if !matches!(self.form, Form::Text(_)) {
+            return;
+        }
+        if self.collector.has_automatic_length() {
+            let so_far = match self.collector.estimate() {
+                Some(estimate) => format!(
+                    "steady goodput {} ±{:.1} %",
+                    view::number::rate(estimate.goodput_bps),
+                    estimate.precision * 100.0
+                ),
+                None => "no estimate of the steady goodput".to_owned(),
+            };
+            self.print(&format!("       {so_far} so far"));
         }
     }
 

@@ -125,9 +125,9 @@ fn announce(args: &DemoArgs, json: bool, url: &str, lab: &StandingLab) -> anyhow
         Fault::None => String::new(),
         _ => format!(" A fault appears after {}.", args.fault_after),
     };
-    output::text(&format!(
+    output::prose(&format!(
         "The page of the mesh:\n\n  {url}\n\nEach of the 30 pairs is tested every {TEST_EVERY}.{fault} Press Ctrl-C to stop.\n\
-         A program on a point: longfat lab exec --lab {} kashima -- ping washington",
+         To run a program on a point:\n  longfat lab exec --lab {} kashima -- ping washington",
         lab.name
     ))
 }
@@ -162,7 +162,7 @@ fn watch(
             is_faulty = true;
             let what = appear(args.fault, lab)?;
             if !json {
-                output::text(&format!("{}  fault: {what}", clock()))?;
+                output::prose(&format!("{}  fault: {what}", clock()))?;
             }
         }
         if args.duration.is_some_and(|duration| started.elapsed() >= Duration::from_nanos(duration.0)) {
@@ -185,7 +185,7 @@ fn print_changes(mesh: &MeshDocument, causes: &mut BTreeMap<(String, String), St
         let before = causes.insert(key, text.clone());
         if let Some(before) = before.filter(|before| before != text) {
             let (from, to) = (&pair.from, &pair.to);
-            output::text(&format!("{}  {from} to {to}: {text} (was {before})", clock()))?;
+            output::prose(&format!("{}  {from} to {to}: {text} (was {before})", clock()))?;
         }
     }
     Ok(())

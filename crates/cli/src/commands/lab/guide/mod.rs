@@ -16,7 +16,7 @@ use super::{
     shell::{Editor, Line, Next, Shell, end_in_order},
     standing::{self, UpArgs, free_name},
 };
-use crate::{exit::Exit, output};
+use crate::{commands::bdp, exit::Exit, output};
 use checks::{Verdict, check};
 use sheets::{Check, NETWORK, SHEETS, Sheet, Step};
 
@@ -33,7 +33,7 @@ pub struct GuideArgs {
     seconds: u32,
 }
 
-const COMMANDS: &str = "next checks the step; do executes its commands; again shows it; skip; help; exit;\nor type any command of `lab shell`";
+const COMMANDS: &str = "next checks the step; do executes its commands; again shows it; skip; help; exit; or type any command of `lab shell`";
 
 /// Runs the command: brings the sheet's network up, and down at the end.
 pub fn run(args: &GuideArgs) -> anyhow::Result<()> {
@@ -79,7 +79,7 @@ struct Guide<'a> {
 impl<'a> Guide<'a> {
     fn new(sheet: &'a Sheet, lab: &'a StandingLab, seconds: u32) -> anyhow::Result<Self> {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        output::text(&format!("{} ({} steps), on Linux {}", sheet.title, sheet.steps.len(), kernel.trim()))?;
+        output::prose(&format!("{} ({} steps), on Linux {}", sheet.title, sheet.steps.len(), kernel.trim()))?;
         output::prose(&format!(
             "Its network is up as lab {0} until the guide ends. From another terminal:\n    \
              longfat lab exec --lab {0} h1 -- ping h2\n    longfat watch --lab {0} --host h1",
@@ -102,7 +102,7 @@ impl<'a> Guide<'a> {
         }
         match (failed.is_empty(), self.inconclusive) {
             (true, 0) => output::text(&format!("All {} steps are done.", self.sheet.steps.len())),
-            (true, n) => output::text(&format!(
+            (true, n) => output::prose(&format!(
                 "All {} steps are done; {n} inconclusive, because this machine was too slow or too busy.",
                 self.sheet.steps.len()
             )),
@@ -114,7 +114,7 @@ impl<'a> Guide<'a> {
         let mut editor = at_prompt.then(|| self.shell.status().and_then(|s| Editor::open(&s))).transpose()?;
         // The editor locks standard input itself where it cannot edit lines (TERM=dumb).
         let mut lines = editor.is_none().then(|| std::io::stdin().lock().lines());
-        output::text(COMMANDS)?;
+        output::prose(&wrap(COMMANDS))?;
         for (i, step) in self.sheet.steps.iter().enumerate() {
             self.show(i)?;
             loop {
@@ -136,7 +136,7 @@ impl<'a> Guide<'a> {
                     "do" => self.execute(step)?,
                     "skip" => break,
                     "help" | "?" => {
-                        output::text(COMMANDS)?;
+                        output::prose(&wrap(COMMANDS))?;
                         self.shell.execute_and_report("help");
                     }
                     // Pasted text can have several lines.
@@ -149,9 +149,9 @@ impl<'a> Guide<'a> {
         }
         match self.inconclusive {
             0 => output::text("This was the last step."),
-            n => output::text(&format!(
-                "This was the last step. {n} inconclusive, because this machine was too slow or too busy. Its simulation does not\n\
-                 depend on that: longfat run {} --engine model,sim",
+            n => output::prose(&format!(
+                "This was the last step. {n} inconclusive, because this machine was too slow or too busy. Its simulation does not \
+                 depend on that:\n    longfat run {} --engine model,sim",
                 self.sheet.name
             )),
         }
@@ -193,23 +193,9 @@ impl<'a> Guide<'a> {
     }
 }
 
-/// Text in lines of at most 80 columns.
+/// Text in lines of at most 80 columns, or as wide as the terminal.
 fn wrap(text: &str) -> String {
-    let mut out = String::new();
-    let mut column = 0;
-    for word in text.split_whitespace() {
-        let width = word.chars().count();
-        if column > 0 && column + 1 + width > 80 {
-            out.push('\n');
-            column = 0;
-        } else if column > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out += word;
-        column += width;
-    }
-    out
+    bdp::wrap(text, output::line_length(80)).join("\n")
 }
 
 #[cfg(test)]

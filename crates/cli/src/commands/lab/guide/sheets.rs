@@ -179,7 +179,7 @@ const LAB13: [Step; 5] = [
         commands: &["iperf h1 h2 -t 10 -M 9000"],
         check: Check::Throughput { published: "L13-9000", gbps: 10.0, options: &["-M", "9000"] },
         learnt: "Segments six times larger recover six times faster. A real path loses segments one by \
-                 one: `longfat run scenarios/lab13.toml` compares both kinds of loss (variants as-in-lab \
+                 one: `longfat run lab13` compares both kinds of loss (variants as-in-lab \
                  and real-path).",
     },
 ];

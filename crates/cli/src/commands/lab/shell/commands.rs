@@ -30,7 +30,7 @@ impl Shell {
         match first {
             "" => Ok(()),
             comment if comment.starts_with('#') => Ok(()),
-            "help" | "?" => output::text(HELP),
+            "help" | "?" => output::prose(HELP),
             "nodes" => self.nodes(),
             "links" => output_unless_empty(&send_command(&self.lab, vec!["links".into()])?),
             "net" => self.net(),

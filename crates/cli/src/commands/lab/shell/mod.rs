@@ -132,7 +132,7 @@ impl Shell {
     fn prompt(&mut self) -> anyhow::Result<()> {
         let mut status = self.status()?;
         let mut editor = Editor::open(&status)?;
-        output::text("type help for a list of commands, TAB to complete, exit to quit")?;
+        output::prose("type help for a list of commands, TAB to complete, exit to quit")?;
         loop {
             // Without a reply of the lab the last status remains; the next command reports the failure.
             let now = self.status().unwrap_or_else(|_| status.clone());

@@ -6,13 +6,11 @@ use ratatui::{
     widgets::{Block, Paragraph, Sparkline},
 };
 use schema::Cause;
-use view::{number, words};
+use view::{number, table::wrapped, words};
 use watch::{MinMax, SenderPhase, web100};
 
 use super::state::Shown;
 
-/// Lines of text above the instruments.
-const TEXT_LINES: u16 = 9;
 /// Height of a curve with its border.
 const CURVE_HEIGHT: u16 = 6;
 /// Columns of an instrument.
@@ -20,13 +18,14 @@ const INSTRUMENT_WIDTH: usize = 36;
 
 /// Draws the details.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, shown: &Shown) {
+    let text = in_lines(&text(shown), usize::from(area.width));
     let [facts, curves, instruments] = Layout::vertical([
-        Constraint::Length(TEXT_LINES),
+        Constraint::Length(text.len() as u16 + 1),
         Constraint::Length(CURVE_HEIGHT),
         Constraint::Min(0),
     ])
     .areas(area);
-    frame.render_widget(Paragraph::new(text(shown).join("\n")), facts);
+    frame.render_widget(Paragraph::new(text.join("\n")), facts);
     let areas: [Rect; 3] = Layout::horizontal([Constraint::Ratio(1, 3); 3]).areas(curves);
     let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
     let titled = [
@@ -40,6 +39,14 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, shown: &Shown) {
         frame.render_widget(Sparkline::default().data(last).block(Block::bordered().title(title)), area);
     }
     frame.render_widget(Paragraph::new(table(shown, instruments).join("\n")), instruments);
+}
+
+/// The facts in lines that fit the screen.
+fn in_lines(facts: &[String], width: usize) -> Vec<String> {
+    facts
+        .iter()
+        .flat_map(|fact| wrapped(fact, width).lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect()
 }
 
 fn text(shown: &Shown) -> Vec<String> {

@@ -73,8 +73,8 @@ fn footer(state: &State) -> Line<'static> {
         Mode::Search(text, Some(wrong)) => {
             Line::from(vec![Span::raw(format!("/{text}_  ")), Span::raw(wrong.clone()).red()])
         }
-        Mode::Detail(_) => Line::from("Esc back  space pause  q quit"),
-        _ => Line::from("Enter detail  / filter  s sort  c closed  space pause  ? help  q quit"),
+        Mode::Detail(_) => Line::from("q quit  Esc back  space pause"),
+        _ => Line::from("q quit  ? help  Enter detail  / filter  s sort  c closed  space pause"),
     }
 }
 

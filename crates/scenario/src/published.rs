@@ -101,7 +101,7 @@ pub enum Across {
     One,
     /// The metric divided by that of this variant.
     Against(String),
-    /// The smallest value of the metric among these variants, divided by the largest: 1 is a level line.
+    /// The smallest value of the metric among these variants, divided by the largest: 1 if all are the same.
     Level(Vec<String>),
     /// The smallest size of a buffer from which on the metric is level: within [`KNEE_TOLERANCE`] of its largest value.
     Knee {

@@ -65,7 +65,7 @@ pub fn write_guests(cases: &[Case], store: &Store, kernels: &[String]) {
          `cargo bench -p longfat --bench fidelity -- guests` compares the simulator of each Linux version with that version itself\n\
          (`--engine kernel`, which a busy machine does not disturb), and writes this page. The {} scenarios are those of [fidelity.md](fidelity.md),\n\
          60 s each. Where results depend on chance (random loss, two flows, or a simulated goodput that differs by more than 3 % from seed to\n\
-         seed) both figures are means over 5 seeds. An error is the simulator's figure over the kernel's, less 1.\n\n",
+         seed) both figures are means over 5 seeds. An error is the simulator's figure divided by the kernel's, minus 1.\n\n",
         cases.len()
     );
     for release in kernels {
@@ -166,7 +166,7 @@ fn head(kept: usize, all: usize, store: &Store) -> String {
          This page is of Linux {}. {kept} of {all} scenarios were run, 60 s each. One seed drew them before anything was measured\n\
          (`crates/cli/benches/fidelity/draw.rs`). Only lab runs whose `quality` is ok count; others were repeated. The simulator's figures are\n\
          means over 5 seeds. The lab's are too where results depend on chance: with random loss, with two flows, and where the simulator's\n\
-         goodput differs by more than 3 % from seed to seed. An error is the simulator's figure over the lab's, less 1; goodput and\n\
+         goodput differs by more than 3 % from seed to seed. An error is the simulator's figure divided by the lab's, minus 1; goodput and\n\
          retransmissions are the totals of all flows. [fidelity-causes.md](fidelity-causes.md) explains the differences.\n\n",
         store.kernel()
     )

@@ -237,7 +237,8 @@ pub fn estimate_one_way_delays(
         _ => None,
     };
     if rtt_ns.is_some_and(|rtt| rtt < 0.0) {
-        warnings.push("the minimum round-trip time is negative: a clock was set during the measurement".into());
+        warnings
+            .push("the minimum round-trip time is negative: a clock was set during the measurement".into());
     }
     let half_ms = rtt_ns.map_or(f64::INFINITY, |rtt| rtt.max(0.0) / 2e6);
     let counts = [(sent[0], forward.len()), (sent[1], backward.len())];

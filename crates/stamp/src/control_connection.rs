@@ -165,7 +165,7 @@ impl<'a> ControlConnection<'a> {
     /// # Errors
     /// As [`Self::reply`].
     pub(crate) fn poll(&mut self) -> Result<Option<Reply>, Error> {
-        let next = |control: &mut ClientControl| control.next().map_err(io::Error::other);
+        let next = |control: &mut ClientControl| control.next_reply().map_err(io::Error::other);
         if let Some(reply) = next(&mut self.control).or_else(|error| self.failed(error))? {
             return Ok(Some(reply));
         }
@@ -187,8 +187,9 @@ impl<'a> ControlConnection<'a> {
     }
 
     fn failed<T>(&self, error: io::Error) -> Result<T, Error> {
-        Err(error)
-            .attempted(|| format!("the {} test with the server at {} failed", self.protocol.name(), self.server))
+        Err(error).attempted(|| {
+            format!("the {} test with the server at {} failed", self.protocol.name(), self.server)
+        })
     }
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn measure(
     let early = received?;
     connection.ignore_stop();
     let stopped = sender.stopped(forward.sid);
-    let senders = connection.stop(&[stopped.clone()], early)?;
+    let senders = connection.stop(std::slice::from_ref(&stopped), early)?;
     let there = connection.fetch(forward.sid)?.records;
     let theirs = senders.iter().find(|sender| sender.sid == backward.sid);
     let sent_back = theirs.map_or(options.count, StoppedSender::sent).min(options.count);

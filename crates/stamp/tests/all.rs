@@ -4,4 +4,5 @@ mod control;
 mod fuzz_corpus;
 mod loopback;
 mod perfsonar;
+mod perfsonar_vectors;
 mod vectors;

@@ -54,38 +54,38 @@ impl Joined {
     fn new(protocol: ControlProtocol) -> Self {
         let (server, greeting) = ServerControl::new(protocol, [9; 32]);
         let mut joined = Joined { client: ClientControl::new(protocol), server, messages: Vec::new() };
-        assert_eq!(joined.to_client(greeting), Reply::Greeting);
+        assert_eq!(joined.deliver_to_client(greeting), Reply::Greeting);
         let message = joined.client.set_up();
-        assert_eq!(joined.to_server(message), Command::SetUp);
+        assert_eq!(joined.deliver_to_server(message), Command::SetUp);
         let message = joined.server.started(77);
-        assert_eq!(joined.to_client(message), Reply::Started);
+        assert_eq!(joined.deliver_to_client(message), Reply::Started);
         joined
     }
 
     /// Delivers a message byte by byte: it must be read when the last byte arrives, and not before.
-    fn to_server(&mut self, message: Vec<u8>) -> Command {
+    fn deliver_to_server(&mut self, message: Vec<u8>) -> Command {
         for byte in &message {
-            assert_eq!(self.server.next(), Ok(None));
+            assert_eq!(self.server.next_command(), Ok(None));
             self.server.receive(&[*byte]);
         }
         self.messages.push((true, message));
-        self.server.next().unwrap().expect("a command")
+        self.server.next_command().unwrap().expect("a command")
     }
 
-    fn to_client(&mut self, message: Vec<u8>) -> Reply {
+    fn deliver_to_client(&mut self, message: Vec<u8>) -> Reply {
         for byte in &message {
-            assert_eq!(self.client.next(), Ok(None));
+            assert_eq!(self.client.next_reply(), Ok(None));
             self.client.receive(&[*byte]);
         }
         self.messages.push((false, message));
-        self.client.next().unwrap().expect("a reply")
+        self.client.next_reply().unwrap().expect("a reply")
     }
 
     fn start(&mut self) {
         let message = self.client.start();
-        assert_eq!(self.to_server(message), Command::Start);
+        assert_eq!(self.deliver_to_server(message), Command::Start);
         let message = self.server.start(Accept::OK);
-        assert_eq!(self.to_client(message), Reply::TestsStarted);
+        assert_eq!(self.deliver_to_client(message), Reply::TestsStarted);
     }
 }
 
@@ -97,11 +97,11 @@ fn accepted() -> SessionAccepted {
 fn twamp() -> Vec<(bool, Vec<u8>)> {
     let mut joined = Joined::new(ControlProtocol::Twamp);
     let message = joined.client.request(two_way(), &[]);
-    assert_eq!(joined.to_server(message), Command::Request(two_way(), vec![]));
-    assert_eq!(joined.to_client(accepted().to_bytes()), Reply::Accepted(accepted()));
+    assert_eq!(joined.deliver_to_server(message), Command::Request(two_way(), vec![]));
+    assert_eq!(joined.deliver_to_client(accepted().to_bytes()), Reply::Accepted(accepted()));
     joined.start();
     let message = joined.client.stop_two_way(1);
-    assert_eq!(joined.to_server(message), Command::Stop(vec![]));
+    assert_eq!(joined.deliver_to_server(message), Command::Stop(vec![]));
     joined.messages
 }
 
@@ -109,23 +109,26 @@ fn twamp() -> Vec<(bool, Vec<u8>)> {
 fn owamp() -> Vec<(bool, Vec<u8>)> {
     let mut joined = Joined::new(ControlProtocol::Owamp);
     let message = joined.client.request(one_way(), &slots());
-    assert_eq!(joined.to_server(message), Command::Request(one_way(), slots()));
-    assert_eq!(joined.to_client(accepted().to_bytes()), Reply::Accepted(accepted()));
+    assert_eq!(joined.deliver_to_server(message), Command::Request(one_way(), slots()));
+    assert_eq!(joined.deliver_to_client(accepted().to_bytes()), Reply::Accepted(accepted()));
     joined.start();
     let sender = |skipped| StoppedSender { sid: SID, next_sequence: 9, skipped };
     // One, two and no ranges: the padding differs.
     for skipped in [vec![(1, 2)], vec![(1, 2), (4, 4)]] {
         assert_eq!(sender(skipped.clone()).sent(), 7 - skipped.len() as u32 + 1);
         let message = joined.client.stop_one_way(&[sender(skipped.clone()), sender(vec![])]);
-        assert_eq!(joined.to_server(message), Command::Stop(vec![sender(skipped.clone()), sender(vec![])]));
+        assert_eq!(
+            joined.deliver_to_server(message),
+            Command::Stop(vec![sender(skipped.clone()), sender(vec![])])
+        );
         let message = joined.server.stopped(&[sender(skipped.clone())]);
-        assert_eq!(joined.to_client(message), Reply::Stopped(vec![sender(skipped)]));
+        assert_eq!(joined.deliver_to_client(message), Reply::Stopped(vec![sender(skipped)]));
         joined.start();
     }
     let message = joined.client.stop_one_way(&[]);
-    assert_eq!(joined.to_server(message), Command::Stop(vec![]));
+    assert_eq!(joined.deliver_to_server(message), Command::Stop(vec![]));
     let message = joined.client.fetch(SID);
-    assert!(matches!(joined.to_server(message), Command::Fetch(request) if request.sid == SID));
+    assert!(matches!(joined.deliver_to_server(message), Command::Fetch(request) if request.sid == SID));
     let record = |sequence| PacketRecord {
         sequence,
         sent_error: ErrorEstimate(0x0102),
@@ -143,7 +146,7 @@ fn owamp() -> Vec<(bool, Vec<u8>)> {
             slots: slots(),
             records: vec![record(3), record(4), record(8)],
         };
-        assert_eq!(joined.to_client(session.to_bytes()), Reply::Fetched(Box::new(session)));
+        assert_eq!(joined.deliver_to_client(session.to_bytes()), Reply::Fetched(Box::new(session)));
         let _ = joined.client.fetch(SID);
     }
     joined.messages
@@ -188,21 +191,21 @@ fn messages_of_owamp_have_the_lengths_of_the_rfc() {
 fn each_end_rejects_what_the_other_must_not_send() {
     let mut greeted = ClientControl::new(ControlProtocol::Twamp);
     greeted.receive(&ServerControl::unwilling());
-    assert_eq!(greeted.next(), Err(ProtocolError::Unwilling));
+    assert_eq!(greeted.next_reply(), Err(ProtocolError::Unwilling));
     let (_, mut greeting) = ServerControl::new(ControlProtocol::Twamp, [0; 32]);
     greeting[15] = 6;
     let mut greeted = ClientControl::new(ControlProtocol::Twamp);
     greeted.receive(&greeting);
-    assert_eq!(greeted.next(), Err(ProtocolError::AuthenticationRequired(6)));
+    assert_eq!(greeted.next_reply(), Err(ProtocolError::AuthenticationRequired(6)));
 
     let mut joined = Joined::new(ControlProtocol::Twamp);
     let _ = joined.client.request(two_way(), &[]);
     joined.client.receive(&SessionAccepted::refused(Accept::TEMPORARY_LIMIT).to_bytes());
-    assert_eq!(joined.client.next(), Err(ProtocolError::Refused("the session", Accept(5))));
+    assert_eq!(joined.client.next_reply(), Err(ProtocolError::Refused("the session", Accept(5))));
 
     let (mut server, _) = ServerControl::new(ControlProtocol::Twamp, [0; 32]);
     server.receive(&[[0, 0, 0, 4].as_slice(), &[0; 160]].concat());
-    assert_eq!(server.next(), Err(ProtocolError::Mode(4)));
+    assert_eq!(server.next_command(), Err(ProtocolError::Mode(4)));
     // Each protocol's own request, the end of no test, and an unknown command.
     for (protocol, command) in [
         (ControlProtocol::Twamp, 1),
@@ -213,20 +216,20 @@ fn each_end_rejects_what_the_other_must_not_send() {
     ] {
         let mut joined = Joined::new(protocol);
         joined.server.receive(&[command]);
-        assert_eq!(joined.server.next(), Err(ProtocolError::Command(command)));
+        assert_eq!(joined.server.next_command(), Err(ProtocolError::Command(command)));
     }
     let mut testing = Joined::new(ControlProtocol::Owamp);
     testing.start();
     testing.server.receive(&[1]);
-    assert_eq!(testing.server.next(), Err(ProtocolError::Command(1)));
+    assert_eq!(testing.server.next_command(), Err(ProtocolError::Command(1)));
     // A request for more memory than it is worth.
     let mut joined = Joined::new(ControlProtocol::Owamp);
     joined.server.receive(&SessionRequest { slots: u32::MAX, ..one_way() }.to_bytes());
-    assert_eq!(joined.server.next(), Err(ProtocolError::TooMany("slots")));
+    assert_eq!(joined.server.next_command(), Err(ProtocolError::TooMany("slots")));
     let mut testing = Joined::new(ControlProtocol::Owamp);
     testing.start();
     testing.server.receive(&[[3, 0, 0, 0].as_slice(), &[255; 4], &[0; 8]].concat());
-    assert_eq!(testing.server.next(), Err(ProtocolError::TooMany("senders")));
+    assert_eq!(testing.server.next_command(), Err(ProtocolError::TooMany("senders")));
 }
 
 /// An IPv4 packet of TCP (with its sequence and acknowledgement numbers) or UDP, without checksums.

@@ -71,7 +71,8 @@ fn owamp_measures_each_direction() {
         let notes = served(ControlProtocol::Owamp, address, |to| {
             let mut arrived = 0;
             let result =
-                measure(&options(Protocol::Owamp, to), &AtomicBool::new(false), &mut |n| arrived = n).unwrap();
+                measure(&options(Protocol::Owamp, to), &AtomicBool::new(false), &mut |n| arrived = n)
+                    .unwrap();
             let counts = result.each_direction.unwrap();
             assert_eq!(counts.map(|count| (count.sent, count.lost)), [(40, 0); 2]);
             assert_eq!((arrived, result.sent), (40, 80));
@@ -176,7 +177,7 @@ impl Client {
 
     fn try_reply(&mut self) -> Result<Reply, String> {
         loop {
-            if let Some(reply) = self.control.next().map_err(|error| error.to_string())? {
+            if let Some(reply) = self.control.next_reply().map_err(|error| error.to_string())? {
                 return Ok(reply);
             }
             let mut buffer = [0; 1000];
@@ -250,7 +251,11 @@ fn requests_that_are_not_for_the_client_or_too_large_are_refused() {
             (SessionRequest { packets: 0, ..from_us }, slow, Accept::UNSUPPORTED),
             // 2000 packets a second, and 72 Mb/s.
             (to_us, Slot::Fixed(1 << 21), Accept::PERMANENT_LIMIT),
-            (SessionRequest { padding_bytes: 9000, ..to_us }, Slot::Exponential(1 << 22), Accept::PERMANENT_LIMIT),
+            (
+                SessionRequest { padding_bytes: 9000, ..to_us },
+                Slot::Exponential(1 << 22),
+                Accept::PERMANENT_LIMIT,
+            ),
             (SessionRequest { packets: 50_001, ..from_us }, slow, Accept::PERMANENT_LIMIT),
             (from_us, Slot::Fixed(1000 << 32), Accept::PERMANENT_LIMIT),
         ] {

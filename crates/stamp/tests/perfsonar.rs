@@ -88,16 +88,22 @@ fn our_client_measures_with_their_servers() {
     let (Some(twampd), Some(owampd)) = (program("twampd"), program("owampd")) else { return };
     for spacing in [Spacing::Fixed, Spacing::Exponential] {
         let server = Server::start(&twampd, "twampd");
-        let result = measure(&options(Protocol::Twamp, server.at, spacing), &AtomicBool::new(false), &mut |_| {});
+        let result =
+            measure(&options(Protocol::Twamp, server.at, spacing), &AtomicBool::new(false), &mut |_| {});
         let result = result.unwrap();
         assert_eq!((result.sent, result.lost), (40, 0));
         assert_eq!(result.each_direction.unwrap().map(|way| way.lost), [0, 0]);
         assert!(result.rtt_ms.unwrap()[0] > 0.0, "{result:?}");
 
         let server = Server::start(&owampd, "owampd");
-        let result = measure(&options(Protocol::Owamp, server.at, spacing), &AtomicBool::new(false), &mut |_| {});
+        let result =
+            measure(&options(Protocol::Owamp, server.at, spacing), &AtomicBool::new(false), &mut |_| {});
         let result = result.unwrap();
-        assert_eq!(result.each_direction.unwrap().map(|way| (way.sent, way.lost)), [(40, 0); 2], "{result:?}");
+        assert_eq!(
+            result.each_direction.unwrap().map(|way| (way.sent, way.lost)),
+            [(40, 0); 2],
+            "{result:?}"
+        );
         let there = result.forward.unwrap();
         assert!((0.0..1000.0).contains(&there.delay_ms.high), "{result:?}");
     }

@@ -99,31 +99,35 @@ impl ClientControl {
     ///
     /// # Errors
     /// If the server violates the protocol or refuses the step.
-    pub fn next(&mut self) -> Result<Option<Reply>, ProtocolError> {
+    pub fn next_reply(&mut self) -> Result<Option<Reply>, ProtocolError> {
         let reply = match self.awaited {
             Awaited::Nothing => None,
-            Awaited::Greeting => self.take::<GREETING_BYTES>().map(|bytes| {
-                match Greeting::from_bytes(&bytes).modes {
+            Awaited::Greeting => {
+                self.take::<GREETING_BYTES>().map(|bytes| match Greeting::from_bytes(&bytes).modes {
                     0 => Err(ProtocolError::Unwilling),
-                    modes if modes & UNAUTHENTICATED == 0 => Err(ProtocolError::AuthenticationRequired(modes)),
+                    modes if modes & UNAUTHENTICATED == 0 => {
+                        Err(ProtocolError::AuthenticationRequired(modes))
+                    }
                     _ => Ok(Reply::Greeting),
-                }
-            }),
-            Awaited::Start => self.take::<SERVER_START_BYTES>().map(|bytes| {
-                Accept(bytes[15]).check("the connection").map(|()| Reply::Started)
-            }),
+                })
+            }
+            Awaited::Start => self
+                .take::<SERVER_START_BYTES>()
+                .map(|bytes| Accept(bytes[15]).check("the connection").map(|()| Reply::Started)),
             Awaited::Session => self.take::<ACCEPT_BYTES>().map(|bytes| {
                 let accepted = SessionAccepted::from_bytes(&bytes);
                 accepted.accept.check("the session").map(|()| Reply::Accepted(accepted))
             }),
-            Awaited::StartAck => self.take::<START_ACK_BYTES>().map(|bytes| {
-                Accept(bytes[0]).check("to start the test").map(|()| Reply::TestsStarted)
-            }),
+            Awaited::StartAck => self
+                .take::<START_ACK_BYTES>()
+                .map(|bytes| Accept(bytes[0]).check("to start the test").map(|()| Reply::TestsStarted)),
             Awaited::Stop => match self.input.first().copied() {
-                Some(STOP_SESSIONS) => message::stop_from_bytes(&self.input, false)?.map(|(senders, length)| {
-                    self.input.drain(..length);
-                    Ok(Reply::Stopped(senders))
-                }),
+                Some(STOP_SESSIONS) => {
+                    message::stop_from_bytes(&self.input, false)?.map(|(senders, length)| {
+                        self.input.drain(..length);
+                        Ok(Reply::Stopped(senders))
+                    })
+                }
                 Some(other) => return Err(ProtocolError::Command(other)),
                 None => None,
             },
@@ -156,7 +160,7 @@ pub(super) fn fuzz(protocol: ControlProtocol, bytes: &[u8]) {
         let (first, second) = bytes.split_at(bytes.len() / 2);
         for part in [first, second] {
             client.receive(part);
-            if client.next().is_err() {
+            if client.next_reply().is_err() {
                 break;
             }
         }

@@ -581,9 +581,8 @@ impl<'a> Reader<'a> {
         let length = (self.at + count as usize * 8).next_multiple_of(BLOCK) - self.at;
         let Some(part) = self.skip(length) else { return Ok(None) };
         let ranges = part.as_chunks::<8>().0.iter().take(count as usize);
-        let ranges = ranges.map(|range| {
-            (u32::from_be_bytes(field(range, 0)), u32::from_be_bytes(field(range, 4)))
-        });
+        let ranges =
+            ranges.map(|range| (u32::from_be_bytes(field(range, 0)), u32::from_be_bytes(field(range, 4))));
         Ok(Some(ranges.collect()))
     }
 }

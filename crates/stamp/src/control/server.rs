@@ -65,9 +65,9 @@ impl ServerControl {
     ///
     /// # Errors
     /// On a violation of the protocol, which closes the connection. Messages longer than this end stores are
-    /// such a violation, so that the bytes kept are limited if `next` is called until `None` after each
+    /// such a violation, so that the bytes kept are limited if this is called until `None` after each
     /// [`Self::receive`].
-    pub fn next(&mut self) -> Result<Option<Command>, ProtocolError> {
+    pub fn next_command(&mut self) -> Result<Option<Command>, ProtocolError> {
         if self.phase == Phase::SetUp {
             return Ok(match self.take::<SET_UP_BYTES>() {
                 None => None,
@@ -162,7 +162,7 @@ pub(super) fn fuzz(protocol: ControlProtocol, bytes: &[u8]) {
         for part in [first, second] {
             server.receive(part);
             loop {
-                match server.next() {
+                match server.next_command() {
                     Ok(Some(Command::Start)) => drop(server.start(Accept::OK)),
                     Ok(Some(_)) => {}
                     Ok(None) => break,

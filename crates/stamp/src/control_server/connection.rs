@@ -141,7 +141,7 @@ impl<'a> Connection<'a> {
     }
 
     fn next_command(&mut self) -> Result<Option<Command>, Error> {
-        match self.control.next() {
+        match self.control.next_command() {
             Ok(command) => Ok(command),
             Err(error) => {
                 if matches!(error, crate::control::ProtocolError::Mode(_)) {
@@ -180,7 +180,11 @@ impl<'a> Connection<'a> {
         self.send(&reply)
     }
 
-    fn open_session(&mut self, request: &SessionRequest, slots: Vec<Slot>) -> Result<SessionAccepted, Accept> {
+    fn open_session(
+        &mut self,
+        request: &SessionRequest,
+        slots: Vec<Slot>,
+    ) -> Result<SessionAccepted, Accept> {
         if let Test::Ending(_) = self.test {
             self.sessions.clear();
             self.test = Test::Waiting;

@@ -39,7 +39,7 @@ const MAX_DISCARDED: usize = 1000;
 enum Role {
     /// Its next sequence number: a reflector counts its replies (RFC 5357 section 4.2.1).
     Reflector(u32),
-    Sender(OneWaySender),
+    Sender(Box<OneWaySender>),
     Receiver(OneWayReceiver),
 }
 
@@ -87,7 +87,7 @@ impl Session {
             (true, _) => Role::Reflector(0),
             (false, true) => {
                 let to = SocketAddr::new(client.ip(), request.receiver.port());
-                Role::Sender(OneWaySender::new(&request, &slots, to))
+                Role::Sender(Box::new(OneWaySender::new(&request, &slots, to)))
             }
             (false, false) => Role::Receiver(OneWayReceiver::default()),
         };
@@ -249,8 +249,8 @@ fn check(request: &SessionRequest, slots: &[Slot], client: SocketAddr) -> Result
     }
     let mean = interval(Schedule::mean(slots));
     let is_too_fast = mean < MIN_INTERVAL || payload as u128 * 8_000_000_000 > MAX_RATE_BPS * mean.as_nanos();
-    let is_too_long = one_way::duration(request, slots) > MAX_DURATION
-        || duration_until(start_ns(request)) > MAX_DURATION;
+    let is_too_long =
+        one_way::duration(request, slots) > MAX_DURATION || duration_until(start_ns(request)) > MAX_DURATION;
     if (request.server_sends && is_too_fast) || is_too_long {
         return Err(Accept::PERMANENT_LIMIT);
     }

@@ -127,6 +127,16 @@ fn details_of_one_connection() {
 }
 
 #[test]
+fn details_are_broken_into_lines_on_a_narrow_terminal() {
+    let mut state = state();
+    press(&mut state, &[KeyCode::Enter]);
+    let screen = drawn(&state, 50, 40);
+    for end in ["segments retransmitted", "watched for 1.500 s", "q quit"] {
+        assert!(screen.contains(end), "{end} in {screen}");
+    }
+}
+
+#[test]
 fn help_is_drawn_over_the_table() {
     let mut state = state();
     press(&mut state, &typed("?"));

@@ -168,11 +168,11 @@ pub fn delay(result: &DelayResult) -> String {
             ms(p99)
         );
     }
-    for (way, one) in [("There", result.forward), ("Back", result.backward)] {
+    for (direction, one) in [("Forward", result.forward), ("Backward", result.backward)] {
         let Some(one) = one else { continue };
         let [median, p95, p99] = one.variation_ms;
         text += &format!(
-            "\n{way}: {} to {} (the clocks are not synchronized; {} if both directions are equal); variation above the minimum: median {}, p95 {}, p99 {}.",
+            "\n{direction}: {} to {} (the clocks are not synchronized; {} if both directions are equal); variation above the minimum: median {}, p95 {}, p99 {}.",
             ms(one.delay_ms.low),
             ms(one.delay_ms.high),
             ms(one.delay_ms.value),

@@ -55,9 +55,12 @@ fn why_a_test_was_not_run_is_a_rule_or_a_conflict() {
         ..wanted("a", "b", "throughput")
     };
     let own = why(long(90));
-    assert!(own.contains("a does not allow it: refused by max_duration of class mesh: 90 s"), "{own}");
+    assert!(own.contains("point a does not allow it: refused by max_duration of class mesh: 90 s"), "{own}");
     let other = why(long(30));
-    assert!(other.contains("b does not allow it: refused by max_duration of class mesh: 30 s"), "{other}");
+    assert!(
+        other.contains("point b does not allow it: refused by max_duration of class mesh: 30 s"),
+        "{other}"
+    );
     let udp = why(NewReservation { rate_bps: Some(1_000_000), ..wanted("a", "b", "throughput") });
     assert!(udp.contains("refused by allow_udp = false of class mesh"), "{udp}");
     // A conflict, named at the point that has it.

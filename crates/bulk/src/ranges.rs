@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 /// Disjoint, ascending, inclusive ranges.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ranges {
-    /// The last index of each range, by its first.
+    /// The last number of each range, by its first number.
     last_of: BTreeMap<u64, u64>,
     length: u64,
 }
 
 impl Ranges {
-    /// Number of indexes in the set.
+    /// Count of numbers in the set.
     pub(crate) fn len(&self) -> u64 {
         self.length
     }
@@ -20,12 +20,12 @@ impl Ranges {
         self.length == 0
     }
 
-    /// The smallest index.
+    /// The smallest number.
     pub(crate) fn first(&self) -> Option<u64> {
         self.last_of.keys().next().copied()
     }
 
-    /// The largest index.
+    /// The largest number.
     pub(crate) fn last(&self) -> Option<u64> {
         self.last_of.values().next_back().copied()
     }
@@ -35,7 +35,7 @@ impl Ranges {
         self.last_of.iter().map(|(first, last)| (*first, *last))
     }
 
-    /// The range with this index, or the next one.
+    /// The range that contains this number, or the next one.
     pub(crate) fn range_at_or_after(&self, index: u64) -> Option<(u64, u64)> {
         let at = self.last_of.range(..=index).next_back().filter(|(_, last)| **last >= index);
         at.or_else(|| self.last_of.range(index..).next()).map(|(first, last)| (*first, *last))
@@ -83,7 +83,7 @@ impl Ranges {
         }
     }
 
-    /// Removes and returns the smallest index.
+    /// Removes and returns the smallest number.
     pub(crate) fn pop_first(&mut self) -> Option<u64> {
         let (first, last) = self.last_of.pop_first()?;
         if last > first {

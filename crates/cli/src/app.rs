@@ -67,7 +67,7 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Send files to a `longfat receive` over TCP, UDT or Tsunami
     Send(Box<transfer::SendArgs>),
-    /// Receive files of `longfat send`
+    /// Receive files that `longfat send` sends
     Receive(Box<transfer::ReceiveArgs>),
     /// Probe a path: capacity, available bandwidth, bottleneck buffer, hops, delay, MTU, packet size x spacing
     #[command(subcommand)]

@@ -26,7 +26,7 @@ use crate::common::{
 
 /// Paths that are tried without LONGFAT_PATHS; each takes more than a minute.
 const USUAL: [&str; 2] = ["other datagrams at 60 Mb/s", "policer, 41.7 Mb/s and 60 kB"];
-/// How often a path is tried until its result is right: other programs on the machine disturb labs.
+/// Maximum number of tries of a path until its result is right: other programs on the machine disturb labs.
 const MAX_TRIES: u32 = 3;
 /// Labs at a time.
 const LABS: usize = 4;

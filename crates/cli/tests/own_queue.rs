@@ -8,7 +8,7 @@ use crate::common::{
     CommandOutput, TestDir, binary, bundled_scenario, eventually, lab::Lab, lab_slots::acquire_lab_slot,
 };
 
-/// How often a lab run is repeated on a busy machine.
+/// Maximum number of repeats of a lab run on a busy machine.
 const TRIES: u32 = 4;
 
 /// A flow of `scenarios/faults/own-queue.toml` in the lab, with a change of the scenario.

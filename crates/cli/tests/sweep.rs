@@ -187,7 +187,7 @@ fn fit_recovers_the_value_that_gave_a_figure() {
             "duration=4s",
             "--fit",
             "links.h1-s1.forward.delay=5ms..100ms",
-            "--most-runs",
+            "--max-runs",
             "30",
             "--json",
         ];

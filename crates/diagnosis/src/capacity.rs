@@ -79,7 +79,11 @@ pub(crate) fn measure<P: Path>(
                 format!("{} of datagrams arrived, limited by the receiver's CPU", rounded(best.arrived.bps))
             }
             (false, true) => {
-                format!("of datagrams at {}, {} arrived", rounded(best.sent_bps), rounded(best.arrived.bps))
+                format!(
+                    "datagrams sent at {} arrived at {}",
+                    rounded(best.sent_bps),
+                    rounded(best.arrived.bps)
+                )
             }
             (false, false) => {
                 format!("datagrams at {} arrived; higher rates were not tried", rounded(best.sent_bps))
@@ -145,11 +149,11 @@ pub(crate) fn tcp_share(payload: u32) -> f64 {
     1.0 - HEADER_DIFFERENCE / f64::from(payload.max(2 * HEADER_DIFFERENCE as u32))
 }
 
-/// The most datagrams that were lost between two samples of a burst's receiver.
+/// Maximum number of datagrams lost between two samples of a burst's receiver.
 pub fn lost_at_once(rows: &[FlowSample]) -> u64 {
     let lost: Vec<i64> = rows.iter().filter_map(|row| row.datagrams_lost).collect();
-    let most = lost.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
-    u64::try_from(most).unwrap_or(0)
+    let max_lost = lost.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    u64::try_from(max_lost).unwrap_or(0)
 }
 
 impl Arrived {

@@ -7,7 +7,7 @@ use scenario::{Cc, FlowKind, FlowSpec};
 use sim::{Controllers, Side};
 use tcp::CongestionControl;
 
-/// Congestion control of flows that name none, and of receivers, which send no data.
+/// Congestion control of flows without the key `cc`, and of receivers, which send no data.
 const DEFAULT_CC: &str = "cubic";
 
 /// Congestion controls by name, each loaded once.

@@ -433,7 +433,7 @@ impl Observed {
         Some(self.losses?.episodes as f64 / sent.max(1) as f64)
     }
 
-    /// The loss rate to look for: the minimum of the test's and the largest at which Reno fills the path (Mathis et al. 1997).
+    /// The loss rate that must be detectable: the minimum of the test's and the largest at which Reno fills the path (Mathis et al. 1997).
     /// `None` if nothing limits TCP below the path's rate.
     pub(crate) fn loss_rate_to_find(&self) -> Option<f64> {
         if self.got_full_rate() {
@@ -444,7 +444,7 @@ impl Observed {
         Some(self.test_loss_rate().map_or(harmful, |lost| lost.min(harmful)))
     }
 
-    /// Random loss rate, as far as known: that of datagrams, and of TCP's packets if its window fills no queue. `is_tcp_random`: TCP's
+    /// Random loss rate, if known: that of datagrams, and of TCP's packets if its window fills no queue. `is_tcp_random`: TCP's
     /// losses are random.
     pub(crate) fn random_loss_rate(&self, is_tcp_random: bool) -> f64 {
         let flow = self.flow.as_ref();
@@ -463,9 +463,9 @@ impl Observed {
 
     /// The round-trip time without a queue, microseconds.
     pub(crate) fn base_rtt_us(&self) -> f64 {
-        let least = self.flow.as_ref().and_then(|flow| flow.min_rtt_us).unwrap_or(f64::INFINITY);
+        let min_rtt_us = self.flow.as_ref().and_then(|flow| flow.min_rtt_us).unwrap_or(f64::INFINITY);
         // TCP's timestamps have a resolution of a millisecond.
-        self.rtt.as_micros_f64().min(least + 1000.0)
+        self.rtt.as_micros_f64().min(min_rtt_us + 1000.0)
     }
 
     /// The verdict of the test. The samples alone cannot distinguish a full link from queueing of the flow's own

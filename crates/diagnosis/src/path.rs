@@ -94,7 +94,7 @@ pub struct Burst {
     pub dropped_here: u64,
     /// The receiver's measurements.
     pub arrived: Arrived,
-    /// The receiving thread was saturated: its losses say nothing about the path.
+    /// The receiving thread was saturated: its losses are not losses of the path.
     pub receiver_was_busy: bool,
 }
 

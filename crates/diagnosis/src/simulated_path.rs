@@ -27,7 +27,7 @@ const MAX_PACKETS: f64 = 1e6;
 const MIN_ROUND_TRIPS: f64 = 50.0;
 /// The congestion control of most connections.
 const USUAL_CC: &str = "cubic";
-/// How long other traffic runs before the test begins.
+/// Time for which other traffic runs before the test begins.
 const WARM_UP: Time = Time::from_secs(2);
 /// Settings that are copied from the measured hosts to the simulated ones.
 const SETTINGS: [&str; 8] = [

@@ -1,4 +1,4 @@
-//! How often the receiving end alone finds what limits a flow, compared with the verdict of both ends, in virtual time: the table in
+//! How reliably the receiving end alone finds what limits a flow, compared with the verdict of both ends, in virtual time: the table in
 //! docs/receiver.md.
 
 use std::fmt::Write;

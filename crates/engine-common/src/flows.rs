@@ -13,7 +13,7 @@ const FULL_PACKET_BYTES: u64 = 1514;
 const MIN_ECHO_TIMEOUT: Time = Time::from_secs(1);
 const MAX_ECHO_TIMEOUT: Time = Time::from_secs(60);
 
-/// How long to wait for the reply to an echo request: twice the sum of all links' delays with full queues, at
+/// Timeout of an echo request: twice the sum of all links' delays with full queues, at
 /// least 1 s and at most 60 s.
 pub fn echo_timeout(scenario: &Scenario) -> Time {
     let directions = scenario.links.iter().flat_map(|link| [&link.forward, &link.backward]);

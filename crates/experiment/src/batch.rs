@@ -13,7 +13,7 @@ use schema::RunSummary;
 
 use crate::{CompletedRun, Error, Job, Result, RunOptions, job::run_job};
 
-/// How often a pause checks for a stop.
+/// Interval at which a pause checks for a stop.
 const PAUSE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Executes jobs and returns their runs in the same order. The remaining jobs are skipped after an interruption, after a run with

@@ -11,7 +11,7 @@ const REFERENCE_RTT_US: f64 = 10_000.0;
 /// Returns the control law of `cc` on a path with this round-trip time and MTU.
 pub fn control_law(cc: &Cc, rtt: Time, mtu: u32) -> ControlLaw {
     match cc {
-        // The name of a user's file says nothing about its algorithm.
+        // The name of a user's file does not identify its algorithm.
         Cc::File { .. } => ControlLaw::Unknown,
         // The closed forms hold for the default parameters only.
         Cc::Own { set, name } if name != "griddt" && !set.is_empty() => ControlLaw::Unknown,

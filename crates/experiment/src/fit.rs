@@ -99,7 +99,7 @@ pub fn fit(experiments: &[Experiment], search: &Search, options: &RunOptions<'_>
     let max_points = search.max_runs.get() / per_point.max(1);
     if max_points == 0 {
         let message =
-            format!("one set of values takes {per_point} runs: increase --most-runs to at least this number");
+            format!("one set of values takes {per_point} runs: increase --max-runs to at least this number");
         return Err(Error::BadInput(message));
     }
     let mut trials: Vec<Trial> = Vec::new();

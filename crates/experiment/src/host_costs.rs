@@ -46,9 +46,9 @@ fn stream(
         FlowKind::Tcp(TcpSpec { mss, .. }) => {
             let payload = model::mss(path.mtu, path.ip, *mss);
             let headers = ip + Transport::Tcp.header_bytes();
-            let most =
+            let max_bytes =
                 from.nic.gso.map_or(SUPER_PACKET_PAYLOAD, |gso| (gso.0 as u32).min(SUPER_PACKET_PAYLOAD));
-            let frames = if has_offloads(from) { (most / payload.max(1)).max(1) } else { 1 };
+            let frames = if has_offloads(from) { (max_bytes / payload.max(1)).max(1) } else { 1 };
             let frames = frames.min(from.nic.gso_segs.unwrap_or(u32::MAX));
             let merged = if has_offloads(to) { to.nic.gro.unwrap_or(u32::MAX).max(1) } else { 1 };
             let received_as = frames.div_ceil(merged);

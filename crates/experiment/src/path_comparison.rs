@@ -80,14 +80,14 @@ fn loss(flow: &FlowSummary, expected: f64) -> Option<PathComparison> {
     })
 }
 
-/// How the path of a run differs from the described one; `None` if it does not, as far as it was compared.
+/// How the path of a run differs from the described one; `None` if no compared quantity differs.
 pub(crate) fn difference(comparisons: &[PathComparison]) -> Option<String> {
     let differences = differences(comparisons);
     (!differences.is_empty())
         .then(|| format!("the path is not as the scenario describes it: {}", differences.join("; ")))
 }
 
-/// The quantities that differ, as in `the smallest round-trip time of bulk is 31 ms, by the scenario 20 ms`.
+/// The quantities that differ, as in `the smallest round-trip time of bulk is 31 ms; the scenario has 20 ms`.
 fn differences(comparisons: &[PathComparison]) -> Vec<String> {
     let text = |one: &PathComparison| {
         let (what, measured, expected) = match one.quantity {
@@ -103,7 +103,7 @@ fn differences(comparisons: &[PathComparison]) -> Vec<String> {
                 ("share of retransmitted segments", share(one.measured), share(one.expected))
             }
         };
-        format!("the {what} of {} is {measured}, by the scenario {expected}", one.flow)
+        format!("the {what} of {} is {measured}; the scenario has {expected}", one.flow)
     };
     comparisons.iter().filter(|one| !one.is_as_expected).map(text).collect()
 }
@@ -184,7 +184,7 @@ mod tests {
             ..FlowSummary::default()
         };
         let text = sentence_of(slow);
-        assert!(text.contains("30 ms, by the scenario 20 ms") && text.contains("47 Mb/s"), "{text}");
+        assert!(text.contains("30 ms; the scenario has 20 ms") && text.contains("47 Mb/s"), "{text}");
         // A flow that its window limits shows nothing of the rate.
         let limited = FlowSummary {
             steady_goodput_bps: Some(47e6),
@@ -203,6 +203,6 @@ mod tests {
             verdict: Some(Cause::Loss),
             ..FlowSummary::default()
         };
-        assert!(sentence_of(lossy).contains("1.00e-2, by the scenario 0.00e0"));
+        assert!(sentence_of(lossy).contains("1.00e-2; the scenario has 0.00e0"));
     }
 }

@@ -62,7 +62,7 @@ impl Experiment {
                         point: point.clone(),
                         repeat: 1,
                         repeats,
-                        scenario: sysctl_defaults::state(scenario.clone(), engine, self.kernel),
+                        scenario: sysctl_defaults::add_defaults(scenario.clone(), engine, self.kernel),
                     }));
                 }
             }

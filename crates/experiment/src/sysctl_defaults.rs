@@ -2,8 +2,8 @@
 //!
 //! The scenario's key `sysctl` decides. Without it a simulated host has the defaults of the kernel that the
 //! scenario or `--kernel` names for it; a host of this machine's kernel has this machine's values, as in
-//! the lab, so that both can be compared; a guest has its own. Values that apply are written into the
-//! hosts, so that all that follows reads the same.
+//! the lab, so that both can be compared; a guest has its own. The values are written into the
+//! scenario's hosts, so that all later steps read the same ones.
 
 use std::{collections::BTreeSet, fs};
 
@@ -14,10 +14,9 @@ use crate::EngineChoice;
 
 /// The sysctls of a network namespace that decide how much a flow can send.
 const BUFFERS: [&str; 2] = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
-/// The default congestion control: a lab without root may not set it, nor does every kernel have that of
-/// another.
+/// The default congestion control. The lab does not set it: it needs root, and the kernel may not have the other kernel's default.
 const CC: &str = "net.ipv4.tcp_congestion_control";
-/// Limits of a whole machine, which the simulator alone has for each host. The lab exceeds them where it must
+/// Limits of a whole machine. Only the simulator has them for each host; the lab bypasses them if necessary
 /// (SO_RCVBUFFORCE).
 const MACHINE_WIDE: [&str; 2] = ["net.core.rmem_max", "net.core.wmem_max"];
 
@@ -51,7 +50,7 @@ impl Origin {
         }
     }
 
-    /// A sysctl's value; `None` if the engine has it anyway: hosts of the lab, and simulated ones except those
+    /// A sysctl's value; `None` if the engine uses it by itself: hosts of the lab, and simulated ones except those
     /// of Linux 2.4, have the machine's values.
     fn value(self, name: &str, host: &Host, engine: &EngineChoice) -> Option<String> {
         match (self, engine) {
@@ -73,9 +72,8 @@ impl Origin {
     }
 }
 
-/// Writes the sysctls that the scenario does not state into its hosts, as far as `engine` does not have
-/// them anyway.
-pub(crate) fn state(
+/// Adds the sysctls that the scenario does not state to its hosts, except those whose values `engine` uses by itself.
+pub(crate) fn add_defaults(
     mut scenario: Scenario,
     engine: &EngineChoice,
     kernel: Option<KernelVersion>,
@@ -154,7 +152,7 @@ mod tests {
         let version = Some(KernelVersion::new(6, 1));
         let (sim, lab) = (EngineChoice::Sim, EngineChoice::Lab);
         let stated = |host: &str, engine| {
-            rmem(&state(scenario("", host), engine, version)).map(|v| v.map(str::to_owned))
+            rmem(&add_defaults(scenario("", host), engine, version)).map(|v| v.map(str::to_owned))
         };
         assert_eq!(stated("", &sim), [Some(OF_6_1.into()), Some(OF_6_1.into())]);
         let own = stated("sysctl = { \"net.ipv4.tcp_rmem\" = \"1 2 3\" }", &sim);
@@ -170,20 +168,24 @@ mod tests {
         let named = scenario("sysctl = \"6.18\"", "kernel = \"6.1\"");
         for engine in [EngineChoice::Model, EngineChoice::Sim, EngineChoice::Lab, EngineChoice::Kernel(None)]
         {
-            assert_eq!(rmem(&state(named.clone(), &engine, None)), [Some(OF_6_18); 2], "{engine:?}");
+            assert_eq!(rmem(&add_defaults(named.clone(), &engine, None)), [Some(OF_6_18); 2], "{engine:?}");
             assert_eq!(describe(&named, &engine, None), "Linux 6.18's defaults");
             let is_simulated = matches!(engine, EngineChoice::Model | EngineChoice::Sim);
-            let stated = state(named.clone(), &engine, None);
+            let stated = add_defaults(named.clone(), &engine, None);
             let sets = |name: &str| stated.hosts[0].sysctl.contains_key(name);
             assert_eq!(sets("net.ipv4.tcp_congestion_control"), is_simulated, "a lab may not set it");
             assert_eq!(sets("net.core.rmem_max"), engine == EngineChoice::Sim, "of the whole machine");
         }
         let machine = scenario("sysctl = \"machine\"", "kernel = \"2.4\"");
         let of_machine = machine_setting("net.ipv4.tcp_rmem");
-        let sim = state(machine.clone(), &EngineChoice::Sim, None);
-        assert_eq!(rmem(&sim), [of_machine.as_deref(), None], "the second host has them anyway");
+        let sim = add_defaults(machine.clone(), &EngineChoice::Sim, None);
+        assert_eq!(rmem(&sim), [of_machine.as_deref(), None], "the second host has them by default");
         assert_eq!(describe(&machine, &EngineChoice::Sim, None), "this machine's");
-        assert_eq!(rmem(&state(machine, &EngineChoice::Lab, None)), [None, None], "it has them anyway");
+        assert_eq!(
+            rmem(&add_defaults(machine, &EngineChoice::Lab, None)),
+            [None, None],
+            "it has them by default"
+        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::{
 
 use crate::{Error, Result, error::Attempted, sys};
 
-/// How often a running program is polled.
+/// Interval at which a running program is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of output lines that an error quotes.
 const MAX_ERROR_LINES: usize = 10;

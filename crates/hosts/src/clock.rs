@@ -14,24 +14,24 @@ pub(crate) struct ClockOffset {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exchange {
     pub sent_ns: i64,
-    pub there_ns: i64,
-    pub answered_ns: i64,
+    pub server_ns: i64,
+    pub received_ns: i64,
 }
 
 impl ClockOffset {
     /// From several exchanges; `None` without any.
     pub(crate) fn of(exchanges: &[Exchange]) -> Option<Self> {
-        let best = exchanges.iter().min_by_key(|one| one.answered_ns.saturating_sub(one.sent_ns))?;
-        let middle = best.sent_ns / 2 + best.answered_ns / 2;
+        let best = exchanges.iter().min_by_key(|one| one.received_ns.saturating_sub(one.sent_ns))?;
+        let middle = best.sent_ns / 2 + best.received_ns / 2;
         Some(ClockOffset {
-            offset_ns: best.there_ns.saturating_sub(middle),
-            error_ns: (best.answered_ns.saturating_sub(best.sent_ns) / 2).max(0),
+            offset_ns: best.server_ns.saturating_sub(middle),
+            error_ns: (best.received_ns.saturating_sub(best.sent_ns) / 2).max(0),
         })
     }
 
     /// A time of the other clock by this host's clock.
-    pub(crate) fn to_here(self, there_ns: i64) -> i64 {
-        there_ns.saturating_sub(self.offset_ns)
+    pub(crate) fn to_here(self, server_ns: i64) -> i64 {
+        server_ns.saturating_sub(self.offset_ns)
     }
 }
 
@@ -50,8 +50,8 @@ mod tests {
         ) {
             let exchange = |(there, back): (i64, i64)| Exchange {
                 sent_ns: 1_700_000_000_000_000_000,
-                there_ns: 1_700_000_000_000_000_000 + there + offset,
-                answered_ns: 1_700_000_000_000_000_000 + there + back,
+                server_ns: 1_700_000_000_000_000_000 + there + offset,
+                received_ns: 1_700_000_000_000_000_000 + there + back,
             };
             let all: Vec<Exchange> = delays.into_iter().map(exchange).collect();
             let found = ClockOffset::of(&all).unwrap();

@@ -21,9 +21,9 @@ use crate::{
     message::{FlowEnd, FlowRequest, Traffic},
 };
 
-/// How often a wait checks for a stop.
+/// Interval at which a wait checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// How long an iperf3 server may take to accept connections again.
+/// Maximum time until an iperf3 server accepts connections again.
 const IPERF3_READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two attempts.
 const IPERF3_RETRY_INTERVAL: Duration = Duration::from_millis(200);

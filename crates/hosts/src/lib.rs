@@ -11,7 +11,6 @@
 //! The data is sent by the protocol of [`iperf3`], echo requests by [`traffic`]. The program that calls [`run()`] or
 //! serves must call [`guard_settings`] for the argument [`GUARD_COMMAND`].
 
-mod agent;
 mod clock;
 mod error;
 mod flow;
@@ -22,6 +21,7 @@ mod plan;
 mod prepare;
 mod run;
 mod running;
+mod server_session;
 mod service;
 mod settings;
 

@@ -42,7 +42,7 @@ pub(crate) enum Reply {
         realtime_ns: i64,
     },
     Changed,
-    /// Settings that someone else had changed since, with that value.
+    /// Settings that another program has changed meanwhile, with its value.
     Restored {
         changed_since: Vec<(String, String)>,
     },
@@ -145,7 +145,7 @@ pub(crate) enum Traffic {
 pub(crate) struct FlowEnd {
     /// When its data began, ns since 1970 by the clock of the end that made this; `None` if it never did.
     pub started_ns: Option<i64>,
-    /// How long the data lasted, microseconds.
+    /// Duration of the data, microseconds.
     pub duration_us: u64,
     /// Bytes received.
     pub bytes: u64,

@@ -8,14 +8,14 @@ use scenario::{Address, Cc, FlowKind, FlowSpec, HostLocation, Scenario};
 
 use crate::{
     Error,
-    agent::Agent,
     host_locations::HostLocations,
     message::{FlowRequest, Traffic},
+    server_session::ServerSession,
 };
 
 /// A server: longfat's with a session, or iperf3's.
 pub(crate) enum Server<'a> {
-    Longfat(Box<Agent<'a>>),
+    Longfat(Box<ServerSession<'a>>),
     Iperf3,
 }
 
@@ -120,8 +120,8 @@ fn planned(
 ) -> Result<PlannedFlow, Error> {
     let refused = |text: String| Err(Error::NotPermitted(format!("flow {}: {text}", flow.name)));
     let is_ping = matches!(flow.kind, FlowKind::Ping(_));
-    let agent = |host: &str| match servers.get(host) {
-        Some(Server::Longfat(agent)) => Some(agent.as_ref()),
+    let session = |host: &str| match servers.get(host) {
+        Some(Server::Longfat(session)) => Some(session.as_ref()),
         Some(Server::Iperf3) | None => None,
     };
     let mut request = FlowRequest {
@@ -144,7 +144,7 @@ fn planned(
             (Starter::Here, &flow.to, &flow.from)
         }
         (HostLocation::At(_), to) => {
-            let Some(sender) = agent(&flow.from) else {
+            let Some(sender) = session(&flow.from) else {
                 return refused(format!(
                     "host {} has an iperf3 server, which cannot send to another host or send echo requests; run longfat \
                      serve there",
@@ -174,11 +174,12 @@ fn planned(
     if let HostLocation::At(Address { host, port }) = locations.of(other) {
         // An echo request needs an address, not a connection that the server opens.
         let to_address = is_ping && connects_to_client(locations.of(other));
-        let server = if to_address { agent(other).map(Agent::server_address).transpose()? } else { None };
+        let server =
+            if to_address { session(other).map(ServerSession::server_address).transpose()? } else { None };
         let address = locations.data_address(other).or(server);
         request.to = address.map_or_else(|| host.clone(), |ip| ip.to_string());
         request.port = *port;
-        request.session = agent(other).map(|agent| agent.cookie().as_str().into());
+        request.session = session(other).map(|session| session.cookie().as_str().into());
     }
     if let (Some(Server::Iperf3), Traffic::Tcp { send_buffer, receive_buffer, .. }) =
         (servers.get(other), &request.traffic)

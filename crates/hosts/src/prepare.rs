@@ -6,11 +6,11 @@ use scenario::{HostLocation, Scenario};
 
 use crate::{
     Error,
-    agent::Agent,
     clock::ClockOffset,
     host_locations::HostLocations,
     measured::{HostReport, Observer, RunOptions},
     plan::Server,
+    server_session::ServerSession,
     service::HostReading,
     settings::{self, ChangedSettings},
 };
@@ -35,9 +35,10 @@ pub(crate) fn connect<'a>(
         let names = setting_names(host);
         let data_address = options.locations.data_address(&host.name);
         let (token, stop) = (options.token, options.stop);
-        let session = Agent::connect(&host.name, address, token, &names, data_address, observer, stop)?;
-        let server = match session {
-            Some(agent) => Server::Longfat(Box::new(agent)),
+        let opened =
+            ServerSession::connect(&host.name, address, token, &names, data_address, observer, stop)?;
+        let server = match opened {
+            Some(session) => Server::Longfat(Box::new(session)),
             None => Server::Iperf3,
         };
         servers.insert(host.name.clone(), server);
@@ -102,26 +103,26 @@ pub(crate) fn prepare_hosts(
                     ..HostReport::default()
                 }
             }
-            Some(Server::Longfat(agent)) => {
-                let mut values = agent.description.settings.clone();
-                let changes = differences(host, agent.description.device.as_deref(), &values);
+            Some(Server::Longfat(session)) => {
+                let mut values = session.description.settings.clone();
+                let changes = differences(host, session.description.device.as_deref(), &values);
                 if !changes.is_empty() {
-                    if !agent.description.allows_tune {
+                    if !session.description.allows_tune {
                         return Err(Error::NotPermitted(format!(
                             "host {} at {}: the scenario requires {}; permit it there with longfat serve --allow-tune (restored after \
                              the run)",
                             host.name,
-                            agent.address,
+                            session.address,
                             describe(&changes, &values)
                         )));
                     }
-                    agent.change(&purpose, &changes)?;
+                    session.change(&purpose, &changes)?;
                     values.extend(changes);
                 }
-                let ClockOffset { offset_ns, error_ns } = agent.clock;
+                let ClockOffset { offset_ns, error_ns } = session.clock;
                 HostReport {
-                    address: Some(agent.address.clone()),
-                    kernel: Some(agent.description.kernel.clone()),
+                    address: Some(session.address.clone()),
+                    kernel: Some(session.description.kernel.clone()),
                     settings: values,
                     clock_offset_ns: Some((offset_ns, error_ns)),
                 }
@@ -204,8 +205,8 @@ pub(crate) fn restore(
         note("here", changed.restore().map(|r| r.changed_since).map_err(|e| crate::error::chain(&e)));
     }
     for (name, server) in servers {
-        if let Server::Longfat(agent) = server {
-            note(name, agent.restore().map_err(|error| crate::error::chain(&error)));
+        if let Server::Longfat(session) = server {
+            note(name, session.restore().map_err(|error| crate::error::chain(&error)));
         }
     }
 }

@@ -25,9 +25,9 @@ use crate::{
     service::ReplyingObserver,
 };
 
-/// How often the servers' messages are read.
+/// Interval at which the servers' messages are read.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How long to wait for the results of flows that were requested to end.
+/// Time to wait for the results of flows that were requested to end.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The flows of a running scenario.
@@ -126,8 +126,8 @@ impl<'a> Running<'a> {
                         });
                     }
                     Starter::Host(host) => {
-                        if let Some(Server::Longfat(agent)) = servers.get_mut(host) {
-                            agent.send(&Request::Run { number: index, flow: request })?;
+                        if let Some(Server::Longfat(session)) = servers.get_mut(host) {
+                            session.send(&Request::Run { number: index, flow: request })?;
                         }
                     }
                 }
@@ -138,12 +138,12 @@ impl<'a> Running<'a> {
                 self.take(reply, ClockOffset::default(), observer)?;
             }
             for (name, server) in servers.iter_mut() {
-                let Server::Longfat(agent) = server else { continue };
+                let Server::Longfat(session) = server else { continue };
                 loop {
-                    match agent.poll() {
+                    match session.poll() {
                         Ok(Some(reply)) => {
                             is_quiet = false;
-                            self.take(reply, agent.clock, observer)?;
+                            self.take(reply, session.clock, observer)?;
                         }
                         Ok(None) => break,
                         Err(Error::Interrupted) => break,

@@ -26,7 +26,7 @@ use crate::{
     settings,
 };
 
-/// How often a session checks for replies to send and for a stop.
+/// Interval at which a session checks for replies to send and for a stop.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Timeout of a silent client; clients request the time every few seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -28,9 +28,9 @@ pub const GUARD_COMMAND: &str = "guard-settings";
 /// Name of the abstract socket that a run holds while it changes settings of this network namespace. It vanishes with the last
 /// process that holds it.
 const CHANGES_LOCK: &str = "longfat-run-settings";
-/// How long a run waits for the end of a second process that restores the settings of an earlier run.
+/// Maximum time for which a run waits for the second process that restores the settings of an earlier run.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often it tries.
+/// Interval between two tries.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The device in the names of settings until it is known which of a host's devices carries the data.
@@ -116,7 +116,7 @@ impl ChangedSettings {
         }
     }
 
-    /// Restores the settings. The result names those that someone else had changed since.
+    /// Restores the settings. The result names those that another program has changed meanwhile.
     ///
     /// # Errors
     /// If a setting cannot be restored; the journal then remains.

@@ -33,9 +33,9 @@ const MIN_BLOCK: u64 = (DATAGRAM_HEADER_BYTES + HEADER_BYTES) as u64;
 const NO_LIMIT: BitRate = BitRate(10_000_000_000_000);
 /// The last datagram is repeated this often until the server replies.
 const REPEAT_INTERVAL: Duration = Duration::from_millis(100);
-/// How long the server may take to reply.
+/// Maximum time in which the server replies.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often threads check whether they should stop.
+/// Interval at which threads check whether they should stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// A server that sends is requested again after this time without data.
 const HELLO_INTERVAL: Duration = Duration::from_millis(500);
@@ -372,7 +372,7 @@ impl UdpStream {
         let mut hello =
             vec![0; usize::try_from(spec.block.0).unwrap_or(0).clamp(MIN_BLOCK as usize, MAX_DATAGRAM)];
         hello[DATAGRAM_HEADER_BYTES..DATAGRAM_HEADER_BYTES + HEADER_BYTES].copy_from_slice(header);
-        let most = match spec.amount {
+        let deadline = match spec.amount {
             report::Amount::Time(time) => time + slack,
             _ => Duration::MAX,
         };
@@ -387,9 +387,9 @@ impl UdpStream {
                 next_hello = now + HELLO_INTERVAL;
             }
             let silence = now.saturating_sub(last);
-            if (now >= most || silence >= slack) || (!has_data && silence >= REPLY_TIMEOUT) {
+            if (now >= deadline || silence >= slack) || (!has_data && silence >= REPLY_TIMEOUT) {
                 // The last datagram may have been lost.
-                if has_data && now >= most.saturating_sub(slack) {
+                if has_data && now >= deadline.saturating_sub(slack) {
                     self.complete(last);
                 }
                 return Ok(());

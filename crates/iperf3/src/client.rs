@@ -103,14 +103,14 @@ pub struct TestOutcome {
 /// Tests with a server, on this thread and one more for each stream. Ends early when `stop` is set.
 pub fn test(options: &ClientOptions, stop: &AtomicBool, observer: &mut dyn Observer) -> TestOutcome {
     let mut tested = TestOutcome::default();
-    if let Err(error) = conduct(options, stop, observer, &mut tested) {
+    if let Err(error) = run_test(options, stop, observer, &mut tested) {
         tested.report.error = Some(error.to_string());
         tested.error = Some(error);
     }
     tested
 }
 
-fn conduct(
+fn run_test(
     options: &ClientOptions,
     stop: &AtomicBool,
     observer: &mut dyn Observer,

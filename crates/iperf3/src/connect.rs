@@ -15,7 +15,7 @@ use crate::Error;
 
 /// Time after which the next address is tried beside the earlier ones (RFC 8305, section 8).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// How often a wait checks for a stop.
+/// Interval at which a wait checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A host that acknowledges no keepalive is gone: first probe, interval and number of probes. It is noticed in every phase, the server's queue

@@ -19,7 +19,7 @@ use crate::{
     wire::{self, COOKIE_BYTES, Code, Cookie, QUEUE_NOTICE, QUEUE_NOTICE_BYTES, QueueNotice, State},
 };
 
-/// How often a wait checks for a stop.
+/// Interval at which a wait checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Text is read in pieces of this size, so that memory is allocated for received bytes only, not for the
 /// announced length.

@@ -1,5 +1,5 @@
 //! The phase of a test in which data flows, the same at both ends: intervals, samples, the omitted beginning,
-//! the end, and failures. One thread (the conductor) waits for all of these events.
+//! the end, and failures. One thread (the control thread) waits for all of these events.
 
 use std::{
     os::fd::AsFd,
@@ -22,11 +22,11 @@ use crate::{
 
 /// Maximum time until a stop takes effect.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long the other end may take to send the reason why it closed a stream.
+/// Maximum time in which the other end sends the reason why it closed a stream.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often the conductor checks whether the last bytes are acknowledged.
+/// Interval at which the control thread checks whether the last bytes are acknowledged.
 const ACKNOWLEDGED_CHECK_INTERVAL: Duration = Duration::from_micros(500);
-/// How long a thread may take to end after its wake-up of the conductor.
+/// Maximum time until a thread ends after it woke the control thread.
 const THREAD_END_TIME: Duration = Duration::from_millis(50);
 /// A truncated interval is reported if it lasted at least this fraction of a whole one (iperf3's rule).
 const MIN_INTERVAL_FRACTION: f64 = 0.1;
@@ -72,7 +72,7 @@ pub(crate) struct DataPhase<'a> {
     pub(crate) intervals: Vec<Interval>,
     /// When the data began; set by [`DataPhase::run`].
     pub(crate) begin: Instant,
-    /// When a thread last woke the conductor.
+    /// When a thread last woke the control thread.
     woken: Option<Instant>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> DataPhase<'a> {
             self.set_amount();
         }
         self.begin = self.running.begin();
-        let ended = self.conduct();
+        let ended = self.run_until_end();
         self.report_samples(true);
         let now_s = self.now().as_secs_f64();
         let is_long_enough = self.counter.open_s(now_s)
@@ -112,7 +112,7 @@ impl<'a> DataPhase<'a> {
         ended
     }
 
-    fn conduct(&mut self) -> Result<DataPhaseEnd, Error> {
+    fn run_until_end(&mut self) -> Result<DataPhaseEnd, Error> {
         let tick = self.observer.sample_interval().map(|every| every.max(TICK));
         let mut next_tick = tick;
         let mut next_interval = self.first_interval();
@@ -186,7 +186,7 @@ impl<'a> DataPhase<'a> {
         let omitted = self.counter.is_omitting().then_some(self.spec.omit);
         let acknowledged = (self.bounds.decides_end && self.running.shared.has_sent_all())
             .then_some(now + ACKNOWLEDGED_CHECK_INTERVAL);
-        // A thread wakes the conductor just before it ends.
+        // A thread wakes the control thread just before it ends.
         let is_ending = self.woken.is_some_and(|woken| woken.elapsed() < THREAD_END_TIME);
         let ended = (self.bounds.ends_with_streams && is_ending).then_some(now + ACKNOWLEDGED_CHECK_INTERVAL);
         let sample = next_tick.and_then(|_| self.running.next_sample());
@@ -197,7 +197,7 @@ impl<'a> DataPhase<'a> {
         due
     }
 
-    /// Waits until `due`, or until a thread wakes the conductor or the other end sends a message; true for a
+    /// Waits until `due`, or until a thread wakes the control thread or the other end sends a message; true for a
     /// message.
     fn wait(&mut self, due: Duration) -> Result<bool, Error> {
         if self.stop.load(Ordering::Acquire) {

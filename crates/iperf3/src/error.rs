@@ -30,7 +30,7 @@ pub enum Error {
     NoReverseServer {
         /// The port at which this machine listens.
         port: u16,
-        /// How long.
+        /// Duration.
         after: Duration,
     },
     /// The other end sent nothing in time.
@@ -38,7 +38,7 @@ pub enum Error {
     Timeout {
         /// The expected message or event.
         what: &'static str,
-        /// How long.
+        /// Duration.
         after: Duration,
     },
     /// The other end closed the control connection.

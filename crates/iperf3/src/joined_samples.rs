@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use schema::{FlowSample, Metrics};
 
-/// Maximum distance in time of samples of both ends that are joined, in sample intervals.
+/// Samples of the two ends are joined if they are at most this many sample intervals apart.
 const MAX_JOIN_DISTANCE: i64 = 2;
 
-/// Joins the samples of both ends: values of the other end at nearly the same time are added to this end's rows. The other end's
-/// times start half a round trip apart.
+/// Adds the values that the other end sampled at nearly the same time to this end's rows. The time axes of the two ends are
+/// half a round trip apart.
 pub fn join_samples(mut rows: Vec<FlowSample>, peer: &[FlowSample]) -> Vec<FlowSample> {
     let mut by_flow: BTreeMap<&str, Vec<&FlowSample>> = BTreeMap::new();
     for row in peer {

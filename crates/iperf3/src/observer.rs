@@ -17,7 +17,7 @@ pub trait Observer {
     /// An interval is over.
     fn interval(&mut self, _interval: &Interval) {}
 
-    /// How often the sockets are sampled for [`Observer::samples`]; `None`: never.
+    /// Interval at which the sockets are sampled for [`Observer::samples`]; `None`: never.
     fn sample_interval(&self) -> Option<Duration> {
         None
     }

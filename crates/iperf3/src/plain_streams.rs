@@ -21,7 +21,7 @@ use crate::{
 };
 pub use crate::{control::new_socket, report_builder::start_of, socket::End, socket::set_up};
 
-/// How long a sender waits for the other end to read everything and to close.
+/// Maximum time for which a sender waits until the other end has read everything and closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A test whose streams are connected.
@@ -50,14 +50,14 @@ pub struct PlainTest {
 /// Runs the test on this thread and one more for each stream. Ends early when `stop` is set.
 pub fn run(test: PlainTest, stop: &AtomicBool, observer: &mut dyn Observer) -> TestOutcome {
     let mut outcome = TestOutcome::default();
-    if let Err(error) = conduct(test, stop, observer, &mut outcome) {
+    if let Err(error) = run_test(test, stop, observer, &mut outcome) {
         outcome.report.error = Some(error.to_string());
         outcome.error = Some(error);
     }
     outcome
 }
 
-fn conduct(
+fn run_test(
     test: PlainTest,
     stop: &AtomicBool,
     observer: &mut dyn Observer,

@@ -39,7 +39,7 @@ pub(crate) struct LocalResults {
 
 impl LocalResults {
     /// After the threads have ended. `snapshots` has one for each stream at `end`, the time since the data
-    /// began; `before` is the processor time that the conducting thread had used before the test.
+    /// began; `before` is the processor time that the control thread had used before the test.
     ///
     /// A sender's last block may have been sent after `end`, and a server counts all that had arrived when
     /// the client ended the test: both count. Bytes that a client receives until the server has stopped do

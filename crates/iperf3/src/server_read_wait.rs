@@ -25,7 +25,7 @@ const ESTIMATE_MAX: Duration = Duration::from_secs(5);
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Assumed size of the receive buffer (Linux's `tcp_rmem` has 6 MiB), bytes.
 const BUFFER_BYTES: u64 = 8 << 20;
-/// How often the window is sampled.
+/// Interval at which the window is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Ends the streams, on all of which this end sends, and waits until the server's program has probably read

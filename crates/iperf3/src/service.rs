@@ -62,7 +62,7 @@ pub struct ServiceClient<'a> {
     pub control: TcpStream,
     /// Its address.
     pub peer: SocketAddr,
-    /// How long it may take for each step before its data.
+    /// Maximum time of each step before its data.
     pub step_timeout: Duration,
     /// The cookie that it has sent.
     pub cookie: Cookie,

@@ -1,5 +1,5 @@
 //! The state that the threads of a running test share: when to begin and to end, how much remains to be sent,
-//! and the conductor's wake-ups.
+//! and the control thread's wake-ups.
 
 use std::{
     io::{PipeReader, PipeWriter, Write},
@@ -38,7 +38,7 @@ pub(crate) struct SharedState {
     wake_timer: WakeTimer,
 }
 
-/// Wakes the conductor at the earliest of the times that threads have requested.
+/// Wakes the control thread at the earliest of the times that threads have requested.
 #[derive(Debug)]
 struct WakeTimer {
     timer: sys::Timer,
@@ -54,7 +54,7 @@ enum Gate {
 }
 
 impl SharedState {
-    /// Also returns a pipe that becomes readable when a thread has an event for the conductor.
+    /// Also returns a pipe that becomes readable when a thread has an event for the control thread.
     pub(crate) fn new() -> std::io::Result<(SharedState, PipeReader)> {
         let (reader, wake) = std::io::pipe()?;
         let shared = SharedState {
@@ -135,7 +135,7 @@ impl SharedState {
         self.datagrams_left.clone()
     }
 
-    /// Wakes the conductor when this many more bytes have been received.
+    /// Wakes the control thread when this many more bytes have been received.
     pub(crate) fn expect_bytes(&self, bytes: u64) {
         let target = self.received.load(Ordering::Acquire).saturating_add(bytes);
         self.requested_bytes.store(target, Ordering::Release);
@@ -177,7 +177,7 @@ impl SharedState {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Wakes the conductor at `at_us` since the data began, or earlier.
+    /// Wakes the control thread at `at_us` since the data began, or earlier.
     pub(crate) fn wake_at(&self, at_us: u64) {
         let mut set_us = self.wake_timer.set_us.lock().unwrap_or_else(PoisonError::into_inner);
         let left = Duration::from_micros(at_us.saturating_sub(self.now_us()));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_conductor_is_woken_once_when_all_bytes_have_arrived() {
+    fn the_control_thread_is_woken_once_when_all_bytes_have_arrived() {
         use std::io::Read;
         let (shared, mut reader) = SharedState::new().unwrap();
         shared.count_received(500);

@@ -25,7 +25,7 @@ use crate::{
 /// Maximum size of a write if the buffer size is set by the user: Linux 6.18 checks the send buffer's limit
 /// about once a call, so larger writes exceed a small buffer several times over.
 const WRITE_BYTES: usize = 64 << 10;
-/// How often a paced sender checks for a stop.
+/// Interval at which a paced sender checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A connected stream.

@@ -1,7 +1,7 @@
 //! Samples a stream at the requested interval, as rows of the record.
 //!
 //! A wake-up costs many times more than a sample. So the thread of a TCP receiver or of a UDP stream takes
-//! the due samples between its own calls. The thread that runs the test (the conductor) samples TCP senders,
+//! the due samples between its own calls. The thread that runs the test (the control thread) samples TCP senders,
 //! receivers that sleep while data is in flight, and every [`TICK`] all streams that were not sampled. For an
 //! idle stream rows repeat the last sample: a sender that had nothing outstanding and has sent nothing since,
 //! or a receiver that was not woken since and got no segment out of order.
@@ -21,17 +21,17 @@ use crate::{observer::flow_name, shared_state::SharedState, stream::Stream, udp_
 
 /// Maximum time between two samples of a stream, and maximum time that rows wait to be reported.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
-/// The conductor gives a stream's thread half an interval to take a sample itself, at most this,
+/// The control thread gives a stream's thread half an interval to take a sample itself, at most this,
 /// microseconds.
 const GRACE_US: u64 = 2000;
-/// A receiver's thread that took this many samples in a row needs no help from the conductor.
+/// A receiver's thread that took this many samples in a row needs no help from the control thread.
 const MIN_OWN_SAMPLES: u32 = 16;
 /// Rows are not repeated after a longer gap (in intervals): the process was stopped.
 const MAX_REPEATED_ROWS: i64 = 1000;
 /// No sample is due.
 const NEVER: u64 = u64::MAX;
 
-/// The sampling state of a stream, shared by its thread and the conductor. Times are microseconds since the
+/// The sampling state of a stream, shared by its thread and the control thread. Times are microseconds since the
 /// data began.
 #[derive(Debug)]
 pub(crate) struct StreamSampler {
@@ -40,7 +40,7 @@ pub(crate) struct StreamSampler {
     due_us: AtomicU64,
     /// Data is in flight, or has been since the last sample.
     is_active: AtomicBool,
-    /// The conductor's wake-up for the next sample is set.
+    /// The control thread's wake-up for the next sample is set.
     is_wake_up_set: AtomicBool,
     /// Number of samples that the stream's thread has taken in a row.
     own: AtomicU32,
@@ -131,7 +131,7 @@ impl StreamSampler {
         is_due
     }
 
-    /// Marks the stream as active. If its thread does not sample often enough itself, sets the conductor's
+    /// Marks the stream as active. If its thread does not sample often enough itself, sets the control thread's
     /// wake-up for the next sample.
     fn mark_active(&self, shared: &SharedState) {
         if !self.is_active.load(Ordering::SeqCst) {
@@ -147,7 +147,7 @@ impl StreamSampler {
         self.is_udp || self.own.load(Ordering::Relaxed) >= MIN_OWN_SAMPLES
     }
 
-    /// When the conductor has to take a sample; `None` while the thread does so or the stream is idle.
+    /// When the control thread has to take a sample; `None` while the thread does so or the stream is idle.
     pub(crate) fn next_due_us(&self) -> Option<u64> {
         // Must come first: a thread that marks the stream active now sets the wake-up again, or the load
         // below sees the mark.
@@ -163,7 +163,7 @@ impl StreamSampler {
         self.due_us.load(Ordering::Relaxed).saturating_add((self.every_us / 2).min(GRACE_US))
     }
 
-    /// The conductor takes a sample if the thread has not done so in time. `all`: also if the stream seems
+    /// The control thread takes a sample if the thread has not done so in time. `all`: also if the stream seems
     /// idle.
     pub(crate) fn sample_if_overdue(&self, stream: &Stream, shared: &SharedState, all: bool) {
         let is_requested = || all || (self.is_active.load(Ordering::Relaxed) && !self.samples_itself());

@@ -98,7 +98,7 @@ impl StreamThreads {
         &self.streams
     }
 
-    /// A descriptor that becomes readable when a thread has an event for the conductor.
+    /// A descriptor that becomes readable when a thread has an event for the control thread.
     pub(crate) fn wake(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -116,7 +116,7 @@ impl StreamThreads {
         self.streams.iter().map(Stream::snapshot).collect()
     }
 
-    /// When the conductor has to sample a stream for the record, time since the data began.
+    /// When the control thread has to sample a stream for the record, time since the data began.
     pub(crate) fn next_sample(&self) -> Option<Duration> {
         self.streams.iter().filter_map(|stream| stream.sampler.next_due_us()).min().map(Duration::from_micros)
     }
@@ -189,7 +189,7 @@ impl StreamThreads {
         }
     }
 
-    /// Processor time over `wall`; `own` is that of the thread that conducted the test.
+    /// Processor time over `wall`; `own` is that of the control thread.
     pub(crate) fn cpu(&self, own: (Duration, Duration), wall: Duration) -> Cpu {
         let wall = wall.as_secs_f64().max(1e-6);
         let user = (self.used.0 + own.0).as_secs_f64() / wall * 100.0;

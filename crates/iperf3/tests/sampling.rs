@@ -48,7 +48,7 @@ impl ServerObserver for IgnoreOutput {
     }
 }
 
-/// How often this thread has slept (voluntary context switches).
+/// Number of times that this thread has slept (voluntary context switches).
 fn waits() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
@@ -56,7 +56,7 @@ fn waits() -> u64 {
 }
 
 /// Runs 20 Mb/s in each of two streams for a second. Returns this end's rows, the outcome, and how often the
-/// conductor slept.
+/// control thread slept.
 fn sampled(protocol: Protocol, direction: Direction) -> (Vec<FlowSample>, TestOutcome, u64) {
     let options = ServerOptions {
         bind: Some([127, 0, 0, 1].into()),

@@ -20,7 +20,7 @@ const MIN_TIME_TO_DEPARTURE_NS: u64 = 80_000;
 const PAUSE_DEBT_NS: u64 = 40_000;
 /// Pause time owed from which the thread pauses in any case, ns.
 const MAX_PAUSE_DEBT_NS: u64 = 100_000;
-/// How often the thread's processor time is read, ns.
+/// Interval at which the thread's processor time is read, ns.
 const METER_INTERVAL_NS: u64 = 50_000;
 
 /// How to wait for the next event.

@@ -49,7 +49,7 @@ const RING_NS: u64 = 100_000;
 const MAX_VIRTUAL_SLEEP_NS: u64 = 100_000_000;
 /// Maximum number of frames read from one port before the next port is read.
 const READ_BATCH_FRAMES: usize = 16;
-/// How often other threads check whether the driver runs.
+/// Interval at which other threads check whether the driver runs.
 const START_POLL: Duration = Duration::from_micros(500);
 /// Real-time priority of the driver; the sampler's is lower.
 pub(crate) const DRIVER_PRIORITY: i32 = 20;

@@ -119,7 +119,7 @@ pub fn udp_flood(
         (first, last, sent)
     });
     let (Some((t0, a)), Some((t1, b))) = (first, last) else {
-        return Err(Error::Emulator("it gave no samples".into()));
+        return Err(Error::Emulator("it returned no samples".into()));
     };
     let seconds = (t1.0 - t0.0) as f64 * 1e-9;
     Ok(Flood {

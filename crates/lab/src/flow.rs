@@ -23,7 +23,7 @@ use crate::{
     sys,
 };
 
-/// How often a flow that has not started yet checks whether the run has ended.
+/// Interval at which a flow that has not started yet checks whether the run has ended.
 const STOP_POLL: Duration = Duration::from_millis(20);
 
 /// A flow and the state that its threads share with the sampler.

@@ -26,7 +26,7 @@ use crate::{Error, error::Attempted, host::Host};
 
 /// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
-/// How often an end checks whether the flow has been stopped.
+/// Interval at which an end checks whether the flow has been stopped.
 const STOP_POLL: Duration = Duration::from_millis(20);
 /// Rounds of receiving before timers run again.
 const MAX_ROUNDS: usize = 8;

@@ -34,7 +34,7 @@ const MIN_PAYLOAD_BYTES: u64 = 16;
 /// Maximum delay that a sender catches up with. More would cause bursts that the scenario does not have, and losses that the
 /// network did not cause.
 const MAX_CATCH_UP: Duration = Duration::from_millis(10);
-/// How often a finished sender checks whether all datagrams have arrived.
+/// Interval at which a finished sender checks whether all datagrams have arrived.
 const ARRIVAL_POLL: Duration = Duration::from_millis(2);
 
 /// The source of a flow's datagrams and its addresses.

@@ -72,7 +72,7 @@ pub struct Outcome {
     pub quality: Quality,
     /// Wall-clock time, set-up included.
     pub wall: Duration,
-    /// How long the flows ran.
+    /// Duration of the flows.
     pub duration: Time,
     /// True if the caller ended the run early.
     pub interrupted: bool,

@@ -36,7 +36,7 @@ pub(crate) struct RunConditions {
     pub(crate) tx_queue_drops: u64,
     /// The scenario sets a transmit queue, but ports have none.
     pub(crate) no_tx_queue: bool,
-    /// How long the run took.
+    /// Duration of the run.
     pub(crate) wall: Duration,
     /// The smallest idle share and the largest stolen share of any second; other programs' share.
     pub(crate) cpu: CpuUse,

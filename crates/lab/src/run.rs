@@ -55,7 +55,7 @@ const MIN_CPU_INTERVAL: Duration = Duration::from_millis(200);
 const THREADS_PER_RUN: usize = 4;
 /// Threads of a flow: its two ends, and one that enters a namespace.
 const THREADS_PER_FLOW: usize = 3;
-/// How long flows may take to end after they were stopped.
+/// Maximum time until flows end after they were stopped.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Checks that the lab supports every kind of flow of a scenario: it has no XCP.

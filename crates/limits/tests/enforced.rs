@@ -95,7 +95,7 @@ fn the_peers_limits_refuse_a_proposal() {
     let _ = lead.handle_message(now(0), &"b".into(), reply, &reservation::AdmitAll);
     let text = lead.explain(&id).unwrap();
     assert!(
-        text.contains("not run: b does not allow it: refused by allow_open = false of class root"),
+        text.contains("not run: point b does not allow it: refused by allow_open = false of class root"),
         "{text}"
     );
 }

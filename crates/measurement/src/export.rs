@@ -63,10 +63,9 @@ fn intervals(duration_s: f64, interval: Time) -> Result<(f64, usize)> {
     let seconds = interval.as_secs_f64();
     let count = (duration_s / seconds).ceil();
     if seconds <= 0.0 || !(0.0..=MAX_INTERVALS).contains(&count) {
-        let most = Error::BadInput(format!(
-            "an interval of {interval} makes more than {MAX_INTERVALS} of {duration_s} s"
-        ));
-        return Err(most);
+        return Err(Error::BadInput(format!(
+            "intervals of {interval} divide {duration_s} s into more than {MAX_INTERVALS} rows"
+        )));
     }
     Ok((seconds, count as usize))
 }

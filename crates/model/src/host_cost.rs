@@ -133,8 +133,8 @@ impl HostCost {
 impl InterruptModeration {
     /// Packets of `frames` frames that an interrupt announces at `rate` packets a second.
     fn packets(&self, rate: f64, frames: u32) -> f64 {
-        let most = self.frames.map_or(f64::INFINITY, |limit| f64::from(limit.div_ceil(frames.max(1))));
-        (1.0 + rate * self.delay).min(most).max(1.0)
+        let max_packets = self.frames.map_or(f64::INFINITY, |limit| f64::from(limit.div_ceil(frames.max(1))));
+        (1.0 + rate * self.delay).min(max_packets).max(1.0)
     }
 }
 

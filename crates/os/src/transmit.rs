@@ -26,7 +26,7 @@ pub struct TxCounters {
 pub struct TransmitQueue {
     /// The device's name.
     pub device: String,
-    /// Its root queueing discipline, as in `fq_codel`; `None` if the kernel names none.
+    /// Its root queueing discipline, as in `fq_codel`; `None` if the kernel does not report it.
     pub qdisc: Option<String>,
     /// Length of its transmit queue, packets (`txqueuelen`).
     pub packets: u32,

@@ -24,7 +24,7 @@ use crate::{
     table::{Table, of_events, of_flows, of_links},
 };
 
-/// How often Ctrl-C is checked during a run.
+/// Interval at which Ctrl-C is checked during a run.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A run with its series.

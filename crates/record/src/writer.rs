@@ -37,7 +37,7 @@ const MIN_PART_US: i64 = 1_000_000;
 const PART_DIVISOR: i64 = 10;
 /// Trace rows in one part.
 const TRACE_PART_ROWS: usize = 128 * 1024;
-/// How often another run may remove the scenario's directory while this one starts, before that is an error.
+/// Maximum number of times that another run may remove the scenario's directory while this one starts.
 const MAX_VANISHED: u32 = 100;
 
 /// A record being written.

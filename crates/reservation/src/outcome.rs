@@ -174,7 +174,7 @@ pub fn utc_text(utc: Time) -> String {
 impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Rule { point, rule } => write!(out, "{point} does not allow it: {rule}"),
+            Reason::Rule { point, rule } => write!(out, "point {point} does not allow it: {rule}"),
             Reason::Conflict { point, with, class, from, until } => write!(
                 out,
                 "no free slot at {point}: the {class} test {with} occupies {} to {}",

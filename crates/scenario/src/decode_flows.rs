@@ -34,7 +34,7 @@ pub(crate) const TCP: Keys = Keys {
         "write_size",
         "reader_stops",
         "reader_resumes",
-        // Expanded before decoding, see `streams.rs`.
+        // Expanded before decoding (`streams.rs`).
         "streams",
     ],
     nested: None,
@@ -64,7 +64,7 @@ const MAX_SOCKET_BUFFER: Bytes = Bytes((i32::MAX / 2) as u64);
 const MAX_WRITE: Bytes = Bytes(1 << 20);
 /// Largest payload of an IPv4 packet after its IP and ICMP headers.
 const MAX_PING_PAYLOAD: Bytes = Bytes(65535 - 20 - 8);
-/// The same after its IP and UDP headers.
+/// Largest payload of an IPv4 packet after its IP and UDP headers.
 const MAX_DATAGRAM: Bytes = MAX_PING_PAYLOAD;
 /// Shortest time between two datagrams: the resolution of the clock.
 const MIN_SPACING_NS: u128 = 1;

@@ -1,5 +1,5 @@
 //! Decodes a scenario: the top level of the file. Checks types and single values; `validate.rs` checks the
-//! rest.
+//! relations between values.
 
 use units::Time;
 

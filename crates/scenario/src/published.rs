@@ -75,7 +75,7 @@ pub struct Published {
     pub contradiction: Option<String>,
     /// Why an engine's value does not agree although it should, if that is documented: then it is not a failure.
     pub known_miss: PerEngine,
-    /// Why an engine's value says nothing about the figure: the engine ignores what decides it.
+    /// Why an engine's value does not apply to the figure: the engine ignores the effect that determines it.
     pub does_not_apply: PerEngine,
     /// Why our value may differ, for the reader.
     pub why: Option<String>,

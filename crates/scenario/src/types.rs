@@ -18,7 +18,7 @@ pub struct Scenario {
     pub name: String,
     /// The title in one line; the name if the file has none.
     pub title: String,
-    /// How long it runs.
+    /// Duration of a run.
     pub duration: Time,
     /// Interval between two samples of a flow.
     pub sample: Time,

@@ -45,7 +45,8 @@ fn check_each_once(scenario: &Scenario, root: &Table, problems: &mut Problems) {
             for address in &interface.addresses {
                 let span = address_span(scenario, root, station, i);
                 if let Some((other, _)) = seen.iter().find(|(_, a)| a.address == address.address) {
-                    let message = format!("{} has the address {} too", other.name(scenario), address.address);
+                    let message =
+                        format!("{} already has the address {}", other.name(scenario), address.address);
                     problems.add_help(span, message, "give each host a different address");
                 }
                 seen.push((station, *address));

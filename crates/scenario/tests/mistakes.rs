@@ -622,7 +622,7 @@ fn addresses() {
         (
             r#""10.0.0.1/8""#,
             r#""10.0.0.2/8""#,
-            "f.toml:8:11: h1 has the address 10.0.0.2 too; give each host a different address",
+            "f.toml:8:11: h1 already has the address 10.0.0.2; give each host a different address",
         ),
         (
             r#""10.0.0.1/8""#,

@@ -1073,7 +1073,7 @@ interfaces = { eth1 = "10.0.1.9/24" }
             r#"[routers.r1]
 interfaces = { eth0 = "10.0.1.1/24" }
 "#,
-            r#"f.toml:7:23: h1 has the address 10.0.1.1 too; give each host a different address"#,
+            r#"f.toml:7:23: h1 already has the address 10.0.1.1; give each host a different address"#,
         ),
         (
             r#"[routers.r1]

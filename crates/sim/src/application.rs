@@ -75,8 +75,8 @@ impl Writer {
     }
 
     fn next_write(&self, now: Time) -> Result<u64, Time> {
-        let most = self.write_bytes;
-        let allowed = self.pace.as_ref().map_or(Ok(most), |pace| pace.allowed(now, most))?;
+        let max_bytes = self.write_bytes;
+        let allowed = self.pace.as_ref().map_or(Ok(max_bytes), |pace| pace.allowed(now, max_bytes))?;
         Ok(allowed.min(self.remaining))
     }
 }

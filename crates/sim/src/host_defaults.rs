@@ -18,7 +18,7 @@ pub enum Segmentation {
 /// The kernel that hosts simulate and the settings that a real host has from its machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostDefaults {
-    /// Major and minor version of Linux on hosts for which the scenario names none: 2.4, or 5.0 and later.
+    /// Major and minor version of Linux on hosts for which the scenario states no version: 2.4, or 5.0 and later.
     pub kernel: (u8, u8),
     /// Timer ticks a second (`CONFIG_HZ`).
     pub hz: u32,

@@ -3,14 +3,14 @@
 //! Without it the first round trip of a run would be one too short. Departures from RFC 826 and RFC 4861:
 //! 1. The request goes to the neighbour only, not to all.
 //! 2. Entries never expire.
-//! 3. An unanswered request is repeated each second without limit (Linux gives up after three).
+//! 3. A request without a reply is repeated each second without limit (Linux gives up after three).
 //! 4. Any number of packets may wait (Linux: about 100 of 1500 bytes).
 
 use units::Time;
 
 use crate::compact_packet::CompactPacket;
 
-/// Interval at which an unanswered request is repeated (`retrans_time`, net/ipv4/arp.c).
+/// Interval at which a request without a reply is repeated (`retrans_time`, net/ipv4/arp.c).
 const RETRANS_TIME: Time = Time(1_000_000_000);
 /// IP bytes of a request as a link counts them: an ARP packet has 28 after its Ethernet header.
 pub(crate) const REQUEST_BYTES: u32 = 28;

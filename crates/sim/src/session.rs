@@ -16,7 +16,7 @@ use crate::{
     sample::SampleState,
 };
 
-/// How long to wait for a probe.
+/// Time to wait for a probe.
 const PROBE_TIMEOUT: Time = Time::from_secs(2);
 
 /// A simulation in which a path is measured.

@@ -35,7 +35,7 @@ pub(crate) struct DatagramFlowPlan {
     pub(crate) mtu: u32,
     /// The receiver's endpoint number.
     pub(crate) to: u32,
-    /// How long to wait for datagrams after the last is sent.
+    /// Time to wait for datagrams after the last is sent.
     pub(crate) timeout: Time,
 }
 

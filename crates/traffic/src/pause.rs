@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::Stop;
 
-/// How often a pausing application checks for a stop.
+/// Interval at which a pausing application checks for a stop.
 const TICK: Duration = Duration::from_millis(5);
 
 /// When the receiving application does not read.

@@ -6,7 +6,7 @@ use units::BitRate;
 
 use crate::Stop;
 
-/// How often a slow application reads or writes, and checks for a stop.
+/// Interval at which a slow application reads or writes, and checks for a stop.
 const TICK: Duration = Duration::from_millis(5);
 
 /// Spreads bytes evenly: the total never exceeds the rate times the time since the start.

@@ -93,7 +93,7 @@ pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// How long this thread has waited for a processor (Documentation/scheduler/sched-stats.rst); `None` if the
+/// Time for which this thread has waited for a processor (Documentation/scheduler/sched-stats.rst); `None` if the
 /// kernel does not count it.
 pub fn thread_wait() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;

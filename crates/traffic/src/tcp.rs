@@ -17,7 +17,7 @@ use crate::{Attempted, Error, Stop, TcpOptions, rate::Pace, sys};
 const WRITE_BYTES: usize = 64 * 1024;
 /// Maximum size of a read; large, so that the application is not the limit.
 const READ_BYTES: usize = 512 * 1024;
-/// How long a receiver waits for its sender to connect.
+/// Maximum time for which a receiver waits for its sender to connect.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A receiver that waits for its sender.
@@ -126,14 +126,14 @@ impl TcpSender {
     /// # Errors
     /// If the connection fails.
     pub fn run(self, stop: &Stop) -> Result<u64, Error> {
-        let most = self.options.write_size.map_or(WRITE_BYTES, |size| size.0.max(1) as usize);
-        let pages = sys::Pages::new(most).attempted(|| "cannot allocate memory to send from".into())?;
+        let write_size = self.options.write_size.map_or(WRITE_BYTES, |size| size.0.max(1) as usize);
+        let pages = sys::Pages::new(write_size).attempted(|| "cannot allocate memory to send from".into())?;
         let limit = self.options.size.map_or(u64::MAX, |size| size.0);
         let mut pace = self.options.write_rate.map(Pace::new);
         let mut written = 0;
         while written < limit && !stop.is_set() {
-            let allowed = pace.as_ref().map_or(most, |p| p.wait(stop, most));
-            let len = allowed.min(usize::try_from(limit - written).unwrap_or(most));
+            let allowed = pace.as_ref().map_or(write_size, |p| p.wait(stop, write_size));
+            let len = allowed.min(usize::try_from(limit - written).unwrap_or(write_size));
             match pages.send(&self.socket, len) {
                 Ok(n) => {
                     written += n as u64;

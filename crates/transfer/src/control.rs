@@ -22,7 +22,7 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time in which a peer hashes or stores a file.
 pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(1800);
-/// How often a wait checks for the end of the program.
+/// Interval at which a wait checks for the end of the program.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Length and kind.
 const FRAME_BYTES: usize = 5;

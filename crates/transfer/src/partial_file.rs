@@ -25,7 +25,7 @@ const MAX_QUEUED_BYTES: u64 = 64 << 20;
 const MAX_QUEUED_PIECES: usize = 1024;
 /// Blocks of zeros of this size become holes.
 const HOLE_BYTES: usize = 4096;
-/// How often the progress is written.
+/// Interval at which the progress is written.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Digits of the written progress.
 const PROGRESS_DIGITS: usize = 20;

@@ -34,20 +34,20 @@ use crate::{
     tsunami::{self, Receiving},
 };
 
-/// How long a failed session continues to read, so that the peer receives the reason.
+/// Time for which a failed session continues to read, so that the peer receives the reason.
 const LINGER: Duration = Duration::from_secs(3);
 /// Senders that have not yet proved their token, in total and from one address.
 const MAX_GREETING: usize = 256;
 const MAX_GREETING_PER_ADDRESS: usize = 16;
-/// Bytes of a read.
+/// Maximum size of a read, bytes.
 const READ_BYTES: usize = 1 << 20;
 
 /// The options of a receiver.
 #[derive(Debug, Clone)]
 pub struct ReceiverOptions {
-    /// Where to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Where the files go.
+    /// Directory in which files are stored.
     pub directory: PathBuf,
     /// The secret that senders must know; without one every host may send.
     pub token: Option<Token>,

@@ -68,11 +68,11 @@ impl RequestedSettings {
 pub struct Reverted {
     /// Settings that had another value than before, and were restored.
     pub settings: Vec<SettingChange>,
-    /// Restored settings that someone else had changed since, with that value.
+    /// Restored settings that another program had changed meanwhile, with its value.
     pub changed_since: Vec<(String, String)>,
     /// The file that was restored: removed, or with its previous text.
     pub file: Option<std::path::PathBuf>,
-    /// Lines of the file that someone else had added or changed since, and that are lost.
+    /// Lines of the file that another program added or changed meanwhile, and that are lost.
     pub file_lines: Vec<String>,
 }
 

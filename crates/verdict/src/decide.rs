@@ -235,8 +235,8 @@ impl Outstanding {
         let near = &self.0[from..to];
         let (Some(first), Some(last)) = (near.first(), near.last()) else { return false };
         let segments = || near.iter().map(|(_, segments, _)| *segments);
-        let (least, most) = (segments().min().unwrap_or(0), segments().max().unwrap_or(0));
-        first.2 == last.2 && (least as f64) < BURST_OUTSTANDING * most as f64
+        let (min, max) = (segments().min().unwrap_or(0), segments().max().unwrap_or(0));
+        first.2 == last.2 && (min as f64) < BURST_OUTSTANDING * max as f64
     }
 }
 

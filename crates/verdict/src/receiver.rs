@@ -40,7 +40,7 @@ const CONSTANT_SPREAD: f64 = 0.15;
 const PARTS_OF_ROUND_TRIP: i64 = 4;
 /// this share of their median (10th percentile).
 const EVEN_SHARE: f64 = 0.5;
-/// A sender that looks for more capacity lengthens the round-trip time now and then by this share of the minimum,
+/// A sender that probes for more capacity lengthens the round-trip time occasionally by this share of the minimum,
 const PROBED_QUEUE: f64 = 0.1;
 /// and by at least this, microseconds.
 const MIN_PROBED_QUEUE_US: f64 = 1000.0;
@@ -200,7 +200,7 @@ struct Steadiness {
     is_even: Option<bool>,
     /// The rate in the last third exceeds that in the first.
     grows: bool,
-    /// The round-trip time exceeds its minimum now and then, as where a sender looks for more capacity.
+    /// The round-trip time exceeds its minimum occasionally, as when a sender probes for more capacity.
     probes_queue: bool,
 }
 

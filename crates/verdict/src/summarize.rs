@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_udp_flow_has_the_counts_of_its_receiver() {
-        let look = |i: i64, received, owd| FlowSample {
+        let sample = |i: i64, received, owd| FlowSample {
             time_us: i * 10_000,
             flow: "u".into(),
             goodput_bps: Some(8_000_000),
@@ -501,7 +501,7 @@ mod tests {
             jitter_us: Some(i),
             ..FlowSample::default()
         };
-        let rows = [look(1, 10, 10), look(2, 20, 20), look(3, 60, 40)];
+        let rows = [sample(1, 10, 10), sample(2, 20, 20), sample(3, 60, 40)];
         let times = FlowTimes {
             kind: FlowKind::Udp,
             started_us: Some(0),

@@ -56,9 +56,9 @@ impl Appearance {
         let width = self.size.map_or(f64::from(options.width), |(width, _)| width.pixels());
         let layout_width = width / scale;
         if layout_width < MIN_WIDTH {
-            let least = least(MIN_WIDTH * scale);
+            let minimum = describe_size(MIN_WIDTH * scale);
             return Err(Error::Size(format!(
-                "a width of {width:.0} pixels is too narrow: at least {least} for these letters"
+                "a width of {width:.0} pixels is too narrow: at least {minimum} for this font size"
             )));
         }
         let mut options = PlotOptions {
@@ -74,10 +74,10 @@ impl Appearance {
             let panel_height = f64::from(options.panel_height) + change;
             if panel_height < MIN_PANEL_HEIGHT {
                 let missing = (MIN_PANEL_HEIGHT - panel_height) * scale * panels.max(1) as f64;
-                let least = least(wanted + missing);
+                let minimum = describe_size(wanted + missing);
                 let panels = if panels > 1 { format!(" for {panels} panels") } else { String::new() };
                 return Err(Error::Size(format!(
-                    "a height of {wanted:.0} pixels is too low{panels}: at least {least} for these letters"
+                    "a height of {wanted:.0} pixels is too low{panels}: at least {minimum} for this font size"
                 )));
             }
             options.panel_height = panel_height.floor() as u32;
@@ -103,8 +103,8 @@ fn height_of(svg: &str) -> f64 {
     view_box.and_then(|text| text.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
 }
 
-/// A smallest size, in pixels and millimetres.
-fn least(pixels: f64) -> String {
+/// A size in pixels and millimetres.
+fn describe_size(pixels: f64) -> String {
     format!("{:.0} pixels ({:.0} mm)", pixels.ceil(), (pixels / PIXELS_PER_INCH * 25.4).ceil())
 }
 

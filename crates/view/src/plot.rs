@@ -401,8 +401,8 @@ fn stretches(causes: &[(f64, Option<Cause>)], frame: &Frame) -> Vec<(f64, f64, C
     }
     let mut joined: Vec<(f64, f64, Cause)> = Vec::new();
     for (x, votes) in votes.iter().take(pixels).enumerate() {
-        let most = votes.iter().max().copied().unwrap_or(0);
-        let Some(winner) = votes.iter().position(|v| *v == most && most > 0) else { continue };
+        let max_votes = votes.iter().max().copied().unwrap_or(0);
+        let Some(winner) = votes.iter().position(|v| *v == max_votes && max_votes > 0) else { continue };
         let (from, to, cause) = (x as f64, (x as f64 + 1.0).min(frame.width()), Cause::ALL[winner]);
         match joined.last_mut() {
             Some(last) if last.2 == cause && last.1 >= from => last.1 = to,

@@ -16,7 +16,7 @@ pub enum RunColumns {
     Long,
 }
 
-/// How long the cells of the list of runs are.
+/// Length of the cells of the list of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CellForm {
     Whole,

@@ -116,7 +116,7 @@ fn broken_cells(rows: &[Vec<String>], right: &[bool], width: usize) -> Option<Ve
         };
         cells.flat_map(parts).max().unwrap_or(0)
     };
-    let least: Vec<usize> = (0..target.len())
+    let min_widths: Vec<usize> = (0..target.len())
         .map(|column| match right.get(column) {
             Some(true) => target[column],
             _ => longest_word(column).max(MIN_TEXT_WIDTH).min(target[column]),
@@ -124,7 +124,7 @@ fn broken_cells(rows: &[Vec<String>], right: &[bool], width: usize) -> Option<Ve
         .collect();
     let gaps = 2 * target.iter().filter(|width| **width > 0).count().saturating_sub(1);
     while target.iter().sum::<usize>() + gaps > width {
-        let spare = |column: &usize| target[*column] - least[*column];
+        let spare = |column: &usize| target[*column] - min_widths[*column];
         let widest =
             (0..target.len()).filter(|column| spare(column) > 0).max_by_key(|column| target[*column])?;
         target[widest] -= 1;

@@ -52,8 +52,8 @@ pub fn fill_receiver(
     row: &mut FlowSample,
 ) {
     // The header's field has 16 bits; the kernel's own value may be larger.
-    let most = info.wscales().map_or(i64::MAX, |(_, scale)| i64::from(u16::MAX) << scale);
-    row.rcv_wnd_bytes = to_i64(info.rcv_wnd()).map(|window: i64| window.min(most));
+    let max_window = info.wscales().map_or(i64::MAX, |(_, scale)| i64::from(u16::MAX) << scale);
+    row.rcv_wnd_bytes = to_i64(info.rcv_wnd()).map(|window: i64| window.min(max_window));
     row.rcv_space_bytes = to_i64(info.rcv_space());
     row.rcv_ssthresh_bytes = to_i64(info.rcv_ssthresh());
     row.rcv_rtt_us = to_i64(info.rcv_rtt_us().filter(|rtt| *rtt > 0));

@@ -1,4 +1,4 @@
-//! The tests of a point: what they are, and both ends' part in them.
+//! The tests of a point: kinds, parameters, and what each end does.
 
 mod figures;
 mod lead;
@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As in files and messages.
+    /// Name in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Throughput => "throughput",
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// Which other tests may overlap.
+    /// The class, which decides which other tests may overlap.
     pub fn class(self) -> Class {
         match self {
             Kind::Throughput | Kind::Diagnose => Class::Exclusive,
@@ -43,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// How long it takes unless a time is given.
+    /// Duration unless the user gives one.
     pub fn default_duration(self) -> Time {
         match self {
             Kind::Throughput | Kind::Latency => Time::from_secs(10),
@@ -74,7 +74,7 @@ impl FromStr for Kind {
 pub struct TestParameters {
     /// What is measured.
     pub kind: Kind,
-    /// How long.
+    /// Duration.
     pub duration: Time,
     /// Throughput by UDP at this rate, instead of TCP.
     pub rate: Option<BitRate>,
@@ -91,12 +91,12 @@ impl TestParameters {
         Test { kind: self.kind.name().into(), transport, rate: self.rate, parameters: String::new() }
     }
 
-    /// Reads it back.
+    /// Restores the parameters from a test that [`test`](Self::test) made.
     pub(crate) fn of(test: &Test, duration: Time) -> Result<Self, String> {
         let parameters = TestParameters { kind: test.kind.parse()?, duration, rate: test.rate };
         parameters.check()?;
         if parameters.test() != *test {
-            return Err(format!("its parameters are not those of a test of the kind {}", parameters.kind));
+            return Err(format!("its parameters do not fit a test of the kind {}", parameters.kind));
         }
         Ok(parameters)
     }
@@ -104,7 +104,7 @@ impl TestParameters {
     /// Checks that the parameters fit together.
     ///
     /// # Errors
-    /// What does not.
+    /// The parameter that does not fit, in words.
     pub fn check(&self) -> Result<(), String> {
         let least = match self.kind {
             Kind::Throughput | Kind::Latency => Time::from_secs(1),

@@ -102,7 +102,8 @@ impl End for StreamReceiver {
     }
 }
 
-/// Payload of a packet that fills packets of `mtu` bytes, a multiple of eight: samples have up to eight bytes.
+/// The largest payload for which a packet fits into `mtu` bytes, rounded down to a multiple of eight so that no sample (at most
+/// eight bytes) is split over two packets.
 pub fn full_stream_payload(mtu: u32, ip_header: u32) -> u32 {
     (mtu.saturating_sub(ip_header + super::UDP_HEADER + HEADER_BYTES as u32) / 8 * 8).max(8)
 }

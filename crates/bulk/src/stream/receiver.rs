@@ -7,7 +7,7 @@ use units::Time;
 use super::{HEADER_BYTES, MAX_RANGES, Parameters, Playout, PlayoutCounts, START, be64};
 use crate::ranges::Ranges;
 
-/// How often the play-out advances without arrivals.
+/// Interval at which the play-out advances without arrivals.
 const TICK: Time = Time::from_millis(10);
 /// Time between two start messages.
 const START_INTERVAL: Time = Time::from_millis(250);

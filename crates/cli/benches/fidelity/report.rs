@@ -146,8 +146,8 @@ impl Row {
     }
 
     fn retransmission_error(&self) -> f64 {
-        let least = |count: f64| count.max(MIN_RETRANSMISSIONS);
-        least(self.sim.retransmitted) / least(self.lab.retransmitted) - 1.0
+        let floored = |count: f64| count.max(MIN_RETRANSMISSIONS);
+        floored(self.sim.retransmitted) / floored(self.lab.retransmitted) - 1.0
     }
 
     fn rtt_error(&self) -> f64 {

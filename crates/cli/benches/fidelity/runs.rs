@@ -151,8 +151,8 @@ impl Store {
         let kept: Option<Vec<RunSummary>> =
             jobs(case, REPEATS).iter().map(|job| self.kept(sim, job)).collect();
         let goodputs: Vec<f64> = kept?.iter().map(goodput_bps).collect();
-        let (least, most) = goodputs.iter().fold((f64::MAX, 0.0f64), |(l, m), g| (l.min(*g), m.max(*g)));
-        Some(if case.is_random || most > least * (1.0 + SPREAD) { REPEATS } else { 1 })
+        let (min, max) = goodputs.iter().fold((f64::MAX, 0.0f64), |(l, m), g| (l.min(*g), m.max(*g)));
+        Some(if case.is_random || max > min * (1.0 + SPREAD) { REPEATS } else { 1 })
     }
 
     fn summary_path(&self, side: &Side, job: &Job) -> PathBuf {

@@ -17,7 +17,7 @@ pub struct PictureArgs {
     /// picture is as high as needed [default: 960]
     #[arg(long, value_name = "W[xH]", value_parser = parse_size)]
     size: Option<(Length, Option<Length>)>,
-    /// Size of letters, as in 12 (pixels) or 8pt; lines grow with it [default: 12]
+    /// Font size, as in 12 (pixels) or 8pt; lines grow with it [default: 12]
     #[arg(long, value_name = "SIZE", value_parser = parse_font_size)]
     font_size: Option<Length>,
     /// Style: screen, or paper (black on white, thin lines, dashes, no background)

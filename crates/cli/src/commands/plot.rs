@@ -19,7 +19,7 @@ use crate::{exit::Exit, output};
 /// Options of `plot`.
 #[derive(Debug, Args)]
 pub struct PlotArgs {
-    /// The run; several are plotted over each other; SCENARIO/ is all runs of a scenario
+    /// Runs; the plots of several are overlaid. SCENARIO/ stands for all runs of a scenario
     #[arg(required = true, value_name = "RUN", add = ArgValueCompleter::new(complete_runs))]
     keys: Vec<String>,
     /// Metrics, separated by commas: cwnd, rtt, goodput, ... or any column's name

@@ -23,7 +23,7 @@ pub struct RealHostFlags {
         value_parser = location,
         help_heading = "Real hosts",
         help = "With --engine hosts: where a host of the scenario is: HOST=NAME[:PORT] of its longfat serve or iperf3 server \
-                (repeatable, or separated by commas). One host may be this machine: leave it out. It overrides `at` of \
+                (repeatable, or separated by commas). One host may be this machine: omit it. It overrides `at` of \
                 the scenario's host"
     )]
     at: Vec<(String, HostLocation)>,

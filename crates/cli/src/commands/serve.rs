@@ -42,13 +42,13 @@ use crate::{
     output::{self, Finish},
 };
 
-/// How often the sockets are sampled for the verdict of the receiving end.
+/// Interval at which the sockets are sampled for the verdict of the receiving end.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// Default averaging time of a rate limit (as in iperf3).
 const DEFAULT_RATE_LIMIT_TIME: Duration = Duration::from_secs(5);
 /// Maximum time from a signal to the end of the server.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often that is checked.
+/// Interval of checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Options of `serve`.
@@ -338,7 +338,7 @@ impl ServeArgs {
 fn reverse_target(text: &str) -> Result<ReverseTarget, String> {
     match text.parse()? {
         HostLocation::At(Address { host, port }) => Ok(ReverseTarget { host, port }),
-        other => Err(format!("\"{other}\" is no other machine's address")),
+        other => Err(format!("\"{other}\" is not the address of another machine")),
     }
 }
 
@@ -359,7 +359,7 @@ fn rate_limit(text: &str) -> Result<(BitRate, Duration), String> {
 struct Console {
     json: bool,
     format: TextFormat,
-    /// The samples of tests that have ended, by peer, until they are judged.
+    /// The samples of tests that have ended, by peer, until their verdict is printed.
     sampled: Mutex<BTreeMap<SocketAddr, Vec<FlowSample>>>,
 }
 

@@ -48,8 +48,8 @@ pub struct SweepArgs {
     #[arg(long, value_delimiter = ',', value_name = "ID", requires = "fit")]
     pub to: Vec<String>,
     /// With --fit: maximum number of runs
-    #[arg(long, value_name = "N", default_value = "60", requires = "fit")]
-    pub most_runs: NonZeroUsize,
+    #[arg(long, alias = "most-runs", value_name = "N", default_value = "60", requires = "fit")]
+    pub max_runs: NonZeroUsize,
     /// Engines, separated by commas: model, sim, lab, or all for these three; and kernel, or kernel:VERSION, a guest kernel
     /// in virtual time
     #[arg(long, value_delimiter = ',', default_value = "sim", value_name = "ENGINES")]
@@ -239,7 +239,7 @@ fn require_all(missing: &[Job<'_>], plan: &SweepPlan<'_>, store: &PointStore) ->
     match missing.len() {
         0 => Ok(()),
         count => Err(Exit::Failed(format!(
-            "{count} of {} runs have no result in {}: execute their shards, or the rest with --shard 1/1",
+            "{count} of {} runs have no result in {}: execute their shards, or all that are missing with --shard 1/1",
             plan.runs(),
             store.directory().display()
         ))
@@ -272,7 +272,7 @@ fn search(args: &SweepArgs, config: &Config, json: bool) -> anyhow::Result<()> {
         ids: args.to.clone(),
         variants: args.variant.clone(),
         repeat: args.repeat,
-        max_runs: args.most_runs,
+        max_runs: args.max_runs,
     };
     let (stop, progress) = (interrupt::flag()?, ProgressDisplay::new());
     let options =

@@ -28,7 +28,7 @@ use self::queue::OutputQueue;
 const SERVER_QUEUE_BYTES: usize = 4 << 20;
 /// Maximum queued output of a command that ends by itself.
 const COMMAND_QUEUE_BYTES: usize = 256 << 20;
-/// How long the program's exit waits for a stalled reader.
+/// Maximum time for which the program's exit waits for a stalled reader.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Shorter lines of prose are left to the terminal to break, characters.
@@ -69,7 +69,7 @@ pub fn redirect(log: Option<File>, stamp: Option<String>) {
     let _ = PRINTING.set(Printing { log, stamp });
 }
 
-/// How long the exit of a command waits for its queued output.
+/// Maximum time for which the exit of a command waits for its queued output.
 #[derive(Debug)]
 pub enum Finish {
     /// A server exits within a deadline, even if its readers stall.

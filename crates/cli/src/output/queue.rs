@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often `finish` checks whether the program is to stop.
+/// Interval at which `finish` checks whether the program is to stop.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Texts to be written to one or more files, in order.

@@ -18,8 +18,8 @@ impl Limits<'_> {
         let expected = seen.expected.as_ref().map(|(expected, _)| *expected);
         // Without the slow hop, the path has its expected rate.
         let is_slow = matches!(limit.kind, Kind::SlowHop | Kind::Policer);
-        let most = if is_slow { expected } else { carried.or(expected) };
-        let grows = carried.zip(most).map_or(1.0, |(carried, most)| most / carried);
+        let upper_bound = if is_slow { expected } else { carried.or(expected) };
+        let grows = carried.zip(upper_bound).map_or(1.0, |(carried, upper_bound)| upper_bound / carried);
         let others = self.found.iter().filter(|other| other.kind != limit.kind);
         let allowed = others.filter_map(|other| match other.kind {
             Kind::PathRate | Kind::SlowHop | Kind::Policer => None,
@@ -27,7 +27,10 @@ impl Limits<'_> {
                 Some(match seen.available_bps().filter(|_| !seen.is_other_traffic_elastic()) {
                     // Other traffic does not grow with the path.
                     Some(left) => {
-                        left.value + carried.zip(most).map_or(0.0, |(carried, most)| most - carried)
+                        left.value
+                            + carried
+                                .zip(upper_bound)
+                                .map_or(0.0, |(carried, upper_bound)| upper_bound - carried)
                     }
                     None if other.measured => self.got * grows,
                     None => FAIR_SHARE * carried.unwrap_or(f64::INFINITY) * grows,
@@ -43,7 +46,7 @@ impl Limits<'_> {
             }
             _ => Some(other.allows_bps),
         });
-        allowed.chain(most).reduce(f64::min)
+        allowed.chain(upper_bound).reduce(f64::min)
     }
 
     /// Round-trip time of the test over that without a queue.

@@ -78,9 +78,9 @@ impl Limits<'_> {
     pub(super) fn windows(&mut self) {
         let seen = self.seen;
         let unscaled = self.host_with_disabled("net.ipv4.tcp_window_scaling");
-        let most = seen.flow.as_ref().and_then(|flow| flow.max_rcv_wnd_bytes).unwrap_or(u64::MAX);
+        let max_window = seen.flow.as_ref().and_then(|flow| flow.max_rcv_wnd_bytes).unwrap_or(u64::MAX);
         // The buffer may be even smaller.
-        let is_filled = most as f64 >= MIN_UNSCALED_SHARE * MAX_UNSCALED_WINDOW;
+        let is_filled = max_window as f64 >= MIN_UNSCALED_SHARE * MAX_UNSCALED_WINDOW;
         if let Some(host) = unscaled {
             let bound = is_filled && self.is_bound_by(Cause::ReceiveWindow);
             let law = MAX_UNSCALED_WINDOW * 8.0 / seen.rtt.as_secs_f64().max(1e-9);
@@ -110,31 +110,31 @@ impl Limits<'_> {
     }
 
     fn window_seen(&self) -> Option<String> {
-        let most = self.seen.flow.as_ref()?.max_rcv_wnd_bytes?;
+        let max_window = self.seen.flow.as_ref()?.max_rcv_wnd_bytes?;
         Some(format!(
             "the largest receive window that {} advertised was {} bytes",
             self.seen.to,
-            group_digits(most)
+            group_digits(max_window)
         ))
     }
 
     fn receive_buffer(&mut self, unscaled: bool) {
         let seen = self.seen;
         let bound = self.is_bound_by(Cause::ReceiveWindow) && !unscaled;
-        let most = seen
+        let max_rmem = seen
             .receiver
             .as_ref()
             .and_then(|facts| facts.triple("net.ipv4.tcp_rmem"))
-            .map(|[_, _, most]| most);
-        if !bound && most.is_none() {
+            .map(|[_, _, max_rmem]| max_rmem);
+        if !bound && max_rmem.is_none() {
             return;
         }
         let mut evidence = Vec::new();
-        if let Some(most) = most {
+        if let Some(max_rmem) = max_rmem {
             evidence.push(format!(
                 "net.ipv4.tcp_rmem on {} limits receive buffers to {} bytes",
                 seen.to,
-                group_digits(most)
+                group_digits(max_rmem)
             ));
         }
         if bound {
@@ -142,13 +142,13 @@ impl Limits<'_> {
             evidence.extend(seen.flow.iter().flat_map(|flow| flow.evidence.first().cloned()));
         }
         let share = seen.flow.as_ref().and_then(|flow| flow.window_share);
-        let law = most.map(|most| {
-            let buffer = SocketBuffer::Tuned { largest: Bytes(most) };
+        let law = max_rmem.map(|max_rmem| {
+            let buffer = SocketBuffer::Tuned { largest: Bytes(max_rmem) };
             let kernel =
                 seen.receiver.as_ref().and_then(HostFacts::version).unwrap_or(KernelVersion::new(6, 6));
             let mss = seen.flow.as_ref().and_then(|flow| flow.mss_bytes).unwrap_or(1448) as u32;
             let window = match share {
-                Some(share) => most as f64 * share,
+                Some(share) => max_rmem as f64 * share,
                 None => receive_buffer_window(buffer, kernel, mss, seen.rtt),
             };
             window * 8.0 / seen.rtt.as_secs_f64().max(1e-9)
@@ -165,21 +165,24 @@ impl Limits<'_> {
     fn send_buffer(&mut self) {
         let seen = self.seen;
         let bound = self.is_bound_by(Cause::SendBuffer);
-        let Some(most) =
-            seen.sender.as_ref().and_then(|facts| facts.triple("net.ipv4.tcp_wmem")).map(|[_, _, most]| most)
+        let Some(max_wmem) = seen
+            .sender
+            .as_ref()
+            .and_then(|facts| facts.triple("net.ipv4.tcp_wmem"))
+            .map(|[_, _, max_wmem]| max_wmem)
         else {
             return;
         };
         let mut evidence = vec![format!(
             "net.ipv4.tcp_wmem on {} limits send buffers to {} bytes, and sent data stays in the buffer until it is acknowledged",
             seen.from,
-            group_digits(most)
+            group_digits(max_wmem)
         )];
         if bound {
             evidence.extend(seen.flow.iter().flat_map(|flow| flow.evidence.first().cloned()));
         }
-        let law = send_buffer_bps(SocketBuffer::Tuned { largest: Bytes(most) }, None, seen.rtt);
-        let bound = bound || self.explains(law) || self.are_losses_of_buffer_bursts(most as f64);
+        let law = send_buffer_bps(SocketBuffer::Tuned { largest: Bytes(max_wmem) }, None, seen.rtt);
+        let bound = bound || self.explains(law) || self.are_losses_of_buffer_bursts(max_wmem as f64);
         let change = self.buffer_change(&seen.from, "net.ipv4.tcp_wmem", seen.sender.as_ref());
         let allows = if bound { Allows::TestGoodput } else { Allows::Computed(law) };
         self.add(Kind::SendBuffer, Some(&seen.from), allows, evidence, change);
@@ -198,12 +201,12 @@ impl Limits<'_> {
                 needed.0
             ));
         };
-        let [least, first, most] = facts.triple(name)?;
-        if most >= needed.0 {
+        let [min, initial, max] = facts.triple(name)?;
+        if max >= needed.0 {
             return None;
         }
         let command =
             format!("longfat tune --rate {} --rtt {} --apply", plain(carried), plain_time(self.seen.rtt));
-        Some(format!("on {host}: {command} (it sets {name} = {least} {first} {})", needed.0))
+        Some(format!("on {host}: {command} (it sets {name} = {min} {initial} {})", needed.0))
     }
 }

@@ -354,11 +354,11 @@ impl Limits<'_> {
     /// The longest queue as a sentence.
     fn queue_evidence(&self) -> Option<String> {
         let flow = self.seen.flow.as_ref()?;
-        let (least, median) = (flow.min_rtt_us?, flow.median_rtt_us?);
+        let (min, median) = (flow.min_rtt_us?, flow.median_rtt_us?);
         Some(format!(
             "the round trip under load was {:.1} ms, {:.1} ms more than without: the queues are that short",
             median / 1e3,
-            (median - least).max(0.0) / 1e3
+            (median - min).max(0.0) / 1e3
         ))
     }
 }

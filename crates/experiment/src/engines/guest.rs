@@ -28,7 +28,7 @@ use crate::{
     error::{Attempted, chain},
 };
 
-/// How often the guest polls for the stop file, in virtual time.
+/// Interval at which the guest polls for the stop file, in virtual time.
 const STOP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Acts as the first process of a guest; powers the guest off at the end and does not return.

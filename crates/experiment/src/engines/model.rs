@@ -53,7 +53,7 @@ const SYSCTLS: [&str; 5] = [
 
 /// The model.
 pub(crate) struct Model<'a> {
-    /// This machine. Its kernel is the kernel of hosts that name none.
+    /// This machine. Its kernel is the kernel of hosts without the key `kernel`.
     pub host: &'a HostInfo,
 }
 
@@ -125,7 +125,7 @@ impl Predictions for ModelPredictions<'_> {
     }
 }
 
-/// Predicts all flows; `kernel` is the kernel of hosts that name none.
+/// Predicts all flows; `kernel` is the kernel of hosts without the key `kernel`.
 fn flows(scenario: &Scenario, kernel: KernelVersion) -> Vec<FlowSummary> {
     let mut flows: Vec<FlowSummary> =
         scenario.flows.iter().filter_map(|flow| predict_flow(scenario, flow, kernel)).collect();
@@ -193,7 +193,7 @@ fn sharer<'a>(
     Some((flow, path, sharer))
 }
 
-/// The kernel of a flow's sender; `default` if its host names none.
+/// The kernel of a flow's sender; `default` if its host has no key `kernel`.
 fn kernel_of(scenario: &Scenario, flow: &FlowSpec, default: KernelVersion) -> KernelVersion {
     let own = scenario.host(&flow.from).and_then(|host| host.kernel);
     own.map_or(default, |(major, minor)| KernelVersion::new(major.into(), minor.into()))
@@ -355,7 +355,7 @@ fn overfills_buffer(tcp: &TcpSpec, path: &FlowPath<'_>, kernel: KernelVersion) -
     kernel >= FIRST_KERNEL_WITH_OFFLOADS && write.0 % segment != 0 && write.0 < 2 * requested.0
 }
 
-/// Whether a host's kernel has super-packets; `default` is the kernel of hosts that name none.
+/// Whether a host's kernel has super-packets; `default` is the kernel of hosts without the key `kernel`.
 fn has_offloads(host: &Host, default: KernelVersion) -> bool {
     let own = host.kernel.map(|(major, minor)| KernelVersion::new(major.into(), minor.into()));
     own.unwrap_or(default) >= FIRST_KERNEL_WITH_OFFLOADS

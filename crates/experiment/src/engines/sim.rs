@@ -25,16 +25,16 @@ use crate::{
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How often progress is reported.
+/// Interval at which progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The simulator.
 pub(crate) struct Sim<'a> {
     /// The scenario file's path; congestion controls are relative to its directory.
     pub path: &'a Path,
-    /// This machine. Its kernel is simulated for hosts that name none.
+    /// This machine. Its kernel is simulated for hosts without the key `kernel`.
     pub host: &'a HostInfo,
-    /// Simulated kernel for hosts that name none, instead of this machine's.
+    /// Simulated kernel for hosts without the key `kernel`, instead of this machine's.
     pub kernel: Option<KernelVersion>,
     /// Names of the flows to trace.
     pub traced: &'a [String],

@@ -19,9 +19,9 @@ use serde_json::Value;
 use crate::{Error, Result};
 
 const STAND_IN: &str = include_str!("stand_in.py");
-/// How long a program may run. Building a network takes milliseconds, and sleeps are skipped.
+/// Maximum time for which a program may run. Building a network takes milliseconds, and sleeps are skipped.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// How often its end is checked.
+/// Interval of checks whether it has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The document that `stand_in.py` writes.

@@ -174,8 +174,8 @@ fn report(streams: &[ImportedStream]) -> Option<Report> {
             })
             .collect(),
     };
-    let most = streams.iter().map(|stream| stream.intervals().len()).max()?;
-    let intervals = (0..most).filter_map(|index| {
+    let max_count = streams.iter().map(|stream| stream.intervals().len()).max()?;
+    let intervals = (0..max_count).filter_map(|index| {
         let lines: Vec<StreamInterval> = numbered()
             .filter_map(|(id, stream)| Some(stream_interval(id, stream, stream.intervals().get(index)?)))
             .collect();

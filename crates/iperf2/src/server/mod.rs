@@ -18,7 +18,7 @@ use traffic::Attempted;
 
 use self::{slots::Slots, udp::UdpSessions};
 
-/// How often the server checks whether it should stop.
+/// Interval at which the server checks whether it should stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Connections that the kernel accepts before the server does.
 const BACKLOG: i32 = 128;

@@ -26,7 +26,7 @@ use crate::{
 
 /// Largest datagram.
 const MAX_DATAGRAM: usize = 65_536;
-/// How long a test's end is remembered, so that a lost report is retransmitted.
+/// Time for which the end of a test is remembered, so that a lost report can be retransmitted.
 const REPEAT_TIME: Duration = Duration::from_secs(5);
 /// A test that has been silent for this time is replaced by a new one when all are in use.
 const EVICT_AFTER: Duration = Duration::from_millis(500);

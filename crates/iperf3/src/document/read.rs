@@ -14,9 +14,9 @@ use crate::report::Report;
 /// If the text is not iperf3's JSON, or does not contain exactly one test.
 pub fn from_json(text: &str) -> Result<Report, Error> {
     let mut all = reports(text)?;
-    match (all.pop(), all.len()) {
-        (Some(report), 0) => Ok(report),
-        (_, others) => Err(Error::Count(others + usize::from(others > 0))),
+    match (all.len(), all.pop()) {
+        (1, Some(report)) => Ok(report),
+        (count, _) => Err(Error::Count(count)),
     }
 }
 

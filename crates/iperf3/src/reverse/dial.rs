@@ -23,13 +23,13 @@ use crate::{
 
 /// Timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a UDP socket waits for the client's first datagram.
+/// Timeout of the client's first datagram on a UDP socket.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// A datagram with a cookie is repeated after this time.
 const COOKIE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time between two attempts to reach the client, at first and at most.
 const RETRY_INTERVALS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
-/// How often a wait checks for a stop.
+/// Interval at which a wait checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of requests that are being served.
 const REQUESTS_MAX: usize = 64;

@@ -24,13 +24,13 @@ use crate::{
 
 /// The word that replaces the name or address of a server which connects to this machine.
 pub const LISTEN: &str = "listen";
-/// How long to wait for a standby connection of a server.
+/// Time to wait for a standby connection of a server.
 pub const STANDBY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time from a connection to its complete cookie.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of connections without a complete cookie; beyond it the oldest is closed.
 const GREETINGS_MAX: usize = 64;
-/// How often deadlines are checked.
+/// Interval at which deadlines are checked.
 const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A port at which this process listens for a server.

@@ -35,11 +35,11 @@ use crate::{
 
 /// Maximum size of a client's results, bytes: those of 256 streams have about 64 KiB.
 const RESULTS_LIMIT: usize = 1 << 20;
-/// How often the control connection and a stop are checked while the session waits.
+/// Interval at which the control connection and a stop are checked while the session waits.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// A client whose streams are connected gets a queue notice if its turn does not come within this time.
 const QUEUE_NOTICE_AFTER: Duration = Duration::from_millis(200);
-/// How often the received bytes are checked while the last data of a test arrives.
+/// Interval at which the received bytes are checked while the last data of a test arrives.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 /// A step of another protocol's set-up may take this time where other clients wait.
 pub(super) const SERVICE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -69,7 +69,7 @@ pub(super) fn serve(
 ) -> bool {
     let peer = SocketAddr::new(client.peer.ip().to_canonical(), client.peer.port());
     let mut report = Report::default();
-    let result = conduct(Client { peer, ..client }, port, options, stop, observer, &mut report);
+    let result = run_test(Client { peer, ..client }, port, options, stop, observer, &mut report);
     if let Err(error) = &result {
         report.error = Some(error.to_string());
     }
@@ -97,7 +97,7 @@ pub(super) fn serve_other(
     }
 }
 
-fn conduct(
+fn run_test(
     client: Client,
     port: u16,
     options: &ServerOptions,

@@ -6,7 +6,7 @@ pub const QUEUE_NOTICE: i8 = 100;
 /// Bytes after the first.
 pub const QUEUE_NOTICE_BYTES: usize = 8;
 
-/// How long a client has to wait in the queue.
+/// Time that a client has to wait in the queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueNotice {
     /// Clients ahead of it, including those whose test runs; 0: this client is next.

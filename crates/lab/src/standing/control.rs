@@ -18,7 +18,7 @@ use crate::{Error, error::Attempted, stalls::LATE_NS};
 
 /// Maximum length of a line.
 const MAX_LINE_BYTES: u64 = 1 << 20;
-/// How long a lab may take to reply.
+/// Maximum time in which a lab replies.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of descriptors of a host's namespaces: mount, PID and network, and user for a lab without root.
 const NAMESPACE_FDS: std::ops::RangeInclusive<usize> = 3..=4;
@@ -74,7 +74,7 @@ pub struct Status {
     pub title: String,
     /// Process id of its keeper.
     pub pid: u32,
-    /// How long it has been up, in seconds.
+    /// Time for which it has been up, in seconds.
     pub up_s: f64,
     /// Its hosts, switches and routers.
     pub nodes: Vec<NodeStatus>,

@@ -213,7 +213,7 @@ extern "C" fn ignore_signal(_signal: libc::c_int) {
 /// Number of signals that [`ignore_terminal_signals`] has ignored.
 static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
-/// How often Ctrl-C or Ctrl-\ reached this process since [`ignore_terminal_signals`]: a command of several programs ends when
+/// Number of times that Ctrl-C or Ctrl-\ reached this process since [`ignore_terminal_signals`]: a command of several programs ends when
 /// the number changes.
 pub fn terminal_interrupts() -> u32 {
     INTERRUPTS.load(Ordering::Relaxed)

@@ -50,9 +50,9 @@ use crate::{
 const INTERVAL: Time = Time::from_secs(1);
 /// A client that does not complete its request within this time is dropped.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the driver may take to reply.
+/// Maximum time in which the driver replies.
 const DRIVER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often the keeper checks for a stop.
+/// Interval at which the keeper checks for a stop.
 const STOP_POLL: Duration = Duration::from_millis(20);
 
 /// Options of a standing lab.

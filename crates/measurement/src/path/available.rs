@@ -10,7 +10,7 @@ use super::{Error as PathError, series::TestSeries};
 
 /// The server may still be completing a test.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a diagnosis measures: a lossy path may take minutes.
+/// Maximum duration of this measurement in a diagnosis: a lossy path may take minutes.
 const MAX_TIME: Duration = Duration::from_secs(20);
 
 /// A method that ends at a deadline.

@@ -14,7 +14,7 @@ use super::Error;
 /// Echo requests for one round-trip time.
 const ECHOES: u32 = 5;
 const INTERVAL: Time = Time::from_millis(100);
-/// How long a reply or a connection may take.
+/// Timeout of a reply or a connection.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The first address that a host's name resolves to.

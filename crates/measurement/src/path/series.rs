@@ -55,7 +55,7 @@ pub struct PathTest {
     pub protocol: Protocol,
     /// Number of parallel streams.
     pub streams: u32,
-    /// How long it sends.
+    /// Duration of sending.
     pub amount: Amount,
     /// Payload rate; `None`: as fast as possible.
     pub rate: Option<BitRate>,

@@ -20,7 +20,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Adds labelled rows that are later than those before, and looks for a change.
+    /// Adds labelled rows that are later than those before, and searches for a change.
     pub(super) fn add(&mut self, rows: &[FlowSample]) {
         for row in rows {
             if self.rows.back().is_none_or(|last| row.time_us - last.time_us >= SPACING_US) {

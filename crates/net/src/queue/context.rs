@@ -93,7 +93,7 @@ impl<P: Packet> QueueContext<P> {
         self.drops.push((cause, packet));
     }
 
-    /// Hands over a part that ends with the last segment taken.
+    /// Passes on a part that ends with the last segment taken.
     pub(crate) fn close(&mut self, part: PacketPart<P>) {
         if self.serving.packets > 0 {
             self.closed = Some(part);

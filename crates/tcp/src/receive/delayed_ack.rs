@@ -103,14 +103,14 @@ impl Receiver {
     /// The middle of `tcp_event_data_recv`: adapts the delay of ACKs to the interval between data segments.
     pub(super) fn adapt_delay(&self, sk: &mut TcpSock, now: u64) {
         let now = self.jiffies(now) as u32;
-        let (old, least) = (ato(sk), self.min_delay());
+        let (old, min_delay) = (ato(sk), self.min_delay());
         if old == 0 {
             add_quick_acks(sk, MAX_QUICK_ACKS);
-            set_ato(sk, least);
+            set_ato(sk, min_delay);
         } else {
             let gap = now.wrapping_sub(sk.icsk_ack_lrcvtime);
-            if gap <= least / 2 {
-                set_ato(sk, (old >> 1) + least / 2);
+            if gap <= min_delay / 2 {
+                set_ato(sk, (old >> 1) + min_delay / 2);
             } else if gap < old {
                 set_ato(sk, ((old >> 1) + gap).min(sk.icsk_rto));
             } else if gap > sk.icsk_rto {

@@ -303,7 +303,7 @@ impl Receiver {
         self.read_rate.space
     }
 
-    /// The advertised window, bytes: that of the kernel's state, as far as the header's field can express it.
+    /// The advertised window, bytes: that of the kernel's state, limited to what the header's field can express.
     pub fn advertised_window(&self, sk: &TcpSock) -> u32 {
         sk.rcv_wnd.min(u32::from(u16::MAX) << self.window_scale)
     }

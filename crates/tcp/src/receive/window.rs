@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{Config, Segment, TcpSock, behaviour::Windows};
 
-/// `TCP_INIT_CWND`: first estimate of the segments read per round trip.
+/// `TCP_INIT_CWND`: initial estimate of the segments that the application reads per round trip.
 const FIRST_SPACE_SEGS: u32 = 10;
 /// `TCP_MAX_WSCALE` (RFC 7323 section 2.3).
 const MAX_WINDOW_SCALE: u8 = 14;
@@ -39,7 +39,7 @@ pub struct InitialWindow {
 
 impl InitialWindow {
     /// `tcp_select_initial_window` as `tcp_connect_init` and `tcp_openreq_init_rwin` call it: `mss` is the
-    /// announced one, minus timestamps if the peer's SYN has them. `scaling`: whether windows may be scaled.
+    /// announced one, minus timestamps if the peer's SYN has them. `scaling`: window scaling may be used.
     pub fn select(config: &Config, mss: u32, scaling: bool) -> InitialWindow {
         let settings = Settings::new(config);
         let rcvbuf = settings.initial_rcvbuf;
@@ -51,7 +51,7 @@ impl InitialWindow {
         }
         if settings.behaviour.windows == Windows::Small {
             let tuned = if config.moderate_rcvbuf && !settings.locked { config.rmem[2] } else { 0 };
-            return InitialWindow::small(mss, scaling, [space, tuned.max(space)], clamp);
+            return InitialWindow::small(mss, scaling, space, tuned.max(space), clamp);
         }
         let mut rcv_wnd = space.min(u32::from(u16::MAX));
         if let Some(segs) = config.initrwnd {
@@ -59,20 +59,19 @@ impl InitialWindow {
         }
         let mut scale = 0;
         if scaling {
-            let most = space.max(config.rmem[2]).max(config.rmem_max).min(clamp);
-            scale = most.max(1).ilog2().saturating_sub(15).min(u32::from(MAX_WINDOW_SCALE)) as u8;
+            let max_space = space.max(config.rmem[2]).max(config.rmem_max).min(clamp);
+            scale = max_space.max(1).ilog2().saturating_sub(15).min(u32::from(MAX_WINDOW_SCALE)) as u8;
         }
         clamp = clamp.min(u32::from(u16::MAX) << scale);
         InitialWindow { rcv_wnd, window_clamp: clamp, scale }
     }
 
-    /// `tcp_select_initial_window` of Linux 2.4: two to four segments, and a scale for the largest of
-    /// `space`, the first of which is that of the current buffer. They differ where web100 tunes the
-    /// buffer.
-    fn small(mss: u32, scaling: bool, [space, largest]: [u32; 2], clamp: u32) -> InitialWindow {
+    /// `tcp_select_initial_window` of Linux 2.4: two to four segments within `space`, the window of the current
+    /// buffer, and a scale for `max_space`, the window of the largest buffer. They differ if web100 tunes the buffer.
+    fn small(mss: u32, scaling: bool, space: u32, max_space: u32, clamp: u32) -> InitialWindow {
         let mut scale = 0;
         if scaling {
-            scale = largest.max(1).ilog2().saturating_sub(15).min(u32::from(MAX_WINDOW_SCALE)) as u8;
+            scale = max_space.max(1).ilog2().saturating_sub(15).min(u32::from(MAX_WINDOW_SCALE)) as u8;
         }
         let segs = match mss {
             ..=1460 => 4,
@@ -111,16 +110,16 @@ impl Receiver {
     pub(super) fn init_buffer_space(&mut self, sk: &mut TcpSock, now: u64) {
         let advmss = u32::from(sk.advmss);
         let app_win = u32::from(self.settings.app_win);
-        let most = self.full_space(sk).max(0) as u32;
-        if sk.window_clamp >= most {
-            sk.window_clamp = most;
-            if app_win > 0 && most > 4 * advmss {
-                sk.window_clamp = (most - most.checked_shr(app_win).unwrap_or(0)).max(4 * advmss);
+        let full = self.full_space(sk).max(0) as u32;
+        if sk.window_clamp >= full {
+            sk.window_clamp = full;
+            if app_win > 0 && full > 4 * advmss {
+                sk.window_clamp = (full - full.checked_shr(app_win).unwrap_or(0)).max(4 * advmss);
             }
         }
         // One segment is reserved.
-        if app_win > 0 && sk.window_clamp > 2 * advmss && sk.window_clamp + advmss > most {
-            sk.window_clamp = (2 * advmss).max(most.saturating_sub(advmss));
+        if app_win > 0 && sk.window_clamp > 2 * advmss && sk.window_clamp + advmss > full {
+            sk.window_clamp = (2 * advmss).max(full.saturating_sub(advmss));
         }
         sk.rcv_ssthresh = sk.rcv_ssthresh.min(sk.window_clamp);
         let space = sk.rcv_ssthresh.min(sk.rcv_wnd).min(FIRST_SPACE_SEGS * advmss);

@@ -212,10 +212,10 @@ impl Sender {
         }
     }
 
-    /// `tcp_cwnd_application_limited` (RFC 2861); at least `least` packets count as used.
-    pub(super) fn cwnd_application_limited(&mut self, conn: &mut Connection, least: u32) {
+    /// `tcp_cwnd_application_limited` (RFC 2861); at least `min_cwnd` packets count as used.
+    pub(super) fn cwnd_application_limited(&mut self, conn: &mut Connection, min_cwnd: u32) {
         if conn.sk.ca_state() == CaState::Open && !self.nospace {
-            let used = conn.sk.snd_cwnd_used.max(least);
+            let used = conn.sk.snd_cwnd_used.max(min_cwnd);
             if used < conn.sk.snd_cwnd {
                 conn.sk.snd_ssthresh = conn.sk.current_ssthresh();
                 conn.sk.snd_cwnd = (conn.sk.snd_cwnd + used) >> 1;
@@ -250,14 +250,14 @@ impl Connection {
     pub(crate) fn sndbuf_expand(&mut self) {
         let sk = &self.sk;
         let mss = u32::from(sk.rx_opt.mss_clamp).max(sk.mss_cache);
-        let (per_mss, least) = match self.behaviour.windows {
+        let (per_mss, min_segs) = match self.behaviour.windows {
             Windows::Large => {
                 let head = (mss + self.config.max_tcp_header() + SHARED_INFO).next_power_of_two();
                 (head + SK_BUFF, crate::INITIAL_CWND)
             }
             Windows::Small => (mss + self.behaviour.packet_overhead, 0),
         };
-        let segs = sk.snd_cwnd.max(least).max(sk.reordering + 1);
+        let segs = sk.snd_cwnd.max(min_segs).max(sk.reordering + 1);
         let mut windows = 2;
         if self.has(Operation::SndbufExpand) {
             windows = self.cc.sndbuf_expand(&mut self.sk);

@@ -423,12 +423,12 @@ impl TcpSock {
     /// `tcp_init_cwnd`: 2, on a path shorter than 20 ms up to 4 (RFC 2414), jumbo frames always 2.
     pub(crate) fn small_initial_cwnd(&self) -> u32 {
         let sk = self;
-        let most = match sk.mss_cache {
+        let max_cwnd = match sk.mss_cache {
             1461.. => return 2,
             1096..=1460 => 3,
             _ => 4,
         };
         let unknown = sk.snd_ssthresh >= INFINITE_SSTHRESH && sk.srtt_us >> 3 > 20_000;
-        if sk.srtt_us == 0 || unknown { 2 } else { most.min(sk.snd_ssthresh) }
+        if sk.srtt_us == 0 || unknown { 2 } else { max_cwnd.min(sk.snd_ssthresh) }
     }
 }

@@ -9,14 +9,15 @@
 //!   one packet;
 //! - `timers` and `timeout` handle timers, `buffer` the send buffer, `chrono` the limited-by clocks.
 //!
-//! Methods that need the state of [`Sender`] take the [`Connection`] as argument. The other steps are methods
-//! of `Connection`.
+//! Steps that need the state of [`Sender`] are its methods and take the [`Connection`] as argument. All other
+//! steps are methods of `Connection`.
 //!
 //! Source: net/ipv4/{tcp_input,tcp_output,tcp_timer,tcp_recovery,tcp_rate}.c of Linux 6.
 //!
 //! Departures, beside those of the files:
 //!
-//! 1. A packet that is sent has left the host, unless the endpoint's owner reports a device queue (`device`).
+//! 1. A packet leaves the host at the instant at which TCP sends it, unless the endpoint's owner reports a
+//!    device queue (`device`).
 //! 2. No urgent data, fast open, cookies, PLB.
 //! 3. TCP's own timer does the pacing of fq. High-resolution timers expire exactly on time.
 //! 4. A retransmission is never joined with its neighbours, and SACK blocks on data packets do not lower the
@@ -57,7 +58,7 @@ use skb::{Marks, Skb};
 /// `TCP_RTO_MAX`, s.
 const RTO_MAX_S: u32 = 120;
 
-/// The state of the sender that `struct tcp_sock`, as congestion controls see it, does not have.
+/// The state of the sender outside [`TcpSock`](crate::TcpSock), which is the part that congestion controls see.
 pub(crate) struct Sender {
     queue: SendQueue,
     sacked: Sacked,

@@ -180,13 +180,13 @@ impl Sender {
     fn split_point(&self, conn: &Connection, chunk: Chunk, max_segs: u32) -> u32 {
         let mss = conn.sk.mss_cache;
         let window = conn.window_end().wrapping_sub(conn.sk.snd_nxt);
-        let most = mss * max_segs;
-        if most <= window && self.queue.unsent.len() > 1 {
-            return most;
+        let max_bytes = mss * max_segs;
+        if max_bytes <= window && self.queue.unsent.len() > 1 {
+            return max_bytes;
         }
         let needed = chunk.len.min(window);
-        if most <= needed {
-            return most;
+        if max_bytes <= needed {
+            return max_bytes;
         }
         let partial = needed % mss;
         if self.nagle_holds(conn, partial != 0) { needed - partial } else { needed }
@@ -250,22 +250,22 @@ impl Connection {
         if self.sk.sk_gso_max_segs == 1 && !self.has(Operation::MinTsoSegs) {
             return 1;
         }
-        let mut least = 0;
+        let mut min_segs = 0;
         if self.has(Operation::MinTsoSegs) {
-            least = self.cc.min_tso_segs(&mut self.sk);
+            min_segs = self.cc.min_tso_segs(&mut self.sk);
         }
-        if least == 0 {
-            least = self.config.min_tso_segs;
+        if min_segs == 0 {
+            min_segs = self.config.min_tso_segs;
         }
         let sk = &self.sk;
-        let most = u64::from(sk.sk_gso_max_size);
+        let max_bytes = u64::from(sk.sk_gso_max_size);
         let mut bytes = sk.sk_pacing_rate >> sk.sk_pacing_shift;
         let r = sk.rtt_min.s[0].v.checked_shr(self.config.tso_rtt_log).unwrap_or(0);
         if r < 32 && self.config.profile.at_least(5, 18) {
-            bytes += most >> r;
+            bytes += max_bytes >> r;
         }
-        let segs = (bytes.min(most) / u64::from(sk.mss_cache)) as u32;
-        segs.max(least).min(u32::from(sk.sk_gso_max_segs)).max(1)
+        let segs = (bytes.min(max_bytes) / u64::from(sk.mss_cache)) as u32;
+        segs.max(min_segs).min(u32::from(sk.sk_gso_max_segs)).max(1)
     }
 
     /// Whether a write ends in the packet being filled that ends at `end_seq`. From 6.10 on; see `send.rs`.

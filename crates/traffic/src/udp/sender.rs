@@ -28,7 +28,7 @@ use crate::{Attempted, Error, Stop};
 
 /// Default maximum lateness that a burst catches up.
 const MAX_LATENESS: Duration = Duration::from_millis(100);
-/// How long a sender waits when a device's queue is full and the kernel does not block (ENOBUFS).
+/// Time for which a sender waits if a device's queue is full and the kernel does not block (ENOBUFS).
 const QUEUE_FULL_PAUSE: Duration = Duration::from_micros(50);
 /// Maximum consecutive failed calls. An error may report an earlier datagram's ICMP message: the path's MTU
 /// is smaller, or nothing listens at the port yet.

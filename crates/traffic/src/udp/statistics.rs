@@ -66,8 +66,8 @@ impl ReceiverStatistics {
     /// How much longer than the shortest one-way delay the mean and the longest delays are, ns (RFC 5481
     /// section 4.2). The clocks' offset cancels out, their drift does not.
     pub fn delay_variation_ns(&self) -> Option<(i64, i64)> {
-        let (least, most) = self.counts.owd_ns?;
-        Some((self.counts.mean_owd_ns()?.saturating_sub(least), most.saturating_sub(least)))
+        let (min, max) = self.counts.owd_ns?;
+        Some((self.counts.mean_owd_ns()?.saturating_sub(min), max.saturating_sub(min)))
     }
 }
 

@@ -241,12 +241,12 @@ impl Distribution {
     /// How many values the groups have, as in `3 to 5 runs in each group`.
     fn counts(&self) -> String {
         let counts = || self.groups.iter().map(|group| group.values.len());
-        let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
+        let (min, max) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
         let each = if self.groups.len() > 1 { " in each group" } else { "" };
         let shown = |count: usize| number::count(count as u64);
-        match least == most {
-            true => format!("{} {}{each}", shown(most), self.noun(most)),
-            false => format!("{} to {} {}{each}", shown(least), shown(most), self.noun(most)),
+        match min == max {
+            true => format!("{} {}{each}", shown(max), self.noun(max)),
+            false => format!("{} to {} {}{each}", shown(min), shown(max), self.noun(max)),
         }
     }
 

@@ -410,9 +410,9 @@ fn span_us(file: &ColumnFile, group: usize) -> Result<(i64, i64), record::Error>
         return Ok(span);
     }
     let times = file.numbers(group, "time_us")?.unwrap_or_default();
-    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = times.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    Ok(if times.is_empty() { (0, 0) } else { (least as i64, most as i64) })
+    let first = times.iter().copied().fold(f64::INFINITY, f64::min);
+    let last = times.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    Ok(if times.is_empty() { (0, 0) } else { (first as i64, last as i64) })
 }
 
 /// Link and direction as events name them, `s1-s2 forward`.

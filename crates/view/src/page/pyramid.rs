@@ -59,13 +59,13 @@ pub(crate) fn blocks(times: &[i64], values: &[f64]) -> Vec<Block> {
 /// One block of all of these samples; `before` is the time of the sample before them.
 fn block(times: &[i64], values: &[f64], mut before: Option<i64>) -> Block {
     let (mut low, mut high, mut area, mut time) = (0, 0, 0.0, 0.0);
-    let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
+    let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
     for (at, value) in values.iter().enumerate() {
-        if *value < least {
-            (low, least) = (at, *value);
+        if *value < min {
+            (low, min) = (at, *value);
         }
-        if *value > most {
-            (high, most) = (at, *value);
+        if *value > max {
+            (high, max) = (at, *value);
         }
         if !value.is_nan() {
             let weight = weight(times[at], before);

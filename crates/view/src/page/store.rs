@@ -22,7 +22,7 @@ use super::wire;
 const MAX_OPEN_RUNS: usize = 12;
 /// Maximum number of columns of a chart.
 const MAX_COLUMNS: usize = 8192;
-/// Maximum number of subjects where a request names none.
+/// Maximum number of subjects if a request names no subject.
 const MAX_DEFAULT_SUBJECTS: usize = 16;
 /// Maximum number of measures, subjects or runs in one request.
 const MAX_NAMES: usize = 64;

@@ -83,7 +83,7 @@ pub struct Statistics {
     pub expirations: u64,
 }
 
-/// How long a client tries to connect (libudt: 3 s; here long enough for paths of some seconds).
+/// Timeout of a connection attempt of a client (libudt: 3 s; here long enough for paths of some seconds).
 const CONNECT_TIMEOUT: Time = Time::from_secs(10);
 /// Between two connection requests (libudt).
 const REQUEST_INTERVAL: Time = Time::from_millis(250);

@@ -22,11 +22,11 @@ const DIRECTORY_VARIABLE: &str = "LONGFAT_AGENT_DIR";
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
-    /// Write the files of a new point, which creates a mesh
+    /// Create a point and a new mesh
     Init(setup::InitArgs),
     /// Print a token with which a new point joins the mesh
     Invite(setup::InviteArgs),
-    /// Write the files of a new point, which joins a mesh with a token
+    /// Create a point that joins a mesh with a token
     Join(setup::JoinArgs),
     /// Check a point's configuration
     Check(Directory),
@@ -34,13 +34,13 @@ pub enum AgentCommand {
     Run(Directory),
     /// Show the state of the running point
     Status(Directory),
-    /// Show which slots are taken
+    /// Show the occupied slots
     Calendar(users::CalendarArgs),
     /// Reserve a test between two points
     Request(users::RequestArgs),
     /// Cancel a reservation
     Cancel(users::CancelArgs),
-    /// Explain a reservation, or the last ones of a recurring test: why it was not run
+    /// Show why a reservation, or each of the last ones of a recurring test, ran or did not run
     Why(users::WhyArgs),
     /// List tests and their results
     Results(users::ResultsArgs),

@@ -29,10 +29,10 @@ pub struct InitArgs {
     /// Name of the point, unique in the mesh
     #[arg(long)]
     name: String,
-    /// How other points reach it: HOST or HOST:PORT
+    /// Address at which other points reach it: HOST or HOST:PORT
     #[arg(long, value_name = "HOST[:PORT]")]
     address: String,
-    /// Where it listens for them
+    /// Address and port on which it listens for other points
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = ANY)]
     listen: SocketAddr,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub struct InitArgs {
 pub struct InviteArgs {
     /// Name that the new point will have
     name: String,
-    /// How long the token is valid
+    /// Lifetime of the token
     #[arg(long, value_name = "TIME", default_value = "24h")]
     valid: Time,
     #[command(flatten)]
@@ -56,10 +56,10 @@ pub struct InviteArgs {
 pub struct JoinArgs {
     /// The token, or - to read it from standard input
     token: String,
-    /// How other points reach this one: HOST or HOST:PORT [default: the address from which it joins]
+    /// Address at which other points reach this one: HOST or HOST:PORT [default: the address from which it joins]
     #[arg(long, value_name = "HOST[:PORT]")]
     address: Option<String>,
-    /// Where it listens for them
+    /// Address and port on which it listens for other points
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = ANY)]
     listen: SocketAddr,
     #[command(flatten)]

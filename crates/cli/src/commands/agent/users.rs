@@ -14,13 +14,13 @@ use units::{BitRate, Time};
 use super::{Directory, SCHEMA, failure, text};
 use crate::{exit::Exit, interrupt, output};
 
-/// Time between two questions while `--wait` waits.
+/// Poll interval of `--wait`.
 const POLL: Duration = Duration::from_millis(500);
 
 /// Options of `agent calendar`.
 #[derive(Debug, Args)]
 pub struct CalendarArgs {
-    /// How far into the future
+    /// Show the slots of this time span, from now on
     #[arg(long, value_name = "TIME", default_value = "24h")]
     next: Time,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub struct RequestArgs {
     /// What to measure: throughput, latency or diagnose
     #[arg(long, default_value = "throughput")]
     kind: Kind,
-    /// How long [default: 10s, of diagnose 60s]
+    /// Duration of the test [default: 10s, of diagnose 60s]
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
     /// Throughput of UDP at this rate, instead of TCP
@@ -64,7 +64,7 @@ pub struct RequestArgs {
 pub struct CancelArgs {
     /// The reservation, as in a/12 or 12
     id: String,
-    /// The reason, which users of both points are shown
+    /// The reason, shown to users of both points
     #[arg(long, default_value = "")]
     reason: String,
     #[command(flatten)]

@@ -22,7 +22,7 @@ pub fn load(host: &str, load: &Load) -> String {
         )
     });
     let tcp = match load.tcp_bytes {
-        Some(most) => format!("{} at the expected rate", bytes(most)),
+        Some(load) => format!("{} at the expected rate", bytes(load)),
         None => "as fast as the path allows".into(),
     };
     format!(

@@ -31,9 +31,9 @@ use crate::{
     output,
 };
 
-/// How long a lab may take to go down. The kernel takes some 20 ms for each device (600 hosts: 11 s on 2 cores).
+/// Maximum time in which a lab goes down. The kernel takes some 20 ms for each device (600 hosts: 11 s on 2 cores).
 const DOWN_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often the end of a lab is checked.
+/// Interval at which the end of a lab is checked.
 const DOWN_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Options of `lab up`.

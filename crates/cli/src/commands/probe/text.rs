@@ -182,7 +182,7 @@ pub fn delay(result: &DelayResult) -> String {
             ms(p99)
         );
     }
-    for (way, one) in [("There", result.forward), ("Back", result.backward)] {
+    for (direction, one) in [("Forward", result.forward), ("Backward", result.backward)] {
         let Some(one) = one else { continue };
         let [median, p95, p99] = one.variation_ms;
         let delay = match one.delay_ms.high.is_finite() {
@@ -195,7 +195,7 @@ pub fn delay(result: &DelayResult) -> String {
             false => "unknown delay, because no packet arrived in the other direction".into(),
         };
         text += &format!(
-            "\n{way}: {delay}; variation above the minimum: median {}, p95 {}, p99 {}.",
+            "\n{direction}: {delay}; variation above the minimum: median {}, p95 {}, p99 {}.",
             ms(median),
             ms(p95),
             ms(p99)

@@ -27,7 +27,7 @@ pub struct LsArgs {
     /// Only runs that started since then: 90min, 2h, 7d, or a date as 2026-11-21 or 2026-11-21T15:00
     #[arg(long, value_name = "TIME", value_parser = instant)]
     since: Option<String>,
-    /// Only the newest N of these
+    /// Only the newest N of the selected runs
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroUsize>,
     /// Also list auxiliary runs: the bursts of datagrams of `longfat diagnose`

@@ -58,7 +58,7 @@ pub fn text(kept: &RecordedTest) -> String {
     lines.join("\n")
 }
 
-/// How long a test would have to be for a precise result, where this one was too short.
+/// Duration that a test needs for a precise result, if this one was too short.
 fn more_time(estimate: &Estimate) -> String {
     match estimate.is_precise() {
         true => String::new(),

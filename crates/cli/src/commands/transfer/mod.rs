@@ -28,7 +28,7 @@ use crate::{
 const SEND_SCHEMA: &str = "longfat.send/1";
 /// The schema of each line that `receive --json` prints.
 const RECEIVE_SCHEMA: &str = "longfat.receive/1";
-/// How often progress is shown on a terminal.
+/// Interval at which progress is shown on a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Options of `send`.

@@ -41,24 +41,24 @@ pub struct TuneArgs {
     lower: bool,
 
     /// Show what --apply would change, and the file it would write
-    #[arg(long, group = "action", help_heading = "What to do")]
+    #[arg(long, group = "action", help_heading = "Actions")]
     plan: bool,
     /// Set the sysctls and write /etc/sysctl.d/90-longfat.conf; with --device also the device's settings
-    #[arg(long, group = "action", help_heading = "What to do")]
+    #[arg(long, group = "action", help_heading = "Actions")]
     apply: bool,
     /// Restore the settings that were in effect before --apply
-    #[arg(long, group = "action", conflicts_with_all = ["rate", "rtt", "host", "device"], help_heading = "What to do")]
+    #[arg(long, group = "action", conflicts_with_all = ["rate", "rtt", "host", "device"], help_heading = "Actions")]
     revert: bool,
     /// Print one line and exit as a monitoring plugin: 0 OK; 1 WARNING if settings differ from those applied
     /// (with a path: from those advised); 2 CRITICAL if one of these limits throughput; 3 UNKNOWN if they
     /// cannot be checked
-    #[arg(long, group = "action", help_heading = "What to do")]
+    #[arg(long, group = "action", help_heading = "Actions")]
     check: bool,
     /// Print the advice in another program's format
-    #[arg(long, value_name = "FORMAT", group = "action", help_heading = "What to do")]
+    #[arg(long, value_name = "FORMAT", group = "action", help_heading = "Actions")]
     export: Option<ExportFormat>,
     /// Change live values only and write no file; implied on hosts of a lab
-    #[arg(long, help_heading = "What to do")]
+    #[arg(long, help_heading = "Actions")]
     live: bool,
 }
 

@@ -89,13 +89,13 @@ pub struct WatchArgs {
     restore: bool,
 
     /// Network namespace: its name, its path, or a process in it (repeatable)
-    #[arg(short, long, value_name = "NAMESPACE", help_heading = "Where")]
+    #[arg(short, long, value_name = "NAMESPACE", help_heading = "Network namespaces")]
     namespace: Vec<String>,
     /// Host of a lab that is up, or `all` (repeatable)
-    #[arg(long, value_name = "HOST", help_heading = "Where")]
+    #[arg(long, value_name = "HOST", help_heading = "Network namespaces")]
     host: Vec<String>,
     /// Name of the lab [default: the one that you brought up last]
-    #[arg(long, value_name = "NAME", requires = "host", help_heading = "Where")]
+    #[arg(long, value_name = "NAME", requires = "host", help_heading = "Network namespaces")]
     lab: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The effects that the closed forms ignore: a figure of the model says nothing about an experiment that one of these decides.
+//! The effects that the closed forms ignore. If one of them determines the result of an experiment, the model's figure does not apply.
 
 use model::{
     ControlLaw, PathInputs, cubic_recovery_time, cubic_utilization, mss, responsiveness, sawtooth_utilization,
@@ -15,8 +15,8 @@ const MIN_RECOVERIES: f64 = 2.0;
 /// Share of the link above which losses cost nothing.
 const FULL_USE: f64 = 0.99;
 
-/// Why the model ignores what decides a published figure in `scenario`; `None` if its figure applies. `kernel` is the kernel of
-/// hosts that name none.
+/// The ignored effect that determines a published figure in `scenario`, in words; `None` if the model's figure applies. `kernel` is
+/// the kernel of hosts without the key `kernel`.
 pub(super) fn ignored(scenario: &Scenario, published: &Published, kernel: KernelVersion) -> Option<String> {
     let figures = [Some(&published.figure), published.over.as_ref()];
     figures.into_iter().flatten().find_map(|figure| match figure {
@@ -76,7 +76,7 @@ fn of_loss(path: &FlowPath<'_>, inputs: &PathInputs) -> Option<String> {
         return None;
     }
     if inputs.law == ControlLaw::Unknown {
-        return Some(format!("{} has no law of loss and throughput here", inputs.cc));
+        return Some(format!("the model has no relation of loss and throughput for {}", inputs.cc));
     }
     (path.rtt == Time::ZERO).then(|| {
         "the path has no delay: the hosts' own round-trip time decides how fast a flow recovers from its losses".into()
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Why the model ignores what decides the goodput of a flow with these keys, over a link with these.
+    /// The ignored effect that determines the goodput of a flow with these keys, over a link with these.
     fn why(host: &str, link: &str, flow: &str) -> String {
         let text = format!(
             r#"

@@ -36,7 +36,7 @@ const FAULTY_LINK: &str = "tyo-lax";
 const SMALL_BUFFERS: &str = "4096 65536 262144";
 /// Loss after the fault.
 const LOSS: &str = "0.3%";
-/// How often the mesh is polled for changes.
+/// Interval at which the mesh is polled for changes.
 const POLL: Duration = Duration::from_secs(1);
 
 /// Options of `agent demo`.
@@ -45,7 +45,7 @@ pub struct DemoArgs {
     /// Time from the first tests to the fault
     #[arg(long, value_name = "TIME", default_value = "60s")]
     fault_after: Time,
-    /// What happens then: washington's receive buffers become small, or the link across the Pacific loses 0.3 % of the packets
+    /// The fault: small receive buffers at washington, or a loss of 0.3 % of the packets on the link across the Pacific
     #[arg(long, value_enum, default_value_t = Fault::ReceiveBuffer)]
     fault: Fault,
     /// Port of the page on this machine, 0 for any free port

@@ -26,19 +26,19 @@ use crate::{
 pub const TEST_EVERY: Time = Time::from_secs(90);
 /// Time between the starts of two tests of a point; a slot with its padding is a little shorter.
 const TURN: Time = Time::from_secs(9);
-/// How much later than nominal a test may start.
+/// Maximum delay of a test after its nominal start.
 const SLIP: Time = Time::from_secs(45);
 /// Length of a test: slow start takes about a second across the Pacific.
 const TEST_LENGTH: Time = Time::from_secs(4);
-/// Kept free around tests: the programs of six points share this machine's processors.
+/// Padding of slots: the programs of six points share this machine's processors.
 const PADDING: Time = Time::from_millis(1500);
-/// The error of that clock.
+/// Assumed error of the clock, which all points share.
 const CLOCK_ERROR: Time = Time::from_millis(1);
 /// Timeout of an agent's start and of its end.
 const AGENT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often the start or the end of an agent is checked.
+/// Interval at which the start or the end of an agent is checked.
 const AGENT_POLL: Duration = Duration::from_millis(50);
-/// How long an invitation of the demo is valid.
+/// Lifetime of an invitation of the demo.
 const INVITATION: Duration = Duration::from_secs(600);
 
 /// Without the limits of a point on the Internet: all points are the demo's.

@@ -19,7 +19,7 @@ use crate::{
     output,
 };
 
-/// How long an xterm is watched for an error at its start.
+/// Time for which an xterm is watched for an error at its start.
 const WINDOW_START: Duration = Duration::from_millis(500);
 
 impl Shell {

@@ -7,7 +7,7 @@ use anyhow::Context;
 use super::Shell;
 use crate::{commands::lab::standing::exec_command, exit::Exit, output};
 
-/// How long a ping waits for its reply, in seconds.
+/// Timeout of a ping, in seconds.
 const TIMEOUT_S: &str = "3";
 
 /// The output for each ping.

@@ -27,11 +27,11 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, shown: &Shown) {
     .areas(area);
     frame.render_widget(Paragraph::new(text.join("\n")), facts);
     let areas: [Rect; 3] = Layout::horizontal([Constraint::Ratio(1, 3); 3]).areas(curves);
-    let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
+    let max_of = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
     let titled = [
-        (format!(" rate, to {} ", number::rate(most(&shown.rate) as f64)), &shown.rate),
-        (format!(" cwnd, to {} ", most(&shown.cwnd)), &shown.cwnd),
-        (format!(" rtt, to {} ", number::micros(most(&shown.round_trip) as f64)), &shown.round_trip),
+        (format!(" rate, to {} ", number::rate(max_of(&shown.rate) as f64)), &shown.rate),
+        (format!(" cwnd, to {} ", max_of(&shown.cwnd)), &shown.cwnd),
+        (format!(" rtt, to {} ", number::micros(max_of(&shown.round_trip) as f64)), &shown.round_trip),
     ];
     for (area, (title, values)) in areas.into_iter().zip(titled) {
         let width = usize::from(area.width.saturating_sub(2));

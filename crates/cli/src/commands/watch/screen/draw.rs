@@ -189,8 +189,8 @@ fn known(value: Option<impl ToString>) -> String {
 /// The last `width` values as bars from zero to the largest of them.
 pub fn sparkline(values: &[u64], width: usize) -> String {
     let values = &values[values.len().saturating_sub(width)..];
-    let most = values.iter().copied().max().unwrap_or(0).max(1);
-    let bar = |value: &u64| BARS[(u128::from(*value) * 7).div_ceil(u128::from(most)) as usize];
+    let max = values.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |value: &u64| BARS[(u128::from(*value) * 7).div_ceil(u128::from(max)) as usize];
     values.iter().map(bar).collect()
 }
 

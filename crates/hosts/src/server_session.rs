@@ -1,4 +1,4 @@
-//! The client's end of a session with a `longfat serve`.
+//! The client's end of a session with a `longfat serve`: requests, replies, clocks, settings.
 
 use std::{
     collections::VecDeque,
@@ -25,14 +25,14 @@ use crate::{
 
 /// Timeout of a reply, and maximum silence of a server.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often the server's time is requested, so that both ends know that the other is alive.
+/// Interval at which the server's time is requested, so that both ends know that the other is alive.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Number of exchanges that compare the clocks.
 const CLOCK_EXCHANGES: u32 = 8;
 
-/// A session.
+/// A session with the server of one host.
 #[derive(Debug)]
-pub(crate) struct Agent<'a> {
+pub(crate) struct ServerSession<'a> {
     /// The host's name in the scenario.
     pub host: String,
     /// The server's address as text.
@@ -46,9 +46,9 @@ pub(crate) struct Agent<'a> {
     last_reply: Instant,
 }
 
-impl<'a> Agent<'a> {
-    /// Opens a session; `None` if the server is an iperf3. `settings` are described; those of a device are
-    /// of that with `data_address`, or of the session's.
+impl<'a> ServerSession<'a> {
+    /// Opens a session; `None` if the server is an iperf3. The server describes the present values of `settings`. Settings of a
+    /// device are those of the device with `data_address`, or of the device that carries the session.
     pub(crate) fn connect(
         host: &str,
         address: &Address,
@@ -74,7 +74,7 @@ impl<'a> Agent<'a> {
             return Ok(None);
         };
         let now = Instant::now();
-        let mut agent = Agent {
+        let mut session = ServerSession {
             host: host.into(),
             address: text,
             description: HostDescription::default(),
@@ -84,12 +84,12 @@ impl<'a> Agent<'a> {
             last_request: now,
             last_reply: now,
         };
-        match agent.request(&Request::Inspect { settings: settings.to_vec(), data_address })? {
-            Reply::Host(description) => agent.description = description,
-            other => return Err(agent.unexpected(&other)),
+        match session.request(&Request::Inspect { settings: settings.to_vec(), data_address })? {
+            Reply::Host(description) => session.description = description,
+            other => return Err(session.unexpected(&other)),
         }
-        agent.compare_clocks()?;
-        Ok(Some(agent))
+        session.compare_clocks()?;
+        Ok(Some(session))
     }
 
     fn compare_clocks(&mut self) -> Result<(), Error> {
@@ -98,8 +98,8 @@ impl<'a> Agent<'a> {
             let sent_ns = os::realtime_ns();
             match self.request(&Request::Clock)? {
                 Reply::Clock { realtime_ns } => {
-                    let answered_ns = os::realtime_ns();
-                    exchanges.push(Exchange { sent_ns, there_ns: realtime_ns, answered_ns });
+                    let received_ns = os::realtime_ns();
+                    exchanges.push(Exchange { sent_ns, server_ns: realtime_ns, received_ns });
                 }
                 other => return Err(self.unexpected(&other)),
             }
@@ -119,7 +119,7 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Restores the changed settings; returns those that someone else had changed since.
+    /// Restores the changed settings; returns those that another program has changed meanwhile.
     pub(crate) fn restore(&mut self) -> Result<Vec<(String, String)>, Error> {
         match self.request(&Request::Restore)? {
             Reply::Restored { changed_since } => Ok(changed_since),
@@ -130,7 +130,7 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Sends a request whose replies [`Agent::poll`] returns.
+    /// Sends a request whose replies [`ServerSession::poll`] returns.
     pub(crate) fn send(&mut self, request: &Request) -> Result<(), Error> {
         self.last_request = Instant::now();
         self.channel.send(request).map_err(|source| self.failed(source))

@@ -131,7 +131,7 @@ fn details_are_broken_into_lines_on_a_narrow_terminal() {
     let mut state = state();
     press(&mut state, &[KeyCode::Enter]);
     let screen = drawn(&state, 50, 40);
-    for end in ["segments retransmitted", "watched for 1.500 s", "q quit"] {
+    for end in ["retransmitted", "watched for 1.500 s", "q quit"] {
         assert!(screen.contains(end), "{end} in {screen}");
     }
 }

@@ -74,11 +74,11 @@ pub fn write_guests(cases: &[Case], store: &Store, kernels: &[String]) {
         let (chance, single): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.lab_runs > 1);
         let _ = writeln!(
             text,
-            "## Linux {release}\n\n{} scenarios that do not depend on chance:\n",
+            "## Linux {release}\n\n{} scenarios whose results do not depend on chance:\n",
             single.len()
         );
         text.push_str(&quantiles(&single));
-        let _ = writeln!(text, "\n{} scenarios that do:\n", chance.len());
+        let _ = writeln!(text, "\n{} scenarios whose results depend on chance:\n", chance.len());
         text.push_str(&quantiles(&chance));
         let mut worst: Vec<Row> = single.into_iter().chain(chance).collect();
         worst_first(&mut worst);
@@ -182,13 +182,13 @@ fn quantiles(rows: &[Row]) -> String {
         ("mean cwnd", Row::cwnd_error),
     ];
     let mut text =
-        String::from("| size of the error | median | 75 % | 90 % | worst |\n|---|---|---|---|---|\n");
+        String::from("| absolute value of the error | median | 75 % | 90 % | worst |\n|---|---|---|---|---|\n");
     for (name, error) in measures {
         let mut sizes: Vec<f64> = rows.iter().map(|row| error(row).abs()).collect();
         sizes.sort_by(f64::total_cmp);
         let at = |share: f64| {
-            let place = share * sizes.len().saturating_sub(1) as f64;
-            sizes.get(place.ceil() as usize).map_or(f64::NAN, |size| size * 100.0)
+            let rank = share * sizes.len().saturating_sub(1) as f64;
+            sizes.get(rank.ceil() as usize).map_or(f64::NAN, |size| size * 100.0)
         };
         let _ = writeln!(
             text,

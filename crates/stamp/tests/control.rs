@@ -3,6 +3,7 @@
 
 use std::{net::SocketAddr, process::Command as Process};
 
+use proptest::prelude::*;
 use stamp::{
     ControlProtocol,
     control::{
@@ -344,3 +345,25 @@ const TSHARK: &str = "\
 ;;;;;;;;;;;6;5;63;35,85;1,1;1,0;
 ;;3;0;;;;;;;1;;;;;;;
 ";
+
+proptest! {
+    /// Messages with changed, removed and added bytes, in every state of both ends.
+    #[test]
+    fn damaged_messages_are_read_or_rejected(
+        which in any::<prop::sample::Index>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut in any::<prop::sample::Index>(),
+        more in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let messages = [twamp(), owamp()].concat();
+        let mut bytes = which.get(&messages).1.clone();
+        for (position, byte) in changes {
+            let position = position.index(bytes.len());
+            bytes[position] = byte;
+        }
+        stamp::control::fuzz(&bytes);
+        bytes.truncate(cut.index(bytes.len()));
+        bytes.extend(more);
+        stamp::control::fuzz(&bytes);
+    }
+}

@@ -22,9 +22,10 @@ pub const PACKET_RECORD_BYTES: usize = 25;
 pub(super) const UNAUTHENTICATED: u32 = 1;
 /// Maximum number of slots of a schedule, as a limit of what one message can make this end store.
 pub(super) const MAX_SLOTS: u32 = 256;
-/// Maximum number of senders and of ranges of packets that were not sent, in one message.
-const MAX_SENDERS: u32 = 64;
-const MAX_SKIPS: u32 = 4096;
+/// Maximum number of senders and of ranges of packets that were not sent, in one message. A message is read anew
+/// whenever a part of it arrives, so these also limit the processor time of many small parts.
+const MAX_SENDERS: u32 = 16;
+const MAX_SKIPS: u32 = 2048;
 /// Maximum number of records of a fetched session.
 const MAX_RECORDS: u32 = 2_000_000;
 /// Count of rounds that derive keys: the RFC's minimum. No key is used in unauthenticated mode.

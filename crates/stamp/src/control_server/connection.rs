@@ -70,7 +70,7 @@ impl<'a> Connection<'a> {
         let what = || "cannot set up the control connection".into();
         stream.set_nonblocking(false).attempted(what)?;
         stream.set_nodelay(true).attempted(what)?;
-        stream.set_write_timeout(Some(SET_UP_TIMEOUT)).attempted(what)?;
+        stream.set_write_timeout(Some(STOP_CHECK_INTERVAL)).attempted(what)?;
         let mut random = [0; 32];
         traffic::sys::fill_random(&mut random).attempted(what)?;
         let (control, greeting) = ServerControl::new(protocol, random);
@@ -256,12 +256,12 @@ impl<'a> Connection<'a> {
         let what = || "cannot send to the client".into();
         let deadline = Instant::now() + SET_UP_TIMEOUT;
         while !message.is_empty() {
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || self.stop.load(Ordering::Acquire) {
                 return Err(io::Error::from(io::ErrorKind::TimedOut)).attempted(what);
             }
             match self.stream.write(message) {
                 Ok(length) => message = &message[length..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error).attempted(what),
             }
         }

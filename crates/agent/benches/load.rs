@@ -186,8 +186,11 @@ fn queries(points: usize) {
     agent::found(&directory, "p00", listen, &listen.to_string()).expect("a mesh");
     let config = directory.join("agent.toml");
     let text = std::fs::read_to_string(&config).expect("a configuration");
-    std::fs::write(&config, format!("{text}\n[http]\nlisten = \"{address}\"\n[retention]\nrecords_days = 90\n"))
-        .expect("it can be written");
+    std::fs::write(
+        &config,
+        format!("{text}\n[http]\nlisten = \"{address}\"\n[retention]\nrecords_days = 90\n"),
+    )
+    .expect("it can be written");
     let archive = directory.join("state/archive.sqlite");
     let now_us = i64::try_from(std::time::UNIX_EPOCH.elapsed().expect("a time").as_micros()).expect("a time");
     let begin = Instant::now();
@@ -239,5 +242,9 @@ fn queries(points: usize) {
     let begin = Instant::now();
     let later_us = now_us / 3_600_000_000 * 3_600_000_000 + 2 * 3_600_000_000;
     assert!(benching::replace_an_hour(&archive, later_us).expect("an archive"));
-    println!("{:<40} {:>7.1} ms", "an hour of tests replaced by its sums", begin.elapsed().as_secs_f64() * 1e3);
+    println!(
+        "{:<40} {:>7.1} ms",
+        "an hour of tests replaced by its sums",
+        begin.elapsed().as_secs_f64() * 1e3
+    );
 }

@@ -42,15 +42,17 @@ fn no_result_is_lost_or_stored_twice_while_the_server_stops_and_starts() {
     let clients = [0, 1].map(|index| mesh.client(index));
     let (names, others) = (["a", "b"], ["b", "a"]);
     let run = |index: usize| {
-        let wanted = Wanted { duration_us: Some(500_000), ..wanted(names[index], others[index], "latency") };
+        let wanted =
+            Wanted { duration_us: Some(1_000_000), ..wanted(names[index], others[index], "latency") };
         let over = end(&clients[index], &clients[index].reserve(wanted).unwrap().id);
         assert_eq!(over.phase, "finished", "{}", over.text);
     };
     let wait_for_all = || {
         wait_until("all results in the common archive", || {
-            let kept = clients.iter().zip(names).flat_map(|(client, name)| {
-                results(client).into_iter().filter(move |row| row.from == name)
-            });
+            let kept = clients
+                .iter()
+                .zip(names)
+                .flat_map(|(client, name)| results(client).into_iter().filter(move |row| row.from == name));
             let kept: BTreeMap<String, TestRow> = kept.map(|row| (row.id.clone(), row)).collect();
             let waiting = clients.iter().map(|client| client.status().unwrap().unforwarded_results);
             (waiting.flatten().sum::<u64>() == 0 && stored(&address) == kept).then_some(kept)

@@ -49,7 +49,8 @@ impl Cluster {
             assert!(owned.expect("chown runs").success(), "there is no user {USER}");
         }
         let cluster = Cluster { root, programs, server: None };
-        let arguments = ["--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--username", USER];
+        let arguments =
+            ["--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--username", USER];
         let made = cluster
             .command("initdb")
             .arg("--pgdata")

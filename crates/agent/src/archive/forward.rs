@@ -47,8 +47,7 @@ impl Archive {
             let Some(own) = own else {
                 return database.batch("DELETE FROM spool; DELETE FROM spool_name");
             };
-            let name: Option<String> =
-                read_first(database, "SELECT name FROM spool_name", &[], Row::next)?;
+            let name: Option<String> = read_first(database, "SELECT name FROM spool_name", &[], Row::next)?;
             if name.is_some() {
                 return Ok(());
             }
@@ -69,9 +68,8 @@ impl Archive {
     /// Rows that wait behind a number, in their order.
     fn spooled(&self, after: i64) -> Result<Vec<Spooled>, Error> {
         let query = "SELECT number, id FROM spool WHERE number > ?1 ORDER BY number LIMIT ?2";
-        let rows = read_all(&*self.database, query, values![after, MAX_ROWS], |row| {
-            Ok((row.next()?, row.next()?))
-        });
+        let rows =
+            read_all(&*self.database, query, values![after, MAX_ROWS], |row| Ok((row.next()?, row.next()?)));
         rows.map_err(self.failed("read"))
     }
 
@@ -306,7 +304,8 @@ mod tests {
         let verdicts = ["path_rate", "loss", "receive_window"];
         (0..400_u64)
             .map(|number| {
-                let at = |size: usize, salt: u64| (number.wrapping_mul(2_654_435_761 + salt) >> 7) as usize % size;
+                let at =
+                    |size: usize, salt: u64| (number.wrapping_mul(2_654_435_761 + salt) >> 7) as usize % size;
                 let from = at(points.len(), 2);
                 let start_us = number as i64 / 3 * 400_000_000;
                 let mut row = row(&format!("{}/{number}", points[from]), start_us);
@@ -357,7 +356,8 @@ mod tests {
                 for since_us in [0, 30_000_000_000] {
                     let hours = |archive: &Archive| archive.hours(&pair.from, &pair.to, since_us).unwrap();
                     assert_eq!(hours(embedded), hours(common));
-                    let changes = |archive: &Archive| archive.changes(&pair.from, &pair.to, since_us).unwrap();
+                    let changes =
+                        |archive: &Archive| archive.changes(&pair.from, &pair.to, since_us).unwrap();
                     assert_eq!(changes(embedded), changes(common));
                 }
             }

@@ -141,9 +141,7 @@ impl Archive {
         let failed = |operation| failed(operation, path.display().to_string());
         let database = Sqlite::open(path).map_err(failed("open"))?;
         let format = check_format(&database, path)?;
-        database
-            .batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
-            .map_err(failed("create"))?;
+        database.batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;").map_err(failed("create"))?;
         let mut archive = Archive::new(path.display().to_string(), Some(path.into()), Box::new(database));
         archive.spool_of = spool_of.map(|point| point.0.clone());
         let version = format.map(|format| format.version);

@@ -207,7 +207,7 @@ impl Archive {
         let query = format!(
             "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us >= coalesce(
                  (SELECT max(start_us) FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us <= ?3), ?3)
-             ORDER BY start_us"
+             ORDER BY start_us, kind"
         );
         self.read_changes(&query, values![from, to, since_us])
     }
@@ -218,7 +218,10 @@ impl Archive {
 
     /// The changes that nobody was alerted of, oldest first.
     pub fn pending_changes(&self) -> Result<Vec<CauseChange>, Error> {
-        self.read_changes(&format!("SELECT {CHANGE} FROM causes WHERE is_pending = 1 ORDER BY start_us"), &[])
+        self.read_changes(
+            &format!("SELECT {CHANGE} FROM causes WHERE is_pending = 1 ORDER BY start_us, lead, peer, kind"),
+            &[],
+        )
     }
 
     /// The cause before a change.
@@ -246,8 +249,7 @@ impl Archive {
 
 /// Three passes in the order of the pairs, none of which searches.
 fn read_pairs(database: &dyn Database) -> sql::Result<Vec<PairFacts>> {
-    let query =
-        "SELECT lead, peer, best_goodput_bps, finished, failed, refused, not_run FROM pairs ORDER BY lead, peer";
+    let query = "SELECT lead, peer, best_goodput_bps, finished, failed, refused, not_run FROM pairs ORDER BY lead, peer";
     let pairs = read_all(database, query, &[], |row| {
         Ok(PairFacts {
             from: row.next()?,

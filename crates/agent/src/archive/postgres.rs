@@ -83,9 +83,8 @@ impl Postgres {
     /// Connects with the server.
     pub fn connect(address: &PostgresAddress) -> sql::Result<Postgres> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let connecting = timeout(CONNECT_TIMEOUT * 2, address.0.connect(NoTls));
-        let (client, connection) =
-            runtime.block_on(connecting).map_err(|_| DatabaseError::NoReply)??;
+        let connecting = async { timeout(CONNECT_TIMEOUT * 2, address.0.connect(NoTls)).await };
+        let (client, connection) = runtime.block_on(connecting).map_err(|_| DatabaseError::NoReply)??;
         runtime.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!("the connection with PostgreSQL ended: {error}");
@@ -100,10 +99,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    fn wait<T>(
-        &self,
-        reply: impl Future<Output = Result<T, tokio_postgres::Error>>,
-    ) -> sql::Result<T> {
+    fn wait<T>(&self, reply: impl Future<Output = Result<T, tokio_postgres::Error>>) -> sql::Result<T> {
         let replied = self.runtime.block_on(async { timeout(STATEMENT_TIMEOUT, reply).await });
         Ok(replied.map_err(|_| DatabaseError::NoReply)??)
     }
@@ -231,7 +227,8 @@ pub(super) fn stored_number(database: &dyn Database, spool: &str) -> sql::Result
 
 /// Remembers it, in the transaction that stores the row.
 pub(super) fn set_stored_number(database: &dyn Database, spool: &str, number: i64) -> sql::Result<()> {
-    let insert = "INSERT INTO spools VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET number = excluded.number";
+    let insert =
+        "INSERT INTO spools VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET number = excluded.number";
     database.execute(insert, values![spool, number]).map(drop)
 }
 

@@ -119,9 +119,7 @@ impl Archive {
     /// Rows that can be replaced: they do not run, and are not waiting for the common archive.
     fn replaceable(&self) -> &'static str {
         match self.path {
-            Some(_) => {
-                "state <> 'running' AND NOT EXISTS (SELECT 1 FROM spool WHERE spool.id = tests.id)"
-            }
+            Some(_) => "state <> 'running' AND NOT EXISTS (SELECT 1 FROM spool WHERE spool.id = tests.id)",
             None => "state <> 'running'",
         }
     }

@@ -170,9 +170,10 @@ impl EventLoop {
     ) -> Result<EventLoop, Error> {
         let path = config.state.join("archive.sqlite");
         let archive = Archive::open(&path, config.postgres.as_ref().map(|_| &config.name))?;
-        let forwarder = config.postgres.as_ref().map(|address| {
-            Forwarder::start(&path, address, config.retention, inbox.clone())
-        });
+        let forwarder = config
+            .postgres
+            .as_ref()
+            .map(|address| Forwarder::start(&path, address, config.retention, inbox.clone()));
         let forwarder = forwarder.transpose()?;
         let mut rules = Rules::new(config.limits.clone());
         rules.set_members(&members);

@@ -109,7 +109,8 @@ impl Connections {
                 !connection.is_working && (!has_too_much || connection.unread_bytes > 0)
             };
             let waiting = open.iter().filter(|(_, connection)| waits(connection));
-            let Some(number) = waiting.min_by_key(|(_, connection)| connection.active).map(|(number, _)| *number)
+            let Some(number) =
+                waiting.min_by_key(|(_, connection)| connection.active).map(|(number, _)| *number)
             else {
                 return;
             };
@@ -311,10 +312,13 @@ mod tests {
                 let router = Router::new()
                     .route("/small", get(|| async { "small" }))
                     .route("/large", get(|| async { vec![b'x'; LARGE_BYTES] }))
-                    .route("/slow", get(|| async {
-                        sleep(2 * SHORT.request).await;
-                        "slow"
-                    }));
+                    .route(
+                        "/slow",
+                        get(|| async {
+                            sleep(2 * SHORT.request).await;
+                            "slow"
+                        }),
+                    );
                 let listener = TcpListener::from_std(listener).unwrap();
                 serve(listener, router, limits).await
             })

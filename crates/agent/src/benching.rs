@@ -73,7 +73,7 @@ fn row(pair: usize, from: &str, to: &str, kind: usize, round_us: i64) -> TestRow
     let start_us = round_us + offset_us + kind as i64 * 60_000_000;
     let is_throughput = kind == 0;
     let noise = ((start_us / 1_000_000) % 97) as f64;
-    let verdict = if pair % 7 == 0 { "receive_window" } else { "path_rate" };
+    let verdict = if pair.is_multiple_of(7) { "receive_window" } else { "path_rate" };
     TestRow {
         id: format!("{from}/{}", start_us / 1_000_000 * 2 + kind as i64),
         from: from.into(),

@@ -199,7 +199,7 @@ fn hostile_clients_do_not_keep_proper_ones_from_the_interface() {
                     // Every second one is silent. Those that were closed are opened again.
                     open.retain_mut(|stream| {
                         stream.set_nonblocking(true).unwrap();
-                        let is_silent = stream.local_addr().unwrap().port() % 2 == 0;
+                        let is_silent = stream.local_addr().unwrap().port().is_multiple_of(2);
                         let written = is_silent || stream.write_all(b"x").is_ok();
                         let closed = matches!(stream.read(&mut [0; 256]), Ok(_));
                         written && !closed

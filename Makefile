@@ -61,7 +61,8 @@ instructions: setup ## compare the instructions per simulated packet with the co
 
 # The network in virtual time; the cost of simulations beside the targets, and ns-3's where it is installed; the lab against
 # a veth pair and the payload limit; large records in the page; the cost of congestion controls' calls in the kernel; tests
-# against iperf3's, TCP and UDP; the cost of watching connections; the accuracy of probes. docs/benchmarks.md has figures.
+# against iperf3's, TCP and UDP; the cost of watching connections; the accuracy of probes; the load of a measurement point (8 GB
+# of disk). docs/benchmarks.md has figures.
 bench: setup ## run all benchmarks and print results beside their targets
 	cargo bench --locked -p longfat-net --bench hops
 	cargo bench --locked -p longfat-sim --bench tcp
@@ -75,6 +76,7 @@ bench: setup ## run all benchmarks and print results beside their targets
 	ulimit -n 4096 && cargo bench --locked -p longfat-watch --bench sampling
 	LONGFAT_PATHS=1000 cargo test --release --locked -p longfat-probe -- --nocapture
 	cargo bench --locked -p longfat --bench probe
+	cargo bench --locked -p longfat-agent --bench load
 
 # The simulator against this machine's kernel in the lab: retransmissions of 40 loss patterns, and 62 scenarios of a minute
 # each, four at a time. Runs are kept below target/; the result is written to docs/fidelity.md.

@@ -54,6 +54,13 @@ if [ "${1:-}" = tests ]; then
     # Its C++ library is the other end of UDT's tests.
     need c++ g++
     [ -e /usr/include/udt/udt.h ] || missing+=(libudt-dev libudt0)
+    # The server's programs; tests start clusters of their own, so that the package is kept from making and starting one.
+    if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+        missing+=(postgresql)
+        mkdir -p /etc/postgresql-common/createcluster.d 2>/dev/null &&
+            echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.d/longfat-tests.conf ||
+            echo "setup: cannot keep the package postgresql from making a cluster" >&2
+    fi
     # Tests of `longfat kernel build` use a stub makefile, but the command checks for these first.
     need flex flex
     need bison bison

@@ -15,7 +15,7 @@ use toml::Spanned;
 use units::{BitRate, Time};
 
 use crate::{
-    Alerts, Clock, Error, Member, Members, Retention, files,
+    Alerts, Clock, Error, Member, Members, PostgresAddress, Retention, files,
     mesh::{check_name, host_and_port},
     test::{Kind, TestParameters},
 };
@@ -56,6 +56,8 @@ pub struct Config {
     pub results_to: Vec<PointName>,
     /// Where the HTTP interface listens.
     pub http: Option<SocketAddr>,
+    /// The common archive of the mesh, beside the embedded one.
+    pub postgres: Option<PostgresAddress>,
     /// How long results are kept.
     pub retention: Retention,
     /// The receivers of alerts.
@@ -81,6 +83,8 @@ struct File {
     results_to: Vec<Spanned<String>>,
     http: Option<FileHttp>,
     #[serde(default)]
+    archive: FileArchive,
+    #[serde(default)]
     retention: FileRetention,
     alerts: Option<Spanned<FileAlerts>>,
     #[serde(default)]
@@ -91,6 +95,12 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct FileHttp {
     listen: Spanned<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileArchive {
+    postgres: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -261,6 +271,8 @@ impl Config {
             let help = "the form is ADDRESS:PORT, as in 127.0.0.1:4863";
             listen.map_err(|_| mistakes.add_help(http.listen.span(), text, help)).ok()
         });
+        let postgres = file.archive.postgres.as_ref();
+        let postgres = postgres.and_then(|text| mistakes.parse::<PostgresAddress>(text));
         let retention = retention(&file.retention, &mut mistakes);
         let alerts = file.alerts.as_ref().and_then(|alerts| self::alerts(alerts, &mut mistakes));
         let padding =
@@ -282,6 +294,7 @@ impl Config {
             tests,
             results_to,
             http,
+            postgres,
             retention,
             alerts,
             renew_before: RENEW_BEFORE,
@@ -476,6 +489,7 @@ mod tests {
         assert_eq!(config.http.unwrap().port(), 4863);
         assert_eq!(config.results_to, [PointName("b".into())]);
         assert_eq!(config.retention, Retention::default());
+        assert!(config.postgres.is_some());
         assert_eq!(config.alerts.unwrap().mail.as_deref(), Some("noc@example.org"));
     }
 
@@ -522,11 +536,12 @@ every = "1h"
     #[test]
     fn mistakes_in_tables_have_positions() {
         let text = crate::template::config("a", "[::]:4862", "a.example:4862")
-            + "[http]\nlisten = \"4863\"\n[retention]\nrecords_days = 9\ntests_days = 8\n[alerts]\nwebhook = \"x\"\ncommand = []\n\
+            + "[http]\nlisten = \"4863\"\n[archive]\npostgres = \"dbname=x\"\n[retention]\nrecords_days = 9\ntests_days = 8\n[alerts]\nwebhook = \"x\"\ncommand = []\n\
                mail = \"a b@c\"\n";
         let error = parse(&text).unwrap_err().to_string();
         for part in [
-            "\"4863\" is not an address of this machine",
+            "\"4863\" is no address of this machine",
+            "the host is missing",
             "records would be kept for 9 d, longer than the 8 d of their tests",
             "\"x\" is not the address of a webhook",
             "the command is empty",

@@ -115,6 +115,9 @@ pub struct Status {
     pub archive: BTreeMap<String, i64>,
     /// Results that have yet to be sent to other points.
     pub unsent_results: u64,
+    /// Results that have yet to be sent to the common archive; `null` without one.
+    #[serde(default)]
+    pub unforwarded_results: Option<u64>,
     /// Resident memory of the process, bytes.
     pub resident_bytes: Option<u64>,
 }

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::CalendarError;
+use crate::{CalendarError, DatabaseError};
 
 /// Why the agent cannot do something.
 #[derive(Debug, thiserror::Error)]
@@ -40,14 +40,14 @@ pub enum Error {
     #[error(transparent)]
     Calendar(Box<CalendarError>),
     /// The archive.
-    #[error("cannot {operation} the archive {path}: {cause}")]
+    #[error("cannot {operation} the archive {archive}: {cause}")]
     Archive {
         /// What failed.
         operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// SQLite's error.
-        cause: rusqlite::Error,
+        /// The file, or the database.
+        archive: String,
+        /// The database's error.
+        cause: Box<DatabaseError>,
     },
     /// Certificates and TLS.
     #[error("cannot {operation}: {cause}")]

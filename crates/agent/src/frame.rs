@@ -155,7 +155,18 @@ pub(crate) fn encode(frame: &impl Serialize) -> io::Result<Vec<u8>> {
 
 /// Sends a frame.
 pub(crate) async fn send(stream: &mut (impl AsyncWrite + Unpin), frame: &impl Serialize) -> io::Result<()> {
-    let bytes = encode(frame)?;
+    send_all(stream, std::slice::from_ref(frame)).await
+}
+
+/// Sends frames, with one write.
+pub(crate) async fn send_all(
+    stream: &mut (impl AsyncWrite + Unpin),
+    frames: &[impl Serialize],
+) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    for frame in frames {
+        bytes.append(&mut encode(frame)?);
+    }
     timeout(FRAME_TIMEOUT, async {
         stream.write_all(&bytes).await?;
         stream.flush().await

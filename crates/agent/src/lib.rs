@@ -10,6 +10,8 @@
 
 mod alert;
 mod archive;
+#[doc(hidden)]
+pub mod benching;
 mod calendar_file;
 mod cause;
 mod clock;
@@ -34,7 +36,9 @@ mod template;
 mod test;
 
 pub use alert::Alerts;
-pub use archive::{CauseChange, Filter, HourRow, Retention, State, TestCounts, TestRow};
+pub use archive::{
+    CauseChange, DatabaseError, Filter, HourRow, PostgresAddress, Retention, State, TestCounts, TestRow,
+};
 pub use calendar_file::{CalendarFile, Error as CalendarError};
 pub use clock::Clock;
 pub use config::{Config, DEFAULT_PORT};

@@ -24,9 +24,13 @@ padding = "2s"             # kept free before and after each test, besides the c
 # [http]
 # listen = "127.0.0.1:4863"
 
+# The common archive of the mesh: a database of PostgreSQL 15 or newer, in which this user may create a schema.
+# [archive]
+# postgres = "host=/run/postgresql dbname=longfat"
+
 # [retention]
 # records_days = 90        # samples of tests
-# tests_days = 366         # figures of tests; then hourly averages
+# tests_days = 90          # figures of tests; then hourly averages
 # hours_days = 3660
 
 # Sent when the cause that limits a pair of points changes.

@@ -1,5 +1,5 @@
 //! The calendar file: what it refuses, and that it survives SIGKILL. The agent: two processes on loopback, kills at each step of a
-//! reservation, a peer that vanishes, a full disk, clock steps, and hostile connections.
+//! reservation, a peer that vanishes, a full disk, clock steps, hostile connections, and a PostgreSQL server that comes and goes.
 
 mod agents;
 mod alerts;
@@ -10,4 +10,5 @@ mod http;
 mod killed;
 mod mesh;
 mod opening;
+mod postgres;
 mod steps;

@@ -24,11 +24,11 @@ fn get_as(address: &str, path: &str, host: &str) -> (u16, String) {
     (status, body.into())
 }
 
-fn get(address: &str, path: &str) -> (u16, String) {
+pub fn get(address: &str, path: &str) -> (u16, String) {
     get_as(address, path, address)
 }
 
-fn document(address: &str, path: &str) -> Value {
+pub fn document(address: &str, path: &str) -> Value {
     let (status, body) = get(address, path);
     assert_eq!(status, 200, "{path}: {body}");
     serde_json::from_str(&body).unwrap()
@@ -101,7 +101,7 @@ fn mistake(value: &Value, schema: &Value, all: &Value, path: &str) -> Option<Str
 }
 
 /// Adds an HTTP interface to a point; its address.
-fn serve_http(directory: &Path) -> String {
+pub fn serve_http(directory: &Path) -> String {
     let address = listen().to_string();
     let path = directory.join("agent.toml");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -178,6 +178,47 @@ fn documents_are_those_of_the_description_and_of_the_page() {
     assert_eq!(history["tests"].as_array().unwrap().len(), 2);
     assert_eq!(history["changes"].as_array().unwrap().len(), 1);
     drop(agents);
+}
+
+/// Connections that send nothing or a byte now and then, more than the interface serves.
+#[test]
+fn hostile_clients_do_not_keep_proper_ones_from_the_interface() {
+    let mesh = Mesh::of(&["a"]);
+    let address = serve_http(&mesh.directories[0]);
+    let _a = Agent::start(&mesh.directories[0]);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stopped = || stop.load(std::sync::atomic::Ordering::Acquire);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut open: Vec<TcpStream> = Vec::new();
+                while !stopped() {
+                    if open.len() < 50 {
+                        open.extend(TcpStream::connect(&address));
+                    }
+                    // Every second one is silent. Those that were closed are opened again.
+                    open.retain_mut(|stream| {
+                        stream.set_nonblocking(true).unwrap();
+                        let is_silent = stream.local_addr().unwrap().port().is_multiple_of(2);
+                        let written = is_silent || stream.write_all(b"x").is_ok();
+                        let closed = matches!(stream.read(&mut [0; 256]), Ok(_));
+                        written && !closed
+                    });
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            });
+        }
+        let proper = std::panic::catch_unwind(|| {
+            for _ in 0..50 {
+                assert_eq!(document(&address, "/api/v1/mesh")["point"], "a");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        stop.store(true, std::sync::atomic::Ordering::Release);
+        if let Err(panic) = proper {
+            std::panic::resume_unwind(panic);
+        }
+    });
 }
 
 #[test]

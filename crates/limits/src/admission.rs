@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use reservation::{Admission, Candidate, Outcome, Phase, PointName, Request, Reservation};
 use units::{Bytes, Time};
 
-use crate::{Limits, TestRequest, Usage};
+use crate::{Limits, Pending, Question, Usage};
 
 /// A day of UTC; leap seconds are not counted in Unix time.
 const DAY: Time = Time::from_secs(86_400);
@@ -33,12 +33,23 @@ impl Enforced {
         let mut usage = Usage::default();
         let own = candidate.point.name();
         let day = candidate.start / DAY;
+        let of_candidate = candidate.point.reservation(&candidate.request.id);
+        let of_candidate = of_candidate.filter(|known| !known.has_ended());
+        for (origin, user, count) in candidate.point.open() {
+            // The candidate itself does not count.
+            let is_its = of_candidate.is_some_and(|known| {
+                known.request.id.origin == *origin && known.request.spec.user.as_deref() == user
+            });
+            let count = count - u64::from(is_its);
+            let (user, address) = (user.map(str::to_owned), self.address(origin));
+            usage.pending.push(Pending { user, address, count });
+        }
+        if self.limits.links().is_empty() {
+            return usage;
+        }
         let others = candidate.point.reservations().filter(|known| known.request.id != candidate.request.id);
         for known in others {
             let request = &known.request;
-            if !known.has_ended() {
-                usage.pending.push((request.spec.user.clone(), self.address(&request.id.origin)));
-            }
             if !occupies(known) || known.slot.is_none_or(|slot| slot.start / DAY != day) {
                 continue;
             }

@@ -11,10 +11,21 @@ use crate::{Class, Limits, TestRequest};
 /// The reservations so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// User and address of each reservation that has not ended.
-    pub pending: Vec<(Option<String>, Option<IpAddr>)>,
+    /// Reservations that have not ended.
+    pub pending: Vec<Pending>,
     /// The reserved part of each link's budget on the day of the request.
     pub reserved_today: BTreeMap<String, Bytes>,
+}
+
+/// The reservations of a user that have not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pending {
+    /// The user; `None` without authentication.
+    pub user: Option<String>,
+    /// The address of the requests.
+    pub address: Option<IpAddr>,
+    /// Number of reservations.
+    pub count: u64,
 }
 
 /// One rule that was compared with the request.
@@ -155,11 +166,11 @@ impl Limits {
             check("max_time_error", request.time_error.to_string(), limit.to_string(), passes);
         }
         if let Some(limit) = class.max_pending {
-            let is_counted = |(user, address): &&(Option<String>, Option<IpAddr>)| {
-                let class = self.class_of(user.as_deref(), *address);
+            let is_counted = |pending: &&Pending| {
+                let class = self.class_of(pending.user.as_deref(), pending.address);
                 class.is_some_and(|(class, _)| self.chain(class).any(|(above, _)| above == name))
             };
-            let pending = usage.pending.iter().filter(is_counted).count() as u64;
+            let pending: u64 = usage.pending.iter().filter(is_counted).map(|pending| pending.count).sum();
             let requested = format!("one more than {pending} pending");
             check("max_pending", requested, limit.to_string(), pending < limit);
         }

@@ -36,7 +36,7 @@ mod tree;
 
 pub use admission::Enforced;
 pub use bwctl::{ImportNote, Imported, import};
-pub use decision::{Check, Decision, Usage};
+pub use decision::{Check, Decision, Pending, Usage};
 pub use error::Error;
 pub use net::{Net, NetError};
 pub use test_request::{TestRequest, TestRequestError};

@@ -1,6 +1,6 @@
 //! Which rule decides.
 
-use limits::{Error, Limits, TestRequest, Usage};
+use limits::{Error, Limits, Pending, Question, Usage};
 use units::Bytes;
 
 const FILE: &str = r#"
@@ -105,9 +105,9 @@ fn the_first_rule_that_does_not_pass_decides() {
 #[test]
 fn pending_reservations_count_in_all_classes_above() {
     let usage = |friends, guests| {
-        let mut pending = vec![(Some("alice".to_owned()), None); friends];
-        pending.extend(vec![(None, "192.0.2.1".parse().ok()); guests]);
-        Usage { pending, ..Usage::default() }
+        let alice = Pending { user: Some("alice".to_owned()), address: None, count: friends };
+        let guests = Pending { user: None, address: "192.0.2.1".parse().ok(), count: guests };
+        Usage { pending: vec![alice, guests], ..Usage::default() }
     };
     let decided =
         |friends, guests| limits().decide(&request("alice", "", "tcp"), &usage(friends, guests)).to_string();

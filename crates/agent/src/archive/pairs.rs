@@ -3,25 +3,36 @@
 //! A change is recorded when [`CONFIRMATIONS`] tests in succession found the new cause, because a single test may be disturbed. It is dated
 //! to the first of them.
 
-use rusqlite::{OptionalExtension, Transaction, params};
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Archive, COLUMNS, State, TestRow, count, read};
+use super::{
+    Archive, COLUMNS, DECLARATIONS, State, TestRow, UPDATES, read,
+    sql::{self, Database, Field, Row, Value, placeholders, read_all, read_first, values},
+    values_of,
+};
 use crate::{Error, cause};
 
 /// Number of tests in succession that must find a cause before it becomes the pair's cause.
 const CONFIRMATIONS: usize = 2;
 
-/// Rows of `causes` have the kind of test, because throughput tests and diagnoses name causes differently.
-pub(super) const TABLES: &str = "
-    CREATE TABLE IF NOT EXISTS pairs (
-        lead TEXT NOT NULL, peer TEXT NOT NULL, best_goodput_bps REAL, finished INTEGER NOT NULL, failed INTEGER NOT NULL,
-        refused INTEGER NOT NULL, not_run INTEGER NOT NULL, PRIMARY KEY (lead, peer)) STRICT;
-    CREATE TABLE IF NOT EXISTS causes (
-        lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, start_us INTEGER NOT NULL, cause TEXT NOT NULL,
-        id TEXT NOT NULL, is_pending INTEGER NOT NULL, PRIMARY KEY (lead, peer, kind, start_us)) STRICT;
-    CREATE INDEX IF NOT EXISTS causes_pending ON causes (start_us) WHERE is_pending;";
+/// The tables. Changes have the kind of test, because throughput tests and diagnoses name causes differently. The newest tests are copies
+/// without their records: they stay when single tests are no longer kept, and all pairs are read without a search.
+pub(super) fn tables() -> String {
+    format!(
+        "CREATE TABLE IF NOT EXISTS pairs (
+             lead TEXT NOT NULL, peer TEXT NOT NULL, best_goodput_bps REAL, finished INTEGER NOT NULL,
+             failed INTEGER NOT NULL, refused INTEGER NOT NULL, not_run INTEGER NOT NULL, PRIMARY KEY (lead, peer)) STRICT;
+         CREATE TABLE IF NOT EXISTS causes (
+             lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, start_us INTEGER NOT NULL, cause TEXT NOT NULL,
+             id TEXT NOT NULL, is_pending INTEGER NOT NULL, PRIMARY KEY (lead, peer, kind, start_us)) STRICT;
+         CREATE INDEX IF NOT EXISTS causes_pending ON causes (start_us) WHERE is_pending = 1;
+         CREATE TABLE IF NOT EXISTS newest (shows TEXT NOT NULL, {DECLARATIONS}, PRIMARY KEY (lead, peer, shows))
+             STRICT, WITHOUT ROWID;"
+    )
+}
 
 /// SQL condition: tests that name a cause, or that failed to get a result.
 const CONCLUSIVE: &str = "(state = 'finished' AND verdict IS NOT NULL
@@ -78,29 +89,52 @@ pub struct PairFacts {
     pub newest: Option<TestRow>,
 }
 
-/// Updates the pair's statistics for a row that was stored in place of `before`.
-pub(super) fn update_pair(
-    transaction: &Transaction<'_>,
-    row: &TestRow,
-    before: Option<&TestRow>,
-) -> rusqlite::Result<()> {
+/// Follows a row that was stored in place of `before`.
+pub(super) fn follow(database: &dyn Database, row: &TestRow, before: Option<&TestRow>) -> sql::Result<()> {
     let TestRow { from, to, .. } = row;
-    transaction
-        .execute("INSERT OR IGNORE INTO pairs VALUES (?1, ?2, NULL, 0, 0, 0, 0)", params![from, to])?;
+    let insert = "INSERT INTO pairs VALUES (?1, ?2, NULL, 0, 0, 0, 0) ON CONFLICT DO NOTHING";
+    database.execute(insert, values![from, to])?;
     let old = before.and_then(end);
     if let Some(new) = end(row).filter(|new| old != Some(new)) {
-        for (column, step) in [(Some(new), 1), (old, -1)] {
+        for (column, step) in [(Some(new), 1_i64), (old, -1)] {
             let Some(column) = column else { continue };
             let update = format!("UPDATE pairs SET {column} = {column} + ?3 WHERE lead = ?1 AND peer = ?2");
-            transaction.execute(&update, params![from, to, step])?;
+            database.execute(&update, values![from, to, step])?;
         }
     }
     if let Some(goodput) = row.figures.goodput_bps.filter(|_| row.state == State::Finished) {
-        let update = "UPDATE pairs SET best_goodput_bps = max(?3, ifnull(best_goodput_bps, 0))
-             WHERE lead = ?1 AND peer = ?2";
-        transaction.execute(update, params![from, to, goodput])?;
+        let update = "UPDATE pairs SET best_goodput_bps = ?3
+             WHERE lead = ?1 AND peer = ?2 AND (best_goodput_bps IS NULL OR best_goodput_bps < ?3)";
+        database.execute(update, values![from, to, goodput])?;
     }
-    update_cause(transaction, row)
+    follow_newest(database, row)?;
+    follow_cause(database, row)
+}
+
+/// What a test shows of its pair, as in the column `shows`.
+fn shown(row: &TestRow) -> impl Iterator<Item = &'static str> {
+    let has_goodput = row.figures.goodput_bps.is_some() && row.state != State::Running;
+    let throughput = (row.kind == "throughput" && has_goodput).then_some("throughput");
+    let diagnosis = (row.kind == "diagnose" && has_goodput).then_some("diagnosis");
+    let latency = (row.kind == "latency" && row.state == State::Finished).then_some("latency");
+    let is_of_path = matches!(row.kind.as_str(), "throughput" | "diagnose");
+    let cause = (is_of_path && cause::of(row).is_some()).then_some("cause");
+    [throughput, diagnosis, latency, cause].into_iter().flatten()
+}
+
+/// Keeps a copy if no newer test shows the same.
+pub(super) fn follow_newest(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
+    for shows in shown(row) {
+        let mut values = values_of(&TestRow { record: None, ..row.clone() });
+        values.push(Value::Text(shows.into()));
+        let insert = format!(
+            "INSERT INTO newest ({COLUMNS}, shows) VALUES ({}) ON CONFLICT (lead, peer, shows) DO UPDATE SET {UPDATES}
+             WHERE excluded.start_us >= newest.start_us",
+            placeholders(values.len())
+        );
+        database.execute(&insert, &values)?;
+    }
+    Ok(())
 }
 
 /// The column that counts a test; `None` while it runs.
@@ -114,20 +148,19 @@ fn end(row: &TestRow) -> Option<&'static str> {
     }
 }
 
-fn update_cause(transaction: &Transaction<'_>, row: &TestRow) -> rusqlite::Result<()> {
+fn follow_cause(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
     if cause::of(row).is_none() {
         return Ok(());
     }
-    let pair = params![row.from, row.to, row.kind];
+    let pair: &[Value] = values![row.from, row.to, row.kind];
     let query = format!(
         "SELECT {COLUMNS} FROM tests WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND {CONCLUSIVE}
-         ORDER BY start_us DESC LIMIT {CONFIRMATIONS}"
+         ORDER BY start_us DESC, id DESC LIMIT {CONFIRMATIONS}"
     );
-    let mut statement = transaction.prepare(&query)?;
-    let newest: Vec<TestRow> = statement.query_map(pair, read)?.collect::<Result<_, _>>()?;
+    let newest = read_all(database, &query, pair, read)?;
     let current =
         "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 ORDER BY start_us DESC LIMIT 1";
-    let current: Option<String> = transaction.query_row(current, pair, |row| row.get(0)).optional()?;
+    let current: Option<String> = read_first(database, current, pair, Row::next)?;
     let Some(new) = newest.first().and_then(cause::of) else { return Ok(()) };
     let is_confirmed = newest.len() == CONFIRMATIONS
         && newest.iter().all(|row| cause::of(row).as_deref() == Some(new.as_str()));
@@ -142,21 +175,21 @@ fn update_cause(transaction: &Transaction<'_>, row: &TestRow) -> rusqlite::Resul
     let Some(first) = first else { return Ok(()) };
     // The first cause of a pair is not a change.
     let is_pending = i64::from(current.is_some());
-    transaction.execute(
-        "INSERT OR REPLACE INTO causes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        params![row.from, row.to, row.kind, first.start_us, new, first.id, is_pending],
-    )?;
-    Ok(())
+    let insert = "INSERT INTO causes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT (lead, peer, kind, start_us) DO UPDATE SET
+             cause = excluded.cause, id = excluded.id, is_pending = excluded.is_pending";
+    let values = values![row.from, row.to, row.kind, first.start_us, new, first.id, is_pending];
+    database.execute(insert, values).map(drop)
 }
 
-fn read_change(row: &rusqlite::Row<'_>) -> rusqlite::Result<CauseChange> {
+fn read_change(row: &mut Row) -> sql::Result<CauseChange> {
     Ok(CauseChange {
-        from: row.get(0)?,
-        to: row.get(1)?,
-        kind: row.get(2)?,
-        since_us: row.get(3)?,
-        cause: row.get(4)?,
-        test: row.get(5)?,
+        from: row.next()?,
+        to: row.next()?,
+        kind: row.next()?,
+        since_us: row.next()?,
+        cause: row.next()?,
+        test: row.next()?,
     })
 }
 
@@ -166,97 +199,37 @@ const CHANGE: &str = "lead, peer, kind, start_us, cause, id";
 impl Archive {
     /// The statistics of each pair, ordered by names.
     pub fn pairs(&self) -> Result<Vec<PairFacts>, Error> {
-        self.read_pairs().map_err(self.failed("read"))
-    }
-
-    fn read_pairs(&self) -> rusqlite::Result<Vec<PairFacts>> {
-        let connection = &self.connection;
-        let of_pair = "FROM tests WHERE lead = ?1 AND peer = ?2";
-        let newest = |condition: &str| {
-            connection.prepare(&format!(
-                "SELECT {COLUMNS} {of_pair} AND {condition} ORDER BY start_us DESC LIMIT 1"
-            ))
-        };
-        let mut throughput =
-            newest("kind = 'throughput' AND state <> 'running' AND goodput_bps IS NOT NULL")?;
-        let mut diagnosis = newest("kind = 'diagnose' AND state <> 'running' AND goodput_bps IS NOT NULL")?;
-        let mut latency = newest("kind = 'latency' AND state = 'finished'")?;
-        // By kind, as the index is sorted.
-        let mut conclusive = ["throughput", "diagnose"]
-            .into_iter()
-            .map(|kind| newest(&format!("kind = '{kind}' AND {CONCLUSIVE}")))
-            .collect::<rusqlite::Result<Vec<_>>>()?;
-        let mut cause = connection.prepare(&format!(
-            "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 ORDER BY start_us DESC LIMIT 1"
-        ))?;
-        let mut statement = connection.prepare(
-            "SELECT lead, peer, best_goodput_bps, finished, failed, refused, not_run FROM pairs ORDER BY lead, peer",
-        )?;
-        let pairs = statement.query_map([], |row| {
-            Ok(PairFacts {
-                from: row.get(0)?,
-                to: row.get(1)?,
-                best_goodput_bps: row.get(2)?,
-                tests: TestCounts {
-                    finished: count(row, 3)?,
-                    failed: count(row, 4)?,
-                    refused: count(row, 5)?,
-                    not_run: count(row, 6)?,
-                },
-                cause: None,
-                throughput: None,
-                latency: None,
-                newest: None,
-            })
-        })?;
-        let mut pairs = pairs.collect::<rusqlite::Result<Vec<PairFacts>>>()?;
-        for pair in &mut pairs {
-            let names = params![pair.from, pair.to];
-            let tested =
-                [throughput.query_row(names, read).optional()?, diagnosis.query_row(names, read).optional()?];
-            for kind in ["throughput", "diagnose"] {
-                if pair.cause.is_none() {
-                    pair.cause =
-                        cause.query_row(params![pair.from, pair.to, kind], read_change).optional()?;
-                }
-            }
-            pair.throughput = tested.into_iter().flatten().next();
-            pair.latency = latency.query_row(names, read).optional()?;
-            let ends = conclusive.iter_mut().map(|statement| statement.query_row(names, read).optional());
-            let ends = ends.collect::<rusqlite::Result<Vec<_>>>()?;
-            pair.newest = ends.into_iter().flatten().max_by_key(|row| row.start_us);
-        }
-        Ok(pairs)
+        read_pairs(&*self.database).map_err(self.failed("read"))
     }
 
     /// The changes of a pair's cause since a time, oldest first, and the last one before that time.
     pub fn changes(&self, from: &str, to: &str, since_us: i64) -> Result<Vec<CauseChange>, Error> {
         let query = format!(
-            "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us >= ifnull(
+            "SELECT {CHANGE} FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us >= coalesce(
                  (SELECT max(start_us) FROM causes WHERE lead = ?1 AND peer = ?2 AND start_us <= ?3), ?3)
-             ORDER BY start_us"
+             ORDER BY start_us, kind"
         );
-        self.read_changes(&query, &[&from, &to, &since_us])
+        self.read_changes(&query, values![from, to, since_us])
     }
 
-    fn read_changes(&self, query: &str, values: &[&dyn rusqlite::ToSql]) -> Result<Vec<CauseChange>, Error> {
-        let mut statement = self.connection.prepare(query).map_err(self.failed("read"))?;
-        let rows = statement.query_map(values, read_change).map_err(self.failed("read"))?;
-        rows.collect::<Result<_, _>>().map_err(self.failed("read"))
+    fn read_changes(&self, query: &str, values: &[Value]) -> Result<Vec<CauseChange>, Error> {
+        read_all(&*self.database, query, values, read_change).map_err(self.failed("read"))
     }
 
     /// The changes for which no alert has been sent, oldest first.
     pub fn pending_changes(&self) -> Result<Vec<CauseChange>, Error> {
-        self.read_changes(&format!("SELECT {CHANGE} FROM causes WHERE is_pending ORDER BY start_us"), &[])
+        self.read_changes(
+            &format!("SELECT {CHANGE} FROM causes WHERE is_pending = 1 ORDER BY start_us, lead, peer, kind"),
+            &[],
+        )
     }
 
     /// The cause before a change.
     pub fn cause_before(&self, change: &CauseChange) -> Result<Option<String>, Error> {
         let query = "SELECT cause FROM causes WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us < ?4
              ORDER BY start_us DESC LIMIT 1";
-        let values = params![change.from, change.to, change.kind, change.since_us];
-        let cause = self.connection.query_row(query, values, |row| row.get(0));
-        cause.optional().map_err(self.failed("read"))
+        let values = values![change.from, change.to, change.kind, change.since_us];
+        read_first(&*self.database, query, values, Row::next).map_err(self.failed("read"))
     }
 
     /// Marks a change as alerted: its alert was sent, or is too old.
@@ -264,15 +237,62 @@ impl Archive {
         let CauseChange { from, to, kind, since_us, .. } = change;
         let update =
             "UPDATE causes SET is_pending = 0 WHERE lead = ?1 AND peer = ?2 AND kind = ?3 AND start_us = ?4";
-        self.write(|transaction| transaction.execute(update, params![from, to, kind, since_us]).map(drop))
+        self.write(|database| database.execute(update, values![from, to, kind, since_us]).map(drop))
     }
 
     /// Marks all changes as alerted, without sending alerts.
     pub fn settle_all_changes(&mut self) -> Result<(), Error> {
-        self.write(|transaction| {
-            transaction.execute("UPDATE causes SET is_pending = 0 WHERE is_pending", []).map(drop)
-        })
+        let update = "UPDATE causes SET is_pending = 0 WHERE is_pending = 1";
+        self.write(|database| database.execute(update, &[]).map(drop))
     }
+}
+
+/// Three passes in the order of the pairs, none of which searches.
+fn read_pairs(database: &dyn Database) -> sql::Result<Vec<PairFacts>> {
+    let query = "SELECT lead, peer, best_goodput_bps, finished, failed, refused, not_run FROM pairs ORDER BY lead, peer";
+    let pairs = read_all(database, query, &[], |row| {
+        Ok(PairFacts {
+            from: row.next()?,
+            to: row.next()?,
+            best_goodput_bps: row.next()?,
+            tests: TestCounts {
+                finished: row.next()?,
+                failed: row.next()?,
+                refused: row.next()?,
+                not_run: row.next()?,
+            },
+            cause: None,
+            throughput: None,
+            latency: None,
+            newest: None,
+        })
+    })?;
+    let mut pairs: BTreeMap<(String, String), PairFacts> =
+        pairs.into_iter().map(|pair| ((pair.from.clone(), pair.to.clone()), pair)).collect();
+    // A diagnosis counts where there is no throughput test, as its cause does.
+    let newest = format!("SELECT shows, {COLUMNS} FROM newest ORDER BY shows");
+    for (shows, test) in read_all(database, &newest, &[], |row| Ok((row.next::<String>()?, read(row)?)))? {
+        let Some(pair) = pairs.get_mut(&(test.from.clone(), test.to.clone())) else { continue };
+        match shows.as_str() {
+            "throughput" | "diagnosis" if pair.throughput.as_ref().is_none_or(|_| shows == "throughput") => {
+                pair.throughput = Some(test);
+            }
+            "latency" => pair.latency = Some(test),
+            "cause" => pair.newest = Some(test),
+            _ => {}
+        }
+    }
+    let causes = "SELECT causes.lead, causes.peer, causes.kind, causes.start_us, cause, id FROM causes JOIN (
+             SELECT lead, peer, kind, max(start_us) AS start_us FROM causes GROUP BY lead, peer, kind) AS newest
+         ON causes.lead = newest.lead AND causes.peer = newest.peer AND causes.kind = newest.kind
+             AND causes.start_us = newest.start_us";
+    for change in read_all(database, causes, &[], read_change)? {
+        let Some(pair) = pairs.get_mut(&(change.from.clone(), change.to.clone())) else { continue };
+        if change.kind == "throughput" || pair.cause.is_none() {
+            pair.cause = Some(change);
+        }
+    }
+    Ok(pairs.into_values().collect())
 }
 
 #[cfg(test)]
@@ -283,7 +303,7 @@ mod tests {
     use crate::{archive::tests::row as archive_row, test::Figures};
 
     fn archive() -> Archive {
-        Archive::open(Path::new(":memory:")).unwrap()
+        Archive::open(Path::new(":memory:"), None).unwrap()
     }
 
     fn test(number: i64, state: State, verdict: Option<&str>, reason_kind: Option<&str>) -> TestRow {

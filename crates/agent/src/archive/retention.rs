@@ -1,26 +1,28 @@
 //! Old rows become hourly averages, old records and averages are removed.
 
-use rusqlite::{OptionalExtension, params};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Archive, count};
+use super::{
+    Archive, add_to_state,
+    sql::{self, Field, Row, read_all, read_first, values},
+};
 use crate::Error;
 
 /// Microseconds of an hour and of a day.
-const HOUR_US: i64 = 3_600_000_000;
-const DAY_US: i64 = 24 * HOUR_US;
+pub(super) const HOUR_US: i64 = 3_600_000_000;
+pub(super) const DAY_US: i64 = 24 * HOUR_US;
 /// Maximum number of records that one step removes: the agent's loop waits meanwhile.
 const RECORDS_PER_STEP: u32 = 20;
 
-/// Sums and counts, so that a row that arrives late is added.
+/// Sums and counts, so that a row that arrives late is added. The hours of a pair are beside each other: a year of them is read at once.
 pub(super) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS hours (
         lead TEXT NOT NULL, peer TEXT NOT NULL, kind TEXT NOT NULL, hour_us INTEGER NOT NULL,
         finished INTEGER NOT NULL, failed INTEGER NOT NULL, not_run INTEGER NOT NULL,
         goodputs INTEGER NOT NULL, goodput_sum_bps REAL NOT NULL, min_goodput_bps REAL, max_goodput_bps REAL,
         losses INTEGER NOT NULL, loss_sum REAL NOT NULL, rtts INTEGER NOT NULL, rtt_sum_us REAL NOT NULL, min_rtt_us REAL,
-        verdict TEXT, PRIMARY KEY (lead, peer, kind, hour_us)) STRICT;
+        verdict TEXT, PRIMARY KEY (lead, peer, hour_us, kind)) STRICT, WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS hours_by_time ON hours (hour_us);";
 
 /// How long results are kept, days.
@@ -36,7 +38,7 @@ pub struct Retention {
 
 impl Default for Retention {
     fn default() -> Self {
-        Retention { records_days: 90, tests_days: 366, hours_days: 3660 }
+        Retention { records_days: 90, tests_days: 90, hours_days: 3660 }
     }
 }
 
@@ -84,11 +86,17 @@ impl Archive {
             // The files first: if the agent is killed in between, a row without its record remains, not a record without its row.
             remove(record);
             let update = "UPDATE tests SET record = NULL WHERE id = ?1";
-            self.write(|transaction| transaction.execute(update, params![id]).map(drop))?;
+            self.write(|database| database.execute(update, values![id]).map(drop))?;
         }
         if records.len() == RECORDS_PER_STEP as usize {
             return Ok(true);
         }
+        self.tidy_rows(now_us, retention)
+    }
+
+    /// The same of the rows alone.
+    pub(super) fn tidy_rows(&mut self, now_us: i64, retention: &Retention) -> Result<bool, Error> {
+        let before = |days: u32| now_us.saturating_sub(i64::from(days).saturating_mul(DAY_US));
         let oldest = self.oldest_row()?;
         let end = before(retention.tests_days).div_euclid(HOUR_US) * HOUR_US;
         if let Some(oldest) = oldest.filter(|oldest| *oldest < end) {
@@ -96,63 +104,84 @@ impl Archive {
             return Ok(true);
         }
         let old = before(retention.hours_days);
-        self.write(|transaction| {
-            transaction.execute("DELETE FROM hours WHERE hour_us < ?1", params![old])?;
+        self.write(|database| {
+            database.execute("DELETE FROM hours WHERE hour_us < ?1", values![old])?;
             // The last cause of a pair stays.
             let old_causes = "DELETE FROM causes WHERE start_us < ?1 AND EXISTS (
                  SELECT 1 FROM causes AS newer WHERE newer.lead = causes.lead AND newer.peer = causes.peer
                      AND newer.kind = causes.kind AND newer.start_us > causes.start_us)";
-            transaction.execute(old_causes, params![old]).map(drop)
+            database.execute(old_causes, values![old]).map(drop)
         })?;
         Ok(false)
     }
 
     fn records_before(&self, time_us: i64) -> Result<Vec<(String, String)>, Error> {
         let query = "SELECT id, record FROM tests WHERE record IS NOT NULL AND start_us < ?1 ORDER BY start_us LIMIT ?2";
-        let mut statement = self.connection.prepare(query).map_err(self.failed("read"))?;
-        let rows = statement
-            .query_map(params![time_us, RECORDS_PER_STEP], |row| Ok((row.get(0)?, row.get(1)?)))
-            .map_err(self.failed("read"))?;
-        rows.collect::<Result<_, _>>().map_err(self.failed("read"))
+        let values = values![time_us, i64::from(RECORDS_PER_STEP)];
+        let rows = read_all(&*self.database, query, values, |row| Ok((row.next()?, row.next()?)));
+        rows.map_err(self.failed("read"))
+    }
+
+    /// Rows that can be replaced: they do not run, and are not waiting for the common archive.
+    fn replaceable(&self) -> &'static str {
+        match self.path {
+            Some(_) => "state <> 'running' AND NOT EXISTS (SELECT 1 FROM spool WHERE spool.id = tests.id)",
+            None => "state <> 'running'",
+        }
     }
 
     fn oldest_row(&self) -> Result<Option<i64>, Error> {
-        let query = "SELECT start_us FROM tests WHERE state <> 'running' ORDER BY start_us LIMIT 1";
-        let oldest = self.connection.query_row(query, [], |row| row.get(0));
-        oldest.optional().map_err(self.failed("read"))
+        let query =
+            format!("SELECT start_us FROM tests WHERE {} ORDER BY start_us LIMIT 1", self.replaceable());
+        read_first(&*self.database, &query, &[], Row::next).map_err(self.failed("read"))
     }
 
     /// Replaces the rows of an hour by one for each pair and kind of test.
     fn roll_up(&mut self, hour_us: i64) -> Result<(), Error> {
-        let of_hour = "state <> 'running' AND start_us >= ?1 AND start_us < ?2";
+        let in_hour = "start_us >= ?1 AND start_us < ?2";
+        let of_hour = format!("{} AND {in_hour}", self.replaceable());
         let insert = format!(
             "INSERT INTO hours
-             SELECT lead, peer, kind, ?1, sum(state = 'finished'), sum(state = 'failed'), sum(state = 'not_run'),
-                 count(goodput_bps), total(goodput_bps), min(goodput_bps), max(goodput_bps),
-                 count(loss_share), total(loss_share), count(typical_rtt_us), total(typical_rtt_us), min(min_rtt_us),
-                 (SELECT verdict FROM tests AS same WHERE {of_hour} AND same.lead = tests.lead AND same.peer = tests.peer
-                      AND same.kind = tests.kind AND verdict IS NOT NULL
+             SELECT lead, peer, kind, CAST(?1 AS BIGINT), {}, {}, {},
+                 count(goodput_bps), coalesce(sum(goodput_bps), 0.0), min(goodput_bps), max(goodput_bps),
+                 count(loss_share), coalesce(sum(loss_share), 0.0),
+                 count(typical_rtt_us), coalesce(sum(typical_rtt_us), 0.0), min(min_rtt_us),
+                 (SELECT verdict FROM tests AS same WHERE state <> 'running' AND {in_hour} AND same.lead = tests.lead
+                      AND same.peer = tests.peer AND same.kind = tests.kind AND verdict IS NOT NULL
                   GROUP BY verdict ORDER BY count(*) DESC, verdict LIMIT 1)
              FROM tests WHERE {of_hour} GROUP BY lead, peer, kind
-             ON CONFLICT (lead, peer, kind, hour_us) DO UPDATE SET
-                 finished = finished + excluded.finished, failed = failed + excluded.failed,
-                 not_run = not_run + excluded.not_run, goodputs = goodputs + excluded.goodputs,
-                 goodput_sum_bps = goodput_sum_bps + excluded.goodput_sum_bps,
-                 min_goodput_bps = min(ifnull(min_goodput_bps, excluded.min_goodput_bps),
-                     ifnull(excluded.min_goodput_bps, min_goodput_bps)),
-                 max_goodput_bps = max(ifnull(max_goodput_bps, excluded.max_goodput_bps),
-                     ifnull(excluded.max_goodput_bps, max_goodput_bps)),
-                 losses = losses + excluded.losses, loss_sum = loss_sum + excluded.loss_sum,
-                 rtts = rtts + excluded.rtts, rtt_sum_us = rtt_sum_us + excluded.rtt_sum_us,
-                 min_rtt_us = min(ifnull(min_rtt_us, excluded.min_rtt_us), ifnull(excluded.min_rtt_us, min_rtt_us)),
-                 verdict = ifnull(verdict, excluded.verdict)"
+             ON CONFLICT (lead, peer, hour_us, kind) DO UPDATE SET {}, {}, {}, {}, {}, {}, {}, {}, {},
+                 {}, {}, {}, verdict = coalesce(hours.verdict, excluded.verdict)",
+            count_of("finished"),
+            count_of("failed"),
+            count_of("not_run"),
+            added("finished"),
+            added("failed"),
+            added("not_run"),
+            added("goodputs"),
+            added("goodput_sum_bps"),
+            added("losses"),
+            added("loss_sum"),
+            added("rtts"),
+            added("rtt_sum_us"),
+            extreme("min_goodput_bps", '<'),
+            extreme("max_goodput_bps", '>'),
+            extreme("min_rtt_us", '<'),
         );
-        self.write(|transaction| {
-            let hour = params![hour_us, hour_us + HOUR_US];
-            transaction.execute(&insert, hour)?;
-            let outbox = format!("DELETE FROM outbox WHERE id IN (SELECT id FROM tests WHERE {of_hour})");
-            transaction.execute(&outbox, hour)?;
-            transaction.execute(&format!("DELETE FROM tests WHERE {of_hour}"), hour).map(drop)
+        let is_embedded = self.path.is_some();
+        self.write(|database| {
+            let hour = values![hour_us, hour_us + HOUR_US];
+            database.execute(&insert, hour)?;
+            if is_embedded {
+                let outbox = format!("DELETE FROM outbox WHERE id IN (SELECT id FROM tests WHERE {of_hour})");
+                database.execute(&outbox, hour)?;
+            }
+            let counts = format!("SELECT state, count(*) FROM tests WHERE {of_hour} GROUP BY state");
+            let read = |row: &mut Row| -> sql::Result<(String, i64)> { Ok((row.next()?, row.next()?)) };
+            for (state, tests) in read_all(database, &counts, hour, read)? {
+                add_to_state(database, &state, -tests)?;
+            }
+            database.execute(&format!("DELETE FROM tests WHERE {of_hour}"), hour).map(drop)
         })
     }
 
@@ -162,26 +191,45 @@ impl Archive {
             "SELECT kind, hour_us, finished, failed, not_run, goodputs, goodput_sum_bps, min_goodput_bps,
                  max_goodput_bps, losses, loss_sum, min_rtt_us, rtts, rtt_sum_us, verdict
              FROM hours WHERE lead = ?1 AND peer = ?2 AND hour_us >= ?3 ORDER BY hour_us, kind";
-        let mut statement = self.connection.prepare(query).map_err(self.failed("read"))?;
-        let mean = |count: i64, sum: f64| (count > 0).then(|| sum / count as f64);
-        let rows = statement.query_map(params![from, to, since_us], |row| {
-            Ok(HourRow {
-                kind: row.get(0)?,
-                start_us: row.get(1)?,
-                finished: count(row, 2)?,
-                failed: count(row, 3)?,
-                not_run: count(row, 4)?,
-                goodput_bps: mean(row.get(5)?, row.get(6)?),
-                min_goodput_bps: row.get(7)?,
-                max_goodput_bps: row.get(8)?,
-                loss_share: mean(row.get(9)?, row.get(10)?),
-                min_rtt_us: row.get(11)?,
-                typical_rtt_us: mean(row.get(12)?, row.get(13)?),
-                verdict: row.get(14)?,
-            })
-        });
-        rows.map_err(self.failed("read"))?.collect::<Result<_, _>>().map_err(self.failed("read"))
+        let rows = read_all(&*self.database, query, values![from, to, since_us], read_hour);
+        rows.map_err(self.failed("read"))
     }
+}
+
+/// Counts rows of a state.
+fn count_of(state: &str) -> String {
+    format!("sum(CASE WHEN state = '{state}' THEN 1 ELSE 0 END)")
+}
+
+/// The sum of what an hour has and what is added.
+fn added(column: &str) -> String {
+    format!("{column} = hours.{column} + excluded.{column}")
+}
+
+/// The smaller or the larger one, if there are two.
+fn extreme(column: &str, order: char) -> String {
+    format!(
+        "{column} = CASE WHEN hours.{column} IS NULL OR excluded.{column} {order} hours.{column}
+             THEN excluded.{column} ELSE hours.{column} END"
+    )
+}
+
+fn read_hour(row: &mut Row) -> sql::Result<HourRow> {
+    let mean = |count: i64, sum: f64| (count > 0).then(|| sum / count as f64);
+    Ok(HourRow {
+        kind: row.next()?,
+        start_us: row.next()?,
+        finished: row.next()?,
+        failed: row.next()?,
+        not_run: row.next()?,
+        goodput_bps: mean(row.next()?, row.next()?),
+        min_goodput_bps: row.next()?,
+        max_goodput_bps: row.next()?,
+        loss_share: mean(row.next()?, row.next()?),
+        min_rtt_us: row.next()?,
+        typical_rtt_us: mean(row.next()?, row.next()?),
+        verdict: row.next()?,
+    })
 }
 
 #[cfg(test)]
@@ -219,7 +267,7 @@ mod tests {
 
     #[test]
     fn old_rows_become_hours_and_old_records_are_removed_first() {
-        let mut archive = Archive::open(Path::new(":memory:")).unwrap();
+        let mut archive = Archive::open(Path::new(":memory:"), None).unwrap();
         let start = 1000 * DAY_US;
         let at = |hour: i64, minute: i64| start + hour * HOUR_US + minute * 60_000_000;
         for (id, time, goodput, verdict) in [

@@ -25,7 +25,7 @@ use self::{
 };
 use crate::{
     CalendarFile, Config, Error, Members, Moment, StepObserver,
-    archive::{Archive, CauseChange},
+    archive::{Archive, CauseChange, Forwarder},
     control::{Reply, Request},
     frame::Frame,
     network::Network,
@@ -89,6 +89,11 @@ pub(crate) enum Inbound {
         /// Where.
         endpoint: Endpoint,
     },
+    /// The common archive has the rows of the spool up to this number.
+    Forwarded {
+        /// The number.
+        number: i64,
+    },
     /// An alert was sent, or not.
     Alerted {
         /// The change that it reports.
@@ -118,6 +123,8 @@ struct Batch {
     joined: Vec<(oneshot::Sender<Frame>, Frame)>,
     /// Requests whose reply is the state of a reservation after the batch.
     explanations: Vec<(oneshot::Sender<Reply>, ReservationId)>,
+    /// Whether the result of a test was put into the archive.
+    has_result: bool,
 }
 
 impl Batch {
@@ -134,6 +141,7 @@ pub(crate) struct EventLoop {
     file: CalendarFile,
     point: Point,
     archive: Archive,
+    forwarder: Option<Forwarder>,
     members: Members,
     rules: Rules,
     network: Arc<Network>,
@@ -160,7 +168,13 @@ impl EventLoop {
         inbox: mpsc::Sender<Inbound>,
         observer: Arc<dyn StepObserver>,
     ) -> Result<EventLoop, Error> {
-        let archive = Archive::open(&config.state.join("archive.sqlite"))?;
+        let path = config.state.join("archive.sqlite");
+        let archive = Archive::open(&path, config.postgres.as_ref().map(|_| &config.name))?;
+        let forwarder = config
+            .postgres
+            .as_ref()
+            .map(|address| Forwarder::start(&path, address, config.retention, inbox.clone()));
+        let forwarder = forwarder.transpose()?;
         let mut rules = Rules::new(config.limits.clone());
         rules.set_members(&members);
         let started = config.clock.now().steady;
@@ -169,6 +183,7 @@ impl EventLoop {
             file,
             point,
             archive,
+            forwarder,
             members,
             rules,
             network,
@@ -267,8 +282,7 @@ impl EventLoop {
     /// Time until something is due.
     fn sleep(&self) -> Time {
         let now = self.now();
-        let open = self.point.reservations().any(|known| !known.has_ended());
-        let check = now.steady + if open { CLOCK_CHECK } else { MAX_SLEEP };
+        let check = now.steady + if self.point.open_count() > 0 { CLOCK_CHECK } else { MAX_SLEEP };
         let due = self.point.next_timeout(now).into_iter().chain(self.outbox_due).chain(self.ask_due());
         let due = due.chain([self.maintenance.due()]);
         due.fold(check, Time::min).saturating_sub(now.steady)
@@ -286,6 +300,7 @@ impl EventLoop {
                 self.on_request(now, &user, request, reply, batch)?
             }
             Inbound::Serving { id, run, endpoint } => self.on_serving(&id, run, endpoint, batch),
+            Inbound::Forwarded { number } => self.archive.forwarded(number)?,
             Inbound::Alerted { change, result } => self.on_alerted(now, &change, result)?,
             Inbound::Ended { id, run, ended } => self.on_ended(now, &id, run, *ended, batch)?,
         }
@@ -340,10 +355,14 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Executes a batch; durable writes come first.
+    /// Carries a batch out: first what must survive a kill. Results are stored before the calendar knows of the tests' ends.
     fn commit(&mut self, now: Now, batch: Batch) -> Result<(), Error> {
-        let Batch { events, messages, actions, frames, replies, joined, explanations } = batch;
+        let Batch { events, messages, actions, frames, replies, joined, explanations, has_result } = batch;
         let observer = Arc::clone(&self.observer);
+        self.commit_archive()?;
+        if has_result {
+            observer.at(Moment::ResultStored, &[]);
+        }
         observer.at(Moment::Before, &events);
         self.file.write(&events)?;
         observer.at(Moment::Written, &events);
@@ -353,6 +372,7 @@ impl EventLoop {
                 self.archive_end(now, id)?;
             }
         }
+        self.commit_archive()?;
         for (to, message) in messages {
             self.network.send(&to, Frame::Message { message: Box::new(message) });
         }
@@ -379,6 +399,20 @@ impl EventLoop {
             let _ = reply.send(requests::ok(&explained));
         }
         Ok(())
+    }
+
+    /// Rows of the archive are on the disk.
+    fn commit_archive(&mut self) -> Result<(), Error> {
+        if self.archive.commit()? {
+            self.wake_forwarder();
+        }
+        Ok(())
+    }
+
+    fn wake_forwarder(&self) {
+        if let Some(forwarder) = &self.forwarder {
+            forwarder.wake();
+        }
     }
 
     /// A reservation that this point leads and that has ended.

@@ -250,11 +250,12 @@ impl EventLoop {
             clock_error_us: now.error.as_nanos() / 1000,
             authority: self.members.authority.0.clone(),
             members: members.collect(),
-            open_reservations: self.point.reservations().filter(|known| !known.has_ended()).count() as u64,
+            open_reservations: self.point.open_count(),
             running: self.runs.keys().map(ToString::to_string).collect(),
             tests: tests.collect(),
             archive: self.archive.counts()?.into_iter().collect(),
             unsent_results: self.archive.unsent()?.len() as u64,
+            unforwarded_results: self.archive.spooled_count()?,
             resident_bytes: resident_bytes(),
         })
     }

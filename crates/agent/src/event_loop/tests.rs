@@ -16,7 +16,7 @@ use units::Time;
 
 use super::{Batch, EventLoop, Inbound, REPEAT, STOP_TIMEOUT};
 use crate::{
-    Error, Moment,
+    Error,
     archive::{State, TestRow},
     frame::Frame,
     mesh::host_and_port,
@@ -78,6 +78,7 @@ impl EventLoop {
             (Role::Lead, Some(peer)) => {
                 let row = self.row(&known);
                 self.archive.put(&TestRow { state: State::Running, ..row }, &[])?;
+                self.wake_forwarder();
                 let host =
                     self.members.address(peer).and_then(host_and_port).map(|(host, _)| host.to_owned());
                 let (sender, endpoint) = channel();
@@ -203,7 +204,7 @@ impl EventLoop {
             Ended::Lead(measured) => {
                 let result = measured.error.clone().map_or(Ok(()), Err);
                 self.store_result(now, id, measured, batch)?;
-                self.observer.at(Moment::ResultStored, &[]);
+                batch.has_result = true;
                 result
             }
             Ended::Peer(served) => match run.part {
@@ -239,7 +240,7 @@ impl EventLoop {
         row.figures = measured.figures;
         row.record = measured.record.map(|path| path.display().to_string());
         let receivers = self.receivers(&known);
-        self.archive.put(&row, &receivers)?;
+        self.archive.put_in_batch(&row, &receivers)?;
         self.check_alerts(now);
         for to in receivers {
             batch.frames.push((to, Frame::Result { row: Box::new(row.clone()) }));
@@ -274,7 +275,7 @@ impl EventLoop {
         // A point cannot replace another's result.
         let is_own = self.archive.get(&id)?.is_none_or(|known| known.from == row.from);
         if is_own {
-            self.archive.put(&row, &[])?;
+            self.archive.put_in_batch(&row, &[])?;
             self.check_alerts(now);
         }
         batch.frames.push((from.clone(), Frame::Stored { id: id.clone() }));
@@ -311,7 +312,7 @@ impl EventLoop {
         };
         // The other end has sent the outcome.
         let receivers = self.config.results_to.clone();
-        self.archive.put(&row, &receivers)?;
+        self.archive.put_in_batch(&row, &receivers)?;
         self.check_alerts(now);
         if !receivers.is_empty() {
             self.outbox_due = Some(now.steady);
@@ -350,9 +351,9 @@ impl EventLoop {
             }
             let id = self.point.reservations().find(|known| known.request.id.to_string() == row.id);
             let receivers = id.map(|known| self.receivers(known)).unwrap_or_default();
-            self.archive.put(&row, &receivers)?;
+            self.archive.put_in_batch(&row, &receivers)?;
         }
-        Ok(())
+        self.commit_archive()
     }
 
     /// The row of a reservation, without a result.

@@ -51,6 +51,14 @@ pub(super) fn text(status: &Status, mesh: &MeshDocument, archive_bytes: Option<u
         "Results that wait to be sent to other points.",
         status.unsent_results as f64,
     );
+    if let Some(results) = status.unforwarded_results {
+        single(
+            "longfat_results_unforwarded",
+            "gauge",
+            "Results that wait to be sent to the common archive.",
+            results as f64,
+        );
+    }
     single(
         "longfat_clock_error_seconds",
         "gauge",

@@ -8,6 +8,7 @@ mod documents;
 mod metrics;
 mod openapi;
 mod routes;
+mod server;
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -25,6 +26,7 @@ use axum::{
     routing::get,
 };
 use serde::Serialize;
+use tokio::{sync::Semaphore, time::timeout};
 use view::{PageContent, Theme, names_loopback, page_files, restrict_page};
 
 pub use documents::{
@@ -36,7 +38,7 @@ use self::{
     documents::SCHEMA,
     routes::{Query, ROUTES, Route},
 };
-use crate::{Client, Error, Filter, Members, Status, StopHandle, archive::Archive};
+use crate::{Client, Error, Filter, Members, PostgresAddress, Status, StopHandle, archive::Archive};
 
 /// Number of tests in a document, unless the request names another.
 const DEFAULT_LIMIT: u32 = 1000;
@@ -45,12 +47,29 @@ const MAX_LIMIT: i64 = 10_000;
 /// How far a calendar reaches, unless the request names another time.
 const DEFAULT_CALENDAR_S: i64 = 86_400;
 
-/// The served point.
+/// Maximum number of requests that are worked on at a time; others wait.
+const MAX_REQUESTS: usize = 8;
+/// Time until a request is answered, with an error at worst.
+const WORK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What is served.
 struct Site {
     /// The point's state directory.
     state: PathBuf,
+    /// The common archive, whose results are shown instead of this point's.
+    postgres: Option<PostgresAddress>,
     client: Client,
     is_local: bool,
+    places: Arc<Semaphore>,
+}
+
+impl Site {
+    fn archive(&self) -> Result<Archive, Error> {
+        match &self.postgres {
+            Some(address) => Archive::connect_for_reading(address),
+            None => open_archive(&self.state),
+        }
+    }
 }
 
 /// Why a request has no result.
@@ -59,6 +78,8 @@ enum Refusal {
     Invalid(String),
     /// The agent or its archive does not reply.
     Unavailable(Error),
+    /// There are too many requests.
+    Busy,
 }
 
 impl From<Error> for Refusal {
@@ -75,17 +96,28 @@ impl IntoResponse for Refusal {
         let (status, text) = match self {
             Refusal::Invalid(text) => (StatusCode::BAD_REQUEST, text),
             Refusal::Unavailable(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+            Refusal::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many requests; repeat it later".into()),
         };
         (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{text}\n")).into_response()
     }
 }
 
 /// Serves the interface of the point with this state directory, forever.
-pub(crate) async fn serve(listener: tokio::net::TcpListener, state: &Path) -> Result<(), Error> {
+pub(crate) async fn serve(
+    listener: tokio::net::TcpListener,
+    state: &Path,
+    postgres: Option<PostgresAddress>,
+) -> Result<(), Error> {
     let failed = |cause| Error::system("serve HTTP", cause);
     let address: SocketAddr = listener.local_addr().map_err(failed)?;
-    let site = Site { state: state.into(), client: Client::new(state), is_local: address.ip().is_loopback() };
-    axum::serve(listener, router(Arc::new(site))).await.map_err(failed)
+    let site = Site {
+        state: state.into(),
+        postgres,
+        client: Client::new(state),
+        is_local: address.ip().is_loopback(),
+        places: Arc::new(Semaphore::new(MAX_REQUESTS)),
+    };
+    server::serve(listener, router(Arc::new(site)), server::Limits::default()).await.map_err(failed)
 }
 
 /// Serves the interface of a running agent from another process until it is stopped, for agents in other network namespaces.
@@ -100,7 +132,7 @@ pub fn serve_interface(listener: TcpListener, state: &Path, stop: &StopHandle) -
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
         tokio::select! {
-            served = serve(listener, state) => served,
+            served = serve(listener, state, None) => served,
             () = stop.stopped() => Ok(()),
         }
     });
@@ -114,13 +146,12 @@ pub fn serve_interface(listener: TcpListener, state: &Path, stop: &StopHandle) -
 /// If the agent does not run, or its archive cannot be read.
 pub fn known_mesh(state: &Path) -> Result<MeshDocument, Error> {
     let status = Client::new(state).status()?;
-    mesh(state, &status)
+    mesh(state, &status, &open_archive(state)?)
 }
 
-fn mesh(state: &Path, status: &Status) -> Result<MeshDocument, Error> {
+fn mesh(state: &Path, status: &Status, archive: &Archive) -> Result<MeshDocument, Error> {
     let now_us = i64::try_from(os::realtime().as_micros()).unwrap_or(i64::MAX);
-    let pairs = open_archive(state)?.pairs()?;
-    Ok(MeshDocument::new(status, &Members::open(state)?, pairs, now_us))
+    Ok(MeshDocument::new(status, &Members::open(state)?, archive.pairs()?, now_us))
 }
 
 fn open_archive(state: &Path) -> Result<Archive, Error> {
@@ -132,11 +163,20 @@ fn router(site: Arc<Site>) -> Router {
     for route in ROUTES {
         let handler = move |State(site): State<Arc<Site>>, request: Request| async move {
             let query = request.uri().query().unwrap_or_default().to_owned();
-            // SQLite and the control socket block.
-            let work = tokio::task::spawn_blocking(move || respond(&site, route, &query));
-            match work.await {
-                Ok(response) => response.unwrap_or_else(Refusal::into_response),
-                Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            let work = async move {
+                let place = Arc::clone(&site.places).acquire_owned().await;
+                // Databases and the control socket block. The place is taken until the work ends, whether or not a client waits.
+                tokio::task::spawn_blocking(move || {
+                    let response = respond(&site, route, &query);
+                    drop(place);
+                    response
+                })
+                .await
+            };
+            match timeout(WORK_TIMEOUT, work).await {
+                Ok(Ok(response)) => response.unwrap_or_else(Refusal::into_response),
+                Ok(Err(_)) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+                Err(_) => Refusal::Busy.into_response(),
             }
         };
         router = router.route(route.path, get(handler));
@@ -164,7 +204,6 @@ async fn check_host(State(site): State<Arc<Site>>, request: Request, next: Next)
 fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal> {
     let query = Query::parse(route, query).map_err(Refusal::Invalid)?;
     let now_us = i64::try_from(os::realtime().as_micros()).unwrap_or(i64::MAX);
-    let archive = || open_archive(&site.state);
     let limit = match query.number("limit") {
         None => DEFAULT_LIMIT,
         Some(limit) => {
@@ -184,17 +223,17 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
         routes::Response::AnyJson => json(&openapi::document()),
         routes::Response::Text => {
             let status = site.client.status()?;
-            let mesh = mesh(&site.state, &status)?;
-            let text = metrics::text(&status, &mesh, archive()?.size_bytes());
+            let mesh = mesh(&site.state, &status, &site.archive()?)?;
+            let text = metrics::text(&status, &mesh, open_archive(&site.state)?.size_bytes());
             Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
         }
         routes::Response::Status => json(&site.client.status()?),
-        routes::Response::Mesh => json(&known_mesh(&site.state)?),
+        routes::Response::Mesh => json(&mesh(&site.state, &site.client.status()?, &site.archive()?)?),
         routes::Response::Results => {
-            json(&ResultsDocument { schema: SCHEMA.into(), tests: archive()?.list(&filter)? })
+            json(&ResultsDocument { schema: SCHEMA.into(), tests: site.archive()?.list(&filter)? })
         }
         routes::Response::Pair => {
-            let archive = archive()?;
+            let archive = site.archive()?;
             let (Some(from), Some(to)) = (filter.from.clone(), filter.to.clone()) else {
                 return Err(Refusal::Invalid("from and to are missing".into()));
             };

@@ -19,8 +19,10 @@ use crate::{
 
 /// A connection without frames is closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// Maximum number of frames that wait to be sent.
-const QUEUE_FRAMES: usize = 256;
+/// Maximum number of frames that wait to be sent: several batches of the loop.
+const QUEUE_FRAMES: usize = 4096;
+/// Maximum number of frames that are written at once.
+const FRAMES_PER_WRITE: usize = 64;
 
 /// Passes frames on until the connection ends. `is_dialed`: by this point, for the frames that wait.
 pub(super) async fn run(
@@ -92,8 +94,10 @@ async fn write(
     mut frames: mpsc::Receiver<Frame>,
     mut stream: WriteHalf<TlsStream<TcpStream>>,
 ) -> io::Result<()> {
-    while let Some(frame) = frames.recv().await {
-        frame::send(&mut stream, &frame).await?;
+    let mut waiting = Vec::new();
+    while frames.recv_many(&mut waiting, FRAMES_PER_WRITE).await > 0 {
+        frame::send_all(&mut stream, &waiting).await?;
+        waiting.clear();
     }
     timeout(FRAME_TIMEOUT, stream.shutdown()).await?
 }

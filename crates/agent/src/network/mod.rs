@@ -29,7 +29,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of frames that wait for a connection to a point; older ones are dropped.
-const MAX_PENDING_FRAMES: usize = 256;
+const MAX_PENDING_FRAMES: usize = 4096;
 /// Maximum number of connections with one point; the oldest is closed.
 const MAX_CONNECTIONS: usize = 4;
 

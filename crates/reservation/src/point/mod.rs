@@ -108,6 +108,8 @@ pub struct Point {
     name: PointName,
     settings: Settings,
     reservations: BTreeMap<ReservationId, Reservation>,
+    /// Number of those that have not ended, by the point that asked and its user.
+    open: BTreeMap<(PointName, Option<String>), u64>,
     calendar: Calendar,
     running: BTreeSet<ReservationId>,
     next_number: u64,
@@ -125,6 +127,7 @@ impl Point {
             name,
             settings,
             reservations: BTreeMap::new(),
+            open: BTreeMap::new(),
             calendar: Calendar::default(),
             running: BTreeSet::new(),
             next_number: 1,
@@ -154,6 +157,16 @@ impl Point {
     /// All reservations that are remembered.
     pub fn reservations(&self) -> impl Iterator<Item = &Reservation> {
         self.reservations.values()
+    }
+
+    /// Number of reservations that have not ended, for each user of each point that asked.
+    pub fn open(&self) -> impl Iterator<Item = (&PointName, Option<&str>, u64)> {
+        self.open.iter().map(|((origin, user), count)| (origin, user.as_deref(), *count))
+    }
+
+    /// Number of reservations that have not ended.
+    pub fn open_count(&self) -> u64 {
+        self.open.values().sum()
     }
 
     /// The recurring tests, each with the number of its next occurrence.

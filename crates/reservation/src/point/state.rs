@@ -68,6 +68,7 @@ impl Point {
         self.reservations == other.reservations
             && self.calendar.slots().eq(other.calendar.slots())
             && self.running == other.running
+            && self.open == other.open
             && self.next_number == other.next_number
             && self.tasks == other.tasks
     }
@@ -97,7 +98,9 @@ impl Point {
                     ended: None,
                 };
                 self.leave_calendar(&request.id);
+                self.forget_open(&request.id);
                 self.reservations.insert(request.id.clone(), reservation);
+                self.count_open(&request.id);
                 true
             }
             Event::Numbered { next } => {
@@ -107,7 +110,9 @@ impl Point {
             Event::Restored { reservation } => {
                 let id = &reservation.request.id;
                 self.leave_calendar(id);
+                self.forget_open(id);
                 self.reservations.insert(id.clone(), (**reservation).clone());
+                self.count_open(id);
                 // Enters the calendar.
                 self.change(id, |_| {})
             }
@@ -143,6 +148,7 @@ impl Point {
             Event::Notified { id } => self.change(id, |known| known.must_notify = false),
             Event::Forgotten { id } => {
                 self.leave_calendar(id);
+                self.forget_open(id);
                 self.running.remove(id);
                 self.reservations.remove(id).is_some()
             }
@@ -169,6 +175,7 @@ impl Point {
             return false;
         }
         self.leave_calendar(id);
+        self.forget_open(id);
         let Some(known) = self.reservations.get_mut(id) else { return false };
         change(known);
         let occupancy = match (&known.phase, known.role) {
@@ -186,7 +193,30 @@ impl Point {
         if let (Some(occupancy), Some(slot)) = (occupancy, known.slot) {
             self.calendar.insert(Point::occupied(&known.request, slot, occupancy));
         }
+        self.count_open(id);
         true
+    }
+
+    /// The user who has a reservation open.
+    fn open_user(&self, id: &ReservationId) -> Option<(PointName, Option<String>)> {
+        let known = self.reservations.get(id).filter(|known| !known.has_ended())?;
+        Some((id.origin.clone(), known.request.spec.user.clone()))
+    }
+
+    fn count_open(&mut self, id: &ReservationId) {
+        if let Some(user) = self.open_user(id) {
+            *self.open.entry(user).or_default() += 1;
+        }
+    }
+
+    fn forget_open(&mut self, id: &ReservationId) {
+        let Some(user) = self.open_user(id) else { return };
+        if let Some(count) = self.open.get_mut(&user) {
+            *count -= 1;
+            if *count == 0 {
+                self.open.remove(&user);
+            }
+        }
     }
 
     fn leave_calendar(&mut self, id: &ReservationId) {

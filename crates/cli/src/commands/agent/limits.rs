@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use limits::{Decision, Error, Limits, TestRequest, Usage};
+use limits::{Decision, Error, Limits, Pending, Question, Usage};
 use serde_json::{Value, json};
 use units::Bytes;
 
@@ -122,7 +122,7 @@ fn explain(args: &ExplainArgs, json: bool) -> anyhow::Result<()> {
     }
     let Requester { user, address } = args.requester.clone();
     let usage = Usage {
-        pending: vec![(user.clone(), address); args.pending as usize],
+        pending: vec![Pending { user: user.clone(), address, count: args.pending.into() }],
         reserved_today: args.reserved.iter().cloned().collect(),
     };
     let request = TestRequest { user, address, other_end: args.to, ..args.test.clone() };

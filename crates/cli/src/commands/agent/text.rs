@@ -49,6 +49,9 @@ pub fn status(status: &Status) -> String {
         count => format!("; {count} results wait to be sent"),
     };
     lines.push(format!("archive: {archive}{unsent}"));
+    if let Some(count) = status.unforwarded_results {
+        lines.push(format!("common archive: {count} results wait to be sent"));
+    }
     if !status.members.is_empty() {
         let rows = status.members.iter().map(|member| {
             let state = match &member.failure {

@@ -1,0 +1,386 @@
+//! Forwards the tests that a point leads to the common archive of the mesh, in order and each once.
+//!
+//! Each row that is stored in the embedded archive gets a number in its spool in the same transaction. A thread sends the rows to PostgreSQL in
+//! that order; the transaction that stores them there also stores the number of the last one. Only then does the agent's loop remove
+//! them from the spool. If the server is away, or its reply is lost, the numbers show where to continue.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::mpsc;
+
+use super::{
+    Archive, PostgresAddress, Retention, TestRow, get,
+    postgres::{set_stored_number, stored_number},
+    put,
+    sql::{Field, Row, read_all, read_first, values},
+};
+use crate::{Error, event_loop::Inbound, hex};
+
+/// The spool. Its name distinguishes it from one of the same point whose file was lost, with other numbers.
+pub(super) const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS spool (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL) STRICT;
+    CREATE INDEX IF NOT EXISTS spool_by_id ON spool (id);
+    CREATE TABLE IF NOT EXISTS spool_name (name TEXT NOT NULL) STRICT;";
+
+/// Maximum number of rows in one transaction of the common archive.
+const MAX_ROWS: i64 = 256;
+/// Time until a server that was away is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+/// Time between two times at which old results are looked for there.
+const TIDY_EVERY: Duration = Duration::from_secs(3600);
+/// The same after the start, and between two steps.
+const TIDY_STEP: Duration = Duration::from_secs(1);
+
+/// A row that waits, with its number.
+type Spooled = (i64, String);
+
+impl Archive {
+    /// Prepares the spool, or removes it if nothing is forwarded. A new spool begins with all tests that the point has led.
+    pub(super) fn set_spool(&mut self) -> Result<(), Error> {
+        let own = self.spool_of.clone();
+        self.write(|database| {
+            let Some(own) = own else {
+                return database.batch("DELETE FROM spool; DELETE FROM spool_name");
+            };
+            let name: Option<String> = read_first(database, "SELECT name FROM spool_name", &[], Row::next)?;
+            if name.is_some() {
+                return Ok(());
+            }
+            let mut bytes = [0; 16];
+            getrandom::fill(&mut bytes).map_err(|error| std::io::Error::other(error.to_string()))?;
+            database.execute("INSERT INTO spool_name VALUES (?1)", values![hex::encode(&bytes)])?;
+            let all = "INSERT INTO spool (id) SELECT id FROM tests WHERE lead = ?1 ORDER BY start_us, id";
+            database.execute(all, values![own]).map(drop)
+        })
+    }
+
+    /// The name of the spool.
+    fn spool_name(&self) -> Result<String, Error> {
+        let name = read_first(&*self.database, "SELECT name FROM spool_name", &[], Row::next);
+        Ok(name.map_err(self.failed("read"))?.unwrap_or_default())
+    }
+
+    /// Rows that wait behind a number, in their order.
+    fn spooled(&self, after: i64) -> Result<Vec<Spooled>, Error> {
+        let query = "SELECT number, id FROM spool WHERE number > ?1 ORDER BY number LIMIT ?2";
+        let rows =
+            read_all(&*self.database, query, values![after, MAX_ROWS], |row| Ok((row.next()?, row.next()?)));
+        rows.map_err(self.failed("read"))
+    }
+
+    /// Number of rows that wait; `None` if nothing is forwarded.
+    pub fn spooled_count(&self) -> Result<Option<u64>, Error> {
+        if self.spool_of.is_none() {
+            return Ok(None);
+        }
+        let count = read_first(&*self.database, "SELECT count(*) FROM spool", &[], Row::next);
+        count.map_err(self.failed("read"))
+    }
+
+    /// The common archive has the rows up to this number.
+    pub fn forwarded(&mut self, number: i64) -> Result<(), Error> {
+        let delete = "DELETE FROM spool WHERE number <= ?1";
+        self.write(|database| database.execute(delete, values![number]).map(drop))
+    }
+
+    /// Common archive: stores rows of a spool in one transaction.
+    fn store(&mut self, spool: &str, rows: &[TestRow], number: i64) -> Result<(), Error> {
+        self.write(|database| {
+            for row in rows {
+                put(database, row)?;
+            }
+            set_stored_number(database, spool, number)
+        })
+    }
+}
+
+/// The thread that forwards; it ends when this is dropped.
+pub(crate) struct Forwarder {
+    wake: SyncSender<()>,
+}
+
+impl Forwarder {
+    /// Starts it for an embedded archive.
+    pub fn start(
+        path: &Path,
+        address: &PostgresAddress,
+        retention: Retention,
+        inbox: mpsc::Sender<Inbound>,
+    ) -> Result<Forwarder, Error> {
+        let (wake, woken) = sync_channel(1);
+        let work = Work { path: path.into(), address: address.clone(), retention, inbox, woken };
+        let spawned = thread::Builder::new().name("archive".into()).spawn(move || work.run());
+        spawned.map_err(|cause| Error::system("start the thread of the common archive", cause))?;
+        Ok(Forwarder { wake })
+    }
+
+    /// A row was stored.
+    pub fn wake(&self) {
+        // If it is full, the thread will look anyway.
+        let _ = self.wake.try_send(());
+    }
+}
+
+struct Work {
+    path: PathBuf,
+    address: PostgresAddress,
+    retention: Retention,
+    inbox: mpsc::Sender<Inbound>,
+    woken: Receiver<()>,
+}
+
+impl Work {
+    fn run(self) {
+        let mut is_away = false;
+        loop {
+            let error = match self.forward(&mut is_away) {
+                Ok(()) => return,
+                Err(error) => error,
+            };
+            // Once, and not with each attempt.
+            if !std::mem::replace(&mut is_away, true) {
+                tracing::warn!("{error}; results are kept and sent when it is back");
+            }
+            let retry_at = Instant::now() + RETRY;
+            loop {
+                match self.woken.recv_timeout(retry_at.saturating_duration_since(Instant::now())) {
+                    Ok(()) => {}
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        }
+    }
+
+    /// Forwards until the agent ends, or until an error.
+    fn forward(&self, is_away: &mut bool) -> Result<(), Error> {
+        let own = Archive::open_for_reading(&self.path)?;
+        let spool = own.spool_name()?;
+        let mut common = Archive::connect(&self.address)?;
+        let stored = stored_number(&*common.database, &spool).map_err(common.failed("read"))?;
+        if std::mem::take(is_away) {
+            tracing::info!("connected with {}", common.name);
+        }
+        let mut last = stored;
+        if !self.report(last) {
+            return Ok(());
+        }
+        let mut tidy_at = Instant::now() + TIDY_STEP;
+        loop {
+            let waiting = own.spooled(last)?;
+            if let Some((number, _)) = waiting.last() {
+                let mut rows = Vec::new();
+                for (_, id) in &waiting {
+                    rows.extend(get(&*own.database, id).map_err(own.failed("read"))?);
+                }
+                common.store(&spool, &rows, *number)?;
+                last = *number;
+                if !self.report(last) {
+                    return Ok(());
+                }
+                continue;
+            }
+            if tidy_at <= Instant::now() {
+                let now_us = i64::try_from(os::realtime().as_micros()).unwrap_or(i64::MAX);
+                let has_more = common.tidy_common(now_us, &self.retention)?;
+                tidy_at = Instant::now() + if has_more { TIDY_STEP } else { TIDY_EVERY };
+            }
+            match self.woken.recv_timeout(tidy_at.saturating_duration_since(Instant::now())) {
+                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
+    /// Reports what is stored; `false` if the agent has ended.
+    fn report(&self, number: i64) -> bool {
+        self.inbox.blocking_send(Inbound::Forwarded { number }).is_ok()
+    }
+}
+
+impl Archive {
+    /// One step of what is due in the common archive. Records are at their leads, which remove them.
+    fn tidy_common(&mut self, now_us: i64, retention: &Retention) -> Result<bool, Error> {
+        let records = now_us.saturating_sub(i64::from(retention.records_days) * super::retention::DAY_US);
+        let update = "UPDATE tests SET record = NULL WHERE record IS NOT NULL AND start_us < ?1";
+        self.write(|database| database.execute(update, values![records]).map(drop))?;
+        self.tidy_rows(now_us, retention)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::{Missing, postgres::Cluster};
+
+    use super::*;
+    use crate::archive::{
+        Filter, State,
+        retention::{DAY_US, HOUR_US},
+        tests::row,
+    };
+
+    /// Waits until the thread reports that rows are stored up to this number.
+    fn wait_for(inbox: &mut mpsc::Receiver<Inbound>, number: i64) {
+        loop {
+            match inbox.blocking_recv() {
+                Some(Inbound::Forwarded { number: reported }) if reported == number => return,
+                Some(_) => {}
+                None => panic!("the thread has ended"),
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_stored_in_order_and_once_even_if_a_reply_is_lost() {
+        let Some(mut cluster) = Cluster::create() else {
+            return testing::skip(Missing::Tool, "PostgreSQL 15 or newer is not installed");
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("archive.sqlite");
+        let address: PostgresAddress = cluster.address().parse().unwrap();
+        let now_us = i64::try_from(os::realtime().as_micros()).unwrap() / HOUR_US * HOUR_US;
+        let row = |id: &str, after_us: i64| row(id, now_us + after_us);
+        // Tests from before the common archive was configured, one of them of another lead.
+        let mut own = Archive::open(&path, None).unwrap();
+        for id in ["a/1", "a/2"] {
+            own.put(&row(id, 10), &[]).unwrap();
+        }
+        own.put(&TestRow { from: "b".into(), ..row("b/1", 10) }, &[]).unwrap();
+        drop(own);
+        let mut own = Archive::open(&path, Some(&"a".into())).unwrap();
+        let evidence = Some("a NUL: \0".to_string());
+        let mut third = row("a/3", 20);
+        third.figures.evidence = evidence;
+        own.put(&third, &[]).unwrap();
+        own.put(&TestRow { state: State::Running, ..row("a/4", 30) }, &[]).unwrap();
+        assert_eq!(own.spooled_count().unwrap(), Some(4));
+        let retention = Retention::default();
+        let start = || {
+            let (sender, inbox) = mpsc::channel(100);
+            (Forwarder::start(&path, &address, retention, sender).unwrap(), inbox)
+        };
+        let (forwarder, mut inbox) = start();
+        cluster.start();
+        wait_for(&mut inbox, 4);
+        own.put(&row("a/4", 30), &[]).unwrap();
+        forwarder.wake();
+        wait_for(&mut inbox, 5);
+        drop(forwarder);
+        // The spool has not been emptied, as after a kill. Meanwhile the common archive replaces rows by hours.
+        let mut common = Archive::connect(&address).unwrap();
+        let all = |archive: &Archive| archive.list(&Filter { limit: 100, ..Filter::default() }).unwrap();
+        let ids = |archive: &Archive| all(archive).into_iter().map(|row| row.id).collect::<Vec<_>>();
+        assert_eq!(ids(&common), ["a/4", "a/3", "a/2", "a/1"]);
+        assert_eq!(all(&common)[1].figures.evidence.as_deref(), Some("a NUL: \u{fffd}"));
+        let later_us = now_us + 200 * DAY_US;
+        while common.tidy_common(later_us, &retention).unwrap() {}
+        let (forwarder, mut inbox) = start();
+        wait_for(&mut inbox, 5);
+        own.put(&row("a/5", 199 * DAY_US), &[]).unwrap();
+        forwarder.wake();
+        wait_for(&mut inbox, 6);
+        assert_eq!(ids(&common), ["a/5"]);
+        let hours = common.hours("a", "b", 0).unwrap();
+        assert_eq!(hours.iter().map(|hour| hour.finished).collect::<Vec<_>>(), [4]);
+        assert_eq!(common.pairs().unwrap()[0].tests.finished, 5);
+        // Only then they are removed; until then they are not replaced by hours here.
+        while own.tidy(later_us, &retention, |_| {}).unwrap() {}
+        assert_eq!(ids(&own), ["a/5", "a/4", "a/3", "a/2", "a/1"]);
+        own.forwarded(6).unwrap();
+        assert_eq!(own.spooled_count().unwrap(), Some(0));
+        while own.tidy(later_us, &retention, |_| {}).unwrap() {}
+        assert_eq!(ids(&own), ["a/5"]);
+    }
+
+    /// Rows whose values depend on their number alone.
+    fn rows() -> Vec<TestRow> {
+        let points = ["a", "b", "é", "Z"];
+        let kinds = ["throughput", "latency", "diagnose"];
+        let verdicts = ["path_rate", "loss", "receive_window"];
+        (0..400_u64)
+            .map(|number| {
+                let at =
+                    |size: usize, salt: u64| (number.wrapping_mul(2_654_435_761 + salt) >> 7) as usize % size;
+                let from = at(points.len(), 2);
+                let start_us = number as i64 / 3 * 400_000_000;
+                let mut row = row(&format!("{}/{number}", points[from]), start_us);
+                row.from = points[from].into();
+                row.to = points[(from + 1 + at(3, 4)) % points.len()].into();
+                row.kind = kinds[at(kinds.len(), 6)].into();
+                row.state = [State::Finished, State::Finished, State::Failed, State::NotRun][at(4, 8)];
+                row.figures.verdict = (at(4, 10) > 0).then(|| verdicts[at(3, 12)].to_string());
+                row.figures.goodput_bps = (at(5, 14) > 0).then_some(1e6 * number as f64);
+                row.figures.loss_share = (at(2, 16) > 0).then_some(0.25);
+                row.figures.min_rtt_us = (at(3, 18) > 0).then_some(1000.0 - number as f64);
+                row.figures.typical_rtt_us = (at(3, 20) > 0).then_some(1500.0);
+                if row.state != State::Finished {
+                    row.reason = Some("because".into());
+                    row.reason_kind = Some(["rule", "unreachable", "test_failed"][at(3, 22)].into());
+                }
+                row
+            })
+            .collect()
+    }
+
+    #[test]
+    fn both_databases_give_the_same_results() {
+        let Some(mut cluster) = Cluster::create() else {
+            return testing::skip(Missing::Tool, "PostgreSQL 15 or newer is not installed");
+        };
+        cluster.start();
+        let mut embedded = Archive::open(Path::new(":memory:"), None).unwrap();
+        let mut common = Archive::connect(&cluster.address().parse().unwrap()).unwrap();
+        let retention = Retention { records_days: 0, tests_days: 0, hours_days: 10 };
+        let compare = |embedded: &Archive, common: &Archive| {
+            for number in 0..32 {
+                let is = |bit: u32| number & (1 << bit) != 0;
+                let filter = Filter {
+                    from: is(0).then(|| "é".into()),
+                    to: is(1).then(|| "a".into()),
+                    kind: is(2).then(|| "throughput".into()),
+                    since_us: is(3).then_some(30_000_000_000),
+                    limit: if is(4) { 7 } else { 1000 },
+                };
+                assert_eq!(embedded.list(&filter).unwrap(), common.list(&filter).unwrap(), "{filter:?}");
+            }
+            assert_eq!(embedded.counts().unwrap(), common.counts().unwrap());
+            let pairs = embedded.pairs().unwrap();
+            assert_eq!(pairs, common.pairs().unwrap());
+            assert_eq!(embedded.pending_changes().unwrap(), common.pending_changes().unwrap());
+            for pair in &pairs {
+                for since_us in [0, 30_000_000_000] {
+                    let hours = |archive: &Archive| archive.hours(&pair.from, &pair.to, since_us).unwrap();
+                    assert_eq!(hours(embedded), hours(common));
+                    let changes =
+                        |archive: &Archive| archive.changes(&pair.from, &pair.to, since_us).unwrap();
+                    assert_eq!(changes(embedded), changes(common));
+                }
+            }
+            pairs.len()
+        };
+        let rows = rows();
+        let (early, late) = rows.split_at(380);
+        for row in early.iter().chain(&early[100..120]) {
+            embedded.put(row, &[]).unwrap();
+            common.put(row, &[]).unwrap();
+        }
+        assert_eq!(compare(&embedded, &common), 12);
+        // Half of the time becomes hours; then rows arrive late, and all of it does.
+        for now_us in [25_000_000_000, 60_000_000_000] {
+            while embedded.tidy(now_us, &retention, |_| {}).unwrap() {}
+            while common.tidy_common(now_us, &retention).unwrap() {}
+            compare(&embedded, &common);
+            for row in late {
+                embedded.put(&TestRow { start_us: row.start_us / 3, ..row.clone() }, &[]).unwrap();
+                common.put(&TestRow { start_us: row.start_us / 3, ..row.clone() }, &[]).unwrap();
+            }
+            compare(&embedded, &common);
+        }
+        assert!(embedded.hours("a", "b", 0).unwrap().len() > 3);
+    }
+}

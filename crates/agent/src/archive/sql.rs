@@ -1,0 +1,207 @@
+//! What an archive needs of a database: statements that SQLite and PostgreSQL both understand, and their values.
+//!
+//! Parameters are `?1`, `?2`, ...; statements must have no other question mark. Sums of integers need `CASE`, because PostgreSQL has no
+//! numbers for truth values, and a parameter in the place of a column needs `CAST`.
+
+use super::State;
+
+/// Why a database failed.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// SQLite's error.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    /// PostgreSQL's error.
+    #[error("{}", postgres_text(.0))]
+    Postgres(#[from] tokio_postgres::Error),
+    /// PostgreSQL did not reply in time.
+    #[error("the server does not reply")]
+    NoReply,
+    /// A system call.
+    #[error(transparent)]
+    System(#[from] std::io::Error),
+    /// A column without the value that it must have.
+    #[error("column {column} has an unexpected value: {value:?}")]
+    Column {
+        /// Its position in the row, from 0.
+        column: usize,
+        /// The value.
+        value: Value,
+    },
+    /// Tables of another version.
+    #[error("its format is version {found}, this version of longfat has {known}")]
+    Version {
+        /// That of the database.
+        found: i64,
+        /// That of this program.
+        known: i64,
+    },
+}
+
+/// An error of PostgreSQL with its cause, which has the server's message.
+fn postgres_text(error: &tokio_postgres::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+/// A result of a database.
+pub(crate) type Result<T> = std::result::Result<T, DatabaseError>;
+
+/// A value of a column.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// No value.
+    Null,
+    /// `INTEGER`, `BIGINT`.
+    Integer(i64),
+    /// `REAL`, `DOUBLE PRECISION`.
+    Real(f64),
+    /// `TEXT`.
+    Text(String),
+}
+
+/// What is stored in a column.
+pub(crate) trait Field: Sized {
+    /// As a value.
+    fn to_value(&self) -> Value;
+    /// From a value; back if it has another type.
+    fn of(value: Value) -> std::result::Result<Self, Value>;
+}
+
+impl Field for i64 {
+    fn to_value(&self) -> Value {
+        Value::Integer(*self)
+    }
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        if let Value::Integer(number) = value { Ok(number) } else { Err(value) }
+    }
+}
+
+/// A number of things.
+impl Field for u64 {
+    fn to_value(&self) -> Value {
+        Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
+    }
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        i64::of(value).map(|number| u64::try_from(number).unwrap_or(0))
+    }
+}
+
+impl Field for f64 {
+    fn to_value(&self) -> Value {
+        Value::Real(*self)
+    }
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        if let Value::Real(number) = value { Ok(number) } else { Err(value) }
+    }
+}
+
+impl Field for String {
+    fn to_value(&self) -> Value {
+        Value::Text(self.clone())
+    }
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        if let Value::Text(text) = value { Ok(text) } else { Err(value) }
+    }
+}
+
+impl Field for &str {
+    fn to_value(&self) -> Value {
+        Value::Text((*self).into())
+    }
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        Err(value)
+    }
+}
+
+impl Field for State {
+    fn to_value(&self) -> Value {
+        self.name().to_value()
+    }
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        String::of(value).map(|name| State::of(&name))
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn to_value(&self) -> Value {
+        self.as_ref().map_or(Value::Null, Field::to_value)
+    }
+
+    fn of(value: Value) -> std::result::Result<Self, Value> {
+        if value == Value::Null { Ok(None) } else { T::of(value).map(Some) }
+    }
+}
+
+/// The values of a row that have not been read yet.
+#[derive(Debug)]
+pub(crate) struct Row {
+    values: std::vec::IntoIter<Value>,
+    column: usize,
+}
+
+impl Row {
+    /// A row of these values.
+    pub fn new(values: Vec<Value>) -> Row {
+        Row { values: values.into_iter(), column: 0 }
+    }
+
+    /// The next value.
+    pub fn next<T: Field>(&mut self) -> Result<T> {
+        let column = self.column;
+        self.column += 1;
+        let value = self.values.next().unwrap_or(Value::Null);
+        T::of(value).map_err(|value| DatabaseError::Column { column, value })
+    }
+}
+
+/// An open database.
+pub(crate) trait Database: Send {
+    /// Begins a transaction that writes. No other one may begin before its end.
+    fn begin(&self) -> Result<()>;
+    /// Runs a statement; returns the number of changed rows.
+    fn execute(&self, statement: &str, values: &[Value]) -> Result<u64>;
+    /// Runs a query.
+    fn query(&self, query: &str, values: &[Value]) -> Result<Vec<Row>>;
+    /// Runs statements without values, separated by semicolons.
+    fn batch(&self, statements: &str) -> Result<()>;
+}
+
+/// The values of a statement, of types with the trait [`Field`].
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { &[$($value.to_value()),*] };
+}
+pub(crate) use values;
+
+/// Reads all rows of a query.
+pub(crate) fn read_all<T>(
+    database: &dyn Database,
+    query: &str,
+    values: &[Value],
+    read: impl Fn(&mut Row) -> Result<T>,
+) -> Result<Vec<T>> {
+    database.query(query, values)?.into_iter().map(|mut row| read(&mut row)).collect()
+}
+
+/// Reads the first row of a query.
+pub(crate) fn read_first<T>(
+    database: &dyn Database,
+    query: &str,
+    values: &[Value],
+    read: impl Fn(&mut Row) -> Result<T>,
+) -> Result<Option<T>> {
+    Ok(read_all(database, query, values, read)?.into_iter().next())
+}
+
+/// `?1, ?2, ...`
+pub(crate) fn placeholders(count: usize) -> String {
+    (1..=count).map(|number| format!("?{number}")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,89 @@
+//! The embedded database: a file of SQLite in the point's state directory.
+
+use std::{path::Path, time::Duration};
+
+use rusqlite::{Connection, OpenFlags, types::ValueRef};
+
+use super::sql::{self, Database, Row, Value};
+
+/// Time that a reader or a writer waits for another one.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Number of prepared statements that are kept: more than an archive has.
+const PREPARED_STATEMENTS: usize = 64;
+/// Size of the page cache, KiB: the inner pages of the indices of some million tests.
+const CACHE_KIB: u32 = 8192;
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Sqlite(pub Connection);
+
+impl Sqlite {
+    /// Opens or creates a file.
+    pub fn open(path: &Path) -> sql::Result<Sqlite> {
+        Sqlite::of(Connection::open(path)?)
+    }
+
+    /// Opens a file that another connection writes.
+    pub fn open_for_reading(path: &Path) -> sql::Result<Sqlite> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        Sqlite::of(Connection::open_with_flags(path, flags)?)
+    }
+
+    fn of(connection: Connection) -> sql::Result<Sqlite> {
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
+        connection.execute_batch(&format!("PRAGMA cache_size = -{CACHE_KIB};"))?;
+        Ok(Sqlite(connection))
+    }
+}
+
+impl rusqlite::ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        let value = match self {
+            Value::Null => ValueRef::Null,
+            Value::Integer(number) => ValueRef::Integer(*number),
+            Value::Real(number) => ValueRef::Real(*number),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+        };
+        Ok(rusqlite::types::ToSqlOutput::Borrowed(value))
+    }
+}
+
+/// Text that is not UTF-8 or a blob was written by something else.
+fn read(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Value> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::Integer(number),
+        ValueRef::Real(number) => Value::Real(number),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+            Value::Text(String::from_utf8_lossy(bytes).into_owned())
+        }
+    })
+}
+
+impl Database for Sqlite {
+    fn begin(&self) -> sql::Result<()> {
+        self.batch("BEGIN IMMEDIATE")
+    }
+
+    fn execute(&self, statement: &str, values: &[Value]) -> sql::Result<u64> {
+        let mut statement = self.0.prepare_cached(statement)?;
+        Ok(statement.execute(rusqlite::params_from_iter(values))? as u64)
+    }
+
+    fn query(&self, query: &str, values: &[Value]) -> sql::Result<Vec<Row>> {
+        let mut statement = self.0.prepare_cached(query)?;
+        let columns = statement.column_count();
+        let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let values = (0..columns).map(|column| read(row, column)).collect::<rusqlite::Result<_>>()?;
+            found.push(Row::new(values));
+        }
+        Ok(found)
+    }
+
+    fn batch(&self, statements: &str) -> sql::Result<()> {
+        Ok(self.0.execute_batch(statements)?)
+    }
+}

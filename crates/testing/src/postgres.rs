@@ -1,0 +1,145 @@
+//! A PostgreSQL server in a temporary directory, for one test: it listens on a Unix socket only, and ends with the test.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// Where Debian keeps the server's programs, by version.
+const VERSIONS: &str = "/usr/lib/postgresql";
+/// The user that runs the server if the test is run by root, which it refuses.
+const USER: &str = "postgres";
+/// Longer than a start takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(90);
+
+/// A server and its directory.
+#[derive(Debug)]
+pub struct Cluster {
+    root: tempfile::TempDir,
+    programs: PathBuf,
+    server: Option<Child>,
+}
+
+/// The directory of the newest server's programs.
+fn programs() -> Option<PathBuf> {
+    let versions = fs::read_dir(VERSIONS).ok()?.flatten();
+    let versions = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let newest = versions.filter(|version| *version >= 15).max()?;
+    let programs = Path::new(VERSIONS).join(newest.to_string()).join("bin");
+    programs.join("initdb").exists().then_some(programs)
+}
+
+fn is_root() -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t0\t"))
+}
+
+impl Cluster {
+    /// Makes a cluster without starting it; `None` where there is no server.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn create() -> Option<Cluster> {
+        let programs = programs()?;
+        let root = tempfile::tempdir().expect("a temporary directory");
+        if is_root() {
+            let owned = Command::new("chown").arg(USER).arg(root.path()).status();
+            assert!(owned.expect("chown runs").success(), "there is no user {USER}");
+        }
+        let cluster = Cluster { root, programs, server: None };
+        let arguments =
+            ["--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--username", USER];
+        let made = cluster
+            .command("initdb")
+            .arg("--pgdata")
+            .arg(cluster.data())
+            .args(arguments)
+            .stdout(Stdio::null())
+            .output()
+            .expect("initdb runs");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Some(cluster)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.root.path().join("data")
+    }
+
+    /// A program of the server, as the user that may run it.
+    fn command(&self, program: &str) -> Command {
+        let program = self.programs.join(program);
+        let mut command = if is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", USER, "--regid", USER, "--clear-groups"]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.current_dir(self.root.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the server and waits until it accepts connections.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn start(&mut self) {
+        let begin = Instant::now();
+        loop {
+            let log = fs::File::options().create(true).append(true).open(self.root.path().join("log"));
+            let server = self
+                .command("postgres")
+                .arg("-D")
+                .arg(self.data())
+                .arg("-k")
+                .arg(self.root.path())
+                .args(["-c", "listen_addresses=", "-c", "shared_buffers=16MB"])
+                .stdout(Stdio::null())
+                .stderr(log.expect("a log file"))
+                .spawn();
+            let mut server = server.expect("postgres runs");
+            // After a crash, processes of the previous server may still end.
+            while server.try_wait().expect("a child").is_none() {
+                let ready = self.command("pg_isready").arg("-h").arg(self.root.path()).arg("-q").status();
+                if ready.is_ok_and(|status| status.success()) {
+                    self.server = Some(server);
+                    return;
+                }
+                sleep(Duration::from_millis(100));
+                assert!(begin.elapsed() < TIMEOUT, "the server does not start");
+            }
+            let log = || fs::read_to_string(self.root.path().join("log")).unwrap_or_default();
+            assert!(begin.elapsed() < TIMEOUT, "the server does not start: {}", log());
+            sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Ends the server without a checkpoint, as a crash does.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub fn stop(&mut self) {
+        let Some(mut server) = self.server.take() else { return };
+        let quit = Command::new("kill").args(["-QUIT", &server.id().to_string()]).status();
+        assert!(quit.expect("kill runs").success());
+        server.wait().expect("the server ends");
+    }
+
+    /// How a client connects.
+    pub fn address(&self) -> String {
+        format!("host={} user={USER} dbname=postgres", self.root.path().display())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return self.stop();
+        }
+        if let Some(server) = &self.server {
+            let _ = Command::new("kill").args(["-QUIT", &server.id().to_string()]).status();
+        }
+    }
+}

@@ -540,7 +540,7 @@ every = "1h"
                mail = \"a b@c\"\n";
         let error = parse(&text).unwrap_err().to_string();
         for part in [
-            "\"4863\" is no address of this machine",
+            "\"4863\" is not an address of this machine",
             "the host is missing",
             "records would be kept for 9 d, longer than the 8 d of their tests",
             "\"x\" is not the address of a webhook",

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use reservation::{Admission, Candidate, Outcome, Phase, PointName, Request, Reservation};
 use units::{Bytes, Time};
 
-use crate::{Limits, Pending, Question, Usage};
+use crate::{Limits, Pending, TestRequest, Usage};
 
 /// A day of UTC; leap seconds are not counted in Unix time.
 const DAY: Time = Time::from_secs(86_400);

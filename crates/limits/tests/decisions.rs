@@ -1,6 +1,6 @@
 //! Which rule decides.
 
-use limits::{Error, Limits, Pending, Question, Usage};
+use limits::{Error, Limits, Pending, TestRequest, Usage};
 use units::Bytes;
 
 const FILE: &str = r#"

@@ -3,11 +3,11 @@
 //! One row for each reservation that this point leads and that has run or will not run, and for each result that another lead has sent.
 //! A row is on the disk before the calendar records the test's end, and stays in the outbox until the other points have confirmed it.
 //!
-//! The same transaction follows what is known of each pair of points: counts, the best goodput, the newest results, and changes of the
+//! The same transaction updates the statistics of each pair of points: counts, the best goodput, the newest results, and changes of the
 //! cause ([`pairs`]). Old rows become hourly averages ([`retention`]).
 //!
 //! Each point has an embedded archive, a file of SQLite. A mesh may also have a common one in PostgreSQL ([`forward`]), with the same tables
-//! and the same statements ([`sql`]). The tables `outbox` and `spool`, of what must be sent, exist in the embedded archive only.
+//! and the same statements ([`sql`]). The tables `outbox` and `spool` of rows to be sent exist in the embedded archive only.
 
 mod columns;
 mod forward;
@@ -37,11 +37,11 @@ pub use postgres::PostgresAddress;
 pub use retention::{HourRow, Retention};
 pub use sql::DatabaseError;
 
-/// The files that this program writes: "LFar".
+/// SQLite's application_id of the files that this program writes: "LFar".
 const FORMAT: Format = Format { application: 0x4c46_6172, version: 3 };
-/// The format without pairs, causes and hours.
+/// Version of the format without pairs, causes and hours.
 const FIRST_VERSION: i64 = 1;
-/// The format without the newest tests, counts of states, and the spool.
+/// Version of the format without the newest tests, counts of states, and the spool.
 const SECOND_VERSION: i64 = 2;
 
 /// The state of a test.
@@ -374,8 +374,8 @@ fn create(database: &dyn Database, version: Option<i64>) -> sql::Result<()> {
     let query = format!("SELECT {COLUMNS} FROM tests WHERE state <> 'running' ORDER BY start_us");
     for row in read_all(database, &query, &[], read)? {
         match version {
-            FIRST_VERSION => pairs::follow(database, &row, None)?,
-            _ => pairs::follow_newest(database, &row)?,
+            FIRST_VERSION => pairs::update_pair(database, &row, None)?,
+            _ => pairs::update_newest(database, &row)?,
         }
     }
     Ok(())
@@ -405,7 +405,7 @@ fn put(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
             add_to_state(database, before.state.name(), -1)?;
         }
     }
-    pairs::follow(database, row, before.as_ref())
+    pairs::update_pair(database, row, before.as_ref())
 }
 
 #[cfg(test)]

@@ -89,8 +89,8 @@ pub struct PairFacts {
     pub newest: Option<TestRow>,
 }
 
-/// Follows a row that was stored in place of `before`.
-pub(super) fn follow(database: &dyn Database, row: &TestRow, before: Option<&TestRow>) -> sql::Result<()> {
+/// Updates the pair's statistics for a row that was stored in place of `before`.
+pub(super) fn update_pair(database: &dyn Database, row: &TestRow, before: Option<&TestRow>) -> sql::Result<()> {
     let TestRow { from, to, .. } = row;
     let insert = "INSERT INTO pairs VALUES (?1, ?2, NULL, 0, 0, 0, 0) ON CONFLICT DO NOTHING";
     database.execute(insert, values![from, to])?;
@@ -107,8 +107,8 @@ pub(super) fn follow(database: &dyn Database, row: &TestRow, before: Option<&Tes
              WHERE lead = ?1 AND peer = ?2 AND (best_goodput_bps IS NULL OR best_goodput_bps < ?3)";
         database.execute(update, values![from, to, goodput])?;
     }
-    follow_newest(database, row)?;
-    follow_cause(database, row)
+    update_newest(database, row)?;
+    update_cause(database, row)
 }
 
 /// What a test shows of its pair, as in the column `shows`.
@@ -123,7 +123,7 @@ fn shown(row: &TestRow) -> impl Iterator<Item = &'static str> {
 }
 
 /// Keeps a copy if no newer test shows the same.
-pub(super) fn follow_newest(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
+pub(super) fn update_newest(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
     for shows in shown(row) {
         let mut values = values_of(&TestRow { record: None, ..row.clone() });
         values.push(Value::Text(shows.into()));
@@ -148,7 +148,7 @@ fn end(row: &TestRow) -> Option<&'static str> {
     }
 }
 
-fn follow_cause(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
+fn update_cause(database: &dyn Database, row: &TestRow) -> sql::Result<()> {
     if cause::of(row).is_none() {
         return Ok(());
     }

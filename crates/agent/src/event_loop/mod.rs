@@ -355,7 +355,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Carries a batch out: first what must survive a kill. Results are stored before the calendar knows of the tests' ends.
+    /// Executes a batch; durable writes come first, and results before the calendar records the tests' ends.
     fn commit(&mut self, now: Now, batch: Batch) -> Result<(), Error> {
         let Batch { events, messages, actions, frames, replies, joined, explanations, has_result } = batch;
         let observer = Arc::clone(&self.observer);

@@ -47,12 +47,12 @@ const MAX_LIMIT: i64 = 10_000;
 /// How far a calendar reaches, unless the request names another time.
 const DEFAULT_CALENDAR_S: i64 = 86_400;
 
-/// Maximum number of requests that are worked on at a time; others wait.
+/// Maximum number of requests that are processed at a time; others wait.
 const MAX_REQUESTS: usize = 8;
 /// Time until a request is answered, with an error at worst.
 const WORK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is served.
+/// The served point.
 struct Site {
     /// The point's state directory.
     state: PathBuf,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use limits::{Decision, Error, Limits, Pending, Question, Usage};
+use limits::{Decision, Error, Limits, Pending, TestRequest, Usage};
 use serde_json::{Value, json};
 use units::Bytes;
 

@@ -54,12 +54,14 @@ if [ "${1:-}" = tests ]; then
     # Its C++ library is the other end of UDT's tests.
     need c++ g++
     [ -e /usr/include/udt/udt.h ] || missing+=(libudt-dev libudt0)
-    # The server's programs; tests start clusters of their own, so that the package is kept from making and starting one.
+    # The server's programs. Tests start clusters of their own: this file keeps the package from making and starting one.
+    no_cluster=
     if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
         missing+=(postgresql)
-        mkdir -p /etc/postgresql-common/createcluster.d 2>/dev/null &&
-            echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.d/longfat-tests.conf ||
+        no_cluster=/etc/postgresql-common/createcluster.d/longfat-tests.conf
+        mkdir -p "${no_cluster%/*}" 2>/dev/null && echo 'create_main_cluster = false' >"$no_cluster" ||
             echo "setup: cannot keep the package postgresql from making a cluster" >&2
+        trap 'rm -f "$no_cluster"' EXIT
     fi
     # Tests of `longfat kernel build` use a stub makefile, but the command checks for these first.
     need flex flex

@@ -162,7 +162,11 @@ fn numbered(legend: &[(String, usize)], strips: &[Strip], labels: &[String]) -> 
         return legend.to_vec();
     }
     let number_of = |name: &str| {
-        let own = strips.iter().zip(labels).filter(|(strip, _)| strip.label == name);
+        // "RUN: FLOW" where several runs are plotted, whose strips have the run's name.
+        let is_of = |strip: &Strip| {
+            name.strip_prefix(&strip.label).is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
+        };
+        let own = strips.iter().zip(labels).filter(|(strip, _)| is_of(strip));
         own.map(|(_, label)| label.trim_start_matches("no. ")).collect::<Vec<_>>().join(", ")
     };
     let with_number = |(name, colour): &(String, usize)| match number_of(name) {
@@ -426,5 +430,35 @@ fn reference_class(reference: &Reference) -> String {
         (_, true) => "wire".to_owned(),
         (Some(run), _) => format!("published {}", series_class(run)),
         (None, _) => "published plain".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_legend_has_the_numbers_of_strips_without_names() {
+        let strip = |label: &str| Strip { label: label.into(), causes: Vec::new() };
+        let strips = [strip("20261125T181142Z-sim-reno"), strip("20261125T181142Z-sim-reno-2")];
+        let legend: Vec<(String, usize)> =
+            ["20261125T181142Z-sim-reno: reno", "20261125T181142Z-sim-reno-2: reno", "path forward"]
+                .iter()
+                .enumerate()
+                .map(|(index, name)| ((*name).to_owned(), index))
+                .collect();
+        let names = |labels: [&str; 2]| -> Vec<String> {
+            let labels = labels.map(str::to_owned);
+            numbered(&legend, &strips, &labels).into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(
+            names(["no. 1", "no. 2"]),
+            [
+                "no. 1: 20261125T181142Z-sim-reno: reno",
+                "no. 2: 20261125T181142Z-sim-reno-2: reno",
+                "path forward"
+            ]
+        );
+        assert_eq!(names(["\u{2026}reno", "\u{2026}reno-2"])[0], legend[0].0);
     }
 }

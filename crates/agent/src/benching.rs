@@ -60,7 +60,11 @@ pub fn fill_archive(path: &Path, points: usize, now_us: i64) -> Result<Size, Err
 /// # Errors
 /// Those of SQLite.
 pub fn replace_an_hour(path: &Path, now_us: i64) -> Result<bool, Error> {
-    Archive::open(path, None)?.tidy(now_us, &Retention { records_days: 366, ..Retention::default() }, |_| {})
+    Archive::open(path, None)?.apply_retention(
+        now_us,
+        &Retention { records_days: 366, ..Retention::default() },
+        |_| {},
+    )
 }
 
 fn pairs(points: usize) -> impl Iterator<Item = (String, String)> {

@@ -32,9 +32,9 @@ const MAX_ROWS: i64 = 256;
 /// Time until a server that was away is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 /// Time between two times at which old results are looked for there.
-const TIDY_EVERY: Duration = Duration::from_secs(3600);
+const RETENTION_INTERVAL: Duration = Duration::from_secs(3600);
 /// The same after the start, and between two steps.
-const TIDY_STEP: Duration = Duration::from_secs(1);
+const RETENTION_PAUSE: Duration = Duration::from_secs(1);
 
 /// A row that waits, with its number.
 type Spooled = (i64, String);
@@ -170,7 +170,7 @@ impl Work {
         if !self.report(last) {
             return Ok(());
         }
-        let mut tidy_at = Instant::now() + TIDY_STEP;
+        let mut retention_at = Instant::now() + RETENTION_PAUSE;
         loop {
             let waiting = own.spooled(last)?;
             if let Some((number, _)) = waiting.last() {
@@ -185,12 +185,12 @@ impl Work {
                 }
                 continue;
             }
-            if tidy_at <= Instant::now() {
+            if retention_at <= Instant::now() {
                 let now_us = i64::try_from(os::realtime().as_micros()).unwrap_or(i64::MAX);
-                let has_more = common.tidy_common(now_us, &self.retention)?;
-                tidy_at = Instant::now() + if has_more { TIDY_STEP } else { TIDY_EVERY };
+                let has_more = common.apply_common_retention(now_us, &self.retention)?;
+                retention_at = Instant::now() + if has_more { RETENTION_PAUSE } else { RETENTION_INTERVAL };
             }
-            match self.woken.recv_timeout(tidy_at.saturating_duration_since(Instant::now())) {
+            match self.woken.recv_timeout(retention_at.saturating_duration_since(Instant::now())) {
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
@@ -205,11 +205,11 @@ impl Work {
 
 impl Archive {
     /// One step of what is due in the common archive. Records are at their leads, which remove them.
-    fn tidy_common(&mut self, now_us: i64, retention: &Retention) -> Result<bool, Error> {
+    fn apply_common_retention(&mut self, now_us: i64, retention: &Retention) -> Result<bool, Error> {
         let records = now_us.saturating_sub(i64::from(retention.records_days) * super::retention::DAY_US);
         let update = "UPDATE tests SET record = NULL WHERE record IS NOT NULL AND start_us < ?1";
         self.write(|database| database.execute(update, values![records]).map(drop))?;
-        self.tidy_rows(now_us, retention)
+        self.apply_retention_to_rows(now_us, retention)
     }
 }
 
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(ids(&common), ["a/4", "a/3", "a/2", "a/1"]);
         assert_eq!(all(&common)[1].figures.evidence.as_deref(), Some("a NUL: \u{fffd}"));
         let later_us = now_us + 200 * DAY_US;
-        while common.tidy_common(later_us, &retention).unwrap() {}
+        while common.apply_common_retention(later_us, &retention).unwrap() {}
         let (forwarder, mut inbox) = start();
         wait_for(&mut inbox, 5);
         own.put(&row("a/5", 199 * DAY_US), &[]).unwrap();
@@ -289,11 +289,11 @@ mod tests {
         assert_eq!(hours.iter().map(|hour| hour.finished).collect::<Vec<_>>(), [4]);
         assert_eq!(common.pairs().unwrap()[0].tests.finished, 5);
         // Only then they are removed; until then they are not replaced by hours here.
-        while own.tidy(later_us, &retention, |_| {}).unwrap() {}
+        while own.apply_retention(later_us, &retention, |_| {}).unwrap() {}
         assert_eq!(ids(&own), ["a/5", "a/4", "a/3", "a/2", "a/1"]);
         own.forwarded(6).unwrap();
         assert_eq!(own.spooled_count().unwrap(), Some(0));
-        while own.tidy(later_us, &retention, |_| {}).unwrap() {}
+        while own.apply_retention(later_us, &retention, |_| {}).unwrap() {}
         assert_eq!(ids(&own), ["a/5"]);
     }
 
@@ -372,8 +372,8 @@ mod tests {
         assert_eq!(compare(&embedded, &common), 12);
         // Half of the time becomes hours; then rows arrive late, and all of it does.
         for now_us in [25_000_000_000, 60_000_000_000] {
-            while embedded.tidy(now_us, &retention, |_| {}).unwrap() {}
-            while common.tidy_common(now_us, &retention).unwrap() {}
+            while embedded.apply_retention(now_us, &retention, |_| {}).unwrap() {}
+            while common.apply_common_retention(now_us, &retention).unwrap() {}
             compare(&embedded, &common);
             for row in late {
                 embedded.put(&TestRow { start_us: row.start_us / 3, ..row.clone() }, &[]).unwrap();

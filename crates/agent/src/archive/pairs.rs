@@ -90,7 +90,11 @@ pub struct PairFacts {
 }
 
 /// Updates the pair's statistics for a row that was stored in place of `before`.
-pub(super) fn update_pair(database: &dyn Database, row: &TestRow, before: Option<&TestRow>) -> sql::Result<()> {
+pub(super) fn update_pair(
+    database: &dyn Database,
+    row: &TestRow,
+    before: Option<&TestRow>,
+) -> sql::Result<()> {
     let TestRow { from, to, .. } = row;
     let insert = "INSERT INTO pairs VALUES (?1, ?2, NULL, 0, 0, 0, 0) ON CONFLICT DO NOTHING";
     database.execute(insert, values![from, to])?;

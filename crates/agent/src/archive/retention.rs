@@ -91,11 +91,15 @@ impl Archive {
         if records.len() == RECORDS_PER_STEP as usize {
             return Ok(true);
         }
-        self.tidy_rows(now_us, retention)
+        self.apply_retention_to_rows(now_us, retention)
     }
 
     /// The same of the rows alone.
-    pub(super) fn tidy_rows(&mut self, now_us: i64, retention: &Retention) -> Result<bool, Error> {
+    pub(super) fn apply_retention_to_rows(
+        &mut self,
+        now_us: i64,
+        retention: &Retention,
+    ) -> Result<bool, Error> {
         let before = |days: u32| now_us.saturating_sub(i64::from(days).saturating_mul(DAY_US));
         let oldest = self.oldest_row()?;
         let end = before(retention.tests_days).div_euclid(HOUR_US) * HOUR_US;

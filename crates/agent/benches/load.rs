@@ -22,7 +22,8 @@ use std::{
 };
 
 use agent::{
-    Authority, Client, Config, JoinRequest, Moment, NoObserver, StepObserver, StopHandle, Wanted, benching,
+    Authority, Client, Config, JoinRequest, Moment, NewReservation, NoObserver, StepObserver, StopHandle,
+    benching,
 };
 use reservation::Event;
 
@@ -139,7 +140,7 @@ fn reservations() {
                     }
                     // Spread over ten hours, from one hour on.
                     let in_us = 3_600_000_000 + number.wrapping_mul(2_654_435_761) % 36_000_000_000;
-                    let wanted = Wanted {
+                    let wanted = NewReservation {
                         from: "a".into(),
                         to: "b".into(),
                         kind: "latency".into(),

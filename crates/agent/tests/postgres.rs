@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use agent::{State, TestRow, Wanted};
+use agent::{NewReservation, State, TestRow};
 use testing::{Missing, postgres::Cluster};
 
 use crate::{
@@ -43,7 +43,7 @@ fn no_result_is_lost_or_stored_twice_while_the_server_stops_and_starts() {
     let (names, others) = (["a", "b"], ["b", "a"]);
     let run = |index: usize| {
         let wanted =
-            Wanted { duration_us: Some(1_000_000), ..wanted(names[index], others[index], "latency") };
+            NewReservation { duration_us: Some(1_000_000), ..wanted(names[index], others[index], "latency") };
         let over = end(&clients[index], &clients[index].reserve(wanted).unwrap().id);
         assert_eq!(over.phase, "finished", "{}", over.text);
     };

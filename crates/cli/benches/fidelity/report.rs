@@ -181,8 +181,9 @@ fn quantiles(rows: &[Row]) -> String {
         ("mean RTT", Row::rtt_error),
         ("mean cwnd", Row::cwnd_error),
     ];
-    let mut text =
-        String::from("| absolute value of the error | median | 75 % | 90 % | worst |\n|---|---|---|---|---|\n");
+    let mut text = String::from(
+        "| absolute value of the error | median | 75 % | 90 % | worst |\n|---|---|---|---|---|\n",
+    );
     for (name, error) in measures {
         let mut sizes: Vec<f64> = rows.iter().map(|row| error(row).abs()).collect();
         sizes.sort_by(f64::total_cmp);

@@ -103,7 +103,7 @@ impl StepObserver for Bookings {
 fn mesh(root: &Path) -> [PathBuf; 2] {
     let directories = ["a", "b"].map(|name| root.join(name));
     let address = free_address();
-    agent::found(&directories[0], "a", address, &address.to_string()).expect("a mesh");
+    agent::create_mesh(&directories[0], "a", address, &address.to_string()).expect("a mesh");
     configure_point(&directories[0]);
     let founder = Running::start(&directories[0], Arc::new(NoObserver));
     let state = directories[0].join("state");
@@ -184,7 +184,7 @@ fn queries(points: usize) {
     let root = tempfile::tempdir().expect("a temporary directory");
     let (directory, address) = (root.path().join("p00"), free_address());
     let listen = free_address();
-    agent::found(&directory, "p00", listen, &listen.to_string()).expect("a mesh");
+    agent::create_mesh(&directory, "p00", listen, &listen.to_string()).expect("a mesh");
     let config = directory.join("agent.toml");
     let text = std::fs::read_to_string(&config).expect("a configuration");
     std::fs::write(

@@ -33,7 +33,11 @@ pub fn send(tests: &mut TestSeries, plan: &DatagramPlan) -> Result<Option<Burst>
         sent_bps: end.sent.bytes as f64 * 8.0 / (end.sent.end_s - end.sent.start_s).max(1e-3),
         sent: sent.packets,
         lost,
-        arrived: Arrived::of(&done.record.rows, plan.payload).unwrap_or_else(|| mean(end)),
+        arrived: Arrived {
+            // The samples end before the last datagrams arrive.
+            bytes: end.received.bytes as f64,
+            ..Arrived::of(&done.record.rows, plan.payload).unwrap_or_else(|| mean(end))
+        },
         receiver_was_busy: is_busy(done.peer_busy),
         lost_at_once: diagnosis::lost_at_once(&done.record.rows),
         dropped_here: done.record.dropped_here,
@@ -43,6 +47,5 @@ pub fn send(tests: &mut TestSeries, plan: &DatagramPlan) -> Result<Option<Burst>
 /// Payload that arrived over the whole burst, for peers that report no more.
 fn mean(end: &StreamEnd) -> Arrived {
     let seconds = (end.received.end_s - end.received.start_s).max(1e-3);
-    let bytes = end.received.bytes as f64;
-    Arrived { bps: bytes * 8.0 / seconds, delays_us: None, bytes }
+    Arrived { bps: end.received.bytes as f64 * 8.0 / seconds, ..Arrived::default() }
 }

@@ -178,7 +178,6 @@ impl Arrived {
         Some(Arrived {
             bps: a_second * f64::from(payload) * 8.0,
             delays_us: shortest.zip(extreme(|row| row.max_owd_us).max()),
-            bytes: all as f64 * f64::from(payload),
         })
     }
 }
@@ -186,10 +185,11 @@ impl Arrived {
 /// Payload that arrived in excess of the rate that remained, bytes: a policer's bucket. The samples of a receiver are too coarse for the
 /// time of the first arrival; the sending time and the growth of the delay are exact.
 fn bytes_at_once(burst: &Burst, payload: u32) -> f64 {
-    let Arrived { bps, delays_us, bytes } = burst.arrived;
-    let sending = burst.sent as f64 * f64::from(payload) * 8.0 / burst.sent_bps.max(1.0);
+    let Arrived { bps, delays_us } = burst.arrived;
+    let bytes_of = |datagrams: u64| datagrams as f64 * f64::from(payload);
+    let sending = bytes_of(burst.sent) * 8.0 / burst.sent_bps.max(1.0);
     let queued = delays_us.map_or(0.0, |(least, most)| (most - least) as f64 * 1e-6);
-    (bytes - bps / 8.0 * (sending + queued)).max(0.0)
+    (bytes_of(burst.sent.saturating_sub(burst.lost)) - bps / 8.0 * (sending + queued)).max(0.0)
 }
 
 /// Queueing delay of the queue that bursts filled; `None` if none overflowed.

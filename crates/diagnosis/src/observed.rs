@@ -321,14 +321,18 @@ impl Observed {
         probed.filter(credible).or_else(|| self.available_by_burst().filter(credible))
     }
 
+    /// Whether a valid probe measured the available bandwidth.
+    pub(crate) fn is_available_confirmed(&self) -> bool {
+        self.available.as_ref().is_some_and(|available| available.validity.valid)
+    }
+
     /// Whether this available bandwidth, of a path that other connections keep full, is refuted: no probe confirmed it, no echo and no
     /// segment of the test waited in their queue, and evenly spaced datagrams were never lost with their packets. Bursts overflow a short
     /// queue without other traffic too.
     fn is_refuted(&self, left: Interval) -> bool {
-        let is_confirmed = self.available.as_ref().is_some_and(|available| available.validity.valid);
         let is_nearly_full =
             self.capacity_bps().is_some_and(|carried| left.value <= MAX_ELASTIC_AVAILABLE * carried);
-        !is_confirmed
+        !self.is_available_confirmed()
             && is_nearly_full
             && self.datagrams.lost == 0
             && self.datagrams.sent >= MIN_REFUTING_DATAGRAMS
@@ -369,11 +373,10 @@ impl Observed {
     pub(crate) fn policed_behind_others_bps(&self) -> Option<f64> {
         let capacity = self.capacity.as_ref().filter(|_| self.fair_queueing().is_none())?;
         let (carried, offered) = (self.capacity_bps()?, capacity.offered_bps?);
-        let probed = self.available.as_ref().filter(|available| available.validity.valid);
         let others = match self.available_bps() {
             // TCP connections give way to a burst.
             _ if self.is_other_traffic_elastic() => 0.0,
-            Some(left) if probed.is_some() => (carried - left.value).max(0.0),
+            Some(left) if self.is_available_confirmed() => (carried - left.value).max(0.0),
             _ => carried,
         };
         let expected = carried * offered / (offered + others);

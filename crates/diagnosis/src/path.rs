@@ -105,8 +105,6 @@ pub struct Arrived {
     pub bps: f64,
     /// Minimum and maximum one-way delay, microseconds, by two unsynchronized clocks: only differences between bursts are meaningful.
     pub delays_us: Option<(i64, i64)>,
-    /// All payload that arrived, bytes.
-    pub bytes: f64,
 }
 
 /// A TCP test.

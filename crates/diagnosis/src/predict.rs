@@ -118,8 +118,7 @@ fn doubt(ranking: &mut Ranking, simulated: f64, got: f64, variation: Option<Vari
 /// Other traffic in a full queue and a lower rate of the link look the same to a single connection: doubts either if the rate varied
 /// and no probe confirmed the available bandwidth.
 fn doubt_variation(ranking: &mut Ranking, seen: &Observed) {
-    let is_confirmed = seen.available.as_ref().is_some_and(|available| available.validity.valid);
-    let Some(variation) = seen.variation.filter(|_| !is_confirmed) else { return };
+    let Some(variation) = seen.variation.filter(|_| !seen.is_available_confirmed()) else { return };
     let is_of_path = |limit: &&mut Limit| matches!(limit.kind, Kind::CompetingTraffic | Kind::SlowHop);
     if let Some(first) = ranking.limits.first_mut().filter(is_of_path).filter(|first| first.doubt.is_none()) {
         first.doubt = Some(varied(variation, "no probe confirmed the available bandwidth"));

@@ -168,7 +168,7 @@ impl SimulatedPath {
             _ => capacity.queue.filter(|_| policed.is_none() && !own).unwrap_or(rtt),
         };
         let loss = if has_tcp { 0.0 } else { seen.random_loss_rate(has(Kind::Loss)) };
-        let is_probed = seen.available.as_ref().is_some_and(|available| available.validity.valid);
+        let is_probed = seen.is_available_confirmed();
         let packets = link_bps * time.as_secs_f64() / 8.0 / (packet + ETHERNET_HEADER);
         let time = Time::from_secs_f64(time.as_secs_f64() * (MAX_PACKETS / packets).min(1.0));
         if time.as_secs_f64() < MIN_ROUND_TRIPS * rtt.as_secs_f64() {

@@ -87,7 +87,7 @@ impl std::fmt::Display for QueueLimit {
 
 impl SimplePath {
     /// A name for the scenario, as in `path-1gbit-100ms`, or `path-1gbit-100ms-loss-0.01pct`: with the figures that are not the
-    /// default ones, so that lists of runs tell paths apart.
+    /// default ones, so that lists of runs distinguish paths.
     pub fn name(&self) -> String {
         let mut text = format!("path-{}-{}", written_rate(self.rate), written(self.rtt));
         if let Some(queue) = self.queue {

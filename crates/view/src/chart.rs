@@ -284,7 +284,7 @@ fn draw_values(canvas: &mut Canvas, values: &[ChartValue], positions: &Positions
     }
 }
 
-/// The class of a curve: where colours repeat, dashes tell the curves apart.
+/// The class of a curve: where colours repeat, dashes distinguish the curves.
 fn line_class(index: usize) -> String {
     let class = series_class(index);
     match index / SERIES.len() {

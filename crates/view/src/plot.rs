@@ -149,7 +149,7 @@ fn draw(figure: &Figure<'_>, across: Axis, name: &str, relation: &str, options: 
     canvas.finish(width, y + 46.0, &format!("{subject} {relation}"), css.as_deref())
 }
 
-/// The labels beside the strips; numbers where the space beside the axis does not tell them apart.
+/// The labels beside the strips; numbers where the space beside the axis is too small to distinguish them.
 fn strip_labels(strips: &[Strip], frame: &Frame) -> Vec<String> {
     let labels: Vec<&str> = strips.iter().map(|strip| strip.label.as_str()).collect();
     fit_distinct(&labels, TEXT, frame.left - 12.0)

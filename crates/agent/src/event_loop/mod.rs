@@ -148,7 +148,7 @@ pub(crate) struct EventLoop {
     inbox: mpsc::Sender<Inbound>,
     runs: BTreeMap<ReservationId, Run>,
     next_run: u64,
-    /// When unconfirmed results are sent again.
+    /// When unconfirmed results are resent.
     outbox_due: Option<Time>,
     maintenance: Maintenance,
     /// Requests for calendars of other points.

@@ -33,11 +33,7 @@ pub fn send(tests: &mut TestSeries, plan: &DatagramPlan) -> Result<Option<Burst>
         sent_bps: end.sent.bytes as f64 * 8.0 / (end.sent.end_s - end.sent.start_s).max(1e-3),
         sent: sent.packets,
         lost,
-        arrived: Arrived {
-            // The samples end before the last datagrams arrive.
-            bytes: end.received.bytes as f64,
-            ..Arrived::of(&done.record.rows, plan.payload).unwrap_or_else(|| mean(end))
-        },
+        arrived: Arrived::of(&done.record.rows, plan.payload).unwrap_or_else(|| mean(end)),
         receiver_was_busy: is_busy(done.peer_busy),
         lost_at_once: diagnosis::lost_at_once(&done.record.rows),
         dropped_here: done.record.dropped_here,

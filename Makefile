@@ -4,7 +4,7 @@ TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 LONGFAT = $(TARGET)/release/longfat
 DEMO = $(TARGET)/demo
 
-.PHONY: help demo test web test-web instructions bench fidelity lint format fuzz build dist test-dist wheel test-python setup install docs-pictures reproduced clean
+.PHONY: help demo test web test-web instructions bench fidelity lint format fuzz build dist test-dist wheel test-python release site setup install docs-pictures reproduced clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -103,6 +103,16 @@ wheel: setup ## build the Python package, with the program, in target/dist
 # Part of `make test`, without the slow ones. `scripts/test-python.sh slow` needs PyPI for Ray and Dask.
 test-python: setup ## test the Python package from the sources
 	@scripts/test-python.sh
+
+# The version of Cargo.toml; CHANGELOG.md must have its section.
+release: setup ## make all files of a release in target/dist: packages, wheel, bill of materials, notes, checksums
+	@scripts/setup.sh dist
+	@scripts/release.sh
+
+# Needs Python 3, PyPI and npm.
+site: build ## build the site of the documentation in target/site/html
+	@scripts/setup.sh web
+	@scripts/site.sh $(LONGFAT)
 
 install: build ## copy the program to /usr/local/bin (or DESTDIR)
 	install -m 755 $(LONGFAT) $(or $(DESTDIR),/usr/local/bin)/longfat

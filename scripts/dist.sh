@@ -42,6 +42,7 @@ share() {
     cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$tree/doc"
     # README.md links to the pages, and these to each other and to the pictures.
     cp docs/*.md docs/*.svg docs/*.png "$tree/doc/docs"
+    cp -r docs/tutorials "$tree/doc/docs"
 }
 
 # Gets Rust's library, libelf and zlib for aarch64. apt downloads them into a folder of the build; the machine gets no
@@ -87,6 +88,7 @@ deb() {
     install -D -m 644 -t "$tree/usr/lib/systemd/system" packaging/longfat.service packaging/longfat-agent.service
     install -D -m 644 -t "$tree/usr/share/doc/longfat" "$out/share/doc/copyright" README.md packaging/grafana-longfat-mesh.json
     install -D -m 644 -t "$tree/usr/share/doc/longfat/docs" docs/*.md docs/*.svg docs/*.png
+    install -D -m 644 -t "$tree/usr/share/doc/longfat/docs/tutorials" docs/tutorials/*.md
     gzip -9nc CHANGELOG.md >"$tree/usr/share/doc/longfat/changelog.gz"
     mkdir "$tree/DEBIAN"
     install -m 755 packaging/postinst packaging/prerm packaging/postrm "$tree/DEBIAN"

@@ -1,9 +1,17 @@
-"""Sweeps by Ray and Dask with two workers each, one of which is killed in the middle."""
+"""Sweeps by Ray, Dask, Slurm and MPI with two workers each, one of which is killed in the middle (not with MPI, which
+ends with its workers).
+
+LONGFAT_REPEAT=125 LONGFAT_DURATION=1s makes sweeps of 10,000 runs.
+"""
 
 import os
+import shutil
 import signal
+import socket
 import subprocess
+import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,10 +27,10 @@ OVER = {
     "links.h1-h2.forward.delay": ["1ms", "5ms", "10ms", "20ms", "50ms"],
     "flows.bulk.cc": ["cubic", "reno", "bbr", "vegas"],
 }
-REPEAT = 5
-RUNS = 400
+REPEAT = int(os.environ.get("LONGFAT_REPEAT", 5))
+RUNS = 80 * REPEAT
 # Long enough that workers are busy when one is killed.
-LONG_TEXT = TEXT.replace('duration = "1s"', 'duration = "4s"')
+LONG_TEXT = TEXT.replace('duration = "1s"', f'duration = "{os.environ.get("LONGFAT_DURATION", "4s")}"')
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +39,16 @@ def by_program(tmp_path_factory):
     runs = tmp_path_factory.mktemp("program")
     path = runs / "short.toml"
     path.write_text(LONG_TEXT)
-    over = [f"--over={field}={','.join(values)}" for field, values in OVER.items()]
-    command = [os.environ["LONGFAT"], "--runs", runs, "sweep", path, *over, f"--repeat={REPEAT}", "--shard=1/1"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*program_sweep(path, runs), "--shard=1/1"], check=True, stdout=subprocess.DEVNULL)
     results = stored(runs)
     assert len(results) == RUNS
     return results
+
+
+def program_sweep(path, runs):
+    """The command line of the same sweep by the program."""
+    over = [f"--over={field}={','.join(values)}" for field, values in OVER.items()]
+    return [os.environ["LONGFAT"], "--runs", str(runs), "sweep", str(path), *over, f"--repeat={REPEAT}"]
 
 
 def sweep_and_kill(executor, kill, runs):
@@ -95,3 +107,119 @@ def kill_one(workers):
                 return
         time.sleep(0.005)
     raise AssertionError(f"none of the workers {workers} executes a task")
+
+
+CONFIGURATION = """\
+ClusterName=longfat
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+SlurmUser=root
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+MailProg=/bin/true
+NodeName={host} NodeAddr=127.0.0.1 CPUs=2
+PartitionName=all Nodes=ALL Default=YES
+"""
+
+
+@contextmanager
+def slurm(folder):
+    """Slurm with this machine as its only node; yields the environment of its commands."""
+    for name in ("state", "spool"):
+        (folder / name).mkdir()
+    key = folder / "key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o600)
+    configuration = folder / "slurm.conf"
+    host = socket.gethostname().partition(".")[0]
+    configuration.write_text(CONFIGURATION.format(host=host, ports=free_ports(2), folder=folder))
+    environment = {**os.environ, "SLURM_CONF": str(configuration)}
+    munge = {"socket": "munge.socket", "key-file": "key", "pid-file": "munged.pid", "log-file": "munged.log", "seed-file": "seed"}
+    options = [f"--{option}={folder / name}" for option, name in munge.items()]
+    subprocess.run(["munged", "--force", *options], check=True)
+    try:
+        subprocess.run(["slurmctld", "-c"], check=True, env=environment)
+        subprocess.run(["slurmd"], check=True, env=environment)
+        yield environment
+    finally:
+        for daemon in ("slurmd", "slurmctld", "munged"):
+            pid_file = folder / f"{daemon}.pid"
+            if pid_file.exists():
+                os.kill(int(pid_file.read_text()), signal.SIGTERM)
+
+
+def free_ports(count):
+    """Ports that nothing listens on now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def kill_a_shard(runs):
+    """Kills a process of the program that executes a shard of the sweep."""
+    for _ in range(2000):
+        for entry in Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            except OSError:
+                continue
+            if words and words[0].endswith(b"longfat") and str(runs).encode() in words and b"--shard" in words:
+                os.kill(int(entry.name), signal.SIGKILL)
+                return
+        time.sleep(0.01)
+    raise AssertionError("no process executes a shard")
+
+
+@pytest.mark.skipif(shutil.which("slurmctld") is None or os.getuid() != 0, reason="needs Slurm (slurmctld, slurmd, munge) and root")
+def test_slurm(by_program, tmp_path):
+    runs, path = tmp_path / "runs", tmp_path / "short.toml"
+    path.write_text(LONG_TEXT)
+    line = " ".join([*program_sweep(path, runs), "--shard", "$SLURM_ARRAY_TASK_ID/8"])
+    # A task that fails is started again, as docs/sweep.md recommends.
+    again = "|| scontrol requeue ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+    with slurm(tmp_path) as environment:
+        command = ["sbatch", "--wait", "--requeue", "--array=1-8", f"--output={tmp_path}/%a", f"--wrap={line} {again}"]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as array:
+            kill_a_shard(runs)
+            assert array.wait(timeout=3600) == 0
+        assert "requeue" in (tmp_path / "slurmctld.log").read_text().lower(), "a task was started again"
+    gathered = subprocess.run([*program_sweep(path, runs), "--gather"], check=True, capture_output=True, text=True)
+    assert f"{RUNS} of {RUNS}" in gathered.stdout + gathered.stderr, gathered
+    assert stored(runs) == by_program
+
+
+MPI_SWEEP = """
+import sys
+import longfat
+from mpi4py.futures import MPIPoolExecutor
+
+if __name__ == "__main__":
+    sys.path.insert(0, {tests!r})
+    from test_cluster import LONG_TEXT, OVER, REPEAT
+    with MPIPoolExecutor() as executor:
+        scenario = longfat.Scenario.from_text(LONG_TEXT, "short")
+        longfat.sweep(scenario, OVER, repeat=REPEAT, executor=executor, runs={runs!r}, chunk=5).run()
+"""
+
+
+def test_mpi(by_program, tmp_path):
+    pytest.importorskip("mpi4py.futures")
+    launcher = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if launcher is None:
+        pytest.skip("there is no mpiexec")
+    script = tmp_path / "sweep.py"
+    script.write_text(MPI_SWEEP.format(tests=str(Path(__file__).parent), runs=str(tmp_path / "runs")))
+    subprocess.run([launcher, "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script)], check=True, cwd=tmp_path)
+    assert stored(tmp_path / "runs") == by_program

@@ -191,3 +191,70 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Completions(args) => completions::run(args, &Cli::command(), cli.json),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    /// The commands of a page's shell examples, each with its line number. Only those of longfat, without
+    /// `sudo` and redirections.
+    fn commands(page: &str) -> Vec<(usize, Vec<String>)> {
+        let mut in_example = false;
+        let mut found = Vec::new();
+        let mut continued = String::new();
+        for (index, line) in page.lines().enumerate() {
+            if let Some(language) = line.strip_prefix("```") {
+                in_example = !in_example && ["sh", "bash"].contains(&language.split(' ').next().unwrap_or(""));
+                continue;
+            }
+            if !in_example {
+                continue;
+            }
+            continued.push_str(line);
+            if continued.ends_with('\\') {
+                continued.pop();
+                continue;
+            }
+            // Comments are omitted.
+            let words = shlex::split(&std::mem::take(&mut continued)).unwrap_or_default();
+            let words = words.iter().flat_map(|word| match word.strip_suffix(';') {
+                Some(last) => vec![last, ";"],
+                None => vec![word.as_str()],
+            });
+            for command in words.collect::<Vec<_>>().split(|word| [";", "|", "&", "&&", ">", "<"].contains(word)) {
+                let own = command.iter().position(|word| *word != "sudo" && !word.contains('='));
+                if let Some(own) = own.filter(|own| command[*own] == "longfat") {
+                    found.push((index + 1, command[own..].iter().map(|word| (*word).to_owned()).collect()));
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn documented_commands_have_these_arguments() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+        let pages = docs.filter(|path| path.extension().is_some_and(|end| end == "md"));
+        let (mut wrong, mut checked) = (Vec::new(), 0);
+        for page in pages.chain([root.join("README.md")]) {
+            for (line, words) in commands(&fs::read_to_string(&page).unwrap()) {
+                checked += 1;
+                let Err(error) = Cli::try_parse_from(&words) else { continue };
+                // Values are often placeholders.
+                let is_about_values = [ErrorKind::ValueValidation, ErrorKind::InvalidValue];
+                let is_help = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
+                if ![is_about_values, is_help].concat().contains(&error.kind()) {
+                    let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+                    wrong.push(format!("{}:{line}: {}: {first}", page.display(), words.join(" ")));
+                }
+            }
+        }
+        assert!(checked > 100, "{checked} commands");
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}

@@ -2,8 +2,9 @@
 //!
 //! Each split of the points gives a rise (a line through the points left of it; through the origin for a
 //! single point) and a plateau (the mean of the points right of it). The split with the smallest squared
-//! error is used; the knee is where its two lines meet. There is none if one straight line fits about as
-//! well: a curve that only rises, or is level.
+//! error is used; the knee is where its two lines meet. If they meet beyond the split's neighbouring points,
+//! because the curve rises in steps, the knee is the neighbouring point nearer to that. There is no knee if
+//! one straight line fits about as well: a curve that only rises, or is level.
 
 /// The squared error of one line must exceed that of two lines by this factor; otherwise there is no knee.
 const MIN_ERROR_RATIO: f64 = 4.0;
@@ -42,8 +43,9 @@ pub fn knee(points: &[(f64, f64)]) -> Option<Knee> {
     Some(Knee { at, plateau, level_from })
 }
 
-/// Fits a rise over the first `rising` points and a plateau over the others. Returns the squared error, where
-/// the lines meet, and the plateau's height; `None` if they do not meet between the points.
+/// Fits a rise over the first `rising` points and a plateau over the others. Returns the squared error, the
+/// knee between the last rising and the first level point, and the plateau's height; `None` unless the rise
+/// ascends to the plateau.
 fn fit_split(points: &[(f64, f64)], rising: usize) -> Option<(f64, f64, f64)> {
     let (rise, level) = points.split_at(rising);
     let plateau = level.iter().map(|p| p.1).sum::<f64>() / level.len() as f64;
@@ -51,10 +53,10 @@ fn fit_split(points: &[(f64, f64)], rising: usize) -> Option<(f64, f64, f64)> {
         [(x, y)] => (0.0, y / x),
         rise => line(rise),
     };
-    let at = (plateau - offset) / slope;
-    let meets = slope > 0.0 && at >= points[0].0 && at <= points[points.len() - 1].0;
-    let fitted = |x: f64| if x < at { offset + slope * x } else { plateau };
-    meets.then(|| (squares(points, fitted), at, plateau))
+    let meet = (plateau - offset) / slope;
+    let at = meet.clamp(rise[rise.len() - 1].0, level[0].0);
+    let error = squares(rise, |x| offset + slope * x) + squares(level, |_| plateau);
+    (slope > 0.0 && meet >= points[0].0).then_some((error, at, plateau))
 }
 
 /// Offset and slope of the least-squares line.
@@ -105,6 +107,19 @@ mod tests {
         assert!((found.at / 6.0 - 1.0).abs() < 1e-9, "{found:?}");
         let before_the_second = knee(&curve(&doubled, |x| (x / 1.5).min(1.0))).unwrap();
         assert!((before_the_second.at / 1.5 - 1.0).abs() < 1e-9, "{before_the_second:?}");
+    }
+
+    // Window sizes that a kernel rounds up give the same goodput.
+    #[test]
+    fn a_rise_in_steps_ends_at_the_first_level_point() {
+        let steps = |x: f64| match x {
+            ..35.0 => 738.0,
+            ..50.0 => 828.0,
+            _ => 941.0,
+        };
+        let sizes: Vec<f64> = SIZES.iter().copied().chain((9..60).map(|i| f64::from(i) * 10.0)).collect();
+        let found = knee(&curve(&sizes, steps)).unwrap();
+        assert_eq!((found.at, found.level_from), (50.0, Some(50.0)));
     }
 
     #[test]

@@ -1,0 +1,91 @@
+//! Executes the commands of docs/tutorials as a reader would.
+
+use std::{path::Path, process::Command};
+
+use crate::common::{
+    CommandOutput, TestDir, binary,
+    lab::lab_name,
+    lab_slots::acquire_lab_slot,
+};
+
+/// The lines of a tutorial's shell examples.
+fn commands(tutorial: &str) -> Vec<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tutorials").join(tutorial);
+    let text = std::fs::read_to_string(page).unwrap();
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    let examples = blocks.filter_map(|block| block.strip_prefix("sh\n"));
+    examples.flat_map(str::lines).map(Into::into).collect()
+}
+
+/// Executes a line of shell in the test directory; `longfat` is the program under test.
+fn execute(dir: &TestDir, line: &str) -> CommandOutput {
+    let folder = Path::new(binary()).parent().unwrap().display().to_string();
+    let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.current_dir(dir.dir.path()).args(["-c", line]).env("PATH", path).env("NO_COLOR", "1");
+    shell.env("XDG_CONFIG_HOME", dir.path("no-configuration"));
+    CommandOutput::from(shell.env_remove("LONGFAT_RUNS").output().unwrap())
+}
+
+/// Executes all commands of a tutorial that needs no lab, and returns what they printed.
+fn all_succeed(dir: &TestDir, tutorial: &str) -> String {
+    let commands = commands(tutorial);
+    assert!(commands.len() >= 3, "{commands:?}");
+    let succeed = |line: &String| {
+        let ran = execute(dir, line);
+        assert_eq!(ran.code, 0, "{line}: {ran:?}");
+        ran.stdout
+    };
+    commands.iter().map(succeed).collect()
+}
+
+#[test]
+fn the_first_ten_minutes() {
+    let dir = TestDir::new("");
+    let printed = all_succeed(&dir, "first-ten-minutes.md");
+    assert!(printed.contains("168 Mb/s") || printed.contains("167.77 Mb/s"), "the goodput of a window of 1 MiB: {printed}");
+    assert!(printed.contains("cubic sim") && printed.contains("bbr model"), "{printed}");
+    for picture in ["path.svg", "loss.svg"] {
+        assert!(std::fs::read_to_string(dir.path(picture)).unwrap().contains("<svg"), "{picture}");
+    }
+}
+
+#[test]
+fn labs_in_class_without_a_lab() {
+    let dir = TestDir::new("");
+    let printed = all_succeed(&dir, "labs-in-class.md");
+    assert!(printed.contains("knee at receive_buffer"), "{printed}");
+    assert!(dir.path("lab8.html").exists() && dir.path("buffers.svg").exists());
+}
+
+/// The goodput in Mb/s of a test's summary line for the receiver.
+fn goodput_mbps(tested: &CommandOutput) -> f64 {
+    let line = tested.stdout.lines().rfind(|line| line.ends_with("receiver")).unwrap_or_default();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let unit = words.iter().position(|word| word.ends_with("bits/sec"));
+    unit.map_or(f64::NAN, |unit| words[unit - 1].parse().unwrap())
+}
+
+#[test]
+fn a_slow_transfer_is_found_and_fixed() {
+    let _slot = acquire_lab_slot();
+    // A busy machine can disturb a test of five seconds.
+    let mut disturbed = String::new();
+    for _ in 0..3 {
+        let dir = TestDir::new("");
+        let name = lab_name();
+        let lines = commands("slow-transfer.md");
+        let ran: Vec<CommandOutput> =
+            lines.iter().map(|line| execute(&dir, &line.replace(" slow", &format!(" {name}")))).collect();
+        let of = |word: &str| lines.iter().zip(&ran).filter(move |(line, _)| line.contains(word)).map(|(_, ran)| ran);
+        let failed = lines.iter().zip(&ran).find(|(_, ran)| ran.code != 0);
+        let goodputs: Vec<f64> = of("longfat test").map(goodput_mbps).collect();
+        let found = of("longfat diagnose").any(|ran| ran.stdout.contains("Limited by the receive buffer of 10.0.0.2"));
+        let tuned = of("longfat tune").count() == 1;
+        if failed.is_none() && found && tuned && goodputs.len() == 2 && goodputs[1] > 3.0 * goodputs[0] {
+            return;
+        }
+        disturbed = format!("{goodputs:?}, receive buffer named: {found}, failed: {failed:?}");
+    }
+    panic!("{disturbed}");
+}

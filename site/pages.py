@@ -51,6 +51,7 @@ def documents():
     for name in DOCUMENTS:
         (PAGES / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, PAGES / name)
+    shutil.copy(ROOT / "site/extra.css", PAGES)
     for page in PAGES.rglob("*.md"):
         page.write_text(for_mkdocs(page.read_text()))
 

@@ -259,11 +259,9 @@ def _run_by_program(scenario: Scenario, engine: str, variant: Optional[str], run
     if variant is None and len(scenario.variants) > 1:
         raise BadInput(f"the scenario has several variants: pass variant=, one of {', '.join(scenario.variants)}")
     with tempfile.TemporaryDirectory(prefix="longfat-") as folder:
-        # Congestion controls that the scenario names are in its directory.
         path = Path(scenario._native.path)
         if not path.is_file() or path.read_text(encoding="utf-8") != scenario.text:
-            path = Path(folder, f"{scenario.name}.toml")
-            path.write_text(scenario.text, encoding="utf-8")
+            path = _file_of_text(scenario, Path(folder, "scenario"))
         place = os.fspath(runs) if runs is not None else folder
         arguments = ["--runs", place, "run", str(path), "--engine", engine]
         arguments += [] if variant is None else ["--variant", variant]
@@ -274,6 +272,20 @@ def _run_by_program(scenario: Scenario, engine: str, variant: Optional[str], run
         if len(summary["runs"]) != 1:
             raise BadInput(f"the scenario gives {len(summary['runs'])} runs; run takes one")
         return Run(_native.open_run(summary["runs"][0]["record"], place))
+
+
+def _file_of_text(scenario: Scenario, folder: Path) -> Path:
+    """Writes a scenario's text to a file in the new directory `folder`, beside links to the files that it can name: congestion
+    controls are relative to its directory."""
+    from pathlib import Path
+
+    folder.mkdir()
+    file = folder / f"{scenario.name}.toml"
+    for entry in Path(scenario._native.path).absolute().parent.iterdir():
+        if entry.name != file.name:
+            (folder / entry.name).symlink_to(entry)
+    file.write_text(scenario.text, encoding="utf-8")
+    return file
 
 
 def open(key: PathLike = "last", runs: PathLike = "runs") -> Run:

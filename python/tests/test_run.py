@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import time
 import pytest
 
 import longfat
+from conftest import ROOT
 
 
 def test_a_run_has_series_a_summary_and_a_verdict(scenario):
@@ -161,8 +163,6 @@ def test_closed_forms():
 
 
 def test_a_congestion_control_is_checked(program, tmp_path):
-    from conftest import ROOT
-
     good = longfat.cc.check(ROOT / "crates/cc/algorithms/reno.bpf.c")
     assert good and good.name == "reno" and any(step.state == "ok" for step in good.steps)
     bad = tmp_path / "bad.bpf.c"
@@ -199,3 +199,13 @@ def test_the_examples_of_docstrings():
 def test_importing_loads_no_large_module():
     code = "import sys, longfat; print([m for m in ('pandas', 'pyarrow', 'numpy', 'concurrent.futures', 'subprocess') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_the_program_finds_files_that_a_text_names(program, scenario, tmp_path, monkeypatch):
+    """The same path as for a lab, with an engine that needs no privilege."""
+    from longfat._run import _run_by_program
+
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "crates/cc/algorithms/reno.bpf.c", "mine.bpf.c")
+    run = _run_by_program(scenario.with_({"flows.bulk.cc": {"file": "mine.bpf.c"}}), "sim", None, None)
+    assert run.flow()["cc_from"] == "mine.bpf.c"

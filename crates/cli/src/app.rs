@@ -208,7 +208,8 @@ mod tests {
         let mut continued = String::new();
         for (index, line) in page.lines().enumerate() {
             if let Some(language) = line.strip_prefix("```") {
-                in_example = !in_example && ["sh", "bash"].contains(&language.split(' ').next().unwrap_or(""));
+                in_example =
+                    !in_example && ["sh", "bash"].contains(&language.split(' ').next().unwrap_or(""));
                 continue;
             }
             if !in_example {
@@ -225,7 +226,9 @@ mod tests {
                 Some(last) => vec![last, ";"],
                 None => vec![word.as_str()],
             });
-            for command in words.collect::<Vec<_>>().split(|word| [";", "|", "&", "&&", ">", "<"].contains(word)) {
+            for command in
+                words.collect::<Vec<_>>().split(|word| [";", "|", "&", "&&", ">", "<"].contains(word))
+            {
                 let own = command.iter().position(|word| *word != "sudo" && !word.contains('='));
                 if let Some(own) = own.filter(|own| command[*own] == "longfat") {
                     found.push((index + 1, command[own..].iter().map(|word| (*word).to_owned()).collect()));

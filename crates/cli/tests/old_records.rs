@@ -45,7 +45,8 @@ fn a_scenario_of_version_0_1_runs_again() {
     let again = dir.run(&["run", "again.toml", "--engine", "sim", "--json"]).json();
     let old: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(old.join("summary.json")).unwrap()).unwrap();
-    let goodput = |summary: &serde_json::Value| summary["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap();
+    let goodput =
+        |summary: &serde_json::Value| summary["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap();
     let ratio = goodput(&again) / goodput(&old);
     // The simulator may become more exact; the kernel of this machine may be another.
     assert!((0.9..1.1).contains(&ratio), "{ratio}");

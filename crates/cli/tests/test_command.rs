@@ -231,6 +231,8 @@ fn a_refused_connection_is_reported() {
     let ran = place.run(&["test", "127.0.0.1", "-p", &port]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("refused"), "{}", ran.stderr);
+    let json = place.run(&["test", "127.0.0.1", "-p", &port, "--json"]).parsed();
+    assert_eq!((&json["schema"], &json["error"]["exit_code"]), (&"longfat.error/1".into(), &1.into()));
     let json = place.run(&["test", "no.such.host.invalid", "-J"]);
     assert_eq!(json.code, 1);
     assert!(json.parsed()["error"].as_str().unwrap().contains("no.such.host.invalid"), "{json:?}");

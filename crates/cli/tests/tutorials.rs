@@ -2,11 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use crate::common::{
-    CommandOutput, TestDir, binary,
-    lab::lab_name,
-    lab_slots::acquire_lab_slot,
-};
+use crate::common::{CommandOutput, TestDir, binary, lab::lab_name, lab_slots::acquire_lab_slot};
 
 /// The lines of a tutorial's shell examples.
 fn commands(tutorial: &str) -> Vec<String> {
@@ -43,7 +39,10 @@ fn all_succeed(dir: &TestDir, tutorial: &str) -> String {
 fn the_first_ten_minutes() {
     let dir = TestDir::new("");
     let printed = all_succeed(&dir, "first-ten-minutes.md");
-    assert!(printed.contains("168 Mb/s") || printed.contains("167.77 Mb/s"), "the goodput of a window of 1 MiB: {printed}");
+    assert!(
+        printed.contains("168 Mb/s") || printed.contains("167.77 Mb/s"),
+        "the goodput of a window of 1 MiB: {printed}"
+    );
     assert!(printed.contains("cubic sim") && printed.contains("bbr model"), "{printed}");
     for picture in ["path.svg", "loss.svg"] {
         assert!(std::fs::read_to_string(dir.path(picture)).unwrap().contains("<svg"), "{picture}");
@@ -77,11 +76,15 @@ fn a_slow_transfer_is_found_and_fixed() {
         let lines = commands("slow-transfer.md");
         let ran: Vec<CommandOutput> =
             lines.iter().map(|line| execute(&dir, &line.replace(" slow", &format!(" {name}")))).collect();
-        let of = |word: &str| lines.iter().zip(&ran).filter(move |(line, _)| line.contains(word)).map(|(_, ran)| ran);
+        let of = |word: &str| -> Vec<&CommandOutput> {
+            lines.iter().zip(&ran).filter(|(line, _)| line.contains(word)).map(|(_, ran)| ran).collect()
+        };
         let failed = lines.iter().zip(&ran).find(|(_, ran)| ran.code != 0);
-        let goodputs: Vec<f64> = of("longfat test").map(goodput_mbps).collect();
-        let found = of("longfat diagnose").any(|ran| ran.stdout.contains("Limited by the receive buffer of 10.0.0.2"));
-        let tuned = of("longfat tune").count() == 1;
+        let goodputs: Vec<f64> = of("longfat test").into_iter().map(goodput_mbps).collect();
+        let found = of("longfat diagnose")
+            .iter()
+            .any(|ran| ran.stdout.contains("Limited by the receive buffer of 10.0.0.2"));
+        let tuned = of("longfat tune").len() == 1;
         if failed.is_none() && found && tuned && goodputs.len() == 2 && goodputs[1] > 3.0 * goodputs[0] {
             return;
         }

@@ -70,6 +70,8 @@ pub fn run(args: &TestArgs, runs_dir: &Path, json: bool) -> anyhow::Result<()> {
                 output::text(&document::event_line(event))?;
             }
         }
+        // Nothing was measured: the error has its own document.
+        Form::Json if error.is_some() && report.start.is_none() => {}
         Form::Json => output::json(&document(&report, kept.as_ref()))?,
     }
     match error {

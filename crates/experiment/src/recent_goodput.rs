@@ -55,6 +55,10 @@ mod tests {
         assert_eq!(recent.add(&sample("a", 500_000, None)), None);
         assert_eq!(recent.add(&sample("a", 500_000, Some(125_000))), Some(2e6));
         assert_eq!(recent.add(&sample("b", 500_000, Some(7))), None, "flows are separate");
-        assert_eq!(recent.add(&sample("a", 1_500_000, Some(250_000))), Some(1e6), "the first sample is too old");
+        assert_eq!(
+            recent.add(&sample("a", 1_500_000, Some(250_000))),
+            Some(1e6),
+            "the first sample is too old"
+        );
     }
 }

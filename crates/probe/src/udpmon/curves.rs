@@ -90,7 +90,9 @@ impl GridResult {
         let bins = Histogram::of(&jitter_us(None));
         WidestJitter {
             spacing_us: self.spacings_us.get(widest).copied().unwrap_or(0.0),
-            by_size: (0..self.sizes_bytes.len()).map(|size| bins.with_values(&jitter_us(Some(size)))).collect(),
+            by_size: (0..self.sizes_bytes.len())
+                .map(|size| bins.with_values(&jitter_us(Some(size))))
+                .collect(),
             bins,
         }
     }
@@ -200,7 +202,10 @@ mod tests {
     #[test]
     fn a_train_shows_when_its_packets_left_and_arrived() {
         let train = train(0, 0, vec![Some(9000), None, Some(11_000), Some(12_500)]);
-        assert_eq!([0, 1, 2, 3, 4].map(|number| train.interarrival_s(number)), [None, None, None, Some(1.5e-6), None]);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|number| train.interarrival_s(number)),
+            [None, None, None, Some(1.5e-6), None]
+        );
         let times: Vec<_> = train.relative_times_ns().collect();
         assert_eq!(times, [(0, Some(0)), (1000, None), (2000, Some(2000)), (3000, Some(3500))]);
     }

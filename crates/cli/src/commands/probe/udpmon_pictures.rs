@@ -112,7 +112,10 @@ fn jitter(grid: &GridResult, trains: &[GridTrain], host: &str) -> Chart {
             "One-way jitter on the path to {host}, packets every {}",
             spacing_text(jitter.spacing_us)
         ),
-        x_label: format!("Change of the delay from packet to packet (us), in bins of {} us", jitter.bins.bin_us),
+        x_label: format!(
+            "Change of the delay from packet to packet (us), in bins of {} us",
+            jitter.bins.bin_us
+        ),
         values,
         y_label: "Packets (%)".into(),
         unit: String::new(),

@@ -14,7 +14,9 @@ use std::{
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use transfer::{FileProgress, FileReport, Observer, RateChoice, Receiver, ReceiverOptions, SenderOptions, Transport};
+use transfer::{
+    FileProgress, FileReport, Observer, RateChoice, Receiver, ReceiverOptions, SenderOptions, Transport,
+};
 use units::{BitRate, Bytes};
 
 use super::test::args;

@@ -253,7 +253,8 @@ mod tests {
     #[test]
     fn all_turns_fit_between_two_tests_of_a_pair() {
         let count = super::super::POINTS.len();
-        let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to))).filter(|(from, to)| from != to);
+        let pairs =
+            (0..count).flat_map(|from| (0..count).map(move |to| (from, to))).filter(|(from, to)| from != to);
         let turns = 1 + pairs.map(|(from, to)| round_robin_turn(from, to, count)).max().unwrap_or_default();
         assert!(TURN.as_nanos() * turns <= TEST_EVERY.as_nanos());
     }

@@ -7,7 +7,8 @@ use watch::{TrackedConnection, Watcher};
 
 use super::{Trail, Trails};
 
-/// Sums over watched connections. Closed connections count only in the sums since the start.
+/// Sums over the connections that a watcher knows. Closed connections, which it forgets after a while, count only in the numbers of
+/// bytes and segments.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Aggregates {
     /// Number of live connections by TCP state.
@@ -18,11 +19,11 @@ pub struct Aggregates {
     pub received_bps: f64,
     /// Segments in the network, of live connections.
     pub in_flight_segs: f64,
-    /// Payload acknowledged since the start.
+    /// Payload acknowledged by peers, bytes.
     pub bytes_acked: u64,
-    /// Payload received since the start.
+    /// Payload received, bytes.
     pub bytes_received: u64,
-    /// Segments retransmitted since the start.
+    /// Segments retransmitted.
     pub retransmitted_segs: u64,
     /// Number of live connections by the factor that limits them.
     pub limited: BTreeMap<Cause, f64>,
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_connections_count_only_in_the_sums_since_the_start() {
+    fn closed_connections_count_only_in_bytes_and_segments() {
         let mut sums = Aggregates::default();
         sums.add(&connection(1, Some((1e6, 5e5)), None), Some(Cause::Loss));
         sums.add(&connection(2, Some((2e6, 0.0)), None), Some(Cause::Loss));

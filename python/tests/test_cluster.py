@@ -194,7 +194,7 @@ def test_slurm(by_program, tmp_path):
         with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as array:
             kill_a_shard(runs)
             assert array.wait(timeout=3600) == 0
-        assert "requeue" in (tmp_path / "slurmctld.log").read_text().lower(), "a task was started again"
+        assert "Requeuing JobId" in (tmp_path / "slurmctld.log").read_text(), "a task was started again"
     gathered = subprocess.run([*program_sweep(path, runs), "--gather"], check=True, capture_output=True, text=True)
     assert f"{RUNS} of {RUNS}" in gathered.stdout + gathered.stderr, gathered
     assert stored(runs) == by_program

@@ -25,7 +25,7 @@ use crate::{archive::CauseChange, cause};
 
 /// Timeout of a connection, of each step of a request, and of a command.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// How often the end of a command is checked.
+/// Interval at which the end of a command is checked.
 const COMMAND_POLL: Duration = Duration::from_millis(20);
 /// Largest part of a webhook's response that is read, bytes.
 const MAX_RESPONSE_BYTES: u64 = 4096;
@@ -88,7 +88,7 @@ impl FromStr for Webhook {
     }
 }
 
-/// What an alert reports.
+/// The content of an alert.
 #[derive(Debug, Clone)]
 pub(crate) struct Alert {
     /// The point that sends it.

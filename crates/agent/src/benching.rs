@@ -18,7 +18,7 @@ const CHANGES: i64 = 5;
 const KINDS: [&str; 2] = ["throughput", "latency"];
 const EVIDENCE: &str = "in 82 % of the samples after 0.8 s the receive window of 4.2 MB limited the flow";
 
-/// What an archive has.
+/// The size of an archive.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Size {
     /// Single tests.
@@ -36,7 +36,7 @@ pub fn point(number: usize) -> String {
 /// test. Single tests are there for the time of the usual retention, hours before it.
 ///
 /// # Errors
-/// Those of SQLite.
+/// If SQLite fails.
 pub fn fill_archive(path: &Path, points: usize, now_us: i64) -> Result<Size, Error> {
     drop(Archive::open(path, None)?);
     let size = fill(path, points, now_us).map_err(|cause| Error::Archive {
@@ -58,7 +58,7 @@ pub fn fill_archive(path: &Path, points: usize, now_us: i64) -> Result<Size, Err
 /// Lets an archive replace its oldest hour of tests; whether there was one.
 ///
 /// # Errors
-/// Those of SQLite.
+/// If SQLite fails.
 pub fn replace_an_hour(path: &Path, now_us: i64) -> Result<bool, Error> {
     Archive::open(path, None)?.apply_retention(
         now_us,

@@ -47,7 +47,7 @@ pub(crate) enum Request {
     Cancel {
         /// The reservation.
         id: String,
-        /// Why.
+        /// The reason.
         text: String,
     },
     /// [`Explained`].
@@ -57,7 +57,7 @@ pub(crate) enum Request {
     },
     /// Rows.
     Results {
-        /// Which.
+        /// Selects the tests.
         filter: Filter,
     },
     /// Removes a member; at the authority only.
@@ -172,7 +172,7 @@ pub struct SlotReport {
     pub to: String,
     /// The kind of test.
     pub kind: String,
-    /// Which others may overlap.
+    /// Its class, which determines the tests that may overlap.
     pub class: String,
     /// Start of the test, microseconds since 1970.
     pub start_us: u64,
@@ -210,9 +210,9 @@ impl Explained {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
-    /// What was requested.
+    /// The requested document.
     Ok(serde_json::Value),
-    /// Why not.
+    /// The reason why the request failed.
     Error(String),
 }
 
@@ -253,7 +253,7 @@ impl Client {
     /// The state of the agent.
     ///
     /// # Errors
-    /// If it does not run.
+    /// If the agent does not run.
     pub fn status(&self) -> Result<Status, Error> {
         self.exchange(&Request::Status)
     }
@@ -261,7 +261,7 @@ impl Client {
     /// The calendar of the next `time`.
     ///
     /// # Errors
-    /// If it does not run.
+    /// If the agent does not run.
     pub fn calendar(&self, time: Duration) -> Result<CalendarReport, Error> {
         self.calendar_of(None, time)
     }
@@ -277,7 +277,7 @@ impl Client {
     /// Requests a test.
     ///
     /// # Errors
-    /// If it does not run, or the request is invalid. A request that a rule refuses is not an error: the reply names the rule.
+    /// If the agent does not run, or the request is invalid. A request that a rule refuses is not an error: the reply names the rule.
     pub fn reserve(&self, test: NewReservation) -> Result<Explained, Error> {
         self.exchange(&Request::Reserve { test })
     }
@@ -285,7 +285,7 @@ impl Client {
     /// Cancels a reservation.
     ///
     /// # Errors
-    /// If it does not run, or has no such reservation.
+    /// If the agent does not run, or has no such reservation.
     pub fn cancel(&self, id: &str, text: &str) -> Result<Explained, Error> {
         self.exchange(&Request::Cancel { id: id.into(), text: text.into() })
     }
@@ -293,7 +293,7 @@ impl Client {
     /// Explains a reservation, or the last occurrences of a recurring test.
     ///
     /// # Errors
-    /// If it does not run, or has neither.
+    /// If the agent does not run, or has neither a reservation nor a recurring test of this name.
     pub fn why(&self, id: &str) -> Result<Vec<Explained>, Error> {
         self.exchange(&Request::Why { id: id.into() })
     }
@@ -301,7 +301,7 @@ impl Client {
     /// Tests in the archive, newest first.
     ///
     /// # Errors
-    /// If it does not run.
+    /// If the agent does not run.
     pub fn results(&self, filter: Filter) -> Result<Vec<TestRow>, Error> {
         self.exchange(&Request::Results { filter })
     }
@@ -309,7 +309,7 @@ impl Client {
     /// Removes a point from the mesh.
     ///
     /// # Errors
-    /// If it does not run, is not the authority, or the mesh has no such point.
+    /// If the agent does not run, is not the authority, or the mesh has no such point.
     pub fn expel(&self, name: &str) -> Result<Status, Error> {
         self.exchange(&Request::Expel { name: name.into() })
     }

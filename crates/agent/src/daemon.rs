@@ -63,7 +63,7 @@ impl StopHandle {
 /// Runs the agent until it is stopped. `on_ready` is called with the address for other points when it listens.
 ///
 /// # Errors
-/// If it cannot start, or its storage fails.
+/// If the agent cannot start, or its storage fails.
 pub fn run(
     config: Config,
     observer: Arc<dyn StepObserver>,

@@ -1,28 +1,28 @@
-//! Why the agent cannot do something.
+//! Errors of the agent.
 
 use std::{io, path::PathBuf};
 
 use crate::{CalendarError, DatabaseError};
 
-/// Why the agent cannot do something.
+/// An error of the agent.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An operation on a file.
     #[error("cannot {operation} {path}: {cause}")]
     File {
-        /// What failed.
+        /// The operation that failed.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         cause: io::Error,
     },
     /// An operation of the network or the system.
     #[error("cannot {operation}: {cause}")]
     System {
-        /// What failed, and on which object.
+        /// The operation that failed, and its object.
         operation: String,
-        /// Why.
+        /// The error of the operating system.
         cause: io::Error,
     },
     /// Mistakes in the configuration.
@@ -33,7 +33,7 @@ pub enum Error {
     Limits {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The mistake.
         cause: Box<limits::Error>,
     },
     /// The calendar.
@@ -42,7 +42,7 @@ pub enum Error {
     /// The archive.
     #[error("cannot {operation} the archive {archive}: {cause}")]
     Archive {
-        /// What failed.
+        /// The operation that failed.
         operation: &'static str,
         /// The file, or the database.
         archive: String,
@@ -52,9 +52,9 @@ pub enum Error {
     /// Certificates and TLS.
     #[error("cannot {operation}: {cause}")]
     Tls {
-        /// What failed, and on which object.
+        /// The operation that failed, and its object.
         operation: String,
-        /// Why.
+        /// The reason.
         cause: String,
     },
     /// A user's request that is refused.
@@ -65,7 +65,7 @@ pub enum Error {
     NotRunning {
         /// The control socket.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         cause: io::Error,
     },
 }

@@ -22,7 +22,7 @@ pub(crate) const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes before a frame: its length.
 const HEADER_BYTES: usize = 4;
 
-/// What agents send to each other.
+/// The messages that agents send to each other.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "frame")]
 pub(crate) enum Frame {
@@ -101,7 +101,7 @@ pub(crate) enum Frame {
     },
     /// Reply to `Join`: refused.
     Refused {
-        /// Why.
+        /// The reason.
         text: String,
     },
 }

@@ -7,7 +7,7 @@ use reservation::{Admission, Candidate, PointName};
 
 use crate::{Members, mesh::host_and_port, test::TestParameters};
 
-/// What a point accepts.
+/// The rules by which a point accepts tests.
 #[derive(Debug)]
 pub(crate) struct Rules {
     enforced: Enforced,

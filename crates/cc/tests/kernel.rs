@@ -129,9 +129,9 @@ fn sockets_of_any_user_can_select_it() {
     }
     let loaded = kernel::load(&reno(), &ParameterValues::new(), None).unwrap();
     // Outside of the target directory, which other users may not be able to access.
-    let place = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let program = place.path().join("chooser");
+    let test_dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(test_dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let program = test_dir.path().join("chooser");
     // Copied by another program: a file that this process has open for writing is also open in processes that
     // other tests are starting.
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
@@ -362,8 +362,8 @@ fn headers_beside_a_file_take_precedence_except_for_kernel_types_and_libbpf_macr
         testing::skip(testing::Missing::Tool, "no clang");
         return;
     }
-    let place = tempfile::tempdir().unwrap();
-    let put = |name: &str, text: &str| std::fs::write(place.path().join(name), text).unwrap();
+    let test_dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| std::fs::write(test_dir.path().join(name), text).unwrap();
     for of_shim in ["vmlinux.h", "bpf_tcp_helpers.h", "bpf_helpers.h"] {
         put(of_shim, "#error not this one\n");
     }
@@ -374,7 +374,7 @@ fn headers_beside_a_file_take_precedence_except_for_kernel_types_and_libbpf_macr
          static bool before(u32 a, u32 b) { return a == b; }\n",
     );
     // They include others relative to their folders, one of which is the user's folder.
-    std::fs::create_dir(place.path().join("sub")).unwrap();
+    std::fs::create_dir(test_dir.path().join("sub")).unwrap();
     put("sub/start.h", "#include \"../window.h\"\n#define START WINDOW\n");
     put("window.h", "#define WINDOW 20\n");
     put(
@@ -384,17 +384,17 @@ fn headers_beside_a_file_take_precedence_except_for_kernel_types_and_libbpf_macr
     let text = "#include \"mine.h\"\n#include <errno.h>\n".to_owned()
         + &half("beside", "\ttcp_sk(sk)->snd_cwnd = window() + EMINE + before(1, 2);");
     let Source::File { path, text } = file("beside.bpf.c", &text) else { unreachable!() };
-    let source = Source::File { path: place.path().join(path), text };
+    let source = Source::File { path: test_dir.path().join(path), text };
     kernel::compile(&source).unwrap_or_else(|e| panic!("{e}"));
     cc::native::build(&source).unwrap_or_else(|e| panic!("{e}"));
     // Errors in the header have its name.
     put("mine.h", "#include \"vmlinux.h\"\nint x = ;\n");
     let message = kernel::compile(&source).unwrap_err().to_string();
-    assert!(message.starts_with(&format!("{}/mine.h:2:9: ", place.path().display())), "{message}");
+    assert!(message.starts_with(&format!("{}/mine.h:2:9: ", test_dir.path().display())), "{message}");
     let message =
-        cc::native::build(&Source::File { path: place.path().join("b.c"), text: source.text().into() });
+        cc::native::build(&Source::File { path: test_dir.path().join("b.c"), text: source.text().into() });
     let message = message.unwrap_err().to_string();
-    assert!(message.contains(&format!("{}/mine.h:2:9: ", place.path().display())), "{message}");
+    assert!(message.contains(&format!("{}/mine.h:2:9: ", test_dir.path().display())), "{message}");
 }
 
 #[test]

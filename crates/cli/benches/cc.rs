@@ -34,7 +34,7 @@ fn main() {
         return;
     }
     let requested: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let place = tempfile::tempdir().expect("a temporary directory");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let _measuring = CallMeasurement::begin().unwrap_or_else(|e| panic!("{e}"));
     println!("{:<10}  {:>8}  {:>10}  {:>8}  {:>26}", "", "Gb/s", "calls", "ns each", "most expensive");
     for algorithm in
@@ -42,11 +42,11 @@ fn main() {
     {
         let loaded = kernel::load(&Source::BuiltIn(algorithm), &ParameterValues::new(), None)
             .unwrap_or_else(|e| panic!("{e}"));
-        let scenario = place.path().join("bench.toml");
+        let scenario = directory.path().join("bench.toml");
         std::fs::write(&scenario, LAB.replace("NAME", loaded.name())).expect("the scenario can be written");
         let mut run = Command::new(env!("CARGO_BIN_EXE_longfat"));
         run.arg("--runs")
-            .arg(place.path().join("runs"))
+            .arg(directory.path().join("runs"))
             .arg("run")
             .arg(&scenario)
             .args(["--engine", "lab", "--json"]);

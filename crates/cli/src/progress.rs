@@ -1,13 +1,12 @@
 //! Progress of runs on standard error: a progress bar per active run on a terminal, occasional lines elsewhere.
 
 use std::{
-    collections::VecDeque,
     io::IsTerminal,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use experiment::{Observer, Progress, RunObserver};
+use experiment::{Observer, Progress, RecentGoodput, RunObserver};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use schema::FlowSample;
 use units::{BitRate, Bytes, Time, three_digits};
@@ -16,8 +15,6 @@ use crate::output;
 
 /// Interval of lines without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
-/// The displayed goodput is an average over the last second, because single samples vary.
-const GOODPUT_SPAN_US: i64 = 1_000_000;
 
 /// Maximum number of runs that have their own lines without a terminal; more runs are only counted.
 const MAX_RUNS_WITH_LINES: usize = 8;
@@ -83,8 +80,8 @@ impl Observer for ProgressDisplay {
         if bar.is_none() && !is_quiet {
             output::note(&format!("{title}: {duration} to go"));
         }
-        let (title, received) = (title.into(), Vec::new());
-        Box::new(RunLine { title, duration, bar, is_quiet, last_line: Instant::now(), received })
+        let (title, goodput) = (title.into(), RecentGoodput::default());
+        Box::new(RunLine { title, duration, bar, is_quiet, last_line: Instant::now(), goodput })
     }
 
     fn note(&self, sentence: &str) {
@@ -135,8 +132,7 @@ struct RunLine {
     /// Whether it prints no lines without a terminal, because there are too many runs.
     is_quiet: bool,
     last_line: Instant,
-    /// For each flow: times and received bytes of the last second.
-    received: Vec<(String, VecDeque<(i64, i64)>)>,
+    goodput: RecentGoodput,
 }
 
 impl RunObserver for RunLine {
@@ -177,31 +173,15 @@ impl Drop for RunLine {
 impl RunLine {
     fn flow(&mut self, sample: &FlowSample) -> String {
         let mut parts = vec![sample.flow.clone()];
-        if let Some(goodput) = self.goodput(sample) {
+        if let Some(goodput) = self.goodput.add(sample) {
             parts.push(BitRate(three_digits(goodput)).to_string());
         }
-        if let (Some(cwnd), Some(mss)) = (sample.snd_cwnd_segs, sample.snd_mss_bytes) {
-            parts.push(format!("cwnd {}", Bytes(three_digits((cwnd * mss) as f64))));
+        if let Some(cwnd) = sample.cwnd_bytes() {
+            parts.push(format!("cwnd {}", Bytes(three_digits(cwnd as f64))));
         }
         if let Some(rtt) = sample.srtt_us {
             parts.push(format!("rtt {:.2} ms", rtt as f64 / 1000.0));
         }
         parts.join(" ")
-    }
-
-    /// Goodput since the oldest sample of the last second.
-    fn goodput(&mut self, sample: &FlowSample) -> Option<f64> {
-        let now = (sample.time_us, sample.bytes_received?);
-        let index = self.received.iter().position(|(name, _)| *name == sample.flow).unwrap_or_else(|| {
-            self.received.push((sample.flow.clone(), VecDeque::new()));
-            self.received.len() - 1
-        });
-        let history = &mut self.received[index].1;
-        history.push_back(now);
-        while history.len() > 2 && now.0 - history[0].0 > GOODPUT_SPAN_US {
-            history.pop_front();
-        }
-        let (time_us, bytes) = history[0];
-        (now.0 > time_us).then(|| (now.1 - bytes) as f64 * 8.0 / ((now.0 - time_us) as f64 * 1e-6))
     }
 }

@@ -45,10 +45,10 @@ fn the_demo_names_its_fault_and_leaves_nothing() {
         return;
     }
     let _slots = acquire_all_lab_slots();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     // The fault is there before most pairs are tested: one round is enough.
-    let mut command = place.longfat(&["--json", "agent", "demo", "--fault-after", "0s"]);
-    command.env("TMPDIR", place.dir.path());
+    let mut command = test_dir.longfat(&["--json", "agent", "demo", "--fault-after", "0s"]);
+    command.env("TMPDIR", test_dir.dir.path());
     let mut demo = Demo(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap());
     let mut reader = BufReader::new(demo.0.stdout.take().unwrap());
     let mut document = String::new();
@@ -88,10 +88,10 @@ fn the_demo_names_its_fault_and_leaves_nothing() {
 
     signal("-TERM", demo.0.id());
     assert_eq!(demo.0.wait().unwrap().code(), Some(0));
-    let labs = place.run(&["--json", "lab", "status"]).json();
+    let labs = test_dir.run(&["--json", "lab", "status"]).json();
     assert!(!labs["labs"].as_array().unwrap().iter().any(|known| known["name"] == lab.as_str()), "{labs}");
-    assert_eq!(place.network_namespaces(), BTreeSet::new());
+    assert_eq!(test_dir.network_namespaces(), BTreeSet::new());
     let left: Vec<_> =
-        std::fs::read_dir(place.dir.path()).unwrap().flatten().map(|entry| entry.path()).collect();
-    assert_eq!(left, [place.path("s.toml")]);
+        std::fs::read_dir(test_dir.dir.path()).unwrap().flatten().map(|entry| entry.path()).collect();
+    assert_eq!(left, [test_dir.path("s.toml")]);
 }

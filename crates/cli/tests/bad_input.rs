@@ -11,14 +11,14 @@ fn assert_change_is_refused(from: &str, to: &str, expected: &[&str]) {
 }
 
 fn assert_scenario_is_refused(scenario: &str, expected: &[&str]) {
-    let place = TestDir::new(scenario);
-    let ran = place.run(&["run", "s.toml", "--engine", "lab"]);
+    let test_dir = TestDir::new(scenario);
+    let ran = test_dir.run(&["run", "s.toml", "--engine", "lab"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert_eq!(ran.stdout, "", "errors go to standard error");
     for text in expected {
         assert!(ran.stderr.contains(text), "{text:?} is not in: {}", ran.stderr);
     }
-    assert!(!place.path("runs").exists(), "a refused run must not create records");
+    assert!(!test_dir.path("runs").exists(), "a refused run must not create records");
 }
 
 #[test]
@@ -59,18 +59,18 @@ fn zero_byte_queue() {
 #[test]
 fn a_file_that_is_not_toml() {
     assert_scenario_is_refused("<html>\n", &["s.toml:1:", "not TOML"]);
-    let place = TestDir::new("");
-    std::fs::write(place.path("s.toml"), [0xff, 0xfe, 0x00]).unwrap();
-    let ran = place.run(&["run", "s.toml"]);
+    let test_dir = TestDir::new("");
+    std::fs::write(test_dir.path("s.toml"), [0xff, 0xfe, 0x00]).unwrap();
+    let ran = test_dir.run(&["run", "s.toml"]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("not TOML"), "{ran:?}");
 }
 
 #[test]
 fn unreadable_file() {
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     for (name, reason) in [("missing.toml", "No such file"), (".", "directory")] {
-        let ran = place.run(&["run", name]);
+        let ran = test_dir.run(&["run", name]);
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.stderr.contains(name) && ran.stderr.contains(reason), "{ran:?}");
     }
@@ -78,42 +78,42 @@ fn unreadable_file() {
 
 #[test]
 fn unknown_values_of_options() {
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     for (args, expected) in [
         (["--variant", "tuned"], "tuned"),
         (["--set", "durration=5s"], "duration"),
         (["--set", "duration"], "KEY=VALUE"),
         (["--engine", "ns3"], "ns3"),
     ] {
-        let ran = place.run(&[&["run", "s.toml"], args.as_slice()].concat());
+        let ran = test_dir.run(&[&["run", "s.toml"], args.as_slice()].concat());
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.stderr.contains(expected), "{expected:?} is not in {ran:?}");
     }
-    assert!(!place.path("runs").exists());
+    assert!(!test_dir.path("runs").exists());
 }
 
 #[test]
 fn unknown_congestion_control() {
-    let place = TestDir::new(&SMALL.replace("cubic", "warpdrive"));
-    let ran = place.run(&["run", "s.toml"]);
+    let test_dir = TestDir::new(&SMALL.replace("cubic", "warpdrive"));
+    let ran = test_dir.run(&["run", "s.toml"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(
         ran.stderr.contains("s.toml:18:6")
             && ran.stderr.contains("warpdrive")
             && ran.stderr.contains("longfat cc list"),
-        "the error must name the place and the command that lists the available ones: {ran:?}"
+        "the error must name the argument and the command that lists the available ones: {ran:?}"
     );
-    assert!(!place.path("runs").exists(), "a refused run must not create records");
+    assert!(!test_dir.path("runs").exists(), "a refused run must not create records");
 }
 
 #[test]
 fn a_sysctl_that_network_namespaces_lack() {
     let sysctl = "[hosts.h2]\nsysctl = { \"net.core.rmem_max\" = 1000000 }\naddress";
-    let place = TestDir::new(&SMALL.replace("[hosts.h2]\naddress", sysctl));
-    let ran = place.run(&["run", "s.toml"]);
+    let test_dir = TestDir::new(&SMALL.replace("[hosts.h2]\naddress", sysctl));
+    let ran = test_dir.run(&["run", "s.toml"]);
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.stderr.contains("h2") && ran.stderr.contains("net.core.rmem_max"), "{ran:?}");
-    assert!(!place.path("runs").exists(), "a refused run must not create records");
+    assert!(!test_dir.path("runs").exists(), "a refused run must not create records");
 }
 
 #[test]
@@ -131,10 +131,10 @@ fn a_default_congestion_control_that_a_namespace_cannot_have() {
     for (name, expected) in [unknown].into_iter().chain(restricted) {
         let sysctl =
             format!("[hosts.h2]\nsysctl = {{ \"net.ipv4.tcp_congestion_control\" = \"{name}\" }}\naddress");
-        let place = TestDir::new(&SMALL.replace("[hosts.h2]\naddress", &sysctl));
-        let ran = place.run(&["run", "s.toml"]);
+        let test_dir = TestDir::new(&SMALL.replace("[hosts.h2]\naddress", &sysctl));
+        let ran = test_dir.run(&["run", "s.toml"]);
         assert_eq!(ran.code, 4, "{ran:?}");
         assert!(ran.stderr.contains(expected), "{expected:?} is not in {ran:?}");
-        assert!(!place.path("runs").exists(), "a refused run must not create records");
+        assert!(!test_dir.path("runs").exists(), "a refused run must not create records");
     }
 }

@@ -50,10 +50,10 @@ SEC(".struct_ops") struct tcp_congestion_ops my = {{
 }
 
 /// A test directory with `my.bpf.c`.
-fn place(init: &str) -> TestDir {
-    let place = TestDir::new("");
-    std::fs::write(place.path("my.bpf.c"), user_file(init)).unwrap();
-    place
+fn test_dir(init: &str) -> TestDir {
+    let test_dir = TestDir::new("");
+    std::fs::write(test_dir.path("my.bpf.c"), user_file(init)).unwrap();
+    test_dir
 }
 
 fn able() -> bool {
@@ -65,12 +65,12 @@ fn able() -> bool {
 }
 
 /// Runs the shell commands `prepare` and `script` in a new mount namespace; $L is the program.
-fn alone(place: &TestDir, prepare: &str, script: &str) -> CommandOutput {
+fn alone(test_dir: &TestDir, prepare: &str, script: &str) -> CommandOutput {
     let script = format!("set -e\nmount --make-rprivate /\n{prepare}\n{script}");
     let mut command = Command::new("unshare");
     command
         .args(["-m", "sh", "-c", &script])
-        .current_dir(place.dir.path())
+        .current_dir(test_dir.dir.path())
         .env("L", binary())
         .env("NO_COLOR", "1");
     CommandOutput::from(command.output().unwrap())
@@ -88,8 +88,8 @@ fn default_congestion() -> String {
 
 #[test]
 fn the_list_names_the_kernels_and_the_programs_own() {
-    let place = TestDir::new("");
-    let list = place.run(&["cc", "list", "--json"]).json();
+    let test_dir = TestDir::new("");
+    let list = test_dir.run(&["cc", "list", "--json"]).json();
     assert_eq!(list["schema"], "longfat.cc/1");
     assert_eq!(list["default"], default_congestion().trim());
     let of = |part: &str, name: &str| {
@@ -105,7 +105,7 @@ fn the_list_names_the_kernels_and_the_programs_own() {
     let own = of("own", "reno");
     assert_eq!(own["simulator"], true);
     assert!(own["summary"].as_str().unwrap().starts_with("Reno"));
-    let text = place.run(&["cc", "list"]);
+    let text = test_dir.run(&["cc", "list"]);
     assert!(text.stdout.contains("unprivileged") && text.stdout.contains("\n  reno "), "{text:?}");
 }
 
@@ -114,7 +114,7 @@ fn loaded_algorithms_stay_until_unload() {
     if !able() {
         return;
     }
-    let place = place("");
+    let test_dir = test_dir("");
     let before = default_congestion();
     let name = format!("t{}", std::process::id());
     for prepare in [NO_BPFFS, BPFFS] {
@@ -130,7 +130,7 @@ fn loaded_algorithms_stay_until_unload() {
              if [ -e /run/longfat/bpf ] || [ -e /sys/fs/bpf/longfat ]; then exit 8; fi\n\
              $L cc unload --all"
         );
-        let ran = alone(&place, prepare, &script);
+        let ran = alone(&test_dir, prepare, &script);
         assert_eq!(ran.code, 0, "{ran:?}");
         assert!(ran.stdout.contains(&format!("loaded {name}:")), "{ran:?}");
         assert!(ran.stdout.contains(&format!("unloaded {name};")) && ran.stdout.contains("\n0\n"), "{ran:?}");
@@ -148,13 +148,13 @@ fn unload_removes_only_longfats_algorithms() {
     if !able() {
         return;
     }
-    let place = TestDir::new("");
-    let ran = place.run(&["cc", "unload", "reno"]);
+    let test_dir = TestDir::new("");
+    let ran = test_dir.run(&["cc", "unload", "reno"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("longfat has loaded no congestion control named reno"), "{ran:?}");
     let others =
         cc::kernel::load(&cc::Source::built_in("reno").unwrap(), &cc::ParameterValues::new(), None).unwrap();
-    let ran = place.run(&["cc", "unload", others.name()]);
+    let ran = test_dir.run(&["cc", "unload", others.name()]);
     assert!(
         ran.code == 2 && ran.stderr.contains(&format!("belongs to process {}", std::process::id())),
         "{ran:?}"
@@ -166,8 +166,8 @@ fn check_runs_both_builds() {
     if !able() {
         return;
     }
-    let place = place("");
-    let ran = place.run(&["cc", "check", "my.bpf.c", "beta=0.7", "--json"]);
+    let test_dir = test_dir("");
+    let ran = test_dir.run(&["cc", "check", "my.bpf.c", "beta=0.7", "--json"]);
     let check = ran.json();
     assert_eq!((&check["ok"], &check["name"]), (&true.into(), &"my".into()));
     let step = |name: &str| {
@@ -199,39 +199,39 @@ fn verifier_errors_name_the_line() {
         return;
     }
     // 64-bit loads beyond a structure compile in both builds, but the verifier rejects them.
-    let place = place("(void)*(volatile char *)((char *)sk + 1000000000);");
-    let ran = place.run(&["cc", "check", "my.bpf.c"]);
+    let test_dir = test_dir("(void)*(volatile char *)((char *)sk + 1000000000);");
+    let ran = test_dir.run(&["cc", "check", "my.bpf.c"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stdout.contains("my.bpf.c:13: in my_init: "), "{ran:?}");
     assert!(ran.stdout.contains("the trial run crashed (signal 11)"), "{ran:?}");
     assert!(ran.stdout.lines().count() < 12, "not the verifier's whole log: {ran:?}");
-    let ran = place.run(&["cc", "load", "my.bpf.c"]);
+    let ran = test_dir.run(&["cc", "load", "my.bpf.c"]);
     assert!(ran.code == 2 && ran.stderr.contains("my.bpf.c:13"), "{ran:?}");
 }
 
 #[test]
 fn build_writes_both_files_and_reports_errors_with_lines() {
-    let place = place("");
-    let ran = place.run(&["cc", "build", "my.bpf.c", "-o", "out"]);
+    let test_dir = test_dir("");
+    let ran = test_dir.run(&["cc", "build", "my.bpf.c", "-o", "out"]);
     if ran.code == 4 {
         testing::skip(testing::Missing::Feature, ran.stderr);
         return;
     }
     assert_eq!(ran.code, 0, "{ran:?}");
     for form in ["out/my.o", "out/my.so"] {
-        assert!(std::fs::read(place.path(form)).unwrap().starts_with(b"\x7fELF"), "{form}");
+        assert!(std::fs::read(test_dir.path(form)).unwrap().starts_with(b"\x7fELF"), "{form}");
     }
-    std::fs::write(place.path("my.bpf.c"), user_file("nonsense;")).unwrap();
-    let ran = place.run(&["cc", "build", "my.bpf.c"]);
+    std::fs::write(test_dir.path("my.bpf.c"), user_file("nonsense;")).unwrap();
+    let ran = test_dir.run(&["cc", "build", "my.bpf.c"]);
     assert!(ran.code == 2 && ran.stderr.matches("my.bpf.c:13:").count() >= 2, "{ran:?}");
-    assert!(!place.path("my.o").exists());
+    assert!(!test_dir.path("my.o").exists());
 }
 
 #[test]
 fn bad_input_is_exit_code_2() {
-    let place = place("");
+    let test_dir = test_dir("");
     let refused = |args: &[&str], why: &str| {
-        let ran = place.run(args);
+        let ran = test_dir.run(args);
         assert!(ran.code == 2 && ran.stderr.contains(why), "{args:?}: {ran:?}");
     };
     refused(&["cc", "load", "nothing"], "neither one of longfat's congestion controls");
@@ -253,12 +253,13 @@ fn missing_privilege_or_btf_exits_with_4_and_suggests_the_simulator() {
     if !is_root() || !common::lab::have(&["setpriv", "unshare"]) {
         return;
     }
-    let place = TestDir::new("");
-    std::fs::set_permissions(place.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let test_dir = TestDir::new("");
+    std::fs::set_permissions(test_dir.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     let as_unprivileged_user = |args: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", binary()]).args(args);
-        CommandOutput::from(command.current_dir(place.dir.path()).output().unwrap())
+        CommandOutput::from(command.current_dir(test_dir.dir.path()).output().unwrap())
     };
     let ran = as_unprivileged_user(&["cc", "load", "reno"]);
     assert_eq!(ran.code, 4, "{ran:?}");
@@ -271,20 +272,20 @@ fn missing_privilege_or_btf_exits_with_4_and_suggests_the_simulator() {
         "{list}"
     );
 
-    let ran = alone(&place, "mount -t tmpfs none /sys/kernel/btf", "$L cc load reno");
+    let ran = alone(&test_dir, "mount -t tmpfs none /sys/kernel/btf", "$L cc load reno");
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(
         ran.stderr.contains("/sys/kernel/btf/vmlinux") && ran.stderr.contains("the simulator still works"),
         "{ran:?}"
     );
-    let ran = alone(&place, "", "unshare -U -r $L cc load reno");
+    let ran = alone(&test_dir, "", "unshare -U -r $L cc load reno");
     assert!(ran.code == 4 && ran.stderr.contains("user namespace"), "{ran:?}");
-    let ran = alone(&place, "", "LONGFAT_CLANG=/bin/false $L cc build ./my.bpf.c");
+    let ran = alone(&test_dir, "", "LONGFAT_CLANG=/bin/false $L cc build ./my.bpf.c");
     assert!(ran.code == 2, "the file must not exist: {ran:?}");
-    std::fs::write(place.path("my.bpf.c"), user_file("")).unwrap();
-    let ran = alone(&place, "", "LONGFAT_CLANG=/bin/false $L cc build ./my.bpf.c");
+    std::fs::write(test_dir.path("my.bpf.c"), user_file("")).unwrap();
+    let ran = alone(&test_dir, "", "LONGFAT_CLANG=/bin/false $L cc build ./my.bpf.c");
     assert!(ran.code == 4 && ran.stderr.contains("clang-16"), "{ran:?}");
-    assert!(place.path("my.so").exists(), "the simulator's build needs any compiler");
+    assert!(test_dir.path("my.so").exists(), "the simulator's build needs any compiler");
 }
 
 #[test]
@@ -292,13 +293,13 @@ fn read_only_bpffs_is_not_used() {
     if !able() {
         return;
     }
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let name = format!("ro{}", std::process::id());
     let prepare = format!("{BPFFS}; mount -o remount,ro,bind /sys/fs/bpf");
     let script = format!(
         "$L cc load reno --as {name}\n[ -e /run/longfat/bpf/longfat/{name} ]\n$L cc unload {name}\n[ ! -e /run/longfat/bpf ]"
     );
-    let ran = alone(&place, &prepare, &script);
+    let ran = alone(&test_dir, &prepare, &script);
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
@@ -307,11 +308,11 @@ fn too_few_descriptors_are_not_reported_as_a_verifier_error() {
     if !able() {
         return;
     }
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     // The required number depends on the descriptors that the test inherits.
     for descriptors in [6, 8, 10, 12, 14] {
         let script = format!("ulimit -n {descriptors}\n$L cc load reno --as few{}", std::process::id());
-        let ran = alone(&place, NO_BPFFS, &script);
+        let ran = alone(&test_dir, NO_BPFFS, &script);
         assert!(ran.code == 1 || (descriptors > 8 && ran.code == 0), "{descriptors}: {ran:?}");
         assert!(!ran.stderr.contains("the kernel refuses"), "{descriptors}: {ran:?}");
     }
@@ -330,12 +331,12 @@ fn runs(pid: u32) -> bool {
 
 #[test]
 fn endless_trial_runs_end_with_the_check() {
-    let place = place("for (volatile int i = 0;; i = i + 1) { }");
-    if place.run(&["cc", "build", "my.bpf.c"]).code != 0 {
+    let test_dir = test_dir("for (volatile int i = 0;; i = i + 1) { }");
+    if test_dir.run(&["cc", "build", "my.bpf.c"]).code != 0 {
         testing::skip(testing::Missing::Tool, "no compiler");
         return;
     }
-    let mut check = place.longfat(&["cc", "check", "my.bpf.c"]);
+    let mut check = test_dir.longfat(&["cc", "check", "my.bpf.c"]);
     let mut check = check.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let begun = Instant::now();
     let until = |what: &mut dyn FnMut() -> bool| {
@@ -365,15 +366,15 @@ fn native_failures_skip_the_kernel_run() {
         return;
     }
     // In eBPF a division by zero gives 0, so this test is harmless. In functions of the kernel it would not be.
-    let place = place("volatile __u32 none = 0;\n\ttcp_sk(sk)->snd_cwnd += 10 / none;");
-    let ran = place.run(&["cc", "check", "my.bpf.c"]);
+    let test_dir = test_dir("volatile __u32 none = 0;\n\ttcp_sk(sk)->snd_cwnd += 10 / none;");
+    let ran = test_dir.run(&["cc", "check", "my.bpf.c"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stdout.contains("the trial run crashed (signal 8)"), "{ran:?}");
     assert!(ran.stdout.contains("skipped: an error in the native build could stop this machine"), "{ran:?}");
     assert!(ran.stdout.contains("instructions followed"), "the verifier ran: {ran:?}");
     // A constructor is a section that libbpf skips, and says so to whom it was not asked to.
     let constructor = "__attribute__((constructor)) static void first(void) { }\n";
-    std::fs::write(place.path("my.bpf.c"), user_file("") + constructor).unwrap();
-    let ran = place.run(&["cc", "check", "my.bpf.c"]);
+    std::fs::write(test_dir.path("my.bpf.c"), user_file("") + constructor).unwrap();
+    let ran = test_dir.run(&["cc", "check", "my.bpf.c"]);
     assert!(ran.code == 0 && !ran.stderr.contains("libbpf"), "{ran:?}");
 }

@@ -25,8 +25,8 @@ fn delay_and_rate_are_those_of_the_class_sheet() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::of(&place, &lab8(), &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::of(&test_dir, &lab8(), &[]);
     assert!(lab.rtt_ms("h1", "h2") < 5.0, "no delay is set yet");
     let typed = lab.type_into_shell(&format!(
         "# buffers first, then the emulated path\n\
@@ -81,8 +81,8 @@ fn delay_and_rate_are_those_of_the_class_sheet() {
 #[test]
 fn jumbo_frames_pass_only_if_every_port_has_their_mtu() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::of(&place, &lab8(), &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::of(&test_dir, &lab8(), &[]);
     let jumbo =
         || lab.exec("h1", &["ping", "-M", "do", "-s", "8972", "-c", "2", "-i", "0.2", "-W", "1", "h2"]);
     assert_ne!(jumbo().code, 0, "the host's MTU is 1500");
@@ -113,8 +113,8 @@ fn tc_can_be_called_by_name_by_path_and_with_sudo() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::of(&place, &lab8(), &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::of(&test_dir, &lab8(), &[]);
     let calls: Vec<&str> = ["tc", "/sbin/tc", "/usr/sbin/tc", "sudo tc"]
         .into_iter()
         .filter(|call| match call.strip_prefix("sudo") {
@@ -144,8 +144,8 @@ fn unsupported_arguments_are_refused_by_name() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::of(&place, &lab8(), &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::of(&test_dir, &lab8(), &[]);
     for (line, named) in [
         ("tc qdisc add dev s1-eth2 root cake", "cake"),
         ("tc qdisc add dev s1-eth2 root htb direct_qlen 5", "direct_qlen"),
@@ -185,8 +185,8 @@ fn shapers_queues_and_policers_have_effect_and_counters() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::of(&place, &lab8(), &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::of(&test_dir, &lab8(), &[]);
     let typed = lab.type_into_shell(
         "tc qdisc add dev s1-eth2 root handle 5: htb default 1\n\
          tc class add dev s1-eth2 parent 5: classid 5:1 htb rate 10mbit\n\
@@ -219,20 +219,20 @@ fn shapers_queues_and_policers_have_effect_and_counters() {
 #[test]
 fn the_sheets_topology_is_built_in_and_offers_the_settings_of_its_machine() {
     let _turn = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let settings = ["-c", "h1 cat /proc/sys/net/ipv4/tcp_rmem", "-c", "h2 cat /proc/sys/net/ipv4/tcp_wmem"];
     let sheet =
-        place.run(&[&["lab", "shell", "lab8.mn", "--defaults", "linux-4.15"][..], &settings].concat());
+        test_dir.run(&[&["lab", "shell", "lab8.mn", "--defaults", "linux-4.15"][..], &settings].concat());
     assert_eq!(sheet.code, 0, "{sheet:?}");
     assert_eq!(sheet.stdout.matches("16777216").count(), 2, "{sheet:?}");
     assert!(!sheet.stderr.contains("--defaults linux-4.15"), "nothing differs any more: {sheet:?}");
     // With this machine's settings a note names each that differs.
     let here = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap();
-    let own = place.run(&["lab", "shell", "lab13.mn", "-c", "h1 cat /proc/sys/net/ipv4/tcp_rmem"]);
+    let own = test_dir.run(&["lab", "shell", "lab13.mn", "-c", "h1 cat /proc/sys/net/ipv4/tcp_rmem"]);
     assert_eq!(own.code, 0, "{own:?}");
     let differs = here.split_whitespace().ne("10240 87380 16777216".split(' '));
     assert_eq!(own.stderr.contains("net.ipv4.tcp_rmem = "), differs, "{own:?}");
     assert_eq!(own.stderr.contains("--defaults linux-4.15"), own.stderr.contains("not those of"), "{own:?}");
-    let ran = place.run(&["lab", "up", "lab8.mn", "--defaults", "linux-9"]);
+    let ran = test_dir.run(&["lab", "up", "lab8.mn", "--defaults", "linux-9"]);
     assert!(ran.code == 2 && ran.stderr.contains("linux-4.15"), "{ran:?}");
 }

@@ -5,45 +5,46 @@ use common::{CommandOutput, SMALL, TestDir, bundled_scenario};
 
 #[test]
 fn bdp_computes_the_published_figures() {
-    let place = TestDir::new(SMALL);
-    let json = place.run(&["bdp", "10gbit", "50ms", "--window", "1MiB", "--json"]).json();
+    let test_dir = TestDir::new(SMALL);
+    let json = test_dir.run(&["bdp", "10gbit", "50ms", "--window", "1MiB", "--json"]).json();
     assert_eq!(json["bdp_bytes"], 62_500_000);
     assert_eq!(json["utilization"], 0.0168);
     assert!((json["utilization_exact"].as_f64().unwrap() - 0.016777216).abs() < 1e-12);
-    let old = place.run(&["bdp", "10gbit", "20ms", "--buffer", "16MiB", "--kernel", "6.1", "--json"]).json();
+    let old =
+        test_dir.run(&["bdp", "10gbit", "20ms", "--buffer", "16MiB", "--kernel", "6.1", "--json"]).json();
     assert_eq!(old["buffer_window_bytes"], 8_388_608);
     assert!((old["buffer_throughput_bps"].as_f64().unwrap() / 3.355e9 - 1.0).abs() < 0.001);
-    let gigabit = place.run(&["bdp", "1Gb/s", "1ms", "--json"]).json();
+    let gigabit = test_dir.run(&["bdp", "1Gb/s", "1ms", "--json"]).json();
     assert!((gigabit["udp_goodput_bps"].as_f64().unwrap() / 957e6 - 1.0).abs() < 0.001);
     assert!((gigabit["tcp_goodput_bps"].as_f64().unwrap() / 941e6 - 1.0).abs() < 0.001);
     // Published figure G-r7 (docs/reproduced.md): 2.5 Gb/s, 180 ms, MSS 1460.
-    let transatlantic = place.run(&["bdp", "2.5gbit", "180ms", "--mss", "1460", "--json"]).json();
+    let transatlantic = test_dir.run(&["bdp", "2.5gbit", "180ms", "--mss", "1460", "--json"]).json();
     assert!((transatlantic["reno_recovery_s"].as_f64().unwrap() / 3467.0 - 1.0).abs() < 0.001);
     assert_eq!(gigabit["utilization"], serde_json::Value::Null, "without a window there is no utilization");
 }
 
 #[test]
 fn bdp_explains_each_figure_and_names_both_meanings_of_a_unit() {
-    let place = TestDir::new(SMALL);
-    let text = place.run(&["bdp", "10gbit", "20ms", "--window", "8MB", "--buffer", "16MiB"]).stdout;
+    let test_dir = TestDir::new(SMALL);
+    let text = test_dir.run(&["bdp", "10gbit", "20ms", "--window", "8MB", "--buffer", "16MiB"]).stdout;
     assert!(text.contains("A window of 8 MB") && text.contains("A socket buffer of 16 MiB"), "{text}");
     for (args, meanings) in [
         (["10g", "20ms"], ["10 Gbit/s", "10 GB/s"]),
         (["10gbps", "20ms"], ["bit", "byte"]),
         (["10gbit", "20"], ["20ms", "20s"]),
     ] {
-        let ran = place.run(&[&["bdp"], args.as_slice()].concat());
+        let ran = test_dir.run(&[&["bdp"], args.as_slice()].concat());
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(meanings.iter().all(|m| ran.stderr.contains(m)), "{meanings:?}: {}", ran.stderr);
     }
-    let impossible = place.run(&["bdp", "10gbit", "0ms"]);
+    let impossible = test_dir.run(&["bdp", "10gbit", "0ms"]);
     assert_eq!(impossible.code, 2, "{impossible:?}");
 }
 
 #[test]
 fn the_model_engine_also_computes_for_the_published_kernel() {
-    let place = TestDir::new(&bundled_scenario("lab8.toml"));
-    let json = place.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
+    let test_dir = TestDir::new(&bundled_scenario("lab8.toml"));
+    let json = test_dir.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
     let published = &json["published"][0];
     assert_eq!((&published["id"], &published["published"]), (&"L8-default".into(), &3e9.into()));
     let within =
@@ -62,20 +63,20 @@ fn the_model_engine_also_computes_for_the_published_kernel() {
 
 #[test]
 fn records_are_listed_shown_compared_drawn_and_reported() {
-    let place = TestDir::new(&bundled_scenario("verdicts.toml"));
-    let json = place.run(&["run", "s.toml", "--engine", "model", "--report", "r.html", "--json"]).json();
+    let test_dir = TestDir::new(&bundled_scenario("verdicts.toml"));
+    let json = test_dir.run(&["run", "s.toml", "--engine", "model", "--report", "r.html", "--json"]).json();
     let ids: Vec<&str> = json["runs"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), 5);
-    let listed = place.run(&["ls", "--json"]).json();
+    let listed = test_dir.run(&["ls", "--json"]).json();
     assert_eq!(listed.as_array().unwrap().len(), 5);
-    let shown = place.run(&["show", ids[2]]);
+    let shown = test_dir.run(&["show", ids[2]]);
     assert!(shown.stdout.contains("path rate"), "{shown:?}");
-    let compared = place.run(&["compare", ids[0], ids[2], "--json"]).json();
+    let compared = test_dir.run(&["compare", ids[0], ids[2], "--json"]).json();
     assert_eq!((&compared["a"], &compared["b"]), (&ids[0].into(), &ids[2].into()));
-    let page = place.run(&["report", ids[0], ids[2], "-o", "page.html", "--json"]).json();
+    let page = test_dir.run(&["report", ids[0], ids[2], "-o", "page.html", "--json"]).json();
     assert_eq!(page["written"], "page.html");
     for name in ["r.html", "page.html"] {
-        let html = std::fs::read_to_string(place.path(name)).unwrap();
+        let html = std::fs::read_to_string(test_dir.path(name)).unwrap();
         assert!(html.starts_with("<!doctype html>") && html.contains("receive window"), "{name}");
         let html = html.replace("http://www.w3.org/2000/svg", "");
         for reference in ["http://", "https://", " src=", "url(", "@import"] {
@@ -87,7 +88,7 @@ fn records_are_listed_shown_compared_drawn_and_reported() {
         &["plot", ids[0], "--metric", "warp", "-o", "x.svg"],
         &["compare", ids[0], "x"],
     ] {
-        let ran = place.run(args);
+        let ran = test_dir.run(args);
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(!ran.stderr.is_empty() && ran.stdout.is_empty(), "{ran:?}");
     }
@@ -95,19 +96,19 @@ fn records_are_listed_shown_compared_drawn_and_reported() {
 
 #[test]
 fn runs_and_records_report_that_a_changed_scenario_differs_from_the_published_one() {
-    let place = TestDir::new(&bundled_scenario("lab8.toml"));
+    let test_dir = TestDir::new(&bundled_scenario("lab8.toml"));
     let slow =
         ["--set", "links.s1-s2.forward.rate=1gbit", "--variant", "tuned", "--engine", "model", "--json"];
-    let json = place.run(&[&["run", "s.toml"], &slow[..]].concat()).json();
-    let shown = place.run(&["show", "last", "--json"]).json();
+    let json = test_dir.run(&[&["run", "s.toml"], &slow[..]].concat()).json();
+    let shown = test_dir.run(&["show", "last", "--json"]).json();
     for document in [&json, &shown] {
         assert_eq!(document["published"][0]["verdict"], "differs", "{document}");
     }
     // A report that cannot be written is refused before anything is run.
-    let ran = place.run(&["run", "s.toml", "--engine", "model", "--report", "nowhere/r.html"]);
+    let ran = test_dir.run(&["run", "s.toml", "--engine", "model", "--report", "nowhere/r.html"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert_eq!(
-        place.run(&["ls", "--json"]).json().as_array().unwrap().len(),
+        test_dir.run(&["ls", "--json"]).json().as_array().unwrap().len(),
         1,
         "the refused command must not run anything"
     );
@@ -115,23 +116,23 @@ fn runs_and_records_report_that_a_changed_scenario_differs_from_the_published_on
 
 #[test]
 fn help_and_usage() {
-    let place = TestDir::new(SMALL);
-    let help = place.run(&["--help"]);
+    let test_dir = TestDir::new(SMALL);
+    let help = test_dir.run(&["--help"]);
     assert_eq!(help.code, 0);
     for command in
         ["bdp", "run", "lab", "ls", "show", "compare", "plot", "report", "--json", "--runs", "Exit codes"]
     {
         assert!(help.stdout.contains(command), "{command} is not in {}", help.stdout);
     }
-    assert_eq!(place.run(&["frobnicate"]).code, 2);
-    assert_eq!(place.run(&["lab", "clean"]).code, 0);
+    assert_eq!(test_dir.run(&["frobnicate"]).code, 2);
+    assert_eq!(test_dir.run(&["lab", "clean"]).code, 0);
 }
 
 #[test]
 fn longfat_log_selects_messages_on_standard_error() {
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let run = |filter: &str| {
-        let mut command = place.longfat(&["run", "s.toml", "--engine", "sim"]);
+        let mut command = test_dir.longfat(&["run", "s.toml", "--engine", "sim"]);
         CommandOutput::from(command.env("LONGFAT_LOG", filter).output().unwrap())
     };
     let logged = run("experiment=info");

@@ -61,8 +61,8 @@ fn each_flow_has_its_own_parameters() {
     let _slot = acquire_lab_slot();
     let second = "[[flows]]\nname = \"second\"\nfrom = \"h1\"\nto = \"h2\"\ncc = { name = \"griddt\", backoff = 0.75 }\n";
     let third = second.replace("second", "third");
-    let place = TestDir::new(&(small("{ name = \"griddt\", a = 4 }") + second + &third));
-    let json = place.run(&["run", "s.toml", "--json"]).json();
+    let test_dir = TestDir::new(&(small("{ name = \"griddt\", a = 4 }") + second + &third));
+    let json = test_dir.run(&["run", "s.toml", "--json"]).json();
     let flows = json["runs"][0]["flows"].as_array().unwrap();
     let names: Vec<&str> = flows.iter().map(|f| f["cc_kernel_name"].as_str().unwrap()).collect();
     assert!(names.iter().all(|name| name.starts_with("griddt_") && name.len() <= 15), "{names:?}");
@@ -72,7 +72,7 @@ fn each_flow_has_its_own_parameters() {
     assert!(flows.iter().all(|f| number(f, "mean_cwnd_bytes") > 1000.0), "{flows:?}");
     let left = available();
     assert!(!names.iter().any(|name| left.contains(name)), "{left}");
-    let shown = place.run(&["show", "last"]);
+    let shown = test_dir.run(&["show", "last"]);
     assert!(shown.stdout.contains("griddt a=4") && shown.stdout.contains("fairness (Jain)"), "{shown:?}");
 }
 
@@ -84,8 +84,8 @@ fn kernel_algorithms_take_precedence_for_bare_names() {
     let _slot = acquire_lab_slot();
     for (cc, from) in [("\"reno\"", "kernel"), ("{ name = \"reno\" }", "longfat"), ("\"griddt\"", "longfat")]
     {
-        let place = TestDir::new(&small(cc));
-        let json = place.run(&["run", "s.toml", "--json"]).json();
+        let test_dir = TestDir::new(&small(cc));
+        let json = test_dir.run(&["run", "s.toml", "--json"]).json();
         let flow = &json["runs"][0]["flows"][0];
         assert_eq!(flow["cc_from"], from, "{cc}");
         assert_eq!(flow["cc_kernel_name"] == flow["cc"], from == "kernel", "{flow}");
@@ -98,18 +98,18 @@ fn records_contain_the_c_file() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(&small("{ file = \"f.bpf.c\", set = { share = 819 } }"));
-    std::fs::write(place.path("f.bpf.c"), FILE).unwrap();
-    let json = place.run(&["run", "s.toml", "--json"]).json();
+    let test_dir = TestDir::new(&small("{ file = \"f.bpf.c\", set = { share = 819 } }"));
+    std::fs::write(test_dir.path("f.bpf.c"), FILE).unwrap();
+    let json = test_dir.run(&["run", "s.toml", "--json"]).json();
     let run = &json["runs"][0];
     let flow = &run["flows"][0];
     assert_eq!(
         (&flow["cc"], &flow["cc_from"], &flow["cc_set"]["share"]),
         (&"f".into(), &"f.bpf.c".into(), &819.into())
     );
-    std::fs::remove_file(place.path("f.bpf.c")).unwrap();
-    let record = place.path("runs").join("s").join(run["id"].as_str().unwrap()).join("scenario.toml");
-    let again = place.run(&["run", record.to_str().unwrap(), "--json"]).json();
+    std::fs::remove_file(test_dir.path("f.bpf.c")).unwrap();
+    let record = test_dir.path("runs").join("s").join(run["id"].as_str().unwrap()).join("scenario.toml");
+    let again = test_dir.run(&["run", record.to_str().unwrap(), "--json"]).json();
     assert_eq!(again["runs"][0]["flows"][0]["cc"], "f");
 }
 
@@ -124,24 +124,24 @@ fn mistakes_are_reported_with_positions_before_a_run() {
         ("{ file = \"bad.bpf.c\" }", "bad.bpf.c:1"),
         ("{ file = \"no.bpf.c\" }", "cannot use \"no.bpf.c\""),
     ] {
-        let place = TestDir::new(&small(cc));
-        std::fs::write(place.path("bad.bpf.c"), "int x = ;\n").unwrap();
-        let ran = place.run(&["run", "s.toml", "--engine", "model,lab", "--json"]);
+        let test_dir = TestDir::new(&small(cc));
+        std::fs::write(test_dir.path("bad.bpf.c"), "int x = ;\n").unwrap();
+        let ran = test_dir.run(&["run", "s.toml", "--engine", "model,lab", "--json"]);
         assert_eq!(ran.code, 2, "{cc}: {ran:?}");
         let error = ran.parsed()["error"].clone();
         assert!(error["message"].as_str().unwrap().contains(wrong), "{cc}: {error}");
-        assert!(!place.path("runs").exists(), "{cc}: no run may start");
+        assert!(!test_dir.path("runs").exists(), "{cc}: no run may start");
     }
 }
 
 #[test]
 fn unknown_names_are_reported_before_a_run() {
-    let place = TestDir::new(&small("\"cubci\""));
-    let ran = place.run(&["run", "s.toml", "--engine", "model,lab", "--json"]);
+    let test_dir = TestDir::new(&small("\"cubci\""));
+    let ran = test_dir.run(&["run", "s.toml", "--engine", "model,lab", "--json"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     let requested = "s.toml:18:6: unknown congestion control \"cubci\"; did you mean \"cubic\"?";
     assert_eq!(ran.parsed()["error"]["message"], requested);
-    assert!(!place.path("runs").exists(), "no run may start");
+    assert!(!test_dir.path("runs").exists(), "no run may start");
 }
 
 #[test]
@@ -151,10 +151,10 @@ fn loaded_algorithms_are_not_listed_as_the_kernels() {
     }
     let _slot = acquire_all_lab_slots();
     let name = format!("w{}", std::process::id());
-    let place = TestDir::new(&small(&format!("\"{name}\"")));
-    assert_eq!(place.run(&["cc", "load", "griddt", "a=7", "--as", &name]).code, 0);
-    let ran = place.run(&["run", "s.toml", "--json"]);
-    assert_eq!(place.run(&["cc", "unload", &name]).code, 0);
+    let test_dir = TestDir::new(&small(&format!("\"{name}\"")));
+    assert_eq!(test_dir.run(&["cc", "load", "griddt", "a=7", "--as", &name]).code, 0);
+    let ran = test_dir.run(&["run", "s.toml", "--json"]);
+    assert_eq!(test_dir.run(&["cc", "unload", &name]).code, 0);
     let flow = &ran.json()["runs"][0]["flows"][0];
     assert_eq!((&flow["cc"], &flow["cc_from"]), (&name.as_str().into(), &"longfat cc load".into()));
 }
@@ -162,9 +162,9 @@ fn loaded_algorithms_are_not_listed_as_the_kernels() {
 /// In a user namespace a process has all privileges except that of loading programs into the kernel.
 #[test]
 fn missing_privilege_is_named_and_exits_with_4() {
-    let place = TestDir::new(&small("{ name = \"griddt\", a = 4 }"));
+    let test_dir = TestDir::new(&small("{ name = \"griddt\", a = 4 }"));
     let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", binary(), "run", "s.toml"]).current_dir(place.dir.path());
+    command.args(["--user", "--map-root-user", binary(), "run", "s.toml"]).current_dir(test_dir.dir.path());
     let ran = common::CommandOutput::from(command.output().unwrap());
     if ran.stderr.contains("unshare") {
         testing::skip(testing::Missing::Feature, "no user namespaces here");
@@ -182,10 +182,10 @@ fn registrations_end_with_the_run() {
     let _slot = acquire_all_lab_slots();
     // A unique name: other tests load congestion controls as well.
     let stem = format!("k{}", std::process::id());
-    let place = TestDir::new(&small(&format!("{{ file = \"{stem}.bpf.c\" }}")));
-    std::fs::write(place.path(&format!("{stem}.bpf.c")), FILE).unwrap();
+    let test_dir = TestDir::new(&small(&format!("{{ file = \"{stem}.bpf.c\" }}")));
+    std::fs::write(test_dir.path(&format!("{stem}.bpf.c")), FILE).unwrap();
     for signal in ["INT", "TERM", "KILL"] {
-        let mut child = place
+        let mut child = test_dir
             .longfat(&["run", "s.toml", "--set", "duration=60s"])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -208,11 +208,11 @@ fn assert_behaves_like_the_kernels(name: &str) {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(&bundled_scenario("cc-differential.toml"));
+    let test_dir = TestDir::new(&bundled_scenario("cc-differential.toml"));
     // Fails if two of five reliable attempts differ: a disturbance that a run did not detect is unlikely to repeat.
     let mut different = Vec::new();
     for _ in 0..5 {
-        match compare_with_the_kernels_own(&place, name) {
+        match compare_with_the_kernels_own(&test_dir, name) {
             (_, None) => return,
             (true, Some(what)) => different.push(what),
             (false, Some(_)) => {}
@@ -238,12 +238,12 @@ fn our_bbr_behaves_like_the_kernels() {
 }
 
 /// Whether both runs were reliable, and a difference between them if there is one.
-fn compare_with_the_kernels_own(place: &TestDir, name: &str) -> (bool, Option<String>) {
+fn compare_with_the_kernels_own(test_dir: &TestDir, name: &str) -> (bool, Option<String>) {
     let run = |form: &str| {
         let variant = format!("{name}-{form}");
         let args =
             ["run", "s.toml", "--variant", &variant, "--set", "duration=8s", "--set", "repeat=1", "--json"];
-        place.run(&args).json()["runs"][0].clone()
+        test_dir.run(&args).json()["runs"][0].clone()
     };
     let (kernel_run, file_run) = (run("kernel"), run("file"));
     let (kernel, file) = (&kernel_run["flows"][0], &file_run["flows"][0]);
@@ -268,9 +268,9 @@ fn files_for_the_kernel_only_run_in_the_lab() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(&small("{ file = \"f.bpf.c\" }"));
-    std::fs::write(place.path("f.bpf.c"), FILE.to_owned() + RING).unwrap();
-    let ran = place.run(&["run", "s.toml", "--json"]);
+    let test_dir = TestDir::new(&small("{ file = \"f.bpf.c\" }"));
+    std::fs::write(test_dir.path("f.bpf.c"), FILE.to_owned() + RING).unwrap();
+    let ran = test_dir.run(&["run", "s.toml", "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.json()["runs"][0]["flows"][0]["cc_kernel_name"].as_str().unwrap().starts_with("f_"));
 }
@@ -280,8 +280,8 @@ fn missing_algorithm_in_a_file_is_bad_input() {
     if !can_load() {
         return;
     }
-    let place = TestDir::new(&small("{ file = \"f.bpf.c\", name = \"g\" }"));
-    std::fs::write(place.path("f.bpf.c"), FILE).unwrap();
-    let ran = place.run(&["run", "s.toml"]);
+    let test_dir = TestDir::new(&small("{ file = \"f.bpf.c\", name = \"g\" }"));
+    std::fs::write(test_dir.path("f.bpf.c"), FILE).unwrap();
+    let ran = test_dir.run(&["run", "s.toml"]);
     assert!(ran.code == 2 && ran.stderr.contains("f.bpf.c has no congestion control named \"g\""), "{ran:?}");
 }

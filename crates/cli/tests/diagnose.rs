@@ -30,7 +30,7 @@ fn serve(lab: &Lab, before: &[&str]) -> Running {
     let serve = [common::binary(), "serve", "-i", "0"];
     let args = [&["lab", "exec", "--lab", &lab.name, "h2", "--"], before, &serve].concat();
     let child = lab
-        .place
+        .test_dir
         .longfat(&args)
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
@@ -50,14 +50,14 @@ const MAX_ATTEMPTS: u32 = 3;
 /// The diagnosis of a scenario of `scenarios/faults`, and whether the emulator stalled long enough to falsify it.
 fn diagnosis(name: &str, before_serve: &[&str]) -> (Value, bool) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/faults/{name}.toml"));
-    let place = TestDir::new("");
-    let lab = Lab::of(&place, &file, &[]);
+    let test_dir = TestDir::new("");
+    let lab = Lab::of(&test_dir, &file, &[]);
     let _server = serve(&lab, before_serve);
     let command = [common::binary(), "diagnose", "h2", "--rate", "100mbit", "-t", "4", "--json"];
     let document = lab.exec("h1", &command).json();
     let records = document["records"].as_array().unwrap();
     assert!(
-        records.iter().all(|record| place.path(record.as_str().unwrap()).join("summary.json").is_file()),
+        records.iter().all(|record| test_dir.path(record.as_str().unwrap()).join("summary.json").is_file()),
         "{records:?}"
     );
     // After a stall the delayed packets arrive as a burst, which overflows the shortest queue of these scenarios (2.4 ms).
@@ -148,12 +148,12 @@ fn a_rate_drop_during_the_test_is_named_first() {
     let _slot = acquire_lab_slot();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/healthy.toml");
     for _ in 0..MAX_ATTEMPTS {
-        let place = TestDir::new("");
-        let lab = Lab::of(&place, &file, &[]);
+        let test_dir = TestDir::new("");
+        let lab = Lab::of(&test_dir, &file, &[]);
         let _server = serve(&lab, &[]);
         let command = [common::binary(), "diagnose", "h2", "--rate", "100mbit", "-t", "10", "--json"];
         let args = [&["lab", "exec", "--lab", &lab.name, "h1", "--"], &command[..]].concat();
-        let mut diagnosing = place
+        let mut diagnosing = test_dir
             .longfat(&args)
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped())
@@ -207,8 +207,8 @@ fn tuning_is_shown_and_can_be_reverted() {
     }
     let _slot = acquire_lab_slot();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/small-wmem.toml");
-    let place = TestDir::new("");
-    let lab = Lab::of(&place, &file, &[]);
+    let test_dir = TestDir::new("");
+    let lab = Lab::of(&test_dir, &file, &[]);
     let _server = serve(&lab, &[]);
     let setting = || lab.sh("h1", "cat /proc/sys/net/ipv4/tcp_wmem").stdout;
     let before = setting();
@@ -235,8 +235,8 @@ fn a_limit_at_the_other_host_is_named_with_its_command() {
     let _slot = acquire_lab_slot();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/small-rmem.toml");
     for _ in 0..MAX_ATTEMPTS {
-        let place = TestDir::new("");
-        let lab = Lab::of(&place, &file, &[]);
+        let test_dir = TestDir::new("");
+        let lab = Lab::of(&test_dir, &file, &[]);
         let _server = serve(&lab, &[]);
         let ran = lab.exec(
             "h1",
@@ -257,13 +257,13 @@ fn a_limit_at_the_other_host_is_named_with_its_command() {
 
 #[test]
 fn an_unreachable_host_is_reported_quickly() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     // A port that was just free.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let ran = place.run(&["diagnose", "127.0.0.1", "--port", &port, "--json"]);
+    let ran = test_dir.run(&["diagnose", "127.0.0.1", "--port", &port, "--json"]);
     assert!(ran.code == 1 && ran.stderr.contains("127.0.0.1"), "{ran:?}");
-    let zero = place.run(&["diagnose", "127.0.0.1", "--max-rate", "0mbit"]);
+    let zero = test_dir.run(&["diagnose", "127.0.0.1", "--max-rate", "0mbit"]);
     assert!(zero.code == 2 && zero.stderr.contains("above zero"), "{zero:?}");
-    let unknown = place.run(&["diagnose", "no-such-host.invalid"]);
+    let unknown = test_dir.run(&["diagnose", "no-such-host.invalid"]);
     assert!(unknown.code == 2 && unknown.stderr.contains("no-such-host.invalid"), "{unknown:?}");
 }

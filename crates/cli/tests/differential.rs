@@ -115,14 +115,15 @@ size = "724000B"
 /// The segments that the kernel retransmits, from a capture at the sender.
 fn emulated(text: &str) -> Option<BTreeSet<u32>> {
     for _ in 0..MAX_ATTEMPTS {
-        let place = TestDir::new(text);
+        let test_dir = TestDir::new(text);
         // At real-time priority, so that other programs hardly disturb it.
         let mut command = Command::new("chrt");
         command.args(["-r", "1", common::binary(), "run", "s.toml", "--engine", "lab", "--json"]);
-        let ran =
-            CommandOutput::from(command.current_dir(place.dir.path()).output().expect("chrt is installed"));
+        let ran = CommandOutput::from(
+            command.current_dir(test_dir.dir.path()).output().expect("chrt is installed"),
+        );
         let run = &ran.json()["runs"][0];
-        let record = place.path("runs/s").join(run["id"].as_str()?);
+        let record = test_dir.path("runs/s").join(run["id"].as_str()?);
         if run["quality"]["ok"] == true {
             return Some(sent_twice(&fs::read(record.join("h1.pcapng")).ok()?));
         }

@@ -11,10 +11,10 @@ fn lossy() -> TestDir {
 }
 
 /// Sweeps the buffer of the sender with this number of repeats.
-fn sweep(place: &TestDir, repeats: &str, more: &[&str]) -> Value {
+fn sweep(test_dir: &TestDir, repeats: &str, more: &[&str]) -> Value {
     let over = "flows.bulk.send_buffer=32KiB,4MiB";
     let args = ["sweep", "s.toml", "--over", over, "--repeat", repeats, "--json"];
-    place.run(&[&args[..], more].concat()).json()
+    test_dir.run(&[&args[..], more].concat()).json()
 }
 
 /// The quantile by the formula of NumPy's manual for `linear`: virtual index (n - 1) q, between its
@@ -44,9 +44,9 @@ fn assert_figures(group: &Value, figures: &[f64]) {
 
 #[test]
 fn boxes_have_the_quantiles_of_the_repeats_of_each_sweep_point() {
-    let place = lossy();
-    let swept = sweep(&place, "6", &[]);
-    let plot = |more: &[&str]| place.run(&[&["plot", "s/"], more].concat());
+    let test_dir = lossy();
+    let swept = sweep(&test_dir, "6", &[]);
+    let plot = |more: &[&str]| test_dir.run(&[&["plot", "s/"], more].concat());
     let drawn = plot(&["--box", "flows.bulk.goodput", "-o", "b.svg", "--json"]).json();
     let groups = drawn["groups"].as_array().unwrap().clone();
     assert_eq!(groups.len(), 2, "{drawn}");
@@ -55,7 +55,7 @@ fn boxes_have_the_quantiles_of_the_repeats_of_each_sweep_point() {
             point["figures"].as_array().unwrap().iter().map(|f| f.as_f64().unwrap()).collect();
         assert_figures(group, &figures);
     }
-    let svg = std::fs::read_to_string(place.path("b.svg")).unwrap();
+    let svg = std::fs::read_to_string(test_dir.path("b.svg")).unwrap();
     for part in [
         "Goodput of bulk (Mb/s)",
         "Send buffer",
@@ -80,15 +80,15 @@ fn boxes_have_the_quantiles_of_the_repeats_of_each_sweep_point() {
     );
     for file in ["b.png", "b.pdf"] {
         assert_eq!(plot(&["--box", "flows.bulk.goodput", "-o", file]).code, 0);
-        assert!(std::fs::metadata(place.path(file)).unwrap().len() > 1000);
+        assert!(std::fs::metadata(test_dir.path(file)).unwrap().len() > 1000);
     }
 }
 
 #[test]
 fn few_repeats_have_dots_and_no_box() {
-    let place = lossy();
-    sweep(&place, "3", &[]);
-    let svg = place.run(&["plot", "s/", "--box", "flows.bulk.goodput"]).stdout;
+    let test_dir = lossy();
+    sweep(&test_dir, "3", &[]);
+    let svg = test_dir.run(&["plot", "s/", "--box", "flows.bulk.goodput"]).stdout;
     assert!(svg.contains("no box below 5 runs") && svg.contains("3 runs in each group"), "{svg}");
     assert!(!svg.contains("median\""), "no box: {svg}");
     let dots: usize = svg
@@ -97,34 +97,34 @@ fn few_repeats_have_dots_and_no_box() {
         .map(|path| path.split('"').next().unwrap().matches('M').count())
         .sum();
     assert_eq!(dots, 6);
-    let cdf = place.run(&["plot", "s/", "--cdf", "flows.bulk.goodput"]).stdout;
+    let cdf = test_dir.run(&["plot", "s/", "--cdf", "flows.bulk.goodput"]).stdout;
     assert!(cdf.contains("fewer than 5 say little"), "{cdf}");
 }
 
 #[test]
 fn the_samples_of_a_column_are_those_of_the_record() {
-    let place = lossy();
-    place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
-    let drawn = place.run(&["plot", "last", "--cdf", "srtt_us", "-o", "c.svg", "--json"]).json();
-    let csv = place.run(&["export", "csv", "last"]).stdout;
+    let test_dir = lossy();
+    test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+    let drawn = test_dir.run(&["plot", "last", "--cdf", "srtt_us", "-o", "c.svg", "--json"]).json();
+    let csv = test_dir.run(&["export", "csv", "last"]).stdout;
     let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let names = lines.next().unwrap();
     let at = names.iter().position(|name| *name == "srtt_us").unwrap_or_else(|| panic!("{names:?}"));
     let samples: Vec<f64> = lines.filter_map(|row| row[at].parse::<f64>().ok()).map(|us| us * 1e-6).collect();
     assert!(samples.len() > 50, "{}", samples.len());
     assert_figures(&drawn["groups"][0], &samples);
-    let svg = std::fs::read_to_string(place.path("c.svg")).unwrap();
+    let svg = std::fs::read_to_string(test_dir.path("c.svg")).unwrap();
     assert!(svg.contains("Cumulative share of samples") && svg.contains("srtt of bulk (ms)"), "{svg}");
     let part =
-        place.run(&["plot", "last", "--box", "rtt", "--from", "0.5s", "--to", "0.7s", "--json"]).json();
+        test_dir.run(&["plot", "last", "--box", "rtt", "--from", "0.5s", "--to", "0.7s", "--json"]).json();
     let count = part["groups"][0]["count"].as_u64().unwrap() as usize;
     assert!(count > 5 && count < samples.len() / 3, "{count} of {}", samples.len());
 }
 
 #[test]
 fn metrics_that_runs_do_not_have_are_refused_with_the_nearest() {
-    let place = lossy();
-    place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+    let test_dir = lossy();
+    test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
     for (args, part) in [
         (vec!["--box", "flows.bulk.godput"], "the nearest are flows.bulk.goodput"),
         (vec!["--box", "flows.bulk.jitter"], "none of these runs has a value"),
@@ -134,15 +134,15 @@ fn metrics_that_runs_do_not_have_are_refused_with_the_nearest() {
         (vec!["--cdf", "flows.bulk.goodput", "--from", "0.5s"], "one figure for each run"),
         (vec!["--cdf", "datagrams_lost"], "no complete run has a value"),
     ] {
-        let ran = place.run(&[&["plot", "last"][..], &args].concat());
+        let ran = test_dir.run(&[&["plot", "last"][..], &args].concat());
         assert!(ran.code == 2 && ran.stderr.contains(part), "{args:?}: {ran:?}");
     }
 }
 
 #[test]
 fn a_sweep_names_its_file_settings_points_and_records() {
-    let place = lossy();
-    let swept = sweep(&place, "2", &["--set", "duration=0.8s"]);
+    let test_dir = lossy();
+    let swept = sweep(&test_dir, "2", &["--set", "duration=0.8s"]);
     assert_eq!((swept["file"].as_str(), swept["set"]["duration"].as_str()), (Some("s.toml"), Some("0.8s")));
     for (point, value) in swept["points"].as_array().unwrap().iter().zip(["32KiB", "4MiB"]) {
         assert_eq!(point["sweep"]["flows.bulk.send_buffer"].as_str(), Some(value));
@@ -151,31 +151,31 @@ fn a_sweep_names_its_file_settings_points_and_records() {
         for (id, record) in runs.iter().zip(records) {
             let record = record.as_str().unwrap();
             assert!(record.ends_with(id.as_str().unwrap()), "{record}");
-            assert!(place.path(record).join("summary.json").exists(), "{record}");
+            assert!(test_dir.path(record).join("summary.json").exists(), "{record}");
         }
     }
     // Those that were on record before have their paths too.
-    let again = sweep(&place, "2", &["--set", "duration=0.8s"]);
+    let again = sweep(&test_dir, "2", &["--set", "duration=0.8s"]);
     assert_eq!(again["points"][0]["records"], swept["points"][0]["records"]);
-    let without = sweep(&place, "1", &["--set", "duration=0.7s", "--no-record"]);
+    let without = sweep(&test_dir, "1", &["--set", "duration=0.7s", "--no-record"]);
     assert_eq!(without["points"][0]["records"], serde_json::json!([null]));
 }
 
 #[test]
 fn the_picture_of_a_sweep_has_the_size_letters_and_style_that_were_asked_for() {
-    let place = lossy();
+    let test_dir = lossy();
     let style = ["--size", "640x400", "--font-size", "14", "--style", "paper"];
-    sweep(&place, "1", &[&style[..], &["-o", "s.svg", "--report", "s.html"]].concat());
-    let svg = std::fs::read_to_string(place.path("s.svg")).unwrap();
+    sweep(&test_dir, "1", &[&style[..], &["-o", "s.svg", "--report", "s.html"]].concat());
+    let svg = std::fs::read_to_string(test_dir.path("s.svg")).unwrap();
     assert!(svg.contains("width=\"640\" height=\"400\"") && svg.contains(".lf .bg{fill:none}"), "{svg}");
-    let page = std::fs::read_to_string(place.path("s.html")).unwrap();
+    let page = std::fs::read_to_string(test_dir.path("s.html")).unwrap();
     assert!(
         page.contains("width=\"960\"") && !page.contains(".lf .bg{fill:none}"),
         "the page is for screens"
     );
     let over = ["sweep", "s.toml", "--over", "flows.bulk.mss=500,1000"];
-    let nowhere = place.run(&[&over[..], &style].concat());
+    let nowhere = test_dir.run(&[&over[..], &style].concat());
     assert!(nowhere.code == 2 && nowhere.stderr.contains("need -o FILE"), "{nowhere:?}");
-    let small = place.run(&[&over[..], &["-o", "t.svg", "--size", "300x40"]].concat());
+    let small = test_dir.run(&[&over[..], &["-o", "t.svg", "--size", "300x40"]].concat());
     assert!(small.code == 2 && small.stderr.contains("too narrow"), "{small:?}");
 }

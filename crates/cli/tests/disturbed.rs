@@ -43,8 +43,8 @@ const STALL: Duration = Duration::from_millis(60);
 const EVERY: Duration = Duration::from_millis(600);
 
 /// Runs `args` and stops the process for [`STALL`] every [`EVERY`].
-fn run_stalled(place: &TestDir, args: &[&str]) -> CommandOutput {
-    let mut command = place.longfat(args);
+fn run_stalled(test_dir: &TestDir, args: &[&str]) -> CommandOutput {
+    let mut command = test_dir.longfat(args);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -61,8 +61,8 @@ fn run_stalled(place: &TestDir, args: &[&str]) -> CommandOutput {
 #[test]
 fn stalled_runs_are_repeated_and_marked_unreliable() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(PING);
-    let ran = run_stalled(&place, &["run", "s.toml", "--json"]);
+    let test_dir = TestDir::new(PING);
+    let ran = run_stalled(&test_dir, &["run", "s.toml", "--json"]);
     if ran.code == 4 {
         testing::skip(testing::Missing::Privilege, "a lab needs namespaces");
         return;
@@ -77,12 +77,12 @@ fn stalled_runs_are_repeated_and_marked_unreliable() {
     assert_eq!(discarded.len(), 2, "three attempts: {run}");
     assert!(discarded.iter().all(|d| !d["faults"].as_array().unwrap().is_empty()), "{run}");
     assert!(ran.stderr.contains("the machine disturbed try 1 of 3"), "{ran:?}");
-    let records: Vec<_> = std::fs::read_dir(place.path("runs/s")).unwrap().collect();
+    let records: Vec<_> = std::fs::read_dir(test_dir.path("runs/s")).unwrap().collect();
     assert_eq!(records.len(), 1, "discarded attempts have no records: {records:?}");
 
     // The event has the stall's time, and warning, table and verdict agree on its length.
     let id = run["id"].as_str().unwrap();
-    let csv = place.run(&["export", "csv", id, "--table", "events"]).stdout;
+    let csv = test_dir.run(&["export", "csv", id, "--table", "events"]).stdout;
     let stalls_us: Vec<i64> = csv
         .lines()
         .filter(|line| line.contains(",emulator,stall,"))
@@ -103,9 +103,9 @@ fn stalled_runs_are_repeated_and_marked_unreliable() {
 #[test]
 fn undisturbed_runs_are_not_repeated() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(PING);
+    let test_dir = TestDir::new(PING);
     for _ in 0..3 {
-        let ran = place.run(&["run", "s.toml", "--json"]);
+        let ran = test_dir.run(&["run", "s.toml", "--json"]);
         if ran.code == 4 {
             testing::skip(testing::Missing::Privilege, "a lab needs namespaces");
             return;
@@ -125,8 +125,8 @@ fn undisturbed_runs_are_not_repeated() {
 #[test]
 fn unreliable_runs_print_one_line_of_reasons() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(PING);
-    let ran = run_stalled(&place, &["run", "s.toml"]);
+    let test_dir = TestDir::new(PING);
+    let ran = run_stalled(&test_dir, &["run", "s.toml"]);
     if ran.code == 4 {
         testing::skip(testing::Missing::Privilege, "a lab needs namespaces");
         return;

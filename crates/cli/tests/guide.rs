@@ -22,21 +22,21 @@ fn commands() -> Vec<&'static str> {
 }
 
 /// Runs one line of shell in the test directory; `longfat` is the program under test.
-fn run_line(place: &TestDir, line: &str) -> CommandOutput {
+fn run_line(test_dir: &TestDir, line: &str) -> CommandOutput {
     let folder = std::path::Path::new(binary()).parent().unwrap().display().to_string();
     let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");
-    shell.current_dir(place.dir.path()).args(["-c", line]).env("PATH", path).env("NO_COLOR", "1");
+    shell.current_dir(test_dir.dir.path()).args(["-c", line]).env("PATH", path).env("NO_COLOR", "1");
     CommandOutput::from(shell.env_remove("LONGFAT_RUNS").output().unwrap())
 }
 
 fn with_files() -> TestDir {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     for name in ["my.bpf.c", "my.toml"] {
         let language = name.rsplit('.').next().unwrap();
-        std::fs::write(place.path(name), block(&format!("{language} {name}"))).unwrap();
+        std::fs::write(test_dir.path(name), block(&format!("{language} {name}"))).unwrap();
     }
-    place
+    test_dir
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn every_command_of_the_guide_works() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = with_files();
+    let test_dir = with_files();
     let all = commands();
     assert!(all.len() >= 9 && all.iter().all(|c| c.starts_with("longfat ")), "{all:?}");
     // Unloads the algorithm also if the test fails.
@@ -56,11 +56,11 @@ fn every_command_of_the_guide_works() {
             run_line(self.0, "longfat cc unload my");
         }
     }
-    let _unload = Unload(&place);
+    let _unload = Unload(&test_dir);
     let default = || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
     let before = default();
     for line in all {
-        let ran = run_line(&place, line);
+        let ran = run_line(&test_dir, line);
         assert_eq!(ran.code, 0, "{line}: {ran:?}");
         if line.starts_with("longfat run my.toml --report") {
             assert!(ran.stdout.contains("mine") && ran.stdout.contains("my kept=0.8"), "{ran:?}");
@@ -69,18 +69,18 @@ fn every_command_of_the_guide_works() {
             assert!(ran.stdout.contains("my"), "{ran:?}");
         }
     }
-    let picture = std::fs::read_to_string(place.path("my.svg")).unwrap();
+    let picture = std::fs::read_to_string(test_dir.path("my.svg")).unwrap();
     assert!(picture.contains("<svg") && picture.contains("mine"));
-    assert!(std::fs::read_to_string(place.path("my.html")).unwrap().contains("my kept=0.8"));
+    assert!(std::fs::read_to_string(test_dir.path("my.html")).unwrap().contains("my kept=0.8"));
     assert_eq!(default(), before);
 }
 
 /// Needs no privilege: the model engine reads the scenario, and parameters are checked before a run.
 #[test]
 fn the_guides_parameters_are_checked_against_the_c_file() {
-    let place = with_files();
-    let ran = run_line(&place, "longfat run my.toml --engine model");
+    let test_dir = with_files();
+    let ran = run_line(&test_dir, "longfat run my.toml --engine model");
     assert_eq!(ran.code, 0, "{ran:?}");
-    let wrong = run_line(&place, "longfat run my.toml --engine model --set flows.bulk.cc.set.keep=0.5");
+    let wrong = run_line(&test_dir, "longfat run my.toml --engine model --set flows.bulk.cc.set.keep=0.5");
     assert_eq!(wrong.code, 2, "{wrong:?}");
 }

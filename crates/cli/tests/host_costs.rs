@@ -47,8 +47,8 @@ fn steady<'a>(runs: &'a Value, engine: &str, variant: &str) -> (f64, &'a Value) 
 
 #[test]
 fn a_server_of_2003_reaches_a_gigabit_with_large_frames_or_moderated_interrupts() {
-    let place = TestDir::new(GIGABIT);
-    let runs = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
+    let test_dir = TestDir::new(GIGABIT);
+    let runs = test_dir.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
     let limit = |variant| {
         let ((model, modelled), (sim, simulated)) =
             (steady(&runs, "model", variant), steady(&runs, "sim", variant));
@@ -98,8 +98,8 @@ fn the_documentation_has_the_presets_ceilings() {
             );
             let scenario =
                 scenario.split("[[variants]]").next().unwrap().replace("delay = \"1ms\"", "delay = \"1us\"");
-            let place = TestDir::new(&scenario);
-            let run = place.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
+            let test_dir = TestDir::new(&scenario);
+            let run = test_dir.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
             let flow = &run["runs"][0]["flows"][0];
             assert_eq!(flow["verdict"], "host_cpu", "{flow}");
             cells.push(format!("{:.0}", flow["steady_goodput_bps"].as_f64().unwrap() * 1e-6));

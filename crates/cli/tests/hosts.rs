@@ -67,7 +67,7 @@ impl Served {
     fn on(lab: &Lab<'_>, host: &str, options: &[&str]) -> Self {
         let serve =
             [&["lab", "exec", "--lab", &lab.name, host, "--", binary(), "serve"][..], options].concat();
-        let child = lab.place.longfat(&serve).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let child = lab.test_dir.longfat(&serve).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let listens = || lab.sh(host, "cat /proc/net/tcp6 /proc/net/tcp").stdout.contains(":1451 ");
         assert!(eventually(listens), "no server on {host}");
         Served(child)
@@ -95,14 +95,14 @@ fn kill(lab: &Lab<'_>, host: &str, words: &str) {
 }
 
 /// A directory with the network, the scenario, and a token.
-fn place() -> TestDir {
-    let place = TestDir::new(NETWORK);
-    std::fs::write(place.path("run.toml"), SCENARIO).unwrap();
+fn test_dir() -> TestDir {
+    let test_dir = TestDir::new(NETWORK);
+    std::fs::write(test_dir.path("run.toml"), SCENARIO).unwrap();
     let without_settings = SCENARIO.split("[[variants]]").next().unwrap();
-    std::fs::write(place.path("plain.toml"), without_settings).unwrap();
-    std::fs::write(place.path("token"), "a secret of all these hosts\n").unwrap();
-    std::fs::write(place.path("other"), "another secret that is wrong\n").unwrap();
-    place
+    std::fs::write(test_dir.path("plain.toml"), without_settings).unwrap();
+    std::fs::write(test_dir.path("token"), "a secret of all these hosts\n").unwrap();
+    std::fs::write(test_dir.path("other"), "another secret that is wrong\n").unwrap();
+    test_dir
 }
 
 /// Runs a scenario from a host of the lab.
@@ -123,8 +123,8 @@ fn mbps(run: &Value) -> f64 {
 #[test]
 fn a_third_host_runs_the_variants_between_two_others() {
     let _slot = acquire_lab_slot();
-    let place = place();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = test_dir();
+    let lab = Lab::up(&test_dir, &[]);
     let before = (setting(&lab, "h1"), setting(&lab, "h2"));
     let secret = ["--token", "token", "--allow-tune"];
     let _servers = (Served::on(&lab, "h1", &secret), Served::on(&lab, "h2", &secret));
@@ -146,8 +146,8 @@ fn a_third_host_runs_the_variants_between_two_others() {
 #[test]
 fn what_a_server_does_not_permit_is_refused_before_anything_changes() {
     let _slot = acquire_lab_slot();
-    let place = place();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = test_dir();
+    let lab = Lab::up(&test_dir, &[]);
     let before = setting(&lab, "h2");
     let refused = |file: &str, options: &[&str], reason: &str| {
         let ran = run(&lab, "c1", file, options);
@@ -171,8 +171,8 @@ fn what_a_server_does_not_permit_is_refused_before_anything_changes() {
 #[test]
 fn settings_are_restored_when_either_end_is_killed() {
     let _slot = acquire_lab_slot();
-    let place = place();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = test_dir();
+    let lab = Lab::up(&test_dir, &[]);
     let before = setting(&lab, "h2");
     let secret = ["--token", "token", "--allow-tune"];
     let changed = || setting(&lab, "h1") != before && setting(&lab, "h2") != before;
@@ -191,7 +191,7 @@ fn settings_are_restored_when_either_end_is_killed() {
             "--set",
             "duration=60s",
         ];
-        let mut command = place.longfat(&[&run[..], &options[..]].concat());
+        let mut command = test_dir.longfat(&[&run[..], &options[..]].concat());
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     let _first = Served::on(&lab, "h1", &secret);
@@ -215,7 +215,7 @@ fn settings_are_restored_when_either_end_is_killed() {
     assert!(!controlling.wait().unwrap().success());
     drop(second);
     // The rows until then are kept.
-    let listed = place.run(&["ls", "--json"]).json();
+    let listed = test_dir.run(&["ls", "--json"]).json();
     assert!(listed.to_string().contains("hosts"), "{listed}");
 }
 
@@ -223,8 +223,8 @@ fn settings_are_restored_when_either_end_is_killed() {
 #[test]
 fn a_third_party_run_ends_when_an_end_is_cut_off() {
     let _slot = acquire_lab_slot();
-    let place = place();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = test_dir();
+    let lab = Lab::up(&test_dir, &[]);
     let before = setting(&lab, "h1");
     let secret = ["--token", "token", "--allow-tune"];
     let _servers = (Served::on(&lab, "h1", &secret), Served::on(&lab, "h2", &secret));
@@ -233,7 +233,7 @@ fn a_third_party_run_ends_when_an_end_is_cut_off() {
             ["lab", "exec", "--lab", &lab.name, "c1", "--", binary(), "run", "run.toml", "--engine", "hosts"];
         let options =
             ["--at", PLACES, "--token", "token", "--variant", "small", "--set", "duration=20s", "--json"];
-        let mut running = place.longfat(&[&command[..], &options[..]].concat());
+        let mut running = test_dir.longfat(&[&command[..], &options[..]].concat());
         let running = running.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         assert!(eventually(|| setting(&lab, reachable) != before), "the settings of the variant are applied");
         std::thread::sleep(Duration::from_secs(3));
@@ -273,15 +273,15 @@ fn device(lab: &Lab<'_>, host: &str) -> (String, bool) {
 #[test]
 fn a_scenario_states_places_and_devices() {
     let _slot = acquire_lab_slot();
-    let place = place();
+    let test_dir = test_dir();
     let stated = SCENARIO
         .split("[[variants]]")
         .next()
         .unwrap()
         .replace("[hosts.h1]", "[hosts.h1]\nat = \"here\"\ngro = 1")
         .replace("[hosts.h2]", "[hosts.h2]\nat = \"10.0.0.2:5201\"\ntx_queue = 77");
-    std::fs::write(place.path("stated.toml"), stated).unwrap();
-    let lab = Lab::up(&place, &[]);
+    std::fs::write(test_dir.path("stated.toml"), stated).unwrap();
+    let lab = Lab::up(&test_dir, &[]);
     let before = (device(&lab, "h1"), device(&lab, "h2"));
     assert!(before.0.1 && before.1.0 != "77", "{before:?}");
     let server = Served::on(&lab, "h2", &[]);
@@ -291,7 +291,7 @@ fn a_scenario_states_places_and_devices() {
     let _server = Served::on(&lab, "h2", &["--allow-tune"]);
     let command =
         ["lab", "exec", "--lab", &lab.name, "h1", "--", binary(), "run", "stated.toml", "--engine", "hosts"];
-    let mut running = place.longfat(&[&command[..], &["--allow-tune"]].concat());
+    let mut running = test_dir.longfat(&[&command[..], &["--allow-tune"]].concat());
     let mut running = running.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let changed = || !device(&lab, "h1").1 && device(&lab, "h2").0 == "77";
     assert!(eventually(changed), "{:?}", (device(&lab, "h1"), device(&lab, "h2")));
@@ -302,16 +302,16 @@ fn a_scenario_states_places_and_devices() {
 #[test]
 fn a_lost_flow_is_continued_in_the_same_record() {
     let _slot = acquire_lab_slot();
-    let place = place();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = test_dir();
+    let lab = Lab::up(&test_dir, &[]);
     let first = Served::on(&lab, "h2", &[]);
     let command =
         ["lab", "exec", "--lab", &lab.name, "h1", "--", binary(), "run", "plain.toml", "--engine", "hosts"];
     let options = ["--at", "h2=10.0.0.2", "--set", "duration=40s", "--reconnect", "5min", "--json"];
-    let mut running = place.longfat(&[&command[..], &options[..]].concat());
+    let mut running = test_dir.longfat(&[&command[..], &options[..]].concat());
     let running = running.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let has_rows = || {
-        let runs = std::fs::read_dir(place.path("runs/plain")).into_iter().flatten().flatten();
+        let runs = std::fs::read_dir(test_dir.path("runs/plain")).into_iter().flatten().flatten();
         runs.map(|run| run.path().join("flows.part-0003.parquet")).any(|part| part.exists())
     };
     assert!(eventually(has_rows), "the rows are in the record while it runs");
@@ -330,18 +330,18 @@ fn a_lost_flow_is_continued_in_the_same_record() {
     assert!(quality["notes"].to_string().contains("continued as bulk-2"), "{quality}");
     let ended = ran["runs"][0]["duration_s"].as_f64().unwrap();
     assert!((39.0..60.0).contains(&ended) && ran["runs"][0]["partial"] == false, "{ended}: {ran}");
-    let csv = place.run(&["export", "csv", "last"]).stdout;
+    let csv = test_dir.run(&["export", "csv", "last"]).stdout;
     assert!(["bulk", "bulk-2"].iter().all(|name| csv.contains(&format!(",{name},"))), "both parts");
 }
 
 #[test]
 fn a_run_waits_in_a_busy_servers_queue_and_says_so() {
     let _slot = acquire_lab_slot();
-    let place = place();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = test_dir();
+    let lab = Lab::up(&test_dir, &[]);
     let _server = Served::on(&lab, "h2", &[]);
     let test = ["lab", "exec", "--lab", &lab.name, "c1", "--", binary(), "test", "10.0.0.2", "-t", "8"];
-    let mut other = place.longfat(&test).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut other = test_dir.longfat(&test).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // Its control connection and its stream.
     let connections = || lab.exec("h2", &["ss", "-Htn", "sport", "=", ":5201"]).stdout.lines().count();
     assert!(eventually(|| connections() >= 2));
@@ -354,16 +354,16 @@ fn a_run_waits_in_a_busy_servers_queue_and_says_so() {
 #[test]
 fn published_figures_are_judged_between_hosts_whose_path_is_as_described() {
     let _slot = acquire_lab_slot();
-    let place = place();
-    std::fs::create_dir(place.path("published")).unwrap();
+    let test_dir = test_dir();
+    std::fs::create_dir(test_dir.path("published")).unwrap();
     let published = "[[published]]\nid = \"L8-default\"\nmetric = \"flows.bulk.goodput\"\nvalue = \"40mbit\"\ntolerance = \"60%\"\n";
     let without_settings = SCENARIO.split("[[variants]]").next().unwrap().to_owned() + published;
     let longer = without_settings.replace("20ms", "200ms");
     let elsewhere = without_settings.replace("h1", "a1").replace("h2", "a2");
     for (name, text) in [("same", &without_settings), ("longer", &longer), ("elsewhere", &elsewhere)] {
-        std::fs::write(place.path(&format!("published/{name}.toml")), text).unwrap();
+        std::fs::write(test_dir.path(&format!("published/{name}.toml")), text).unwrap();
     }
-    let lab = Lab::up(&place, &[]);
+    let lab = Lab::up(&test_dir, &[]);
     let _server = Served::on(&lab, "h2", &[]);
     let command = [binary(), "reproduce", "L8-default", "--engine", "hosts", "--dir", "published", "--json"];
     let ran = lab.exec("h1", &[&command[..], &["--at", "h2=10.0.0.2"]].concat());
@@ -384,8 +384,8 @@ fn an_iperf3_server_is_enough_for_a_flow_from_or_to_this_host() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = place();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = test_dir();
+    let lab = Lab::up(&test_dir, &[]);
     lab.serve_iperf3("h2");
     let at = ["--at", "h2=10.0.0.2"];
     let forward = run(&lab, "h1", "plain.toml", &at).json();
@@ -401,7 +401,7 @@ fn an_iperf3_server_is_enough_for_a_flow_from_or_to_this_host() {
 #[test]
 fn flows_of_all_kinds_overlap_at_their_times() {
     let _slot = acquire_lab_slot();
-    let place = place();
+    let test_dir = test_dir();
     let flows = r#"
         [[flows]]
         name = "early"
@@ -431,8 +431,8 @@ fn flows_of_all_kinds_overlap_at_their_times() {
         to = "h2"
     "#;
     let base: String = SCENARIO.split("[[flows]]").next().unwrap().into();
-    std::fs::write(place.path("run.toml"), base + flows).unwrap();
-    let lab = Lab::up(&place, &[]);
+    std::fs::write(test_dir.path("run.toml"), base + flows).unwrap();
+    let lab = Lab::up(&test_dir, &[]);
     let _server = Served::on(&lab, "h2", &[]);
     let ran = run(&lab, "h1", "run.toml", &["--at", "h2=10.0.0.2"]).json();
     let flow = |name: &str| {
@@ -446,7 +446,7 @@ fn flows_of_all_kinds_overlap_at_their_times() {
     assert!((0.8e6..1.1e6).contains(&flow("voice")["goodput_bps"].as_f64().unwrap()), "{}", flow("voice"));
     assert!((20_000.0..40_000.0).contains(&flow("echo")["min_rtt_us"].as_f64().unwrap()), "{}", flow("echo"));
     // Both ends' samples and all flows have one time axis.
-    let csv = place.run(&["export", "csv", "last"]).stdout;
+    let csv = test_dir.run(&["export", "csv", "last"]).stdout;
     let first = |name: &str| {
         let mut of_flow = csv.lines().filter(|line| line.split(',').nth(1) == Some(name));
         of_flow
@@ -465,8 +465,8 @@ fn flows_of_all_kinds_overlap_at_their_times() {
 #[test]
 fn a_server_that_cannot_be_reached_connects_to_this_machine() {
     let _slot = acquire_lab_slot();
-    let place = place();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = test_dir();
+    let lab = Lab::up(&test_dir, &[]);
     let _server = Served::on(&lab, "h2", &["--allow-tune", "--reverse-connect", "10.0.0.1:5301"]);
     let ran = run(&lab, "h1", "run.toml", &["--at", "h2=listen:5301", "--allow-tune"]).json();
     let [small, large] = [0, 1].map(|index| mbps(&ran["runs"][index]));
@@ -476,7 +476,7 @@ fn a_server_that_cannot_be_reached_connects_to_this_machine() {
         .replace("from = \"h1\"", "from = \"x\"")
         .replace("to = \"h2\"", "to = \"h1\"")
         .replace("\"x\"", "\"h2\"");
-    std::fs::write(place.path("back.toml"), back.split("[[variants]]").next().unwrap()).unwrap();
+    std::fs::write(test_dir.path("back.toml"), back.split("[[variants]]").next().unwrap()).unwrap();
     let ran = run(&lab, "h1", "back.toml", &["--at", "h2=listen:5301"]).json();
     assert!(mbps(&ran["runs"][0]) > 2.0, "{ran}");
     // A third host cannot send to it.
@@ -489,17 +489,17 @@ fn a_server_that_cannot_be_reached_connects_to_this_machine() {
 #[test]
 fn two_runs_do_not_change_one_host_at_the_same_time() {
     let _slot = acquire_lab_slot();
-    let place = place();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = test_dir();
+    let lab = Lab::up(&test_dir, &[]);
     let before = setting(&lab, "h2");
     let _servers = (Served::on(&lab, "h1", &[]), Served::on(&lab, "h2", &["--allow-tune", "--clients", "2"]));
     let start = |variant: &str, duration: &str| {
         let run = ["lab", "exec", "--lab", &lab.name, "h1", "--", binary(), "run", "receiver.toml", "--json"];
         let options = ["--engine", "hosts", "--at", "h2=10.0.0.2", "--variant", variant, "--set", duration];
-        place.longfat(&[&run[..], &options[..]].concat())
+        test_dir.longfat(&[&run[..], &options[..]].concat())
     };
     let of_receiver = SCENARIO.replace("hosts.\"*\"", "hosts.h2");
-    std::fs::write(place.path("receiver.toml"), of_receiver).unwrap();
+    std::fs::write(test_dir.path("receiver.toml"), of_receiver).unwrap();
     let mut first =
         start("small", "duration=20s").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     assert!(eventually(|| setting(&lab, "h2") != before));

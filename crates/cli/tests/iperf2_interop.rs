@@ -51,11 +51,11 @@ fn wait_for_udp(port: u16) {
 }
 
 /// longfat's client against this port; returns its document.
-fn longfat_client(place: &TestDir, port: u16, flags: &str) -> (i32, Value, String) {
+fn longfat_client(test_dir: &TestDir, port: u16, flags: &str) -> (i32, Value, String) {
     let port = port.to_string();
     let mut args = vec!["test", "127.0.0.1", "--iperf2", "--json", "-p", &port];
     args.extend(flags.split_whitespace());
-    let ran = place.run(&args);
+    let ran = test_dir.run(&args);
     (ran.code, serde_json::from_str(&ran.stdout).unwrap_or_default(), ran.stderr)
 }
 
@@ -78,7 +78,7 @@ fn our_client_tests_with_debians_iperf_server() {
     if !has_iperf2() {
         return;
     }
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let port = free_port();
     let _server = Running::start(&mut iperf2("-s", port));
     wait_for_listener(port);
@@ -89,7 +89,7 @@ fn our_client_tests_with_debians_iperf_server() {
         ("-t 1 --bidir", 2),
         ("-t 1 -R -P 2", 2),
     ] {
-        let (code, document, stderr) = longfat_client(&place, port, flags);
+        let (code, document, stderr) = longfat_client(&test_dir, port, flags);
         assert_eq!(code, 0, "{flags}: {document:#} {stderr}");
         assert_eq!(document["streams"].as_array().map(Vec::len), Some(streams), "{flags}: {document:#}");
         let received = sum(&document, "received", "bytes");
@@ -97,7 +97,7 @@ fn our_client_tests_with_debians_iperf_server() {
             true => assert_eq!(received, 20 << 20, "{flags}"),
             false => assert!(received > 0, "{flags}: {document:#}"),
         }
-        let record = place.path(document["record"].as_str().unwrap());
+        let record = test_dir.path(document["record"].as_str().unwrap());
         assert!(record.join("flows.parquet").exists(), "{flags}");
     }
 }
@@ -107,13 +107,13 @@ fn our_client_sends_and_receives_datagrams_of_debians_iperf() {
     if !has_iperf2() {
         return;
     }
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let run = |flags: &str| {
         // Debian's iperf 2.1.8 crashes in its second UDP test, also with its own client: a server for each.
         let port = free_port();
         let _server = Running::start(&mut iperf2("-s -u", port));
         wait_for_udp(port);
-        let (code, document, stderr) = longfat_client(&place, port, flags);
+        let (code, document, stderr) = longfat_client(&test_dir, port, flags);
         assert_eq!(code, 0, "{flags}: {document:#} {stderr}");
         document
     };
@@ -126,12 +126,12 @@ fn our_client_sends_and_receives_datagrams_of_debians_iperf() {
     );
     let document = run("-u -b 8M -t 1 -R");
     assert!(sum(&document, "received", "packets") > 100, "{document:#}");
-    let (code, document, _) = longfat_client(&place, free_port(), "-u -b 8M -t 1");
+    let (code, document, _) = longfat_client(&test_dir, free_port(), "-u -b 8M -t 1");
     assert!(
         code == 1 && document["error"].to_string().contains("is an iperf 2 server running"),
         "{document:#}"
     );
-    let refused = place.run(&["test", "127.0.0.1", "--iperf2", "-u", "-l", "40"]);
+    let refused = test_dir.run(&["test", "127.0.0.1", "--iperf2", "-u", "-l", "40"]);
     assert!(refused.code != 0 && refused.stderr.contains("at least 76 bytes"), "{refused:?}");
 }
 
@@ -186,7 +186,7 @@ fn the_old_bidirectional_tests_connect_back() {
 
 #[test]
 fn the_wrong_protocol_gets_a_clear_answer() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let (port, iperf2_port) = (free_port(), free_port());
     let server = serve(port, iperf2_port, &[]);
     if has_iperf2() {
@@ -195,7 +195,7 @@ fn the_wrong_protocol_gets_a_clear_answer() {
         assert!(begin.elapsed() < Duration::from_secs(30), "the connection is closed at once");
     }
     let text = iperf2_port.to_string();
-    let ran = place.run(&["test", "127.0.0.1", "-p", &text, "--no-record"]);
+    let ran = test_dir.run(&["test", "127.0.0.1", "-p", &text, "--no-record"]);
     assert!(ran.code == 1 && ran.stderr.contains("--iperf2"), "{ran:?}");
     server.interrupt();
     let notes = String::from_utf8_lossy(&server.output().stderr).into_owned();
@@ -207,7 +207,7 @@ fn the_wrong_protocol_gets_a_clear_answer() {
 
 #[test]
 fn hostile_clients_hold_nobody() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let (port, iperf2_port) = (free_port(), free_port());
     let _server = serve(port, iperf2_port, &["--phase-timeout", "1"]);
     let connect = || TcpStream::connect(("127.0.0.1", iperf2_port)).unwrap();
@@ -226,9 +226,9 @@ fn hostile_clients_hold_nobody() {
         udp.send_to(&vec![0xff; length], ("127.0.0.1", iperf2_port)).unwrap();
         udp.send_to(&vec![0x40; length], ("127.0.0.1", iperf2_port)).unwrap();
     }
-    let (code, document, stderr) = longfat_client(&place, iperf2_port, "-n 5M --no-record");
+    let (code, document, stderr) = longfat_client(&test_dir, iperf2_port, "-n 5M --no-record");
     assert_eq!((code, sum(&document, "received", "bytes")), (0, 5 << 20), "{document:#} {stderr}");
-    let (code, document, stderr) = longfat_client(&place, iperf2_port, "-u -t 1 -b 1M --no-record");
+    let (code, document, stderr) = longfat_client(&test_dir, iperf2_port, "-u -t 1 -b 1M --no-record");
     assert_eq!(code, 0, "{document:#} {stderr}");
     // The silent ones are closed after the timeout of the header.
     let mut silent = hostile.pop().unwrap();
@@ -238,21 +238,21 @@ fn hostile_clients_hold_nobody() {
         matches!(closed, Ok(0)) || closed.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
     );
     // A request for datagrams with a forged address would flood another host.
-    let refused = longfat_client(&place, iperf2_port, "-u -t 1 -b 1M -R --no-record");
+    let refused = longfat_client(&test_dir, iperf2_port, "-u -t 1 -b 1M -R --no-record");
     assert_eq!(refused.0, 1, "{refused:?}");
 }
 
 #[test]
 fn both_ends_may_be_longfat() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let (port, iperf2_port) = (free_port(), free_port());
     let _server = serve(port, iperf2_port, &[]);
     for flags in ["-n 8M", "-t 1 -R", "-n 8M -P 4", "-t 1 --bidir"] {
-        let (code, document, stderr) = longfat_client(&place, iperf2_port, flags);
+        let (code, document, stderr) = longfat_client(&test_dir, iperf2_port, flags);
         assert_eq!(code, 0, "{flags}: {document:#} {stderr}");
         assert!(sum(&document, "received", "bytes") > 0, "{flags}: {document:#}");
     }
-    let (code, document, stderr) = longfat_client(&place, iperf2_port, "-u -b 4M -t 1");
+    let (code, document, stderr) = longfat_client(&test_dir, iperf2_port, "-u -b 4M -t 1");
     assert_eq!(code, 0, "{document:#} {stderr}");
     let (sent, received) = (sum(&document, "sent", "packets"), sum(&document, "received", "packets"));
     assert!(sent > 100 && received.abs_diff(sent) <= 3, "{document:#}");
@@ -260,12 +260,12 @@ fn both_ends_may_be_longfat() {
 
 #[test]
 fn output_of_iperf_2_becomes_records() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/iperf2_document");
     for (file, tests) in
         [("c.csv", 1), ("su.csv", 1), ("c.txt", 1), ("cu.txt", 1), ("su.txt", 1), ("cr.txt", 1)]
     {
-        let ran = place.run(&["import", "iperf2", &format!("{corpus}/{file}"), "--json"]);
+        let ran = test_dir.run(&["import", "iperf2", &format!("{corpus}/{file}"), "--json"]);
         let document: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
         assert_eq!(
             (ran.code, document["records"].as_array().map(Vec::len)),
@@ -273,13 +273,13 @@ fn output_of_iperf_2_becomes_records() {
             "{file}: {ran:?}"
         );
     }
-    let listed = place.run(&["ls"]);
+    let listed = test_dir.run(&["ls"]);
     assert!(listed.stdout.contains("iperf2"), "{listed:?}");
-    let ran = place.run(&["import", "iperf2", &format!("{corpus}/su.csv"), "--json"]);
+    let ran = test_dir.run(&["import", "iperf2", &format!("{corpus}/su.csv"), "--json"]);
     let document: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let shown = place.run(&["show", document["records"][0]["record"].as_str().unwrap()]);
+    let shown = test_dir.run(&["show", document["records"][0]["record"].as_str().unwrap()]);
     assert!(shown.code == 0 && shown.stdout.contains("datagrams lost"), "{shown:?}");
-    std::fs::write(place.path("wrong"), "no output of iperf\n").unwrap();
-    let wrong = place.run(&["import", "iperf2", "wrong"]);
+    std::fs::write(test_dir.path("wrong"), "no output of iperf\n").unwrap();
+    let wrong = test_dir.run(&["import", "iperf2", "wrong"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("no report of iperf 2"), "{wrong:?}");
 }

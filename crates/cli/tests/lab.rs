@@ -19,10 +19,10 @@ use common::{
 #[test]
 fn each_limit_is_found() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(&bundled_scenario("verdicts.toml"));
+    let test_dir = TestDir::new(&bundled_scenario("verdicts.toml"));
     let mut failures = Vec::new();
     for _ in 0..3 {
-        let json = place.run(&["run", "s.toml", "--set", "duration=5s", "--json"]).json();
+        let json = test_dir.run(&["run", "s.toml", "--set", "duration=5s", "--json"]).json();
         let runs = json["runs"].as_array().unwrap();
         if runs.iter().any(|run| run["quality"]["ok"] != true) {
             continue;
@@ -68,14 +68,14 @@ fn check_limits(runs: &[serde_json::Value]) -> Result<(), String> {
 #[test]
 fn the_remedy_raises_the_goodput() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(&bundled_scenario("verdicts.toml"));
+    let test_dir = TestDir::new(&bundled_scenario("verdicts.toml"));
     let args = ["run", "s.toml", "--variant", "only-rmem-small", "--set", "duration=3s", "--json"];
-    let before = place.run(&args).json();
+    let before = test_dir.run(&args).json();
     let flow = &before["runs"][0]["flows"][0];
     let remedy = flow["remedy"].as_str().unwrap();
     let value = remedy.split('"').nth(1).unwrap();
     let set = format!("hosts.h2.sysctl.net.ipv4.tcp_rmem={value}");
-    let after = place.run(&[&args[..], &["--set", &set]].concat()).json();
+    let after = test_dir.run(&[&args[..], &["--set", &set]].concat()).json();
     let goodput =
         |json: &serde_json::Value| json["runs"][0]["flows"][0]["steady_goodput_bps"].as_f64().unwrap();
     assert!(goodput(&after) > 1.5 * goodput(&before), "{} then {}", goodput(&before), goodput(&after));
@@ -85,8 +85,8 @@ fn the_remedy_raises_the_goodput() {
 #[test]
 fn the_rtt_of_the_first_ping_includes_arp() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(&bundled_scenario("lab8-ping.toml"));
-    let ran = place.run(&["run", "s.toml", "--json"]);
+    let test_dir = TestDir::new(&bundled_scenario("lab8-ping.toml"));
+    let ran = test_dir.run(&["run", "s.toml", "--json"]);
     let json = ran.parsed();
     let flow = &json["runs"][0]["flows"][0];
     let rtt = |name: &str| flow[name].as_f64().unwrap();
@@ -100,7 +100,7 @@ fn the_rtt_of_the_first_ping_includes_arp() {
 fn fixed_neighbours_need_no_address_resolution() {
     let _slot = acquire_lab_slot();
     let ipv4 = bundled_scenario("lab8-ping.toml");
-    let place = TestDir::new(&ipv4);
+    let test_dir = TestDir::new(&ipv4);
     // Behind a router, over IPv6.
     let routed = r#"
         duration = "3s"
@@ -125,11 +125,11 @@ fn fixed_neighbours_need_no_address_resolution() {
         from = "h1"
         to = "h2"
     "#;
-    std::fs::write(place.path("fixed.toml"), format!("fixed_neighbours = true\n{ipv4}")).unwrap();
-    std::fs::write(place.path("routed.toml"), routed).unwrap();
+    std::fs::write(test_dir.path("fixed.toml"), format!("fixed_neighbours = true\n{ipv4}")).unwrap();
+    std::fs::write(test_dir.path("routed.toml"), routed).unwrap();
     for file in ["fixed.toml", "routed.toml"] {
         for engine in ["model", "sim", "lab"] {
-            let run = place.run(&["run", file, "--engine", engine, "--json"]).parsed();
+            let run = test_dir.run(&["run", file, "--engine", engine, "--json"]).parsed();
             let flow = &run["runs"][0]["flows"][0];
             let first = flow["first_rtt_us"].as_f64().unwrap();
             assert!((20_000.0..36_000.0).contains(&first), "{file} {engine}: {flow}");
@@ -140,8 +140,8 @@ fn fixed_neighbours_need_no_address_resolution() {
 #[test]
 fn the_summary_has_the_documented_fields() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let ran = place.run(&["run", "s.toml", "--engine", "lab", "--json"]);
+    let test_dir = TestDir::new(SMALL);
+    let ran = test_dir.run(&["run", "s.toml", "--engine", "lab", "--json"]);
     let json = ran.json();
     assert_eq!(json["schema"], "longfat.summary/1");
     assert_eq!(json["scenario"], "s");
@@ -163,10 +163,10 @@ fn the_summary_has_the_documented_fields() {
     assert!(link["max_queue_bytes"].as_u64().unwrap() <= 250_000);
     // The record on disk has the same figures, and its time series can be plotted.
     let id = run["id"].as_str().unwrap();
-    let shown = place.run(&["show", id, "--json"]).json();
+    let shown = test_dir.run(&["show", id, "--json"]).json();
     assert_eq!(shown["runs"][0]["flows"][0]["goodput_bps"], flow["goodput_bps"]);
-    let svg = place.path("fig.svg");
-    let plot = place.run(&["plot", id, "--metric", "cwnd,rtt,goodput", "-o", svg.to_str().unwrap()]);
+    let svg = test_dir.path("fig.svg");
+    let plot = test_dir.run(&["plot", id, "--metric", "cwnd,rtt,goodput", "-o", svg.to_str().unwrap()]);
     assert_eq!(plot.code, 0, "{plot:?}");
     assert!(std::fs::read_to_string(svg).unwrap().contains("<svg"));
 }
@@ -174,9 +174,9 @@ fn the_summary_has_the_documented_fields() {
 #[test]
 fn hosts_connect_by_tap_devices_and_by_packet_sockets() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     for ports in ["tap", "packet"] {
-        let json = place.run(&["run", "s.toml", "--ports", ports, "--json"]).json();
+        let json = test_dir.run(&["run", "s.toml", "--ports", ports, "--json"]).json();
         let goodput = json["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap();
         assert!(goodput > 30e6 && goodput < 96e6, "{ports}: {goodput}");
     }
@@ -189,8 +189,8 @@ fn a_flow_over_ipv6_with_a_size_and_a_late_start() {
         .replace("10.0.0.1/24", "fd00::1/64")
         .replace("10.0.0.2/24", "fd00::2/64")
         .replace("cc = \"cubic\"", "cc = \"reno\"\nstart = \"200ms\"\nsize = \"1MB\"");
-    let place = TestDir::new(&scenario);
-    let json = place.run(&["run", "s.toml", "--set", "duration=10s", "--json"]).json();
+    let test_dir = TestDir::new(&scenario);
+    let json = test_dir.run(&["run", "s.toml", "--set", "duration=10s", "--json"]).json();
     let flow = &json["runs"][0]["flows"][0];
     assert_eq!(flow["bytes"], 1_000_000);
     assert_eq!((&flow["cc"], &flow["mss_bytes"]), (&"reno".into(), &1428.into()));
@@ -205,17 +205,17 @@ fn a_lab_runs_without_root() {
         testing::skip(testing::Missing::Feature, "all other tests already run without root");
         return;
     }
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     // Another user (nobody, 65534) must be able to run the program and to write the record.
-    let binary = place.path("longfat");
+    let binary = test_dir.path("longfat");
     common::copy_binary(&binary);
     let allow_all_users = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     };
     allow_all_users(&binary);
-    allow_all_users(place.dir.path());
+    allow_all_users(test_dir.dir.path());
     let mut command = Command::new(&binary);
-    command.current_dir(place.dir.path()).args(["run", "s.toml", "--json"]).env_remove("XDG_RUNTIME_DIR");
+    command.current_dir(test_dir.dir.path()).args(["run", "s.toml", "--json"]).env_remove("XDG_RUNTIME_DIR");
     let ran = CommandOutput::from(command.uid(65_534).gid(65_534).output().unwrap());
     if ran.code == 4 {
         assert!(ran.stderr.contains("user namespaces"), "{ran:?}");
@@ -231,11 +231,11 @@ fn a_lab_runs_without_root() {
 #[test]
 fn a_run_fails_if_a_flow_fails() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"100%\""));
-    let ran = place.run(&["run", "s.toml", "--set", "duration=10s"]);
+    let test_dir = TestDir::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"100%\""));
+    let ran = test_dir.run(&["run", "s.toml", "--set", "duration=10s"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("flow bulk") && ran.stderr.contains("cannot connect"), "{ran:?}");
-    assert!(!place.path("runs").exists(), "nothing was measured, so there must be no record");
+    assert!(!test_dir.path("runs").exists(), "nothing was measured, so there must be no record");
 }
 
 #[test]
@@ -244,8 +244,8 @@ fn lost_pings_are_counted() {
     let scenario = SMALL
         .replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"40%\"")
         .replace("cc = \"cubic\"", "kind = \"ping\"\ninterval = \"20ms\"");
-    let place = TestDir::new(&scenario);
-    let json = place.run(&["run", "s.toml", "--set", "duration=4s", "--json"]).json();
+    let test_dir = TestDir::new(&scenario);
+    let json = test_dir.run(&["run", "s.toml", "--set", "duration=4s", "--json"]).json();
     let run = &json["runs"][0];
     let (sent, lost) = (&run["flows"][0]["pings_sent"], &run["flows"][0]["pings_lost"]);
     // Replies to the pings of the last second may still be on their way. ARP packets are lost too.
@@ -256,8 +256,8 @@ fn lost_pings_are_counted() {
 #[test]
 fn a_closed_standard_error_does_not_stop_a_run() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let mut child = place
+    let test_dir = TestDir::new(SMALL);
+    let mut child = test_dir
         .longfat(&["run", "s.toml", "--set", "duration=6s", "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -270,8 +270,8 @@ fn a_closed_standard_error_does_not_stop_a_run() {
 }
 
 /// Starts a run of 30 s.
-fn start_long_run(place: &TestDir) -> Child {
-    place
+fn start_long_run(test_dir: &TestDir) -> Child {
+    test_dir
         .longfat(&["run", "s.toml", "--set", "duration=30s"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -279,35 +279,35 @@ fn start_long_run(place: &TestDir) -> Child {
         .unwrap()
 }
 
-fn is_alive_in_journal(place: &TestDir, pid: u32) -> bool {
-    let cleaned = place.run(&["lab", "clean", "--json"]).json();
+fn is_alive_in_journal(test_dir: &TestDir, pid: u32) -> bool {
+    let cleaned = test_dir.run(&["lab", "clean", "--json"]).json();
     cleaned["alive"].as_array().unwrap().iter().any(|e| e["pid"] == pid)
 }
 
 #[test]
 fn a_killed_run_leaves_only_its_record() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(SMALL);
-    let mut child = start_long_run(&place);
-    assert!(eventually(|| is_alive_in_journal(&place, child.id())), "the run did not start");
-    assert!(place.network_namespaces().len() >= 3, "each of the two hosts must have a separate namespace");
+    let test_dir = TestDir::new(SMALL);
+    let mut child = start_long_run(&test_dir);
+    assert!(eventually(|| is_alive_in_journal(&test_dir, child.id())), "the run did not start");
+    assert!(test_dir.network_namespaces().len() >= 3, "each of the two hosts must have a separate namespace");
     std::thread::sleep(Duration::from_millis(1500));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(eventually(|| place.network_namespaces().is_empty()), "namespaces remain");
-    let cleaned = place.run(&["lab", "clean", "--json"]).json();
+    assert!(eventually(|| test_dir.network_namespaces().is_empty()), "namespaces remain");
+    let cleaned = test_dir.run(&["lab", "clean", "--json"]).json();
     let removed = cleaned["removed"].as_array().unwrap();
     assert!(removed.iter().any(|e| e["pid"] == child.id()), "{cleaned}");
-    assert!(!is_alive_in_journal(&place, child.id()));
+    assert!(!is_alive_in_journal(&test_dir, child.id()));
     // The samples until then can be read.
-    let listed = place.run(&["ls", "--json"]).json();
+    let listed = test_dir.run(&["ls", "--json"]).json();
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["partial"]), (1, &true.into()), "{listed}");
     let id = listed[0]["id"].as_str().unwrap();
-    assert_eq!(place.run(&["show", id, "--json"]).json()["runs"][0]["partial"], true);
-    let plot = place.run(&["plot", id, "--metric", "goodput", "-o", "x.svg"]);
+    assert_eq!(test_dir.run(&["show", id, "--json"]).json()["runs"][0]["partial"], true);
+    let plot = test_dir.run(&["plot", id, "--metric", "goodput", "-o", "x.svg"]);
     assert_eq!(plot.code, 0, "{plot:?}");
     assert!(
-        std::fs::read_to_string(place.path("x.svg")).unwrap().contains("<path"),
+        std::fs::read_to_string(test_dir.path("x.svg")).unwrap().contains("<path"),
         "the record must contain at least one second"
     );
 }
@@ -337,18 +337,18 @@ fn two_runs_do_not_disturb_each_other() {
 #[test]
 fn an_interrupted_run_cleans_up_and_writes_its_record() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(SMALL);
-    let mut child = start_long_run(&place);
-    assert!(eventually(|| is_alive_in_journal(&place, child.id())), "the run did not start");
+    let test_dir = TestDir::new(SMALL);
+    let mut child = start_long_run(&test_dir);
+    assert!(eventually(|| is_alive_in_journal(&test_dir, child.id())), "the run did not start");
     std::thread::sleep(Duration::from_millis(700));
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(status.success());
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    let listed = place.run(&["ls", "--json"]).json();
-    let shown = place.run(&["show", listed[0]["id"].as_str().unwrap(), "--json"]).json();
+    let listed = test_dir.run(&["ls", "--json"]).json();
+    let shown = test_dir.run(&["show", listed[0]["id"].as_str().unwrap(), "--json"]).json();
     assert_eq!(shown["runs"][0]["partial"], true);
     assert!(shown["runs"][0]["duration_s"].as_f64().unwrap() < 20.0);
-    assert!(place.network_namespaces().is_empty());
+    assert!(test_dir.network_namespaces().is_empty());
 }
 
 #[test]
@@ -358,14 +358,14 @@ fn a_full_disk_is_reported_and_no_files_remain() {
         testing::skip(testing::Missing::Privilege, "mounting a small file system needs root");
         return;
     }
-    let place = TestDir::new(SMALL);
-    let disk = place.path("disk");
+    let test_dir = TestDir::new(SMALL);
+    let disk = test_dir.path("disk");
     std::fs::create_dir(&disk).unwrap();
     let mounted =
         Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"]).arg(&disk).status().unwrap();
     assert!(mounted.success());
     let runs = disk.join("runs");
-    let ran = place.run(&["--runs", runs.to_str().unwrap(), "run", "s.toml", "--set", "duration=4s"]);
+    let ran = test_dir.run(&["--runs", runs.to_str().unwrap(), "run", "s.toml", "--set", "duration=4s"]);
     let remaining: Vec<_> = std::fs::read_dir(&disk).unwrap().flatten().map(|e| e.path()).collect();
     let unmounted = Command::new("umount").arg(&disk).status().unwrap();
     assert_eq!(ran.code, 1, "{ran:?}");

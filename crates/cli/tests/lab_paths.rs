@@ -117,8 +117,8 @@ impl LabPath {
 
     /// Brings the path up, judges one flow by all commands, and diagnoses the path.
     fn tried(&self) -> Tried {
-        let place = TestDir::new(&self.scenario());
-        let lab = Lab::up(&place, &["--variant", "path"]);
+        let test_dir = TestDir::new(&self.scenario());
+        let lab = Lab::up(&test_dir, &["--variant", "path"]);
         let _servers =
             [start_server(&lab, "h2", 5201), start_server(&lab, "h4", 5201), start_server(&lab, "h4", 5202)];
         for line in &self.prepare {
@@ -135,7 +135,7 @@ impl LabPath {
         let stalled = Duration::from_secs_f64(lab.status()["stalled_max_us"].as_f64().unwrap() * 1e-6);
         drop(lab);
         if self.steps.is_empty() && self.prepare.is_empty() {
-            verdicts.insert("run", verdict_of_run(&place));
+            verdicts.insert("run", verdict_of_run(&test_dir));
         }
         self.rated(document, verdicts, stalled)
     }
@@ -236,12 +236,12 @@ fn read(name: &str) -> String {
 
 fn spawn_on(lab: &Lab, host: &str, program: &[&str]) -> Child {
     let args = [&["lab", "exec", "--lab", &lab.name, host, "--"], program].concat();
-    lab.place.longfat(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    lab.test_dir.longfat(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 fn start_silently(lab: &Lab, host: &str, program: &[&str]) -> Running {
     let args = [&["lab", "exec", "--lab", &lab.name, host, "--"], program].concat();
-    let child = lab.place.longfat(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let child = lab.test_dir.longfat(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     Running(child.unwrap())
 }
 
@@ -264,19 +264,19 @@ fn start_other(lab: &Lab, number: usize, kind: &str) -> Running {
 
 /// The verdicts of one flow from h1 to h2, by the sender's test, by a watcher, and by the import of a capture at h1.
 fn judged(lab: &Lab) -> Verdicts {
-    let place = lab.place;
+    let test_dir = lab.test_dir;
     let watch = ["watch", "--host", "h1", "--lab", &lab.name, "--record", "--json"];
-    let watching = place.longfat(&[&watch[..], &["--duration", "12s", "peer", "port", "5201"]].concat());
+    let watching = test_dir.longfat(&[&watch[..], &["--duration", "12s", "peer", "port", "5201"]].concat());
     let mut watching = watching;
     let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    assert!(eventually(|| place.path("runs/watch").is_dir()), "the watcher has not started");
+    assert!(eventually(|| test_dir.path("runs/watch").is_dir()), "the watcher has not started");
     assert_eq!(lab.shell(&["pcap h1 flow.pcapng"]).code, 0);
     let tested = lab.exec("h1", &[binary(), "test", "h2", "-t", TEST_S, "--json"]).json();
     assert_eq!(lab.shell(&["pcap stop flow.pcapng"]).code, 0);
     let watched = CommandOutput::from(watching.wait_with_output().unwrap()).json();
-    let imported = place.run(&["import", "pcap", "flow.pcapng", "--json"]).json();
+    let imported = test_dir.run(&["import", "pcap", "flow.pcapng", "--json"]).json();
     let record = imported["records"][0]["record"].as_str().unwrap().to_owned();
-    let shown = place.run(&["show", &record, "--json"]).json();
+    let shown = test_dir.run(&["show", &record, "--json"]).json();
     // The other connection is the test's control connection.
     let largest = |flows: &Value, bytes: &str| {
         flows
@@ -300,9 +300,9 @@ fn named_limits(flow: &Value) -> Vec<String> {
 }
 
 /// The verdict of a run of the same path: another flow, beside the same other traffic.
-fn verdict_of_run(place: &TestDir) -> Vec<String> {
+fn verdict_of_run(test_dir: &TestDir) -> Vec<String> {
     let run = ["run", "s.toml", "--engine", "lab", "--variant", "path", "--json"];
-    let ran = place.run(&run).parsed();
+    let ran = test_dir.run(&run).parsed();
     let flows = ran["runs"][0]["flows"].as_array().unwrap();
     let bulk = flows.iter().find(|flow| flow["name"] == "bulk").unwrap();
     named_limits(bulk)

@@ -14,8 +14,8 @@ use common::{
 const PROMPT: &str = "> ";
 
 /// The shell of a lab at a terminal, with its history in `state`.
-fn shell_at_terminal(place: &TestDir, lab: &Lab<'_>, state: &Path) -> Terminal {
-    let mut command = place.longfat(&["lab", "shell", "--lab", &lab.name]);
+fn shell_at_terminal(test_dir: &TestDir, lab: &Lab<'_>, state: &Path) -> Terminal {
+    let mut command = test_dir.longfat(&["lab", "shell", "--lab", &lab.name]);
     command.env("XDG_STATE_HOME", state);
     let mut terminal = Terminal::start(command);
     terminal.expect("exit to quit");
@@ -29,9 +29,9 @@ fn programs_on_hosts_run_in_the_terminals_foreground() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
-    let mut terminal = shell_at_terminal(&place, &lab, &place.path("state"));
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
+    let mut terminal = shell_at_terminal(&test_dir, &lab, &test_dir.path("state"));
     // Ctrl-C ends the program, not the shell.
     terminal.press("h1 ping h2\r");
     terminal.expect("bytes from");
@@ -69,10 +69,10 @@ fn programs_on_hosts_run_in_the_terminals_foreground() {
 #[test]
 fn completion_and_history_work() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
-    let state = place.path("state");
-    let mut terminal = shell_at_terminal(&place, &lab, &state);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
+    let state = test_dir.path("state");
+    let mut terminal = shell_at_terminal(&test_dir, &lab, &state);
     terminal.press("nod\t\r");
     terminal.expect("host   h1");
     terminal.expect(PROMPT);
@@ -85,14 +85,14 @@ fn completion_and_history_work() {
     terminal.press("\x04");
     assert_eq!(terminal.code(), Some(0));
     // Arrow up shows the last line of the previous session.
-    let mut again = shell_at_terminal(&place, &lab, &state);
+    let mut again = shell_at_terminal(&test_dir, &lab, &state);
     again.press("\x1b[A\r");
     again.expect("\nh2 done");
     again.press("exit\r");
     assert_eq!(again.code(), Some(0));
     // No history can be kept below a file.
-    std::fs::write(place.path("file"), "").unwrap();
-    let mut without = shell_at_terminal(&place, &lab, &place.path("file"));
+    std::fs::write(test_dir.path("file"), "").unwrap();
+    let mut without = shell_at_terminal(&test_dir, &lab, &test_dir.path("file"));
     without.press("h1 echo fine\r");
     without.expect("\nfine");
     without.expect(PROMPT);
@@ -111,8 +111,8 @@ fn mininets_commands_work_or_name_an_alternative() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
     let typed = lab.type_into_shell(
         "net\ndump\nintfs\npingallfull\npingpair\niperf h1 h2 -t 1\niperfudp 1M h1 h2 -t 1\ntime nodes\n",
     );
@@ -144,15 +144,15 @@ fn mininets_commands_work_or_name_an_alternative() {
         let typed = lab.type_into_shell(&format!("{line}\n"));
         assert!(typed.code == 1 && typed.stderr.contains(named), "{line}: {typed:?}");
     }
-    let mut command = place.longfat(&["lab", "shell", "--lab", &lab.name, "-c", "xterm h1"]);
+    let mut command = test_dir.longfat(&["lab", "shell", "--lab", &lab.name, "-c", "xterm h1"]);
     let refused = common::CommandOutput::from(command.env_remove("DISPLAY").output().unwrap());
     assert!(refused.stderr.contains("DISPLAY") && refused.stderr.contains("lab exec"), "{refused:?}");
-    let mut command = place.longfat(&["lab", "shell", "--lab", &lab.name, "-c", "xterm h1"]);
+    let mut command = test_dir.longfat(&["lab", "shell", "--lab", &lab.name, "-c", "xterm h1"]);
     // Neither an xterm nor a display: one of them is named, with the alternative.
-    let display = place.path("no-display");
+    let display = test_dir.path("no-display");
     let refused = common::CommandOutput::from(command.env("DISPLAY", display).output().unwrap());
     assert!(refused.code == 1 && refused.stderr.contains("lab exec"), "{refused:?}");
-    std::fs::write(place.path("lines"), "# a comment\nnodes\nexit\nnosuch\n").unwrap();
+    std::fs::write(test_dir.path("lines"), "# a comment\nnodes\nexit\nnosuch\n").unwrap();
     let sourced = lab.shell(&["source lines"]);
     assert!(sourced.code == 0 && sourced.stdout.contains("host   h2"), "{sourced:?}");
 }
@@ -164,7 +164,7 @@ fn the_lab_brought_up_last_is_the_default() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let script = "set -e
         longfat lab up s.toml --lab first >up
         longfat lab up s.toml --lab second >>up
@@ -185,8 +185,8 @@ fn the_lab_brought_up_last_is_the_default() {
     }
     command
         .args(["sh", "-c", &script])
-        .current_dir(place.dir.path())
-        .env("XDG_RUNTIME_DIR", place.dir.path());
+        .current_dir(test_dir.dir.path())
+        .env("XDG_RUNTIME_DIR", test_dir.dir.path());
     let ran = common::CommandOutput::from(command.output().unwrap());
     assert_eq!(ran.code, 0, "{ran:?}");
     for (file, expected) in [
@@ -197,7 +197,7 @@ fn the_lab_brought_up_last_is_the_default() {
         ("down", "second is down; still up: first (--lab NAME)"),
         ("last", "first is down"),
     ] {
-        let text = std::fs::read_to_string(place.path(file)).unwrap();
+        let text = std::fs::read_to_string(test_dir.path(file)).unwrap();
         assert!(text.contains(expected), "{file}: {text}");
     }
 }
@@ -209,9 +209,9 @@ fn guides_check_each_step() {
         return;
     }
     let _slot = common::lab_slots::acquire_all_lab_slots();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     for (sheet, steps) in [("lab8", 6), ("lab13", 5)] {
-        let ran = place.run(&["lab", "guide", sheet, "--auto", "--seconds", "1"]);
+        let ran = test_dir.run(&["lab", "guide", sheet, "--auto", "--seconds", "1"]);
         assert_eq!(ran.code, 0, "{ran:?}");
         assert_eq!(
             ran.stdout.lines().filter(|l| l.starts_with("ok: ") || l.starts_with("inconclusive: ")).count(),
@@ -220,7 +220,7 @@ fn guides_check_each_step() {
         );
         assert!(ran.stdout.contains(&format!("All {steps} steps are done")), "{ran:?}");
         assert!(ran.stdout.contains("the sheet: about"), "{ran:?}");
-        let gone = place.run(&["lab", "status"]).stdout;
+        let gone = test_dir.run(&["lab", "status"]).stdout;
         let name = ran.stdout.split("as lab ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         // Another lab of this user may have the sheet's name.
         assert!(name.starts_with(sheet), "{ran:?}");
@@ -229,19 +229,19 @@ fn guides_check_each_step() {
     }
     // A step that is missing or wrong does not pass.
     std::fs::write(
-        place.path("typed"),
+        test_dir.path("typed"),
         "next\nsudo tc qdisc add dev s1-eth2 root handle 1: netem delay 2ms\nnext\n\
          tc qdisc change dev s1-eth2 root handle 1: netem delay 20ms\nnext\nnext\nexit\n",
     )
     .unwrap();
-    let mut command = place.longfat(&["lab", "guide", "lab8"]);
-    command.stdin(std::fs::File::open(place.path("typed")).unwrap());
+    let mut command = test_dir.longfat(&["lab", "guide", "lab8"]);
+    command.stdin(std::fs::File::open(test_dir.path("typed")).unwrap());
     let ran = common::CommandOutput::from(command.output().unwrap());
     let verdicts: Vec<&str> =
         ran.stdout.lines().filter(|l| l.starts_with("ok: ") || l.starts_with("not yet: ")).collect();
     let [first, second, third, fourth] = verdicts[..] else { panic!("{ran:?}") };
     assert!(first.contains("round trip takes") && second.contains("round trip takes"), "{ran:?}");
     assert!(third.starts_with("ok: ping") && fourth.contains("rate"), "{ran:?}");
-    let unknown = place.run(&["lab", "guide", "lab9"]);
+    let unknown = test_dir.run(&["lab", "guide", "lab9"]);
     assert!(unknown.code == 2 && unknown.stderr.contains("there are lab8, lab13"), "{unknown:?}");
 }

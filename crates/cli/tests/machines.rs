@@ -120,17 +120,17 @@ fn another_kernel_runs_what_its_check_promises() {
         testing::skip(Missing::Feature, "no User-Mode Linux kernel (LONGFAT_UML)");
         return;
     };
-    let place = tempfile::tempdir().unwrap();
-    let shared = place.path().join("shared");
+    let test_dir = tempfile::tempdir().unwrap();
+    let shared = test_dir.path().join("shared");
     fs::create_dir(&shared).unwrap();
     fs::write(shared.join("s.toml"), SCENARIO).unwrap();
-    let init = place.path().join("init");
+    let init = test_dir.path().join("init");
     fs::write(&init, INIT.replace("BINARY", binary()).replace("SHARED", shared.to_str().unwrap())).unwrap();
     let mut boot = Command::new("timeout");
     boot.args(["--kill-after=5", LIMIT]).arg(kernel).args(["mem=1G", "root=/dev/root", "rootfstype=hostfs"]);
     boot.args(["rootflags=/", "ro", "con=null", "con0=null,fd:1", "quiet"]);
     boot.arg(format!("init={}", init.display()))
-        .arg(format!("uml_dir={}", place.path().join("uml").display()));
+        .arg(format!("uml_dir={}", test_dir.path().join("uml").display()));
     fs::set_permissions(&init, PermissionsExt::from_mode(0o755)).unwrap();
     if Path::new("/dev/shm").is_dir() {
         // UML's memory is a file that is mapped executable.

@@ -44,8 +44,8 @@ fn file(name: &str) -> PathBuf {
 }
 
 fn assert_every_pair_connects(name: &str, hosts: usize, wire: Wire) {
-    let place = TestDir::new(SMALL);
-    let lab = Lab::of(&place, &file(name), &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::of(&test_dir, &file(name), &[]);
     let controllers = lab.up_result.stderr.matches("1 controller not imported").count();
     assert_eq!(controllers, 1, "each note is printed once: {:?}", lab.up_result);
     let hosts: Vec<String> = (1..=hosts).map(|i| format!("h{i}")).collect();
@@ -90,15 +90,15 @@ fn this_list_has_every_topology() {
 fn imported_scenarios_come_up() {
     let _slot = acquire_lab_slot();
     for (name, hosts, wire) in TOPOLOGIES {
-        let place = TestDir::new(SMALL);
+        let test_dir = TestDir::new(SMALL);
         let path = file(name);
-        let plain = place.run(&["scenario", "import", path.to_str().unwrap()]);
+        let plain = test_dir.run(&["scenario", "import", path.to_str().unwrap()]);
         assert_eq!(plain.code, 0, "{name}: {plain:?}");
-        let json = place.run(&["scenario", "import", path.to_str().unwrap(), "--json"]).json();
+        let json = test_dir.run(&["scenario", "import", path.to_str().unwrap(), "--json"]).json();
         assert!(json["notes"].to_string().contains("1 controller not imported"), "{name}: {json}");
         assert_eq!(json["toml"].as_str().unwrap().trim(), plain.stdout.trim(), "{name}");
-        std::fs::write(place.path("imported.toml"), json["toml"].as_str().unwrap()).unwrap();
-        let lab = Lab::of(&place, Path::new("imported.toml"), &[]);
+        std::fs::write(test_dir.path("imported.toml"), json["toml"].as_str().unwrap()).unwrap();
+        let lab = Lab::of(&test_dir, Path::new("imported.toml"), &[]);
         let pairs = hosts * (hosts - 1);
         let all = lab.shell(&["pingall"]);
         let whole = all.stdout.contains(&format!("0% dropped ({pairs}/{pairs} received)"));
@@ -109,22 +109,22 @@ fn imported_scenarios_come_up() {
 #[test]
 fn start_and_stop_commands_run_with_the_option_only() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let mark = place.path("stopped");
+    let test_dir = TestDir::new(SMALL);
+    let mark = test_dir.path("stopped");
     let stop = format!("\"stopCommand\": \"ip -o addr > {}\"", mark.display());
     let text = std::fs::read_to_string(file("dumbbell")).unwrap();
     assert!(text.contains("\"stopCommand\": \"true\""));
-    std::fs::write(place.path("d.mn"), text.replace("\"stopCommand\": \"true\"", &stop)).unwrap();
+    std::fs::write(test_dir.path("d.mn"), text.replace("\"stopCommand\": \"true\"", &stop)).unwrap();
     let control = |lab: &Lab, host: &str| {
         lab.exec(host, &["cat", "/proc/sys/net/ipv4/tcp_congestion_control"]).stdout.trim().to_owned()
     };
 
-    let lab = Lab::of(&place, Path::new("d.mn"), &[]);
+    let lab = Lab::of(&test_dir, Path::new("d.mn"), &[]);
     assert_eq!(control(&lab, "h1"), control(&lab, "h2"), "no command runs without the option");
     assert_eq!(lab.down().code, 0);
     assert!(!mark.exists(), "no command runs without the option");
 
-    let lab = Lab::of(&place, Path::new("d.mn"), &["--run-commands"]);
+    let lab = Lab::of(&test_dir, Path::new("d.mn"), &["--run-commands"]);
     assert_eq!(lab.up_result.stderr.matches("1 controller not imported").count(), 1, "{:?}", lab.up_result);
     assert_eq!(control(&lab, "h1"), "reno");
     assert_ne!(control(&lab, "h2"), "reno");

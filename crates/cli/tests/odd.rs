@@ -16,7 +16,7 @@ use common::{
 
 /// Starts a program on a host that runs until it is killed.
 fn started(lab: &Lab, line: &str) -> Child {
-    lab.place
+    lab.test_dir
         .longfat(&["lab", "exec", "--lab", &lab.name, "h1", "--", "sh", "-c", line])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -43,10 +43,10 @@ impl Sleep {
 #[test]
 fn two_labs_cannot_have_one_name() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let name = lab_name();
     let up = || {
-        place
+        test_dir
             .longfat(&["lab", "up", "s.toml", "--name", &name])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -56,23 +56,23 @@ fn two_labs_cannot_have_one_name() {
     let both: Vec<Child> = vec![up(), up()];
     let ran: Vec<CommandOutput> =
         both.into_iter().map(|c| CommandOutput::from(c.wait_with_output().unwrap())).collect();
-    let status = place.run(&["lab", "status", &name, "--json"]);
-    let ping = place.run(&["lab", "exec", "--lab", &name, "h1", "--", "ping", "-c", "1", "h2"]);
-    let down = place.run(&["lab", "down", &name]);
+    let status = test_dir.run(&["lab", "status", &name, "--json"]);
+    let ping = test_dir.run(&["lab", "exec", "--lab", &name, "h1", "--", "ping", "-c", "1", "h2"]);
+    let down = test_dir.run(&["lab", "down", &name]);
     let (well, ill): (Vec<&CommandOutput>, Vec<&CommandOutput>) = ran.iter().partition(|r| r.code == 0);
     assert_eq!((well.len(), ill.len()), (1, 1), "{ran:?}");
     assert!(ill[0].stderr.contains("is up already"), "{ran:?}");
     assert_eq!((status.code, ping.code, down.code), (0, 0, 0), "{status:?} {ping:?} {down:?}");
-    assert_eq!(place.run(&["lab", "status", &name]).code, 2, "one lab, which is down");
+    assert_eq!(test_dir.run(&["lab", "status", &name]).code, 2, "one lab, which is down");
 }
 
 #[test]
 fn a_shell_reports_that_its_lab_is_down() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
     let keeper = lab.keeper();
-    let mut shell = place
+    let mut shell = test_dir
         .longfat(&["lab", "shell", "--lab", &lab.name])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -80,7 +80,7 @@ fn a_shell_reports_that_its_lab_is_down() {
         .spawn()
         .unwrap();
     let mut typing = shell.stdin.take().unwrap();
-    let mark = place.path("mark");
+    let mark = test_dir.path("mark");
     writeln!(typing, "h1 touch {}", mark.display()).unwrap();
     assert!(eventually(|| mark.exists()));
     signal("-KILL", keeper);
@@ -91,15 +91,15 @@ fn a_shell_reports_that_its_lab_is_down() {
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("3 of the commands failed"), "{ran:?}");
     assert!(!ran.stderr.contains("panicked"), "{ran:?}");
-    let late = place.run(&["lab", "shell", "--lab", &lab.name, "-c", "nodes"]);
+    let late = test_dir.run(&["lab", "shell", "--lab", &lab.name, "-c", "nodes"]);
     assert!(late.code == 2 && late.stderr.contains("is up"), "{late:?}");
 }
 
 #[test]
 fn a_program_that_ignores_signals_ends_with_its_lab() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
     let sleep = Sleep::of(&lab);
     let mut exec = started(&lab, &format!("trap '' TERM INT HUP QUIT; sleep {}; true", sleep.0));
     assert!(eventually(|| sleep.runs()));
@@ -112,8 +112,8 @@ fn a_program_that_ignores_signals_ends_with_its_lab() {
 #[test]
 fn signals_to_exec_reach_its_program() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
     let sleep = Sleep::of(&lab);
     let line = format!("exec sleep {}", sleep.0);
 
@@ -136,9 +136,9 @@ fn signals_to_exec_reach_its_program() {
 #[test]
 fn a_signalled_lab_cleans_up() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     for name in ["-TERM", "-INT", "-HUP"] {
-        let lab = Lab::up(&place, &[]);
+        let lab = Lab::up(&test_dir, &[]);
         let (keeper, sleep) = (lab.keeper(), Sleep::of(&lab));
         let mut exec = started(&lab, &format!("sleep {}", sleep.0));
         assert!(eventually(|| sleep.runs()));
@@ -146,9 +146,9 @@ fn a_signalled_lab_cleans_up() {
         assert!(eventually(|| !is_alive(keeper)), "{name}");
         exec.wait().unwrap();
         assert!(eventually(|| !sleep.runs()), "{name}: programs remain");
-        assert!(eventually(|| place.network_namespaces().is_empty()), "{name}: namespaces remain");
-        assert_eq!(place.run(&["lab", "status", &lab.name]).code, 2, "{name}");
-        let cleaned = place.run(&["lab", "clean", "--json"]).json();
+        assert!(eventually(|| test_dir.network_namespaces().is_empty()), "{name}: namespaces remain");
+        assert_eq!(test_dir.run(&["lab", "status", &lab.name]).code, 2, "{name}");
+        let cleaned = test_dir.run(&["lab", "clean", "--json"]).json();
         let removed = cleaned["removed"].as_array().unwrap();
         assert!(removed.iter().all(|e| e["pid"] != keeper), "{name}: it cleans up itself: {cleaned}");
     }
@@ -157,18 +157,18 @@ fn a_signalled_lab_cleans_up() {
 #[test]
 fn a_failed_lab_leaves_nothing() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     for (set, named) in [
         ("hosts.h2.sysctl.net.ipv4.no_such_setting=1", "no_such_setting"),
         ("hosts.h2.sysctl.net.ipv4.tcp_congestion_control=nobody", "nobody"),
     ] {
         let name = lab_name();
-        let ran = place.run(&["lab", "up", "s.toml", "--name", &name, "--set", set]);
+        let ran = test_dir.run(&["lab", "up", "s.toml", "--name", &name, "--set", set]);
         assert!(ran.code != 0 && ran.stderr.contains(named), "{ran:?}");
         assert_eq!(ran.stdout, "", "{ran:?}");
-        assert_eq!(place.run(&["lab", "status", &name]).code, 2);
-        assert!(eventually(|| place.network_namespaces().is_empty()), "{set}: namespaces remain");
-        let cleaned = place.run(&["lab", "clean", "--json"]).json();
+        assert_eq!(test_dir.run(&["lab", "status", &name]).code, 2);
+        assert!(eventually(|| test_dir.network_namespaces().is_empty()), "{set}: namespaces remain");
+        let cleaned = test_dir.run(&["lab", "clean", "--json"]).json();
         assert!(!cleaned["alive"].to_string().contains(&name), "{cleaned}");
     }
 }
@@ -176,9 +176,9 @@ fn a_failed_lab_leaves_nothing() {
 #[test]
 fn closed_standard_output_does_not_stop_a_lab() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let name = lab_name();
-    let mut child = place
+    let mut child = test_dir
         .longfat(&["lab", "up", "s.toml", "--name", &name])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -186,8 +186,8 @@ fn closed_standard_output_does_not_stop_a_lab() {
         .unwrap();
     drop(child.stdout.take());
     let up = CommandOutput::from(child.wait_with_output().unwrap());
-    let ping = place.run(&["lab", "exec", "--lab", &name, "h1", "--", "ping", "-c", "1", "h2"]);
-    let down = place.run(&["lab", "down", &name]);
+    let ping = test_dir.run(&["lab", "exec", "--lab", &name, "h1", "--", "ping", "-c", "1", "h2"]);
+    let down = test_dir.run(&["lab", "down", &name]);
     assert_eq!((up.code, up.stderr.as_str()), (0, ""), "{up:?}");
     assert_eq!((ping.code, down.code), (0, 0), "{ping:?} {down:?}");
 }
@@ -195,18 +195,18 @@ fn closed_standard_output_does_not_stop_a_lab() {
 #[test]
 fn up_does_not_hold_a_pipe_open() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let name = lab_name();
     let began = Instant::now();
     // As in `longfat lab up ... 2>&1 | cat`: cat ends when no process has the pipe open for writing.
     let line = format!("'{}' lab up s.toml --name {name} 2>&1 | cat", common::binary());
     let ran = Command::new("timeout")
         .args(["20", "sh", "-c", &line])
-        .current_dir(place.dir.path())
+        .current_dir(test_dir.dir.path())
         .output()
         .map(CommandOutput::from)
         .unwrap();
-    let down = place.run(&["lab", "down", &name]);
+    let down = test_dir.run(&["lab", "down", &name]);
     assert!(ran.stdout.contains("is up"), "{ran:?} after {:?}", began.elapsed());
     assert_eq!((ran.code, down.code), (0, 0), "{ran:?} {down:?}");
 }
@@ -218,19 +218,19 @@ fn two_users_can_use_the_same_lab_name() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let open = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     };
-    let program = place.path("longfat");
+    let program = test_dir.path("longfat");
     common::copy_binary(&program);
-    let home = place.path("home");
+    let home = test_dir.path("home");
     std::fs::create_dir(&home).unwrap();
-    [place.dir.path(), &program, &home].into_iter().for_each(open);
-    let lab = Lab::up(&place, &[]);
+    [test_dir.dir.path(), &program, &home].into_iter().for_each(open);
+    let lab = Lab::up(&test_dir, &[]);
     let other = |args: &[&str]| {
         let mut command = Command::new(&program);
-        command.current_dir(place.dir.path()).args(args).env("XDG_RUNTIME_DIR", &home);
+        command.current_dir(test_dir.dir.path()).args(args).env("XDG_RUNTIME_DIR", &home);
         CommandOutput::from(command.uid(65_534).gid(65_534).output().unwrap())
     };
     let seen = other(&["lab", "status", &lab.name]);
@@ -262,12 +262,12 @@ fn a_capture_on_a_full_disk_is_reported_and_the_lab_continues() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let disk = place.path("disk");
+    let test_dir = TestDir::new(SMALL);
+    let disk = test_dir.path("disk");
     std::fs::create_dir(&disk).unwrap();
     let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"]).arg(&disk).status();
     assert!(mount.unwrap().success());
-    let lab = Lab::up(&place, &[]);
+    let lab = Lab::up(&test_dir, &[]);
     let file = disk.join("h1.pcapng");
     let begun = lab.shell(&[&format!("pcap h1 {}", file.display())]);
     let pings = lab.exec("h1", &["ping", "-c", "40", "-i", "0.02", "-s", "1400", "h2"]);

@@ -12,17 +12,17 @@ use crate::common::{
 const TRIES: u32 = 4;
 
 /// A flow of `scenarios/faults/own-queue.toml` in the lab, with a change of the scenario.
-fn flow(place: &TestDir, change: &str) -> Value {
+fn flow(test_dir: &TestDir, change: &str) -> Value {
     let set = ["--set", "duration=6s", "--set", change];
-    let ran = place.run(&[&["run", "s.toml", "--engine", "lab", "--json"], set.as_slice()].concat());
+    let ran = test_dir.run(&[&["run", "s.toml", "--engine", "lab", "--json"], set.as_slice()].concat());
     ran.parsed()["runs"][0]["flows"][0].clone()
 }
 
 #[test]
 fn a_lab_run_names_the_local_queue_and_its_remedies_work() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(&bundled_scenario("faults/own-queue.toml"));
-    let limited = flow(&place, "title=short");
+    let test_dir = TestDir::new(&bundled_scenario("faults/own-queue.toml"));
+    let limited = flow(&test_dir, "title=short");
     assert_eq!(limited["verdict"], "local_queue", "{limited}");
     let evidence = limited["evidence"].to_string();
     assert!(evidence.contains("the device of h1 or its queueing discipline dropped about"), "{evidence}");
@@ -34,10 +34,10 @@ fn a_lab_run_names_the_local_queue_and_its_remedies_work() {
         // A lab that the machine delays sends what waited at once, which can fill any queue: another try then.
         let is_remedied =
             |flow: &Value| flow["verdict"] != "local_queue" && goodput(flow) > 2.0 * goodput(&limited);
-        let mut remedied = flow(&place, remedy);
+        let mut remedied = flow(&test_dir, remedy);
         for _ in 1..TRIES {
             if !is_remedied(&remedied) {
-                remedied = flow(&place, remedy);
+                remedied = flow(&test_dir, remedy);
             }
         }
         assert!(is_remedied(&remedied), "{remedy}: {remedied} after {limited}");
@@ -47,23 +47,24 @@ fn a_lab_run_names_the_local_queue_and_its_remedies_work() {
 #[test]
 fn test_and_watch_name_the_local_queue_too() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/own-queue.toml");
-    let lab = Lab::of(&place, &file, &[]);
+    let lab = Lab::of(&test_dir, &file, &[]);
     lab.serve_iperf3("h2");
     // The watcher runs before the connection begins: it attributes only those losses to the device that it has counted itself.
     let watch = ["watch", "--host", "h1", "--lab", &lab.name, "--record", "--json", "--duration", "8s"];
-    let mut watching = place.longfat(&[watch.as_slice(), &["peer", "port", "5201"]].concat());
+    let mut watching = test_dir.longfat(&[watch.as_slice(), &["peer", "port", "5201"]].concat());
     let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    assert!(eventually(|| place.path("runs/watch").is_dir()), "the watcher has not started");
+    assert!(eventually(|| test_dir.path("runs/watch").is_dir()), "the watcher has not started");
     let test = ["lab", "exec", "--lab", &lab.name, "h1", "--", binary(), "test", "h2", "-t", "9"];
-    let testing = place.longfat(&test).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let testing = test_dir.longfat(&test).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let watched = CommandOutput::from(watching.wait_with_output().unwrap()).json();
     let verdicts: Vec<&Value> =
         watched["connections"].as_array().unwrap().iter().map(|c| &c["verdict"]).collect();
     assert!(verdicts.contains(&&Value::from("local_queue")), "{verdicts:?}: {watched}");
     let record = Path::new(watched["record"].as_str().unwrap());
-    let summary = std::fs::read_to_string(place.path(record.to_str().unwrap()).join("summary.json")).unwrap();
+    let summary =
+        std::fs::read_to_string(test_dir.path(record.to_str().unwrap()).join("summary.json")).unwrap();
     assert!(summary.contains("\"verdict\": \"local_queue\""), "{summary}");
     let tested = CommandOutput::from(testing.wait_with_output().unwrap());
     assert!(tested.stdout.contains("local queue") && tested.stdout.contains("txqueuelen"), "{tested:?}");

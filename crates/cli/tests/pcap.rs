@@ -44,10 +44,10 @@ fn nanos(stamp: &str) -> u128 {
 }
 
 /// The captures in the only record of a test directory.
-fn captured(place: &TestDir, name: &str) -> PathBuf {
-    let runs = std::fs::read_dir(place.path("runs/s")).unwrap().flatten();
+fn captured(test_dir: &TestDir, name: &str) -> PathBuf {
+    let runs = std::fs::read_dir(test_dir.path("runs/s")).unwrap().flatten();
     let found: Vec<PathBuf> = runs.map(|run| run.path().join(name)).filter(|file| file.is_file()).collect();
-    assert_eq!(found.len(), 1, "one {name} in {:?}", place.path("runs"));
+    assert_eq!(found.len(), 1, "one {name} in {:?}", test_dir.path("runs"));
     found[0].clone()
 }
 
@@ -61,11 +61,11 @@ fn captures_in_the_record_are_correct() {
     }
     let _slot = acquire_lab_slot();
     let scenario = SMALL.replace("duration = \"1s\"", "duration = \"2s\"\ncapture = [\"h1\", \"h1-s1\"]");
-    let place = TestDir::new(&scenario);
-    let ran = place.run(&["run", "s.toml", "--set", SCALE_9, "--engine", "lab", "--json"]);
+    let test_dir = TestDir::new(&scenario);
+    let ran = test_dir.run(&["run", "s.toml", "--set", SCALE_9, "--engine", "lab", "--json"]);
     let bytes = ran.json()["runs"][0]["flows"][0]["bytes"].as_u64().unwrap();
     for name in ["h1.pcapng", "h1-s1.pcapng"] {
-        let file = captured(&place, name);
+        let file = captured(&test_dir, name);
         // tshark sometimes detects a protocol above TCP in random payload.
         let malformed = fields(&file, "_ws.malformed", &["frame.protocols", "frame.number"]);
         let is_ours = |protocols: &str| !protocols.trim_end_matches(":_ws.malformed").contains(":tcp:");
@@ -118,15 +118,15 @@ fn an_imported_capture_agrees_with_the_kernel() {
     let scenario = SMALL
         .replace("duration = \"1s\"", "duration = \"3s\"\ncapture = [\"h1\", \"h2\"]")
         .replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"0.2%\"");
-    let place = TestDir::new(&scenario);
-    let kernel = &place.run(&["run", "s.toml", "--engine", "lab", "--json"]).json()["runs"][0]["flows"][0];
+    let test_dir = TestDir::new(&scenario);
+    let kernel = &test_dir.run(&["run", "s.toml", "--engine", "lab", "--json"]).json()["runs"][0]["flows"][0];
     let number =
         |of: &serde_json::Value, key: &str| of[key].as_f64().unwrap_or_else(|| panic!("no {key}: {of:#}"));
     for name in ["h1.pcapng", "h2.pcapng"] {
-        let file = captured(&place, name);
-        let imported = place.run(&["import", "pcap", file.to_str().unwrap(), "--json"]).json();
+        let file = captured(&test_dir, name);
+        let imported = test_dir.run(&["import", "pcap", file.to_str().unwrap(), "--json"]).json();
         let record = imported["records"][0]["record"].as_str().unwrap();
-        let seen = &place.run(&["show", record, "--json"]).json()["runs"][0]["flows"][0];
+        let seen = &test_dir.run(&["show", record, "--json"]).json()["runs"][0]["flows"][0];
         let (ours, theirs) = (number(seen, "retransmitted_segs"), number(kernel, "retransmitted_segs"));
         // Some packets are in flight at the end; a loss that is repaired within 3 ms looks like reordering.
         assert!(
@@ -140,19 +140,19 @@ fn an_imported_capture_agrees_with_the_kernel() {
             assert!((ours / theirs - 1.0).abs() < share, "{name}: {key} {ours}, the kernel's {theirs}");
         }
         assert_eq!(seen["mss_bytes"], kernel["mss_bytes"]);
-        assert_eq!(place.run(&["plot", record, "-o", "plot.svg"]).code, 0);
-        let graph = place.run(&["export", "xplot", record]).stdout;
+        assert_eq!(test_dir.run(&["plot", record, "-o", "plot.svg"]).code, 0);
+        let graph = test_dir.run(&["export", "xplot", record]).stdout;
         let sent_again = graph.lines().filter(|line| *line == "R").count() as f64;
         assert!(
             graph.starts_with("timeval unsigned\n") && sent_again == ours,
             "{name}: {sent_again} of {ours}"
         );
-        let csv = place.run(&["export", "csv", record, "--table", "events"]).stdout;
+        let csv = test_dir.run(&["export", "csv", record, "--table", "events"]).stdout;
         assert_eq!(csv.lines().filter(|line| line.contains(",retransmit,")).count() as f64, ours, "{name}");
-        assert_eq!(place.run(&["export", "gnuplot", record, "-o", "gp"]).code, 0);
-        assert!(place.path("gp/plot.gp").is_file() && place.path("gp/flows.csv").is_file());
+        assert_eq!(test_dir.run(&["export", "gnuplot", record, "-o", "gp"]).code, 0);
+        assert!(test_dir.path("gp/plot.gp").is_file() && test_dir.path("gp/flows.csv").is_file());
     }
-    let ran = place.run(&["import", "pcap", "s.toml"]);
+    let ran = test_dir.run(&["import", "pcap", "s.toml"]);
     assert!(ran.code == 2 && ran.stderr.contains("neither a pcap nor a pcapng"), "{ran:?}");
 }
 
@@ -165,8 +165,8 @@ fn round_trips_of_imported_captures_match_the_kernels() {
         .replace("\"10.0.0.1/24\"", "[\"10.0.0.1/24\", \"fd00::1/64\"]")
         .replace("\"10.0.0.2/24\"", "[\"10.0.0.2/24\", \"fd00::2/64\"]")
         .replace("delay = \"10ms\"", "delay = \"20ms\"");
-    let place = TestDir::new(&scenario);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(&scenario);
+    let lab = Lab::up(&test_dir, &[]);
     let program = common::binary();
     assert_eq!(lab.sh("h2", &format!("{program} serve -i 0 >serve.log 2>&1 &")).code, 0);
     assert!(eventually(|| lab.sh("h2", "cat /proc/net/tcp6").stdout.contains(":1451 ")));
@@ -207,10 +207,10 @@ fn round_trips_of_imported_captures_match_the_kernels() {
             }
         }
         for name in ["h1.pcapng", "h2.pcapng"] {
-            let file = place.path(name);
-            let imported = place.run(&["import", "pcap", file.to_str().unwrap(), "--json"]).json();
+            let file = test_dir.path(name);
+            let imported = test_dir.run(&["import", "pcap", file.to_str().unwrap(), "--json"]).json();
             let record = imported["records"][0]["record"].as_str().unwrap();
-            let run = &place.run(&["show", record, "--json"]).json()["runs"][0];
+            let run = &test_dir.run(&["show", record, "--json"]).json()["runs"][0];
             let flows = run["flows"].as_array().unwrap();
             let bytes = |flow: &&serde_json::Value| flow["bytes"].as_u64();
             let seen = flows.iter().max_by_key(bytes).unwrap();
@@ -245,13 +245,13 @@ fn a_capture_at_the_sender_has_the_runs_verdict() {
         // A stall of the machine may change one of the two.
         for _ in 0..3 {
             let scenario = bundled_scenario(&format!("faults/{name}.toml"));
-            let place = TestDir::new(&format!("capture = [\"h1\"]\n{scenario}"));
+            let test_dir = TestDir::new(&format!("capture = [\"h1\"]\n{scenario}"));
             let run =
-                place.run(&["run", "s.toml", "--engine", "lab", "--set", "duration=5s", "--json"]).json();
-            let file = captured(&place, "h1.pcapng");
-            let imported = place.run(&["import", "pcap", file.to_str().unwrap(), "--json"]).json();
+                test_dir.run(&["run", "s.toml", "--engine", "lab", "--set", "duration=5s", "--json"]).json();
+            let file = captured(&test_dir, "h1.pcapng");
+            let imported = test_dir.run(&["import", "pcap", file.to_str().unwrap(), "--json"]).json();
             let record = imported["records"][0]["record"].as_str().unwrap();
-            let shown = place.run(&["show", record, "--json"]).json();
+            let shown = test_dir.run(&["show", record, "--json"]).json();
             let of = |document: &serde_json::Value| {
                 let flows = document["runs"][0]["flows"].as_array().unwrap();
                 let largest = flows.iter().max_by_key(|flow| flow["bytes"].as_u64()).unwrap();
@@ -272,14 +272,14 @@ fn a_reader_that_stops_shows_as_a_zero_window() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(&bundled_scenario("zero-window.toml"));
+    let test_dir = TestDir::new(&bundled_scenario("zero-window.toml"));
     // Autotuning must not make the buffer large enough for all data that arrive during the pause.
     let buffer = "hosts.h2.sysctl.net.ipv4.tcp_rmem=4096 131072 524288";
     let sets = ["duration=4s", "flows.bulk.reader_stops=1s", "flows.bulk.reader_resumes=2500ms", buffer];
     let sets: Vec<&str> = sets.iter().flat_map(|s| ["--set", s]).collect();
-    let ran = place.run(&[&["run", "s.toml", "--engine", "lab", "--json"], &sets[..]].concat());
+    let ran = test_dir.run(&[&["run", "s.toml", "--engine", "lab", "--json"], &sets[..]].concat());
     ran.json();
-    let file = captured(&place, "h1.pcapng");
+    let file = captured(&test_dir, "h1.pcapng");
     let first = nanos(&fields(&file, "tcp.flags.syn == 1", &["frame.time_epoch"])[0][0]);
     let seconds = |filter: &str| -> Vec<f64> {
         let found = fields(&file, filter, &["frame.time_epoch"]);
@@ -302,8 +302,8 @@ fn captures_of_a_standing_lab_start_and_stop() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
     assert_eq!(lab.shell(&["pcap h1 a.pcapng"]).code, 0);
     let again = lab.shell(&["pcap h2 a.pcapng"]);
     assert!(again.code == 1 && again.stderr.contains("a capture already writes to"), "{again:?}");
@@ -314,7 +314,7 @@ fn captures_of_a_standing_lab_start_and_stop() {
     assert!(twice.code == 1 && twice.stderr.contains("no capture writes to"), "{twice:?}");
     assert_eq!(lab.exec("h1", &["ping", "-c", "3", "-i", "0.2", "h2"]).code, 0);
     assert_eq!(lab.shell(&["pcap stop b.pcapng"]).code, 0);
-    let echoes = |name: &str| fields(&place.path(name), "icmp", &["frame.number"]).len();
+    let echoes = |name: &str| fields(&test_dir.path(name), "icmp", &["frame.number"]).len();
     assert_eq!((echoes("a.pcapng"), echoes("b.pcapng")), (4, 10));
     // Again, to a file that exists.
     assert_eq!(lab.shell(&["pcap h1 a.pcapng"]).code, 0);
@@ -329,18 +329,18 @@ fn a_killed_lab_leaves_a_capture_that_opens() {
         return;
     }
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     for (end, name) in [("-KILL", "killed.pcapng"), ("-TERM", "ended.pcapng")] {
-        let lab = Lab::up(&place, &[]);
+        let lab = Lab::up(&test_dir, &[]);
         let keeper = lab.keeper();
         assert_eq!(lab.shell(&[&format!("pcap h1 {name}")]).code, 0);
         assert_eq!(lab.exec("h1", &["ping", "-c", "3", "-i", "0.2", "h2"]).code, 0);
-        let file = place.path(name);
+        let file = test_dir.path(name);
         // Six echo packets of 98 bytes; the writing thread needs a moment.
         assert!(eventually(|| std::fs::metadata(&file).is_ok_and(|m| m.len() > 6 * 98)));
         signal(end, keeper);
         assert!(eventually(|| !is_alive(keeper)));
         assert_eq!(fields(&file, "icmp", &["frame.number"]).len(), 6, "{end}");
     }
-    place.run(&["lab", "clean"]);
+    test_dir.run(&["lab", "clean"]);
 }

@@ -48,7 +48,7 @@ to = "h2"
 /// `longfat serve` on a host, until the lab goes down.
 fn serve(lab: &Lab<'_>, host: &str, options: &[&str]) -> Running {
     let exec = ["lab", "exec", "--lab", &lab.name, host, "--", common::binary(), "serve"];
-    let running = Running::start(&mut lab.place.longfat(&[&exec[..], options].concat()));
+    let running = Running::start(&mut lab.test_dir.longfat(&[&exec[..], options].concat()));
     let listens = || lab.sh(host, "cat /proc/net/tcp /proc/net/tcp6").stdout.contains(":1451 ");
     assert!(common::eventually(listens), "no server listens on {host}");
     running
@@ -61,10 +61,10 @@ fn probe(lab: &Lab<'_>, host: &str, args: &[&str]) -> Value {
 #[test]
 fn the_queue_of_a_lab_is_measured_and_drawn() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(NARROW);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(NARROW);
+    let lab = Lab::up(&test_dir, &[]);
     let _server = serve(&lab, "h2", &[]);
-    let plot = place.path("plot.svg");
+    let plot = test_dir.path("plot.svg");
     let document =
         probe(&lab, "h1", &["buffer", "10.0.0.2", "--max-rate", "50M", "--plot", plot.to_str().unwrap()]);
     assert_eq!((&document["schema"], &document["kind"]), (&"longfat.probe/1".into(), &"buffer".into()));
@@ -86,9 +86,9 @@ fn the_queue_of_a_lab_is_measured_and_drawn() {
 #[test]
 fn hops_mtu_and_delay_of_a_chain_of_routers() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let chain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/gallery/chain.toml");
-    let lab = Lab::of(&place, &chain, &[]);
+    let lab = Lab::of(&test_dir, &chain, &[]);
     let _server = serve(&lab, "far", &["--stamp", "--twamp", "--owamp"]);
     let mtu = probe(&lab, "near", &["mtu", "10.0.2.2"]);
     assert_eq!(mtu["answer"]["mtu_bytes"], 1400, "{mtu:#}");
@@ -140,9 +140,9 @@ fn measured(measure: impl Fn() -> Value, wrong: impl Fn(&Value) -> Option<String
 #[test]
 fn probes_use_the_path_mtu_and_intervals_contain_the_true_rates() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let chain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/gallery/chain.toml");
-    let lab = Lab::of(&place, &chain, &[]);
+    let lab = Lab::of(&test_dir, &chain, &[]);
     let _server = serve(&lab, "far", &[]);
     for host in ["10.0.2.2", "fd00:2::2"] {
         measured(
@@ -177,10 +177,10 @@ fn probes_use_the_path_mtu_and_intervals_contain_the_true_rates() {
 #[test]
 fn udpmon_finds_the_time_per_byte_of_a_bottleneck() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(WIRE);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(WIRE);
+    let lab = Lab::up(&test_dir, &[]);
     let _server = serve(&lab, "h2", &[]);
-    let dir = place.path("udpmon");
+    let dir = test_dir.path("udpmon");
     let args =
         ["udpmon", "10.0.0.2", "--spacings", "0,20us", "-o", dir.to_str().unwrap(), "--max-rate", "50M"];
     let is_within =
@@ -231,7 +231,7 @@ fn udpmon_finds_the_time_per_byte_of_a_bottleneck() {
 
 #[test]
 fn mistakes_and_other_servers_are_reported() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     for (args, word) in [
         (&["probe", "capacity", "127.0.0.1", "--mtu", "20"][..], "128"),
         (&["probe", "available", "127.0.0.1", "--max-rate", "fast"], "max-rate"),
@@ -240,18 +240,18 @@ fn mistakes_and_other_servers_are_reported() {
         (&["probe", "delay", "127.0.0.1", "--stamp-key", "/nowhere/key"], "cannot read the key"),
         (&["serve", "--stamp-key", "key"], "--stamp"),
     ] {
-        let ran = place.run(args);
+        let ran = test_dir.run(args);
         assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
         assert!(ran.stderr.contains(word), "{args:?}: {ran:?}");
     }
     let port = free_port().to_string();
-    let ran = place.run(&["probe", "capacity", "127.0.0.1", "-p", &port, "--patience", "2"]);
+    let ran = test_dir.run(&["probe", "capacity", "127.0.0.1", "-p", &port, "--patience", "2"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("the probe of 127.0.0.1 failed"), "{ran:?}");
     let (port, port_number) = (port.as_str(), port.parse().unwrap());
-    let server = Running::start(&mut place.longfat(&["serve", "-p", port]));
+    let server = Running::start(&mut test_dir.longfat(&["serve", "-p", port]));
     wait_for_listener(port_number);
-    let ran = place.run(&["probe", "capacity", "127.0.0.1", "-p", port, "--max-rate", "100k"]);
+    let ran = test_dir.run(&["probe", "capacity", "127.0.0.1", "-p", port, "--max-rate", "100k"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("--max-rate"), "{ran:?}");
     for (args, word) in [
@@ -259,7 +259,7 @@ fn mistakes_and_other_servers_are_reported() {
         (&["--mtu", "1500", "--sizes", "500,1501"], "exceed the path MTU of 1500"),
         (&["--max-rate", "1M"], "use fewer --packets"),
     ] {
-        let ran = place.run(&[&["probe", "udpmon", "127.0.0.1", "-p", port], args].concat());
+        let ran = test_dir.run(&[&["probe", "udpmon", "127.0.0.1", "-p", port], args].concat());
         assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
         assert!(ran.stderr.contains(word), "{args:?}: {ran:?}");
     }

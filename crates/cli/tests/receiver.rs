@@ -16,16 +16,16 @@ fn the_receiver_of_a_transfer_finds_its_own_small_buffer() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/faults/small-rmem.toml");
-    let lab = Lab::of(&place, &file, &[]);
+    let lab = Lab::of(&test_dir, &file, &[]);
     let serve = ["lab", "exec", "--lab", &lab.name, "h2", "--", binary(), "serve", "-1", "--json"];
-    let server = place.longfat(&serve).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let server = test_dir.longfat(&serve).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let listens = || lab.sh("h2", "cat /proc/net/tcp /proc/net/tcp6").stdout.contains(":1451 ");
     assert!(eventually(listens), "no server listens");
     let watch =
         ["watch", "--host", "h2", "--lab", &lab.name, "--json", "--duration", "4s", "local", "port", "5201"];
-    let watching = place.longfat(&watch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let watching = test_dir.longfat(&watch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let sent = lab.exec("h1", &["iperf3", "-c", "h2", "-t", "6"]);
     assert_eq!(sent.code, 0, "{sent:?}");
     let served = CommandOutput::from(server.wait_with_output().unwrap()).json();
@@ -55,14 +55,15 @@ fn a_capture_at_the_receiver_has_the_verdict_of_that_end() {
     let _slot = acquire_lab_slot();
     for (name, finding) in [("small-rmem", "receive_buffer"), ("lossy-link", "network")] {
         let scenario = bundled_scenario(&format!("faults/{name}.toml"));
-        let place = TestDir::new(&format!("capture = [\"h1\", \"h2\"]\n{scenario}"));
-        let run = place.run(&["run", "s.toml", "--engine", "lab", "--set", "duration=5s", "--json"]).json();
-        let record = place.path(run["runs"][0]["record"].as_str().unwrap());
+        let test_dir = TestDir::new(&format!("capture = [\"h1\", \"h2\"]\n{scenario}"));
+        let run =
+            test_dir.run(&["run", "s.toml", "--engine", "lab", "--set", "duration=5s", "--json"]).json();
+        let record = test_dir.path(run["runs"][0]["record"].as_str().unwrap());
         let judged = |file: &str| {
             let path = record.join(file);
-            let imported = place.run(&["import", "pcap", path.to_str().unwrap(), "--json"]).json();
+            let imported = test_dir.run(&["import", "pcap", path.to_str().unwrap(), "--json"]).json();
             let shown =
-                place.run(&["show", imported["records"][0]["record"].as_str().unwrap(), "--json"]).json();
+                test_dir.run(&["show", imported["records"][0]["record"].as_str().unwrap(), "--json"]).json();
             let flows = shown["runs"][0]["flows"].as_array().unwrap();
             flows.iter().max_by_key(|flow| flow["bytes"].as_u64()).unwrap()["receiver_verdict"].clone()
         };

@@ -8,8 +8,8 @@ use common::TestDir;
 use serde_json::Value;
 
 fn reproduce(args: &[&str]) -> (i32, Value) {
-    let place = TestDir::new("");
-    let ran = place.run(&[&["reproduce", "--json"], args].concat());
+    let test_dir = TestDir::new("");
+    let ran = test_dir.run(&[&["reproduce", "--json"], args].concat());
     (ran.code, ran.parsed())
 }
 
@@ -90,8 +90,8 @@ fn lab_8_under_the_published_kernel_and_the_hundred_megabit_hop() {
 
 #[test]
 fn unknown_ids_are_bad_input_and_prefixes_select_all() {
-    let place = TestDir::new("");
-    let ran = place.run(&["reproduce", "L9-nothing"]);
+    let test_dir = TestDir::new("");
+    let ran = test_dir.run(&["reproduce", "L9-nothing"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("L9-nothing") && ran.stderr.contains("the nearest are "), "{ran:?}");
     let (_, document) = reproduce(&["--engine", "model", "L13"]);
@@ -102,14 +102,14 @@ fn unknown_ids_are_bad_input_and_prefixes_select_all() {
 
 #[test]
 fn the_report_has_tables_pictures_and_contradictions() {
-    let place = TestDir::new("");
-    let ran = place.run(&["reproduce", "L8-ping", "L8-util", "G-r2", "--report", "r.html"]);
+    let test_dir = TestDir::new("");
+    let ran = test_dir.run(&["reproduce", "L8-ping", "L8-util", "G-r2", "--report", "r.html"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(
         ran.stdout.contains("L8-ping") && ran.stdout.contains("the source contradicts itself"),
         "{ran:?}"
     );
-    let page = std::fs::read_to_string(place.path("r.html")).unwrap();
+    let page = std::fs::read_to_string(test_dir.path("r.html")).unwrap();
     for part in ["<svg", "G-r2", "contradicts itself", "171", "L8-util", "</html>"] {
         assert!(page.contains(part), "{part} is not in the page");
     }
@@ -117,7 +117,7 @@ fn the_report_has_tables_pictures_and_contradictions() {
 
 #[test]
 fn commands_that_show_a_result_exist() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let (_, document) = reproduce(&["--engine", "model", "G", "U", "H-pathbuff", "H-tools"]);
     let results = document["results"].as_array().unwrap();
     let shown: Vec<&str> = results.iter().filter_map(|r| r["shown"].as_str()).collect();
@@ -127,7 +127,7 @@ fn commands_that_show_a_result_exist() {
     assert!(commands.len() > 5, "{shown:?}");
     for command in commands {
         let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
-        assert_eq!(place.run(&words).code, 0, "{command}");
+        assert_eq!(test_dir.run(&words).code, 0, "{command}");
     }
 }
 
@@ -158,8 +158,8 @@ fn each_engine_is_judged_and_a_closed_form_that_ignores_the_queue_has_no_number(
 
 #[test]
 fn our_own_figures_are_apart_from_the_published_ones() {
-    let place = TestDir::new("");
-    let ran = place.run(&["reproduce", "--engine", "model", "L8-default", "L8-check"]);
+    let test_dir = TestDir::new("");
+    let ran = test_dir.run(&["reproduce", "--engine", "model", "L8-default", "L8-check"]);
     let (published, regression) = ran.stdout.split_once("Regression figures").unwrap();
     assert!(published.contains("L8-default") && !published.contains("L8-check"), "{ran:?}");
     assert!(regression.contains("L8-check") && regression.contains("MEASURED BEFORE"), "{ran:?}");
@@ -208,10 +208,10 @@ fn missing_rows(committed: &str, written: &str, without: &[&str]) -> Vec<String>
 /// `make reproduced` writes the page.
 #[test]
 fn the_page_of_reproduced_results_has_the_rows_of_the_command() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let committed = committed_page();
-    place.run(&["reproduce", "--engine", "model", "--markdown", "new.md"]);
-    let written = std::fs::read_to_string(place.path("new.md")).unwrap();
+    test_dir.run(&["reproduce", "--engine", "model", "--markdown", "new.md"]);
+    let written = std::fs::read_to_string(test_dir.path("new.md")).unwrap();
     assert_eq!(page_rows(&committed).len(), page_rows(&written).len());
     // Simulated figures are checked below; the model's of scenarios without a kernel are for the machine that wrote the page.
     assert_eq!(missing_rows(&committed, &written, &["simulated", "lab", "model", "verdict"]), [""; 0]);
@@ -234,7 +234,7 @@ fn version(release: &str) -> String {
 
 #[test]
 fn the_page_has_the_simulated_figures_of_quick_results() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let mut results = vec!["L8-ping", "G-recover"];
     // L13's hosts have this machine's kernel: its figures are those of the version that wrote the page.
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
@@ -242,8 +242,8 @@ fn the_page_has_the_simulated_figures_of_quick_results() {
     if is_of_page {
         results.push("L13-9000");
     }
-    place.run(&[&["reproduce"], &results[..], &["--markdown", "new.md"]].concat());
-    let written = std::fs::read_to_string(place.path("new.md")).unwrap();
+    test_dir.run(&[&["reproduce"], &results[..], &["--markdown", "new.md"]].concat());
+    let written = std::fs::read_to_string(test_dir.path("new.md")).unwrap();
     let committed = committed_page();
     let written = page_rows(&written);
     assert_eq!(written.len(), if is_of_page { 8 } else { 7 });
@@ -261,31 +261,35 @@ fn the_page_has_the_simulated_figures_of_quick_results() {
 #[test]
 #[ignore = "runs all simulations, minutes of all processors"]
 fn the_page_is_what_the_command_writes() {
-    let place = TestDir::new("");
-    std::fs::write(place.path("page.md"), committed_page()).unwrap();
-    place.run(&["reproduce", "--markdown", "page.md"]);
-    assert_eq!(std::fs::read_to_string(place.path("page.md")).unwrap(), committed_page(), "make reproduced");
+    let test_dir = TestDir::new("");
+    std::fs::write(test_dir.path("page.md"), committed_page()).unwrap();
+    test_dir.run(&["reproduce", "--markdown", "page.md"]);
+    assert_eq!(
+        std::fs::read_to_string(test_dir.path("page.md")).unwrap(),
+        committed_page(),
+        "make reproduced"
+    );
 }
 
 #[test]
 fn markdown_replaces_no_file_of_another_kind_and_no_part_of_the_tables() {
-    let place = TestDir::new("");
-    std::fs::write(place.path("notes.md"), "mine").unwrap();
-    let ran = place.run(&["reproduce", "--engine", "model", "G-r1", "--markdown", "notes.md"]);
+    let test_dir = TestDir::new("");
+    std::fs::write(test_dir.path("notes.md"), "mine").unwrap();
+    let ran = test_dir.run(&["reproduce", "--engine", "model", "G-r1", "--markdown", "notes.md"]);
     assert!(ran.code == 2 && ran.stderr.contains("no marks"), "{ran:?}");
-    assert_eq!(std::fs::read_to_string(place.path("notes.md")).unwrap(), "mine");
-    assert_eq!(place.run(&["reproduce", "--engine", "model", "G-r1", "--markdown", "new.md"]).code, 0);
-    let written = std::fs::read_to_string(place.path("new.md")).unwrap();
+    assert_eq!(std::fs::read_to_string(test_dir.path("notes.md")).unwrap(), "mine");
+    assert_eq!(test_dir.run(&["reproduce", "--engine", "model", "G-r1", "--markdown", "new.md"]).code, 0);
+    let written = std::fs::read_to_string(test_dir.path("new.md")).unwrap();
     assert!(written.contains("| G-r1 | closed-forms g-r1-near"), "{written}");
-    let ran = place.run(&["reproduce", "--engine", "model", "G-r2", "--markdown", "new.md"]);
+    let ran = test_dir.run(&["reproduce", "--engine", "model", "G-r2", "--markdown", "new.md"]);
     assert!(ran.code == 2 && ran.stderr.contains("omit the ids"), "{ran:?}");
-    assert_eq!(std::fs::read_to_string(place.path("new.md")).unwrap(), written);
+    assert_eq!(std::fs::read_to_string(test_dir.path("new.md")).unwrap(), written);
 }
 
 #[test]
 fn long_simulations_can_be_skipped() {
-    let place = TestDir::new("");
-    let ran = place.run(&["reproduce", "G-endbuf", "L8-ping", "--longest-sim", "10s"]);
+    let test_dir = TestDir::new("");
+    let ran = test_dir.run(&["reproduce", "G-endbuf", "L8-ping", "--longest-sim", "10s"]);
     assert!(ran.stdout.contains("not run: g-endbuf queue-1-bdp: a simulation of 1200 s"), "{ran:?}");
     assert!(ran.stdout.contains("20.00 ms"), "{ran:?}");
 }

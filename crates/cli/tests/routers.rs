@@ -38,8 +38,8 @@ fn traced(ran: &CommandOutput) -> Vec<String> {
 #[test]
 fn both_families_cross_three_routers_in_time() {
     let _slot = acquire_lab_slot();
-    let place = chain();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = chain();
+    let lab = Lab::up(&test_dir, &[]);
     for far in ["10.0.2.2", "fd00:2::2"] {
         let rtt = lab.rtt_ms("near", far);
         assert!((30.0..33.0).contains(&rtt), "{far}: {rtt} ms");
@@ -55,8 +55,8 @@ fn traceroute_and_mtr_name_the_routers_in_order() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = chain();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = chain();
+    let lab = Lab::up(&test_dir, &[]);
     let trace = |options: &[&str]| lab.exec("near", &[&["traceroute", "-n", "-q", "1"], options].concat());
 
     let hops_v4 = hops(&lab, '.');
@@ -89,8 +89,8 @@ fn the_path_mtu_is_found() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = chain();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = chain();
+    let lab = Lab::up(&test_dir, &[]);
     let probe = lab.sh("near", "ping -M do -s 1472 -c 2 -i 0.3 -W 1 10.0.2.2 2>&1");
     assert!(probe.stdout.contains("From 100.64.0.2"), "r2 has the narrow link: {probe:?}");
     assert!(probe.stdout.to_lowercase().contains(&format!("mtu = {NARROW}")), "{probe:?}");
@@ -114,8 +114,8 @@ fn the_path_mtu_is_found() {
 #[test]
 fn undeliverable_packets_get_icmp_errors() {
     let _slot = acquire_lab_slot();
-    let place = chain();
-    let lab = Lab::up(&place, &[]);
+    let test_dir = chain();
+    let lab = Lab::up(&test_dir, &[]);
     for (to, router) in
         [("10.0.2.2", "100.64.0.2".to_owned()), ("fd00:2::2", addresses(&lab, "r2", ':')[0].clone())]
     {
@@ -171,8 +171,8 @@ fn a_static_route_overrides_the_shortest_path() {
         (TWO_WAYS.to_owned(), vec!["10.0.1.254", "100.64.0.2", "100.64.0.6", "10.0.2.1"], 5.0),
         (format!("{TWO_WAYS}{route}"), vec!["10.0.1.254", "100.64.0.10", "100.64.0.14"], 20.0),
     ] {
-        let place = TestDir::new(&text);
-        let lab = Lab::up(&place, &[]);
+        let test_dir = TestDir::new(&text);
+        let lab = Lab::up(&test_dir, &[]);
         let ran = lab.exec("h1", &["traceroute", "-n", "-q", "1", "h2"]);
         let traced = traced(&ran);
         assert_eq!(traced[..hops.len()], hops[..], "{ran:?}");
@@ -194,8 +194,8 @@ fn a_loop_of_switches_causes_no_broadcast_storm() {
         let direction = "{ rate = \"100mbit\", queue = \"250kB\" }";
         text += &format!("[[links]]\nends = [{a:?}, {b:?}]\nforward = {direction}\nbackward = {direction}\n");
     }
-    let place = TestDir::new(&text);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(&text);
+    let lab = Lab::up(&test_dir, &[]);
     let all = lab.shell(&["pingall"]);
     assert!(all.stdout.contains("0% dropped (6/6 received)"), "{all:?}");
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -212,8 +212,8 @@ fn a_loop_of_switches_causes_no_broadcast_storm() {
 #[test]
 fn consecutive_switches_are_one_subnet() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
     if have(&["traceroute"]) {
         let ran = lab.exec("h1", &["traceroute", "-n", "-q", "1", "h2"]);
         assert_eq!(traced(&ran), ["10.0.0.2"], "a switch is not a hop: {ran:?}");

@@ -14,12 +14,12 @@ const QUEUE: &str = "links.h1-s1.forward.queue";
 
 /// A test directory with four runs: two queues by `--set`, each by model and simulator.
 fn four_runs() -> TestDir {
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     for queue in ["20p", "100p"] {
         let set = format!("{QUEUE}={queue}");
-        place.run(&["run", "./s.toml", "--engine", "model,sim", "--set", &set, "--json"]).json();
+        test_dir.run(&["run", "./s.toml", "--engine", "model,sim", "--set", &set, "--json"]).json();
     }
-    place
+    test_dir
 }
 
 fn ids(list: &Value) -> Vec<String> {
@@ -28,19 +28,19 @@ fn ids(list: &Value) -> Vec<String> {
 
 #[test]
 fn records_state_engine_settings_and_point() {
-    let place = four_runs();
-    let list = place.run(&["ls", "--json"]).json();
+    let test_dir = four_runs();
+    let list = test_dir.run(&["ls", "--json"]).json();
     let sims: Vec<&Value> = list.as_array().unwrap().iter().filter(|run| run["engine"] == "sim").collect();
     let queues: Vec<&str> = sims.iter().map(|run| run["set"][QUEUE].as_str().unwrap()).collect();
     assert_eq!(queues, ["20p", "100p"]);
     assert_eq!(sims[0]["file"], "./s.toml");
-    let text = place.run(&["ls"]).stdout;
+    let text = test_dir.run(&["ls"]).stdout;
     assert!(text.contains(&format!("{QUEUE}=20p")) && !text.contains("s.toml"), "{text}");
-    let long = place.run(&["ls", "--long"]).stdout;
+    let long = test_dir.run(&["ls", "--long"]).stdout;
     assert!(
         long.contains("./s.toml") && long.contains(&format!("runs/s/{}", sims[0]["id"].as_str().unwrap()))
     );
-    let shown = place.run(&["show", sims[0]["id"].as_str().unwrap()]).stdout;
+    let shown = test_dir.run(&["show", sims[0]["id"].as_str().unwrap()]).stdout;
     assert!(shown.contains("./s.toml") && shown.contains(&format!("{QUEUE}=20p")), "{shown}");
 
     let swept = ["run", "s.toml", "--engine", "sim", "--json"];
@@ -55,10 +55,10 @@ fn records_state_engine_settings_and_point() {
 
 #[test]
 fn parquet_files_have_the_runs_settings_as_columns_and_metadata() {
-    let place = four_runs();
-    let list = place.run(&["ls", "--engine", "sim", "--json"]).json();
+    let test_dir = four_runs();
+    let list = test_dir.run(&["ls", "--engine", "sim", "--json"]).json();
     for (run, queue) in list.as_array().unwrap().iter().zip(["20p", "100p"]) {
-        let record = place.path(run["path"].as_str().unwrap());
+        let record = test_dir.path(run["path"].as_str().unwrap());
         for table in ["flows", "links", "events"] {
             let path = record.join(format!("{table}.parquet"));
             let file = record::ColumnFile::open(&path).unwrap();
@@ -83,87 +83,88 @@ fn parquet_files_have_the_runs_settings_as_columns_and_metadata() {
 
 #[test]
 fn the_list_is_filtered() {
-    let place = four_runs();
-    fs::write(place.path("other.toml"), SMALL).unwrap();
-    place.run(&["run", "other.toml", "--engine", "model", "--json"]).json();
-    let count = |args: &[&str]| ids(&place.run(&[&["ls", "--json"], args].concat()).json()).len();
+    let test_dir = four_runs();
+    fs::write(test_dir.path("other.toml"), SMALL).unwrap();
+    test_dir.run(&["run", "other.toml", "--engine", "model", "--json"]).json();
+    let count = |args: &[&str]| ids(&test_dir.run(&[&["ls", "--json"], args].concat()).json()).len();
     assert_eq!(count(&[]), 5);
     assert_eq!(count(&["--scenario", "s"]), 4);
     assert_eq!(count(&["--engine", "model"]), 3);
     assert_eq!(count(&["--engine", "sim", "--limit", "1"]), 1);
     assert_eq!((count(&["--since", "1h"]), count(&["--since", "2999-01-01"])), (5, 0));
-    let newest = place.run(&["ls", "--limit", "2", "--json"]).json();
-    assert_eq!(ids(&newest), ids(&place.run(&["ls", "--json"]).json())[3..]);
-    let none = place.run(&["ls", "--scenario", "nosuch"]);
+    let newest = test_dir.run(&["ls", "--limit", "2", "--json"]).json();
+    assert_eq!(ids(&newest), ids(&test_dir.run(&["ls", "--json"]).json())[3..]);
+    let none = test_dir.run(&["ls", "--scenario", "nosuch"]);
     assert_eq!((none.code, none.stdout.as_str()), (0, "none of the 5 runs matches\n"));
-    let wrong = place.run(&["ls", "--since", "yesterday"]);
+    let wrong = test_dir.run(&["ls", "--since", "yesterday"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("2026-11-21"), "{wrong:?}");
 }
 
 #[test]
 fn runs_are_removed_and_pruned() {
-    let place = four_runs();
-    let list = || ids(&place.run(&["ls", "--json"]).json());
+    let test_dir = four_runs();
+    let list = || ids(&test_dir.run(&["ls", "--json"]).json());
     let before = list();
-    let ambiguous = place.run(&["rm", &before[0][..8]]);
+    let ambiguous = test_dir.run(&["rm", &before[0][..8]]);
     assert!(ambiguous.code == 2 && ambiguous.stderr.contains("several runs"), "{ambiguous:?}");
-    let one_is_wrong = place.run(&["rm", &before[0], "nosuchrun"]);
+    let one_is_wrong = test_dir.run(&["rm", &before[0], "nosuchrun"]);
     assert!(one_is_wrong.code == 2 && one_is_wrong.stderr.contains("the nearest of 4"), "{one_is_wrong:?}");
     assert_eq!(list(), before, "a mistake removes nothing");
-    let removed = place.run(&["rm", "last", &format!("runs/s/{}", before[0])]);
+    let removed = test_dir.run(&["rm", "last", &format!("runs/s/{}", before[0])]);
     assert_eq!((removed.code, removed.stdout.as_str()), (0, "removed 2 runs\n"));
     assert_eq!(list(), before[1..3]);
 
-    let prune = |args: &[&str]| place.run(&[&["prune", "--json"], args].concat()).json();
+    let prune = |args: &[&str]| test_dir.run(&[&["prune", "--json"], args].concat()).json();
     assert_eq!(prune(&["--keep", "1", "--dry-run"])["would_remove"].as_array().unwrap().len(), 1);
     assert_eq!(prune(&["--keep", "0", "--older-than", "1h"])["removed"].as_array().unwrap().len(), 0);
     assert_eq!(prune(&["--keep", "0", "--scenario", "other"])["removed"].as_array().unwrap().len(), 0);
     assert_eq!(prune(&["--keep", "1"])["removed"], serde_json::json!([format!("s/{}", before[1])]));
-    assert_eq!(place.run(&["prune"]).code, 2, "everything would be removed");
+    assert_eq!(test_dir.run(&["prune"]).code, 2, "everything would be removed");
     assert_eq!(prune(&["--keep", "0"])["removed"].as_array().unwrap().len(), 1);
-    assert!(!place.path("runs/s").exists(), "the scenario's directory was empty");
+    assert!(!test_dir.path("runs/s").exists(), "the scenario's directory was empty");
 }
 
 /// A run of several minutes, which the test kills.
 #[test]
 fn only_runs_that_are_not_being_written_are_removed() {
-    let place = TestDir::new(&SMALL.replace("duration = \"1s\"", "duration = \"100000s\""));
-    let mut run = place.longfat(&["run", "s.toml", "--engine", "sim"]).stderr(Stdio::null()).spawn().unwrap();
-    let listed = || ids(&place.run(&["ls", "--json"]).json());
+    let test_dir = TestDir::new(&SMALL.replace("duration = \"1s\"", "duration = \"100000s\""));
+    let mut run =
+        test_dir.longfat(&["run", "s.toml", "--engine", "sim"]).stderr(Stdio::null()).spawn().unwrap();
+    let listed = || ids(&test_dir.run(&["ls", "--json"]).json());
     assert!(crate::common::eventually(|| !listed().is_empty()));
     let id = listed().remove(0);
-    let refused = place.run(&["rm", &id, "--json"]);
+    let refused = test_dir.run(&["rm", &id, "--json"]);
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(
         refused.parsed()["error"]["message"].as_str().unwrap().contains("is being written"),
         "{refused:?}"
     );
-    let pruned = place.run(&["prune", "--keep", "0", "--json"]).json();
+    let pruned = test_dir.run(&["prune", "--keep", "0", "--json"]).json();
     assert_eq!(pruned["skipped"].as_array().unwrap().len(), 1, "{pruned}");
     run.kill().unwrap();
     run.wait().unwrap();
-    let removed = place.run(&["rm", &id]);
+    let removed = test_dir.run(&["rm", &id]);
     assert_eq!(removed.code, 0, "{removed:?}");
     assert_eq!(listed(), [""; 0]);
 }
 
 #[test]
 fn no_record_is_kept_on_request() {
-    let place = TestDir::new(SMALL);
-    let json = place.run(&["run", "s.toml", "--engine", "model,sim", "--no-record", "--json"]).json();
+    let test_dir = TestDir::new(SMALL);
+    let json = test_dir.run(&["run", "s.toml", "--engine", "model,sim", "--no-record", "--json"]).json();
     assert!(json["runs"][1]["flows"][0]["goodput_bps"].as_f64().unwrap() > 50e6);
     assert_eq!(json["runs"][1]["record"], Value::Null);
     let over = format!("{QUEUE}=20p,50p,100p,200p");
-    let sweep = place.run(&["sweep", "s.toml", "--over", &over, "--no-record", "--json"]).json();
+    let sweep = test_dir.run(&["sweep", "s.toml", "--over", &over, "--no-record", "--json"]).json();
     assert_eq!(sweep["points"].as_array().unwrap().len(), 4);
-    assert!(!place.path("runs").exists());
-    let refused = place.run(&["run", "s.toml", "--engine", "sim", "--no-record", "--trace", "bulk"]);
+    assert!(!test_dir.path("runs").exists());
+    let refused = test_dir.run(&["run", "s.toml", "--engine", "sim", "--no-record", "--trace", "bulk"]);
     assert_eq!(refused.code, 2, "{refused:?}");
 }
 
 #[test]
 fn in_a_read_only_directory_a_run_prints_its_results() {
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     // Permissions do not stop root; /proc refuses all users, but with the error of a missing file, so
     // root needs a read-only mount.
     let ran = if is_root() {
@@ -172,13 +173,13 @@ fn in_a_read_only_directory_a_run_prints_its_results() {
             binary()
         );
         let mut command = Command::new("unshare");
-        command.args(["-m", "sh", "-c", &script]).current_dir(place.dir.path()).env_remove("LONGFAT_RUNS");
+        command.args(["-m", "sh", "-c", &script]).current_dir(test_dir.dir.path()).env_remove("LONGFAT_RUNS");
         CommandOutput::from(command.output().unwrap())
     } else {
-        fs::create_dir(place.path("ro")).unwrap();
+        fs::create_dir(test_dir.path("ro")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o555);
-        fs::set_permissions(place.path("ro"), mode).unwrap();
-        place.run(&["--runs", "ro/runs", "run", "s.toml", "--engine", "model,sim"])
+        fs::set_permissions(test_dir.path("ro"), mode).unwrap();
+        test_dir.run(&["--runs", "ro/runs", "run", "s.toml", "--engine", "model,sim"])
     };
     if ran.stderr.contains("unshare") || ran.stderr.contains("mount:") {
         testing::skip(testing::Missing::Privilege, "a read-only mount needs the privilege to mount");
@@ -191,8 +192,8 @@ fn in_a_read_only_directory_a_run_prints_its_results() {
 
 #[test]
 fn an_error_is_one_json_document() {
-    let place = TestDir::new(&SMALL.replace("delay =", "dealy ="));
-    let scenario = place.run(&["run", "s.toml", "--engine", "sim", "--json"]);
+    let test_dir = TestDir::new(&SMALL.replace("delay =", "dealy ="));
+    let scenario = test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]);
     let error = &scenario.parsed()["error"];
     assert_eq!((scenario.code, &error["exit_code"], &error["kind"]), (2, &2.into(), &"bad_input".into()));
     let mistake = &error["mistakes"][0];
@@ -206,7 +207,7 @@ fn an_error_is_one_json_document() {
         &["reproduce", "L9", "--json"],
         &["--json", "ls", "--since", "x"],
     ] {
-        let ran = place.run(args);
+        let ran = test_dir.run(args);
         let document = ran.parsed();
         assert_eq!(document["schema"], "longfat.error/1", "{args:?}");
         assert_eq!((ran.code, &document["error"]["exit_code"]), (2, &2.into()), "{args:?}");
@@ -231,8 +232,8 @@ fn an_error_is_one_json_document() {
 #[test]
 fn unreliable_runs_have_an_exit_code() {
     // Nothing arrives: the SYN is lost, and the run ends before its retransmission.
-    let place = TestDir::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"99.9%\""));
-    let run = |more: &[&str]| place.run(&[&["run", "s.toml", "--engine", "sim", "--json"], more].concat());
+    let test_dir = TestDir::new(&SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", loss = \"99.9%\""));
+    let run = |more: &[&str]| test_dir.run(&[&["run", "s.toml", "--engine", "sim", "--json"], more].concat());
     let plain = run(&[]);
     if plain.parsed()["runs"][0]["quality"]["ok"] == true {
         panic!("the run is reliable, so this test is inconclusive: {plain:?}");
@@ -245,9 +246,9 @@ fn unreliable_runs_have_an_exit_code() {
 
 #[test]
 fn mistakes_are_printed_once_and_names_get_the_nearest() {
-    let place = TestDir::new(&SMALL.replace("cc = \"cubic\"", "cc = \"cubik\""));
+    let test_dir = TestDir::new(&SMALL.replace("cc = \"cubic\"", "cc = \"cubik\""));
     for engines in ["sim", "lab,model", "model,sim"] {
-        let ran = place.run(&["run", "s.toml", "--engine", engines]);
+        let ran = test_dir.run(&["run", "s.toml", "--engine", engines]);
         assert_eq!(ran.code, 2, "{engines}: {ran:?}");
         assert_eq!(
             ran.stderr.matches("cubik\"").count() - ran.stderr.matches("cc = \"cubik\"").count(),
@@ -258,9 +259,9 @@ fn mistakes_are_printed_once_and_names_get_the_nearest() {
             ran.stderr.contains("s.toml:18:6") && ran.stderr.contains("did you mean \"cubic\"?"),
             "{ran:?}"
         );
-        assert!(!place.path("runs").exists());
+        assert!(!test_dir.path("runs").exists());
     }
-    let place = four_runs();
+    let test_dir = four_runs();
     for (args, expected) in [
         (&["plot", "last", "--metric", "goodputt", "-o", "x.svg"][..], "the nearest are goodput, "),
         (&["plot", "last", "-o", "x.gif"], "cannot write x.gif"),
@@ -268,11 +269,11 @@ fn mistakes_are_printed_once_and_names_get_the_nearest() {
         (&["reproduce", "L8-defualt"], "the nearest are L8-default, "),
         (&["sweep", "s.toml", "--over", "duration=1s,2s", "--metric", "flows.bulk.gap"], "the nearest of "),
     ] {
-        let ran = place.run(args);
+        let ran = test_dir.run(args);
         assert!(ran.code == 2 && ran.stderr.contains(expected), "{args:?}: {ran:?}");
         assert!(ran.stderr.len() < 300, "the message must not list all names: {ran:?}");
     }
-    let shown = place.run(&[
+    let shown = test_dir.run(&[
         "plot",
         "last",
         "--metric",
@@ -284,24 +285,24 @@ fn mistakes_are_printed_once_and_names_get_the_nearest() {
         "--to",
         "0.5s",
     ]);
-    let all = place.run(&["plot", "last", "--metric", "cwnd", "--against", "rtt"]);
+    let all = test_dir.run(&["plot", "last", "--metric", "cwnd", "--against", "rtt"]);
     assert!(shown.code == 0 && all.code == 0 && shown.stdout != all.stdout, "{shown:?}");
 }
 
 #[test]
 fn settings_come_from_files_and_options_override_them() {
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let run = |args: &[&str]| {
-        let mut command = place.longfat(args);
-        command.env("XDG_CONFIG_HOME", place.path("home"));
+        let mut command = test_dir.longfat(args);
+        command.env("XDG_CONFIG_HOME", test_dir.path("home"));
         CommandOutput::from(command.output().unwrap())
     };
-    fs::create_dir_all(place.path("home/longfat")).unwrap();
-    fs::write(place.path("home/longfat/config.toml"), "runs = \"mine\"\nengine = \"model\"\n").unwrap();
+    fs::create_dir_all(test_dir.path("home/longfat")).unwrap();
+    fs::write(test_dir.path("home/longfat/config.toml"), "runs = \"mine\"\nengine = \"model\"\n").unwrap();
     assert_eq!(run(&["run", "s.toml", "--json"]).json()["runs"][0]["engine"], "model");
-    assert!(place.path("home/longfat/mine/s").exists(), "relative to the file");
+    assert!(test_dir.path("home/longfat/mine/s").exists(), "relative to the file");
     fs::write(
-        place.path("longfat.toml"),
+        test_dir.path("longfat.toml"),
         "runs = \"project\"\n[tokens]\n\"far.example.org\" = \"far.token\"\n",
     )
     .unwrap();
@@ -310,9 +311,9 @@ fn settings_come_from_files_and_options_override_them() {
         "model",
         "the user's setting still applies"
     );
-    assert!(place.path("project/s").exists());
+    assert!(test_dir.path("project/s").exists());
     run(&["run", "s.toml", "--engine", "sim", "--runs", "given", "--json"]).json();
-    assert!(place.path("given/s").exists());
+    assert!(test_dir.path("given/s").exists());
     let settings = run(&["config", "--json"]).json();
     let source = |name: &str| {
         let all = settings["settings"].as_array().unwrap();
@@ -322,41 +323,41 @@ fn settings_come_from_files_and_options_override_them() {
     assert!(source("runs").ends_with("/longfat.toml") && source("engine").ends_with("longfat/config.toml"));
     assert!(source("tokens.far.example.org").ends_with("/longfat.toml"), "{settings}");
     assert!(run(&["config"]).stdout.contains("project"), "as text");
-    fs::write(place.path("longfat.toml"), "runs = \"x\"\nengin = \"sim\"\n").unwrap();
+    fs::write(test_dir.path("longfat.toml"), "runs = \"x\"\nengin = \"sim\"\n").unwrap();
     let unknown = run(&["ls"]);
     assert_eq!(unknown.code, 2);
     assert!(
         unknown.stderr.contains("longfat.toml") && unknown.stderr.contains("line 2, column 1"),
         "{unknown:?}"
     );
-    fs::write(place.path("longfat.toml"), "engine = \"ns3\"\n").unwrap();
+    fs::write(test_dir.path("longfat.toml"), "engine = \"ns3\"\n").unwrap();
     assert!(run(&["ls"]).stderr.contains("there is no engine \"ns3\""));
 }
 
 #[test]
 fn theme_and_units_change_texts_and_reports_and_no_document() {
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let simulate = ["run", "s.toml", "--engine", "sim", "--report", "r.html"];
-    let plain = place.run(&simulate);
-    let report = || fs::read_to_string(place.path("r.html")).unwrap();
+    let plain = test_dir.run(&simulate);
+    let report = || fs::read_to_string(test_dir.path("r.html")).unwrap();
     assert!(
         plain.stdout.contains(" Mb/s  ") && report().contains("@media (prefers-color-scheme:dark)"),
         "{plain:?}"
     );
-    let document = place.run(&["show", "last", "--json"]).stdout;
-    let picture = place.run(&["plot", "last"]).stdout;
-    let set = |text: &str| fs::write(place.path("longfat.toml"), text).unwrap();
+    let document = test_dir.run(&["show", "last", "--json"]).stdout;
+    let picture = test_dir.run(&["plot", "last"]).stdout;
+    let set = |text: &str| fs::write(test_dir.path("longfat.toml"), text).unwrap();
     set("theme = \"dark\"\n[units]\nrates = \"bytes\"\nsizes = \"binary\"\n");
-    assert_eq!(place.run(&["show", "last", "--json"]).stdout, document);
-    assert_eq!(place.run(&["plot", "last"]).stdout, picture);
-    let shown = place.run(&["show", "last"]).stdout;
+    assert_eq!(test_dir.run(&["show", "last", "--json"]).stdout, document);
+    assert_eq!(test_dir.run(&["plot", "last"]).stdout, picture);
+    let shown = test_dir.run(&["show", "last"]).stdout;
     let line =
         |name: &str| shown.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_owned();
     assert!(line("goodput").ends_with(" MB/s") && line("max cwnd").ends_with("iB"), "{shown}");
-    let ran = place.run(&simulate);
+    let ran = test_dir.run(&simulate);
     assert!(ran.stdout.contains(" MB/s  "), "{ran:?}");
     assert!(report().contains("@media all{") && !report().contains("prefers-color-scheme"));
-    let settings = place.run(&["config"]).stdout;
+    let settings = test_dir.run(&["config"]).stdout;
     for (name, value) in [("theme", "dark"), ("units.rates", "bytes"), ("units.sizes", "binary")] {
         let line = settings.lines().find(|line| line.starts_with(name)).unwrap();
         assert!(line.contains(value) && line.ends_with("longfat.toml"), "{settings}");
@@ -367,17 +368,17 @@ fn theme_and_units_change_texts_and_reports_and_no_document() {
         ("[units]\nspeed = \"bits\"", "line 2, column 1"),
     ] {
         set(text);
-        let wrong = place.run(&["ls"]);
+        let wrong = test_dir.run(&["ls"]);
         assert!(wrong.code == 2 && wrong.stderr.contains(part), "{text}: {wrong:?}");
     }
 }
 
 #[test]
 fn shells_complete_runs_and_scripts_are_installed() {
-    let place = four_runs();
-    let id = ids(&place.run(&["ls", "--json"]).json()).remove(0);
+    let test_dir = four_runs();
+    let id = ids(&test_dir.run(&["ls", "--json"]).json()).remove(0);
     let complete = |words: &[&str]| {
-        let mut command = place.longfat(&[&["--", "longfat"], words].concat());
+        let mut command = test_dir.longfat(&[&["--", "longfat"], words].concat());
         command.env("LONGFAT_COMPLETE", "fish");
         CommandOutput::from(command.output().unwrap()).stdout
     };
@@ -401,13 +402,13 @@ fn shells_complete_runs_and_scripts_are_installed() {
         ("zsh", "data/zsh/site-functions/_longfat"),
         ("fish", "config/fish/completions/longfat.fish"),
     ] {
-        let mut command = place.longfat(&["completions", "install", shell]);
-        command.env("XDG_DATA_HOME", place.path("data")).env("XDG_CONFIG_HOME", place.path("config"));
+        let mut command = test_dir.longfat(&["completions", "install", shell]);
+        command.env("XDG_DATA_HOME", test_dir.path("data")).env("XDG_CONFIG_HOME", test_dir.path("config"));
         let ran = CommandOutput::from(command.output().unwrap());
         assert_eq!(ran.code, 0, "{ran:?}");
         assert!(ran.stdout.contains(path), "the message names the path: {ran:?}");
-        let script = fs::read_to_string(place.path(path)).unwrap();
-        assert_eq!(script.trim_end(), place.run(&["completions", shell]).stdout.trim_end());
+        let script = fs::read_to_string(test_dir.path(path)).unwrap();
+        assert_eq!(script.trim_end(), test_dir.run(&["completions", shell]).stdout.trim_end());
         assert!(script.contains("LONGFAT_COMPLETE"), "{script}");
     }
 }

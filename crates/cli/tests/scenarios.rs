@@ -16,11 +16,11 @@ fn every_scenario() -> Vec<std::path::PathBuf> {
 
 #[test]
 fn every_scenario_resolves_in_all_its_variants() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let all = every_scenario();
     assert!(all.len() >= 16, "{all:?}");
     for file in all {
-        let ran = place.run(&["run", file.to_str().unwrap(), "--engine", "model", "--json"]);
+        let ran = test_dir.run(&["run", file.to_str().unwrap(), "--engine", "model", "--json"]);
         // 3: the model alone may miss a published figure.
         assert!(matches!(ran.code, 0 | 3), "{}: {ran:?}", file.display());
     }
@@ -46,13 +46,14 @@ fn least_rate(record: &std::path::Path, from_s: f64, to_s: f64, span_s: f64) -> 
 #[test]
 fn one_lost_segment_stalls_a_window_of_one_bdp_and_not_of_two() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(&bundled_scenario("l8-hol.toml"));
+    let test_dir = TestDir::new(&bundled_scenario("l8-hol.toml"));
     let of = |engine: &str| {
-        let json = place.run(&["run", "s.toml", "--engine", engine, "--set", "duration=6s", "--json"]).json();
+        let json =
+            test_dir.run(&["run", "s.toml", "--engine", engine, "--set", "duration=6s", "--json"]).json();
         let least = |variant: &str| {
             let runs = json["runs"].as_array().unwrap();
             let run = runs.iter().find(|run| run["variant"] == variant).unwrap();
-            let record = place.path("runs").join("s").join(run["id"].as_str().unwrap());
+            let record = test_dir.path("runs").join("s").join(run["id"].as_str().unwrap());
             least_rate(&record, 5.0, 5.15, 0.08) / 500e6
         };
         (least("window-1-bdp"), least("window-2-bdp"))
@@ -73,8 +74,8 @@ fn one_lost_segment_stalls_a_window_of_one_bdp_and_not_of_two() {
 #[test]
 fn reno_follows_the_loss_throughput_law() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(&bundled_scenario("loss-law.toml"));
-    let json = place.run(&["run", "s.toml", "--set", "duration=30s", "--json"]).json();
+    let test_dir = TestDir::new(&bundled_scenario("loss-law.toml"));
+    let json = test_dir.run(&["run", "s.toml", "--set", "duration=30s", "--json"]).json();
     let flow = &json["runs"][0]["flows"][0];
     let number = |key: &str| flow[key].as_f64().unwrap();
     let rtt = number("mean_rtt_us") * 1e-6;
@@ -86,9 +87,10 @@ fn reno_follows_the_loss_throughput_law() {
 #[test]
 fn a_loss_is_recorded_at_its_time() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(&bundled_scenario("l8-hol.toml"));
-    let json =
-        place.run(&["run", "s.toml", "--variant", "window-2-bdp", "--set", "duration=6s", "--json"]).json();
+    let test_dir = TestDir::new(&bundled_scenario("l8-hol.toml"));
+    let json = test_dir
+        .run(&["run", "s.toml", "--variant", "window-2-bdp", "--set", "duration=6s", "--json"])
+        .json();
     let forward = json["runs"][0]["links"].as_array().unwrap().iter().find(|l| l["direction"] == "forward");
     assert_eq!(forward.unwrap()["dropped_loss"], Value::from(1), "exactly the configured loss");
 }
@@ -97,8 +99,8 @@ fn a_loss_is_recorded_at_its_time() {
 #[test]
 fn fq_codel_keeps_the_rtt_low() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(&bundled_scenario("gallery/dsl.toml"));
-    let json = place.run(&["run", "s.toml", "--set", "duration=8s", "--json"]).json();
+    let test_dir = TestDir::new(&bundled_scenario("gallery/dsl.toml"));
+    let json = test_dir.run(&["run", "s.toml", "--set", "duration=8s", "--json"]).json();
     let worst = |run: usize| {
         let flows = json["runs"][run]["flows"].as_array().unwrap();
         flows.iter().find(|f| f["kind"] == "ping").unwrap()["max_rtt_us"].as_f64().unwrap() / 1000.0

@@ -121,21 +121,21 @@ fn stop_in_the_middle(server: &Server, n: usize) -> Vec<TcpStream> {
 
 #[test]
 fn only_clients_with_the_token_are_served() {
-    let place = TestDir::new("");
-    std::fs::write(place.path("token"), "0123456789abcdef\n").unwrap();
-    std::fs::write(place.path("other"), "0123456789abcdeX\n").unwrap();
-    std::fs::write(place.path("short"), "secret\n").unwrap();
+    let test_dir = TestDir::new("");
+    std::fs::write(test_dir.path("token"), "0123456789abcdef\n").unwrap();
+    std::fs::write(test_dir.path("other"), "0123456789abcdeX\n").unwrap();
+    std::fs::write(test_dir.path("short"), "secret\n").unwrap();
     let start_server_in_place = |options: &[&str]| {
         let port = free_port();
         let port_text = port.to_string();
         let args = [&["serve", "-i", "0", "-p", &port_text][..], options].concat();
-        let server = Running::start(&mut place.longfat(&args));
+        let server = Running::start(&mut test_dir.longfat(&args));
         wait_for_listener(port);
         (server, port_text)
     };
     let test = |port: &str, options: &[&str]| {
         let args = ["test", "127.0.0.1", "-p", port, "-n", "1M", "--no-record"];
-        place.run(&[&args[..], options].concat())
+        test_dir.run(&[&args[..], options].concat())
     };
     let (_server_with_token, port) = start_server_in_place(&["--token", "token"]);
     let ran = test(&port, &["--token", "token", "--get-server-output"]);
@@ -421,9 +421,9 @@ fn a_waiting_client_is_sent_its_expected_waiting_time() {
     let server = start_server(&["--phase-timeout", "20"]);
     let (control, stream) = begin_test(&server, 1, LONG);
     let waiting = send_parameters(&server, 2, LONG);
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let port = server.port.to_string();
-    let mut client = place.longfat(&["test", "127.0.0.1", "-p", &port, "-n", "1M", "--no-record"]);
+    let mut client = test_dir.longfat(&["test", "127.0.0.1", "-p", &port, "-n", "1M", "--no-record"]);
     let mut client = client.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(client.stderr.take().unwrap()).read_line(&mut line).unwrap();
@@ -452,8 +452,8 @@ fn unread_output_blocks_neither_tests_nor_shutdown() {
 
 #[test]
 fn an_unread_log_blocks_neither_tests_nor_shutdown() {
-    let place = TestDir::new("");
-    let fifo = place.path("log");
+    let test_dir = TestDir::new("");
+    let fifo = test_dir.path("log");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let mut server = start_server(&["-J", "--clients", "8", "--logfile", fifo.to_str().unwrap()]);
     std::thread::scope(|scope| {
@@ -474,9 +474,9 @@ fn a_client_with_unread_output_ends_its_test() {
     // If the client does not end its test, the server does so only after the queue timeout of the next
     // client.
     let server = start_server(&["--phase-timeout", "30", "--queue-timeout", "15"]);
-    let (place, port) = (TestDir::new(""), server.port.to_string());
+    let (test_dir, port) = (TestDir::new(""), server.port.to_string());
     let args = ["test", "127.0.0.1", "-p", &port, "--no-record", "--json-stream", "-i", "0.001", "-t", "1"];
-    let mut stalled = Running::start(&mut place.longfat(&args));
+    let mut stalled = Running::start(&mut test_dir.longfat(&args));
     assert!(eventually(|| server.resources().0 > 4), "the stalled client's test runs");
     assert_eq!(server.test(100_000), Ok(100_000));
     assert!(stalled.ends_when_terminated(Duration::from_secs(20)));
@@ -484,13 +484,13 @@ fn a_client_with_unread_output_ends_its_test() {
 
 #[test]
 fn a_udp_sender_gives_up_on_a_stopped_server_after_rcv_timeout() {
-    let (server, place) = (start_server(&["-i", "0"]), TestDir::new(""));
+    let (server, test_dir) = (start_server(&["-i", "0"]), TestDir::new(""));
     let (port, idle) = (server.port.to_string(), server.resources().0);
     let args = ["test", "127.0.0.1", "-p", &port, "--no-record", "-u", "-t", "3", "--rcv-timeout", "1500"];
     let id = server.process.id().to_string();
     let signal = |name: &str| assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     let start_and_stop_server = || {
-        let mut client = Running::start(&mut place.longfat(&args));
+        let mut client = Running::start(&mut test_dir.longfat(&args));
         assert!(eventually(|| server.resources().0 > idle + 1), "the client's stream runs");
         std::thread::sleep(Duration::from_millis(300));
         signal("-STOP");
@@ -528,9 +528,10 @@ fn concurrent_tests_share_one_port() {
 #[test]
 fn server_limits_are_enforced() {
     let server = start_server(&["--server-bitrate-limit", "50M/0.2", "--server-max-duration", "1"]);
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let port = server.port.to_string();
-    let run = |args: &[&str]| place.run(&[&["test", "127.0.0.1", "-p", &port, "--no-record"], args].concat());
+    let run =
+        |args: &[&str]| test_dir.run(&[&["test", "127.0.0.1", "-p", &port, "--no-record"], args].concat());
     for (args, why) in [
         (&["-b", "30M", "-P", "2", "-t", "0.5"][..], "faster"),
         (&["-t", "2", "-b", "1M"], "longer"),
@@ -546,8 +547,9 @@ fn server_limits_are_enforced() {
 
 #[test]
 fn a_server_with_users_serves_only_authenticated_clients() {
-    let place = TestDir::new("");
-    let openssl = |args: &[&str]| Command::new("openssl").args(args).current_dir(place.dir.path()).output();
+    let test_dir = TestDir::new("");
+    let openssl =
+        |args: &[&str]| Command::new("openssl").args(args).current_dir(test_dir.dir.path()).output();
     if openssl(&["version"]).is_err() || !has_iperf3() {
         testing::skip(
             testing::Missing::Tool,
@@ -560,8 +562,8 @@ fn a_server_with_users_serves_only_authenticated_clients() {
     assert!(openssl(&public).unwrap().status.success());
     // printf '{mario}rossi' | sha256sum
     let users = "mario,bf7a49a846d44b454a5d11e7acfaf13d138bbe0b7483aa3e050879700572709b\n";
-    std::fs::write(place.path("users.csv"), users).unwrap();
-    let (private, users) = (place.path("private.pem"), place.path("users.csv"));
+    std::fs::write(test_dir.path("users.csv"), users).unwrap();
+    let (private, users) = (test_dir.path("private.pem"), test_dir.path("users.csv"));
     let keys = [
         "--rsa-private-key-path",
         private.to_str().unwrap(),
@@ -573,7 +575,7 @@ fn a_server_with_users_serves_only_authenticated_clients() {
         let port = server.port.to_string();
         let test = |password: &str, more: &[&str]| {
             let args = ["test", "127.0.0.1", "-p", &port, "-n", "1M", "--no-record"];
-            let mut command = place.longfat(&[&args[..], more].concat());
+            let mut command = test_dir.longfat(&[&args[..], more].concat());
             command.env("IPERF3_PASSWORD", password).output().unwrap().status.success()
         };
         let credentials =
@@ -586,7 +588,7 @@ fn a_server_with_users_serves_only_authenticated_clients() {
             let args = ["-c", "127.0.0.1", "-p", &port, "-n", "1M", "-J", "--username", "mario"];
             let mut iperf3 = Command::new("iperf3");
             iperf3.args(args).args(["--rsa-public-key-path", "public.pem"]).env("IPERF3_PASSWORD", "rossi");
-            let output = Running::start(iperf3.current_dir(place.dir.path())).output();
+            let output = Running::start(iperf3.current_dir(test_dir.dir.path())).output();
             assert!(output.status.success(), "{output:?}");
             // Some data may still have been in flight when the client ended the test.
             assert!(document("iperf3", &output)["end"]["sum_received"]["bytes"].as_u64().unwrap() > 0);
@@ -597,14 +599,14 @@ fn a_server_with_users_serves_only_authenticated_clients() {
 /// A server at one address connects to a client that listens at a port.
 #[test]
 fn a_server_opens_the_connections_of_a_client_that_listens() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let port = free_port().to_string();
     let target = format!("127.0.0.1:{port}");
     let server = start_server(&["--reverse-connect", &target]);
     let before = server.resources();
     let test = |options: &[&str]| {
         let base = ["test", "listen", "-p", &port, "--json", "--no-record"];
-        let tested = place.run(&[&base[..], options].concat());
+        let tested = test_dir.run(&[&base[..], options].concat());
         assert_eq!(tested.code, 0, "{options:?}: {tested:?}");
         tested.json()
     };
@@ -632,9 +634,9 @@ fn a_server_opens_the_connections_of_a_client_that_listens() {
 
 #[test]
 fn a_client_that_listens_says_when_no_server_connects() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let port = free_port().to_string();
-    let mut client = Running::start(&mut place.longfat(&["test", "listen", "-p", &port]));
+    let mut client = Running::start(&mut test_dir.longfat(&["test", "listen", "-p", &port]));
     std::thread::sleep(Duration::from_millis(2500));
     client.interrupt();
     assert!(client.ends_within(Duration::from_secs(10)));

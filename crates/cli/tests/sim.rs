@@ -7,15 +7,15 @@ use common::{SMALL, TestDir, bundled_scenario};
 use schema::TraceKind;
 
 /// The files of the only run in the test directory.
-fn record(place: &TestDir) -> PathBuf {
-    let scenario = std::fs::read_dir(place.path("runs")).unwrap().next().unwrap().unwrap().path();
+fn record(test_dir: &TestDir) -> PathBuf {
+    let scenario = std::fs::read_dir(test_dir.path("runs")).unwrap().next().unwrap().unwrap().path();
     std::fs::read_dir(scenario).unwrap().next().unwrap().unwrap().path()
 }
 
 #[test]
 fn echoes_are_exact_and_the_first_includes_arp() {
-    let place = TestDir::new(&bundled_scenario("lab8-ping.toml"));
-    let all = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+    let test_dir = TestDir::new(&bundled_scenario("lab8-ping.toml"));
+    let all = test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
     let run = &all["runs"][0];
     assert_eq!((run["engine"].as_str(), run["quality"]["ok"].as_bool()), (Some("sim"), Some(true)));
     let flow = &run["flows"][0];
@@ -30,12 +30,12 @@ fn echoes_are_exact_and_the_first_includes_arp() {
 fn a_run_is_the_same_each_time() {
     let tables: Vec<Vec<Vec<u8>>> = (0..2)
         .map(|_| {
-            let place = TestDir::new(SMALL);
-            let run = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+            let test_dir = TestDir::new(SMALL);
+            let run = test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
             let flow = &run["runs"][0]["flows"][0];
             assert!(flow["goodput_bps"].as_f64().unwrap() > 50e6, "{flow}");
             assert_eq!((flow["cc"].as_str(), flow["cc_from"].as_str()), (Some("cubic"), Some("longfat")));
-            let dir = record(&place);
+            let dir = record(&test_dir);
             let tables = ["flows.parquet", "links.parquet", "events.parquet"];
             tables.iter().map(|name| std::fs::read(dir.join(name)).unwrap()).collect()
         })
@@ -58,10 +58,10 @@ fn records_have_the_committed_hashes() {
     let scenarios = [("small", small), ("lossy", lossy), ("jittery-bbr", jittery)];
     let mut hashes = String::new();
     for (name, scenario) in scenarios {
-        let place = TestDir::new(&scenario);
-        place.run(&["run", "s.toml", "--engine", "sim", "--kernel", "6.1", "--json"]).json();
+        let test_dir = TestDir::new(&scenario);
+        test_dir.run(&["run", "s.toml", "--engine", "sim", "--kernel", "6.1", "--json"]).json();
         for table in ["flows", "links", "events"] {
-            let bytes = std::fs::read(record(&place).join(format!("{table}.parquet"))).unwrap();
+            let bytes = std::fs::read(record(&test_dir).join(format!("{table}.parquet"))).unwrap();
             hashes.push_str(&format!("{name} {table} {:016x}\n", fnv1a(&bytes)));
         }
     }
@@ -81,48 +81,49 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 
 #[test]
 fn an_unknown_congestion_control_or_engine_is_bad_input() {
-    let place = TestDir::new(&SMALL.replace("cubic", "nosuch"));
-    let ran = place.run(&["run", "s.toml", "--engine", "sim"]);
+    let test_dir = TestDir::new(&SMALL.replace("cubic", "nosuch"));
+    let ran = test_dir.run(&["run", "s.toml", "--engine", "sim"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("nosuch") && ran.stderr.contains("longfat cc list"), "{ran:?}");
     assert!(
-        !place.path("runs/s").exists() || std::fs::read_dir(place.path("runs/s")).unwrap().next().is_none()
+        !test_dir.path("runs/s").exists()
+            || std::fs::read_dir(test_dir.path("runs/s")).unwrap().next().is_none()
     );
-    let ran = place.run(&["run", "s.toml", "--engine", "ns3"]);
+    let ran = test_dir.run(&["run", "s.toml", "--engine", "ns3"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("model, sim, lab, kernel"), "{ran:?}");
 }
 
 #[test]
 fn a_trace_is_recorded_on_request() {
-    let place = TestDir::new(SMALL);
-    place.run(&["run", "s.toml", "--engine", "sim", "--trace", "bulk", "--json"]).json();
-    let run = record::Run::open(&record(&place)).unwrap();
+    let test_dir = TestDir::new(SMALL);
+    test_dir.run(&["run", "s.toml", "--engine", "sim", "--trace", "bulk", "--json"]).json();
+    let run = record::Run::open(&record(&test_dir)).unwrap();
     let (trace, last) = (run.trace().unwrap(), run.flows().unwrap().pop().unwrap());
     let sent: i64 = trace.iter().filter_map(|row| row.len_bytes).sum();
     // Segments sent at the last instant may be in the trace only.
     assert!(sent >= last.bytes_sent.unwrap() && sent < last.bytes_sent.unwrap() + 100_000, "{sent}");
     assert!(trace.iter().any(|row| row.kind == TraceKind::Ack));
-    let counted = place.run(&["show", "last", "--web100", "--json"]).json();
+    let counted = test_dir.run(&["show", "last", "--web100", "--json"]).json();
     let all = &counted["flows"][0]["all"];
     // As above.
     let segments = all["DataSegsOut"].as_i64().unwrap() + all["SegsRetrans"].as_i64().unwrap();
     let of_kernel = last.data_segs_out_segs.unwrap();
     assert!(segments >= of_kernel && segments < of_kernel + 100, "{segments} segments, not {of_kernel}");
     assert!(all["SlowStart"].as_i64() > Some(0) && all["acks_in"].as_i64() > Some(0), "{all}");
-    let text = place.run(&["show", "last", "--web100"]).stdout;
+    let text = test_dir.run(&["show", "last", "--web100"]).stdout;
     assert!(text.contains("DupAcksIn") && text.lines().count() == 5, "{text}");
     for (args, what) in [(["sim", "blk"], "no TCP flow"), (["model", "bulk"], "--engine sim")] {
-        let ran = place.run(&["run", "s.toml", "--engine", args[0], "--trace", args[1]]);
+        let ran = test_dir.run(&["run", "s.toml", "--engine", args[0], "--trace", args[1]]);
         assert!(ran.code == 2 && ran.stderr.contains(what), "{ran:?}");
     }
 }
 
 #[test]
 fn web100_counters_need_a_trace() {
-    let place = TestDir::new(SMALL);
-    place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
-    let ran = place.run(&["show", "last", "--web100"]);
+    let test_dir = TestDir::new(SMALL);
+    test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+    let ran = test_dir.run(&["show", "last", "--web100"]);
     assert!(ran.code == 2 && ran.stderr.contains("--trace FLOW"), "{ran:?}");
 }
 
@@ -136,8 +137,8 @@ fn a_write_has_one_byte_to_one_mebibyte() {
         ("2MiB", Some("write 1B to 1MiB")),
     ] {
         let flow = format!("cc = \"cubic\"\nwrite_size = \"{size}\"");
-        let place = TestDir::new(&SMALL.replace("cc = \"cubic\"", &flow));
-        let ran = place.run(&["scenario", "validate", "s.toml"]);
+        let test_dir = TestDir::new(&SMALL.replace("cc = \"cubic\"", &flow));
+        let ran = test_dir.run(&["scenario", "validate", "s.toml"]);
         assert_eq!(ran.code, if mistake.is_some() { 2 } else { 0 }, "{ran:?}");
         assert!(mistake.is_none_or(|mistake| ran.stderr.contains(mistake)), "{ran:?}");
     }
@@ -146,8 +147,8 @@ fn a_write_has_one_byte_to_one_mebibyte() {
 #[test]
 fn datagrams_are_simulated_and_predicted() {
     let udp = "kind = \"udp\"\nrate = \"200mbit\"\nstop = \"900ms\"";
-    let place = TestDir::new(&SMALL.replace("cc = \"cubic\"", udp));
-    let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
+    let test_dir = TestDir::new(&SMALL.replace("cc = \"cubic\"", udp));
+    let all = test_dir.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
     let flow = |engine: &str| {
         let runs = all["runs"].as_array().unwrap();
         runs.iter().find(|run| run["engine"] == engine).unwrap()["flows"][0].clone()
@@ -158,10 +159,10 @@ fn datagrams_are_simulated_and_predicted() {
     let lost = |flow: &serde_json::Value| flow["loss_share"].as_f64().unwrap();
     // At the start the queue absorbs a fiftieth of a second of data.
     assert!((lost(&sim) - lost(&model)).abs() < 0.03 && lost(&model) > 0.5, "{model} {sim}");
-    let printed = place.run(&["run", "s.toml", "--engine", "sim"]);
+    let printed = test_dir.run(&["run", "s.toml", "--engine", "sim"]);
     assert!(printed.code == 0 && printed.stdout.contains("UDP FLOW"), "{printed:?}");
-    let place = TestDir::new(&SMALL.replace("cc = \"cubic\"", "kind = \"xcp\""));
-    let ran = place.run(&["run", "s.toml", "--engine", "lab"]);
+    let test_dir = TestDir::new(&SMALL.replace("cc = \"cubic\"", "kind = \"xcp\""));
+    let ran = test_dir.run(&["run", "s.toml", "--engine", "lab"]);
     assert!(ran.code == 4 && ran.stderr.contains("--engine sim"), "{ran:?}");
 }
 
@@ -173,8 +174,8 @@ fn flow_of<'a>(all: &'a serde_json::Value, engine: &str) -> (&'a serde_json::Val
 /// A router in front of a link with a smaller MTU reports it, so the flow gets the link's capacity.
 #[test]
 fn a_smaller_link_behind_a_router_costs_little() {
-    let place = TestDir::new(&bundled_scenario("gallery/chain.toml"));
-    let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
+    let test_dir = TestDir::new(&bundled_scenario("gallery/chain.toml"));
+    let all = test_dir.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
     for engine in ["model", "sim"] {
         let (run, flow) = flow_of(&all, engine);
         assert!(flow["goodput_bps"].as_f64().unwrap() > 50e6, "{engine}: {flow}");
@@ -186,8 +187,9 @@ fn a_smaller_link_behind_a_router_costs_little() {
 /// A flow with 0 b/s must state the cause.
 #[test]
 fn a_flow_without_goodput_has_a_reason() {
-    let place = TestDir::new(&bundled_scenario("faults/mtu-black-hole.toml"));
-    let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--set", "duration=4s", "--json"]).json();
+    let test_dir = TestDir::new(&bundled_scenario("faults/mtu-black-hole.toml"));
+    let all =
+        test_dir.run(&["run", "s.toml", "--engine", "model,sim", "--set", "duration=4s", "--json"]).json();
     for engine in ["model", "sim"] {
         let (run, flow) = flow_of(&all, engine);
         assert_eq!(flow["goodput_bps"].as_f64(), Some(0.0), "{engine}");
@@ -197,8 +199,8 @@ fn a_flow_without_goodput_has_a_reason() {
         assert!(notes.contains("delivered nothing: packets of 1500 bytes"), "{engine}: {notes}");
     }
     // Only acknowledgements are lost: the cause is in the backward direction.
-    let place = TestDir::new(&SMALL.replace("[[flows]]", "backward = { down = true }\n[[flows]]"));
-    let ran = place.run(&["run", "s.toml", "--engine", "sim", "--json"]);
+    let test_dir = TestDir::new(&SMALL.replace("[[flows]]", "backward = { down = true }\n[[flows]]"));
+    let ran = test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]);
     let notes = ran.json()["runs"][0]["quality"]["notes"].to_string();
     assert!(notes.contains("is down"), "{notes}");
 }
@@ -207,15 +209,15 @@ fn a_flow_without_goodput_has_a_reason() {
 fn a_run_lists_ignored_settings() {
     let text = SMALL.replace("queue = \"250kB\"", "queue = \"250kB\", jitter = \"1ms\"")
         + "[hosts.\"*\"]\nstart = \"true\"\nsysctl = { \"net.ipv4.tcp_fastopen\" = \"3\" }\n";
-    let place = TestDir::new(&text);
-    let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
+    let test_dir = TestDir::new(&text);
+    let all = test_dir.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
     let notes = |engine| flow_of(&all, engine).0["quality"]["notes"].to_string();
     for part in [".jitter", ".start", "tcp_fastopen"] {
         assert!(notes("model").contains(part), "{part}: {}", notes("model"));
     }
     assert!(notes("sim").contains("tcp_fastopen") && notes("sim").contains(".start"), "{}", notes("sim"));
     assert!(!notes("sim").contains("jitter"), "{}", notes("sim"));
-    let printed = place.run(&["run", "s.toml", "--engine", "sim"]);
+    let printed = test_dir.run(&["run", "s.toml", "--engine", "sim"]);
     assert!(printed.stdout.contains("the simulator ignores"), "{printed:?}");
 }
 
@@ -230,8 +232,8 @@ fn the_readme_shows_what_lab_8_prints() {
     let lines: Vec<&str> = excerpts.iter().flat_map(|text| text.lines()).filter(|l| !l.is_empty()).collect();
     assert!(lines.len() >= 12, "{lines:?}");
     let scenario = root.join("scenarios/lab8.toml");
-    let place = TestDir::new("");
-    let ran = place.run(&["run", scenario.to_str().unwrap(), "--engine", "model,sim", "--kernel", "6.18"]);
+    let test_dir = TestDir::new("");
+    let ran = test_dir.run(&["run", scenario.to_str().unwrap(), "--engine", "model,sim", "--kernel", "6.18"]);
     let printed: Vec<&str> = ran.stdout.lines().collect();
     let missing: Vec<&&str> = lines.iter().filter(|line| !printed.contains(line)).collect();
     assert!(missing.is_empty(), "not printed: {missing:?}\n{}", ran.stdout);

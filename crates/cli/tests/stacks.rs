@@ -5,9 +5,9 @@ use serde_json::Value;
 use crate::common::{SMALL, TestDir};
 
 /// The first run of `longfat run s.toml` with these arguments.
-fn run(place: &TestDir, args: &[&str]) -> Value {
+fn run(test_dir: &TestDir, args: &[&str]) -> Value {
     let all = [&["run", "s.toml", "--engine", "sim", "--json", "--no-record"], args].concat();
-    place.run(&all).json()["runs"][0].clone()
+    test_dir.run(&all).json()["runs"][0].clone()
 }
 
 fn mbps(run: &Value) -> f64 {
@@ -25,15 +25,15 @@ fn long_fat() -> String {
 
 #[test]
 fn a_named_kernel_brings_its_own_buffers() {
-    let place = TestDir::new(&long_fat());
-    let of = |kernel: &str| run(&place, &["--kernel", kernel]);
+    let test_dir = TestDir::new(&long_fat());
+    let of = |kernel: &str| run(&test_dir, &["--kernel", kernel]);
     let (old, new) = (of("6.1"), of("6.18"));
     assert_eq!(old["sysctl_defaults"], "Linux 6.1's defaults");
     assert_eq!(new["sysctl_defaults"], "Linux 6.18's defaults");
     let window = |run: &Value| run["flows"][0]["max_rcv_wnd_bytes"].as_u64().unwrap();
     assert!(window(&old) <= 6_291_456 / 2, "half of the buffer: {}", window(&old));
     assert!(window(&new) > 2 * window(&old), "since 6.16 the buffer reaches 32 MiB: {}", window(&new));
-    let refused = place.run(&["run", "s.toml", "--engine", "sim", "--kernel", "2.4-web100"]);
+    let refused = test_dir.run(&["run", "s.toml", "--engine", "sim", "--kernel", "2.4-web100"]);
     assert_eq!(refused.code, 2);
     assert!(refused.stderr.contains("a patched kernel is a host's"), "{refused:?}");
     let of_2_4 = of("2.4");
@@ -78,8 +78,8 @@ cc = "reno"
 
 #[test]
 fn the_local_queue_is_named_and_both_remedies_work() {
-    let place = TestDir::new(OWN_LINK);
-    let first = run(&place, &[]);
+    let test_dir = TestDir::new(OWN_LINK);
+    let first = run(&test_dir, &[]);
     let flow = &first["flows"][0];
     assert_eq!(
         (flow["verdict"].as_str(), flow["retransmitted_segs"].as_u64()),
@@ -93,7 +93,7 @@ fn the_local_queue_is_named_and_both_remedies_work() {
     // 100 Mb/s x 50 ms / (1538 x 8 bit) = 406.4 packets.
     assert!(remedy.contains("tx_queue=407") && remedy.contains("local_congestion=false"), "{remedy}");
     for remedy in ["hosts.h1.tx_queue=407p", "hosts.h1.local_congestion=false"] {
-        let remedied = run(&place, &["--set", remedy]);
+        let remedied = run(&test_dir, &["--set", remedy]);
         assert_ne!(remedied["flows"][0]["verdict"], "local_queue", "{remedy}");
         assert!(
             mbps(&remedied) > 1.15 * mbps(&first),
@@ -102,15 +102,15 @@ fn the_local_queue_is_named_and_both_remedies_work() {
             mbps(&first)
         );
     }
-    let model = place.run(&["run", "s.toml", "--engine", "model", "--json", "--no-record"]).json();
+    let model = test_dir.run(&["run", "s.toml", "--engine", "model", "--json", "--no-record"]).json();
     assert_eq!(model["runs"][0]["flows"][0]["verdict"], "local_queue");
 }
 
 #[test]
 fn the_published_bound_holds_behind_a_switch_of_100_packets() {
     // H-100m a-1, as shipped: below 20 Mb/s; a-2 with a device queue that is not congestion uses the path.
-    let place = TestDir::new(&crate::common::bundled_scenario("h-100m.toml"));
-    let all = place.run(&["run", "s.toml", "--engine", "sim", "--json", "--no-record"]).json();
+    let test_dir = TestDir::new(&crate::common::bundled_scenario("h-100m.toml"));
+    let all = test_dir.run(&["run", "s.toml", "--engine", "sim", "--json", "--no-record"]).json();
     let of = |variant: &str| {
         let runs = all["runs"].as_array().unwrap();
         runs.iter().find(|run| run["variant"] == variant).unwrap_or_else(|| panic!("no {variant}")).clone()

@@ -12,8 +12,8 @@ use common::{
 #[test]
 fn programs_on_hosts_resolve_host_names() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
     let ping = lab.exec("h1", &["ping", "-c", "2", "h2"]);
     assert!(ping.stdout.contains(" 0% packet loss"), "{ping:?}");
     let devices = lab.exec("h2", &["cat", "/proc/net/dev"]);
@@ -24,7 +24,7 @@ fn programs_on_hosts_resolve_host_names() {
     assert_eq!((unknown.code, unknown.stderr.contains("h1, h2")), (2, true), "{unknown:?}");
     let missing = lab.exec("h1", &["no-such-program-anywhere"]);
     assert_eq!((missing.code, missing.stderr.contains("no-such-program")), (2, true), "{missing:?}");
-    let again = place.run(&["lab", "up", "s.toml", "--name", &lab.name]);
+    let again = test_dir.run(&["lab", "up", "s.toml", "--name", &lab.name]);
     assert!(again.code != 0 && again.stderr.contains("is up already"), "{again:?}");
     let all = lab.shell(&["pingall"]);
     assert!(all.stdout.contains("0% dropped (2/2 received)"), "{all:?}");
@@ -35,8 +35,8 @@ fn programs_on_hosts_resolve_host_names() {
 #[test]
 fn links_change_while_the_lab_runs() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
     assert!((10.0..13.0).contains(&lab.rtt_ms("h1", "h2")));
     assert_eq!(lab.shell(&["link s1-h2 delay 15ms"]).code, 0);
     assert!((40.0..43.0).contains(&lab.rtt_ms("h1", "h2")), "10 + 15 + 15 ms");
@@ -69,8 +69,8 @@ fn links_change_while_the_lab_runs() {
 #[test]
 fn mtus_are_set_as_in_class() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &["--set", "hosts.*.mtu=9000"]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &["--set", "hosts.*.mtu=9000"]);
     let jumbo =
         |lab: &Lab| lab.exec("h1", &["ping", "-M", "do", "-s", "8000", "-c", "2", "-W", "1", "h2"]).code == 0;
     assert!(jumbo(&lab), "a link without an MTU carries all");
@@ -83,8 +83,8 @@ fn mtus_are_set_as_in_class() {
 #[test]
 fn packets_are_captured_while_the_lab_runs() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
     assert_eq!(lab.shell(&["pcap h1 h1.pcapng", "pcap s1-h2 forward link.pcapng"]).code, 0);
     assert_eq!(lab.exec("h1", &["ping", "-c", "3", "-i", "0.2", "h2"]).code, 0);
     let stopped = lab.shell(&["pcap stop h1.pcapng", "pcap stop link.pcapng"]);
@@ -92,7 +92,7 @@ fn packets_are_captured_while_the_lab_runs() {
     // Two ARP packets, three echo requests and replies; on the link a broadcast, then unicast in one direction only.
     assert!(stopped.stdout.contains("8 packets in"), "{stopped:?}");
     assert!(stopped.stdout.contains("4 packets in"), "{stopped:?}");
-    let file = std::fs::read(place.path("h1.pcapng")).unwrap();
+    let file = std::fs::read(test_dir.path("h1.pcapng")).unwrap();
     assert_eq!(file[..4], [0x0a, 0x0d, 0x0d, 0x0a], "a section header block");
     let unknown = lab.shell(&["pcap h9 x.pcapng"]);
     assert!(unknown.code == 1 && unknown.stderr.contains("h9"), "{unknown:?}");
@@ -101,8 +101,8 @@ fn packets_are_captured_while_the_lab_runs() {
 #[test]
 fn a_killed_lab_ends_its_programs() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
     let keeper = lab.keeper();
     let seconds = format!("86{keeper}");
     assert_eq!(lab.exec("h1", &["sh", "-c", &format!("sleep {seconds} >/dev/null 2>&1 &")]).code, 0);
@@ -111,15 +111,15 @@ fn a_killed_lab_ends_its_programs() {
     assert!(Command::new("kill").args(["-KILL", &keeper.to_string()]).status().unwrap().success());
     assert!(eventually(|| !is_alive(keeper)));
     assert!(eventually(|| sleeps().is_empty()), "the programs must end with the lab");
-    assert_eq!(place.run(&["lab", "clean"]).code, 0);
-    assert_eq!(place.run(&["lab", "status", &lab.name]).code, 2);
+    assert_eq!(test_dir.run(&["lab", "clean"]).code, 0);
+    assert_eq!(test_dir.run(&["lab", "status", &lab.name]).code, 2);
 }
 
 #[test]
 fn several_labs_can_be_up() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let (a, b) = (Lab::up(&place, &[]), Lab::up(&place, &[]));
+    let test_dir = TestDir::new(SMALL);
+    let (a, b) = (Lab::up(&test_dir, &[]), Lab::up(&test_dir, &[]));
     assert_eq!(a.exec("h1", &["ping", "-c", "1", "h2"]).code, 0);
     drop(a);
     assert_eq!(b.exec("h1", &["ping", "-c", "1", "h2"]).code, 0);
@@ -135,15 +135,15 @@ fn unprivileged_users_can_keep_labs_up() {
         return;
     }
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let open = |mode: &str, path: &std::path::Path| {
         assert!(Command::new("chmod").args([mode]).arg(path).status().unwrap().success());
     };
-    open("755", place.dir.path());
-    let program = place.path("longfat");
+    open("755", test_dir.dir.path());
+    let program = test_dir.path("longfat");
     common::copy_binary(&program);
-    open("644", &place.path("s.toml"));
-    let home = place.path("home");
+    open("644", &test_dir.path("s.toml"));
+    let home = test_dir.path("home");
     std::fs::create_dir(&home).unwrap();
     open("777", &home);
     let run = |args: &[&str]| {
@@ -151,7 +151,7 @@ fn unprivileged_users_can_keep_labs_up() {
             .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
             .arg(&program)
             .args(args)
-            .current_dir(place.dir.path())
+            .current_dir(test_dir.dir.path())
             .env("XDG_RUNTIME_DIR", &home)
             .output()
             .unwrap();

@@ -13,20 +13,20 @@ use common::{CommandOutput, SMALL, TestDir, eventually, lab_slots::acquire_lab_s
 
 /// A standing lab. Drop takes it down, also after a failure of the test.
 struct Lab<'a> {
-    place: &'a TestDir,
+    test_dir: &'a TestDir,
     name: String,
 }
 
 impl<'a> Lab<'a> {
-    fn up(place: &'a TestDir, name: &str) -> Self {
+    fn up(test_dir: &'a TestDir, name: &str) -> Self {
         let name = format!("abuse-{}-{name}", std::process::id());
-        let ran = place.run(&["lab", "up", "s.toml", "--name", &name]);
+        let ran = test_dir.run(&["lab", "up", "s.toml", "--name", &name]);
         assert_eq!(ran.code, 0, "{ran:?}");
-        Lab { place, name }
+        Lab { test_dir, name }
     }
 
     fn exec_command(&self, host: &str, program: &[&str]) -> Command {
-        self.place.longfat(&[&["lab", "exec", "--lab", &self.name, host, "--"], program].concat())
+        self.test_dir.longfat(&[&["lab", "exec", "--lab", &self.name, host, "--"], program].concat())
     }
 
     fn exec(&self, host: &str, program: &[&str]) -> CommandOutput {
@@ -34,11 +34,11 @@ impl<'a> Lab<'a> {
     }
 
     fn shell(&self, command: &str) -> CommandOutput {
-        self.place.run(&["lab", "shell", "--lab", &self.name, "-c", command])
+        self.test_dir.run(&["lab", "shell", "--lab", &self.name, "-c", command])
     }
 
     fn keeper(&self) -> String {
-        let status = self.place.run(&["lab", "status", &self.name, "--json"]).json();
+        let status = self.test_dir.run(&["lab", "status", &self.name, "--json"]).json();
         status["labs"][0]["pid"].to_string()
     }
 
@@ -50,7 +50,7 @@ impl<'a> Lab<'a> {
 
 impl Drop for Lab<'_> {
     fn drop(&mut self) {
-        self.place.run(&["lab", "down", &self.name]);
+        self.test_dir.run(&["lab", "down", &self.name]);
     }
 }
 
@@ -61,26 +61,26 @@ fn kill(signal: &str, pid: &str) {
 #[test]
 fn silent_clients_do_not_delay_others() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, "silent");
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, "silent");
     let socket = lab.socket();
     let mut silent: Vec<UnixStream> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     silent[0].write_all(b"{\"do\":").unwrap();
     silent[1].write_all(&[0xff; 1000]).unwrap();
     // Served one after the other, with 2 s each, they would exceed the 10 s timeout of a client.
-    let ran = place.run(&["lab", "status", &lab.name]);
+    let ran = test_dir.run(&["lab", "status", &lab.name]);
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
 #[test]
 fn a_host_can_query_its_own_lab() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, "inside");
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, "inside");
     let inside = lab.exec("h1", &[common::binary(), "lab", "status"]);
     assert!(inside.stdout.contains(&lab.name), "{inside:?}");
     assert_eq!(
-        place.run(&["lab", "status", &lab.name]).code,
+        test_dir.run(&["lab", "status", &lab.name]).code,
         0,
         "the keeper's process id does not exist on a host"
     );
@@ -89,36 +89,36 @@ fn a_host_can_query_its_own_lab() {
 #[test]
 fn a_host_without_its_device_leaves_the_lab_up() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, "device");
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, "device");
     assert_eq!(lab.exec("h1", &["ip", "link", "del", "h1-eth0"]).code, 0);
     assert_ne!(lab.exec("h2", &["ping", "-c", "1", "-W", "1", "h1"]).code, 0);
-    assert_eq!(place.run(&["lab", "status", &lab.name]).code, 0);
+    assert_eq!(test_dir.run(&["lab", "status", &lab.name]).code, 0);
 }
 
 #[test]
 fn captures_refuse_pipes_and_report_full_disks() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, "files");
-    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, "files");
+    assert!(Command::new("mkfifo").arg(test_dir.path("pipe")).status().unwrap().success());
     let pipe = lab.shell("pcap h1 pipe");
     assert!(pipe.code == 1 && pipe.stderr.contains("named pipe"), "{pipe:?}");
     assert_eq!(lab.shell("pcap h1 'two words.pcapng'").code, 0);
-    assert!(place.path("two words.pcapng").exists());
+    assert!(test_dir.path("two words.pcapng").exists());
     let there = lab.exec("s1", &["pcap", "h2", "there.pcapng"]);
-    assert!(there.code == 0 && place.path("there.pcapng").exists(), "{there:?}");
+    assert!(there.code == 0 && test_dir.path("there.pcapng").exists(), "{there:?}");
     assert_eq!(lab.shell("pcap h2 /dev/full").code, 0);
     assert_eq!(lab.exec("h1", &["ping", "-c", "1", "h2"]).code, 0);
-    let down = place.run(&["lab", "down", &lab.name]);
+    let down = test_dir.run(&["lab", "down", &lab.name]);
     assert!(down.code == 0 && down.stderr.contains("capture of h2 is not complete"), "{down:?}");
 }
 
 #[test]
 fn signals_sent_to_exec_reach_the_program() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, "signals");
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, "signals");
     let program = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
     let mut child = lab.exec_command("h1", &["sh", "-c", program]).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
@@ -136,8 +136,8 @@ fn signals_sent_to_exec_reach_the_program() {
 #[test]
 fn a_program_ends_with_the_terminal_of_its_exec() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, "terminal");
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, "terminal");
     let seconds = format!("77{}", std::process::id());
     let line = format!("{} lab exec --lab {} h1 -- sleep {seconds}", common::binary(), lab.name);
     // script(1) runs the line on a terminal, as its session's leader, and closes that terminal when it is killed.
@@ -162,8 +162,8 @@ fn a_program_ends_with_the_terminal_of_its_exec() {
 #[test]
 fn a_terminated_shell_takes_its_lab_down() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let mut shell = place
+    let test_dir = TestDir::new(SMALL);
+    let mut shell = test_dir
         .longfat(&["lab", "shell", "s.toml", "-c", "sh echo up", "-c", "h1 sleep 60"])
         .stdout(Stdio::piped())
         .process_group(0)
@@ -175,18 +175,18 @@ fn a_terminated_shell_takes_its_lab_down() {
     assert_eq!(line, "up\n");
     kill("-HUP", &shell.id().to_string());
     assert_eq!(shell.wait().unwrap().code(), Some(128 + 1));
-    assert_eq!(place.run(&["lab", "status", "s"]).code, 2, "no lab s is up");
+    assert_eq!(test_dir.run(&["lab", "status", "s"]).code, 2, "no lab s is up");
 }
 
 #[test]
 fn a_stopped_keeper_is_reported_beside_other_labs() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let (stopped, other) = (Lab::up(&place, "stopped"), Lab::up(&place, "other"));
+    let test_dir = TestDir::new(SMALL);
+    let (stopped, other) = (Lab::up(&test_dir, "stopped"), Lab::up(&test_dir, "other"));
     let keeper = stopped.keeper();
     kill("-STOP", &keeper);
     let began = Instant::now();
-    let ran = place.run(&["lab", "status"]);
+    let ran = test_dir.run(&["lab", "status"]);
     kill("-CONT", &keeper);
     assert!(ran.stdout.contains(&other.name) && ran.stderr.contains("does not reply"), "{ran:?}");
     assert!(began.elapsed() < Duration::from_secs(60));
@@ -195,15 +195,15 @@ fn a_stopped_keeper_is_reported_beside_other_labs() {
 #[test]
 fn a_lab_holds_no_files_of_its_caller() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let name = format!("abuse-{}-lock", std::process::id());
     let line = format!("exec 9>lock && flock 9 && {} lab up s.toml --name {name}", common::binary());
-    let up = Command::new("sh").args(["-c", &line]).current_dir(place.dir.path()).status().unwrap();
+    let up = Command::new("sh").args(["-c", &line]).current_dir(test_dir.dir.path()).status().unwrap();
     assert!(up.success());
-    let lab = Lab { place: &place, name };
-    let free = Command::new("flock").arg("-n").arg(place.path("lock")).arg("true").status().unwrap();
+    let lab = Lab { test_dir: &test_dir, name };
+    let free = Command::new("flock").arg("-n").arg(test_dir.path("lock")).arg("true").status().unwrap();
     assert!(free.success(), "the caller's lock must be released when the caller ends");
     let fds = lab.exec("h1", &["sh", "-c", "ls -l /proc/$PPID/fd /proc/self/fd"]);
     assert!(!fds.stdout.contains("socket:") && !fds.stdout.contains("net:["), "{fds:?}");
-    assert!(eventually(|| place.run(&["lab", "status", &lab.name]).code == 0));
+    assert!(eventually(|| test_dir.run(&["lab", "status", &lab.name]).code == 0));
 }

@@ -14,8 +14,8 @@ fn swept() -> String {
 }
 
 /// The Parquet files of all records of a test directory, by point, repeat and table.
-fn tables(place: &TestDir, runs: &str) -> BTreeMap<(String, u64, String), Vec<u8>> {
-    let records = std::fs::read_dir(place.path(runs).join("s")).unwrap();
+fn tables(test_dir: &TestDir, runs: &str) -> BTreeMap<(String, u64, String), Vec<u8>> {
+    let records = std::fs::read_dir(test_dir.path(runs).join("s")).unwrap();
     let of_record = |dir: PathBuf| {
         let summary: Value =
             serde_json::from_slice(&std::fs::read(dir.join("summary.json")).unwrap()).unwrap();
@@ -30,12 +30,12 @@ fn tables(place: &TestDir, runs: &str) -> BTreeMap<(String, u64, String), Vec<u8
 
 #[test]
 fn parallel_runs_write_the_same_bytes() {
-    let place = TestDir::new(&swept());
+    let test_dir = TestDir::new(&swept());
     let all: Vec<_> = [("one", "1"), ("three", "3"), ("again", "3")]
         .iter()
         .map(|(runs, jobs)| {
             let args = ["--runs", runs, "sweep", "s.toml", "--repeat", "3", "--jobs", jobs, "--json"];
-            let sweep = place.run(&args).json();
+            let sweep = test_dir.run(&args).json();
             let points: Vec<Value> = sweep["points"].as_array().unwrap().clone();
             assert_eq!(points.len(), 2);
             assert_eq!(
@@ -43,7 +43,7 @@ fn parallel_runs_write_the_same_bytes() {
                 (Some("20p"), Some("100p"))
             );
             let figures: Vec<String> = points.iter().map(|p| p["figures"].to_string()).collect();
-            (tables(&place, runs), figures)
+            (tables(&test_dir, runs), figures)
         })
         .collect();
     // Two points, three seeds, three tables; and losses differ by seed.
@@ -60,25 +60,25 @@ fn parallel_runs_write_the_same_bytes() {
 
 #[test]
 fn run_executes_and_names_all_points() {
-    let place = TestDir::new(&swept());
-    let all = place.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
+    let test_dir = TestDir::new(&swept());
+    let all = test_dir.run(&["run", "s.toml", "--engine", "model,sim", "--json"]).json();
     let runs = all["runs"].as_array().unwrap();
     let queues: Vec<&str> =
         runs.iter().map(|run| run["sweep"]["links.h1-s1.forward.queue"].as_str().unwrap()).collect();
     assert_eq!(queues, ["20p", "20p", "100p", "100p"]);
     assert!(runs[1]["id"].as_str().unwrap().ends_with("-p1"), "{}", runs[1]["id"]);
-    let set = place.run(&["run", "s.toml", "--set", "links.h1-s1.forward.queue=5p", "--engine", "sim"]);
+    let set = test_dir.run(&["run", "s.toml", "--set", "links.h1-s1.forward.queue=5p", "--engine", "sim"]);
     assert_eq!(set.code, 2);
     assert!(set.stderr.contains("this field is swept"), "{set:?}");
 }
 
 #[test]
 fn recorded_runs_are_not_repeated() {
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let over = |values: &str, more: &[&str]| {
         let over = format!("flows.bulk.cc={values}");
         let args = [&["sweep", "s.toml", "--over", &over, "--repeat", "2", "--json"], more].concat();
-        let sweep = place.run(&args).json();
+        let sweep = test_dir.run(&args).json();
         let points = sweep["points"].as_array().unwrap().clone();
         let earlier: Vec<u64> = points.iter().map(|p| p["earlier"].as_u64().unwrap()).collect();
         let figures: Vec<Value> = points.iter().map(|p| p["figures"].clone()).collect();
@@ -88,7 +88,7 @@ fn recorded_runs_are_not_repeated() {
     assert_eq!(earlier, [0, 0]);
     // As after an interruption: one record is missing.
     let records: Vec<PathBuf> =
-        std::fs::read_dir(place.path("runs/s")).unwrap().map(|e| e.unwrap().path()).collect();
+        std::fs::read_dir(test_dir.path("runs/s")).unwrap().map(|e| e.unwrap().path()).collect();
     assert_eq!(records.len(), 4);
     let lost = records.iter().find(|path| path.to_string_lossy().ends_with("-r2-p1")).unwrap();
     std::fs::remove_dir_all(lost).unwrap();
@@ -118,10 +118,10 @@ receive_buffer = "8MiB"
 "#;
 
 /// The knee over the send buffer, and where the window law has it. Checks what both agree in.
-fn knee_and_law(place: &TestDir, sizes: &str, rtt_us: f64, plateau_bps: f64) -> (f64, f64) {
+fn knee_and_law(test_dir: &TestDir, sizes: &str, rtt_us: f64, plateau_bps: f64) -> (f64, f64) {
     let over = format!("flows.bulk.send_buffer={sizes}");
     let args = ["sweep", "s.toml", "--over", &over, "-o", "plot.svg", "--report", "page.html", "--json"];
-    let sweep = place.run(&args).json();
+    let sweep = test_dir.run(&args).json();
     let knee = &sweep["knees"][0];
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{sweep}"));
     // The kernel doubles the requested buffer, and a loaded path has a longer round trip than an empty one.
@@ -133,15 +133,15 @@ fn knee_and_law(place: &TestDir, sizes: &str, rtt_us: f64, plateau_bps: f64) -> 
 
 #[test]
 fn the_knee_matches_the_window_law() {
-    let place = TestDir::new(BACK_TO_BACK);
+    let test_dir = TestDir::new(BACK_TO_BACK);
     let sizes = "2KiB,5KiB,8KiB,10KiB,15KiB,20KiB,25KiB,30KiB,40KiB,60KiB,80KiB";
-    let (at, law) = knee_and_law(&place, sizes, 150.0, 941e6);
+    let (at, law) = knee_and_law(&test_dir, sizes, 150.0, 941e6);
     assert!((at / law - 1.0).abs() < 0.2, "the knee is at {at}, the law has it at {law}");
-    let drawn = std::fs::read_to_string(place.path("plot.svg")).unwrap();
+    let drawn = std::fs::read_to_string(test_dir.path("plot.svg")).unwrap();
     for part in ["<svg", "Send buffer (KiB)", "swatch dot s0", ">80<", "knee at "] {
         assert!(drawn.contains(part), "{part} in {drawn}");
     }
-    let page = std::fs::read_to_string(place.path("page.html")).unwrap();
+    let page = std::fs::read_to_string(test_dir.path("page.html")).unwrap();
     assert!(page.contains("knee at") && page.contains("<svg"), "{page}");
     // A current kernel, over a path that holds many of its super-packets.
     let long = BACK_TO_BACK
@@ -164,18 +164,18 @@ fn with_published(name: &str, goodput_bps: f64) -> String {
 
 #[test]
 fn fit_recovers_the_value_that_gave_a_figure() {
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let goodput = |set: &str| {
-        let run = place
+        let run = test_dir
             .run(&["run", "s.toml", "--engine", "sim", "--set", "duration=4s", "--set", set, "--json"])
             .json();
         run["runs"][0]["flows"][0]["goodput_bps"].as_f64().unwrap()
     };
     // The delay fixes the goodput of a flow that starts and ends.
     let (a, b) = (goodput("links.h1-s1.forward.delay=37ms"), goodput("flows.bulk.cc=reno"));
-    std::fs::write(place.path("a.toml"), with_published("A", a)).unwrap();
+    std::fs::write(test_dir.path("a.toml"), with_published("A", a)).unwrap();
     std::fs::write(
-        place.path("b.toml"),
+        test_dir.path("b.toml"),
         with_published("B", b).replace("delay = \"10ms\"", "delay = \"37ms\""),
     )
     .unwrap();
@@ -191,7 +191,7 @@ fn fit_recovers_the_value_that_gave_a_figure() {
             "30",
             "--json",
         ];
-        place.run(&[&common, more].concat()).json()["fit"].clone()
+        test_dir.run(&[&common, more].concat()).json()["fit"].clone()
     };
     let found = fit(&[]);
     let best = found["unknowns"][0]["best"]["number"].as_f64().unwrap();
@@ -210,12 +210,12 @@ fn fit_recovers_the_value_that_gave_a_figure() {
     let only = fit(&["b.toml", "--to", "A"]);
     assert_eq!(only["unknowns"], found["unknowns"]);
     // A search writes no records.
-    assert_eq!(std::fs::read_dir(place.path("runs")).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(test_dir.path("runs")).unwrap().count(), 1);
 }
 
 #[test]
 fn bad_input_is_reported() {
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     for (args, printed) in [
         (vec![], "nothing is swept"),
         (vec![], "--over links.NAME.both.delay=5ms,50ms"),
@@ -230,11 +230,11 @@ fn bad_input_is_reported() {
         (vec!["--fit", "links.h1-s1.forward.queue=9p..1p"], "two ascending values"),
         (vec!["--fit", "duration=1s..2s", "--over", "seed=1"], "cannot be used with"),
     ] {
-        let ran = place.run(&[&["sweep", "s.toml"], args.as_slice()].concat());
+        let ran = test_dir.run(&[&["sweep", "s.toml"], args.as_slice()].concat());
         assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
         assert!(ran.stderr.contains(printed), "{args:?}: {ran:?}");
     }
-    assert!(!place.path("runs/s").exists());
+    assert!(!test_dir.path("runs/s").exists());
     let published = TestDir::new(&with_published("A", 1e7));
     let few = published.run(&["sweep", "s.toml", "--fit", "seed=1..9", "--repeat", "5", "--most-runs", "3"]);
     assert_eq!(few.code, 2, "{few:?}");
@@ -243,9 +243,9 @@ fn bad_input_is_reported() {
 
 #[test]
 fn shards_share_a_store_and_gather_equals_the_whole_sweep() {
-    let place = TestDir::new(&swept());
+    let test_dir = TestDir::new(&swept());
     let sweep = |runs: &str, more: &[&str]| {
-        place.run(&[&["--runs", runs, "sweep", "s.toml", "--repeat", "3", "--json"], more].concat())
+        test_dir.run(&[&["--runs", runs, "sweep", "s.toml", "--repeat", "3", "--json"], more].concat())
     };
     let none = sweep("shards", &["--gather"]);
     assert_eq!(none.code, 1);
@@ -266,7 +266,7 @@ fn shards_share_a_store_and_gather_equals_the_whole_sweep() {
     assert_eq!(figures(&gathered), figures(&whole));
     assert_eq!(gathered["points"][0]["earlier"], 3);
     // No records, only results.
-    assert!(!place.path("shards/s").exists());
+    assert!(!test_dir.path("shards/s").exists());
     assert_eq!(sweep("shards", &["--shard", "2/4", "--again"]).json()["executed"], 2);
     for wrong in
         [&["--shard", "5/4"][..], &["--shard", "1/2", "--gather"], &["--shard", "1/2", "--engine", "lab"]]

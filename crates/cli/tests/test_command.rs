@@ -19,10 +19,10 @@ fn serve() -> (Running, String) {
 #[test]
 fn a_test_writes_a_record() {
     let (_server, port) = serve();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     for direction in [&[][..], &["-R"]] {
         let args = ["test", "127.0.0.1", "-p", &port, "-t", "0.6", "-i", "0.2", "--json"];
-        let document = place.run(&[&args[..], direction].concat()).json();
+        let document = test_dir.run(&[&args[..], direction].concat()).json();
         assert_eq!(document["schema"], "longfat.test/1");
         let flow = &document["flows"][0];
         assert_eq!(flow["name"], "stream-1");
@@ -33,11 +33,11 @@ fn a_test_writes_a_record() {
             assert!(flow[known].is_number(), "{direction:?}: {known}: {flow:#}");
         }
         let record = document["record"].as_str().unwrap();
-        assert!(place.path(record).join("iperf3.json").is_file());
-        let shown = place.run(&["show", "last", "--json"]).json();
+        assert!(test_dir.path(record).join("iperf3.json").is_file());
+        let shown = test_dir.run(&["show", "last", "--json"]).json();
         assert_eq!(shown["runs"][0]["flows"][0]["bytes"], flow["bytes"]);
         assert_eq!(shown["runs"][0]["partial"], false);
-        assert_eq!(place.run(&["plot", "last", "-o", "plot.svg"]).code, 0);
+        assert_eq!(test_dir.run(&["plot", "last", "-o", "plot.svg"]).code, 0);
     }
 }
 
@@ -45,10 +45,10 @@ fn a_test_writes_a_record() {
 #[test]
 fn processor_time_is_not_an_application_limit() {
     let (_server, port) = serve();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let flows = |options: &[&str]| {
         let args = ["test", "127.0.0.1", "-p", &port, "--no-record", "--json"];
-        place.run(&[&args[..], options].concat()).json()["flows"].as_array().unwrap().clone()
+        test_dir.run(&[&args[..], options].concat()).json()["flows"].as_array().unwrap().clone()
     };
     let share = |flow: &Value, cause: &str| flow["limited"][cause].as_f64().unwrap();
     for options in [
@@ -78,10 +78,10 @@ fn processor_time_is_not_an_application_limit() {
 #[test]
 fn latency_under_load_is_a_flow_of_the_record() {
     let (_server, port) = serve();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     for direction in [&[][..], &["-R"]] {
         let args = ["test", "127.0.0.1", "-p", &port, "-t", "0.6", "--latency", "--json"];
-        let document = place.run(&[&args[..], direction].concat()).json();
+        let document = test_dir.run(&[&args[..], direction].concat()).json();
         let (idle, loaded) = (&document["latency"]["idle"], &document["latency"]["loaded"]);
         assert!(idle["sent"].as_u64().unwrap() >= 10 && idle["lost"] == 0, "{document:#}");
         // 20 echoes a second; a busy machine may send fewer.
@@ -102,9 +102,9 @@ fn packets_carry_the_requested_flow_label() {
     // The kernel holds the lease during the test (ip6_flowlabel.c).
     let leased = || std::fs::read_to_string("/proc/net/ip6_flowlabel").is_ok_and(|all| all.contains("12345"));
     let (_server, port) = serve();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let test = ["test", "::1", "-p", &port, "-t", "30", "-L", "0x12345", "--no-record"];
-    let test = Running::start(&mut place.longfat(&test));
+    let test = Running::start(&mut test_dir.longfat(&test));
     if std::net::TcpListener::bind("[::1]:0").is_ok() {
         assert!(eventually(leased), "no lease of the label");
     }
@@ -115,10 +115,10 @@ fn packets_carry_the_requested_flow_label() {
 #[test]
 fn a_udp_test_writes_a_record() {
     let (_server, port) = serve();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     for direction in [&[][..], &["-R"]] {
         let args = ["test", "127.0.0.1", "-p", &port, "-u", "-b", "20M", "-l", "1000", "-t", "0.5", "--json"];
-        let document = place.run(&[&args[..], direction].concat()).json();
+        let document = test_dir.run(&[&args[..], direction].concat()).json();
         let flow = &document["flows"][0];
         assert_eq!((flow["kind"].as_str(), flow["name"].as_str()), (Some("udp"), Some("stream-1")));
         let goodput = flow["goodput_bps"].as_f64().unwrap();
@@ -133,11 +133,11 @@ fn a_udp_test_writes_a_record() {
 #[test]
 fn an_interrupted_test_keeps_its_samples() {
     let (server, port) = serve();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let test =
-        Running::start(&mut place.longfat(&["test", "127.0.0.1", "-p", &port, "-t", "30", "-i", "0.1"]));
+        Running::start(&mut test_dir.longfat(&["test", "127.0.0.1", "-p", &port, "-t", "30", "-i", "0.1"]));
     let partial = || {
-        let found = std::fs::read_dir(place.path("runs/test-127.0.0.1")).into_iter().flatten().flatten();
+        let found = std::fs::read_dir(test_dir.path("runs/test-127.0.0.1")).into_iter().flatten().flatten();
         found.filter(|entry| entry.file_name().to_string_lossy().ends_with(".partial")).count()
     };
     assert!(eventually(|| partial() == 1), "the record starts with the data");
@@ -145,13 +145,13 @@ fn an_interrupted_test_keeps_its_samples() {
     test.interrupt();
     let output = test.output();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let listed = place.run(&["ls", "--json"]).json();
-    let shown = place.run(&["show", listed[0]["path"].as_str().unwrap(), "--json"]).json();
+    let listed = test_dir.run(&["ls", "--json"]).json();
+    let shown = test_dir.run(&["show", listed[0]["path"].as_str().unwrap(), "--json"]).json();
     let run = &shown["runs"][0];
     assert_eq!(run["partial"], true, "{run:#}");
     assert!(run["flows"][0]["bytes"].as_u64().unwrap() > 1_000_000, "{run:#}");
     // The server was notified, and serves the next client immediately.
-    let next = place.run(&["test", "127.0.0.1", "-p", &port, "-n", "1M", "--no-record"]);
+    let next = test_dir.run(&["test", "127.0.0.1", "-p", &port, "-n", "1M", "--no-record"]);
     assert_eq!(next.code, 0, "{next:?}");
     server.interrupt();
     let printed = server.output();
@@ -161,10 +161,10 @@ fn an_interrupted_test_keeps_its_samples() {
 #[test]
 fn each_output_format_is_as_documented() {
     let (_server, port) = serve();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let run = |args: &[&str]| {
         let all = ["test", "127.0.0.1", "-p", &port, "-t", "0.3", "-i", "0.1", "--no-record"];
-        let ran = place.run(&[&all[..], args].concat());
+        let ran = test_dir.run(&[&all[..], args].concat());
         assert_eq!(ran.code, 0, "{ran:?}");
         ran.stdout
     };
@@ -180,16 +180,16 @@ fn each_output_format_is_as_documented() {
     assert!((3..=4).contains(&between.len()) && between.iter().all(|name| *name == "interval"), "{names:?}");
     let text = run(&["-T", "mine", "--get-server-output"]);
     assert!(text.contains("mine:  [ ID] Interval") && text.contains("Server output:"), "{text}");
-    assert!(!place.path("runs").exists(), "--no-record");
+    assert!(!test_dir.path("runs").exists(), "--no-record");
 }
 
 #[test]
 fn auto_ends_or_reports_no_steady_state() {
     let (_server, port) = serve();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let run = |args: &[&str]| {
         let all = ["test", "127.0.0.1", "-p", &port, "-t", "auto", "--json", "--no-record"];
-        place.run(&[&all[..], args].concat()).json()
+        test_dir.run(&[&all[..], args].concat()).json()
     };
     // A paced flow is steady immediately: ten epochs of 100 ms after the start.
     let steady = run(&["-b", "80M", "-l", "8K", "--max-time", "20"]);
@@ -204,7 +204,7 @@ fn auto_ends_or_reports_no_steady_state() {
 
 #[test]
 fn mistakes_are_reported_before_connecting() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     for (args, word) in [
         (&["-P", "129"][..], "129"),
         (&["-t", "0"], "above zero"),
@@ -218,7 +218,7 @@ fn mistakes_are_reported_before_connecting() {
         (&["--username", "me"], "rsa-public-key-path"),
         (&["-J", "--json"], "longfat's document"),
     ] {
-        let ran = place.run(&[&["test", "127.0.0.1", "-p", "1"], args].concat());
+        let ran = test_dir.run(&[&["test", "127.0.0.1", "-p", "1"], args].concat());
         assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
         assert!(ran.stderr.contains(word), "{args:?}: {}", ran.stderr);
     }
@@ -226,14 +226,14 @@ fn mistakes_are_reported_before_connecting() {
 
 #[test]
 fn a_refused_connection_is_reported() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let port = free_port().to_string();
-    let ran = place.run(&["test", "127.0.0.1", "-p", &port]);
+    let ran = test_dir.run(&["test", "127.0.0.1", "-p", &port]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("refused"), "{}", ran.stderr);
-    let json = place.run(&["test", "127.0.0.1", "-p", &port, "--json"]).parsed();
+    let json = test_dir.run(&["test", "127.0.0.1", "-p", &port, "--json"]).parsed();
     assert_eq!((&json["schema"], &json["error"]["exit_code"]), (&"longfat.error/1".into(), &1.into()));
-    let json = place.run(&["test", "no.such.host.invalid", "-J"]);
+    let json = test_dir.run(&["test", "no.such.host.invalid", "-J"]);
     assert_eq!(json.code, 1);
     assert!(json.parsed()["error"].as_str().unwrap().contains("no.such.host.invalid"), "{json:?}");
 }

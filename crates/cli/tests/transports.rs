@@ -36,13 +36,13 @@ fn goodput(run: &Value, flow: usize) -> f64 {
 fn they_share_a_simulated_path_with_tcp() {
     let forward = "rate = \"100mbit\", delay = \"10ms\", queue = \"250kB\"";
     let flows = ["kind = \"udt\"", "kind = \"tsunami\"\nrate = \"40mbit\"", "cc = \"cubic\""];
-    let place = TestDir::new(&scenario("duration = \"20s\"", forward, &flows));
-    let ran = place.run(&["run", "s.toml", "--engine", "sim"]);
+    let test_dir = TestDir::new(&scenario("duration = \"20s\"", forward, &flows));
+    let ran = test_dir.run(&["run", "s.toml", "--engine", "sim"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     for flow in ["f1", "f2", "f3"] {
         assert!(ran.stdout.contains(flow), "{}", ran.stdout);
     }
-    let json = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+    let json = test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
     let run = &json["runs"][0];
     let kinds: Vec<&Value> = run["flows"].as_array().unwrap().iter().map(|flow| &flow["kind"]).collect();
     assert_eq!(kinds, ["udt", "tsunami", "tcp"]);
@@ -51,17 +51,17 @@ fn they_share_a_simulated_path_with_tcp() {
     assert!((70e6..97e6).contains(&sum), "{run}");
     assert!(run["fairness_jain"].as_f64().unwrap() < 1.0);
     // The picture has the rate of each.
-    let drawn = place.run(&["plot", "last", "--metric", "goodput,rtt", "-o", "picture.svg"]);
+    let drawn = test_dir.run(&["plot", "last", "--metric", "goodput,rtt", "-o", "picture.svg"]);
     assert_eq!(drawn.code, 0, "{drawn:?}");
-    assert!(std::fs::read_to_string(place.path("picture.svg")).unwrap().contains("f2"));
+    assert!(std::fs::read_to_string(test_dir.path("picture.svg")).unwrap().contains("f2"));
 }
 
 #[test]
 fn verdicts_name_the_rate_the_path_and_losses() {
     let forward = "rate = \"100mbit\", delay = \"10ms\", queue = \"500kB\"";
     let verdict = |forward: &str, flow: &str| {
-        let place = TestDir::new(&scenario("duration = \"20s\"", forward, &[flow]));
-        let json = place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
+        let test_dir = TestDir::new(&scenario("duration = \"20s\"", forward, &[flow]));
+        let json = test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json();
         json["runs"][0]["flows"][0].clone()
     };
     let paced = verdict(forward, "kind = \"tsunami\"\nrate = \"40mbit\"");
@@ -79,12 +79,12 @@ fn verdicts_name_the_rate_the_path_and_losses() {
 
 #[test]
 fn the_model_states_that_it_has_no_closed_form() {
-    let place = TestDir::new(&scenario(
+    let test_dir = TestDir::new(&scenario(
         "duration = \"5s\"",
         "rate = \"100mbit\", delay = \"10ms\"",
         &["kind = \"udt\""],
     ));
-    let json = place.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
+    let json = test_dir.run(&["run", "s.toml", "--engine", "model", "--json"]).json();
     let notes = json["runs"][0]["quality"]["notes"].to_string();
     assert!(notes.contains("the model ignores flows.f1: there is no closed form for it"), "{json}");
 }
@@ -95,11 +95,12 @@ fn a_stream_is_sustainable_up_to_what_the_path_has_left() {
     let forward = "rate = \"100mbit\", delay = \"10ms\", queue = \"250kB\", overhead = 38";
     let run = |keys: &str| {
         let flow = format!("kind = \"stream\"\n{keys}");
-        let place = TestDir::new(&scenario("duration = \"10s\"", forward, &[&flow]));
-        let text = place.run(&["run", "s.toml", "--engine", "sim"]).stdout;
+        let test_dir = TestDir::new(&scenario("duration = \"10s\"", forward, &[&flow]));
+        let text = test_dir.run(&["run", "s.toml", "--engine", "sim"]).stdout;
         (
             text,
-            place.run(&["run", "s.toml", "--engine", "sim", "--json"]).json()["runs"][0]["flows"][0].clone(),
+            test_dir.run(&["run", "s.toml", "--engine", "sim", "--json"]).json()["runs"][0]["flows"][0]
+                .clone(),
         )
     };
     let (text, flow) = run("rate = \"40mbit\"");
@@ -137,10 +138,10 @@ fn simulator_and_lab_agree_on_three_paths() {
         ),
     ];
     for (forward, flow) in paths {
-        let place = TestDir::new(&scenario("duration = \"10s\"", forward, &[flow]));
+        let test_dir = TestDir::new(&scenario("duration = \"10s\"", forward, &[flow]));
         let mut tried = Vec::new();
         let agrees = (0..4).any(|_| {
-            let json = place.run(&["run", "s.toml", "--engine", "sim,lab", "--json"]).json();
+            let json = test_dir.run(&["run", "s.toml", "--engine", "sim,lab", "--json"]).json();
             let runs = json["runs"].as_array().unwrap();
             let of = |engine: &str| runs.iter().find(|run| run["engine"] == engine).unwrap();
             let (simulated, measured) = (goodput(of("sim"), 0), goodput(of("lab"), 0));
@@ -161,7 +162,7 @@ fn simulator_and_lab_agree_on_three_paths() {
 /// A tenth of the rate: each transport delivers data, alone and beside TCP, with little overhead unless it overloads the path.
 #[test]
 fn the_sweep_of_transports_compares_them() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let args = [
         "sweep",
         "transports",
@@ -175,7 +176,7 @@ fn the_sweep_of_transports_compares_them() {
         "flows.bulk.overhead",
         "--json",
     ];
-    let json = place.run(&args).json();
+    let json = test_dir.run(&args).json();
     let points = json["points"].as_array().unwrap();
     assert_eq!(points.len(), 3 * 4 * 2 * 4);
     for point in points {

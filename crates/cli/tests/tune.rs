@@ -13,27 +13,27 @@ const PATH: [&str; 4] = ["--rate", "10gbit", "--rtt", "50ms"];
 
 #[test]
 fn settings_of_this_host_and_advice_are_shown() {
-    let place = TestDir::new("");
-    let shown = place.run(&["tune", "--json"]).json();
+    let test_dir = TestDir::new("");
+    let shown = test_dir.run(&["tune", "--json"]).json();
     assert_eq!(shown["schema"], "longfat.tune/1");
     assert!(shown["host"]["sysctls"]["net.ipv4.tcp_rmem"]["value"].is_string(), "{shown:#}");
-    let advice = place.run(&[&["tune", "--json"], PATH.as_slice()].concat()).json();
+    let advice = test_dir.run(&[&["tune", "--json"], PATH.as_slice()].concat()).json();
     assert_eq!(advice["advice"]["bdp_bytes"], 62_500_000);
     let items = advice["advice"]["items"].as_array().unwrap();
     assert!(
         items.iter().all(|item| !item["reason"].as_str().unwrap().is_empty() && item["source"].is_string())
     );
-    let text = place.run(&[&["tune"], PATH.as_slice()].concat()).stdout;
+    let text = test_dir.run(&[&["tune"], PATH.as_slice()].concat()).stdout;
     assert!(text.contains("net.ipv4.tcp_rmem") && text.contains("the path holds 62.5 MB"), "{text}");
     for format in ["sysctl", "networkmanager", "ethtool", "ansible"] {
-        let ran = place.run(&[&["tune", "--export", format], PATH.as_slice()].concat());
+        let ran = test_dir.run(&[&["tune", "--export", format], PATH.as_slice()].concat());
         assert!(ran.code == 0 && ran.stdout.starts_with("# longfat tune: 10 Gb/s x 50 ms"), "{ran:?}");
     }
 }
 
 #[test]
 fn impossible_paths_are_refused_with_a_reason() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     for (args, expected) in [
         (vec!["tune", "--rate", "100gbit", "--rtt", "1s", "--plan"], "RFC 7323"),
         (vec!["tune", "--rate", "10gbit", "--rtt", "20ms", "--streams", "100000", "--plan"], "at most half"),
@@ -44,23 +44,23 @@ fn impossible_paths_are_refused_with_a_reason() {
         (vec!["tune", "--rate", "1gbit", "--rtt", "1ms", "--device", "no-such-dev"], "no-such-dev"),
         (vec!["tune", "--host", "no-such-host.invalid"], "no-such-host.invalid"),
     ] {
-        let ran = place.run(&args);
+        let ran = test_dir.run(&args);
         assert!(ran.code == 2 && ran.stderr.contains(expected), "{args:?}: {ran:?}");
     }
 }
 
 #[test]
 fn a_check_that_is_impossible_is_unknown_to_monitoring() {
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     for args in [
         &["tune", "--check", "--rate", "10gbit"][..],
         &["tune", "--check", "--rate", "fast"],
         &["tune", "--check", "--no-such-option"],
     ] {
-        let ran = place.run(args);
+        let ran = test_dir.run(args);
         assert!(ran.code == 3 && ran.stdout.starts_with("UNKNOWN: "), "{args:?}: {ran:?}");
         assert_eq!(ran.stdout.lines().count(), 1, "{ran:?}");
-        let json = place.run(&[args, &["--json"]].concat());
+        let json = test_dir.run(&[args, &["--json"]].concat());
         assert_eq!((json.code, &json.parsed()["error"]["exit_code"]), (3, &3.into()), "{json:?}");
     }
 }
@@ -68,8 +68,8 @@ fn a_check_that_is_impossible_is_unknown_to_monitoring() {
 #[test]
 fn a_lab_host_is_tuned_and_restored() {
     let _slot = acquire_lab_slot();
-    let place = TestDir::new(SMALL);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(SMALL);
+    let lab = Lab::up(&test_dir, &[]);
     let longfat = |args: &[&str]| lab.exec("h1", &[&[common::binary(), "tune"], args].concat());
     let settings = |host: &str| {
         lab.sh(host, "grep -r . /proc/sys/net/ipv4/tcp_* 2>/dev/null | grep -v tcp_fastopen_key").stdout
@@ -116,7 +116,7 @@ fn a_container_is_tuned_and_restored_with_its_files() {
         testing::skip(testing::Missing::Privilege, "only root can create these namespaces");
         return;
     }
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let script = format!(
         r#"set -e
         mount -t tmpfs none /etc/sysctl.d; mount -t tmpfs none /var/lib
@@ -132,7 +132,7 @@ fn a_container_is_tuned_and_restored_with_its_files() {
         ls /etc/sysctl.d > {dir}/live
         {longfat} tune --revert >&2
         look > {dir}/after"#,
-        dir = place.dir.path().display(),
+        dir = test_dir.dir.path().display(),
         longfat = common::binary(),
         path = PATH.join(" "),
     );
@@ -140,7 +140,7 @@ fn a_container_is_tuned_and_restored_with_its_files() {
         Command::new("unshare").args(["-m", "-n", "sh", "-c", &script]).output().unwrap(),
     );
     assert_eq!((ran.code, ran.stdout.trim()), (0, "OK: all settings are as applied"), "{ran:?}");
-    let file = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
+    let file = |name: &str| std::fs::read_to_string(test_dir.path(name)).unwrap();
     assert!(file("written").contains("\nnet.ipv4.tcp_rmem = 4096 "), "{}", file("written"));
     assert!(file("otherwise").contains("with a file"), "{}", file("otherwise"));
     assert_eq!(file("live"), "99-own.conf\n");

@@ -30,12 +30,12 @@ to = "h2"
 /// Runs a flow in the simulator and in the lab. Returns the test directory, both results, and the share of its
 /// time that the lab skipped because the sender or the emulator stalled on a busy machine.
 fn both(link: &str, flow: &str) -> (TestDir, [Value; 2], f64) {
-    let place = TestDir::new(&scenario(link, flow));
-    let all = place.run(&["run", "s.toml", "--engine", "sim,lab", "--json"]).json();
+    let test_dir = TestDir::new(&scenario(link, flow));
+    let all = test_dir.run(&["run", "s.toml", "--engine", "sim,lab", "--json"]).json();
     let run =
         |engine: &str| all["runs"].as_array().unwrap().iter().find(|run| run["engine"] == engine).unwrap();
     let flows = ["sim", "lab"].map(|engine| run(engine)["flows"][0].clone());
-    (place, flows, skipped_s(run("lab")) / 2.0)
+    (test_dir, flows, skipped_s(run("lab")) / 2.0)
 }
 
 /// Seconds for which the emulator stalled or the sender skipped its schedule, from the notes.
@@ -60,7 +60,7 @@ fn ratio([sim, lab]: &[Value; 2], name: &str) -> f64 {
 fn a_steady_flow_matches_the_simulator() {
     let _slot = acquire_lab_slot();
     let flow = "rate = \"10mbit\"\npacket = \"1000B\"";
-    let (place, flows, left_out) = both(r#"rate = "100mbit", delay = "10ms""#, flow);
+    let (test_dir, flows, left_out) = both(r#"rate = "100mbit", delay = "10ms""#, flow);
     let near = 0.02 + left_out;
     for name in ["goodput_bps", "datagrams_sent"] {
         assert!((ratio(&flows, name) - 1.0).abs() < near, "{name}: {flows:?}");
@@ -75,7 +75,7 @@ fn a_steady_flow_matches_the_simulator() {
 
     // The same columns are filled.
     let filled = |engine: &str| {
-        let runs = record::list(&place.path("runs")).unwrap();
+        let runs = record::list(&test_dir.path("runs")).unwrap();
         let run =
             runs.into_iter().filter_map(|entry| entry.run.ok()).find(|run| run.run().engine.name() == engine);
         // On a busy machine one sample may have no datagram, and so no delay.
@@ -138,8 +138,8 @@ fn bursts_fragments_and_sizes_match_the_simulator() {
 
 #[test]
 fn datagrams_shorter_than_their_header_are_refused() {
-    let place = TestDir::new(&scenario("delay = \"5ms\"", "rate = \"1mbit\"\npacket = \"15B\""));
-    let ran = place.run(&["run", "s.toml", "--engine", "lab"]);
+    let test_dir = TestDir::new(&scenario("delay = \"5ms\"", "rate = \"1mbit\"\npacket = \"15B\""));
+    let ran = test_dir.run(&["run", "s.toml", "--engine", "lab"]);
     assert!(ran.code == 4 && ran.stderr.contains("16 bytes"), "{ran:?}");
 }
 
@@ -147,8 +147,8 @@ fn datagrams_shorter_than_their_header_are_refused() {
 #[test]
 fn gigabit_ethernet_carries_957_and_941_megabits() {
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(&bundled_scenario("h-gigabit.toml"));
-    let document = place.run(&["run", "s.toml", "--engine", "sim,lab", "--json"]).parsed();
+    let test_dir = TestDir::new(&bundled_scenario("h-gigabit.toml"));
+    let document = test_dir.run(&["run", "s.toml", "--engine", "sim,lab", "--json"]).parsed();
     let lab = document["runs"].as_array().unwrap().iter().find(|run| run["engine"] == "lab").unwrap();
     // Each flow lasts ten seconds.
     let left_out = skipped_s(lab) / 10.0;

@@ -35,13 +35,13 @@ fn one_off_server(program: &str, port: u16, file: &Path) -> Running {
 
 #[test]
 fn files_arrive_complete_in_both_directions() {
-    let (place, noise) = (TestDir::new(""), noise());
-    let (here, there) = (place.path("here"), place.path("there"));
+    let (test_dir, noise) = (TestDir::new(""), noise());
+    let (here, there) = (test_dir.path("here"), test_dir.path("there"));
     fs::write(&here, &noise).unwrap();
     for zero_copy in [false, true] {
         let (port, _) = (free_port(), fs::remove_file(&there));
         let server = one_off_server(binary(), port, &there);
-        let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-F"]);
+        let mut client = test_dir.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-F"]);
         client.arg(&here).args(["-p", &port.to_string()]).args(zero_copy.then_some("-Z"));
         let report = document("a file", &client.output().unwrap());
         let file = &report["end"]["streams"][0]["diskfile"];
@@ -58,7 +58,7 @@ fn files_arrive_complete_in_both_directions() {
     fs::remove_file(&there).unwrap();
     let port = free_port();
     let _server = one_off_server(binary(), port, &here);
-    let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-R", "-t", "2", "-F"]);
+    let mut client = test_dir.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-R", "-t", "2", "-F"]);
     let report =
         document("a file back", &client.arg(&there).args(["-p", &port.to_string()]).output().unwrap());
     assert_eq!(report["end"]["streams"][0]["diskfile"]["received"], noise.len());
@@ -70,12 +70,12 @@ fn a_file_goes_to_iperf3_and_comes_from_it() {
     if !has_iperf3() {
         return;
     }
-    let (place, noise) = (TestDir::new(""), noise());
-    let (here, there) = (place.path("here"), place.path("there"));
+    let (test_dir, noise) = (TestDir::new(""), noise());
+    let (here, there) = (test_dir.path("here"), test_dir.path("there"));
     fs::write(&here, &noise).unwrap();
     let port = free_port();
     let server = one_off_server("iperf3", port, &there);
-    let mut client = place.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-F"]);
+    let mut client = test_dir.longfat(&["test", "127.0.0.1", "--no-record", "-J", "-F"]);
     let output = client.arg(&here).args(["-p", &port.to_string()]).output().unwrap();
     let report = document("to iperf3", &output);
     assert_eq!(report["end"]["streams"][0]["diskfile"]["sent"], noise.len(), "{report}");
@@ -106,8 +106,8 @@ fn a_file_goes_to_iperf3_and_comes_from_it() {
 /// A server that closes its streams as soon as it receives TEST_END, as iperf3's does, with half of the file unread.
 #[test]
 fn a_file_that_arrived_incomplete_is_an_error() {
-    let (place, noise) = (TestDir::new(""), noise());
-    fs::write(place.path("here"), &noise).unwrap();
+    let (test_dir, noise) = (TestDir::new(""), noise());
+    fs::write(test_dir.path("here"), &noise).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     let serving = std::thread::spawn(move || {
@@ -140,7 +140,7 @@ fn a_file_that_arrived_incomplete_is_an_error() {
         control.write_all(&[14]).unwrap();
         control.read_exact(&mut [0]).unwrap();
     });
-    let ran = place.run(&["test", "127.0.0.1", "-p", &port, "--no-record", "-F", "here"]);
+    let ran = test_dir.run(&["test", "127.0.0.1", "-p", &port, "--no-record", "-F", "here"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("received 10000000 of 20000000 bytes"), "{ran:?}");
     serving.join().unwrap();
@@ -148,22 +148,22 @@ fn a_file_that_arrived_incomplete_is_an_error() {
 
 #[test]
 fn a_background_server_is_ready_or_reports_why_not() {
-    let place = TestDir::new("");
-    let (pid, log) = (place.path("pid"), place.path("log"));
+    let test_dir = TestDir::new("");
+    let (pid, log) = (test_dir.path("pid"), test_dir.path("log"));
     let port = free_port().to_string();
     let background = ["serve", "-D", "-p", &port, "--timestamps=at %Y: ", "-I"];
-    let mut command = place.longfat(&background);
+    let mut command = test_dir.longfat(&background);
     let begun = command.arg(&pid).arg("--logfile").arg(&log).output().unwrap();
     assert!(begun.status.success() && begun.stdout.is_empty(), "{begun:?}");
     let process: u32 = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
 
-    let again = place.longfat(&["serve", "-D", "-p", &port]).output().unwrap();
+    let again = test_dir.longfat(&["serve", "-D", "-p", &port]).output().unwrap();
     let why = String::from_utf8_lossy(&again.stderr).into_owned();
     assert_eq!(again.status.code(), Some(1), "{why}");
     assert!(why.contains("Address already in use"), "{why}");
 
     let tested =
-        place.run(&["test", "127.0.0.1", "-p", &port, "-t", "0.2", "--no-record", "--timestamps=now "]);
+        test_dir.run(&["test", "127.0.0.1", "-p", &port, "-t", "0.2", "--no-record", "--timestamps=now "]);
     assert!(tested.code == 0, "{tested:?}");
     assert!(tested.stdout.lines().all(|line| line.starts_with("now ")), "{tested:?}");
 
@@ -176,12 +176,12 @@ fn a_background_server_is_ready_or_reports_why_not() {
 
 #[test]
 fn contradictory_options_are_refused_before_connecting() {
-    let place = TestDir::new("");
-    let missing = place.run(&["test", "127.0.0.1", "-p", "1", "-F", "none"]);
+    let test_dir = TestDir::new("");
+    let missing = test_dir.run(&["test", "127.0.0.1", "-p", "1", "-F", "none"]);
     assert!(missing.code == 2 && missing.stderr.contains("cannot open none"), "{missing:?}");
-    let odd = place.run(&["test", "127.0.0.1", "-p", "1", "--timestamps=%Q%"]);
+    let odd = test_dir.run(&["test", "127.0.0.1", "-p", "1", "--timestamps=%Q%"]);
     assert!(odd.code == 2 && odd.stderr.contains("--timestamps"), "{odd:?}");
-    let both = place.run(&["test", "127.0.0.1", "--bidir", "-F", "none"]);
+    let both = test_dir.run(&["test", "127.0.0.1", "--bidir", "-F", "none"]);
     assert_eq!(both.code, 2, "{both:?}");
     // A server that cannot write the file fails the test, and continues to serve.
     let port = free_port();
@@ -189,7 +189,7 @@ fn contradictory_options_are_refused_before_connecting() {
         Running::start(Command::new(binary()).args(["serve", "-p", &port.to_string(), "-F", "/none/none"]));
     wait_for_listener(port);
     for _ in 0..2 {
-        let failed = place.run(&["test", "127.0.0.1", "-p", &port.to_string(), "-t", "1", "--no-record"]);
+        let failed = test_dir.run(&["test", "127.0.0.1", "-p", &port.to_string(), "-t", "1", "--no-record"]);
         assert_eq!(failed.code, 1, "{failed:?}");
     }
     std::thread::sleep(Duration::from_millis(50));

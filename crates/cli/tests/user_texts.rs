@@ -8,8 +8,8 @@ use insta::assert_snapshot;
 use crate::common::{SMALL, TestDir, binary};
 
 /// The help of a command and of all commands below it.
-fn help(place: &TestDir, command: &[&str], texts: &mut String) {
-    let ran = place.run(&[command, &["--help"]].concat());
+fn help(test_dir: &TestDir, command: &[&str], texts: &mut String) {
+    let ran = test_dir.run(&[command, &["--help"]].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
     let name = [&["longfat"], command].concat().join(" ");
     writeln!(texts, "=== {name}\n{}", ran.stdout).unwrap();
@@ -18,16 +18,16 @@ fn help(place: &TestDir, command: &[&str], texts: &mut String) {
         // Continuation lines of descriptions are indented further.
         let Some(word) = line.strip_prefix("  ").and_then(|line| line.split(' ').next()) else { continue };
         if !word.is_empty() && word != "help" {
-            help(place, &[command, &[word]].concat(), texts);
+            help(test_dir, &[command, &[word]].concat(), texts);
         }
     }
 }
 
 #[test]
 fn help_of_every_command() {
-    let place = TestDir::new(SMALL);
+    let test_dir = TestDir::new(SMALL);
     let mut texts = String::new();
-    help(&place, &[], &mut texts);
+    help(&test_dir, &[], &mut texts);
     assert!(texts.contains("=== longfat lab shell"), "subcommands are found: {texts}");
     assert_snapshot!(texts);
 }
@@ -62,8 +62,8 @@ fn messages_of_bad_input() {
     let mut texts = String::new();
     for (from, to, args) in CASES {
         assert!(SMALL.contains(from), "{from:?} is not in the scenario");
-        let place = TestDir::new(&SMALL.replacen(from, to, 1));
-        let ran = place.run(args);
+        let test_dir = TestDir::new(&SMALL.replacen(from, to, 1));
+        let ran = test_dir.run(args);
         assert_eq!(ran.stdout, "", "errors go to standard error: {ran:?}");
         let change = if from == to { String::new() } else { format!(" with {to} instead of {from}") };
         // The host's devices and the resolver's message depend on the machine.
@@ -98,7 +98,7 @@ tolerance = "10%"
 
 #[test]
 fn tables_of_runs() {
-    let place = TestDir::new(&compared());
+    let test_dir = TestDir::new(&compared());
     let mut texts = String::new();
     for args in [
         &["bdp", "10gbit", "50ms", "--kernel", "6.12"][..],
@@ -114,7 +114,7 @@ fn tables_of_runs() {
             "links.h1-s1.forward.queue=20kB,200kB",
         ],
     ] {
-        let ran = place.run(args);
+        let ran = test_dir.run(args);
         assert!(ran.code == 0, "{ran:?}");
         // The names of records contain the time of the run.
         let lines =
@@ -123,7 +123,7 @@ fn tables_of_runs() {
             .unwrap();
     }
     assert_snapshot!(texts);
-    assert_snapshot!("report", visible(&std::fs::read_to_string(place.path("report.html")).unwrap()));
+    assert_snapshot!("report", visible(&std::fs::read_to_string(test_dir.path("report.html")).unwrap()));
 }
 
 /// The sentences of a page: without tags, styles, scripts, drawings, and texts that depend on the machine; the

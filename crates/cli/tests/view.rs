@@ -12,9 +12,9 @@ use serde_json::Value;
 
 #[test]
 fn the_page_is_served_until_the_command_is_interrupted() {
-    let place = TestDir::new(SMALL);
-    assert_eq!(place.run(&["run", "s.toml", "--engine", "sim"]).code, 0);
-    let mut command = place.longfat(&["--json", "view", "last", "--no-open"]);
+    let test_dir = TestDir::new(SMALL);
+    assert_eq!(test_dir.run(&["run", "s.toml", "--engine", "sim"]).code, 0);
+    let mut command = test_dir.longfat(&["--json", "view", "last", "--no-open"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     let mut document = String::new();
@@ -39,8 +39,8 @@ fn the_page_is_served_until_the_command_is_interrupted() {
 
 #[test]
 fn a_shared_token_is_valid_for_a_second_browser() {
-    let place = TestDir::new(SMALL);
-    let mut command = place.longfat(&["view", "--share-token", "--no-open"]);
+    let test_dir = TestDir::new(SMALL);
+    let mut command = test_dir.longfat(&["view", "--share-token", "--no-open"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     let mut text = String::new();
@@ -69,13 +69,13 @@ fn a_shared_token_is_valid_for_a_second_browser() {
 
 #[test]
 fn missing_runs_and_ports_are_reported() {
-    let place = TestDir::new(SMALL);
-    let none = place.run(&["view", "nothing", "--no-open"]);
+    let test_dir = TestDir::new(SMALL);
+    let none = test_dir.run(&["view", "nothing", "--no-open"]);
     assert_eq!(none.code, 2);
     assert!(none.stderr.contains("no run \"nothing\""), "{}", none.stderr);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let refused = place.run(&["view", "--no-open", "--port", &port]);
+    let refused = test_dir.run(&["view", "--no-open", "--port", &port]);
     assert_eq!(refused.code, 2);
     assert!(refused.stderr.contains("cannot listen on 127.0.0.1:"), "{}", refused.stderr);
 }

@@ -86,7 +86,7 @@ fn every_field_matches_ss() {
     }
     let (sender, _receiver) = connection();
     let port = sender.local_addr().unwrap().port().to_string();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let filter = ["local", "port", &port];
     let own = [&["watch", "--once", "--json"], filter.as_slice()].concat();
     let by_bpf = [&["watch", "--duration", "300ms", "--json"], filter.as_slice()].concat();
@@ -96,7 +96,7 @@ fn every_field_matches_ss() {
             .output()
             .map(CommandOutput::from)
             .unwrap();
-        let document = place.run(&command).json();
+        let document = test_dir.run(&command).json();
         let one = &document["connections"][0];
         let compared = compare(&ss.stdout, one, &document["looks_by"]);
         assert!(compared >= 24, "only {compared} fields are in both: {}", ss.stdout);
@@ -150,12 +150,12 @@ fn traced_losses_of_a_lab_host_match_the_labs_drops() {
         return;
     }
     let _slot = acquire_all_lab_slots();
-    let place = TestDir::new(LOSSY);
-    let lab = Lab::up(&place, &[]);
+    let test_dir = TestDir::new(LOSSY);
+    let lab = Lab::up(&test_dir, &[]);
     lab.serve_iperf3("h2");
     let watched = ["watch", "--host", "h1", "--lab", &lab.name, "port", "5201"];
     let traced = ["--per-ack", "--interval", "10ms", "--duration", "6s", "--record", "--json"];
-    let watching = place
+    let watching = test_dir
         .longfat(&[watched.as_slice(), &traced].concat())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -195,7 +195,7 @@ fn traced_losses_of_a_lab_host_match_the_labs_drops() {
     assert!(counted["round_trips"].as_u64() > Some(100) && counted["every_event"] == true, "{counted}");
     assert!(counted["slow_starts"].as_u64() >= Some(1) && counted["recoveries"].as_u64() >= Some(1));
 
-    let shown = place.run(&["show", "last", "--json"]).json();
+    let shown = test_dir.run(&["show", "last", "--json"]).json();
     let flows = shown["runs"][0]["flows"].as_array().unwrap();
     let flow = flows.iter().max_by_key(|flow| flow["bytes"].as_u64()).unwrap();
     assert!(flow["name"].as_str().unwrap().ends_with(">10.0.0.2:5201"), "{shown}");
@@ -205,15 +205,15 @@ fn traced_losses_of_a_lab_host_match_the_labs_drops() {
         &["report", "last", "-o", "w.html"],
         &["compare", "last", "last"],
     ] {
-        let ran = place.run(command);
+        let ran = test_dir.run(command);
         assert_eq!(ran.code, 0, "{ran:?}");
     }
 }
 
 #[test]
 fn filter_errors_show_their_position() {
-    let place = TestDir::new("");
-    let ran = place.run(&["watch", "--once", "port", "5201", "and", "prot", "80"]);
+    let test_dir = TestDir::new("");
+    let ran = test_dir.run(&["watch", "--once", "port", "5201", "and", "prot", "80"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("port 5201 and prot 80\n                ^^^^"), "{}", ran.stderr);
     for wrong in [
@@ -221,9 +221,9 @@ fn filter_errors_show_their_position() {
         ["watch", "--once", "--interval", "1us"],
         ["watch", "--once", "--interval", "soon"],
     ] {
-        assert_eq!(place.run(&wrong).code, 2, "{wrong:?}");
+        assert_eq!(test_dir.run(&wrong).code, 2, "{wrong:?}");
     }
-    let none = place.run(&["watch", "--once", "port", "1"]);
+    let none = test_dir.run(&["watch", "--once", "port", "1"]);
     assert_eq!((none.code, none.stdout.as_str()), (0, "no connection matches\n"));
 }
 
@@ -231,10 +231,10 @@ fn filter_errors_show_their_position() {
 fn web100_has_a_line_for_each_instrument() {
     let (sender, _receiver) = connection();
     let port = sender.local_addr().unwrap().port().to_string();
-    let place = TestDir::new("");
-    let text = place.run(&["watch", "--once", "--web100", "local", "port", &port]).stdout;
+    let test_dir = TestDir::new("");
+    let text = test_dir.run(&["watch", "--once", "--web100", "local", "port", &port]).stdout;
     assert_eq!(text.lines().filter(|line| line.starts_with("  ")).count(), watch::web100::INSTRUMENTS.len());
-    let json = place.run(&["watch", "--once", "--web100", "--json", "local", "port", &port]).json();
+    let json = test_dir.run(&["watch", "--once", "--web100", "--json", "local", "port", &port]).json();
     let web100 = &json["connections"][0]["web100"];
     // On a busy machine some are retransmitted.
     let sent = web100["HCDataOctetsOut"]["value"].as_u64().unwrap();
@@ -252,7 +252,7 @@ fn without_privilege_sampling_works_and_tracing_names_the_missing_privilege() {
     }
     let (sender, _receiver) = connection();
     let port = sender.local_addr().unwrap().port().to_string();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let as_nobody = |args: &[&str]| {
         let mut command = match is_root() {
             true => {
@@ -262,7 +262,7 @@ fn without_privilege_sampling_works_and_tracing_names_the_missing_privilege() {
             }
             false => std::process::Command::new(common::binary()),
         };
-        CommandOutput::from(command.current_dir(place.dir.path()).args(args).output().unwrap())
+        CommandOutput::from(command.current_dir(test_dir.dir.path()).args(args).output().unwrap())
     };
     let traced = as_nobody(&["watch", "--events", "--duration", "1s", "port", &port]);
     assert_eq!(traced.code, 4, "{traced:?}");
@@ -278,9 +278,9 @@ fn without_privilege_sampling_works_and_tracing_names_the_missing_privilege() {
 fn an_interrupted_watch_leaves_a_record_that_opens() {
     let (mut sender, mut receiver) = connection();
     let port = sender.local_addr().unwrap().port().to_string();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let args = ["watch", "--record", "--no-bpf", "--interval", "20ms", "--duration", "60s", "port", &port];
-    let mut watching = place.longfat(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut watching = test_dir.longfat(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
     let mut carry = || {
         sender.write_all(&[0; 50_000]).unwrap();
@@ -300,7 +300,7 @@ fn an_interrupted_watch_leaves_a_record_that_opens() {
         .lines()
         .find_map(|line| line.strip_prefix("record: "))
         .unwrap_or_else(|| panic!("{ran:?}"));
-    let shown = place.run(&["show", printed.rsplit('/').next().unwrap(), "--json"]).json();
+    let shown = test_dir.run(&["show", printed.rsplit('/').next().unwrap(), "--json"]).json();
     let run = &shown["runs"][0];
     assert_eq!((&run["partial"], run["flows"].as_array().unwrap().len()), (&true.into(), 1), "{run}");
     assert!(run["flows"][0]["bytes"].as_u64() >= Some(50_000), "{run}");
@@ -312,10 +312,10 @@ fn prometheus_is_told_the_aggregates() {
     let port = sender.local_addr().unwrap().port().to_string();
     // A port that was free a moment ago.
     let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let place = TestDir::new("");
+    let test_dir = TestDir::new("");
     let exporter = at.port().to_string();
     let args = ["watch", "--no-bpf", "--prometheus", &exporter, "--duration", "60s", "port", &port];
-    let mut watching = place.longfat(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut watching = test_dir.longfat(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let requested = |request: &str| -> Option<String> {
         let mut stream = TcpStream::connect(at).ok()?;
         stream.write_all(request.as_bytes()).ok()?;
@@ -340,8 +340,8 @@ fn settings_of_a_connection_are_changed_and_restored() {
         sender.local_addr().unwrap().port(),
         sender.peer_addr().unwrap().port()
     );
-    let place = TestDir::new("");
-    let run = |args: &[&str]| place.run(args);
+    let test_dir = TestDir::new("");
+    let run = |args: &[&str]| test_dir.run(args);
     let pacing = || {
         let mut rate = 0u64;
         os::read_option(&sender, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate).unwrap();
@@ -379,8 +379,8 @@ fn a_change_of_the_paths_rate_is_reported_with_its_time() {
     }
     let _slots = acquire_all_lab_slots();
     for _ in 0..3 {
-        let place = TestDir::new(&common::bundled_scenario("faults/healthy.toml"));
-        let lab = Lab::up(&place, &[]);
+        let test_dir = TestDir::new(&common::bundled_scenario("faults/healthy.toml"));
+        let lab = Lab::up(&test_dir, &[]);
         lab.serve_iperf3("h2");
         let watch = [
             "watch",
@@ -395,9 +395,11 @@ fn a_change_of_the_paths_rate_is_reported_with_its_time() {
             "port",
             "5201",
         ];
-        let watching = place.longfat(&watch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let watching =
+            test_dir.longfat(&watch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let send = ["lab", "exec", "--lab", &lab.name, "h1", "--", "iperf3", "-c", "h2", "-t", "15"];
-        let mut sending = place.longfat(&send).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut sending =
+            test_dir.longfat(&send).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_secs(6));
         assert_eq!(lab.shell(&["link s1-s2 forward rate 20mbit"]).code, 0);
         let watched = CommandOutput::from(watching.wait_with_output().unwrap()).json();

@@ -9,12 +9,53 @@ use std::{
 
 use rayon::iter::{ParallelBridge, ParallelIterator};
 
-use schema::RunSummary;
+use scenario::FlowKind;
+use schema::{RunSummary, Summary};
 
-use crate::{CompletedRun, Error, Job, Result, RunOptions, job::run_job};
+use crate::{
+    CompletedRun, EngineChoice, Error, Experiment, Job, Result, RunOptions, Selection, congestion,
+    run_job::run_job,
+};
 
 /// Interval at which a pause checks for a stop.
 const PAUSE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+impl Experiment {
+    /// Executes the selected runs and compares them with published figures.
+    ///
+    /// # Errors
+    /// A selected run is impossible or has failed (the error of the first one), or [`Error::Interrupted`].
+    pub fn run(&self, selection: &Selection, options: &RunOptions<'_>) -> Result<Summary> {
+        let jobs = self.jobs(selection)?;
+        self.check(&jobs)?;
+        Ok(self.summary(run_all_for_summaries(&jobs, options)?))
+    }
+
+    /// Checks before the first run that the engines have the congestion controls, that the lab can run its
+    /// flows, and that traced flows exist.
+    ///
+    /// # Errors
+    /// An engine lacks a congestion control, the lab cannot run a flow, or a traced flow does not exist.
+    pub fn check(&self, jobs: &[Job<'_>]) -> Result<()> {
+        for job in jobs {
+            congestion::check_names(job)?;
+        }
+        for job in jobs.iter().filter(|job| job.engine == EngineChoice::Lab) {
+            lab::check_flows(&job.scenario)?;
+        }
+        let simulated = || jobs.iter().filter(|job| job.engine == EngineChoice::Sim);
+        if !self.traced.is_empty() && simulated().next().is_none() {
+            return Err(Error::BadInput("only the simulator has --trace: add --engine sim".into()));
+        }
+        for (name, job) in self.traced.iter().flat_map(|name| simulated().map(move |job| (name, job))) {
+            let mut tcp = job.scenario.flows.iter().filter(|flow| matches!(flow.kind, FlowKind::Tcp(_)));
+            if !tcp.any(|flow| flow.name == *name) {
+                return Err(Error::BadInput(format!("--trace {name}: there is no TCP flow of this name")));
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Executes jobs and returns their runs in the same order. The remaining jobs are skipped after an interruption, after a run with
 /// a failed flow, and after an error.

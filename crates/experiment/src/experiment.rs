@@ -2,14 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use scenario::{FlowKind, Published, ScenarioFile, SimplePath};
+use scenario::{Published, ScenarioFile, SimplePath};
 use schema::{HostInfo, PublishedResult, PublishedVerdict, RunSummary, SUMMARY_SCHEMA, Summary};
 use units::KernelVersion;
 
-use crate::{
-    EngineChoice, Error, Job, Result, RunOptions, Selection, batch::run_all_for_summaries, congestion,
-    engines::ModelPredictions, published, scenario_file,
-};
+use crate::{Result, engines::ModelPredictions, published, scenario_file};
 
 /// A scenario file and the settings that all of its runs share.
 #[derive(Debug, Clone)]
@@ -76,16 +73,6 @@ impl Experiment {
         self
     }
 
-    /// Executes the selected runs and compares them with published figures.
-    ///
-    /// # Errors
-    /// A selected run is impossible or has failed (the error of the first one), or [`Error::Interrupted`].
-    pub fn run(&self, selection: &Selection, options: &RunOptions<'_>) -> Result<Summary> {
-        let jobs = self.jobs(selection)?;
-        self.check(&jobs)?;
-        Ok(self.summary(run_all_for_summaries(&jobs, options)?))
-    }
-
     /// The summary document of these runs, compared with the published figures of their variants. Sweep points are not compared.
     pub fn summary(&self, runs: Vec<RunSummary>) -> Summary {
         let file = &self.file;
@@ -117,31 +104,6 @@ impl Experiment {
     /// Whether values of the file are overridden.
     pub(crate) fn is_changed(&self) -> bool {
         !self.sets.is_empty()
-    }
-
-    /// Checks before the first run that the engines have the congestion controls, that the lab can run its
-    /// flows, and that traced flows exist.
-    ///
-    /// # Errors
-    /// An engine lacks a congestion control, the lab cannot run a flow, or a traced flow does not exist.
-    pub fn check(&self, jobs: &[Job<'_>]) -> Result<()> {
-        for job in jobs {
-            congestion::check_names(job)?;
-        }
-        for job in jobs.iter().filter(|job| job.engine == EngineChoice::Lab) {
-            lab::check_flows(&job.scenario)?;
-        }
-        let simulated = || jobs.iter().filter(|job| job.engine == EngineChoice::Sim);
-        if !self.traced.is_empty() && simulated().next().is_none() {
-            return Err(Error::BadInput("only the simulator has --trace: add --engine sim".into()));
-        }
-        for (name, job) in self.traced.iter().flat_map(|name| simulated().map(move |job| (name, job))) {
-            let mut tcp = job.scenario.flows.iter().filter(|flow| matches!(flow.kind, FlowKind::Tcp(_)));
-            if !tcp.any(|flow| flow.name == *name) {
-                return Err(Error::BadInput(format!("--trace {name}: there is no TCP flow of this name")));
-            }
-        }
-        Ok(())
     }
 }
 

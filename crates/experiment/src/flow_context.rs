@@ -79,7 +79,7 @@ impl<'a> FlowPath<'a> {
 
     /// Maximum XCP goodput on the links with full-sized packets.
     pub fn xcp_limit_bps(&self) -> Option<f64> {
-        let headers = self.ip.header_bytes() + sim::XCP_HEADER_BYTES;
+        let headers = self.ip.header_bytes() + net::XCP_HEADER_BYTES;
         let payload = self.mtu.saturating_sub(headers);
         self.forward
             .iter()

@@ -71,7 +71,7 @@ fn stream(
         }
         FlowKind::Xcp(_) => {
             let frame_bytes = path.mtu;
-            let headers = ip + sim::XCP_HEADER_BYTES;
+            let headers = ip + net::XCP_HEADER_BYTES;
             let payload = frame_bytes.saturating_sub(headers);
             Some(PacketStream {
                 frames: 1,

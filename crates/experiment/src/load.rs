@@ -1,5 +1,7 @@
 //! How much real hosts and their path are loaded by runs: time and bytes, before anything is sent.
 
+use std::time::Duration;
+
 use scenario::FlowKind;
 use units::{BitRate, Bytes, Time};
 
@@ -32,6 +34,32 @@ impl Load {
         }
         load
     }
+
+    /// The duration of all runs with a pause between every two.
+    pub fn duration_with_pauses(&self, pause: Duration) -> Time {
+        self.duration + Time::from_secs_f64(pause.as_secs_f64() * self.runs.saturating_sub(1) as f64)
+    }
+
+    /// Compares the load with the maximum number of bytes that the runs may send in total.
+    ///
+    /// # Errors
+    /// The runs may send more, or it is unknown how much they send.
+    pub fn check(&self, max_bytes: Option<Bytes>) -> Result<(), ExcessiveLoad> {
+        match (max_bytes, self.bytes) {
+            (Some(_), None) if self.runs > 0 => Err(ExcessiveLoad::Unbounded),
+            (Some(limit), Some(bytes)) if bytes > limit => Err(ExcessiveLoad::Bytes(bytes)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why runs may send more than their maximum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExcessiveLoad {
+    /// A TCP flow has neither a size nor a path with a rate.
+    Unbounded,
+    /// The runs may send this much.
+    Bytes(Bytes),
 }
 
 fn bytes(job: &Job<'_>, max_rate: Option<BitRate>) -> Option<u64> {
@@ -69,4 +97,28 @@ fn bytes(job: &Job<'_>, max_rate: Option<BitRate>) -> Option<u64> {
         }
     }
     Some(sum.saturating_add((shared_bps * longest / 8.0) as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_are_compared_with_the_maximum() {
+        let load = Load { runs: 3, duration: Time::from_secs(30), bytes: Some(Bytes(1000)) };
+        assert_eq!(load.check(None), Ok(()));
+        assert_eq!(load.check(Some(Bytes(1000))), Ok(()));
+        assert_eq!(load.check(Some(Bytes(999))), Err(ExcessiveLoad::Bytes(Bytes(1000))));
+        let unbounded = Load { bytes: None, ..load };
+        assert_eq!(unbounded.check(None), Ok(()));
+        assert_eq!(unbounded.check(Some(Bytes(u64::MAX))), Err(ExcessiveLoad::Unbounded));
+    }
+
+    #[test]
+    fn a_pause_is_between_two_runs() {
+        let load = |runs| Load { runs, duration: Time::from_secs(30), bytes: None };
+        assert_eq!(load(3).duration_with_pauses(Duration::from_millis(1500)), Time::from_secs(33));
+        assert_eq!(load(1).duration_with_pauses(Duration::from_secs(5)), Time::from_secs(30));
+        assert_eq!(load(0).duration_with_pauses(Duration::from_secs(5)), Time::from_secs(30));
+    }
 }

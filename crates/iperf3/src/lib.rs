@@ -46,6 +46,7 @@ pub mod service;
 mod shared_state;
 mod socket;
 mod stream;
+mod stream_sample;
 mod stream_sampler;
 mod stream_threads;
 mod token;

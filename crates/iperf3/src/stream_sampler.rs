@@ -1,4 +1,4 @@
-//! Samples a stream at the requested interval, as rows of the record.
+//! Decides when a stream is sampled, so that there is a row of the record at each requested interval. `stream_sample.rs` reads its state.
 //!
 //! A wake-up costs many times more than a sample. So the thread of a TCP receiver or of a UDP stream takes
 //! the due samples between its own calls. The thread that runs the test (the control thread) samples TCP senders,
@@ -7,7 +7,6 @@
 //! or a receiver that was not woken since and got no segment out of order.
 
 use std::{
-    os::fd::AsFd,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -17,7 +16,7 @@ use std::{
 
 use schema::FlowSample;
 
-use crate::{observer::flow_name, shared_state::SharedState, stream::Stream, udp_stream::UdpStream};
+use crate::shared_state::SharedState;
 
 /// Maximum time between two samples of a stream, and maximum time that rows wait to be reported.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
@@ -54,22 +53,29 @@ struct PendingRows {
     rows: Vec<FlowSample>,
 }
 
+/// The last sample of a stream.
 #[derive(Debug)]
-struct LastSample {
+pub(crate) struct LastSample {
     row: FlowSample,
     arrived: i64,
-    out_of_order: u32,
+    pub(crate) out_of_order: u32,
 }
 
 /// One sample.
-struct Sample {
-    row: FlowSample,
+pub(crate) struct Sample {
+    pub(crate) row: FlowSample,
     /// Payload that had arrived.
-    arrived: i64,
+    pub(crate) arrived: i64,
     /// The socket's state may change without a call of the stream's thread.
-    is_under_way: bool,
+    pub(crate) is_under_way: bool,
     /// Segments that arrived out of order: they do not wake the receiver's thread.
-    out_of_order: u32,
+    pub(crate) out_of_order: u32,
+}
+
+/// A stream whose state can be read.
+pub(crate) trait Sampled {
+    /// Reads the state at `time_us`; `None` if the kernel returns no information about the stream.
+    fn sample(&self, time_us: i64, last: Option<&LastSample>) -> Option<Sample>;
 }
 
 impl StreamSampler {
@@ -90,7 +96,7 @@ impl StreamSampler {
 
     /// To be called before the stream's thread sends. It samples an idle stream, but not an active one: a
     /// sender that was just woken would always find the send buffer at its emptiest.
-    pub(crate) fn before_sending(&self, stream: &Stream, shared: &SharedState) {
+    pub(crate) fn before_sending(&self, stream: &impl Sampled, shared: &SharedState) {
         if self.every_us == NEVER {
             return;
         }
@@ -108,7 +114,7 @@ impl StreamSampler {
     }
 
     /// To be called after the stream's thread has received data, or sent a datagram.
-    pub(crate) fn after_io(&self, stream: &Stream, shared: &SharedState) {
+    pub(crate) fn after_io(&self, stream: &impl Sampled, shared: &SharedState) {
         if self.every_us == NEVER {
             return;
         }
@@ -122,7 +128,7 @@ impl StreamSampler {
         self.own.store(0, Ordering::Relaxed);
     }
 
-    fn sample_if_due(&self, stream: &Stream, shared: &SharedState) -> bool {
+    fn sample_if_due(&self, stream: &impl Sampled, shared: &SharedState) -> bool {
         let is_due = shared.now_us() >= self.due_us.load(Ordering::Relaxed);
         if is_due {
             self.sample(stream, shared);
@@ -165,7 +171,7 @@ impl StreamSampler {
 
     /// The control thread takes a sample if the thread has not done so in time. `all`: also if the stream seems
     /// idle.
-    pub(crate) fn sample_if_overdue(&self, stream: &Stream, shared: &SharedState, all: bool) {
+    pub(crate) fn sample_if_overdue(&self, stream: &impl Sampled, shared: &SharedState, all: bool) {
         let is_requested = || all || (self.is_active.load(Ordering::Relaxed) && !self.samples_itself());
         if shared.now_us() >= self.overdue_us() && is_requested() {
             self.own.store(0, Ordering::Relaxed);
@@ -173,7 +179,7 @@ impl StreamSampler {
         }
     }
 
-    fn sample(&self, stream: &Stream, shared: &SharedState) {
+    fn sample(&self, stream: &impl Sampled, shared: &SharedState) {
         let mut pending = self.lock();
         let now_us = shared.now_us();
         if now_us < self.due_us.load(Ordering::Relaxed) {
@@ -181,7 +187,7 @@ impl StreamSampler {
         }
         // Must come before the sample: later activity belongs to the next sample.
         let was_idle = !self.is_active.swap(false, Ordering::SeqCst);
-        if let Some(sample) = take_sample(stream, now_us as i64, pending.last.as_ref()) {
+        if let Some(sample) = stream.sample(now_us as i64, pending.last.as_ref()) {
             if sample.is_under_way {
                 self.is_active.store(true, Ordering::SeqCst);
             }
@@ -230,49 +236,6 @@ impl PendingRows {
         self.rows.push(row.clone());
         self.last = Some(LastSample { row, arrived, out_of_order });
     }
-}
-
-/// Samples a stream at `time_us`, after `last`; `None` if the kernel returns no information about it.
-fn take_sample(stream: &Stream, time_us: i64, last: Option<&LastSample>) -> Option<Sample> {
-    let mut row = FlowSample { time_us, flow: flow_name(stream.id), ..FlowSample::default() };
-    let socket = stream.socket.as_fd();
-    if let Some(udp) = &stream.udp {
-        datagrams(stream, udp, &mut row);
-        let arrived = stream.bytes() as i64;
-        return Some(Sample { row, arrived, is_under_way: false, out_of_order: 0 });
-    }
-    if stream.sends {
-        let info = watch::read_sender(socket, &mut row).ok()?;
-        // The SYN counts as an acknowledged byte.
-        let arrived = (row.bytes_acked? - 1).max(0);
-        let is_under_way = info.unacked() != Some(0) || info.notsent_bytes() != Some(0);
-        return Some(Sample { row, arrived, is_under_way, out_of_order: 0 });
-    }
-    let info = watch::read_receiver(socket, &mut row).ok()?;
-    let out_of_order = info.rcv_ooopack().unwrap_or(0);
-    let is_under_way = last.is_some_and(|last| last.out_of_order != out_of_order);
-    Some(Sample { row, arrived: stream.bytes() as i64, is_under_way, out_of_order })
-}
-
-/// A UDP stream's counts.
-fn datagrams(stream: &Stream, udp: &UdpStream, row: &mut FlowSample) {
-    let count = |n: u64| i64::try_from(n).ok();
-    if stream.sends {
-        row.datagrams_sent = count(udp.datagrams(true).packets);
-        return;
-    }
-    let micros = |ns: i64| ns / 1000;
-    let mut statistics = udp.statistics().lock();
-    let counts = &mut statistics.counts;
-    row.owd_us = counts.take_mean_owd_ns().map(micros);
-    row.datagrams_received = count(counts.received);
-    row.datagrams_lost = count(counts.lost());
-    row.datagrams_reordered = count(counts.reordered);
-    row.datagrams_duplicated = count(counts.duplicated);
-    row.min_owd_us = counts.owd_ns.map(|(least, _)| micros(least));
-    row.max_owd_us = counts.owd_ns.map(|(_, most)| micros(most));
-    row.jitter_us = Some((counts.jitter_ns * 1e-3).round() as i64);
-    row.bytes_received = count(counts.bytes);
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::{
 /// Real-time priority of the sampler, below the driver's.
 const PRIORITY: i32 = 10;
 
-/// Maximum sleep: a stop is noticed within it, however long the interval.
+/// Maximum sleep, so that a stop is detected in time even if the interval is long.
 const MAX_SLEEP: Duration = Duration::from_millis(20);
 
 /// The rows of one sampling round.

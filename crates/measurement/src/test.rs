@@ -146,7 +146,7 @@ pub struct RecordedTest {
     pub run: RunSummary,
     /// The record's directory, where there is one.
     pub path: Option<PathBuf>,
-    /// With `-t auto`.
+    /// With `-t auto`: the estimate of the goodput; the inner `None` if there was no steady state.
     pub steady: Option<Option<Estimate>>,
     /// Both ends' samples.
     pub rows: Vec<FlowSample>,
@@ -217,15 +217,17 @@ pub fn complete_record(
     let dropped = counted.map_or(0, |counted| counted.segments_dropped(mss.unwrap_or(DEFAULT_MSS)));
     let queue = start.connections.first().and_then(|first| tune::read_transmit_queue(first.local.ip()));
     let retransmitted = |id| retransmitted_segs(&rows, &flow_name(id));
-    let sent_again: BTreeMap<_, _> = start.connections.iter().map(|c| (c.id, retransmitted(c.id))).collect();
-    let all_sent_again: u64 = sent_again.values().sum();
+    let retransmissions: BTreeMap<_, _> =
+        start.connections.iter().map(|c| (c.id, retransmitted(c.id))).collect();
+    let all_retransmissions: u64 = retransmissions.values().sum();
     for connection in &start.connections {
         let name = flow_name(connection.id);
         let here = connection.local.ip().to_string();
         let end = report.end.as_ref();
         let stream = end.and_then(|end| end.streams.iter().find(|stream| stream.id == connection.id));
         // The device does not count by stream.
-        let dropped_segs = dropped * sent_again.get(&connection.id).unwrap_or(&0) / all_sent_again.max(1);
+        let dropped_segs =
+            dropped * retransmissions.get(&connection.id).unwrap_or(&0) / all_retransmissions.max(1);
         let mut context = FlowContext {
             unknown_path: true,
             device: if connection.sender {
@@ -276,7 +278,7 @@ pub fn complete_record(
     Ok(Some(RecordedTest { run, path, steady: seen.steady, rows, dropped_here: dropped }))
 }
 
-/// A device for the verdict.
+/// The sending device, in the form that the verdict needs.
 pub(crate) fn sending_device(queue: Option<TransmitQueue>, dropped_segs: u64) -> SendingDevice {
     let (name, packets) = queue.as_ref().map(|queue| (queue.device.clone(), queue.packets)).unzip();
     let qdisc = queue.and_then(|queue| queue.qdisc);

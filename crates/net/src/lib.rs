@@ -80,4 +80,4 @@ pub use timer_queue::TimerQueue;
 pub use topology::{Topology, TopologyError};
 pub use trace::{OPPORTUNITY_BYTES, RateTrace};
 pub use trace_text::{MAX_TRACE_LINES, TraceError};
-pub use xcp_header::{XcpHeader, XcpPacket};
+pub use xcp_header::{XCP_HEADER_BYTES, XcpHeader, XcpPacket};

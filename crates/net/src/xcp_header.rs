@@ -4,6 +4,9 @@ use units::Time;
 
 use crate::Packet;
 
+/// Bytes of an XCP packet's headers after IP's: 20 of XCP (draft-falk-xcp-spec-03) and 20 as TCP's.
+pub const XCP_HEADER_BYTES: u32 = 40;
+
 /// A packet that may carry an XCP congestion header.
 pub trait XcpPacket: Packet {
     /// The congestion header; `None` if the packet has none.

@@ -263,7 +263,7 @@ pub fn estimate_one_way_delays(
     }
 }
 
-/// What both directions' points show together.
+/// The result of the points of both directions.
 struct Directions {
     /// The lines below the forward and the backward points.
     lines: [Option<LineBelow>; 2],

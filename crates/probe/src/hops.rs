@@ -32,7 +32,7 @@ use crate::{
 const SIZES: usize = 12;
 /// Number of packets of each size to each router.
 const REPEATS: usize = 10;
-/// The same for a router that limits the rate of its ICMP errors.
+/// Number of packets of each size to a router that limits the rate of its ICMP errors.
 const REPEATS_IF_RATE_LIMITED: usize = 2;
 /// Size of the smallest packet, bytes of IP.
 const MIN_PACKET_BYTES: u32 = 64;
@@ -123,9 +123,9 @@ pub struct HopsResult {
     pub hops: Vec<Hop>,
     /// The hop after the narrowest link.
     pub bottleneck: Option<u8>,
-    /// The same by pathchar alone.
+    /// The bottleneck hop by pathchar's method alone.
     pub by_slopes: Option<u8>,
-    /// The same by pathneck alone.
+    /// The bottleneck hop by pathneck's method alone.
     pub by_trains: Option<u8>,
     /// Whether the destination host replied.
     pub reached: bool,

@@ -72,6 +72,7 @@ pub use mtu::{MtuOutcome, MtuResult, MtuSearch};
 pub use result::{Interval, ProbeLimits, Validity};
 pub use train::{Fleet, Method, ReceivedPacket, Step, Train, TrainObservation};
 pub use udpmon::{
-    GridCell, GridResult, GridTrain, Histogram, LatencyFit, LatencyPoint, ReplySize, RequestResponse,
-    RequestResponseResult, RequestTrain, SpacingPoint, UdpmonGrid, UdpmonPlan, UdpmonResult,
+    GridCell, GridResult, GridTrain, Histogram, LatencyFit, LatencyPoint, PlanRefused, ReplySize,
+    RequestResponse, RequestResponseResult, RequestTrain, SpacingPoint, UdpmonGrid, UdpmonPlan, UdpmonResult,
+    WidestJitter,
 };

@@ -8,7 +8,7 @@ use crate::result::Interval;
 
 /// Two-sided 95 % quantiles of Student's t-distribution, by degrees of freedom from 1.
 const STUDENT_95: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
-/// The same for many degrees of freedom.
+/// The 97.5 % quantile of the normal distribution, for many degrees of freedom.
 const NORMAL_95: f64 = 1.96;
 
 /// A point of a line, with the standard error of its height.

@@ -45,7 +45,7 @@ impl SlopeEstimate {
 /// Serialization times per byte to a hop, ns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Slopes {
-    /// In forward direction.
+    /// The slope of the forward direction.
     forward: Option<SlopeEstimate>,
     /// Sum of both directions.
     both: Option<SlopeEstimate>,

@@ -106,7 +106,7 @@ pub struct BusyReport {
 /// The calendar of one point.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Calendar {
-    /// By start of the padded slot.
+    /// The occupied slots, by the start of the padded slot.
     slots: BTreeMap<(Time, ReservationId), Occupied>,
     /// Length of the longest slot so far: a slot that overlaps a time begins at most this long before it.
     longest: Time,

@@ -20,7 +20,7 @@ pub enum Event {
         /// Time of the event, UTC.
         at: Time,
     },
-    /// It has a slot for a limited time.
+    /// The reservation holds a slot for a limited time.
     Held {
         /// The reservation.
         id: ReservationId,
@@ -37,7 +37,7 @@ pub enum Event {
         id: ReservationId,
         /// The slot, with the padding of both ends.
         slot: Slot,
-        /// When it gives up, UTC.
+        /// When the lead gives up, UTC.
         expires: Time,
     },
     /// Both ends have the slot.
@@ -57,7 +57,7 @@ pub enum Event {
         /// The reservation.
         id: ReservationId,
     },
-    /// It has ended.
+    /// The reservation has ended.
     Ended {
         /// The reservation.
         id: ReservationId,
@@ -73,17 +73,17 @@ pub enum Event {
         /// The reservation.
         id: ReservationId,
     },
-    /// It is removed from memory.
+    /// The reservation is removed from memory.
     Forgotten {
         /// The reservation.
         id: ReservationId,
     },
-    /// Of a snapshot: the number of the next own reservation.
+    /// Part of a snapshot: the number of this point's next reservation.
     Numbered {
         /// The number.
         next: u64,
     },
-    /// Of a snapshot: a reservation.
+    /// Part of a snapshot: a reservation.
     Restored {
         /// The reservation.
         reservation: Box<Reservation>,

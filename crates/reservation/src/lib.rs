@@ -40,6 +40,7 @@ mod point;
 mod recurrence;
 mod request;
 mod reservation;
+mod round_robin;
 mod settings;
 
 pub use admission::{Admission, AdmitAll, Candidate};
@@ -53,4 +54,5 @@ pub use point::{Action, InconsistentEvents, Point, Step};
 pub use recurrence::{Occurrence, Recurrence, Task};
 pub use request::{Class, Request, Spec, Test, Transport};
 pub use reservation::{Phase, Reservation, Role, Slot};
+pub use round_robin::round_robin_turn;
 pub use settings::Settings;

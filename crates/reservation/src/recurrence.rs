@@ -6,7 +6,7 @@ use units::Time;
 
 use crate::{PointName, Spec, TaskName};
 
-/// When a test recurs.
+/// The times at which a test recurs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recurrence {
     /// Nominal start of the first occurrence, UTC.
@@ -65,7 +65,7 @@ pub struct Task {
     pub lead: PointName,
     /// The reservation to request each time.
     pub spec: Spec,
-    /// When.
+    /// When the test recurs.
     pub recurrence: Recurrence,
 }
 

@@ -54,7 +54,7 @@ pub enum Phase {
     },
     /// Lead: has committed to the slot, and waits until the peer books it.
     Confirming {
-        /// When it gives up, UTC.
+        /// When the lead gives up, UTC.
         expires: Time,
     },
     /// Both ends have the slot.

@@ -1,6 +1,6 @@
 //! Checks a scenario as a whole: names exist, networks fit together, flows have paths.
 //!
-//! The single values must be valid already. The tree gives the positions of mistakes.
+//! Each single value must already have been checked. The tree has the positions of mistakes.
 
 use net::{PipeSpec, QueueLimit};
 

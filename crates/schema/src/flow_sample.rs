@@ -71,3 +71,22 @@ table! {
         }
     }
 }
+
+impl FlowSample {
+    /// The congestion window, bytes of payload.
+    pub fn cwnd_bytes(&self) -> Option<i64> {
+        Some(self.snd_cwnd_segs? * self.snd_mss_bytes?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_in_bytes_needs_the_segment_size() {
+        let sample = FlowSample { snd_cwnd_segs: Some(10), ..FlowSample::default() };
+        assert_eq!(sample.cwnd_bytes(), None);
+        assert_eq!(FlowSample { snd_mss_bytes: Some(1448), ..sample }.cwnd_bytes(), Some(14_480));
+    }
+}

@@ -103,6 +103,5 @@ pub use config::applies_sysctl;
 pub use error::Error;
 pub use host_defaults::{HostDefaults, Segmentation};
 pub use outcome::{Controllers, HostLoad, HostSample, Observer, Outcome, Side};
-pub use packet::XCP_HEADER_BYTES;
 pub use run::run;
 pub use session::{MeasuredFlow, MeasurementSession};

@@ -10,9 +10,6 @@ use units::Time;
 
 use crate::fragments::Fragments;
 
-/// Bytes of an XCP packet's headers after IP's: 20 of XCP (draft-falk-xcp-spec-03) and 20 as TCP's.
-pub const XCP_HEADER_BYTES: u32 = 40;
-
 /// A packet or super-packet. The network stores it in a more compact form (`compact_packet.rs`).
 #[derive(Debug, Clone)]
 pub(crate) struct SimPacket {

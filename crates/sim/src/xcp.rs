@@ -17,13 +17,14 @@
 //!    TCP's).
 
 use datagrams::{SequenceOrder, SequenceWindow};
+use net::XCP_HEADER_BYTES;
 use schema::EventKind;
 use units::{Bytes, Time};
 
 use crate::{
     addresses::Addresses,
     link_layer::LinkLayer,
-    packet::{Body, SimPacket, XCP_HEADER_BYTES, XcpAck, XcpData},
+    packet::{Body, SimPacket, XcpAck, XcpData},
     xcp_window::{AckResult, Window},
 };
 

@@ -32,7 +32,7 @@ impl<'a> ControlConnection<'a> {
     /// Connects and sets up the unauthenticated mode.
     ///
     /// # Errors
-    /// If the server does not answer or is not willing.
+    /// If the server does not reply or refuses the connection.
     pub(crate) fn open(
         protocol: ControlProtocol,
         server: SocketAddr,
@@ -55,7 +55,7 @@ impl<'a> ControlConnection<'a> {
     /// The address of this end.
     ///
     /// # Errors
-    /// If the kernel does not know it.
+    /// If the kernel does not know the address.
     pub(crate) fn own_address(&self) -> Result<IpAddr, Error> {
         let own = self.stream.local_addr().attempted(|| "cannot read a connection's address".into())?;
         Ok(own.ip())
@@ -69,7 +69,7 @@ impl<'a> ControlConnection<'a> {
     /// Requests a session.
     ///
     /// # Errors
-    /// If the server refuses it.
+    /// If the server refuses the session.
     pub(crate) fn request(
         &mut self,
         request: SessionRequest,
@@ -86,7 +86,7 @@ impl<'a> ControlConnection<'a> {
     /// Starts the sessions.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// If the server refuses to start.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
         let message = self.control.start();
         self.send(&message)?;
@@ -117,7 +117,7 @@ impl<'a> ControlConnection<'a> {
     /// Fetches a session.
     ///
     /// # Errors
-    /// If the server does not have it.
+    /// If the server does not have the session.
     pub(crate) fn fetch(&mut self, sid: Sid) -> Result<FetchedSession, Error> {
         let message = self.control.fetch(sid);
         self.send(&message)?;

@@ -54,7 +54,7 @@ impl OneWaySender {
         reflector::send(socket, &bytes, self.to)
     }
 
-    /// What the sender reports at the end.
+    /// The report of the sender at the end.
     pub(crate) fn stopped(&self, sid: [u8; 16]) -> StoppedSender {
         StoppedSender { sid, next_sequence: self.next, skipped: Vec::new() }
     }

@@ -25,7 +25,7 @@ use crate::{
 
 /// Time from the requests to the first packets, in which both ends prepare.
 const START_DELAY: Duration = Duration::from_millis(500);
-/// How long a receiver blocks.
+/// Maximum time for which a receiver blocks.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Additional time for a server whose last packets are late.
 const END_MARGIN: Duration = Duration::from_millis(500);

@@ -40,7 +40,7 @@ pub enum Protocol {
 /// The times between packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Spacing {
-    /// All equal.
+    /// All intervals are equal.
     #[default]
     Fixed,
     /// Exponentially distributed: a Poisson process (RFC 2330 section 11.1).
@@ -112,10 +112,10 @@ pub struct MeasuredPackets {
     pub lost: BTreeMap<u32, i64>,
 }
 
-/// As [`measure`], with the times of each packet.
+/// Measures like [`measure`], and returns the times of each packet.
 ///
 /// # Errors
-/// As [`measure`], and for OWAMP, which has no round trips.
+/// As for [`measure`]; also for OWAMP, which has no round trips.
 pub fn measure_packets(
     options: &SenderOptions,
     stop: &AtomicBool,

@@ -61,7 +61,7 @@ fn recommend_link(device: &Device, goal: &Goal, items: &mut Vec<Recommendation>)
             "IEEE 802.3 clause 28",
         ));
     }
-    if let Some(speed) = device.speed_mbps.known().map(|mbps| BitRate(mbps.saturating_mul(1_000_000)))
+    if let Some(speed) = device.speed()
         && speed < goal.rate
     {
         let reason = "the device is slower than the requested rate; no other setting can compensate for that";

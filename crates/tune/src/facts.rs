@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use units::KernelVersion;
+use units::{BitRate, KernelVersion};
 
 /// A value, or the reason why it is unknown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -210,6 +210,13 @@ pub struct Route {
     pub locked: Vec<String>,
 }
 
+impl Device {
+    /// Speed of the link, if the device reports it.
+    pub fn speed(&self) -> Option<BitRate> {
+        self.speed_mbps.known().map(|mbps| BitRate(mbps.saturating_mul(1_000_000)))
+    }
+}
+
 impl HostFacts {
     /// The text of a sysctl, if known.
     pub fn sysctl(&self, name: &str) -> Option<&str> {
@@ -247,6 +254,8 @@ mod tests {
         let device = Device { speed_mbps: Reading::Known(10_000), ..Device::default() };
         let json = serde_json::to_value(&device).unwrap();
         assert_eq!(json["speed_mbps"], 10_000);
+        assert_eq!(device.speed(), Some(BitRate(10_000_000_000)));
+        assert_eq!(Device::default().speed(), None);
         assert_eq!(json["rings"]["why"], "not read");
         assert_eq!(serde_json::from_value::<Device>(json).unwrap(), device);
     }

@@ -65,7 +65,7 @@ pub fn summarize(
     summary.retransmitted_segs = unsigned(largest(|r| r.total_retrans_segs));
     summary.sent_segs = unsigned(largest(|r| r.data_segs_out_segs));
     summary.mss_bytes = unsigned(largest(|r| r.snd_mss_bytes));
-    summary.max_cwnd_bytes = unsigned(largest(|r| Some(r.snd_cwnd_segs? * r.snd_mss_bytes?)));
+    summary.max_cwnd_bytes = unsigned(largest(FlowSample::cwnd_bytes));
     summary.mean_cwnd_bytes = mean_cwnd(&own);
     summary.recovery_s = recovery(&own);
     summary.max_rcv_wnd_bytes = unsigned(largest(|r| r.rcv_wnd_bytes.or(r.snd_wnd_bytes)));
@@ -108,7 +108,7 @@ pub fn summarize(
 /// The time average of the congestion window: each sample holds until the next.
 fn mean_cwnd(rows: &[&FlowSample]) -> Option<u64> {
     let windows: Vec<(i64, f64)> =
-        rows.iter().filter_map(|r| Some((r.time_us, (r.snd_cwnd_segs? * r.snd_mss_bytes?) as f64))).collect();
+        rows.iter().filter_map(|r| Some((r.time_us, r.cwnd_bytes()? as f64))).collect();
     let (first, last) = (windows.first()?, windows.last()?);
     let held: f64 = windows.windows(2).map(|pair| pair[0].1 * (pair[1].0 - pair[0].0) as f64).sum();
     let span = (last.0 - first.0) as f64;
@@ -119,7 +119,7 @@ fn mean_cwnd(rows: &[&FlowSample]) -> Option<u64> {
 /// the peer's, had recovered its earlier size.
 fn recovery(rows: &[&FlowSample]) -> Option<f64> {
     let window = |row: &FlowSample| {
-        let own = row.snd_cwnd_segs? * row.snd_mss_bytes?;
+        let own = row.cwnd_bytes()?;
         Some(row.snd_wnd_bytes.map_or(own, |peer| own.min(peer)))
     };
     let lost = rows.iter().position(|r| r.total_retrans_segs.is_some_and(|n| n > 0))?;

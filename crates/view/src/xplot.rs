@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use schema::{TraceKind, TraceRow};
 
-/// The graph of one flow's rows, in order of time; `None` where the flow has none.
+/// The graph of one flow; `None` if the flow has no rows. `rows` are in order of time.
 pub fn xplot(rows: &[TraceRow], flow: &str) -> Option<String> {
     let own: Vec<&TraceRow> = rows.iter().filter(|row| row.flow == flow).collect();
     own.first()?;
@@ -48,7 +48,7 @@ fn segment(row: &TraceRow, text: &mut String) -> std::fmt::Result {
 fn staircase(color: &str, points: &[(i64, i64)], text: &mut String) -> std::fmt::Result {
     writeln!(text, "{color}")?;
     let ends = [points.last().copied()];
-    // Of equal values only the first and the last matter.
+    // A line needs only the first and the last of several equal values.
     let mut points: Vec<(i64, i64)> = points.to_vec();
     points.dedup_by_key(|(_, value)| *value);
     points.extend(ends.into_iter().flatten());

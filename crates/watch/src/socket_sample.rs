@@ -107,7 +107,7 @@ impl SocketMemory {
 }
 
 /// State that the congestion control reports (include/uapi/linux/inet_diag.h).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CongestionInfo {
     /// `struct tcpvegas_info`; Illinois and Westwood use it too.
     Vegas {
@@ -122,14 +122,14 @@ pub enum CongestionInfo {
     },
     /// `struct tcp_bbr_info`.
     Bbr {
-        /// Bandwidth estimate, bytes per second.
-        bandwidth: u64,
+        /// Bandwidth estimate, bit/s.
+        bandwidth_bps: u64,
         /// Minimum round-trip time, us.
         min_rtt_us: u32,
-        /// Pacing gain, times 256.
-        pacing_gain: u32,
-        /// Window gain, times 256.
-        cwnd_gain: u32,
+        /// Pacing gain.
+        pacing_gain: f64,
+        /// Window gain.
+        cwnd_gain: f64,
     },
     /// `struct tcp_dctcp_info`.
     Dctcp {
@@ -137,8 +137,8 @@ pub enum CongestionInfo {
         enabled: u16,
         /// Whether the last packet was CE-marked.
         ce_state: u16,
-        /// Estimated fraction of marked bytes, times 1024.
-        alpha: u32,
+        /// Estimated fraction of marked bytes, 0 to 1.
+        alpha: f64,
         /// Bytes acknowledged as marked.
         marked_bytes: u32,
         /// Bytes acknowledged.

@@ -106,6 +106,11 @@ impl TrackedConnection {
         self.counters.add_sample(sample.time_ns, &sample.info);
     }
 
+    /// Time for which the connection has been watched, until its last sample, us.
+    pub fn watched_us(&self) -> u64 {
+        self.sampled_ns.saturating_sub(self.first_seen_ns) / 1000
+    }
+
     /// Bytes acknowledged and received so far.
     fn byte_counts(&self) -> (Option<u64>, Option<u64>) {
         (self.sample.info.bytes_acked(), self.sample.info.bytes_received())

@@ -8,9 +8,9 @@ use super::{
 macro_rules! columns {
     ($first:literal $first_type:literal => $($first_field:ident).+;
      $($name:literal $type:literal => $($field:ident).+;)*) => {
-        /// All names.
+        /// The names of all columns.
         pub(super) const COLUMNS: &str = concat!($first $(, ", ", $name)*);
-        /// All names with their types, for `CREATE TABLE`.
+        /// The names and types of all columns, for `CREATE TABLE`.
         pub(super) const DECLARATIONS: &str = concat!($first, " ", $first_type $(, ", ", $name, " ", $type)*);
         /// For `ON CONFLICT ... DO UPDATE SET`.
         pub(super) const UPDATES: &str =

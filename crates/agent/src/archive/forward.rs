@@ -29,11 +29,11 @@ pub(super) const TABLES: &str = "
 
 /// Maximum number of rows in one transaction of the common archive.
 const MAX_ROWS: i64 = 256;
-/// Time until a server that was away is tried again.
+/// Time until a server that was unavailable is tried again.
 const RETRY: Duration = Duration::from_secs(5);
-/// Time between two times at which old results are looked for there.
+/// Interval at which old results are searched in the common archive.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(3600);
-/// The same after the start, and between two steps.
+/// Pause of retention after the start, and between two steps.
 const RETENTION_PAUSE: Duration = Duration::from_secs(1);
 
 /// A row that waits, with its number.

@@ -48,18 +48,18 @@ const SECOND_VERSION: i64 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It runs.
+    /// The test runs.
     Running,
-    /// It completed.
+    /// The test completed.
     Finished,
-    /// It was started and did not complete.
+    /// The test was started and did not complete.
     Failed,
-    /// It was not started.
+    /// The test was not started.
     NotRun,
 }
 
 impl State {
-    /// As in the file.
+    /// The name of this state in the archive.
     pub fn name(self) -> &'static str {
         match self {
             State::Running => "running",
@@ -112,13 +112,13 @@ pub struct TestRow {
 pub struct Filter {
     /// Led by this point.
     pub from: Option<String>,
-    /// To this point.
+    /// Only tests to this point.
     pub to: Option<String>,
-    /// Of this kind.
+    /// Only tests of this kind.
     pub kind: Option<String>,
     /// With a start at or after this time, microseconds since 1970.
     pub since_us: Option<i64>,
-    /// At most this many, the newest.
+    /// Maximum number of tests: the newest.
     pub limit: u32,
 }
 
@@ -241,7 +241,7 @@ impl Archive {
         })
     }
 
-    /// The same in the batch that [`Archive::commit`] ends.
+    /// Stores a row like [`Archive::put`], in the batch that [`Archive::commit`] ends.
     pub fn put_in_batch(&mut self, row: &TestRow, send_to: &[PointName]) -> Result<(), Error> {
         self.begin_batch().map_err(self.failed("write"))?;
         self.put(row, send_to)
@@ -528,7 +528,7 @@ pub(crate) mod tests {
         assert!(archive.commit().unwrap());
         assert!(!archive.commit().unwrap(), "nothing is left");
         assert_eq!(reader.list(&Filter { limit: 10, ..Filter::default() }).unwrap().len(), 2);
-        // As after a kill.
+        // The state after a kill.
         archive.put_in_batch(&row("a/3", 3), &[]).unwrap();
         drop(archive);
         assert_eq!(Archive::open(&path, None).unwrap().counts().unwrap(), [("finished".to_string(), 2)]);

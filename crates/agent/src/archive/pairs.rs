@@ -47,7 +47,7 @@ pub struct TestCounts {
     pub failed: u64,
     /// Refused by a rule.
     pub refused: u64,
-    /// Not run for another reason.
+    /// Tests that were not run for another reason.
     pub not_run: u64,
 }
 
@@ -115,7 +115,7 @@ pub(super) fn update_pair(
     update_cause(database, row)
 }
 
-/// What a test shows of its pair, as in the column `shows`.
+/// The kinds of information that a test gives about its pair, as in the column `shows`.
 fn shown(row: &TestRow) -> impl Iterator<Item = &'static str> {
     let has_goodput = row.figures.goodput_bps.is_some() && row.state != State::Running;
     let throughput = (row.kind == "throughput" && has_goodput).then_some("throughput");

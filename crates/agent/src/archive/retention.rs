@@ -94,7 +94,7 @@ impl Archive {
         self.apply_retention_to_rows(now_us, retention)
     }
 
-    /// The same of the rows alone.
+    /// Applies retention to the rows alone.
     pub(super) fn apply_retention_to_rows(
         &mut self,
         now_us: i64,

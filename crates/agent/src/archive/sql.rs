@@ -31,9 +31,9 @@ pub enum DatabaseError {
     /// Tables of another version.
     #[error("its format is version {found}, this version of longfat has {known}")]
     Version {
-        /// That of the database.
+        /// The version of the database.
         found: i64,
-        /// That of this program.
+        /// The newest version that this program knows.
         known: i64,
     },
 }
@@ -62,11 +62,11 @@ pub enum Value {
     Text(String),
 }
 
-/// What is stored in a column.
+/// A type whose values are stored in a column.
 pub(crate) trait Field: Sized {
-    /// As a value.
+    /// Converts to a database value.
     fn to_value(&self) -> Value;
-    /// From a value; back if it has another type.
+    /// Converts from a database value; returns the value if it has another type.
     fn of(value: Value) -> std::result::Result<Self, Value>;
 }
 

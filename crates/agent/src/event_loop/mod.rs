@@ -86,7 +86,7 @@ pub(crate) enum Inbound {
         id: ReservationId,
         /// The number of its run.
         run: u64,
-        /// Where.
+        /// The address of the server.
         endpoint: Endpoint,
     },
     /// The common archive has the rows of the spool up to this number.
@@ -98,7 +98,7 @@ pub(crate) enum Inbound {
     Alerted {
         /// The change that it reports.
         change: CauseChange,
-        /// Why it could not be sent.
+        /// An error if it could not be sent.
         result: Result<(), String>,
     },
     /// A test has ended.
@@ -107,7 +107,7 @@ pub(crate) enum Inbound {
         id: ReservationId,
         /// The number of its run.
         run: u64,
-        /// How.
+        /// Its result.
         ended: Box<Ended>,
     },
 }

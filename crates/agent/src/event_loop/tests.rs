@@ -35,27 +35,27 @@ pub(super) struct Run {
 }
 
 enum Part {
-    /// This point measures.
+    /// A test that this point leads: it measures.
     Lead {
         /// Receives where the other end's server is; `None` after that.
         endpoint: Option<Sender<Endpoint>>,
         /// When to repeat the request, steady clock.
         ask_at: Time,
     },
-    /// This point serves.
+    /// A test of which this point is the peer: it runs the server.
     Peer {
-        /// Where.
+        /// Address of this point's server.
         endpoint: Option<Endpoint>,
-        /// What the lead has reported of the end.
+        /// The result that the lead has reported.
         result: Option<Result<(), String>>,
     },
 }
 
 /// How a test ended.
 pub(crate) enum Ended {
-    /// At the lead.
+    /// The end at the lead, with its measurement.
     Lead(Measured),
-    /// At the peer: why its server failed.
+    /// The end at the peer; an error if its server failed.
     Peer(Result<(), String>),
 }
 

@@ -18,7 +18,7 @@ pub(crate) const SCHEMA: &str = "longfat.mesh/1";
 pub struct MeshDocument {
     /// `longfat.mesh/1`.
     pub schema: String,
-    /// This point.
+    /// The name of this point.
     pub point: String,
     /// When the document was made, microseconds since 1970.
     pub now_us: i64,

@@ -43,7 +43,7 @@ const SEND_BUFFER_BYTES: usize = 512 * 1024;
 /// Part of a response that must be read within [`Limits::part`], bytes.
 const PART_BYTES: usize = 64 * 1024;
 
-/// What clients may take.
+/// Limits on the resources that clients use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Time until the headers of a request are complete, from the opening of the connection or the end of the previous response.
@@ -365,7 +365,7 @@ mod tests {
     fn requests_that_trickle_and_idle_connections_are_closed() {
         let address = start(SHORT);
         thread::scope(|scope| {
-            // Nothing at all, and nothing after a response.
+            // Clients that send nothing at all, and clients that send nothing after a response.
             let mut silent = connect(address);
             let mut idle = connect(address);
             request(&mut idle, "/small");

@@ -44,7 +44,7 @@ struct Issued {
     key: Option<String>,
 }
 
-/// What an invitation was redeemed for.
+/// The new member that redeemed an invitation.
 #[derive(Debug)]
 pub(crate) struct Redeemed {
     /// The point's name.

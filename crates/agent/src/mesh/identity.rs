@@ -115,7 +115,7 @@ impl Identity {
     /// The identity in a state directory.
     ///
     /// # Errors
-    /// If it is missing or damaged.
+    /// If the identity is missing or damaged.
     pub fn open(state: &Path) -> Result<Identity, Error> {
         let read = |file: &str| {
             let path = state.join("tls").join(file);

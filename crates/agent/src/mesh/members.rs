@@ -37,7 +37,7 @@ impl Members {
     /// The list in a state directory.
     ///
     /// # Errors
-    /// If it is missing or damaged.
+    /// If the list is missing or damaged.
     pub fn open(state: &Path) -> Result<Self, Error> {
         Members::parse(&files::read(&Members::path(state))?, state)
     }
@@ -56,7 +56,7 @@ impl Members {
     /// Writes the list.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the list cannot be written.
     pub fn write(&self, state: &Path) -> Result<(), Error> {
         let path = Members::path(state);
         let text = serde_json::to_vec_pretty(self).map_err(|e| files::failed("write", &path)(e.into()))?;

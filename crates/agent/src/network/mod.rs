@@ -62,7 +62,7 @@ struct State {
     handshakes: VecDeque<(u64, AbortHandle)>,
 }
 
-/// What is known about another point.
+/// The connections with another point, and the frames that wait for one.
 #[derive(Default)]
 struct Peer {
     pending: VecDeque<Frame>,

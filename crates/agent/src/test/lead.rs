@@ -25,7 +25,7 @@ use units::Time;
 
 use super::{Endpoint, Figures, Kind, TestParameters, figures};
 
-/// How often sockets are sampled.
+/// Interval at which sockets are sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// The shortest test, if its start took long.
 const MIN_TEST: Duration = Duration::from_millis(500);
@@ -47,17 +47,17 @@ const DIAGNOSIS_OVERHEAD: Time = Time::from_secs(35);
 pub(crate) struct LeadJob {
     /// The reservation.
     pub id: String,
-    /// This point.
+    /// The name of this point.
     pub from: String,
     /// The other point.
     pub to: String,
     /// Its host.
     pub host: String,
-    /// What to measure.
+    /// The parameters of the test.
     pub parameters: TestParameters,
     /// Directory of records.
     pub runs_dir: PathBuf,
-    /// Where the other end's server is.
+    /// Receives the address of the other end's server.
     pub endpoint: Receiver<Endpoint>,
     /// Set to end the test.
     pub stop: Arc<AtomicBool>,
@@ -70,7 +70,7 @@ pub(crate) struct Measured {
     pub figures: Figures,
     /// The record.
     pub record: Option<PathBuf>,
-    /// Why it failed.
+    /// The reason why the test failed.
     pub error: Option<String>,
 }
 

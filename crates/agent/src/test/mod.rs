@@ -14,14 +14,14 @@ pub(crate) use figures::find_record;
 pub(crate) use lead::{LeadJob, Measured, measure};
 pub(crate) use peer::{Endpoint, PeerJob, serve};
 
-/// What is measured.
+/// The kind of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Goodput of TCP, or of UDP at a rate.
     Throughput,
     /// Round-trip times and losses of small packets.
     Latency,
-    /// What limits TCP.
+    /// A diagnosis of the limits of TCP.
     Diagnose,
 }
 
@@ -72,7 +72,7 @@ impl FromStr for Kind {
 /// A test as a user requests it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TestParameters {
-    /// What is measured.
+    /// The kind of the test.
     pub kind: Kind,
     /// Duration.
     pub duration: Time,

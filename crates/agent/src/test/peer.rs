@@ -23,7 +23,7 @@ use crate::hex;
 
 /// Bytes of a test's secret.
 const SECRET_BYTES: usize = 16;
-/// How often a server's sockets are sampled for the client.
+/// Interval at which a server's sockets are sampled for the client.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Timeout of each step of a test before and after its data.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ pub(crate) struct PeerJob {
     pub bind: Option<IpAddr>,
     /// The ports to choose from.
     pub ports: RangeInclusive<u16>,
-    /// What is measured.
+    /// The parameters of the test.
     pub parameters: TestParameters,
     /// Set when the test is over.
     pub stop: Arc<AtomicBool>,

@@ -24,6 +24,13 @@ pub struct LoopbackTrial {
     pub took: Duration,
 }
 
+impl LoopbackTrial {
+    /// The goodput, bit/s.
+    pub fn goodput_bps(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.took.as_secs_f64()
+    }
+}
+
 /// Timeout of socket operations, longer than any successful trial.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -81,5 +88,16 @@ fn count(from: &mut impl Read) -> io::Result<u64> {
             0 => return Ok(bytes),
             n => bytes += n as u64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_goodput_is_in_bits_per_second() {
+        let trial = LoopbackTrial { bytes: 1_000_000, took: Duration::from_millis(500) };
+        assert_eq!(trial.goodput_bps(), 16e6);
     }
 }

@@ -205,10 +205,10 @@ fn quantiles(rows: &[Row]) -> String {
 
 fn pictures(worst: &[Row], store: &Store, docs: &Path) -> String {
     let mut text = String::from("\n## The largest errors of goodput\n\n");
-    for place in 1..=PICTURES {
-        let Some(row) = worst.get(place - 1) else { break };
+    for rank in 1..=PICTURES {
+        let Some(row) = worst.get(rank - 1) else { break };
         let job = Job { case: row.case.clone(), run: 0 };
-        let name = format!("fidelity-{place}.svg");
+        let name = format!("fidelity-{rank}.svg");
         let mut plot = Command::new(&store.binary);
         let sides = [Side::lab(), Side::sim()];
         plot.arg("plot").args(sides.iter().filter_map(|side| store.record(side, &job)));

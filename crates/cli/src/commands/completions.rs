@@ -150,7 +150,7 @@ pub fn complete_run(typed: &OsStr) -> Vec<CompletionCandidate> {
     runs.chain([last]).filter(|candidate| begins(candidate, &typed)).collect()
 }
 
-/// As [`complete_run`], and `scenario/` for all runs of a scenario.
+/// Completes like [`complete_run`], and offers `scenario/` for all runs of a scenario.
 pub fn complete_runs(typed: &OsStr) -> Vec<CompletionCandidate> {
     let text = typed.to_string_lossy();
     let all = scenarios_on_record().into_iter().map(|name| {

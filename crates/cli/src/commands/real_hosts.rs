@@ -3,7 +3,7 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
-use experiment::{EngineChoice, HostsSetup, Job, Load};
+use experiment::{EngineChoice, ExcessiveLoad, HostsSetup, Job, Load};
 use hosts::{HostLocation, HostLocations};
 use iperf3::Token;
 use scenario::Scenario;
@@ -91,24 +91,24 @@ impl RealHostFlags {
         if load.runs == 0 {
             return Ok(());
         }
-        let pauses = Time::from_secs_f64(pause.as_secs_f64() * (load.runs - 1) as f64);
         let bytes = match load.bytes {
             Some(Bytes(bytes)) => format!("at most {} of data", view::number::bytes(bytes as f64)),
             None => "as much data as the path carries".into(),
         };
         let runs = if load.runs == 1 { "1 run".into() } else { format!("{} runs", load.runs) };
-        output::note(&format!("longfat: {runs} between hosts, about {}, {bytes}", load.duration + pauses));
-        match (self.max_bytes, load.bytes) {
-            (Some(limit), None) => Err(Exit::BadInput(format!(
+        let duration = load.duration_with_pauses(pause);
+        output::note(&format!("longfat: {runs} between hosts, about {duration}, {bytes}"));
+        let Err(excess) = load.check(self.max_bytes) else { return Ok(()) };
+        let limit = self.max_bytes.map(|limit| limit.to_string()).unwrap_or_default();
+        let message = match excess {
+            ExcessiveLoad::Unbounded => format!(
                 "--max-bytes {limit}: a TCP flow has neither a size nor a path with a rate; use --max-rate too"
-            ))
-            .into()),
-            (Some(limit), Some(bytes)) if bytes > limit => Err(Exit::BadInput(format!(
+            ),
+            ExcessiveLoad::Bytes(bytes) => format!(
                 "the runs may send {bytes}, more than --max-bytes {limit}; use --max-rate, shorter runs or fewer points"
-            ))
-            .into()),
-            _ => Ok(()),
-        }
+            ),
+        };
+        Err(Exit::BadInput(message).into())
     }
 
     /// The given token, else the configuration file's for the first host that has one.

@@ -16,7 +16,7 @@ pub fn lab_name() -> String {
 
 /// A standing lab. Drop takes it down, also after a failure of the test.
 pub struct Lab<'a> {
-    pub place: &'a TestDir,
+    pub test_dir: &'a TestDir,
     pub name: String,
     /// Exit code and output of `lab up`.
     pub up_result: CommandOutput,
@@ -24,21 +24,21 @@ pub struct Lab<'a> {
 
 impl<'a> Lab<'a> {
     /// Starts a lab with the directory's `s.toml`.
-    pub fn up(place: &'a TestDir, options: &[&str]) -> Self {
-        Self::of(place, Path::new("s.toml"), options)
+    pub fn up(test_dir: &'a TestDir, options: &[&str]) -> Self {
+        Self::of(test_dir, Path::new("s.toml"), options)
     }
 
     /// Starts a lab with this scenario file.
-    pub fn of(place: &'a TestDir, file: &Path, options: &[&str]) -> Self {
+    pub fn of(test_dir: &'a TestDir, file: &Path, options: &[&str]) -> Self {
         let name = lab_name();
         let up_result =
-            place.run(&[&["lab", "up", file.to_str().unwrap(), "--name", &name], options].concat());
+            test_dir.run(&[&["lab", "up", file.to_str().unwrap(), "--name", &name], options].concat());
         assert_eq!(up_result.code, 0, "{up_result:?}");
-        Lab { place, name, up_result }
+        Lab { test_dir, name, up_result }
     }
 
     pub fn exec(&self, host: &str, program: &[&str]) -> CommandOutput {
-        self.place.run(&[&["lab", "exec", "--lab", &self.name, host, "--"], program].concat())
+        self.test_dir.run(&[&["lab", "exec", "--lab", &self.name, host, "--"], program].concat())
     }
 
     /// Runs a line of shell on a host.
@@ -48,19 +48,19 @@ impl<'a> Lab<'a> {
 
     pub fn shell(&self, commands: &[&str]) -> CommandOutput {
         let each = commands.iter().flat_map(|c| ["-c", c]);
-        self.place.run(&["lab", "shell", "--lab", &self.name].into_iter().chain(each).collect::<Vec<_>>())
+        self.test_dir.run(&["lab", "shell", "--lab", &self.name].into_iter().chain(each).collect::<Vec<_>>())
     }
 
     /// Runs `lab shell` with these lines as its standard input.
     pub fn type_into_shell(&self, lines: &str) -> CommandOutput {
-        let file = self.place.path("typed");
+        let file = self.test_dir.path("typed");
         std::fs::write(&file, lines).unwrap();
-        let mut command = self.place.longfat(&["lab", "shell", "--lab", &self.name]);
+        let mut command = self.test_dir.longfat(&["lab", "shell", "--lab", &self.name]);
         CommandOutput::from(command.stdin(std::fs::File::open(file).unwrap()).output().unwrap())
     }
 
     pub fn status(&self) -> serde_json::Value {
-        self.place.run(&["lab", "status", &self.name, "--json"]).json()["labs"][0].clone()
+        self.test_dir.run(&["lab", "status", &self.name, "--json"]).json()["labs"][0].clone()
     }
 
     pub fn keeper(&self) -> u32 {
@@ -68,7 +68,7 @@ impl<'a> Lab<'a> {
     }
 
     pub fn down(&self) -> CommandOutput {
-        self.place.run(&["lab", "down", &self.name])
+        self.test_dir.run(&["lab", "down", &self.name])
     }
 
     /// The median round-trip time of pings after the first.

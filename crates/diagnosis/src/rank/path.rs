@@ -7,9 +7,9 @@ use crate::{change::Change, limit::Kind, observed::FairQueueing};
 
 /// Minimum share of the available bandwidth that a test limited by other traffic gets.
 const MIN_SHARE_OF_AVAILABLE: f64 = 0.8;
-/// Minimum ratio of a change of rate that counts as the path's on a shared path.
+/// Minimum ratio of the rates before and after a change that counts as a change of the path, if other traffic shares the path.
 const MIN_CHANGE_ON_SHARED_PATH: f64 = 2.0;
-/// Minimum ratio of the round-trip time to that without load, behind a queue of others.
+/// Minimum ratio of the round-trip time to that without load if other traffic fills the queue.
 const MIN_QUEUED_RTT_RATIO: f64 = 1.3;
 
 impl Limits<'_> {
@@ -68,7 +68,7 @@ impl Limits<'_> {
         let Some(carried) = seen.capacity_bps().filter(|_| !self.is_capacity_a_minimum()) else {
             if whole {
                 let evidence = match &seen.expected {
-                    // The test's evidence is about what limited it to more than was expected.
+                    // The test got more than was expected; its evidence explains why not even more.
                     Some((expected, who))
                         if seen.verdict() != Some(Cause::PathRate) && self.got >= *expected =>
                     {

@@ -104,6 +104,14 @@ impl Status {
     pub fn is_late(&self) -> bool {
         self.emulator_late_p99_us > LATE_NS as f64 / 1000.0
     }
+
+    /// How late the emulator was since `before`, in ms: the total length of new stalls, or the 99th percentile of the lateness since
+    /// the lab came up if it is larger.
+    pub fn late_since_ms(&self, before: &Status) -> f64 {
+        let stalled_us =
+            if self.stalls > before.stalls { self.stalled_total_us - before.stalled_total_us } else { 0.0 };
+        self.emulator_late_p99_us.max(stalled_us) / 1000.0
+    }
 }
 
 /// A command to run before a lab goes down.

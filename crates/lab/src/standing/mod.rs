@@ -5,6 +5,7 @@ mod enter;
 mod host_mtus;
 mod isolate;
 mod keeper;
+pub mod lesson;
 mod links;
 mod mounts;
 mod tc;

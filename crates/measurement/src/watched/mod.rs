@@ -1,5 +1,6 @@
 //! Watched connections as flows: their records, and the last seconds of each with its verdict.
 
+mod aggregates;
 mod devices;
 pub mod flows;
 mod history;
@@ -7,6 +8,7 @@ mod recording;
 mod trail;
 
 pub use self::{
+    aggregates::Aggregates,
     recording::Recording,
     trail::{Curve, PathChange, SPACING, Trail, Trails},
 };

@@ -46,7 +46,7 @@ const MAX_IDLE: f64 = 0.005;
 /// Trains sent with less than the first share of the spacing with which they arrive, and those with more than the
 /// second, are compared for other traffic.
 const FAST_AND_SLOW: (f64, f64) = (0.3, 0.5);
-/// Other traffic shares the bottleneck if slow trains arrive with spacings longer by at least this, relative.
+/// Minimum relative excess of the spacing of slow trains that shows other traffic at the bottleneck.
 const CROSS_TRAFFIC: f64 = 0.03;
 /// Pause before each train, in which queues become empty.
 const GAP: Time = Time(10_000_000);
@@ -303,13 +303,13 @@ enum Disturbance {
 struct BusyTrain {
     /// The spacing of its arrivals.
     whole: PacketSpacing,
-    /// That of the second half of them.
+    /// The spacing of the second half of the packets.
     half: PacketSpacing,
     /// The spacing of the departures, as a share of that of the arrivals.
     sent_share: f64,
 }
 
-/// Those of one size.
+/// The busy trains of one packet size.
 type BusyTrains = Vec<BusyTrain>;
 
 /// Whether the beginnings of trains arrive faster than the remainders.

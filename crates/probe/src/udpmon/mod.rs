@@ -15,14 +15,16 @@ use serde::Serialize;
 use crate::Validity;
 
 mod cell;
+mod curves;
 mod grid;
 mod histogram;
 mod plan;
 mod request_response;
 
+pub use curves::WidestJitter;
 pub use grid::{GridCell, GridResult, GridTrain, SpacingPoint, UdpmonGrid};
 pub use histogram::Histogram;
-pub use plan::UdpmonPlan;
+pub use plan::{PlanRefused, UdpmonPlan};
 pub use request_response::{
     LatencyFit, LatencyPoint, ReplySize, RequestResponse, RequestResponseResult, RequestTrain,
 };

@@ -43,6 +43,12 @@ impl UdpmonPlan {
         self.sizes.len() * self.spacing_count() * self.rounds
     }
 
+    /// Number of trains of a grid with this many sizes and spacings; 0 stands for the default number.
+    pub fn count_trains(sizes: usize, spacings: usize, rounds: usize) -> usize {
+        let or_default = |given: usize, default: usize| if given == 0 { default } else { given };
+        or_default(sizes, SIZES as usize) * or_default(spacings, AUTOMATIC_SPACINGS.len()) * rounds
+    }
+
     /// Sizes of the requests: those of the grid and the smallest.
     pub fn request_sizes(&self) -> Vec<u32> {
         let larger = self.sizes.iter().copied().filter(|bytes| *bytes > self.smallest_request);
@@ -62,6 +68,32 @@ impl UdpmonPlan {
         )
     }
 
+    /// Number of requests that this host will send.
+    pub fn request_count(&self) -> u64 {
+        self.load().0 - (self.trains() * self.packets) as u64
+    }
+
+    /// Minimum duration at an average rate of `max_bps`, s.
+    pub fn min_duration_s(&self, max_bps: u64) -> f64 {
+        self.load().1 as f64 * 8.0 / max_bps.max(1) as f64
+    }
+
+    /// Compares the plan with the maximum rate within a second and the maximum number of bytes in total.
+    ///
+    /// # Errors
+    /// A train or the whole plan exceeds them.
+    pub fn check_load(&self, max_bps: u64, max_bytes: Option<u64>) -> Result<(), PlanRefused> {
+        let bytes_per_second = self.largest_train().max_bytes_per_second();
+        if bytes_per_second > max_bps / 8 {
+            return Err(PlanRefused::Train { bytes_per_second });
+        }
+        let (_, bytes) = self.load();
+        match max_bytes {
+            Some(limit) if bytes > limit => Err(PlanRefused::Total { bytes }),
+            _ => Ok(()),
+        }
+    }
+
     /// The train with the most bytes within a second.
     pub fn largest_train(&self) -> Train {
         let least = self.spacings.as_ref().and_then(|all| all.first()).map_or(0, |spacing| spacing.0);
@@ -75,6 +107,21 @@ impl UdpmonPlan {
             None => AUTOMATIC_SPACINGS.iter().map(|multiple| rounded(multiple * largest_ns)).collect(),
         }
     }
+}
+
+/// Why a plan exceeds its limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlanRefused {
+    /// A train has this many bytes within a second.
+    Train {
+        /// Bytes of IP.
+        bytes_per_second: u64,
+    },
+    /// All packets together have this many bytes.
+    Total {
+        /// Bytes of IP.
+        bytes: u64,
+    },
 }
 
 /// Rounds to two digits.
@@ -103,8 +150,14 @@ mod tests {
         // 12 trains of 10 packets; 20 requests of each of the sizes 52, 100, 200.
         assert_eq!(plan.load(), (120 + 60, 60 * 300 + 20 * 352));
         assert_eq!(plan.request_sizes(), [52, 100, 200]);
-        assert_eq!(plan.trains(), 12);
+        assert_eq!((plan.trains(), plan.request_count()), (12, 60));
         assert_eq!(plan.largest_train(), Train::burst(200, 10));
+        assert_eq!(plan.min_duration_s(200_320), 1.0);
+        assert_eq!(plan.check_load(16_000, Some(25_040)), Ok(()));
+        assert_eq!(plan.check_load(15_992, None), Err(PlanRefused::Train { bytes_per_second: 2000 }));
+        assert_eq!(plan.check_load(16_000, Some(25_039)), Err(PlanRefused::Total { bytes: 25_040 }));
+        assert_eq!(UdpmonPlan::count_trains(2, 3, 2), plan.trains());
+        assert_eq!(UdpmonPlan::count_trains(0, 0, 3), 6 * 7 * 3);
     }
 
     #[test]

@@ -25,7 +25,7 @@ const NEAR_MINIMUM: f64 = 0.1;
 const REMAINING_RESOLUTION: f64 = 0.05;
 /// Minimum time between two requests of a train.
 const MIN_GAP: Time = Time(1_000_000);
-/// The same as a multiple of the bottleneck's time for the largest packet, so that requests do not queue.
+/// Minimum time between two requests, as a multiple of the bottleneck's time for the largest packet, so that requests do not queue.
 const GAP_FACTOR: f64 = 4.0;
 /// Minimum share of requests with a reply.
 const MIN_REPLIES: f64 = 0.5;

@@ -227,7 +227,7 @@ impl Score {
     /// error of more than `wrong` are wrong.
     pub fn print(&self, what: &str, wrong: f64) {
         println!(
-            "| {what} | paths | median error | 3 of 4 within | inconclusive | wrong (by more than {:.0} %) | in the interval |\n|---|---|---|---|---|---|---|",
+            "| {what} | paths | median error | 75 % within | inconclusive | wrong (by more than {:.0} %) | in the interval |\n|---|---|---|---|---|---|---|",
             wrong * 100.0
         );
         let row = |name: &str, part: Score| {

@@ -69,9 +69,9 @@ struct PeerFacts {
 /// State of a reservation that is not durable: timers, repetitions.
 #[derive(Debug, Clone, Default)]
 struct Pending {
-    /// In `Point::due`.
+    /// The key of this reservation in `Point::due`.
     due: Option<Time>,
-    /// In `Point::due_utc`.
+    /// The key of this reservation in `Point::due_utc`.
     due_utc: Option<Time>,
     /// When to repeat the last message, or to seek again; steady clock.
     resend_at: Option<Time>,

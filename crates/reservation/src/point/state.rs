@@ -133,7 +133,7 @@ impl Point {
             }),
             Event::Released { id, reason } => self.change(id, |known| {
                 known.phase = Phase::Seeking;
-                // What took a slot away explains more than the search for the next one.
+                // The reason why a slot was lost explains more than the search for the next one.
                 let is_displaced = matches!(known.setback, Some(Reason::Preempted { .. }));
                 if !(is_displaced && matches!(reason, Reason::Conflict { .. })) {
                     known.setback = Some(reason.clone());

@@ -54,7 +54,7 @@ impl Point {
                 let (task, number) = (task.clone(), *next);
                 let possible = task.recurrence.next_possible(number, turn.now.utc);
                 if possible > number {
-                    // This point did not run, or its clock was stepped.
+                    // The point's program did not run, or the clock was stepped.
                     self.record(turn, Event::OccurrencesPassed { name: name.clone(), next: possible });
                     continue;
                 }

@@ -31,7 +31,7 @@ const MAX_RECORDS: u32 = 2_000_000;
 /// Count of rounds that derive keys: the RFC's minimum. No key is used in unauthenticated mode.
 const KEY_ROUNDS: u32 = 1024;
 
-/// What the first byte of a command is.
+/// The first byte of a Request-Session command; the first bytes of the other commands follow.
 pub(super) const REQUEST_ONE_WAY: u8 = 1;
 pub(super) const START_SESSIONS: u8 = 2;
 pub(super) const STOP_SESSIONS: u8 = 3;
@@ -67,7 +67,7 @@ pub enum ProtocolError {
     Field(&'static str),
 }
 
-/// How a request was decided (RFC 4656 section 3.3).
+/// Whether a request was accepted, or why not (RFC 4656 section 3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accept(pub u8);
 
@@ -149,7 +149,7 @@ pub(super) fn server_start(accept: Accept, started: u64) -> Vec<u8> {
 /// A Request-Session or Request-TW-Session, without its slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionRequest {
-    /// Whether it is a Request-TW-Session.
+    /// Whether the request is a Request-TW-Session.
     pub two_way: bool,
     /// Whether the server sends (OWAMP).
     pub server_sends: bool,
@@ -234,7 +234,7 @@ impl SessionRequest {
 pub enum Slot {
     /// Exponentially distributed with this mean.
     Exponential(u64),
-    /// This time.
+    /// Always this interval.
     Fixed(u64),
 }
 
@@ -259,7 +259,7 @@ impl Slot {
         }
     }
 
-    /// Its mean.
+    /// The mean interval.
     pub fn mean(self) -> u64 {
         match self {
             Slot::Exponential(time) | Slot::Fixed(time) => time,
@@ -327,7 +327,7 @@ pub(super) fn start_ack(accept: Accept) -> Vec<u8> {
     bytes
 }
 
-/// What a sender reports at the end of an OWAMP session (RFC 4656 section 3.8).
+/// The report of a sender at the end of an OWAMP session (RFC 4656 section 3.8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoppedSender {
     /// The session.
@@ -479,7 +479,7 @@ pub struct FetchedSession {
 }
 
 impl FetchedSession {
-    /// All messages.
+    /// All messages of the fetched session, encoded.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = fetch_ack(Accept::OK);
         bytes[1] = u8::from(self.is_finished);

@@ -26,13 +26,13 @@ pub enum Command {
     Fetch(FetchRequest),
 }
 
-/// What the client may send.
+/// The commands that the client may send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     SetUp,
     /// Requests.
     Idle,
-    /// Only the end of the tests.
+    /// Only the command that ends the tests.
     Testing,
 }
 

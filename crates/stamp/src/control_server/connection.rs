@@ -30,7 +30,7 @@ const MAX_SESSIONS: usize = 16;
 /// Maximum number of packets of all sessions of a connection, for each of which the server may keep a record.
 const MAX_PACKETS: u32 = 50_000;
 
-/// What the sessions do.
+/// The phase of the sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Test {
     Waiting,

@@ -126,12 +126,12 @@ impl Session {
         }
     }
 
-    /// How long its packets may be on the way.
+    /// Time after which a packet counts as lost.
     pub(super) fn timeout(&self) -> Duration {
         interval(self.request.timeout).min(MAX_TIMEOUT)
     }
 
-    /// Whether it sends packets and receives none.
+    /// Whether the session sends packets and receives none.
     pub(super) fn is_sender(&self) -> bool {
         matches!(self.role, Role::Sender(_))
     }
@@ -193,7 +193,7 @@ impl Session {
         Ok(true)
     }
 
-    /// What a sender reports at the end.
+    /// The report of a sender at the end.
     pub(super) fn stopped_sender(&self) -> Option<StoppedSender> {
         match &self.role {
             Role::Sender(sender) => Some(sender.stopped(self.sid)),

@@ -146,6 +146,11 @@ fn set_attribute(sample: &mut SocketSample, kind: u16, value: &[u8]) {
     }
 }
 
+/// A gain of 1 in `struct tcp_bbr_info` (`BBR_UNIT`, net/ipv4/tcp_bbr.c).
+const BBR_GAIN_UNIT: f64 = 256.0;
+/// A fraction of 1 in `struct tcp_dctcp_info` (`DCTCP_MAX_ALPHA`, net/ipv4/tcp_dctcp.h).
+const DCTCP_ALPHA_UNIT: f64 = 1024.0;
+
 fn parse_vegas(value: &[u8]) -> Option<CongestionInfo> {
     Some(CongestionInfo::Vegas {
         enabled: u32_at(value, 0)?,
@@ -157,10 +162,10 @@ fn parse_vegas(value: &[u8]) -> Option<CongestionInfo> {
 
 fn parse_bbr(value: &[u8]) -> Option<CongestionInfo> {
     Some(CongestionInfo::Bbr {
-        bandwidth: u64::from(u32_at(value, 0)?) | u64::from(u32_at(value, 4)?) << 32,
+        bandwidth_bps: (u64::from(u32_at(value, 0)?) | u64::from(u32_at(value, 4)?) << 32).saturating_mul(8),
         min_rtt_us: u32_at(value, 8)?,
-        pacing_gain: u32_at(value, 12)?,
-        cwnd_gain: u32_at(value, 16)?,
+        pacing_gain: f64::from(u32_at(value, 12)?) / BBR_GAIN_UNIT,
+        cwnd_gain: f64::from(u32_at(value, 16)?) / BBR_GAIN_UNIT,
     })
 }
 
@@ -168,7 +173,7 @@ fn parse_dctcp(value: &[u8]) -> Option<CongestionInfo> {
     Some(CongestionInfo::Dctcp {
         enabled: u16_at(value, 0)?,
         ce_state: u16_at(value, 2)?,
-        alpha: u32_at(value, 4)?,
+        alpha: f64::from(u32_at(value, 4)?) / DCTCP_ALPHA_UNIT,
         marked_bytes: u32_at(value, 8)?,
         total_bytes: u32_at(value, 12)?,
     })
@@ -240,10 +245,10 @@ mod tests {
         assert_eq!((sample.cookie, sample.wqueue_bytes), (SocketCookie(7), 1448));
         assert_eq!(sample.congestion.as_deref(), Some("cubic"));
         let expected = CongestionInfo::Bbr {
-            bandwidth: 1_250_000,
+            bandwidth_bps: 10_000_000,
             min_rtt_us: 20_000,
-            pacing_gain: 739,
-            cwnd_gain: 512,
+            pacing_gain: 739.0 / 256.0,
+            cwnd_gain: 2.0,
         };
         assert_eq!(sample.congestion_info, Some(expected));
         assert_eq!(sample.info.snd_cwnd(), None, "there is no INET_DIAG_INFO attribute");

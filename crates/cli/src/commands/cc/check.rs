@@ -145,8 +145,7 @@ fn kernel_steps(source: &Source, values: &ParameterValues, natively: &[Step]) ->
                     c.ns_per_call().unwrap_or(0.0)
                 )
             });
-            let rate = trial.bytes as f64 * 8.0 / trial.took.as_secs_f64();
-            let head = format!("{:.1} Gb/s over the loopback device", rate / 1e9);
+            let head = format!("{:.1} Gb/s over the loopback device", trial.goodput_bps() / 1e9);
             let details: Vec<Value> = ran
                 .iter()
                 .map(|c| json!({ "program": c.program, "calls": c.calls, "ns_a_call": c.ns_per_call() }))

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use probe::{GridTrain, Method, RequestResponse, UdpmonGrid, UdpmonPlan, UdpmonResult};
+use probe::{GridTrain, Method, PlanRefused, RequestResponse, UdpmonGrid, UdpmonPlan, UdpmonResult};
 use probe_transport::{ArrivalStamps, Session};
 use serde_json::{Value, json};
 use units::{Bytes, Time, group_digits};
@@ -123,8 +123,7 @@ pub fn run(args: &UdpmonArgs, json: bool) -> anyhow::Result<()> {
 }
 
 fn check_trains(args: &UdpmonArgs) -> anyhow::Result<()> {
-    let of = |given: usize, usual: usize| if given == 0 { usual } else { given };
-    let trains = of(args.sizes.len(), 6) * of(args.spacings.len(), 7) * args.rounds as usize;
+    let trains = UdpmonPlan::count_trains(args.sizes.len(), args.spacings.len(), args.rounds as usize);
     if trains > MAX_TRAINS {
         return Err(Exit::BadInput(format!(
             "sizes, spacings and rounds make {trains} trains; at most {MAX_TRAINS} are possible"
@@ -161,36 +160,33 @@ fn plan(args: &UdpmonArgs, session: &Session) -> anyhow::Result<UdpmonPlan> {
     })
 }
 
-/// Says what will be sent, and refuses more than `--max-bytes`.
+/// Notes what will be sent, and refuses more than `--max-rate` and `--max-bytes` allow.
 fn check_load(args: &UdpmonArgs, plan: &UdpmonPlan) -> anyhow::Result<()> {
     let (packets, total) = plan.load();
-    let seconds = total as f64 * 8.0 / args.peer.max_rate.0.max(1) as f64;
+    let max_bps = args.peer.max_rate.0;
     output::note(&format!(
         "longfat: {} trains and {} requests: {} packets, {}, at most {} within a second, so at least {}",
         plan.trains(),
-        group_digits(packets - (plan.trains() * plan.packets) as u64),
+        group_digits(plan.request_count()),
         group_digits(packets),
         bytes(total as f64),
-        rate(args.peer.max_rate.0 as f64),
-        view::number::seconds(seconds),
+        rate(max_bps as f64),
+        view::number::seconds(plan.min_duration_s(max_bps)),
     ));
-    let largest = plan.largest_train().max_bytes_per_second();
-    if largest > args.peer.max_rate.0 / 8 {
-        return Err(Exit::BadInput(format!(
+    let message = match plan.check_load(max_bps, args.max_bytes.map(|limit| limit.0)) {
+        Ok(()) => return Ok(()),
+        Err(PlanRefused::Train { bytes_per_second }) => format!(
             "a train has {} within a second, more than --max-rate {}; use fewer --packets",
-            bytes(largest as f64),
+            bytes(bytes_per_second as f64),
             args.peer.max_rate
-        ))
-        .into());
-    }
-    match args.max_bytes {
-        Some(limit) if total > limit.0 => Err(Exit::BadInput(format!(
-            "the probe would send {}, more than --max-bytes {limit}; use fewer --sizes, --spacings, --packets or --rounds",
-            bytes(total as f64)
-        ))
-        .into()),
-        _ => Ok(()),
-    }
+        ),
+        Err(PlanRefused::Total { bytes: sent }) => format!(
+            "the probe would send {}, more than --max-bytes {}; use fewer --sizes, --spacings, --packets or --rounds",
+            bytes(sent as f64),
+            args.max_bytes.map(|limit| limit.to_string()).unwrap_or_default()
+        ),
+    };
+    Err(Exit::BadInput(message).into())
 }
 
 impl Udpmon<'_> {

@@ -1,12 +1,10 @@
 //! The pictures of `longfat probe udpmon`.
 
-use probe::{GridCell, GridResult, GridTrain, Histogram, ReplySize, RequestResponseResult, UdpmonResult};
+use probe::{GridCell, GridResult, GridTrain, ReplySize, RequestResponseResult, UdpmonResult};
 use view::{Chart, ChartCurve, ChartPoint, ChartValue, number::seconds};
 
 /// Maximum number of points of a curve over packets: about one per pixel.
 const MAX_POINTS: usize = 900;
-/// Error bars are this number of standard errors long in each direction.
-const BAR: f64 = 2.0;
 
 /// All pictures with their file names.
 pub fn all(result: &UdpmonResult, trains: &[GridTrain], host: &str) -> Vec<(&'static str, String)> {
@@ -19,7 +17,7 @@ pub fn all(result: &UdpmonResult, trains: &[GridTrain], host: &str) -> Vec<(&'st
         &|cell| cell.received_bps,
     );
     let loss = over_spacing(grid, &format!("Loss on the path to {host}"), "Lost (%)", "", &|cell| {
-        Some(100.0 * (cell.sent - cell.received) as f64 / cell.sent.max(1) as f64)
+        Some(cell.missing_percent())
     });
     vec![
         ("throughput.svg", view::chart(&throughput)),
@@ -78,14 +76,15 @@ fn bottleneck(grid: &GridResult, host: &str) -> Chart {
     let mut sizes = vec![0];
     sizes.extend(grid.bottleneck.iter().map(|found| found.packet_bytes));
     let points = grid.bottleneck.iter().enumerate().map(|(index, found)| {
-        let bar = (found.spacing_us - BAR * found.error_us, found.spacing_us + BAR * found.error_us);
-        ChartPoint { value: index + 1, height: found.spacing_us / 1e6, bar: Some((bar.0 / 1e6, bar.1 / 1e6)) }
+        let (low, high) = found.error_bar_us();
+        ChartPoint { value: index + 1, height: found.spacing_us / 1e6, bar: Some((low / 1e6, high / 1e6)) }
     });
     let mut curves = vec![curve("received, from trains faster than the bottleneck".into(), points.collect())];
     if let (Some(per_byte), Some(per_packet)) = (grid.per_byte_ns, grid.per_packet_us) {
-        let line = sizes.iter().enumerate().map(|(value, size)| {
-            point(value, per_packet.value / 1e6 + f64::from(*size) * per_byte.value / 1e9)
-        });
+        let line = sizes
+            .iter()
+            .enumerate()
+            .filter_map(|(value, size)| Some(point(value, grid.bottleneck_time_s(*size)?)));
         let label = format!("{:.2} ns per byte + {:.2} us per packet", per_byte.value, per_packet.value);
         curves.push(curve(label, line.collect()));
     }
@@ -102,25 +101,21 @@ fn bottleneck(grid: &GridResult, host: &str) -> Chart {
 
 /// Histograms of jitter at the widest spacing, a curve for each size.
 fn jitter(grid: &GridResult, trains: &[GridTrain], host: &str) -> Chart {
-    let widest = grid.spacings_us.len().saturating_sub(1);
-    let of = |size: Option<usize>| -> Vec<f64> {
-        let is_wanted =
-            |train: &&GridTrain| train.spacing == widest && size.is_none_or(|size| train.size == size);
-        trains.iter().filter(is_wanted).flat_map(GridTrain::jitter_us).collect()
-    };
-    let bins = Histogram::of(&of(None));
-    let values = bins.shares().map(|(us, _)| number_value(us, format!("{us:.1}"))).collect();
-    let curves = grid.sizes_bytes.iter().enumerate().map(|(index, size)| {
-        let shares = bins.with_values(&of(Some(index)));
-        let points = shares.shares().enumerate().map(|(value, (_, share))| point(value, share * 100.0));
+    let jitter = grid.widest_jitter(trains);
+    let values = jitter.bins.shares().map(|(us, _)| number_value(us, format!("{us:.1}"))).collect();
+    let curves = grid.sizes_bytes.iter().zip(&jitter.by_size).map(|(size, histogram)| {
+        let points = histogram.shares().enumerate().map(|(value, (_, share))| point(value, share * 100.0));
         curve(format!("{size} bytes"), points.collect())
     });
     Chart {
         title: format!(
             "One-way jitter on the path to {host}, packets every {}",
-            spacing_text(grid.spacings_us.get(widest).copied().unwrap_or(0.0))
+            spacing_text(jitter.spacing_us)
         ),
-        x_label: format!("Change of the delay from packet to packet (us), in bins of {} us", bins.bin_us),
+        x_label: format!(
+            "Change of the delay from packet to packet (us), in bins of {} us",
+            jitter.bins.bin_us
+        ),
         values,
         y_label: "Packets (%)".into(),
         unit: String::new(),
@@ -137,13 +132,10 @@ fn interarrival(grid: &GridResult, trains: &[GridTrain], host: &str) -> Chart {
     let curves = grid.spacings_us.iter().enumerate().filter_map(|(spacing, us)| {
         let train =
             trains.iter().find(|train| (train.spacing, train.size, train.round) == (spacing, largest, 0))?;
-        let arrived = &train.observation.arrived_ns;
-        let interval = |number: usize| -> Option<f64> {
-            let (before, after) = ((*arrived.get(number.checked_sub(1)?)?)?, (*arrived.get(number)?)?);
-            Some(after.saturating_sub(before) as f64 / 1e9)
-        };
-        let points =
-            numbers.iter().enumerate().filter_map(|(value, number)| Some(point(value, interval(*number)?)));
+        let points = numbers
+            .iter()
+            .enumerate()
+            .filter_map(|(value, number)| Some(point(value, train.interarrival_s(*number)?)));
         Some(curve(format!("every {}", spacing_text(*us)), points.collect()))
     });
     Chart {
@@ -167,8 +159,7 @@ fn latency(result: &RequestResponseResult, host: &str) -> Chart {
         std::iter::once(0).chain(result.points.iter().map(|p| p.packet_bytes)).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let fits = [result.round_trip, result.forward].into_iter().flatten();
-    let base_us = fits.map(|fit| fit.intercept_us.value).min_by(f64::total_cmp).unwrap_or(0.0).max(0.0);
+    let base_us = result.base_us();
     let height = |us: f64| (us - base_us) / 1e6;
     let kinds = [
         (ReplySize::Request, "replies of the same size", result.round_trip),
@@ -178,18 +169,18 @@ fn latency(result: &RequestResponseResult, host: &str) -> Chart {
     for (replies, name, fit) in kinds {
         let points = result.points.iter().filter(|found| found.replies == replies).filter_map(|found| {
             let value = sizes.iter().position(|size| *size == found.packet_bytes)?;
-            let bar = BAR * found.error_us;
-            let bar = Some((height(found.min_us - bar), height(found.min_us + bar)));
-            Some(ChartPoint { value, height: height(found.min_us), bar })
+            let (low, high) = found.error_bar_us();
+            Some(ChartPoint { value, height: height(found.min_us), bar: Some((height(low), height(high))) })
         });
         curves.push(curve(name.into(), points.collect()));
         if let Some(fit) = fit {
-            let (intercept, per_byte) = (fit.intercept_us.value, fit.per_byte_ns.value);
-            let line = sizes
-                .iter()
-                .enumerate()
-                .map(|(value, size)| point(value, height(intercept + f64::from(*size) * per_byte / 1e3)));
-            let label = format!("{} + {per_byte:.2} ns per byte", seconds(intercept.max(0.0) / 1e6));
+            let line =
+                sizes.iter().enumerate().map(|(value, size)| point(value, height(fit.latency_us(*size))));
+            let label = format!(
+                "{} + {:.2} ns per byte",
+                seconds(fit.intercept_us.value.max(0.0) / 1e6),
+                fit.per_byte_ns.value
+            );
             curves.push(curve(label, line.collect()));
         }
     }

@@ -31,9 +31,9 @@ fn table(grid: &GridResult) -> String {
 
 fn cell_text(cell: &GridCell) -> String {
     let received = cell.received_bps.map_or("-".into(), rate);
-    match cell.lost + usize::try_from(cell.host_drops).unwrap_or(0) {
-        0 => received,
-        lost => format!("{received} -{}", share(lost as f64 / cell.sent.max(1) as f64)),
+    match cell.lost_share() {
+        None => received,
+        Some(lost) => format!("{received} -{}", share(lost)),
     }
 }
 
@@ -72,8 +72,7 @@ fn signed_us(us: f64) -> String {
 /// Reordering, and the jitter of the widest spacing that did not fill the queue.
 fn order_and_jitter(grid: &GridResult) -> Vec<String> {
     let mut lines = Vec::new();
-    let reordered: usize = grid.cells.iter().map(|cell| cell.reordered).sum();
-    let received: usize = grid.cells.iter().map(|cell| cell.received).sum();
+    let (received, reordered) = grid.received_and_reordered();
     lines.push(format!("Reordered: {reordered} of {received} packets."));
     if let Some((cell, [median, p95, p99, max])) =
         grid.cells.iter().rev().find_map(|cell| Some((cell, cell.delay_variation_us?)))
@@ -145,13 +144,9 @@ pub fn cells_csv(grid: &GridResult) -> String {
 pub fn packets_csv(grid: &GridResult, trains: &[GridTrain]) -> String {
     let mut csv = String::from("packet_bytes,spacing_us,round,number,sent_ns,arrived_ns\n");
     for train in trains {
-        let observation = &train.observation;
         let (size, spacing) = (grid.sizes_bytes[train.size], grid.spacings_us[train.spacing]);
-        let sent_from = observation.sent_ns.first().copied().unwrap_or(0);
-        let arrived_from = observation.arrived_ns.iter().flatten().min().copied().unwrap_or(0);
-        for (number, (sent, arrived)) in observation.sent_ns.iter().zip(&observation.arrived_ns).enumerate() {
-            let arrived = arrived.map_or(String::new(), |at| at.saturating_sub(arrived_from).to_string());
-            let sent = sent.saturating_sub(sent_from);
+        for (number, (sent, arrived)) in train.relative_times_ns().enumerate() {
+            let arrived = arrived.map_or(String::new(), |at| at.to_string());
             let _ = writeln!(csv, "{size},{spacing},{},{number},{sent},{arrived}", train.round);
         }
     }

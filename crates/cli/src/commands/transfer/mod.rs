@@ -14,7 +14,9 @@ use std::{
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use transfer::{FileReport, Observer, RateChoice, Receiver, ReceiverOptions, SenderOptions, Transport};
+use transfer::{
+    FileProgress, FileReport, Observer, RateChoice, Receiver, ReceiverOptions, SenderOptions, Transport,
+};
 use units::{BitRate, Bytes};
 
 use super::test::args;
@@ -217,8 +219,7 @@ struct Display {
 
 struct Current {
     name: String,
-    bytes: u64,
-    resumed: u64,
+    progress: FileProgress,
     began: Instant,
     shown: Instant,
 }
@@ -232,8 +233,7 @@ impl Display {
             is_terminal: std::io::stderr().is_terminal(),
             current: Mutex::new(Current {
                 name: String::new(),
-                bytes: 0,
-                resumed: 0,
+                progress: FileProgress { bytes: 0, resumed_bytes: 0 },
                 began: now,
                 shown: now,
             }),
@@ -250,10 +250,11 @@ impl Display {
 }
 
 impl Observer for Display {
-    fn begin(&self, name: &str, bytes: u64, resumed: u64) {
+    fn begin(&self, name: &str, bytes: u64, resumed_bytes: u64) {
         let now = Instant::now();
+        let progress = FileProgress { bytes, resumed_bytes };
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
-            Current { name: name.to_string(), bytes, resumed, began: now, shown: now };
+            Current { name: name.to_string(), progress, began: now, shown: now };
     }
 
     fn progress(&self, bytes: u64) {
@@ -265,10 +266,9 @@ impl Observer for Display {
             return;
         }
         current.shown = Instant::now();
-        let share = 100.0 * bytes as f64 / current.bytes.max(1) as f64;
-        let moved = bytes.saturating_sub(current.resumed) as f64 * 8.0;
-        let rate = BitRate((moved / current.began.elapsed().as_secs_f64()) as u64);
-        eprint!("\r\x1b[K{}: {share:.0} % of {}, {rate}", current.name, Bytes(current.bytes));
+        let Current { name, progress, began, .. } = &*current;
+        let (percent, goodput) = (progress.percent(bytes), progress.goodput(bytes, began.elapsed()));
+        eprint!("\r\x1b[K{name}: {percent:.0} % of {}, {goodput}", Bytes(progress.bytes));
     }
 
     fn end(&self, report: &FileReport) {
@@ -305,9 +305,10 @@ fn line(verb: &str, report: &FileReport) -> String {
     if report.resumed_bytes > 0 {
         line += &format!(", {} of it by an earlier transfer", Bytes(report.resumed_bytes));
     }
-    if let (Some(sent), Some(retransmitted)) = (report.sent_packets, report.retransmitted_packets) {
-        let share = 100.0 * retransmitted as f64 / sent.max(1) as f64;
-        line += &format!(", retransmitted: {retransmitted} of {sent} packets ({share:.2} %)");
+    if let (Some(sent), Some(retransmitted), Some(percent)) =
+        (report.sent_packets, report.retransmitted_packets, report.retransmitted_percent())
+    {
+        line += &format!(", retransmitted: {retransmitted} of {sent} packets ({percent:.2} %)");
     }
     line + &format!(", BLAKE3 {}\n", report.blake3)
 }

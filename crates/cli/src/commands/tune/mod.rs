@@ -182,8 +182,7 @@ fn goal(args: &TuneArgs, facts: &HostFacts) -> anyhow::Result<Option<Goal>> {
             rtt = Some(measured);
         }
         if rate.is_none() {
-            let speed = device.as_deref().and_then(|name| facts.device(name)?.speed_mbps.known());
-            rate = speed.map(|mbps| BitRate(mbps.saturating_mul(1_000_000)));
+            rate = device.as_deref().and_then(|name| facts.device(name)?.speed());
         }
     }
     let rate = rate.ok_or_else(|| {

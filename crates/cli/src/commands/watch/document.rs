@@ -93,12 +93,12 @@ fn of_congestion(info: CongestionInfo) -> Value {
         CongestionInfo::Vegas { enabled, rtt_count, rtt_us, min_rtt_us } => {
             json!({ "of": "vegas", "enabled": enabled, "rtt_count": rtt_count, "rtt_us": rtt_us, "min_rtt_us": min_rtt_us })
         }
-        CongestionInfo::Bbr { bandwidth, min_rtt_us, pacing_gain, cwnd_gain } => json!({
-            "of": "bbr", "bandwidth_bps": bandwidth.saturating_mul(8), "min_rtt_us": min_rtt_us,
-            "pacing_gain": f64::from(pacing_gain) / 256.0, "cwnd_gain": f64::from(cwnd_gain) / 256.0,
+        CongestionInfo::Bbr { bandwidth_bps, min_rtt_us, pacing_gain, cwnd_gain } => json!({
+            "of": "bbr", "bandwidth_bps": bandwidth_bps, "min_rtt_us": min_rtt_us,
+            "pacing_gain": pacing_gain, "cwnd_gain": cwnd_gain,
         }),
         CongestionInfo::Dctcp { enabled, ce_state, alpha, marked_bytes, total_bytes } => json!({
-            "of": "dctcp", "enabled": enabled, "ce_state": ce_state, "alpha": f64::from(alpha) / 1024.0,
+            "of": "dctcp", "enabled": enabled, "ce_state": ce_state, "alpha": alpha,
             "marked_bytes": marked_bytes, "total_bytes": total_bytes,
         }),
     }

@@ -1,7 +1,6 @@
 //! Aggregates in Prometheus's text format (version 0.0.4) over HTTP/1.0. The response to any request is the metrics.
 
 use std::{
-    collections::BTreeMap,
     fmt::Write as _,
     io::{Read, Write},
     net::{IpAddr, TcpListener, TcpStream},
@@ -10,9 +9,9 @@ use std::{
 };
 
 use anyhow::Context;
-use measurement::watched::{Trail, Trails};
+use measurement::watched::{Aggregates, Trails};
 use schema::Cause;
-use watch::{TrackedConnection, Watcher};
+use watch::Watcher;
 
 /// Timeout of a client's request and of sending the response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -75,53 +74,32 @@ pub fn text(watcher: &Watcher, trails: &Trails) -> String {
             let _ = writeln!(text, "longfat_{name}{labels} {value}");
         }
     };
-    let live: Vec<&TrackedConnection> = watcher.connections().filter(|c| c.closed_ns.is_none()).collect();
-    let mut states: BTreeMap<&str, f64> = BTreeMap::new();
-    for connection in &live {
-        *states.entry(connection.sample.state.name()).or_default() += 1.0;
-    }
+    let sums = Aggregates::of(watcher, trails);
     let by_state: Vec<_> =
-        states.into_iter().map(|(state, count)| (format!("{{state=\"{state}\"}}"), count)).collect();
+        sums.connections.iter().map(|(state, count)| (format!("{{state=\"{state}\"}}"), *count)).collect();
     family("connections", "gauge", "Watched TCP connections", &by_state);
-    let total = |value: fn(&TrackedConnection) -> Option<u64>| {
-        vec![(String::new(), watcher.connections().filter_map(value).sum::<u64>() as f64)]
-    };
-    let rates = |which: fn((f64, f64)) -> f64| {
-        vec![(String::new(), live.iter().filter_map(|c| c.rates_bps.map(which)).sum::<f64>())]
-    };
-    family("sent_bits_per_second", "gauge", "Payload acknowledged by peers", &rates(|(sent, _)| sent));
-    family("received_bits_per_second", "gauge", "Payload received", &rates(|(_, received)| received));
-    family("in_flight_segments", "gauge", "Segments in the network", &{
-        vec![(String::new(), live.iter().filter_map(|c| c.sample.info.in_flight()).map(f64::from).sum())]
-    });
-    // Closed connections are removed from the sum after a while, so this is a gauge and not a counter.
-    family(
-        "bytes_acked",
-        "gauge",
-        "Payload acknowledged by peers, per exported connection",
-        &total(|c| c.sample.info.bytes_acked()),
-    );
-    family(
-        "bytes_received",
-        "gauge",
-        "Payload received, per exported connection",
-        &total(|c| c.sample.info.bytes_received()),
-    );
-    family(
-        "retransmitted_segments",
-        "gauge",
-        "Retransmitted segments, per exported connection",
-        &total(|c| c.sample.info.total_retrans().map(u64::from)),
-    );
-    let mut causes: BTreeMap<Cause, f64> = BTreeMap::new();
-    for connection in &live {
-        if let Some(cause) = trails.get(connection.sample.cookie).and_then(Trail::verdict) {
-            *causes.entry(cause).or_default() += 1.0;
-        }
+    let one = |value: f64| [(String::new(), value)];
+    family("sent_bits_per_second", "gauge", "Payload acknowledged by peers", &one(sums.sent_bps));
+    family("received_bits_per_second", "gauge", "Payload received", &one(sums.received_bps));
+    family("in_flight_segments", "gauge", "Segments in the network", &one(sums.in_flight_segs));
+    // Closed connections are removed from the sums after a while, so these are gauges and not counters.
+    let per_exported = [
+        ("bytes_acked", "Payload acknowledged by peers, per exported connection", sums.bytes_acked),
+        ("bytes_received", "Payload received, per exported connection", sums.bytes_received),
+        (
+            "retransmitted_segments",
+            "Retransmitted segments, per exported connection",
+            sums.retransmitted_segs,
+        ),
+    ];
+    for (name, help, value) in per_exported {
+        family(name, "gauge", help, &one(value as f64));
     }
     let by_cause: Vec<_> = Cause::ALL
         .into_iter()
-        .map(|cause| (format!("{{by=\"{}\"}}", cause.name()), causes.get(&cause).copied().unwrap_or(0.0)))
+        .map(|cause| {
+            (format!("{{by=\"{}\"}}", cause.name()), sums.limited.get(&cause).copied().unwrap_or(0.0))
+        })
         .collect();
     family("limited_connections", "gauge", "Connections by limiting factor", &by_cause);
     text

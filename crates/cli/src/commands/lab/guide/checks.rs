@@ -3,15 +3,10 @@
 use std::process::Stdio;
 
 use anyhow::Context;
-use lab::StandingLab;
+use lab::{StandingLab, standing::lesson};
 
 use super::sheets::Check;
 use crate::commands::lab::standing::{exec_command, status_of};
-
-/// Largest ratio of the shortest of four round trips to the step's delay; a busy machine adds some milliseconds.
-const MAX_RTT_RATIO: f64 = 1.25;
-/// A throughput below this share of the sheet's shows that this machine limits, not the step's settings.
-const MIN_SHARE_OF_SHEET: f64 = 0.85;
 
 /// Result of a check.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +33,7 @@ pub fn check(lab: &StandingLab, check: &Check, seconds: u32) -> anyhow::Result<V
         }
         Check::Buffers { max } => buffers(lab, *max),
         Check::PacketSize { bytes } => {
-            let size = (bytes - 28).to_string();
+            let size = lesson::echo_payload_bytes(*bytes).to_string();
             let passed = on_host(
                 lab,
                 "h1",
@@ -68,11 +63,10 @@ fn on_host(lab: &StandingLab, host: &str, program: &[&str]) -> anyhow::Result<Op
 
 fn rtt(lab: &StandingLab, wanted_ms: f64) -> anyhow::Result<Verdict> {
     let text = on_host(lab, "h1", &["ping", "-c", "4", "-i", "0.2", "h2"])?.unwrap_or_default();
-    // rtt min/avg/max/mdev = 20.1/25.3/41.1/9.1 ms
-    let found = text.lines().find_map(|line| line.split_once("min/avg/max/mdev = "));
-    let Some((_, values)) = found else { return Ok(Verdict::NotYet("h2 does not reply".into())) };
-    let min: f64 = values.split('/').next().and_then(|min| min.parse().ok()).unwrap_or_default();
-    Ok(match (wanted_ms..MAX_RTT_RATIO * wanted_ms).contains(&min) {
+    let Some((min, values)) = lesson::shortest_ping(&text) else {
+        return Ok(Verdict::NotYet("h2 does not reply".into()));
+    };
+    Ok(match lesson::has_rtt(min, wanted_ms) {
         true => Verdict::Done(format!("ping: min/avg/max/mdev = {values}")),
         false => Verdict::NotYet(format!("the shortest round trip takes {min} ms, not {wanted_ms} ms")),
     })
@@ -124,7 +118,7 @@ fn throughput(
         "this check measured {:.2} Gb/s in {seconds} s; the sheet: about {gbps} Gb/s ({published})",
         bps / 1e9
     );
-    Ok(match bps / 1e9 < MIN_SHARE_OF_SHEET * gbps || status.is_late() {
+    Ok(match lesson::is_slow(bps, gbps) || status.is_late() {
         true => Verdict::Inconclusive(format!("{found}; this machine is too slow or too busy")),
         false => Verdict::Done(found),
     })

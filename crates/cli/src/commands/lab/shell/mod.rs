@@ -193,12 +193,9 @@ impl Shell {
     }
 }
 
-/// The prompt. It shows how late the emulator was since the last prompt (stalls), or is altogether (the 99th percentile of
-/// `lab status`), from a millisecond on.
+/// The prompt. It shows how late the emulator was since the last prompt, if that is a millisecond or more.
 fn prompt_text(lab: &str, now: &Status, before: &Status) -> String {
-    let stalled_us =
-        if now.stalls > before.stalls { now.stalled_total_us - before.stalled_total_us } else { 0.0 };
-    match now.emulator_late_p99_us.max(stalled_us) / 1000.0 {
+    match now.late_since_ms(before) {
         late_ms if late_ms >= 1.0 => format!("{lab} (late {late_ms:.0} ms)> "),
         _ => format!("{lab}> "),
     }

@@ -107,7 +107,7 @@ fn text(shown: &Shown) -> Vec<String> {
         format!(
             "congestion control {}  watched for {}",
             connection.sample.congestion.as_deref().unwrap_or("unknown"),
-            us(connection.sampled_ns.saturating_sub(connection.first_seen_ns) / 1000)
+            us(connection.watched_us())
         ),
     ]
 }

@@ -9,8 +9,9 @@ mod headers;
 pub mod kernel;
 pub mod kernel_source;
 pub mod native;
-mod parameters;
 mod source;
 
-pub use parameters::{Parameter, ParameterError, ParameterType, ParameterValue, ParameterValues, encode};
 pub use source::{Algorithm, Source, SourceError};
+pub use tcp::parameters::{
+    Parameter, ParameterError, ParameterType, ParameterValue, ParameterValues, encode,
+};

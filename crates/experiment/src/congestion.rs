@@ -2,30 +2,19 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use cc::{
-    Parameter, ParameterError, ParameterValue, ParameterValues, Source, SourceError, kernel,
-    native::BuildError,
+use cc::{Source, SourceError, kernel, native::BuildError};
+use computed_runs::congestion::{
+    FROM_LONGFAT, flows_with_cc, missing_algorithm, name_mistake, parameter_mistakes, settings, values,
 };
-use scenario::{Cc, CcMistake, CcValue, CcValues, FlowKind, FlowSpec, Host, Scenario, ScenarioFile};
-use schema::{FlowSummary, Setting};
+use scenario::{Cc, CcMistake, CcValues, FlowKind, FlowSpec, Scenario, ScenarioFile};
+use schema::FlowSummary;
 
-use crate::{
-    EngineChoice, Error, Experiment, Job, Result, error, flow_context::setting, scenario_file::folder,
-};
+use crate::{EngineChoice, Error, Experiment, Job, Result, error, scenario_file::folder};
 
-/// This sysctl names the default congestion control.
-pub(crate) const CC_SYSCTL: &str = "net.ipv4.tcp_congestion_control";
 /// Source of congestion controls that are part of the kernel.
 const FROM_KERNEL: &str = "kernel";
-/// Source of congestion controls that are part of this program.
-pub const FROM_LONGFAT: &str = "longfat";
 /// Source of congestion controls that `longfat cc load` registered earlier.
 const FROM_CC_LOAD: &str = "longfat cc load";
-
-/// The default congestion control of a host.
-pub(crate) fn default_cc(host: Option<&Host>) -> String {
-    setting(host, CC_SYSCTL).map_or_else(|| "cubic".into(), |name| name.trim().into())
-}
 
 /// Checks what parsing cannot: whether the program has the algorithms, and whether the algorithms have the parameters.
 ///
@@ -45,26 +34,12 @@ pub fn check(
         if let Cc::Named(_) = cc {
             continue;
         }
-        let cc_mistake = |parameter: Option<&str>, message: String, help: String| CcMistake {
-            flow: flow.name.clone(),
-            parameter: parameter.map(Into::into),
-            message,
-            help,
-        };
         let Some(source) = source(cc, path) else {
-            let help = format!("it has {}", built_in_names().join(", "));
-            mistakes.push(cc_mistake(
-                None,
-                format!("longfat has no congestion control \"{}\"", cc.name()),
-                help,
-            ));
+            mistakes.push(missing_algorithm(flow, cc, &built_in_names()));
             continue;
         };
         match source.parameters() {
-            Ok(known) => mistakes.extend(cc.set().iter().filter_map(|(name, value)| {
-                let (message, help) = parameter_mistake(&source, &known, name, *value)?;
-                Some(cc_mistake(Some(name), message, help))
-            })),
+            Ok(known) => mistakes.extend(parameter_mistakes(flow, cc, source.name(), &known)),
             Err(SourceError::Build(BuildError::NoCompiler)) => {
                 return Err((&BuildError::NoCompiler).into());
             }
@@ -73,7 +48,8 @@ pub fn check(
                 if cc.set().is_empty() && kernel::compile(&source).is_ok() => {}
             Err(error) => {
                 let help = format!("`longfat cc check {}` shows the details", source.name());
-                mistakes.push(cc_mistake(None, error.to_string(), help));
+                let (flow, message) = (flow.name.clone(), error.to_string());
+                mistakes.push(CcMistake { flow, parameter: None, message, help });
             }
         }
     }
@@ -82,29 +58,6 @@ pub fn check(
         None => Ok(()),
     }
 }
-
-/// Congestion controls of Linux by their names in the kernel. A guest kernel can have those that this
-/// machine's lacks.
-const OF_LINUX: [&str; 18] = [
-    "bbr",
-    "bic",
-    "cdg",
-    "cubic",
-    "dctcp",
-    "dctcp-reno",
-    "highspeed",
-    "htcp",
-    "hybla",
-    "illinois",
-    "lp",
-    "nv",
-    "reno",
-    "scalable",
-    "vegas",
-    "veno",
-    "westwood",
-    "yeah",
-];
 
 /// Checks the bare names of the congestion controls of a run, before it starts.
 ///
@@ -115,29 +68,10 @@ pub(crate) fn check_names(job: &Job<'_>) -> Result<()> {
     let mut mistakes = Vec::new();
     for (flow, cc) in flows_with_cc(&job.scenario) {
         let Cc::Named(name) = cc else { continue };
-        let is_of_linux = OF_LINUX.contains(&name.as_str());
-        if Source::built_in(name).is_some() {
+        if job.engine == EngineChoice::Lab && lab::has_congestion_control(name)? {
             continue;
         }
-        let (message, known) = match &job.engine {
-            EngineChoice::Sim if is_of_linux => {
-                (format!("the simulator has no congestion control \"{name}\""), Vec::new())
-            }
-            EngineChoice::Sim => (format!("unknown congestion control \"{name}\""), Vec::new()),
-            // Each host says which algorithms its kernel has.
-            EngineChoice::Hosts => continue,
-            EngineChoice::Lab if is_of_linux || lab::has_congestion_control(name)? => continue,
-            EngineChoice::Model | EngineChoice::Kernel(_) if is_of_linux => continue,
-            EngineChoice::Lab | EngineChoice::Model | EngineChoice::Kernel(_) => {
-                (format!("unknown congestion control \"{name}\""), OF_LINUX.to_vec())
-            }
-        };
-        let known: Vec<&str> = [built_in_names(), known].concat();
-        let help = match scenario::nearest(name, &known) {
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None => "`longfat cc list` shows those of this kernel and of longfat".to_owned(),
-        };
-        mistakes.push(CcMistake { flow: flow.name.clone(), parameter: None, message, help });
+        mistakes.extend(name_mistake(flow, name, &job.engine, &built_in_names()));
     }
     let Experiment { file, sets, .. } = job.experiment;
     let fields = job.point.iter().flat_map(|point| point.values.clone());
@@ -145,27 +79,6 @@ pub(crate) fn check_names(job: &Job<'_>) -> Result<()> {
     match file.cc_error(job.variant.as_deref(), &sets, &mistakes) {
         Some(error) if !mistakes.is_empty() => Err(error.into()),
         _ => Ok(()),
-    }
-}
-
-/// The error of one parameter, and its correction.
-fn parameter_mistake(
-    source: &Source,
-    known: &[Parameter],
-    name: &str,
-    value: CcValue,
-) -> Option<(String, String)> {
-    let one = ParameterValues::from([(name.to_owned(), as_value(value))]);
-    match cc::encode(source.name(), known, &one).err()? {
-        ParameterError::Unknown { algorithm, name, known } => {
-            Some((format!("{algorithm} has no parameter \"{name}\""), format!("it has {known}")))
-        }
-        error => {
-            let doc = known.iter().find(|p| p.name == name).map_or("", |p| p.doc.as_str());
-            let default = known.iter().find(|p| p.name == name).map(Parameter::default);
-            let default = default.map(|d| format!("its default is {d}")).unwrap_or_default();
-            Some((error.to_string(), format!("{default}. {doc}").trim_end().to_owned()))
-        }
     }
 }
 
@@ -245,24 +158,6 @@ fn kernel_name(cc: &Cc, registration: &kernel::Registration) -> Result<String> {
     name.ok_or_else(|| Error::BadInput(format!("{path} has no congestion control named {requested:?}")))
 }
 
-/// The parameters in the form of the summary.
-pub fn settings(cc: &Cc) -> BTreeMap<String, Setting> {
-    let setting = |value: &CcValue| match *value {
-        CcValue::Integer(number) => Setting::Integer(number),
-        CcValue::Decimal(number) => Setting::Decimal(number),
-        CcValue::Boolean(yes) => Setting::Boolean(yes),
-    };
-    cc.set().iter().map(|(name, value)| (name.clone(), setting(value))).collect()
-}
-
-/// The flows that name a congestion control.
-fn flows_with_cc(scenario: &Scenario) -> impl Iterator<Item = (&FlowSpec, &Cc)> {
-    scenario.flows.iter().filter_map(|flow| match &flow.kind {
-        FlowKind::Tcp(tcp) => Some((flow, tcp.cc.as_ref()?)),
-        _ => None,
-    })
-}
-
 /// Whether `longfat cc load` registered it. False for users without permission to read the BPF pins, as for algorithms of the
 /// kernel.
 fn is_loaded(name: &str) -> bool {
@@ -285,17 +180,4 @@ pub fn source(cc: &Cc, path: &Path) -> Option<Source> {
 /// The names of the congestion controls that are part of this program.
 pub fn built_in_names() -> Vec<&'static str> {
     cc::Algorithm::all().iter().map(|algorithm| algorithm.name).collect()
-}
-
-/// The parameters in the form that algorithms take.
-pub fn values(cc: &Cc) -> ParameterValues {
-    cc.set().iter().map(|(name, value)| (name.clone(), as_value(*value))).collect()
-}
-
-fn as_value(value: CcValue) -> ParameterValue {
-    match value {
-        CcValue::Integer(number) => ParameterValue::Integer(number),
-        CcValue::Decimal(number) => ParameterValue::Decimal(number),
-        CcValue::Boolean(yes) => ParameterValue::Bool(yes),
-    }
 }

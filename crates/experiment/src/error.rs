@@ -117,6 +117,15 @@ impl From<lab::Error> for Error {
     }
 }
 
+impl From<computed_runs::sim_engine::Error> for Error {
+    fn from(error: computed_runs::sim_engine::Error) -> Self {
+        match error {
+            computed_runs::sim_engine::Error::Kernel(_) => Error::BadInput(error.to_string()),
+            computed_runs::sim_engine::Error::Sim(error) => error.into(),
+        }
+    }
+}
+
 impl From<sim::Error> for Error {
     fn from(error: sim::Error) -> Self {
         match error {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use computed_runs::sysctl_defaults;
 use guest::Image;
 use scenario::Scenario;
 use schema::{Quality, Reliability, RunSummary};
@@ -9,7 +10,6 @@ use schema::{Quality, Reliability, RunSummary};
 use crate::{
     EngineChoice, Experiment,
     instant::{compact, now},
-    sysctl_defaults,
 };
 
 /// One run that can be executed.

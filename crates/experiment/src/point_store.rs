@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    EngineChoice, Error, Job, Outcome, Result, error::Attempted, flow_context::setting, job::simulated_kernel,
+    EngineChoice, Error, Job, Outcome, Result, error::Attempted, job::simulated_kernel, machine::setting,
 };
 
 /// The value of a point document's `schema` field.

@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
+use computed_runs::add_parts;
 use record::Writer;
-use scenario::MetricPath;
-use schema::{DiscardedRun, Event, FlowSample, LinkSample, PartGoodput, RunSummary};
+use schema::{DiscardedRun, Event, FlowSample, LinkSample, RunSummary};
 
 use crate::{
     EngineChoice, Error, Experiment, HostsSetup, Job, LabSetup, Observer, Outcome, PointStore, Result,
@@ -242,29 +242,7 @@ fn run(
             Kernel { image }.run(task)
         }
     };
-    outcome.map(|outcome| with_parts(job, outcome))
-}
-
-/// Adds the goodputs of the parts of the run that published figures of its variant name.
-fn with_parts(job: &Job<'_>, mut outcome: Outcome) -> Outcome {
-    for published in job.experiment.file.published() {
-        let (Some((from, to)), MetricPath::Flow { flow, .. }) = (published.between, &published.figure) else {
-            continue;
-        };
-        if !published.variants().contains(&job.variant.as_deref()) {
-            continue;
-        }
-        let Some(goodput_bps) = verdict::part_goodput(
-            &outcome.flows,
-            flow,
-            engine_common::micros(from),
-            engine_common::micros(to),
-        ) else {
-            continue;
-        };
-        let part = PartGoodput { from_s: from.as_secs_f64(), to_s: to.as_secs_f64(), goodput_bps };
-        let own = outcome.summary.flows.iter_mut().filter(|one| one.name == *flow);
-        own.filter(|one| !one.parts.contains(&part)).for_each(|one| one.parts.push(part));
-    }
-    outcome
+    let mut outcome = outcome?;
+    add_parts(&job.experiment.file, job.variant.as_deref(), &outcome.flows, &mut outcome.summary);
+    Ok(outcome)
 }

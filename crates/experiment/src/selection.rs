@@ -1,12 +1,14 @@
 //! Selects the runs of an experiment: variants, sweep points, engines, repeats.
 
+use computed_runs::sysctl_defaults;
 use guest::Image;
 use scenario::{MAX_POINTS, Scenario};
 
 use crate::{
     EngineChoice, Error, Experiment, Job, Point, Result, congestion,
     engines::{check_guest, find_guest},
-    scenario_file, sysctl_defaults,
+    machine::machine_setting,
+    scenario_file,
 };
 
 /// Selects runs of an experiment.
@@ -62,7 +64,12 @@ impl Experiment {
                         point: point.clone(),
                         repeat: 1,
                         repeats,
-                        scenario: sysctl_defaults::add_defaults(scenario.clone(), engine, self.kernel),
+                        scenario: sysctl_defaults::add_defaults(
+                            &machine_setting,
+                            scenario.clone(),
+                            engine,
+                            self.kernel,
+                        ),
                     }));
                 }
             }

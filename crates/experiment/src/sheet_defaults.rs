@@ -1,6 +1,6 @@
 //! The settings of the machine for which a lab sheet was written, and how this machine differs from it.
 
-use crate::sysctl_defaults::machine_setting;
+use crate::machine::machine_setting;
 
 /// Settings of hosts that a scenario does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -299,7 +299,7 @@ fn context(start: &Start, spec: &TestSpec, name: &str, sends: bool, here: String
     let there = start.peer_name.clone();
     let (from, to) = if sends { (here, there) } else { (there, here) };
     let tuned = |sysctl: &str| {
-        let values = experiment::flow_context::setting(None, sysctl)
+        let values = experiment::machine::setting(None, sysctl)
             .map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<u64>>());
         values.and_then(|values| values.try_into().ok()).map_or(Buffer::Unknown, Buffer::Tuned)
     };

@@ -18,6 +18,7 @@ mod event;
 mod flag;
 mod handshake;
 mod info;
+pub mod parameters;
 mod receive;
 mod search;
 mod segment;

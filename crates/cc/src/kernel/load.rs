@@ -16,7 +16,7 @@ use super::{
     missing_requirement, names,
     object::{Layout, is_ops, main_of, open},
 };
-use crate::{ParameterValues, Source, parameters};
+use crate::{ParameterValues, Source, encode};
 
 /// The registration ends with its link, and so with this process (linux/bpf.h, since 6.4).
 const BPF_F_LINK: u32 = 1 << 13;
@@ -100,7 +100,7 @@ pub fn load_named(
     }
     let object = compile(source)?;
     let known = if values.is_empty() { Vec::new() } else { source.parameters()? };
-    let encoded = parameters::encode(source.name(), &known, values)?;
+    let encoded = encode(source.name(), &known, values)?;
     let constants: Vec<(&str, Vec<u8>)> =
         encoded.iter().map(|(parameter, raw)| (parameter.name.as_str(), parameter.bytes(*raw))).collect();
     let layout = Layout::of(source.name(), &object)?;

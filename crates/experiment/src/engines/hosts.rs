@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use computed_runs::Measurement;
 use hosts::{HostLocations, RunOptions};
 use iperf3::Token;
 use scenario::{EngineKind, FlowKind, FlowSpec, Scenario};
@@ -11,7 +12,7 @@ use units::{BitRate, Time};
 use super::{Engine, Task};
 use crate::{
     Error, Outcome, Result, RunObserver,
-    outcome::{Measurement, Recording, complete},
+    engine_outcome::{Recording, complete},
     path_comparison,
 };
 
@@ -74,20 +75,17 @@ impl Engine for Hosts<'_> {
         }
         let measurement = Measurement {
             flows: measured.rows,
-            links: Vec::new(),
             events: measured.events,
             flow_totals: measured.flow_totals,
-            link_totals: Vec::new(),
-            transmitted: Default::default(),
-            hosts: Vec::new(),
             quality,
             wall: begun.elapsed(),
             duration: measured.duration,
             busy: measured.busy,
             interrupted: measured.interrupted,
-            failed: measured.failed.map(Into::into),
+            ..Measurement::default()
         };
-        let mut outcome = complete(&effective, describe_cc, initial, measurement);
+        let failed = measured.failed.map(Into::into);
+        let mut outcome = complete(&effective, describe_cc, initial, measurement, failed);
         add_buffers(&mut outcome);
         outcome.summary.path = path_comparison::compare(scenario, &outcome.summary.flows);
         Ok(outcome)

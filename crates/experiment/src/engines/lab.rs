@@ -8,7 +8,7 @@ use super::{Engine, Task};
 use crate::{
     Error, Observer, Outcome, Result,
     congestion::Registered,
-    outcome::{Recording, complete},
+    engine_outcome::{Recording, complete, of_lab},
 };
 
 /// Configuration of all lab runs of one process.
@@ -86,6 +86,7 @@ impl Engine for Lab<'_> {
         let describe_cc = |flow: &FlowSpec, used: Option<&str>, flow_summary: &mut FlowSummary| {
             self.registered.describe(flow, used, flow_summary);
         };
-        Ok(complete(scenario, describe_cc, initial, outcome.into()))
+        let (measurement, failed) = of_lab(scenario, outcome);
+        Ok(complete(scenario, describe_cc, initial, measurement, failed))
     }
 }

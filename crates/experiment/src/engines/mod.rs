@@ -1,11 +1,11 @@
 //! The engines. Each runs a scenario and returns the rows and the summary of the run.
 
+mod closed_forms;
 pub mod guest;
 mod hosts;
 mod kernel;
 mod lab;
-mod model;
-mod sim;
+mod simulator;
 
 use std::sync::atomic::AtomicBool;
 
@@ -16,7 +16,8 @@ use schema::RunSummary;
 use crate::{Outcome, Result, RunObserver};
 
 pub(crate) use self::{
-    hosts::Hosts, kernel::Kernel, lab::Lab, model::Model, model::ModelPredictions, sim::Sim,
+    closed_forms::Model, closed_forms::ModelPredictions, hosts::Hosts, kernel::Kernel, lab::Lab,
+    simulator::Sim,
 };
 pub use self::{
     hosts::HostsSetup,

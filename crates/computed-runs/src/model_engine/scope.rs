@@ -8,7 +8,7 @@ use scenario::{FlowKind, FlowSpec, Metric, MetricPath, Published, Scenario, TcpS
 use units::{Bytes, KernelVersion, Time};
 
 use super::{cc_of, inputs};
-use crate::flow_context::FlowPath;
+use crate::{Sysctls, flow_context::FlowPath};
 
 /// The steady sawtooth of a closed form needs at least this number of recoveries in a run.
 const MIN_RECOVERIES: f64 = 2.0;
@@ -17,21 +17,31 @@ const FULL_USE: f64 = 0.99;
 
 /// The ignored effect that determines a published figure in `scenario`, in words; `None` if the model's figure applies. `kernel` is
 /// the kernel of hosts without the key `kernel`.
-pub(super) fn ignored(scenario: &Scenario, published: &Published, kernel: KernelVersion) -> Option<String> {
+pub fn ignored(
+    sysctls: Sysctls<'_>,
+    scenario: &Scenario,
+    published: &Published,
+    kernel: KernelVersion,
+) -> Option<String> {
     let figures = [Some(&published.figure), published.over.as_ref()];
     figures.into_iter().flatten().find_map(|figure| match figure {
         MetricPath::Flow { flow, metric: Metric::Goodput | Metric::SteadyGoodput } => {
-            of_flow(scenario, scenario.flows.iter().find(|one| one.name == *flow)?, kernel)
+            of_flow(sysctls, scenario, scenario.flows.iter().find(|one| one.name == *flow)?, kernel)
         }
-        MetricPath::Run(_) => scenario.flows.iter().find_map(|flow| of_flow(scenario, flow, kernel)),
+        MetricPath::Run(_) => scenario.flows.iter().find_map(|flow| of_flow(sysctls, scenario, flow, kernel)),
         _ => None,
     })
 }
 
-fn of_flow(scenario: &Scenario, flow: &FlowSpec, kernel: KernelVersion) -> Option<String> {
+fn of_flow(
+    sysctls: Sysctls<'_>,
+    scenario: &Scenario,
+    flow: &FlowSpec,
+    kernel: KernelVersion,
+) -> Option<String> {
     let FlowKind::Tcp(tcp) = &flow.kind else { return None };
     let path = FlowPath::of(scenario, flow)?;
-    let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc_of(scenario, flow, tcp));
+    let inputs = inputs(sysctls, scenario, flow, tcp, &path, kernel, &cc_of(sysctls, scenario, flow, tcp));
     path.forward
         .iter()
         .find_map(|(name, _, pipe)| of_pipe(name, pipe))
@@ -179,7 +189,7 @@ value = "none"
         );
         let file = ScenarioFile::parse("x.toml", &text).unwrap_or_else(|error| panic!("{error}"));
         let scenario = file.resolve(None, &[]).unwrap();
-        ignored(&scenario, &file.published()[0], KernelVersion::new(6, 1)).unwrap_or_default()
+        ignored(&|_| None, &scenario, &file.published()[0], KernelVersion::new(6, 1)).unwrap_or_default()
     }
 
     #[test]

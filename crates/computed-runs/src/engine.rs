@@ -15,7 +15,7 @@ pub enum EngineChoice {
     Lab,
     /// The lab inside a guest kernel of this version or name, in virtual time; `None`: the newest kernel in the cache.
     Kernel(Option<String>),
-    /// Real hosts, see [`crate::HostsSetup`].
+    /// Real hosts.
     Hosts,
 }
 

@@ -5,12 +5,12 @@
 //! the lab, so that both can be compared; a guest has its own. The values are written into the
 //! scenario's hosts, so that all later steps read the same ones.
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
 
 use scenario::{Host, Scenario, SysctlDefaults};
 use units::KernelVersion;
 
-use crate::EngineChoice;
+use crate::{EngineChoice, Sysctls};
 
 /// The sysctls of a network namespace that decide how much a flow can send.
 const BUFFERS: [&str; 2] = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
@@ -52,12 +52,12 @@ impl Origin {
 
     /// A sysctl's value; `None` if the engine uses it by itself: hosts of the lab, and simulated ones except those
     /// of Linux 2.4, have the machine's values.
-    fn value(self, name: &str, host: &Host, engine: &EngineChoice) -> Option<String> {
+    fn value(self, sysctls: Sysctls<'_>, name: &str, host: &Host, engine: &EngineChoice) -> Option<String> {
         match (self, engine) {
             (Origin::Linux(major, minor), _) => linux_default((major, minor), name),
-            (Origin::Machine, EngineChoice::Kernel(_)) => machine_setting(name),
+            (Origin::Machine, EngineChoice::Kernel(_)) => sysctls(name),
             (Origin::Machine, EngineChoice::Lab) => None,
-            (Origin::Machine, _) => machine_setting(name).filter(|_| host.kernel == Some((2, 4))),
+            (Origin::Machine, _) => sysctls(name).filter(|_| host.kernel == Some((2, 4))),
             (Origin::Guest | Origin::Host, _) => None,
         }
     }
@@ -73,7 +73,8 @@ impl Origin {
 }
 
 /// Adds the sysctls that the scenario does not state to its hosts, except those whose values `engine` uses by itself.
-pub(crate) fn add_defaults(
+pub fn add_defaults(
+    sysctls: Sysctls<'_>,
     mut scenario: Scenario,
     engine: &EngineChoice,
     kernel: Option<KernelVersion>,
@@ -89,7 +90,7 @@ pub(crate) fn add_defaults(
         }
         for name in names {
             if !host.sysctl.contains_key(name)
-                && let Some(value) = origin.value(name, host, engine)
+                && let Some(value) = origin.value(sysctls, name, host, engine)
             {
                 host.sysctl.insert(name.into(), value);
             }
@@ -99,14 +100,14 @@ pub(crate) fn add_defaults(
 }
 
 /// The origin of the hosts' sysctls: `Linux 6.1's defaults`, or several, separated by commas.
-pub(crate) fn describe(scenario: &Scenario, engine: &EngineChoice, kernel: Option<KernelVersion>) -> String {
+pub fn describe(scenario: &Scenario, engine: &EngineChoice, kernel: Option<KernelVersion>) -> String {
     let origins: BTreeSet<Origin> =
         scenario.hosts.iter().map(|host| Origin::of(scenario, host, engine, kernel)).collect();
     origins.into_iter().map(Origin::describe).collect::<Vec<_>>().join(", ")
 }
 
 /// The default of a Linux version.
-pub(crate) fn linux_default((major, minor): (u8, u8), name: &str) -> Option<String> {
+pub fn linux_default((major, minor): (u8, u8), name: &str) -> Option<String> {
     let config = tcp::Config::of_kernel(major, minor)?;
     let three = |[min, default, max]: [u32; 3]| format!("{min} {default} {max}");
     Some(match name {
@@ -120,17 +121,15 @@ pub(crate) fn linux_default((major, minor): (u8, u8), name: &str) -> Option<Stri
     })
 }
 
-/// This machine's value of a sysctl; `None` if it has none of this name.
-pub(crate) fn machine_setting(name: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()?;
-    Some(text.trim().replace('\t', " "))
-}
-
 #[cfg(test)]
 mod tests {
     use scenario::ScenarioFile;
 
     use super::*;
+
+    fn of_machine(name: &str) -> Option<String> {
+        (name == "net.ipv4.tcp_rmem").then(|| "4096 131072 12345678".into())
+    }
 
     fn scenario(top: &str, host: &str) -> Scenario {
         let text = format!(
@@ -152,7 +151,8 @@ mod tests {
         let version = Some(KernelVersion::new(6, 1));
         let (sim, lab) = (EngineChoice::Sim, EngineChoice::Lab);
         let stated = |host: &str, engine| {
-            rmem(&add_defaults(scenario("", host), engine, version)).map(|v| v.map(str::to_owned))
+            rmem(&add_defaults(&of_machine, scenario("", host), engine, version))
+                .map(|v| v.map(str::to_owned))
         };
         assert_eq!(stated("", &sim), [Some(OF_6_1.into()), Some(OF_6_1.into())]);
         let own = stated("sysctl = { \"net.ipv4.tcp_rmem\" = \"1 2 3\" }", &sim);
@@ -168,21 +168,25 @@ mod tests {
         let named = scenario("sysctl = \"6.18\"", "kernel = \"6.1\"");
         for engine in [EngineChoice::Model, EngineChoice::Sim, EngineChoice::Lab, EngineChoice::Kernel(None)]
         {
-            assert_eq!(rmem(&add_defaults(named.clone(), &engine, None)), [Some(OF_6_18); 2], "{engine:?}");
+            assert_eq!(
+                rmem(&add_defaults(&of_machine, named.clone(), &engine, None)),
+                [Some(OF_6_18); 2],
+                "{engine:?}"
+            );
             assert_eq!(describe(&named, &engine, None), "Linux 6.18's defaults");
             let is_simulated = matches!(engine, EngineChoice::Model | EngineChoice::Sim);
-            let stated = add_defaults(named.clone(), &engine, None);
+            let stated = add_defaults(&of_machine, named.clone(), &engine, None);
             let sets = |name: &str| stated.hosts[0].sysctl.contains_key(name);
             assert_eq!(sets("net.ipv4.tcp_congestion_control"), is_simulated, "a lab may not set it");
             assert_eq!(sets("net.core.rmem_max"), engine == EngineChoice::Sim, "of the whole machine");
         }
         let machine = scenario("sysctl = \"machine\"", "kernel = \"2.4\"");
-        let of_machine = machine_setting("net.ipv4.tcp_rmem");
-        let sim = add_defaults(machine.clone(), &EngineChoice::Sim, None);
-        assert_eq!(rmem(&sim), [of_machine.as_deref(), None], "the second host has them by default");
+        let expected = of_machine("net.ipv4.tcp_rmem");
+        let sim = add_defaults(&of_machine, machine.clone(), &EngineChoice::Sim, None);
+        assert_eq!(rmem(&sim), [expected.as_deref(), None], "the second host has them by default");
         assert_eq!(describe(&machine, &EngineChoice::Sim, None), "this machine's");
         assert_eq!(
-            rmem(&add_defaults(machine, &EngineChoice::Lab, None)),
+            rmem(&add_defaults(&of_machine, machine, &EngineChoice::Lab, None)),
             [None, None],
             "it has them by default"
         );

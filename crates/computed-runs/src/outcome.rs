@@ -1,11 +1,8 @@
 //! The outcome of a run: the rows that an engine measured and the summary computed from them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use engine_common::{FlowTotals, LinkTotals, micros};
-use lab::Progress;
-use os::TxCounters;
-use record::Writer;
 use scenario::{FlowKind, FlowSpec, Scenario};
 use schema::{
     EngineName, Event, EventKind, FlowSample, FlowSummary, HostSummary, LinkSample, LinkSummary, Quality,
@@ -13,10 +10,10 @@ use schema::{
 };
 use sim::{HostLoad, HostSample};
 use units::{Picoseconds, Time};
-use verdict::{FlowContext, FlowTimes, SendingDevice, bottleneck_moves, retransmitted_segs};
+use verdict::{FlowContext, FlowTimes, SendingDevice, bottleneck_moves};
 
 use crate::{
-    Error, RunObserver,
+    Sysctls,
     flow_context::{ack_path, describe_host_use, flow_context},
     host_bursts::unexplained_drops,
     nothing_arrived,
@@ -31,7 +28,7 @@ const MAX_TIMESTAMP_DELAY_US: i64 = 50_000;
 
 /// A run's summary and its rows.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct MeasuredRun {
     /// The summary, complete.
     pub summary: RunSummary,
     /// Samples of flows, each with the cause that limited the flow.
@@ -40,21 +37,16 @@ pub struct Outcome {
     pub links: Vec<LinkSample>,
     /// Events: losses, state changes and others.
     pub events: Vec<Event>,
-    /// Why a flow failed, if other flows were measured.
-    pub failed: Option<Error>,
-}
-
-/// A summary without rows.
-impl From<RunSummary> for Outcome {
-    fn from(summary: RunSummary) -> Self {
-        Outcome { summary, flows: Vec::new(), links: Vec::new(), events: Vec::new(), failed: None }
-    }
 }
 
 /// Measurement of an engine, without verdicts.
-pub(crate) struct Measurement {
+#[derive(Debug, Default)]
+pub struct Measurement {
+    /// Samples of flows.
     pub flows: Vec<FlowSample>,
+    /// Samples of links.
     pub links: Vec<LinkSample>,
+    /// Events.
     pub events: Vec<Event>,
     /// Totals of each flow, in the scenario's order.
     pub flow_totals: Vec<FlowTotals>,
@@ -62,8 +54,9 @@ pub(crate) struct Measurement {
     pub link_totals: Vec<LinkTotals>,
     /// The work of simulated hosts whose packets cost time.
     pub hosts: Vec<HostLoad>,
-    /// The transmit counters of each host's devices, by the host's name, where the kernel counts it.
-    pub transmitted: BTreeMap<String, TxCounters>,
+    /// Segments of each flow that its host's devices dropped, in the scenario's order; empty where unknown.
+    pub device_drops_segs: Vec<u64>,
+    /// Whether the figures are reliable, and why not.
     pub quality: Quality,
     /// Real time of the run.
     pub wall: Duration,
@@ -74,62 +67,18 @@ pub(crate) struct Measurement {
     /// The run was ended early.
     pub interrupted: bool,
     /// Why a flow failed, if other flows were measured.
-    pub failed: Option<Error>,
-}
-
-impl From<lab::Outcome> for Measurement {
-    fn from(outcome: lab::Outcome) -> Self {
-        Measurement {
-            flows: outcome.flows,
-            links: outcome.links,
-            events: outcome.events,
-            flow_totals: outcome.flow_ends,
-            link_totals: outcome.link_ends,
-            hosts: Vec::new(),
-            transmitted: outcome.transmitted,
-            quality: outcome.quality,
-            wall: outcome.wall,
-            duration: outcome.duration,
-            busy: Vec::new(),
-            interrupted: outcome.interrupted,
-            failed: outcome.failed.map(Into::into),
-        }
-    }
-}
-
-/// Passes rows to the record and the observer as they are measured.
-pub(crate) struct Recording<'a> {
-    pub writer: Option<&'a mut Writer>,
-    pub observer: &'a mut dyn RunObserver,
-}
-
-impl lab::Observer for Recording<'_> {
-    fn rows(
-        &mut self,
-        flows: &[FlowSample],
-        links: &[LinkSample],
-        events: &[Event],
-    ) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        self.observer.rows(flows, links, events);
-        match &mut self.writer {
-            Some(writer) => writer.append(flows, links, events).map_err(Into::into),
-            None => Ok(()),
-        }
-    }
-
-    fn progress(&mut self, progress: &Progress) {
-        self.observer.progress(progress);
-    }
+    pub failure: Option<String>,
 }
 
 /// Labels the rows of a run with the cause that limited each flow, and computes the summary; `describe_cc` adds each flow's
 /// congestion control.
-pub(crate) fn complete(
+pub fn complete(
+    sysctls: Sysctls<'_>,
     scenario: &Scenario,
     describe_cc: impl Fn(&FlowSpec, Option<&str>, &mut FlowSummary),
     mut summary: RunSummary,
     mut measurement: Measurement,
-) -> Outcome {
+) -> MeasuredRun {
     measurement.flows.sort_by_key(|row| row.time_us);
     measurement.events.sort_by_key(|event| event.time_us);
     let is_between_hosts = summary.engine == EngineName::Hosts;
@@ -142,9 +91,9 @@ pub(crate) fn complete(
         if let Some(busy) = measurement.busy.get(index) {
             host_use.extend(describe_host_use(&flow.from, &flow.to, *busy));
         }
-        let context = flow_context(scenario, flow);
-        let device =
-            SendingDevice { dropped_segs: device_drops(scenario, flow, &measurement), ..context.device };
+        let context = flow_context(sysctls, scenario, flow);
+        let dropped_segs = measurement.device_drops_segs.get(index).copied().unwrap_or(0);
+        let device = SendingDevice { dropped_segs, ..context.device };
         let ack_path = ack_path(scenario, flow);
         let full_ack_link = totals.started.zip(totals.ended).and_then(|(from, to)| {
             verdict::full_link(&ack_path, &measurement.links, micros(from), micros(to)).cloned()
@@ -193,10 +142,10 @@ pub(crate) fn complete(
     summary.fairness_jain = model::jain_index(&goodputs);
     summary.duration_s = measurement.duration.as_secs_f64();
     summary.wall_s = (measurement.wall.as_secs_f64() * 1000.0).round() / 1000.0;
-    summary.partial = measurement.interrupted || measurement.failed.is_some();
+    summary.partial = measurement.interrupted || measurement.failure.is_some();
     summary.quality = measurement.quality;
-    if let Some(error) = &measurement.failed {
-        summary.quality.add_fault(error.to_string());
+    if let Some(failure) = &measurement.failure {
+        summary.quality.add_fault(failure.clone());
     }
     if summary.engine == EngineName::Lab {
         for fault in unexplained_drops(scenario, &summary) {
@@ -216,13 +165,7 @@ pub(crate) fn complete(
         ));
     }
     nothing_arrived::explain(scenario, &mut summary);
-    Outcome {
-        summary,
-        flows: measurement.flows,
-        links: measurement.links,
-        events: measurement.events,
-        failed: measurement.failed,
-    }
+    MeasuredRun { summary, flows: measurement.flows, links: measurement.links, events: measurement.events }
 }
 
 /// The load of the processors and buses of a flow's hosts.
@@ -253,20 +196,6 @@ fn host_summary(scenario: &Scenario, load: &HostLoad) -> HostSummary {
         interrupts: last.interrupts,
         dropped_packets: last.dropped,
     }
-}
-
-/// Segments of a flow that its host's devices dropped. A device does not count by flow, so its drops are divided in proportion
-/// to retransmissions.
-fn device_drops(scenario: &Scenario, flow: &FlowSpec, measurement: &Measurement) -> u64 {
-    let Some(counted) = measurement.transmitted.get(&flow.from).filter(|counted| counted.dropped > 0) else {
-        return 0;
-    };
-    let retransmitted = |name: &str| retransmitted_segs(&measurement.flows, name);
-    let of_host = scenario.flows.iter().filter(|other| other.from == flow.from);
-    let all: u64 = of_host.map(|other| retransmitted(&other.name)).sum();
-    let own = measurement.flows.iter().filter(|row| row.flow == flow.name);
-    let mss = own.filter_map(|row| row.snd_mss_bytes).max().unwrap_or(0);
-    counted.segments_dropped(u64::try_from(mss).unwrap_or(0)) * retransmitted(&flow.name) / all.max(1)
 }
 
 /// Adds how long the measurement stalled while the first and the longest echo of a flow were under way.

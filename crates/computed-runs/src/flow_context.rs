@@ -6,7 +6,7 @@ use scenario::{FlowKind, FlowSpec, Host, Scenario, TcpSpec, UdpSpec};
 use units::{BitRate, Time};
 use verdict::{Buffer, FlowContext, Generator, PathLink, SendingDevice};
 
-use crate::sysctl_defaults;
+use crate::{Sysctls, sysctl_defaults};
 
 /// Maximum size of a packet that a host with segmentation offload sends to its device (GSO_LEGACY_MAX_SIZE, linux/netdevice.h).
 const SUPER_PACKET_BYTES: u32 = 65_536;
@@ -123,7 +123,7 @@ impl<'a> FlowPath<'a> {
 }
 
 /// The context of a flow for the verdict.
-pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
+pub fn flow_context(sysctls: Sysctls<'_>, scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
     let mut context = FlowContext {
         name: flow.name.clone(),
         from: flow.from.clone(),
@@ -164,7 +164,7 @@ pub fn flow_context(scenario: &Scenario, flow: &FlowSpec) -> FlowContext {
         uses_file: false,
         size_bytes: tcp.size.map(|size| size.0),
     });
-    (context.send_buffer, context.receive_buffer) = buffers(scenario, flow, tcp);
+    (context.send_buffer, context.receive_buffer) = buffers(sysctls, scenario, flow, tcp);
     context
 }
 
@@ -223,10 +223,17 @@ fn device_round_trip_packets(scenario: &Scenario, flow: &FlowSpec) -> Option<u64
 }
 
 /// The sender's and the receiver's buffers.
-pub fn buffers(scenario: &Scenario, flow: &FlowSpec, tcp: &TcpSpec) -> (Buffer, Buffer) {
+pub fn buffers(
+    sysctls: Sysctls<'_>,
+    scenario: &Scenario,
+    flow: &FlowSpec,
+    tcp: &TcpSpec,
+) -> (Buffer, Buffer) {
     let buffer = |requested: Option<units::Bytes>, host: &str, name: &str| match requested {
         Some(bytes) => Buffer::Fixed(bytes.0),
-        None => scenario.host(host).and_then(|h| tuned(h, name)).map_or(Buffer::Unknown, Buffer::Tuned),
+        None => {
+            scenario.host(host).and_then(|h| tuned(sysctls, h, name)).map_or(Buffer::Unknown, Buffer::Tuned)
+        }
     };
     (
         buffer(tcp.send_buffer, &flow.from, "net.ipv4.tcp_wmem"),
@@ -235,18 +242,18 @@ pub fn buffers(scenario: &Scenario, flow: &FlowSpec, tcp: &TcpSpec) -> (Buffer, 
 }
 
 /// The three values of a host's sysctl (minimum, default, maximum): the host's, else the machine's, as a new namespace has them.
-fn tuned(host: &Host, name: &str) -> Option<[u64; 3]> {
-    let text = setting(Some(host), name)?;
+fn tuned(sysctls: Sysctls<'_>, host: &Host, name: &str) -> Option<[u64; 3]> {
+    let text = setting(sysctls, Some(host), name)?;
     let values: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
     values.try_into().ok()
 }
 
-/// A host's sysctl: the host's value, else the default of Linux 2.4 if the scenario simulates it, else this machine's value.
-pub fn setting(host: Option<&Host>, name: &str) -> Option<String> {
+/// A host's sysctl: the host's value, else the default of Linux 2.4 if the scenario simulates it, else the machine's value.
+pub fn setting(sysctls: Sysctls<'_>, host: Option<&Host>, name: &str) -> Option<String> {
     let is_linux_24 = host.is_some_and(|host| host.kernel == Some((2, 4)));
     match host.and_then(|host| host.sysctl.get(name)) {
         Some(text) => Some(text.clone()),
         None if is_linux_24 => sysctl_defaults::linux_default((2, 4), name),
-        None => sysctl_defaults::machine_setting(name),
+        None => sysctls(name),
     }
 }

@@ -2,6 +2,8 @@
 
 mod scope;
 
+pub use scope::ignored as ignored_effect;
+
 use std::str::FromStr;
 
 use model::{
@@ -9,28 +11,21 @@ use model::{
     predict,
 };
 use net::{Discipline, PipeSpec};
-use scenario::{
-    Across, Cc, EngineKind, FlowKind, FlowSpec, Host, MetricPath, PathMtu, Published, Scenario, ScenarioFile,
-    TcpSpec, UdpSpec, XcpSpec,
-};
-use schema::{Cause, FlowSummary, HostInfo, Limited, RunSummary};
-use units::{BitRate, Bytes, KernelRequirement, KernelVersion, Time};
+use scenario::{Cc, EngineKind, FlowKind, FlowSpec, Host, PathMtu, Scenario, TcpSpec, UdpSpec, XcpSpec};
+use schema::{Cause, FlowSummary, Limited, RunSummary};
+use units::{BitRate, Bytes, KernelVersion, Time};
 
-use super::{Engine, Task};
 use crate::{
-    Outcome, Result,
+    Sysctls,
     cc_law::control_law,
-    closed_form::closed_form,
     congestion::{default_cc, settings},
     flow_context::{FlowPath, buffers, setting},
     host_costs::busy_hosts,
     nothing_arrived,
-    published::Predictions,
-    run_figure::metric as metric_of,
 };
 
 /// Assumed if the kernel's version is unknown.
-const FALLBACK_KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
+pub const FALLBACK_KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
 /// Since this version a window grows per acknowledged segment, not per ACK (`tcp_cong_avoid_ai`, net/ipv4/tcp_cong.c).
 const FIRST_KERNEL_COUNTING_SEGMENTS: KernelVersion = KernelVersion { major: 4, minor: 0, patch: 0 };
 /// Since this version TCP does not fill its own device's queue (TCP small queues, net/ipv4/tcp_output.c).
@@ -51,23 +46,11 @@ const SYSCTLS: [&str; 5] = [
     "net.ipv4.tcp_mtu_probing",
 ];
 
-/// The model.
-pub(crate) struct Model<'a> {
-    /// This machine. Its kernel is the kernel of hosts without the key `kernel`.
-    pub host: &'a HostInfo,
-}
-
-impl Engine for Model<'_> {
-    fn run(&self, task: Task<'_>) -> Result<Outcome> {
-        Ok(run(task.scenario, task.initial, self.host).into())
-    }
-}
-
-/// Completes `summary` with the model's figures.
-fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> RunSummary {
+/// Completes `summary` with the model's figures. `kernel` is the version of the kernel of hosts without the key `kernel`.
+pub fn run(sysctls: Sysctls<'_>, scenario: &Scenario, mut summary: RunSummary, kernel: &str) -> RunSummary {
     // An unreadable version counts as a new kernel.
-    let kernel = KernelVersion::from_str(&host.kernel).unwrap_or(FALLBACK_KERNEL);
-    summary.flows = flows(scenario, kernel);
+    let kernel = KernelVersion::from_str(kernel).unwrap_or(FALLBACK_KERNEL);
+    summary.flows = predict_flows(sysctls, scenario, kernel);
     let goodputs: Vec<f64> =
         summary.flows.iter().filter(|f| f.is_bulk_transfer()).filter_map(|f| f.goodput_bps).collect();
     summary.fairness_jain = model::jain_index(&goodputs);
@@ -81,63 +64,24 @@ fn run(scenario: &Scenario, mut summary: RunSummary, host: &HostInfo) -> RunSumm
     summary
 }
 
-/// The model's predictions of the published figures of a file.
-pub(crate) struct ModelPredictions<'a> {
-    /// The file.
-    pub file: &'a ScenarioFile,
-}
-
-impl Predictions for ModelPredictions<'_> {
-    fn model(&self, published: &Published) -> Option<f64> {
-        let published_kernel = published
-            .holds_for_kernel
-            .as_deref()
-            .and_then(|k| KernelRequirement::from_str(k).ok()?.example());
-        let value = |variant: Option<&str>| {
-            let scenario = self.file.resolve(variant, &[]).ok()?;
-            if published.figure.is_closed_form() {
-                return closed_form(&scenario, published, published_kernel.unwrap_or(FALLBACK_KERNEL));
-            }
-            let MetricPath::Flow { flow, metric } = &published.figure else { return None };
-            let flows = flows(&scenario, published_kernel?);
-            metric_of(flows.iter().find(|f| f.name == *flow)?, *metric)
-        };
-        match &published.across {
-            Across::One => value(published.variant.as_deref()),
-            Across::Against(other) => Some(value(published.variant.as_deref())? / value(Some(other))?),
-            Across::Level(_) | Across::Knee { .. } => None,
-        }
-    }
-
-    fn model_ignores(&self, published: &Published) -> Option<String> {
-        published.variants().into_iter().find_map(|variant| {
-            let scenario = self.file.resolve(variant, &[]).ok()?;
-            scope::ignored(&scenario, published, FALLBACK_KERNEL)
-        })
-    }
-
-    fn buffer_bytes(&self, variant: &str, flow: &str, is_send_buffer: bool) -> Option<f64> {
-        let scenario = self.file.resolve(Some(variant), &[]).ok()?;
-        let flow = scenario.flows.iter().find(|one| one.name == flow)?;
-        let FlowKind::Tcp(tcp) = &flow.kind else { return None };
-        let size = if is_send_buffer { tcp.send_buffer } else { tcp.receive_buffer };
-        size.map(|size| size.as_f64())
-    }
-}
-
 /// Predicts all flows; `kernel` is the kernel of hosts without the key `kernel`.
-fn flows(scenario: &Scenario, kernel: KernelVersion) -> Vec<FlowSummary> {
+pub fn predict_flows(sysctls: Sysctls<'_>, scenario: &Scenario, kernel: KernelVersion) -> Vec<FlowSummary> {
     let mut flows: Vec<FlowSummary> =
-        scenario.flows.iter().filter_map(|flow| predict_flow(scenario, flow, kernel)).collect();
-    share_bottlenecks(scenario, kernel, &mut flows);
+        scenario.flows.iter().filter_map(|flow| predict_flow(sysctls, scenario, flow, kernel)).collect();
+    share_bottlenecks(sysctls, scenario, kernel, &mut flows);
     flows
 }
 
 /// Limits AIMD flows that share one slowest link to their shares of it, assuming that all lose packets at the same instants.
 /// Does nothing if a TCP flow is not AIMD or the flows have no common bottleneck.
-fn share_bottlenecks(scenario: &Scenario, kernel: KernelVersion, flows: &mut [FlowSummary]) {
+fn share_bottlenecks(
+    sysctls: Sysctls<'_>,
+    scenario: &Scenario,
+    kernel: KernelVersion,
+    flows: &mut [FlowSummary],
+) {
     let sharers: Vec<(&FlowSpec, FlowPath<'_>, CompetingFlow)> =
-        scenario.flows.iter().filter_map(|flow| sharer(scenario, flow, kernel)).collect();
+        scenario.flows.iter().filter_map(|flow| sharer(sysctls, scenario, flow, kernel)).collect();
     if sharers.len() < 2
         || sharers.len() < scenario.flows.iter().filter(|f| matches!(f.kind, FlowKind::Tcp(_))).count()
     {
@@ -181,13 +125,14 @@ fn common_bottleneck<'a>(paths: &[&FlowPath<'a>]) -> Option<(&'a PipeSpec, BitRa
 }
 
 fn sharer<'a>(
+    sysctls: Sysctls<'_>,
     scenario: &'a Scenario,
     flow: &'a FlowSpec,
     kernel: KernelVersion,
 ) -> Option<(&'a FlowSpec, FlowPath<'a>, CompetingFlow)> {
     let FlowKind::Tcp(tcp) = &flow.kind else { return None };
     let path = FlowPath::of(scenario, flow).filter(|path| path.rtt > units::Time::ZERO)?;
-    let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc_of(scenario, flow, tcp));
+    let inputs = inputs(sysctls, scenario, flow, tcp, &path, kernel, &cc_of(sysctls, scenario, flow, tcp));
     let ControlLaw::Aimd(rule) = inputs.law else { return None };
     let sharer = CompetingFlow { rule, rtt: path.rtt, mss: model::mss(path.mtu, path.ip, tcp.mss) };
     Some((flow, path, sharer))
@@ -200,8 +145,8 @@ fn kernel_of(scenario: &Scenario, flow: &FlowSpec, default: KernelVersion) -> Ke
 }
 
 /// The congestion control of a flow: the flow's, else the default of its sending host.
-fn cc_of(scenario: &Scenario, flow: &FlowSpec, tcp: &TcpSpec) -> Cc {
-    tcp.cc.clone().unwrap_or_else(|| Cc::Named(default_cc(scenario.host(&flow.from))))
+fn cc_of(sysctls: Sysctls<'_>, scenario: &Scenario, flow: &FlowSpec, tcp: &TcpSpec) -> Cc {
+    tcp.cc.clone().unwrap_or_else(|| Cc::Named(default_cc(sysctls, scenario.host(&flow.from))))
 }
 
 /// Adapts a control law to a kernel. Windows of old kernels grow per ACK, and receivers send one ACK for two segments.
@@ -214,7 +159,12 @@ fn on_kernel(law: ControlLaw, kernel: KernelVersion) -> ControlLaw {
     }
 }
 
-fn predict_flow(scenario: &Scenario, flow: &FlowSpec, kernel: KernelVersion) -> Option<FlowSummary> {
+fn predict_flow(
+    sysctls: Sysctls<'_>,
+    scenario: &Scenario,
+    flow: &FlowSpec,
+    kernel: KernelVersion,
+) -> Option<FlowSummary> {
     let path = FlowPath::of(scenario, flow)?;
     let summary = FlowSummary {
         name: flow.name.clone(),
@@ -225,21 +175,21 @@ fn predict_flow(scenario: &Scenario, flow: &FlowSpec, kernel: KernelVersion) -> 
     };
     Some(match &flow.kind {
         FlowKind::Tcp(tcp) => {
-            let cc = cc_of(scenario, flow, tcp);
-            let inputs = inputs(scenario, flow, tcp, &path, kernel, &cc);
+            let cc = cc_of(sysctls, scenario, flow, tcp);
+            let inputs = inputs(sysctls, scenario, flow, tcp, &path, kernel, &cc);
             let summary = FlowSummary { cc: Some(cc.name().into()), cc_set: settings(&cc), ..summary };
             let result = tcp_summary(summary, &inputs, &predict(&inputs));
-            if is_blocked(scenario, flow) { blocked(result) } else { result }
+            if is_blocked(sysctls, scenario, flow) { blocked(result) } else { result }
         }
         FlowKind::Udp(udp) => {
             let host_bps = host_ceiling(scenario, flow, &path, kernel);
             let result = udp_summary(summary, udp, &path, active_time(scenario, flow), host_bps);
-            if is_blocked(scenario, flow) { blocked(result) } else { result }
+            if is_blocked(sysctls, scenario, flow) { blocked(result) } else { result }
         }
         FlowKind::Xcp(xcp) => {
             let host_bps = host_ceiling(scenario, flow, &path, kernel);
             let result = xcp_summary(summary, xcp, &path, active_time(scenario, flow), host_bps);
-            if is_blocked(scenario, flow) { blocked(result) } else { result }
+            if is_blocked(sysctls, scenario, flow) { blocked(result) } else { result }
         }
         // There is no closed form for them, as the run's notes say.
         FlowKind::Udt(_) | FlowKind::Tsunami(_) | FlowKind::Stream(_) => return None,
@@ -265,9 +215,9 @@ fn predict_flow(scenario: &Scenario, flow: &FlowSpec, kernel: KernelVersion) -> 
 }
 
 /// Whether no packet of a flow can arrive: a link is down, or all packets are too large for a link that does not report it.
-fn is_blocked(scenario: &Scenario, flow: &FlowSpec) -> bool {
+fn is_blocked(sysctls: Sysctls<'_>, scenario: &Scenario, flow: &FlowSpec) -> bool {
     let is_down = nothing_arrived::down_link(scenario, flow).is_some();
-    let probes_mtu = setting(scenario.host(&flow.from), "net.ipv4.tcp_mtu_probing")
+    let probes_mtu = setting(sysctls, scenario.host(&flow.from), "net.ipv4.tcp_mtu_probing")
         .is_some_and(|value| value.trim() != "0")
         && matches!(flow.kind, FlowKind::Tcp(_));
     let is_black_hole =
@@ -294,6 +244,7 @@ fn blocked(result: FlowSummary) -> FlowSummary {
 
 /// The model's inputs for a TCP flow.
 fn inputs(
+    sysctls: Sysctls<'_>,
     scenario: &Scenario,
     flow: &FlowSpec,
     tcp: &TcpSpec,
@@ -302,7 +253,7 @@ fn inputs(
     cc: &Cc,
 ) -> PathInputs {
     let kernel = kernel_of(scenario, flow, kernel);
-    let (send, receive) = buffers(scenario, flow, tcp);
+    let (send, receive) = buffers(sysctls, scenario, flow, tcp);
     let defaults = buffer_defaults(kernel);
     let buffer = |known: verdict::Buffer, default: Bytes| match known {
         verdict::Buffer::Tuned([_, _, largest]) => SocketBuffer::Tuned { largest: Bytes(largest) },
@@ -329,7 +280,7 @@ fn inputs(
         law: on_kernel(control_law(cc, path.rtt, path.mtu), kernel),
         receive_buffer: buffer(receive, defaults.tcp_rmem_max),
         window_scaling: [&flow.from, &flow.to].iter().all(|host| {
-            let value = setting(scenario.host(host), WINDOW_SCALING);
+            let value = setting(sysctls, scenario.host(host), WINDOW_SCALING);
             value.is_none_or(|value| value.trim() != "0")
         }),
         send_buffer: if overfills_buffer(tcp, path, kernel) {

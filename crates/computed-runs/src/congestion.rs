@@ -1,0 +1,145 @@
+//! Congestion controls of a scenario's flows: names, parameters and the mistakes in them.
+
+use std::collections::BTreeMap;
+
+use scenario::{Cc, CcMistake, CcValue, FlowKind, FlowSpec, Host, Scenario};
+use schema::Setting;
+use tcp::parameters::{Parameter, ParameterError, ParameterValue, ParameterValues, encode};
+
+use crate::{EngineChoice, Sysctls, flow_context::setting};
+
+/// This sysctl names the default congestion control.
+pub const CC_SYSCTL: &str = "net.ipv4.tcp_congestion_control";
+/// Source of congestion controls that are part of this program.
+pub const FROM_LONGFAT: &str = "longfat";
+
+/// Congestion controls of Linux by their names in the kernel. A guest kernel can have those that this
+/// machine's lacks.
+const OF_LINUX: [&str; 18] = [
+    "bbr",
+    "bic",
+    "cdg",
+    "cubic",
+    "dctcp",
+    "dctcp-reno",
+    "highspeed",
+    "htcp",
+    "hybla",
+    "illinois",
+    "lp",
+    "nv",
+    "reno",
+    "scalable",
+    "vegas",
+    "veno",
+    "westwood",
+    "yeah",
+];
+
+/// The default congestion control of a host.
+pub fn default_cc(sysctls: Sysctls<'_>, host: Option<&Host>) -> String {
+    setting(sysctls, host, CC_SYSCTL).map_or_else(|| "cubic".into(), |name| name.trim().into())
+}
+
+/// The mistake in the bare name of a flow's congestion control, if neither Linux nor the program knows it, or if the simulator lacks
+/// it. `built_in` are the program's algorithms.
+pub fn name_mistake(
+    flow: &FlowSpec,
+    name: &str,
+    engine: &EngineChoice,
+    built_in: &[&str],
+) -> Option<CcMistake> {
+    let is_of_linux = OF_LINUX.contains(&name);
+    if built_in.contains(&name) {
+        return None;
+    }
+    let (message, known) = match engine {
+        EngineChoice::Sim if is_of_linux => {
+            (format!("the simulator has no congestion control \"{name}\""), Vec::new())
+        }
+        EngineChoice::Sim => (format!("unknown congestion control \"{name}\""), Vec::new()),
+        // Each host says which algorithms its kernel has.
+        EngineChoice::Hosts => return None,
+        EngineChoice::Lab | EngineChoice::Model | EngineChoice::Kernel(_) if is_of_linux => return None,
+        EngineChoice::Lab | EngineChoice::Model | EngineChoice::Kernel(_) => {
+            (format!("unknown congestion control \"{name}\""), OF_LINUX.to_vec())
+        }
+    };
+    let known: Vec<&str> = [built_in, &known].concat();
+    let help = match scenario::nearest(name, &known) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => "`longfat cc list` shows those of this kernel and of longfat".to_owned(),
+    };
+    Some(CcMistake { flow: flow.name.clone(), parameter: None, message, help })
+}
+
+/// The mistake of a flow whose congestion control is none of the program's, which are `built_in`.
+pub fn missing_algorithm(flow: &FlowSpec, cc: &Cc, built_in: &[&str]) -> CcMistake {
+    CcMistake {
+        flow: flow.name.clone(),
+        parameter: None,
+        message: format!("longfat has no congestion control \"{}\"", cc.name()),
+        help: format!("it has {}", built_in.join(", ")),
+    }
+}
+
+/// The mistakes in the parameters of a flow's congestion control; `known` are those of the algorithm.
+pub fn parameter_mistakes(flow: &FlowSpec, cc: &Cc, algorithm: &str, known: &[Parameter]) -> Vec<CcMistake> {
+    let mistake = |(name, value): (&String, &CcValue)| {
+        let (message, help) = parameter_mistake(algorithm, known, name, *value)?;
+        Some(CcMistake { flow: flow.name.clone(), parameter: Some(name.clone()), message, help })
+    };
+    cc.set().iter().filter_map(mistake).collect()
+}
+
+/// The error of one parameter, and its correction.
+fn parameter_mistake(
+    algorithm: &str,
+    known: &[Parameter],
+    name: &str,
+    value: CcValue,
+) -> Option<(String, String)> {
+    let one = ParameterValues::from([(name.to_owned(), as_value(value))]);
+    match encode(algorithm, known, &one).err()? {
+        ParameterError::Unknown { algorithm, name, known } => {
+            Some((format!("{algorithm} has no parameter \"{name}\""), format!("it has {known}")))
+        }
+        error => {
+            let doc = known.iter().find(|p| p.name == name).map_or("", |p| p.doc.as_str());
+            let default = known.iter().find(|p| p.name == name).map(Parameter::default);
+            let default = default.map(|d| format!("its default is {d}")).unwrap_or_default();
+            Some((error.to_string(), format!("{default}. {doc}").trim_end().to_owned()))
+        }
+    }
+}
+
+/// The parameters in the form of the summary.
+pub fn settings(cc: &Cc) -> BTreeMap<String, Setting> {
+    let setting = |value: &CcValue| match *value {
+        CcValue::Integer(number) => Setting::Integer(number),
+        CcValue::Decimal(number) => Setting::Decimal(number),
+        CcValue::Boolean(yes) => Setting::Boolean(yes),
+    };
+    cc.set().iter().map(|(name, value)| (name.clone(), setting(value))).collect()
+}
+
+/// The flows that name a congestion control.
+pub fn flows_with_cc(scenario: &Scenario) -> impl Iterator<Item = (&FlowSpec, &Cc)> {
+    scenario.flows.iter().filter_map(|flow| match &flow.kind {
+        FlowKind::Tcp(tcp) => Some((flow, tcp.cc.as_ref()?)),
+        _ => None,
+    })
+}
+
+/// The parameters in the form that algorithms take.
+pub fn values(cc: &Cc) -> ParameterValues {
+    cc.set().iter().map(|(name, value)| (name.clone(), as_value(*value))).collect()
+}
+
+fn as_value(value: CcValue) -> ParameterValue {
+    match value {
+        CcValue::Integer(number) => ParameterValue::Integer(number),
+        CcValue::Decimal(number) => ParameterValue::Decimal(number),
+        CcValue::Boolean(yes) => ParameterValue::Bool(yes),
+    }
+}

@@ -1,0 +1,111 @@
+//! The outcome of a run: what an engine measured, with the summary computed from it.
+
+use computed_runs::{MeasuredRun, Measurement};
+use lab::Progress;
+use record::Writer;
+use scenario::{FlowSpec, Scenario};
+use schema::{Event, FlowSample, FlowSummary, LinkSample, RunSummary};
+use verdict::retransmitted_segs;
+
+use crate::{Error, RunObserver, machine::machine_setting};
+
+/// A run's summary and its rows.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The summary, complete.
+    pub summary: RunSummary,
+    /// Samples of flows, each with the cause that limited the flow.
+    pub flows: Vec<FlowSample>,
+    /// Samples of links.
+    pub links: Vec<LinkSample>,
+    /// Events: losses, state changes and others.
+    pub events: Vec<Event>,
+    /// Why a flow failed, if other flows were measured.
+    pub failed: Option<Error>,
+}
+
+/// A summary without rows.
+impl From<RunSummary> for Outcome {
+    fn from(summary: RunSummary) -> Self {
+        Outcome { summary, flows: Vec::new(), links: Vec::new(), events: Vec::new(), failed: None }
+    }
+}
+
+impl From<MeasuredRun> for Outcome {
+    fn from(MeasuredRun { summary, flows, links, events }: MeasuredRun) -> Self {
+        Outcome { summary, flows, links, events, failed: None }
+    }
+}
+
+/// Completes the summary of a run; `failed` is why a flow failed, if other flows were measured. `describe_cc` adds each flow's
+/// congestion control.
+pub(crate) fn complete(
+    scenario: &Scenario,
+    describe_cc: impl Fn(&FlowSpec, Option<&str>, &mut FlowSummary),
+    initial: RunSummary,
+    mut measurement: Measurement,
+    failed: Option<Error>,
+) -> Outcome {
+    measurement.failure = failed.as_ref().map(Error::to_string);
+    let run = computed_runs::complete(&machine_setting, scenario, describe_cc, initial, measurement);
+    Outcome { failed, ..run.into() }
+}
+
+/// The measurement of a lab run, and why one of its flows failed.
+pub(crate) fn of_lab(scenario: &Scenario, outcome: lab::Outcome) -> (Measurement, Option<Error>) {
+    let device_drops_segs =
+        scenario.flows.iter().map(|flow| device_drops(scenario, flow, &outcome)).collect();
+    let measurement = Measurement {
+        flows: outcome.flows,
+        links: outcome.links,
+        events: outcome.events,
+        flow_totals: outcome.flow_ends,
+        link_totals: outcome.link_ends,
+        device_drops_segs,
+        quality: outcome.quality,
+        wall: outcome.wall,
+        duration: outcome.duration,
+        interrupted: outcome.interrupted,
+        ..Measurement::default()
+    };
+    (measurement, outcome.failed.map(Into::into))
+}
+
+/// Segments of a flow that its host's devices dropped. A device does not count by flow, so its drops are divided in proportion
+/// to retransmissions.
+fn device_drops(scenario: &Scenario, flow: &FlowSpec, outcome: &lab::Outcome) -> u64 {
+    let Some(counted) = outcome.transmitted.get(&flow.from).filter(|counted| counted.dropped > 0) else {
+        return 0;
+    };
+    let retransmitted = |name: &str| retransmitted_segs(&outcome.flows, name);
+    let of_host = scenario.flows.iter().filter(|other| other.from == flow.from);
+    let all: u64 = of_host.map(|other| retransmitted(&other.name)).sum();
+    let own = outcome.flows.iter().filter(|row| row.flow == flow.name);
+    let mss = own.filter_map(|row| row.snd_mss_bytes).max().unwrap_or(0);
+    counted.segments_dropped(u64::try_from(mss).unwrap_or(0)) * retransmitted(&flow.name) / all.max(1)
+}
+
+/// Passes rows to the record and the observer as they are measured.
+pub(crate) struct Recording<'a> {
+    pub writer: Option<&'a mut Writer>,
+    pub observer: &'a mut dyn RunObserver,
+}
+
+impl lab::Observer for Recording<'_> {
+    fn rows(
+        &mut self,
+        flows: &[FlowSample],
+        links: &[LinkSample],
+        events: &[Event],
+    ) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.observer.rows(flows, links, events);
+        match &mut self.writer {
+            Some(writer) => writer.append(flows, links, events).map_err(Into::into),
+            None => Ok(()),
+        }
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        self.observer.progress(progress);
+    }
+}

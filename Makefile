@@ -4,7 +4,7 @@ TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 LONGFAT = $(TARGET)/release/longfat
 DEMO = $(TARGET)/demo
 
-.PHONY: help demo test web test-web instructions bench fidelity lint format fuzz build dist test-dist wheel test-python release site setup install docs-pictures reproduced clean
+.PHONY: help demo test web playground test-web instructions bench fidelity lint format fuzz build dist test-dist wheel test-python release site setup install docs-pictures reproduced clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-14s %s\n", $$1, $$2 }'
@@ -46,6 +46,10 @@ format: ## format the Rust and C files
 web: ## build the page of `longfat view` from web/ (Node 20)
 	@scripts/setup.sh web
 	scripts/web.sh build
+
+playground: setup ## build the simulator for browsers and a page around it: target/playground (Node 20, rustup)
+	@scripts/setup.sh web
+	scripts/playground.sh build
 
 test-web: build ## test the page in a headless Chromium
 	@scripts/setup.sh web

@@ -319,6 +319,7 @@ export interface Mark {
 
 export interface Vocabulary {
   version: string;
+  can_compute: boolean;
   causes: CauseWord[];
   colours: [string, string][];
   measures: MeasureWord[];

@@ -9,6 +9,9 @@ interface DrawnCurve {
 }
 
 interface Window {
+  /** The run that the browser has computed last, and its series, for tests. */
+  longfatComputed?: () => import('./playground/computer').ComputedRun | null;
+  longfatSeries?: (request: import('./client').SeriesRequest) => Promise<import('./client').Series>;
   /** The last drawing of each panel. */
   longfatDrawn?: Record<string, () => DrawnCurve[]>;
   /** Whether all pictures are up to date and the span rests. */

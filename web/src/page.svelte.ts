@@ -4,8 +4,8 @@ import type { Cause, CauseWord, MeasureWord, Vocabulary } from './api';
 export type Theme = 'auto' | 'light' | 'dark';
 
 export interface Route {
-  view: 'runs' | 'run' | 'sweeps' | 'published' | 'pair' | 'calendar';
-  /** Runs, or both points of a pair. */
+  view: 'runs' | 'run' | 'new' | 'sweeps' | 'published' | 'pair' | 'calendar';
+  /** Runs, both points of a pair, or the scenario of a new run in the encoding of `playground/share.ts`. */
   runs: string[];
   /** The state of the view: what follows `?` in the address. */
   query: string;
@@ -48,6 +48,13 @@ class Page {
     if (step === 'push') history.pushState(null, '', address);
     else history.replaceState(null, '', address);
     this.route = { ...this.route, query };
+  }
+
+  /** Replaces the address, without the state of the view. */
+  setPath(path: string) {
+    const address = this.route.query ? `${path}?${this.route.query}` : path;
+    history.replaceState(null, '', address);
+    this.route = routeOf(address);
   }
 
   nextTheme() {
@@ -101,6 +108,7 @@ function routeOf(hash: string): Route {
   const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?');
   if (path === 'sweeps' || path === 'published' || path === 'calendar') return { view: path, runs: [], query };
   const [pair, from, to] = path.split('/');
+  if (pair === 'new') return { view: 'new', runs: from ? [from] : [], query };
   if (pair === 'pair' && from && to) return { view: 'pair', runs: [from, to], query };
   if (path.startsWith('run/')) {
     const runs = path

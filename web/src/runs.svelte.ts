@@ -1,7 +1,7 @@
 // The open runs: their details, the shown time span, and its series.
 import type { RunDetail } from './api';
 import * as client from './client';
-import type { Curve, Series } from './client';
+import type { Curve, Series, SeriesRequest } from './client';
 import { until } from './curves';
 import { frames } from './frames';
 
@@ -24,6 +24,12 @@ export interface Wanted {
   link_measures: string[];
   trace: string[];
   flows: string[];
+}
+
+/** Where the details and the series of runs come from. */
+export interface Source {
+  open(keys: string[]): Promise<RunDetail[]>;
+  series(request: SeriesRequest, signal: AbortSignal): Promise<Series>;
 }
 
 export class OpenRuns {
@@ -49,11 +55,14 @@ export class OpenRuns {
   private timer: ReturnType<typeof setInterval> | undefined;
   private abort = new AbortController();
 
-  constructor(public keys: string[]) {}
+  constructor(
+    public keys: string[],
+    private source: Source = client,
+  ) {}
 
   async open() {
     try {
-      this.details = await client.open(this.keys);
+      this.details = await this.source.open(this.keys);
     } catch (error) {
       this.trouble = (error as Error).message;
       return;
@@ -62,6 +71,14 @@ export class OpenRuns {
     this.series = this.keys.map(() => null);
     this.span = { from: 0, to: this.end };
     this.timer = setInterval(() => void this.follow(), REFRESH_MS);
+  }
+
+  /** Shows the runs as they are now: the source has computed them again. */
+  async refresh() {
+    const wasWhole = this.isWhole;
+    this.details = await this.source.open(this.keys);
+    if (wasWhole || this.span.to > this.end) this.span = { from: 0, to: this.end };
+    await this.requestSeries(true);
   }
 
   close() {
@@ -75,7 +92,7 @@ export class OpenRuns {
     if (!this.isGrowing || document.hidden || this.ended) return;
     const wasWhole = this.isWhole;
     try {
-      const details = await client.open(this.keys);
+      const details = await this.source.open(this.keys);
       if (this.ended) return;
       const changed = details.some((run, i) => run.rows !== this.details[i]?.rows || run.partial !== this.details[i]?.partial);
       this.details = details;
@@ -156,7 +173,7 @@ export class OpenRuns {
       try {
         const found = await Promise.all(
           this.keys.map((run) =>
-            client.series(
+            this.source.series(
               { run, from_s, to_s, columns, ...this.wanted, links: [], causes: true, events: true },
               this.abort.signal,
             ),

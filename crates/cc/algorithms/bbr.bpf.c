@@ -225,7 +225,7 @@ static __u64 bytes_per_second(const struct tcp_sock *tp, __u32 bw, __u32 gain, _
 	return rate ? rate : 1;
 }
 
-static unsigned long pacing_rate(struct sock *sk, __u32 bw, __u32 gain)
+static __u64 pacing_rate(struct sock *sk, __u32 bw, __u32 gain)
 {
 	__u64 rate = bytes_per_second(tcp_sk(sk), bw, gain, pacing_margin_percent);
 
@@ -253,7 +253,7 @@ static __noinline void init_pacing_rate(struct sock *sk, struct bbr_state *b)
 
 static void set_pacing_rate(struct sock *sk, struct bbr_state *b, __u32 bw, __u32 gain)
 {
-	unsigned long rate = pacing_rate(sk, bw, gain);
+	__u64 rate = pacing_rate(sk, bw, gain);
 
 	if (!b->has_seen_rtt && tcp_sk(sk)->srtt_us)
 		init_pacing_rate(sk, b);

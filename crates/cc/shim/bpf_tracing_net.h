@@ -58,10 +58,10 @@
 #define NSEC_PER_MSEC 1000000L
 #define NSEC_PER_USEC 1000L
 #ifndef USEC_PER_SEC
-#define USEC_PER_SEC 1000000UL
+#define USEC_PER_SEC ((kernel_ulong)1000000)
 #endif
 #ifndef USEC_PER_MSEC
-#define USEC_PER_MSEC 1000UL
+#define USEC_PER_MSEC ((kernel_ulong)1000)
 #endif
 
 #define sk_num __sk_common.skc_num

@@ -6,6 +6,8 @@
  *   - eBPF: libbpf finds each member in the running kernel by name (CO-RE), so order and omissions
  *     here do not matter.
  *   - native: this *is* the layout. crates/tcp/src/sock.rs mirrors it, and a test compares every offset.
+ *   - WebAssembly: the same layout. Its long and its pointers have 32 bits, so members of these types are declared by
+ *     kernel_long, kernel_ulong and kernel_pointer.
  *
  * A congestion control in the kernel must not write members marked __kernel_owned. Natively they are const,
  * so a write fails to compile, with the line, as it would fail to load.
@@ -33,6 +35,15 @@ typedef unsigned long long __u64;
 /* As in the machine's headers, which a file may also include. */
 __extension__ typedef long long __s64;
 __extension__ typedef unsigned long long __u64;
+#endif
+#ifdef __wasm__
+typedef __s64 kernel_long;
+typedef __u64 kernel_ulong;
+#define kernel_pointer(type) __u64
+#else
+typedef long kernel_long;
+typedef unsigned long kernel_ulong;
+#define kernel_pointer(type) type *
 #endif
 typedef __s8 s8;
 typedef __u8 u8;
@@ -186,8 +197,8 @@ struct sock {
 	__kernel_owned u16 sk_gso_max_segs;
 	__kernel_owned unsigned int sk_gso_max_size;
 	u32 sk_pacing_status;
-	unsigned long sk_pacing_rate; /* bytes/s */
-	__kernel_owned unsigned long sk_max_pacing_rate;
+	kernel_ulong sk_pacing_rate; /* bytes/s */
+	__kernel_owned kernel_ulong sk_max_pacing_rate;
 	__kernel_owned int sk_rcvbuf;
 	__kernel_owned int sk_sndbuf;
 	__kernel_owned int sk_wmem_queued;
@@ -217,7 +228,7 @@ struct inet_connection_sock {
 	__kernel_owned __u32 icsk_rto_min; /* jiffies */
 	__kernel_owned __u32 icsk_delack_max;
 	__kernel_owned __u32 icsk_pmtu_cookie;
-	const struct tcp_congestion_ops *__kernel_owned icsk_ca_ops;
+	kernel_pointer(const struct tcp_congestion_ops) __kernel_owned icsk_ca_ops;
 	__kernel_owned __u8 icsk_ca_state : 5;
 	__kernel_owned __u8 icsk_ca_initialized : 1;
 	__kernel_owned __u8 icsk_ca_setsockopt : 1;
@@ -379,10 +390,10 @@ struct rate_sample {
 	u32 prior_delivered_ce;
 	s32 delivered;
 	s32 delivered_ce;
-	long interval_us;
+	kernel_long interval_us;
 	u32 snd_interval_us;
 	u32 rcv_interval_us;
-	long rtt_us;
+	kernel_long rtt_us;
 	int losses;
 	u32 acked_sacked;
 	u32 prior_in_flight;

@@ -228,6 +228,8 @@ pub(crate) struct CausesHead {
 #[derive(Debug, Serialize)]
 pub(crate) struct Vocabulary {
     pub(crate) version: String,
+    /// Whether the page can compute runs in the browser.
+    pub(crate) can_compute: bool,
     pub(crate) causes: Vec<CauseWord>,
     /// Colours of curves, on light and dark background.
     pub(crate) colours: Vec<(String, String)>,
@@ -259,7 +261,7 @@ pub(crate) struct MeasureWord {
 }
 
 impl Vocabulary {
-    pub(crate) fn new(sources: Vec<(String, String)>) -> Self {
+    pub(crate) fn new(can_compute: bool, sources: Vec<(String, String)>) -> Self {
         let cause = |cause: Cause| {
             let (light, dark) = crate::style::cause_colours(cause);
             CauseWord {
@@ -282,6 +284,7 @@ impl Vocabulary {
         let names = crate::metric_names::SHORT_NAMES.into_iter().chain(crate::metric_names::column_names());
         Vocabulary {
             version: env!("CARGO_PKG_VERSION").into(),
+            can_compute,
             causes: Cause::ALL.into_iter().map(cause).collect(),
             colours: crate::style::SERIES
                 .iter()
@@ -335,4 +338,22 @@ pub(crate) struct PublishedRow {
     pub(crate) result: PublishedResult,
     /// `scenario/id` of the runs.
     pub(crate) runs: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page without a server brings its vocabulary along. `LONGFAT_UPDATE=1 cargo test -p longfat-view vocabulary` writes it.
+    #[test]
+    fn the_playground_has_this_vocabulary() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/src/playground/vocabulary.json");
+        let vocabulary = Vocabulary { version: String::new(), ..Vocabulary::new(true, Vec::new()) };
+        let text = serde_json::to_string(&vocabulary).unwrap() + "\n";
+        if std::env::var_os("LONGFAT_UPDATE").is_some() {
+            std::fs::write(path, text).unwrap();
+            return;
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap(), text);
+    }
 }

@@ -12,9 +12,12 @@ use crate::Theme;
 const INDEX: &str = include_str!("../../page/index.html");
 const SCRIPT: &[u8] = include_bytes!("../../page/app.js");
 const STYLE: &[u8] = include_bytes!("../../page/app.css");
+const WORKER: &[u8] = include_bytes!("../../page/worker.js");
+/// The simulator for browsers, if the program was built with it (`LONGFAT_PLAYGROUND_WASM`).
+pub(super) const PLAYGROUND: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/playground.rs"));
 
-/// The content that the page may load: its own three files, and responses of this server.
-const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+/// The content that the page may load: its own files, and responses of this server. Its worker compiles WebAssembly.
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What the page shows.
@@ -28,7 +31,7 @@ pub enum PageContent {
 
 /// Routes of the page's files, and of the vocabulary: names, explanations and colours of causes.
 pub fn page_files<S: Clone + Send + Sync + 'static>(theme: Theme, content: PageContent) -> Router<S> {
-    files(theme, content, || Vocabulary::new(Vec::new()))
+    files(theme, content, || Vocabulary::new(false, Vec::new()))
 }
 
 /// The same with another vocabulary.
@@ -40,6 +43,7 @@ pub(super) fn files<S: Clone + Send + Sync + 'static>(
     Router::new()
         .route("/", get(move || async move { index(theme, content) }))
         .route("/app.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
+        .route("/worker.js", get(|| async { file("text/javascript; charset=utf-8", WORKER) }))
         .route("/app.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
         .route("/api/vocabulary", get(move || async move { super::response::json(&vocabulary()) }))
 }

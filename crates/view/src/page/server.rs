@@ -17,7 +17,7 @@ use axum::routing::{get, post};
 use serde::de::DeserializeOwned;
 
 use super::documents::{OpenRequest, SeriesRequest, Vocabulary};
-use super::files::{PageContent, file, files, restrict_page};
+use super::files::{PLAYGROUND, PageContent, file, files, restrict_page};
 use super::guard::{Access, Browsers, Guard};
 use super::response::{json, message};
 use super::store::{Refusal, Store};
@@ -155,12 +155,21 @@ impl Page {
 
 fn router(site: Arc<Site>) -> Router {
     let sources = Arc::clone(&site);
-    let vocabulary = move || Vocabulary::new(sources.sources.clone());
+    let vocabulary = move || Vocabulary::new(PLAYGROUND.is_some(), sources.sources.clone());
     Router::new()
         .merge(files(site.theme, PageContent::Records, vocabulary))
         .route(
             "/welcome.js",
             get(|| async { file("text/javascript; charset=utf-8", WELCOME_SCRIPT.as_bytes()) }),
+        )
+        .route(
+            "/playground.wasm",
+            get(|| async {
+                match PLAYGROUND {
+                    Some(module) => file("application/wasm", module),
+                    None => message(StatusCode::NOT_FOUND, "this program was built without the playground"),
+                }
+            }),
         )
         .route("/api/runs", get(|State(site)| respond(site, |site| Ok(json(&site.store.list()?)))))
         .route("/api/sweeps", get(|State(site)| respond(site, |site| Ok(json(&site.store.sweeps()?)))))

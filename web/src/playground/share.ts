@@ -1,0 +1,29 @@
+// A scenario in the address: JSON, compressed (raw deflate), in base64url.
+import type { Request } from './messages';
+
+async function through(bytes: Uint8Array<ArrayBuffer>, stream: CompressionStream | DecompressionStream): Promise<Uint8Array> {
+  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
+}
+
+export async function encode(request: Request): Promise<string> {
+  const bytes = await through(new TextEncoder().encode(JSON.stringify(request)), new CompressionStream('deflate-raw'));
+  const text = Array.from(bytes, (byte) => String.fromCharCode(byte)).join('');
+  return btoa(text).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+}
+
+/** The scenario of an address; null if the address is incomplete or of another kind. */
+export async function decode(code: string): Promise<Request | null> {
+  try {
+    const text = atob(code.replaceAll('-', '+').replaceAll('_', '/'));
+    const bytes = await through(
+      Uint8Array.from(text, (c) => c.charCodeAt(0)),
+      new DecompressionStream('deflate-raw'),
+    );
+    const found = JSON.parse(new TextDecoder().decode(bytes)) as Partial<Request>;
+    const { name, toml, engine, variant } = found;
+    if (typeof name !== 'string' || typeof toml !== 'string') return null;
+    return { name, toml, engine: engine === 'model' ? 'model' : 'sim', variant: typeof variant === 'string' ? variant : null };
+  } catch {
+    return null;
+  }
+}

@@ -28,9 +28,9 @@ fn a_lab_run_names_the_local_queue_and_its_remedies_work() {
     assert!(evidence.contains("the device of h1 or its queueing discipline dropped about"), "{evidence}");
     let remedy = limited["remedy"].as_str().unwrap();
     // 100 Mb/s x 100 ms / (1514 x 8 bit) = 825.6 packets; 97 % of 95.64 Mb/s are 92.8.
-    assert!(remedy.contains("tx_queue=826") && remedy.contains("pacing=92mbit"), "{remedy}");
+    assert!(remedy.contains("hosts.h1.nic.tx_queue=826") && remedy.contains("pacing=92mbit"), "{remedy}");
     let goodput = |flow: &Value| flow["goodput_bps"].as_f64().unwrap();
-    for remedy in ["hosts.h1.tx_queue=826", "flows.bulk.pacing=92mbit"] {
+    for remedy in ["hosts.h1.nic.tx_queue=826", "flows.bulk.pacing=92mbit"] {
         // A lab that the machine delays sends what waited at once, which can fill any queue: another try then.
         let is_remedied =
             |flow: &Value| flow["verdict"] != "local_queue" && goodput(flow) > 2.0 * goodput(&limited);

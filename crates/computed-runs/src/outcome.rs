@@ -101,6 +101,7 @@ pub fn complete(
         let context = FlowContext {
             full_ack_link,
             virtual_time,
+            is_simulated: matches!(summary.engine, EngineName::Sim | EngineName::Model),
             host_use,
             device,
             host_loads: host_loads(&measurement.hosts, flow),

@@ -132,6 +132,11 @@ impl Clock {
         self.time.clone()
     }
 
+    /// Whether reading the clock takes virtual time; known from [`Self::start`] on.
+    pub(crate) fn reading_takes_time(&self) -> bool {
+        self.reading_takes_time
+    }
+
     /// Starts the run's time: a busy machine takes tens of milliseconds until a new thread runs, which is not a stall of the run.
     ///
     /// Virtual time starts at the next whole second but one, so that every run starts at the same phase of the kernel's ticks.

@@ -125,6 +125,8 @@ pub(crate) struct DriverReport {
     pub(crate) refused: u64,
     /// Maximum lag of the driver behind the kernel's virtual time, ns; 0 if every event happened at its time.
     pub(crate) lag_max: u64,
+    /// Reading the clock takes virtual time; see [`Clock`].
+    pub(crate) reading_takes_time: bool,
     /// Periods in which frames were not delivered, or late.
     pub(crate) stalls: Stalls,
     /// Why the thread has no real-time priority.
@@ -265,7 +267,14 @@ impl Driver<'_> {
             writer.finish().for_each(|written| sink.record_written(written));
         }
         let FrameSink { lateness, refused, lag_max, clock, .. } = sink;
-        Ok(DriverReport { lateness, refused, lag_max, stalls: clock.stalls.finished(), not_real_time })
+        Ok(DriverReport {
+            lateness,
+            refused,
+            lag_max,
+            reading_takes_time: clock.reading_takes_time(),
+            stalls: clock.stalls.finished(),
+            not_real_time,
+        })
     }
 }
 

@@ -88,11 +88,16 @@ fn judge_virtual(report: &DriverReport, conditions: &RunConditions) -> Quality {
         format!("the emulator was up to {:.1} us late in virtual time; please report this", late as f64 / 1e3)
     });
     let warning = (VISIBLE_LATENESS_NS..=MAX_VIRTUAL_LATENESS_NS).contains(&late).then(|| {
-        format!(
-            "packets were up to {:.1} us late, because reading this kernel's clock takes virtual time; \
-             kernels from `longfat kernel build` are exact",
-            late as f64 / 1e3
-        )
+        let late_us = late as f64 / 1e3;
+        match report.reading_takes_time {
+            true => format!(
+                "packets were up to {late_us:.1} us late, because reading this kernel's clock takes virtual time; in kernels \
+                 from `longfat kernel build` it does not"
+            ),
+            false => format!(
+                "packets were up to {late_us:.1} us late, because a system call that fails takes 1 us of virtual time"
+            ),
+        }
     });
     let faults: Vec<String> = fault.into_iter().chain(other_faults(conditions)).collect();
     let notes = faults.iter().cloned().chain(warning).chain(tx_queue_drops(conditions)).collect();
@@ -213,7 +218,14 @@ mod tests {
         let mut lateness = Histogram::new_with_bounds(1, 10_000_000_000, 3).unwrap();
         lateness.record_n(10_000, 95).unwrap();
         lateness.record_n(late_ns, 5).unwrap();
-        DriverReport { lateness, refused: 0, lag_max: 0, stalls: Stalls::default(), not_real_time: None }
+        DriverReport {
+            lateness,
+            refused: 0,
+            lag_max: 0,
+            reading_takes_time: false,
+            stalls: Stalls::default(),
+            not_real_time: None,
+        }
     }
 
     fn conditions() -> RunConditions {

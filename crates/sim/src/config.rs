@@ -36,7 +36,6 @@ pub(crate) fn config(
             config.sndbuf = tcp.send_buffer.map(|bytes| int(bytes.0));
             // As in the lab, a socket's buffer may exceed the limit.
             config.wmem_max = config.wmem_max.max(config.sndbuf.unwrap_or(0));
-            config.write_bytes = tcp.write_size.map_or(config.write_bytes, |size| int(size.0));
             config.max_pacing_rate = tcp.pacing.map(|rate| rate.0 / 8);
         }
         Side::Receiver => {

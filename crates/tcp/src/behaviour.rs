@@ -30,6 +30,10 @@
 
 use crate::{Config, Profile};
 
+/// `sk_buff`, and `skb_shared_info` at the end of a packet's head, each in whole cache lines (`SKB_DATA_ALIGN`), bytes.
+pub(crate) const SK_BUFF: u32 = 256;
+pub(crate) const SHARED_INFO: u32 = 320;
+
 /// The events that increase the congestion window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Growth {
@@ -126,11 +130,11 @@ impl Behaviour {
                 timestamp_step_ms: 1,
                 first_timeout_s: 1,
                 whole_packets: false,
-                // SKB_TRUESIZE of a head of 1024 bytes; from 6.3 on, of a head that just fits the headers:
-                // 832 on 6.18 (SO_MEMINFO).
+                // SKB_TRUESIZE of a head from kmalloc, 1280 with a header of 320; from 6.3 on, of a head that just
+                // fits the headers: 832 on 6.18 (SO_MEMINFO).
                 packet_overhead: match config.profile.at_least(6, 3) {
-                    true => 576 + config.max_tcp_header(),
-                    false => 1280,
+                    true => SK_BUFF + SHARED_INFO + config.max_tcp_header(),
+                    false => SK_BUFF + (SHARED_INFO + config.max_tcp_header()).next_power_of_two(),
                 },
             },
         }

@@ -152,8 +152,6 @@ pub struct Config {
     pub syn_retries: u8,
     /// TCP_NODELAY.
     pub nodelay: bool,
-    /// Size of the application's writes, bytes.
-    pub write_bytes: u32,
     /// SO_MAX_PACING_RATE, bytes/s.
     pub max_pacing_rate: Option<u64>,
     /// The sender's device has a pacing queue (fq), to which TCP leaves pacing. Here TCP's own timer paces.
@@ -235,7 +233,6 @@ impl Default for Config {
             retries2: 15,
             syn_retries: 6,
             nodelay: false,
-            write_bytes: crate::DEFAULT_WRITE_BYTES,
             max_pacing_rate: None,
             fq: false,
             local_congestion: true,

@@ -8,3 +8,4 @@ mod reference;
 mod spurious;
 mod stalls;
 mod transfer;
+mod writes;

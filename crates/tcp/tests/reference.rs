@@ -28,6 +28,8 @@ fn check(mtu: u32, max_buffer: u32, gso_segs: u16, path: Path, observed: &Observ
     let mut config = reference(mtu, max_buffer);
     config.gso_max_segs = gso_segs;
     let mut pair = Pair::new(config, path, None);
+    // The kernel joined 93 % of the received segments with one that was not read yet (TCPRcvCoalesce).
+    pair.reads_late = true;
     let (mut cwnd, mut srtt_ms, mut samples, mut half, mut max_cwnd) = (0.0, 0.0, 0.0, 0, 0);
     let mut ssthresh = None;
     for tenth in 1..=12_000u64 {

@@ -26,6 +26,8 @@ const MIN_RETRANSMISSIONS: f64 = 20.0;
 struct Figures {
     /// Sum over all flows, bit/s.
     goodput: f64,
+    /// Standard error of that mean, bit/s; 0 for one run.
+    goodput_se: f64,
     /// Sum over all flows, segments.
     retransmitted: f64,
     /// Mean over flows, ms.
@@ -64,8 +66,9 @@ pub fn write_guests(cases: &[Case], store: &Store, kernels: &[String]) {
         "# The simulator against each kernel in virtual time\n\n\
          `cargo bench -p longfat --bench fidelity -- guests` compares the simulator of each Linux version with that version itself\n\
          (`--engine kernel`, which a busy machine does not disturb), and writes this page. The {} scenarios are those of [fidelity.md](fidelity.md),\n\
-         60 s each. Where results depend on chance (random loss, two flows, or a simulated goodput that differs by more than 3 % from seed to\n\
-         seed) both figures are means over 5 seeds. An error is the simulator's figure divided by the kernel's, minus 1.\n\n",
+         60 s each. Where results depend on chance (random loss, two flows, or a simulated goodput that differs by more than 3 % from run to\n\
+         run) both figures are means over {REPEATS} runs with different seeds and starts. An error is the simulator's figure divided by the\n\
+         kernel's, minus 1. [fidelity-causes.md](fidelity-causes.md) explains the differences.\n\n",
         cases.len()
     );
     for release in kernels {
@@ -78,15 +81,24 @@ pub fn write_guests(cases: &[Case], store: &Store, kernels: &[String]) {
             single.len()
         );
         text.push_str(&quantiles(&single));
-        let _ = writeln!(text, "\n{} scenarios whose results depend on chance:\n", chance.len());
-        text.push_str(&quantiles(&chance));
-        let mut worst: Vec<Row> = single.into_iter().chain(chance).collect();
-        worst_first(&mut worst);
-        worst.truncate(WORST);
         text.push_str("\nThe largest errors of goodput:\n\n");
         text.push_str("| scenario | runs | goodput, kernel | sim | error | retransmissions, kernel | sim |\n|---|---|---|---|---|---|---|\n");
-        for row in worst {
+        let mut single = single;
+        worst_first(&mut single);
+        for row in single.iter().take(WORST) {
             let _ = writeln!(text, "{}", row.cells());
+        }
+        let beyond =
+            chance.iter().filter(|row| row.goodput_error().abs() > 2.0 * row.goodput_error_se()).count();
+        let _ = writeln!(
+            text,
+            "\n{} scenarios whose results depend on chance, means of {REPEATS} runs ± their standard errors. {beyond} errors are \
+             larger than\ntwice their standard error:\n",
+            chance.len()
+        );
+        text.push_str("| scenario | goodput, kernel | sim | error | retransmissions, kernel | sim |\n|---|---|---|---|---|---|\n");
+        for row in &chance {
+            let _ = writeln!(text, "{}", row.chance_cells());
         }
         text.push('\n');
     }
@@ -117,8 +129,11 @@ fn mean(runs: &[RunSummary]) -> Figures {
     let count = runs.len() as f64;
     let sum = |get: fn(&FlowSummary) -> f64| -> f64 { runs.iter().flat_map(|run| &run.flows).map(get).sum() };
     let flows = runs.iter().map(|run| run.flows.len()).sum::<usize>() as f64;
+    let goodput = runs.iter().map(goodput_bps).sum::<f64>() / count;
+    let squares: f64 = runs.iter().map(|run| (goodput_bps(run) - goodput).powi(2)).sum();
     Figures {
-        goodput: runs.iter().map(goodput_bps).sum::<f64>() / count,
+        goodput,
+        goodput_se: (squares / (count - 1.0).max(1.0) / count).sqrt(),
         retransmitted: sum(|flow| flow.retransmitted_segs.unwrap_or(0) as f64) / count,
         rtt_ms: sum(|flow| flow.mean_rtt_us.unwrap_or(0.0)) / flows / 1e3,
         cwnd: sum(|flow| flow.mean_cwnd_bytes.unwrap_or(0) as f64) / flows,
@@ -129,6 +144,28 @@ impl Row {
     /// Relative error of the simulated goodput.
     fn goodput_error(&self) -> f64 {
         self.sim.goodput / self.lab.goodput - 1.0
+    }
+
+    /// Standard error of [`Self::goodput_error`] from the spread of both engines' runs.
+    fn goodput_error_se(&self) -> f64 {
+        let share = |figures: &Figures| figures.goodput_se / figures.goodput;
+        (1.0 + self.goodput_error()) * share(&self.sim).hypot(share(&self.lab))
+    }
+
+    /// Cells of a scenario whose result depends on chance: means with their standard errors.
+    fn chance_cells(&self) -> String {
+        let mbps =
+            |figures: &Figures| format!("{:.2} ± {:.2}", figures.goodput / 1e6, figures.goodput_se / 1e6);
+        format!(
+            "| {} | {} Mb/s | {} | {:+.1} ± {:.1} % | {:.0} | {:.0} |",
+            self.case.title(),
+            mbps(&self.lab),
+            mbps(&self.sim),
+            self.goodput_error() * 100.0,
+            self.goodput_error_se() * 100.0,
+            self.lab.retransmitted,
+            self.sim.retransmitted
+        )
     }
 
     /// Common cells of all tables: the scenario, the number of runs, goodput and retransmissions.

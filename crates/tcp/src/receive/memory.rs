@@ -13,11 +13,11 @@
 
 use std::collections::VecDeque;
 
-use crate::{Config, PacketMemory};
+use crate::{
+    Config, PacketMemory,
+    behaviour::{SHARED_INFO, SK_BUFF},
+};
 
-/// `sk_buff`, and `skb_shared_info` at the end of a packet's head, each in whole cache lines.
-const SK_BUFF: u32 = 256;
-const SHARED_INFO: u32 = 320;
 /// `SKB_TRUESIZE(0)`.
 pub(super) const SKB_OVERHEAD: u32 = SK_BUFF + SHARED_INFO;
 const PAGE: u32 = 4096;

@@ -8,13 +8,10 @@
 use super::{Sender, chrono, output::Push, unsent::Chunk};
 use crate::{
     CaEvent, CaState, Operation, TcpState,
-    behaviour::{Growth, Windows},
+    behaviour::{Growth, SHARED_INFO, SK_BUFF, Windows},
     connection::Connection,
+    segment::after,
 };
-
-/// `SKB_DATA_ALIGN` of `skb_shared_info` and of `sk_buff`, bytes.
-const SHARED_INFO: u32 = 320;
-const SK_BUFF: u32 = 256;
 
 impl Sender {
     /// `sk_wmem_queued`, bytes: payload and the memory of the packets that hold it.
@@ -60,12 +57,16 @@ impl Sender {
                     self.queue.unsent.push_many(Chunk::of(goal), full);
                     conn.sk.write_seq = conn.sk.write_seq.wrapping_add(full * goal);
                     left -= u64::from(full) * u64::from(goal);
+                    self.push_full_packet(conn, left);
                 }
                 continue;
             }
             let taken = u64::from(space).min(left) as u32;
             self.append(conn, taken);
             left -= u64::from(taken);
+            if taken == space {
+                self.push_full_packet(conn, left);
+            }
         }
         if left < bytes {
             self.mark_push(conn);
@@ -84,12 +85,26 @@ impl Sender {
         conn.sk.write_seq = conn.sk.write_seq.wrapping_add(bytes);
     }
 
-    /// `tcp_mark_push` of `tcp_push`: a write ends here, or waits for space. From 6.10 on `send.rs` decides.
+    /// `tcp_mark_push`: a write ends here, waits for space, or is pushed.
     pub(super) fn mark_push(&mut self, conn: &Connection) {
-        if !conn.config.profile.at_least(6, 10)
-            && let Some(last) = self.queue.unsent.back_mut()
-        {
+        if let Some(last) = self.queue.unsent.back_mut() {
             last.push = true;
+            self.pushed = conn.sk.write_seq;
+        }
+    }
+
+    /// The end of the loop of `tcp_sendmsg_locked`: the last packet is full and `left` bytes of the write
+    /// follow. The first packet is sent while the write continues, the others after each half of the peer's largest
+    /// window (`forced_push`).
+    fn push_full_packet(&mut self, conn: &mut Connection, left: u64) {
+        if left == 0 {
+            return;
+        }
+        if after(conn.sk.write_seq, self.pushed.wrapping_add(conn.sk.max_window >> 1)) {
+            self.mark_push(conn);
+            self.push_pending(conn);
+        } else if self.queue.unsent.len() == 1 {
+            self.write_xmit(conn, Push::One);
         }
     }
 
@@ -102,7 +117,10 @@ impl Sender {
         // A packet is started while there is any space.
         let space = (conn.sk.sk_sndbuf as u32).saturating_sub(self.wmem_queued(conn));
         let started = space.div_ceil(goal + conn.behaviour.packet_overhead);
-        (left / u64::from(goal)).min(u64::from(started)) as u32
+        // The write is pushed after this many packets.
+        let written = conn.sk.write_seq.wrapping_sub(self.pushed);
+        let pushed = (conn.sk.max_window >> 1).saturating_sub(written) / goal + 1;
+        (left / u64::from(goal)).min(u64::from(started.min(pushed))) as u32
     }
 
     /// `tcp_skb_entail`.

@@ -76,6 +76,8 @@ pub(crate) struct Sender {
     joined: u32,
     /// End of the last small packet sent (`snd_sml`).
     small: u32,
+    /// End of the last written packet that was marked with PSH (`pushed_seq`).
+    pushed: u32,
     /// The application waits for space in the send buffer (`SOCK_NOSPACE`).
     nospace: bool,
     fin_written: bool,
@@ -100,6 +102,7 @@ impl Sender {
             tlp_retrans: false,
             joined: 0,
             small: config.initial_seq,
+            pushed: config.initial_seq.wrapping_add(1),
             nospace: false,
             fin_written: false,
             timer_ns: None,

@@ -11,7 +11,7 @@ use crate::{CaState, Operation, behaviour::Growth, connection::Connection, segme
 pub(super) enum Push {
     /// Everything that the windows allow.
     All,
-    /// The first packet while a write continues (`tcp_push_one` of Linux 2.4).
+    /// The first packet while a write continues (`tcp_push_one`).
     One,
     /// One packet regardless of the congestion window: a tail loss probe.
     Probe,
@@ -209,11 +209,11 @@ impl Sender {
         let segs = segments(part.len, mss);
         let mut skb = Skb { seq, end_seq, segs, ..Skb::default() };
         skb.marks.put(Marks::FIN, part.fin);
+        skb.marks.put(Marks::PSH, part.push);
         let was_pending = conn.sk.icsk_pending;
         let prior_packets = conn.sk.packets_out;
         let id = self.queue.push(skb);
-        let pushed = chunk.len <= limit && (chunk.push || conn.holds_end_of_write(end_seq));
-        self.transmit_skb(conn, id, pushed);
+        self.transmit_skb(conn, id);
         conn.sk.snd_nxt = end_seq;
         conn.sk.packets_out += u32::from(segs);
         if part.len < u32::from(segs) * mss {
@@ -266,13 +266,5 @@ impl Connection {
         }
         let segs = (bytes.min(max_bytes) / u64::from(sk.mss_cache)) as u32;
         segs.max(min_segs).min(u32::from(sk.sk_gso_max_segs)).max(1)
-    }
-
-    /// Whether a write ends in the packet being filled that ends at `end_seq`. From 6.10 on; see `send.rs`.
-    fn holds_end_of_write(&self, end_seq: u32) -> bool {
-        let end = end_seq.wrapping_sub(self.config.initial_seq.wrapping_add(1));
-        let write = self.config.write_bytes.max(1);
-        self.config.profile.at_least(6, 10)
-            && (end_seq == self.sk.write_seq || end / write != end.wrapping_sub(self.size_goal()) / write)
     }
 }

@@ -145,12 +145,13 @@ impl SendQueue {
         let mut second = self.slab[id as usize];
         let first = &mut self.slab[id as usize];
         first.end_seq = first.seq.wrapping_add(len);
+        let listed = first.marks.any(Marks::LISTED);
         first.marks.clear(Marks::FIN);
+        first.marks.clear(Marks::PSH);
         second.seq = first.end_seq;
         first.segs = segments(len, mss);
         second.segs = segments(second.len(), mss);
-        second.listed = false;
-        let listed = first.listed;
+        second.marks.clear(Marks::LISTED);
         let second_id = self.store(second);
         self.order.insert(index + 1, second_id);
         if listed {
@@ -180,7 +181,7 @@ impl SendQueue {
         self.unlist(id);
         let newest = self.newest;
         let skb = &mut self.slab[id as usize];
-        skb.listed = true;
+        skb.marks.set(Marks::LISTED);
         skb.earlier = newest;
         skb.later = NONE;
         match newest {
@@ -194,7 +195,7 @@ impl SendQueue {
         let later = self.slab[id as usize].later;
         self.slab[id as usize].later = new;
         let skb = &mut self.slab[new as usize];
-        skb.listed = true;
+        skb.marks.set(Marks::LISTED);
         skb.earlier = id;
         skb.later = later;
         match later {
@@ -207,10 +208,10 @@ impl SendQueue {
     #[inline]
     pub(super) fn unlist(&mut self, id: u32) {
         let skb = &mut self.slab[id as usize];
-        if !skb.listed {
+        if !skb.marks.any(Marks::LISTED) {
             return;
         }
-        skb.listed = false;
+        skb.marks.clear(Marks::LISTED);
         let (earlier, later) = (skb.earlier, skb.later);
         match earlier {
             NONE => self.oldest = later,

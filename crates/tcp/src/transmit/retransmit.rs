@@ -93,7 +93,7 @@ impl Sender {
         let skb = *self.queue.get(id);
         conn.sk.total_retrans += skb.segs();
         conn.sk.bytes_retrans += u64::from(skb.len());
-        self.transmit_skb(conn, id, false);
+        self.transmit_skb(conn, id);
         self.queue.get_mut(id).marks.set(Marks::EVER_RETRANS);
         conn.record(|at| EndpointEvent::Retransmit { at, seq: skb.seq, segs: skb.segs() });
         true

@@ -1,12 +1,5 @@
 //! Transmission of one packet: header, ECN field, pacing, and its record (`__tcp_transmit_skb`,
 //! `tcp_update_skb_after_send`, net/ipv4/tcp_output.c).
-//!
-//! Departures:
-//! 1. Before 6.10 the last unsent packet has PSH where a write ends and where a write waits for space
-//!    (`tcp_mark_push` of `tcp_push`), until more is appended to it. From 6.10 on, where packets are filled up
-//!    from the next ones, the packet in which a write of `write_bytes` ends has PSH, as in captures of 6.18;
-//!    the packet of a writer that had to wait has none.
-//! 2. Retransmissions have no PSH.
 
 use super::{Marks, Sender, Skb, timers::Timer};
 use crate::{
@@ -15,15 +8,20 @@ use crate::{
 
 impl Sender {
     /// `__tcp_transmit_skb` of a packet in the queue, with `tcp_update_skb_after_send` and
-    /// `tcp_rate_skb_sent`. It has PSH if it is `pushed`.
-    pub(super) fn transmit_skb(&mut self, conn: &mut Connection, id: u32, pushed: bool) {
+    /// `tcp_rate_skb_sent`.
+    pub(super) fn transmit_skb(&mut self, conn: &mut Connection, id: u32) {
+        // "tcp: force a PSH flag on TSO packets" (051ba67447de), so that the receiver does not hold them in GRO. The
+        // last segment keeps the flag when it is retransmitted alone.
+        if self.queue.get(id).segs > 1 && conn.config.profile.at_least(5, 4) {
+            self.queue.get_mut(id).marks.set(Marks::PSH);
+        }
         let skb = *self.queue.get(id);
         let (len, segs) = (skb.len(), skb.segs());
         let mut flags = Flags::ACK;
         if skb.marks.any(Marks::FIN) {
             flags = flags.with(Flags::FIN);
         }
-        if len > 0 && pushed {
+        if len > 0 && skb.marks.any(Marks::PSH) {
             flags = flags.with(Flags::PSH);
         }
         let prior_wstamp = conn.sk.tcp_wstamp_ns;

@@ -5,23 +5,27 @@
 
 /// Flags of a packet: the kernel's `TCPCB_*` and some more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Marks(u8);
+pub(super) struct Marks(u16);
 
 impl Marks {
-    pub(super) const SACKED: Marks = Marks(0x01);
+    pub(super) const SACKED: Marks = Marks(0x001);
     /// Retransmitted, and the retransmission is neither acknowledged nor lost.
-    pub(super) const RETRANS: Marks = Marks(0x02);
-    pub(super) const LOST: Marks = Marks(0x04);
+    pub(super) const RETRANS: Marks = Marks(0x002);
+    pub(super) const LOST: Marks = Marks(0x004);
     /// The record of its transmission is valid for a rate sample.
-    pub(super) const TX_KNOWN: Marks = Marks(0x08);
-    pub(super) const FIN: Marks = Marks(0x10);
-    pub(super) const SYN: Marks = Marks(0x20);
-    pub(super) const APP_LIMITED: Marks = Marks(0x40);
-    pub(super) const EVER_RETRANS: Marks = Marks(0x80);
+    pub(super) const TX_KNOWN: Marks = Marks(0x008);
+    pub(super) const FIN: Marks = Marks(0x010);
+    pub(super) const SYN: Marks = Marks(0x020);
+    pub(super) const APP_LIMITED: Marks = Marks(0x040);
+    pub(super) const EVER_RETRANS: Marks = Marks(0x080);
+    /// `TCPHDR_PSH`: its last segment has PSH.
+    pub(super) const PSH: Marks = Marks(0x100);
+    /// It is in the list by time.
+    pub(super) const LISTED: Marks = Marks(0x200);
     /// `TCPCB_TAGBITS`: selectively acknowledged, retransmitted or lost.
-    pub(super) const JUDGED: Marks = Marks(0x07);
+    pub(super) const JUDGED: Marks = Marks(0x007);
     /// `TCPCB_RETRANS`.
-    pub(super) const ANY_RETRANS: Marks = Marks(0x82);
+    pub(super) const ANY_RETRANS: Marks = Marks(0x082);
 
     /// Whether any of `other` is set.
     #[inline]
@@ -67,8 +71,6 @@ pub(super) struct Skb {
     /// Number of segments.
     pub(super) segs: u16,
     pub(super) marks: Marks,
-    /// Whether it is in the list by time.
-    pub(super) listed: bool,
 }
 
 impl Skb {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 pub(super) struct Chunk {
     pub(super) len: u32,
     pub(super) fin: bool,
-    /// A write ended with it, or waited for space after it: its last segment has PSH.
+    /// A write ended with it, waited for space after it, or was pushed there: its last segment has PSH.
     pub(super) push: bool,
 }
 
@@ -105,7 +105,7 @@ impl Unsent {
             let taken = missing.min(next.len);
             first.len += taken;
             if taken == next.len {
-                (first.fin, first.push) = (next.fin, next.push);
+                (first.fin, first.push) = (next.fin, first.push | next.push);
                 self.pop_front();
             } else {
                 self.shorten_front(taken);

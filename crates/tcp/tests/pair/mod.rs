@@ -9,7 +9,7 @@ mod reno;
 
 use std::collections::VecDeque;
 
-use tcp::{Config, CongestionControl, Endpoint, PacketMemory, Profile, Segment, TcpState, ecn};
+use tcp::{Config, CongestionControl, Endpoint, Flags, PacketMemory, Profile, Segment, TcpState, ecn};
 
 pub use reno::Reno;
 
@@ -76,6 +76,8 @@ pub struct Pair {
     pub to_write: Option<u64>,
     /// Whether the application reads.
     pub reads: bool,
+    /// The application leaves data in the receive buffer, whose last segment therefore never empties it: PSH has no effect.
+    pub reads_late: bool,
     pub read: u64,
     pub sent: u64,
     pub dropped: u64,
@@ -107,6 +109,7 @@ impl Pair {
             flying: VecDeque::new(),
             to_write,
             reads: true,
+            reads_late: false,
             read: 0,
             sent: 0,
             dropped: 0,
@@ -149,6 +152,9 @@ impl Pair {
 
     /// Forwards a segment or super-packet of the sender.
     fn forward(&mut self, mut segment: Segment) {
+        if self.reads_late {
+            segment.flags = segment.flags.without(Flags::PSH);
+        }
         while segment.segs() > 1 {
             let rest = segment.split_off(1);
             self.enqueue(std::mem::replace(&mut segment, rest));

@@ -62,11 +62,11 @@ fn in_scenario(context: &FlowContext) -> String {
         return longest(from);
     }
     let queue = format!(
-        "on {from}: a transmit queue of one bandwidth-delay product (--set hosts.{from}.tx_queue={needed}; on a real host: ip \
-         link set dev DEVICE txqueuelen {needed})"
+        "on {from}: a transmit queue of one bandwidth-delay product (--set hosts.{from}.nic.tx_queue={needed}; on a real host: \
+         ip link set dev DEVICE txqueuelen {needed})"
     );
     // Only simulated stacks can ignore the drop.
-    match context.wire_limit_bps.filter(|_| !context.virtual_time) {
+    match context.wire_limit_bps.filter(|_| !context.is_simulated) {
         Some(limit) => {
             let rate = BitRate(three_digits(limit * PACED_SHARE));
             let value = format!("{}mbit", (limit * PACED_SHARE / 1e6).floor().max(1.0));
@@ -164,13 +164,13 @@ mod tests {
     use crate::StartOfFlow;
     use crate::explain::explain;
 
-    fn remedy(device: SendingDevice, virtual_time: bool) -> (String, Vec<Fix>, String) {
+    fn remedy(device: SendingDevice, is_simulated: bool) -> (String, Vec<Fix>, String) {
         let context = FlowContext {
             name: "bulk".into(),
             from: "h1".into(),
             wire_limit_bps: Some(956e6),
             device,
-            virtual_time,
+            is_simulated,
             ..FlowContext::default()
         };
         let mut summary = FlowSummary {
@@ -224,7 +224,10 @@ mod tests {
             ..SendingDevice::default()
         };
         let (lab, _, _) = remedy(device.clone(), false);
-        assert!(lab.contains("hosts.h1.tx_queue=9660") && lab.contains("flows.bulk.pacing=927mbit"), "{lab}");
+        assert!(
+            lab.contains("hosts.h1.nic.tx_queue=9660") && lab.contains("flows.bulk.pacing=927mbit"),
+            "{lab}"
+        );
         let (simulated, _, _) = remedy(device, true);
         assert!(simulated.contains("local_congestion=false"), "{simulated}");
     }

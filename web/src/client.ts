@@ -61,8 +61,9 @@ export class Refused extends Error {
   }
 }
 
-async function request(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
+async function request(path: string, body: unknown, signal?: AbortSignal, token?: string): Promise<Response> {
   const init: RequestInit = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
+  if (token) init.headers = { Authorization: `Bearer ${token}` };
   if (signal) init.signal = signal;
   let response: Response;
   try {
@@ -77,6 +78,11 @@ async function request(path: string, body: unknown, signal?: AbortSignal): Promi
 
 export async function json<T>(path: string, body?: unknown): Promise<T> {
   return (await request(path, body)).json() as Promise<T>;
+}
+
+/** A request that needs the token of a program. */
+export async function change(path: string, body: unknown, token: string): Promise<void> {
+  await request(path, body, undefined, token);
 }
 
 export const vocabulary = () => json<Vocabulary>('/api/vocabulary');

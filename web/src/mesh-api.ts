@@ -31,7 +31,18 @@ export interface MeshPair {
   typical_rtt_us: number | null;
   tested_us: number | null;
   problem: string | null;
+  acknowledgement: Acknowledgement | null;
+  muted_until_us: number | null;
   tests: TestCounts;
+}
+
+export interface Acknowledgement {
+  from: string;
+  to: string;
+  since_us: number;
+  user: string;
+  text: string;
+  at_us: number;
 }
 
 export interface TestCounts {

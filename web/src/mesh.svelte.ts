@@ -1,6 +1,6 @@
 // What the views of a mesh share: the document, polled, and words for times and causes.
 import type { Cause } from './api';
-import { json } from './client';
+import { change, json, Refused } from './client';
 import type { CalendarDocument, MeshDocument, PairDocument } from './mesh-api';
 import { page } from './page.svelte';
 
@@ -26,6 +26,23 @@ class Mesh {
 }
 
 export const mesh = new Mesh();
+
+const TOKEN = 'longfat-token';
+
+/** Acknowledges a cause or mutes a pair, with a token that the reader enters once in each tab. */
+export async function decide(path: string, body: unknown) {
+  const known = sessionStorage.getItem(TOKEN);
+  const token = known ?? prompt('A token with the scope "alerts" (longfat agent token create NAME --scope alerts):')?.trim();
+  if (!token) return;
+  try {
+    await change(path, body, token);
+    sessionStorage.setItem(TOKEN, token);
+    await mesh.poll();
+  } catch (error) {
+    if (error instanceof Refused && [401, 403].includes(error.status)) sessionStorage.removeItem(TOKEN);
+    page.trouble = (error as Error).message;
+  }
+}
 
 /** Calls `poll` now and then every `POLL_MS` while the component is shown and the page is visible. */
 export function every(poll: () => Promise<void>): () => void {

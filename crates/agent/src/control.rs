@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    Error, Filter, TestRow,
+    Acknowledgement, Error, Filter, Mute, TestRow, TransferReport,
     frame::{MAX_FRAME_BYTES, encode},
 };
 
@@ -42,6 +42,9 @@ pub(crate) enum Request {
     Reserve {
         /// The test.
         test: NewReservation,
+        /// The token of the program that requests it.
+        #[serde(default)]
+        token: Option<String>,
     },
     /// [`Explained`].
     Cancel {
@@ -49,11 +52,50 @@ pub(crate) enum Request {
         id: String,
         /// The reason.
         text: String,
+        /// The token of a program, which may cancel its own reservations.
+        #[serde(default)]
+        token: Option<String>,
+    },
+    /// [`Explained`].
+    Report {
+        /// The reservation.
+        id: String,
+        /// What the application got.
+        report: TransferReport,
+        /// The token of the program, which may report its own transfers.
+        #[serde(default)]
+        token: Option<String>,
     },
     /// [`Explained`].
     Why {
         /// The reservation.
         id: String,
+    },
+    /// [`AlertsReport`].
+    Alerts,
+    /// [`AlertsReport`].
+    Acknowledge {
+        /// The pair.
+        pair: PairName,
+        /// Start of the cause; `None`: that of the present one.
+        since_us: Option<i64>,
+        /// A note.
+        text: String,
+        /// The token of a program.
+        #[serde(default)]
+        token: Option<String>,
+    },
+    /// [`AlertsReport`].
+    Mute {
+        /// The pair; `*` stands for each point.
+        pair: PairName,
+        /// From now on; 0 ends a mute.
+        seconds: u64,
+        /// A note.
+        text: String,
+        /// The token of a program.
+        #[serde(default)]
+        token: Option<String>,
     },
     /// Rows.
     Results {
@@ -67,24 +109,37 @@ pub(crate) enum Request {
     },
 }
 
-/// A test that a user requests.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// Time from the earliest to the latest start unless a request names one, microseconds: 10 min.
+const DEFAULT_WITHIN_US: u64 = 600_000_000;
+
+const fn default_within_us() -> u64 {
+    DEFAULT_WITHIN_US
+}
+
+/// A test that a user requests, or a slot for a program's transfer.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct NewReservation {
     /// The point that leads and sends.
     pub from: String,
     /// The other end.
     pub to: String,
-    /// The kind of test.
+    /// The kind of test: `throughput`, `latency`, `diagnose`, or `transfer` for the program's own transfer.
     pub kind: String,
-    /// Its duration, microseconds; `None`: the default of its kind.
+    /// Its duration, microseconds; absent: the default of its kind.
+    #[serde(default)]
     pub duration_us: Option<u64>,
-    /// UDP at this rate, bit/s.
+    /// UDP at this rate, bit/s; of a transfer, the rate that the program will send at most.
+    #[serde(default)]
     pub rate_bps: Option<u64>,
     /// Time until the earliest start, microseconds.
+    #[serde(default)]
     pub in_us: u64,
     /// Time from the earliest to the latest start, microseconds.
+    #[serde(default = "default_within_us")]
     pub within_us: u64,
     /// Displaces reservations of lower priority.
+    #[serde(default)]
     pub priority: i32,
 }
 
@@ -186,8 +241,26 @@ pub struct SlotReport {
     pub user: Option<String>,
 }
 
+/// Two points, in the direction of the data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PairName {
+    /// The point that sends.
+    pub from: String,
+    /// The point that receives.
+    pub to: String,
+}
+
+/// What users have decided about alerts.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AlertsReport {
+    /// The causes that are acknowledged, and have not changed since.
+    pub acknowledged: Vec<Acknowledgement>,
+    /// The mutes that have not ended.
+    pub mutes: Vec<Mute>,
+}
+
 /// A reservation, or the occurrences of a recurring test, in words.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Explained {
     /// The reservation.
     pub id: String,
@@ -217,15 +290,22 @@ pub(crate) enum Reply {
 }
 
 /// A local user's access to a running agent.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Client {
     socket: PathBuf,
+    /// Requests are those of the program with this token.
+    token: Option<String>,
 }
 
 impl Client {
     /// The agent with this state directory.
     pub fn new(state: &Path) -> Client {
-        Client { socket: socket(state) }
+        Client { socket: socket(state), token: None }
+    }
+
+    /// The same access on behalf of the program with the token of this name, which has been checked.
+    pub(crate) fn for_token(&self, name: &str) -> Client {
+        Client { token: Some(name.into()), ..self.clone() }
     }
 
     fn exchange<T: DeserializeOwned>(&self, request: &Request) -> Result<T, Error> {
@@ -279,7 +359,7 @@ impl Client {
     /// # Errors
     /// If the agent does not run, or the request is invalid. A request that a rule refuses is not an error: the reply names the rule.
     pub fn reserve(&self, test: NewReservation) -> Result<Explained, Error> {
-        self.exchange(&Request::Reserve { test })
+        self.exchange(&Request::Reserve { test, token: self.token.clone() })
     }
 
     /// Cancels a reservation.
@@ -287,7 +367,16 @@ impl Client {
     /// # Errors
     /// If the agent does not run, or has no such reservation.
     pub fn cancel(&self, id: &str, text: &str) -> Result<Explained, Error> {
-        self.exchange(&Request::Cancel { id: id.into(), text: text.into() })
+        self.exchange(&Request::Cancel { id: id.into(), text: text.into(), token: self.token.clone() })
+    }
+
+    /// Reports what an application's transfer got, which ends its slot.
+    ///
+    /// # Errors
+    /// If the agent does not run, or does not lead such a transfer, or it has not started.
+    pub fn report(&self, id: &str, report: &TransferReport) -> Result<Explained, Error> {
+        let report = report.clone();
+        self.exchange(&Request::Report { id: id.into(), report, token: self.token.clone() })
     }
 
     /// Explains a reservation, or the last occurrences of a recurring test.
@@ -296,6 +385,37 @@ impl Client {
     /// If the agent does not run, or has neither a reservation nor a recurring test of this name.
     pub fn why(&self, id: &str) -> Result<Vec<Explained>, Error> {
         self.exchange(&Request::Why { id: id.into() })
+    }
+
+    /// What users have decided about alerts.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn alerts(&self) -> Result<AlertsReport, Error> {
+        self.exchange(&Request::Alerts)
+    }
+
+    /// Acknowledges the cause of a pair; `since_us`: the cause that began then.
+    ///
+    /// # Errors
+    /// If it does not run, or knows no cause of the pair.
+    pub fn acknowledge(
+        &self,
+        pair: PairName,
+        since_us: Option<i64>,
+        text: &str,
+    ) -> Result<AlertsReport, Error> {
+        let token = self.token.clone();
+        self.exchange(&Request::Acknowledge { pair, since_us, text: text.into(), token })
+    }
+
+    /// Mutes the alerts of pairs for a time; zero ends a mute.
+    ///
+    /// # Errors
+    /// If it does not run, or the mesh has no such point.
+    pub fn mute(&self, pair: PairName, time: Duration, text: &str) -> Result<AlertsReport, Error> {
+        let (seconds, token) = (time.as_secs(), self.token.clone());
+        self.exchange(&Request::Mute { pair, seconds, text: text.into(), token })
     }
 
     /// Tests in the archive, newest first.

@@ -10,6 +10,7 @@
 
 mod alert;
 mod archive;
+mod audit;
 #[doc(hidden)]
 pub mod benching;
 mod calendar_file;
@@ -30,28 +31,35 @@ mod http;
 mod init;
 mod mesh;
 mod network;
+mod psconfig;
 mod rules;
 mod sqlite;
 mod template;
 mod test;
+mod tokens;
 
 pub use alert::Alerts;
 pub use archive::{
-    CauseChange, DatabaseError, Filter, HourRow, PostgresAddress, Retention, State, TestCounts, TestRow,
+    Acknowledgement, CauseChange, DatabaseError, Filter, HourRow, Mute, PostgresAddress, Retention, State,
+    TestCounts, TestRow,
 };
 pub use calendar_file::{CalendarFile, Error as CalendarError};
 pub use clock::Clock;
 pub use config::{Config, DEFAULT_PORT};
 pub use control::{
-    CalendarReport, Client, Explained, MemberStatus, NewReservation, SlotReport, Status, TaskStatus,
+    AlertsReport, CalendarReport, Client, Explained, MemberStatus, NewReservation, PairName, SlotReport,
+    Status, TaskStatus,
 };
 pub use daemon::{Moment, NoObserver, StepObserver, StopHandle, run};
 pub use error::Error;
 pub use http::{
-    CalendarDocument, MeshDocument, MeshPair, MeshPoint, NamedChange, PairDocument, PairState,
-    ResultsDocument, known_mesh, serve_interface,
+    AcknowledgeRequest, AlertsDocument, CalendarDocument, Cancellation, MeshDocument, MeshPair, MeshPoint,
+    MuteRequest, NamedChange, PairDocument, PairState, ReservationsDocument, ResultsDocument, TransferResult,
+    known_mesh, serve_interface,
 };
 pub use init::{CONFIG_FILE, create_mesh, join_mesh};
 pub use mesh::{Authority, Identity, Invitation, Member, Members, check_name};
 pub use network::{JoinRequest, join};
-pub use test::{Figures, Kind, TestParameters};
+pub use psconfig::{PsconfigExport, PsconfigImport, export_psconfig, import_psconfig};
+pub use test::{Figures, Kind, TestParameters, TransferReport};
+pub use tokens::{Scope, TokenEntry, Tokens};

@@ -20,7 +20,7 @@ padding = "2s"             # kept free before and after each test, besides the c
 # Points that also get the results of tests that this point leads, for the page of the whole mesh.
 # results_to = ["a"]
 
-# The page of the mesh, JSON documents (/api/v1/openapi.json) and /metrics. Without authentication: keep it on loopback.
+# The page of the mesh, JSON documents (/api/v1/openapi.json) and /metrics. Reading needs no authentication: keep it on loopback.
 # [http]
 # listen = "127.0.0.1:4863"
 

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use agent::Filter;
+use agent::{Client, Filter, PairName};
 
 use crate::agents::{Agent, Mesh, end, wait_until, wanted};
 
@@ -11,6 +11,14 @@ fn add(directory: &Path, lines: &str) {
     let path = directory.join("agent.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text + lines).unwrap();
+}
+
+/// A short throughput test from a to b that ends like this.
+fn run(client: &Client, phase: &str) {
+    let within_us = if phase == "finished" { 60_000_000 } else { 3_000_000 };
+    let wanted = agent::NewReservation { within_us, ..wanted("a", "b", "throughput") };
+    let over = end(client, &client.reserve(wanted).unwrap().id);
+    assert_eq!(over.phase, phase, "{}", over.text);
 }
 
 /// Tests that get no result are a cause: the peer is stopped and started again.
@@ -24,12 +32,7 @@ fn a_change_of_the_cause_is_alerted_once_even_if_the_receiver_was_away() {
     let a = Agent::start(directory);
     let client = mesh.client(0);
     let peer = Agent::start(&mesh.directories[1]);
-    let run = |phase: &str| {
-        let within_us = if phase == "finished" { 60_000_000 } else { 3_000_000 };
-        let wanted = agent::NewReservation { within_us, ..wanted("a", "b", "throughput") };
-        let over = end(&client, &client.reserve(wanted).unwrap().id);
-        assert_eq!(over.phase, phase, "{}", over.text);
-    };
+    let run = |phase: &str| run(&client, phase);
     run("finished");
     peer.kill();
     run("not_run");
@@ -54,4 +57,53 @@ fn a_change_of_the_cause_is_alerted_once_even_if_the_receiver_was_away() {
         (&document["since_us"], &document["test"]),
         (&first.start_us.into(), &first.id.clone().into())
     );
+}
+
+/// A muted change is reported when the mute is ended; an acknowledged cause is shown as such until it changes.
+#[test]
+fn mutes_delay_alerts_and_acknowledgements_end_with_the_cause() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let directory = &mesh.directories[0];
+    let alerts = directory.join("alerts");
+    let line = format!("cat >> '{}'", alerts.display());
+    add(directory, &format!("\n[alerts]\ncommand = [\"/bin/sh\", \"-c\", \"{line}\"]\n"));
+    let a = Agent::start(directory);
+    let client = mesh.client(0);
+    let pair = |from: &str, to: &str| PairName { from: from.into(), to: to.into() };
+    let hour = Duration::from_secs(3600);
+    assert!(client.mute(pair("a", "z"), hour, "").is_err(), "no such point");
+    assert!(client.acknowledge(pair("a", "b"), None, "").is_err(), "no cause yet");
+    let peer = Agent::start(&mesh.directories[1]);
+    run(&client, "finished");
+    let muted = client.mute(pair("*", "b"), hour, "maintenance of b").unwrap();
+    assert_eq!((muted.mutes.len(), muted.mutes[0].text.as_str()), (1, "maintenance of b"));
+    peer.kill();
+    run(&client, "not_run");
+    run(&client, "not_run");
+    // The mute outlives the agent.
+    a.kill();
+    let _a = Agent::start(directory);
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!alerts.exists());
+    assert_eq!(client.alerts().unwrap().mutes.len(), 1);
+    assert!(client.mute(pair("*", "b"), Duration::ZERO, "").unwrap().mutes.is_empty());
+    let text =
+        wait_until("the alert", || std::fs::read_to_string(&alerts).ok().filter(|text| text.ends_with('}')));
+    let document: serde_json::Value = serde_json::from_str(&text).expect("one alert");
+    assert_eq!(document["cause"], "no_result");
+
+    let known = client.acknowledge(pair("a", "b"), None, "b is rebuilt").unwrap();
+    assert_eq!(known.acknowledged.len(), 1);
+    assert_eq!(known.acknowledged[0].since_us, document["since_us"].as_i64().unwrap());
+    let state = directory.join("state");
+    let shown = agent::known_mesh(&state).unwrap();
+    let acknowledgement = shown.pairs[0].acknowledgement.as_ref().unwrap();
+    assert_eq!(acknowledgement.text, "b is rebuilt");
+    assert!(acknowledgement.user.ends_with("@a"), "{acknowledgement:?}");
+    // Another cause.
+    let _peer = Agent::start(&mesh.directories[1]);
+    run(&client, "finished");
+    run(&client, "finished");
+    assert!(agent::known_mesh(&state).unwrap().pairs[0].acknowledgement.is_none());
+    assert!(client.alerts().unwrap().acknowledged.is_empty());
 }

@@ -144,6 +144,7 @@ fn documents_are_those_of_the_description_and_of_the_page() {
         ("/api/v1/results", "?kind=latency&limit=5", ""),
         ("/api/v1/calendar", "?point=b&seconds=3600", "CalendarDocument"),
         ("/api/v1/status", "", ""),
+        ("/api/v1/reservation", "?id=a/1", ""),
     ] {
         let value = document(&address, &format!("{path}{query}"));
         let schema =
@@ -288,4 +289,142 @@ fn metrics_are_in_the_text_format_and_requests_are_checked() {
     b.kill();
     let (status, body) = get(&address, "/api/v1/calendar?point=b");
     assert_eq!((status, body.as_str()), (503, "b does not reply\n"));
+}
+
+/// Sends a document with a token: status and body of the response.
+pub fn post(address: &str, path: &str, token: Option<&str>, document: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
+    let length = document.len();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Length: {length}\r\n");
+    // A server that refuses a request does not read all of its document.
+    let _ = write!(stream, "{head}Connection: close\r\n\r\n{document}");
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response);
+    let response = String::from_utf8(response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {response}"));
+    (head.split_ascii_whitespace().nth(1).unwrap().parse().unwrap(), body.into())
+}
+
+/// The only reservation of a response.
+fn reservation(response: (u16, String)) -> Value {
+    assert_eq!(response.0, 200, "{}", response.1);
+    let document: Value = serde_json::from_str(&response.1).unwrap();
+    document["reservations"][0].clone()
+}
+
+#[test]
+fn programs_reserve_slots_for_their_transfers_and_report_them() {
+    let mesh = Mesh::of(&["a", "b"]);
+    let address = serve_http(&mesh.directories[0]);
+    let _agents: Vec<Agent> = mesh.directories.iter().map(|directory| Agent::start(directory)).collect();
+    let state = mesh.directories[0].join("state");
+    let create = |name: &str, scopes: &[agent::Scope]| {
+        agent::Tokens::open(&state).unwrap().create(name, scopes, None).unwrap()
+    };
+    let token = create("app", &agent::Scope::ALL);
+    let other = create("other", &agent::Scope::ALL);
+    let reporter = create("reporter", &[agent::Scope::Report]);
+    let wanted = r#"{"from":"a","to":"b","kind":"transfer","duration_us":20000000}"#;
+
+    for (token, document, status, part) in [
+        (None, wanted, 401, "a valid token is needed"),
+        (Some("longfat-token-app.0"), wanted, 401, "a valid token is needed"),
+        (Some(reporter.as_str()), wanted, 403, "lacks the scope reserve"),
+        (Some(token.as_str()), "{", 400, "the document: "),
+        (
+            Some(token.as_str()),
+            r#"{"from":"a","to":"b","kind":"transfer","wihin_us":1}"#,
+            400,
+            "unknown field",
+        ),
+        (Some(token.as_str()), r#"{"from":"a","to":"z","kind":"transfer"}"#, 400, "no point of the mesh"),
+        (Some(token.as_str()), &format!("{{\"from\":\"{}\"}}", "a".repeat(20_000)), 413, "longer than 16384"),
+    ] {
+        let (found, body) = post(&address, "/api/v1/reserve", token, document);
+        assert!(found == status && body.contains(part), "{document:.80}: {found} {body}");
+    }
+    assert_eq!(get(&address, "/api/v1/reserve").0, 405);
+
+    let id = reservation(post(&address, "/api/v1/reserve", Some(&token), wanted))["id"].clone();
+    let id = id.as_str().unwrap();
+    let state_of =
+        |id: &str| reservation(get(&address, &format!("/api/v1/reservation?id={}", id.replace('/', "%2F"))));
+    wait_until("the start of the slot", || (state_of(id)["phase"] == "running").then_some(()));
+    let calendar = document(&address, "/api/v1/calendar?point=b");
+    assert_eq!(calendar["slots"][0]["user"], "token:app@a");
+    // The application.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut receiver, _) = listener.accept().unwrap();
+    let reader = std::thread::spawn(move || std::io::copy(&mut receiver, &mut std::io::sink()).unwrap());
+    let begin = std::time::Instant::now();
+    while begin.elapsed() < Duration::from_secs(3) {
+        sender.write_all(&[0; 10_000]).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let report = |token: &str, bytes: u64, error: &str| {
+        let document = format!(r#"{{"id":"{id}","bytes":{bytes},"duration_us":2000000{error}}}"#);
+        post(&address, "/api/v1/report", Some(token), &document)
+    };
+    let (status, body) = report(&other, 1, "");
+    assert!(status == 400 && body.contains("was not reserved with this token"), "{body}");
+    let ended = reservation(report(&token, 1_000_000, ""));
+    drop(sender);
+    reader.join().unwrap();
+    assert_eq!(ended["phase"], "finished", "{ended}");
+    assert_eq!(ended["result"]["goodput_bps"], 4e6, "the application's figure");
+    assert!(ended["result"]["verdict"].is_string(), "its connection was judged: {ended}");
+    let record = Path::new(ended["result"]["record"].as_str().unwrap()).join("summary.json");
+    let record: Value = serde_json::from_str(&std::fs::read_to_string(record).unwrap()).unwrap();
+    assert_eq!(record["title"], format!("watch: {id}: transfer to b"));
+    assert_eq!(record["runs"][0]["flows"].as_array().unwrap().len(), 1, "{record}");
+    // Not a test of the path.
+    assert!(document(&address, "/api/v1/mesh")["pairs"][0]["cause"].is_null());
+
+    // A later report corrects it, as one of a transfer that the slot cut off.
+    let corrected = reservation(report(&token, 3_000_000, r#","error":"half of the file is missing""#));
+    assert_eq!(corrected["result"]["goodput_bps"], 12e6);
+    assert_eq!(
+        (&corrected["result"]["state"], &corrected["result"]["reason"]),
+        (&"failed".into(), &"half of the file is missing".into())
+    );
+    let test = mesh.client(0).reserve(self::wanted("a", "b", "latency")).unwrap().id;
+    let document = format!(r#"{{"id":"{test}","bytes":1,"duration_us":1}}"#);
+    let (status, body) = post(&address, "/api/v1/report", Some(&token), &document);
+    assert!(status == 400 && body.contains("was not reserved with this token"), "{body}");
+
+    // A slot that is not needed.
+    let later = r#"{"from":"a","to":"b","kind":"transfer","in_us":600000000}"#;
+    let later = reservation(post(&address, "/api/v1/reserve", Some(&token), later))["id"].clone();
+    let cancel = format!(r#"{{"id":{later},"reason":"no data"}}"#);
+    assert_eq!(post(&address, "/api/v1/cancel", Some(&other), &cancel).0, 400);
+    let cancelled = reservation(post(&address, "/api/v1/cancel", Some(&token), &cancel));
+    assert_eq!(cancelled["phase"], "not_run", "{cancelled}");
+    // A token that was removed.
+    agent::Tokens::open(&state).unwrap().remove("app").unwrap();
+    assert_eq!(post(&address, "/api/v1/reserve", Some(&token), wanted).0, 401);
+
+    let log = std::fs::read_to_string(state.join("audit.log")).unwrap();
+    let entries: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let has = |user: &str, action: &str, key: &str, value: &str| {
+        entries.iter().any(|entry| {
+            entry["user"] == user
+                && entry["action"] == action
+                && entry[key].as_str().is_some_and(|text| text.contains(value))
+        })
+    };
+    for (user, action, key, value) in [
+        ("token:app@a", "reserve", "object", id),
+        ("token:app@a", "reserve", "refused", "no point of the mesh"),
+        ("token:other@a", "report", "refused", "not reserved with this token"),
+        ("token:app@a", "report", "object", id),
+        ("token:app@a", "cancel", "text", "no data"),
+    ] {
+        assert!(has(user, action, key, value), "{user} {action} {value}: {log}");
+    }
+    assert!(entries.iter().any(|entry| entry["action"] == "join" && entry["point"] == "b"), "{log}");
+    assert!(entries.iter().any(|entry| entry["action"] == "remove token"), "{log}");
+    assert!(!log.contains(token.split_once('.').unwrap().1));
 }

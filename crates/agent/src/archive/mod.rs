@@ -7,8 +7,10 @@
 //! cause ([`pairs`]). Old rows become hourly averages ([`retention`]).
 //!
 //! Each point has an embedded archive, a file of SQLite. A mesh may also have a common one in PostgreSQL ([`forward`]), with the same tables
-//! and the same statements ([`sql`]). The tables `outbox` and `spool` of rows to be sent exist in the embedded archive only.
+//! and the same statements ([`sql`]). The tables `outbox` and `spool` of rows to be sent, and what users have decided about
+//! alerts ([`attention`]), exist in the embedded archive only.
 
+mod attention;
 mod columns;
 mod forward;
 mod pairs;
@@ -31,6 +33,8 @@ use self::{
 };
 use crate::{Error, sqlite::Format, test::Figures};
 
+pub use attention::{Acknowledgement, Mute};
+pub(crate) use attention::{Attention, Decision, EACH};
 pub(crate) use forward::Forwarder;
 pub use pairs::{CauseChange, PairFacts, TestCounts};
 pub use postgres::PostgresAddress;
@@ -361,9 +365,10 @@ fn create(database: &dyn Database, version: Option<i64>) -> sql::Result<()> {
         "{}
          DROP INDEX IF EXISTS tests_by_pair;
          CREATE TABLE IF NOT EXISTS outbox (id TEXT NOT NULL, point TEXT NOT NULL, PRIMARY KEY (id, point)) STRICT;
-         {} {}",
+         {} {} {}",
         tables(),
         forward::TABLES,
+        attention::TABLES,
         FORMAT.pragmas()
     ))?;
     let Some(version) = version.filter(|version| *version != FORMAT.version) else { return Ok(()) };

@@ -106,7 +106,8 @@ pub(super) fn update_pair(
             database.execute(&update, values![from, to, step])?;
         }
     }
-    if let Some(goodput) = row.figures.goodput_bps.filter(|_| row.state == State::Finished) {
+    let is_measured = row.state == State::Finished && row.kind != "transfer";
+    if let Some(goodput) = row.figures.goodput_bps.filter(|_| is_measured) {
         let update = "UPDATE pairs SET best_goodput_bps = ?3
              WHERE lead = ?1 AND peer = ?2 AND (best_goodput_bps IS NULL OR best_goodput_bps < ?3)";
         database.execute(update, values![from, to, goodput])?;

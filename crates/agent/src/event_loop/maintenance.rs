@@ -7,7 +7,13 @@ use reservation::{Now, PointName};
 use units::Time;
 
 use super::{Batch, EventLoop, Inbound};
-use crate::{Authority, Error, Identity, alert::Alert, archive::CauseChange, frame::Frame, hex};
+use crate::{
+    Authority, Error, Identity,
+    alert::Alert,
+    archive::{CauseChange, Decision},
+    frame::Frame,
+    hex,
+};
 
 /// Interval at which the retention of results is applied.
 const RETENTION_INTERVAL: Time = Time::from_secs(3600);
@@ -15,6 +21,8 @@ const RETENTION_INTERVAL: Time = Time::from_secs(3600);
 const RETENTION_STEP_INTERVAL: Time = Time::from_millis(200);
 /// Time until an alert that could not be sent is sent again.
 const ALERT_RETRY_INTERVAL: Time = Time::from_secs(60);
+/// The end of a mute is checked at least this often.
+const MUTE_CHECK_INTERVAL: Time = Time::from_secs(3600);
 /// An alert that could not be sent for this long is dropped, microseconds.
 const MAX_ALERT_AGE_US: i64 = 86_400_000_000;
 /// Time between two checks of the certificate, and between two requests for a new one.
@@ -39,17 +47,16 @@ impl Maintenance {
         }
     }
 
+    /// Pending changes are decided on at once.
+    pub fn alert_now(&mut self, now: Time) {
+        self.alert_at = Some(now);
+    }
+
     /// When the next task is due.
     pub fn due(&self) -> Time {
         let alert = self.alert_at.filter(|_| !self.is_alerting);
         alert.into_iter().fold(self.retention_at.min(self.renew_at), Time::min)
     }
-}
-
-/// Whether it is too late to send an alert of a change.
-fn is_old(now: Now, change: &CauseChange) -> bool {
-    let now_us = i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX);
-    now_us.saturating_sub(change.since_us) > MAX_ALERT_AGE_US
 }
 
 /// Removes a record if it is below `runs_dir`: results of other points name records of their own hosts.
@@ -97,16 +104,37 @@ impl EventLoop {
         }
     }
 
+    /// The oldest change whose alert is to be sent now. Those whose alert is not to be sent are settled.
+    fn next_change(&mut self, now: Now) -> Result<Option<CauseChange>, Error> {
+        let now_us = i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX);
+        let pending = self.archive.pending_changes()?;
+        let attention = self.archive.attention()?;
+        let decisions = attention.decide(&pending, now_us, |change| self.archive.cause_before(change))?;
+        let mut first = None;
+        for (change, decision) in pending.into_iter().zip(decisions) {
+            match decision {
+                Decision::Send { reported_us } if now_us.saturating_sub(reported_us) <= MAX_ALERT_AGE_US => {
+                    first = first.or(Some(change));
+                }
+                Decision::Send { .. } | Decision::Settle => self.archive.settle_change(&change)?,
+                Decision::Wait(until_us) => {
+                    let wait_us = u64::try_from(until_us.saturating_sub(now_us)).unwrap_or(0);
+                    // Not longer: UTC may be stepped.
+                    let wait = Time(wait_us.saturating_mul(1000)).min(MUTE_CHECK_INTERVAL);
+                    let at = self.maintenance.alert_at.get_or_insert(now.steady + wait);
+                    *at = (*at).min(now.steady + wait);
+                }
+            }
+        }
+        Ok(first)
+    }
+
     /// Sends the alert of the oldest change on a thread.
     fn alert(&mut self, now: Now) -> Result<(), Error> {
         let Some(alerts) = self.config.alerts.clone() else {
             return self.archive.settle_all_changes();
         };
-        let Some(change) = self.archive.pending_changes()?.into_iter().next() else { return Ok(()) };
-        if is_old(now, &change) {
-            self.maintenance.alert_at = Some(now.steady);
-            return self.archive.settle_change(&change);
-        }
+        let Some(change) = self.next_change(now)? else { return Ok(()) };
         let previous = self.archive.cause_before(&change)?;
         let last = self.archive.list(&crate::Filter {
             from: Some(change.from.clone()),

@@ -4,9 +4,10 @@ use std::{net::IpAddr, time::SystemTime};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use reservation::{Now, PointName};
+use serde_json::json;
 
 use super::{Batch, EventLoop};
-use crate::{Authority, Error, Members, frame::Frame, hex, mesh::host_and_port};
+use crate::{Authority, Error, Members, audit, frame::Frame, hex, mesh::host_and_port};
 
 impl EventLoop {
     pub(super) fn is_authority(&self) -> bool {
@@ -88,6 +89,8 @@ impl EventLoop {
             Err(error) => return Err(error),
         };
         tracing::info!("{} at {address} has joined", redeemed.name);
+        let details = json!({ "point": redeemed.name, "address": address, "ip": ip });
+        audit::append(&self.config.state, &format!("invitation {invitation}"), "join", details)?;
         if self.members.set(redeemed.name.as_str().into(), &address) {
             self.publish_members(batch)?;
         }

@@ -2,19 +2,22 @@
 
 use reservation::{Now, Outcome, Phase, PointName, Reservation, ReservationId, Spec, TaskName};
 use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use units::{BitRate, Time};
 
 use super::{Batch, EventLoop};
 use crate::{
     Error,
-    archive::{Filter, State, TestRow},
+    archive::{Acknowledgement, EACH, Filter, Mute, State, TestRow},
+    audit,
     control::{
-        CalendarReport, Explained, MemberStatus, NewReservation, Reply, Request, SlotReport, Status,
-        TaskStatus,
+        AlertsReport, CalendarReport, Explained, MemberStatus, NewReservation, PairName, Reply, Request,
+        SlotReport, Status, TaskStatus,
     },
     frame::Frame,
     test::{Kind, TestParameters},
+    tokens,
 };
 
 /// Maximum number of occurrences of a recurring test that are explained.
@@ -40,20 +43,44 @@ impl EventLoop {
         batch: &mut Batch,
     ) -> Result<(), Error> {
         let response = match request {
-            Request::Reserve { test } => match self.reserve(now, user, &test, batch) {
-                Ok(id) => {
-                    batch.explanations.push((reply, id));
-                    return Ok(());
+            Request::Reserve { test, token } => {
+                let user = self.user(user, token.as_deref());
+                let details = serde_json::to_value(&test).unwrap_or_default();
+                let reserved = self.reserve(now, &user, &test, batch);
+                match self.audit(&user, "reserve", details, reserved)? {
+                    Ok(id) => {
+                        batch.explanations.push((reply, id));
+                        return Ok(());
+                    }
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
-            },
-            Request::Cancel { id, text } => match self.cancel(now, &id, &text, batch) {
-                Ok(id) => {
-                    batch.explanations.push((reply, id));
-                    return Ok(());
+            }
+            Request::Cancel { id, text, token } => {
+                let user = self.user(user, token.as_deref());
+                let details = json!({ "id": id, "text": text });
+                let known = self.reservation_of(&id, token.as_deref());
+                let cancelled = known.inspect(|id| batch.add(self.point.cancel(now, id, &text, &self.rules)));
+                match self.audit(&user, "cancel", details, cancelled)? {
+                    Ok(id) => {
+                        batch.explanations.push((reply, id));
+                        return Ok(());
+                    }
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
-            },
+            }
+            Request::Report { id, report, token } => {
+                let user = self.user(user, token.as_deref());
+                let details = json!({ "id": id, "report": report });
+                let reported = self.transfer_of(&id, token.as_deref());
+                let reported = reported.and_then(|id| self.report_transfer(&id, report).map(|()| id));
+                match self.audit(&user, "report", details, reported)? {
+                    Ok(id) => {
+                        batch.explanations.push((reply, id));
+                        return Ok(());
+                    }
+                    Err(error) => Err(error),
+                }
+            }
             Request::Status => self.status(now).map(|status| ok(&status)),
             Request::Calendar { seconds, point: None } => Ok(ok(&self.calendar(now, seconds))),
             Request::Calendar { seconds, point: Some(name) } => match self.member(&name) {
@@ -72,15 +99,36 @@ impl EventLoop {
                 let filter = Filter { limit: filter.limit.min(MAX_ROWS), ..filter };
                 self.archive.list(&filter).map(|rows| ok(&rows))
             }
-            Request::Expel { name } => match self.expel(&name, batch) {
-                Ok(()) => self.status(now).map(|status| ok(&status)),
-                Err(error) => Err(error),
-            },
+            Request::Alerts => self.alerts_report(now).map(|report| ok(&report)),
+            Request::Acknowledge { pair, since_us, text, token } => {
+                let user = self.user(user, token.as_deref());
+                let details = json!({ "pair": pair, "since_us": since_us, "text": text });
+                let known = self.acknowledge(now, &user, pair, since_us, text);
+                self.audit(&user, "acknowledge", details, known)?
+                    .and_then(|_| self.alerts_report(now))
+                    .map(|report| ok(&report))
+            }
+            Request::Mute { pair, seconds, text, token } => {
+                let user = self.user(user, token.as_deref());
+                let details = json!({ "pair": pair, "seconds": seconds, "text": text });
+                let muted = self.mute(now, &user, pair, seconds, text);
+                self.audit(&user, "mute", details, muted)?
+                    .and_then(|_| self.alerts_report(now))
+                    .map(|report| ok(&report))
+            }
+            Request::Expel { name } => {
+                let user = self.user(user, None);
+                let expelled = self.expel(&name, batch).map(|()| name.clone());
+                match self.audit(&user, "expel", json!({ "name": name }), expelled)? {
+                    Ok(_) => self.status(now).map(|status| ok(&status)),
+                    Err(error) => Err(error),
+                }
+            }
         };
         let response = match response {
             Ok(response) => response,
             // The storage failed: the agent must end.
-            Err(error @ (Error::Archive { .. } | Error::Calendar(_))) => return Err(error),
+            Err(error) if is_of_storage(&error) => return Err(error),
             Err(error) => Reply::Error(error.to_string()),
         };
         batch.replies.push((reply, response));
@@ -119,7 +167,7 @@ impl EventLoop {
         let earliest = now.utc + us(wanted.in_us);
         let spec = Spec {
             peer: Some(peer),
-            user: Some(format!("{user}@{}", self.config.name)),
+            user: Some(user.into()),
             test: parameters.test(),
             class: kind.class(),
             priority: wanted.priority,
@@ -146,10 +194,125 @@ impl EventLoop {
         Error::Refused(format!("{} has no reservation and no recurring test {text:?}", self.config.name))
     }
 
-    fn cancel(&mut self, now: Now, text: &str, why: &str, batch: &mut Batch) -> Result<ReservationId, Error> {
+    /// A user of this point, as limits and calendars name it.
+    fn user(&self, login: &str, token: Option<&str>) -> String {
+        let name = token.map_or_else(|| login.to_string(), tokens::user_of);
+        format!("{name}@{}", self.config.name)
+    }
+
+    fn alerts_report(&self, now: Now) -> Result<AlertsReport, Error> {
+        let now_us = unix_us(now);
+        let attention = self.archive.attention()?;
+        let mut acknowledged = attention.acknowledged;
+        for pair in self.archive.pairs()? {
+            // That of an earlier cause is over.
+            let since_us = pair.cause.map(|cause| cause.since_us);
+            acknowledged.retain(|known| {
+                (&known.from, &known.to) != (&pair.from, &pair.to) || Some(known.since_us) >= since_us
+            });
+        }
+        let mutes = attention.mutes.into_iter().filter(|mute| mute.until_us > now_us).collect();
+        Ok(AlertsReport { acknowledged, mutes })
+    }
+
+    fn acknowledge(
+        &mut self,
+        now: Now,
+        user: &str,
+        pair: PairName,
+        since_us: Option<i64>,
+        text: String,
+    ) -> Result<&'static str, Error> {
+        let PairName { from, to } = pair;
+        let since_us = match since_us {
+            Some(since_us) => since_us,
+            None => {
+                let pairs = self.archive.pairs()?;
+                let known = pairs.into_iter().find(|known| known.from == from && known.to == to);
+                let cause = known.and_then(|known| known.cause).ok_or_else(|| {
+                    Error::Refused(format!("{} knows no cause of {from} to {to}", self.config.name))
+                })?;
+                cause.since_us
+            }
+        };
+        let (user, at_us) = (user.to_string(), unix_us(now));
+        self.archive.acknowledge(&Acknowledgement { from, to, since_us, user, text, at_us })?;
+        self.check_alerts(now);
+        Ok("acknowledged")
+    }
+
+    fn mute(
+        &mut self,
+        now: Now,
+        user: &str,
+        pair: PairName,
+        seconds: u64,
+        text: String,
+    ) -> Result<&'static str, Error> {
+        for name in [&pair.from, &pair.to] {
+            if name != EACH {
+                self.member(name)?;
+            }
+        }
+        let at_us = unix_us(now);
+        let time_us = i64::try_from(seconds.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
+        let (until_us, user) = (at_us.saturating_add(time_us), user.to_string());
+        self.archive.mute(&Mute { from: pair.from, to: pair.to, until_us, user, text, at_us })?;
+        // Changes that wait for the end of the mute.
+        if self.config.alerts.is_some() {
+            self.maintenance.alert_now(now.steady);
+        }
+        Ok("muted")
+    }
+
+    /// Writes a request and its outcome to the audit log.
+    fn audit<T: ToString>(
+        &self,
+        user: &str,
+        action: &str,
+        mut details: Value,
+        outcome: Result<T, Error>,
+    ) -> Result<Result<T, Error>, Error> {
+        if let Err(error) = &outcome
+            && is_of_storage(error)
+        {
+            return Ok(outcome);
+        }
+        let (key, text) = match &outcome {
+            Ok(object) => ("object", object.to_string()),
+            Err(error) => ("refused", error.to_string()),
+        };
+        details[key] = text.into();
+        audit::append(&self.config.state, user, action, details)?;
+        Ok(outcome)
+    }
+
+    /// The reservation that a user names; a program can name those of its own token only.
+    fn reservation_of(&self, text: &str, token: Option<&str>) -> Result<ReservationId, Error> {
         let id = self.named(text).filter(|id| self.point.reservation(id).is_some());
         let id = id.ok_or_else(|| self.unknown(text))?;
-        batch.add(self.point.cancel(now, &id, why, &self.rules));
+        let user = self.point.reservation(&id).and_then(|known| known.request.spec.user.clone());
+        match token {
+            Some(_) if user != Some(self.user("", token)) => {
+                Err(Error::Refused(format!("{id} was not reserved with this token")))
+            }
+            _ => Ok(id),
+        }
+    }
+
+    /// The same of a transfer that this point leads.
+    fn transfer_of(&self, text: &str, token: Option<&str>) -> Result<ReservationId, Error> {
+        let id = self.reservation_of(text, token)?;
+        let Some(known) = self.point.reservation(&id) else { return Err(self.unknown(text)) };
+        let (kind, lead) = (&known.request.spec.test.kind, &known.request.lead);
+        if kind != Kind::Transfer.name() {
+            return Err(Error::Refused(format!(
+                "{id} is a test of the kind {kind}, which the agents measure"
+            )));
+        }
+        if *lead != self.config.name {
+            return Err(Error::Refused(format!("the transfer {id} is recorded by {lead}; report it there")));
+        }
         Ok(id)
     }
 
@@ -259,6 +422,16 @@ impl EventLoop {
             resident_bytes: resident_bytes(),
         })
     }
+}
+
+/// UTC, microseconds since 1970.
+fn unix_us(now: Now) -> i64 {
+    i64::try_from(now.utc.as_nanos() / 1000).unwrap_or(i64::MAX)
+}
+
+/// Errors that end the agent.
+fn is_of_storage(error: &Error) -> bool {
+    matches!(error, Error::Archive { .. } | Error::Calendar(_))
 }
 
 fn phase(known: &Reservation) -> &'static str {

@@ -20,7 +20,7 @@ use crate::{
     archive::{State, TestRow},
     frame::Frame,
     mesh::host_and_port,
-    test::{self, Endpoint, Figures, LeadJob, Measured, PeerJob, TestParameters},
+    test::{self, Endpoint, Figures, Kind, LeadJob, Measured, PeerJob, TestParameters, TransferReport},
 };
 
 /// Time between two requests for the address of a test's server.
@@ -41,6 +41,8 @@ enum Part {
         endpoint: Option<Sender<Endpoint>>,
         /// When to repeat the request, steady clock.
         ask_at: Time,
+        /// What the application has reported of its transfer.
+        report: Option<TransferReport>,
     },
     /// A test of which this point is the peer: it runs the server.
     Peer {
@@ -79,14 +81,17 @@ impl EventLoop {
                 let row = self.row(&known);
                 self.archive.put(&TestRow { state: State::Running, ..row }, &[])?;
                 self.wake_forwarder();
-                let host =
-                    self.members.address(peer).and_then(host_and_port).map(|(host, _)| host.to_owned());
+                let address = self.members.address(peer).and_then(host_and_port);
+                let host = address.map(|(host, _)| host.to_owned());
+                let mesh_ports = address.into_iter().map(|(_, port)| port).chain([self.config.listen.port()]);
+                let mesh_ports = mesh_ports.collect();
                 let (sender, endpoint) = channel();
                 let job = LeadJob {
                     id: id.to_string(),
                     from: self.config.name.0.clone(),
                     to: peer.0.clone(),
                     host: host.unwrap_or_default(),
+                    mesh_ports,
                     parameters,
                     runs_dir: self.config.state.join("runs"),
                     endpoint,
@@ -94,7 +99,7 @@ impl EventLoop {
                 };
                 self.network.send(peer, Frame::Endpoint { id: id.clone() });
                 spawn(id, move || report(Ended::Lead(test::measure(&job))))?;
-                Part::Lead { endpoint: Some(sender), ask_at: now.steady + ASK_AGAIN }
+                Part::Lead { endpoint: Some(sender), ask_at: now.steady + ASK_AGAIN, report: None }
             }
             (Role::Peer, _) => {
                 let bind = self.config.listen.ip();
@@ -170,7 +175,7 @@ impl EventLoop {
     /// When to request a server's address again.
     pub(super) fn ask_due(&self) -> Option<Time> {
         let due = |run: &Run| match &run.part {
-            Part::Lead { endpoint: Some(_), ask_at } => Some(*ask_at),
+            Part::Lead { endpoint: Some(_), ask_at, .. } => Some(*ask_at),
             _ => None,
         };
         self.runs.values().filter_map(due).min()
@@ -178,7 +183,7 @@ impl EventLoop {
 
     pub(super) fn ask_again(&mut self, now: Now, batch: &mut Batch) {
         for (id, run) in &mut self.runs {
-            let Part::Lead { endpoint: Some(_), ask_at } = &mut run.part else { continue };
+            let Part::Lead { endpoint: Some(_), ask_at, .. } = &mut run.part else { continue };
             let peer = self.point.reservation(id).and_then(|known| known.request.spec.peer.clone());
             if let (true, Some(peer)) = (*ask_at <= now.steady, peer) {
                 *ask_at = now.steady + ASK_AGAIN;
@@ -201,7 +206,12 @@ impl EventLoop {
         }
         let Some(run) = self.runs.remove(id) else { return Ok(()) };
         let result = match ended {
-            Ended::Lead(measured) => {
+            Ended::Lead(mut measured) => {
+                if let Part::Lead { report, .. } = run.part
+                    && self.kind_of(id) == Some(Kind::Transfer)
+                {
+                    add_report(&mut measured.figures, &mut measured.error, report.as_ref());
+                }
                 let result = measured.error.clone().map_or(Ok(()), Err);
                 self.store_result(now, id, measured, batch)?;
                 batch.has_result = true;
@@ -213,6 +223,39 @@ impl EventLoop {
             },
         };
         batch.add(self.point.finish(now, id, result, &self.rules));
+        Ok(())
+    }
+
+    fn kind_of(&self, id: &ReservationId) -> Option<Kind> {
+        self.point.reservation(id)?.request.spec.test.kind.parse().ok()
+    }
+
+    /// Lead: an application reports its transfer. A transfer that runs ends; the figures of one that has ended are replaced.
+    pub(super) fn report_transfer(
+        &mut self,
+        id: &ReservationId,
+        report: TransferReport,
+    ) -> Result<(), Error> {
+        report.check().map_err(Error::Refused)?;
+        if let Some(run) = self.runs.get_mut(id)
+            && let Part::Lead { report: known, .. } = &mut run.part
+        {
+            *known = Some(report);
+            run.stop.store(true, Ordering::Release);
+            return Ok(());
+        }
+        let row = self.archive.get(&id.to_string())?;
+        let row = row.filter(|row| row.from == self.config.name.0 && row.state != State::NotRun);
+        let (Some(mut row), Some(known)) = (row, self.point.reservation(id).cloned()) else {
+            return Err(Error::Refused(format!("the transfer {id} has not run")));
+        };
+        row.reason = None;
+        add_report(&mut row.figures, &mut row.reason, Some(&report));
+        row.state = if row.reason.is_none() { State::Finished } else { State::Failed };
+        row.reason_kind = row.reason.as_ref().map(|_| "test_failed".into());
+        let receivers = self.receivers(&known);
+        self.archive.put_in_batch(&row, &receivers)?;
+        self.outbox_due = Some(Time::ZERO);
         Ok(())
     }
 
@@ -393,6 +436,16 @@ impl EventLoop {
             Ok(())
         };
         timeout(STOP_TIMEOUT, all).await.unwrap_or(Ok(()))
+    }
+}
+
+/// Adds the application's report to the result of a transfer. Without one, the connections that were seen are the result.
+fn add_report(figures: &mut Figures, error: &mut Option<String>, report: Option<&TransferReport>) {
+    if let Some(report) = report {
+        figures.goodput_bps = Some(report.goodput_bps());
+        error.clone_from(&report.error);
+    } else if figures.goodput_bps.is_none() && error.is_none() {
+        *error = Some("no report, and no TCP connection with the other end was seen".into());
     }
 }
 

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Members, TestRow,
-    archive::{CauseChange, HourRow, PairFacts, TestCounts},
+    archive::{Acknowledgement, Attention, CauseChange, HourRow, PairFacts, TestCounts},
     cause,
-    control::{CalendarReport, MemberStatus, Status},
+    control::{AlertsReport, CalendarReport, Explained, MemberStatus, Status},
 };
 
 /// The schema of these documents.
@@ -86,6 +86,10 @@ pub struct MeshPair {
     pub tested_us: Option<i64>,
     /// Why its tests get no result.
     pub problem: Option<String>,
+    /// A user has acknowledged this cause.
+    pub acknowledgement: Option<Acknowledgement>,
+    /// Its alerts are muted until then, microseconds since 1970.
+    pub muted_until_us: Option<i64>,
     /// Number of tests.
     pub tests: TestCounts,
 }
@@ -117,11 +121,27 @@ impl MeshPair {
             typical_rtt_us: rtt.and_then(|figures| figures.typical_rtt_us),
             tested_us: throughput.as_ref().map(|row| row.start_us),
             problem: newest.filter(|_| state == PairState::NoResult).and_then(|row| row.reason),
+            acknowledgement: None,
+            muted_until_us: None,
             cause,
             tests,
             from,
             to,
         }
+    }
+
+    /// Adds what users have decided.
+    fn add_attention(&mut self, attention: &Attention, now_us: i64) {
+        let known = self.since_us.and_then(|since| attention.acknowledgement(&self.from, &self.to, since));
+        self.acknowledgement = known.cloned();
+        self.muted_until_us = attention.muted_until(&self.from, &self.to, now_us);
+    }
+
+    /// Position in the list: pairs that users know of are behind those that they do not know of.
+    fn rank(&self) -> (bool, bool, PairState) {
+        let is_bad = matches!(self.state, PairState::NoResult | PairState::Limited);
+        let is_known = self.acknowledgement.is_some() || self.muted_until_us.is_some();
+        (!is_bad, is_bad && is_known, self.state)
     }
 
     /// Share of the best goodput that the last test got.
@@ -134,20 +154,29 @@ impl MeshPair {
 }
 
 /// All pairs, worst first: without a result, then limited by another cause than the path's rate; among those, by how much of their
-/// best goodput is missing.
-fn worst_first(facts: Vec<PairFacts>) -> Vec<MeshPair> {
+/// best goodput is missing. Acknowledged and muted ones follow.
+fn worst_first(facts: Vec<PairFacts>, attention: &Attention, now_us: i64) -> Vec<MeshPair> {
     let mut pairs: Vec<MeshPair> = facts.into_iter().map(MeshPair::of).collect();
+    for pair in &mut pairs {
+        pair.add_attention(attention, now_us);
+    }
     pairs.sort_by(|a, b| {
         let by_share = a.share_of_best().total_cmp(&b.share_of_best());
         let by_name = || (&a.from, &a.to).cmp(&(&b.from, &b.to));
-        a.state.cmp(&b.state).then(by_share).then_with(by_name)
+        a.rank().cmp(&b.rank()).then(by_share).then_with(by_name)
     });
     pairs
 }
 
 impl MeshDocument {
     /// Built from the state of the agent and its archive.
-    pub(crate) fn new(status: &Status, members: &Members, facts: Vec<PairFacts>, now_us: i64) -> Self {
+    pub(crate) fn new(
+        status: &Status,
+        members: &Members,
+        facts: Vec<PairFacts>,
+        attention: &Attention,
+        now_us: i64,
+    ) -> Self {
         let points = members.members.iter().map(|member| {
             let known: Option<&MemberStatus> =
                 status.members.iter().find(|known| known.name == member.name.0);
@@ -163,7 +192,7 @@ impl MeshDocument {
             point: status.name.clone(),
             now_us,
             points: points.collect(),
-            pairs: worst_first(facts),
+            pairs: worst_first(facts, attention, now_us),
         }
     }
 }
@@ -211,6 +240,82 @@ pub struct ResultsDocument {
     pub schema: String,
     /// The tests.
     pub tests: Vec<TestRow>,
+}
+
+/// Reservations and their results.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ReservationsDocument {
+    /// `longfat.mesh/1`.
+    pub schema: String,
+    /// The reservations; one unless a recurring test was requested, newest first.
+    pub reservations: Vec<Explained>,
+}
+
+/// A reservation that is to be cancelled.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cancellation {
+    /// The reservation.
+    pub id: String,
+    /// The reason, shown to users of both points.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// The result of a transfer.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransferResult {
+    /// The reservation.
+    pub id: String,
+    /// Payload that the other end has received, bytes.
+    pub bytes: u64,
+    /// Time that this took, microseconds; above 0.
+    pub duration_us: u64,
+    /// Why the transfer is incomplete; absent if it is complete.
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+/// What users have decided about alerts.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AlertsDocument {
+    /// `longfat.mesh/1`.
+    pub schema: String,
+    /// The decisions.
+    #[serde(flatten)]
+    pub alerts: AlertsReport,
+}
+
+/// A cause that is to be acknowledged.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AcknowledgeRequest {
+    /// The point that sends.
+    pub from: String,
+    /// The point that receives.
+    pub to: String,
+    /// Start of the cause, as in the pair's `since_us`; absent: the present cause.
+    #[serde(default)]
+    pub since_us: Option<i64>,
+    /// A note for other users.
+    #[serde(default)]
+    pub text: String,
+}
+
+/// Pairs whose alerts are to be muted.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MuteRequest {
+    /// The point that sends, or `*`.
+    pub from: String,
+    /// The point that receives, or `*`.
+    pub to: String,
+    /// From now on, seconds; 0 ends a mute.
+    pub seconds: u64,
+    /// A note for other users.
+    #[serde(default)]
+    pub text: String,
 }
 
 /// The calendar of a point.
@@ -266,18 +371,46 @@ mod tests {
 
     #[test]
     fn pairs_are_sorted_by_what_is_wrong_and_then_by_what_is_missing() {
-        let pairs = worst_first(vec![
-            facts("good", Some("path_rate"), 20.0),
-            facts("new", None, 100.0),
-            facts("buffer", Some("receive_window"), 90.0),
-            facts("worse", Some("loss"), 10.0),
-            facts("dead", Some("no_result"), 100.0),
-        ]);
+        let pairs = worst_first(
+            vec![
+                facts("good", Some("path_rate"), 20.0),
+                facts("new", None, 100.0),
+                facts("buffer", Some("receive_window"), 90.0),
+                facts("worse", Some("loss"), 10.0),
+                facts("dead", Some("no_result"), 100.0),
+            ],
+            &Attention::default(),
+            0,
+        );
         let names: Vec<&str> = pairs.iter().map(|pair| pair.to.as_str()).collect();
         assert_eq!(names, ["dead", "worse", "buffer", "good", "new"]);
         assert_eq!(pairs[2].cause_text.as_deref(), Some("receive buffer of buffer"));
         assert_eq!((pairs[2].since_us, pairs[2].unconfirmed_text.as_deref()), (Some(5), None));
         assert_eq!(pairs[4].state, PairState::Unknown);
+        // Those that somebody works on are behind the others.
+        let known = Acknowledgement {
+            from: "a".into(),
+            to: "dead".into(),
+            since_us: 5,
+            user: "alice@a".into(),
+            text: String::new(),
+            at_us: 6,
+        };
+        let attention = Attention { acknowledged: vec![known.clone()], mutes: Vec::new() };
+        let all = || {
+            vec![
+                facts("dead", Some("no_result"), 1.0),
+                facts("worse", Some("loss"), 10.0),
+                facts("good", Some("path_rate"), 1.0),
+            ]
+        };
+        let order = |attention: &Attention| -> Vec<String> {
+            worst_first(all(), attention, 0).into_iter().map(|pair| pair.to).collect()
+        };
+        assert_eq!(order(&attention), ["worse", "dead", "good"]);
+        let earlier =
+            Attention { acknowledged: vec![Acknowledgement { since_us: 4, ..known }], mutes: Vec::new() };
+        assert_eq!(order(&earlier), ["dead", "worse", "good"], "it was another cause");
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! The HTTP interface of a point: the page of the mesh, JSON documents and metrics. All operations are read-only.
+//! The HTTP interface of a point: the page of the mesh, JSON documents, metrics, and reservations for programs.
 //!
 //! Results come from the archive's file, everything else through the control socket, so that a request never delays the agent's loop
-//! longer than a local user's request does. There is no authentication: the interface listens on loopback unless the configuration names
-//! another address, and then refuses foreign host names (DNS rebinding).
+//! longer than a local user's request does. Reading needs no authentication: the interface listens on loopback unless the configuration
+//! names another address, and then refuses foreign host names (DNS rebinding). Changes need a token ([`authorize`]), which is checked
+//! before the document of the request is read.
 
 mod documents;
 mod metrics;
@@ -14,31 +15,36 @@ use std::{
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use axum::{
     Router,
+    body::to_bytes,
     extract::{Request, State},
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::{sync::Semaphore, time::timeout};
 use view::{PageContent, Theme, names_loopback, page_files, restrict_page};
 
 pub use documents::{
-    CalendarDocument, MeshDocument, MeshPair, MeshPoint, NamedChange, PairDocument, PairState,
-    ResultsDocument,
+    AcknowledgeRequest, AlertsDocument, CalendarDocument, Cancellation, MeshDocument, MeshPair, MeshPoint,
+    MuteRequest, NamedChange, PairDocument, PairState, ReservationsDocument, ResultsDocument, TransferResult,
 };
 
 use self::{
     documents::SCHEMA,
-    routes::{Query, ROUTES, Route},
+    routes::{Body, Query, ROUTES, Route},
 };
-use crate::{Client, Error, Filter, Members, PostgresAddress, Status, StopHandle, archive::Archive};
+use crate::{
+    Client, Error, Explained, Filter, Members, NewReservation, PairName, PostgresAddress, Scope, Status,
+    StopHandle, Tokens, TransferReport, archive::Archive, tokens::TokenRefusal,
+};
 
 /// Number of tests in a document, unless the request names another.
 const DEFAULT_LIMIT: u32 = 1000;
@@ -51,6 +57,13 @@ const DEFAULT_CALENDAR_S: i64 = 86_400;
 const MAX_REQUESTS: usize = 8;
 /// Time until a request is answered, with an error at worst.
 const WORK_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time until the document of a request has arrived.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest document of a request, bytes.
+const MAX_BODY_BYTES: usize = 16 * 1024;
+/// How long a report waits for the figures of its transfer, and how often it asks.
+const RESULT_TIMEOUT: Duration = Duration::from_secs(8);
+const RESULT_POLL: Duration = Duration::from_millis(100);
 
 /// The served point.
 struct Site {
@@ -80,6 +93,14 @@ enum Refusal {
     Unavailable(Error),
     /// There are too many requests.
     Busy,
+    /// The token is missing, unknown or expired.
+    Unauthorized,
+    /// The token lacks a scope.
+    Forbidden(Scope),
+    /// The document of the request is too long.
+    TooLong,
+    /// The document of the request did not arrive.
+    Late,
 }
 
 impl From<Error> for Refusal {
@@ -93,12 +114,28 @@ impl From<Error> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
+        let is_unauthorized = matches!(self, Refusal::Unauthorized);
         let (status, text) = match self {
+            Refusal::Unauthorized => {
+                let text =
+                    "a valid token is needed: Authorization: Bearer TOKEN (longfat agent token create)";
+                (StatusCode::UNAUTHORIZED, text.into())
+            }
+            Refusal::Forbidden(scope) => {
+                (StatusCode::FORBIDDEN, format!("the token lacks the scope {scope}"))
+            }
+            Refusal::TooLong => {
+                let text = format!("the document is longer than {MAX_BODY_BYTES} bytes");
+                (StatusCode::PAYLOAD_TOO_LARGE, text)
+            }
+            Refusal::Late => (StatusCode::REQUEST_TIMEOUT, "the document did not arrive in time".into()),
             Refusal::Invalid(text) => (StatusCode::BAD_REQUEST, text),
             Refusal::Unavailable(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
             Refusal::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many requests; repeat it later".into()),
         };
-        (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{text}\n")).into_response()
+        let plain = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+        let text = (status, plain, format!("{text}\n")).into_response();
+        if is_unauthorized { ([(header::WWW_AUTHENTICATE, "Bearer")], text).into_response() } else { text }
     }
 }
 
@@ -151,7 +188,9 @@ pub fn known_mesh(state: &Path) -> Result<MeshDocument, Error> {
 
 fn mesh(state: &Path, status: &Status, archive: &Archive) -> Result<MeshDocument, Error> {
     let now_us = i64::try_from(os::realtime().as_micros()).unwrap_or(i64::MAX);
-    Ok(MeshDocument::new(status, &Members::open(state)?, archive.pairs()?, now_us))
+    // Each point's own: it sends its own alerts.
+    let attention = open_archive(state)?.attention()?;
+    Ok(MeshDocument::new(status, &Members::open(state)?, archive.pairs()?, &attention, now_us))
 }
 
 fn open_archive(state: &Path) -> Result<Archive, Error> {
@@ -162,29 +201,104 @@ fn router(site: Arc<Site>) -> Router {
     let mut router = Router::new();
     for route in ROUTES {
         let handler = move |State(site): State<Arc<Site>>, request: Request| async move {
-            let query = request.uri().query().unwrap_or_default().to_owned();
-            let work = async move {
-                let place = Arc::clone(&site.places).acquire_owned().await;
-                // Databases and the control socket block. The place is taken until the work ends, whether or not a client waits.
-                tokio::task::spawn_blocking(move || {
-                    let response = respond(&site, route, &query);
-                    drop(place);
-                    response
-                })
-                .await
-            };
-            match timeout(WORK_TIMEOUT, work).await {
-                Ok(Ok(response)) => response.unwrap_or_else(Refusal::into_response),
-                Ok(Err(_)) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-                Err(_) => Refusal::Busy.into_response(),
-            }
+            handle(site, route, request).await.unwrap_or_else(Refusal::into_response)
         };
-        router = router.route(route.path, get(handler));
+        let method = if route.body.is_some() { post(handler) } else { get(handler) };
+        router = router.route(route.path, method);
     }
     router
         .merge(page_files(Theme::default(), PageContent::Mesh))
         .layer(middleware::from_fn_with_state(Arc::clone(&site), check_host))
         .with_state(site)
+}
+
+async fn handle(site: Arc<Site>, route: &'static Route, request: Request) -> Result<Response, Refusal> {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let change = match route.body {
+        None => None,
+        Some(body) => {
+            let token = authorize(&site, body.scope(), request.headers())?;
+            let document = timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
+            let document = document.map_err(|_| Refusal::Late)?.map_err(|_| Refusal::TooLong)?;
+            Some((body, token, document))
+        }
+    };
+    let work = async move {
+        let place = Arc::clone(&site.places).acquire_owned().await;
+        // Databases and the control socket block. The place is taken until the work ends, whether or not a client waits.
+        tokio::task::spawn_blocking(move || {
+            let response = match change {
+                None => respond(&site, route, &query),
+                Some((body, token, document)) => apply(&site, body, &token, &document),
+            };
+            drop(place);
+            response
+        })
+        .await
+    };
+    match timeout(WORK_TIMEOUT, work).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_)) => Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response()),
+        Err(_) => Err(Refusal::Busy),
+    }
+}
+
+/// The name of the token in a request's header, if it has the scope. Pages of other sites cannot send this header: no response permits it
+/// (CORS).
+fn authorize(site: &Site, scope: Scope, headers: &HeaderMap) -> Result<String, Refusal> {
+    let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = header.and_then(|value| value.split_once(' '));
+    let token =
+        token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+    let token = token.ok_or(Refusal::Unauthorized)?;
+    let checked = Tokens::open(&site.state)?.check(token, scope, os::realtime().as_secs());
+    checked.map_err(|refusal| match refusal {
+        TokenRefusal::Unknown => Refusal::Unauthorized,
+        TokenRefusal::Scope(scope) => Refusal::Forbidden(scope),
+    })
+}
+
+/// Applies a change that a program requests.
+fn apply(site: &Site, body: Body, token: &str, document: &[u8]) -> Result<Response, Refusal> {
+    let client = site.client.for_token(token);
+    let reservation = match body {
+        Body::Reservation => client.reserve(parsed::<NewReservation>(document)?)?,
+        Body::Cancellation => {
+            let Cancellation { id, reason } = parsed(document)?;
+            client.cancel(&id, &reason)?
+        }
+        Body::Acknowledge => {
+            let AcknowledgeRequest { from, to, since_us, text } = parsed(document)?;
+            let alerts = client.acknowledge(PairName { from, to }, since_us, &text)?;
+            return json(&AlertsDocument { schema: SCHEMA.into(), alerts });
+        }
+        Body::Mute => {
+            let MuteRequest { from, to, seconds, text } = parsed(document)?;
+            let alerts = client.mute(PairName { from, to }, Duration::from_secs(seconds), &text)?;
+            return json(&AlertsDocument { schema: SCHEMA.into(), alerts });
+        }
+        Body::Report => {
+            let TransferResult { id, bytes, duration_us, error } = parsed(document)?;
+            let reported = client.report(&id, &TransferReport { bytes, duration_us, error })?;
+            result_of(&client, reported)?
+        }
+    };
+    json(&ReservationsDocument { schema: SCHEMA.into(), reservations: vec![reservation] })
+}
+
+fn parsed<T: DeserializeOwned>(document: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(document).map_err(|error| Refusal::Invalid(format!("the document: {error}")))
+}
+
+/// Waits until a transfer that was reported has ended: its record is written first.
+fn result_of(client: &Client, reported: Explained) -> Result<Explained, Refusal> {
+    let begin = Instant::now();
+    let mut known = reported;
+    while !known.is_over() && begin.elapsed() < RESULT_TIMEOUT {
+        sleep(RESULT_POLL);
+        known = client.why(&known.id)?.into_iter().next().unwrap_or(known);
+    }
+    Ok(known)
 }
 
 /// Refuses names that are not this server's, and adds the headers that restrict the page.
@@ -248,6 +362,13 @@ fn respond(site: &Site, route: &Route, query: &str) -> Result<Response, Refusal>
                 from,
                 to,
             })
+        }
+        routes::Response::Alerts => {
+            json(&AlertsDocument { schema: SCHEMA.into(), alerts: site.client.alerts()? })
+        }
+        routes::Response::Reservations => {
+            let reservations = site.client.why(&query.text("id").unwrap_or_default())?;
+            json(&ReservationsDocument { schema: SCHEMA.into(), reservations })
         }
         routes::Response::Calendar => {
             let seconds = query.number("seconds").unwrap_or(DEFAULT_CALENDAR_S);

@@ -4,10 +4,13 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::{
-    documents::{CalendarDocument, MeshDocument, PairDocument, ResultsDocument},
-    routes::{ROUTES, Response, Route},
+    documents::{
+        AcknowledgeRequest, AlertsDocument, CalendarDocument, Cancellation, MeshDocument, MuteRequest,
+        PairDocument, ReservationsDocument, ResultsDocument, TransferResult,
+    },
+    routes::{Body, ROUTES, Response, Route},
 };
-use crate::control::Status;
+use crate::{NewReservation, control::Status};
 
 /// Where OpenAPI keeps schemas.
 const SCHEMAS: &str = "/components/schemas";
@@ -23,12 +26,15 @@ pub(super) fn document() -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "longfat agent",
-            "description": "A measurement point: the mesh as it knows it. All operations read.",
+            "description": "A measurement point: the mesh as it knows it, and reservations for programs, which need a token.",
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "paths": paths,
-        "components": { "schemas": generator.take_definitions(true) },
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer", "description": "longfat agent token create" } },
+        },
     })
 }
 
@@ -54,18 +60,43 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Response::Pair => of::<PairDocument>(generator),
         Response::Results => of::<ResultsDocument>(generator),
         Response::Calendar => of::<CalendarDocument>(generator),
+        Response::Reservations => of::<ReservationsDocument>(generator),
+        Response::Alerts => of::<AlertsDocument>(generator),
     };
     let error = |description: &str| json!({ "description": description, "content": { "text/plain": { "schema": { "type": "string" } } } });
     let mut responses =
         Map::from_iter([("200".to_string(), json!({ "description": "Success", "content": content }))]);
-    if !route.parameters.is_empty() {
-        responses.insert("400".into(), error("A parameter is missing, unknown or invalid"));
+    if !route.parameters.is_empty() || route.body.is_some() {
+        responses.insert("400".into(), error("The request is incomplete or invalid, or is refused"));
     }
     responses.insert("503".into(), error("The agent does not reply, or its archive cannot be read"));
     let id = route.path.rsplit('/').next().unwrap_or_default().replace('.', "_");
-    json!({ "get": {
-        "operationId": id, "summary": route.summary, "parameters": parameters, "responses": responses,
-    } })
+    let mut operation = json!({
+        "operationId": id, "summary": route.summary, "parameters": parameters,
+    });
+    let Some(body) = route.body else {
+        operation["responses"] = responses.into();
+        return json!({ "get": operation });
+    };
+    for (status, text) in [
+        ("401", "The token is missing or not valid"),
+        ("403", "The token lacks the scope"),
+        ("408", "The document did not arrive in time"),
+        ("413", "The document is too long"),
+    ] {
+        responses.insert(status.into(), error(text));
+    }
+    operation["responses"] = responses.into();
+    operation["requestBody"] = json!({ "required": true, "content": match body {
+        Body::Reservation => of::<NewReservation>(generator),
+        Body::Cancellation => of::<Cancellation>(generator),
+        Body::Report => of::<TransferResult>(generator),
+        Body::Acknowledge => of::<AcknowledgeRequest>(generator),
+        Body::Mute => of::<MuteRequest>(generator),
+    } });
+    operation["security"] = json!([{ "token": [] }]);
+    operation["x-longfat-scope"] = body.scope().name().into();
+    json!({ "post": operation })
 }
 
 fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {

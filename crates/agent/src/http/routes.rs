@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::Scope;
+
 /// A query parameter.
 pub(super) struct Parameter {
     pub name: &'static str,
@@ -22,6 +24,34 @@ pub(super) enum Response {
     Pair,
     Results,
     Calendar,
+    Reservations,
+    Alerts,
+}
+
+/// The document that a route reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Body {
+    /// [`NewReservation`](crate::NewReservation).
+    Reservation,
+    /// [`Cancellation`](super::documents::Cancellation).
+    Cancellation,
+    /// [`TransferResult`](super::documents::TransferResult).
+    Report,
+    /// [`AcknowledgeRequest`](super::documents::AcknowledgeRequest).
+    Acknowledge,
+    /// [`MuteRequest`](super::documents::MuteRequest).
+    Mute,
+}
+
+impl Body {
+    /// The scope that a program's token needs.
+    pub fn scope(self) -> Scope {
+        match self {
+            Body::Reservation | Body::Cancellation => Scope::Reserve,
+            Body::Report => Scope::Report,
+            Body::Acknowledge | Body::Mute => Scope::Alerts,
+        }
+    }
 }
 
 /// A path that is served to programs.
@@ -29,7 +59,14 @@ pub(super) struct Route {
     pub path: &'static str,
     pub summary: &'static str,
     pub parameters: &'static [Parameter],
+    /// `None`: the route reads nothing and changes nothing.
+    pub body: Option<Body>,
     pub response: Response,
+}
+
+/// A route that changes something.
+const fn change(path: &'static str, summary: &'static str, body: Body) -> Route {
+    Route { path, summary, parameters: &[], body: Some(body), response: Response::Reservations }
 }
 
 const fn text(name: &'static str, about: &'static str) -> Parameter {
@@ -54,6 +91,7 @@ pub(super) const ROUTES: &[Route] = &[
         path: "/api/v1/mesh",
         summary: "The points, and all pairs of points with what limits them, worst first",
         parameters: &[],
+        body: None,
         response: Response::Mesh,
     },
     Route {
@@ -65,6 +103,7 @@ pub(super) const ROUTES: &[Route] = &[
             SINCE,
             LIMIT,
         ],
+        body: None,
         response: Response::Pair,
     },
     Route {
@@ -73,10 +112,11 @@ pub(super) const ROUTES: &[Route] = &[
         parameters: &[
             text("from", "The point that sends"),
             text("to", "The point that receives"),
-            text("kind", "The kind of test: throughput, latency or diagnose"),
+            text("kind", "The kind of test: throughput, latency, diagnose or transfer"),
             SINCE,
             LIMIT,
         ],
+        body: None,
         response: Response::Results,
     },
     Route {
@@ -86,37 +126,81 @@ pub(super) const ROUTES: &[Route] = &[
             text("point", "The point; this one if absent"),
             number("seconds", "How far into the future; 86400 if absent"),
         ],
+        body: None,
         response: Response::Calendar,
+    },
+    Route {
+        path: "/api/v1/reservation",
+        summary: "The state of a reservation, with the rule or the conflict and with its result; or the last ones of a recurring test",
+        parameters: &[required(text("id", "The reservation, as in a/12, or the name of a recurring test"))],
+        body: None,
+        response: Response::Reservations,
+    },
+    change(
+        "/api/v1/reserve",
+        "Reserves a test, or a slot for the program's own transfer; a rule that refuses it is in the reply",
+        Body::Reservation,
+    ),
+    change("/api/v1/cancel", "Cancels a reservation of the same token", Body::Cancellation),
+    change(
+        "/api/v1/report",
+        "Reports a transfer of the same token, which ends its slot; the reply has what limited it",
+        Body::Report,
+    ),
+    Route {
+        path: "/api/v1/alerts",
+        summary: "The causes that users have acknowledged, and the pairs whose alerts are muted",
+        parameters: &[],
+        body: None,
+        response: Response::Alerts,
+    },
+    Route {
+        path: "/api/v1/acknowledge",
+        summary: "Acknowledges the cause of a pair: no alert is sent of it, until the cause changes",
+        parameters: &[],
+        body: Some(Body::Acknowledge),
+        response: Response::Alerts,
+    },
+    Route {
+        path: "/api/v1/mute",
+        summary: "Mutes the alerts of pairs for a time",
+        parameters: &[],
+        body: Some(Body::Mute),
+        response: Response::Alerts,
     },
     Route {
         path: "/api/v1/status",
         summary: "The state of this point",
         parameters: &[],
+        body: None,
         response: Response::Status,
     },
     Route {
         path: "/api/v1/openapi.json",
         summary: "This description of the interface",
         parameters: &[],
+        body: None,
         response: Response::AnyJson,
     },
     Route {
         path: "/metrics",
         summary: "Metrics in the text format of Prometheus",
         parameters: &[],
+        body: None,
         response: Response::Text,
     },
 ];
 
 /// The parameters of a request.
-pub(super) struct Query<'a>(BTreeMap<&'a str, &'a str>);
+pub(super) struct Query(BTreeMap<&'static str, String>);
 
-impl<'a> Query<'a> {
-    /// Reads the parameters of a route. Values are names and numbers, which need no percent-encoding.
-    pub fn parse(route: &Route, text: &'a str) -> Result<Query<'a>, String> {
+impl Query {
+    /// Reads the parameters of a route.
+    pub fn parse(route: &Route, text: &str) -> Result<Query, String> {
         let mut found = BTreeMap::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decode(value).ok_or_else(|| format!("{name}: the percent-encoding is not valid"))?;
             let Some(parameter) = route.parameters.iter().find(|known| known.name == name) else {
                 let known: Vec<&str> = route.parameters.iter().map(|known| known.name).collect();
                 let known = if known.is_empty() { "it has none".into() } else { known.join(", ") };
@@ -136,12 +220,26 @@ impl<'a> Query<'a> {
     }
 
     pub fn text(&self, name: &str) -> Option<String> {
-        self.0.get(name).map(|value| (*value).to_string())
+        self.0.get(name).cloned()
     }
 
     pub fn number(&self, name: &str) -> Option<i64> {
         self.0.get(name)?.parse().ok()
     }
+}
+
+/// Decodes a value (RFC 3986 section 2.1).
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes().iter();
+    while let Some(byte) = rest.next() {
+        let digit = |byte: &u8| char::from(*byte).to_digit(16);
+        bytes.push(match byte {
+            b'%' => u8::try_from(digit(rest.next()?)? * 16 + digit(rest.next()?)?).ok()?,
+            byte => *byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -154,12 +252,15 @@ mod tests {
         let query = Query::parse(pair, "from=a&to=b&since_us=-5").ok().unwrap();
         assert_eq!((query.text("to").as_deref(), query.number("since_us")), (Some("b"), Some(-5)));
         assert_eq!(query.number("limit"), None);
+        assert_eq!(Query::parse(pair, "from=a%2F1&to=b").ok().unwrap().text("from").as_deref(), Some("a/1"));
         for (text, part) in [
             ("from=a", "needs the parameter to"),
             ("from=a&to=b&limit=x", "must be an integer"),
             ("from=a&to=b&color=x", "has no parameter \"color\""),
             ("from=a&to=b&to=c", "needs one value"),
             ("from=&to=b", "needs one value"),
+            ("from=%4&to=b", "percent-encoding is not valid"),
+            ("from=%ff&to=b", "percent-encoding is not valid"),
         ] {
             let error = Query::parse(pair, text).err().unwrap();
             assert!(error.contains(part), "{error}");

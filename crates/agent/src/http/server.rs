@@ -4,7 +4,8 @@
 //! - responses that are not read, or too slowly: [`Limits::part`]
 //! - open connections and unread responses of all: beyond the maximum, the connection that has waited longest for its client is closed
 //!
-//! No operation reads a body: a request with one gets its response, and the connection is closed.
+//! The documents of requests have their own deadline ([`super::BODY_TIMEOUT`]). If one is not read, the connection is closed after the
+//! response.
 
 use std::{
     collections::BTreeMap,

@@ -14,12 +14,13 @@ use rcgen::{
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{
     Identity, Invitation, check_name,
     identity::{INVITATION, POINT},
 };
-use crate::{Error, files, hex};
+use crate::{Error, audit, files, hex};
 
 /// Validity of a point's certificate, days.
 const POINT_DAYS: i64 = 825;
@@ -137,6 +138,8 @@ impl Authority {
         let certificate = self.certify(&key, &format!("{id}{INVITATION}"), days)?;
         let expires_s = unix_seconds(SystemTime::now()).saturating_add(lifetime.as_secs());
         let issued = Issued { name: name.into(), expires_s, key: None };
+        let details = json!({ "point": name, "invitation": id, "expires_s": expires_s });
+        audit::append_own(state, "invite", details)?;
         self.write_issued(&id, &issued)?;
         Ok(Invitation {
             name: name.into(),

@@ -82,7 +82,9 @@ pub(crate) fn find_record(runs_dir: &Path, id: &str, started_s: u64) -> Option<(
         }
         let Ok(text) = fs::read_to_string(&path) else { continue };
         let Ok(summary) = serde_json::from_str::<Summary>(&text) else { continue };
-        let is_its = summary.title.strip_prefix(id).is_some_and(|rest| rest.starts_with(':'));
+        // Records of watched connections add a word.
+        let title = summary.title.strip_prefix("watch: ").unwrap_or(&summary.title);
+        let is_its = title.strip_prefix(id).is_some_and(|rest| rest.starts_with(':'));
         if let (true, Some(run)) = (is_its, summary.runs.into_iter().next()) {
             return Some((record, run));
         }

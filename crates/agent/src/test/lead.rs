@@ -23,7 +23,7 @@ use schema::FlowSample;
 use stamp::{Key, SenderOptions};
 use units::Time;
 
-use super::{Endpoint, Figures, Kind, TestParameters, figures};
+use super::{Endpoint, Figures, Kind, TestParameters, figures, transfer::transfer};
 
 /// Interval at which sockets are sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
@@ -53,6 +53,8 @@ pub(crate) struct LeadJob {
     pub to: String,
     /// Its host.
     pub host: String,
+    /// The ports of both agents, whose connections are not the application's.
+    pub mesh_ports: Vec<u16>,
     /// The parameters of the test.
     pub parameters: TestParameters,
     /// Directory of records.
@@ -75,7 +77,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    fn failed(error: impl ToString) -> Self {
+    pub(super) fn failed(error: impl ToString) -> Self {
         Measured { error: Some(error.to_string()), ..Measured::default() }
     }
 }
@@ -100,6 +102,7 @@ pub(crate) fn measure(job: &LeadJob) -> Measured {
         Kind::Throughput => throughput(job, &endpoint, remaining),
         Kind::Latency => latency(job, &endpoint, remaining),
         Kind::Diagnose => diagnose(job, &endpoint),
+        Kind::Transfer => transfer(job, remaining),
     }
 }
 
@@ -134,7 +137,7 @@ fn throughput(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
             record: recorded.path,
         },
         Ok(None) => Measured::failed(error.unwrap_or_else(|| "no data flowed".into())),
-        Err(unrecorded) => Measured::failed(error.unwrap_or_else(|| experiment_text(&unrecorded))),
+        Err(unrecorded) => Measured::failed(error.unwrap_or_else(|| error_text(&unrecorded))),
     }
 }
 
@@ -176,7 +179,7 @@ fn latency(job: &LeadJob, endpoint: &Endpoint, time: Duration) -> Measured {
             let error = packets.trips.is_empty().then(|| format!("no packet returned from {}", job.to));
             Measured { figures: Figures::of(&recorded.run), record: Some(recorded.path), error }
         }
-        Err(error) => Measured::failed(experiment_text(&error)),
+        Err(error) => Measured::failed(error_text(&error)),
     }
 }
 
@@ -229,7 +232,7 @@ fn diagnose(job: &LeadJob, endpoint: &Endpoint) -> Measured {
 }
 
 /// An error with its causes.
-fn experiment_text(error: &measurement::Error) -> String {
+pub(super) fn error_text(error: &measurement::Error) -> String {
     measurement::error::chain(error)
 }
 

@@ -3,6 +3,7 @@
 mod figures;
 mod lead;
 mod peer;
+mod transfer;
 
 use std::{fmt, str::FromStr};
 
@@ -13,6 +14,7 @@ pub use figures::Figures;
 pub(crate) use figures::find_record;
 pub(crate) use lead::{LeadJob, Measured, measure};
 pub(crate) use peer::{Endpoint, PeerJob, serve};
+pub use transfer::TransferReport;
 
 /// The kind of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub enum Kind {
     Latency,
     /// A diagnosis of the limits of TCP.
     Diagnose,
+    /// An application's own transfer: the slot is reserved for it, and its connections are watched.
+    Transfer,
 }
 
 impl Kind {
@@ -32,13 +36,14 @@ impl Kind {
             Kind::Throughput => "throughput",
             Kind::Latency => "latency",
             Kind::Diagnose => "diagnose",
+            Kind::Transfer => "transfer",
         }
     }
 
     /// The class, which decides which other tests may overlap.
     pub fn class(self) -> Class {
         match self {
-            Kind::Throughput | Kind::Diagnose => Class::Exclusive,
+            Kind::Throughput | Kind::Diagnose | Kind::Transfer => Class::Exclusive,
             Kind::Latency => Class::Background,
         }
     }
@@ -47,7 +52,7 @@ impl Kind {
     pub fn default_duration(self) -> Time {
         match self {
             Kind::Throughput | Kind::Latency => Time::from_secs(10),
-            Kind::Diagnose => Time::from_secs(60),
+            Kind::Diagnose | Kind::Transfer => Time::from_secs(60),
         }
     }
 }
@@ -62,9 +67,11 @@ impl FromStr for Kind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let kinds = [Kind::Throughput, Kind::Latency, Kind::Diagnose];
+        let kinds = [Kind::Throughput, Kind::Latency, Kind::Diagnose, Kind::Transfer];
         kinds.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-            format!("{text:?} is not a kind of test; the kinds are throughput, latency and diagnose")
+            format!(
+                "{text:?} is not a kind of test; the kinds are throughput, latency, diagnose and transfer"
+            )
         })
     }
 }
@@ -76,7 +83,7 @@ pub struct TestParameters {
     pub kind: Kind,
     /// Duration.
     pub duration: Time,
-    /// Throughput by UDP at this rate, instead of TCP.
+    /// Throughput by UDP at this rate, instead of TCP; of a transfer, the rate that the application will send at most.
     pub rate: Option<BitRate>,
 }
 
@@ -85,7 +92,7 @@ impl TestParameters {
     pub fn test(&self) -> Test {
         let transport = match (self.kind, self.rate) {
             (Kind::Throughput, Some(_)) => Transport::Udp,
-            (Kind::Throughput | Kind::Diagnose, _) => Transport::Tcp,
+            (Kind::Throughput | Kind::Diagnose | Kind::Transfer, _) => Transport::Tcp,
             (Kind::Latency, _) => Transport::Other,
         };
         Test { kind: self.kind.name().into(), transport, rate: self.rate, parameters: String::new() }
@@ -107,7 +114,7 @@ impl TestParameters {
     /// The parameter that does not fit, in words.
     pub fn check(&self) -> Result<(), String> {
         let least = match self.kind {
-            Kind::Throughput | Kind::Latency => Time::from_secs(1),
+            Kind::Throughput | Kind::Latency | Kind::Transfer => Time::from_secs(1),
             // Round-trip times, bursts of datagrams, and a TCP test of 10 s.
             Kind::Diagnose => Time::from_secs(45),
         };
@@ -135,6 +142,8 @@ mod tests {
             (Kind::Throughput, Some(BitRate(5_000_000))),
             (Kind::Latency, None),
             (Kind::Diagnose, None),
+            (Kind::Transfer, None),
+            (Kind::Transfer, Some(BitRate(5_000_000))),
         ] {
             let parameters = TestParameters { kind, duration: Time::from_secs(50), rate };
             assert_eq!(TestParameters::of(&parameters.test(), parameters.duration), Ok(parameters));

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -27,6 +28,8 @@ const SECRET_BYTES: usize = 16;
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Timeout of each step of a test before and after its data.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time until a stop of a transfer takes effect.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Averaging time of the limit of the rate.
 const RATE_TIME: Duration = Duration::from_secs(5);
 /// A diagnosis has several tests.
@@ -73,6 +76,14 @@ pub(crate) fn serve(job: &PeerJob, on_ready: impl FnOnce(Endpoint)) -> Result<()
             let port = reflector.port().ok_or("the reflector has no port")?;
             on_ready(Endpoint { port, secret });
             reflector.run(&job.stop).map_err(|error| error.to_string())
+        }
+        Kind::Transfer => {
+            // The application opens its own ports. The lead begins when it gets this reply.
+            on_ready(Endpoint { port: 0, secret });
+            while !job.stop.load(Ordering::Acquire) {
+                thread::sleep(STOP_CHECK_INTERVAL);
+            }
+            Ok(())
         }
         Kind::Throughput | Kind::Diagnose => {
             let server = first_port(job, |port| {

@@ -11,6 +11,7 @@ use limits::{Decision, Error, Limits, Pending, TestRequest, Usage};
 use serde_json::{Value, json};
 use units::Bytes;
 
+use super::Directory;
 use crate::{exit::Exit, output};
 
 /// The schema of every document that these commands print.
@@ -20,7 +21,7 @@ const SCHEMA: &str = "longfat.agent-limits/1";
 #[derive(Debug, Subcommand)]
 pub enum LimitsCommand {
     /// Show which rule allows or refuses a test
-    Explain(ExplainArgs),
+    Explain(Box<ExplainArgs>),
     /// Convert a bwctl limits file (bwctld.limits, bwctl-server.limits) to TOML on standard output
     Import(ImportArgs),
 }
@@ -35,9 +36,11 @@ pub struct ExplainArgs {
     /// udp,500mbit,30s,in=60s
     #[arg(value_name = "TEST", value_parser = TestRequest::parse_test)]
     test: TestRequest,
-    /// Limits file
-    #[arg(long, value_name = "FILE", default_value = "/etc/longfat/limits.toml")]
-    file: PathBuf,
+    /// Limits file [default: that of the point]
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    directory: Directory,
     /// Address of the host at the other end of the test; decides which links it loads [default: that of USER]
     #[arg(long, value_name = "ADDRESS")]
     to: Option<IpAddr>,
@@ -104,10 +107,14 @@ fn read(file: &Path) -> anyhow::Result<String> {
 }
 
 fn explain(args: &ExplainArgs, json: bool) -> anyhow::Result<()> {
-    let text = read(&args.file)?;
+    let file = match &args.file {
+        Some(file) => file.clone(),
+        None => args.directory.config()?.limits_file,
+    };
+    let text = read(&file)?;
     let limits: Limits = text.parse().map_err(|error: Error| {
         let is_bwctls = matches!(error, Error::Syntax(_)) && limits::import(&text).is_ok();
-        let file = args.file.display();
+        let file = file.display();
         let hint =
             format!("this is a file of bwctl; convert it: longfat agent limits import {file} > limits.toml");
         Exit::BadInput(format!("{file}: {}", if is_bwctls { hint } else { error.to_string() }))
@@ -116,7 +123,7 @@ fn explain(args: &ExplainArgs, json: bool) -> anyhow::Result<()> {
         if !limits.links().iter().any(|known| known.name == *link) {
             let names: Vec<&str> = limits.links().iter().map(|link| link.name.as_str()).collect();
             let known = if names.is_empty() { "it has none".into() } else { names.join(", ") };
-            let file = args.file.display();
+            let file = file.display();
             return Err(Exit::BadInput(format!("{file} has no link {link:?}; links: {known}")).into());
         }
     }

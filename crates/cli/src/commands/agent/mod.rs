@@ -1,9 +1,12 @@
 //! `longfat agent`: a measurement point.
 
+mod alerts;
 mod demo;
 mod limits;
+mod psconfig;
 mod setup;
 mod text;
+mod tokens;
 mod users;
 
 use std::path::PathBuf;
@@ -46,6 +49,15 @@ pub enum AgentCommand {
     Results(users::ResultsArgs),
     /// Remove a point from the mesh, at the authority (the point that created it)
     Expel(users::ExpelArgs),
+    /// Alerts: acknowledge causes, mute pairs
+    #[command(subcommand)]
+    Alerts(alerts::AlertsCommand),
+    /// Recurring tests from pSConfig, and as pSConfig
+    #[command(subcommand)]
+    Psconfig(psconfig::PsconfigCommand),
+    /// Tokens of programs that use the HTTP interface: create, list, remove
+    #[command(subcommand)]
+    Token(tokens::TokenCommand),
     /// Start a mesh of six points on an emulated network, with a fault after a minute, and its page
     Demo(demo::DemoArgs),
     /// Limits of a point by user and address: explain decisions, import bwctl's files
@@ -105,6 +117,9 @@ pub fn run(command: &AgentCommand, json: bool) -> anyhow::Result<()> {
         AgentCommand::Why(args) => users::why(args, json),
         AgentCommand::Results(args) => users::results(args, json),
         AgentCommand::Expel(args) => users::expel(args, json),
+        AgentCommand::Alerts(command) => alerts::run(command, json),
+        AgentCommand::Psconfig(command) => psconfig::run(command, json),
+        AgentCommand::Token(command) => tokens::run(command, json),
         AgentCommand::Demo(args) => demo::run(args, json),
         AgentCommand::Limits(command) => limits::run(command, json),
     }

@@ -1,6 +1,8 @@
 //! The texts of `longfat agent`.
 
-use agent::{CalendarReport, Explained, State, Status, TestRow};
+use std::collections::BTreeMap;
+
+use agent::{AlertsReport, CalendarReport, Explained, Scope, State, Status, TestRow, TokenEntry};
 use jiff::{Timestamp, tz::TimeZone};
 use units::Time;
 use view::number;
@@ -72,6 +74,38 @@ pub fn status(status: &Status) -> String {
         lines.push(format!("\n{}", table(&head, rows, &[false; 4], &[])));
     }
     lines.join("\n")
+}
+
+/// What users have decided about alerts.
+pub fn alerts(report: &AlertsReport) -> String {
+    let AlertsReport { acknowledged, mutes } = report;
+    if acknowledged.is_empty() && mutes.is_empty() {
+        return "no cause is acknowledged, and no pair is muted".into();
+    }
+    let known = acknowledged.iter().map(|known| {
+        let state = format!("acknowledged, since {}", instant(known.since_us));
+        [known.from.clone(), known.to.clone(), state, known.user.clone(), known.text.clone()]
+    });
+    let muted = mutes.iter().map(|mute| {
+        let state = format!("muted until {}", instant(mute.until_us));
+        [mute.from.clone(), mute.to.clone(), state, mute.user.clone(), mute.text.clone()]
+    });
+    let rows = known.chain(muted).map(|row| row.to_vec());
+    table(&["FROM", "TO", "STATE (UTC)", "USER", "NOTE"], rows, &[false; 5], &["NOTE"])
+}
+
+/// The tokens of programs.
+pub fn tokens(entries: &BTreeMap<String, TokenEntry>) -> String {
+    if entries.is_empty() {
+        return "there are no tokens".into();
+    }
+    let rows = entries.iter().map(|(name, entry)| {
+        let scopes: Vec<&str> = entry.scopes.iter().map(|scope| Scope::name(*scope)).collect();
+        let time = |seconds: u64| instant(i64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000));
+        let expires = entry.expires_s.map_or(UNKNOWN.into(), time);
+        vec![name.clone(), scopes.join(", "), time(entry.created_s), expires]
+    });
+    table(&["TOKEN", "SCOPES", "CREATED (UTC)", "EXPIRES (UTC)"], rows, &[false; 4], &[])
 }
 
 /// The calendar of a point.

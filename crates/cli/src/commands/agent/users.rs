@@ -34,13 +34,13 @@ pub struct RequestArgs {
     from: String,
     /// The point that receives
     to: String,
-    /// What to measure: throughput, latency or diagnose
+    /// What to measure: throughput, latency, diagnose, or transfer to reserve a slot for an application's own transfer
     #[arg(long, default_value = "throughput")]
     kind: Kind,
     /// Duration of the test [default: 10s, of diagnose 60s]
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
-    /// Throughput of UDP at this rate, instead of TCP
+    /// Throughput of UDP at this rate, instead of TCP; of a transfer, the rate that the application sends at most
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
     /// Time until the earliest start

@@ -1,0 +1,266 @@
+//! Which causes users have acknowledged, and for which pairs alerts are muted.
+//!
+//! An acknowledgement ends with the cause. A mute ends by its time; changes meanwhile stay pending, and the newest of each pair is
+//! reported at the end unless the cause is again the one before the mute.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Archive, CauseChange,
+    sql::{Field, Row, read_all, values},
+};
+use crate::Error;
+
+/// Stands for each point in a mute; not a name of a point.
+pub(crate) const EACH: &str = "*";
+/// How long a mute is kept after its end: until its changes are reported or too old, microseconds.
+const KEPT_US: i64 = 86_400_000_000;
+
+/// The tables, in embedded archives only: each point sends its own alerts.
+pub(super) const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS acknowledged (lead TEXT NOT NULL, peer TEXT NOT NULL, since_us INTEGER NOT NULL, user TEXT NOT NULL,
+        text TEXT NOT NULL, at_us INTEGER NOT NULL, PRIMARY KEY (lead, peer)) STRICT;
+    CREATE TABLE IF NOT EXISTS mutes (lead TEXT NOT NULL, peer TEXT NOT NULL, until_us INTEGER NOT NULL, user TEXT NOT NULL,
+        text TEXT NOT NULL, at_us INTEGER NOT NULL, PRIMARY KEY (lead, peer)) STRICT;";
+
+/// A user knows of a pair's cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Acknowledgement {
+    /// The point that sends.
+    pub from: String,
+    /// The point that receives.
+    pub to: String,
+    /// Start of the cause, microseconds since 1970: a later cause is not acknowledged.
+    pub since_us: i64,
+    /// Who.
+    pub user: String,
+    /// A note.
+    pub text: String,
+    /// When, microseconds since 1970.
+    pub at_us: i64,
+}
+
+/// Alerts of pairs are not sent for a time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Mute {
+    /// The point that sends, or `*`.
+    pub from: String,
+    /// The point that receives, or `*`.
+    pub to: String,
+    /// Its end, microseconds since 1970.
+    pub until_us: i64,
+    /// Who.
+    pub user: String,
+    /// A note.
+    pub text: String,
+    /// When, microseconds since 1970.
+    pub at_us: i64,
+}
+
+impl Mute {
+    /// Whether it is about this pair.
+    pub(crate) fn covers(&self, from: &str, to: &str) -> bool {
+        let is = |name: &str, point: &str| name == EACH || name == point;
+        is(&self.from, from) && is(&self.to, to)
+    }
+}
+
+/// What users have decided about alerts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Attention {
+    /// By pair.
+    pub acknowledged: Vec<Acknowledgement>,
+    /// Those that have not ended, or ended less than a day ago.
+    pub mutes: Vec<Mute>,
+}
+
+/// What to do with a change for which no alert has been sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Send its alert, which is too late from this time on, microseconds since 1970.
+    Send {
+        /// The end of the last mute of the pair, or the start of the cause.
+        reported_us: i64,
+    },
+    /// Send nothing.
+    Settle,
+    /// Wait until this time, microseconds since 1970.
+    Wait(i64),
+}
+
+impl Attention {
+    /// The acknowledgement of a cause.
+    pub fn acknowledgement(&self, from: &str, to: &str, since_us: i64) -> Option<&Acknowledgement> {
+        self.acknowledged
+            .iter()
+            .find(|known| known.from == from && known.to == to && known.since_us == since_us)
+    }
+
+    /// The end of the mute of a pair; `None` if it is not muted.
+    pub fn muted_until(&self, from: &str, to: &str, now_us: i64) -> Option<i64> {
+        let of_pair = self.mutes.iter().filter(|mute| mute.covers(from, to) && mute.until_us > now_us);
+        of_pair.map(|mute| mute.until_us).max()
+    }
+
+    /// What to do with each pending change; they are in the order of their starts. `before` gives the cause before a change.
+    pub fn decide(
+        &self,
+        pending: &[CauseChange],
+        now_us: i64,
+        mut before: impl FnMut(&CauseChange) -> Result<Option<String>, Error>,
+    ) -> Result<Vec<Decision>, Error> {
+        // The newest change of each pair, and the cause before the oldest.
+        let mut pairs: BTreeMap<(&str, &str, &str), (usize, Option<String>)> = BTreeMap::new();
+        for (index, change) in pending.iter().enumerate() {
+            let key = (change.from.as_str(), change.to.as_str(), change.kind.as_str());
+            match pairs.get_mut(&key) {
+                Some((newest, _)) => *newest = index,
+                None => {
+                    pairs.insert(key, (index, before(change)?));
+                }
+            }
+        }
+        let decision = |(index, change): (usize, &CauseChange)| {
+            if self.acknowledgement(&change.from, &change.to, change.since_us).is_some() {
+                return Decision::Settle;
+            }
+            if let Some(until_us) = self.muted_until(&change.from, &change.to, now_us) {
+                return Decision::Wait(until_us);
+            }
+            let ended = self.mutes.iter().filter(|mute| mute.covers(&change.from, &change.to));
+            let Some(until_us) =
+                ended.map(|mute| mute.until_us).max().filter(|until| change.since_us < *until)
+            else {
+                return Decision::Send { reported_us: change.since_us };
+            };
+            let key = (change.from.as_str(), change.to.as_str(), change.kind.as_str());
+            match pairs.get(&key) {
+                Some((newest, before))
+                    if *newest == index && before.as_deref() != Some(change.cause.as_str()) =>
+                {
+                    Decision::Send { reported_us: until_us }
+                }
+                _ => Decision::Settle,
+            }
+        };
+        Ok(pending.iter().enumerate().map(decision).collect())
+    }
+}
+
+impl Archive {
+    /// What users have decided about alerts.
+    pub fn attention(&self) -> Result<Attention, Error> {
+        let acknowledged =
+            "SELECT lead, peer, since_us, user, text, at_us FROM acknowledged ORDER BY lead, peer";
+        let acknowledged = read_all(&*self.database, acknowledged, &[], |row: &mut Row| {
+            Ok(Acknowledgement {
+                from: row.next()?,
+                to: row.next()?,
+                since_us: row.next()?,
+                user: row.next()?,
+                text: row.next()?,
+                at_us: row.next()?,
+            })
+        });
+        let mutes = "SELECT lead, peer, until_us, user, text, at_us FROM mutes ORDER BY lead, peer";
+        let mutes = read_all(&*self.database, mutes, &[], |row: &mut Row| {
+            Ok(Mute {
+                from: row.next()?,
+                to: row.next()?,
+                until_us: row.next()?,
+                user: row.next()?,
+                text: row.next()?,
+                at_us: row.next()?,
+            })
+        });
+        Ok(Attention {
+            acknowledged: acknowledged.map_err(self.failed("read"))?,
+            mutes: mutes.map_err(self.failed("read"))?,
+        })
+    }
+
+    /// Keeps an acknowledgement; it replaces that of an earlier cause of the pair.
+    pub fn acknowledge(&mut self, of: &Acknowledgement) -> Result<(), Error> {
+        let insert = "INSERT INTO acknowledged VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (lead, peer) DO UPDATE SET
+             since_us = excluded.since_us, user = excluded.user, text = excluded.text, at_us = excluded.at_us";
+        let values = values![of.from, of.to, of.since_us, of.user, of.text, of.at_us];
+        self.write(|database| database.execute(insert, values).map(drop))
+    }
+
+    /// Keeps a mute, and forgets those that ended long ago.
+    pub fn mute(&mut self, mute: &Mute) -> Result<(), Error> {
+        let insert = "INSERT INTO mutes VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (lead, peer) DO UPDATE SET
+             until_us = excluded.until_us, user = excluded.user, text = excluded.text, at_us = excluded.at_us";
+        let oldest_us = mute.at_us.saturating_sub(KEPT_US);
+        let values = values![mute.from, mute.to, mute.until_us, mute.user, mute.text, mute.at_us];
+        self.write(|database| {
+            database.execute("DELETE FROM mutes WHERE until_us < ?1", values![oldest_us])?;
+            database.execute(insert, values).map(drop)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(to: &str, since_us: i64, cause: &str) -> CauseChange {
+        CauseChange {
+            from: "a".into(),
+            to: to.into(),
+            kind: "throughput".into(),
+            since_us,
+            cause: cause.into(),
+            test: format!("a/{since_us}"),
+        }
+    }
+
+    fn mute(from: &str, to: &str, until_us: i64) -> Mute {
+        Mute { from: from.into(), to: to.into(), until_us, user: "x@a".into(), text: String::new(), at_us: 0 }
+    }
+
+    #[test]
+    fn changes_wait_for_the_end_of_a_mute_and_the_newest_is_sent_if_the_cause_has_changed() {
+        let pending = [
+            change("b", 10, "loss"),
+            change("c", 11, "loss"),
+            change("b", 20, "receive_window"),
+            change("c", 21, "path_rate"),
+            change("d", 30, "loss"),
+        ];
+        let attention =
+            Attention { mutes: vec![mute("a", "b", 50), mute("*", "c", 50)], ..Attention::default() };
+        let decide = |now_us| attention.decide(&pending, now_us, |_| Ok(Some("path_rate".into()))).unwrap();
+        let (wait, send) = (Decision::Wait(50), |reported_us| Decision::Send { reported_us });
+        assert_eq!(decide(40), [wait, wait, wait, wait, send(30)]);
+        // c is as it was before the mute.
+        let settle = Decision::Settle;
+        assert_eq!(decide(50), [settle, settle, send(50), settle, send(30)]);
+    }
+
+    #[test]
+    fn an_acknowledgement_is_about_one_cause() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut archive = Archive::open(&directory.path().join("archive.sqlite"), None).unwrap();
+        let of = Acknowledgement {
+            from: "a".into(),
+            to: "b".into(),
+            since_us: 10,
+            user: "alice@a".into(),
+            text: "known".into(),
+            at_us: 15,
+        };
+        archive.acknowledge(&of).unwrap();
+        archive.mute(&mute("*", "*", 7)).unwrap();
+        archive.mute(&Mute { at_us: 8 + KEPT_US, ..mute("a", "*", 9) }).unwrap();
+        let attention = archive.attention().unwrap();
+        assert_eq!((attention.acknowledged.as_slice(), attention.mutes.len()), ([of].as_slice(), 1));
+        let pending = [change("b", 10, "loss"), change("b", 20, "receive_window")];
+        let attention = Attention { mutes: Vec::new(), ..attention };
+        let decided = attention.decide(&pending, 30, |_| Ok(None)).unwrap();
+        assert_eq!(decided, [Decision::Settle, Decision::Send { reported_us: 20 }]);
+    }
+}

@@ -1,0 +1,87 @@
+//! The recurring tests of a point as a pSConfig file.
+
+use serde_json::{Map, Value, json};
+use units::Time;
+
+use super::iso_text;
+use crate::{Config, Members, mesh::host_and_port, test::Kind};
+
+/// Interval of the packets of an exported latency test: pScheduler's tools send few.
+const RTT_INTERVAL: Time = Time::from_secs(1);
+
+/// A pSConfig file.
+#[derive(Debug, Clone)]
+pub struct PsconfigExport {
+    /// The file.
+    pub document: Value,
+    /// What has no counterpart.
+    pub notes: Vec<String>,
+}
+
+/// Converts the recurring tests of a point.
+pub fn export_psconfig(config: &Config, members: &Members) -> PsconfigExport {
+    let mut notes = Vec::new();
+    let [mut groups, mut tests, mut schedules, mut tasks] = [(); 4].map(|()| Map::new());
+    let addresses = members.members.iter().filter_map(|member| {
+        let (host, _) = host_and_port(&member.address)?;
+        Some((
+            member.name.0.clone(),
+            json!({ "address": host.trim_start_matches('[').trim_end_matches(']') }),
+        ))
+    });
+    let addresses: Map<String, Value> = addresses.collect();
+    for task in &config.tests {
+        let (name, spec) = (&task.name.0, &task.spec);
+        let Some(peer) = &spec.peer else { continue };
+        let mut of_test = json!({ "source": "{% address[0] %}", "dest": "{% address[1] %}" });
+        let kind = match spec.test.kind.parse() {
+            Ok(Kind::Throughput) => {
+                of_test["duration"] = iso_text(spec.duration).into();
+                if let Some(rate) = spec.test.rate {
+                    of_test["udp"] = true.into();
+                    of_test["bandwidth"] = rate.0.into();
+                }
+                "throughput"
+            }
+            Ok(Kind::Latency) => {
+                of_test["count"] = (spec.duration.0 / RTT_INTERVAL.0).max(1).into();
+                of_test["interval"] = iso_text(RTT_INTERVAL).into();
+                "rtt"
+            }
+            _ => {
+                let kind = &spec.test.kind;
+                notes.push(format!("the test {name} is skipped: pScheduler has no test of the kind {kind}"));
+                continue;
+            }
+        };
+        if task.recurrence.first > Time::ZERO {
+            notes.push(format!("the offset of the test {name} is dropped"));
+        }
+        groups.insert(
+            name.clone(),
+            json!({
+                "type": "disjoint", "unidirectional": true,
+                "a-addresses": [{ "name": config.name.0 }], "b-addresses": [{ "name": peer.0 }],
+            }),
+        );
+        tests.insert(name.clone(), json!({ "type": kind, "spec": of_test }));
+        schedules.insert(
+            name.clone(),
+            json!({
+                "repeat": iso_text(task.recurrence.every), "slip": iso_text(task.recurrence.slip),
+                "sliprand": task.recurrence.random_start,
+            }),
+        );
+        tasks.insert(
+            name.clone(),
+            json!({
+                "group": name, "test": name, "schedule": name, "priority": spec.priority,
+            }),
+        );
+    }
+    let document = json!({
+        "addresses": addresses, "groups": groups, "tests": tests, "schedules": schedules, "tasks": tasks,
+        "_meta": { "display-name": format!("recurring tests of {}", config.name) },
+    });
+    PsconfigExport { document, notes }
+}

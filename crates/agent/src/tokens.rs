@@ -1,0 +1,222 @@
+//! Tokens of programs that use the HTTP interface. Each has a name, scopes, and may expire; the file has only hashes of their secrets.
+//!
+//! The file is read for each request that needs a token, so that a removed token is refused at once.
+
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::{Error, audit, files, hex, mesh::check_name};
+
+/// Bytes of a token's secret.
+const SECRET_BYTES: usize = 32;
+/// Begins every token, so that scanners for leaked secrets can find it.
+const PREFIX: &str = "longfat-token-";
+/// In limits and calendars the token `NAME` is the user `token:NAME@POINT`; a login name has no colon (passwd(5)).
+const USER_PREFIX: &str = "token:";
+
+/// What a token permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Reserve slots, and cancel reservations of the same token.
+    Reserve,
+    /// Report the result of a transfer that the same token reserved.
+    Report,
+    /// Acknowledge causes, and mute alerts.
+    Alerts,
+}
+
+impl Scope {
+    /// All scopes.
+    pub const ALL: [Scope; 3] = [Scope::Reserve, Scope::Report, Scope::Alerts];
+
+    /// Name in the file, on the command line and in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::Reserve => "reserve",
+            Scope::Report => "report",
+            Scope::Alerts => "alerts",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Scope {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Scope::ALL.into_iter().find(|scope| scope.name() == text).ok_or_else(|| {
+            let names = Scope::ALL.map(Scope::name).join(", ");
+            format!("{text:?} is not a scope; the scopes are: {names}")
+        })
+    }
+}
+
+/// A token, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenEntry {
+    /// Its scopes.
+    pub scopes: Vec<Scope>,
+    /// When it was created, seconds since 1970.
+    pub created_s: u64,
+    /// When it expires, seconds since 1970.
+    pub expires_s: Option<u64>,
+    /// SHA-256 of its secret, hexadecimal.
+    #[serde(rename = "sha256")]
+    digest: String,
+}
+
+/// Why a token is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TokenRefusal {
+    /// There is no such token, or it has expired.
+    Unknown,
+    /// It lacks the scope.
+    Scope(Scope),
+}
+
+/// The tokens of a point.
+#[derive(Debug)]
+pub struct Tokens {
+    state: PathBuf,
+    path: PathBuf,
+    entries: BTreeMap<String, TokenEntry>,
+}
+
+/// The user of a token in requests of its point.
+pub(crate) fn user_of(name: &str) -> String {
+    format!("{USER_PREFIX}{name}")
+}
+
+impl Tokens {
+    /// Reads the tokens of a point.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn open(state: &Path) -> Result<Tokens, Error> {
+        let path = state.join("tokens.json");
+        let entries = match files::read(&path) {
+            Ok(text) => serde_json::from_str(&text)
+                .map_err(|error| files::failed("read", &path)(io::Error::other(error)))?,
+            Err(Error::File { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(error),
+        };
+        Ok(Tokens { state: state.into(), path, entries })
+    }
+
+    /// All tokens by name.
+    pub fn entries(&self) -> &BTreeMap<String, TokenEntry> {
+        &self.entries
+    }
+
+    /// Creates a token; the returned text is secret and stored nowhere.
+    ///
+    /// # Errors
+    /// If there is a token of this name, or the file cannot be written.
+    pub fn create(&mut self, name: &str, scopes: &[Scope], valid: Option<Duration>) -> Result<String, Error> {
+        check_name(name)?;
+        if self.entries.contains_key(name) {
+            return Err(Error::Refused(format!("there is a token of the name {name}; remove it first")));
+        }
+        let mut secret = [0; SECRET_BYTES];
+        getrandom::fill(&mut secret)
+            .map_err(|error| Error::system("draw a random number", io::Error::other(error.to_string())))?;
+        let secret = hex::encode(&secret);
+        let mut scopes = scopes.to_vec();
+        scopes.sort();
+        scopes.dedup();
+        let created_s = os::realtime().as_secs();
+        let entry = TokenEntry {
+            scopes,
+            created_s,
+            expires_s: valid.map(|valid| created_s.saturating_add(valid.as_secs())),
+            digest: digest(&secret),
+        };
+        let details = json!({ "token": name, "scopes": entry.scopes, "expires_s": entry.expires_s });
+        self.entries.insert(name.into(), entry);
+        self.write("create token", details)?;
+        Ok(format!("{PREFIX}{name}.{secret}"))
+    }
+
+    /// Removes a token; requests with it are refused from now on.
+    ///
+    /// # Errors
+    /// If there is none, or the file cannot be written.
+    pub fn remove(&mut self, name: &str) -> Result<(), Error> {
+        if self.entries.remove(name).is_none() {
+            return Err(Error::Refused(format!("there is no token of the name {name:?}")));
+        }
+        self.write("remove token", json!({ "token": name }))
+    }
+
+    fn write(&self, action: &str, details: Value) -> Result<(), Error> {
+        audit::append_own(&self.state, action, details)?;
+        let text = serde_json::to_string_pretty(&self.entries);
+        let text = text.map_err(|error| files::failed("write", &self.path)(error.into()))?;
+        files::replace(&self.path, text.as_bytes())
+    }
+
+    /// The name of the token with this text, if it has the scope. Hashes are compared, so the time depends on nothing that is secret.
+    pub(crate) fn check(&self, text: &str, scope: Scope, now_s: u64) -> Result<String, TokenRefusal> {
+        let parts = text.strip_prefix(PREFIX).and_then(|text| text.split_once('.'));
+        let Some((name, secret)) = parts else { return Err(TokenRefusal::Unknown) };
+        let is_valid = |entry: &&TokenEntry| {
+            entry.digest == digest(secret) && entry.expires_s.is_none_or(|expires| now_s < expires)
+        };
+        let entry = self.entries.get(name).filter(is_valid).ok_or(TokenRefusal::Unknown)?;
+        if !entry.scopes.contains(&scope) {
+            return Err(TokenRefusal::Scope(scope));
+        }
+        Ok(name.into())
+    }
+}
+
+fn digest(secret: &str) -> String {
+    hex::encode(&Sha256::digest(secret.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_permit_their_scopes_until_they_expire_or_are_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let open = || Tokens::open(state.path()).unwrap();
+        let hour = Duration::from_secs(3600);
+        let text = open().create("evlbi", &[Scope::Reserve, Scope::Reserve], Some(hour)).unwrap();
+        let now_s = os::realtime().as_secs();
+        let check = |text: &str, scope, now_s| open().check(text, scope, now_s);
+        assert_eq!(check(&text, Scope::Reserve, now_s), Ok("evlbi".into()));
+        assert_eq!(check(&text, Scope::Report, now_s), Err(TokenRefusal::Scope(Scope::Report)));
+        assert_eq!(check(&text, Scope::Reserve, now_s + 3601), Err(TokenRefusal::Unknown));
+        let mut forged = text.clone();
+        forged.pop();
+        let other_name = text.replace("evlbi", "backup");
+        for wrong in ["", "evlbi", &forged, &format!("{text}0"), &other_name, "longfat-token-evlbi."] {
+            assert_eq!(check(wrong, Scope::Reserve, now_s), Err(TokenRefusal::Unknown), "{wrong}");
+        }
+        // The file is of no use to those who read a backup of it.
+        let file = std::fs::read_to_string(state.path().join("tokens.json")).unwrap();
+        assert!(!file.contains(text.split_once('.').unwrap().1));
+        assert!(open().create("evlbi", &[Scope::Report], None).is_err());
+        assert!(open().create("A B", &[Scope::Report], None).is_err());
+        open().remove("evlbi").unwrap();
+        assert_eq!(check(&text, Scope::Reserve, now_s), Err(TokenRefusal::Unknown));
+        assert!(open().remove("evlbi").is_err());
+    }
+}

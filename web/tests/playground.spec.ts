@@ -105,7 +105,7 @@ async function compare(page: Page, request: Request) {
   const path = join(site.dir, request.name);
   writeFileSync(path, request.toml);
   const variant = request.variant ? ['--variant', request.variant] : [];
-  const args = ['run', path, '--engine', request.engine, '--kernel', '6.18', '--repeat', '1', ...variant];
+  const args = ['run', path, '--engine', request.engine, '--kernel', '6.18', ...variant];
   let output: string;
   try {
     output = site.longfat('--json', ...args);
@@ -140,7 +140,8 @@ async function compare(page: Page, request: Request) {
     );
     metrics.forEach((name, at) => {
       const expected = own.map((row) => row[names.indexOf(name)]!).map((text) => (text === '' ? '' : Number(text)));
-      expect(found[at], `${flow} ${name}`).toEqual(expected);
+      // A comparison of arrays by Playwright takes minutes for a million cells.
+      expect(JSON.stringify(found[at]) === JSON.stringify(expected), `${flow} ${name}`).toBe(true);
       cells += expected.length;
     });
   }
@@ -150,6 +151,7 @@ async function compare(page: Page, request: Request) {
 test.describe('figures', () => {
   for (const { file, variant } of SCENARIOS) {
     test(`of ${file} are those of the program`, async ({ browser }) => {
+      test.setTimeout(240_000);
       const { page, trouble } = await visit(browser, address);
       const toml = readFileSync(join(ROOT, 'scenarios', file), 'utf8');
       const name = file.split('/').pop()!;
@@ -175,7 +177,7 @@ test.describe('figures', () => {
   test('of copies of one algorithm with different parameters are those of the program', async ({ browser }) => {
     const { page } = await visit(browser, address);
     const flow = (name: string, a: number) =>
-      `[[flows]]\nname = "${name}"\nfrom = "h1"\nto = "h2"\ncc = { from = "longfat", name = "griddt", set = { a = ${a}, backoff = 0.75 } }\n`;
+      `[[flows]]\nname = "${name}"\nfrom = "h1"\nto = "h2"\ncc = { name = "griddt", a = ${a}, backoff = 0.75 }\n`;
     const toml = gigabit('4s').replace(/\[\[flows\]\][^]*/, flow('one', 1) + flow('seven', 7));
     const { detail } = await compare(page, { name: 'griddt.toml', toml, engine: 'sim' });
     expect(detail.summary.flows.map((one) => one.cc_set)).toEqual([

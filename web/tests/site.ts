@@ -126,6 +126,7 @@ ${flows.map(flow).join('')}`,
     return execFileSync(LONGFAT, ['--runs', this.runs, ...args], {
       encoding: 'utf8',
       timeout: 600_000,
+      maxBuffer: 1 << 30,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
   }

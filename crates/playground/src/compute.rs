@@ -361,11 +361,11 @@ cc = "cubic"
         let found = mistake(&SCENARIO.replace("\"cubic\"", "\"cubix\""));
         assert_eq!(found.position.map(|(line, _)| line), Some(11));
         assert!(found.message.contains("cubix"), "{found:?}");
-        let own = "{ from = \"longfat\", name = \"cubic\", set = { gamma = 1 } }";
+        let own = "{ name = \"cubic\", gamma = 1 }";
         let found = mistake(&SCENARIO.replace("\"cubic\"", own));
         assert!(found.message.contains("no parameter \"gamma\""), "{found:?}");
         assert_eq!(found.advice.as_deref(), Some("it has beta"));
-        let found = mistake(&SCENARIO.replace("\"cubic\"", "{ from = \"mine.bpf.c\" }"));
+        let found = mistake(&SCENARIO.replace("\"cubic\"", "{ file = \"mine.bpf.c\" }"));
         assert!(format!("{found:?}").contains("a page has no access to files"), "{found:?}");
     }
 

@@ -165,6 +165,11 @@ impl Agent {
         self.wait_for(KILL_ME);
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The process stops, and its connections stay open.
     pub fn freeze(&self) {
         let status = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();

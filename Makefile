@@ -92,7 +92,7 @@ fidelity: setup ## compare the simulator with this kernel, half an hour
 setup: ## install the packages that building needs
 	@scripts/setup.sh
 
-dist: ## build a static program and a .deb in target/dist
+dist: ## build a static program, an OCI image and a .deb in target/dist
 	@scripts/setup.sh dist
 	@scripts/dist.sh
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the packages in target/dist: a static program in a tar file, and a .deb with manual pages, completions and a systemd
+# Makes the packages in target/dist: a static program in a tar file, an OCI image, and a .deb with manual pages, completions and a systemd
 # unit. For this machine's architecture, and on x86_64 also for aarch64 if the cross toolchain can be installed.
 #
 # Static with glibc, not musl: libbpf needs libelf and zlib, which Debian has as static libraries for glibc only. A static
@@ -76,6 +76,13 @@ archive() {
     say "$out/$name.tar.gz ($machine)"
 }
 
+# An OCI image, in Go's names of architectures.
+image() {
+    local triple=$1 machine=$2 architecture
+    case $machine in x86_64) architecture=amd64 ;; aarch64) architecture=arm64 ;; *) architecture=$machine ;; esac
+    scripts/oci.sh "$out/$triple/longfat" "$architecture" "$version" "$out/longfat-$version-$architecture.oci.tar"
+}
+
 deb() {
     local triple=$1 machine=$2 tree=$out/deb
     rm -rf "$tree"
@@ -107,6 +114,7 @@ triple=$machine-unknown-linux-gnu
 build "$triple" strip
 share "$out/$triple/longfat"
 archive "$triple" "$machine"
+image "$triple" "$machine"
 if command -v dpkg-deb >/dev/null; then
     deb "$triple" "$(dpkg --print-architecture)"
 else
@@ -118,6 +126,7 @@ if [ "$machine" = x86_64 ]; then
         prepare_aarch64 || { say "skipping aarch64"; exit 0; }
         build aarch64-unknown-linux-gnu aarch64-linux-gnu-strip
         archive aarch64-unknown-linux-gnu aarch64
+        image aarch64-unknown-linux-gnu aarch64
         deb aarch64-unknown-linux-gnu arm64
     )
 fi

@@ -2,10 +2,7 @@
 
 use crate::common;
 
-use std::{
-    process::{Child, Stdio},
-    time::Duration,
-};
+use std::{process::Stdio, time::Duration};
 
 use common::{
     CommandOutput, TestDir, binary, eventually,

@@ -213,6 +213,8 @@ fn streams_between_hosts_find_the_rate_that_a_path_sustains() {
             "20mbit,80mbit",
             "--time",
             "3s",
+            "--tolerate-loss",
+            "10",
             "--deadline",
             "300ms",
             "--json",

@@ -11,3 +11,8 @@ fn udt_packets() {
 fn tsunami_dialogues() {
     replay_corpus("tsunami", bulk::tsunami::fuzz);
 }
+
+#[test]
+fn stream_datagrams() {
+    replay_corpus("stream", bulk::stream::fuzz);
+}

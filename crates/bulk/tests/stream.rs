@@ -1,6 +1,6 @@
 //! Real-time streams over paths in virtual time.
 
-use bulk::stream::{HEADER_BYTES, Parameters, Receiver, Sender};
+use bulk::stream::{NUMBER_BYTES, Parameters, Receiver, Sender};
 use units::{BitRate, Bytes, Time};
 
 use crate::common::{End, Path, World};
@@ -18,7 +18,7 @@ impl End for StreamSender {
     fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         let Some(number) = self.0.poll_transmit(now) else { return false };
         out.extend_from_slice(&number.to_be_bytes());
-        out.resize(HEADER_BYTES + self.1 as usize, 0);
+        out.resize(NUMBER_BYTES + self.1 as usize, 0);
         true
     }
 }
@@ -48,6 +48,7 @@ fn stream(deadline: Time, repairs: bool, loss: f64, rate: BitRate) -> (f64, Rece
         deadline,
         repairs,
         packets: Some(10_000),
+        vdif: None,
     };
     let path = Path { rate, rtt: Time::from_millis(50), loss, return_loss: loss, queue: Bytes(100_000) };
     let sender = StreamSender(Sender::new(parameters), 1000);
@@ -103,6 +104,7 @@ proptest::proptest! {
             deadline: Time::from_millis(100),
             repairs,
             packets: None,
+        vdif: None,
         };
         let (mut sender, mut receiver) = (Sender::new(parameters), Receiver::new(parameters));
         let (mut now, mut sent) = (Time::ZERO, 0);

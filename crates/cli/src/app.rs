@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{
     commands::{
         agent, bdp, cc, completions, config, diagnose, export, guest, import, kernel, lab, manual, plot,
-        probe, records, reproduce, run, scenario, serve, sweep, test, transfer, tune, view, watch,
+        probe, records, reproduce, run, scenario, serve, stream, sweep, test, transfer, tune, view, watch,
     },
     config_file::{Config, RUNS_VARIABLE},
     exit::{self, Exit},
@@ -69,6 +69,8 @@ enum Command {
     Send(Box<transfer::SendArgs>),
     /// Receive files that `longfat send` sends
     Receive(Box<transfer::ReceiveArgs>),
+    /// Send or receive a real-time stream at a constant rate: which share arrives in time, and up to which rate
+    Stream(Box<stream::StreamArgs>),
     /// Probe a path: capacity, available bandwidth, bottleneck buffer, hops, delay, MTU, packet size x spacing
     #[command(subcommand)]
     Probe(probe::ProbeCommand),
@@ -169,6 +171,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(args, cli.json),
         Command::Send(args) => transfer::send(args, cli.json),
         Command::Receive(args) => transfer::receive(args, cli.json),
+        Command::Stream(args) => stream::run(args, &config, &runs, cli.json),
         Command::Probe(command) => probe::run(command, cli.json),
         Command::Diagnose(args) => diagnose::run(args, &runs, cli.json),
         Command::Tune(args) => tune::run(args, cli.json),

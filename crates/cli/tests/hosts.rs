@@ -2,13 +2,13 @@
 
 use crate::common;
 
-use std::{
-    process::{Child, Stdio},
-    time::Duration,
-};
+use std::{process::Stdio, time::Duration};
 
 use common::{
-    CommandOutput, TestDir, binary, eventually, iperf3::has_iperf3, lab::Lab, lab_slots::acquire_lab_slot,
+    CommandOutput, TestDir, binary, eventually,
+    iperf3::has_iperf3,
+    lab::{Lab, Served},
+    lab_slots::acquire_lab_slot,
 };
 use serde_json::Value;
 
@@ -59,28 +59,6 @@ hosts."*".sysctl = { "net.ipv4.tcp_rmem" = "4096 131072 4194304" }
 
 const PLACES: &str = "h1=10.0.0.1,h2=10.0.0.2";
 const RMEM: &str = "net.ipv4.tcp_rmem";
-
-/// A `longfat serve` on a host of the lab, until it is dropped.
-struct Served(Child);
-
-impl Served {
-    fn on(lab: &Lab<'_>, host: &str, options: &[&str]) -> Self {
-        let serve =
-            [&["lab", "exec", "--lab", &lab.name, host, "--", binary(), "serve"][..], options].concat();
-        let child = lab.test_dir.longfat(&serve).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let listens = || lab.sh(host, "cat /proc/net/tcp6 /proc/net/tcp").stdout.contains(":1451 ");
-        assert!(eventually(listens), "no server on {host}");
-        Served(child)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // The server ends with it. It may have ended before.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Kills the processes of a host whose command line contains `words`. The hosts of a lab share the process numbers of the
 /// machine, so only those of this network namespace are meant.

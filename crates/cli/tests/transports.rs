@@ -4,7 +4,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{TestDir, is_root, lab_slots::acquire_all_lab_slots};
+use crate::common::{
+    TestDir, binary, is_root,
+    lab::{Lab, Served},
+    lab_slots::acquire_all_lab_slots,
+};
 
 /// A path of 100 Mb/s and 20 ms, and these flows from h1 to h2.
 fn scenario(top: &str, forward: &str, flows: &[&str]) -> String {
@@ -185,4 +189,54 @@ fn the_sweep_of_transports_compares_them() {
         let most = if point["sweep"]["flows.bulk.kind"] == "tsunami" { 8.0 } else { 1.5 };
         assert!((1.0..most).contains(&overhead), "{point}");
     }
+}
+
+/// `longfat stream` over a path of 50 Mb/s between two hosts of a lab: the rates up to that of the path are sustainable.
+#[test]
+fn streams_between_hosts_find_the_rate_that_a_path_sustains() {
+    if !is_root() || !Path::new("/dev/net/tun").exists() {
+        return testing::skip(testing::Missing::Privilege, "labs need a privilege");
+    }
+    let _slot = acquire_all_lab_slots();
+    let test_dir = TestDir::new(&scenario(
+        "duration = \"10s\"",
+        "rate = \"50mbit\", delay = \"10ms\", queue = \"500kB\"",
+        &[],
+    ));
+    let lab = Lab::up(&test_dir, &[]);
+    let _server = Served::on(&lab, "h2", &[]);
+    // A machine that is busy makes the sender skip packets, which is not the path's fault.
+    let streamed = (0..5).find_map(|_| {
+        let args = [
+            "stream",
+            "10.0.0.2",
+            "--rate",
+            "20mbit,80mbit",
+            "--time",
+            "3s",
+            "--tolerate-loss",
+            "10",
+            "--deadline",
+            "300ms",
+            "--json",
+        ];
+        let streamed = lab.exec("h1", &[&[binary()], &args[..]].concat());
+        assert_eq!(streamed.code, 0, "{streamed:?}");
+        let json = streamed.json();
+        (json["runs"].as_array().unwrap().len() == 2).then_some(json)
+    });
+    let Some(json) = streamed else {
+        return testing::skip(testing::Missing::QuietMachine, "the sender was stalled in each attempt");
+    };
+    assert_eq!(json["sustainable_up_to_bps"], 20e6, "{json}");
+    let stream = |run: usize| &json["runs"][run]["flows"][0]["stream"];
+    assert_eq!(
+        (&stream(0)["is_sustainable"], &stream(1)["is_sustainable"]),
+        (&true.into(), &false.into()),
+        "{json}"
+    );
+    let arrived = stream(1)["sustainable_up_to_bps"].as_f64().unwrap();
+    assert!((30e6..50e6).contains(&arrived), "{json}");
+    let evidence = json["runs"][1]["flows"][0]["evidence"].to_string();
+    assert!(evidence.contains("lost on the path"), "{json}");
 }

@@ -58,6 +58,7 @@ pub fn bulk_plan(scenario: &Scenario, flow: &FlowSpec, index: usize) -> Option<P
                 deadline: spec.deadline,
                 repairs: spec.repair,
                 packets: spec.size.map(|size| size.0.div_ceil(u64::from(payload_bytes))),
+                vdif: None,
             };
             (Protocol::Stream(parameters), spec.size)
         }

@@ -85,9 +85,20 @@ impl<'a> ServiceClient<'a> {
         Channel::accept(self.control, self.cookie, self.gate, self.step_timeout, stop)
     }
 
-    /// Waits up to `timeout` for the next UDP socket of this client; each is connected to it.
-    pub fn next_udp_socket(&self, timeout: Duration) -> Option<Socket> {
-        self.udp_sockets.recv_timeout(timeout).ok().map(|arrival| arrival.socket)
+    /// The UDP sockets that this client opens.
+    pub fn udp_sockets(&self) -> UdpSockets<'a> {
+        UdpSockets(self.udp_sockets)
+    }
+}
+
+/// The UDP sockets of a client.
+#[derive(Debug, Clone, Copy)]
+pub struct UdpSockets<'a>(&'a Receiver<Arrival>);
+
+impl UdpSockets<'_> {
+    /// Waits up to `timeout` for the next one; each is connected to the client.
+    pub fn next(&self, timeout: Duration) -> Option<Socket> {
+        self.0.recv_timeout(timeout).ok().map(|arrival| arrival.socket)
     }
 }
 

@@ -2,9 +2,9 @@
 //! own thread, and Tsunami's control connection over TCP.
 
 use std::{
-    io::{self, ErrorKind, Read, Write},
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
-    os::fd::{AsFd, BorrowedFd},
+    io,
+    net::{IpAddr, SocketAddr, TcpListener},
+    os::fd::AsFd,
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -12,26 +12,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bulk::flow::{End, Plan, Receiver, ReceiverCounts, Sender, SenderCounts};
+use bulk::flow::{Plan, Receiver, ReceiverCounts, Sender, SenderCounts};
 use engine_common::bulk_plan;
 use scenario::Scenario;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use traffic::{
     Stop,
-    udp::{Incoming, Outgoing, bind_bulk, elapsed},
+    bulk_end::{self, ControlSocket, Sockets},
+    udp::bind_bulk,
 };
 use units::Time;
 
 use crate::{Error, error::Attempted, host::Host};
 
-/// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
-const MIN_SLEEP: Duration = Duration::from_micros(100);
-/// Interval at which an end checks whether the flow has been stopped.
+/// Interval at which a connection attempt checks whether the flow has been stopped.
 const STOP_POLL: Duration = Duration::from_millis(20);
-/// Rounds of receiving before timers run again.
-const MAX_ROUNDS: usize = 8;
-/// A time of arrival before this is an error: the clock was set.
-const MAX_AGE_NS: u64 = 100_000_000;
 
 /// The protocol's plan of a flow, and its addresses.
 #[derive(Debug, Clone)]
@@ -83,12 +78,6 @@ pub(crate) enum Milestone {
     Connected,
     /// The last byte has arrived.
     Complete,
-}
-
-/// The sockets of one end.
-struct Sockets {
-    udp: Socket,
-    control: Option<ControlSocket>,
 }
 
 /// Binds the sockets of both ends, and opens the control connection from the receiver's host. `None` if the flow is stopped
@@ -161,7 +150,7 @@ impl BulkEnds {
     /// The socket whose `tcp_info` has the round-trip time of the control connection.
     pub(crate) fn control_socket(&self) -> io::Result<Option<Socket>> {
         let control = self.receiver.control.as_ref();
-        control.map(|control| control.stream.try_clone().map(Socket::from)).transpose()
+        control.map(ControlSocket::socket).transpose()
     }
 
     /// Runs both ends until all data has arrived, or `stop` is set; sets it at the end. Calls `note` at each milestone.
@@ -177,141 +166,34 @@ impl BulkEnds {
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
                 let mut is_complete = false;
-                let ended = drive(Receiver::new(&plan, port), receiver, start, stop, |receiver, dropped| {
-                    let now = receiver.counts();
-                    if now.is_complete && !is_complete {
-                        is_complete = true;
-                        note(Milestone::Complete);
-                    }
-                    counts.lock().1 = now;
-                    counts.dropped_at_socket.store(dropped.into(), Ordering::Relaxed);
-                    // It acknowledges until the sender has ended.
-                    false
-                });
+                let ended =
+                    bulk_end::drive(Receiver::new(&plan, port), receiver, start, |receiver, dropped| {
+                        let now = receiver.counts();
+                        if now.is_complete && !is_complete {
+                            is_complete = true;
+                            note(Milestone::Complete);
+                        }
+                        counts.lock().1 = now;
+                        counts.dropped_at_socket.store(dropped.into(), Ordering::Relaxed);
+                        // It acknowledges until the sender has ended.
+                        stop.is_set()
+                    });
                 stop.set();
                 ended
             });
             let mut is_connected = false;
-            let sending = drive(Sender::new(&plan, Time::ZERO), sender, start, stop, |sender, _| {
+            let sending = bulk_end::drive(Sender::new(&plan, Time::ZERO), sender, start, |sender, _| {
                 let now = sender.counts();
                 if now.is_connected && !is_connected {
                     is_connected = true;
                     note(Milestone::Connected);
                 }
                 counts.lock().0 = now;
-                now.is_complete
+                now.is_complete || stop.is_set()
             });
             stop.set();
             let received = receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             sending.and(received)
         })
-    }
-}
-
-/// Runs one end until `publish`, which gets the end and the datagrams dropped at its socket, returns true, or `stop` is set.
-fn drive<E: End>(
-    mut end: E,
-    sockets: Sockets,
-    start: Instant,
-    stop: &Stop,
-    mut publish: impl FnMut(&E, u32) -> bool,
-) -> io::Result<()> {
-    os::reduce_timer_slack();
-    let Sockets { udp, mut control } = sockets;
-    let (mut incoming, mut outgoing) = (Incoming::default(), Outgoing::default());
-    loop {
-        for _ in 0..MAX_ROUNDS {
-            let now = elapsed(start);
-            // The kernel's times of arrival: packets of one call would otherwise seem to arrive together.
-            let has_more = incoming.receive(&udp, |bytes, age_ns| {
-                end.handle_datagram(now.saturating_sub(Time(age_ns.min(MAX_AGE_NS))), bytes);
-            })?;
-            if !has_more {
-                break;
-            }
-        }
-        if let Some(control) = &mut control {
-            control.read(|bytes| end.handle_control(elapsed(start), bytes))?;
-        }
-        if end.next_timeout() <= elapsed(start) {
-            end.handle_timeout(elapsed(start));
-        }
-        loop {
-            let now = elapsed(start);
-            while !outgoing.is_full() && outgoing.add(|out| end.poll_transmit(now, out)) {}
-            let is_full = outgoing.is_full();
-            outgoing.flush(&udp)?;
-            if !is_full {
-                break;
-            }
-        }
-        if let Some(control) = &mut control {
-            control.write(&end.take_control())?;
-        }
-        if publish(&end, incoming.dropped()) || stop.is_set() {
-            return Ok(());
-        }
-        if let Some(failure) = end.failure() {
-            return Err(io::Error::other(failure));
-        }
-        let due = end.next_timeout().saturating_sub(elapsed(start));
-        let pause = Duration::from_nanos(due.as_nanos()).clamp(MIN_SLEEP, STOP_POLL);
-        let control = control.as_ref().filter(|control| !control.has_ended).map(ControlSocket::fd);
-        let files: Vec<BorrowedFd<'_>> = std::iter::once(udp.as_fd()).chain(control).collect();
-        os::wait_any(&files, pause)?;
-    }
-}
-
-/// One end of a control connection.
-struct ControlSocket {
-    stream: TcpStream,
-    /// Bytes that the socket has not taken yet.
-    unwritten: Vec<u8>,
-    /// The peer has closed its end.
-    has_ended: bool,
-}
-
-impl ControlSocket {
-    fn new(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Ok(ControlSocket { stream, unwritten: Vec::new(), has_ended: false })
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-
-    /// Calls `each` with all bytes that have arrived.
-    fn read(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-        let mut buffer = [0; 4096];
-        while !self.has_ended {
-            match self.stream.read(&mut buffer) {
-                Ok(0) => self.has_ended = true,
-                Ok(count) => each(&buffer[..count]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The other end has left the flow: that is not a failure of this one.
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => self.has_ended = true,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes bytes; what the socket does not take is written by the next call.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.unwritten.extend_from_slice(bytes);
-        while !self.unwritten.is_empty() && !self.has_ended {
-            match self.stream.write(&self.unwritten) {
-                Ok(count) => drop(self.unwritten.drain(..count)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
-                    self.has_ended = true;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 }

@@ -4,7 +4,9 @@
 //! and logs of `ss`; [`export`] converts any record to iperf3's report. [`steadiness`] decides during a test whether its goodput is
 //! known well enough. [`watched`] records live connections. [`path`] measures a path between this host and another, for a [`diagnosis`].
 //!
-//! Not here: the tests themselves ([`iperf3`](::iperf3)).
+//! [`stream`] records a real-time stream.
+//!
+//! Not here: the tests themselves ([`iperf3`](::iperf3), [`transfer`]).
 
 pub mod captures;
 pub mod delay;
@@ -15,6 +17,7 @@ pub mod latency;
 pub mod path;
 pub mod record;
 pub mod steadiness;
+pub mod stream;
 mod streams;
 pub mod test;
 pub mod watched;

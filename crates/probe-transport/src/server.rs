@@ -76,7 +76,7 @@ fn serve(client: ServiceClient<'_>, stop: &AtomicBool) -> Result<(), Error> {
     control.write_all(&[TURN]).attempted(|| "cannot notify a client of its turn".into())?;
     let begin = Instant::now();
     let socket = loop {
-        if let Some(socket) = client.next_udp_socket(STOP_CHECK_INTERVAL) {
+        if let Some(socket) = client.udp_sockets().next(STOP_CHECK_INTERVAL) {
             break socket;
         }
         if stop.load(Ordering::Acquire) {

@@ -6,6 +6,7 @@
 //! is set or its deadline passes.
 
 pub mod ancillary;
+pub mod bulk_end;
 mod error;
 mod options;
 pub mod path_mtu;

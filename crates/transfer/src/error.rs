@@ -10,6 +10,9 @@ pub enum Error {
     /// A system call failed.
     #[error(transparent)]
     Io(#[from] traffic::Error),
+    /// The connection to a server failed, or the server refuses.
+    #[error(transparent)]
+    Server(iperf3::Error),
     /// The peer reports that it failed.
     #[error("the peer failed: {0}")]
     Peer(String),
@@ -60,6 +63,15 @@ pub enum Error {
     /// A signal ended the transfer.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl From<iperf3::Error> for Error {
+    fn from(error: iperf3::Error) -> Error {
+        match error {
+            iperf3::Error::Interrupted => Error::Interrupted,
+            other => Error::Server(other),
+        }
+    }
 }
 
 /// An error of a system call, with the operation.

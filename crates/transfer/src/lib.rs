@@ -1,4 +1,4 @@
-//! Sends files between two hosts over TCP, UDT 4 or Tsunami: the sockets around the cores of `bulk`.
+//! Sends files between two hosts over TCP, UDT 4 or Tsunami, and real-time streams ([`stream`]): the sockets around the cores of `bulk`.
 //!
 //! A [`Receiver`] listens; [`send`] connects to it. Both agree on everything over one TCP connection, whose
 //! messages `message.rs` lists. Files are complete or absent: they are written under a temporary name, compared by
@@ -18,6 +18,7 @@ mod partial_file;
 mod progress;
 mod receiver;
 mod sender;
+pub mod stream;
 mod tsunami;
 mod udt_stream;
 
@@ -33,3 +34,14 @@ pub use udt_stream::{UdtListener, UdtStream};
 
 /// The default TCP port of receivers.
 pub const PORT: u16 = 46225;
+
+/// Decodes any bytes as a message of a transfer's control connection and as the request of a stream; for fuzzers.
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
+    if let Ok(message::Message::File { name, .. }) = serde_json::from_slice(bytes)
+        && let Ok(path) = name::join(std::path::Path::new("/data"), &name)
+    {
+        assert!(path.starts_with("/data"), "{name:?} leaves the directory");
+    }
+    stream::fuzz(bytes);
+}

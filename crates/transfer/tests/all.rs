@@ -1,5 +1,7 @@
 //! All integration tests, in one program.
 
+mod fuzz_corpus;
 mod hostile;
 mod libudt;
 mod loopback;
+mod stream;

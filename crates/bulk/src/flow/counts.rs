@@ -29,6 +29,8 @@ pub struct SenderCounts {
     pub lost_packets: u64,
     /// Reports of lost packets (NAKs), or requests for blocks.
     pub naks: u64,
+    /// Packets of a stream that were not sent because this end was stalled at their time.
+    pub skipped_packets: u64,
     /// Expirations of timers without any packet from the peer.
     pub timeouts: u64,
     /// Congestion window, packets.

@@ -38,7 +38,7 @@ mod udt;
 
 pub use self::{
     counts::{ReceiverCounts, SenderCounts},
-    stream::full_stream_payload,
+    stream::{full_stream_payload, full_vdif_payload},
     tsunami::full_block_bytes,
 };
 
@@ -143,7 +143,7 @@ impl Plan {
         match self.protocol {
             Protocol::Udt { .. } => crate::udt::wire::HEADER_BYTES as u32,
             Protocol::Tsunami(_) => crate::tsunami::wire::HEADER_BYTES as u32,
-            Protocol::Stream(_) => crate::stream::HEADER_BYTES as u32,
+            Protocol::Stream(parameters) => parameters.header_bytes() as u32,
         }
     }
 
@@ -170,6 +170,13 @@ impl Sender {
             }
             Protocol::Stream(parameters) => SenderProtocol::Stream(Box::new(StreamSender::new(parameters))),
         })
+    }
+
+    /// A real-time stream begins without its receiver's start; other protocols ignore this.
+    pub fn begin_stream(&mut self, now: Time) {
+        if let SenderProtocol::Stream(sender) = &mut self.0 {
+            sender.begin(now);
+        }
     }
 
     /// Counts so far.

@@ -1,9 +1,9 @@
 //! The ends of a real-time stream.
 
-use units::Time;
+use units::{BitRate, Time};
 
 use super::{End, ReceiverCounts, SenderCounts};
-use crate::stream::{self, HEADER_BYTES, Parameters};
+use crate::stream::{self, NUMBER_BYTES, Parameters, vdif};
 
 /// The sending end.
 pub(super) struct StreamSender {
@@ -17,6 +17,10 @@ impl StreamSender {
         StreamSender { sender: stream::Sender::new(parameters), parameters, is_complete: false }
     }
 
+    pub(super) fn begin(&mut self, now: Time) {
+        self.sender.begin(now);
+    }
+
     pub(super) fn counts(&self) -> SenderCounts {
         let statistics = self.sender.statistics();
         SenderCounts {
@@ -28,6 +32,7 @@ impl StreamSender {
             sent_bytes: statistics.sent_packets * u64::from(self.parameters.payload_bytes),
             lost_packets: statistics.requested_packets,
             naks: statistics.requests,
+            skipped_packets: statistics.skipped_packets,
             rate_bps: Some(self.parameters.rate.0),
             ..SenderCounts::default()
         }
@@ -48,7 +53,7 @@ impl End for StreamSender {
             self.is_complete = self.sender.is_over(now);
             return false;
         };
-        out.extend_from_slice(&number.to_be_bytes());
+        self.parameters.write_header(number, out);
         out.resize(out.len() + self.parameters.payload_bytes as usize, 0);
         true
     }
@@ -105,5 +110,11 @@ impl End for StreamReceiver {
 /// The largest payload for which a packet fits into `mtu` bytes, rounded down to a multiple of eight so that no sample (at most
 /// eight bytes) is split over two packets.
 pub fn full_stream_payload(mtu: u32, ip_header: u32) -> u32 {
-    (mtu.saturating_sub(ip_header + super::UDP_HEADER + HEADER_BYTES as u32) / 8 * 8).max(8)
+    (mtu.saturating_sub(ip_header + super::UDP_HEADER + NUMBER_BYTES as u32) / 8 * 8).max(8)
+}
+
+/// The same for packets with VDIF frames at `rate`, of which a second has a whole number; `None` if there is no such size.
+pub fn full_vdif_payload(mtu: u32, ip_header: u32, rate: BitRate) -> Option<u32> {
+    let headers = ip_header + super::UDP_HEADER + (NUMBER_BYTES + vdif::HEADER_BYTES) as u32;
+    vdif::largest_payload(rate, mtu.saturating_sub(headers))
 }

@@ -85,6 +85,7 @@ impl UdtSender {
             waiting_lost_packets: Some(self.connection.waiting_lost_packets()),
             lost_packets: statistics.lost_packets,
             naks: statistics.naks,
+            skipped_packets: 0,
             timeouts: statistics.expirations,
             window_packets: window.is_finite().then_some(window as u64),
             peer_window_packets: Some(u64::from(path.max_window)),

@@ -137,6 +137,7 @@ mod tests {
             deadline: Time::from_millis(50),
             repairs: false,
             packets,
+            vdif: None,
         })
     }
 

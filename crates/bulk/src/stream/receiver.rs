@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use units::Time;
 
-use super::{HEADER_BYTES, MAX_RANGES, Parameters, Playout, PlayoutCounts, START, be64};
+use super::{MAX_RANGES, Parameters, Playout, PlayoutCounts, START};
 use crate::ranges::Ranges;
 
 /// Interval at which the play-out advances without arrivals.
@@ -81,10 +81,7 @@ impl Receiver {
 
     /// A datagram arrives.
     pub fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
-        let Some(number) = be64(bytes) else { return };
-        if bytes.len() != HEADER_BYTES + self.parameters.payload_bytes as usize {
-            return;
-        }
+        let Some(number) = self.parameters.read_number(bytes) else { return };
         self.next_tick = self.next_tick.min(now + TICK);
         self.next_start = None;
         if !self.playout.record(now, number) {

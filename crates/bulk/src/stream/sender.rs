@@ -54,6 +54,11 @@ impl Sender {
         }
     }
 
+    /// Begins without a receiver's start: for receivers that send none, such as VLBI recorders.
+    pub fn begin(&mut self, now: Time) {
+        self.start.get_or_insert(now);
+    }
+
     /// Whether the receiver has started the stream.
     pub fn has_started(&self) -> bool {
         self.start.is_some()
@@ -114,8 +119,8 @@ impl Sender {
 
     /// A datagram of the receiver: its start, or a request.
     pub fn handle_datagram(&mut self, now: Time, bytes: &[u8]) {
-        self.start.get_or_insert(now);
-        if bytes.len() < RANGE_BYTES {
+        self.begin(now);
+        if bytes.len() < RANGE_BYTES || !self.parameters.repairs {
             return;
         }
         self.statistics.requests += 1;

@@ -21,6 +21,7 @@ pub mod reproduce;
 pub mod run;
 pub mod scenario;
 pub mod serve;
+pub mod stream;
 pub mod sweep;
 pub mod test;
 pub mod transfer;

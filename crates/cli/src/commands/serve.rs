@@ -28,6 +28,7 @@ use scenario::{Address, HostLocation};
 use schema::{FlowSample, ReceiverVerdict};
 use serde_json::json;
 use stamp::{ControlProtocol, ControlServer, Reflector};
+use transfer::stream::StreamService;
 use units::BitRate;
 use verdict::judge_receiver;
 
@@ -185,8 +186,14 @@ pub fn run(args: &ServeArgs, json: bool) -> anyhow::Result<()> {
     let _pidfile = args.unattended.apply(!json && !args.iperf3_json)?;
     let token = args.token.as_deref().map(args::token).transpose()?;
     let service = HostService { allows_tune: args.allow_tune, token };
-    let server =
-        Server::bind(args.options()?)?.with_service(Box::new(ProbeService)).with_service(Box::new(service));
+    let streams = StreamService {
+        max_rate: args.server_bitrate_limit.map(|(rate, _)| rate),
+        max_duration: args.server_max_duration,
+    };
+    let server = Server::bind(args.options()?)?
+        .with_service(Box::new(ProbeService))
+        .with_service(Box::new(service))
+        .with_service(Box::new(streams));
     let console = Console {
         // A document per test, in iperf3's form: a server's tests have no common document.
         json: json || args.iperf3_json,

@@ -2,11 +2,11 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::{CommandOutput, TestDir};
+use super::{CommandOutput, TestDir, binary, eventually};
 
 /// A name that no other lab of this machine has.
 pub fn lab_name() -> String {
@@ -130,4 +130,26 @@ pub fn have(programs: &[&str]) -> bool {
         testing::skip(testing::Missing::Tool, format_args!("{missing:?} is not installed"));
     }
     missing.is_empty()
+}
+
+/// A `longfat serve` on a host of the lab, until it is dropped.
+pub struct Served(Child);
+
+impl Served {
+    pub fn on(lab: &Lab<'_>, host: &str, options: &[&str]) -> Self {
+        let serve =
+            [&["lab", "exec", "--lab", &lab.name, host, "--", binary(), "serve"][..], options].concat();
+        let child = lab.test_dir.longfat(&serve).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let listens = || lab.sh(host, "cat /proc/net/tcp6 /proc/net/tcp").stdout.contains(":1451 ");
+        assert!(eventually(listens), "no server on {host}");
+        Served(child)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // The server ends with it. It may have ended before.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -29,10 +29,18 @@ pub fn bind_bulk(local: SocketAddr) -> io::Result<Socket> {
         socket.set_only_v6(false)?;
     }
     socket.bind(&SockAddr::from(local))?;
-    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
-    widen_receive_buffer(&socket, RECEIVE_BUFFER_BYTES)?;
-    enable_arrival_metadata(&socket)?;
+    set_up_bulk(&socket)?;
     Ok(socket)
+}
+
+/// Gives a socket large buffers, and its datagrams the kernel's times of arrival.
+///
+/// # Errors
+/// If the kernel refuses an option.
+pub fn set_up_bulk(socket: &Socket) -> io::Result<()> {
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    widen_receive_buffer(socket, RECEIVE_BUFFER_BYTES)?;
+    enable_arrival_metadata(socket)
 }
 
 /// Datagrams to be sent together.

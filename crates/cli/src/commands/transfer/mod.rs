@@ -186,7 +186,7 @@ pub fn receive(args: &ReceiveArgs, is_json: bool) -> anyhow::Result<()> {
 }
 
 /// Bad input and interruptions have their exit codes.
-fn exit(error: transfer::Error) -> anyhow::Error {
+pub fn exit(error: transfer::Error) -> anyhow::Error {
     match error {
         transfer::Error::Input(text) => Exit::BadInput(text).into(),
         transfer::Error::Interrupted => Exit::Interrupted.into(),

@@ -1,0 +1,271 @@
+//! `longfat stream`: real-time streams to or from a `longfat serve`, at one or several rates.
+
+use std::{
+    net::ToSocketAddrs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::Args;
+use iperf3::IpVersion;
+use measurement::stream::{RecordedStream, StreamRecorder, StreamTest};
+use schema::RunSummary;
+use serde_json::json;
+use transfer::stream::{
+    Direction, RecorderOptions, StreamClient, StreamOptions, StreamSample, run_stream, send_to_recorder, vdif,
+};
+use units::{BitRate, Time};
+use view::number;
+
+use super::{test::args, transfer::exit};
+use crate::{config_file::Config, exit::Exit, interrupt, iperf3_values, output};
+
+/// The schema of the document that `--json` prints.
+const SCHEMA: &str = "longfat.stream/1";
+/// The rates of e-VLBI.
+const DEFAULT_RATES: &str = "256mbit,512mbit,1024mbit,2048mbit";
+
+/// Options of `stream`.
+#[derive(Debug, Args)]
+pub struct StreamArgs {
+    /// Host that runs `longfat serve`
+    host: String,
+    /// Its port; with --recorder the recorder's UDP port
+    #[arg(short, long, default_value_t = 5201)]
+    port: u16,
+    /// Rates of payload, which are tried in this order until one is not sustainable
+    #[arg(long, value_name = "RATE,RATE...", value_delimiter = ',', value_parser = iperf3_values::rate, default_value = DEFAULT_RATES)]
+    rate: Vec<BitRate>,
+    /// Duration at each rate
+    #[arg(short, long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "10s")]
+    time: Duration,
+    /// Delay of the play-out: packets that arrive later after the first packet are useless
+    #[arg(long, value_name = "TIME", value_parser = iperf3_values::time, default_value = "500ms")]
+    deadline: Duration,
+    /// Request missing packets again while they can arrive in time
+    #[arg(long)]
+    repair: bool,
+    /// A stream is sustainable if at most this percentage of its packets misses its time
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
+    tolerate_loss: f64,
+    /// The server sends
+    #[arg(short = 'R', long)]
+    reverse: bool,
+    /// Payload of a packet, bytes [default: as many as the path's MTU allows]
+    #[arg(long, value_name = "BYTES")]
+    packet: Option<u32>,
+    /// Packets of VLBI recorders: a 64-bit sequence number and a VDIF frame
+    #[arg(long)]
+    vdif: bool,
+    /// The host is a VLBI recorder (such as jive5ab with udps): send VDIF frames to its UDP port without a control connection
+    #[arg(long, conflicts_with_all = ["reverse", "repair", "token"], requires = "rate")]
+    recorder: bool,
+    /// File with the shared secret of a `longfat serve --token` [default: the one that `longfat config` has for the host]
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+    /// Use IPv4 only
+    #[arg(short = '4', long, conflicts_with = "version6")]
+    version4: bool,
+    /// Use IPv6 only
+    #[arg(short = '6', long)]
+    version6: bool,
+    /// Write no records
+    #[arg(long)]
+    no_record: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &StreamArgs, config: &Config, runs: &Path, is_json: bool) -> anyhow::Result<()> {
+    if !(0.0..100.0).contains(&args.tolerate_loss) {
+        return Err(Exit::BadInput("--tolerate-loss is a percentage, 0 or more and below 100".into()).into());
+    }
+    if args.time.is_zero() {
+        return Err(Exit::BadInput("--time must be above 0".into()).into());
+    }
+    if args.recorder {
+        return run_recorder(args, is_json);
+    }
+    let token = args.token.clone().or_else(|| config.token_of(&args.host));
+    let client = StreamClient {
+        host: args.host.clone(),
+        port: args.port,
+        ip: args.ip(),
+        token: token.as_deref().map(args::token).transpose()?,
+    };
+    let runs_dir = (!args.no_record).then_some(runs);
+    let mut recorded = Vec::new();
+    for rate in &args.rate {
+        if !is_json {
+            output::note(&args.announcement(*rate));
+        }
+        let one = stream(args, &client, *rate, runs_dir)?;
+        let is_sustainable = is_sustainable(&one.run);
+        recorded.push(one);
+        if !is_sustainable {
+            break;
+        }
+    }
+    let summaries: Vec<RunSummary> = recorded.iter().map(|one| one.run.clone()).collect();
+    let best = best_rate(&summaries);
+    if is_json {
+        return output::json(&json!({
+            "schema": SCHEMA,
+            "host": args.host,
+            "port": args.port,
+            "direction": args.direction(),
+            "sustainable_up_to_bps": best,
+            "runs": summaries,
+        }));
+    }
+    output::text(&text(&recorded, &summaries, best))?;
+    Ok(())
+}
+
+/// Runs one stream and records it.
+fn stream(
+    args: &StreamArgs,
+    client: &StreamClient,
+    rate: BitRate,
+    runs_dir: Option<&Path>,
+) -> anyhow::Result<RecordedStream> {
+    let stop = interrupt::flag()?;
+    let options = StreamOptions {
+        direction: args.direction(),
+        rate,
+        duration: time(args.time),
+        deadline: time(args.deadline),
+        repairs: args.repair,
+        payload_bytes: args.packet,
+        vdif: args.vdif,
+    };
+    let (here, there) = ("this host".to_string(), args.host.clone());
+    let (from, to) = if args.reverse { (there, here) } else { (here, there) };
+    let test = StreamTest {
+        name: format!("stream-{}", args.host),
+        title: format!("Stream of {rate} from {from} to {to}"),
+        from,
+        to,
+        rate,
+        tolerate_loss: args.tolerate_loss / 100.0,
+    };
+    // The record begins with the first sample: without a server there is none.
+    let mut recorder: Option<StreamRecorder> = None;
+    let mut failed = None;
+    let mut observe = |sample: &StreamSample| {
+        let added = match &mut recorder {
+            Some(recorder) => recorder.add(sample),
+            None => StreamRecorder::new(runs_dir, test.clone()).and_then(|mut new| {
+                let added = new.add(sample);
+                recorder = Some(new);
+                added
+            }),
+        };
+        if let Err(error) = added {
+            failed.get_or_insert(error);
+        }
+    };
+    let note = |text: &str| output::note(&format!("longfat: {text}"));
+    let ran = run_stream(client, &options, &stop, note, &mut observe);
+    let (parameters, _) = ran.map_err(exit)?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    let recorder = recorder.context("the stream has no samples")?;
+    Ok(recorder.finish(&parameters, None)?)
+}
+
+/// Sends to a recorder, which reports nothing.
+fn run_recorder(args: &StreamArgs, is_json: bool) -> anyhow::Result<()> {
+    let [rate] = args.rate[..] else {
+        return Err(Exit::BadInput("--recorder needs one --rate".into()).into());
+    };
+    let stop = interrupt::flag()?;
+    let resolved = (args.host.as_str(), args.port).to_socket_addrs();
+    let resolved = resolved.with_context(|| format!("cannot resolve {}", args.host))?;
+    let is_wanted = |version| args.ip().is_none_or(|ip| ip == version);
+    let recorder = resolved
+        .filter(|address| is_wanted(if address.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 }))
+        .min_by_key(|address| address.is_ipv6())
+        .with_context(|| format!("{} has no address of this IP version", args.host))?;
+    let options = RecorderOptions { recorder, rate, duration: time(args.time), payload_bytes: args.packet };
+    let (parameters, sample) = send_to_recorder(&options, &stop, |_| {}).map_err(exit)?;
+    let counts = &sample.sender;
+    if is_json {
+        return output::json(&json!({
+            "schema": SCHEMA,
+            "host": args.host,
+            "port": args.port,
+            "rate_bps": rate.0,
+            "frame_bytes": parameters.payload_bytes + vdif::HEADER_BYTES as u32,
+            "sent_packets": counts.sent_packets,
+            "skipped_packets": counts.skipped_packets,
+        }));
+    }
+    output::text(&format!(
+        "sent {} VDIF frames of {} B of data to {recorder} in {:.1} s; skipped, because this host was stalled: {}\n",
+        number::count(counts.sent_packets),
+        parameters.payload_bytes,
+        sample.time.as_secs_f64(),
+        number::count(counts.skipped_packets),
+    ))?;
+    Ok(())
+}
+
+fn is_sustainable(run: &RunSummary) -> bool {
+    run.flows.iter().filter_map(|flow| flow.stream).all(|stream| stream.is_sustainable)
+}
+
+/// The highest rate that was sustainable, bit/s of payload.
+fn best_rate(runs: &[RunSummary]) -> Option<f64> {
+    let rates = runs.iter().filter(|run| is_sustainable(run)).flat_map(|run| &run.flows);
+    rates.filter_map(|flow| flow.stream?.sustainable_up_to_bps).reduce(f64::max)
+}
+
+/// The table, the reasons, and the verdict.
+fn text(recorded: &[RecordedStream], runs: &[RunSummary], best: Option<f64>) -> String {
+    let mut out = view::table::streams(runs, output::width());
+    for run in runs {
+        let rate = run.sweep.get("rate").map_or("", String::as_str);
+        for sentence in run.flows.iter().flat_map(|flow| &flow.evidence) {
+            out += &format!("{rate}: {sentence}\n");
+        }
+    }
+    for path in recorded.iter().filter_map(|one| one.path.as_deref()) {
+        out += &format!("record: {}\n", path.display());
+    }
+    let beyond = runs.iter().find(|run| !is_sustainable(run)).and_then(|run| run.sweep.get("rate"));
+    out += &match (best, beyond) {
+        (Some(best), Some(beyond)) => {
+            format!("Sustainable: yes, up to {} ({beyond} is not).\n", number::rate(best))
+        }
+        (Some(best), None) => {
+            format!("Sustainable: yes, up to {} (the highest rate tried).\n", number::rate(best))
+        }
+        (None, _) => "Sustainable: no.\n".into(),
+    };
+    out
+}
+
+fn time(duration: Duration) -> Time {
+    Time(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl StreamArgs {
+    fn direction(&self) -> Direction {
+        if self.reverse { Direction::FromServer } else { Direction::ToServer }
+    }
+
+    fn ip(&self) -> Option<IpVersion> {
+        match (self.version4, self.version6) {
+            (true, _) => Some(IpVersion::V4),
+            (_, true) => Some(IpVersion::V6),
+            _ => None,
+        }
+    }
+
+    fn announcement(&self, rate: BitRate) -> String {
+        let way = if self.reverse { "from" } else { "to" };
+        format!("{rate} {way} {} for {} s", self.host, self.time.as_secs_f64())
+    }
+}

@@ -1,0 +1,156 @@
+//! Runs one end of a bulk transport ([`bulk::flow`]) over kernel sockets.
+
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    net::TcpStream,
+    os::fd::{AsFd, BorrowedFd},
+    time::{Duration, Instant},
+};
+
+use bulk::flow::End;
+use socket2::Socket;
+use units::Time;
+
+use crate::udp::{Incoming, Outgoing, elapsed};
+
+/// A sender that sleeps between packets sleeps at least this long, and sends what was due in one batch.
+const MIN_SLEEP: Duration = Duration::from_micros(100);
+/// Maximum time between two calls of `publish`.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
+/// Rounds of receiving before timers run again.
+const MAX_ROUNDS: usize = 8;
+/// A time of arrival before this is an error: the clock was set.
+const MAX_AGE_NS: u64 = 100_000_000;
+
+/// The sockets of one end.
+#[derive(Debug)]
+pub struct Sockets {
+    /// Connected to the other end; see [`crate::udp::set_up_bulk`].
+    pub udp: Socket,
+    /// The control connection of protocols that have one.
+    pub control: Option<ControlSocket>,
+}
+
+/// Runs one end until `publish`, which gets the end and the datagrams dropped at its socket, returns true. It is called at least
+/// every 20 ms.
+///
+/// # Errors
+/// If a socket fails, or the end does.
+pub fn drive<E: End>(
+    mut end: E,
+    sockets: Sockets,
+    start: Instant,
+    mut publish: impl FnMut(&E, u32) -> bool,
+) -> io::Result<()> {
+    os::reduce_timer_slack();
+    let Sockets { udp, mut control } = sockets;
+    let (mut incoming, mut outgoing) = (Incoming::default(), Outgoing::default());
+    loop {
+        for _ in 0..MAX_ROUNDS {
+            let now = elapsed(start);
+            // The kernel's times of arrival: packets of one call would otherwise seem to arrive together.
+            let has_more = incoming.receive(&udp, |bytes, age_ns| {
+                end.handle_datagram(now.saturating_sub(Time(age_ns.min(MAX_AGE_NS))), bytes);
+            })?;
+            if !has_more {
+                break;
+            }
+        }
+        if let Some(control) = &mut control {
+            control.read(|bytes| end.handle_control(elapsed(start), bytes))?;
+        }
+        if end.next_timeout() <= elapsed(start) {
+            end.handle_timeout(elapsed(start));
+        }
+        loop {
+            let now = elapsed(start);
+            while !outgoing.is_full() && outgoing.add(|out| end.poll_transmit(now, out)) {}
+            let is_full = outgoing.is_full();
+            outgoing.flush(&udp)?;
+            if !is_full {
+                break;
+            }
+        }
+        if let Some(control) = &mut control {
+            control.write(&end.take_control())?;
+        }
+        if publish(&end, incoming.dropped()) {
+            return Ok(());
+        }
+        if let Some(failure) = end.failure() {
+            return Err(io::Error::other(failure));
+        }
+        let due = end.next_timeout().saturating_sub(elapsed(start));
+        let pause = Duration::from_nanos(due.as_nanos()).clamp(MIN_SLEEP, PUBLISH_INTERVAL);
+        let control = control.as_ref().filter(|control| !control.has_ended).map(ControlSocket::fd);
+        let files: Vec<BorrowedFd<'_>> = std::iter::once(udp.as_fd()).chain(control).collect();
+        os::wait_any(&files, pause)?;
+    }
+}
+
+/// One end of a control connection.
+#[derive(Debug)]
+pub struct ControlSocket {
+    stream: TcpStream,
+    /// Bytes that the socket has not taken yet.
+    unwritten: Vec<u8>,
+    /// The peer has closed its end.
+    has_ended: bool,
+}
+
+impl ControlSocket {
+    /// The end with this connection.
+    ///
+    /// # Errors
+    /// If the socket cannot be made non-blocking.
+    pub fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(ControlSocket { stream, unwritten: Vec::new(), has_ended: false })
+    }
+
+    /// A duplicate of its socket.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn socket(&self) -> io::Result<Socket> {
+        self.stream.try_clone().map(Socket::from)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// Calls `each` with all bytes that have arrived.
+    fn read(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        while !self.has_ended {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => self.has_ended = true,
+                Ok(count) => each(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // The other end has left the flow: that is not a failure of this one.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => self.has_ended = true,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes bytes; what the socket does not take is written by the next call.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.unwritten.extend_from_slice(bytes);
+        while !self.unwritten.is_empty() && !self.has_ended {
+            match self.stream.write(&self.unwritten) {
+                Ok(count) => drop(self.unwritten.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                    self.has_ended = true;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

@@ -91,7 +91,10 @@ fn the_local_queue_is_named_and_both_remedies_work() {
     );
     let remedy = flow["remedy"].as_str().unwrap();
     // 100 Mb/s x 50 ms / (1538 x 8 bit) = 406.4 packets.
-    assert!(remedy.contains("hosts.h1.nic.tx_queue=407") && remedy.contains("local_congestion=false"), "{remedy}");
+    assert!(
+        remedy.contains("hosts.h1.nic.tx_queue=407") && remedy.contains("local_congestion=false"),
+        "{remedy}"
+    );
     for remedy in ["hosts.h1.nic.tx_queue=407", "hosts.h1.local_congestion=false"] {
         let remedied = run(&place, &["--set", remedy]);
         assert_ne!(remedied["flows"][0]["verdict"], "local_queue", "{remedy}");

@@ -88,7 +88,8 @@ pub fn write_guests(cases: &[Case], store: &Store, kernels: &[String]) {
         for row in single.iter().take(WORST) {
             let _ = writeln!(text, "{}", row.cells());
         }
-        let beyond = chance.iter().filter(|row| row.goodput_error().abs() > 2.0 * row.goodput_error_se()).count();
+        let beyond =
+            chance.iter().filter(|row| row.goodput_error().abs() > 2.0 * row.goodput_error_se()).count();
         let _ = writeln!(
             text,
             "\n{} scenarios whose results depend on chance, means of {REPEATS} runs ± their standard errors. {beyond} errors are \
@@ -153,7 +154,8 @@ impl Row {
 
     /// Cells of a scenario whose result depends on chance: means with their standard errors.
     fn chance_cells(&self) -> String {
-        let mbps = |figures: &Figures| format!("{:.2} ± {:.2}", figures.goodput / 1e6, figures.goodput_se / 1e6);
+        let mbps =
+            |figures: &Figures| format!("{:.2} ± {:.2}", figures.goodput / 1e6, figures.goodput_se / 1e6);
         format!(
             "| {} | {} Mb/s | {} | {:+.1} ± {:.1} % | {:.0} | {:.0} |",
             self.case.title(),

@@ -224,7 +224,10 @@ mod tests {
             ..SendingDevice::default()
         };
         let (lab, _, _) = remedy(device.clone(), false);
-        assert!(lab.contains("hosts.h1.nic.tx_queue=9660") && lab.contains("flows.bulk.pacing=927mbit"), "{lab}");
+        assert!(
+            lab.contains("hosts.h1.nic.tx_queue=9660") && lab.contains("flows.bulk.pacing=927mbit"),
+            "{lab}"
+        );
         let (simulated, _, _) = remedy(device, true);
         assert!(simulated.contains("local_congestion=false"), "{simulated}");
     }

@@ -18,14 +18,13 @@ const TYPES: Record<string, string> = {
   '.wasm': 'application/wasm',
 };
 
-/** Scenarios of the repository with several congestion controls, losses, flows, kernels, transports and queue disciplines. */
+/** Scenarios of the repository with several congestion controls, losses, flows, kernels and queue disciplines. */
 const SCENARIOS: { file: string; variant?: string; change?: [RegExp, string] }[] = [
   { file: 'lab8.toml' },
   { file: 'g-rttfair-short.toml' },
   { file: 'loss-law.toml' },
   { file: 'l8-hol.toml' },
   { file: 'lab8-ping.toml' },
-  { file: 'xcp.toml' },
   { file: 'h-gigabit.toml' },
   { file: 'g-mtufair-short.toml' },
   { file: 'zero-window.toml' },

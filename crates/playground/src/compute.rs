@@ -356,7 +356,10 @@ cc = "cubic"
     #[test]
     fn mistakes_have_the_positions_and_words_of_the_file() {
         let found = mistake(&SCENARIO.replace("delay", "dealy"));
-        assert_eq!((found.position, found.message.as_str()), (Some((6, 31)), "unknown key \"dealy\""));
+        assert_eq!(
+            (found.position, found.message.as_str()),
+            (Some((6, 31)), "unknown key \"dealy\" in a link's direction")
+        );
         assert_eq!(found.advice.as_deref(), Some("did you mean \"delay\"?"));
         let found = mistake(&SCENARIO.replace("\"cubic\"", "\"cubix\""));
         assert_eq!(found.position.map(|(line, _)| line), Some(11));

@@ -40,7 +40,7 @@ const FORMULAS: Record<string, Formula> = {
 
 /** The measure of this name: one of the above, else a column. */
 const formula = (measure: string): Formula =>
-  FORMULAS[measure] ?? [[measure], measure.endsWith('_us') ? (us) => us / 1e6 : (value) => value];
+  FORMULAS[measure] ?? [[measure], measure.endsWith('_us') ? (us) => us * 1e-6 : (value) => value];
 
 export async function seriesOf(run: ComputedRun, request: SeriesRequest): Promise<Series> {
   const flows = request.flows.length > 0 ? run.detail.flows.filter((name) => request.flows.includes(name)) : run.detail.flows;

@@ -33,22 +33,19 @@ pub const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A file in a point's directory: the offset of its UTC, ns.
 const CLOCK_OFFSET: &str = "clock-offset";
-/// The thread that follows it.
-pub const CLOCK_THREAD: &str = "test-clock";
 /// The same: how long before its end a certificate is renewed, days.
 pub const RENEW_DAYS: &str = "renew-days";
 
 /// Follows the file with the offset of UTC.
 fn step_clock_by_file(directory: &Path, clock: &agent::Clock) {
     let (file, offset) = (directory.join(CLOCK_OFFSET), Arc::clone(&clock.offset_ns));
-    let body = move || {
+    std::thread::spawn(move || {
         loop {
             let text = std::fs::read_to_string(&file).unwrap_or_default();
             offset.store(text.parse().unwrap_or(0), std::sync::atomic::Ordering::Relaxed);
             sleep(Duration::from_millis(20));
         }
-    };
-    std::thread::Builder::new().name(CLOCK_THREAD.into()).spawn(body).unwrap();
+    });
 }
 
 /// Steps the clock of a running agent.
@@ -166,11 +163,6 @@ impl Agent {
     /// Waits until the agent has reached the moment at which it is to be killed.
     pub fn wait_for_moment(&self) {
         self.wait_for(KILL_ME);
-    }
-
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// The process stops, and its connections stay open.

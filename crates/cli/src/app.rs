@@ -230,7 +230,7 @@ mod tests {
                 None => vec![word.as_str()],
             });
             for command in
-                words.collect::<Vec<_>>().split(|word| [";", "|", "&", "&&", ">", "<"].contains(word))
+                words.collect::<Vec<_>>().split(|word| [";", "|", "&", "&&", ">", ">>", "<"].contains(word))
             {
                 let own = command.iter().position(|word| *word != "sudo" && !word.contains('='));
                 if let Some(own) = own.filter(|own| command[*own] == "longfat") {

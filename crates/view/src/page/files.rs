@@ -16,9 +16,23 @@ const WORKER: &[u8] = include_bytes!("../../page/worker.js");
 /// The simulator for browsers, if the program was built with it (`LONGFAT_PLAYGROUND_WASM`).
 pub(super) const PLAYGROUND: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/playground.rs"));
 
-/// The content that the page may load: its own files, and responses of this server. Its worker compiles WebAssembly.
-const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self' data:; \
-     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The content that the page may load, with an addition to the sources of scripts: its own files, and responses of this server.
+macro_rules! content_policy {
+    ($scripts:literal) => {
+        concat!(
+            "default-src 'none'; script-src 'self'",
+            $scripts,
+            "; worker-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
+             form-action 'none'; frame-ancestors 'none'"
+        )
+    };
+}
+
+const CONTENT_POLICY: &str = match PLAYGROUND {
+    None => content_policy!(""),
+    // Its worker compiles WebAssembly.
+    Some(_) => content_policy!(" 'wasm-unsafe-eval'"),
+};
 
 /// What the page shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::{exit::Exit, output};
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum PsconfigCommand {
-    /// Convert the tasks of a pSConfig file that this point leads to [[tests]] of agent.toml, on standard output
+    /// Convert the tasks of a pSConfig file that this point leads to `tests` tables of agent.toml, on standard output
     Import(ImportArgs),
     /// Print the recurring tests of this point as a pSConfig file
     Export(Directory),

@@ -113,8 +113,8 @@ release: setup ## make all files of a release in target/dist: packages, wheel, b
 	@scripts/setup.sh dist
 	@scripts/release.sh
 
-# Needs Python 3, PyPI and npm.
-site: build ## build the site of the documentation in target/site/html
+# Needs Python 3, PyPI and npm; with the playground, which needs a web server.
+site: build playground ## build the site of the documentation in target/site/html
 	@scripts/setup.sh web
 	@scripts/site.sh $(LONGFAT)
 

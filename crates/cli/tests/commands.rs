@@ -137,7 +137,7 @@ fn longfat_log_selects_messages_on_standard_error() {
     };
     let logged = run("experiment=info");
     assert_eq!(logged.code, 0, "{logged:?}");
-    assert!(logged.stderr.contains(" INFO experiment::job: starts run=\"s"), "{}", logged.stderr);
+    assert!(logged.stderr.contains(" INFO experiment::run_job: starts run=\"s"), "{}", logged.stderr);
     assert!(!logged.stdout.contains("INFO"), "{}", logged.stdout);
     assert!(!run("lab=trace").stderr.contains("INFO"), "the filter selects another crate");
     let refused = run("experiment=loud");

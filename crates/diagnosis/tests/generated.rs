@@ -309,7 +309,7 @@ fn the_measured_path_is_a_scenario() {
     assert!(seen.flow.is_some());
 }
 
-/// Two windows of the same size: without one, the other limits.
+/// A receive buffer that gives the window of a header without scaling: without one, the other limits.
 #[test]
 fn limits_that_hide_each_other_are_named_together() {
     let case = Case {
@@ -318,13 +318,13 @@ fn limits_that_hide_each_other_are_named_together() {
         queue_bdp: 1.0,
         cc: "reno",
         seed: 5,
-        faults: vec![Fault::NoWindowScaling, Fault::SendBuffer(70_000)],
+        faults: vec![Fault::NoWindowScaling, Fault::ReceiveBuffer(80_000)],
     };
     let (_, ranking) = diagnosed(&case);
     let together = ranking.together.expect("neither alone is worth removing");
     let mut kinds = together.kinds.map(|kind| format!("{kind:?}"));
     kinds.sort();
-    assert_eq!(kinds, ["SendBuffer", "WindowScaling"], "{ranking:?}");
+    assert_eq!(kinds, ["ReceiveBuffer", "WindowScaling"], "{ranking:?}");
     assert!(together.gain_bps > 30e6, "{together:?}");
 }
 

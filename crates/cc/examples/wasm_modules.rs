@@ -7,7 +7,7 @@
 
 #![allow(missing_docs)]
 
-#[allow(dead_code)]
+#[allow(dead_code, reason = "it needs only the search for clang")]
 #[path = "../src/kernel/clang.rs"]
 mod clang;
 

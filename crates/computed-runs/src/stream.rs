@@ -17,25 +17,8 @@ pub(crate) fn stream_summary(
     links: &[LinkTotals],
     duration: Time,
 ) -> StreamSummary {
-    let [gaps_of_1, gaps_of_2_to_10, gaps_of_11_to_100, gaps_over_100] = playout.gaps;
-    let in_time_share = if playout.due > 0 { playout.in_time as f64 / playout.due as f64 } else { 0.0 };
-    let is_sustainable = playout.due > 0 && in_time_share >= 1.0 - spec.tolerate_loss;
-    let sustainable_up_to_bps = match is_sustainable {
-        true => unused_bps(scenario, flow, links, duration).map(|unused| spec.rate.as_f64() + unused),
-        false => Some(spec.rate.as_f64() * in_time_share),
-    };
-    StreamSummary {
-        due_packets: playout.due,
-        in_time_share,
-        late_packets: playout.late,
-        gaps_of_1,
-        gaps_of_2_to_10,
-        gaps_of_11_to_100,
-        gaps_over_100,
-        longest_gap_packets: playout.longest_gap,
-        is_sustainable,
-        sustainable_up_to_bps,
-    }
+    let unused_bps = || unused_bps(scenario, flow, links, duration);
+    engine_common::stream_summary(playout, spec.rate, spec.tolerate_loss, unused_bps)
 }
 
 /// The unused rate of the fullest link on the flow's path during the run, bit/s of the stream's payload.

@@ -25,13 +25,17 @@
 //! ```
 
 mod bulk;
+mod error_chain;
 mod flows;
 mod network;
+mod play_out;
 mod rows;
 mod sampled;
 
 pub use self::bulk::{bulk_events, bulk_plan, bulk_row};
+pub use error_chain::error_chain;
 pub use flows::{UDP_HEADER_BYTES, datagram_source, echo_timeout};
 pub use network::{build_network, build_topology};
+pub use play_out::stream_summary;
 pub use rows::{FlowTotals, LinkSampler, LinkTotals, datagram_row, micros};
 pub use sampled::{SampledPipe, sampled_pipes};

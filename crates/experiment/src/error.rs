@@ -5,6 +5,8 @@ use std::io;
 use cc::{SourceError, kernel, native::BuildError};
 use serde::{Deserialize, Serialize};
 
+pub use engine_common::error_chain as chain;
+
 /// Result with [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -190,20 +192,6 @@ fn kind_of_guest(error: &guest::Error) -> ErrorKind {
         | E::NoDirectory => ErrorKind::BadInput,
         E::Os { .. } | E::Damaged { .. } | E::Failed { .. } => ErrorKind::Failed,
     }
-}
-
-/// Formats an error and its causes in one line. Omits causes that the text already contains.
-pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let message = cause.to_string();
-        if !text.contains(&message) {
-            text = format!("{text}: {message}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// Adds the attempted operation to an error of the operating system.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use computed_runs::sysctl_defaults;
 use guest::Image;
 use scenario::Scenario;
-use schema::{Quality, Reliability, RunSummary};
+use schema::RunSummary;
 
 use crate::{
     EngineChoice, Experiment,
@@ -45,29 +45,16 @@ pub struct Point {
 /// A run's summary before its start.
 pub(crate) fn initial_summary(job: &Job<'_>) -> RunSummary {
     RunSummary {
-        id: String::new(),
-        engine: job.engine.name(),
         variant: job.variant.clone(),
         kernel: simulated_kernel(job),
         sysctl_defaults: Some(sysctl_defaults::describe(&job.scenario, &job.engine, job.experiment.kernel)),
         file: Some(job.experiment.path.display().to_string()),
         set: job.experiment.sets.iter().cloned().collect(),
         sweep: job.point.as_ref().map(|point| point.values.clone()).unwrap_or_default(),
-        record: None,
         repeat: job.repeat,
         seed: job.scenario.seed,
         duration_s: job.scenario.duration.as_secs_f64(),
-        wall_s: 0.0,
-        started: now(),
-        partial: false,
-        flows: Vec::new(),
-        links: Vec::new(),
-        hosts: Vec::new(),
-        fairness_jain: None,
-        quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
-        part_of: None,
-        discarded: Vec::new(),
-        path: Vec::new(),
+        ..RunSummary::begun(job.engine.name(), now())
     }
 }
 

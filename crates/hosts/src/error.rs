@@ -1,5 +1,7 @@
 //! Why a run between hosts fails.
 
+pub(crate) use engine_common::error_chain as chain;
+
 /// Why a run between hosts fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -40,18 +42,4 @@ pub enum Error {
     /// The stop flag was set.
     #[error("interrupted")]
     Interrupted,
-}
-
-/// An error and its causes as one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(&format!(": {more}"));
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -41,7 +41,7 @@ pub fn pcap(file: ForeignFile<'_>, sample: Time, runs_dir: &Path) -> Result<Path
     let mut dissector = Dissector::new(sample.0 / 1000);
     let Some(first) = packets.next() else { return Err(bad("no packets in this file".into())) };
     dissector.add(&first);
-    let run = record::initial_run(EngineName::Pcap, started(first.time_ns as f64 * 1e-9));
+    let run = RunSummary::begun(EngineName::Pcap, started(first.time_ns as f64 * 1e-9));
     let mut writer = create(runs_dir, file, "the packets of", &run)?;
     for packet in packets.by_ref() {
         dissector.add(&packet);
@@ -215,7 +215,7 @@ pub fn ss(file: ForeignFile<'_>, every: Time, runs_dir: &Path) -> Result<PathBuf
             notes: vec![format!("imported from {}", file.path.display())],
             ..Quality::default()
         },
-        ..record::initial_run(EngineName::Ss, started(log.start_s.unwrap_or(0.0)))
+        ..RunSummary::begun(EngineName::Ss, started(log.start_s.unwrap_or(0.0)))
     };
     let writer = create(runs_dir, file, "ss's samples of", &run)?;
     let run = RunSummary { id: writer.id().to_string(), ..run };

@@ -8,10 +8,7 @@ use schema::{
 };
 use verdict::{FlowContext, FlowTimes};
 
-use crate::{
-    Result,
-    record::{create, initial_run},
-};
+use crate::{Result, record::create};
 
 /// The flow's name in the record.
 const FLOW: &str = "latency";
@@ -54,7 +51,7 @@ pub fn record(runs_dir: &Path, test: &DelayTest, packets: DelayPackets<'_>) -> R
     let sent = packets.trips.iter().map(|trip| trip.sent_ns).chain(packets.lost.iter().copied());
     let begin_ns = sent.min().unwrap_or_else(os::realtime_ns);
     let started = jiff::Timestamp::from_nanosecond(i128::from(begin_ns)).unwrap_or_default();
-    let mut run = initial_run(EngineName::Test, experiment::rfc3339(started));
+    let mut run = RunSummary::begun(EngineName::Test, experiment::rfc3339(started));
     let (rows, events) = rows(packets, begin_ns);
     let last_us = rows.iter().map(|row| row.time_us).chain(events.iter().map(|event| event.time_us)).max();
     run.duration_s = last_us.unwrap_or(0) as f64 * 1e-6;

@@ -85,7 +85,7 @@ fn run_summary(
             notes: notes(&engine, report, start),
             ..Quality::default()
         },
-        ..record::initial_run(engine, started(start))
+        ..RunSummary::begun(engine, started(start))
     }
 }
 

@@ -9,45 +9,13 @@ use iperf3::{
     document::{self, FILE_NAME},
     report::{Amount, Direction, Protocol, Report, Role, Start, StreamEnd},
 };
-use schema::{
-    EngineName, Event, FlowSample, FlowSummary, HostInfo, Quality, Reliability, RunSummary, SUMMARY_SCHEMA,
-    Summary,
-};
+use schema::{Event, FlowSample, FlowSummary, HostInfo, RunSummary, SUMMARY_SCHEMA, Summary};
 
 use crate::{Error, Result};
 
 /// Start time of the test, RFC 3339.
 pub fn started(start: &Start) -> String {
     rfc3339(jiff::Timestamp::try_from(start.time).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
-}
-
-/// The summary of a run at its beginning.
-pub fn initial_run(engine: EngineName, started: String) -> RunSummary {
-    RunSummary {
-        id: String::new(),
-        engine,
-        variant: None,
-        kernel: None,
-        sysctl_defaults: None,
-        file: None,
-        set: Default::default(),
-        sweep: Default::default(),
-        record: None,
-        repeat: 1,
-        seed: 0,
-        duration_s: 0.0,
-        wall_s: 0.0,
-        started,
-        partial: false,
-        flows: Vec::new(),
-        links: Vec::new(),
-        hosts: Vec::new(),
-        fairness_jain: None,
-        quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
-        part_of: None,
-        discarded: Vec::new(),
-        path: Vec::new(),
-    }
 }
 
 /// The summary document of one run. `host` is the reporting end.

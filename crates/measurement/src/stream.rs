@@ -4,18 +4,13 @@ use std::path::{Path, PathBuf};
 
 use ::record::Writer;
 use bulk::stream::Parameters;
-use engine_common::{bulk_events, bulk_row, micros};
-use schema::{
-    EngineName, Event, FlowKind, FlowSample, FlowSummary, RunSummary, SUMMARY_SCHEMA, StreamSummary, Summary,
-};
+use engine_common::{bulk_events, bulk_row, micros, stream_summary};
+use schema::{EngineName, Event, FlowKind, FlowSample, FlowSummary, RunSummary, SUMMARY_SCHEMA, Summary};
 use transfer::stream::StreamSample;
 use units::BitRate;
 use verdict::{FlowContext, FlowTimes};
 
-use crate::{
-    Result,
-    record::{create, initial_run},
-};
+use crate::{Result, record::create};
 
 /// The flow's name in the record.
 const FLOW: &str = "stream";
@@ -87,7 +82,7 @@ impl StreamRecorder {
             scenario: test.name.clone(),
             title: test.title.clone(),
             host: lab::host_info(),
-            runs: vec![initial_run(EngineName::Test, experiment::rfc3339(started))],
+            runs: vec![RunSummary::begun(EngineName::Test, experiment::rfc3339(started))],
             published: Vec::new(),
         };
         summary.runs[0].sweep.insert("rate".into(), test.rate.to_string());
@@ -122,11 +117,11 @@ impl StreamRecorder {
         Ok(())
     }
 
-    /// Completes the record; `parameters` are those of the stream, and an `error` ended it early.
+    /// Completes the record; `parameters` are those of the stream.
     ///
     /// # Errors
     /// If the record cannot be written.
-    pub fn finish(mut self, parameters: &Parameters, error: Option<&str>) -> Result<RecordedStream> {
+    pub fn finish(mut self, parameters: &Parameters) -> Result<RecordedStream> {
         let last = self.last.unwrap_or_default();
         let missed = MissedPackets::of(&last);
         let context = FlowContext {
@@ -152,8 +147,6 @@ impl StreamRecorder {
         let run = &mut self.summary.runs[0];
         run.duration_s = last.time.as_secs_f64();
         run.wall_s = run.duration_s;
-        run.partial = error.is_some();
-        run.quality.notes.extend(error.map(str::to_owned));
         run.flows = vec![flow];
         let path = match self.writer.take() {
             Some(writer) => Some(writer.finish(&self.summary, &self.rows, &[], &self.events)?),
@@ -170,23 +163,10 @@ impl StreamRecorder {
         flow: &mut FlowSummary,
     ) {
         let Some(playout) = last.receiver.playout else { return };
-        let in_time_share = if playout.due > 0 { playout.in_time as f64 / playout.due as f64 } else { 0.0 };
-        let is_sustainable = playout.due > 0 && in_time_share >= 1.0 - self.test.tolerate_loss;
-        let rate = parameters.rate.as_f64();
-        let [gaps_of_1, gaps_of_2_to_10, gaps_of_11_to_100, gaps_over_100] = playout.gaps;
-        flow.loss_share = Some(1.0 - in_time_share);
-        flow.stream = Some(StreamSummary {
-            due_packets: playout.due,
-            in_time_share,
-            late_packets: playout.late,
-            gaps_of_1,
-            gaps_of_2_to_10,
-            gaps_of_11_to_100,
-            gaps_over_100,
-            longest_gap_packets: playout.longest_gap,
-            is_sustainable,
-            sustainable_up_to_bps: Some(if is_sustainable { rate } else { rate * in_time_share }),
-        });
+        // Nobody knows what the path has left.
+        let stream = stream_summary(&playout, parameters.rate, self.test.tolerate_loss, || Some(0.0));
+        flow.loss_share = Some(1.0 - stream.in_time_share);
+        flow.stream = Some(stream);
         flow.evidence.extend(missed.sentence(playout.due));
         flow.evidence.extend(self.buffer_sentence(parameters));
     }
@@ -304,7 +284,7 @@ mod tests {
         let mut recorder = StreamRecorder::new(Some(&directory), test).unwrap();
         recorder.add(&sample(Time::from_millis(500), 400, 395)).unwrap();
         recorder.add(&sample(Time::from_millis(1100), 1000, 990)).unwrap();
-        let recorded = recorder.finish(&parameters, None).unwrap();
+        let recorded = recorder.finish(&parameters).unwrap();
         let missed = MissedPackets { all: 10, skipped: 2, dropped_at_socket: 1, late: 3, lost: 4 };
         assert_eq!(recorded.missed, missed);
         let flow = &recorded.run.flows[0];

@@ -21,7 +21,7 @@ use crate::{
     Result,
     error::chain,
     latency,
-    record::{self, initial_run, set_totals, started},
+    record::{self, set_totals, started},
     steadiness::{Estimate, Steadiness},
 };
 
@@ -172,7 +172,7 @@ impl Recording {
     /// If the record cannot be written.
     pub fn begin(&mut self, start: &Start) -> Result<()> {
         self.before = outgoing(start);
-        let run = RunSummary { part_of: self.part_of.clone(), ..initial_run(ENGINE, started(start)) };
+        let run = RunSummary { part_of: self.part_of.clone(), ..RunSummary::begun(ENGINE, started(start)) };
         let summary = summary(&self.name, start, run);
         self.writer = Some(record::create(&self.runs_dir, &record::test_comment(), &summary)?);
         Ok(())
@@ -204,7 +204,7 @@ pub fn complete_record(
     let Some(start) = &report.start else { return Ok(None) };
     let mut rows = iperf3::join_samples(seen.rows, &peer);
     rows.sort_by_key(|row| row.time_us);
-    let mut run = initial_run(ENGINE, started(start));
+    let mut run = RunSummary::begun(ENGINE, started(start));
     run.duration_s = rows.last().map_or(0.0, |row| row.time_us as f64 * 1e-6);
     run.wall_s = run.duration_s;
     run.partial = report.end.is_none();

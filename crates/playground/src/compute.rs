@@ -7,17 +7,17 @@ use computed_runs::{
     sim_engine::{CongestionControls, Simulator},
     sysctl_defaults,
 };
+use engine_common::error_chain;
 use scenario::{Cc, CcMistake, Scenario, ScenarioFile};
-use schema::{HostInfo, Quality, Reliability, RunSummary, SUMMARY_SCHEMA, Summary};
+use schema::{HostInfo, RunSummary, SUMMARY_SCHEMA, Summary};
 use serde::{Deserialize, Serialize};
 use tcp::parameters::Parameter;
 use units::KernelVersion;
 
 use crate::topology::Topology;
 
-/// The kernel of hosts without the key `kernel`, and its version as text.
+/// The kernel of hosts without the key `kernel`.
 const KERNEL: KernelVersion = KernelVersion { major: 6, minor: 18, patch: 0 };
-const KERNEL_TEXT: &str = "6.18";
 
 /// What to compute.
 #[derive(Debug, Clone, Deserialize)]
@@ -149,21 +149,22 @@ fn run(
     observer: &mut dyn sim::Observer,
 ) -> (Answer, Option<MeasuredRun>) {
     let initial = initial_summary(request, &scenario, engine, variant.clone());
+    let kernel = KERNEL.to_string();
     let computed = match engine {
         EngineChoice::Model => {
-            let summary = model_engine::run(&machine_setting, &scenario, initial, KERNEL_TEXT);
+            let summary = model_engine::run(&machine_setting, &scenario, initial, &kernel);
             Ok(MeasuredRun { summary, flows: Vec::new(), links: Vec::new(), events: Vec::new() })
         }
         _ => {
             let simulator =
-                Simulator { sysctls: &machine_setting, machine_kernel: KERNEL_TEXT, kernel: Some(KERNEL) };
+                Simulator { sysctls: &machine_setting, machine_kernel: &kernel, kernel: Some(KERNEL) };
             // The page measures the real time.
             simulator.run(&scenario, initial, library, observer, || std::time::Duration::ZERO)
         }
     };
     let mut run = match computed {
         Ok(run) => run,
-        Err(error) => return (Answer::Failed(chain(&error)), None),
+        Err(error) => return (Answer::Failed(error_chain(&error)), None),
     };
     add_parts(file, variant.as_deref(), &run.flows, &mut run.summary);
     let toml = scenario.to_toml();
@@ -174,7 +175,7 @@ fn run(
             schema: SUMMARY_SCHEMA.into(),
             scenario: file.name().into(),
             title: file.title().into(),
-            host: HostInfo { kernel: KERNEL_TEXT.into(), cpus: 0 },
+            host: HostInfo { kernel, cpus: 0 },
             published: Vec::new(),
             runs: vec![run.summary.clone()],
         },
@@ -213,48 +214,19 @@ fn initial_summary(
         None => (*engine == EngineChoice::Sim).then(|| KERNEL.to_string()),
     };
     RunSummary {
-        id: String::new(),
-        engine: engine.name(),
         variant,
         kernel,
         sysctl_defaults: Some(sysctl_defaults::describe(scenario, engine, Some(KERNEL))),
         file: Some(request.name.clone()),
-        set: Default::default(),
-        sweep: Default::default(),
-        record: None,
-        repeat: 1,
         seed: scenario.seed,
         duration_s: scenario.duration.as_secs_f64(),
-        wall_s: 0.0,
-        started: String::new(),
-        partial: false,
-        flows: Vec::new(),
-        links: Vec::new(),
-        hosts: Vec::new(),
-        fairness_jain: None,
-        quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
-        part_of: None,
-        discarded: Vec::new(),
-        path: Vec::new(),
+        ..RunSummary::begun(engine.name(), String::new())
     }
 }
 
 /// The machine's sysctls: the defaults of its kernel.
 fn machine_setting(name: &str) -> Option<String> {
-    sysctl_defaults::linux_default((6, 18), name)
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        if !text.contains(&cause.to_string()) {
-            text = format!("{text}: {cause}");
-        }
-        source = cause.source();
-    }
-    text
+    sysctl_defaults::linux_default((KERNEL.major as u8, KERNEL.minor as u8), name)
 }
 
 impl From<scenario::Error> for Answer {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use computed_runs::MeasuredRun;
-use schema::{Cause, Event, FlowSample, LinkSample, Metrics, TraceRow};
+use schema::{Cause, Event, FlowSample, LinkSample, Metrics};
 use units::Time;
 
 use crate::{Answer, compute, controls::Controls};
@@ -150,9 +150,5 @@ impl sim::Observer for Progress {
         // SAFETY: the page's function takes any number.
         unsafe { progress(elapsed.as_secs_f64()) };
         true
-    }
-
-    fn trace_rows(&mut self, _: &[TraceRow]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        Ok(())
     }
 }

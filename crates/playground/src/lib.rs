@@ -14,7 +14,6 @@ mod compute;
 mod controls;
 #[cfg(target_arch = "wasm32")]
 mod interface;
-#[allow(dead_code)]
 #[path = "../../view/src/page/topology.rs"]
 mod topology;
 

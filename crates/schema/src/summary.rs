@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DiscardedRun, EngineName, FlowSummary, HostSummary, LinkSummary, PublishedResult, Quality};
+use crate::{
+    DiscardedRun, EngineName, FlowSummary, HostSummary, LinkSummary, PublishedResult, Quality, Reliability,
+};
 
 /// The value of the summary's `schema` field.
 pub const SUMMARY_SCHEMA: &str = "longfat.summary/1";
@@ -140,6 +142,35 @@ pub enum PathQuantity {
 }
 
 impl RunSummary {
+    /// A run at its beginning; `started` is RFC 3339.
+    pub fn begun(engine: EngineName, started: String) -> RunSummary {
+        RunSummary {
+            id: String::new(),
+            engine,
+            variant: None,
+            kernel: None,
+            sysctl_defaults: None,
+            file: None,
+            set: BTreeMap::new(),
+            sweep: BTreeMap::new(),
+            record: None,
+            repeat: 1,
+            seed: 0,
+            duration_s: 0.0,
+            wall_s: 0.0,
+            started,
+            partial: false,
+            flows: Vec::new(),
+            links: Vec::new(),
+            hosts: Vec::new(),
+            fairness_jain: None,
+            quality: Quality { reliability: Reliability::Reliable, ..Quality::default() },
+            part_of: None,
+            discarded: Vec::new(),
+            path: Vec::new(),
+        }
+    }
+
     /// The engine, with its version where it is a guest kernel, as in `kernel 6.1.192`.
     pub fn engine_label(&self) -> String {
         match &self.kernel {

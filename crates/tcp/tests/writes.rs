@@ -9,7 +9,7 @@ const MSS: u32 = 1448;
 struct Writer {
     sender: Endpoint,
     begin: u32,
-    /// What is left of the current write, bytes.
+    /// Bytes of the current write that TCP has not accepted yet.
     write: u64,
 }
 

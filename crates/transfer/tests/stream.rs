@@ -94,7 +94,7 @@ fn stream(port: u16, token: Option<&str>, options: &StreamOptions) -> Result<(u6
     let mut samples = 0;
     let stop = AtomicBool::new(false);
     let ran = run_stream(&client(port, token), options, &stop, |_| {}, |_| samples += 1);
-    ran.map(|(_, end)| (samples, end.last))
+    ran.map(|(_, last)| (samples, last))
 }
 
 /// Loopback loses nothing, so each missed packet has a cause at an end, however busy the machine is.

@@ -60,6 +60,11 @@ impl Time {
         Time(secs.saturating_mul(1_000_000_000))
     }
 
+    /// Converts from a duration; [`Time::MAX`] if it does not fit.
+    pub fn from_duration(duration: std::time::Duration) -> Time {
+        Time(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+
     /// Converts from seconds, rounded to the nearest nanosecond. Negative values and NaN give zero, too large
     /// ones [`Time::MAX`].
     pub fn from_secs_f64(secs: f64) -> Time {

@@ -34,7 +34,7 @@ pub struct FlowContext {
     pub pacing_option: String,
     /// The run was in virtual time: computing takes no time, so nothing waits for a host.
     pub virtual_time: bool,
-    /// The hosts are the simulator's or the model's. Unlike Linux's, their stacks can be told to ignore drops of their own device.
+    /// The hosts are the simulator's or the model's. Unlike Linux's, their stacks have a setting to ignore drops of their own device.
     pub is_simulated: bool,
     /// The request to this program's own traffic generator, where it is at both ends; `None` for other
     /// programs.

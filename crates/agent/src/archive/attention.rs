@@ -16,7 +16,7 @@ use crate::Error;
 
 /// Stands for each point in a mute; not a name of a point.
 pub(crate) const EACH: &str = "*";
-/// How long a mute is kept after its end: until its changes are reported or too old, microseconds.
+/// Time for which a mute is kept after its end, until its changes are reported or too old, microseconds.
 const KEPT_US: i64 = 86_400_000_000;
 
 /// The tables, in embedded archives only: each point sends its own alerts.
@@ -101,8 +101,12 @@ impl Attention {
 
     /// The end of the mute of a pair; `None` if it is not muted.
     pub fn muted_until(&self, from: &str, to: &str, now_us: i64) -> Option<i64> {
-        let of_pair = self.mutes.iter().filter(|mute| mute.covers(from, to) && mute.until_us > now_us);
-        of_pair.map(|mute| mute.until_us).max()
+        self.last_mute_us(from, to).filter(|until_us| *until_us > now_us)
+    }
+
+    /// The end of the last mute of a pair, which may be over.
+    fn last_mute_us(&self, from: &str, to: &str) -> Option<i64> {
+        self.mutes.iter().filter(|mute| mute.covers(from, to)).map(|mute| mute.until_us).max()
     }
 
     /// What to do with each pending change; they are in the order of their starts. `before` gives the cause before a change.
@@ -127,14 +131,10 @@ impl Attention {
             if self.acknowledgement(&change.from, &change.to, change.since_us).is_some() {
                 return Decision::Settle;
             }
-            if let Some(until_us) = self.muted_until(&change.from, &change.to, now_us) {
-                return Decision::Wait(until_us);
-            }
-            let ended = self.mutes.iter().filter(|mute| mute.covers(&change.from, &change.to));
-            let Some(until_us) =
-                ended.map(|mute| mute.until_us).max().filter(|until| change.since_us < *until)
-            else {
-                return Decision::Send { reported_us: change.since_us };
+            let until_us = match self.last_mute_us(&change.from, &change.to) {
+                Some(until_us) if until_us > now_us => return Decision::Wait(until_us),
+                Some(until_us) if change.since_us < until_us => until_us,
+                _ => return Decision::Send { reported_us: change.since_us },
             };
             let key = (change.from.as_str(), change.to.as_str(), change.kind.as_str());
             match pairs.get(&key) {

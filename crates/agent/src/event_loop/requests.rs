@@ -33,6 +33,20 @@ pub(super) fn ok(value: &impl Serialize) -> Reply {
     }
 }
 
+/// The response to a request.
+enum Response {
+    /// A document.
+    Reply(Reply),
+    /// The state of this reservation after the events of the batch.
+    Explained(ReservationId),
+}
+
+impl Response {
+    fn of(value: &impl Serialize) -> Response {
+        Response::Reply(ok(value))
+    }
+}
+
 impl EventLoop {
     pub(super) fn on_request(
         &mut self,
@@ -47,44 +61,26 @@ impl EventLoop {
                 let user = self.user(user, token.as_deref());
                 let details = serde_json::to_value(&test).unwrap_or_default();
                 let reserved = self.reserve(now, &user, &test, batch);
-                match self.audit(&user, "reserve", details, reserved)? {
-                    Ok(id) => {
-                        batch.explanations.push((reply, id));
-                        return Ok(());
-                    }
-                    Err(error) => Err(error),
-                }
+                self.audit(&user, "reserve", details, reserved)?.map(Response::Explained)
             }
             Request::Cancel { id, text, token } => {
                 let user = self.user(user, token.as_deref());
                 let details = json!({ "id": id, "text": text });
                 let known = self.reservation_of(&id, token.as_deref());
                 let cancelled = known.inspect(|id| batch.add(self.point.cancel(now, id, &text, &self.rules)));
-                match self.audit(&user, "cancel", details, cancelled)? {
-                    Ok(id) => {
-                        batch.explanations.push((reply, id));
-                        return Ok(());
-                    }
-                    Err(error) => Err(error),
-                }
+                self.audit(&user, "cancel", details, cancelled)?.map(Response::Explained)
             }
             Request::Report { id, report, token } => {
                 let user = self.user(user, token.as_deref());
                 let details = json!({ "id": id, "report": report });
                 let reported = self.transfer_of(&id, token.as_deref());
                 let reported = reported.and_then(|id| self.report_transfer(&id, report).map(|()| id));
-                match self.audit(&user, "report", details, reported)? {
-                    Ok(id) => {
-                        batch.explanations.push((reply, id));
-                        return Ok(());
-                    }
-                    Err(error) => Err(error),
-                }
+                self.audit(&user, "report", details, reported)?.map(Response::Explained)
             }
-            Request::Status => self.status(now).map(|status| ok(&status)),
-            Request::Calendar { seconds, point: None } => Ok(ok(&self.calendar(now, seconds))),
+            Request::Status => self.status(now).map(|status| Response::of(&status)),
+            Request::Calendar { seconds, point: None } => Ok(Response::of(&self.calendar(now, seconds))),
             Request::Calendar { seconds, point: Some(name) } => match self.member(&name) {
-                Ok(name) if name == self.config.name => Ok(ok(&self.calendar(now, seconds))),
+                Ok(name) if name == self.config.name => Ok(Response::of(&self.calendar(now, seconds))),
                 Ok(name) => {
                     batch.frames.push((name.clone(), Frame::CalendarWanted { seconds }));
                     // Requests whose users have disconnected.
@@ -94,19 +90,19 @@ impl EventLoop {
                 }
                 Err(error) => Err(error),
             },
-            Request::Why { id } => self.why(&id).map(|explained| ok(&explained)),
+            Request::Why { id } => self.why(&id).map(|explained| Response::of(&explained)),
             Request::Results { filter } => {
                 let filter = Filter { limit: filter.limit.min(MAX_ROWS), ..filter };
-                self.archive.list(&filter).map(|rows| ok(&rows))
+                self.archive.list(&filter).map(|rows| Response::of(&rows))
             }
-            Request::Alerts => self.alerts_report(now).map(|report| ok(&report)),
+            Request::Alerts => self.alerts_report(now).map(|report| Response::of(&report)),
             Request::Acknowledge { pair, since_us, text, token } => {
                 let user = self.user(user, token.as_deref());
                 let details = json!({ "pair": pair, "since_us": since_us, "text": text });
                 let known = self.acknowledge(now, &user, pair, since_us, text);
                 self.audit(&user, "acknowledge", details, known)?
                     .and_then(|_| self.alerts_report(now))
-                    .map(|report| ok(&report))
+                    .map(|report| Response::of(&report))
             }
             Request::Mute { pair, seconds, text, token } => {
                 let user = self.user(user, token.as_deref());
@@ -114,24 +110,23 @@ impl EventLoop {
                 let muted = self.mute(now, &user, pair, seconds, text);
                 self.audit(&user, "mute", details, muted)?
                     .and_then(|_| self.alerts_report(now))
-                    .map(|report| ok(&report))
+                    .map(|report| Response::of(&report))
             }
             Request::Expel { name } => {
                 let user = self.user(user, None);
                 let expelled = self.expel(&name, batch).map(|()| name.clone());
-                match self.audit(&user, "expel", json!({ "name": name }), expelled)? {
-                    Ok(_) => self.status(now).map(|status| ok(&status)),
-                    Err(error) => Err(error),
-                }
+                self.audit(&user, "expel", json!({ "name": name }), expelled)?
+                    .and_then(|_| self.status(now))
+                    .map(|status| Response::of(&status))
             }
         };
-        let response = match response {
-            Ok(response) => response,
+        match response {
+            Ok(Response::Explained(id)) => batch.explanations.push((reply, id)),
+            Ok(Response::Reply(response)) => batch.replies.push((reply, response)),
             // The storage failed: the agent must end.
             Err(error) if is_of_storage(&error) => return Err(error),
-            Err(error) => Reply::Error(error.to_string()),
-        };
-        batch.replies.push((reply, response));
+            Err(error) => batch.replies.push((reply, Reply::Error(error.to_string()))),
+        }
         Ok(())
     }
 

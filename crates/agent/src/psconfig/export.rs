@@ -24,10 +24,7 @@ pub fn export_psconfig(config: &Config, members: &Members) -> PsconfigExport {
     let [mut groups, mut tests, mut schedules, mut tasks] = [(); 4].map(|()| Map::new());
     let addresses = members.members.iter().filter_map(|member| {
         let (host, _) = host_and_port(&member.address)?;
-        Some((
-            member.name.0.clone(),
-            json!({ "address": host.trim_start_matches('[').trim_end_matches(']') }),
-        ))
+        Some((member.name.0.clone(), json!({ "address": host })))
     });
     let addresses: Map<String, Value> = addresses.collect();
     for task in &config.tests {

@@ -9,14 +9,14 @@ use std::{
 };
 
 use measurement::watched::Recording;
-use schema::{RunSummary, Summary};
+use schema::RunSummary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use watch::{Filter, NetNamespace, TracingMode, Watcher};
 
 use super::{Figures, LeadJob, Measured, figures};
 
-/// How often connections are sampled.
+/// Interval at which connections are sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What an application reports of its transfer.
@@ -89,8 +89,7 @@ fn filter(addresses: impl Iterator<Item = IpAddr>, mesh_ports: &[u16]) -> String
 
 /// The run of a record, the flow with most data first.
 fn read_run(path: &Path) -> Option<RunSummary> {
-    let text = std::fs::read_to_string(path.join("summary.json")).ok()?;
-    let mut run = serde_json::from_str::<Summary>(&text).ok()?.runs.into_iter().next()?;
+    let mut run = record::Run::open(path).ok()?.run().clone();
     run.flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     Some(run)
 }

@@ -291,11 +291,7 @@ impl ServeArgs {
     }
 
     fn ip(&self) -> Option<IpVersion> {
-        match (self.version4, self.version6) {
-            (true, _) => Some(IpVersion::V4),
-            (_, true) => Some(IpVersion::V6),
-            _ => None,
-        }
+        iperf3_values::ip_version(self.version4, self.version6)
     }
 
     fn options(&self) -> anyhow::Result<ServerOptions> {

@@ -133,8 +133,8 @@ fn stream(
     let options = StreamOptions {
         direction: args.direction(),
         rate,
-        duration: time(args.time),
-        deadline: time(args.deadline),
+        duration: Time::from_duration(args.time),
+        deadline: Time::from_duration(args.deadline),
         repairs: args.repair,
         payload_bytes: args.packet,
         vdif: args.vdif,
@@ -172,7 +172,7 @@ fn stream(
         return Err(error.into());
     }
     let recorder = recorder.context("the stream has no samples")?;
-    Ok(recorder.finish(&parameters, None)?)
+    Ok(recorder.finish(&parameters)?)
 }
 
 /// Sends to a recorder, which reports nothing.
@@ -188,7 +188,12 @@ fn run_recorder(args: &StreamArgs, is_json: bool) -> anyhow::Result<()> {
         .filter(|address| is_wanted(if address.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 }))
         .min_by_key(|address| address.is_ipv6())
         .with_context(|| format!("{} has no address of this IP version", args.host))?;
-    let options = RecorderOptions { recorder, rate, duration: time(args.time), payload_bytes: args.packet };
+    let options = RecorderOptions {
+        recorder,
+        rate,
+        duration: Time::from_duration(args.time),
+        payload_bytes: args.packet,
+    };
     let (parameters, sample) = send_to_recorder(&options, &stop, |_| {}).map_err(exit)?;
     let counts = &sample.sender;
     if is_json {
@@ -247,21 +252,13 @@ fn text(recorded: &[RecordedStream], runs: &[RunSummary], best: Option<f64>) -> 
     out
 }
 
-fn time(duration: Duration) -> Time {
-    Time(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
-}
-
 impl StreamArgs {
     fn direction(&self) -> Direction {
         if self.reverse { Direction::FromServer } else { Direction::ToServer }
     }
 
     fn ip(&self) -> Option<IpVersion> {
-        match (self.version4, self.version6) {
-            (true, _) => Some(IpVersion::V4),
-            (_, true) => Some(IpVersion::V6),
-            _ => None,
-        }
+        iperf3_values::ip_version(self.version4, self.version6)
     }
 
     fn announcement(&self, rate: BitRate) -> String {

@@ -73,7 +73,7 @@ impl Recording {
     pub fn begin(runs_dir: &Path, filter: &str) -> Result<Self> {
         let title = if filter.is_empty() { "all connections".into() } else { filter.to_string() };
         let started = experiment::now();
-        let summary = summary(&title, measured::initial_run(ENGINE, started.clone()));
+        let summary = summary(&title, RunSummary::begun(ENGINE, started.clone()));
         let writer = measured::create(runs_dir, "Watched connections", &summary)?;
         Ok(Recording {
             writer,
@@ -193,7 +193,7 @@ impl Recording {
     /// # Errors
     /// If the record cannot be written.
     pub fn end(mut self, watcher: &Watcher, early: bool) -> Result<PathBuf> {
-        let mut run = measured::initial_run(ENGINE, self.started.clone());
+        let mut run = RunSummary::begun(ENGINE, self.started.clone());
         run.id = self.writer.id().to_string();
         run.partial = early;
         run.duration_s = monotonic_ns().saturating_sub(self.begun_ns) as f64 * 1e-9;

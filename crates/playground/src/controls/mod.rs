@@ -6,7 +6,7 @@
 mod controller;
 mod loaded_copy;
 mod page;
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the program's build of C files uses the rest")]
 #[path = "../../../cc/src/native/runtime.rs"]
 mod runtime;
 

@@ -149,5 +149,5 @@ impl Incoming {
 
 /// The time since `start`.
 pub fn elapsed(start: Instant) -> Time {
-    Time(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    Time::from_duration(start.elapsed())
 }

@@ -18,7 +18,7 @@ use units::{BitRate, Time};
 
 use super::{
     message::{COOKIE_PREFIX, Direction, Message, Request},
-    session::{Role, StreamEnd, StreamSample, run},
+    session::{Role, StreamSample, run},
 };
 use crate::Error;
 
@@ -113,7 +113,7 @@ pub(super) fn socket_to(peer: SocketAddr) -> Result<(Socket, u32), Error> {
 }
 
 /// Runs a stream; calls `note` with messages for the user, and `observe` with the counts of both ends. Returns its parameters and
-/// its end.
+/// the last counts.
 ///
 /// # Errors
 /// If the server cannot be reached or refuses, the connection fails, or no packet arrives.
@@ -123,7 +123,7 @@ pub fn run_stream(
     stop: &AtomicBool,
     mut note: impl FnMut(&str),
     observe: impl FnMut(&StreamSample),
-) -> Result<(Parameters, StreamEnd), Error> {
+) -> Result<(Parameters, StreamSample), Error> {
     let spec = TestSpec::new(Protocol::Udp, Amount::Time(Duration::ZERO));
     let connection = ClientOptions {
         port: client.port,

@@ -18,7 +18,7 @@ pub use client::{StreamClient, StreamOptions, run_stream};
 pub use message::Direction;
 pub use recorder::{RecorderOptions, send_to_recorder};
 pub use service::StreamService;
-pub use session::{StreamEnd, StreamSample};
+pub use session::StreamSample;
 
 /// Decodes any bytes as the request of a stream; an accepted one has a play-out buffer of bounded size.
 pub(crate) fn fuzz(bytes: &[u8]) {

@@ -10,6 +10,7 @@ use bulk::{flow::Sender, stream::Parameters};
 use traffic::{
     Attempted,
     bulk_end::{Sockets, drive},
+    udp::elapsed,
 };
 use units::{BitRate, Time};
 
@@ -55,7 +56,7 @@ pub fn send_to_recorder(
     let mut sample = StreamSample::default();
     let sent = drive(sender, Sockets { udp, control: None }, begin, |sender, _| {
         sample.sender = sender.counts();
-        sample.time = Time(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        sample.time = elapsed(begin);
         observe(&sample);
         sample.sender.is_complete || stop.load(Ordering::Acquire)
     });

@@ -17,6 +17,7 @@ use socket2::Socket;
 use traffic::{
     Attempted,
     bulk_end::{Sockets, drive},
+    udp::elapsed,
 };
 use units::Time;
 
@@ -49,13 +50,6 @@ pub struct StreamSample {
     pub dropped_at_socket: u64,
 }
 
-/// How a stream ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct StreamEnd {
-    /// The last counts.
-    pub last: StreamSample,
-}
-
 /// What the UDP thread shares.
 #[derive(Debug, Default)]
 struct Shared {
@@ -63,7 +57,7 @@ struct Shared {
     has_ended: bool,
 }
 
-/// Runs an end until both have ended; calls `observe` with each pair of counts.
+/// Runs an end until both have ended; calls `observe` with each pair of counts, and returns the last.
 pub(super) fn run(
     role: Role,
     parameters: Parameters,
@@ -71,7 +65,7 @@ pub(super) fn run(
     channel: &mut Channel<'_>,
     stop: &AtomicBool,
     mut observe: impl FnMut(&StreamSample),
-) -> Result<StreamEnd, Error> {
+) -> Result<StreamSample, Error> {
     let shared = Mutex::new(Shared::default());
     let is_over = AtomicBool::new(false);
     let begin = Instant::now();
@@ -128,7 +122,7 @@ fn exchange(
     shared: &Mutex<Shared>,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(&StreamSample),
-) -> Result<StreamEnd, Error> {
+) -> Result<StreamSample, Error> {
     let (mut has_reported_end, mut peer_has_ended) = (false, false);
     let mut heard = Instant::now();
     loop {
@@ -137,11 +131,11 @@ fn exchange(
             let shared = lock(shared);
             (shared.sample, shared.has_ended)
         };
-        sample.time = Time(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        sample.time = elapsed(begin);
         observe(&sample);
         // After both final reports, the other end closes the connection.
         if has_reported_end && peer_has_ended {
-            return Ok(StreamEnd { last: sample });
+            return Ok(sample);
         }
         channel.send(&match role {
             Role::Sends => Message::Sender(SenderReport::of(&sample.sender, has_ended)),

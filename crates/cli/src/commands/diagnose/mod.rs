@@ -95,7 +95,7 @@ pub fn run(args: &DiagnoseArgs, runs_dir: &Path, json: bool) -> anyhow::Result<(
         datagrams: !args.no_datagrams,
         // A probe session has no authentication and no reverse connections.
         probes: !args.identity.is_given(&args.host)? && args.host != LISTEN,
-        time: Time(u64::try_from(args.time.as_nanos()).unwrap_or(u64::MAX)),
+        time: Time::from_duration(args.time),
         congestion: args.congestion.clone(),
     };
     let plan = plan(&request, &mut path);

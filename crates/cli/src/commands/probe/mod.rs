@@ -233,7 +233,7 @@ fn delay(args: &DelayArgs, json: bool) -> anyhow::Result<()> {
         protocol,
         to: SocketAddr::new(to, args.port.unwrap_or(default_port)),
         count: args.count,
-        interval: Time(u64::try_from(args.interval.as_nanos()).unwrap_or(u64::MAX)),
+        interval: Time::from_duration(args.interval),
         spacing: match args.spacing {
             DelaySpacing::Fixed => Spacing::Fixed,
             DelaySpacing::Exponential => Spacing::Exponential,
@@ -278,7 +278,7 @@ pub fn stamp_key(file: &Path) -> anyhow::Result<Key> {
 
 impl HostArgs {
     fn ip(&self) -> Option<IpVersion> {
-        version(self.version4, self.version6)
+        iperf3_values::ip_version(self.version4, self.version6)
     }
 }
 
@@ -287,19 +287,11 @@ impl PeerArgs {
         SessionOptions {
             host: self.host.clone(),
             port: self.port,
-            ip: version(self.version4, self.version6),
+            ip: iperf3_values::ip_version(self.version4, self.version6),
             max_rate: self.max_rate,
             mtu: self.mtu,
             timeout: self.timeout,
         }
-    }
-}
-
-fn version(v4: bool, v6: bool) -> Option<IpVersion> {
-    match (v4, v6) {
-        (true, _) => Some(IpVersion::V4),
-        (_, true) => Some(IpVersion::V6),
-        _ => None,
     }
 }
 

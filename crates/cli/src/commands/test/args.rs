@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 use iperf3::{
-    ClientOptions, Credentials, IpVersion, Padding, Token,
+    ClientOptions, Credentials, Padding, Token,
     document::RateUnit,
     report::{Amount, Direction, Protocol, TestSpec},
     wire,
@@ -277,11 +277,7 @@ impl TestArgs {
         };
         Ok(ClientOptions {
             port: self.port.unwrap_or(if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT }),
-            ip: match (self.version4, self.version6) {
-                (true, _) => Some(IpVersion::V4),
-                (_, true) => Some(IpVersion::V6),
-                _ => None,
-            },
+            ip: iperf3_values::ip_version(self.version4, self.version6),
             bind,
             device,
             client_port: self.cport,

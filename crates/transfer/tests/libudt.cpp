@@ -73,6 +73,8 @@ int main(int argc, char **argv)
 				}
 			at += result;
 		}
+		// The sender closes first: libudt closes without an acknowledgement of the last packets.
+		UDT::recv(peer, buffer.data(), buffer.size(), 0);
 		UDT::close(peer);
 	}
 	UDT::close(socket);

@@ -179,7 +179,7 @@ impl Build<'_> {
     fn existing(&self, is_requested: impl Fn(&Image) -> bool) -> Result<Option<Image>> {
         let is_current = |image: &Image| match self.request.source {
             KernelSource::File(_) => true,
-            _ => image.configuration.as_deref() == Some(&configuration()),
+            _ => image.configuration.as_deref() == Some(&configuration(image.version)),
         };
         let has_name =
             |image: &Image| self.name.as_ref().map_or(image.name == image.release, |n| *n == image.name);
@@ -208,13 +208,13 @@ impl Build<'_> {
         (self.report)(BuildProgress::start(BuildStage::Configure));
         tree::patch(tree)?;
         let options = self.work.join("options");
-        fs::write(&options, config::OPTIONS).attempted(|| format!("write {}", options.display()))?;
+        fs::write(&options, config::options(version)).attempted(|| format!("write {}", options.display()))?;
         let mut command = self.make(tree);
         command.arg("allnoconfig").env("KCONFIG_ALLCONFIG", &options);
         self.runner.run("configuring the kernel", command)?;
         let config = tree.join(".config");
         let text = fs::read_to_string(&config).attempted(|| format!("read {}", config.display()))?;
-        let lacks = config::check(&version.to_string(), &text)?;
+        let lacks = config::check(version, &text)?;
 
         let total = objects(version);
         let mut done = 0;
@@ -233,7 +233,7 @@ impl Build<'_> {
         self.runner.run("stripping the kernel", strip)?;
         let copy = directory.join(image::CONFIGURATION);
         fs::copy(&config, &copy).attempted(|| format!("write {}", copy.display()))?;
-        self.finish(&directory, origin, Some(configuration()), lacks)
+        self.finish(&directory, origin, Some(configuration(version)), lacks)
     }
 
     /// Checks the kernel in `directory` and adds it to the cache.
@@ -284,9 +284,9 @@ impl Build<'_> {
     }
 }
 
-/// Identifies the current list of options.
-fn configuration() -> String {
-    image::sha256_of_text(config::OPTIONS)
+/// Identifies the current list of options of a version.
+fn configuration(version: KernelVersion) -> String {
+    image::sha256_of_text(&config::options(version))
 }
 
 /// Whether both are the same package, from whichever suite.

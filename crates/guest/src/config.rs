@@ -3,19 +3,29 @@
 
 use std::collections::BTreeSet;
 
+use units::KernelVersion;
+
 use crate::{Error, Result};
 
-/// The options.
-pub(crate) const OPTIONS: &str = include_str!("../kernel.config");
+/// The options that all versions have.
+const OPTIONS: &str = include_str!("../kernel.config");
+/// Options of versions before 6.12: a tunnel increases `MAX_TCP_HEADER` from 256 to 320 bytes, the value of Debian's 6.1.
+/// Its device is not created in the namespaces of hosts (`FALLBACK_TUNNELS` of init.rs).
+const BEFORE_6_12: &str = "CONFIG_NET_IPIP=y\n";
 /// A kernel must support each option before this line; it may lack those after it.
 const OPTIONAL: &str = "# ---- optional ----";
 
-/// Compares a `.config` with [`OPTIONS`] and returns the optional lines that it lacks.
+/// The options of a version, in kconfig's syntax.
+pub(crate) fn options(version: KernelVersion) -> String {
+    if version >= KernelVersion::new(6, 12) { OPTIONS.into() } else { format!("{BEFORE_6_12}{OPTIONS}") }
+}
+
+/// Compares a `.config` with the version's options and returns the optional lines that it lacks.
 ///
 /// # Errors
 /// If it lacks a required line.
-pub(crate) fn check(version: &str, config: &str) -> Result<Vec<String>> {
-    check_options(OPTIONS, version, config)
+pub(crate) fn check(version: KernelVersion, config: &str) -> Result<Vec<String>> {
+    check_options(&options(version), &version.to_string(), config)
 }
 
 fn check_options(options: &str, version: &str, config: &str) -> Result<Vec<String>> {

@@ -16,6 +16,8 @@ pub const SHARED: &str = "/tmp/shared";
 pub const OUTPUT: &str = "output";
 /// Memory that TCP may use, in pages: the value on a machine with 64 GB (net/ipv4/tcp.c, tcp_init_mem).
 const TCP_MEM: (&str, &str) = ("/proc/sys/net/ipv4/tcp_mem", "786432 1048576 1572864");
+/// Hosts get no devices of tunnels (net/core/sysctl_net_core.c).
+const FALLBACK_TUNNELS: (&str, &str) = ("/proc/sys/net/core/fb_tunnels_only_for_init_net", "1");
 
 /// The first process. The shared directory of [`crate::Guest`] is mounted at [`SHARED`].
 #[derive(Debug)]
@@ -57,7 +59,10 @@ impl Init {
         sys::mount("tmpfs", "/dev/shm", "mode=1777").attempted(|| "mount tmpfs at /dev/shm".into())?;
         sys::mount("hostfs", SHARED, SHARED_DIR).attempted(|| "mount the shared directory".into())?;
         // The kernel derives the limit from the guest's memory, which is small, but emulated hosts should have a large one.
-        fs::write(TCP_MEM.0, TCP_MEM.1).attempted(|| format!("set {}", TCP_MEM.0))
+        for (path, value) in [TCP_MEM, FALLBACK_TUNNELS] {
+            fs::write(path, value).attempted(|| format!("set {path}"))?;
+        }
+        Ok(())
     }
 }
 

@@ -224,7 +224,7 @@ fn a_third_party_run_ends_when_an_end_is_cut_off() {
         assert_ne!(output.code, 0, "{link}");
         let run = &output.parsed()["runs"][0];
         assert_eq!(run["partial"], true, "{link}: {output:?}");
-        assert!(mbps(run) > 1.0, "the rows until then: {run}");
+        assert!(mbps(run) > 0.1, "the rows until then: {run}");
         assert!(eventually(|| setting(&lab, reachable) == before), "{reachable} is restored");
         for direction in ["forward", "backward"] {
             assert_eq!(lab.shell(&[&format!("link {link} {direction} loss 0%")]).code, 0);

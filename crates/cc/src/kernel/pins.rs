@@ -9,9 +9,11 @@ use std::{
     io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
-use super::{Error, Registration, error::Attempted, names, sys};
+use super::{Error, Registration, error::Attempted, kernel_controls, names, sys};
 
 /// Mount point of the machine's BPF file system, if there is one.
 const SYSTEM_BPF_FS: &str = "/sys/fs/bpf";
@@ -19,6 +21,8 @@ const SYSTEM_BPF_FS: &str = "/sys/fs/bpf";
 const LONGFAT_BPF_FS: &str = "/run/longfat/bpf";
 /// The folder of pins in either file system. (The kernel creates files in a new file system.)
 const FOLDER: &str = "longfat";
+/// The kernel ends a registration in less; it continues for longer if another process holds the link.
+const UNREGISTER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A pinned registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +86,18 @@ pub fn unpin(name: &str) -> Result<Pinned, Error> {
     let found = found.ok_or_else(|| Error::NotLoaded { name: name.into() })?;
     remove(&found.folder).attempted(|| format!("remove {}", found.folder.display()))?;
     tidy()?;
+    wait_until_unregistered(&found.names)?;
     Ok(found)
+}
+
+/// Waits until the names are free: a worker of the kernel ends the registration of a link some time after its last pin
+/// is removed (kernel/bpf/syscall.c, bpf_link_put).
+fn wait_until_unregistered(names: &[String]) -> Result<(), Error> {
+    let deadline = Instant::now() + UNREGISTER_TIMEOUT;
+    while kernel_controls()?.available.iter().any(|name| names.contains(name)) && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// The existing folders of pins, in the machine's file system and in longfat's.

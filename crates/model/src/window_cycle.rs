@@ -7,7 +7,7 @@
 //! spread over the round trip, nearly all of it is. A receive window below the buffer shortens the bursts but not the wait for a third.
 //! No single share describes all cases, so [`windows_bps`] follows the cycle.
 //!
-//! Departures from the kernel:
+//! Differences from the kernel:
 //!
 //! 1. All super-packets have one size, that of the pacing rate of the whole window after slow start.
 //! 2. ACKs return per super-packet. The congestion window never limits.

@@ -5,7 +5,7 @@
 //! instant is exact, segment by segment. [`crate::event_pipe`] implements everything else (other disciplines,
 //! jitter, changes during a run) and takes over the state of this pipe.
 //!
-//! Departures from a model of single packets, all of them only for trains of several segments:
+//! Differences from a model of single packets, all of them only for trains of several segments:
 //! 1. Only the first and the last delivery of a train are stored; the others are spread evenly between them.
 //!    This is exact if the train waits in the queue.
 //! 2. A train from a slower link is accepted when its last segment arrives, as if its segments had arrived

@@ -21,22 +21,22 @@ const PARTS: usize = 10;
 /// others by the reflector's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTripTimes {
-    /// Departure from the sender.
+    /// Departure time at the sender.
     pub sent_ns: i64,
-    /// Arrival at the reflector.
+    /// Arrival time at the reflector.
     pub received_ns: i64,
-    /// Departure from the reflector.
+    /// Departure time at the reflector.
     pub reflected_ns: i64,
-    /// Arrival at the sender.
+    /// Arrival time at the sender.
     pub returned_ns: i64,
 }
 
 /// The two time stamps of a packet that is not returned (RFC 4656), ns: each by the clock of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OneWayTimes {
-    /// Departure from the sender.
+    /// Departure time at the sender.
     pub sent_ns: i64,
-    /// Arrival at the receiver.
+    /// Arrival time at the receiver.
     pub received_ns: i64,
 }
 

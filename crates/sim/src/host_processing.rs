@@ -5,7 +5,7 @@
 //! processor each serve one packet after another, of both directions, in the order of arrival. Hosts without
 //! `turnaround` and `cost` are not here: their packets take no time.
 //!
-//! Departures from real hosts: 1. One processor does everything, with the applications' share in the costs of
+//! Differences from real hosts: 1. One processor does everything, with the applications' share in the costs of
 //! packets. 2. Interrupts cost the same on a busy host: there is no polling (NAPI). 3. Address resolution and
 //! ICMP errors cost nothing when sent. 4. The frames of a super-packet arrive together, in one interrupt.
 

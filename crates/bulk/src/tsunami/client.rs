@@ -1,6 +1,6 @@
 //! The receiving end: the control dialogue, which blocks are missing, and the reported error rate.
 //!
-//! Departures from the published client:
+//! Differences from the published client:
 //! 1. Missing blocks that were requested when the last block arrived are requested again after a round trip,
 //!    not with each copy of the last block.
 //! 2. The round trip is measured in the dialogue; the published client assumes 0.5 s.

@@ -1,6 +1,6 @@
 //! The sending end: the control dialogue, the block to send next, and the delay between blocks.
 //!
-//! Departures from the published server:
+//! Differences from the published server:
 //! 1. The delay between blocks has fractions of a microsecond. The published server rounds the target down to
 //!    whole microseconds, so that 1466 B at 980 Mb/s become 1066 Mb/s.
 //! 2. Requests for a list of files (`!#DIR??`) and for several files (`*`) are refused.

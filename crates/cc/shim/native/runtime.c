@@ -2,7 +2,7 @@
 /*
  * Native versions of the kernel's functions for congestion controls: functions of the TCP stack (kfuncs), clocks, options.
  *
- * All are weak: a file can define a function of the same name, as in eBPF. Departures from the kernel:
+ * All are weak: a file can define a function of the same name, as in eBPF. Differences from the kernel:
  *
  * 1. All clocks are the socket's time (tcp_clock_cache), which does not advance during a call.
  * 2. bpf_setsockopt of TCP_CONGESTION takes effect when the program that called it returns.

@@ -11,7 +11,7 @@
 //!    another link than the narrowest one has less available bandwidth, or cross traffic changes too fast for
 //!    streams.
 //!
-//! Departures from pathload 1.3.2:
+//! Differences from pathload 1.3.2:
 //! 1. The search begins between zero and the capacity, instead of doubling a rate, and only if the estimate
 //!    was not confirmed.
 //! 2. Streams last at least many times the resolution of the time stamps, with more packets instead of

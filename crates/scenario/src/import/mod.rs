@@ -1,6 +1,6 @@
 //! Topologies of MiniEdit, Mininet's editor (`.mn` files), as scenarios.
 //!
-//! Source: `examples/miniedit.py` of Mininet 2.2 and 2.3. Departures from what MiniEdit does with such a
+//! Source: `examples/miniedit.py` of Mininet 2.2 and 2.3. Differences from what MiniEdit does with such a
 //! file:
 //!
 //! 1. A bandwidth above 1000 Mbit/s is honoured; Mininet ignores it.

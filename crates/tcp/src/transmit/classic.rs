@@ -2,7 +2,7 @@
 //! (net/ipv4/tcp_{input,output}.c, include/net/tcp.h of 2.4.20; M. Mathis, J. Mahdavi, "Forward
 //! acknowledgement", 1996).
 //!
-//! Packets are single segments here. `behaviour.rs` lists the departures.
+//! Packets are single segments here. `behaviour.rs` lists the differences from Linux 2.4.
 
 use super::{Marks, Sender, recovery::Retransmission};
 use crate::{

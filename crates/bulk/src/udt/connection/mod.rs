@@ -1,6 +1,6 @@
 //! One UDT connection, without I/O: datagrams and the time go in, datagrams and timers come out.
 //!
-//! Departures from libudt 4.11:
+//! Differences from libudt 4.11:
 //! 1. Missing packets are reported again after a round trip, as draft-gg-udt-03 section 3.5 says; libudt has
 //!    this switched off and waits for the sender's expiration timer.
 //! 2. A sender retransmits the first unacknowledged packet if it is not acknowledged within two round trips

@@ -254,7 +254,7 @@ pub fn estimate_one_way_delays(
         stamp_error_ms: stamp_error_ns / 1e6,
         validity: Validity::new(warnings, || {
             format!(
-                "{} packets there, {} back; variation is precise to the timestamps, the delay itself to half a \
+                "{} packets forward, {} backward; variation is precise to the timestamps, the delay itself to half a \
                 round-trip time",
                 forward.len(),
                 backward.len()

@@ -18,7 +18,7 @@ const LESS_WORK: &str = "end other programs on the busier host; fewer packets fo
 /// The remedy for losses at an unknown place.
 const FEWER_LOSSES: &str = "if a queue on the path overflows, lengthen it or pace the flow; if none does, find the link that loses \
                             packets (cable, optics, radio, duplex mismatch); bbr slows down less for each loss; longfat diagnose \
-                            tells random loss from a short queue";
+                            distinguishes random loss from a short queue";
 /// The remedy for a slow-start threshold that no loss has set.
 const NO_CACHED_SSTHRESH: &str = "an earlier connection's threshold was cached, or a route sets it: on the sending host `ip tcp_metrics flush` and \
                                   sysctl -w net.ipv4.tcp_no_ssthresh_metrics_save=1; remove ssthresh from `ip route`";

@@ -113,9 +113,9 @@ pub fn reproduced(results: &[Reproduced], width: Option<usize>) -> String {
         let rows = rows(results, part);
         if rows.len() > 1 {
             let is_number = |name: &String| !["ID", "FIGURE", "KIND", "VERDICT"].contains(&name.as_str());
-            let right: Vec<bool> = rows[0].iter().map(is_number).collect();
+            let right_aligned: Vec<bool> = rows[0].iter().map(is_number).collect();
             let gap = if out.is_empty() { "" } else { "\n" };
-            let _ = write!(out, "{gap}{}\n{}", part.title(), fitted(rows, &right, width, &["KIND"]));
+            let _ = write!(out, "{gap}{}\n{}", part.title(), fitted(rows, &right_aligned, width, &["KIND"]));
         }
     }
     let remarks = all_remarks(results);

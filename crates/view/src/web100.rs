@@ -227,9 +227,9 @@ pub fn trace_counts_table(flow: &FlowTraceCounts, width: Option<usize>) -> Strin
     rows.push(line("all".into(), &flow.all));
     let all = &flow.all;
     let mut text = format!("{}: web100's counters, from each segment and ACK\n", flow.flow);
-    let mut right = vec![true; header.len()];
-    drop_columns(&mut rows, &mut right, width, &["SegsRetrans", "SHORT", "REDUCED", "CurSsthresh"]);
-    text.push_str(&table(&rows, &right));
+    let mut right_aligned = vec![true; header.len()];
+    drop_columns(&mut rows, &mut right_aligned, width, &["SegsRetrans", "SHORT", "REDUCED", "CurSsthresh"]);
+    text.push_str(&table(&rows, &right_aligned));
     if all.bursts > 0 {
         let mean = all.data_segs_out as f64 / all.bursts as f64;
         let share = 100.0 * all.bursts_on_ack as f64 / all.bursts as f64;

@@ -68,7 +68,7 @@ impl Mute {
     }
 }
 
-/// What users have decided about alerts.
+/// Acknowledged causes and mutes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attention {
     /// By pair.
@@ -151,7 +151,7 @@ impl Attention {
 }
 
 impl Archive {
-    /// What users have decided about alerts.
+    /// Acknowledged causes and mutes.
     pub fn attention(&self) -> Result<Attention, Error> {
         let acknowledged =
             "SELECT lead, peer, since_us, user, text, at_us FROM acknowledged ORDER BY lead, peer";

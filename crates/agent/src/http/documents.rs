@@ -277,7 +277,7 @@ pub struct TransferResult {
     pub error: Option<String>,
 }
 
-/// What users have decided about alerts.
+/// Acknowledged causes and mutes.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AlertsDocument {
     /// `longfat.mesh/1`.

@@ -76,7 +76,7 @@ pub fn status(status: &Status) -> String {
     lines.join("\n")
 }
 
-/// What users have decided about alerts.
+/// Acknowledged causes and mutes.
 pub fn alerts(report: &AlertsReport) -> String {
     let AlertsReport { acknowledged, mutes } = report;
     if acknowledged.is_empty() && mutes.is_empty() {

@@ -294,10 +294,13 @@ fn arrivals_of_a_burst() {
 #[test]
 fn window_scaling_is_named_before_the_window() {
     let off = Some(facts(&[("net.ipv4.tcp_window_scaling", "0")]));
-    let there = first(&Observed { receiver: off.clone(), ..seen(25e6, Cause::ReceiveWindow) });
-    assert_eq!((there.kind, there.host.as_deref(), there.measured), (Kind::WindowScaling, Some("h2"), true));
-    let here = first(&Observed { sender: off, ..seen(25e6, Cause::ReceiveWindow) });
-    assert_eq!((here.kind, here.host.as_deref()), (Kind::WindowScaling, Some("h1")));
+    let at_receiver = first(&Observed { receiver: off.clone(), ..seen(25e6, Cause::ReceiveWindow) });
+    assert_eq!(
+        (at_receiver.kind, at_receiver.host.as_deref(), at_receiver.measured),
+        (Kind::WindowScaling, Some("h2"), true)
+    );
+    let at_sender = first(&Observed { sender: off, ..seen(25e6, Cause::ReceiveWindow) });
+    assert_eq!((at_sender.kind, at_sender.host.as_deref()), (Kind::WindowScaling, Some("h1")));
 }
 
 #[test]

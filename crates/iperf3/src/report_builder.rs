@@ -153,9 +153,10 @@ pub(crate) fn end(
         let forward = stream.sends == (role == Role::Client);
         ends.push(StreamEnd { id: stream.id, forward, sent, received, tcp });
     }
-    let (here, there) = (local.congestion.clone(), remote.congestion_used);
+    let (local_congestion, remote_congestion) = (local.congestion.clone(), remote.congestion_used);
     let we_send = streams.first().is_some_and(|stream| stream.sends);
-    let (sender_congestion, receiver_congestion) = if we_send { (here, there) } else { (there, here) };
+    let (sender_congestion, receiver_congestion) =
+        if we_send { (local_congestion, remote_congestion) } else { (remote_congestion, local_congestion) };
     let text = remote.server_output_text.map(ServerOutput::Text);
     Ok(End {
         streams: ends,

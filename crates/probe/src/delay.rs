@@ -233,7 +233,9 @@ pub fn estimate_one_way_delays(
     // At the same time, so that the skew cancels out.
     let middle = forward_points.last().map_or(0.0, |point| point.0 / 2.0);
     let rtt_ns = match directions.lines {
-        [Some(there), Some(back)] => Some(there.height_at(middle) + back.height_at(middle)),
+        [Some(forward_line), Some(backward_line)] => {
+            Some(forward_line.height_at(middle) + backward_line.height_at(middle))
+        }
         _ => None,
     };
     if rtt_ns.is_some_and(|rtt| rtt < 0.0) {
@@ -279,13 +281,13 @@ impl Directions {
     ) -> Self {
         let lines = [fit_line_below(forward), fit_line_below(backward)];
         let skew_ppm = match lines {
-            [Some(there), Some(back)] => {
+            [Some(forward_line), Some(backward_line)] => {
                 // Both directions show the same skew with opposite signs. Their difference is the uncertainty,
                 // which is at least the error of the slopes, because they may agree by chance.
-                let value = (there.slope - back.slope) / 2.0;
-                let errors =
-                    there.slope_error(forward, stamp_error_ns) + back.slope_error(backward, stamp_error_ns);
-                let spread = (there.slope + back.slope).abs().max(errors) / 2.0;
+                let value = (forward_line.slope - backward_line.slope) / 2.0;
+                let errors = forward_line.slope_error(forward, stamp_error_ns)
+                    + backward_line.slope_error(backward, stamp_error_ns);
+                let spread = (forward_line.slope + backward_line.slope).abs().max(errors) / 2.0;
                 Some(Interval {
                     low: (value - spread) * 1e6,
                     value: value * 1e6,
@@ -379,8 +381,8 @@ mod tests {
         assert_eq!((result.sent, result.lost, result.rtt_ms), (2000, 500, None));
         let skew = result.skew_ppm.unwrap();
         assert!((skew.value - 40.0).abs() < 1.0, "{skew:?}");
-        let (there, back) = (result.forward.unwrap(), result.backward.unwrap());
-        for way in [there, back] {
+        let (forward, backward) = (result.forward.unwrap(), result.backward.unwrap());
+        for way in [forward, backward] {
             assert!((way.delay_ms.high - 40.0).abs() < 0.5, "{way:?}");
             assert!((way.variation_ms[0] - 0.693).abs() < 0.15, "{way:?}");
         }
@@ -395,8 +397,8 @@ mod tests {
             .collect();
         let result = estimate_one_way_delays(&forward, &[], [100, 100], 1000.0);
         assert_eq!((result.lost, result.backward, result.validity.valid), (100, None, false));
-        let there = result.forward.unwrap();
-        assert!(there.delay_ms.high.is_infinite() && there.variation_ms[0] < 2.0, "{there:?}");
+        let forward = result.forward.unwrap();
+        assert!(forward.delay_ms.high.is_infinite() && forward.variation_ms[0] < 2.0, "{forward:?}");
     }
 
     #[test]
@@ -439,12 +441,12 @@ mod tests {
                 .map(|(a, b, c, d)| RoundTripTimes { sent_ns: *a, received_ns: *b, reflected_ns: *c, returned_ns: *d })
                 .collect();
             prop_assert_eq!(estimate_delay(&trips, trips.len(), 0.0).lost, 0);
-            let there: Vec<OneWayTimes> =
+            let forward: Vec<OneWayTimes> =
                 all.iter().map(|(a, b, ..)| OneWayTimes { sent_ns: *a, received_ns: *b }).collect();
-            let back: Vec<OneWayTimes> =
+            let backward: Vec<OneWayTimes> =
                 all.iter().map(|(.., c, d)| OneWayTimes { sent_ns: *c, received_ns: *d }).collect();
-            let counts = [there.len(), back.len()];
-            prop_assert_eq!(estimate_one_way_delays(&there, &back, counts, 0.0).lost, 0);
+            let counts = [forward.len(), backward.len()];
+            prop_assert_eq!(estimate_one_way_delays(&forward, &backward, counts, 0.0).lost, 0);
         }
     }
 }

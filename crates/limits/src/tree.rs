@@ -103,7 +103,7 @@ impl Limits {
 
     /// Checks names, the tree, and that classes only narrow.
     pub(crate) fn validate(&self) -> Result<(), Error> {
-        let unknown = |place: String, class: &str| Error::UnknownClass { place, class: class.into() };
+        let unknown = |location: String, class: &str| Error::UnknownClass { location, class: class.into() };
         for (name, class) in &self.classes {
             if let Some(parent) = &class.parent
                 && !self.classes.contains_key(parent)
@@ -128,9 +128,9 @@ impl Limits {
         let assigned = self.users.iter().map(|(user, class)| (format!("assign.users.{user}"), class));
         let nets = self.nets.iter().map(|(net, class)| (format!("assign.nets.{net}"), class));
         let default = self.default.iter().map(|class| ("assign.default".to_owned(), class));
-        for (place, class) in assigned.chain(nets).chain(default) {
+        for (location, class) in assigned.chain(nets).chain(default) {
             if !self.classes.contains_key(class) {
-                return Err(unknown(place, class));
+                return Err(unknown(location, class));
             }
         }
         for name in self.classes.keys() {

@@ -20,7 +20,7 @@ const RATE_OPTION: &str = "--rate";
 /// The stream, for the record.
 #[derive(Debug, Clone)]
 pub struct StreamTest {
-    /// The record's name, in the place of the scenario's.
+    /// The record's name, instead of a scenario's name.
     pub name: String,
     /// The title.
     pub title: String,

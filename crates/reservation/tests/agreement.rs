@@ -1,4 +1,4 @@
-//! Agreements without faults, and with one fault at a chosen place.
+//! Agreements without faults, and with one fault at a chosen step.
 
 use reservation::{
     Body, Class, Outcome, Phase, Point, Reason, Recurrence, ReservationId, Role, Settings, Spec, Task,

@@ -73,7 +73,7 @@ struct Site {
     postgres: Option<PostgresAddress>,
     client: Client,
     is_local: bool,
-    places: Arc<Semaphore>,
+    request_permits: Arc<Semaphore>,
 }
 
 impl Site {
@@ -152,7 +152,7 @@ pub(crate) async fn serve(
         postgres,
         client: Client::new(state),
         is_local: address.ip().is_loopback(),
-        places: Arc::new(Semaphore::new(MAX_REQUESTS)),
+        request_permits: Arc::new(Semaphore::new(MAX_REQUESTS)),
     };
     server::serve(listener, router(Arc::new(site)), server::Limits::default()).await.map_err(failed)
 }
@@ -224,14 +224,14 @@ async fn handle(site: Arc<Site>, route: &'static Route, request: Request) -> Res
         }
     };
     let work = async move {
-        let place = Arc::clone(&site.places).acquire_owned().await;
-        // Databases and the control socket block. The place is taken until the work ends, whether or not a client waits.
+        let permit = Arc::clone(&site.request_permits).acquire_owned().await;
+        // Databases and the control socket block. The permit is held until the work ends, whether or not a client waits.
         tokio::task::spawn_blocking(move || {
             let response = match change {
                 None => respond(&site, route, &query),
                 Some((body, token, document)) => apply(&site, body, &token, &document),
             };
-            drop(place);
+            drop(permit);
             response
         })
         .await

@@ -91,7 +91,7 @@ impl<'a> BoxLayout<'a> {
         (name, BoxLayout { distribution, values, labels, series: distribution.series(), left, width })
     }
 
-    /// Whether colours need a legend: without a swept field each place has its own label.
+    /// Whether colours need a legend: without a swept field each box has its own label.
     fn has_legend(&self) -> bool {
         self.distribution.field.is_some() && self.series.len() > 1
     }

@@ -187,11 +187,11 @@ mod tests {
             Some("dropped_aqm_packets"),
             Some("snd_mss_bytes"),
         ] {
-            if let Some(place) = absent.and_then(FlowSample::column) {
-                flow.set_metric(place, None);
+            if let Some(column) = absent.and_then(FlowSample::column) {
+                flow.set_metric(column, None);
             }
-            if let Some(place) = absent.and_then(LinkSample::column) {
-                link.set_metric(place, None);
+            if let Some(column) = absent.and_then(LinkSample::column) {
+                link.set_metric(column, None);
             }
             for name in SHORT_NAMES.into_iter().chain(crate::metric_names::column_names()) {
                 let value = Metric::parse(name).unwrap().value;
